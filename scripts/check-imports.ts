@@ -1,0 +1,103 @@
+/**
+ * The import direction of the house, checked: kernel <- contracts <- rooms <- main; rooms meet only through
+ * each other's index.ts and without cycles; console, client, agent and browser never import the gateway's
+ * runtime code. Each violation is printed with the rule that it breaks.
+ */
+
+import { dirname, join, normalize } from "node:path";
+import { Glob } from "bun";
+
+const root = join(import.meta.dir, "..");
+const importPattern = /^\s*(import|export)\s+(type\s+)?(?:[^"';]*?\sfrom\s+)?["']([^"']+)["']/gm;
+
+interface Edge {
+  from: string;
+  to: string;
+  typeOnly: boolean;
+}
+
+const edges: Edge[] = [];
+for await (const file of new Glob("packages/*/src/**/*.{ts,tsx}").scan(root)) {
+  const text = await Bun.file(join(root, file)).text();
+  for (const match of text.matchAll(importPattern)) {
+    const target = match[3]!;
+    const to = target.startsWith(".")
+      ? normalize(join(dirname(file), target))
+      : target.replace(/^@model-gateway\/([a-z]+)\/?/, "packages/$1/src/");
+    if (to.startsWith("packages/")) edges.push({ from: file, to, typeOnly: Boolean(match[2]) });
+  }
+}
+
+const gateway = (path: string) => path.match(/^packages\/gateway\/src\/(.*)$/)?.[1] ?? null;
+const room = (path: string) => gateway(path)?.match(/^rooms\/([^/]+)\//)?.[1] ?? null;
+const isContract = (path: string) => /^(storage|backends|bus)\/contract\.ts$/.test(path);
+
+const problems: string[] = [];
+const report = ({ from, to }: Edge, rule: string) => problems.push(`${from} imports ${to}: ${rule}`);
+
+const roomEdges = new Map<string, Set<string>>();
+for (const edge of edges) {
+  const { from, to, typeOnly } = edge;
+  const fromPackage = from.split("/")[1];
+  const toPackage = to.split("/")[1];
+  if (fromPackage !== toPackage && toPackage === "gateway" && !typeOnly)
+    report(edge, "other packages may take types of the gateway, never its code");
+  if (fromPackage === "browser" && toPackage !== "browser") report(edge, "the browser tool stands alone");
+
+  const source = gateway(from);
+  const target = gateway(to);
+  if (!source || !target) continue;
+  const layer = source.split("/")[0];
+  if (layer === "kernel" && !target.startsWith("kernel/"))
+    report(edge, "the kernel imports nothing of the house");
+  if (isContract(source) && !target.startsWith("kernel/") && !isContract(target))
+    report(edge, "a contract imports only the kernel and other contracts");
+  if (layer === "transports" && !/^(kernel|transports)\//.test(target) && !isContract(target))
+    report(edge, "transports import the kernel and are handed the registry");
+  if (layer === "storage" && !/^(kernel|storage)\//.test(target))
+    report(edge, "storage imports kernel and storage");
+  if (layer === "bus" && !/^(kernel|bus)\//.test(target)) report(edge, "the bus imports kernel and bus");
+  if (layer === "backends" && !/^(kernel|backends)\//.test(target))
+    report(edge, "backends import kernel and backends");
+  const fromRoom = room(from);
+  const toRoom = room(to);
+  if (fromRoom) {
+    if (toRoom && toRoom !== fromRoom) {
+      if (!to.endsWith(`rooms/${toRoom}/index.ts`))
+        report(edge, "rooms meet only through each other's index.ts");
+      if (fromRoom === "ledger") report(edge, "the ledger imports no room");
+      let targets = roomEdges.get(fromRoom);
+      if (!targets) roomEdges.set(fromRoom, (targets = new Set()));
+      targets.add(toRoom);
+    }
+    if (!toRoom && !/^(kernel|rooms)\//.test(target) && !isContract(target))
+      report(edge, "rooms import the kernel, contracts and other rooms");
+  }
+}
+
+/** Depth-first search for a cycle among rooms. */
+function findCycle(): string[] | null {
+  const done = new Set<string>();
+  const visit = (name: string, path: string[]): string[] | null => {
+    if (path.includes(name)) return [...path.slice(path.indexOf(name)), name];
+    if (done.has(name)) return null;
+    for (const next of roomEdges.get(name) ?? []) {
+      const cycle = visit(next, [...path, name]);
+      if (cycle) return cycle;
+    }
+    done.add(name);
+    return null;
+  };
+  for (const name of roomEdges.keys()) {
+    const cycle = visit(name, []);
+    if (cycle) return cycle;
+  }
+  return null;
+}
+
+const cycle = findCycle();
+if (cycle) problems.push(`rooms form a cycle: ${cycle.join(" -> ")}`);
+if (problems.length > 0) {
+  console.error(problems.join("\n"));
+  process.exit(1);
+}

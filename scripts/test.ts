@@ -1,0 +1,36 @@
+/**
+ * Runs every test (or those whose paths contain an argument) against real services, and ends with one line:
+ * `N passed, M failed`. What the machine could not provide is named, and its tests count as skipped.
+ */
+import { startServices } from "./lib/services.ts";
+
+const services = await startServices();
+const stop = () => services.stop();
+process.on("exit", stop);
+for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => process.exit(130));
+
+const child = Bun.spawn([process.execPath, "test", "--timeout", "60000", ...process.argv.slice(2)], {
+  env: { ...process.env, ...services.env, BUN_CONFIG_MAX_HTTP_REQUESTS: "65336" },
+  stdout: "inherit",
+  stderr: "pipe",
+});
+
+// bun test reports on stderr; it is passed on as it comes and read for the closing counts.
+const counts = { pass: 0, fail: 0, skip: 0 };
+const decoder = new TextDecoder();
+let rest = "";
+for await (const chunk of child.stderr) {
+  process.stderr.write(chunk);
+  rest += decoder.decode(chunk, { stream: true });
+  const lines = rest.split("\n");
+  rest = lines.pop() ?? "";
+  for (const line of lines) {
+    const match = /^\s*(\d+) (pass|fail|skip)\s*$/.exec(Bun.stripANSI(line));
+    if (match) counts[match[2] as keyof typeof counts] = Number(match[1]);
+  }
+}
+const code = await child.exited;
+for (const what of services.missing) console.log(`skipped for want of ${what}`);
+const failed = counts.fail > 0 ? counts.fail : code === 0 ? 0 : 1;
+console.log(`${counts.pass} passed, ${failed} failed${counts.skip ? `, ${counts.skip} skipped` : ""}`);
+process.exit(code !== 0 || counts.pass === 0 ? 1 : 0);
