@@ -69,6 +69,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     accounts,
     keys: createKeys({ db, bus, clock, ids }),
     providers,
+    metering: { admit: () => ({ settle() {}, release() {} }), checkRate() {} },
     conversations: new Conversations({ db, clock, ids }),
     system: new System({
       clock,

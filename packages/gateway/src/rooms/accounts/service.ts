@@ -4,6 +4,7 @@ import { type Clock, isoTime } from "../../kernel/clock.ts";
 import type { Actor, Authenticator, Caller } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { constantTimeEqual, type Ids, sha256Hex } from "../../kernel/ids.ts";
+import { USER_CHANGED } from "../../kernel/topics.ts";
 import type { Database } from "../../storage/contract.ts";
 import { AccountStore, type UserRow } from "./store.ts";
 import { ACCESS_TOKEN_SECONDS, type AccessTokens, createAccessTokens } from "./tokens.ts";
@@ -19,7 +20,6 @@ const PASSWORD_HASH = { algorithm: "argon2id", memoryCost: 19_456, timeCost: 2 }
 /** Hashing is slow on purpose; only so many run or wait at once. */
 const HASHES_AT_ONCE = 2;
 const HASHES_WAITING_MAX = 100;
-const USER_CHANGED = "user-changed";
 
 export interface AccountsOptions {
   db: Database;

@@ -1,7 +1,7 @@
 import { Keys, type KeysOptions } from "./service.ts";
 
 export * as methods from "./methods.ts";
-export { type Keys, type KeysOptions, PRINCIPAL_CHANGED, type Principal } from "./service.ts";
+export type { Keys, KeysOptions, Principal } from "./service.ts";
 
 declare module "../../kernel/context.ts" {
   interface Rooms {

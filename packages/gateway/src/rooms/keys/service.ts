@@ -4,6 +4,7 @@ import { type Clock, isoTime } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { type Ids, sha256Hex } from "../../kernel/ids.ts";
+import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
 import type { Database } from "../../storage/contract.ts";
 import { type KeyRow, KeyStore } from "./store.ts";
 
@@ -14,8 +15,6 @@ const ACTIVE_KEYS_MAX = 500;
 const PRINCIPALS_MAX = 50_000;
 /** An unknown key is remembered for this long, so that guessing costs no database look-ups. */
 const UNKNOWN_KEPT_MS = 5_000;
-/** Published with the id of a key, user or group whose cached principals are no longer true. */
-export const PRINCIPAL_CHANGED = "principal-changed";
 
 /** Everything about a key that a request needs, cached until something of it changes. */
 export interface Principal {
