@@ -6,6 +6,7 @@ import {
   type VideoPoll,
   type VideoRequest,
 } from "../contract.ts";
+import { reachability } from "../reachability.ts";
 import { chooseDialect } from "./choose.ts";
 import type { ApiCall, ApiReply, Refusal, VideoDialect } from "./dialect.ts";
 
@@ -90,17 +91,7 @@ export function createCloudVideo(config: BackendConfig, { fetch, clock }: CloudV
         if (dialect.cancel) await call(dialect, dialect.cancel(upstreamId), signal);
       },
     },
-    // These APIs have no free listing: reachable is all that can be known without a task.
-    async probe(signal) {
-      try {
-        const response = await fetch(base, { method: "HEAD", signal, redirect: "manual" });
-        await response.body?.cancel();
-        if (response.status < 500) return { state: "Healthy", models: [] };
-        return { state: "Degraded", models: [], detail: `the video API answers ${response.status}` };
-      } catch (error) {
-        return { state: "Unhealthy", models: [], detail: (error as Error).message };
-      }
-    },
+    probe: (signal) => reachability({ fetch, url: base, signal }),
     close() {},
   };
 }
