@@ -13,6 +13,7 @@ import {
 } from "node:fs/promises";
 import { dirname } from "node:path";
 import { describeError, errorCode } from "../errors.ts";
+import { abortableDelay, backoffMs } from "../time.ts";
 import { formatBytes } from "./format.ts";
 
 const FAILURES_MAX = 6;
@@ -63,10 +64,8 @@ export async function downloadFile(options: DownloadOptions): Promise<void> {
       failures++;
       if (error instanceof PermanentError || failures >= FAILURES_MAX)
         throw new Error(`download of ${options.url} failed: ${describeError(error)}`, { cause: error });
-      const delayMs = Math.min(
-        RETRY_DELAY_MAX_MS,
-        (options.retryDelayMs ?? RETRY_DELAY_MS) * 2 ** (failures - 1),
-      );
+      const initialMs = options.retryDelayMs ?? RETRY_DELAY_MS;
+      const delayMs = backoffMs(failures, { initialMs, maxMs: RETRY_DELAY_MAX_MS });
       await abortableDelay(delayMs, signal);
     }
   }
@@ -85,7 +84,7 @@ async function attempt(options: DownloadOptions, progressed: (doneBytes: number)
     const response = await request(options, {
       offset,
       validator: note?.validator ?? null,
-      stall: stall.signal,
+      stall,
     });
     if (response.status !== 206) offset = 0;
     const totalBytes = totalOf(response, offset);
@@ -134,20 +133,23 @@ async function resumableBytes(options: DownloadOptions, note: PartNote | null): 
 
 async function request(
   options: DownloadOptions,
-  from: { offset: number; validator: string | null; stall: AbortSignal },
+  from: { offset: number; validator: string | null; stall: AbortController },
 ): Promise<Response> {
   const headers = new Headers({ "accept-encoding": "identity" });
   if (from.offset > 0) headers.set("range", `bytes=${from.offset}-`);
   if (from.offset > 0 && from.validator) headers.set("if-range", from.validator);
   let url = new URL(options.url);
   const { origin } = url;
-  const timeout = AbortSignal.timeout(options.stallTimeoutMs ?? STALL_TIMEOUT_MS);
-  const headSignal = AbortSignal.any([options.signal, from.stall]);
+  const stallTimeoutMs = options.stallTimeoutMs ?? STALL_TIMEOUT_MS;
+  const signal = AbortSignal.any([options.signal, from.stall.signal]);
   for (let redirects = 0; redirects <= REDIRECTS_MAX; redirects++) {
     if (options.token && url.origin === origin) headers.set("authorization", `Bearer ${options.token}`);
     else headers.delete("authorization");
-    const call = fetch(url, { headers, redirect: "manual", signal: headSignal });
-    const response = await Promise.race([call, rejectOnAbort(timeout, "no answer")]);
+    const late = () => from.stall.abort(new Error(`no answer for ${stallTimeoutMs / 1000} s`));
+    const timer = setTimeout(late, stallTimeoutMs);
+    const response = await fetch(url, { headers, redirect: "manual", signal }).finally(() =>
+      clearTimeout(timer),
+    );
     const location = response.headers.get("location");
     if (response.status < 300 || response.status >= 400 || !location) return accepted(response, options);
     await response.body?.cancel();
@@ -279,25 +281,4 @@ const writeNote = (part: string, note: PartNote) => writeFile(notePath(part), JS
 
 async function discard(part: string): Promise<void> {
   await Promise.all([rm(part, { force: true }), rm(notePath(part), { force: true })]);
-}
-
-function rejectOnAbort(signal: AbortSignal, what: string): Promise<never> {
-  return new Promise((_resolve, reject) => {
-    signal.addEventListener("abort", () => reject(new Error(what)), { once: true });
-  });
-}
-
-function abortableDelay(delayMs: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(done, delayMs);
-    function done() {
-      signal.removeEventListener("abort", stop);
-      resolve();
-    }
-    function stop() {
-      clearTimeout(timer);
-      reject(signal.reason);
-    }
-    signal.addEventListener("abort", stop, { once: true });
-  });
 }

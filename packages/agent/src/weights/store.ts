@@ -54,7 +54,8 @@ export class WeightsStore {
     const { signal, onProgress } = wish;
     signal.throwIfAborted();
     const key = JSON.stringify(source);
-    const job = this.#jobs.get(key) ?? this.#start(key, source);
+    const running = this.#jobs.get(key);
+    const job = running && !running.abort.signal.aborted ? running : this.#start(key, source, running);
     const listener = (progress: WeightsProgress) => onProgress(progress);
     job.listeners.add(listener);
     if (job.last) onProgress(job.last);
@@ -72,10 +73,18 @@ export class WeightsStore {
     }
   }
 
-  #start(key: string, source: WeightsSource): Job {
+  /** `abandoned` is an aborted job for the same source; it must let go of the files first. */
+  #start(key: string, source: WeightsSource, abandoned: Job | undefined): Job {
     const abort = new AbortController();
     const job: Job = { abort, listeners: new Set(), last: null, promise: Promise.resolve("") };
-    job.promise = this.#fetch(key, source, job).finally(() => this.#jobs.delete(key));
+    const freed = abandoned
+      ? abandoned.promise.then(() => undefined).catch(() => undefined)
+      : Promise.resolve();
+    job.promise = freed
+      .then(() => this.#fetch(key, source, job))
+      .finally(() => {
+        if (this.#jobs.get(key) === job) this.#jobs.delete(key);
+      });
     // Everyone who asked may have left by the time it fails.
     job.promise.catch(() => undefined);
     this.#jobs.set(key, job);
