@@ -1,20 +1,21 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import type { ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type DownloadOptions, downloadFile } from "../src/weights/download.ts";
 import { chooseFiles, type HubSource, parseHubId, safeRelativePath } from "../src/weights/hub.ts";
 import { type WeightsProgress, WeightsStore } from "../src/weights/store.ts";
-import { breakingAfter, type FileServer, sha256, startFileServer } from "./file-server.ts";
+import { type FileServer, sendStart, sendStatus, sha256, startFileServer } from "./file-server.ts";
 import { failure, until } from "./tunnel-harness.ts";
 
 let dir: string;
 let server: FileServer;
 const content = crypto.getRandomValues(new Uint8Array(60_000));
 
-beforeEach(() => {
+beforeEach(async () => {
   dir = mkdtempSync(join(tmpdir(), "weights-"));
-  server = startFileServer();
+  server = await startFileServer();
 });
 afterEach(() => {
   server.stop();
@@ -33,6 +34,10 @@ const download = (overrides: Partial<DownloadOptions> = {}) =>
     retryDelayMs: 5,
     ...overrides,
   });
+const etag = `"${sha256(content)}"`;
+/** Promises some bytes, sends a few, and goes silent. */
+const stall = (promisedBytes: number) => (response: ServerResponse) =>
+  sendStart(response, { bytes: content.subarray(0, 100), promisedBytes, etag, thenBreak: false });
 const onDisk = () => readFileSync(join(dir, "model.bin"));
 
 test("a file arrives whole, and only under its final name when it is", async () => {
@@ -46,10 +51,10 @@ test("a file arrives whole, and only under its final name when it is", async () 
 
 test("a broken connection is resumed where it stopped", async () => {
   server.put("/model.bin", content);
-  const etag = `"${sha256(content)}"`;
-  server.intercept = () => {
+  server.intercept = (response) => {
     server.intercept = null;
-    return breakingAfter(content, 20_000, etag);
+    const bytes = content.subarray(0, 20_000);
+    return sendStart(response, { bytes, promisedBytes: content.length, etag, thenBreak: true });
   };
   await download();
   expect(Buffer.compare(onDisk(), content)).toBe(0);
@@ -93,10 +98,9 @@ test("errors say what is wrong: not found, refused, no space, other size", async
     return error instanceof Error ? error.message : "";
   };
   expect(await message({})).toContain("HTTP 404: no such file");
-  server.intercept = () => new Response("", { status: 403 });
+  server.intercept = (response) => sendStatus(response, 403);
   expect(await message({})).toContain("HTTP 403: access refused");
-  server.intercept = () =>
-    new Response(new ReadableStream(), { headers: { "content-length": String(2 ** 52) } });
+  server.intercept = stall(2 ** 52);
   expect(await message({})).toMatch(/disk full: 4096\.0 TiB are needed in .*, .* are free/);
   server.intercept = null;
   server.put("/model.bin", content);
@@ -106,30 +110,29 @@ test("errors say what is wrong: not found, refused, no space, other size", async
 test("a server that fails for a while, or goes silent, is tried again; a hopeless one is given up", async () => {
   server.put("/model.bin", content);
   let failures = 2;
-  server.intercept = () => (failures-- > 0 ? new Response("", { status: 503 }) : null);
+  server.intercept = (response) => failures-- > 0 && sendStatus(response, 503);
   await download();
   expect(Buffer.compare(onDisk(), content)).toBe(0);
 
   let silent = true;
-  server.intercept = () => {
-    if (!silent) return null;
+  server.intercept = (response) => {
+    if (!silent) return false;
     silent = false;
-    return new Response(new ReadableStream(), { headers: { "content-length": "60000" } });
+    return stall(60_000)(response);
   };
   await download({ destination: join(dir, "second.bin"), stallTimeoutMs: 100 });
   expect(existsSync(join(dir, "second.bin"))).toBe(true);
 
-  server.intercept = () => new Response("", { status: 500 });
+  server.intercept = (response) => sendStatus(response, 500);
   expect(await failure(download({ destination: join(dir, "third.bin") }))).toMatchObject({
     message: expect.stringContaining("HTTP 500"),
   });
 });
 
 test("a token goes to its own origin and not where that redirects", async () => {
-  const elsewhere = startFileServer();
+  const elsewhere = await startFileServer();
   elsewhere.put("/blob", content);
-  server.intercept = () =>
-    new Response(null, { status: 302, headers: { location: `${elsewhere.url}/blob` } });
+  server.intercept = (response) => sendStatus(response, 302, { location: `${elsewhere.url}/blob` });
   await download({ token: "secret" });
   expect(server.requests[0]?.authorization).toBe("Bearer secret");
   expect(elsewhere.requests[0]?.authorization).toBeNull();
@@ -138,16 +141,13 @@ test("a token goes to its own origin and not where that redirects", async () => 
 
 test("an abort stops a download and keeps the part for later", async () => {
   const abort = new AbortController();
-  server.intercept = () => {
-    const stream = new ReadableStream({
-      start: (controller) => controller.enqueue(new Uint8Array(content.subarray(0, 10_000))),
-    });
-    return new Response(stream, { headers: { etag: '"1"', "content-length": "60000" } });
-  };
+  server.intercept = stall(60_000);
   const outcome = failure(download({ signal: abort.signal }));
-  await until("bytes arrive", () => existsSync(join(dir, "model.bin.part.json")));
+  const part = join(dir, "model.bin.part");
+  await until("bytes arrive", () => existsSync(part) && readFileSync(part).length > 0);
   abort.abort(new Error("stopped"));
   expect(await outcome).toMatchObject({ message: "stopped" });
+  expect(readFileSync(part).length).toBeGreaterThan(0);
   expect(existsSync(join(dir, "model.bin"))).toBe(false);
 });
 
@@ -189,21 +189,19 @@ test("a hub repository is fetched once, for everyone who asks, and found again o
   expect(await obtain(new WeightsStore({ dir, access }))).toBe(paths[0]!);
 });
 
-test("whoever leaves does not stop the others; when all left, the next one starts again", async () => {
+test("whoever leaves does not stop the others", async () => {
   server.putRepository("acme/tiny", { "model.safetensors": content });
   const held = Promise.withResolvers<void>();
-  let hold = true;
-  server.intercept = (_request, path) => {
-    if (!hold || !path.includes("resolve")) return null;
-    const stream = new ReadableStream({
-      async start(controller) {
-        controller.enqueue(new Uint8Array(content.subarray(0, 100)));
-        await held.promise;
-        controller.enqueue(new Uint8Array(content.subarray(100)));
-        controller.close();
-      },
+  server.intercept = (response, path) => {
+    if (!path.includes("resolve")) return false;
+    sendStart(response, {
+      bytes: content.subarray(0, 100),
+      promisedBytes: content.length,
+      etag,
+      thenBreak: false,
     });
-    return new Response(stream, { headers: { etag: `"x"`, "content-length": String(content.length) } });
+    void held.promise.then(() => response.end(content.subarray(100)));
+    return true;
   };
   const store = new WeightsStore({ dir, access: { mirror: server.url, token: null } });
   const leaver = new AbortController();
@@ -214,7 +212,6 @@ test("whoever leaves does not stop the others; when all left, the next one start
   expect(await left).toMatchObject({ message: "gone" });
   held.resolve();
   expect(readFileSync(join(await stays, "model.safetensors")).length).toBe(content.length);
-  hold = false;
 });
 
 test("hub errors name the model, the hub and the way out", async () => {

@@ -18,6 +18,8 @@ import {
 /** When the node program is gone nobody waits for a gentle end, but a GPU still wants to be released cleanly. */
 const ORPHAN_GRACE_MS = 2_000;
 const PR_SET_CHILD_SUBREAPER = 36;
+/** For what the engine started elsewhere and left running when it ended itself. */
+const LEFTOVER_GRACE_MS = 500;
 /** Pipes that a stray grandchild holds open must not delay the news of the engine's end. */
 const LOG_FLUSH_MAX_MS = 500;
 
@@ -81,7 +83,9 @@ async function guard(order: GuardOrder, commands: AsyncGenerator<string>): Promi
 
   await engine.exited;
   // What the engine leaves behind would hold the GPU against its successor.
-  await (stopped ?? killAll(remaining));
+  for (const pid of remaining()) signal(pid, "SIGTERM");
+  stop(LEFTOVER_GRACE_MS);
+  await stopped;
   await Promise.race([logged, Bun.sleep(LOG_FLUSH_MAX_MS)]);
   const exitSignal = engine.signalCode === null ? null : String(engine.signalCode);
   tell({ event: "exited", code: engine.exitCode, signal: exitSignal, tail: log.tail });

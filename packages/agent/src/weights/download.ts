@@ -75,18 +75,42 @@ async function attempt(options: DownloadOptions, progressed: (doneBytes: number)
   const { destination, sha256, sizeBytes } = options;
   const part = `${destination}.part`;
   const note = await readNote(part);
-  let offset = await resumableBytes(options, note);
+  const offset = await resumableBytes(options, note);
   const hasher = sha256 ? new Bun.CryptoHasher("sha256") : null;
   const resumed = offset > 0;
 
-  if (!(offset > 0 && offset === sizeBytes)) {
-    const stall = new AbortController();
-    const response = await request(options, {
-      offset,
-      validator: note?.validator ?? null,
-      stall,
-    });
-    if (response.status !== 206) offset = 0;
+  if (resumed && offset === sizeBytes) {
+    if (hasher) await hashFile(part, hasher);
+  } else await fetchRest(options, { offset, note, hasher, progressed });
+
+  const digest = hasher?.digest("hex");
+  if (sha256 && digest !== sha256) {
+    await discard(part);
+    const message = `checksum mismatch: expected sha256 ${sha256}, got ${digest}`;
+    // A part kept from before may be what is wrong, so a resumed download gets one fresh start.
+    throw resumed ? new Error(message) : new PermanentError(message);
+  }
+  await rename(part, destination);
+  await rm(notePath(part), { force: true });
+}
+
+async function fetchRest(
+  options: DownloadOptions,
+  from: {
+    offset: number;
+    note: PartNote | null;
+    hasher: Bun.CryptoHasher | null;
+    progressed: (doneBytes: number) => void;
+  },
+): Promise<void> {
+  const { destination } = options;
+  const { hasher, progressed } = from;
+  const part = `${destination}.part`;
+  const stall = new AbortController();
+  try {
+    const { offset: askedFrom, note } = from;
+    const response = await request(options, { offset: askedFrom, validator: note?.validator ?? null, stall });
+    const offset = response.status === 206 ? askedFrom : 0;
     const totalBytes = totalOf(response, offset);
     checkSize(options, totalBytes);
     await checkSpace(destination, totalBytes === null ? null : totalBytes - offset);
@@ -102,19 +126,13 @@ async function attempt(options: DownloadOptions, progressed: (doneBytes: number)
       stall,
       progressed,
     });
-    if (totalBytes !== null && doneBytes !== totalBytes)
-      throw new Error(`the connection ended after ${doneBytes} of ${totalBytes} bytes`);
-  } else if (hasher) await hashFile(part, hasher);
-
-  const digest = hasher?.digest("hex");
-  if (sha256 && digest !== sha256) {
-    await discard(part);
-    const message = `checksum mismatch: expected sha256 ${sha256}, got ${digest}`;
-    // A part kept from before may be what is wrong, so a resumed download gets one fresh start.
-    throw resumed ? new Error(message) : new PermanentError(message);
+    const expectedBytes = totalBytes ?? options.sizeBytes;
+    if (expectedBytes !== null && doneBytes !== expectedBytes)
+      throw new Error(`the connection ended after ${doneBytes} of ${expectedBytes} bytes`);
+  } finally {
+    // Whatever went wrong, the rest of the answer is not left to arrive for nobody.
+    stall.abort();
   }
-  await rename(part, destination);
-  await rm(notePath(part), { force: true });
 }
 
 /** How much of a partial file may be kept: only what a validator or the checksum will vouch for. */
