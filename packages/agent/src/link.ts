@@ -9,10 +9,10 @@ import {
   describeIssues,
   GATEWAY_METHODS,
   HEARTBEAT_INTERVAL_MS,
+  HEARTBEATS_MISSED_MAX,
   type HeartbeatParams,
   type HelloParams,
   HelloResult,
-  LINK_SILENCE_MAX_MS,
   type ProgressParams,
   parseRpcMessage,
   RpcErrorCode,
@@ -30,6 +30,8 @@ const DialledSocket = WebSocket as unknown as new (
 ) => Bun.WebSocket;
 
 const CONNECT_TIMEOUT_MS = 15_000;
+/** Below this, silence may only mean that one side was busy for a moment. */
+const SILENCE_FLOOR_MS = 3_000;
 const RECONNECT = { initialMs: 1_000, maxMs: 30_000 };
 /** After a refusal that only a person can lift. */
 const RECONNECT_REFUSED_MS = 60_000;
@@ -120,6 +122,7 @@ class Session {
   #heartbeat: ReturnType<typeof setTimeout> | undefined;
   #connectTimer: ReturnType<typeof setTimeout>;
   #lastRequestId = 0;
+  /** 0 until the hello was sent; nothing goes out before it. */
   #helloId = 0;
   #over = false;
 
@@ -155,7 +158,7 @@ class Session {
   }
 
   notify(method: string, params: unknown): void {
-    this.#send({ jsonrpc: "2.0", method, params });
+    if (this.#helloId !== 0) this.#send({ jsonrpc: "2.0", method, params });
   }
 
   close(reason: string): void {
@@ -177,7 +180,9 @@ class Session {
     clearTimeout(this.#connectTimer);
     this.#openedAtMs = Date.now();
     this.#heard();
-    this.#helloId = this.#request("agent.hello", await this.#options.hello());
+    const hello = await this.#options.hello();
+    if (this.#over) return;
+    this.#helloId = this.#request("agent.hello", hello);
     this.#onAccepted();
     this.#scheduleHeartbeat();
   }
@@ -188,8 +193,10 @@ class Session {
   }
 
   async #beat(): Promise<void> {
-    if (Date.now() - this.#heardAtMs > LINK_SILENCE_MAX_MS) {
-      this.#abort(`the gateway has been silent for ${LINK_SILENCE_MAX_MS / 1000} s`);
+    const silenceMaxMs = Math.max(SILENCE_FLOOR_MS, HEARTBEATS_MISSED_MAX * this.#heartbeatIntervalMs);
+    if (Date.now() - this.#heardAtMs > silenceMaxMs) {
+      this.#socket.terminate();
+      this.#end({ message: `the gateway has been silent for ${silenceMaxMs / 1000} s`, patient: false });
       return;
     }
     const beat = await this.#options.heartbeat();

@@ -12,8 +12,8 @@ import { ModelId } from "./model-id.ts";
 export const PROTOCOL_VERSION = 1;
 export const TUNNEL_PATH = "/ws/agent";
 export const HEARTBEAT_INTERVAL_MS = 10_000;
-/** Either side takes the link for dead when nothing at all was heard for this long. */
-export const LINK_SILENCE_MAX_MS = 30_000;
+/** Either side takes the link for dead after this many heartbeat intervals without hearing anything at all. */
+export const HEARTBEATS_MISSED_MAX = 3;
 export const TEXT_MESSAGE_BYTES_MAX = 1024 * 1024;
 
 /** Close codes of the tunnel's WebSocket beyond those of RFC 6455. */
@@ -168,6 +168,10 @@ export function parseRpcMessage(text: string): RpcMessage | null {
 export function describeIssues(error: z.ZodError): string {
   return error.issues
     .slice(0, 3)
-    .map((issue) => (issue.path.length > 0 ? `${issue.path.join(".")}: ${issue.message}` : issue.message))
+    .map((issue) => {
+      const message =
+        issue.code === "invalid_key" ? (issue.issues[0]?.message ?? issue.message) : issue.message;
+      return issue.path.length > 0 ? `${issue.path.join(".")}: ${message}` : message;
+    })
     .join("; ");
 }

@@ -13,6 +13,7 @@ import {
   untilNoEngines,
   type Workplace,
 } from "./node-harness.ts";
+import { startProxy } from "./silent-proxy.ts";
 import { until } from "./tunnel-harness.ts";
 
 interface Pids {
@@ -163,6 +164,19 @@ test("the gateway's restart does not touch a running model", async () => {
   await until("the node is back", () => gateway.hellos.length > 0);
   expect(gateway.hellos[0]?.models).toMatchObject([{ model_id: "tiny", engine: "test" }]);
   expect(await pidsOf("tiny")).toEqual(before);
+});
+
+test("a link that goes silent without closing is given up and dialled again", async () => {
+  const proxy = await startProxy(gateway.port);
+  node = startNode({ gateway: `ws://127.0.0.1:${proxy.port}`, workplace });
+  await until("the node says hello", () => gateway.hellos.length === 1);
+  await gateway.deploy("tiny");
+  const before = await pidsOf("tiny");
+  proxy.freeze();
+  await until("the node is back by a new connection", () => gateway.hellos.length === 2);
+  expect(node.output()).toContain("the gateway has been silent for 3 s");
+  expect(await pidsOf("tiny")).toEqual(before);
+  proxy.stop();
 });
 
 test("when the node program is killed its engines end, and the next start brings them back", async () => {
