@@ -25,22 +25,28 @@ function monitor(command: string | null, now?: () => number) {
 }
 
 describe("the output of nvidia-smi", () => {
-  test("as an H200 gave it", async () => {
-    const gpus = parseGpuCsv(await fixture("h200.csv"));
-    expect(gpus).toEqual([
-      {
-        index: 0,
-        uuid: "GPU-00000000-0000-0000-0000-000000000001",
-        name: "NVIDIA H200",
-        driver_version: "580.159.04",
-        memory_total_mb: 143771,
-        memory_used_mb: 0,
-        memory_free_mb: 143156,
-        utilization: 0,
-        temperature_c: 40,
-        power_w: 124.62,
-      },
-    ]);
+  test("as an H200 gave it, idle and at work", async () => {
+    const idle = {
+      index: 0,
+      uuid: "GPU-00000000-0000-0000-0000-000000000001",
+      name: "NVIDIA H200",
+      driver_version: "580.159.04",
+      memory_total_mb: 143771,
+      memory_used_mb: 0,
+      memory_free_mb: 143156,
+      utilization: 0,
+      temperature_c: 38,
+      power_w: 125.9,
+    };
+    const busy = {
+      memory_used_mb: 1395,
+      memory_free_mb: 141762,
+      utilization: 100,
+      temperature_c: 59,
+      power_w: 655.87,
+    };
+    expect(parseGpuCsv(await fixture("h200-idle.csv"))).toEqual([idle]);
+    expect(parseGpuCsv(await fixture("h200-busy.csv"))).toEqual([{ ...idle, ...busy }]);
   });
 
   test("of several GPUs, in order, with what the driver does not know as null", async () => {
@@ -88,7 +94,7 @@ describe("reading GPUs", () => {
 
   test("keeps the last reading for a minute when the driver fails, and says why", async () => {
     let nowMs = 0;
-    const path = join(import.meta.dir, "fixtures", "nvidia-smi", "h200.csv");
+    const path = join(import.meta.dir, "fixtures", "nvidia-smi", "h200-idle.csv");
     const script = `if [ -e ${dir}/broken ]; then echo "couldn't communicate with the NVIDIA driver"; exit 9; fi; cat ${path}`;
     const { gpus, lines } = monitor(program("breaks", script), () => nowMs);
     expect((await gpus.read()).length).toBe(1);

@@ -207,8 +207,14 @@ function bodyOf(init: TunnelFetchInit): OutgoingBody | null {
   const { body } = init;
   if (body === undefined || body === null) return null;
   if (body instanceof ReadableStream) return { stream: body, lengthBytes: null };
-  const blob = new Blob([body]);
-  return { stream: blob.stream(), lengthBytes: blob.size };
+  const bytes = typeof body === "string" ? new TextEncoder().encode(body) : body;
+  const stream = new ReadableStream<Uint8Array>({
+    start(controller) {
+      if (bytes.byteLength > 0) controller.enqueue(bytes);
+      controller.close();
+    },
+  });
+  return { stream, lengthBytes: bytes.byteLength };
 }
 
 function headersOf(init: TunnelFetchInit, body: OutgoingBody | null): [string, string][] {
