@@ -1,5 +1,5 @@
 /** The node program as an operator starts it, in a folder of its own, with the test's engine configured. */
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { markedProcesses, readProcess } from "../src/guard/processes.ts";
@@ -8,12 +8,15 @@ import { until } from "./tunnel-harness.ts";
 
 const PROGRAM = join(import.meta.dir, "..", "src", "main.ts");
 const ENGINE = join(import.meta.dir, "fixtures", "chat-engine.ts");
+const GPUS = join(import.meta.dir, "fixtures", "nvidia-smi", "mixed.csv");
 
 export interface Workplace {
   dir: string;
   dataDir: string;
   crashFile: string;
   configFile: string;
+  /** Comes first in the node's PATH, so that every machine has the same GPUs. */
+  binDir: string;
   remove(): void;
 }
 
@@ -22,6 +25,9 @@ export function prepareWorkplace(options: { models: string; top?: string }): Wor
   const dir = mkdtempSync(join(tmpdir(), "agent-node-"));
   const crashFile = join(dir, "crash-now");
   const configFile = join(dir, "agent.toml");
+  const binDir = join(dir, "bin");
+  mkdirSync(binDir);
+  writeFileSync(join(binDir, "nvidia-smi"), `#!/bin/sh\ncat '${GPUS}'\n`, { mode: 0o755 });
   const command = [process.execPath, ENGINE];
   const args = ["--model", "{model_path}", "--alias", "{model_id}", "--host", "{bind}", "--port", "{port}"];
   writeFileSync(
@@ -45,6 +51,7 @@ ${options.models}
     dataDir: join(dir, "data"),
     crashFile,
     configFile,
+    binDir,
     remove: () => rmSync(dir, { recursive: true, force: true }),
   };
 }
@@ -58,23 +65,20 @@ export interface RunningNode {
 
 const started = new Set<RunningNode>();
 
-export function startNode(options: {
-  gateway: string;
-  workplace: Workplace;
-  token?: string;
-  args?: string[];
-  env?: Record<string, string>;
-}): RunningNode {
+export function startNode(options: { gateway: string; workplace: Workplace; token?: string }): RunningNode {
   const { workplace } = options;
   const child = Bun.spawn(
     [
       process.execPath,
       PROGRAM,
       ...["--gateway", options.gateway, "--config", workplace.configFile, "--data-dir", workplace.dataDir],
-      ...(options.args ?? []),
     ],
     {
-      env: { ...process.env, AGENT_TOKEN: options.token ?? TOKEN, ...options.env },
+      env: {
+        ...process.env,
+        PATH: `${workplace.binDir}:${process.env.PATH}`,
+        AGENT_TOKEN: options.token ?? TOKEN,
+      },
       stdin: "ignore",
       stdout: "ignore",
       stderr: "pipe",

@@ -5,7 +5,7 @@ import type { WeightsProgress } from "../weights/store.ts";
 
 export interface Progress {
   status: DeployStatus;
-  /** 0-100 over the whole deployment; it does not go back while the deployment goes on. */
+  /** 0-100 over the whole deployment; it does not go back before the model is ready. */
   progress: number;
   message?: string;
 }
