@@ -226,16 +226,9 @@ export class RpcConnection {
 
   #receive(data: unknown): void {
     this.#lastMessageAtMs = this.#options.clock.now();
-    if (typeof data !== "string" || data.length > MESSAGE_CHARS_MAX)
-      return this.close("the other side sent something that is not a JSON-RPC message");
-    let message: unknown;
-    try {
-      message = JSON.parse(data);
-    } catch {
-      return this.close("the other side sent something that is not JSON");
-    }
-    if (!isObject(message)) return this.close("the other side sent something that is not a JSON-RPC message");
-    if (typeof message.method === "string") this.#receiveNotification(message.method, message);
+    const message = parseMessage(data);
+    if (!message) this.close("the other side sent something that is not a JSON-RPC message");
+    else if (typeof message.method === "string") this.#receiveNotification(message.method, message);
     else this.#receiveAnswer(message);
   }
 
@@ -248,7 +241,8 @@ export class RpcConnection {
   #receiveAnswer({ id, result, error }: Record<string, unknown>): void {
     const pending = this.#pending.get(id as number);
     if (!pending) {
-      if (!this.#abandoned.delete(id as number)) this.close("the other side answered a call that was not made");
+      if (!this.#abandoned.delete(id as number))
+        this.close("the other side answered a call that was not made");
       return;
     }
     if (isObject(error)) {
@@ -259,6 +253,16 @@ export class RpcConnection {
       pending.reject(new RpcSocketError("lost", `${pending.method} got an answer without a result`));
       this.close("the other side sent an answer without a result");
     }
+  }
+}
+
+function parseMessage(data: unknown): Record<string, unknown> | null {
+  if (typeof data !== "string" || data.length > MESSAGE_CHARS_MAX) return null;
+  try {
+    const message: unknown = JSON.parse(data);
+    return isObject(message) ? message : null;
+  } catch {
+    return null;
   }
 }
 
