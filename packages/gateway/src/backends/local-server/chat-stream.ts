@@ -48,7 +48,7 @@ export async function relayLines({
     throw failed(error);
   }
 
-  let waiting = first;
+  let waiting: Record<string, unknown>[] | null = first;
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
