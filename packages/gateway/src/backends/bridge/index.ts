@@ -69,17 +69,20 @@ export class Bridge implements BridgeResolver {
     let knownPort = this.#ports.get(url) ?? null;
     let checking = false;
     let ended = false;
+    let down = false;
     const check = async () => {
       if (checking) return;
       checking = true;
       try {
         const port = await this.#livePort(url);
+        down = false;
         if (ended || port === knownPort) return;
         knownPort = port;
         this.options.log.info("a bridge tunnel has a new port", { backend: name, port });
         onPort(port);
       } catch (error) {
-        this.options.log.warn("a bridge tunnel is down", { backend: name, error });
+        if (!down) this.options.log.warn("a bridge tunnel is down", { backend: name, error });
+        down = true;
       } finally {
         checking = false;
       }
