@@ -1,7 +1,7 @@
 import type { Clock } from "./clock.ts";
 import { isObject } from "./json.ts";
 
-/** A message larger than this ends the connection: no answer of ours is meant to be that large. */
+/** A larger message ends the connection, unless the user of the client sets another limit. */
 const MESSAGE_CHARS_MAX = 64 * 1024 * 1024;
 /** Above this many unsent bytes the peer does not keep up, and nothing more is queued for it. */
 const SEND_BUFFER_BYTES_MAX = 8 * 1024 * 1024;
@@ -61,6 +61,7 @@ export interface ConnectOptions {
   headers?: Record<string, string>;
   clock: Clock;
   connectTimeoutMs: number;
+  messageCharsMax?: number;
   /** Absent: a peer that sends notifications breaks the protocol. */
   onNotification?: (method: string, params: Record<string, unknown>) => void;
 }
@@ -226,7 +227,7 @@ export class RpcConnection {
 
   #receive(data: unknown): void {
     this.#lastMessageAtMs = this.#options.clock.now();
-    const message = parseMessage(data);
+    const message = parseMessage(data, this.#options.messageCharsMax ?? MESSAGE_CHARS_MAX);
     if (!message) this.close("the other side sent something that is not a JSON-RPC message");
     else if (typeof message.method === "string") this.#receiveNotification(message.method, message);
     else this.#receiveAnswer(message);
@@ -256,8 +257,8 @@ export class RpcConnection {
   }
 }
 
-function parseMessage(data: unknown): Record<string, unknown> | null {
-  if (typeof data !== "string" || data.length > MESSAGE_CHARS_MAX) return null;
+function parseMessage(data: unknown, charsMax: number): Record<string, unknown> | null {
+  if (typeof data !== "string" || data.length > charsMax) return null;
   try {
     const message: unknown = JSON.parse(data);
     return isObject(message) ? message : null;
@@ -298,9 +299,14 @@ export class RpcClient {
     return connection.call(method, params, options);
   }
 
+  /** Ends the connection; the next call makes a new one. */
+  drop(reason: string): void {
+    this.#current?.close(reason);
+  }
+
   close(): void {
     this.#closed = true;
-    this.#current?.close("closed here");
+    this.drop("closed here");
   }
 
   async #connect(): Promise<RpcConnection> {

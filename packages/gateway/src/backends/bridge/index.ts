@@ -9,6 +9,7 @@ import { portAnswers } from "./port-probe.ts";
 export const BRIDGE_KEEPALIVE_MS = 15_000;
 const CONNECT_TIMEOUT_MS = 5_000;
 const CALL_TIMEOUT_MS = 10_000;
+const ANSWER_CHARS_MAX = 64 * 1024;
 const SCHEME = "bridge://";
 
 export const isBridgeUrl = (url: string): boolean => url.toLowerCase().startsWith(SCHEME);
@@ -42,7 +43,12 @@ export class Bridge implements BridgeResolver {
 
   constructor(readonly options: BridgeOptions) {
     const { agentUrl, clock } = options;
-    this.#agent = new RpcClient({ url: agentUrl, clock, connectTimeoutMs: CONNECT_TIMEOUT_MS });
+    this.#agent = new RpcClient({
+      url: agentUrl,
+      clock,
+      connectTimeoutMs: CONNECT_TIMEOUT_MS,
+      messageCharsMax: ANSWER_CHARS_MAX,
+    });
   }
 
   async connect(url: string): Promise<number> {

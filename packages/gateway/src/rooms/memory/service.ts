@@ -12,6 +12,8 @@ export const RECALL_LIMIT_MS = 300;
 const CONNECT_TIMEOUT_MS = 2_000;
 const CALL_TIMEOUT_MS = 5_000;
 const RECALLS_IN_FLIGHT_MAX = 256;
+/** Eight facts are far smaller; parsing more than this would hold everybody up. */
+const ANSWER_CHARS_MAX = 1024 * 1024;
 /** After so many failures in a row the service is left alone for a while, and chats do not wait for it. */
 const FAILURES_TO_PAUSE = 3;
 const PAUSE_MS = 10_000;
@@ -45,7 +47,15 @@ export class Memory {
 
   constructor(readonly options: MemoryOptions) {
     const { url, clock } = options;
-    this.#client = url === null ? null : new RpcClient({ url, clock, connectTimeoutMs: CONNECT_TIMEOUT_MS });
+    this.#client =
+      url === null
+        ? null
+        : new RpcClient({
+            url,
+            clock,
+            connectTimeoutMs: CONNECT_TIMEOUT_MS,
+            messageCharsMax: ANSWER_CHARS_MAX,
+          });
     this.#activity = new Activity(options);
     this.#writeback = new WritebackQueue({
       clock,
@@ -172,6 +182,8 @@ export class Memory {
     if (this.#failuresInARow < FAILURES_TO_PAUSE) return;
     this.#failuresInARow = 0;
     this.#pausedUntilMs = this.options.clock.now() + PAUSE_MS;
+    // It may be the connection that is dead; the next attempt gets a new one.
+    this.#client?.drop("the memory service does not answer");
   }
 
   /** Runs `task` with a signal that fires with the caller's, or when the time is up. */
