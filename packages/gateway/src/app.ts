@@ -11,6 +11,7 @@ import { createAccounts } from "./rooms/accounts/index.ts";
 import { Conversations } from "./rooms/conversations/index.ts";
 import { surfaces } from "./rooms/index.ts";
 import { createKeys } from "./rooms/keys/index.ts";
+import { Memory } from "./rooms/memory/index.ts";
 import { Providers } from "./rooms/providers/index.ts";
 import { System } from "./rooms/system/index.ts";
 import { loadJwtSecret } from "./secrets.ts";
@@ -69,6 +70,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     providers,
     metering: { admit: () => ({ settle() {}, release() {} }), checkRate() {} },
     conversations: new Conversations({ db, clock, ids }),
+    memory: new Memory({ url: config.memoryUrl, bus, clock, log }),
     system: new System({
       clock,
       version: VERSION,
@@ -111,6 +113,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
   });
 
   const close = async () => {
+    rooms.memory.close();
     await bus.close();
     await db.close();
   };
