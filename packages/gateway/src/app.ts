@@ -10,6 +10,7 @@ import { Metrics } from "./kernel/metrics.ts";
 import { Registry } from "./kernel/registry.ts";
 import { createAccounts } from "./rooms/accounts/index.ts";
 import { Conversations } from "./rooms/conversations/index.ts";
+import { createGroups } from "./rooms/groups/index.ts";
 import { surfaces } from "./rooms/index.ts";
 import { createKeys } from "./rooms/keys/index.ts";
 import { createLedger } from "./rooms/ledger/index.ts";
@@ -66,11 +67,13 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     registrationOpen: config.registrationOpen,
   });
   const ledger = createLedger({ db, bus, clock, ids, pointsPerUsd: config.pointsPerUsd });
+  const groups = createGroups({ db, bus, clock, ids, accounts, ledger });
   const providers = new Providers(db, clock);
   const rooms: Rooms = {
     accounts,
     ledger,
-    keys: createKeys({ db, bus, clock, ids }),
+    groups,
+    keys: createKeys({ db, bus, clock, ids, groups }),
     providers,
     metering: { admit: () => ({ settle() {}, release() {} }), checkRate() {} },
     conversations: new Conversations({ db, clock, ids }),
