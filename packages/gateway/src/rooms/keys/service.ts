@@ -56,6 +56,10 @@ export class Keys {
 
   constructor(readonly options: KeysOptions) {
     this.#store = new KeyStore(options.db);
+    options.bus.onGap(() => {
+      this.#principals.clear();
+      this.#unknown.clear();
+    });
     options.bus.subscribe(PRINCIPAL_CHANGED, (id) => {
       this.#changes++;
       this.#principals.deleteWhere(
