@@ -12,6 +12,7 @@ import { createAccounts } from "./rooms/accounts/index.ts";
 import { Conversations } from "./rooms/conversations/index.ts";
 import { surfaces } from "./rooms/index.ts";
 import { createKeys } from "./rooms/keys/index.ts";
+import { createLedger } from "./rooms/ledger/index.ts";
 import { Providers } from "./rooms/providers/index.ts";
 import { System } from "./rooms/system/index.ts";
 import { loadJwtSecret } from "./secrets.ts";
@@ -64,9 +65,11 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     adminToken: config.adminToken,
     registrationOpen: config.registrationOpen,
   });
+  const ledger = createLedger({ db, bus, clock, ids, pointsPerUsd: config.pointsPerUsd });
   const providers = new Providers(db, clock);
   const rooms: Rooms = {
     accounts,
+    ledger,
     keys: createKeys({ db, bus, clock, ids }),
     providers,
     metering: { admit: () => ({ settle() {}, release() {} }), checkRate() {} },

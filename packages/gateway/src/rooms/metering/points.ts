@@ -5,7 +5,9 @@ export const NANO_PER_POINT = 1e9;
 
 /** What a cost takes from an account, rounded up: a reservation may be too large, never too small. */
 export function nanoPoints(costNanoUsd: number, multiplierMicros: number, pointsPerUsd: number): number {
-  return Math.ceil((costNanoUsd * pointsPerUsd * multiplierMicros) / MULTIPLIER_ONE);
+  const exact = costNanoUsd * pointsPerUsd * (multiplierMicros / MULTIPLIER_ONE);
+  // The binary fraction of a multiplier may lie a hair above a whole number; that is not one more.
+  return Math.ceil(exact - 0.001);
 }
 
 /** What requests under way, and rows not yet in the database, will take from accounts. */

@@ -70,9 +70,10 @@ export class QuotaWindows {
   isKnown(window: QuotaWindow): boolean {
     const ageMs = this.options.clock.now() - window.readAtMs;
     if (window.base !== null && (ageMs > REFRESH_AFTER_MS || ageMs < 0)) {
-      this.read(window).catch((error) =>
-        this.options.log.warn("quota not read again; the known one stays in force", { error }),
-      );
+      this.read(window).catch((error) => {
+        window.readAtMs = this.options.clock.now();
+        this.options.log.warn("quota not read again; the known one stays in force", { error });
+      });
     }
     return window.base !== null;
   }

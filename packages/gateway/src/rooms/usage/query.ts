@@ -1,6 +1,5 @@
 import { isoTime } from "../../kernel/clock.ts";
 import type { Database, SqlValue } from "../../storage/contract.ts";
-import { padded } from "./bulk.ts";
 import { DAY_MS, utcDay } from "./calendar.ts";
 import type { GroupBy, UsageQuery } from "./query-params.ts";
 import { NANO_PER_USD } from "./rows.ts";
@@ -71,6 +70,12 @@ export function splitPeriod(sinceMs: number | null, untilMs: number | null): Spl
     to: endDayMs === null ? null : utcDay(endDayMs),
   };
   return { days: days.from !== null && days.from === days.to ? null : days, rest };
+}
+
+/** `IN` lists come in few lengths, so that few statement texts exist: the last value is repeated. */
+function padded<T>(values: readonly T[]): T[] {
+  const length = 2 ** Math.ceil(Math.log2(Math.max(1, values.length)));
+  return [...values, ...Array.from({ length: length - values.length }, () => values.at(-1)!)];
 }
 
 /** Collects conditions and their values in placeholder order. */

@@ -1,40 +1,27 @@
 import { isoTime } from "../../kernel/clock.ts";
-import type { Database, Queryable, Transaction } from "../../storage/contract.ts";
-import { type BulkInsert, bulkInsert, padded } from "./bulk.ts";
+import { type Database, insertRows, type Queryable, selectIn, type Transaction } from "../../storage/contract.ts";
 import { utcDay, utcMonth } from "./calendar.ts";
 import { type MonthKey, type MonthTotals, NANO_PER_USD, type UsageRow, WHOLE_USER } from "./rows.ts";
 
-const ROWS: BulkInsert = {
-  insert: `INSERT INTO usage_records (id, user_id, key_id, project, api_key_id, model, backend, prompt_tokens,
-    completion_tokens, total_tokens, cost, created_at, ref_id, points, account_type, estimated)`,
-  columnCount: 16,
-};
+const ROWS = `usage_records (id, user_id, key_id, project, api_key_id, model, backend, prompt_tokens,
+  completion_tokens, total_tokens, cost, created_at, ref_id, points, account_type, estimated)`;
 
-const MONTHS: BulkInsert = {
-  insert: `INSERT INTO usage_months (user_id, month, project, requests, tokens, cost_nano_usd, quota_tokens,
-    quota_cost_nano_usd)`,
-  columnCount: 8,
-  suffix: `ON CONFLICT (user_id, month, project) DO UPDATE SET
-    requests = usage_months.requests + excluded.requests,
-    tokens = usage_months.tokens + excluded.tokens,
-    cost_nano_usd = usage_months.cost_nano_usd + excluded.cost_nano_usd,
-    quota_tokens = usage_months.quota_tokens + excluded.quota_tokens,
-    quota_cost_nano_usd = usage_months.quota_cost_nano_usd + excluded.quota_cost_nano_usd
-    RETURNING user_id, month, project, quota_tokens, quota_cost_nano_usd`,
-};
-
-const daily = (table: string, keys: readonly string[]): BulkInsert => {
-  const sums = ["requests", "prompt_tokens", "completion_tokens", "total_tokens", "cost_nano_usd"];
+/** A rollup table: rows of keys and sums, where inserting what exists adds to it. */
+function rollup(table: string, keys: readonly string[], sums: readonly string[]) {
+  const added = sums.map((column) => `${column} = ${table}.${column} + excluded.${column}`);
   return {
-    insert: `INSERT INTO ${table} (${[...keys, ...sums].join(", ")})`,
-    columnCount: keys.length + sums.length,
-    suffix: `ON CONFLICT (${keys.join(", ")}) DO UPDATE SET ${sums
-      .map((column) => `${column} = ${table}.${column} + excluded.${column}`)
-      .join(", ")}`,
+    into: `${table} (${[...keys, ...sums].join(", ")})`,
+    adding: `ON CONFLICT (${keys.join(", ")}) DO UPDATE SET ${added.join(", ")}`,
   };
-};
-const DAYS = daily("usage_days", ["day", "model", "backend", "tagged"]);
-const REF_DAYS = daily("usage_ref_days", ["ref_id", "day", "model", "backend"]);
+}
+const DAY_SUMS = ["requests", "prompt_tokens", "completion_tokens", "total_tokens", "cost_nano_usd"];
+const DAYS = rollup("usage_days", ["day", "model", "backend", "tagged"], DAY_SUMS);
+const REF_DAYS = rollup("usage_ref_days", ["ref_id", "day", "model", "backend"], DAY_SUMS);
+const MONTHS = rollup(
+  "usage_months",
+  ["user_id", "month", "project"],
+  ["requests", "tokens", "cost_nano_usd", "quota_tokens", "quota_cost_nano_usd"],
+);
 
 /** What a month's rollup has become after a batch. */
 export interface MonthAfter extends MonthKey {
@@ -108,10 +95,10 @@ export class UsageStore {
 
   /** Which of these requests have their row already. */
   async existing(on: Queryable, ids: readonly string[]): Promise<Set<string>> {
-    const list = padded(ids);
-    const rows = await on.all<{ id: string }>(
-      `SELECT id FROM usage_records WHERE id IN (${list.map((_, i) => `$${i + 1}`).join(", ")})`,
-      list,
+    const rows = await selectIn<{ id: string }>(
+      on,
+      (list) => `SELECT id FROM usage_records WHERE id IN ${list}`,
+      ids,
     );
     return new Set(rows.map(({ id }) => id));
   }
@@ -121,7 +108,7 @@ export class UsageStore {
    * them meanwhile, its unique id makes this throw and the transaction roll back.
    */
   async insert(tx: Transaction, rows: readonly UsageRow[]): Promise<MonthAfter[]> {
-    await bulkInsert(
+    await insertRows(
       tx,
       ROWS,
       rows.map((row) => [
@@ -143,7 +130,7 @@ export class UsageStore {
         row.estimated,
       ]),
     );
-    const months = await bulkInsert<{
+    const months = await insertRows<{
       user_id: string;
       month: string;
       project: string;
@@ -151,8 +138,9 @@ export class UsageStore {
       quota_cost_nano_usd: number;
     }>(
       tx,
-      MONTHS,
+      MONTHS.into,
       monthSums(rows).map(({ key, values }) => [...key, ...values]),
+      `${MONTHS.adding} RETURNING user_id, month, project, quota_tokens, quota_cost_nano_usd`,
     );
     const tagged = rows.filter(({ refId }) => refId !== null);
     if (tagged.length > 0) {
@@ -162,10 +150,11 @@ export class UsageStore {
           values: dayValues(row),
         })),
       );
-      await bulkInsert(
+      await insertRows(
         tx,
-        REF_DAYS,
+        REF_DAYS.into,
         sums.map(({ key, values }) => [...key, ...values]),
+        REF_DAYS.adding,
       );
     }
     // Every instance bumps the same few rows of the day, so they are locked last and for the shortest time.
@@ -175,10 +164,11 @@ export class UsageStore {
         values: dayValues(row),
       })),
     );
-    await bulkInsert(
+    await insertRows(
       tx,
-      DAYS,
+      DAYS.into,
       days.map(({ key, values }) => [...key, ...values]),
+      DAYS.adding,
     );
     return months.map((row) => ({
       userId: row.user_id,
