@@ -51,15 +51,17 @@ export class BillingStore {
 
   /** The user's id, or null when nobody has this email. */
   async setTier(email: string, tier: string): Promise<string | null> {
-    const row = await this.db.get<{ id: string }>("UPDATE users SET tier = $2 WHERE email = $1 RETURNING id", [
-      email,
-      tier,
-    ]);
+    const row = await this.db.get<{ id: string }>(
+      "UPDATE users SET tier = $2 WHERE email = $1 RETURNING id",
+      [email, tier],
+    );
     return row?.id ?? null;
   }
 
   async videoPrices(): Promise<VideoPrice[]> {
-    const rows = await this.db.all<VideoPriceRow>(`SELECT ${VIDEO_COLUMNS} FROM video_pricing ORDER BY model`);
+    const rows = await this.db.all<VideoPriceRow>(
+      `SELECT ${VIDEO_COLUMNS} FROM video_pricing ORDER BY model`,
+    );
     return rows.map(toVideoPrice);
   }
 

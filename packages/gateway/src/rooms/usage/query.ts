@@ -113,7 +113,8 @@ export class UsageQueries {
     // Ties by key in byte order, which a database's own collation need not be; no key comes last.
     groups.sort(
       (a, b) =>
-        b.total_tokens - a.total_tokens || (a.key === null ? 1 : b.key === null ? -1 : a.key < b.key ? -1 : 1),
+        b.total_tokens - a.total_tokens ||
+        (a.key === null ? 1 : b.key === null ? -1 : a.key < b.key ? -1 : 1),
     );
     return { groups, truncated: rows.length > GROUPS_MAX };
   }
@@ -139,7 +140,11 @@ export class UsageQueries {
 
   #rollups(
     sql: Sql,
-    { days, refIds, groupBy }: { days: NonNullable<Split["days"]>; refIds: string[] | null; groupBy: GroupBy | null },
+    {
+      days,
+      refIds,
+      groupBy,
+    }: { days: NonNullable<Split["days"]>; refIds: string[] | null; groupBy: GroupBy | null },
   ): string[] {
     const part = (table: string, key: string, condition: string | null) => {
       const from = days.from === null ? null : `day >= ${sql.value(days.from)}`;
@@ -161,7 +166,8 @@ export class UsageQueries {
       this.db.dialect === "sqlite"
         ? "substr(created_at, 1, 10)"
         : "to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD')";
-    const key = groupBy === null ? NO_KEY : { model: "model", backend: "backend", ref: "ref_id", day }[groupBy];
+    const key =
+      groupBy === null ? NO_KEY : { model: "model", backend: "backend", ref: "ref_id", day }[groupBy];
     return `SELECT ${key} AS group_key, 1 AS requests, prompt_tokens, completion_tokens, total_tokens,
       COALESCE(CAST(ROUND(cost * 1000000000.0) AS BIGINT), 0) AS cost_nano_usd FROM usage_records
       ${sql.where([

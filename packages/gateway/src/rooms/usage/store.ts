@@ -1,5 +1,11 @@
 import { isoTime } from "../../kernel/clock.ts";
-import { type Database, insertRows, type Queryable, selectIn, type Transaction } from "../../storage/contract.ts";
+import {
+  type Database,
+  insertRows,
+  type Queryable,
+  selectIn,
+  type Transaction,
+} from "../../storage/contract.ts";
 import { utcDay, utcMonth } from "./calendar.ts";
 import { type MonthKey, type MonthTotals, NANO_PER_USD, type UsageRow, WHOLE_USER } from "./rows.ts";
 
@@ -57,7 +63,9 @@ function monthSums(rows: readonly UsageRow[]) {
     const values = [1, totalTokens(row), cost, counted ? totalTokens(row) : 0, counted ? cost : 0];
     const month = utcMonth(row.createdAtMs);
     const whole = { key: [row.userId, month, WHOLE_USER] as const, values };
-    return row.project === null ? [whole] : [whole, { key: [row.userId, month, row.project] as const, values }];
+    return row.project === null
+      ? [whole]
+      : [whole, { key: [row.userId, month, row.project] as const, values }];
   });
   return sumBy(entries);
 }

@@ -134,7 +134,8 @@ export class Journal {
   #refuse(line: string, error: unknown): void {
     const { log } = this.options;
     if (this.#refused.length < REFUSED_ROWS_MAX) {
-      if (this.#refused.length === 0) log.error("the usage journal cannot be written; rows wait in memory", { error });
+      if (this.#refused.length === 0)
+        log.error("the usage journal cannot be written; rows wait in memory", { error });
       this.#refused.push(line);
       return;
     }
@@ -154,7 +155,8 @@ export class Journal {
         return;
       }
     }
-    if (lines.length > 0) this.options.log.info("the usage journal can be written again", { rows: lines.length });
+    if (lines.length > 0)
+      this.options.log.info("the usage journal can be written again", { rows: lines.length });
     this.#refused = [];
     this.#syncSoon();
   }
@@ -174,7 +176,8 @@ export class Journal {
       this.#dirty = false;
       fdatasync(this.#active.fd, (error) => {
         // The segment may have been drained and deleted meanwhile; then the database has the rows.
-        if (error && error.code !== "EBADF") this.options.log.error("fdatasync of the usage journal failed", { error });
+        if (error && error.code !== "EBADF")
+          this.options.log.error("fdatasync of the usage journal failed", { error });
         this.#syncing = false;
         if (this.#dirty) this.#syncSoon();
       });
@@ -223,7 +226,9 @@ export class Journal {
       lines: lines.length,
       kept_in: DAMAGED_FILE,
     });
-    appendFileSync(join(this.options.dir, DAMAGED_FILE), lines.map((line) => `${line}\n`).join(""), { mode: 0o600 });
+    appendFileSync(join(this.options.dir, DAMAGED_FILE), lines.map((line) => `${line}\n`).join(""), {
+      mode: 0o600,
+    });
   }
 
   /** Takes out a batch that the database refuses for what its rows contain. */
@@ -249,7 +254,8 @@ export class Journal {
   close(): void {
     this.#cancelSync?.();
     this.retryRefused();
-    for (const line of this.#refused) this.options.log.error("usage row lost: the journal cannot be written", { line });
+    for (const line of this.#refused)
+      this.options.log.error("usage row lost: the journal cannot be written", { line });
     for (const segment of this.#segments) {
       if (segment.drained < segment.size) {
         if (segment.own) segment.syncNow();

@@ -1,4 +1,13 @@
-import { closeSync, fdatasyncSync, ftruncateSync, openSync, readSync, rmSync, statSync, writeSync } from "node:fs";
+import {
+  closeSync,
+  fdatasyncSync,
+  ftruncateSync,
+  openSync,
+  readSync,
+  rmSync,
+  statSync,
+  writeSync,
+} from "node:fs";
 import { type Decoded, decodeLines } from "./codec.ts";
 
 /** One file of a journal, and how far it has been drained. */
