@@ -8,14 +8,17 @@ import { createLog, type Log } from "./kernel/log.ts";
 import { Metrics } from "./kernel/metrics.ts";
 import { Registry } from "./kernel/registry.ts";
 import { createAccounts } from "./rooms/accounts/index.ts";
+import { Billing } from "./rooms/billing/index.ts";
 import { Conversations } from "./rooms/conversations/index.ts";
 import { createGroups } from "./rooms/groups/index.ts";
 import { surfaces } from "./rooms/index.ts";
 import { createKeys } from "./rooms/keys/index.ts";
 import { createLedger } from "./rooms/ledger/index.ts";
 import { Memory } from "./rooms/memory/index.ts";
+import { createMetering } from "./rooms/metering/index.ts";
 import { Providers } from "./rooms/providers/index.ts";
 import { System } from "./rooms/system/index.ts";
+import { Usage } from "./rooms/usage/index.ts";
 import { loadJwtSecret } from "./secrets.ts";
 import { openStorage } from "./storage/index.ts";
 import { documentRoutes } from "./transports/docs/routes.ts";
@@ -25,6 +28,10 @@ import { RpcRunner } from "./transports/rpc/runner.ts";
 import { RpcWebSocket } from "./transports/rpc/websocket.ts";
 import { startHttpServer } from "./transports/server.ts";
 import { buildHash, VERSION } from "./version.ts";
+
+/** How long a stopping process writes journaled usage to the database; the next start finds the rest. */
+const JOURNAL_DRAIN_MS = 10_000;
+const JOURNAL_STOP_MS = 1_000;
 
 /** What tests replace: time, randomness and the log. */
 export interface AppOverrides {
@@ -67,6 +74,33 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
   });
   const ledger = createLedger({ db, bus, clock, ids, pointsPerUsd: config.pointsPerUsd });
   const groups = createGroups({ db, bus, clock, ids, accounts, ledger });
+  const usage = new Usage({ db });
+  const { pointsPerUsd, pricingFile, dataDir } = config;
+  const billing = await Billing.open({
+    db,
+    bus,
+    clock,
+    log,
+    usage,
+    balances: ledger.balances,
+    pointsPerUsd,
+    pricingFile,
+  }).catch(async (error) => {
+    await db.close();
+    throw error;
+  });
+  const metering = createMetering({
+    db,
+    clock,
+    ids,
+    log,
+    limiter,
+    billing,
+    usage,
+    ledger,
+    pointsPerUsd,
+    dataDir,
+  });
   const providers = new Providers(db, clock);
   const rooms: Rooms = {
     accounts,
@@ -74,7 +108,9 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     groups,
     keys: createKeys({ db, bus, clock, ids, groups }),
     providers,
-    metering: { admit: () => ({ settle() {}, release() {} }), checkRate() {} },
+    usage,
+    billing,
+    metering,
     conversations: new Conversations({ db, clock, ids }),
     memory: new Memory({ url: config.memoryUrl, bus, clock, log }),
     system: new System({
@@ -87,6 +123,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
         modelsDeployed: () => 0,
         modelsRoutable: () => 0,
         providers: async () => (await providers.list()).length,
+        journal: () => metering.figures,
       },
     }),
   };
@@ -100,6 +137,24 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     "Open notification streams",
     () => eventsTransport.subscriberCount,
   );
+
+  metrics.gauge(
+    "gateway_usage_journal_rows",
+    "Usage rows that wait for the database",
+    () => metering.figures.rows,
+  );
+  metrics.gauge(
+    "gateway_usage_journal_bytes",
+    "Size of what waits for the database",
+    () => metering.figures.bytes,
+  );
+  metrics.gauge(
+    "gateway_usage_journal_stalled_seconds",
+    "Time without progress while usage rows wait",
+    () => metering.figures.stalled_seconds,
+  );
+  metrics.gauge("gateway_usage_rows_lost", "Usage rows that no disk would take", () => metering.lostRows);
+  metrics.gauge("gateway_holds", "Reservations of requests under way", () => metering.holdCount);
 
   const server = startHttpServer({
     host: config.host,
@@ -118,7 +173,9 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     corsOrigins: config.corsOrigins,
   });
 
-  const close = async () => {
+  const close = async (journalDeadlineMs: number) => {
+    await metering.close(journalDeadlineMs);
+    billing.close();
     rooms.memory.close();
     await bus.close();
     await db.close();
@@ -134,11 +191,11 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
       const finished = server.stop();
       await Promise.race([finished, Bun.sleep(config.drainTimeoutMs)]);
       await server.stop(true);
-      await close();
+      await close(JOURNAL_DRAIN_MS);
     },
     async stop() {
       await server.stop(true);
-      await close();
+      await close(JOURNAL_STOP_MS);
     },
   };
 }

@@ -1,4 +1,5 @@
 import * as accounts from "./accounts/index.ts";
+import * as billing from "./billing/index.ts";
 import * as conversations from "./conversations/index.ts";
 import * as groups from "./groups/index.ts";
 import * as keys from "./keys/index.ts";
@@ -6,6 +7,7 @@ import * as ledger from "./ledger/index.ts";
 import * as memory from "./memory/index.ts";
 import * as providers from "./providers/index.ts";
 import * as system from "./system/index.ts";
+import * as usage from "./usage/index.ts";
 
 /** Every room's surface, one line a room; the registry, the documents and the client's types come from here. */
 export const surfaces = [
@@ -15,6 +17,8 @@ export const surfaces = [
   keys,
   providers,
   conversations,
+  usage,
+  billing,
   memory,
   system,
 ] as const;
