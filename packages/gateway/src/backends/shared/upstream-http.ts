@@ -62,7 +62,8 @@ export function transportError(error: unknown, signal: AbortSignal): unknown {
 
 const bounded = (text: string): string => text.slice(0, DETAIL_CHARS_MAX);
 
-async function upstreamError(response: Response, apiKey: string | null): Promise<BackendError> {
+/** The error that a non-2xx answer stands for; reads a bounded part of its body. */
+export async function upstreamError(response: Response, apiKey: string | null): Promise<BackendError> {
   const text = await readStart(response, ERROR_BODY_BYTES_MAX);
   const detail = errorDetail(text) || response.statusText || "no detail";
   const safe = apiKey ? detail.replaceAll(apiKey, "[redacted]") : detail;
