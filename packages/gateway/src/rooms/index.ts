@@ -2,10 +2,12 @@ import * as accounts from "./accounts/index.ts";
 import * as billing from "./billing/index.ts";
 import * as conversations from "./conversations/index.ts";
 import * as groups from "./groups/index.ts";
+import * as inference from "./inference/index.ts";
 import * as keys from "./keys/index.ts";
 import * as ledger from "./ledger/index.ts";
 import * as memory from "./memory/index.ts";
 import * as providers from "./providers/index.ts";
+import * as routing from "./routing/index.ts";
 import * as system from "./system/index.ts";
 import * as usage from "./usage/index.ts";
 
@@ -20,5 +22,7 @@ export const surfaces = [
   usage,
   billing,
   memory,
+  routing,
+  inference,
   system,
 ] as const;
