@@ -88,7 +88,8 @@ export class Inference {
     work: (asker: Asker, payload: Payload) => Promise<Response>,
   ): Promise<Response> {
     const { keys, limiter, apiRateLimitRpm: rpm, metering, countRequest } = this.options;
-    const principal = await requireApiKey({ keys, limiter, rpm }, request, requestId);
+    const found = requireApiKey({ keys, limiter, rpm }, request, requestId);
+    const principal = found instanceof Promise ? await found : found;
     if (principal instanceof Response) return principal;
     countRequest();
     const payer = payerOf(principal);
