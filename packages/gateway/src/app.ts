@@ -209,7 +209,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
   });
 
   const close = async (journalDeadlineMs: number) => {
-    inference.close();
+    await inference.close();
     routing.close();
     bridge.close();
     await metering.close(journalDeadlineMs);

@@ -24,7 +24,6 @@ export interface SendOptions {
 
 /** `chat.send`: the answer goes to a notification channel, piece by piece. */
 export class ChatSender {
-  readonly #stopping = new AbortController();
   #running = 0;
 
   constructor(
@@ -40,7 +39,7 @@ export class ChatSender {
     const turn = await ChatTurn.open(this.parts, {
       asker: { requestId, payer, rules: null, refId: null, channel: "rpc" },
       payload: new Payload(Buffer.from(JSON.stringify({ ...body, stream: true }))),
-      signal: this.#stopping.signal,
+      signal: null,
       withHistory: true,
       onChoice: (choice) => pieces.push(choice),
     });
@@ -77,10 +76,6 @@ export class ChatSender {
       stream.end();
       this.#running--;
     }
-  }
-
-  close(): void {
-    this.#stopping.abort();
   }
 }
 
