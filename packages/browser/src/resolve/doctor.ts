@@ -6,7 +6,7 @@ import { EngineLibrary } from "../engines/foreign/index.ts";
 import { messageOf, SetupError } from "./errors.ts";
 import { debianPackageOf, type HostFacts, readHostFacts } from "./host-facts.ts";
 import { type PlanOptions, type PlanStep, planResolution } from "./plan.ts";
-import { type Env, redactUrl } from "./settings.ts";
+import { type Env, readDownloadSettings, redactUrl } from "./settings.ts";
 
 export type DoctorOptions = PlanOptions;
 
@@ -122,6 +122,16 @@ function readableSettings(env: Env): Record<string, string> {
   );
 }
 
+/** A variable that nobody needed yet may still be wrong, and would be found out at a worse moment. */
+function settingsProblem(env: Env): string | null {
+  try {
+    readDownloadSettings(env);
+    return null;
+  } catch (error) {
+    return messageOf(error);
+  }
+}
+
 function adviceFor(report: Omit<DoctorReport, "advice">): string[] {
   const advice: string[] = [];
   if (report.error) advice.push(report.error.message);
@@ -169,7 +179,8 @@ export async function doctor(options: DoctorOptions = {}): Promise<DoctorReport>
     host: readHostFacts(),
     settings: readableSettings(env),
   };
-  return { ...report, advice: adviceFor(report) };
+  const problem = error ? null : settingsProblem(env);
+  return { ...report, advice: [...adviceFor(report), ...(problem ? [problem] : [])] };
 }
 
 export function renderDoctor(report: DoctorReport): string {

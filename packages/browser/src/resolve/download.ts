@@ -2,6 +2,7 @@ import { open, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { isErrno, messageOf, SetupError } from "./errors.ts";
 import { redactUrl } from "./settings.ts";
 import { openSocksBridge, type SocksBridge } from "./socks-bridge.ts";
+import { SocksRefusal } from "./socks5.ts";
 
 const ATTEMPTS_MAX = 5;
 const RETRY_DELAY_MS = 250;
@@ -135,7 +136,7 @@ async function saveBody(response: Response, plan: BodyPlan, options: DownloadOpt
   const { totalBytes } = plan;
   const file = await open(path, plan.offset > 0 ? "a" : "w");
   let doneBytes = plan.offset;
-  let shownAt = 0;
+  let shownAt = Number.NEGATIVE_INFINITY;
   try {
     for await (const chunk of response.body ?? []) {
       doneBytes += chunk.length;
@@ -229,10 +230,12 @@ export async function download(options: DownloadOptions): Promise<DownloadResult
       } catch (error) {
         const final = finalError(error, options);
         if (final) throw final;
-        const why = bridge?.lastFailure()
-          ? `the SOCKS5 proxy ${proxy ? redactUrl(proxy) : ""}: ${bridge.lastFailure()}`
-          : `${messageOf(error)}${proxy ? ` (through the proxy ${redactUrl(proxy)})` : ""}`;
-        if (count === ATTEMPTS_MAX) throw failed(options.url, why, error);
+        const refusal = bridge?.lastFailure();
+        const where = proxy ? ` (through the proxy ${redactUrl(proxy)})` : "";
+        const why = refusal
+          ? `the SOCKS5 proxy ${proxy ? redactUrl(proxy) : ""}: ${refusal.message}`
+          : `${messageOf(error)}${where}`;
+        if (count === ATTEMPTS_MAX || refusal instanceof SocksRefusal) throw failed(options.url, why, error);
       }
       await Bun.sleep(RETRY_DELAY_MS * 2 ** (count - 1));
     }

@@ -9,7 +9,7 @@ export interface SocksBridge {
   /** An HTTP proxy URL with credentials that only this process knows. */
   proxyUrl: string;
   /** Why the last connection could not be made; HTTP clients hide it behind an error of their own. */
-  lastFailure(): string | null;
+  lastFailure(): Error | null;
   close(): void;
 }
 
@@ -59,7 +59,7 @@ export async function openSocksBridge(proxy: URL): Promise<SocksBridge> {
   const token = randomBytes(24).toString("hex");
   const expected = Buffer.from(`Basic ${btoa(`bridge:${token}`)}`);
   const sockets = new Set<Socket>();
-  let failure: string | null = null;
+  let failure: Error | null = null;
 
   const serve = async (client: Socket) => {
     const head = await readHead(client);
@@ -93,7 +93,7 @@ export async function openSocksBridge(proxy: URL): Promise<SocksBridge> {
   const server = createServer((client) => {
     track(client);
     serve(client).catch((error) => {
-      failure = messageOf(error);
+      failure = error instanceof Error ? error : new Error(messageOf(error));
       client.end("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     });
   });

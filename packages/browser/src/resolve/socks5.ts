@@ -19,6 +19,9 @@ const replies: Record<number, string> = {
   8: "it does not support this kind of address",
 };
 
+/** The proxy itself says no; asking again would get the same answer. */
+export class SocksRefusal extends Error {}
+
 /** Reads exact numbers of bytes from a socket during the handshake, then lets go of it. */
 class HandshakeReader {
   private buffered = Buffer.alloc(0);
@@ -87,16 +90,17 @@ async function authenticate(socket: Socket, reader: HandshakeReader, proxy: URL)
   const methods = user.length > 0 ? [METHOD_NONE, METHOD_PASSWORD] : [METHOD_NONE];
   socket.write(Buffer.from([VERSION, methods.length, ...methods]));
   const [version, method] = await reader.take(2);
-  if (version !== VERSION) throw new Error("it does not speak SOCKS5");
+  if (version !== VERSION) throw new SocksRefusal("it does not speak SOCKS5");
   if (method === METHOD_NONE) return;
   if (method !== METHOD_PASSWORD || user.length === 0)
-    throw new Error("it wants credentials; put them into the proxy URL as user:password@");
-  if (user.length > 255 || password.length > 255) throw new Error("its credentials are too long for SOCKS5");
+    throw new SocksRefusal("it wants credentials; put them into the proxy URL as user:password@");
+  if (user.length > 255 || password.length > 255)
+    throw new SocksRefusal("its credentials are too long for SOCKS5");
   socket.write(
     Buffer.concat([Buffer.from([1, user.length]), user, Buffer.from([password.length]), password]),
   );
   const answer = await reader.take(2);
-  if (answer[1] !== 0) throw new Error("it refused the user name or password");
+  if (answer[1] !== 0) throw new SocksRefusal("it refused the user name or password");
 }
 
 interface Destination {
