@@ -131,7 +131,7 @@ describe("TLS", () => {
         port: 0,
         hostname: "127.0.0.1",
         tls: tls(),
-        fetch: () => new Response(zip),
+        fetch: () => new Response(new Uint8Array(zip)),
       });
       try {
         const proxy = await start(kind);
