@@ -65,6 +65,8 @@ export function walkDependencies({
   const dependencies: Dependency[] = [];
   const queue: LoadedObject[] = [];
   const missing = new Set<string>();
+  /** What the system has without a file. */
+  const provided = new Set<string>();
 
   const add = (object: LoadedObject) => {
     for (const name of object.names) if (!known.has(rules.key(name))) known.set(rules.key(name), object);
@@ -107,9 +109,12 @@ export function walkDependencies({
     const requester = queue[index]!;
     for (const { name, optional } of requester.info.needed) {
       const key = rules.key(name);
-      if (known.has(key) || missing.has(key)) continue;
+      if (known.has(key) || provided.has(key)) continue;
+      // What one object could not find may be in another one's search path, so it is looked for again.
       const found = rules.find(name, requester);
-      if (found === null || found.path === null) missing.add(key);
+      if (found === null && missing.has(key)) continue;
+      if (found === null) missing.add(key);
+      else if (found.path === null) provided.add(key);
       load(name, found, requester, optional);
     }
   }
