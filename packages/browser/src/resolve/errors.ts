@@ -1,22 +1,25 @@
-/** Why a browser could not be found, fetched, loaded or bundled. Each code is stable and listed in docs. */
-export type SetupErrorCode =
-  | "invalid_setting"
-  | "override_unusable"
-  | "browser_not_found"
-  | "feature_disabled"
-  | "platform_unsupported"
-  | "download_skipped"
-  | "download_failed"
-  | "download_timeout"
-  | "checksum_mismatch"
-  | "archive_invalid"
-  | "cache_unusable"
-  | "engine_library_missing"
-  | "engine_library_invalid"
-  | "engine_abi_mismatch"
-  | "engine_create_failed"
-  | "bundle_invalid"
-  | "binary_invalid";
+/** Why a browser could not be found, fetched, loaded or bundled; each one is explained in docs/browser-binaries.md. */
+export const setupErrorCodes = [
+  "invalid_setting",
+  "override_unusable",
+  "browser_not_found",
+  "feature_disabled",
+  "platform_unsupported",
+  "download_skipped",
+  "download_failed",
+  "download_timeout",
+  "checksum_mismatch",
+  "archive_invalid",
+  "cache_unusable",
+  "engine_library_missing",
+  "engine_library_invalid",
+  "engine_abi_mismatch",
+  "engine_create_failed",
+  "bundle_invalid",
+  "binary_invalid",
+] as const;
+
+export type SetupErrorCode = (typeof setupErrorCodes)[number];
 
 interface SetupErrorDetails {
   /** The way out, as one or more full sentences. */
