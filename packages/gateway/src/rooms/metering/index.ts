@@ -1,0 +1,9 @@
+import type { Metering } from "./types.ts";
+
+export type { Admission, AdmitOptions, Estimate, FinalUsage, Metering, Payer } from "./types.ts";
+
+declare module "../../kernel/context.ts" {
+  interface Rooms {
+    metering: Metering;
+  }
+}

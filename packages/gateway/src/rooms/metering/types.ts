@@ -1,0 +1,53 @@
+/** Who pays for a request, and by which limits. */
+export interface Payer {
+  userId: string;
+  /** Null for JWT-attributed surfaces. */
+  keyId: string | null;
+  /** `api_key_id` of the usage row: the key's prefix, or `jwt-<user-uuid>`. */
+  attribution: string;
+  /** Null on JWT surfaces: they have no project window. */
+  project: string | null;
+  /** Set for a group key: the group's pool pays, by the member's multiplier. */
+  groupId: string | null;
+  costMultiplier: number;
+  tier: string;
+}
+
+/** What a request may cost at most, so that a hold can be taken before it is sent. */
+export type Estimate = { promptTokens: number; completionTokensMax: number } | { costUsd: number };
+
+export interface AdmitOptions {
+  requestId: string;
+  payer: Payer;
+  /** The model id that is routed to. */
+  model: string;
+  estimate: Estimate;
+  refId: string | null;
+}
+
+export interface FinalUsage {
+  /** `gateway`, `rpc`, `realtime`, or the backend capability name. */
+  backend: string;
+  promptTokens: number;
+  completionTokens: number;
+  /** True when the tokens are our own estimate. */
+  estimated: boolean;
+  /** An explicit price (video); otherwise the pricing table decides. */
+  costUsd?: number;
+}
+
+/** One admitted request. Exactly one of the two ends it; later calls do nothing. */
+export interface Admission {
+  /** Writes the usage to the journal before it returns. Never throws: a failure is logged. */
+  settle(usage: FinalUsage): void;
+  /** Nothing is owed; the hold ends. */
+  release(): void;
+}
+
+/** The one choke point of everything that spends. */
+export interface Metering {
+  /** Checks quota and takes the hold, or throws the refusal. Synchronous when its caches are warm. */
+  admit(options: AdmitOptions): Admission | Promise<Admission>;
+  /** Per-key limits of the REST surface: the tier's and the group's requests a minute. Throws the refusal. */
+  checkRate(payer: Payer): void | Promise<void>;
+}

@@ -1,0 +1,36 @@
+/**
+ * One contract for both databases. SQL is written once, with `$1` placeholders, in the common subset;
+ * `dialect` is for the rare statement that must differ.
+ *
+ * Values are the same on both: timestamps are RFC 3339 strings, 64-bit integers are numbers (they must stay
+ * within 2^53), booleans may come back as 0/1 (wrap them in Boolean()), JSON is text.
+ */
+export type SqlValue = string | number | boolean | null | Uint8Array;
+export type Row = Record<string, unknown>;
+
+export interface Queryable {
+  readonly dialect: "sqlite" | "postgres";
+  all<T = Row>(sql: string, params?: readonly SqlValue[]): Promise<T[]>;
+  /** The first row, or null. */
+  get<T = Row>(sql: string, params?: readonly SqlValue[]): Promise<T | null>;
+  /** Number of rows changed. */
+  run(sql: string, params?: readonly SqlValue[]): Promise<number>;
+}
+
+export interface Transaction extends Queryable {
+  /** Until the end of the transaction, no other transaction holds the lock of this name. */
+  lock(name: string): Promise<void>;
+}
+
+export interface Database extends Queryable {
+  /** Runs `work` in one transaction; a throw rolls everything back. SQLite runs one at a time. */
+  transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T>;
+  close(): Promise<void>;
+}
+
+/** Whether an error says that a unique constraint was violated. */
+export function isUniqueViolation(error: unknown): boolean {
+  if (typeof error !== "object" || error === null) return false;
+  const { code, errno } = error as { code?: unknown; errno?: unknown };
+  return errno === "23505" || code === "SQLITE_CONSTRAINT_UNIQUE" || code === "SQLITE_CONSTRAINT_PRIMARYKEY";
+}
