@@ -4,7 +4,7 @@ import { type DependencyScan, detectFormat, scanDependencies } from "../bundle/i
 import type { ResolvedEngine } from "../engines/contract.ts";
 import { EngineLibrary } from "../engines/foreign/index.ts";
 import { messageOf, SetupError } from "./errors.ts";
-import { debianPackageOf, type HostFacts, readHostFacts } from "./host-facts.ts";
+import { debianPackageOf, type HostFacts, readHostFacts, readOsRelease } from "./host-facts.ts";
 import { type PlanOptions, type PlanStep, planResolution } from "./plan.ts";
 import { type Env, readDownloadSettings, redactUrl } from "./settings.ts";
 
@@ -72,12 +72,13 @@ function versionOf(path: string): string | null {
 }
 
 function missingLibraries(scan: DependencyScan): MissingLibrary[] {
+  const osRelease = readOsRelease();
   return scan.dependencies
     .filter(({ missing, optional }) => missing && !optional)
     .map(({ name, neededBy, hint }) => ({
       name,
       neededBy,
-      debianPackage: debianPackageOf(name),
+      debianPackage: debianPackageOf(name, osRelease),
       hint: hint ?? null,
     }));
 }
@@ -144,14 +145,15 @@ function adviceFor(report: Omit<DoctorReport, "advice">): string[] {
         : `Install the missing libraries: ${missing.map(({ name }) => name).join(", ")}`,
     );
     for (const { hint } of missing) if (hint) advice.push(hint);
+    // Chrome's zip brings the list of packages that it was built to depend on.
+    const list = join(dirname(report.binary?.scannedPath ?? ""), "deb.deps");
+    if (existsSync(list)) advice.push(`All packages that this browser depends on are listed in ${list}.`);
   }
   if (report.binary?.problem) advice.push(report.binary.problem);
   if (report.download && !report.download.checksumKnown)
     advice.push(
       "No checksum is known for this download; set BROWSER_CHROME_SHA256 to have it checked against yours.",
     );
-  if (report.download && report.host.libc === "musl")
-    advice.push("Chrome for Testing needs glibc; on Alpine use apk add chromium instead of the download.");
   return [...advice, ...report.host.notes];
 }
 

@@ -23,7 +23,7 @@ function readKernelSetting(path: string): string | null {
   }
 }
 
-function libcOf(platform: NodeJS.Platform): HostFacts["libc"] {
+export function libcOf(platform: NodeJS.Platform): HostFacts["libc"] {
   if (platform !== "linux") return null;
   const names = ["/lib", "/lib64"].flatMap((directory) => {
     try {
@@ -102,6 +102,33 @@ const debianPackages: [pattern: RegExp, name: string][] = [
   [/^libgcc_s\.so/, "libgcc-s1"],
 ];
 
-export function debianPackageOf(library: string): string | null {
-  return debianPackages.find(([pattern]) => pattern.test(library))?.[1] ?? null;
+/** Renamed with the change to 64-bit time, in Debian 13 and Ubuntu 24.04. */
+const renamedPackages = new Set([
+  "libasound2",
+  "libatk1.0-0",
+  "libatk-bridge2.0-0",
+  "libatspi2.0-0",
+  "libcups2",
+  "libglib2.0-0",
+  "libgtk-3-0",
+]);
+
+/** The text of /etc/os-release; empty where there is none. */
+export function readOsRelease(): string {
+  try {
+    return readFileSync("/etc/os-release", "utf8");
+  } catch {
+    return "";
+  }
+}
+
+function hasRenamedPackages(osRelease: string): boolean {
+  const id = /^ID="?([a-z]+)/m.exec(osRelease)?.[1];
+  const version = Number(/^VERSION_ID="?([0-9.]+)/m.exec(osRelease)?.[1] ?? 0);
+  return (id === "debian" && version >= 13) || (id === "ubuntu" && version >= 24.04);
+}
+
+export function debianPackageOf(library: string, osRelease: string): string | null {
+  const name = debianPackages.find(([pattern]) => pattern.test(library))?.[1] ?? null;
+  return name && renamedPackages.has(name) && hasRenamedPackages(osRelease) ? `${name}t64` : name;
 }

@@ -170,6 +170,13 @@ async function tryDownload(context: Context): Promise<Plan["outcome"]> {
     off("built without runtime-fetch");
     return { kind: "failed", error: nothingFound(backend, "runtime-fetch is off", "browser_not_found") };
   }
+  if (host.libc === "musl") {
+    off("Chrome for Testing needs glibc");
+    const error = new SetupError("platform_unsupported", "Chrome for Testing does not run with musl.", {
+      wayOut: "Install Chromium from the system's packages (Alpine: apk add chromium).",
+    });
+    return { kind: "failed", error };
+  }
   const settings = readDownloadSettings(env);
   const build = selectBuild(settings, { os: host.platform, arch: host.arch });
   const installed = await findInstalled(build, settings.cacheDir);

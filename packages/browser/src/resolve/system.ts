@@ -3,6 +3,7 @@ import { homedir } from "node:os";
 import { posix, win32 } from "node:path";
 import type { EngineName } from "../engines/contract.ts";
 import { messageOf } from "./errors.ts";
+import { libcOf } from "./host-facts.ts";
 import type { Env } from "./settings.ts";
 
 /** What of the machine resolution looks at; tests stand in for other machines. */
@@ -10,6 +11,7 @@ export interface Host {
   platform: NodeJS.Platform;
   arch: string;
   homeDir: string;
+  libc: "glibc" | "musl" | null;
   /** Null when the file can be started (or loaded), otherwise why not. */
   whyUnusable(path: string, use: "execute" | "load"): string | null;
 }
@@ -47,6 +49,7 @@ export function realHost(env: Env): Host {
     platform: process.platform,
     arch: process.arch,
     homeDir: env.HOME || env.USERPROFILE || homedir(),
+    libc: libcOf(process.platform),
     whyUnusable,
   };
 }

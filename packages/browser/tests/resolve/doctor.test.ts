@@ -1,6 +1,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { debianPackageOf } from "../../src/resolve/host-facts.ts";
 import { doctor, PINNED_VERSION, renderDoctor } from "../../src/resolve/index.ts";
 import { fakeHost, tempDir } from "./support.ts";
 
@@ -44,6 +45,15 @@ describe("doctor", () => {
     ]);
     expect(report.advice.join("\n")).toContain("apt install libnss3");
     expect(renderDoctor(report)).toContain("libnss3.so.test needed by");
+  });
+
+  test("knows the package names of old and new releases", () => {
+    const release = (id: string, version: string) => `NAME="x"\nVERSION_ID="${version}"\nID=${id}\n`;
+    expect(debianPackageOf("libasound.so.2", release("debian", "12"))).toBe("libasound2");
+    expect(debianPackageOf("libasound.so.2", release("debian", "13"))).toBe("libasound2t64");
+    expect(debianPackageOf("libasound.so.2", release("ubuntu", "24.04"))).toBe("libasound2t64");
+    expect(debianPackageOf("libnss3.so", release("ubuntu", "24.04"))).toBe("libnss3");
+    expect(debianPackageOf("libunheard.so.1", "")).toBeNull();
   });
 
   test("says what would be downloaded, and hides credentials", async () => {

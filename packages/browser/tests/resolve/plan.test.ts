@@ -191,6 +191,9 @@ describe("what is downloaded", () => {
     const old = await failure({ BROWSER_CHROME_VERSION: "152.0.7977.134" }, fakeHost([], { arch: "arm64" }));
     expect(old.code).toBe("platform_unsupported");
     expect(old.message).toContain("153.0.8001.0");
+    const alpine = await failure({}, fakeHost([], { libc: "musl" }));
+    expect(alpine.code).toBe("platform_unsupported");
+    expect(alpine.message).toContain("apk add chromium");
   });
 
   test("another version has no known checksum unless one is given", async () => {

@@ -25,6 +25,7 @@ export function fakeHost(files: string[] = [], host: Partial<Host> = {}): Host {
     platform: "linux",
     arch: "x64",
     homeDir: "/home/user",
+    libc: "glibc",
     whyUnusable: (path) => (present.has(path) ? null : "does not exist"),
     ...host,
   };
