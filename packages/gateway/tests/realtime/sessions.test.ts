@@ -47,11 +47,17 @@ function setUp(dialect: "openai" | "dashscope" = "openai", link?: Backend["realt
     clock,
     ids: randomIds,
     log: silentLog,
-    route: (model) => ({ backend: model === "voice" ? backend : textOnly, model }),
+    route: (model) => ({
+      backend: model === "voice" ? backend : textOnly,
+      model,
+      succeeded() {},
+      failed() {},
+      abandoned() {},
+    }),
     checkQuota: async (_, model) => {
       if (model === "broke") fail("quota_exceeded", "monthly quota exceeded");
     },
-    record: (row) => usage.push(row),
+    record: (row) => void usage.push(row),
     conversations: {
       access: async (userId, id) => {
         if (userId !== "owner") fail("conversation_forbidden", id);

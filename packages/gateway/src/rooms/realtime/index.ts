@@ -1,5 +1,6 @@
 import type { Realtime } from "./service.ts";
 
+export { createRealtime } from "./create.ts";
 export * as methods from "./methods.ts";
 export { Realtime, type RealtimeOptions, type RealtimeUsage } from "./service.ts";
 

@@ -23,15 +23,24 @@ export interface RealtimeOptions {
   ids: Ids;
   log: Log;
   /** A backend that serves the model, with the id that it knows it by; throws when there is none. */
-  route(model: string): { backend: Backend; model: string };
+  route(model: string): RealtimeRoute;
   /** Throws when the user's quota is exhausted. */
   checkQuota(actor: Actor, model: string, requestId: string): Promise<void>;
   /** Writes one usage row. */
-  record(usage: RealtimeUsage): void;
+  record(usage: RealtimeUsage): void | Promise<void>;
   conversations: {
     access(userId: string, id: string): Promise<unknown>;
     append(id: string, messages: readonly StoredMessage[]): Promise<void>;
   };
+}
+
+/** A chosen backend; how the opening went is reported, so that it counts for its circuit. */
+export interface RealtimeRoute {
+  backend: Backend;
+  model: string;
+  succeeded(): void;
+  failed(cause: string): void;
+  abandoned(): void;
 }
 
 export interface RealtimeUsage {
@@ -84,13 +93,19 @@ export class Realtime {
     if (conversationId) await conversations.access(actor.userId, conversationId);
     const routed = route(model);
     if (!routed.backend.realtime) {
+      routed.abandoned();
       fail(
         "app_error",
         `Model ${model} does not support realtime sessions; choose one with the realtime capability`,
       );
     }
     const sessionId = ids.uuid();
-    await checkQuota(actor, routed.model, sessionId);
+    try {
+      await checkQuota(actor, routed.model, sessionId);
+    } catch (error) {
+      routed.abandoned();
+      throw error;
+    }
     const session: Session = {
       id: sessionId,
       actor,
@@ -114,7 +129,9 @@ export class Realtime {
         },
         new AbortController().signal,
       );
+      routed.succeeded();
     } catch (error) {
+      routed.failed((error as Error).message);
       this.#sessions.delete(sessionId);
       session.stream.end();
       fail("bad_gateway", `The realtime session could not be opened: ${(error as Error).message}`, {
@@ -212,14 +229,10 @@ export class Realtime {
       (reading.promptTokens + reading.completionTokens > 0 || refId !== null)
     ) {
       const { promptTokens, completionTokens } = reading;
-      this.options.record({
-        requestId: this.options.ids.uuid(),
-        actor,
-        model,
-        promptTokens,
-        completionTokens,
-        refId,
-      });
+      const row = { requestId: this.options.ids.uuid(), actor, model, promptTokens, completionTokens, refId };
+      Promise.resolve(this.options.record(row)).catch((error) =>
+        this.options.log.error("usage of a realtime response could not be recorded", { usage: row, error }),
+      );
     }
     if (reading?.kind === "transcript" && conversationId !== null) {
       this.options.conversations

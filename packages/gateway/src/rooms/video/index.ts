@@ -1,7 +1,9 @@
 import type { Video } from "./service.ts";
 
+export { createVideo } from "./create.ts";
 export * as methods from "./methods.ts";
-export { type ClipFacts, Video, type VideoOptions } from "./service.ts";
+export * as routes from "./routes.ts";
+export type { Video } from "./service.ts";
 
 declare module "../../kernel/context.ts" {
   interface Rooms {

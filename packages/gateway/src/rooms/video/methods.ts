@@ -15,7 +15,7 @@ export const create = defineMethod({
   params: VideoTask,
   result: z.object({ job_id: z.uuid(), stream_id: z.uuid() }),
   handler: async ({ params, actor, rooms }) => {
-    const payer = await rooms.keys.payerOfUser(actor);
+    const payer = await rooms.metering.payerOf(actor);
     const { job, streamId } = await rooms.video.create(payer, params, null);
     return { job_id: job.id, stream_id: streamId };
   },
