@@ -57,6 +57,7 @@ export class Journal {
   #refused: string[] = [];
   #syncing = false;
   #dirty = false;
+  #closed = false;
   #cancelSync: (() => void) | null = null;
   /** Rows of this run: written, and taken out again. */
   appended = 0;
@@ -169,7 +170,7 @@ export class Journal {
   /** Lines reach the disk in groups: one fdatasync for all that were written within the delay. */
   #syncSoon(): void {
     this.#dirty = true;
-    if (this.#syncing) return;
+    if (this.#syncing || this.#closed) return;
     this.#syncing = true;
     this.#cancelSync = this.options.clock.after(SYNC_DELAY_MS, () => {
       this.#cancelSync = null;
@@ -252,6 +253,7 @@ export class Journal {
 
   /** Everything written is on the disk; files that are fully drained are gone. */
   close(): void {
+    this.#closed = true;
     this.#cancelSync?.();
     this.retryRefused();
     for (const line of this.#refused)
