@@ -1,6 +1,5 @@
 import { BusEventHub } from "./bus/event-hub.ts";
-import { InProcessBus } from "./bus/in-process/bus.ts";
-import { InProcessRateLimiter } from "./bus/in-process/rate-limiter.ts";
+import { openBus } from "./bus/index.ts";
 import type { Config } from "./config.ts";
 import { type Clock, systemClock } from "./kernel/clock.ts";
 import type { Rooms } from "./kernel/context.ts";
@@ -11,6 +10,7 @@ import { Registry } from "./kernel/registry.ts";
 import { createAccounts } from "./rooms/accounts/index.ts";
 import { Billing } from "./rooms/billing/index.ts";
 import { Conversations } from "./rooms/conversations/index.ts";
+import { createGroups } from "./rooms/groups/index.ts";
 import { surfaces } from "./rooms/index.ts";
 import { createKeys } from "./rooms/keys/index.ts";
 import { createLedger } from "./rooms/ledger/index.ts";
@@ -58,8 +58,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
   const metrics = new Metrics();
 
   const db = await openStorage(config);
-  const bus = new InProcessBus();
-  const limiter = new InProcessRateLimiter(clock);
+  const { bus, limiter } = await openBus({ redisUrl: config.redisUrl, clock, ids, log });
   const events = new BusEventHub(bus, clock, ids);
 
   const accounts = createAccounts({
@@ -73,6 +72,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     registrationOpen: config.registrationOpen,
   });
   const ledger = createLedger({ db, bus, clock, ids, pointsPerUsd: config.pointsPerUsd });
+  const groups = createGroups({ db, bus, clock, ids, accounts, ledger });
   const usage = new Usage({ db });
   const { pointsPerUsd, pricingFile, dataDir } = config;
   const billing = await Billing.open({
@@ -104,7 +104,8 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
   const rooms: Rooms = {
     accounts,
     ledger,
-    keys: createKeys({ db, bus, clock, ids }),
+    groups,
+    keys: createKeys({ db, bus, clock, ids, groups }),
     providers,
     usage,
     billing,
