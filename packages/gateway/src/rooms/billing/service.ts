@@ -50,6 +50,10 @@ export class Billing {
       const onChange = this.#pricing.setOperator.bind(this.#pricing);
       this.#ends.push(watchPricingFile({ path, clock, log, onChange }));
     }
+    bus.onGap(() => {
+      this.#userTiersEpoch++;
+      this.#userTiers.clear();
+    });
     for (const topic of [PRINCIPAL_CHANGED, USER_CHANGED]) {
       this.#ends.push(
         bus.subscribe(topic, (id) => {
