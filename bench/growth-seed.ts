@@ -9,11 +9,11 @@ const dialects = {
     series: (from: number, to: number) =>
       `WITH RECURSIVE series (n) AS (SELECT ${from} UNION ALL SELECT n + 1 FROM series WHERE n < ${to})`,
     from: "series",
-    uuid: "lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4' || substr(hex(randomblob(2)), 2) || '-8' || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6)))",
+    uuid: "printf('01900000-0000-7000-8000-%012x', n)",
     user: "printf('00000000-0000-4000-8000-%012d', USER)",
     key: "printf('11111111-0000-4000-8000-%012d', USER)",
-    time: (endMs: number) =>
-      `strftime('%Y-%m-%dT%H:%M:%fZ', ${endMs / 1000} - (n * 7919 % ${DAYS * 86_400}), 'unixepoch')`,
+    time: (secondsAgo: string, endMs: number) =>
+      `strftime('%Y-%m-%dT%H:%M:%fZ', ${endMs / 1000} - ${secondsAgo}, 'unixepoch')`,
     day: "substr(created_at, 1, 10)",
     month: "substr(created_at, 1, 7)",
     text: (n: string) => `CAST(${n} AS TEXT)`,
@@ -21,11 +21,10 @@ const dialects = {
   postgres: {
     series: () => "",
     from: "",
-    uuid: "gen_random_uuid()",
+    uuid: "('01900000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid",
     user: "('00000000-0000-4000-8000-' || lpad((USER)::text, 12, '0'))::uuid",
     key: "('11111111-0000-4000-8000-' || lpad((USER)::text, 12, '0'))::uuid",
-    time: (endMs: number) =>
-      `to_timestamp(${endMs / 1000} - (n::bigint * 7919 % ${DAYS * 86_400})) AT TIME ZONE 'UTC' AT TIME ZONE 'UTC'`,
+    time: (secondsAgo: string, endMs: number) => `to_timestamp(${endMs / 1000} - ${secondsAgo})`,
     day: "to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD')",
     month: "to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM')",
     text: (n: string) => `(${n})::text`,
@@ -37,7 +36,7 @@ export const HEAVY_USER = "00000000-0000-4000-8000-000000000000";
 
 /**
  * Fills an empty, migrated database with `rows` usage rows over the 90 days before `endMs`, and with their
- * rollups: 200 users, of whom one has a fifth of the rows; 8 models; 3 backends; every 20th row tagged.
+ * rollups, in the order of time as a service would have written them: 200 users, of whom one has a fifth of the rows; 8 models; 3 backends; every 20th row tagged.
  */
 export async function seedUsage(db: Database, rows: number, endMs: number): Promise<void> {
   const d = dialects[db.dialect];
@@ -51,7 +50,7 @@ export async function seedUsage(db: Database, rows: number, endMs: number): Prom
       SELECT ${d.uuid}, ${d.user.replace("USER", user)}, ${d.key.replace("USER", user)},
         CASE WHEN n % 1000 = 0 THEN 'rare' ELSE 'default' END, 'k' || ${d.text(user)}, 'model-' || ${d.text("n % 8")},
         'backend-' || ${d.text("n % 3")}, n % 1000, n % 500, n % 1000 + n % 500, (n % 1000) * 0.000001,
-        ${d.time(endMs)}, CASE WHEN n % 20 = 0 THEN 'ref-' || ${d.text("n % 400")} END, NULL, NULL, FALSE
+        ${d.time(`(${rows} - n) * ${(DAYS * 86_400) / rows}`, endMs)}, CASE WHEN n % 20 = 0 THEN 'ref-' || ${d.text("n % 400")} END, NULL, NULL, FALSE
       FROM ${from}`);
   }
   const nano = "CAST(ROUND(SUM(cost) * 1000000000.0) AS BIGINT)";

@@ -47,7 +47,7 @@ async function spend(app: App, payer: Payer): Promise<number> {
   for (let i = 0; i < REQUESTS_PER_ROUND; i += BURST) {
     for (let j = 0; j < BURST; j++) {
       const admission = await metering.admit({
-        requestId: crypto.randomUUID(),
+        requestId: Bun.randomUUIDv7(),
         payer,
         model: "gpt-4o-mini",
         estimate: { promptTokens: 500, completionTokensMax: 500 },
