@@ -81,6 +81,7 @@ export class MeteringService implements Metering {
       clock,
       log,
       apply: (batch, { mayExist }) => this.#apply(batch, mayExist),
+      givenUp: (batch) => this.#giveBack(batch),
     });
     usage.settled = async () => {
       await this.#writer.flush(READ_FLUSH_MS);
@@ -181,10 +182,15 @@ export class MeteringService implements Metering {
     this.#reservedPoints.add(accountKey(accountOf(entry)), sign * amount);
   }
 
-  async #apply({ entries, segment }: Batch, mayExist: boolean): Promise<void> {
+  async #apply(batch: Batch, mayExist: boolean): Promise<void> {
     const { db, ledger, usage } = this.options;
-    const months = await settleEntries({ db, ledger, store: usage.store, mayExist }, entries);
+    const months = await settleEntries({ db, ledger, store: usage.store, mayExist }, batch.entries);
     this.#windows.written(months);
+    this.#giveBack(batch);
+  }
+
+  /** Ends the reservations of rows that are no longer waiting. */
+  #giveBack({ entries, segment }: Batch): void {
     // What an earlier run of the process wrote was reserved there, and is forgotten with it.
     if (!segment.own) return;
     for (const entry of entries) {

@@ -24,6 +24,8 @@ export interface WriterOptions {
   log: Log;
   /** Brings the rows into the database in one transaction; rows that are there already change nothing. */
   apply: (batch: Batch, options: { mayExist: boolean }) => Promise<void>;
+  /** These rows were set aside: the database will never take them. */
+  givenUp: (batch: Batch) => void;
 }
 
 /** Drains the journal into the database: one batch after the other, and again until it succeeds. */
@@ -120,6 +122,7 @@ export class JournalWriter {
     }
     if (++this.#refusals < REFUSALS_MAX) return;
     this.options.journal.setAside(batch);
+    this.options.givenUp(batch);
     this.#progress();
   }
 
