@@ -137,6 +137,17 @@ describe("the usage journal", () => {
     expect(readdirSync(dir)).toEqual([]);
   });
 
+  test("a lock that nobody holds is cleared away once it is old", () => {
+    const dir = temporaryDir();
+    const [old, young] = [`${crypto.randomUUID()}.lock`, `${crypto.randomUUID()}.lock`];
+    for (const name of [old, young]) writeFileSync(join(dir, name), "");
+    utimesSync(join(dir, old), 0, 0);
+    const journal = open(dir);
+    expect(readdirSync(dir)).not.toContain(old);
+    expect(readdirSync(dir)).toContain(young);
+    journal.close();
+  });
+
   test("rows that were not drained wait for the next start", () => {
     const dir = temporaryDir();
     const first = open(dir);
