@@ -25,7 +25,8 @@ export const DEMO_MODELS = {
 } as const;
 type DemoModel = keyof typeof DEMO_MODELS;
 
-const isDemoModel = (name: unknown): name is DemoModel => typeof name === "string" && name in DEMO_MODELS;
+const isDemoModel = (name: unknown): name is DemoModel =>
+  typeof name === "string" && Object.hasOwn(DEMO_MODELS, name);
 
 export interface DemoModelServer {
   /** Base URL to register as an `external` backend. */
@@ -66,7 +67,8 @@ function streamReply(reply: DemoReply, model: DemoModel, identity: ChatIdentity,
   return eventStream(
     new ReadableStream({
       async pull(controller) {
-        if (model === "demo-slow") await Bun.sleep(SLOW_STEP_MS);
+        // Between two words the first one is written to the network, as a model's would be.
+        await Bun.sleep(model === "demo-slow" ? SLOW_STEP_MS : 0);
         // Without a reason the server breaks the connection and prints nothing.
         if (model === "demo-cut" && sent === CUT_AFTER_PIECES) return controller.error();
         const piece = pieces[sent++];

@@ -301,7 +301,7 @@ describe("chat", () => {
     const leaving = new AbortController();
     const bySignal = await backend.chat!(chatCall(body("x", true), { signal: leaving.signal }));
     leaving.abort(new Error("left"));
-    expect(bySignal.text()).rejects.toThrow("left");
+    await expect(bySignal.text()).rejects.toThrow("left");
     const byCancel = await backend.chat!(chatCall(body("y", true)));
     await byCancel.body!.cancel();
     await until(() => engine.of("Engine.ChatCancel").length === 2, "both streams were cancelled");

@@ -250,7 +250,7 @@ test("a client that leaves takes the upstream call with it, before and during th
     const waiting = left.chat!(chatCall(body(true), { signal: early.signal }));
     await until(() => seen.length === 3, "the call arrived");
     early.abort(new Error("left"));
-    expect(waiting).rejects.toThrow("left");
+    await expect(waiting).rejects.toThrow("left");
     await until(() => seen[2]!.aborted, "the upstream saw the early abort");
   });
 });

@@ -11,6 +11,7 @@ import { type Turn, WritebackQueue } from "./writeback.ts";
 export const RECALL_LIMIT_MS = 300;
 const CONNECT_TIMEOUT_MS = 2_000;
 const CALL_TIMEOUT_MS = 5_000;
+const FLUSH_LIMIT_MS = 1_000;
 const RECALLS_IN_FLIGHT_MAX = 256;
 /** Eight facts are far smaller; parsing more than this would hold everybody up. */
 const ANSWER_CHARS_MAX = 1024 * 1024;
@@ -144,6 +145,11 @@ export class Memory {
       record("failed", 0, describe(error));
       return fail("unavailable", "The memory service cannot be reached; try again later", { cause: error });
     }
+  }
+
+  /** Before the process ends: the last turns are given a moment to be written. */
+  flush(): Promise<void> {
+    return this.#writeback.flush(FLUSH_LIMIT_MS);
   }
 
   close(): void {

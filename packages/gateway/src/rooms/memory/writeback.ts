@@ -1,5 +1,4 @@
-import type { Clock } from "../../kernel/clock.ts";
-import { sleep } from "../../kernel/clock.ts";
+import { type Clock, sleep } from "../../kernel/clock.ts";
 
 const QUEUE_MAX = 1_000;
 const ATTEMPTS_MAX = 5;
@@ -15,14 +14,14 @@ export interface WritebackOptions {
   clock: Clock;
   /** Stores one turn; a throw means: try again later. Resolves with the number of facts. */
   write(turn: Turn): Promise<number>;
-  /** How a turn ended; null when the queue was full and it was never tried. */
+  /** How a turn ended, also when the queue was full and it was never tried. */
   onDone(turn: Turn, outcome: { count: number } | { error: unknown }): void;
 }
 
 /** Turns on their way to memory, one at a time and in order, each tried a few times and then given up. */
 export class WritebackQueue {
   readonly #queue: Turn[] = [];
-  #working = false;
+  #working: Promise<void> | null = null;
   #closed = false;
   constructor(readonly options: WritebackOptions) {}
 
@@ -34,7 +33,12 @@ export class WritebackQueue {
       return;
     }
     this.#queue.push(turn);
-    if (!this.#working) void this.#work();
+    this.#working ??= this.#work();
+  }
+
+  /** Waits until everything is written, but no longer than `limitMs`. */
+  async flush(limitMs: number): Promise<void> {
+    if (this.#working) await Promise.race([this.#working, sleep(this.options.clock, limitMs)]);
   }
 
   close(): void {
@@ -43,9 +47,8 @@ export class WritebackQueue {
   }
 
   async #work(): Promise<void> {
-    this.#working = true;
     for (let turn = this.#queue.shift(); turn; turn = this.#queue.shift()) await this.#deliver(turn);
-    this.#working = false;
+    this.#working = null;
   }
 
   async #deliver(turn: Turn): Promise<void> {
