@@ -6,14 +6,14 @@ const MESSAGE_CHARS_MAX = 64 * 1024 * 1024;
 /** Above this many unsent bytes the peer does not keep up, and nothing more is queued for it. */
 const SEND_BUFFER_BYTES_MAX = 8 * 1024 * 1024;
 const CALLS_IN_FLIGHT_MAX = 4_096;
+/** A peer that answers no ping within this time is gone, however open the connection looks. */
+const PING_PERIOD_MS = 20_000;
 /** Calls given up here whose answers may still come. */
 const ABANDONED_MAX = 4_096;
 
-/** The runtime's WebSocket, which can send headers and end at once; the browser's type knows neither. */
-const Socket = WebSocket as unknown as new (
-  url: string,
-  options?: Bun.WebSocketOptions,
-) => WebSocket & { terminate(): void };
+/** The runtime's WebSocket, which can send headers, ping and end at once; the browser's type knows none of it. */
+const Socket = WebSocket as unknown as new (url: string, options?: Bun.WebSocketOptions) => LinkSocket;
+type LinkSocket = WebSocket & { terminate(): void; ping(): void };
 
 /** The peer answered with a JSON-RPC error object. */
 export class RpcAnswerError extends Error {
@@ -68,7 +68,7 @@ export interface ConnectOptions {
 
 /** One open WebSocket that carries JSON-RPC 2.0 calls, many at a time. Any breach of the protocol ends it. */
 export class RpcConnection {
-  readonly #socket: WebSocket;
+  readonly #socket: LinkSocket;
   readonly #options: ConnectOptions;
   readonly #pending = new Map<number, Pending>();
   readonly #abandoned = new Set<number>();
@@ -78,10 +78,12 @@ export class RpcConnection {
   #retired = false;
   #closedBecause: string | null = null;
   #lastMessageAtMs = 0;
+  readonly #endPings: () => void;
 
-  private constructor(socket: WebSocket, options: ConnectOptions) {
+  private constructor(socket: LinkSocket, options: ConnectOptions) {
     this.#socket = socket;
     this.#options = options;
+    this.#endPings = this.#startPings();
     socket.onmessage = ({ data }) => this.#receive(data);
     socket.onclose = ({ code, reason }) =>
       this.close(`the connection was closed by the other side (${code}${reason ? ` ${reason}` : ""})`);
@@ -91,7 +93,7 @@ export class RpcConnection {
   static open(options: ConnectOptions): Promise<RpcConnection> {
     const { url, headers, clock, connectTimeoutMs } = options;
     return new Promise((resolve, reject) => {
-      let socket: InstanceType<typeof Socket> | undefined;
+      let socket: LinkSocket | undefined;
       const fail = (why: string) => {
         cancelTimeout();
         reject(new RpcSocketError("connect", why));
@@ -208,12 +210,27 @@ export class RpcConnection {
   close(reason: string): void {
     if (this.#closedBecause !== null) return;
     this.#closedBecause = reason;
+    this.#endPings();
     this.#socket.onmessage = null;
     this.#socket.onerror = () => {};
     this.#socket.close(1000);
     for (const pending of [...this.#pending.values()]) pending.reject(new RpcSocketError("lost", reason));
     for (const listener of this.#closeListeners) listener(reason);
     this.#closeListeners.clear();
+  }
+
+  #startPings(): () => void {
+    let heard = true;
+    const hear = () => {
+      heard = true;
+    };
+    this.#socket.addEventListener("pong", hear);
+    this.#socket.addEventListener("message", hear);
+    return this.#options.clock.every(PING_PERIOD_MS, () => {
+      if (!heard) return this.close(`no sign of life within ${PING_PERIOD_MS} ms`);
+      heard = false;
+      this.#socket.ping();
+    });
   }
 
   #closeIfDone(): void {
