@@ -4,6 +4,8 @@ import { type BackendDeps, BackendError } from "../contract.ts";
 /** How much of an upstream's error body is read, and how much of it is repeated. */
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
 const DETAIL_CHARS_MAX = 4_096;
+/** The largest answer that is read as a whole. */
+const ANSWER_BYTES_MAX = 64 * 1024 * 1024;
 const RETRY_AFTER_SECONDS_MAX = 86_400;
 
 /** Codes of failures in which no byte of the request left this machine. */
@@ -52,6 +54,27 @@ export async function callUpstream(
   throw await upstreamError(response, apiKey);
 }
 
+/** A whole answer as JSON. */
+export async function readJson(response: Response, signal: AbortSignal): Promise<unknown> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  try {
+    for await (const chunk of response.body ?? []) {
+      size += chunk.length;
+      if (size > ANSWER_BYTES_MAX)
+        throw new BackendError("transport", `the upstream's answer is larger than ${ANSWER_BYTES_MAX} bytes`);
+      chunks.push(chunk);
+    }
+  } catch (error) {
+    throw transportError(error, signal);
+  }
+  try {
+    return JSON.parse(Buffer.concat(chunks).toString());
+  } catch {
+    throw new BackendError("transport", "the upstream answered something that is not JSON");
+  }
+}
+
 /** What a failed fetch or a broken body is to the router. An abort stays the abort that it is. */
 export function transportError(error: unknown, signal: AbortSignal): unknown {
   if (signal.aborted) return signal.reason;
@@ -62,7 +85,8 @@ export function transportError(error: unknown, signal: AbortSignal): unknown {
 
 const bounded = (text: string): string => text.slice(0, DETAIL_CHARS_MAX);
 
-async function upstreamError(response: Response, apiKey: string | null): Promise<BackendError> {
+/** The error that a non-2xx answer stands for; reads a bounded part of its body. */
+export async function upstreamError(response: Response, apiKey: string | null): Promise<BackendError> {
   const text = await readStart(response, ERROR_BODY_BYTES_MAX);
   const detail = errorDetail(text) || response.statusText || "no detail";
   const safe = apiKey ? detail.replaceAll(apiKey, "[redacted]") : detail;
