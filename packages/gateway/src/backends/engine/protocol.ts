@@ -7,14 +7,14 @@ import type { ChatDelta, Completion, ToolCallDelta } from "../shared/chat-events
 export const PROTOCOL_VERSION = 1;
 
 /** What an engine may declare; unknown names are left for later versions. */
-const CAPABILITIES: Record<string, CapabilityName> = {
-  chat: "chat",
-  chat_stream: "chat",
-  embeddings: "embeddings",
-  realtime: "realtime",
-  video: "video",
-  invoke: "invoke",
-};
+const CAPABILITIES: ReadonlyMap<string, CapabilityName> = new Map([
+  ["chat", "chat"],
+  ["chat_stream", "chat"],
+  ["embeddings", "embeddings"],
+  ["realtime", "realtime"],
+  ["video", "video"],
+  ["invoke", "invoke"],
+]);
 
 const Handshake = z.object({
   name: z.string(),
@@ -42,7 +42,7 @@ export function readAnswer<S extends z.ZodType>(schema: S, method: string, value
 }
 
 const known = (names: readonly string[]): CapabilityName[] => [
-  ...new Set(names.flatMap((name) => CAPABILITIES[name] ?? [])),
+  ...new Set(names.flatMap((name) => CAPABILITIES.get(name) ?? [])),
 ];
 
 export interface EngineIdentity {

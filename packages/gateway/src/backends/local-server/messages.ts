@@ -16,7 +16,10 @@ export interface OllamaMessage {
   tool_call_id?: string;
 }
 
-const ROLES: Record<string, string> = { developer: "system", function: "tool" };
+const ROLES: ReadonlyMap<string, string> = new Map([
+  ["developer", "system"],
+  ["function", "tool"],
+]);
 
 const refuse = (field: string, problem: string): never => {
   throw new BackendError("unsupported", `\`${field}\` ${problem}`);
@@ -98,7 +101,7 @@ export function toOllamaMessages(messages: unknown): OllamaMessage[] {
       images.push(...message.images.map((image, at) => imageOf(image, `${field}.images.${at}`)));
     }
     const role = String(message.role);
-    const converted: OllamaMessage = { role: ROLES[role] ?? role, content: text };
+    const converted: OllamaMessage = { role: ROLES.get(role) ?? role, content: text };
     if (images.length > 0) converted.images = images;
     const thinking = message.reasoning_content ?? message.reasoning;
     if (typeof thinking === "string" && thinking) converted.thinking = thinking;

@@ -3,7 +3,10 @@ import { BackendError, type CapabilityName, type ModelInfo } from "../contract.t
 import { boundedModels } from "../model-names.ts";
 
 /** What the server calls a model's abilities, and what they are here. */
-const CAPABILITIES: Record<string, CapabilityName> = { completion: "chat", embedding: "embeddings" };
+const CAPABILITIES: ReadonlyMap<unknown, CapabilityName> = new Map([
+  ["completion", "chat"],
+  ["embedding", "embeddings"],
+]);
 
 /** The models of a tag listing. Servers that do not tell abilities leave them open. */
 export function modelsOfTags(answer: unknown): ModelInfo[] {
@@ -15,7 +18,7 @@ export function modelsOfTags(answer: unknown): ModelInfo[] {
     const id = name ?? model;
     if (typeof id !== "string") return [];
     if (!Array.isArray(capabilities)) return [{ id }];
-    return [{ id, capabilities: capabilities.flatMap((ability) => CAPABILITIES[String(ability)] ?? []) }];
+    return [{ id, capabilities: capabilities.flatMap((ability) => CAPABILITIES.get(ability) ?? []) }];
   });
   return boundedModels(listed);
 }
