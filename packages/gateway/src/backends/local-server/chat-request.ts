@@ -71,8 +71,8 @@ function formatOf({ format, response_format: wanted }: Record<string, unknown>):
   return undefined;
 }
 
-function thinkOf({ think, reasoning_effort: effort }: Record<string, unknown>): unknown {
-  return think ?? EFFORTS.get(effort);
+function thinkOf({ think, reasoning_effort: effort, reasoning }: Record<string, unknown>): unknown {
+  return think ?? EFFORTS.get(effort ?? (isObject(reasoning) ? reasoning.effort : undefined));
 }
 
 /** A chat-completions body as a body of `POST /api/chat`. */
