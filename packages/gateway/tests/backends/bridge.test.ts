@@ -124,6 +124,17 @@ test("what could not be resolved at first is told once the agent is there", asyn
   expect(ports).toEqual([there.port]);
 });
 
+test("whoever resolves after the watch began is not told the same port again", async () => {
+  const { agent, bridge, clock, ports, watch } = connect();
+  const first = tunnel();
+  agent.services.set("gpu-7/ollama", first.port);
+  watch();
+  await bridge.connect(URL_OF_GPU);
+  await keepAliveUntil(clock, () => first.accepted() > 0, "the tunnel was tried");
+  for (let turn = 0; turn < 5; turn++) await Bun.sleep(5);
+  expect(ports).toEqual([]);
+});
+
 test("an ended watch is silent", async () => {
   const { agent, bridge, clock, ports } = connect();
   const first = tunnel();

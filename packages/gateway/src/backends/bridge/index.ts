@@ -35,11 +35,18 @@ export interface BridgeOptions {
   log: Log;
 }
 
+/** The port that a watcher's owner was last told. */
+interface Watcher {
+  knownPort: number | null;
+}
+
 /** Tunnels to other machines, made by the bridge agent and watched from here. */
 export class Bridge implements BridgeResolver {
   readonly #agent: RpcClient;
   /** The local port of each tunnel, as last told by the agent. */
   readonly #ports = new Map<string, number>();
+  /** Watchers begun before their tunnel had a port; the next `connect` of that URL is theirs. */
+  readonly #awaiting = new Map<string, Watcher>();
 
   constructor(readonly options: BridgeOptions) {
     const { agentUrl, clock } = options;
@@ -52,6 +59,14 @@ export class Bridge implements BridgeResolver {
   }
 
   async connect(url: string): Promise<number> {
+    const watcher = this.#awaiting.get(url);
+    this.#awaiting.delete(url);
+    const port = await this.#resolve(url);
+    if (watcher) watcher.knownPort ??= port;
+    return port;
+  }
+
+  async #resolve(url: string): Promise<number> {
     const target = parseBridgeUrl(url);
     const port = await this.#ask(target).catch((error: Error) =>
       fail(
@@ -72,7 +87,8 @@ export class Bridge implements BridgeResolver {
   }
 
   watch({ name, url, onPort }: { name: string; url: string; onPort: (port: number) => void }): () => void {
-    let knownPort = this.#ports.get(url) ?? null;
+    const watcher: Watcher = { knownPort: this.#ports.get(url) ?? null };
+    if (watcher.knownPort === null) this.#awaiting.set(url, watcher);
     let checking = false;
     let ended = false;
     let down = false;
@@ -82,8 +98,8 @@ export class Bridge implements BridgeResolver {
       try {
         const port = await this.#livePort(url);
         down = false;
-        if (ended || port === knownPort) return;
-        knownPort = port;
+        if (ended || port === watcher.knownPort) return;
+        watcher.knownPort = port;
         this.options.log.info("a bridge tunnel has a new port", { backend: name, port });
         onPort(port);
       } catch (error) {
@@ -96,6 +112,7 @@ export class Bridge implements BridgeResolver {
     const stop = this.options.clock.every(BRIDGE_KEEPALIVE_MS, check);
     return () => {
       ended = true;
+      if (this.#awaiting.get(url) === watcher) this.#awaiting.delete(url);
       stop();
     };
   }
@@ -103,7 +120,7 @@ export class Bridge implements BridgeResolver {
   /** The tunnel's port where it still answers, else that of a new tunnel. */
   async #livePort(url: string): Promise<number> {
     const port = this.#ports.get(url);
-    return port !== undefined && (await portAnswers(port)) ? port : this.connect(url);
+    return port !== undefined && (await portAnswers(port)) ? port : this.#resolve(url);
   }
 
   close(): void {
