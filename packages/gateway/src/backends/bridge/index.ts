@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import { RpcClient } from "../../kernel/json-rpc-socket.ts";
@@ -10,6 +11,7 @@ export const BRIDGE_KEEPALIVE_MS = 15_000;
 const CONNECT_TIMEOUT_MS = 5_000;
 const CALL_TIMEOUT_MS = 10_000;
 const ANSWER_CHARS_MAX = 64 * 1024;
+const TUNNELS_MAX = 10_000;
 const SCHEME = "bridge://";
 
 export const isBridgeUrl = (url: string): boolean => url.toLowerCase().startsWith(SCHEME);
@@ -44,9 +46,9 @@ interface Watcher {
 export class Bridge implements BridgeResolver {
   readonly #agent: RpcClient;
   /** The local port of each tunnel, as last told by the agent. */
-  readonly #ports = new Map<string, number>();
+  readonly #ports = new BoundedMap<string, number>(TUNNELS_MAX);
   /** Watchers begun before their tunnel had a port; the next `connect` of that URL is theirs. */
-  readonly #awaiting = new Map<string, Watcher>();
+  readonly #awaiting = new BoundedMap<string, Watcher>(TUNNELS_MAX);
 
   constructor(readonly options: BridgeOptions) {
     const { agentUrl, clock } = options;
