@@ -5,7 +5,7 @@ import { RpcClient } from "../../kernel/json-rpc-socket.ts";
 import type { Log } from "../../kernel/log.ts";
 import { Activity } from "./activity.ts";
 import { RECALL_ITEMS_MAX, type RecalledItem, readDeleted, readRecalled, readWritten } from "./protocol.ts";
-import { type Turn, WritebackQueue } from "./writeback.ts";
+import { type Turn, type TurnOutcome, WritebackQueue } from "./writeback.ts";
 
 /** What a chat waits for its memories at most, the connection included. */
 export const RECALL_LIMIT_MS = 300;
@@ -171,14 +171,14 @@ export class Memory {
     return readWritten(await this.#call("Memory.Write", params)).node_ids.length;
   }
 
-  #written({ userId }: Turn, outcome: { count: number } | { error: unknown }): void {
+  #written({ userId }: Turn, outcome: TurnOutcome): void {
     const failed = "error" in outcome;
     if (failed) this.options.log.warn("a turn was not remembered", { userId, error: outcome.error });
     this.#activity.record(userId, {
       kind: "writeback",
       outcome: failed ? "failed" : "ok",
       count: failed ? 0 : outcome.count,
-      duration_ms: 0,
+      duration_ms: outcome.durationMs,
       detail: failed ? describe(outcome.error) : null,
     });
   }

@@ -10,12 +10,14 @@ export interface Turn {
   idempotencyKey: string;
 }
 
+export type TurnOutcome = { count: number; durationMs: number } | { error: unknown; durationMs: number };
+
 export interface WritebackOptions {
   clock: Clock;
   /** Stores one turn; a throw means: try again later. Resolves with the number of facts. */
   write(turn: Turn): Promise<number>;
   /** How a turn ended, also when the queue was full and it was never tried. */
-  onDone(turn: Turn, outcome: { count: number } | { error: unknown }): void;
+  onDone(turn: Turn, outcome: TurnOutcome): void;
 }
 
 /** Turns on their way to memory, one at a time and in order, each tried a few times and then given up. */
@@ -29,7 +31,7 @@ export class WritebackQueue {
   push(turn: Turn): void {
     if (this.#closed) return;
     if (this.#queue.length >= QUEUE_MAX) {
-      this.options.onDone(turn, { error: new Error("too many turns wait to be written") });
+      this.options.onDone(turn, { error: new Error("too many turns wait to be written"), durationMs: 0 });
       return;
     }
     this.#queue.push(turn);
@@ -53,13 +55,16 @@ export class WritebackQueue {
 
   async #deliver(turn: Turn): Promise<void> {
     const { clock, write, onDone } = this.options;
+    const startedAtMs = clock.now();
+    const durationMs = () => clock.now() - startedAtMs;
     for (let attempt = 1; !this.#closed; attempt++) {
       try {
-        onDone(turn, { count: await write(turn) });
+        const count = await write(turn);
+        onDone(turn, { count, durationMs: durationMs() });
         return;
       } catch (error) {
         if (attempt >= ATTEMPTS_MAX) {
-          onDone(turn, { error });
+          onDone(turn, { error, durationMs: durationMs() });
           return;
         }
         await sleep(clock, RETRY_FIRST_MS * 2 ** (attempt - 1));
