@@ -237,6 +237,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
       const finished = server.stop();
       await Promise.race([finished, Bun.sleep(config.drainTimeoutMs)]);
       await server.stop(true);
+      await rooms.memory.flush();
       await close(JOURNAL_DRAIN_MS);
     },
     async stop() {
