@@ -1,3 +1,5 @@
+import { Bridge } from "./backends/bridge/index.ts";
+import { backendFactory } from "./backends/index.ts";
 import { BusEventHub } from "./bus/event-hub.ts";
 import { openBus } from "./bus/index.ts";
 import type { Config } from "./config.ts";
@@ -12,12 +14,17 @@ import { Billing } from "./rooms/billing/index.ts";
 import { Conversations } from "./rooms/conversations/index.ts";
 import { createGroups } from "./rooms/groups/index.ts";
 import { surfaces } from "./rooms/index.ts";
+import { type Deadlines, Inference } from "./rooms/inference/index.ts";
 import { createKeys } from "./rooms/keys/index.ts";
 import { createLedger } from "./rooms/ledger/index.ts";
+import { Memory } from "./rooms/memory/index.ts";
 import { createMetering } from "./rooms/metering/index.ts";
 import { Providers } from "./rooms/providers/index.ts";
+import { createRealtime } from "./rooms/realtime/index.ts";
+import { Routing } from "./rooms/routing/index.ts";
 import { System } from "./rooms/system/index.ts";
 import { Usage } from "./rooms/usage/index.ts";
+import { createVideo } from "./rooms/video/index.ts";
 import { loadJwtSecret } from "./secrets.ts";
 import { openStorage } from "./storage/index.ts";
 import { documentRoutes } from "./transports/docs/routes.ts";
@@ -32,8 +39,9 @@ import { buildHash, VERSION } from "./version.ts";
 const JOURNAL_DRAIN_MS = 10_000;
 const JOURNAL_STOP_MS = 1_000;
 
-/** What tests replace: time, randomness and the log. */
+/** What tests replace: time, randomness, the log and how long upstreams may take. */
 export interface AppOverrides {
+  deadlines?: Partial<Deadlines>;
   clock?: Clock;
   ids?: Ids;
   log?: Log;
@@ -101,16 +109,50 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     dataDir,
   });
   const providers = new Providers(db, clock);
+  const keys = createKeys({ db, bus, clock, ids, groups });
+  const conversations = new Conversations({ db, clock, ids });
+  const memory = new Memory({ url: config.memoryUrl, bus, clock, log });
+  const bridge = new Bridge({ agentUrl: config.bridgeUrl, clock, log });
+  const backendDeps = {
+    fetch: (url: string, init?: BunFetchRequestInit) => fetch(url, init),
+    clock,
+    ids,
+    log,
+  };
+  const routing = new Routing({ db, bus, clock, log, factory: backendFactory(backendDeps, bridge) });
+  await routing.start();
+  const inference = new Inference({
+    clock,
+    ids,
+    log,
+    limiter,
+    events,
+    keys,
+    metering,
+    routing,
+    conversations,
+    memory,
+    apiRateLimitRpm: config.apiRateLimitRpm,
+    countRequest: () => rooms.system.countRequest(),
+    deadlines: overrides.deadlines,
+  });
+  const video = createVideo({ db, events, clock, ids, log, routing, metering, billing });
+  const realtime = createRealtime({ events, clock, ids, log, routing, metering, conversations });
   const rooms: Rooms = {
     accounts,
     ledger,
     groups,
-    keys: createKeys({ db, bus, clock, ids, groups }),
+    keys,
     providers,
     usage,
     billing,
     metering,
-    conversations: new Conversations({ db, clock, ids }),
+    conversations,
+    memory,
+    routing,
+    inference,
+    video,
+    realtime,
     system: new System({
       clock,
       version: VERSION,
@@ -119,7 +161,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
         agentsOnline: () => 0,
         gpuNodes: () => 0,
         modelsDeployed: () => 0,
-        modelsRoutable: () => 0,
+        modelsRoutable: () => routing.modelCount,
         providers: async () => (await providers.list()).length,
         journal: () => metering.figures,
       },
@@ -136,6 +178,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     () => eventsTransport.subscriberCount,
   );
 
+  metrics.gauge("gateway_calls_in_flight", "Calls to upstreams under way", () => inference.callsInFlight);
   metrics.gauge(
     "gateway_usage_journal_rows",
     "Usage rows that wait for the database",
@@ -172,8 +215,14 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
   });
 
   const close = async (journalDeadlineMs: number) => {
+    inference.close();
+    realtime.closeAll();
+    await video.stop();
+    routing.close();
+    bridge.close();
     await metering.close(journalDeadlineMs);
     billing.close();
+    rooms.memory.close();
     await bus.close();
     await db.close();
   };
@@ -188,6 +237,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
       const finished = server.stop();
       await Promise.race([finished, Bun.sleep(config.drainTimeoutMs)]);
       await server.stop(true);
+      await rooms.memory.flush();
       await close(JOURNAL_DRAIN_MS);
     },
     async stop() {
