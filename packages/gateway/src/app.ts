@@ -1,3 +1,4 @@
+import { AgentPool } from "./backends/agent-node/index.ts";
 import { BusEventHub } from "./bus/event-hub.ts";
 import { openBus } from "./bus/index.ts";
 import type { Config } from "./config.ts";
@@ -8,6 +9,7 @@ import { createLog, type Log } from "./kernel/log.ts";
 import { Metrics } from "./kernel/metrics.ts";
 import { Registry } from "./kernel/registry.ts";
 import { createAccounts } from "./rooms/accounts/index.ts";
+import { Agents } from "./rooms/agents/index.ts";
 import { Conversations } from "./rooms/conversations/index.ts";
 import { surfaces } from "./rooms/index.ts";
 import { createKeys } from "./rooms/keys/index.ts";
@@ -15,6 +17,7 @@ import { Providers } from "./rooms/providers/index.ts";
 import { System } from "./rooms/system/index.ts";
 import { loadJwtSecret } from "./secrets.ts";
 import { openStorage } from "./storage/index.ts";
+import { AGENT_SOCKET_KIND, AgentTunnel } from "./transports/agent-tunnel/index.ts";
 import { documentRoutes } from "./transports/docs/routes.ts";
 import { EventsTransport } from "./transports/events/sse.ts";
 import { createRpcHttp } from "./transports/rpc/http.ts";
@@ -63,8 +66,19 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     registrationOpen: config.registrationOpen,
   });
   const providers = new Providers(db, clock);
+  const agents = new Agents({
+    db,
+    bus,
+    events,
+    clock,
+    ids,
+    log,
+    backends: { register() {}, unregister() {} },
+    createPool: (modelId) => new AgentPool({ modelId, fetch }),
+  });
   const rooms: Rooms = {
     accounts,
+    agents,
     keys: createKeys({ db, bus, clock, ids }),
     providers,
     metering: { admit: () => ({ settle() {}, release() {} }), checkRate() {} },
@@ -74,9 +88,9 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
       version: VERSION,
       buildHash: buildHash(),
       figures: {
-        agentsOnline: () => 0,
-        gpuNodes: () => 0,
-        modelsDeployed: () => 0,
+        agentsOnline: () => agents.agentsOnline(),
+        gpuNodes: () => agents.gpuNodes(),
+        modelsDeployed: () => agents.modelsDeployed(),
         modelsRoutable: () => 0,
         providers: async () => (await providers.list()).length,
       },
@@ -101,7 +115,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     rpcHttp: createRpcHttp({ runner, authenticator: accounts, events }),
     rpcSocket: new RpcWebSocket({ runner, registry, authenticator: accounts, clock, ids }),
     events: eventsTransport,
-    sockets: {},
+    sockets: { [AGENT_SOCKET_KIND]: new AgentTunnel({ desk: agents, clock, ids, log }) },
     authenticator: accounts,
     rooms,
     ids,
@@ -111,6 +125,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
   });
 
   const close = async () => {
+    agents.close();
     await bus.close();
     await db.close();
   };
@@ -123,6 +138,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
       rooms.system.draining = true;
       await Bun.sleep(config.drainGraceMs);
       const finished = server.stop();
+      agents.retire();
       await Promise.race([finished, Bun.sleep(config.drainTimeoutMs)]);
       await server.stop(true);
       await close();

@@ -1,0 +1,123 @@
+import type { ServingModel } from "@model-gateway/agent/protocol.ts";
+import type { Backend } from "../../backends/contract.ts";
+import type { Log } from "../../kernel/log.ts";
+import type { TunnelFetch } from "./session.ts";
+import type { NodeState } from "./state.ts";
+
+/** Where backends become routable; what agents bring is not persisted. */
+export interface BackendRegistry {
+  register(backend: Backend): void | Promise<void>;
+  unregister(name: string): void | Promise<void>;
+}
+
+/** One model on one node, as this instance can reach it. */
+export interface Replica {
+  agentId: string;
+  host: string;
+  port: number;
+  apiKey: string | null;
+  direct: boolean;
+  /** Null where this instance does not hold the node's connection, or the node has no tunnel. */
+  tunnel: TunnelFetch | null;
+  /** Whether the node can be reached through a tunnel at all, here or on another instance. */
+  tunnelled: boolean;
+}
+
+/** All replicas of one model behind one backend. */
+export interface ModelPool {
+  readonly backend: Backend;
+  readonly size: number;
+  /** Adds or replaces a node's replica; resolves when it is decided how it is reached, if at all. */
+  set(replica: Replica): Promise<void>;
+  delete(agentId: string): void;
+  via(agentId: string): "direct" | "tunnel" | null;
+}
+
+export interface ServingOptions {
+  backends: BackendRegistry;
+  createPool(modelId: string): ModelPool;
+  log: Log;
+}
+
+interface Model {
+  pool: ModelPool;
+  registered: boolean;
+  /** What each node's replica was made from, to tell news from repetition. */
+  made: Map<string, { fingerprint: string; decided: Promise<void> }>;
+}
+
+export const backendName = (modelId: string): string => `agent-${modelId}`;
+
+/** Which models are routable, and on which nodes: one backend a model, registered while a node serves it. */
+export class Serving {
+  readonly #models = new Map<string, Model>();
+  /** Registrations happen one after the other, so that the last word on a name is the last one. */
+  #registering: Promise<void> = Promise.resolve();
+
+  constructor(readonly options: ServingOptions) {}
+
+  /** Brings the node's replicas in line with its state; resolves when all of them are routable. */
+  async update(state: NodeState, tunnel: TunnelFetch | null): Promise<void> {
+    const wanted = new Set(state.models.map(({ model_id }) => model_id));
+    for (const modelId of this.#models.keys()) if (!wanted.has(modelId)) this.#remove(modelId, state.agentId);
+    await Promise.all(state.models.map((model) => this.#add(model, state, tunnel)));
+    await this.#registering;
+  }
+
+  /** The node is gone, with all it served. */
+  removeNode(agentId: string): void {
+    for (const modelId of [...this.#models.keys()]) this.#remove(modelId, agentId);
+  }
+
+  via(agentId: string, modelId: string): "direct" | "tunnel" | null {
+    return this.#models.get(modelId)?.pool.via(agentId) ?? null;
+  }
+
+  /** The backend of a model that is routable now. */
+  backend(modelId: string): Backend | null {
+    const model = this.#models.get(modelId);
+    return model?.registered ? model.pool.backend : null;
+  }
+
+  async #add(serving: ServingModel, state: NodeState, tunnel: TunnelFetch | null): Promise<void> {
+    const { agentId, host, direct, tunnel: tunnelled, epoch } = state;
+    const { model_id: modelId, port, api_key: apiKey = null } = serving;
+    let model = this.#models.get(modelId);
+    if (!model) {
+      model = { pool: this.options.createPool(modelId), registered: false, made: new Map() };
+      this.#models.set(modelId, model);
+    }
+    const fingerprint = JSON.stringify([host, port, apiKey, direct, tunnelled, tunnel ? "held" : epoch]);
+    let made = model.made.get(agentId);
+    if (made?.fingerprint !== fingerprint) {
+      const replica = { agentId, host, port, apiKey, direct, tunnel: tunnelled ? tunnel : null, tunnelled };
+      made = { fingerprint, decided: model.pool.set(replica) };
+      model.made.set(agentId, made);
+      const { decided } = made;
+      const registered = model;
+      void decided.then(() => this.#register(modelId, registered));
+    }
+    await made.decided;
+  }
+
+  #remove(modelId: string, agentId: string): void {
+    const model = this.#models.get(modelId);
+    if (!model?.made.delete(agentId)) return;
+    model.pool.delete(agentId);
+    this.#register(modelId, model);
+    if (model.made.size === 0) this.#models.delete(modelId);
+  }
+
+  /** Registered exactly while the pool has a replica. */
+  #register(modelId: string, model: Model): void {
+    const wanted = model.pool.size > 0;
+    if (model.registered === wanted) return;
+    model.registered = wanted;
+    const { backends, log } = this.options;
+    const { backend } = model.pool;
+    this.#registering = this.#registering
+      .then(() => (wanted ? backends.register(backend) : backends.unregister(backendName(modelId))))
+      .catch((error: unknown) => log.error("a node's model could not be (un)registered", { modelId, error }));
+    log.info(wanted ? "model is routable" : "model is no longer routable", { backend: backend.config.name });
+  }
+}
