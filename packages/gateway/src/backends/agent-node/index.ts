@@ -118,7 +118,10 @@ export class AgentPool {
         member.inFlight++;
         try {
           const response = await ask(way);
-          return whenBodyEnds(response, () => member.inFlight--);
+          // Where there is no choice nothing has to be counted, and the body passes untouched.
+          if (members.length > 1) return whenBodyEnds(response, () => member.inFlight--);
+          member.inFlight--;
+          return response;
         } catch (error) {
           member.inFlight--;
           if (!(error instanceof BackendError) || error.kind !== "connect") throw error;

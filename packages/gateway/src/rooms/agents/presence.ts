@@ -70,6 +70,7 @@ export class Presence {
   }
 
   announceDeregistered(agentId: string): void {
+    this.#onDeregistered(agentId);
     this.#publish({ kind: "deregistered", instance: this.options.instance, agentId });
   }
 
@@ -99,23 +100,27 @@ export class Presence {
   }
 
   #receive(text: string): void {
-    const { instance, log, onAsked, onDeregistered } = this.options;
-    const parsed = Message.safeParse(JSON.parse(text));
+    const { instance, log, onAsked } = this.options;
+    const raw = JSON.parse(text) as { instance?: unknown };
+    if (raw.instance === instance) return;
+    const parsed = Message.safeParse(raw);
     if (!parsed.success) {
       log.warn("another instance speaks of nodes in an unknown way; is it of another version?");
       return;
     }
     const message = parsed.data;
-    if (message.kind === "deregistered") {
-      this.forget(message.agentId);
-      onDeregistered(message.agentId);
-    } else if (message.instance === instance) return;
-    else if (message.kind === "ask") onAsked();
+    if (message.kind === "ask") onAsked();
+    else if (message.kind === "deregistered") this.#onDeregistered(message.agentId);
     else if (message.kind === "state") this.#learn(message.instance, message.state);
     else {
       const known = this.#remote.get(message.agentId);
       if (known && known.state.epoch <= message.epoch) this.forget(message.agentId);
     }
+  }
+
+  #onDeregistered(agentId: string): void {
+    this.forget(agentId);
+    this.options.onDeregistered(agentId);
   }
 
   #learn(instance: string, state: NodeState): void {

@@ -335,9 +335,8 @@ export class Agents {
       await session.link.request("agent.deploy", { model_id: modelId, stream_id: streamId });
     } catch (error) {
       this.#streams.drop(streamId);
-      throw error;
-    } finally {
       session.reserved.delete(modelId);
+      throw error;
     }
   }
 

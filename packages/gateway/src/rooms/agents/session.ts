@@ -41,7 +41,7 @@ export interface SessionOptions {
 /** One connection of one node. Once it is over, nothing that still arrives from it has any effect. */
 export class Session {
   readonly openedAtMs: number;
-  /** Models ordered here and not yet acknowledged. */
+  /** Models ordered here of which the node has not yet said anything. */
   readonly reserved = new Set<string>();
   heardAtMs: number;
   #state: NodeState | null = null;
@@ -81,12 +81,16 @@ export class Session {
 
   heartbeat(params: HeartbeatParams): void {
     const state = this.#hear();
-    if (state) this.#set(withHeartbeat(state, params, this.heardAtMs), null);
+    if (!state) return;
+    this.reserved.clear();
+    this.#set(withHeartbeat(state, params, this.heardAtMs), null);
   }
 
   progress(params: ProgressParams): void {
     const state = this.#hear();
-    if (state) this.#set(withProgress(state, params), params);
+    if (!state) return;
+    this.reserved.delete(params.model_id);
+    this.#set(withProgress(state, params), params);
   }
 
   closed(): void {
