@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
-import { until } from "../../../agent/tests/tunnel-harness.ts";
+import { failure, startEngine, until } from "../../../agent/tests/tunnel-harness.ts";
 import { ManualClock } from "../support/clock.ts";
 import { freshDatabase, type TestDatabase } from "../support/databases.ts";
 import { bootGateway, type TestGateway } from "../support/gateway.ts";
-import { chat, dialRaw, follow } from "./support.ts";
+import { chat, dialRaw, follow, serveTunnel } from "./support.ts";
 
 const redisUrl = process.env.TEST_REDIS_URL;
 
@@ -78,7 +78,7 @@ describe.if(redisUrl !== undefined && process.env.TEST_POSTGRES_URL !== undefine
     heard.stop();
   });
 
-  test("what can be dialled is routable everywhere, what needs the tunnel only where the node is connected", async () => {
+  test("a model is routable on both: dialled where it answers, else through the instance that has the node", async () => {
     const engine = Bun.serve({
       port: 0,
       hostname: "127.0.0.1",
@@ -94,23 +94,61 @@ describe.if(redisUrl !== undefined && process.env.TEST_POSTGRES_URL !== undefine
       { model_id: "tiny", port: engine.port!, api_key: "engine-key" },
       { model_id: "hidden", port: engine.port!, api_key: "engine-key" },
     ];
+    serveTunnel(raw, { baseUrl: `http://127.0.0.1:${engine.port}`, apiKey: "engine-key" });
     await raw.hello({ host: "127.0.0.1", direct: true, models });
     const backend = (gateway: TestGateway, modelId: string) => gateway.app.rooms.agents.backend(modelId);
-    await until("b can route to it", () => backend(b, "tiny") !== null);
-    expect(await chat(backend(b, "tiny"), "tiny")).toContain("hello");
+    const ways = async (gateway: TestGateway) =>
+      (await on(gateway)).models.map(({ via }: { via: string }) => via).join();
     // The engine there does not list the other model, so it may be anyone's.
-    await until("a has decided", async () =>
-      (await on(a)).models.every(({ via }: { via: string | null }) => via !== null),
-    );
-    expect((await on(a)).models.map(({ via }: { via: string }) => via)).toEqual(["direct", "tunnel"]);
-    expect((await on(b)).models.map(({ via }: { via: string }) => via)).toEqual(["direct", null]);
-    expect(backend(b, "hidden")).toBeNull();
+    for (const gateway of [a, b])
+      await until("it is decided", async () => (await ways(gateway)) === "direct,tunnel");
+    for (const gateway of [a, b])
+      for (const modelId of ["tiny", "hidden"])
+        expect(await chat(backend(gateway, modelId), modelId)).toContain("hello");
     expect(JSON.stringify(await on(b))).not.toContain("engine-key");
 
     raw.socket.close();
     await untilSeen(b, false);
-    expect(backend(b, "tiny")).toBeNull();
+    expect([backend(b, "tiny"), backend(b, "hidden")]).toEqual([null, null]);
     engine.stop(true);
+  });
+
+  test("through the other instance: large bodies, refusals, a caller that leaves, a node that goes", async () => {
+    const engine = await startEngine();
+    const raw = await dialRaw(a, node.token);
+    const tunnel = serveTunnel(raw, { baseUrl: engine.baseUrl, apiKey: null });
+    await raw.hello({ models: [{ model_id: "tiny", port: 20_000 }] });
+    const backend = () => b.app.rooms.agents.backend("tiny");
+    await until("b can route to it", () => backend() !== null);
+    const call = (signal: AbortSignal, bytes = "{}") =>
+      backend()!.chat!({
+        model: "tiny",
+        stream: true,
+        requestId: "test",
+        signal,
+        body: { bytes: () => bytes, object: () => ({}) },
+      });
+
+    tunnel.path = "/echo";
+    const large = "x".repeat(3_000_000);
+    expect(await (await call(AbortSignal.timeout(20_000), large)).text()).toBe(large);
+
+    tunnel.path = "/tokens?n=100000&ms=5";
+    const leaving = new AbortController();
+    const reader = (await call(leaving.signal)).body!.getReader();
+    expect((await reader.read()).done).toBe(false);
+    leaving.abort(new Error("left"));
+    await until("the engine knows", () => engine.open() === 0);
+
+    const last = (await call(AbortSignal.timeout(20_000))).body!.getReader();
+    await last.read();
+    raw.socket.close();
+    const drain = async () => {
+      while (!(await last.read()).done);
+    };
+    expect(await failure(drain())).toMatchObject({ name: "TunnelError" });
+    await until("it is gone", () => backend() === null);
+    engine.stop();
   });
 
   test("a node that connects to the other instance is that one's; the stale connection is cut", async () => {

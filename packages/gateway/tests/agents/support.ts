@@ -1,5 +1,7 @@
 import { join } from "node:path";
 import type { HelloParams } from "@model-gateway/agent/protocol.ts";
+import { type EngineTarget, TunnelServer } from "@model-gateway/agent/tunnel/server.ts";
+import { SocketChannel } from "@model-gateway/agent/tunnel/socket-channel.ts";
 import { type RunningNode, startNode, type Workplace } from "../../../agent/tests/node-harness.ts";
 import { until } from "../../../agent/tests/tunnel-harness.ts";
 import type { Backend } from "../../src/backends/contract.ts";
@@ -176,4 +178,24 @@ export async function dialRaw(gateway: TestGateway, token: string, accept = true
   };
   await opened;
   return node;
+}
+
+/** Lets a node made by hand carry inference to an engine; `path` replaces the one that is asked for. */
+export function serveTunnel(node: RawNode, target: EngineTarget): { path: string | null } {
+  const control: { path: string | null } = { path: null };
+  const server = new TunnelServer({
+    channel: new SocketChannel({
+      send: (frame) => node.socket.send(frame as Uint8Array<ArrayBuffer>),
+      bufferedBytes: () => node.socket.bufferedAmount,
+    }),
+    target: () => target,
+    streamsMax: 64,
+    fetch: (url, init) => fetch(control.path ? `${target.baseUrl}${control.path}` : url, init),
+  });
+  node.socket.binaryType = "arraybuffer";
+  node.socket.addEventListener("message", ({ data }) => {
+    if (typeof data !== "string") server.receive(new Uint8Array(data as ArrayBuffer));
+  });
+  node.socket.addEventListener("close", () => server.close());
+  return control;
 }

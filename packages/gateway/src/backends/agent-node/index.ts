@@ -17,10 +17,8 @@ export interface AgentReplica {
   apiKey: string | null;
   /** Whether host and port are meant to be dialled. */
   direct: boolean;
-  /** Null where this instance does not hold the node's connection, or the node has no tunnel. */
+  /** Null when the node has no tunnel; then its host and port are all there is. */
   tunnel: TunnelFetch | null;
-  /** Whether the node can be reached through a tunnel at all, here or on another instance. */
-  tunnelled: boolean;
 }
 
 interface Member {
@@ -67,7 +65,7 @@ export class AgentPool {
     if (throughTunnel) this.#members.set(agentId, { via: "tunnel", ways: [throughTunnel], inFlight: 0 });
     if (!replica.direct) return;
     const direct = this.#direct(replica);
-    const usable = !replica.tunnelled || (await this.#answers(direct));
+    const usable = !throughTunnel || (await this.#answers(direct));
     if (!usable || this.#wanted.get(agentId) !== replica) return;
     const ways = throughTunnel ? [direct, throughTunnel] : [direct];
     const inFlight = this.#members.get(agentId)?.inFlight ?? 0;

@@ -34,7 +34,7 @@ export interface PresenceOptions {
   onAsked(): void;
   /** A node is connected to another instance. */
   onRemote(node: RemoteNode): void;
-  onRemoteGone(agentId: string): void;
+  onRemoteGone(node: RemoteNode): void;
   /** Told on every instance, the one that published it included. */
   onDeregistered(agentId: string): void;
 }
@@ -76,7 +76,10 @@ export class Presence {
 
   /** A node has connected here: what others said of it is history. */
   forget(agentId: string): void {
-    if (this.#remote.delete(agentId)) this.options.onRemoteGone(agentId);
+    const node = this.#remote.get(agentId);
+    if (!node) return;
+    this.#remote.delete(agentId);
+    this.options.onRemoteGone(node);
   }
 
   /** Drops nodes of instances that went silent. */
@@ -126,6 +129,7 @@ export class Presence {
   #learn(instance: string, state: NodeState): void {
     const known = this.#remote.get(state.agentId);
     if (known ? known.state.epoch > state.epoch : this.#remote.size >= NODES_MAX) return;
+    if (known && known.instance !== instance) this.forget(state.agentId);
     const node = { instance, state, heardAtMs: this.options.clock.now() };
     this.#remote.set(state.agentId, node);
     this.options.onRemote(node);

@@ -8,6 +8,7 @@ import { type Ids, sha256Hex } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Database } from "../../storage/contract.ts";
 import { DeployStreams } from "./deploy-streams.ts";
+import { InstanceTunnels } from "./instance-tunnels.ts";
 import { byLoad, type Candidate } from "./placement.ts";
 import { Presence, type RemoteNode } from "./presence.ts";
 import { type AgentRecord, toRecord } from "./records.ts";
@@ -51,6 +52,7 @@ export class Agents {
   readonly #streams: DeployStreams;
   readonly #presence: Presence;
   readonly #relay: Relay;
+  readonly #tunnels: InstanceTunnels;
   readonly #stopSweep: () => void;
   #closed = false;
 
@@ -68,10 +70,19 @@ export class Agents {
       silenceMaxMs: OFFLINE_AFTER_MS,
       onAsked: () => this.#announceAll(),
       onRemote: (node) => this.#onRemote(node),
-      onRemoteGone: (agentId) => this.#serving.removeNode(agentId),
+      onRemoteGone: ({ instance: holder, state: { agentId } }) => {
+        this.#serving.removeNode(agentId);
+        this.#tunnels.drop(holder, agentId);
+      },
       onDeregistered: (agentId) => this.#onDeregistered(agentId),
     });
     this.#relay = new Relay({ bus, clock, ids, instance, execute: (command) => this.#execute(command) });
+    this.#tunnels = new InstanceTunnels({
+      bus,
+      log,
+      instance,
+      local: (agentId) => this.#sessions.get(agentId)?.link.fetch ?? null,
+    });
     this.#stopSweep = clock.every(SWEEP_MS, () => this.#sweep());
   }
 
@@ -179,6 +190,7 @@ export class Agents {
     this.#stopSweep();
     this.#presence.close();
     this.#relay.close();
+    this.#tunnels.close();
   }
 
   // ---- inside
@@ -187,13 +199,13 @@ export class Agents {
     hello: (session) => {
       const { agentId } = session;
       this.#presence.forget(agentId);
-      const routable = this.#serving.update(session.state!, session.link.fetch);
+      const routable = this.#serving.update(session.state!, here(session));
       this.#streams.reconcile(session.state!, routable);
       void this.#claim(session);
     },
     changed: (session, news) => {
       const state = session.state!;
-      const routable = this.#serving.update(state, session.link.fetch);
+      const routable = this.#serving.update(state, here(session));
       if (news) this.#streams.progress(session.agentId, news, routable);
       else this.#noteSeen(session);
       this.#announce(state);
@@ -242,14 +254,17 @@ export class Agents {
     for (const { state } of this.#sessions.values()) if (state) this.#announce(state);
   }
 
-  #onRemote({ state }: RemoteNode): void {
+  #onRemote({ instance, state }: RemoteNode): void {
     const mine = this.#sessions.get(state.agentId);
     if (mine?.state) {
       // Two instances hold the node: the newer connection is the node's own.
       if (mine.state.epoch === 0 || mine.state.epoch > state.epoch) return;
       mine.close(CloseCode.replaced, "replaced by a newer connection");
     }
-    void this.#serving.update(state, null);
+    void this.#serving.update(state, {
+      id: `${instance} ${state.epoch}`,
+      fetch: this.#tunnels.fetchVia(instance, state.agentId),
+    });
   }
 
   #onDeregistered(agentId: string): void {
@@ -344,6 +359,9 @@ export class Agents {
     return toRecord(row, this.#stateOf(row.id), (modelId) => this.#serving.via(row.id, modelId));
   }
 }
+
+/** A session's replicas go with it, so within one the connection is always the same. */
+const here = ({ link }: Session) => ({ id: "here", fetch: link.fetch });
 
 function notFound(agentId: string): never {
   fail("not_found", `Agent not found: ${agentId}; agents.list shows the ids`);

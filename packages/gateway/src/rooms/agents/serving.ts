@@ -17,10 +17,15 @@ export interface Replica {
   port: number;
   apiKey: string | null;
   direct: boolean;
-  /** Null where this instance does not hold the node's connection, or the node has no tunnel. */
+  /** Null when the node has no tunnel. */
   tunnel: TunnelFetch | null;
-  /** Whether the node can be reached through a tunnel at all, here or on another instance. */
-  tunnelled: boolean;
+}
+
+/** How the node's connection is reached from this instance. */
+export interface Connection {
+  /** Another one when the node connected anew or elsewhere. */
+  id: string;
+  fetch: TunnelFetch;
 }
 
 /** All replicas of one model behind one backend. */
@@ -57,10 +62,10 @@ export class Serving {
   constructor(readonly options: ServingOptions) {}
 
   /** Brings the node's replicas in line with its state; resolves when all of them are routable. */
-  async update(state: NodeState, tunnel: TunnelFetch | null): Promise<void> {
+  async update(state: NodeState, connection: Connection): Promise<void> {
     const wanted = new Set(state.models.map(({ model_id }) => model_id));
     for (const modelId of this.#models.keys()) if (!wanted.has(modelId)) this.#remove(modelId, state.agentId);
-    await Promise.all(state.models.map((model) => this.#add(model, state, tunnel)));
+    await Promise.all(state.models.map((model) => this.#add(model, state, connection)));
     await this.#registering;
   }
 
@@ -79,18 +84,19 @@ export class Serving {
     return model?.registered ? model.pool.backend : null;
   }
 
-  async #add(serving: ServingModel, state: NodeState, tunnel: TunnelFetch | null): Promise<void> {
-    const { agentId, host, direct, tunnel: tunnelled, epoch } = state;
+  async #add(serving: ServingModel, state: NodeState, connection: Connection): Promise<void> {
+    const { agentId, host, direct } = state;
     const { model_id: modelId, port, api_key: apiKey = null } = serving;
     let model = this.#models.get(modelId);
     if (!model) {
       model = { pool: this.options.createPool(modelId), registered: false, made: new Map() };
       this.#models.set(modelId, model);
     }
-    const fingerprint = JSON.stringify([host, port, apiKey, direct, tunnelled, tunnel ? "held" : epoch]);
+    const fingerprint = JSON.stringify([host, port, apiKey, direct, state.tunnel, connection.id]);
     let made = model.made.get(agentId);
     if (made?.fingerprint !== fingerprint) {
-      const replica = { agentId, host, port, apiKey, direct, tunnel: tunnelled ? tunnel : null, tunnelled };
+      const tunnel = state.tunnel ? connection.fetch : null;
+      const replica = { agentId, host, port, apiKey, direct, tunnel };
       made = { fingerprint, decided: model.pool.set(replica) };
       model.made.set(agentId, made);
       const { decided } = made;
