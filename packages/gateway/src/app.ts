@@ -11,8 +11,10 @@ import { Registry } from "./kernel/registry.ts";
 import { createAccounts } from "./rooms/accounts/index.ts";
 import { Agents } from "./rooms/agents/index.ts";
 import { Conversations } from "./rooms/conversations/index.ts";
+import { createGroups } from "./rooms/groups/index.ts";
 import { surfaces } from "./rooms/index.ts";
 import { createKeys } from "./rooms/keys/index.ts";
+import { createLedger } from "./rooms/ledger/index.ts";
 import { Providers } from "./rooms/providers/index.ts";
 import { System } from "./rooms/system/index.ts";
 import { loadJwtSecret } from "./secrets.ts";
@@ -65,6 +67,8 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     adminToken: config.adminToken,
     registrationOpen: config.registrationOpen,
   });
+  const ledger = createLedger({ db, bus, clock, ids, pointsPerUsd: config.pointsPerUsd });
+  const groups = createGroups({ db, bus, clock, ids, accounts, ledger });
   const providers = new Providers(db, clock);
   const agents = new Agents({
     db,
@@ -74,12 +78,14 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     ids,
     log,
     backends: { register() {}, unregister() {} },
-    createPool: (modelId) => new AgentPool({ modelId, fetch }),
+    createPool: (modelId) => new AgentPool({ modelId, deps: { fetch } }),
   });
   const rooms: Rooms = {
     accounts,
     agents,
-    keys: createKeys({ db, bus, clock, ids }),
+    ledger,
+    groups,
+    keys: createKeys({ db, bus, clock, ids, groups }),
     providers,
     metering: { admit: () => ({ settle() {}, release() {} }), checkRate() {} },
     conversations: new Conversations({ db, clock, ids }),

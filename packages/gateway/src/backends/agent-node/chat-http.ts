@@ -2,6 +2,8 @@ import { type Backend, type BackendConfig, BackendError, type ModelCall } from "
 
 const ERROR_BODY_CHARS_MAX = 4_096;
 const NOT_SENT = new Set(["ECONNREFUSED", "ENOTFOUND", "EHOSTUNREACH", "ENETUNREACH", "ConnectionRefused"]);
+/** Answers of a server that is alive but lists no models. */
+const NO_LISTING = new Set([404, 405, 501]);
 
 export type Fetch = (url: string, init: BunFetchRequestInit) => Promise<Response>;
 
@@ -40,6 +42,8 @@ export function createChatHttp(config: BackendConfig, { fetch }: { fetch: Fetch 
         const ids = (data ?? []).flatMap(({ id }) => (typeof id === "string" ? { id } : []));
         return { state: "Healthy", models: ids };
       } catch (error) {
+        const answers = error instanceof BackendError && NO_LISTING.has(error.status ?? 0);
+        if (answers) return { state: "Healthy", models: [] };
         return { state: "Unhealthy", models: [], detail: (error as Error).message };
       }
     },

@@ -38,7 +38,7 @@ export class AgentPool {
   /** The newest replica of each node; a slower decision about an older one is dropped. */
   readonly #wanted = new Map<string, AgentReplica>();
 
-  constructor(readonly options: { modelId: string; fetch: Fetch }) {
+  constructor(readonly options: { modelId: string; deps: { fetch: Fetch } }) {
     this.backend = {
       config: this.#config("agent://nodes", null),
       chat: (call) => this.#spread((way) => way.chat!(call)),
@@ -84,13 +84,14 @@ export class AgentPool {
 
   #direct({ host, port, apiKey }: AgentReplica): Backend {
     const url = `http://${host.includes(":") && !host.startsWith("[") ? `[${host}]` : host}:${port}`;
-    return createChatHttp(this.#config(url, apiKey), { fetch: this.options.fetch });
+    return createChatHttp(this.#config(url, apiKey), this.options.deps);
   }
 
   /** The tunnel adds the engine's key by itself, on the node. */
   #throughTunnel({ agentId }: AgentReplica, tunnel: TunnelFetch): Backend {
     const base = `agent://${agentId}`;
     return createChatHttp(this.#config(base, null), {
+      ...this.options.deps,
       fetch: async (url, init) => {
         try {
           return await tunnel(this.options.modelId, url.slice(base.length), init as TunnelFetchInit);
@@ -132,12 +133,13 @@ export class AgentPool {
 
   /** Healthy as long as one node answers. The model is known by its id, whatever the engine calls it. */
   async #probe(signal: AbortSignal): Promise<ProbeResult> {
-    const ways = [...this.#members.values()].flatMap(({ ways: [first] }) => first ?? []);
-    const results = await Promise.all(ways.map((way) => way.probe(signal)));
     const models = [{ id: this.options.modelId }];
-    const bad = results.find(({ state }) => state !== "Healthy");
-    if (!bad) return { state: results.length > 0 ? "Healthy" : "Unhealthy", models };
-    const state = results.some(({ state }) => state === "Healthy") ? "Degraded" : "Unhealthy";
-    return { ...bad, state, models };
+    let last: ProbeResult = { state: "Unhealthy", models, detail: "no node serves it now" };
+    for (const { ways } of this.#members.values())
+      for (const way of ways) {
+        last = { ...(await way.probe(signal)), models };
+        if (last.state === "Healthy") return last;
+      }
+    return last;
   }
 }
