@@ -1,4 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { signal } from "../../../agent/src/guard/processes.ts";
 import { type FileServer, sha256, startFileServer } from "../../../agent/tests/file-server.ts";
 import {
@@ -32,10 +35,13 @@ describe.each(ways)("two nodes, reached by $via", ({ via, top }) => {
   let admin: string;
   let nodes: RegisteredNode[];
   let running: RunningNode[];
+  let otherAgent: string;
   const workplaces: Workplace[] = [];
 
+  const dataDir = mkdtempSync(join(tmpdir(), "gateway-agents-"));
+
   beforeAll(async () => {
-    gateway = await bootGateway();
+    gateway = await bootGateway({ dataDir });
     admin = await gateway.signIn("ada");
     const model = `url = "${files.url}/tiny.gguf"\nsha256 = "${sha256(weights)}"`;
     for (let i = 0; i < 2; i++)
@@ -51,6 +57,7 @@ describe.each(ways)("two nodes, reached by $via", ({ via, top }) => {
     await endNodes();
     await gateway.stop();
     for (const workplace of workplaces) workplace.remove();
+    rmSync(dataDir, { recursive: true, force: true });
   });
 
   const backend = (modelId: string) => gateway.app.rooms.agents.backend(modelId);
@@ -83,7 +90,8 @@ describe.each(ways)("two nodes, reached by $via", ({ via, top }) => {
     // The least-loaded node is now the other one.
     const other = await deploy("acme/other");
     await until("the other model is ready", () => other.last()?.status === "ready");
-    expect(nodeOf(other.last()!.agent_id)).toBe(1 - index);
+    otherAgent = other.last()!.agent_id;
+    expect(nodeOf(otherAgent)).toBe(1 - index);
     expect(await gateway.rpc("system.status")).toMatchObject({
       agents_online: 2,
       gpu_nodes: 2,
@@ -129,6 +137,18 @@ describe.each(ways)("two nodes, reached by $via", ({ via, top }) => {
     await untilNoEngines(workplace);
     progress.stop();
     other.stop();
+  });
+
+  test("the gateway restarts: engines go on, and their models are routable again", async () => {
+    const { workplace } = nodes.find(({ agentId }) => agentId === otherAgent)!;
+    const pid = await enginePid(workplace, "acme/other");
+    const { port } = gateway.app;
+    await gateway.stop();
+    gateway = await bootGateway({ dataDir, config: { port } });
+    await until("its backend is back", () => backend("acme/other") !== null);
+    expect(await chat(backend("acme/other"), "acme/other")).toContain("good morning");
+    expect(await enginePid(workplace, "acme/other")).toBe(pid);
+    await until("both nodes are back", async () => (await gateway.rpc("system.status")).agents_online === 2);
   });
 
   test("two nodes serve one model behind one name, and either may go", async () => {

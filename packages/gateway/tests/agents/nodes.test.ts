@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import { rmSync } from "node:fs";
 import { failure, until } from "../../../agent/tests/tunnel-harness.ts";
 import { ManualClock } from "../support/clock.ts";
 import { bootGateway, type TestGateway } from "../support/gateway.ts";
@@ -462,4 +463,15 @@ test("what a tunnel refuses is an error that lets the router go on", async () =>
   });
   node.socket.close();
   await until("the model is gone", () => backend("tiny") === null);
+});
+
+test("an instance that drains sends its nodes elsewhere at once", async () => {
+  const leaving = await bootGateway({ config: { drainGraceMs: 0 } });
+  const token = await leaving.signIn("ada");
+  const registered = await leaving.rpc("agents.register", { machine_name: "node", version: "1" }, token);
+  const node = await dialRaw(leaving, registered.token);
+  await node.hello();
+  await leaving.app.drain();
+  expect(await node.closed).toEqual({ code: 1001, reason: "this instance is stopping" });
+  rmSync(leaving.dataDir, { recursive: true, force: true });
 });
