@@ -165,6 +165,8 @@ describe.if(redisUrl !== undefined && process.env.TEST_POSTGRES_URL !== undefine
       async () => (await models(a)) === "new" && (await models(b)) === "new",
     );
     expect(a.app.rooms.agents.backend("old")).toBeNull();
+    for (const gateway of [a, b])
+      expect(await gateway.rpc("system.status")).toMatchObject({ agents_online: 1, models_deployed: 1 });
   });
 
   test("nodes of an instance that dies are offline after 30 seconds; one that starts learns of all at once", async () => {

@@ -32,6 +32,8 @@ export interface PresenceOptions {
   silenceMaxMs: number;
   /** Another instance asks, or may have missed something. */
   onAsked(): void;
+  /** Whether what another instance says of a node is newer than what is known here. */
+  accepts(state: NodeState): boolean;
   /** A node is connected to another instance. */
   onRemote(node: RemoteNode): void;
   onRemoteGone(node: RemoteNode): void;
@@ -129,6 +131,7 @@ export class Presence {
   #learn(instance: string, state: NodeState): void {
     const known = this.#remote.get(state.agentId);
     if (known ? known.state.epoch > state.epoch : this.#remote.size >= NODES_MAX) return;
+    if (!this.options.accepts(state)) return;
     if (known && known.instance !== instance) this.forget(state.agentId);
     const node = { instance, state, heardAtMs: this.options.clock.now() };
     this.#remote.set(state.agentId, node);

@@ -69,6 +69,7 @@ export class Agents {
       instance,
       silenceMaxMs: OFFLINE_AFTER_MS,
       onAsked: () => this.#announceAll(),
+      accepts: (state) => this.#yieldsTo(state),
       onRemote: (node) => this.#onRemote(node),
       onRemoteGone: ({ instance: holder, state: { agentId } }) => {
         this.#serving.removeNode(agentId);
@@ -254,13 +255,16 @@ export class Agents {
     for (const { state } of this.#sessions.values()) if (state) this.#announce(state);
   }
 
+  /** When two instances hold a node, the newer connection is the node's own and the older one ends. */
+  #yieldsTo({ agentId, epoch }: NodeState): boolean {
+    const mine = this.#sessions.get(agentId);
+    if (!mine?.state) return true;
+    if (mine.state.epoch === 0 || mine.state.epoch > epoch) return false;
+    mine.close(CloseCode.replaced, "replaced by a newer connection");
+    return true;
+  }
+
   #onRemote({ instance, state }: RemoteNode): void {
-    const mine = this.#sessions.get(state.agentId);
-    if (mine?.state) {
-      // Two instances hold the node: the newer connection is the node's own.
-      if (mine.state.epoch === 0 || mine.state.epoch > state.epoch) return;
-      mine.close(CloseCode.replaced, "replaced by a newer connection");
-    }
     void this.#serving.update(state, {
       id: `${instance} ${state.epoch}`,
       fetch: this.#tunnels.fetchVia(instance, state.agentId),
