@@ -449,13 +449,6 @@ test("what a tunnel refuses is an error that lets the router go on", async () =>
   const { token } = await register("node");
   const node = await dialRaw(gateway, token);
   await node.hello({ models: serving("tiny") });
-  const reset = new TextEncoder().encode(JSON.stringify({ code: "no_model", message: "not here" }));
-  node.socket.binaryType = "arraybuffer";
-  node.socket.addEventListener("message", ({ data }) => {
-    if (typeof data === "string") return;
-    const id = new Uint8Array(data as ArrayBuffer).slice(1, 5);
-    if (new Uint8Array(data as ArrayBuffer)[0] === 1) node.socket.send(new Uint8Array([5, ...id, ...reset]));
-  });
   expect(await failure(chat(backend("tiny"), "tiny"))).toMatchObject({
     name: "BackendError",
     kind: "connect",

@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import type { HelloParams } from "@model-gateway/agent/protocol.ts";
+import { encodeReset, FrameType } from "@model-gateway/agent/tunnel/frames.ts";
 import { type EngineTarget, TunnelServer } from "@model-gateway/agent/tunnel/server.ts";
 import { SocketChannel } from "@model-gateway/agent/tunnel/socket-channel.ts";
 import { type RunningNode, startNode, type Workplace } from "../../../agent/tests/node-harness.ts";
@@ -120,6 +121,8 @@ const DialledSocket = WebSocket as unknown as new (
 
 export interface RawNode {
   socket: WebSocket;
+  /** False: whatever comes through the tunnel is refused. */
+  servesTunnel: boolean;
   received: {
     id?: number;
     method?: string;
@@ -145,6 +148,12 @@ export const HELLO: HelloParams = {
   tunnel: true,
 };
 
+function refuseStream(socket: WebSocket, frame: Uint8Array): void {
+  if (frame[0] !== FrameType.open) return;
+  const streamId = new DataView(frame.buffer, frame.byteOffset).getUint32(1);
+  socket.send(encodeReset(streamId, { code: "no_model", message: "not here" }) as Uint8Array<ArrayBuffer>);
+}
+
 /** A node's end of the protocol by hand: it says what the test says, and accepts every order. */
 export async function dialRaw(gateway: TestGateway, token: string, accept = true): Promise<RawNode> {
   const url = `${gateway.url.replace("http", "ws")}/ws/agent`;
@@ -154,6 +163,7 @@ export async function dialRaw(gateway: TestGateway, token: string, accept = true
   let lastId = 0;
   const node: RawNode = {
     socket,
+    servesTunnel: false,
     received: [],
     closed,
     send: (message) => socket.send(typeof message === "string" ? message : JSON.stringify(message)),
@@ -170,8 +180,12 @@ export async function dialRaw(gateway: TestGateway, token: string, accept = true
   socket.onopen = () => onOpen();
   socket.onerror = () => reject(new Error("the socket was refused"));
   socket.onclose = ({ code, reason }) => onClosed({ code, reason });
+  socket.binaryType = "arraybuffer";
   socket.onmessage = ({ data }) => {
-    if (typeof data !== "string") return;
+    if (typeof data !== "string") {
+      if (!node.servesTunnel) refuseStream(socket, new Uint8Array(data as ArrayBuffer));
+      return;
+    }
     const message = JSON.parse(data) as RawNode["received"][number];
     node.received.push(message);
     if (accept && message.method) node.send({ jsonrpc: "2.0", id: message.id, result: { ok: true } });
@@ -192,7 +206,7 @@ export function serveTunnel(node: RawNode, target: EngineTarget): { path: string
     streamsMax: 64,
     fetch: (url, init) => fetch(control.path ? `${target.baseUrl}${control.path}` : url, init),
   });
-  node.socket.binaryType = "arraybuffer";
+  node.servesTunnel = true;
   node.socket.addEventListener("message", ({ data }) => {
     if (typeof data !== "string") server.receive(new Uint8Array(data as ArrayBuffer));
   });

@@ -1,7 +1,13 @@
 import type { TunnelFetchInit } from "@model-gateway/agent/tunnel/client.ts";
 import { TunnelError } from "@model-gateway/agent/tunnel/frames.ts";
-import { type Backend, type BackendConfig, BackendError, type ProbeResult } from "../contract.ts";
-import { createChatHttp, type Fetch } from "./chat-http.ts";
+import {
+  type Backend,
+  type BackendConfig,
+  type BackendDeps,
+  BackendError,
+  type ProbeResult,
+} from "../contract.ts";
+import { create as createExternal } from "../external/index.ts";
 import { whenBodyEnds } from "./response-end.ts";
 
 /** A node that does not answer on its host and port within this time is reached through its tunnel. */
@@ -38,7 +44,7 @@ export class AgentPool {
   /** The newest replica of each node; a slower decision about an older one is dropped. */
   readonly #wanted = new Map<string, AgentReplica>();
 
-  constructor(readonly options: { modelId: string; deps: { fetch: Fetch } }) {
+  constructor(readonly options: { modelId: string; deps: BackendDeps }) {
     this.backend = {
       config: this.#config("agent://nodes", null),
       chat: (call) => this.#spread((way) => way.chat!(call)),
@@ -84,13 +90,13 @@ export class AgentPool {
 
   #direct({ host, port, apiKey }: AgentReplica): Backend {
     const url = `http://${host.includes(":") && !host.startsWith("[") ? `[${host}]` : host}:${port}`;
-    return createChatHttp(this.#config(url, apiKey), this.options.deps);
+    return createExternal(this.#config(url, apiKey), this.options.deps);
   }
 
   /** The tunnel adds the engine's key by itself, on the node. */
   #throughTunnel({ agentId }: AgentReplica, tunnel: TunnelFetch): Backend {
     const base = `agent://${agentId}`;
-    return createChatHttp(this.#config(base, null), {
+    return createExternal(this.#config(base, null), {
       ...this.options.deps,
       fetch: async (url, init) => {
         try {

@@ -105,6 +105,7 @@ export class Agents {
   async deregister(agentId: string): Promise<void> {
     if (!(await this.#store.remove(agentId))) notFound(agentId);
     this.#presence.announceDeregistered(agentId);
+    await this.#serving.dismissed();
   }
 
   async list(): Promise<AgentRecord[]> {
@@ -345,6 +346,7 @@ export class Agents {
     if (command.kind === "stop") {
       await session.link.request("agent.stop", { model_id: modelId });
       session.forget(modelId);
+      await this.#serving.dismissed();
       return;
     }
     const { streamId, userId } = command;

@@ -4,10 +4,11 @@ import type { Log } from "../../kernel/log.ts";
 import type { TunnelFetch } from "./session.ts";
 import type { NodeState } from "./state.ts";
 
-/** Where backends become routable; what agents bring is not persisted. */
+/** Where backends become routable; what nodes bring is not persisted. */
 export interface BackendRegistry {
-  register(backend: Backend): void | Promise<void>;
-  unregister(name: string): void | Promise<void>;
+  /** Resolves when it is known whether the backend answers. */
+  adopt(backend: Backend): Promise<void>;
+  dismiss(backend: Backend): Promise<void>;
 }
 
 /** One model on one node, as this instance can reach it. */
@@ -47,6 +48,8 @@ export interface ServingOptions {
 interface Model {
   pool: ModelPool;
   registered: boolean;
+  /** Settles when the router has taken note of the last change. */
+  noted: Promise<void>;
   /** What each node's replica was made from, to tell news from repetition. */
   made: Map<string, { fingerprint: string; decided: Promise<void> }>;
 }
@@ -56,8 +59,7 @@ export const backendName = (modelId: string): string => `agent-${modelId}`;
 /** Which models are routable, and on which nodes: one backend a model, registered while a node serves it. */
 export class Serving {
   readonly #models = new Map<string, Model>();
-  /** Registrations happen one after the other, so that the last word on a name is the last one. */
-  #registering: Promise<void> = Promise.resolve();
+  #dismissals: Promise<unknown> = Promise.resolve();
 
   constructor(readonly options: ServingOptions) {}
 
@@ -66,12 +68,16 @@ export class Serving {
     const wanted = new Set(state.models.map(({ model_id }) => model_id));
     for (const modelId of this.#models.keys()) if (!wanted.has(modelId)) this.#remove(modelId, state.agentId);
     await Promise.all(state.models.map((model) => this.#add(model, state, connection)));
-    await this.#registering;
   }
 
   /** The node is gone, with all it served. */
   removeNode(agentId: string): void {
     for (const modelId of [...this.#models.keys()]) this.#remove(modelId, agentId);
+  }
+
+  /** Resolves when nothing is routed any more to what was removed so far. */
+  async dismissed(): Promise<void> {
+    await this.#dismissals;
   }
 
   via(agentId: string, modelId: string): "direct" | "tunnel" | null {
@@ -89,7 +95,8 @@ export class Serving {
     const { model_id: modelId, port, api_key: apiKey = null } = serving;
     let model = this.#models.get(modelId);
     if (!model) {
-      model = { pool: this.options.createPool(modelId), registered: false, made: new Map() };
+      const pool = this.options.createPool(modelId);
+      model = { pool, registered: false, noted: Promise.resolve(), made: new Map() };
       this.#models.set(modelId, model);
     }
     const fingerprint = JSON.stringify([host, port, apiKey, direct, state.tunnel, connection.id]);
@@ -99,31 +106,33 @@ export class Serving {
       const replica = { agentId, host, port, apiKey, direct, tunnel };
       made = { fingerprint, decided: model.pool.set(replica) };
       model.made.set(agentId, made);
-      const { decided } = made;
-      const registered = model;
-      void decided.then(() => this.#register(modelId, registered));
+      this.#register(model);
     }
     await made.decided;
+    this.#register(model);
+    await model.noted;
   }
 
   #remove(modelId: string, agentId: string): void {
     const model = this.#models.get(modelId);
     if (!model?.made.delete(agentId)) return;
     model.pool.delete(agentId);
-    this.#register(modelId, model);
+    this.#register(model);
     if (model.made.size === 0) this.#models.delete(modelId);
   }
 
   /** Registered exactly while the pool has a replica. */
-  #register(modelId: string, model: Model): void {
-    const wanted = model.pool.size > 0;
+  #register(model: Model): void {
+    const { backend, size } = model.pool;
+    const wanted = size > 0;
     if (model.registered === wanted) return;
     model.registered = wanted;
     const { backends, log } = this.options;
-    const { backend } = model.pool;
-    this.#registering = this.#registering
-      .then(() => (wanted ? backends.register(backend) : backends.unregister(backendName(modelId))))
-      .catch((error: unknown) => log.error("a node's model could not be (un)registered", { modelId, error }));
-    log.info(wanted ? "model is routable" : "model is no longer routable", { backend: backend.config.name });
+    const { name } = backend.config;
+    model.noted = (wanted ? backends.adopt(backend) : backends.dismiss(backend)).catch((error: unknown) =>
+      log.error("a node's model could not be made (un)routable", { backend: name, error }),
+    );
+    if (!wanted) this.#dismissals = Promise.all([this.#dismissals, model.noted]);
+    log.info(wanted ? "model is routable" : "model is no longer routable", { backend: name });
   }
 }
