@@ -22,9 +22,11 @@ import { createLedger } from "./rooms/ledger/index.ts";
 import { Memory } from "./rooms/memory/index.ts";
 import { createMetering } from "./rooms/metering/index.ts";
 import { Providers } from "./rooms/providers/index.ts";
+import { createRealtime } from "./rooms/realtime/index.ts";
 import { Routing } from "./rooms/routing/index.ts";
 import { System } from "./rooms/system/index.ts";
 import { Usage } from "./rooms/usage/index.ts";
+import { createVideo } from "./rooms/video/index.ts";
 import { loadJwtSecret } from "./secrets.ts";
 import { openStorage } from "./storage/index.ts";
 import { AGENT_SOCKET_KIND, AgentTunnel } from "./transports/agent-tunnel/index.ts";
@@ -137,6 +139,8 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     countRequest: () => rooms.system.countRequest(),
     deadlines: overrides.deadlines,
   });
+  const video = createVideo({ db, events, clock, ids, log, routing, metering, billing });
+  const realtime = createRealtime({ events, clock, ids, log, routing, metering, conversations });
   const agents = new Agents({
     db,
     bus,
@@ -161,6 +165,8 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     memory,
     routing,
     inference,
+    video,
+    realtime,
     system: new System({
       clock,
       version: VERSION,
@@ -224,6 +230,8 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
 
   const close = async (journalDeadlineMs: number) => {
     inference.close();
+    realtime.closeAll();
+    await video.stop();
     agents.close();
     routing.close();
     bridge.close();
@@ -245,6 +253,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
       agents.retire();
       await Promise.race([finished, Bun.sleep(config.drainTimeoutMs)]);
       await server.stop(true);
+      await rooms.memory.flush();
       await close(JOURNAL_DRAIN_MS);
     },
     async stop() {

@@ -5,6 +5,7 @@ import { backends } from "./003-backends.ts";
 import { groups } from "./004-groups.ts";
 import { ledger } from "./005-ledger.ts";
 import { usage } from "./006-usage.ts";
+import { video } from "./007-video.ts";
 import { agents } from "./008-agents.ts";
 
 /** In order of application; a released migration is never edited, only followed by another. */
@@ -15,5 +16,6 @@ export const migrations: readonly Migration[] = [
   groups,
   ledger,
   usage,
+  video,
   agents,
 ];
