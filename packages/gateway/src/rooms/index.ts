@@ -1,4 +1,5 @@
 import * as accounts from "./accounts/index.ts";
+import * as agents from "./agents/index.ts";
 import * as billing from "./billing/index.ts";
 import * as conversations from "./conversations/index.ts";
 import * as groups from "./groups/index.ts";
@@ -28,5 +29,6 @@ export const surfaces = [
   inference,
   video,
   realtime,
+  agents,
   system,
 ] as const;
