@@ -105,5 +105,12 @@ export function methodTypes(registry: Registry): string {
     entries.join("\n"),
     "}",
     "",
+    "/** Who may call each method; the client chooses the credential by it. */",
+    'export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } = {',
+    ...[...registry.methods.values()].map(
+      ({ name, auth }) => `  ${JSON.stringify(name)}: ${JSON.stringify(auth)},`,
+    ),
+    "};",
+    "",
   ].join("\n");
 }

@@ -226,3 +226,25 @@ export interface Methods {
     };
   };
 }
+
+/** Who may call each method; the client chooses the credential by it. */
+export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } = {
+  "auth.login": "public",
+  "auth.me": "jwt",
+  "auth.refresh": "public",
+  "auth.register": "public",
+  "keys.create": "jwt",
+  "keys.list": "jwt",
+  "keys.revoke": "jwt",
+  "providers.add": "admin",
+  "providers.list": "public",
+  "providers.remove": "admin",
+  "providers.test": "admin",
+  "providers.update": "admin",
+  "conversations.create": "jwt",
+  "conversations.get": "jwt",
+  "conversations.list": "jwt",
+  "conversations.delete": "jwt",
+  "system.probe": "anonymous_socket",
+  "system.status": "public",
+};
