@@ -96,7 +96,10 @@ export function createClient(options: ClientOptions): Client {
     const either = signal ? AbortSignal.any([signal, timeout]) : timeout;
     // The admin token and the session header are HTTP's; a socket belongs to one signed-in person.
     const overSocket =
-      options.transport === "websocket" && token !== null && token !== adminToken() && sessionId === undefined;
+      options.transport === "websocket" &&
+      token !== null &&
+      token !== adminToken() &&
+      sessionId === undefined;
     if (overSocket) return Promise.race([theSocket().call(request, token), rejectedBy(either)]);
     return rpcOverHttp(request, { fetch, url: `${baseUrl}/api/rpc`, token, signal: either, sessionId });
   }

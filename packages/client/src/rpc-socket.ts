@@ -45,7 +45,8 @@ class Connection {
       socket.onclose = () => {
         this.closed = true;
         reject(new ConnectionError("the WebSocket could not be opened"));
-        for (const call of this.#pending.values()) call.reject(new ConnectionError("the connection was lost"));
+        for (const call of this.#pending.values())
+          call.reject(new ConnectionError("the connection was lost"));
       };
     });
   }
