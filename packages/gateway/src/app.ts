@@ -1,6 +1,5 @@
 import { BusEventHub } from "./bus/event-hub.ts";
-import { InProcessBus } from "./bus/in-process/bus.ts";
-import { InProcessRateLimiter } from "./bus/in-process/rate-limiter.ts";
+import { openBus } from "./bus/index.ts";
 import type { Config } from "./config.ts";
 import { type Clock, systemClock } from "./kernel/clock.ts";
 import type { Rooms } from "./kernel/context.ts";
@@ -50,8 +49,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
   const metrics = new Metrics();
 
   const db = await openStorage(config);
-  const bus = new InProcessBus();
-  const limiter = new InProcessRateLimiter(clock);
+  const { bus, limiter } = await openBus({ redisUrl: config.redisUrl, clock, ids, log });
   const events = new BusEventHub(bus, clock, ids);
 
   const accounts = createAccounts({

@@ -3,10 +3,20 @@
  * through Redis. Delivery is at most once and in order per publisher.
  */
 export interface Bus {
+  /** False while other instances cannot be heard; caches then trust themselves for a moment only. */
+  readonly connected: boolean;
   publish(topic: string, message: string): void;
-  /** The returned function ends the subscription. */
-  subscribe(topic: string, receive: (message: string) => void): () => void;
+  subscribe(topic: string, receive: (message: string) => void): Subscription;
+  /** Messages of other instances may have been missed: whoever caches what they announce forgets it. */
+  onGap(forget: () => void): void;
   close(): Promise<void>;
+}
+
+/** Calling it ends the subscription. */
+export interface Subscription {
+  (): void;
+  /** Resolves when messages of every instance arrive. */
+  ready: Promise<void>;
 }
 
 /** Limits counted over a sliding window: exact over every instance that shares the counter. */

@@ -1,6 +1,6 @@
 import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
-import type { Bus, EventHub, EventStream, Subscriber } from "./contract.ts";
+import type { Bus, EventHub, EventStream, Subscriber, Subscription } from "./contract.ts";
 
 /** How long the first notification waits for a subscriber that is still on its way. */
 const SUBSCRIBER_GRACE_MS = 1_000;
@@ -15,7 +15,7 @@ const OPENED = "events-opened";
 
 interface Session {
   subscribers: Set<Subscriber>;
-  unsubscribe: () => void;
+  unsubscribe: Subscription;
 }
 
 /**
@@ -83,7 +83,8 @@ export class BusEventHub implements EventHub {
     const session = this.#sessions.get(sessionId) ?? this.#attach(sessionId);
     if (session.subscribers.size >= SUBSCRIBERS_PER_SESSION_MAX) return null;
     session.subscribers.add(subscriber);
-    this.bus.publish(ATTACHED, sessionId);
+    // Announced only once this instance really hears the session, or the first notifications would be lost.
+    session.unsubscribe.ready.then(() => this.bus.publish(ATTACHED, sessionId));
     return () => this.#detach(sessionId, subscriber);
   }
 

@@ -48,6 +48,7 @@ type AnySocket = ServerWebSocket<SocketData>;
 
 const REQUEST_BODY_BYTES_MAX = 34 * 1024 * 1024;
 const SOCKET_MESSAGE_BYTES_MAX = 8 * 1024 * 1024;
+const RPC_METHODS: readonly string[] = ["GET", "POST"];
 const ANONYMOUS: Omit<Caller, "ip"> = { actor: null, adminToken: false };
 
 /** The one HTTP listener: routes, the RPC plane, the event streams and the WebSockets. */
@@ -92,7 +93,7 @@ export function startHttpServer(options: HttpServerOptions): Server<SocketData> 
   }
 
   async function notFound(request: Request, path: string, requestId: string): Promise<Response> {
-    const methods = router.methodsOf(path);
+    const methods = path === "/api/rpc" ? RPC_METHODS : router.methodsOf(path);
     if (methods.length === 0 && request.method === "GET") {
       const page = await options.fallback?.(request, path);
       if (page) return page;

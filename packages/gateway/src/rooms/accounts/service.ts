@@ -57,6 +57,7 @@ export class Accounts implements Authenticator {
     this.#store = new AccountStore(options.db);
     this.#tokens = createAccessTokens({ secret: options.jwtSecret, clock: options.clock, ids: options.ids });
     this.#decoyHash = Bun.password.hash(options.ids.secret(16), PASSWORD_HASH);
+    options.bus.onGap(() => this.#actors.clear());
     options.bus.subscribe(USER_CHANGED, (userId) => this.#actors.delete(userId));
   }
 

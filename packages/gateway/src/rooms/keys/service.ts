@@ -41,6 +41,10 @@ export class Keys {
 
   constructor(readonly options: KeysOptions) {
     this.#store = new KeyStore(options.db);
+    options.bus.onGap(() => {
+      this.#principals.clear();
+      this.#unknown.clear();
+    });
     options.bus.subscribe(PRINCIPAL_CHANGED, (id) => {
       this.#principals.deleteWhere(
         ({ keyId, userId, groupId }) => keyId === id || userId === id || groupId === id,
