@@ -9,13 +9,17 @@ import { Metrics } from "../packages/gateway/src/kernel/metrics.ts";
 import { rpcReference } from "../packages/gateway/src/kernel/reference.ts";
 import { Registry } from "../packages/gateway/src/kernel/registry.ts";
 import { surfaces } from "../packages/gateway/src/rooms/index.ts";
+import { consoleRoutes } from "../packages/gateway/src/transports/console/routes.ts";
 import { documentRoutes } from "../packages/gateway/src/transports/docs/routes.ts";
 import { VERSION } from "../packages/gateway/src/version.ts";
 import { errorReference, httpReference, methodTypes, settingsReference } from "./lib/references.ts";
 
 const root = join(import.meta.dir, "..");
 const registry = new Registry(surfaces);
-const documents = documentRoutes({ registry, metrics: new Metrics(), version: VERSION });
+const documents = [
+  ...documentRoutes({ registry, metrics: new Metrics(), version: VERSION }),
+  ...consoleRoutes({ registrationIsOpen: async () => false, firstAccountOnly: false }),
+];
 
 const files: Record<string, string> = {
   "docs/reference/rpc.md": rpcReference(registry),

@@ -15,6 +15,8 @@ import { Providers } from "./rooms/providers/index.ts";
 import { System } from "./rooms/system/index.ts";
 import { loadJwtSecret } from "./secrets.ts";
 import { openStorage } from "./storage/index.ts";
+import { createConsole } from "./transports/console/handler.ts";
+import { consoleRoutes } from "./transports/console/routes.ts";
 import { documentRoutes } from "./transports/docs/routes.ts";
 import { EventsTransport } from "./transports/events/sse.ts";
 import { createRpcHttp } from "./transports/rpc/http.ts";
@@ -97,7 +99,15 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     host: config.host,
     port: config.port,
     reusePort: config.reusePort,
-    routes: [...registry.routes, ...documentRoutes({ registry, metrics, version: VERSION })],
+    routes: [
+      ...registry.routes,
+      ...documentRoutes({ registry, metrics, version: VERSION }),
+      ...consoleRoutes({
+        registrationIsOpen: () => accounts.registrationIsOpen(),
+        firstAccountOnly: config.registrationOpen === null,
+      }),
+    ],
+    fallback: createConsole({ log }),
     rpcHttp: createRpcHttp({ runner, authenticator: accounts, events }),
     rpcSocket: new RpcWebSocket({ runner, registry, authenticator: accounts, clock, ids }),
     events: eventsTransport,

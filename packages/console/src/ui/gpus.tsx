@@ -1,0 +1,39 @@
+import { megabytes, percent } from "../lib/format.ts";
+import type { Gpu } from "../lib/planned.ts";
+import { Meter } from "./states.tsx";
+
+const BUSY = 0.9;
+
+/** Each GPU's load and memory as two bars. */
+export function GpuBars({ gpus }: { gpus: readonly Gpu[] }) {
+  if (gpus.length === 0) return <span className="muted small">No GPU reported</span>;
+  return (
+    <ul className="gpus">
+      {gpus.map(({ index, name, utilization, memory_used_mb, memory_total_mb }) => {
+        const load = utilization / 100;
+        const memory = memory_total_mb > 0 ? memory_used_mb / memory_total_mb : 0;
+        return (
+          <li key={index}>
+            <span className="small ellipsis" title={name}>
+              {index}: {name}
+            </span>
+            <span className="gpu-bar">
+              <Meter share={load} label={`Load of GPU ${index}`} tone={load > BUSY ? "warn" : "good"} />
+              <span className="muted small">{percent(load)}</span>
+            </span>
+            <span className="gpu-bar">
+              <Meter
+                share={memory}
+                label={`Memory of GPU ${index}`}
+                tone={memory > BUSY ? "warn" : undefined}
+              />
+              <span className="muted small nowrap">
+                {megabytes(memory_used_mb)} / {megabytes(memory_total_mb)}
+              </span>
+            </span>
+          </li>
+        );
+      })}
+    </ul>
+  );
+}
