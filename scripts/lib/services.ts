@@ -43,6 +43,7 @@ function installMissing(): void {
   if (!Bun.which("redis-server")) wanted.push("redis-server");
   if (!findChromium()) wanted.push("chromium");
   if (!Bun.which("cc")) wanted.push("gcc", "libc6-dev");
+  if (!Bun.which("openssl")) wanted.push("openssl");
   if (wanted.length === 0 || !isRoot || !Bun.which("apt-get")) return;
   console.log(`installing for the tests: ${wanted.join(", ")}`);
   const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };

@@ -6,9 +6,11 @@ export const VERSION: string = manifest.version;
 
 declare const BUILD_HASH: string | undefined;
 
-/** The commit this process runs: baked in by a compiled build, read from the checkout otherwise. */
+/** The commit this process runs: baked in by a compiled build, stamped into an image, or read from the checkout. */
 export function buildHash(root = join(import.meta.dir, "../../..")): string {
   if (typeof BUILD_HASH === "string") return BUILD_HASH;
+  const stamp = join(root, "BUILD_HASH");
+  if (existsSync(stamp)) return readFileSync(stamp, "utf8").trim();
   try {
     const gitDir = join(root, ".git");
     const head = readFileSync(join(gitDir, "HEAD"), "utf8").trim();
