@@ -46,14 +46,20 @@ export function FormDialog({
   title,
   submit,
   onSubmit,
+  onDone,
   onClose,
   children,
   kind,
-}: Omit<DialogProps, "children"> & { submit: string; onSubmit(): Promise<unknown>; children: ReactNode }) {
+}: DialogProps & {
+  submit: string;
+  onSubmit(): Promise<unknown>;
+  /** Instead of closing, when it worked. */
+  onDone?(): void;
+}) {
   const action = useAction(onSubmit);
   const send = async (event: FormEvent) => {
     event.preventDefault();
-    if (await action.run()) onClose();
+    if (await action.run()) (onDone ?? onClose)();
   };
   return (
     <Dialog title={title} onClose={onClose} kind={kind}>

@@ -45,7 +45,7 @@ export function GroupMembers({ group, manages }: { group: GroupView; manages: bo
         )
       }
     >
-      <Table label="Members" columns={columns} rows={members} rowKey={({ user_id }) => user_id} dim={({ is_active }) => !is_active} onOpen={manages ? setDialog : undefined} />
+      <Table label="Members" columns={columns} rows={members} rowKey={({ user_id }) => user_id} dim={({ is_active }) => !is_active} onOpen={manages ? (member) => setDialog(member) : undefined} />
       {dialog === "add" && <AddMember groupId={group.id} onClose={close} />}
       {dialog === "invite" && <Invite groupId={group.id} onClose={close} />}
       {dialog !== null && typeof dialog === "object" && <MemberSheet groupId={group.id} member={dialog} onClose={close} />}
@@ -83,6 +83,7 @@ function Invite({ groupId, onClose }: { groupId: string; onClose(): void }) {
   const [days, setDays] = useState("7");
   const [token, setToken] = useState<string | null>(null);
   if (token !== null) {
+    // The only time that the token can be seen.
     return (
       <Dialog title="The invitation" onClose={onClose}>
         <div className="stack">
@@ -96,11 +97,9 @@ function Invite({ groupId, onClose }: { groupId: string; onClose(): void }) {
   const invite = async () => {
     const made = await api("group.invite.create", { group_id: groupId, role, max_uses: Number(uses), ttl_secs: Number(days) * 86_400, ...(email && { email }) });
     setToken(made.token);
-    // The dialog stays: what it shows next is the only time that the token can be seen.
-    return new Promise<never>(() => {});
   };
   return (
-    <FormDialog title="Invite someone" submit="Make the invitation" onSubmit={invite} onClose={onClose}>
+    <FormDialog title="Invite someone" submit="Make the invitation" onSubmit={invite} onDone={() => {}} onClose={onClose}>
       <TextField label="Email" type="email" value={email} onChange={setEmail} hint="Leave it empty to let anyone with the link join" />
       <SelectField label="Role" value={role} onChange={setRole} choices={ROLES} />
       <div className="columns">

@@ -73,7 +73,7 @@ function CreateGroup({ onClose }: { onClose(): void }) {
   const create = async () => {
     const group = await api("group.create", { name, ...(description && { description }) });
     invalidate("groups");
-    queueMicrotask(() => navigate(`/groups/${group.id}`));
+    navigate(`/groups/${group.id}`);
   };
   return (
     <FormDialog title="Create a group" submit="Create group" onSubmit={create} onClose={onClose}>

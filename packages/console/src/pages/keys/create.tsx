@@ -14,8 +14,7 @@ export function CreateKey({ onClose, onCreated }: { onClose(): void; onCreated(k
     const key = await api("keys.create", { name, ...(project && { project }), ...(groupId && { group_id: groupId }) });
     rememberSecret(key.id, key.key);
     invalidate("keys");
-    // After the dialog has closed, so that its closing does not undo the navigation.
-    queueMicrotask(() => onCreated(key));
+    onCreated(key);
   };
   return (
     <FormDialog title="Create a key" submit="Create key" onSubmit={create} onClose={onClose}>
