@@ -76,7 +76,8 @@ export async function runChat({ request, signal, onChange }: ChatRun): Promise<A
     onChange(answer);
   };
   try {
-    const onStart = ({ memory }: { memory?: unknown }) => change({ memory: typeof memory === "string" ? memory : null });
+    const onStart = ({ memory }: { memory?: unknown }) =>
+      change({ memory: typeof memory === "string" ? memory : null });
     for await (const part of client.chat(request, { signal, onStart })) {
       change({
         state: part.done ? "done" : "streaming",
@@ -103,7 +104,11 @@ const COST_EVERY_MS = 500;
 const CLOCK_SLACK_MS = 5_000;
 
 /** The usage row of the turn is written a moment after its last word; its cost is looked up there. */
-async function findCost(model: string, startedAt: number, usage: ChatUsage | null): Promise<number | null | undefined> {
+async function findCost(
+  model: string,
+  startedAt: number,
+  usage: ChatUsage | null,
+): Promise<number | null | undefined> {
   for (let tries = 0; tries < COST_TRIES; tries++) {
     await new Promise((resolve) => setTimeout(resolve, COST_EVERY_MS));
     const latest = await api("usage.list", { limit: 10 }).catch(() => null);

@@ -14,7 +14,8 @@ export type Block =
   | { kind: "table"; head: Inline[][]; rows: Inline[][][] }
   | { kind: "rule" };
 
-const INLINE = /(`+)([\s\S]*?)\1|\*\*([\s\S]+?)\*\*|\*([^\s*][^*]*?)\*|!?\[([^\]]*)\]\(([^)\s]+)[^)]*\)|(https?:\/\/[^\s<>)]+)/;
+const INLINE =
+  /(`+)([\s\S]*?)\1|\*\*([\s\S]+?)\*\*|\*([^\s*][^*]*?)\*|!?\[([^\]]*)\]\(([^)\s]+)[^)]*\)|(https?:\/\/[^\s<>)]+)/;
 
 export function parseInline(text: string): Inline[] {
   const parts: Inline[] = [];
@@ -28,7 +29,8 @@ export function parseInline(text: string): Inline[] {
     else if (strong !== undefined) parts.push({ kind: "strong", children: parseInline(strong) });
     else if (em !== undefined) parts.push({ kind: "em", children: parseInline(em) });
     else if (href !== undefined) parts.push({ kind: "link", href, children: parseInline(label ?? href) });
-    else if (bare !== undefined) parts.push({ kind: "link", href: bare, children: [{ kind: "text", text: bare }] });
+    else if (bare !== undefined)
+      parts.push({ kind: "link", href: bare, children: [{ kind: "text", text: bare }] });
     rest = rest.slice(match.index + whole.length);
   }
   if (rest) parts.push({ kind: "text", text: rest });
@@ -104,7 +106,9 @@ export function parseMarkdown(text: string): Block[] {
       lines.at++;
     } else if (item) blocks.push(takeList(lines, item));
     else if (/^\s*>/.test(line)) {
-      const quoted = lines.takeWhile((next) => /^\s*>/.test(next)).map((next) => next.replace(/^\s*>\s?/, ""));
+      const quoted = lines
+        .takeWhile((next) => /^\s*>/.test(next))
+        .map((next) => next.replace(/^\s*>\s?/, ""));
       blocks.push({ kind: "quote", blocks: parseMarkdown(quoted.join("\n")) });
     } else if (line.includes("|") && DIVIDER.test(lines.lines[lines.at + 1] ?? "")) {
       const [head, , ...rows] = lines.takeWhile((next) => next.includes("|"));

@@ -33,7 +33,10 @@ const pythonOf = (value: unknown, indent = 0): string => {
 const indented = (text: string, pad: string) => text.replaceAll("\n", `\n${pad}`);
 
 /** The request as a program that does the same through the public interface. */
-export function snippet(language: Language, { origin, key, request, ref }: { origin: string; key: string; request: SnippetRequest; ref?: string }): string {
+export function snippet(
+  language: Language,
+  { origin, key, request, ref }: { origin: string; key: string; request: SnippetRequest; ref?: string },
+): string {
   const body = JSON.stringify(request, null, 2);
   if (language === "curl") {
     const refHeader = ref ? `  -H "x-service-ref: ${ref}" \\\n` : "";
@@ -54,7 +57,9 @@ const client = new OpenAI({ baseURL: "${origin}/v1", apiKey: "${key}" });
 ${call}
 ${read}`;
   }
-  const fields = Object.entries(request).map(([name, value]) => `    ${name}=${indented(pythonOf(value), "    ")},`);
+  const fields = Object.entries(request).map(
+    ([name, value]) => `    ${name}=${indented(pythonOf(value), "    ")},`,
+  );
   if (ref) fields.push(`    extra_headers={"x-service-ref": "${ref}"},`);
   const read = request.stream
     ? 'for part in answer:\n    if part.choices:\n        print(part.choices[0].delta.content or "", end="", flush=True)'

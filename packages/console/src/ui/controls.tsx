@@ -287,14 +287,12 @@ export function Copyable({ text, shown = text }: { text: string; shown?: string 
 export function Code({ text, label }: { text: string; label: string }) {
   const [copied, copy] = useCopy();
   return (
-    <div className="code">
+    <figure className="code" aria-label={label}>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard */}
-      <pre tabIndex={0} aria-label={label}>
-        {text}
-      </pre>
+      <pre tabIndex={0}>{text}</pre>
       <Button small icon={copied ? "check" : "copy"} onClick={() => copy(text)}>
         {copied ? "Copied" : "Copy"}
       </Button>
-    </div>
+    </figure>
   );
 }

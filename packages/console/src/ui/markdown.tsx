@@ -40,7 +40,11 @@ function Inlines({ parts, resolve }: { parts: readonly Inline[]; resolve: Resolv
 function OneBlock({ block, resolve }: { block: Block; resolve: Resolve }) {
   switch (block.kind) {
     case "heading":
-      return createElement(`h${block.level}`, { id: slug(block.children) }, <Inlines parts={block.children} resolve={resolve} />);
+      return createElement(
+        `h${block.level}`,
+        { id: slug(block.children) },
+        <Inlines parts={block.children} resolve={resolve} />,
+      );
     case "paragraph":
       return (
         <p>
@@ -111,7 +115,13 @@ function Blocks({ blocks, resolve }: { blocks: readonly Block[]; resolve: Resolv
   return blocks.map((block, i) => <OneBlock key={i} block={block} resolve={resolve} />);
 }
 
-export const Markdown = memo(function Markdown({ text, resolve = external }: { text: string; resolve?: Resolve }) {
+export const Markdown = memo(function Markdown({
+  text,
+  resolve = external,
+}: {
+  text: string;
+  resolve?: Resolve;
+}) {
   return (
     <div className="prose">
       <Blocks blocks={parseMarkdown(text)} resolve={resolve} />

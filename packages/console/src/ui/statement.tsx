@@ -7,20 +7,40 @@ import { Figure, Section } from "./page.tsx";
 import { Empty, Note } from "./states.tsx";
 
 /** A balance with the entries that made it. */
-export function StatementView({ name, statement, pointsPerUsd, actions, empty }: { name: string; statement: Statement; pointsPerUsd: number | undefined; actions?: ReactNode; empty: string }) {
+export function StatementView({
+  name,
+  statement,
+  pointsPerUsd,
+  actions,
+  empty,
+}: {
+  name: string;
+  statement: Statement;
+  pointsPerUsd: number | undefined;
+  actions?: ReactNode;
+  empty: string;
+}) {
   const [check, setCheck] = useState<Check | null>(null);
   const { balance, entries } = statement;
   return (
     <div className="stack loose">
       <div className="figures">
-        <Figure name={name} value={points(balance)} note={pointsPerUsd ? `worth $${(balance / pointsPerUsd).toFixed(2)}` : undefined} />
+        <Figure
+          name={name}
+          value={points(balance)}
+          note={pointsPerUsd ? `worth $${(balance / pointsPerUsd).toFixed(2)}` : undefined}
+        />
       </div>
       <Section
         title="Ledger"
         actions={
           <>
             {actions}
-            <Button icon="shield" disabled={entries.length === 0} onClick={() => setCheck(verifyEntries(balance, entries))}>
+            <Button
+              icon="shield"
+              disabled={entries.length === 0}
+              onClick={() => setCheck(verifyEntries(balance, entries))}
+            >
               Verify
             </Button>
           </>

@@ -198,6 +198,7 @@ export function Meter({
   const bounded = Math.max(0, Math.min(1, Number.isFinite(share) ? share : 0));
   const classes = ["meter", tone && `tone-${tone}`, tall && "tall", busy && "busy"].filter(Boolean).join(" ");
   return (
+    // biome-ignore lint/a11y/useSemanticElements: browsers draw the native meter each in their own way
     <span
       className={classes}
       role="meter"

@@ -41,7 +41,11 @@ export function Page({ params }: PageProps) {
             <div className="split">
               <nav aria-label="Conversations" className={params.id ? "list with-detail" : "list"}>
                 {conversations.map(({ id, title, updated_ago, message_count }) => (
-                  <Link key={id} href={`/conversations/${id}`} aria-current={id === params.id ? "page" : undefined}>
+                  <Link
+                    key={id}
+                    href={`/conversations/${id}`}
+                    aria-current={id === params.id ? "page" : undefined}
+                  >
                     <strong className="ellipsis">{title}</strong>
                     <span className="muted small">
                       {plural(message_count, "message")}, {updated_ago}
@@ -81,7 +85,11 @@ function Conversation({ id }: { id: string }) {
     setAnswer(NEW_ANSWER);
     const images = pictures.map(({ dataUrl }) => dataUrl);
     const messages = [{ role: "user", content: text, ...(images.length > 0 && { images }) }];
-    const ended = await runChat({ request: { model, messages, conversation_id: id }, signal: aborter.signal, onChange: setAnswer });
+    const ended = await runChat({
+      request: { model, messages, conversation_id: id },
+      signal: aborter.signal,
+      onChange: setAnswer,
+    });
     if (ended.state !== "done") return;
     await query.reload();
     invalidate("conversations");
@@ -92,7 +100,12 @@ function Conversation({ id }: { id: string }) {
   return (
     <section className="stack" aria-label="Messages">
       <div className="row between">
-        <SmallSelect label="Model" value={model} onChange={(value) => setSearch({ model: value })} choices={models.map((entry) => ({ value: entry.id, label: entry.id }))} />
+        <SmallSelect
+          label="Model"
+          value={model}
+          onChange={(value) => setSearch({ model: value })}
+          choices={models.map((entry) => ({ value: entry.id, label: entry.id }))}
+        />
         <Button look="danger" small icon="trash" onClick={() => setDeleting(true)}>
           Delete
         </Button>
@@ -119,7 +132,12 @@ function Conversation({ id }: { id: string }) {
           </>
         )}
       </Loaded>
-      <Composer busy={busy} disabled={!model} onSend={(text, pictures) => void send(text, pictures)} onStop={() => running.current?.abort()} />
+      <Composer
+        busy={busy}
+        disabled={!model}
+        onSend={(text, pictures) => void send(text, pictures)}
+        onStop={() => running.current?.abort()}
+      />
       {deleting && (
         <Confirm
           title="Delete this conversation?"

@@ -5,12 +5,14 @@ import { invalidate, useQuery } from "../../lib/query.ts";
 import { toast } from "../../lib/toast.ts";
 import { Button, SelectField, TextField } from "../../ui/controls.tsx";
 import { FormDialog } from "../../ui/dialogs.tsx";
-import { Loaded } from "../../ui/states.tsx";
 import { StatementView } from "../../ui/statement.tsx";
+import { Loaded } from "../../ui/states.tsx";
 import type { GroupView } from "./detail.tsx";
 
 export function GroupCredits({ group, mayIssue }: { group: GroupView; mayIssue: boolean }) {
-  const statement = useQuery(`group ${group.id} credits`, () => api("group.credits.balance", { group_id: group.id }));
+  const statement = useQuery(`group ${group.id} credits`, () =>
+    api("group.credits.balance", { group_id: group.id }),
+  );
   const plan = useQuery("plan", () => api("billing.plan"));
   const [dialog, setDialog] = useState<"topup" | "allocate" | null>(null);
   const close = () => setDialog(null);
@@ -48,14 +50,24 @@ function TopUp({ groupId, onClose }: { groupId: string; onClose(): void }) {
   const [amount, setAmount] = useState("1000");
   const [note, setNote] = useState("");
   const issue = async () => {
-    const { balance } = await api("group.credits.topup", { group_id: groupId, points: Number(amount), ...(note && { note }) });
+    const { balance } = await api("group.credits.topup", {
+      group_id: groupId,
+      points: Number(amount),
+      ...(note && { note }),
+    });
     invalidate(`group ${groupId} credits`);
     toast(`The pool has ${points(balance)} now`);
   };
   return (
     <FormDialog title="Issue points to the pool" submit="Issue points" onSubmit={issue} onClose={onClose}>
       <TextField label="Points" type="number" min={1} step={1} value={amount} onChange={setAmount} required />
-      <TextField label="Note" value={note} onChange={setNote} maxLength={200} placeholder="invoice, budget line" />
+      <TextField
+        label="Note"
+        value={note}
+        onChange={setNote}
+        maxLength={200}
+        placeholder="invoice, budget line"
+      />
     </FormDialog>
   );
 }
@@ -65,15 +77,43 @@ function Allocate({ group, balance, onClose }: { group: GroupView; balance: numb
   const [amount, setAmount] = useState("100");
   const [note, setNote] = useState("");
   const allocate = async () => {
-    await api("group.credits.allocate", { group_id: group.id, user_id: email, points: Number(amount), ...(note && { note }) });
+    await api("group.credits.allocate", {
+      group_id: group.id,
+      user_id: email,
+      points: Number(amount),
+      ...(note && { note }),
+    });
     invalidate(`group ${group.id} credits`);
     invalidate("plan");
     toast(`${points(Number(amount))} are in the wallet of ${email}`);
   };
   return (
-    <FormDialog title="Move points to a member's wallet" submit="Allocate" onSubmit={allocate} onClose={onClose}>
-      <SelectField label="Member" value={email} onChange={setEmail} choices={group.members.map((member) => ({ value: member.email, label: `${member.name} (${member.email})` }))} />
-      <TextField label="Points" type="number" min={1} max={balance} step={1} value={amount} onChange={setAmount} required hint={`The pool has ${points(balance)}; it moves whole or not at all`} />
+    <FormDialog
+      title="Move points to a member's wallet"
+      submit="Allocate"
+      onSubmit={allocate}
+      onClose={onClose}
+    >
+      <SelectField
+        label="Member"
+        value={email}
+        onChange={setEmail}
+        choices={group.members.map((member) => ({
+          value: member.email,
+          label: `${member.name} (${member.email})`,
+        }))}
+      />
+      <TextField
+        label="Points"
+        type="number"
+        min={1}
+        max={balance}
+        step={1}
+        value={amount}
+        onChange={setAmount}
+        required
+        hint={`The pool has ${points(balance)}; it moves whole or not at all`}
+      />
       <TextField label="Note" value={note} onChange={setNote} maxLength={200} />
     </FormDialog>
   );

@@ -32,7 +32,14 @@ export function GroupDetail({ id, tab }: { id: string; tab: string }) {
             <PageHead title={group.name} actions={<LinkButton href="/groups">All groups</LinkButton>}>
               {group.description || `${count(group.member_count)} members`}
             </PageHead>
-            <Tabs label="Parts of the group" current={tab} tabs={TABS.filter((entry) => manages || entry.id === "members").map((entry) => ({ ...entry, href: `/groups/${id}/${entry.id}` }))} />
+            <Tabs
+              label="Parts of the group"
+              current={tab}
+              tabs={TABS.filter((entry) => manages || entry.id === "members").map((entry) => ({
+                ...entry,
+                href: `/groups/${id}/${entry.id}`,
+              }))}
+            />
             {tab === "members" && <GroupMembers group={group} manages={manages} />}
             {tab === "models" && manages && <GroupModels group={group} />}
             {tab === "credits" && manages && <GroupCredits group={group} mayIssue={platformAdmin} />}

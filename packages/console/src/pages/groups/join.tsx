@@ -23,7 +23,9 @@ export function Page() {
   };
   return (
     <>
-      <PageHead title="Join a group">With the invitation that someone who manages the group sent you.</PageHead>
+      <PageHead title="Join a group">
+        With the invitation that someone who manages the group sent you.
+      </PageHead>
       <form className="form narrow" onSubmit={submit}>
         <TextField label="Invitation" value={token} onChange={setToken} required autoComplete="off" />
         <FormError error={join.error} />

@@ -16,16 +16,43 @@ const ROLES = [
 ];
 
 const columns: Column<Member>[] = [
-  { id: "name", label: "Name", sort: ({ name }) => name.toLowerCase(), cell: ({ name }) => <strong>{name}</strong> },
+  {
+    id: "name",
+    label: "Name",
+    sort: ({ name }) => name.toLowerCase(),
+    cell: ({ name }) => <strong>{name}</strong>,
+  },
   { id: "email", label: "Email", sort: ({ email }) => email, cell: ({ email }) => email },
-  { id: "role", label: "Role", cell: ({ role, is_owner }) => <span className="tag">{is_owner ? "owner" : role}</span> },
-  { id: "multiplier", label: "Cost multiplier", numeric: true, sort: ({ cost_multiplier }) => cost_multiplier, cell: ({ cost_multiplier }) => `× ${cost_multiplier}` },
-  { id: "joined", label: "Joined", sort: ({ joined_at }) => joined_at, cell: ({ joined_at }) => <When time={joined_at} /> },
-  { id: "state", label: "State", cell: ({ is_active }) => (is_active ? <Status tone="good">Active</Status> : <Status tone="warn">Deactivated</Status>) },
+  {
+    id: "role",
+    label: "Role",
+    cell: ({ role, is_owner }) => <span className="tag">{is_owner ? "owner" : role}</span>,
+  },
+  {
+    id: "multiplier",
+    label: "Cost multiplier",
+    numeric: true,
+    sort: ({ cost_multiplier }) => cost_multiplier,
+    cell: ({ cost_multiplier }) => `× ${cost_multiplier}`,
+  },
+  {
+    id: "joined",
+    label: "Joined",
+    sort: ({ joined_at }) => joined_at,
+    cell: ({ joined_at }) => <When time={joined_at} />,
+  },
+  {
+    id: "state",
+    label: "State",
+    cell: ({ is_active }) =>
+      is_active ? <Status tone="good">Active</Status> : <Status tone="warn">Deactivated</Status>,
+  },
 ];
 
 export function GroupMembers({ group, manages }: { group: GroupView; manages: boolean }) {
-  const all = useQuery(manages ? `group ${group.id} members` : null, () => api("group.members.list", { group_id: group.id, include_inactive: true }));
+  const all = useQuery(manages ? `group ${group.id} members` : null, () =>
+    api("group.members.list", { group_id: group.id, include_inactive: true }),
+  );
   const [dialog, setDialog] = useState<"add" | "invite" | Member | null>(null);
   const members = all.data ?? group.members;
   const close = () => setDialog(null);
@@ -45,10 +72,19 @@ export function GroupMembers({ group, manages }: { group: GroupView; manages: bo
         )
       }
     >
-      <Table label="Members" columns={columns} rows={members} rowKey={({ user_id }) => user_id} dim={({ is_active }) => !is_active} onOpen={manages ? (member) => setDialog(member) : undefined} />
+      <Table
+        label="Members"
+        columns={columns}
+        rows={members}
+        rowKey={({ user_id }) => user_id}
+        dim={({ is_active }) => !is_active}
+        onOpen={manages ? (member) => setDialog(member) : undefined}
+      />
       {dialog === "add" && <AddMember groupId={group.id} onClose={close} />}
       {dialog === "invite" && <Invite groupId={group.id} onClose={close} />}
-      {dialog !== null && typeof dialog === "object" && <MemberSheet groupId={group.id} member={dialog} onClose={close} />}
+      {dialog !== null && typeof dialog === "object" && (
+        <MemberSheet groupId={group.id} member={dialog} onClose={close} />
+      )}
     </Section>
   );
 }
@@ -69,9 +105,24 @@ function AddMember({ groupId, onClose }: { groupId: string; onClose(): void }) {
   };
   return (
     <FormDialog title="Add a member" submit="Add member" onSubmit={add} onClose={onClose}>
-      <TextField label="Email" type="email" value={email} onChange={setEmail} required hint="Of someone who has an account here; others can be invited" />
+      <TextField
+        label="Email"
+        type="email"
+        value={email}
+        onChange={setEmail}
+        required
+        hint="Of someone who has an account here; others can be invited"
+      />
       <SelectField label="Role" value={role} onChange={setRole} choices={ROLES} />
-      <TextField label="Cost multiplier" type="number" min={0.000001} step="any" value={multiplier} onChange={setMultiplier} hint="What this member's requests cost the pool is multiplied by it" />
+      <TextField
+        label="Cost multiplier"
+        type="number"
+        min={0.000001}
+        step="any"
+        value={multiplier}
+        onChange={setMultiplier}
+        hint="What this member's requests cost the pool is multiplied by it"
+      />
     </FormDialog>
   );
 }
@@ -95,12 +146,30 @@ function Invite({ groupId, onClose }: { groupId: string; onClose(): void }) {
     );
   }
   const invite = async () => {
-    const made = await api("group.invite.create", { group_id: groupId, role, max_uses: Number(uses), ttl_secs: Number(days) * 86_400, ...(email && { email }) });
+    const made = await api("group.invite.create", {
+      group_id: groupId,
+      role,
+      max_uses: Number(uses),
+      ttl_secs: Number(days) * 86_400,
+      ...(email && { email }),
+    });
     setToken(made.token);
   };
   return (
-    <FormDialog title="Invite someone" submit="Make the invitation" onSubmit={invite} onDone={() => {}} onClose={onClose}>
-      <TextField label="Email" type="email" value={email} onChange={setEmail} hint="Leave it empty to let anyone with the link join" />
+    <FormDialog
+      title="Invite someone"
+      submit="Make the invitation"
+      onSubmit={invite}
+      onDone={() => {}}
+      onClose={onClose}
+    >
+      <TextField
+        label="Email"
+        type="email"
+        value={email}
+        onChange={setEmail}
+        hint="Leave it empty to let anyone with the link join"
+      />
       <SelectField label="Role" value={role} onChange={setRole} choices={ROLES} />
       <div className="columns">
         <TextField label="Uses" type="number" min={1} max={1000} value={uses} onChange={setUses} />
@@ -116,7 +185,12 @@ function MemberSheet({ groupId, member, onClose }: { groupId: string; member: Me
   const [active, setActive] = useState(member.is_active);
   const [removing, setRemoving] = useState(false);
   const save = async () => {
-    await api("group.members.update", { group_id: groupId, user_id: member.email, cost_multiplier: Number(multiplier), ...(!member.is_owner && { role, is_active: active }) });
+    await api("group.members.update", {
+      group_id: groupId,
+      user_id: member.email,
+      cost_multiplier: Number(multiplier),
+      ...(!member.is_owner && { role, is_active: active }),
+    });
     changed(groupId);
     toast("Saved");
   };
@@ -138,7 +212,14 @@ function MemberSheet({ groupId, member, onClose }: { groupId: string; member: Me
     <FormDialog title={member.name} kind="sheet" submit="Save" onSubmit={save} onClose={onClose}>
       <p className="muted">{member.email}</p>
       {!member.is_owner && <SelectField label="Role" value={role} onChange={setRole} choices={ROLES} />}
-      <TextField label="Cost multiplier" type="number" min={0.000001} step="any" value={multiplier} onChange={setMultiplier} />
+      <TextField
+        label="Cost multiplier"
+        type="number"
+        min={0.000001}
+        step="any"
+        value={multiplier}
+        onChange={setMultiplier}
+      />
       {member.is_owner ? (
         <Note>
           <span className="muted">The owner cannot be deactivated or removed.</span>

@@ -17,7 +17,12 @@ export function GroupModels({ group }: { group: GroupView }) {
   return (
     <div className="stack loose">
       <div className="stack tight">
-        <Check label="Only allowed models may be used" checked={group.enforce_model_allowlist} disabled={enforce.busy} onChange={(on) => void enforce.run(on)} />
+        <Check
+          label="Only allowed models may be used"
+          checked={group.enforce_model_allowlist}
+          disabled={enforce.busy}
+          onChange={(on) => void enforce.run(on)}
+        />
         <p className="muted small">Denied models are refused either way: a denial wins over a permission.</p>
         <FormError error={enforce.error} />
       </div>
@@ -33,7 +38,17 @@ export function GroupModels({ group }: { group: GroupView }) {
   );
 }
 
-function ModelList({ title, method, groupId, models }: { title: string; method: "group.models.allow" | "group.models.deny"; groupId: string; models: readonly string[] }) {
+function ModelList({
+  title,
+  method,
+  groupId,
+  models,
+}: {
+  title: string;
+  method: "group.models.allow" | "group.models.deny";
+  groupId: string;
+  models: readonly string[];
+}) {
   const [model, setModel] = useState("");
   const known = useQuery("models", () => client.rest.models()).data ?? [];
   const change = useAction(async (id: string, remove: boolean) => {
@@ -49,7 +64,14 @@ function ModelList({ title, method, groupId, models }: { title: string; method: 
     <Section title={title}>
       <div className="stack">
         <form className="row" onSubmit={add}>
-          <input className="input" aria-label={`Model to add to ${title}`} placeholder="model id" list={listId} value={model} onChange={(event) => setModel(event.target.value)} />
+          <input
+            className="input"
+            aria-label={`Model to add to ${title}`}
+            placeholder="model id"
+            list={listId}
+            value={model}
+            onChange={(event) => setModel(event.target.value)}
+          />
           <datalist id={listId}>
             {known.map(({ id }) => (
               <option key={id} value={id} />
@@ -67,7 +89,13 @@ function ModelList({ title, method, groupId, models }: { title: string; method: 
             {models.map((id) => (
               <li key={id}>
                 <code>{id}</code>
-                <Button look="quiet" small icon="close" aria-label={`Take ${id} off the list`} onClick={() => void change.run(id, true)} />
+                <Button
+                  look="quiet"
+                  small
+                  icon="close"
+                  aria-label={`Take ${id} off the list`}
+                  onClick={() => void change.run(id, true)}
+                />
               </li>
             ))}
           </ul>

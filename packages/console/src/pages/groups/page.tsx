@@ -13,12 +13,42 @@ import type { PageProps } from "../index.ts";
 import { GroupDetail } from "./detail.tsx";
 
 const columns: Column<Group>[] = [
-  { id: "name", label: "Name", sort: ({ name }) => name.toLowerCase(), cell: ({ name }) => <strong>{name}</strong> },
-  { id: "description", label: "For", cell: ({ description }) => <span className="muted">{description}</span> },
-  { id: "role", label: "You are", sort: ({ my_role }) => my_role ?? "", cell: ({ my_role }) => <span className="tag">{my_role ?? "platform admin"}</span> },
-  { id: "members", label: "Members", numeric: true, sort: ({ member_count }) => member_count, cell: ({ member_count }) => member_count },
-  { id: "models", label: "Models", cell: ({ enforce_model_allowlist }) => (enforce_model_allowlist ? "only allowed ones" : "all but denied ones") },
-  { id: "created", label: "Created", sort: ({ created_at }) => created_at, cell: ({ created_at }) => <When time={created_at} /> },
+  {
+    id: "name",
+    label: "Name",
+    sort: ({ name }) => name.toLowerCase(),
+    cell: ({ name }) => <strong>{name}</strong>,
+  },
+  {
+    id: "description",
+    label: "For",
+    cell: ({ description }) => <span className="muted">{description}</span>,
+  },
+  {
+    id: "role",
+    label: "You are",
+    sort: ({ my_role }) => my_role ?? "",
+    cell: ({ my_role }) => <span className="tag">{my_role ?? "platform admin"}</span>,
+  },
+  {
+    id: "members",
+    label: "Members",
+    numeric: true,
+    sort: ({ member_count }) => member_count,
+    cell: ({ member_count }) => member_count,
+  },
+  {
+    id: "models",
+    label: "Models",
+    cell: ({ enforce_model_allowlist }) =>
+      enforce_model_allowlist ? "only allowed ones" : "all but denied ones",
+  },
+  {
+    id: "created",
+    label: "Created",
+    sort: ({ created_at }) => created_at,
+    cell: ({ created_at }) => <When time={created_at} />,
+  },
 ];
 
 export function Page({ params }: PageProps) {
@@ -52,11 +82,18 @@ function GroupList() {
         {(list) =>
           list.length === 0 ? (
             <Empty icon="groups" title="You are in no group" action={create}>
-              A group has members, a shared pool of points and its own rules on models. Keys made for it draw on the pool.
+              A group has members, a shared pool of points and its own rules on models. Keys made for it draw
+              on the pool.
             </Empty>
           ) : (
             <>
-              <Table label="Your groups" columns={columns} rows={list} rowKey={({ id }) => id} onOpen={({ id }) => navigate(`/groups/${id}`)} />
+              <Table
+                label="Your groups"
+                columns={columns}
+                rows={list}
+                rowKey={({ id }) => id}
+                onOpen={({ id }) => navigate(`/groups/${id}`)}
+              />
               <p className="muted small">{plural(list.length, "group")}</p>
             </>
           )

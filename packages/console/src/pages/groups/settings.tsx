@@ -17,7 +17,12 @@ export function GroupSettings({ group }: { group: GroupView }) {
   const [ceiling, setCeiling] = useState(group.rpm_ceiling === null ? "" : String(group.rpm_ceiling));
   const [deleting, setDeleting] = useState(false);
   const save = useAction(async () => {
-    await api("group.update", { group_id: group.id, name, description, rpm_ceiling: ceiling === "" ? null : Number(ceiling) });
+    await api("group.update", {
+      group_id: group.id,
+      name,
+      description,
+      rpm_ceiling: ceiling === "" ? null : Number(ceiling),
+    });
     invalidate("group");
     toast("Saved");
   });
@@ -30,7 +35,15 @@ export function GroupSettings({ group }: { group: GroupView }) {
       <form className="form" onSubmit={submit}>
         <TextField label="Name" value={name} onChange={setName} required maxLength={80} />
         <TextField label="What it is for" value={description} onChange={setDescription} maxLength={500} />
-        <TextField label="Requests a minute for each key" type="number" min={1} step={1} value={ceiling} onChange={setCeiling} placeholder="no ceiling" />
+        <TextField
+          label="Requests a minute for each key"
+          type="number"
+          min={1}
+          step={1}
+          value={ceiling}
+          onChange={setCeiling}
+          placeholder="no ceiling"
+        />
         <FormError error={save.error} />
         <div>
           <Button type="submit" look="primary" busy={save.busy}>
@@ -41,7 +54,9 @@ export function GroupSettings({ group }: { group: GroupView }) {
       {group.my_role === "owner" && (
         <Section title="Delete the group">
           <div className="stack">
-            <p className="muted">Its keys become their makers' own, and what is left in the pool goes back to the platform.</p>
+            <p className="muted">
+              Its keys become their makers' own, and what is left in the pool goes back to the platform.
+            </p>
             <div>
               <Button look="danger" icon="trash" onClick={() => setDeleting(true)}>
                 Delete group

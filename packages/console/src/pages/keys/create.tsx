@@ -11,21 +11,43 @@ export function CreateKey({ onClose, onCreated }: { onClose(): void; onCreated(k
   const [groupId, setGroupId] = useState("");
   const groups = useQuery("groups", () => api("group.list")).data ?? [];
   const create = async () => {
-    const key = await api("keys.create", { name, ...(project && { project }), ...(groupId && { group_id: groupId }) });
+    const key = await api("keys.create", {
+      name,
+      ...(project && { project }),
+      ...(groupId && { group_id: groupId }),
+    });
     rememberSecret(key.id, key.key);
     invalidate("keys");
     onCreated(key);
   };
   return (
     <FormDialog title="Create a key" submit="Create key" onSubmit={create} onClose={onClose}>
-      <TextField label="Name" value={name} onChange={setName} required maxLength={80} placeholder="laptop, ci, chat-bot" hint="So that you know later which program to stop" />
-      <TextField label="Project" value={project} onChange={setProject} maxLength={64} placeholder="default" hint="Usage can be looked at by project" />
+      <TextField
+        label="Name"
+        value={name}
+        onChange={setName}
+        required
+        maxLength={80}
+        placeholder="laptop, ci, chat-bot"
+        hint="So that you know later which program to stop"
+      />
+      <TextField
+        label="Project"
+        value={project}
+        onChange={setProject}
+        maxLength={64}
+        placeholder="default"
+        hint="Usage can be looked at by project"
+      />
       {groups.length > 0 && (
         <SelectField
           label="Who pays"
           value={groupId}
           onChange={setGroupId}
-          choices={[{ value: "", label: "You" }, ...groups.map(({ id, name: groupName }) => ({ value: id, label: `The pool of ${groupName}` }))]}
+          choices={[
+            { value: "", label: "You" },
+            ...groups.map(({ id, name: groupName }) => ({ value: id, label: `The pool of ${groupName}` })),
+          ]}
         />
       )}
     </FormDialog>

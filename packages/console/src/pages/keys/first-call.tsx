@@ -27,7 +27,11 @@ export function Page({ params }: PageProps) {
         const key = list.find(({ id }) => id === params.id);
         if (!key)
           return (
-            <Empty icon="keys" title="There is no such key" action={<LinkButton href="/keys">All keys</LinkButton>}>
+            <Empty
+              icon="keys"
+              title="There is no such key"
+              action={<LinkButton href="/keys">All keys</LinkButton>}
+            >
               It may belong to someone else.
             </Empty>
           );
@@ -46,7 +50,12 @@ function FirstCall({ id, name, prefix }: { id: string; name: string; prefix: str
   const models = useQuery("models", () => client.rest.models());
   const model = search.get("model") ?? models.data?.[0]?.id ?? "";
   const language = (search.get("language") ?? "curl") as Language;
-  const text = snippet(language, { origin: location.origin, key: secret ?? `service-${prefix}…`, ref: refOf(prefix), request: { model, ...REQUEST } });
+  const text = snippet(language, {
+    origin: location.origin,
+    key: secret ?? `service-${prefix}…`,
+    ref: refOf(prefix),
+    request: { model, ...REQUEST },
+  });
   return (
     <>
       <PageHead title={`First call with ${name}`} actions={<LinkButton href="/keys">All keys</LinkButton>}>
@@ -56,20 +65,34 @@ function FirstCall({ id, name, prefix }: { id: string; name: string; prefix: str
         <Section title="The key">
           <div className="stack tight">
             <Code label="The key" text={secret} />
-            <Note tone="warn">Keep it now: when you leave or reload this page, it cannot be shown again.</Note>
+            <Note tone="warn">
+              Keep it now: when you leave or reload this page, it cannot be shown again.
+            </Note>
           </div>
         </Section>
       ) : (
         <Note>
-          <span className="muted">The secret was shown when the key was made. Put it in the place of the dots.</span>
+          <span className="muted">
+            The secret was shown when the key was made. Put it in the place of the dots.
+          </span>
         </Note>
       )}
       <Section
         title="The call"
         actions={
           <>
-            <SmallSelect label="Model" value={model} onChange={(value) => setSearch({ model: value })} choices={(models.data ?? []).map((entry) => ({ value: entry.id, label: entry.id }))} />
-            <Segments label="Language" value={language} onChange={(value) => setSearch({ language: value })} choices={LANGUAGES} />
+            <SmallSelect
+              label="Model"
+              value={model}
+              onChange={(value) => setSearch({ model: value })}
+              choices={(models.data ?? []).map((entry) => ({ value: entry.id, label: entry.id }))}
+            />
+            <Segments
+              label="Language"
+              value={language}
+              onChange={(value) => setSearch({ language: value })}
+              choices={LANGUAGES}
+            />
           </>
         }
       >
@@ -82,30 +105,48 @@ function FirstCall({ id, name, prefix }: { id: string; name: string; prefix: str
 
 function Watch({ prefix, secret, model }: { prefix: string; secret: string | null; model: string }) {
   const [seen, setSeen] = useState<UsageRecord | null>(null);
-  const usage = useQuery("usage watch", () => api("usage.list", { limit: WATCHED_ROWS }), { everyMs: WATCH_EVERY_MS });
+  const usage = useQuery("usage watch", () => api("usage.list", { limit: WATCHED_ROWS }), {
+    everyMs: WATCH_EVERY_MS,
+  });
   useEffect(() => {
     const found = usage.data?.records.find(({ ref_id }) => ref_id === refOf(prefix));
     if (found) setSeen(found);
   }, [usage.data, prefix]);
   const attempt = useAction(() =>
-    client.rest.chat({ model, messages: [{ role: "user", content: REQUEST.messages[0]!.content }] }, { apiKey: secret ?? "", ref: refOf(prefix) }),
+    client.rest.chat(
+      { model, messages: [{ role: "user", content: REQUEST.messages[0]!.content }] },
+      { apiKey: secret ?? "", ref: refOf(prefix) },
+    ),
   );
   return (
     <Section
       title="The answer"
       actions={
         secret && (
-          <Button icon="play" busy={attempt.busy} disabled={!model} onClick={() => void attempt.run().then(() => usage.reload())}>
+          <Button
+            icon="play"
+            busy={attempt.busy}
+            disabled={!model}
+            onClick={() => void attempt.run().then(() => usage.reload())}
+          >
             Send it from here
           </Button>
         )
       }
     >
       {seen ? (
-        <Note tone="good" action={<LinkButton href={`/usage?open=${seen.id}`} small>See the request</LinkButton>}>
+        <Note
+          tone="good"
+          action={
+            <LinkButton href={`/usage?open=${seen.id}`} small>
+              See the request
+            </LinkButton>
+          }
+        >
           <strong>The first request arrived.</strong>{" "}
           <span className="muted">
-            {seen.model}, {compact(seen.total_tokens)} tokens, {seen.cost === null ? "unpriced" : money(seen.cost)}, <When time={seen.created_at} />
+            {seen.model}, {compact(seen.total_tokens)} tokens,{" "}
+            {seen.cost === null ? "unpriced" : money(seen.cost)}, <When time={seen.created_at} />
           </span>
         </Note>
       ) : attempt.error ? (
@@ -133,10 +174,12 @@ const REMEDIES: Record<string, string> = {
 };
 
 function Mistake({ error }: { error: unknown }) {
-  const remedy = error instanceof RestError ? (REMEDIES[error.code] ?? REMEDIES[String(error.status)]) : undefined;
+  const remedy =
+    error instanceof RestError ? (REMEDIES[error.code] ?? REMEDIES[String(error.status)]) : undefined;
   return (
     <Note tone="bad">
-      <strong>{remedy ?? "The request failed."}</strong> <span className="muted">{error instanceof Error ? error.message : String(error)}</span>
+      <strong>{remedy ?? "The request failed."}</strong>{" "}
+      <span className="muted">{error instanceof Error ? error.message : String(error)}</span>
     </Note>
   );
 }

@@ -16,13 +16,34 @@ const listKeys = () => api("keys.list");
 
 function useColumns(): Column<Key>[] {
   const groups = useQuery("groups", () => api("group.list")).data ?? [];
-  const groupName = (id: string | null) => groups.find((group) => group.id === id)?.name ?? (id ? "a group" : "you");
+  const groupName = (id: string | null) =>
+    groups.find((group) => group.id === id)?.name ?? (id ? "a group" : "you");
   return [
-    { id: "name", label: "Name", sort: ({ name }) => name.toLowerCase(), cell: ({ name }) => <strong>{name}</strong> },
+    {
+      id: "name",
+      label: "Name",
+      sort: ({ name }) => name.toLowerCase(),
+      cell: ({ name }) => <strong>{name}</strong>,
+    },
     { id: "prefix", label: "Begins with", cell: ({ key_prefix }) => <code>service-{key_prefix}…</code> },
-    { id: "project", label: "Project", sort: ({ project }) => project, cell: ({ project }) => <span className="tag">{project}</span> },
-    { id: "payer", label: "Paid by", sort: ({ group_id }) => groupName(group_id), cell: ({ group_id }) => groupName(group_id) },
-    { id: "created", label: "Created", sort: ({ created_at }) => created_at, cell: ({ created_at }) => <When time={created_at} /> },
+    {
+      id: "project",
+      label: "Project",
+      sort: ({ project }) => project,
+      cell: ({ project }) => <span className="tag">{project}</span>,
+    },
+    {
+      id: "payer",
+      label: "Paid by",
+      sort: ({ group_id }) => groupName(group_id),
+      cell: ({ group_id }) => groupName(group_id),
+    },
+    {
+      id: "created",
+      label: "Created",
+      sort: ({ created_at }) => created_at,
+      cell: ({ created_at }) => <When time={created_at} />,
+    },
     {
       id: "state",
       label: "State",
@@ -55,7 +76,8 @@ export function Page() {
           </Button>
         }
       >
-        Programs call the gateway with these. A key is shown once, when it is made; only its fingerprint is kept.
+        Programs call the gateway with these. A key is shown once, when it is made; only its fingerprint is
+        kept.
       </PageHead>
       <Loaded query={keys}>
         {(list) =>
@@ -69,10 +91,18 @@ export function Page() {
                 </Button>
               }
             >
-              Each program should have its own key: its use is metered under the key's project, and it can be revoked alone.
+              Each program should have its own key: its use is metered under the key's project, and it can be
+              revoked alone.
             </Empty>
           ) : (
-            <Table label="Your keys" columns={columns} rows={list} rowKey={({ id }) => id} dim={({ active }) => !active} onOpen={({ id }) => setSearch({ open: id })} />
+            <Table
+              label="Your keys"
+              columns={columns}
+              rows={list}
+              rowKey={({ id }) => id}
+              dim={({ active }) => !active}
+              onOpen={({ id }) => setSearch({ open: id })}
+            />
           )
         }
       </Loaded>
@@ -89,13 +119,17 @@ export function Page() {
 
 function KeySheet({ value, onClose }: { value: Key; onClose(): void }) {
   const [revoking, setRevoking] = useState(false);
-  const usage = useQuery(`usage project ${value.project}`, () => api("usage.list", { limit: 1, project: value.project }));
+  const usage = useQuery(`usage project ${value.project}`, () =>
+    api("usage.list", { limit: 1, project: value.project }),
+  );
   return (
     <Dialog title={value.name} kind="sheet" onClose={onClose}>
       <div className="stack">
         <dl className="facts">
           <dt>State</dt>
-          <dd>{value.active ? <Status tone="good">Active</Status> : <Status tone="plain">Revoked</Status>}</dd>
+          <dd>
+            {value.active ? <Status tone="good">Active</Status> : <Status tone="plain">Revoked</Status>}
+          </dd>
           <dt>Begins with</dt>
           <dd>
             <code>service-{value.key_prefix}…</code>

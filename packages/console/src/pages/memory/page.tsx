@@ -11,12 +11,25 @@ import { Empty, FormError, Loaded, Status, When } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 
 const EVERY_MS = 10_000;
-const KINDS: Record<MemoryEvent["kind"], string> = { recall: "Recalled", writeback: "Remembered", delete: "Forgot" };
+const KINDS: Record<MemoryEvent["kind"], string> = {
+  recall: "Recalled",
+  writeback: "Remembered",
+  delete: "Forgot",
+};
 
 const columns: Column<MemoryEvent>[] = [
   { id: "when", label: "When", cell: ({ at }) => <When time={at} /> },
   { id: "kind", label: "What", cell: ({ kind }) => KINDS[kind] },
-  { id: "outcome", label: "Outcome", cell: ({ outcome, detail }) => (outcome === "ok" ? <Status tone="good">Worked</Status> : <Status tone="bad">{detail ?? "Failed"}</Status>) },
+  {
+    id: "outcome",
+    label: "Outcome",
+    cell: ({ outcome, detail }) =>
+      outcome === "ok" ? (
+        <Status tone="good">Worked</Status>
+      ) : (
+        <Status tone="bad">{detail ?? "Failed"}</Status>
+      ),
+  },
   { id: "count", label: "Facts", numeric: true, cell: ({ count: facts }) => count(facts) },
   { id: "time", label: "Took", numeric: true, cell: ({ duration_ms }) => seconds(duration_ms) },
 ];
@@ -25,22 +38,38 @@ export function Page() {
   const status = useQuery("memory", () => api("memory.status"), { everyMs: EVERY_MS });
   return (
     <>
-      <PageHead title="Memory">What chat remembers of you beyond one conversation. It never holds up an answer: when it does not respond, chat goes on without it.</PageHead>
+      <PageHead title="Memory">
+        What chat remembers of you beyond one conversation. It never holds up an answer: when it does not
+        respond, chat goes on without it.
+      </PageHead>
       <Loaded query={status}>
         {({ enabled, writeback, events }) => (
           <>
             <div className="row wrap">
-              <Status tone={enabled ? "good" : "plain"}>{enabled ? "Memory is on" : "No memory service is configured"}</Status>
-              {enabled && <Status tone={writeback ? "good" : "plain"}>{writeback ? "New facts are remembered" : "Nothing new is remembered"}</Status>}
+              <Status tone={enabled ? "good" : "plain"}>
+                {enabled ? "Memory is on" : "No memory service is configured"}
+              </Status>
+              {enabled && (
+                <Status tone={writeback ? "good" : "plain"}>
+                  {writeback ? "New facts are remembered" : "Nothing new is remembered"}
+                </Status>
+              )}
             </div>
             {enabled && <Forget />}
             <Section title="Lately">
               {events.length === 0 ? (
                 <Empty icon="memory" title="Nothing yet">
-                  {enabled ? "Each time that chat looks something up or remembers it, a line appears here." : "The operator turns memory on by setting SERVICE_MEMORY_URL."}
+                  {enabled
+                    ? "Each time that chat looks something up or remembers it, a line appears here."
+                    : "The operator turns memory on by setting SERVICE_MEMORY_URL."}
                 </Empty>
               ) : (
-                <Table label="Memory activity" columns={columns} rows={events} rowKey={({ at, kind }) => `${at}${kind}`} />
+                <Table
+                  label="Memory activity"
+                  columns={columns}
+                  rows={events}
+                  rowKey={({ at, kind }) => `${at}${kind}`}
+                />
               )}
             </Section>
           </>
@@ -64,7 +93,13 @@ function Forget() {
   return (
     <Section title="Forget one fact">
       <form className="form narrow" onSubmit={submit}>
-        <TextField label="Id of the fact" value={id} onChange={setId} required hint="As recall gave it to your program" />
+        <TextField
+          label="Id of the fact"
+          value={id}
+          onChange={setId}
+          required
+          hint="As recall gave it to your program"
+        />
         <FormError error={forget.error} />
         <div>
           <Button type="submit" busy={forget.busy}>

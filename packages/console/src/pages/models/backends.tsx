@@ -29,12 +29,31 @@ export function CircuitStatus({ backend }: { backend: BackendHealth }) {
 const nameOf = (backend: BackendHealth) => backend.name ?? backend.label;
 
 const columns: Column<BackendHealth>[] = [
-  { id: "name", label: "Name", sort: (backend) => nameOf(backend).toLowerCase(), cell: (backend) => <strong>{nameOf(backend)}</strong> },
-  { id: "kind", label: "Kind", sort: kindOf, cell: (backend) => <span className="tag">{kindOf(backend)}</span> },
+  {
+    id: "name",
+    label: "Name",
+    sort: (backend) => nameOf(backend).toLowerCase(),
+    cell: (backend) => <strong>{nameOf(backend)}</strong>,
+  },
+  {
+    id: "kind",
+    label: "Kind",
+    sort: kindOf,
+    cell: (backend) => <span className="tag">{kindOf(backend)}</span>,
+  },
   { id: "url", label: "Address", cell: ({ url }) => <span className="mono">{url ?? ""}</span> },
-  { id: "state", label: "Health", sort: ({ state }) => state, cell: ({ state }) => <Status tone={HEALTH_TONE[state] ?? "plain"}>{state}</Status> },
+  {
+    id: "state",
+    label: "Health",
+    sort: ({ state }) => state,
+    cell: ({ state }) => <Status tone={HEALTH_TONE[state] ?? "plain"}>{state}</Status>,
+  },
   { id: "circuit", label: "Circuit", cell: (backend) => <CircuitStatus backend={backend} /> },
-  { id: "error", label: "Last error", cell: (backend) => <span className="muted clamp">{circuitOf(backend).cause ?? ""}</span> },
+  {
+    id: "error",
+    label: "Last error",
+    cell: (backend) => <span className="muted clamp">{circuitOf(backend).cause ?? ""}</span>,
+  },
 ];
 
 export function Backends() {
@@ -55,12 +74,19 @@ export function Backends() {
                 </Button>
               }
             >
-              A backend is a model server: Ollama, llama.cpp, vLLM, LM Studio, or any service that speaks chat completions.
+              A backend is a model server: Ollama, llama.cpp, vLLM, LM Studio, or any service that speaks chat
+              completions.
             </Empty>
           );
         return (
           <>
-            <Table label="Backends" columns={columns} rows={health} rowKey={({ label }) => label} onOpen={(backend) => setSearch({ open: nameOf(backend) })} />
+            <Table
+              label="Backends"
+              columns={columns}
+              rows={health}
+              rowKey={({ label }) => label}
+              onOpen={(backend) => setSearch({ open: nameOf(backend) })}
+            />
             {open && <BackendSheet backend={open} onClose={() => setSearch({ open: null })} />}
           </>
         );
@@ -72,7 +98,9 @@ export function Backends() {
 function BackendSheet({ backend, onClose }: { backend: BackendHealth; onClose(): void }) {
   const [removing, setRemoving] = useState(false);
   const name = nameOf(backend);
-  const models = useQuery("models", () => client.rest.models()).data?.filter(({ owned_by }) => owned_by === name);
+  const models = useQuery("models", () => client.rest.models()).data?.filter(
+    ({ owned_by }) => owned_by === name,
+  );
   const { cause } = circuitOf(backend);
   return (
     <Dialog title={name} kind="sheet" onClose={onClose}>

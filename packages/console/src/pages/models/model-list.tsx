@@ -26,8 +26,16 @@ export function ModelList() {
     <Loaded query={models}>
       {(list) => (
         <>
-          <p className="muted">Models of healthy backends, and the quick-start models that are always listed; those can be called only when a backend serves them.</p>
-          <Table label="Models" columns={columns} rows={list} rowKey={({ id, owned_by }) => `${owned_by} ${id}`} />
+          <p className="muted">
+            Models of healthy backends, and the quick-start models that are always listed; those can be called
+            only when a backend serves them.
+          </p>
+          <Table
+            label="Models"
+            columns={columns}
+            rows={list}
+            rowKey={({ id, owned_by }) => `${owned_by} ${id}`}
+          />
         </>
       )}
     </Loaded>

@@ -20,14 +20,33 @@ const MODES = [
 function inWords({ mode, base_price, price_per_second, price_per_frame }: VideoPrice): string {
   const base = base_price > 0 ? `${money(base_price)} + ` : "";
   if (mode === "per_call") return `${money(base_price)} a call`;
-  return mode === "per_frame" ? `${base}${money(price_per_frame)} a frame` : `${base}${money(price_per_second)} a second`;
+  return mode === "per_frame"
+    ? `${base}${money(price_per_frame)} a frame`
+    : `${base}${money(price_per_second)} a second`;
 }
 
 const columns: Column<VideoPrice>[] = [
-  { id: "model", label: "Model", sort: ({ model }) => model, cell: ({ model }) => <span className="mono">{model}</span> },
+  {
+    id: "model",
+    label: "Model",
+    sort: ({ model }) => model,
+    cell: ({ model }) => <span className="mono">{model}</span>,
+  },
   { id: "price", label: "Price", cell: inWords },
-  { id: "resolution", label: "Resolution factors", cell: ({ resolution_coeff }) => Object.entries(resolution_coeff).map(([side, factor]) => `${side === "*" ? "others" : `${side}p`} × ${factor}`).join(", ") },
-  { id: "state", label: "State", cell: ({ enabled }) => (enabled ? <Status tone="good">Priced</Status> : <Status tone="plain">Off</Status>) },
+  {
+    id: "resolution",
+    label: "Resolution factors",
+    cell: ({ resolution_coeff }) =>
+      Object.entries(resolution_coeff)
+        .map(([side, factor]) => `${side === "*" ? "others" : `${side}p`} × ${factor}`)
+        .join(", "),
+  },
+  {
+    id: "state",
+    label: "State",
+    cell: ({ enabled }) =>
+      enabled ? <Status tone="good">Priced</Status> : <Status tone="plain">Off</Status>,
+  },
 ];
 
 export function Prices() {
@@ -51,18 +70,30 @@ export function Prices() {
                 Until one is set, a second of video costs $0.005 at every resolution.
               </Empty>
             ) : (
-              <Table label="Video prices" columns={columns} rows={rows} rowKey={({ model }) => model} onOpen={(row) => setEditing(row)} />
+              <Table
+                label="Video prices"
+                columns={columns}
+                rows={rows}
+                rowKey={({ model }) => model}
+                onOpen={(row) => setEditing(row)}
+              />
             )
           }
         </Loaded>
       </Section>
       <Section title="Tiers">
-        <Loaded query={plan}>{({ tiers }) => <Table label="Tiers" columns={tierColumns} rows={tiers} rowKey={({ name }) => name} />}</Loaded>
+        <Loaded query={plan}>
+          {({ tiers }) => (
+            <Table label="Tiers" columns={tierColumns} rows={tiers} rowKey={({ name }) => name} />
+          )}
+        </Loaded>
       </Section>
       <Section title="Put an account on a tier">
         <SetTier tiers={plan.data?.tiers ?? []} />
       </Section>
-      {editing !== null && <EditPrice price={editing === "new" ? null : editing} onClose={() => setEditing(null)} />}
+      {editing !== null && (
+        <EditPrice price={editing === "new" ? null : editing} onClose={() => setEditing(null)} />
+      )}
     </div>
   );
 }
@@ -70,8 +101,19 @@ export function Prices() {
 type TierRow = Plan["tiers"][number];
 const tierColumns: Column<TierRow>[] = [
   { id: "name", label: "Tier", cell: ({ name }) => <strong>{name}</strong> },
-  { id: "usd", label: "A month", numeric: true, cell: ({ monthly_usd_quota }) => (monthly_usd_quota === null ? "unlimited" : money(monthly_usd_quota)) },
-  { id: "tokens", label: "Tokens a month", numeric: true, cell: ({ monthly_token_quota }) => (monthly_token_quota === null ? "unlimited" : compact(monthly_token_quota)) },
+  {
+    id: "usd",
+    label: "A month",
+    numeric: true,
+    cell: ({ monthly_usd_quota }) => (monthly_usd_quota === null ? "unlimited" : money(monthly_usd_quota)),
+  },
+  {
+    id: "tokens",
+    label: "Tokens a month",
+    numeric: true,
+    cell: ({ monthly_token_quota }) =>
+      monthly_token_quota === null ? "unlimited" : compact(monthly_token_quota),
+  },
   { id: "rpm", label: "Requests a minute and key", numeric: true, cell: ({ rpm }) => rpm },
 ];
 
@@ -97,15 +139,45 @@ function EditPrice({ price, onClose }: { price: VideoPrice | null; onClose(): vo
     toast("Saved");
   };
   return (
-    <FormDialog title={price ? `Price of ${price.model}` : "Price of a video model"} submit="Save" onSubmit={save} onClose={onClose}>
+    <FormDialog
+      title={price ? `Price of ${price.model}` : "Price of a video model"}
+      submit="Save"
+      onSubmit={save}
+      onClose={onClose}
+    >
       {!price && <TextField label="Model" value={model} onChange={setModel} required maxLength={128} />}
       <SelectField label="Charged" value={mode} onChange={setMode} choices={MODES} />
       <div className="columns">
         <TextField label="Base price, $" type="number" min={0} step="any" value={base} onChange={setBase} />
-        {mode === "per_second_resolution" && <TextField label="Each second, $" type="number" min={0} step="any" value={second} onChange={setSecond} />}
-        {mode === "per_frame" && <TextField label="Each frame, $" type="number" min={0} step="any" value={frame} onChange={setFrame} />}
+        {mode === "per_second_resolution" && (
+          <TextField
+            label="Each second, $"
+            type="number"
+            min={0}
+            step="any"
+            value={second}
+            onChange={setSecond}
+          />
+        )}
+        {mode === "per_frame" && (
+          <TextField
+            label="Each frame, $"
+            type="number"
+            min={0}
+            step="any"
+            value={frame}
+            onChange={setFrame}
+          />
+        )}
       </div>
-      {mode === "per_second_resolution" && <TextField label="Resolution factors" value={coefficients} onChange={setCoefficients} hint='By short side in pixels; "*" is for all others' />}
+      {mode === "per_second_resolution" && (
+        <TextField
+          label="Resolution factors"
+          value={coefficients}
+          onChange={setCoefficients}
+          hint='By short side in pixels; "*" is for all others'
+        />
+      )}
       <Check label="In force" checked={enabled} onChange={setEnabled} />
     </FormDialog>
   );
@@ -128,7 +200,12 @@ function SetTier({ tiers }: { tiers: readonly TierRow[] }) {
     <form className="form narrow" onSubmit={submit}>
       <div className="columns">
         <TextField label="Email of the account" type="email" value={email} onChange={setEmail} required />
-        <SelectField label="Tier" value={tier} onChange={setTier} choices={tiers.map(({ name }) => ({ value: name, label: name }))} />
+        <SelectField
+          label="Tier"
+          value={tier}
+          onChange={setTier}
+          choices={tiers.map(({ name }) => ({ value: name, label: name }))}
+        />
       </div>
       <FormError error={set.error} />
       <div>

@@ -32,7 +32,13 @@ export function RegisterBackend({ onClose }: { onClose(): void }) {
   const [models, setModels] = useState("");
   const register = async () => {
     const list = models.split(/[\s,]+/).filter(Boolean);
-    await client.admin.registerBackend({ type, url, ...(name && { name }), ...(apiKey && { api_key: apiKey }), ...(list.length > 0 && { models: list }) });
+    await client.admin.registerBackend({
+      type,
+      url,
+      ...(name && { name }),
+      ...(apiKey && { api_key: apiKey }),
+      ...(list.length > 0 && { models: list }),
+    });
     invalidate("backends");
     invalidate("models");
     invalidate("health");
@@ -57,10 +63,39 @@ export function RegisterBackend({ onClose }: { onClose(): void }) {
         ))}
       </div>
       <SelectField label="Kind" value={type} onChange={setType} choices={TYPES} />
-      <TextField label="Address" value={url} onChange={setUrl} required placeholder="http://localhost:11434" hint="The base address; bridge:// addresses work too" />
-      <TextField label="Name" value={name} onChange={setName} placeholder={type} maxLength={64} hint="Requests can choose it by this name; an existing name is replaced" />
-      <TextField label="Its key" type="password" value={apiKey} onChange={setApiKey} autoComplete="off" hint="Sent to the backend as a bearer; never shown again" />
-      {type !== "local-server" && <TextField label="Models" value={models} onChange={setModels} placeholder="found by itself where the server lists them" hint="Ids, separated by commas" />}
+      <TextField
+        label="Address"
+        value={url}
+        onChange={setUrl}
+        required
+        placeholder="http://localhost:11434"
+        hint="The base address; bridge:// addresses work too"
+      />
+      <TextField
+        label="Name"
+        value={name}
+        onChange={setName}
+        placeholder={type}
+        maxLength={64}
+        hint="Requests can choose it by this name; an existing name is replaced"
+      />
+      <TextField
+        label="Its key"
+        type="password"
+        value={apiKey}
+        onChange={setApiKey}
+        autoComplete="off"
+        hint="Sent to the backend as a bearer; never shown again"
+      />
+      {type !== "local-server" && (
+        <TextField
+          label="Models"
+          value={models}
+          onChange={setModels}
+          placeholder="found by itself where the server lists them"
+          hint="Ids, separated by commas"
+        />
+      )}
     </FormDialog>
   );
 }

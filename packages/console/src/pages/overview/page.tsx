@@ -74,7 +74,7 @@ function Figures() {
         <Figure
           name="Models that can be called"
           value={health.data ? count(health.data.models) : "–"}
-          note={status.data ? plural(status.data.agents_online, "node") + " online" : "unknown"}
+          note={status.data ? `${plural(status.data.agents_online, "node")} online` : "unknown"}
         />
       </div>
       {Boolean(status.error) && <Failure error={status.error} onRetry={status.reload} />}
@@ -126,9 +126,9 @@ function LiveSpark({ samples }: { samples: readonly number[] }) {
     >
       {Array.from({ length: 60 }, (_, i) => {
         const sample = samples[samples.length - 60 + i];
-        // biome-ignore lint/suspicious/noArrayIndexKey: the slots are places on a fixed axis
         return (
           <i
+            // biome-ignore lint/suspicious/noArrayIndexKey: the slots are places on a fixed axis
             key={i}
             className={sample ? undefined : "none"}
             style={{ height: sample ? `${(sample / top) * 100}%` : undefined }}

@@ -45,10 +45,15 @@ function prettyJson(text: string): string {
   }
 }
 
-function Stats({ answer: { state, usage, firstTokenMs, totalMs, costUsd, finishReason } }: { answer: Answer }) {
+function Stats({
+  answer: { state, usage, firstTokenMs, totalMs, costUsd, finishReason },
+}: {
+  answer: Answer;
+}) {
   if (state === "waiting" || state === "failed") return null;
   const writingMs = totalMs - (firstTokenMs ?? 0);
-  const speed = usage && firstTokenMs !== null && writingMs > 0 ? (usage.completion_tokens / writingMs) * 1000 : null;
+  const speed =
+    usage && firstTokenMs !== null && writingMs > 0 ? (usage.completion_tokens / writingMs) * 1000 : null;
   return (
     <p className="stats">
       {state === "stopped" && (
@@ -64,7 +69,9 @@ function Stats({ answer: { state, usage, firstTokenMs, totalMs, costUsd, finishR
           {compact(usage.prompt_tokens)} in, {compact(usage.completion_tokens)} out
         </span>
       )}
-      {state === "done" && costUsd !== null && <span>{costUsd === undefined ? "unpriced" : money(costUsd)}</span>}
+      {state === "done" && costUsd !== null && (
+        <span>{costUsd === undefined ? "unpriced" : money(costUsd)}</span>
+      )}
     </p>
   );
 }

@@ -16,14 +16,26 @@ function readAsDataUrl(file: File): Promise<string> {
   });
 }
 
-export function Composer({ busy, disabled, onSend, onStop }: { busy: boolean; disabled: boolean; onSend(text: string, pictures: readonly Picture[]): void; onStop(): void }) {
+export function Composer({
+  busy,
+  disabled,
+  onSend,
+  onStop,
+}: {
+  busy: boolean;
+  disabled: boolean;
+  onSend(text: string, pictures: readonly Picture[]): void;
+  onStop(): void;
+}) {
   const [text, setText] = useState("");
   const [pictures, setPictures] = useState<readonly Picture[]>([]);
   const picker = useRef<HTMLInputElement>(null);
 
   const add = async (files: readonly File[]) => {
     const images = files.filter(({ type }) => type.startsWith("image/")).slice(0, PICTURES_MAX);
-    const made = await Promise.all(images.map(async (file) => ({ name: file.name, dataUrl: await readAsDataUrl(file) })));
+    const made = await Promise.all(
+      images.map(async (file) => ({ name: file.name, dataUrl: await readAsDataUrl(file) })),
+    );
     setPictures((now) => {
       const next = [...now, ...made].slice(0, PICTURES_MAX);
       const bytes = next.reduce((sum, { dataUrl }) => sum + dataUrl.length, 0);
@@ -57,18 +69,39 @@ export function Composer({ busy, disabled, onSend, onStop }: { busy: boolean; di
           {pictures.map(({ dataUrl, name }) => (
             <li key={dataUrl} className="picture">
               <img src={dataUrl} alt={name} />
-              <Button small icon="close" aria-label={`Remove ${name}`} onClick={() => setPictures(pictures.filter((picture) => picture.dataUrl !== dataUrl))} />
+              <Button
+                small
+                icon="close"
+                aria-label={`Remove ${name}`}
+                onClick={() => setPictures(pictures.filter((picture) => picture.dataUrl !== dataUrl))}
+              />
             </li>
           ))}
         </ul>
       )}
-      <textarea aria-label="Your message" placeholder="Your message; images can be pasted" rows={2} value={text} onChange={(event) => setText(event.target.value)} onKeyDown={key} onPaste={paste} />
+      <textarea
+        aria-label="Your message"
+        placeholder="Your message; images can be pasted"
+        rows={2}
+        value={text}
+        onChange={(event) => setText(event.target.value)}
+        onKeyDown={key}
+        onPaste={paste}
+      />
       <div className="row between">
         <div className="row">
           <Button look="quiet" small icon="image" onClick={() => picker.current?.click()}>
             Image
           </Button>
-          <input ref={picker} type="file" accept="image/*" multiple hidden aria-label="Images" onChange={(event) => void add([...(event.target.files ?? [])])} />
+          <input
+            ref={picker}
+            type="file"
+            accept="image/*"
+            multiple
+            hidden
+            aria-label="Images"
+            onChange={(event) => void add([...(event.target.files ?? [])])}
+          />
           <span className="muted small wide-only">Enter sends, Shift Enter breaks the line</span>
         </div>
         {busy ? (

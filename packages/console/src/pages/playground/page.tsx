@@ -45,17 +45,25 @@ export function Page() {
   const first = search.get("model") ?? models.data?.[0]?.id ?? "";
   const second = search.get("compare");
   const panes = second === null ? [first] : [first, second];
-  const busy = turns.at(-1)?.answers.some(({ state }) => state === "waiting" || state === "streaming") ?? false;
+  const busy =
+    turns.at(-1)?.answers.some(({ state }) => state === "waiting" || state === "streaming") ?? false;
 
   const update = (id: number, pane: number, answer: Answer) =>
     setTurns((all) =>
       all.map((turn) =>
-        turn.id === id ? { ...turn, answers: turn.answers.map((old, i) => (i === pane ? answer : old)) } : turn,
+        turn.id === id
+          ? { ...turn, answers: turn.answers.map((old, i) => (i === pane ? answer : old)) }
+          : turn,
       ),
     );
 
   const send = (text: string, pictures: readonly Picture[]) => {
-    const turn: Turn = { id: (turns.at(-1)?.id ?? 0) + 1, text, pictures, answers: panes.map(() => NEW_ANSWER) };
+    const turn: Turn = {
+      id: (turns.at(-1)?.id ?? 0) + 1,
+      text,
+      pictures,
+      answers: panes.map(() => NEW_ANSWER),
+    };
     const all = [...turns, turn];
     const aborter = new AbortController();
     running.current = aborter;
@@ -72,7 +80,16 @@ export function Page() {
         title="Playground"
         actions={
           <>
-            <Button icon="columns" aria-pressed={second !== null} onClick={() => setSearch({ compare: second === null ? (models.data?.find(({ id }) => id !== first)?.id ?? first) : null })}>
+            <Button
+              icon="columns"
+              aria-pressed={second !== null}
+              onClick={() =>
+                setSearch({
+                  compare:
+                    second === null ? (models.data?.find(({ id }) => id !== first)?.id ?? first) : null,
+                })
+              }
+            >
               {second === null ? "Compare" : "One model"}
             </Button>
             <Button icon="settings" aria-expanded={tuning} onClick={() => setTuning(!tuning)}>
@@ -81,7 +98,14 @@ export function Page() {
             <Button icon="code" onClick={() => setShowCode(true)}>
               View as code
             </Button>
-            <Button icon="plus" disabled={turns.length === 0} onClick={() => { running.current?.abort(); setTurns([]); }}>
+            <Button
+              icon="plus"
+              disabled={turns.length === 0}
+              onClick={() => {
+                running.current?.abort();
+                setTurns([]);
+              }}
+            >
               New
             </Button>
           </>
@@ -118,7 +142,11 @@ export function Page() {
       <Composer busy={busy} disabled={!first} onSend={send} onStop={() => running.current?.abort()} />
       {showCode && (
         <CodeDialog
-          request={{ model: first, messages: messagesFor(0, turns, parameters.system), ...fieldsOf(parameters) }}
+          request={{
+            model: first,
+            messages: messagesFor(0, turns, parameters.system),
+            ...fieldsOf(parameters),
+          }}
           onClose={() => setShowCode(false)}
         />
       )}
@@ -126,10 +154,25 @@ export function Page() {
   );
 }
 
-function ModelSelect({ label, value, models, onChange }: { label: string; value: string; models: readonly string[]; onChange(id: string): void }) {
+function ModelSelect({
+  label,
+  value,
+  models,
+  onChange,
+}: {
+  label: string;
+  value: string;
+  models: readonly string[];
+  onChange(id: string): void;
+}) {
   const choices = models.includes(value) || !value ? models : [value, ...models];
   return (
-    <select className="select mono" aria-label={label} value={value} onChange={(event) => onChange(event.target.value)}>
+    <select
+      className="select mono"
+      aria-label={label}
+      value={value}
+      onChange={(event) => onChange(event.target.value)}
+    >
       {choices.length === 0 && <option value="">No model can be called yet</option>}
       {choices.map((id) => (
         <option key={id}>{id}</option>

@@ -54,7 +54,8 @@ export async function ownRows({ since, until }: Range, project: string | null): 
     const page = await api("usage.list", { limit: PAGE, offset, ...(project && { project }) });
     rows.push(...page.records.filter(({ created_at }) => created_at >= since && created_at <= end));
     const oldest = page.records.at(-1);
-    if (!oldest || oldest.created_at < since || offset + PAGE >= page.total) return { rows, truncated: false };
+    if (!oldest || oldest.created_at < since || offset + PAGE >= page.total)
+      return { rows, truncated: false };
   }
   return { rows, truncated: true };
 }
@@ -63,7 +64,13 @@ export async function ownRows({ since, until }: Range, project: string | null): 
 export async function allRows({ since, until }: Range): Promise<UsageRows> {
   const rows: UsageQueryRecord[] = [];
   for (let offset = 0; offset < ROWS_MAX; offset += ADMIN_PAGE) {
-    const page = await client.admin.queryUsage({ since, until, include_records: true, limit: ADMIN_PAGE, offset });
+    const page = await client.admin.queryUsage({
+      since,
+      until,
+      include_records: true,
+      limit: ADMIN_PAGE,
+      offset,
+    });
     rows.push(...(page.records ?? []));
     if (rows.length >= (page.records_total ?? 0)) return { rows, truncated: false };
   }
@@ -72,7 +79,8 @@ export async function allRows({ since, until }: Range): Promise<UsageRows> {
 
 export function daysOf({ since, until }: Range): string[] {
   const days: string[] = [];
-  for (let at = Date.parse(since); at <= Date.parse(until) && days.length < 400; at += DAY_MS) days.push(dayOf(new Date(at)));
+  for (let at = Date.parse(since); at <= Date.parse(until) && days.length < 400; at += DAY_MS)
+    days.push(dayOf(new Date(at)));
   return days;
 }
 
@@ -82,7 +90,7 @@ export const groupOf = (row: UsageRow, grouping: Grouping): string => {
   return row[grouping];
 };
 
-export const valueOf = (row: UsageRow, metric: Metric): number =>
+export const measureOf = (row: UsageRow, metric: Metric): number =>
   metric === "cost" ? (row.cost ?? 0) : metric === "tokens" ? row.total_tokens : 1;
 
 export interface Grid {
@@ -91,7 +99,10 @@ export interface Grid {
 }
 
 /** Sums by day and group, the largest groups first; what does not fit becomes "others". */
-export function gridOf(rows: readonly UsageRow[], { range, grouping, metric }: { range: Range; grouping: Grouping; metric: Metric }): Grid {
+export function gridOf(
+  rows: readonly UsageRow[],
+  { range, grouping, metric }: { range: Range; grouping: Grouping; metric: Metric },
+): Grid {
   const days = daysOf(range);
   const place = new Map(days.map((day, i) => [day, i]));
   const groups = new Map<string, number[]>();
@@ -100,11 +111,13 @@ export function gridOf(rows: readonly UsageRow[], { range, grouping, metric }: {
     if (at === undefined) continue;
     const label = groupOf(row, grouping);
     const values = groups.get(label) ?? days.map(() => 0);
-    values[at]! += valueOf(row, metric);
+    values[at]! += measureOf(row, metric);
     groups.set(label, values);
   }
   const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);
-  const all = [...groups].map(([label, values]) => ({ label, values, total: sum(values) })).sort((a, b) => b.total - a.total);
+  const all = [...groups]
+    .map(([label, values]) => ({ label, values, total: sum(values) }))
+    .sort((a, b) => b.total - a.total);
   if (all.length > SERIES_MAX) {
     const rest = all.splice(SERIES_MAX - 1);
     const values = days.map((_, i) => sum(rest.map((group) => group.values[i]!)));

@@ -20,11 +20,19 @@ export function RequestSheet({ row, onClose }: { row: UsageRow; onClose(): void 
           <dt>Cost</dt>
           <dd>{row.cost === null ? "unpriced: no price is known for this model" : money(row.cost)}</dd>
           <dt>Reference</dt>
-          <dd>{row.ref_id ?? <span className="muted">none; send the header x-service-ref to set one</span>}</dd>
+          <dd>
+            {row.ref_id ?? <span className="muted">none; send the header x-service-ref to set one</span>}
+          </dd>
           {row.api_key_id && (
             <>
               <dt>Made with</dt>
-              <dd>{row.api_key_id.startsWith("jwt-") ? "the console or a signed-in program" : <code>service-{row.api_key_id}…</code>}</dd>
+              <dd>
+                {row.api_key_id.startsWith("jwt-") ? (
+                  "the console or a signed-in program"
+                ) : (
+                  <code>service-{row.api_key_id}…</code>
+                )}
+              </dd>
             </>
           )}
           <dt>Id</dt>

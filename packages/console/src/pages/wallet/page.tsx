@@ -1,8 +1,8 @@
 import { api } from "../../lib/api.ts";
 import { useQuery } from "../../lib/query.ts";
 import { PageHead } from "../../ui/page.tsx";
-import { Loaded } from "../../ui/states.tsx";
 import { StatementView } from "../../ui/statement.tsx";
+import { Loaded } from "../../ui/states.tsx";
 
 const EVERY_MS = 10_000;
 
@@ -11,7 +11,10 @@ export function Page() {
   const plan = useQuery("plan", () => api("billing.plan"));
   return (
     <>
-      <PageHead title="Wallet">Your points. Each request draws on them first; when they do not suffice, the monthly quota of your tier pays.</PageHead>
+      <PageHead title="Wallet">
+        Your points. Each request draws on them first; when they do not suffice, the monthly quota of your
+        tier pays.
+      </PageHead>
       <Loaded query={wallet}>
         {(statement) => (
           <StatementView
