@@ -26,9 +26,6 @@ export function compact(value: Maybe<number>): string {
   return `${(value / scale).toFixed(size / scale < 99.95 ? 1 : 0)}${unit}`;
 }
 
-export const megabytes = (mb: Maybe<number>) =>
-  mb == null ? UNKNOWN : mb >= 1024 ? `${(mb / 1024).toFixed(1)} GB` : `${Math.round(mb)} MB`;
-
 export const percent = (share: number) => `${Math.round(share * 100)}%`;
 
 export function seconds(ms: number): string {

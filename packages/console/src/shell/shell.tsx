@@ -134,16 +134,13 @@ function TopBar({ user, onFind }: { user: SessionUser; onFind(): void }) {
 function SpendMeter() {
   const { data } = useQuery("plan", () => api("billing.plan"), { everyMs: PLAN_EVERY_MS });
   if (!data) return null;
-  const { cost_usd } = data.usage;
+  const { cost_usd, quota_cost_usd } = data.usage;
   const left = data.remaining.cost_usd;
-  const quota = left === null ? null : cost_usd + left;
-  const share = quota ? cost_usd / quota : 0;
+  const quota = left === null ? null : quota_cost_usd + left;
+  const share = quota ? quota_cost_usd / quota : 0;
   return (
     <Link href="/usage" className="spend" title="Spend of this month against the quota of your tier">
-      <span>
-        {money(cost_usd)}
-        {quota !== null && ` of ${money(quota)}`}
-      </span>
+      <span>{quota === null ? money(cost_usd) : `${money(quota_cost_usd)} of ${money(quota)}`}</span>
       <Meter
         share={share}
         label={`Quota used: ${percent(share)}`}

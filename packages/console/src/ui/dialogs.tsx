@@ -16,7 +16,10 @@ export function Dialog({ title, onClose, children, kind = "modal" }: DialogProps
   const titleId = useId();
   useEffect(() => {
     const dialog = ref.current;
-    if (dialog && !dialog.open) dialog.showModal();
+    if (!dialog || dialog.open) return;
+    dialog.showModal();
+    // Whoever opens a form wants to fill it in; the close button comes first only in the markup.
+    dialog.querySelector<HTMLElement>(".dialog-body :is(input, select, textarea)")?.focus();
   }, []);
   return (
     // biome-ignore lint/a11y/useKeyWithClickEvents: Escape closes it, the click is only the backdrop

@@ -1,14 +1,21 @@
-import { megabytes, percent } from "../lib/format.ts";
+import { percent } from "../lib/format.ts";
 import type { Gpu } from "../lib/planned.ts";
 import { Meter } from "./states.tsx";
 
 const BUSY = 0.9;
+const gigabytes = (mb: number) => (mb / 1024).toFixed(mb < 10_240 ? 1 : 0);
 
 /** Each GPU's load and memory as two bars. */
-export function GpuBars({ gpus }: { gpus: readonly Gpu[] }) {
+export function GpuBars({
+  gpus,
+  old = false,
+}: {
+  gpus: readonly Gpu[] /** What was last heard of a node that is gone. */;
+  old?: boolean;
+}) {
   if (gpus.length === 0) return <span className="muted small">No GPU reported</span>;
   return (
-    <ul className="gpus">
+    <ul className={old ? "gpus old" : "gpus"}>
       {gpus.map(({ index, name, utilization, memory_used_mb, memory_total_mb }) => {
         const load = utilization / 100;
         const memory = memory_total_mb > 0 ? memory_used_mb / memory_total_mb : 0;
@@ -28,7 +35,7 @@ export function GpuBars({ gpus }: { gpus: readonly Gpu[] }) {
                 tone={memory > BUSY ? "warn" : undefined}
               />
               <span className="muted small nowrap">
-                {megabytes(memory_used_mb)} / {megabytes(memory_total_mb)}
+                {gigabytes(memory_used_mb)} / {gigabytes(memory_total_mb)} GB
               </span>
             </span>
           </li>

@@ -46,7 +46,7 @@ const columns: Column<LedgerEntry>[] = [
     label: "Points",
     numeric: true,
     cell: ({ points: moved }) => (
-      <span className={moved < 0 ? "bad" : "good"}>{moved > 0 ? `+${count(moved)}` : count(moved)}</span>
+      <span className={moved > 0 ? "good" : undefined}>{moved > 0 ? `+${count(moved)}` : count(moved)}</span>
     ),
   },
   {

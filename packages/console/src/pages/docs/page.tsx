@@ -6,6 +6,8 @@ import { Loaded } from "../../ui/states.tsx";
 import type { PageProps } from "../index.ts";
 
 const FIRST = "quick-start";
+/** Folders of the documentation and what they are called; what is in none of them is a guide. */
+const FOLDERS: Record<string, string> = { reference: "Reference", decisions: "Decisions" };
 const ORDER = ["quick-start", "concepts", "clients", "operators-guide", "cli"];
 
 interface Entry {
@@ -17,12 +19,11 @@ interface Entry {
 function entriesOf(llms: string): Entry[] {
   const links = [...llms.matchAll(/^- \[(.+?)\]\(\/docs\/(.+?)\.md\)$/gm)];
   const entries = links.map(([, title, path]) => ({ title: title!, path: path! }));
-  const rank = ({ path }: Entry) => {
-    const known = ORDER.indexOf(path);
-    return known >= 0 ? known : path.startsWith("reference/") ? 50 : path.startsWith("decisions/") ? 90 : 70;
-  };
+  const rank = ({ path }: Entry) => (ORDER.includes(path) ? ORDER.indexOf(path) : ORDER.length);
   return entries.sort((a, b) => rank(a) - rank(b) || a.title.localeCompare(b.title));
 }
+
+const sectionOf = ({ path }: Entry) => FOLDERS[path.split("/")[0]!] ?? "Guides";
 
 /** `../reference/rpc.md#x` of a page becomes the console's own address of that page. */
 const resolver = (current: string) => (href: string) => {
@@ -39,10 +40,15 @@ export function Page({ params }: PageProps) {
   return (
     <div className="split">
       <nav aria-label="Documentation" className="list with-detail">
-        {entriesOf(contents.data ?? "").map(({ path, title }) => (
-          <Link key={path} href={`/docs/${path}`} aria-current={path === current ? "page" : undefined}>
-            {title}
-          </Link>
+        {[...Map.groupBy(entriesOf(contents.data ?? ""), sectionOf)].map(([section, entries]) => (
+          <div key={section}>
+            <p className="muted small">{section}</p>
+            {entries.map(({ path, title }) => (
+              <Link key={path} href={`/docs/${path}`} aria-current={path === current ? "page" : undefined}>
+                {title}
+              </Link>
+            ))}
+          </div>
         ))}
       </nav>
       <article className="stack">

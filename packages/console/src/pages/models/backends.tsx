@@ -16,12 +16,14 @@ export function CircuitStatus({ backend }: { backend: BackendHealth }) {
   if (state === "unknown") return <span className="muted">unknown</span>;
   return (
     <Status tone={state === "open" ? "bad" : "warn"}>
-      {state === "open" ? "Open" : "Half-open"}
-      {retryAt && (
-        <span className="muted">
-          , tried again <When time={retryAt} />
-        </span>
-      )}
+      <span>
+        {state === "open" ? "Open" : "Half-open"}
+        {retryAt && (
+          <span className="muted">
+            , tried again <When time={retryAt} />
+          </span>
+        )}
+      </span>
     </Status>
   );
 }

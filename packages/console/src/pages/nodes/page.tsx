@@ -95,7 +95,7 @@ function NodeRow({ node, onOpen }: { node: AgentNode; onOpen(): void }) {
           </Button>
         </div>
       </div>
-      <GpuBars gpus={node.gpus} />
+      <GpuBars gpus={node.gpus} old={!node.online} />
     </li>
   );
 }
@@ -132,7 +132,7 @@ function NodeSheet({ node, onClose }: { node: AgentNode; onClose(): void }) {
             <Copyable text={node.id} />
           </dd>
         </dl>
-        <GpuBars gpus={node.gpus} />
+        <GpuBars gpus={node.gpus} old={!node.online} />
         {node.models.length > 0 && (
           <ul className="lines">
             {node.models.map(({ model_id }) => (

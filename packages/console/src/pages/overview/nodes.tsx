@@ -32,7 +32,7 @@ export function NodeStrips() {
                     <strong>{node.name}</strong>
                   </span>
                   <Status tone={node.online ? "good" : "bad"}>{node.online ? "Online" : "Offline"}</Status>
-                  <GpuBars gpus={node.gpus} />
+                  <GpuBars gpus={node.gpus} old={!node.online} />
                 </li>
               ))}
             </ul>
