@@ -77,21 +77,34 @@ export interface MemoryEvent {
 export interface Gpu {
   index: number;
   name: string;
-  memory_total_mb: number;
-  memory_used_mb: number;
-  utilization: number;
+  memory_total_mb: number | null;
+  memory_used_mb: number | null;
+  utilization: number | null;
+}
+
+export interface AgentModel {
+  model_id: string;
+  status: "queued" | "downloading" | "loading" | "ready" | "failed" | "stopped";
+  progress: number;
+  message?: string;
+  engine?: string;
+  port?: number;
+  backend: string | null;
+  via: "direct" | "tunnel" | null;
 }
 
 export interface AgentNode {
-  id: string;
+  agent_id: string;
   name: string;
+  version: string;
   host: string | null;
   online: boolean;
-  version: string | null;
   gpus: Gpu[];
-  models: { model_id: string; port?: number | null; status?: string }[];
-  last_heartbeat_at?: string | null;
-  connected_at?: string | null;
+  gpu_utilization: number | null;
+  models: AgentModel[];
+  heartbeat_at: string | null;
+  connected_at: string | null;
+  created_at: string;
 }
 
 export interface RpcVideoJob {

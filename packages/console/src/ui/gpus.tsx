@@ -17,8 +17,8 @@ export function GpuBars({
   return (
     <ul className={old ? "gpus old" : "gpus"}>
       {gpus.map(({ index, name, utilization, memory_used_mb, memory_total_mb }) => {
-        const load = utilization / 100;
-        const memory = memory_total_mb > 0 ? memory_used_mb / memory_total_mb : 0;
+        const load = (utilization ?? 0) / 100;
+        const memory = memory_total_mb && memory_used_mb !== null ? memory_used_mb / memory_total_mb : 0;
         return (
           <li key={index}>
             <span className="small ellipsis" title={name}>
@@ -26,7 +26,7 @@ export function GpuBars({
             </span>
             <span className="gpu-bar">
               <Meter share={load} label={`Load of GPU ${index}`} tone={load > BUSY ? "warn" : "good"} />
-              <span className="muted small">{percent(load)}</span>
+              <span className="muted small">{utilization === null ? "unknown" : percent(load)}</span>
             </span>
             <span className="gpu-bar">
               <Meter
@@ -35,7 +35,9 @@ export function GpuBars({
                 tone={memory > BUSY ? "warn" : undefined}
               />
               <span className="muted small nowrap">
-                {gigabytes(memory_used_mb)} / {gigabytes(memory_total_mb)} GB
+                {memory_used_mb === null || memory_total_mb === null
+                  ? "unknown"
+                  : `${gigabytes(memory_used_mb)} / ${gigabytes(memory_total_mb)} GB`}
               </span>
             </span>
           </li>

@@ -17,7 +17,7 @@ export function Page() {
   const nodes = useQuery("agents", () => api("agents.list"), { everyMs: EVERY_MS });
   const [search, setSearch] = useSearch();
   const [deploying, setDeploying] = useState(false);
-  const open = nodes.data?.find(({ id }) => id === search.get("open"));
+  const open = nodes.data?.find(({ agent_id }) => agent_id === search.get("open"));
   const register = (
     <Button look="primary" icon="plus" onClick={() => setSearch({ new: "1" })}>
       Register node
@@ -53,7 +53,7 @@ export function Page() {
           ) : (
             <ul className="nodes">
               {list.map((node) => (
-                <NodeRow key={node.id} node={node} onOpen={() => setSearch({ open: node.id })} />
+                <NodeRow key={node.agent_id} node={node} onOpen={() => setSearch({ open: node.agent_id })} />
               ))}
             </ul>
           )
@@ -82,9 +82,10 @@ function NodeRow({ node, onOpen }: { node: AgentNode; onOpen(): void }) {
           {node.models.length === 0 ? (
             <span className="muted small">No model deployed</span>
           ) : (
-            node.models.map(({ model_id }) => (
-              <span key={model_id} className="tag accent">
+            node.models.map(({ model_id, status, progress }) => (
+              <span key={model_id} className={status === "ready" ? "tag accent" : "tag"}>
                 {model_id}
+                {status !== "ready" && `, ${status} ${Math.round(progress)}%`}
               </span>
             ))
           )}
@@ -104,7 +105,7 @@ function NodeSheet({ node, onClose }: { node: AgentNode; onClose(): void }) {
   const [removing, setRemoving] = useState(false);
   const stop = async (modelId: string) => {
     try {
-      await api("agents.stop", { agent_id: node.id, model_id: modelId });
+      await api("agents.stop", { agent_id: node.agent_id, model_id: modelId });
       toast(`${modelId} is being stopped`);
       invalidate("agents");
     } catch (error) {
@@ -121,15 +122,15 @@ function NodeSheet({ node, onClose }: { node: AgentNode; onClose(): void }) {
           </dd>
           <dt>Last heard</dt>
           <dd>
-            <When time={node.last_heartbeat_at} />
+            <When time={node.heartbeat_at} />
           </dd>
           <dt>Address</dt>
           <dd>{node.host ?? "unknown"}</dd>
           <dt>Version</dt>
-          <dd>{node.version ?? "unknown"}</dd>
+          <dd>{node.version}</dd>
           <dt>Id</dt>
           <dd>
-            <Copyable text={node.id} />
+            <Copyable text={node.agent_id} />
           </dd>
         </dl>
         <GpuBars gpus={node.gpus} old={!node.online} />
@@ -158,7 +159,7 @@ function NodeSheet({ node, onClose }: { node: AgentNode; onClose(): void }) {
           confirm="Deregister"
           onClose={() => setRemoving(false)}
           onConfirm={async () => {
-            await api("agents.deregister", { agent_id: node.id });
+            await api("agents.deregister", { agent_id: node.agent_id });
             invalidate("agents");
             onClose();
           }}
@@ -223,7 +224,9 @@ function Deploy({ nodes, onClose }: { nodes: readonly AgentNode[]; onClose(): vo
         onChange={setNodeId}
         choices={[
           { value: "", label: "the one with the least load" },
-          ...nodes.filter(({ online }) => online).map(({ id, name }) => ({ value: id, label: name })),
+          ...nodes
+            .filter(({ online }) => online)
+            .map(({ agent_id, name }) => ({ value: agent_id, label: name })),
         ]}
       />
     </FormDialog>

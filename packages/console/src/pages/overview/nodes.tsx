@@ -27,7 +27,7 @@ export function NodeStrips() {
           ) : (
             <ul className="strips">
               {nodes.map((node) => (
-                <li key={node.id}>
+                <li key={node.agent_id}>
                   <span className="ellipsis">
                     <strong>{node.name}</strong>
                   </span>
