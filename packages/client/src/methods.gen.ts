@@ -47,6 +47,342 @@ export interface Methods {
       user: { id: string; email: string; name: string; is_admin: boolean };
     };
   };
+  /** Your wallet: balance and recent entries. With the admin token: the account that issues points. */
+  "ledger.self": {
+    auth: "jwt_or_admin_token";
+    params: Record<string, never>;
+    result: {
+      /** Points */
+      balance: number;
+      /** The newest 50, newest first */
+      entries: {
+        /** Counts the account's entries from 1, without gaps */
+        seq: number;
+        kind: "topup" | "allocation" | "settlement" | "return";
+        /** What the entry added, or took when negative */
+        points: number;
+        balance_after: number;
+        /** The account on the other side of the movement */
+        counterparty: { type: "user" | "group" | "system"; id: string };
+        /** Of a settlement: the request that was paid */
+        request_id: string | null;
+        note: string | null;
+        /** RFC 3339 timestamp, UTC */
+        created_at: string;
+      }[];
+      account: { type: "user" | "system"; id: string };
+    };
+  };
+  /** Join a group by invitation; harmless for someone who is in already. */
+  "group.invite.accept": {
+    auth: "jwt";
+    params: { token: string };
+    result: {
+      id: string;
+      name: string;
+      description: string;
+      /** Null for a platform administrator who is not a member */
+      my_role: "owner" | "admin" | "member" | null;
+      /** Active members */
+      member_count: number;
+      /** Group keys may use only the allowed models */
+      enforce_model_allowlist: boolean;
+      /** Requests a minute for each key of the group; null: no ceiling */
+      rpm_ceiling: number | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+    };
+  };
+  /** Add someone who has an account; of someone who is in already, what is given changes. */
+  "group.members.add": {
+    auth: "jwt";
+    params: {
+      group_id: string;
+      /** The member's email; a user id works too */
+      email: string;
+      role?: "admin" | "member";
+      /** What a request costs the pool is multiplied by this; kept to 6 decimals */
+      cost_multiplier?: number;
+    };
+    result: {
+      user_id: string;
+      email: string;
+      name: string;
+      role: "admin" | "member";
+      is_owner: boolean;
+      cost_multiplier: number;
+      is_active: boolean;
+      /** RFC 3339 timestamp, UTC */
+      joined_at: string;
+    };
+  };
+  /** Move points from the pool to a member's wallet; refused whole when the pool is short. */
+  "group.credits.allocate": {
+    auth: "jwt";
+    params: {
+      group_id: string;
+      /** The member's email; a user id works too */
+      user_id: string;
+      points: number;
+      note?: string;
+    };
+    result: {
+      group_id: string;
+      /** Email of the member */
+      user: string;
+      points: number;
+      /** What the pool has left */
+      balance: number;
+    };
+  };
+  /** Allow models; it restricts the group's keys once enforce_model_allowlist is on. */
+  "group.models.allow": {
+    auth: "jwt";
+    params: {
+      group_id: string;
+      model_ids: string[];
+      /** Take the models off this list instead */
+      remove?: boolean;
+    };
+    result: { allowed: string[]; denied: string[] };
+  };
+  /** The pool's balance and recent entries. */
+  "group.credits.balance": {
+    auth: "jwt";
+    params: { group_id: string };
+    result: {
+      /** Points */
+      balance: number;
+      /** The newest 50, newest first */
+      entries: {
+        /** Counts the account's entries from 1, without gaps */
+        seq: number;
+        kind: "topup" | "allocation" | "settlement" | "return";
+        /** What the entry added, or took when negative */
+        points: number;
+        balance_after: number;
+        /** The account on the other side of the movement */
+        counterparty: { type: "user" | "group" | "system"; id: string };
+        /** Of a settlement: the request that was paid */
+        request_id: string | null;
+        note: string | null;
+        /** RFC 3339 timestamp, UTC */
+        created_at: string;
+      }[];
+      group_id: string;
+    };
+  };
+  /** Create a group; you become its owner. With the admin token it belongs to the platform. */
+  "group.create": {
+    auth: "jwt_or_admin_token";
+    params: {
+      name: string;
+      description?: string;
+      /** Your own id: a repeated call gets the group that the first one made */
+      id?: string;
+    };
+    result: {
+      id: string;
+      name: string;
+      description: string;
+      /** Null for a platform administrator who is not a member */
+      my_role: "owner" | "admin" | "member" | null;
+      /** Active members */
+      member_count: number;
+      /** Group keys may use only the allowed models */
+      enforce_model_allowlist: boolean;
+      /** Requests a minute for each key of the group; null: no ceiling */
+      rpm_ceiling: number | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+    };
+  };
+  /** Deny models to the group's keys; a denial wins over a permission. */
+  "group.models.deny": {
+    auth: "jwt";
+    params: {
+      group_id: string;
+      model_ids: string[];
+      /** Take the models off this list instead */
+      remove?: boolean;
+    };
+    result: { allowed: string[]; denied: string[] };
+  };
+  /** A group with its active members. */
+  "group.get": {
+    auth: "jwt";
+    params: { group_id: string };
+    result: {
+      id: string;
+      name: string;
+      description: string;
+      /** Null for a platform administrator who is not a member */
+      my_role: "owner" | "admin" | "member" | null;
+      /** Active members */
+      member_count: number;
+      /** Group keys may use only the allowed models */
+      enforce_model_allowlist: boolean;
+      /** Requests a minute for each key of the group; null: no ceiling */
+      rpm_ceiling: number | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+      members: {
+        user_id: string;
+        email: string;
+        name: string;
+        role: "admin" | "member";
+        is_owner: boolean;
+        cost_multiplier: number;
+        is_active: boolean;
+        /** RFC 3339 timestamp, UTC */
+        joined_at: string;
+      }[];
+    };
+  };
+  /** Make an invitation; its token is shown once. */
+  "group.invite.create": {
+    auth: "jwt";
+    params: {
+      group_id: string;
+      role?: "admin" | "member";
+      /** Only the account with this email may accept */
+      email?: string;
+      max_uses?: number;
+      ttl_secs?: number;
+    };
+    result: {
+      id: string;
+      group_id: string;
+      /** It cannot be shown again */
+      token: string;
+      role: "admin" | "member";
+      email: string | null;
+      max_uses: number;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+      /** RFC 3339 timestamp, UTC */
+      expires_at: string;
+    };
+  };
+  /** Your groups, newest first. With the admin token: all groups. */
+  "group.list": {
+    auth: "jwt_or_admin_token";
+    params: Record<string, never>;
+    result: {
+      id: string;
+      name: string;
+      description: string;
+      /** Null for a platform administrator who is not a member */
+      my_role: "owner" | "admin" | "member" | null;
+      /** Active members */
+      member_count: number;
+      /** Group keys may use only the allowed models */
+      enforce_model_allowlist: boolean;
+      /** Requests a minute for each key of the group; null: no ceiling */
+      rpm_ceiling: number | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+    }[];
+  };
+  /** The group's active members. */
+  "group.members.list": {
+    auth: "jwt";
+    params: {
+      group_id: string;
+      /** Also those who were deactivated */
+      include_inactive?: boolean;
+    };
+    result: {
+      user_id: string;
+      email: string;
+      name: string;
+      role: "admin" | "member";
+      is_owner: boolean;
+      cost_multiplier: number;
+      is_active: boolean;
+      /** RFC 3339 timestamp, UTC */
+      joined_at: string;
+    }[];
+  };
+  /** The models that the group's keys may and may not use. */
+  "group.models.list": {
+    auth: "jwt";
+    params: { group_id: string };
+    result: { allowed: string[]; denied: string[] };
+  };
+  /** Delete a group; its keys become their makers' own, the pool's points go back to the platform. */
+  "group.delete": {
+    auth: "jwt";
+    params: { group_id: string };
+    result: { ok: true };
+  };
+  /** Remove a member; their group keys stop working at once. */
+  "group.members.remove": {
+    auth: "jwt";
+    params: {
+      group_id: string;
+      /** The member's email; a user id works too */
+      user_id: string;
+    };
+    result: { ok: true };
+  };
+  /** Issue points to a group's pool. */
+  "group.credits.topup": {
+    auth: "admin";
+    params: { group_id: string; points: number; note?: string };
+    result: { group_id: string; balance: number };
+  };
+  /** Change a group; what is left out stays. */
+  "group.update": {
+    auth: "jwt";
+    params: {
+      group_id: string;
+      name?: string;
+      description?: string;
+      enforce_model_allowlist?: boolean;
+      /** null clears it */
+      rpm_ceiling?: number | null;
+    };
+    result: {
+      id: string;
+      name: string;
+      description: string;
+      /** Null for a platform administrator who is not a member */
+      my_role: "owner" | "admin" | "member" | null;
+      /** Active members */
+      member_count: number;
+      /** Group keys may use only the allowed models */
+      enforce_model_allowlist: boolean;
+      /** Requests a minute for each key of the group; null: no ceiling */
+      rpm_ceiling: number | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+    };
+  };
+  /** Change a member; a deactivated one's group keys stop working at once. */
+  "group.members.update": {
+    auth: "jwt";
+    params: {
+      group_id: string;
+      /** The member's email; a user id works too */
+      user_id: string;
+      role?: "admin" | "member";
+      /** What a request costs the pool is multiplied by this; kept to 6 decimals */
+      cost_multiplier?: number;
+      is_active?: boolean;
+    };
+    result: {
+      user_id: string;
+      email: string;
+      name: string;
+      role: "admin" | "member";
+      is_owner: boolean;
+      cost_multiplier: number;
+      is_active: boolean;
+      /** RFC 3339 timestamp, UTC */
+      joined_at: string;
+    };
+  };
   /** Issue an API key; the secret is shown once. */
   "keys.create": {
     auth: "jwt";
@@ -233,6 +569,24 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "auth.me": "jwt",
   "auth.refresh": "public",
   "auth.register": "public",
+  "ledger.self": "jwt_or_admin_token",
+  "group.invite.accept": "jwt",
+  "group.members.add": "jwt",
+  "group.credits.allocate": "jwt",
+  "group.models.allow": "jwt",
+  "group.credits.balance": "jwt",
+  "group.create": "jwt_or_admin_token",
+  "group.models.deny": "jwt",
+  "group.get": "jwt",
+  "group.invite.create": "jwt",
+  "group.list": "jwt_or_admin_token",
+  "group.members.list": "jwt",
+  "group.models.list": "jwt",
+  "group.delete": "jwt",
+  "group.members.remove": "jwt",
+  "group.credits.topup": "admin",
+  "group.update": "jwt",
+  "group.members.update": "jwt",
   "keys.create": "jwt",
   "keys.list": "jwt",
   "keys.revoke": "jwt",

@@ -1,6 +1,6 @@
 import type { ParseArgsOptionsConfig } from "node:util";
-import type { Output } from "./output.ts";
 import type { Connection } from "./connection.ts";
+import type { Output } from "./output.ts";
 
 /** A failure that the user can mend: its message is all that is shown. */
 export class CliError extends Error {}
@@ -49,6 +49,7 @@ export function wholeNumber(options: Invocation["options"], name: string): numbe
 /** Chooses by the first word; the help lists what there is. */
 export function act<T>(words: readonly string[], actions: Record<string, () => T>, fallback: string): T {
   const chosen = actions[words[0] ?? fallback];
-  if (!chosen) throw new CliError(`there is no "${words[0]}" here; choose one of: ${Object.keys(actions).join(", ")}`);
+  if (!chosen)
+    throw new CliError(`there is no "${words[0]}" here; choose one of: ${Object.keys(actions).join(", ")}`);
   return chosen();
 }

@@ -45,7 +45,8 @@ export class Connection {
 
   /** The client, once it is clear that somebody is signed in. */
   async signedIn(): Promise<Client> {
-    if (!(await this.client.ready())) throw new CliError(`not signed in at ${this.url}; run: model-gateway login`);
+    if (!(await this.client.ready()))
+      throw new CliError(`not signed in at ${this.url}; run: model-gateway login`);
     return this.client;
   }
 
@@ -77,7 +78,9 @@ export class Connection {
           return;
         }
         mkdirSync(dirname(this.#file), { recursive: true, mode: 0o700 });
-        writeFileSync(this.#file, JSON.stringify({ url: this.url, session } satisfies Saved), { mode: 0o600 });
+        writeFileSync(this.#file, JSON.stringify({ url: this.url, session } satisfies Saved), {
+          mode: 0o600,
+        });
         chmodSync(this.#file, 0o600);
       },
     };

@@ -25,7 +25,11 @@ export class Output {
   }
 
   /** Rows as aligned columns. */
-  table(rows: readonly Record<string, unknown>[], columns: Record<string, (row: never) => string>, empty: string): void {
+  table(
+    rows: readonly Record<string, unknown>[],
+    columns: Record<string, (row: never) => string>,
+    empty: string,
+  ): void {
     if (this.json || rows.length === 0) {
       this.result(rows, () => empty);
       return;
@@ -33,7 +37,11 @@ export class Output {
     const heads = Object.keys(columns);
     const cells = rows.map((row) => heads.map((head) => columns[head]!(row as never)));
     const widths = heads.map((head, i) => Math.max(head.length, ...cells.map((line) => line[i]!.length)));
-    const line = (parts: readonly string[]) => parts.map((part, i) => part.padEnd(widths[i]!)).join("  ").trimEnd();
+    const line = (parts: readonly string[]) =>
+      parts
+        .map((part, i) => part.padEnd(widths[i]!))
+        .join("  ")
+        .trimEnd();
     const head = line(heads);
     this.write(`${[this.isTerminal ? bold(head) : head, ...cells.map(line)].join("\n")}\n`);
   }
@@ -56,7 +64,9 @@ export class Output {
       return;
     }
     const filled = Math.round(share * BAR_WIDTH);
-    this.options.stderr.write(`\r\x1b[K${"█".repeat(filled)}${"░".repeat(BAR_WIDTH - filled)} ${percent.padStart(4)} ${label}`);
+    this.options.stderr.write(
+      `\r\x1b[K${"█".repeat(filled)}${"░".repeat(BAR_WIDTH - filled)} ${percent.padStart(4)} ${label}`,
+    );
     if (share >= 1) this.options.stderr.write("\n");
   }
 }

@@ -37,17 +37,28 @@ export const agents: Command = {
           name: (row: Node) => row.name,
           state: (row: Node) => (row.online ? "online" : "offline"),
           host: (row: Node) => row.host ?? "",
-          gpus: (row: Node) => row.gpus.map(({ name, utilization }) => `${name} ${utilization ?? "?"}%`).join(", "),
-          models: (row: Node) => row.models.map(({ model_id, status }) => (status === "ready" ? model_id : `${model_id} (${status})`)).join(", "),
+          gpus: (row: Node) =>
+            row.gpus.map(({ name, utilization }) => `${name} ${utilization ?? "?"}%`).join(", "),
+          models: (row: Node) =>
+            row.models
+              .map(({ model_id, status }) => (status === "ready" ? model_id : `${model_id} (${status})`))
+              .join(", "),
           id: (row: Node) => row.agent_id,
         },
         "No node is registered; add one: model-gateway agents register <name>",
       );
     const register = async () => {
       const name = needed(words, 1, "the name of the machine");
-      const made = (await client.callUnknown("agents.register", { machine_name: name, version: "unknown" })) as { token: string };
+      const made = (await client.callUnknown("agents.register", {
+        machine_name: name,
+        version: "unknown",
+      })) as { token: string };
       output.note("Shown once. Start the agent on that machine with:");
-      output.result(made, () => `AGENT_GATEWAY=${connection.url.replace(/^http/, "ws")} AGENT_TOKEN=${made.token} npm run agent`);
+      output.result(
+        made,
+        () =>
+          `AGENT_GATEWAY=${connection.url.replace(/^http/, "ws")} AGENT_TOKEN=${made.token} npm run agent`,
+      );
     };
     const deploy = async () => {
       const modelId = needed(words, 1, "the model to deploy");
@@ -58,7 +69,10 @@ export const agents: Command = {
       })) as { stream_id: string };
       for await (const { method, params } of client.events(started.stream_id)) {
         if (method !== "models.progress") continue;
-        output.progress(`${params.status}${params.message ? `: ${params.message}` : ""}`, params.progress / 100);
+        output.progress(
+          `${params.status}${params.message ? `: ${params.message}` : ""}`,
+          params.progress / 100,
+        );
         if (!OVER.has(params.status)) continue;
         if (params.status !== "ready") throw new CliError(`${modelId}: ${params.message ?? params.status}`);
         return output.result(params, () => `${modelId} is ready`);
@@ -72,7 +86,10 @@ export const agents: Command = {
     };
     const remove = async () => {
       const agentId = await idOf(needed(words, 1, "the node"));
-      output.result(await client.callUnknown("agents.deregister", { agent_id: agentId }), () => "Deregistered");
+      output.result(
+        await client.callUnknown("agents.deregister", { agent_id: agentId }),
+        () => "Deregistered",
+      );
     };
     await act(words, { list, register, deploy, stop, remove }, "list");
   },

@@ -56,13 +56,19 @@ export const backends: Command = {
         ...(apiKey && { api_key: apiKey }),
         ...(models && { models: models.split(",").map((id) => id.trim()) }),
       });
-      output.result(answer, () => `Registered ${name ?? url}; its models can be called as soon as it answers`);
+      output.result(
+        answer,
+        () => `Registered ${name ?? url}; its models can be called as soon as it answers`,
+      );
     };
     const remove = async () => {
       const wanted = needed(words, 1, "the name of the backend");
       const { health } = (await admin.backends()).backends;
       const found = health.find((backend) => nameOf(backend) === wanted || backend.label === wanted);
-      if (!found) throw new CliError(`no backend is named ${wanted}; there are: ${health.map(nameOf).join(", ") || "none"}`);
+      if (!found)
+        throw new CliError(
+          `no backend is named ${wanted}; there are: ${health.map(nameOf).join(", ") || "none"}`,
+        );
       const answer = await admin.removeBackend(Number(/^backend_(\d+)/.exec(found.label)?.[1]));
       output.result(answer, () => `${wanted} is removed`);
     };
@@ -73,7 +79,10 @@ export const backends: Command = {
         "No alias is set",
       );
     const alias = async () => {
-      const pair = { alias: needed(words, 1, "the alias"), target: needed(words, 2, "the model it stands for") };
+      const pair = {
+        alias: needed(words, 1, "the alias"),
+        target: needed(words, 2, "the model it stands for"),
+      };
       output.result(await admin.setAlias(pair), () => `${pair.alias} stands for ${pair.target}`);
     };
     const unalias = async () => {

@@ -3,7 +3,11 @@ import type { ChatMessage } from "@model-gateway/client";
 import { CliError, type Command, type Invocation, text } from "../command.ts";
 
 /** The pieces of an answer: by key over the inference surface, or as the signed-in person. */
-async function* answer({ connection }: Invocation, model: string, messages: ChatMessage[]): AsyncGenerator<string> {
+async function* answer(
+  { connection }: Invocation,
+  model: string,
+  messages: ChatMessage[],
+): AsyncGenerator<string> {
   if (connection.key !== null) {
     for await (const chunk of connection.client.rest.chatStream({ model, messages }))
       yield chunk.choices[0]?.delta.content ?? "";
@@ -54,11 +58,13 @@ export const chat: Command = {
   async run(invocation) {
     const { words, options, connection } = invocation;
     const model = text(options, "model") ?? (await connection.client.rest.models())[0]?.id;
-    if (!model) throw new CliError("no model can be called; register a backend: model-gateway backends add <url>");
+    if (!model)
+      throw new CliError("no model can be called; register a backend: model-gateway backends add <url>");
     const system = text(options, "system");
     const messages: ChatMessage[] = system === null ? [] : [{ role: "system", content: system }];
     if (words.length === 0 && process.stdin.isTTY) return converse(invocation, model, messages);
-    const prompt = words.length > 0 ? words.join(" ") : (await new Response(Bun.stdin.stream()).text()).trim();
+    const prompt =
+      words.length > 0 ? words.join(" ") : (await new Response(Bun.stdin.stream()).text()).trim();
     if (prompt === "") throw new CliError("there is nothing to send");
     await say(invocation, model, [...messages, { role: "user", content: prompt }]);
   },

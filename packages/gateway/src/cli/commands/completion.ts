@@ -5,7 +5,11 @@ const optionsOf = (command: Command, common: readonly string[]) => [
   ...common,
 ];
 
-export function completionFor(shell: string, commands: readonly Command[], common: readonly string[]): string {
+export function completionFor(
+  shell: string,
+  commands: readonly Command[],
+  common: readonly string[],
+): string {
   const names = commands.map(({ name }) => name).join(" ");
   return act(
     [shell],
@@ -33,7 +37,8 @@ complete -F _model_gateway model-gateway
         const quoted = (value: string) => value.replaceAll("'", "").replaceAll(":", " ");
         const list = commands.map(({ name, summary }) => `    '${name}:${quoted(summary)}'`).join("\n");
         const cases = commands.map(
-          (command) => `    ${command.name}) compadd -- ${[...(command.actions ?? []), ...optionsOf(command, common)].join(" ")} ;;`,
+          (command) =>
+            `    ${command.name}) compadd -- ${[...(command.actions ?? []), ...optionsOf(command, common)].join(" ")} ;;`,
         );
         return `#compdef model-gateway
 # model-gateway completion for zsh: eval "$(model-gateway completion zsh)"
@@ -58,8 +63,12 @@ compdef _model_gateway model-gateway
           const seen = `__fish_seen_subcommand_from ${command.name}`;
           return [
             `complete -c model-gateway -n __fish_use_subcommand -a ${command.name} -d '${command.summary.replaceAll("'", "")}'`,
-            ...(command.actions ? [`complete -c model-gateway -n '${seen}' -a '${command.actions.join(" ")}'`] : []),
-            ...optionsOf(command, common).map((option) => `complete -c model-gateway -n '${seen}' -l ${option.slice(2)}`),
+            ...(command.actions
+              ? [`complete -c model-gateway -n '${seen}' -a '${command.actions.join(" ")}'`]
+              : []),
+            ...optionsOf(command, common).map(
+              (option) => `complete -c model-gateway -n '${seen}' -l ${option.slice(2)}`,
+            ),
           ];
         });
         return `# model-gateway completion for fish: model-gateway completion fish | source\ncomplete -c model-gateway -f\n${lines.join("\n")}\n`;

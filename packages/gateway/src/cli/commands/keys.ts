@@ -12,7 +12,11 @@ interface KeyRow {
 export const keys: Command = {
   name: "keys",
   summary: "List, create and revoke your API keys",
-  examples: ["model-gateway keys", "model-gateway keys create laptop --project work", "model-gateway keys revoke laptop"],
+  examples: [
+    "model-gateway keys",
+    "model-gateway keys create laptop --project work",
+    "model-gateway keys revoke laptop",
+  ],
   actions: ["list", "create", "revoke"],
   options: {
     project: { type: "string", help: "label that usage can be looked at by" },

@@ -1,4 +1,4 @@
-import { type Command, CliError, text } from "../command.ts";
+import { CliError, type Command, text } from "../command.ts";
 import { ask, askSecret } from "../prompt.ts";
 
 export const login: Command = {
@@ -7,7 +7,7 @@ export const login: Command = {
   examples: [
     "model-gateway login --email ada@example.com",
     "model-gateway login --url https://models.example.org",
-    "echo \"$PASSWORD\" | model-gateway login --email ada@example.com",
+    'echo "$PASSWORD" | model-gateway login --email ada@example.com',
   ],
   options: {
     email: { type: "string", help: "account to sign in with" },
@@ -18,8 +18,13 @@ export const login: Command = {
     const password = await askSecret("Password: ");
     if (password === "") throw new CliError("the password is empty");
     const { client } = connection;
-    const { user } = await (options.register ? client.signUp({ email, password }) : client.signIn({ email, password }));
-    output.result(user, () => `Signed in at ${connection.url} as ${user.email}${user.is_admin ? ", an administrator" : ""}`);
+    const { user } = await (options.register
+      ? client.signUp({ email, password })
+      : client.signIn({ email, password }));
+    output.result(
+      user,
+      () => `Signed in at ${connection.url} as ${user.email}${user.is_admin ? ", an administrator" : ""}`,
+    );
   },
 };
 

@@ -1,6 +1,6 @@
+import { Database as Sqlite } from "bun:sqlite";
 import { copyFileSync, existsSync, mkdirSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { Database as Sqlite } from "bun:sqlite";
 import { type Config, readConfig } from "../../config.ts";
 import { openDatabase, openStorage, SQLITE_FILE } from "../../storage/index.ts";
 import { migrations } from "../../storage/migrations/index.ts";
@@ -50,14 +50,19 @@ export const backup: Command = {
   async run({ words, output }) {
     const target = needed(words, 0, "the directory to write to");
     const config = serviceConfig(process.env);
-    if (existsSync(target) && readdirSync(target).length > 0) throw new CliError(`${target} is not empty; name a new directory`);
-    if (!existsSync(config.dataDir)) throw new CliError(`there is no data directory at ${config.dataDir}; set SERVICE_DATA_DIR`);
+    if (existsSync(target) && readdirSync(target).length > 0)
+      throw new CliError(`${target} is not empty; name a new directory`);
+    if (!existsSync(config.dataDir))
+      throw new CliError(`there is no data directory at ${config.dataDir}; set SERVICE_DATA_DIR`);
     mkdirSync(target, { recursive: true, mode: 0o700 });
     const files = copyOthers(config.dataDir, target);
     if (config.databaseUrl) dumpPostgres(config.databaseUrl, target);
     else copySqlite(join(config.dataDir, SQLITE_FILE), join(target, SQLITE_FILE));
     files.push(config.databaseUrl ? "database.sql" : SQLITE_FILE);
-    output.result({ directory: target, files }, () => [`Written to ${target}:`, ...files.map((file) => `  ${file}`)]);
+    output.result({ directory: target, files }, () => [
+      `Written to ${target}:`,
+      ...files.map((file) => `  ${file}`),
+    ]);
   },
 };
 
@@ -75,7 +80,10 @@ function copySqlite(from: string, to: string): void {
 
 function dumpPostgres(url: string, target: string): void {
   const tool = Bun.which("pg_dump");
-  if (!tool) throw new CliError("pg_dump is not installed; install the Postgres client, or let your database's own backups do it");
+  if (!tool)
+    throw new CliError(
+      "pg_dump is not installed; install the Postgres client, or let your database's own backups do it",
+    );
   const { exitCode, stderr } = Bun.spawnSync([tool, "--file", join(target, "database.sql"), url]);
   if (exitCode !== 0) throw new CliError(`pg_dump failed: ${stderr.toString().trim()}`);
 }

@@ -48,7 +48,11 @@ export const usage: Command = {
         limit: wholeNumber(options, "limit") ?? 50,
         ...(text(options, "project") && { project: text(options, "project") }),
       })) as { records: UsageRow[] };
-      return output.table(answer.records as unknown as Record<string, unknown>[], rowColumns, "No requests yet");
+      return output.table(
+        answer.records as unknown as Record<string, unknown>[],
+        rowColumns,
+        "No requests yet",
+      );
     }
     const query: UsageQuery = {
       group_by: GROUPINGS.find((name) => name === by) ?? (by as "model"),
