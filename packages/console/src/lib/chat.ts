@@ -9,8 +9,14 @@ export interface Picture {
 
 export interface ChatTurnMessage {
   role: "user" | "assistant" | "system";
-  content: string;
-  images?: readonly string[];
+  content: string | readonly Record<string, unknown>[];
+}
+
+/** The user's turn; pictures make its content a list of parts, which is how models take them. */
+export function userMessage(text: string, pictures: readonly Picture[]): ChatTurnMessage {
+  if (pictures.length === 0) return { role: "user", content: text };
+  const images = pictures.map(({ dataUrl }) => ({ type: "image_url", image_url: { url: dataUrl } }));
+  return { role: "user", content: [{ type: "text", text }, ...images] };
 }
 
 export interface Answer {

@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from "react";
 import { api } from "../../lib/api.ts";
-import { type Answer, NEW_ANSWER, type Picture, runChat } from "../../lib/chat.ts";
+import { type Answer, NEW_ANSWER, type Picture, runChat, userMessage } from "../../lib/chat.ts";
 import { client } from "../../lib/client.ts";
 import { plural } from "../../lib/format.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
@@ -83,8 +83,7 @@ function Conversation({ id }: { id: string }) {
     running.current = aborter;
     setSent(text);
     setAnswer(NEW_ANSWER);
-    const images = pictures.map(({ dataUrl }) => dataUrl);
-    const messages = [{ role: "user", content: text, ...(images.length > 0 && { images }) }];
+    const messages = [userMessage(text, pictures)];
     const ended = await runChat({
       request: { model, messages, conversation_id: id },
       signal: aborter.signal,

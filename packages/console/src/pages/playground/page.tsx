@@ -1,5 +1,12 @@
 import { useEffect, useRef, useState } from "react";
-import { type Answer, type ChatTurnMessage, NEW_ANSWER, type Picture, runChat } from "../../lib/chat.ts";
+import {
+  type Answer,
+  type ChatTurnMessage,
+  NEW_ANSWER,
+  type Picture,
+  runChat,
+  userMessage,
+} from "../../lib/chat.ts";
 import { client } from "../../lib/client.ts";
 import { useQuery } from "../../lib/query.ts";
 import { useSearch } from "../../lib/router.ts";
@@ -23,8 +30,7 @@ interface Turn {
 function messagesFor(pane: number, turns: readonly Turn[], system: string): ChatTurnMessage[] {
   const messages: ChatTurnMessage[] = system ? [{ role: "system", content: system }] : [];
   for (const { text, pictures, answers } of turns) {
-    const images = pictures.map(({ dataUrl }) => dataUrl);
-    messages.push({ role: "user", content: text, ...(images.length > 0 && { images }) });
+    messages.push(userMessage(text, pictures));
     const answer = answers[pane];
     if (answer?.text && (answer.state === "done" || answer.state === "stopped"))
       messages.push({ role: "assistant", content: answer.text });
