@@ -38,7 +38,9 @@ function load(key: string, loader: () => Promise<unknown>): Promise<void> {
 
 /** Says that what is shown under keys with this beginning has changed; what is on screen loads anew. */
 export function invalidate(prefix: string): void {
-  for (const [key, entry] of entries) if (key.startsWith(prefix)) put(key, { version: entry.version + 1 });
+  // Writing moves an entry to the end, so a walk over the map itself would never come to one.
+  for (const [key, entry] of [...entries])
+    if (key.startsWith(prefix)) put(key, { version: entry.version + 1 });
 }
 
 /** Forgets everything, e.g. when someone else signs in. */
