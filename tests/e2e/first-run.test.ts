@@ -60,6 +60,7 @@ test("the first-call page names the mistake", async () => {
   await page.getByLabel("Name").fill("wrong");
   await page.getByRole("dialog").getByRole("button", { name: "Create key" }).click();
   const models = page.getByLabel("Model", { exact: true });
+  await models.locator("option", { hasText: "demo-chat" }).waitFor({ state: "attached" });
   const absent = await models
     .locator("option")
     .evaluateAll((options) =>
