@@ -115,12 +115,12 @@ function TopBar({ user, onFind }: { user: SessionUser; onFind(): void }) {
   return (
     <header className="bar">
       <Brand />
-      <button type="button" className="find" onClick={onFind} title="Find a page, key or model">
+      <button type="button" className="find" onClick={onFind} title="Find a page, key, model or group">
         <Icon name="search" />
         <span className="grow" style={{ textAlign: "left" }}>
           Find
         </span>
-        <kbd aria-hidden="true">{apple ? "⌘K" : "Ctrl K"}</kbd>
+        <kbd>{apple ? "⌘K" : "Ctrl K"}</kbd>
       </button>
       <div className="grow" />
       <SpendMeter />
