@@ -63,7 +63,7 @@ export function startHttpServer(options: HttpServerOptions): Server<SocketData> 
     path: string,
     search: string,
   ): Promise<Response> {
-    const requestId = ids.uuid();
+    const requestId = ids.ordered();
     const found = router.find(request.method, path);
     try {
       if (!found) return await notFound(request, path, requestId);
@@ -136,11 +136,13 @@ export function startHttpServer(options: HttpServerOptions): Server<SocketData> 
   }
 
   async function handle(request: Request, server: Server<SocketData>): Promise<Response | undefined> {
-    const { path, search } = urlParts(request.url);
+    const { path: asked, search } = urlParts(request.url);
+    // Clients whose base URL already ends in /v1 often add it once more.
+    const path = asked.startsWith("/v1/v1/") ? asked.slice(3) : asked;
     if (path === "/api/rpc") {
       if (request.method === "POST") {
         return rpcHttp(request, {
-          requestId: ids.uuid(),
+          requestId: ids.ordered(),
           ip: clientIp(request, server, options.trustedProxies),
         });
       }
@@ -149,7 +151,7 @@ export function startHttpServer(options: HttpServerOptions): Server<SocketData> 
     if (path === "/api/rpc/events" && request.method === "GET") {
       return events.handle(request, {
         query: new URLSearchParams(search),
-        requestId: ids.uuid(),
+        requestId: ids.ordered(),
         ip: clientIp(request, server, options.trustedProxies),
       });
     }
