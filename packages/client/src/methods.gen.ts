@@ -542,6 +542,300 @@ export interface Methods {
     };
     result: { ok: true };
   };
+  /** Your requests, newest first; with `project` only those of the project's keys. */
+  "usage.list": {
+    auth: "jwt";
+    params: {
+      /** Default 50; values outside 1-200 are brought into it */
+      limit?: number;
+      /** Default 0 */
+      offset?: number;
+      project?: string;
+    };
+    result: {
+      records: {
+        id: string;
+        model: string;
+        backend: string;
+        prompt_tokens: number;
+        completion_tokens: number;
+        total_tokens: number;
+        /** USD; null when the model has no price */
+        cost: number | null;
+        /** RFC 3339 timestamp, UTC */
+        created_at: string;
+        ref_id: string | null;
+      }[];
+      total: number;
+      limit: number;
+      offset: number;
+      project: string | null;
+    };
+  };
+  /** What video models cost; one without a row costs 0.005 USD a second. */
+  "billing.video.pricing.get": {
+    auth: "jwt";
+    params: Record<string, never>;
+    result: {
+      pricing: {
+        model: string;
+        mode: "per_call" | "per_second_resolution" | "per_frame";
+        base_price: number;
+        price_per_second: number;
+        price_per_frame: number;
+        resolution_coeff: Record<string, number>;
+        currency: string;
+        enabled: boolean;
+      }[];
+    };
+  };
+  /** Your tier, what you used this month (UTC) and what is left of it. */
+  "billing.plan": {
+    auth: "jwt";
+    params: Record<string, never>;
+    result: {
+      tiers: {
+        name: string;
+        /** Null: unlimited */
+        monthly_usd_quota: number | null;
+        /** Null: unlimited */
+        monthly_token_quota: number | null;
+        /** Requests a minute that each key may make */
+        rpm: number;
+      }[];
+      current_tier: string;
+      usage: {
+        cost_usd: number;
+        tokens: number;
+        requests: number;
+        /** The part of cost_usd that points did not pay */
+        quota_cost_usd: number;
+        /** The part of tokens that points did not pay */
+        quota_tokens: number;
+      };
+      remaining: {
+        /** Null: unlimited */
+        cost_usd: number | null;
+        /** Null: unlimited */
+        tokens: number | null;
+      };
+      quota_exceeded: boolean;
+      points_balance: number;
+      points_per_usd: number;
+    };
+  };
+  /** Put an account on a tier; its limits change at once. */
+  "billing.plan.set": {
+    auth: "admin_token";
+    params: { user_email: string; tier: string };
+    result: { ok: true };
+  };
+  /** Set a video model's price; replaces the model's row. */
+  "billing.video.pricing.set": {
+    auth: "admin_token";
+    params: {
+      model: string;
+      mode?: "per_call" | "per_second_resolution" | "per_frame";
+      base_price?: number;
+      price_per_second?: number;
+      price_per_frame?: number;
+      resolution_coeff?: Record<string, number>;
+      currency?: string;
+      enabled?: boolean;
+    };
+    result: { ok: true };
+  };
+  /** Forget one thing that is remembered about you. */
+  "memory.delete": {
+    auth: "jwt";
+    params: {
+      /** Id of the remembered fact, as recall gave it */
+      node_id: string;
+    };
+    result: {
+      /** False when there was no such fact of yours */
+      deleted: boolean;
+    };
+  };
+  /** Whether long-term memory is on, and what it did for you lately. */
+  "memory.status": {
+    auth: "jwt";
+    params: Record<string, never>;
+    result: {
+      /** A memory service is configured */
+      enabled: boolean;
+      /** Finished turns are remembered */
+      writeback: boolean;
+      /** Newest first */
+      events: {
+        /** RFC 3339 timestamp, UTC */
+        at: string;
+        kind: "recall" | "writeback" | "delete";
+        outcome: "ok" | "failed";
+        /** Facts found, written or deleted */
+        count: number;
+        duration_ms: number;
+        /** Why it failed */
+        detail: string | null;
+      }[];
+    };
+  };
+  /** Call a method of the engine that serves a model, and return its raw result. */
+  "engine.invoke": {
+    auth: "admin";
+    params: { model: string; method: string; params?: Record<string, unknown> };
+    result: unknown;
+  };
+  /** Send a chat turn; its answer arrives as chat.stream notifications, one token each. */
+  "chat.send": {
+    auth: "jwt";
+    params: {
+      model: string;
+      messages: {
+        role: "user" | "assistant" | "system" | "developer" | "tool";
+        content?: string | unknown[] | null;
+        images?: unknown[];
+        tool_calls?: unknown[];
+        [field: string]: unknown;
+      }[];
+      temperature?: number;
+      max_tokens?: number;
+      /** Its stored messages go before these, and the turn is added to it */
+      conversation_id?: string;
+      /** False: nothing is recalled for this turn */
+      memory?: boolean;
+      /** An object, merged into what is sent upstream */
+      extra?: unknown;
+      tools?: unknown[];
+      provider?: string;
+    };
+    result: {
+      /** Session of GET /api/rpc/events */
+      stream_id: string;
+      memory: "enabled" | "disabled" | "offline";
+    };
+  };
+  /** Cancel one of your video jobs; nothing is charged. */
+  "video.cancel": {
+    auth: "jwt";
+    params: { job_id: string };
+    result: { ok: true };
+  };
+  /** Submit a video task; its progress arrives on stream_id and on the job id. */
+  "video.create": {
+    auth: "jwt";
+    params: {
+      model: string;
+      prompt: string;
+      negative_prompt?: string;
+      /** First and last frame; PNG, JPEG or WebP, up to 10 MiB each */
+      images?: { data_base64: string; mime_type: string }[];
+      duration_seconds?: number;
+      width?: number;
+      height?: number;
+      /** Name or kind of the backend to use */
+      provider?: string;
+      /** Backend-specific fields such as seed, steps, cfg */
+      extra?: Record<string, unknown>;
+    };
+    result: { job_id: string; stream_id: string };
+  };
+  /** One of your video jobs. */
+  "video.get": {
+    auth: "jwt";
+    params: { job_id: string };
+    result: {
+      id: string;
+      object: "video.generation";
+      model: string;
+      status: "queued" | "running" | "done" | "failed" | "cancelled";
+      /** 0 to 100 */
+      progress: number;
+      result: {
+        url: string;
+        mime_type: string;
+        width?: number;
+        height?: number;
+        duration_seconds?: number;
+        expires_at?: string;
+      } | null;
+      error: string | null;
+      /** USD; 0 until the job is done */
+      cost: number;
+      /** Unix seconds */
+      created_at: number;
+      job_id: string;
+    };
+  };
+  /** Your video jobs, newest first. */
+  "video.list": {
+    auth: "jwt";
+    params: {
+      /** Clamped to 1-100 */
+      limit?: number;
+    };
+    result: {
+      jobs: {
+        id: string;
+        object: "video.generation";
+        model: string;
+        status: "queued" | "running" | "done" | "failed" | "cancelled";
+        /** 0 to 100 */
+        progress: number;
+        result: {
+          url: string;
+          mime_type: string;
+          width?: number;
+          height?: number;
+          duration_seconds?: number;
+          expires_at?: string;
+        } | null;
+        error: string | null;
+        /** USD; 0 until the job is done */
+        cost: number;
+        /** Unix seconds */
+        created_at: number;
+        job_id: string;
+      }[];
+    };
+  };
+  /** Queue one client event for the upstream; only the session's owner may. */
+  "realtime.event": {
+    auth: "jwt";
+    params: {
+      session_id: string;
+      /** Audio is base64 PCM16, 16 kHz to the model and 24 kHz from it, and passes untouched */
+      event: {
+        type: "session.update" | "input_audio_buffer.append" | "input_audio_buffer.commit" | "input_audio_buffer.clear" | "input_image_buffer.append" | "response.create" | "response.cancel" | "session.stop";
+        [field: string]: unknown;
+      };
+    };
+    result: { ok: true };
+  };
+  /** Open a voice session with a model; its events arrive on stream_session. */
+  "realtime.start": {
+    auth: "jwt";
+    params: {
+      model: string;
+      /** Session settings in the upstream's own words, sent as session.update */
+      config?: Record<string, unknown>;
+      /** Transcripts are stored there as assistant messages */
+      conversation_id?: string;
+      /** Attribution reference; usage rows are then written even with zero tokens */
+      ref_id?: string;
+    };
+    result: {
+      session_id: string;
+      /** Subscribe at /api/rpc/events?session=<this> */
+      stream_session: string;
+    };
+  };
+  /** End one of your voice sessions. */
+  "realtime.stop": {
+    auth: "jwt";
+    params: { session_id: string };
+    result: { removed: boolean };
+  };
   /** Acknowledge, then close: only on a WebSocket without a token. */
   "system.probe": {
     auth: "anonymous_socket";
@@ -599,6 +893,22 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "conversations.get": "jwt",
   "conversations.list": "jwt",
   "conversations.delete": "jwt",
+  "usage.list": "jwt",
+  "billing.video.pricing.get": "jwt",
+  "billing.plan": "jwt",
+  "billing.plan.set": "admin_token",
+  "billing.video.pricing.set": "admin_token",
+  "memory.delete": "jwt",
+  "memory.status": "jwt",
+  "engine.invoke": "admin",
+  "chat.send": "jwt",
+  "video.cancel": "jwt",
+  "video.create": "jwt",
+  "video.get": "jwt",
+  "video.list": "jwt",
+  "realtime.event": "jwt",
+  "realtime.start": "jwt",
+  "realtime.stop": "jwt",
   "system.probe": "anonymous_socket",
   "system.status": "public",
 };
