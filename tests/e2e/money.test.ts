@@ -76,12 +76,12 @@ test("groups: members, invitation, models, points and a ledger that adds up", as
 
   await page.getByRole("link", { name: "Credits & ledger" }).click();
   await page.getByRole("button", { name: "Issue points" }).click();
-  await page.getByLabel("Points").fill("5000");
+  await page.getByLabel("Points", { exact: true }).fill("5000");
   await page.getByRole("dialog").getByRole("button", { name: "Issue points" }).click();
   await page.getByRole("cell", { name: "5,000 pt" }).waitFor();
   await page.getByRole("button", { name: "Allocate to a member" }).click();
-  await page.getByLabel("Member").selectOption("colleague@example.com");
-  await page.getByLabel("Points").fill("800");
+  await page.getByLabel("Member", { exact: true }).selectOption("colleague@example.com");
+  await page.getByLabel("Points", { exact: true }).fill("800");
   await page.getByRole("dialog").getByRole("button", { name: "Allocate" }).click();
   await page.getByRole("cell", { name: "4,200 pt" }).waitFor();
   await page.getByRole("button", { name: "Verify" }).click();

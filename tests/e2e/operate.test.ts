@@ -65,7 +65,7 @@ test("aliases and tiers", async () => {
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByRole("row", { name: /film-1.*\$0.04 a second/ }).waitFor();
   await page.getByLabel("Email of the account").fill("operator@example.com");
-  await page.getByLabel("Tier").selectOption("pro");
+  await page.getByLabel("Tier", { exact: true }).selectOption("pro");
   await page.getByRole("button", { name: "Change tier" }).click();
   await page.getByText("operator@example.com is on the pro tier now").waitFor();
   await shot(page, "prices");

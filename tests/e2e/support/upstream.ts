@@ -13,7 +13,7 @@ export interface Upstream {
 const FAST = "demo-chat";
 const SLOW = "demo-slow";
 const SLOW_TOKEN_MS = 60;
-const SLOW_TOKENS = 200;
+const SLOW_TOKENS = 60;
 
 const chunk = (model: string, delta: Record<string, unknown>, finish: string | null) =>
   `data: ${JSON.stringify({ id: "c1", object: "chat.completion.chunk", created: 1, model, choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;

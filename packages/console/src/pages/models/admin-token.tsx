@@ -1,7 +1,7 @@
+import { createClient } from "@model-gateway/client";
 import { type FormEvent, useState } from "react";
 import { useAction } from "../../lib/action.ts";
-import { client, setAdminToken } from "../../lib/client.ts";
-import { invalidate } from "../../lib/query.ts";
+import { setAdminToken } from "../../lib/client.ts";
 import { Button, TextField } from "../../ui/controls.tsx";
 import { FormError } from "../../ui/states.tsx";
 
@@ -9,14 +9,10 @@ import { FormError } from "../../ui/states.tsx";
 export function AdminTokenForm() {
   const [token, setToken] = useState("");
   const enter = useAction(async () => {
-    setAdminToken(token.trim());
-    try {
-      await client.admin.aliases();
-    } catch (error) {
-      setAdminToken(null);
-      throw error;
-    }
-    invalidate("backends");
+    const given = token.trim();
+    // Tried before it is kept: a wrong one must leave the form as it is.
+    await createClient({ baseUrl: location.origin, adminToken: given }).admin.aliases();
+    setAdminToken(given);
   });
   const submit = (event: FormEvent) => {
     event.preventDefault();
