@@ -30,6 +30,8 @@ import { createVideo } from "./rooms/video/index.ts";
 import { loadJwtSecret } from "./secrets.ts";
 import { openStorage } from "./storage/index.ts";
 import { AGENT_SOCKET_KIND, AgentTunnel } from "./transports/agent-tunnel/index.ts";
+import { createConsole } from "./transports/console/handler.ts";
+import { consoleRoutes } from "./transports/console/routes.ts";
 import { documentRoutes } from "./transports/docs/routes.ts";
 import { EventsTransport } from "./transports/events/sse.ts";
 import { createRpcHttp } from "./transports/rpc/http.ts";
@@ -215,7 +217,15 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     host: config.host,
     port: config.port,
     reusePort: config.reusePort,
-    routes: [...registry.routes, ...documentRoutes({ registry, metrics, version: VERSION })],
+    routes: [
+      ...registry.routes,
+      ...documentRoutes({ registry, metrics, version: VERSION }),
+      ...consoleRoutes({
+        registrationIsOpen: () => accounts.registrationIsOpen(),
+        firstAccountOnly: config.registrationOpen === null,
+      }),
+    ],
+    fallback: createConsole({ log }),
     rpcHttp: createRpcHttp({ runner, authenticator: accounts, events }),
     rpcSocket: new RpcWebSocket({ runner, registry, authenticator: accounts, clock, ids }),
     events: eventsTransport,
