@@ -169,3 +169,14 @@ export function endlessStream(chat: FakeChat, line: string): Response {
     }),
   );
 }
+
+/** What a promise rejects with; the clients' promises are no plain ones, so `expect().rejects` cannot see into them. */
+export const failing = (promise: PromiseLike<unknown>): Promise<Any> =>
+  Promise.resolve(
+    promise.then(
+      () => {
+        throw new Error("expected a rejection");
+      },
+      (thrown: unknown) => thrown,
+    ),
+  );
