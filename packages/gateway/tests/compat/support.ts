@@ -10,7 +10,8 @@ import { Compat, routes, throughRoute } from "../../src/rooms/compat/index.ts";
 
 export const KEY = "service-11111111-2222-4333-8444-555555555555";
 
-export const fixture = (name: string): Buffer => readFileSync(join(import.meta.dir, "fixtures", name));
+export const fixture = (name: string): Buffer<ArrayBuffer> =>
+  readFileSync(join(import.meta.dir, "fixtures", name)) as Buffer<ArrayBuffer>;
 
 // biome-ignore lint/suspicious/noExplicitAny: tests look into bodies freely
 export type Any = any;
