@@ -39,7 +39,7 @@ export const GATEWAY = {
   requestId: "gateway.request.id",
   /** `gateway`, `rpc`, … as in usage rows. */
   channel: "gateway.channel",
-  /** The upstream that was tried first could not be reached. */
+  /** Backends that were tried. */
   attempts: "gateway.attempts",
   usageEstimated: "gateway.usage.estimated",
 } as const;

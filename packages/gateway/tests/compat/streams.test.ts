@@ -1,4 +1,5 @@
 import { expect, test } from "bun:test";
+import { estimatedCounts } from "../../src/rooms/compat/chat-answer.ts";
 import { MessageWriter } from "../../src/rooms/compat/messages/stream.ts";
 import { ResponseWriter } from "../../src/rooms/compat/responses/stream.ts";
 import { convertStream, type StreamWriter } from "../../src/rooms/compat/stream.ts";
@@ -28,6 +29,8 @@ const WRITERS: Record<string, () => StreamWriter> = {
     }),
 };
 
+const estimate = (answerBytes: number) => estimatedCounts(10, answerBytes);
+
 function convert(chunks: readonly Uint8Array[], writer: StreamWriter): Promise<string> {
   let next = 0;
   const source = new ReadableStream<Uint8Array>({
@@ -37,7 +40,7 @@ function convert(chunks: readonly Uint8Array[], writer: StreamWriter): Promise<s
       else controller.close();
     },
   });
-  return new Response(convertStream({ source, writer, clock: new ManualClock() })).text();
+  return new Response(convertStream({ source, writer, clock: new ManualClock(), estimate })).text();
 }
 
 const types = async (name: string, api: string) =>
@@ -170,7 +173,7 @@ test("a source that throws becomes an error event", async () => {
     pull: () => Promise.reject(new Error("socket closed at 10.0.0.7")),
   });
   const text = await new Response(
-    convertStream({ source, writer: WRITERS.messages!(), clock: new ManualClock() }),
+    convertStream({ source, writer: WRITERS.messages!(), clock: new ManualClock(), estimate }),
   ).text();
   expect(eventsOf(text).map(({ event }) => event)).toEqual(["error"]);
   expect(text).not.toContain("10.0.0.7");
@@ -188,8 +191,17 @@ test("thoughts that were not asked for are silent, but the line is kept alive", 
     },
   });
   const writer = new MessageWriter({ id: "msg_1", thinking: false });
-  const text = await new Response(convertStream({ source, writer, clock })).text();
+  const text = await new Response(convertStream({ source, writer, clock, estimate })).text();
   expect(text).not.toContain("a number.");
   expect(eventsOf(text).filter(({ event }) => event === "ping").length).toBeGreaterThanOrEqual(3);
   expect(eventsOf(text).filter(({ event }) => event === "content_block_start")).toHaveLength(1);
+});
+
+test("an answer without usage is told with estimated counts", async () => {
+  const events = eventsOf(await convert([fixture("shared-index-tools.sse")], WRITERS.messages!()));
+  const { usage } = events.find(({ event }) => event === "message_delta")!.data;
+  expect(usage.input_tokens).toBe(10);
+  expect(usage.output_tokens).toBeGreaterThan(10);
+  const last = eventsOf(await convert([fixture("shared-index-tools.sse")], WRITERS.responses!())).at(-1)!;
+  expect(last.data.response.usage.output_tokens).toBe(usage.output_tokens);
 });

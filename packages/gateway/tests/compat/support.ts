@@ -87,6 +87,10 @@ export function serveCompat(): CompatServer {
   const compat = new Compat({
     chat: throughRoute(chatRoute(chat)),
     authenticate: (secret) => (secret === KEY ? { keyId: "k" } : null),
+    requireApiKey: async (request) =>
+      request.headers.get("authorization") === `Bearer ${KEY}`
+        ? { keyId: "k" }
+        : new Response("Missing or invalid API key", { status: 401 }),
     estimateTokens: (text) => Math.ceil(Buffer.byteLength(text) / 4),
     imageTokens: 1000,
     clock: systemClock,

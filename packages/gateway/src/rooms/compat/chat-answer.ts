@@ -17,6 +17,17 @@ const count = (value: unknown): number =>
 
 const details = (value: unknown): Record<string, unknown> => (isObject(value) ? value : {});
 
+const BYTES_PER_TOKEN = 4;
+
+/** What is told where an upstream reported nothing; the same rule that such an answer is charged by. */
+export const estimatedCounts = (prompt: number, answerBytes: number): TokenCounts => ({
+  prompt,
+  cached: 0,
+  cacheWritten: 0,
+  completion: Math.ceil(answerBytes / BYTES_PER_TOKEN),
+  reasoning: 0,
+});
+
 export function tokenCounts(usage: unknown): TokenCounts | null {
   if (!isObject(usage)) return null;
   const prompt = details(usage.prompt_tokens_details);
@@ -65,10 +76,11 @@ export interface ChatAnswer {
   refusal: string;
   calls: AnsweredCall[];
   finish: Finish;
-  usage: TokenCounts | null;
+  usage: TokenCounts;
 }
 
-export function readAnswer(completion: unknown): ChatAnswer {
+/** `estimate` counts for upstreams that report no usage. */
+export function readAnswer(completion: unknown, estimate: (answerBytes: number) => TokenCounts): ChatAnswer {
   const body = details(completion);
   const choice = details(Array.isArray(body.choices) ? body.choices[0] : null);
   const message = details(choice.message);
@@ -85,6 +97,6 @@ export function readAnswer(completion: unknown): ChatAnswer {
       arguments: textOf(details(call.function).arguments) || "{}",
     })),
     finish: finishOf(choice) ?? { reason: "stop", stopSequence: null },
-    usage: tokenCounts(body.usage),
+    usage: tokenCounts(body.usage) ?? estimate(JSON.stringify(message).length),
   };
 }

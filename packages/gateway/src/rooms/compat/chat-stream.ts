@@ -12,7 +12,7 @@ export type ChatEvent =
   | { type: "tool_start"; id: string; name: string }
   | { type: "tool_arguments"; text: string }
   | { type: "tool_end" }
-  | { type: "finish"; finish: Finish; usage: TokenCounts | null }
+  | { type: "finish"; finish: Finish; usage: TokenCounts }
   | { type: "failure"; failure: ChatFailure };
 
 const DONE = "[DONE]";
@@ -24,6 +24,10 @@ export class ChatStream {
   #ended = false;
   #finish: Finish | null = null;
   #usage: TokenCounts | null = null;
+  #answerBytes = 0;
+
+  /** `estimate` counts for upstreams that report no usage, from the bytes of text that they sent. */
+  constructor(readonly estimate: (answerBytes: number) => TokenCounts) {}
 
   read({ data }: SseItem): ChatEvent[] {
     if (data === null || this.#ended) return [];
@@ -72,6 +76,7 @@ export class ChatStream {
     this.#text(events, "text", textOf(delta.content));
     this.#text(events, "refusal", textOf(delta.refusal));
     if (Array.isArray(delta.tool_calls)) {
+      this.#answerBytes += JSON.stringify(delta.tool_calls).length;
       for (const call of delta.tool_calls.filter(isObject))
         events.push(...this.#calls.add(call as ToolCallDelta));
     }
@@ -81,6 +86,7 @@ export class ChatStream {
 
   #text(events: ChatEvent[], type: "reasoning" | "text" | "refusal", text: string): void {
     if (text === "") return;
+    this.#answerBytes += Buffer.byteLength(text);
     events.push(...this.#calls.close(), { type, text });
   }
 
@@ -88,7 +94,8 @@ export class ChatStream {
     this.#ended = true;
     const reason = this.#calls.count > 0 ? "tool_calls" : "stop";
     const finish = this.#finish ?? { reason, stopSequence: null };
+    const usage = this.#usage ?? this.estimate(this.#answerBytes);
     const start: ChatEvent[] = this.#started ? [] : [{ type: "start", model: "", createdSeconds: 0 }];
-    return [...start, ...this.#calls.close(), { type: "finish", finish, usage: this.#usage }];
+    return [...start, ...this.#calls.close(), { type: "finish", finish, usage }];
   }
 }

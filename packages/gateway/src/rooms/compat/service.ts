@@ -3,13 +3,13 @@ import { fail, toRestResponse, toServiceError } from "../../kernel/errors.ts";
 import { bearerOf, readBody } from "../../kernel/http.ts";
 import { decodeUtf8, parseJson } from "../../kernel/json.ts";
 import type { RouteCall, RouteDefinition } from "../../kernel/route.ts";
-import { readAnswer } from "./chat-answer.ts";
+import { estimatedCounts, readAnswer } from "./chat-answer.ts";
 import type { ChatBody } from "./chat-body.ts";
 import type { Dialect, Turn } from "./dialect.ts";
 import { readFailure } from "./failure.ts";
-import { type Estimator, promptTokens } from "./messages/count-tokens.ts";
 import { messagesDialect } from "./messages/index.ts";
 import { chatBodyOfMessages } from "./messages/request.ts";
+import { type Estimator, promptTokens } from "./prompt-tokens.ts";
 import { responsesDialect } from "./responses/index.ts";
 import { convertStream } from "./stream.ts";
 
@@ -30,6 +30,8 @@ export interface CompatOptions extends Estimator {
   chat: ChatFunction;
   /** Who an API key stands for; null: nobody. */
   authenticate(secret: string): unknown;
+  /** The same with the key's requests a minute counted; a Response is the refusal. */
+  requireApiKey(request: Request, requestId: string): Promise<unknown>;
   clock: Clock;
 }
 
@@ -47,22 +49,25 @@ export class Compat {
 
   countTokens(call: RouteCall): Promise<Response> {
     return refusing(call, messagesDialect, async () => {
-      const chat = chatBodyOfMessages(await this.#read(withBearer(call)));
+      const { request } = withBearer(call);
+      const principal = await this.options.requireApiKey(request, call.requestId);
+      if (principal instanceof Response) return refusal(call, messagesDialect, principal);
+      const chat = chatBodyOfMessages(await readJson(request));
       const body = { input_tokens: promptTokens(chat, this.options) };
       return Response.json(body, { headers: headersOf(new Headers(), call, messagesDialect) });
     });
   }
 
   /** The parsed body, after the key: an unknown caller must not make us parse megabytes. */
-  async #read(call: RouteCall): Promise<unknown> {
-    const secret = bearerOf(call.request);
+  async #read({ request }: RouteCall): Promise<unknown> {
+    const secret = bearerOf(request);
     if (!secret || !(await this.options.authenticate(secret))) {
       fail(
         "auth_required",
         "Invalid API key: send `Authorization: Bearer service-…`, as keys.create showed it",
       );
     }
-    return parseJson(decodeUtf8(await readBody(call.request, BODY_BYTES_MAX)));
+    return readJson(request);
   }
 
   #answer(call: RouteCall, dialect: Dialect): Promise<Response> {
@@ -81,13 +86,21 @@ export class Compat {
   ): Promise<Response> {
     const headers = headersOf(response.headers, call, dialect);
     if (turn.dropped.length > 0) headers.set(DROPPED_HEADER, turn.dropped.map(headerSafe).join(", "));
-    if (!turn.chat.stream) return Response.json(turn.whole(readAnswer(await response.json())), { headers });
+    const estimate = (answerBytes: number) =>
+      estimatedCounts(promptTokens(turn.chat, this.options), answerBytes);
+    if (!turn.chat.stream) {
+      return Response.json(turn.whole(readAnswer(await response.json(), estimate)), { headers });
+    }
     if (!response.body) fail("bad_gateway", "The chat path answered without a stream");
     for (const [name, value] of Object.entries(STREAM_HEADERS)) headers.set(name, value);
-    const stream = convertStream({ source: response.body, writer: turn.writer(), clock: this.options.clock });
+    const { clock } = this.options;
+    const stream = convertStream({ source: response.body, writer: turn.writer(), clock, estimate });
     return new Response(stream, { headers });
   }
 }
+
+const readJson = async (request: Request): Promise<unknown> =>
+  parseJson(decodeUtf8(await readBody(request, BODY_BYTES_MAX)));
 
 const headerSafe = (name: string): string => name.replace(/[^\w.-]/g, "").slice(0, 64);
 

@@ -1,5 +1,6 @@
 import type { Clock } from "../../kernel/clock.ts";
 import { toServiceError } from "../../kernel/errors.ts";
+import type { TokenCounts } from "./chat-answer.ts";
 import { type ChatEvent, ChatStream } from "./chat-stream.ts";
 import { failureOf } from "./failure.ts";
 import { type SseItem, SseReader } from "./sse-reader.ts";
@@ -21,16 +22,23 @@ export interface ConvertOptions {
   source: ReadableStream<Uint8Array>;
   writer: StreamWriter;
   clock: Clock;
+  /** Counts for an upstream that reports no usage. */
+  estimate(answerBytes: number): TokenCounts;
 }
 
 /**
  * A chat-completions stream in another API's events. It reads only when its own reader asks for more, and
  * cancelling it cancels the source, so a client that goes away or reads slowly is felt at the upstream.
  */
-export function convertStream({ source, writer, clock }: ConvertOptions): ReadableStream<Uint8Array> {
+export function convertStream({
+  source,
+  writer,
+  clock,
+  estimate,
+}: ConvertOptions): ReadableStream<Uint8Array> {
   const reader = source.getReader();
   const sse = new SseReader();
-  const chat = new ChatStream();
+  const chat = new ChatStream(estimate);
   const encoder = new TextEncoder();
   let wroteAtMs = clock.now();
 

@@ -78,7 +78,7 @@ export class MessageWriter {
     return event({ type: "content_block_stop", index: this.#index });
   }
 
-  #finish(finish: Finish, usage: TokenCounts | null): string {
+  #finish(finish: Finish, usage: TokenCounts): string {
     const stop = stopOf(this.#refused ? { ...finish, reason: "content_filter" } : finish, this.#hasCalls);
     const delta = { ...stop, stop_details: null, container: null };
     return (

@@ -210,7 +210,7 @@ export class ResponseWriter {
     return closed + done;
   }
 
-  #finish(finish: Finish, usage: TokenCounts | null): string {
+  #finish(finish: Finish, usage: TokenCounts): string {
     const ending = endingOf(finish);
     const closed = this.#closeItem(ending.status === "completed" ? "completed" : "incomplete");
     return closed + this.#lifecycle(`response.${ending.status}`, ending, usage);

@@ -1,4 +1,4 @@
-import type { ChatBody, ChatMessage } from "../chat-body.ts";
+import type { ChatBody, ChatMessage } from "./chat-body.ts";
 
 export interface Estimator {
   estimateTokens(text: string): number;
