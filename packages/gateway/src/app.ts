@@ -9,8 +9,10 @@ import { Metrics } from "./kernel/metrics.ts";
 import { Registry } from "./kernel/registry.ts";
 import { createAccounts } from "./rooms/accounts/index.ts";
 import { Conversations } from "./rooms/conversations/index.ts";
+import { createGroups } from "./rooms/groups/index.ts";
 import { surfaces } from "./rooms/index.ts";
 import { createKeys } from "./rooms/keys/index.ts";
+import { createLedger } from "./rooms/ledger/index.ts";
 import { Providers } from "./rooms/providers/index.ts";
 import { System } from "./rooms/system/index.ts";
 import { loadJwtSecret } from "./secrets.ts";
@@ -62,10 +64,14 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     adminToken: config.adminToken,
     registrationOpen: config.registrationOpen,
   });
+  const ledger = createLedger({ db, bus, clock, ids, pointsPerUsd: config.pointsPerUsd });
+  const groups = createGroups({ db, bus, clock, ids, accounts, ledger });
   const providers = new Providers(db, clock);
   const rooms: Rooms = {
     accounts,
-    keys: createKeys({ db, bus, clock, ids }),
+    ledger,
+    groups,
+    keys: createKeys({ db, bus, clock, ids, groups }),
     providers,
     metering: { admit: () => ({ settle() {}, release() {} }), checkRate() {} },
     conversations: new Conversations({ db, clock, ids }),

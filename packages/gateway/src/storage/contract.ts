@@ -34,3 +34,40 @@ export function isUniqueViolation(error: unknown): boolean {
   const { code, errno } = error as { code?: unknown; errno?: unknown };
   return errno === "23505" || code === "SQLITE_CONSTRAINT_UNIQUE" || code === "SQLITE_CONSTRAINT_PRIMARYKEY";
 }
+
+/** Sizes in which many rows are sent at once: few, so that few statement texts exist. */
+const CHUNK_SIZES = [64, 16, 4, 2, 1] as const;
+
+function* chunks<T>(items: readonly T[]): Generator<readonly T[]> {
+  let start = 0;
+  for (const size of CHUNK_SIZES) {
+    for (; items.length - start >= size; start += size) yield items.slice(start, start + size);
+  }
+}
+
+/** Inserts many rows with few statements. `into` reads like `table (a, b)`. */
+export async function insertRows(
+  on: Queryable,
+  into: string,
+  rows: readonly (readonly SqlValue[])[],
+): Promise<void> {
+  for (const chunk of chunks(rows)) {
+    let number = 0;
+    const values = chunk.map((row) => `(${row.map(() => `$${++number}`).join(", ")})`).join(", ");
+    await on.run(`INSERT INTO ${into} VALUES ${values}`, chunk.flat());
+  }
+}
+
+/** The rows of `sql(list)` for all `values`, where `list` stands for some of them: `x IN ${list}`. */
+export async function selectIn<T>(
+  on: Queryable,
+  sql: (list: string) => string,
+  values: readonly SqlValue[],
+): Promise<T[]> {
+  const found: T[] = [];
+  for (const chunk of chunks(values)) {
+    const list = `(${chunk.map((_, index) => `$${index + 1}`).join(", ")})`;
+    found.push(...(await on.all<T>(sql(list), chunk)));
+  }
+  return found;
+}

@@ -6,7 +6,7 @@ const Key = z.object({
   name: z.string(),
   key_prefix: z.string().describe("First 8 characters of the key's uuid; usage rows carry it as api_key_id"),
   project: z.string(),
-  group_id: z.uuid().nullable().describe("The group whose pool and limits apply, if any"),
+  group_id: z.guid().nullable().describe("The group whose pool and limits apply, if any"),
   created_at: Timestamp,
 });
 
@@ -26,7 +26,11 @@ export const create = defineMethod({
   params: z.object({
     name: z.string().trim().min(1).max(80),
     project: z.string().trim().max(64).optional(),
-    group_id: z.uuid().optional().describe("Draw on this group's pool; you must be an active member"),
+    group_id: z
+      .guid()
+      .toLowerCase()
+      .optional()
+      .describe("Draw on this group's pool; you must be an active member"),
   }),
   result: Key.extend({ key: z.string().describe("The secret: service-<uuid>. It cannot be shown again") }),
   handler: ({ params, actor, rooms }) =>

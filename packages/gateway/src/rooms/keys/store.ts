@@ -1,4 +1,4 @@
-import type { Database } from "../../storage/contract.ts";
+import type { Database, Queryable } from "../../storage/contract.ts";
 
 export interface KeyRow {
   id: string;
@@ -18,8 +18,8 @@ const COLUMNS = "id, name, project, key_prefix, group_id, active, created_at, re
 export class KeyStore {
   constructor(readonly db: Database) {}
 
-  async insert(key: KeyRow & { user_id: string; key_hash: string }): Promise<void> {
-    await this.db.run(
+  async insert(on: Queryable, key: KeyRow & { user_id: string; key_hash: string }): Promise<void> {
+    await on.run(
       `INSERT INTO api_keys (id, user_id, group_id, name, project, key_hash, key_prefix, active, created_at)
        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
       [
@@ -61,12 +61,18 @@ export class KeyStore {
     return changed > 0;
   }
 
-  /** What a request with this key may do, in one look-up; null when the key is unknown or revoked. */
+  /**
+   * What a request with this key may do, in one look-up; null when the key is unknown or revoked, or belongs
+   * to a group whose active member its user no longer is.
+   */
   async principal(keyHash: string): Promise<PrincipalRow | null> {
     return this.db.get<PrincipalRow>(
-      `SELECT k.id AS key_id, k.key_prefix, k.project, k.group_id, u.id AS user_id, u.tier
+      `SELECT k.id AS key_id, k.key_prefix, k.project, k.group_id, u.id AS user_id, u.tier,
+              m.cost_multiplier_micros, g.rpm_ceiling, g.enforce_model_allowlist
        FROM api_keys k JOIN users u ON u.id = k.user_id
-       WHERE k.key_hash = $1 AND k.active`,
+       LEFT JOIN group_members m ON m.group_id = k.group_id AND m.user_id = k.user_id AND m.is_active
+       LEFT JOIN user_groups g ON g.id = m.group_id
+       WHERE k.key_hash = $1 AND k.active AND (k.group_id IS NULL OR g.id IS NOT NULL)`,
       [keyHash],
     );
   }
@@ -79,4 +85,8 @@ export interface PrincipalRow {
   group_id: string | null;
   user_id: string;
   tier: string;
+  /** Null unless the key is a group's. */
+  cost_multiplier_micros: number | null;
+  rpm_ceiling: number | null;
+  enforce_model_allowlist: boolean | null;
 }

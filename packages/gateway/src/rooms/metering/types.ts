@@ -1,17 +1,4 @@
-/** Who pays for a request, and by which limits. */
-export interface Payer {
-  userId: string;
-  /** Null for JWT-attributed surfaces. */
-  keyId: string | null;
-  /** `api_key_id` of the usage row: the key's prefix, or `jwt-<user-uuid>`. */
-  attribution: string;
-  /** Null on JWT surfaces: they have no project window. */
-  project: string | null;
-  /** Set for a group key: the group's pool pays, by the member's multiplier. */
-  groupId: string | null;
-  costMultiplier: number;
-  tier: string;
-}
+import type { Payer } from "../../kernel/payer.ts";
 
 /** What a request may cost at most, so that a hold can be taken before it is sent. */
 export type Estimate = { promptTokens: number; completionTokensMax: number } | { costUsd: number };
