@@ -1,3 +1,5 @@
+import { Bridge } from "./backends/bridge/index.ts";
+import { backendFactory } from "./backends/index.ts";
 import { BusEventHub } from "./bus/event-hub.ts";
 import { openBus } from "./bus/index.ts";
 import type { Config } from "./config.ts";
@@ -8,13 +10,19 @@ import { createLog, type Log } from "./kernel/log.ts";
 import { Metrics } from "./kernel/metrics.ts";
 import { Registry } from "./kernel/registry.ts";
 import { createAccounts } from "./rooms/accounts/index.ts";
+import { Billing } from "./rooms/billing/index.ts";
 import { Conversations } from "./rooms/conversations/index.ts";
 import { createGroups } from "./rooms/groups/index.ts";
 import { surfaces } from "./rooms/index.ts";
+import { type Deadlines, Inference } from "./rooms/inference/index.ts";
 import { createKeys } from "./rooms/keys/index.ts";
 import { createLedger } from "./rooms/ledger/index.ts";
+import { Memory } from "./rooms/memory/index.ts";
+import { createMetering } from "./rooms/metering/index.ts";
 import { Providers } from "./rooms/providers/index.ts";
+import { Routing } from "./rooms/routing/index.ts";
 import { System } from "./rooms/system/index.ts";
+import { Usage } from "./rooms/usage/index.ts";
 import { loadJwtSecret } from "./secrets.ts";
 import { openStorage } from "./storage/index.ts";
 import { documentRoutes } from "./transports/docs/routes.ts";
@@ -25,8 +33,13 @@ import { RpcWebSocket } from "./transports/rpc/websocket.ts";
 import { startHttpServer } from "./transports/server.ts";
 import { buildHash, VERSION } from "./version.ts";
 
-/** What tests replace: time, randomness and the log. */
+/** How long a stopping process writes journaled usage to the database; the next start finds the rest. */
+const JOURNAL_DRAIN_MS = 10_000;
+const JOURNAL_STOP_MS = 1_000;
+
+/** What tests replace: time, randomness, the log and how long upstreams may take. */
 export interface AppOverrides {
+  deadlines?: Partial<Deadlines>;
   clock?: Clock;
   ids?: Ids;
   log?: Log;
@@ -66,15 +79,74 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
   });
   const ledger = createLedger({ db, bus, clock, ids, pointsPerUsd: config.pointsPerUsd });
   const groups = createGroups({ db, bus, clock, ids, accounts, ledger });
+  const usage = new Usage({ db });
+  const { pointsPerUsd, pricingFile, dataDir } = config;
+  const billing = await Billing.open({
+    db,
+    bus,
+    clock,
+    log,
+    usage,
+    balances: ledger.balances,
+    pointsPerUsd,
+    pricingFile,
+  }).catch(async (error) => {
+    await db.close();
+    throw error;
+  });
+  const metering = createMetering({
+    db,
+    clock,
+    ids,
+    log,
+    limiter,
+    billing,
+    usage,
+    ledger,
+    pointsPerUsd,
+    dataDir,
+  });
   const providers = new Providers(db, clock);
+  const keys = createKeys({ db, bus, clock, ids, groups });
+  const conversations = new Conversations({ db, clock, ids });
+  const memory = new Memory({ url: config.memoryUrl, bus, clock, log });
+  const bridge = new Bridge({ agentUrl: config.bridgeUrl, clock, log });
+  const backendDeps = {
+    fetch: (url: string, init?: BunFetchRequestInit) => fetch(url, init),
+    clock,
+    ids,
+    log,
+  };
+  const routing = new Routing({ db, bus, clock, log, factory: backendFactory(backendDeps, bridge) });
+  await routing.start();
+  const inference = new Inference({
+    clock,
+    ids,
+    log,
+    limiter,
+    events,
+    keys,
+    metering,
+    routing,
+    conversations,
+    memory,
+    apiRateLimitRpm: config.apiRateLimitRpm,
+    countRequest: () => rooms.system.countRequest(),
+    deadlines: overrides.deadlines,
+  });
   const rooms: Rooms = {
     accounts,
     ledger,
     groups,
-    keys: createKeys({ db, bus, clock, ids, groups }),
+    keys,
     providers,
-    metering: { admit: () => ({ settle() {}, release() {} }), checkRate() {} },
-    conversations: new Conversations({ db, clock, ids }),
+    usage,
+    billing,
+    metering,
+    conversations,
+    memory,
+    routing,
+    inference,
     system: new System({
       clock,
       version: VERSION,
@@ -83,8 +155,9 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
         agentsOnline: () => 0,
         gpuNodes: () => 0,
         modelsDeployed: () => 0,
-        modelsRoutable: () => 0,
+        modelsRoutable: () => routing.modelCount,
         providers: async () => (await providers.list()).length,
+        journal: () => metering.figures,
       },
     }),
   };
@@ -98,6 +171,25 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     "Open notification streams",
     () => eventsTransport.subscriberCount,
   );
+
+  metrics.gauge("gateway_calls_in_flight", "Calls to upstreams under way", () => inference.callsInFlight);
+  metrics.gauge(
+    "gateway_usage_journal_rows",
+    "Usage rows that wait for the database",
+    () => metering.figures.rows,
+  );
+  metrics.gauge(
+    "gateway_usage_journal_bytes",
+    "Size of what waits for the database",
+    () => metering.figures.bytes,
+  );
+  metrics.gauge(
+    "gateway_usage_journal_stalled_seconds",
+    "Time without progress while usage rows wait",
+    () => metering.figures.stalled_seconds,
+  );
+  metrics.gauge("gateway_usage_rows_lost", "Usage rows that no disk would take", () => metering.lostRows);
+  metrics.gauge("gateway_holds", "Reservations of requests under way", () => metering.holdCount);
 
   const server = startHttpServer({
     host: config.host,
@@ -116,7 +208,13 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     corsOrigins: config.corsOrigins,
   });
 
-  const close = async () => {
+  const close = async (journalDeadlineMs: number) => {
+    inference.close();
+    routing.close();
+    bridge.close();
+    await metering.close(journalDeadlineMs);
+    billing.close();
+    rooms.memory.close();
     await bus.close();
     await db.close();
   };
@@ -131,11 +229,11 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
       const finished = server.stop();
       await Promise.race([finished, Bun.sleep(config.drainTimeoutMs)]);
       await server.stop(true);
-      await close();
+      await close(JOURNAL_DRAIN_MS);
     },
     async stop() {
       await server.stop(true);
-      await close();
+      await close(JOURNAL_STOP_MS);
     },
   };
 }

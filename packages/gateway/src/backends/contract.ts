@@ -5,6 +5,10 @@
  * Chat and embeddings speak the chat-completions convention in both directions, whatever the upstream
  * speaks: a kind with another wire format converts at its own edge, so everything above relays bytes.
  */
+import type { Clock } from "../kernel/clock.ts";
+import type { Ids } from "../kernel/ids.ts";
+import type { Log } from "../kernel/log.ts";
+
 export type BackendKind = "external" | "local-server" | "engine" | "cloud-video" | "cloud-realtime";
 export type CapabilityName = "chat" | "embeddings" | "video" | "realtime" | "invoke";
 export type HealthState = "Healthy" | "Degraded" | "Unhealthy";
@@ -123,6 +127,21 @@ export interface Backend {
   /** Health and discovery in one; must never spend tokens. */
   probe(signal: AbortSignal): Promise<ProbeResult>;
   close(): void;
+}
+
+/** What every kind is handed; tests replace the network, time and randomness here. */
+export interface BackendDeps {
+  fetch: (url: string, init?: BunFetchRequestInit) => Promise<Response>;
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+}
+
+/** Turns `bridge://<node>/<service>` into a port on this machine. */
+export interface BridgeResolver {
+  connect(url: string): Promise<number>;
+  /** Keeps the tunnel alive and reports each new port; the returned function ends that. */
+  watch(options: { name: string; url: string; onPort: (port: number) => void }): () => void;
 }
 
 /**

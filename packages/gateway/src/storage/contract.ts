@@ -45,17 +45,23 @@ function* chunks<T>(items: readonly T[]): Generator<readonly T[]> {
   }
 }
 
-/** Inserts many rows with few statements. `into` reads like `table (a, b)`. */
-export async function insertRows(
+/**
+ * Inserts many rows with few statements. `into` reads like `table (a, b)`; `suffix` follows the values, e.g. an
+ * ON CONFLICT clause. Returns what a RETURNING clause in it gave.
+ */
+export async function insertRows<T = Row>(
   on: Queryable,
   into: string,
   rows: readonly (readonly SqlValue[])[],
-): Promise<void> {
+  suffix = "",
+): Promise<T[]> {
+  const returned: T[] = [];
   for (const chunk of chunks(rows)) {
     let number = 0;
     const values = chunk.map((row) => `(${row.map(() => `$${++number}`).join(", ")})`).join(", ");
-    await on.run(`INSERT INTO ${into} VALUES ${values}`, chunk.flat());
+    returned.push(...(await on.all<T>(`INSERT INTO ${into} VALUES ${values} ${suffix}`, chunk.flat())));
   }
+  return returned;
 }
 
 /** The rows of `sql(list)` for all `values`, where `list` stands for some of them: `x IN ${list}`. */

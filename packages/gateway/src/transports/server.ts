@@ -136,7 +136,9 @@ export function startHttpServer(options: HttpServerOptions): Server<SocketData> 
   }
 
   async function handle(request: Request, server: Server<SocketData>): Promise<Response | undefined> {
-    const { path, search } = urlParts(request.url);
+    const { path: asked, search } = urlParts(request.url);
+    // Clients whose base URL already ends in /v1 often add it once more.
+    const path = asked.startsWith("/v1/v1/") ? asked.slice(3) : asked;
     if (path === "/api/rpc") {
       if (request.method === "POST") {
         return rpcHttp(request, {

@@ -1,3 +1,4 @@
+import type { Actor } from "../../kernel/context.ts";
 import type { Payer } from "../../kernel/payer.ts";
 
 /** What a request may cost at most, so that a hold can be taken before it is sent. */
@@ -11,6 +12,9 @@ export interface AdmitOptions {
   estimate: Estimate;
   refId: string | null;
 }
+
+/** A request without its estimate: what a row says besides the usage. */
+export type RecordOptions = Omit<AdmitOptions, "estimate">;
 
 export interface FinalUsage {
   /** `gateway`, `rpc`, `realtime`, or the backend capability name. */
@@ -37,4 +41,11 @@ export interface Metering {
   admit(options: AdmitOptions): Admission | Promise<Admission>;
   /** Per-key limits of the REST surface: the tier's and the group's requests a minute. Throws the refusal. */
   checkRate(payer: Payer): void | Promise<void>;
+  /**
+   * Journals usage that is owed without an admission of this process: a job that was admitted before a
+   * restart. Once per request id, like every row. Never throws.
+   */
+  record(options: RecordOptions, usage: FinalUsage): void;
+  /** Who pays for what a signed-in person does. Synchronous when the tier is known. */
+  payerOf(actor: Pick<Actor, "userId">): Payer | Promise<Payer>;
 }

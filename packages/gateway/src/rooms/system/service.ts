@@ -7,6 +7,8 @@ export interface StatusFigures {
   modelsDeployed: () => number;
   modelsRoutable: () => number;
   providers: () => number | Promise<number>;
+  /** Usage rows that wait for the database. */
+  journal: () => { rows: number; bytes: number; stalled_seconds: number };
 }
 
 export interface SystemOptions {
@@ -67,6 +69,11 @@ export class System {
       requests_per_minute: this.#perMinute.sum(nowMs),
       uptime_seconds: Math.max(0, Math.floor((nowMs - this.#startedAtMs) / 1000)),
     };
+  }
+
+  /** Health with what an operator watches before the service is in trouble. */
+  async readiness() {
+    return { ...(await this.health()), usage_journal: this.options.figures.journal() };
   }
 
   async health() {
