@@ -11,14 +11,20 @@ import { Metrics } from "./kernel/metrics.ts";
 import { Registry } from "./kernel/registry.ts";
 import { createAccounts } from "./rooms/accounts/index.ts";
 import { Billing } from "./rooms/billing/index.ts";
+import { Compat, throughRoute } from "./rooms/compat/index.ts";
 import { Conversations } from "./rooms/conversations/index.ts";
 import { createGroups } from "./rooms/groups/index.ts";
 import { surfaces } from "./rooms/index.ts";
-import { type Deadlines, Inference } from "./rooms/inference/index.ts";
+import {
+  type Deadlines,
+  Inference,
+  routes as inferenceRoutes,
+  requireApiKey,
+} from "./rooms/inference/index.ts";
 import { createKeys } from "./rooms/keys/index.ts";
 import { createLedger } from "./rooms/ledger/index.ts";
 import { Memory } from "./rooms/memory/index.ts";
-import { createMetering } from "./rooms/metering/index.ts";
+import { createMetering, estimateTokens, IMAGE_TOKENS } from "./rooms/metering/index.ts";
 import { Providers } from "./rooms/providers/index.ts";
 import { Routing } from "./rooms/routing/index.ts";
 import { System } from "./rooms/system/index.ts";
@@ -147,6 +153,15 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     memory,
     routing,
     inference,
+    compat: new Compat({
+      chat: throughRoute(inferenceRoutes.chatCompletions),
+      authenticate: (secret) => keys.authenticate(secret),
+      requireApiKey: (request, requestId) =>
+        requireApiKey({ keys, limiter, rpm: config.apiRateLimitRpm }, request, requestId),
+      estimateTokens,
+      imageTokens: IMAGE_TOKENS,
+      clock,
+    }),
     system: new System({
       clock,
       version: VERSION,
