@@ -26,9 +26,11 @@ import { createLedger } from "./rooms/ledger/index.ts";
 import { Memory } from "./rooms/memory/index.ts";
 import { createMetering, estimateTokens, IMAGE_TOKENS } from "./rooms/metering/index.ts";
 import { Providers } from "./rooms/providers/index.ts";
+import { createRealtime } from "./rooms/realtime/index.ts";
 import { Routing } from "./rooms/routing/index.ts";
 import { System } from "./rooms/system/index.ts";
 import { Usage } from "./rooms/usage/index.ts";
+import { createVideo } from "./rooms/video/index.ts";
 import { loadJwtSecret } from "./secrets.ts";
 import { openStorage } from "./storage/index.ts";
 import { documentRoutes } from "./transports/docs/routes.ts";
@@ -140,6 +142,8 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     countRequest: () => rooms.system.countRequest(),
     deadlines: overrides.deadlines,
   });
+  const video = createVideo({ db, events, clock, ids, log, routing, metering, billing });
+  const realtime = createRealtime({ events, clock, ids, log, routing, metering, conversations });
   const rooms: Rooms = {
     accounts,
     ledger,
@@ -162,6 +166,8 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
       imageTokens: IMAGE_TOKENS,
       clock,
     }),
+    video,
+    realtime,
     system: new System({
       clock,
       version: VERSION,
@@ -225,6 +231,8 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
 
   const close = async (journalDeadlineMs: number) => {
     inference.close();
+    realtime.closeAll();
+    await video.stop();
     routing.close();
     bridge.close();
     await metering.close(journalDeadlineMs);
@@ -244,6 +252,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
       const finished = server.stop();
       await Promise.race([finished, Bun.sleep(config.drainTimeoutMs)]);
       await server.stop(true);
+      await rooms.memory.flush();
       await close(JOURNAL_DRAIN_MS);
     },
     async stop() {

@@ -8,9 +8,11 @@ import * as keys from "./keys/index.ts";
 import * as ledger from "./ledger/index.ts";
 import * as memory from "./memory/index.ts";
 import * as providers from "./providers/index.ts";
+import * as realtime from "./realtime/index.ts";
 import * as routing from "./routing/index.ts";
 import * as system from "./system/index.ts";
 import * as usage from "./usage/index.ts";
+import * as video from "./video/index.ts";
 
 /** Every room's surface, one line a room; the registry, the documents and the client's types come from here. */
 export const surfaces = [
@@ -26,5 +28,7 @@ export const surfaces = [
   routing,
   inference,
   compat,
+  video,
+  realtime,
   system,
 ] as const;

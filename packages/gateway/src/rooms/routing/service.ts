@@ -105,6 +105,10 @@ export class Routing {
   choose(request: RouteRequest): Route {
     return this.#router.choose(request);
   }
+  /** The backend registered under this name, whatever its health. */
+  backendNamed(name: string): Backend | null {
+    return this.#find(name)?.backend ?? null;
+  }
   routableModels() {
     return this.#router.routableModels();
   }
@@ -285,7 +289,7 @@ const SCHEMES: Record<BackendKind, readonly string[]> = {
   "local-server": ["http:", "https:"],
   engine: ["ws:", "wss:"],
   "cloud-video": ["http:", "https:"],
-  "cloud-realtime": ["ws:", "wss:"],
+  "cloud-realtime": ["ws:", "wss:", "http:", "https:"],
 };
 
 function requireUrl(kind: BackendKind, url: string, isBridge: boolean): void {
