@@ -15,12 +15,7 @@ import { Compat, throughRoute } from "./rooms/compat/index.ts";
 import { Conversations } from "./rooms/conversations/index.ts";
 import { createGroups } from "./rooms/groups/index.ts";
 import { surfaces } from "./rooms/index.ts";
-import {
-  type Deadlines,
-  Inference,
-  routes as inferenceRoutes,
-  requireApiKey,
-} from "./rooms/inference/index.ts";
+import { type Deadlines, Inference, routes as inferenceRoutes } from "./rooms/inference/index.ts";
 import { createKeys } from "./rooms/keys/index.ts";
 import { createLedger } from "./rooms/ledger/index.ts";
 import { Memory } from "./rooms/memory/index.ts";
@@ -160,8 +155,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     compat: new Compat({
       chat: throughRoute(inferenceRoutes.chatCompletions),
       authenticate: (secret) => keys.authenticate(secret),
-      requireApiKey: (request, requestId) =>
-        requireApiKey({ keys, limiter, rpm: config.apiRateLimitRpm }, request, requestId),
+      requireApiKey: (request, requestId) => inference.principal(request, requestId),
       estimateTokens,
       imageTokens: IMAGE_TOKENS,
       clock,
