@@ -108,7 +108,8 @@ test("a client that leaves stops the upstream, and what it got is recorded as es
     }
   });
   const before = (await bench.usageRows()).length;
-  const stream = anthropic.messages.stream(ask);
+  const byHeader = new Anthropic({ baseURL: bench.url, apiKey: bench.key, authToken: null, maxRetries: 0 });
+  const stream = byHeader.messages.stream(ask);
   stream.once("text", () => stream.abort());
   expect(await failing(stream.finalMessage())).toBeInstanceOf(Anthropic.APIUserAbortError);
   const [left] = bench.upstream.requests.slice(-1);
