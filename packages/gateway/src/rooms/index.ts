@@ -1,4 +1,5 @@
 import * as accounts from "./accounts/index.ts";
+import * as agents from "./agents/index.ts";
 import * as billing from "./billing/index.ts";
 import * as compat from "./compat/index.ts";
 import * as conversations from "./conversations/index.ts";
@@ -30,5 +31,6 @@ export const surfaces = [
   compat,
   video,
   realtime,
+  agents,
   system,
 ] as const;
