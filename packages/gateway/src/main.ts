@@ -1,11 +1,13 @@
 import { startApp } from "./app.ts";
 import { describeSettings, readConfig } from "./config.ts";
+import { startDemo } from "./demo/index.ts";
 import { VERSION } from "./version.ts";
 
 const HELP = `Model gateway ${VERSION}
 
   npm start                      serve on http://127.0.0.1:8080, data in ./data
   SERVICE_PORT=9000 npm start    the same on another port
+  npm start -- --demo            with a built-in model, memory, a user and a key, to try it out
 
 Settings (environment variables):
 ${describeSettings()}
@@ -20,12 +22,13 @@ async function main(args: readonly string[]): Promise<void> {
     process.stdout.write(`${VERSION}\n`);
     return;
   }
-  const unknown = args.find((arg) => arg.startsWith("-"));
+  const unknown = args.find((arg) => arg.startsWith("-") && arg !== "--demo");
   if (unknown) stopWith([`${unknown} is not an option; npm start -- --help lists them`]);
 
   const read = readConfig(process.env);
   if ("problems" in read) stopWith(read.problems);
-  const { config } = read;
+  const demo = args.includes("--demo") ? startDemo(read.config) : null;
+  const config = demo?.config ?? read.config;
   const app = await startApp(config).catch((error: Error) => stopWith([explain(error)]));
 
   const open = await app.rooms.accounts.registrationIsOpen();
@@ -41,6 +44,11 @@ async function main(args: readonly string[]): Promise<void> {
     ].join("\n"),
   );
 
+  if (demo) {
+    const { text } = await demo.introduce(app.url).catch((error: Error) => stopWith([error.message]));
+    process.stdout.write(`\n${text}`);
+  }
+
   let stopping = false;
   for (const signal of ["SIGTERM", "SIGINT"] as const) {
     process.on(signal, async () => {
@@ -49,6 +57,7 @@ async function main(args: readonly string[]): Promise<void> {
       stopping = true;
       app.log.info("draining", { signal });
       await app.drain();
+      await demo?.stop();
       process.exit(0);
     });
   }

@@ -25,7 +25,8 @@ export const DEMO_MODELS = {
 } as const;
 type DemoModel = keyof typeof DEMO_MODELS;
 
-const isDemoModel = (name: unknown): name is DemoModel => typeof name === "string" && name in DEMO_MODELS;
+const isDemoModel = (name: unknown): name is DemoModel =>
+  typeof name === "string" && Object.hasOwn(DEMO_MODELS, name);
 
 export interface DemoModelServer {
   /** Base URL to register as an `external` backend. */
@@ -66,9 +67,10 @@ function streamReply(reply: DemoReply, model: DemoModel, identity: ChatIdentity,
   return eventStream(
     new ReadableStream({
       async pull(controller) {
-        if (model === "demo-slow") await Bun.sleep(SLOW_STEP_MS);
-        if (model === "demo-cut" && sent === CUT_AFTER_PIECES)
-          return controller.error(new Error("demo-cut breaks its streams"));
+        // Between two words the first one is written to the network, as a model's would be.
+        await Bun.sleep(model === "demo-slow" ? SLOW_STEP_MS : 0);
+        // Without a reason the server breaks the connection and prints nothing.
+        if (model === "demo-cut" && sent === CUT_AFTER_PIECES) return controller.error();
         const piece = pieces[sent++];
         if (piece) return controller.enqueue(encoder.encode(events.delta(piece)));
         controller.enqueue(encoder.encode(events.end(reply.toolCall ? "tool_calls" : "stop", usage)));
@@ -138,8 +140,6 @@ export function startDemoModelServer({ port = 0 }: { port?: number } = {}): Demo
     idleTimeout: 0,
     maxRequestBodySize: BODY_BYTES_MAX,
     fetch: answer,
-    // A stream that breaks on purpose ends here; there is nobody to tell.
-    error: () => refuse(500, "The demo model server failed"),
   });
   return { url: `http://127.0.0.1:${server.port}`, stop: () => server.stop(true) };
 }

@@ -6,14 +6,14 @@ const MESSAGE_CHARS_MAX = 64 * 1024 * 1024;
 /** Above this many unsent bytes the peer does not keep up, and nothing more is queued for it. */
 const SEND_BUFFER_BYTES_MAX = 8 * 1024 * 1024;
 const CALLS_IN_FLIGHT_MAX = 4_096;
+/** A peer that answers no ping within this time is gone, however open the connection looks. */
+const PING_PERIOD_MS = 20_000;
 /** Calls given up here whose answers may still come. */
 const ABANDONED_MAX = 4_096;
 
-/** The runtime's WebSocket, which can send headers and end at once; the browser's type knows neither. */
-const Socket = WebSocket as unknown as new (
-  url: string,
-  options?: Bun.WebSocketOptions,
-) => WebSocket & { terminate(): void };
+/** The runtime's WebSocket, which can send headers, ping and end at once; the browser's type knows none of it. */
+const Socket = WebSocket as unknown as new (url: string, options?: Bun.WebSocketOptions) => LinkSocket;
+type LinkSocket = WebSocket & { terminate(): void; ping(): void };
 
 /** The peer answered with a JSON-RPC error object. */
 export class RpcAnswerError extends Error {
@@ -68,7 +68,7 @@ export interface ConnectOptions {
 
 /** One open WebSocket that carries JSON-RPC 2.0 calls, many at a time. Any breach of the protocol ends it. */
 export class RpcConnection {
-  readonly #socket: WebSocket;
+  readonly #socket: LinkSocket;
   readonly #options: ConnectOptions;
   readonly #pending = new Map<number, Pending>();
   readonly #abandoned = new Set<number>();
@@ -78,20 +78,22 @@ export class RpcConnection {
   #retired = false;
   #closedBecause: string | null = null;
   #lastMessageAtMs = 0;
+  readonly #endPings: () => void;
 
-  private constructor(socket: WebSocket, options: ConnectOptions) {
+  private constructor(socket: LinkSocket, options: ConnectOptions) {
     this.#socket = socket;
     this.#options = options;
+    this.#endPings = this.#startPings();
     socket.onmessage = ({ data }) => this.#receive(data);
     socket.onclose = ({ code, reason }) =>
-      this.close(`the connection was closed by the other side (${code}${reason ? ` ${reason}` : ""})`);
-    socket.onerror = () => this.close("the connection broke");
+      this.#drop(`the connection was closed by the other side (${code}${reason ? ` ${reason}` : ""})`);
+    socket.onerror = () => this.#drop("the connection broke");
   }
 
   static open(options: ConnectOptions): Promise<RpcConnection> {
     const { url, headers, clock, connectTimeoutMs } = options;
     return new Promise((resolve, reject) => {
-      let socket: InstanceType<typeof Socket> | undefined;
+      let socket: LinkSocket | undefined;
       const fail = (why: string) => {
         cancelTimeout();
         reject(new RpcSocketError("connect", why));
@@ -156,7 +158,7 @@ export class RpcConnection {
         const expire = () => {
           giveUp(new RpcSocketError("timeout", `${method} was not answered within ${timeoutMs} ms`));
           // A peer that said nothing at all meanwhile is taken for gone; one that did is only not asked again.
-          if (this.#lastMessageAtMs < sentAtMs) this.close(`no sign of life within ${timeoutMs} ms`);
+          if (this.#lastMessageAtMs < sentAtMs) this.#drop(`no sign of life within ${timeoutMs} ms`);
           else this.retire();
         };
         cleanup.push(this.#options.clock.after(timeoutMs, expire));
@@ -206,14 +208,38 @@ export class RpcConnection {
   }
 
   close(reason: string): void {
+    this.#end(reason, () => this.#socket.close(1000));
+  }
+
+  /** For a peer that is gone or cannot be trusted to take part in a goodbye. */
+  #drop(reason: string): void {
+    this.#end(reason, () => this.#socket.terminate());
+  }
+
+  #end(reason: string, goodbye: () => void): void {
     if (this.#closedBecause !== null) return;
     this.#closedBecause = reason;
+    this.#endPings();
     this.#socket.onmessage = null;
     this.#socket.onerror = () => {};
-    this.#socket.close(1000);
+    goodbye();
     for (const pending of [...this.#pending.values()]) pending.reject(new RpcSocketError("lost", reason));
     for (const listener of this.#closeListeners) listener(reason);
     this.#closeListeners.clear();
+  }
+
+  #startPings(): () => void {
+    let heard = true;
+    const hear = () => {
+      heard = true;
+    };
+    this.#socket.addEventListener("pong", hear);
+    this.#socket.addEventListener("message", hear);
+    return this.#options.clock.every(PING_PERIOD_MS, () => {
+      if (!heard) return this.#drop(`no sign of life within ${PING_PERIOD_MS} ms`);
+      heard = false;
+      this.#socket.ping();
+    });
   }
 
   #closeIfDone(): void {
@@ -221,14 +247,14 @@ export class RpcConnection {
   }
 
   #abandon(id: number): void {
-    if (this.#abandoned.size >= ABANDONED_MAX) this.close("too many calls were never answered");
+    if (this.#abandoned.size >= ABANDONED_MAX) this.#drop("too many calls were never answered");
     else this.#abandoned.add(id);
   }
 
   #receive(data: unknown): void {
     this.#lastMessageAtMs = this.#options.clock.now();
     const message = parseMessage(data, this.#options.messageCharsMax ?? MESSAGE_CHARS_MAX);
-    if (!message) this.close("the other side sent something that is not a JSON-RPC message");
+    if (!message) this.#drop("the other side sent something that is not a JSON-RPC message");
     else if (typeof message.method === "string") this.#receiveNotification(message.method, message);
     else this.#receiveAnswer(message);
   }
@@ -236,14 +262,14 @@ export class RpcConnection {
   #receiveNotification(method: string, { params }: Record<string, unknown>): void {
     const { onNotification } = this.#options;
     if (onNotification) onNotification(method, isObject(params) ? params : {});
-    else this.close(`the other side sent ${method.slice(0, 100)}, which nobody asked for`);
+    else this.#drop(`the other side sent ${method.slice(0, 100)}, which nobody asked for`);
   }
 
   #receiveAnswer({ id, result, error }: Record<string, unknown>): void {
     const pending = this.#pending.get(id as number);
     if (!pending) {
       if (!this.#abandoned.delete(id as number))
-        this.close("the other side answered a call that was not made");
+        this.#drop("the other side answered a call that was not made");
       return;
     }
     if (isObject(error)) {
@@ -252,7 +278,7 @@ export class RpcConnection {
     } else if (result !== undefined) pending.resolve(result);
     else {
       pending.reject(new RpcSocketError("lost", `${pending.method} got an answer without a result`));
-      this.close("the other side sent an answer without a result");
+      this.#drop("the other side sent an answer without a result");
     }
   }
 }

@@ -38,9 +38,9 @@ export const normalised = (text: string): string =>
   text
     .normalize("NFKC")
     .toLowerCase()
-    .replace(/[\p{P}\p{S}]+$/u, "")
     .replace(/\s+/g, " ")
-    .trim();
+    .replace(/[\p{P}\p{S}\s]+$/u, "")
+    .trimStart();
 
 /** Text for the index: every CJK character a word of its own, because those scripts put no spaces. */
 export const spaced = (text: string): string => text.replace(CJK, " $& ");

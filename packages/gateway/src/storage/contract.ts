@@ -45,6 +45,21 @@ function* chunks<T>(items: readonly T[]): Generator<readonly T[]> {
   }
 }
 
+const valueLists = new Map<string, string>();
+
+/** `($1, $2), ($3, $4)` and so on; the few shapes that exist are built once. */
+function valueList(rowCount: number, columnCount: number): string {
+  const shape = `${rowCount}x${columnCount}`;
+  let text = valueLists.get(shape);
+  if (text === undefined) {
+    let number = 0;
+    const row = () => `(${Array.from({ length: columnCount }, () => `$${++number}`).join(", ")})`;
+    text = Array.from({ length: rowCount }, row).join(", ");
+    valueLists.set(shape, text);
+  }
+  return text;
+}
+
 /**
  * Inserts many rows with few statements. `into` reads like `table (a, b)`; `suffix` follows the values, e.g. an
  * ON CONFLICT clause. Returns what a RETURNING clause in it gave.
@@ -57,8 +72,7 @@ export async function insertRows<T = Row>(
 ): Promise<T[]> {
   const returned: T[] = [];
   for (const chunk of chunks(rows)) {
-    let number = 0;
-    const values = chunk.map((row) => `(${row.map(() => `$${++number}`).join(", ")})`).join(", ");
+    const values = valueList(chunk.length, chunk[0]!.length);
     returned.push(...(await on.all<T>(`INSERT INTO ${into} VALUES ${values} ${suffix}`, chunk.flat())));
   }
   return returned;

@@ -62,7 +62,7 @@ export function startHttpServer(options: HttpServerOptions): Server<SocketData> 
     path: string,
     search: string,
   ): Promise<Response> {
-    const requestId = ids.uuid();
+    const requestId = ids.ordered();
     const found = router.find(request.method, path);
     try {
       if (!found) return await notFound(request, path, requestId);
@@ -149,7 +149,7 @@ export function startHttpServer(options: HttpServerOptions): Server<SocketData> 
     if (path === "/api/rpc") {
       if (request.method === "POST") {
         return rpcHttp(request, {
-          requestId: ids.uuid(),
+          requestId: ids.ordered(),
           ip: clientIp(request, server, options.trustedProxies),
         });
       }
@@ -158,7 +158,7 @@ export function startHttpServer(options: HttpServerOptions): Server<SocketData> 
     if (path === "/api/rpc/events" && request.method === "GET") {
       return events.handle(request, {
         query: new URLSearchParams(search),
-        requestId: ids.uuid(),
+        requestId: ids.ordered(),
         ip: clientIp(request, server, options.trustedProxies),
       });
     }

@@ -11,7 +11,7 @@ import { embeddingsBody, toBase64 } from "../../src/backends/shared/embedding-en
 import { eventsOf } from "../support/backends.ts";
 
 const identity = chatIdentity({ requestId: "r1", model: "m", nowMs: 1_763_000_000_500 });
-const ids = { uuid: () => "fixed", secret: () => "fixed" };
+const ids = { uuid: () => "fixed", ordered: () => "fixed", secret: () => "fixed" };
 const request = (body: Record<string, unknown>) => toOllamaChat(body, { model: "m", stream: true });
 const fixture = (name: string) => Bun.file(join(import.meta.dir, "fixtures", name)).bytes();
 
@@ -68,6 +68,7 @@ describe("requests", () => {
     expect(request({ messages: [], response_format: { type: "text" } }).format).toBeUndefined();
     expect(request({ messages: [], reasoning_effort: "none" }).think).toBe(false);
     expect(request({ messages: [], reasoning_effort: "high" }).think).toBe("high");
+    expect(request({ messages: [], reasoning: { effort: "xhigh" } }).think).toBe("max");
     expect(request({ messages: [], reasoning_effort: "high", think: true, keep_alive: "10m" })).toMatchObject(
       {
         think: true,
@@ -88,6 +89,7 @@ describe("requests", () => {
             { type: "text", text: "what is" },
             { type: "image_url", image_url: { url: "data:image/png;base64,AAAA", detail: "low" } },
             { type: "text", text: "this?" },
+            { type: "input_audio", input_audio: { data: "EEEE", format: "wav" } },
           ],
         },
         {
@@ -99,7 +101,7 @@ describe("requests", () => {
       ],
     });
     expect(messages).toEqual([
-      { role: "user", content: "what is\nthis?", images: ["AAAA"] },
+      { role: "user", content: "what is\nthis?", images: ["AAAA", "EEEE"] },
       { role: "user", content: "and", images: ["BBBB", "CCCC", "DDDD"] },
       { role: "system", content: "be brief" },
     ]);
@@ -149,7 +151,7 @@ describe("requests", () => {
     };
     const image = { type: "image_url", image_url: { url: "https://example.com/a.png" } };
     expect(refusal([{ role: "user", content: [image] }])).toContain("messages.0.content.0.image_url");
-    expect(refusal([{ role: "user", content: [{ type: "input_audio" }] }])).toContain("input_audio");
+    expect(refusal([{ role: "user", content: [{ type: "file", file: {} }] }])).toContain('"file"');
     const call = { id: "c", function: { name: "f", arguments: "[1" } };
     expect(refusal([{ role: "assistant", tool_calls: [call] }])).toContain(
       "messages.0.tool_calls.0.function.arguments",

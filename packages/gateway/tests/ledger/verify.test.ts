@@ -62,17 +62,17 @@ const forgeries: [what: string, sql: string[], check: string][] = [
   ["a remainder", [`UPDATE ledger_accounts SET remainder = 7 WHERE id = ${id}`], "remainder"],
   [
     "a settlement's exact amount",
-    ["UPDATE ledger_movements SET exact_points = 50000 WHERE request_id = 'first'"],
+    ["UPDATE ledger_movements SET exact_points = 50000 WHERE id = 'request:first'"],
     "remainder",
   ],
   [
     "a settlement without its amount",
-    ["UPDATE ledger_movements SET exact_femto = NULL WHERE request_id = 'first'"],
+    ["UPDATE ledger_movements SET exact_femto = NULL WHERE id = 'request:first'"],
     "settlements",
   ],
   [
     "a zero settlement with points",
-    ["UPDATE ledger_movements SET points = 1 WHERE request_id = 'second'"],
+    ["UPDATE ledger_movements SET points = 1 WHERE id = 'request:second'"],
     "entry pairs",
   ],
 ];
@@ -121,7 +121,7 @@ onEachDatabase("ledger verify", (fresh) => {
       for (const sql of [
         `UPDATE ledger_accounts SET balance = -1 WHERE id = ${id}`,
         `UPDATE ledger_accounts SET remainder = 500000000000000 WHERE id = ${id}`,
-        "UPDATE ledger_movements SET request_id = 'first' WHERE request_id = 'second'",
+        "UPDATE ledger_movements SET id = 'request:first' WHERE id = 'request:second'",
         "UPDATE ledger_movements SET points = 0 WHERE kind = 'topup'",
         "DELETE FROM ledger_movements",
         "DELETE FROM ledger_accounts",

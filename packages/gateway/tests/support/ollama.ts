@@ -28,7 +28,7 @@ export const ndjson = (pieces: readonly (string | Uint8Array)[], { cut = false }
         controller.enqueue(typeof piece === "string" ? encoder.encode(piece) : piece);
         // The socket is flushed between pieces, so that they arrive as separate ones.
         await new Promise((resolve) => setImmediate(resolve));
-      } else if (cut) controller.error(new Error("cut on purpose"));
+      } else if (cut) controller.error();
       else controller.close();
     },
   });
@@ -99,7 +99,6 @@ export function startFakeOllama(): FakeOllama {
     hostname: "127.0.0.1",
     port: 0,
     idleTimeout: 0,
-    error: () => new Response("", { status: 500 }),
     async fetch(request) {
       const { pathname: path } = new URL(request.url);
       const { method, headers, signal } = request;

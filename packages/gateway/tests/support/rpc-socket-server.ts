@@ -42,6 +42,8 @@ export interface RpcSocketServer {
   /** Everything that arrived, in order. */
   received: ReceivedCall[];
   peers: RpcPeer[];
+  /** Pings that arrived and were answered. */
+  readonly pings: number;
   of(method: string): ReceivedCall[];
   stop(): Promise<void>;
 }
@@ -51,6 +53,7 @@ export function startRpcSocketServer(handle: RpcHandler, port = 0): RpcSocketSer
   type Socket = ServerWebSocket<{ peer?: RpcPeer }>;
   const received: ReceivedCall[] = [];
   const peers: RpcPeer[] = [];
+  let pings = 0;
 
   const makePeer = (socket: Socket): RpcPeer => ({
     number: peers.length + 1,
@@ -88,6 +91,9 @@ export function startRpcSocketServer(handle: RpcHandler, port = 0): RpcSocketSer
         socket.data.peer = makePeer(socket);
         peers.push(socket.data.peer);
       },
+      ping() {
+        pings++;
+      },
       async message(socket, text) {
         const { id, method, params } = JSON.parse(String(text));
         const call: ReceivedCall = { method, params, peer: socket.data.peer! };
@@ -103,6 +109,9 @@ export function startRpcSocketServer(handle: RpcHandler, port = 0): RpcSocketSer
     port: server.port!,
     received,
     peers,
+    get pings() {
+      return pings;
+    },
     of: (method) => received.filter((call) => call.method === method),
     stop: () => server.stop(true),
   };

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import { RpcClient } from "../../kernel/json-rpc-socket.ts";
@@ -10,6 +11,7 @@ export const BRIDGE_KEEPALIVE_MS = 15_000;
 const CONNECT_TIMEOUT_MS = 5_000;
 const CALL_TIMEOUT_MS = 10_000;
 const ANSWER_CHARS_MAX = 64 * 1024;
+const TUNNELS_MAX = 10_000;
 const SCHEME = "bridge://";
 
 export const isBridgeUrl = (url: string): boolean => url.toLowerCase().startsWith(SCHEME);
@@ -35,11 +37,18 @@ export interface BridgeOptions {
   log: Log;
 }
 
+/** The port that a watcher's owner was last told. */
+interface Watcher {
+  knownPort: number | null;
+}
+
 /** Tunnels to other machines, made by the bridge agent and watched from here. */
 export class Bridge implements BridgeResolver {
   readonly #agent: RpcClient;
   /** The local port of each tunnel, as last told by the agent. */
-  readonly #ports = new Map<string, number>();
+  readonly #ports = new BoundedMap<string, number>(TUNNELS_MAX);
+  /** Watchers begun before their tunnel had a port; the next `connect` of that URL is theirs. */
+  readonly #awaiting = new BoundedMap<string, Watcher>(TUNNELS_MAX);
 
   constructor(readonly options: BridgeOptions) {
     const { agentUrl, clock } = options;
@@ -52,6 +61,14 @@ export class Bridge implements BridgeResolver {
   }
 
   async connect(url: string): Promise<number> {
+    const watcher = this.#awaiting.get(url);
+    this.#awaiting.delete(url);
+    const port = await this.#resolve(url);
+    if (watcher) watcher.knownPort ??= port;
+    return port;
+  }
+
+  async #resolve(url: string): Promise<number> {
     const target = parseBridgeUrl(url);
     const port = await this.#ask(target).catch((error: Error) =>
       fail(
@@ -72,7 +89,8 @@ export class Bridge implements BridgeResolver {
   }
 
   watch({ name, url, onPort }: { name: string; url: string; onPort: (port: number) => void }): () => void {
-    let knownPort = this.#ports.get(url) ?? null;
+    const watcher: Watcher = { knownPort: this.#ports.get(url) ?? null };
+    if (watcher.knownPort === null) this.#awaiting.set(url, watcher);
     let checking = false;
     let ended = false;
     let down = false;
@@ -82,8 +100,8 @@ export class Bridge implements BridgeResolver {
       try {
         const port = await this.#livePort(url);
         down = false;
-        if (ended || port === knownPort) return;
-        knownPort = port;
+        if (ended || port === watcher.knownPort) return;
+        watcher.knownPort = port;
         this.options.log.info("a bridge tunnel has a new port", { backend: name, port });
         onPort(port);
       } catch (error) {
@@ -96,6 +114,7 @@ export class Bridge implements BridgeResolver {
     const stop = this.options.clock.every(BRIDGE_KEEPALIVE_MS, check);
     return () => {
       ended = true;
+      if (this.#awaiting.get(url) === watcher) this.#awaiting.delete(url);
       stop();
     };
   }
@@ -103,7 +122,7 @@ export class Bridge implements BridgeResolver {
   /** The tunnel's port where it still answers, else that of a new tunnel. */
   async #livePort(url: string): Promise<number> {
     const port = this.#ports.get(url);
-    return port !== undefined && (await portAnswers(port)) ? port : this.connect(url);
+    return port !== undefined && (await portAnswers(port)) ? port : this.#resolve(url);
   }
 
   close(): void {

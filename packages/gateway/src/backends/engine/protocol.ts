@@ -1,19 +1,20 @@
 import { z } from "zod";
 import { isObject } from "../../kernel/json.ts";
 import { BackendError, type CapabilityName, type ModelInfo } from "../contract.ts";
+import { boundedModels } from "../model-names.ts";
 import type { ChatDelta, Completion, ToolCallDelta } from "../shared/chat-events.ts";
 
 export const PROTOCOL_VERSION = 1;
 
 /** What an engine may declare; unknown names are left for later versions. */
-const CAPABILITIES: Record<string, CapabilityName> = {
-  chat: "chat",
-  chat_stream: "chat",
-  embeddings: "embeddings",
-  realtime: "realtime",
-  video: "video",
-  invoke: "invoke",
-};
+const CAPABILITIES: ReadonlyMap<string, CapabilityName> = new Map([
+  ["chat", "chat"],
+  ["chat_stream", "chat"],
+  ["embeddings", "embeddings"],
+  ["realtime", "realtime"],
+  ["video", "video"],
+  ["invoke", "invoke"],
+]);
 
 const Handshake = z.object({
   name: z.string(),
@@ -22,7 +23,7 @@ const Handshake = z.object({
   capabilities: z.array(z.string()),
 });
 const Models = z.object({
-  models: z.array(z.object({ id: z.string().min(1), capabilities: z.array(z.string()).optional() })),
+  models: z.array(z.object({ id: z.string(), capabilities: z.array(z.string()).optional() })),
 });
 const Embeddings = z.object({
   data: z.array(z.array(z.number())),
@@ -41,7 +42,7 @@ export function readAnswer<S extends z.ZodType>(schema: S, method: string, value
 }
 
 const known = (names: readonly string[]): CapabilityName[] => [
-  ...new Set(names.flatMap((name) => CAPABILITIES[name] ?? [])),
+  ...new Set(names.flatMap((name) => CAPABILITIES.get(name) ?? [])),
 ];
 
 export interface EngineIdentity {
@@ -62,10 +63,12 @@ export function readHandshake(result: unknown): EngineIdentity {
 }
 
 export const readModels = (result: unknown): ModelInfo[] =>
-  readAnswer(Models, "Engine.Models", result).models.map(({ id, capabilities }) => ({
-    id,
-    ...(capabilities && { capabilities: known(capabilities) }),
-  }));
+  boundedModels(
+    readAnswer(Models, "Engine.Models", result).models.map(({ id, capabilities }) => ({
+      id,
+      ...(capabilities && { capabilities: known(capabilities) }),
+    })),
+  );
 
 export function readEmbeddings(result: unknown): { vectors: number[][]; promptTokens: number } {
   const { data, usage } = readAnswer(Embeddings, "Engine.Embeddings", result);

@@ -37,15 +37,15 @@ const OPTION_FIELDS = [
   "num_predict",
 ] as const;
 
-const EFFORTS: Record<string, boolean | string> = {
-  none: false,
-  minimal: "low",
-  low: "low",
-  medium: "medium",
-  high: "high",
-  xhigh: "max",
-  max: "max",
-};
+const EFFORTS: ReadonlyMap<unknown, boolean | string> = new Map<unknown, boolean | string>([
+  ["none", false],
+  ["minimal", "low"],
+  ["low", "low"],
+  ["medium", "medium"],
+  ["high", "high"],
+  ["xhigh", "max"],
+  ["max", "max"],
+]);
 
 /** Only what the client set: a default of ours would override the model's own. */
 function optionsOf(body: Record<string, unknown>): Record<string, unknown> | undefined {
@@ -71,9 +71,8 @@ function formatOf({ format, response_format: wanted }: Record<string, unknown>):
   return undefined;
 }
 
-function thinkOf({ think, reasoning_effort: effort }: Record<string, unknown>): unknown {
-  if (think !== undefined) return think;
-  return typeof effort === "string" ? EFFORTS[effort] : undefined;
+function thinkOf({ think, reasoning_effort: effort, reasoning }: Record<string, unknown>): unknown {
+  return think ?? EFFORTS.get(effort ?? (isObject(reasoning) ? reasoning.effort : undefined));
 }
 
 /** A chat-completions body as a body of `POST /api/chat`. */

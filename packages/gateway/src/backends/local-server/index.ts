@@ -3,6 +3,7 @@ import {
   type BackendConfig,
   type BackendDeps,
   BackendError,
+  type CapabilityName,
   type ChatCall,
   type ModelCall,
   type ProbeResult,
@@ -10,7 +11,7 @@ import {
 import { chatIdentity, eventStream } from "../shared/chat-events.ts";
 import { embeddingsBody, encodingOf } from "../shared/embedding-encoding.ts";
 import { probeFailure } from "../shared/probe.ts";
-import { callUpstream, transportError } from "../shared/upstream-http.ts";
+import { callUpstream, readJson } from "../shared/upstream-http.ts";
 import { ChatLineConverter, errorOf, toCompletion } from "./chat-answer.ts";
 import { toOllamaChat } from "./chat-request.ts";
 import { relayLines } from "./chat-stream.ts";
@@ -32,14 +33,27 @@ class LocalServer implements Backend {
     this.#base = config.url.replace(/\/+$/, "");
   }
 
-  async chat({ model, body, stream, requestId, signal }: ChatCall): Promise<Response> {
+  /** An operator's list decides; without one, both are there and the model's own abilities tell. */
+  #can(capability: CapabilityName): boolean {
+    const { capabilities } = this.config;
+    return !capabilities?.length || capabilities.includes(capability);
+  }
+
+  get chat(): Backend["chat"] {
+    return this.#can("chat") ? (call) => this.#chat(call) : undefined;
+  }
+  get embed(): Backend["embed"] {
+    return this.#can("embeddings") ? (call) => this.#embed(call) : undefined;
+  }
+
+  async #chat({ model, body, stream, requestId, signal }: ChatCall): Promise<Response> {
     const { ids, clock } = this.deps;
     const leaving = new AbortController();
     const either = AbortSignal.any([signal, leaving.signal]);
     const answer = await this.#post("/api/chat", toOllamaChat(body.object(), { model, stream }), either);
     const identity = chatIdentity({ requestId, model, nowMs: clock.now() });
     if (!stream) {
-      const line = (await this.#json(answer, signal)) as Record<string, unknown>;
+      const line = (await readJson(answer, signal)) as Record<string, unknown>;
       const error = errorOf(line);
       if (error !== null) throw new BackendError("upstream", error.slice(0, 4_096), 500);
       return Response.json(toCompletion(line, { identity, ids }));
@@ -53,7 +67,7 @@ class LocalServer implements Backend {
     return eventStream(events);
   }
 
-  async embed({ model, body, signal }: ModelCall): Promise<Response> {
+  async #embed({ model, body, signal }: ModelCall): Promise<Response> {
     const wanted = body.object();
     const request = toOllamaEmbed(wanted, model);
     const { vectors, promptTokens } = await this.#embedAll(request, signal);
@@ -69,7 +83,7 @@ class LocalServer implements Backend {
   async #embedAll(request: ReturnType<typeof toOllamaEmbed>, signal: AbortSignal) {
     if (!this.#legacyEmbeddings) {
       try {
-        return fromOllamaEmbed(await this.#json(await this.#post("/api/embed", request, signal), signal));
+        return fromOllamaEmbed(await readJson(await this.#post("/api/embed", request, signal), signal));
       } catch (error) {
         // An older server knows only /api/embeddings; a missing model is a 404 that names the model.
         const isMissingPath =
@@ -88,7 +102,7 @@ class LocalServer implements Backend {
     const vectors: number[][] = [];
     for (const prompt of input) {
       const answer = await this.#post("/api/embeddings", { ...rest, prompt }, signal);
-      vectors.push(...fromOllamaEmbed(await this.#json(answer, signal)).vectors);
+      vectors.push(...fromOllamaEmbed(await readJson(answer, signal)).vectors);
     }
     return { vectors, promptTokens: 0 };
   }
@@ -98,7 +112,7 @@ class LocalServer implements Backend {
     const { apiKey } = this.config;
     try {
       const answer = await callUpstream(this.deps.fetch, { url: `${this.#base}/api/tags`, apiKey, signal });
-      return { state: "Healthy", models: modelsOfTags(await this.#json(answer, signal)) };
+      return { state: "Healthy", models: modelsOfTags(await readJson(answer, signal)) };
     } catch (error) {
       return probeFailure(error);
     }
@@ -109,17 +123,6 @@ class LocalServer implements Backend {
   #post(path: string, body: unknown, signal: AbortSignal): Promise<Response> {
     const { apiKey } = this.config;
     return callUpstream(this.deps.fetch, { url: `${this.#base}${path}`, apiKey, signal, body });
-  }
-
-  async #json(answer: Response, signal: AbortSignal): Promise<unknown> {
-    const text = await answer.text().catch((error) => {
-      throw transportError(error, signal);
-    });
-    try {
-      return JSON.parse(text);
-    } catch {
-      throw new BackendError("transport", "the upstream answered something that is not JSON");
-    }
   }
 }
 

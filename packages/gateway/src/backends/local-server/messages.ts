@@ -16,7 +16,10 @@ export interface OllamaMessage {
   tool_call_id?: string;
 }
 
-const ROLES: Record<string, string> = { developer: "system", function: "tool" };
+const ROLES: ReadonlyMap<string, string> = new Map([
+  ["developer", "system"],
+  ["function", "tool"],
+]);
 
 const refuse = (field: string, problem: string): never => {
   throw new BackendError("unsupported", `\`${field}\` ${problem}`);
@@ -53,9 +56,16 @@ function splitContent(content: unknown, field: string): { text: string; images: 
     const at = `${field}.${i}`;
     if (!isObject(part)) refuse(at, "must be an object with a type");
     else if (part.type === "image_url") images.push(imageOf(part.image_url, `${at}.image_url`));
+    // Models that hear take their audio through the same list.
+    else if (isObject(part.input_audio) && typeof part.input_audio.data === "string")
+      images.push(part.input_audio.data);
     else if (typeof part.text === "string") texts.push(part.text);
     else if (typeof part.refusal === "string") texts.push(part.refusal);
-    else refuse(at, `has the type ${JSON.stringify(part.type)}; this backend takes text and image_url`);
+    else
+      refuse(
+        at,
+        `has the type ${JSON.stringify(part.type)}; this backend takes text, image_url and input_audio`,
+      );
   }
   return { text: texts.join("\n"), images };
 }
@@ -98,7 +108,7 @@ export function toOllamaMessages(messages: unknown): OllamaMessage[] {
       images.push(...message.images.map((image, at) => imageOf(image, `${field}.images.${at}`)));
     }
     const role = String(message.role);
-    const converted: OllamaMessage = { role: ROLES[role] ?? role, content: text };
+    const converted: OllamaMessage = { role: ROLES.get(role) ?? role, content: text };
     if (images.length > 0) converted.images = images;
     const thinking = message.reasoning_content ?? message.reasoning;
     if (typeof thinking === "string" && thinking) converted.thinking = thinking;

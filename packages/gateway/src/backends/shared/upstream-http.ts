@@ -4,6 +4,8 @@ import { type BackendDeps, BackendError } from "../contract.ts";
 /** How much of an upstream's error body is read, and how much of it is repeated. */
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
 const DETAIL_CHARS_MAX = 4_096;
+/** The largest answer that is read as a whole. */
+const ANSWER_BYTES_MAX = 64 * 1024 * 1024;
 const RETRY_AFTER_SECONDS_MAX = 86_400;
 
 /** Codes of failures in which no byte of the request left this machine. */
@@ -50,6 +52,27 @@ export async function callUpstream(
   }
   if (response.ok) return response;
   throw await upstreamError(response, apiKey);
+}
+
+/** A whole answer as JSON. */
+export async function readJson(response: Response, signal: AbortSignal): Promise<unknown> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  try {
+    for await (const chunk of response.body ?? []) {
+      size += chunk.length;
+      if (size > ANSWER_BYTES_MAX)
+        throw new BackendError("transport", `the upstream's answer is larger than ${ANSWER_BYTES_MAX} bytes`);
+      chunks.push(chunk);
+    }
+  } catch (error) {
+    throw transportError(error, signal);
+  }
+  try {
+    return JSON.parse(Buffer.concat(chunks).toString());
+  } catch {
+    throw new BackendError("transport", "the upstream answered something that is not JSON");
+  }
 }
 
 /** What a failed fetch or a broken body is to the router. An abort stays the abort that it is. */

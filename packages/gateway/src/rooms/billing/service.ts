@@ -30,6 +30,8 @@ export interface BillingOptions {
   pricingFile: string | null;
 }
 
+const nanoOf = (usd: number | null) => (usd === null ? null : Math.round(usd * NANO_PER_USD));
+
 /** Prices, tiers and plans. */
 export class Billing {
   readonly #store: BillingStore;
@@ -48,6 +50,10 @@ export class Billing {
       const onChange = this.#pricing.setOperator.bind(this.#pricing);
       this.#ends.push(watchPricingFile({ path, clock, log, onChange }));
     }
+    bus.onGap(() => {
+      this.#userTiersEpoch++;
+      this.#userTiers.clear();
+    });
     for (const topic of [PRINCIPAL_CHANGED, USER_CHANGED]) {
       this.#ends.push(
         bus.subscribe(topic, (id) => {
@@ -106,14 +112,17 @@ export class Billing {
   async plan(actor: Actor) {
     const { usage, balances, clock, pointsPerUsd } = this.options;
     const current = this.tier(await this.tierOf(actor.userId));
-    const [month, { balance }] = await Promise.all([
-      usage.month({ userId: actor.userId, month: utcMonth(clock.now()), project: WHOLE_USER }),
-      balances.load({ type: "user", id: actor.userId }),
-    ]);
-    const quotaCostUsd = month.quotaCostNanoUsd / NANO_PER_USD;
+    const month = await usage.month({
+      userId: actor.userId,
+      month: utcMonth(clock.now()),
+      project: WHOLE_USER,
+    });
+    // After the month, whose reading brings the newest rows into the books first.
+    const { balance } = await balances.load({ type: "user", id: actor.userId });
     const left = (quota: number | null, used: number) => (quota === null ? null : Math.max(0, quota - used));
+    const usdLeftNano = left(nanoOf(current.monthlyUsdQuota), month.quotaCostNanoUsd);
     const remaining = {
-      cost_usd: left(current.monthlyUsdQuota, quotaCostUsd),
+      cost_usd: usdLeftNano === null ? null : usdLeftNano / NANO_PER_USD,
       tokens: left(current.monthlyTokenQuota, month.quotaTokens),
     };
     return {
@@ -128,7 +137,7 @@ export class Billing {
         cost_usd: month.costNanoUsd / NANO_PER_USD,
         tokens: month.tokens,
         requests: month.requests,
-        quota_cost_usd: quotaCostUsd,
+        quota_cost_usd: month.quotaCostNanoUsd / NANO_PER_USD,
         quota_tokens: month.quotaTokens,
       },
       remaining,

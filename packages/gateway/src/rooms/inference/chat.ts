@@ -21,8 +21,8 @@ export interface ChatParts extends CallParts, RecordParts {
 export interface ChatTurnOptions {
   asker: Asker;
   payload: Payload;
-  /** Fires when the client leaves; null where nobody can leave. */
-  signal: AbortSignal | null;
+  /** Fires when the client leaves. */
+  signal: AbortSignal;
   /** The stored conversation goes before the messages of the request. */
   withHistory: boolean;
   /** Sees every piece of a streamed answer. */
@@ -55,7 +55,7 @@ export class ChatTurn {
       fields,
       withHistory,
     });
-    if (record.collector) await record.prepare(signal ?? new AbortController().signal);
+    if (record.collector) await record.prepare(signal);
     const admitting = UpstreamCall.admit(parts, {
       asker,
       payload,
@@ -70,8 +70,8 @@ export class ChatTurn {
     });
     const call = admitting instanceof Promise ? await admitting : admitting;
     const turn = new ChatTurn(parts, options, fields, record, call);
-    if (signal?.aborted) turn.left();
-    else signal?.addEventListener("abort", () => turn.left(), { once: true });
+    if (signal.aborted) turn.left();
+    else signal.addEventListener("abort", () => turn.left(), { once: true });
     return turn;
   }
 

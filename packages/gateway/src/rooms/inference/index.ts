@@ -1,6 +1,5 @@
 import type { Inference } from "./service.ts";
 
-export { type ApiKeyGate, requireApiKey } from "./api-key.ts";
 export type { Deadlines } from "./deadlines.ts";
 export * as methods from "./methods.ts";
 export * as routes from "./routes.ts";

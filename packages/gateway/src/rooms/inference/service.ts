@@ -6,7 +6,7 @@ import { readBody } from "../../kernel/http.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Conversations } from "../conversations/index.ts";
-import { type Keys, payerOf } from "../keys/index.ts";
+import { type Keys, type Principal, payerOf } from "../keys/index.ts";
 import type { Memory } from "../memory/index.ts";
 import type { Metering } from "../metering/index.ts";
 import type { Routing } from "../routing/index.ts";
@@ -81,14 +81,20 @@ export class Inference {
     });
   }
 
+  /** Who the request's API key stands for, or the plain-text refusal of the key or its limit. */
+  principal(request: Request, requestId: string): Principal | Response | Promise<Principal | Response> {
+    const { keys, limiter, apiRateLimitRpm: rpm } = this.options;
+    return requireApiKey({ keys, limiter, rpm }, request, requestId);
+  }
+
   /** What both have in common: the key, its limits, the body, and how refusals look. */
   async #admitted(
     request: Request,
     requestId: string,
     work: (asker: Asker, payload: Payload) => Promise<Response>,
   ): Promise<Response> {
-    const { keys, limiter, apiRateLimitRpm: rpm, metering, countRequest } = this.options;
-    const found = requireApiKey({ keys, limiter, rpm }, request, requestId);
+    const { metering, countRequest } = this.options;
+    const found = this.principal(request, requestId);
     const principal = found instanceof Promise ? await found : found;
     if (principal instanceof Response) return principal;
     countRequest();

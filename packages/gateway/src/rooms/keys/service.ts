@@ -57,6 +57,7 @@ export class Keys {
   constructor(readonly options: KeysOptions) {
     this.#store = new KeyStore(options.db);
     options.bus.onGap(() => {
+      this.#changes++;
       this.#principals.clear();
       this.#unknown.clear();
     });

@@ -21,3 +21,12 @@ export function splitAccountId(accountId: string): { type: AccountType; id: stri
   const colon = accountId.indexOf(":");
   return { type: accountId.slice(0, colon) as AccountType, id: accountId.slice(colon + 1) };
 }
+
+const REQUEST = "request:";
+
+/** The movement that settles a request has this id, so there is at most one. */
+export const settlementId = (requestId: string): string => REQUEST + requestId;
+
+/** The request that a movement settles; null when it is another kind of movement. */
+export const requestOf = (movementId: string): string | null =>
+  movementId.startsWith(REQUEST) ? movementId.slice(REQUEST.length) : null;

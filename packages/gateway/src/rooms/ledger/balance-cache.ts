@@ -25,6 +25,7 @@ export class BalanceCache implements Balances {
   constructor({ bus, clock, read }: { bus: Bus; clock: Clock; read: Read }) {
     this.#clock = clock;
     this.#read = read;
+    bus.onGap(() => this.#known.clear());
     bus.subscribe(LEDGER_CHANGED, (message) => {
       const { account, ...change } = JSON.parse(message) as BalanceChange;
       this.#learn(accountKey(account), change);

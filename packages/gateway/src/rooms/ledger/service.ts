@@ -4,7 +4,7 @@ import { fail } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { LEDGER_CHANGED } from "../../kernel/topics.ts";
 import type { Database, Transaction } from "../../storage/contract.ts";
-import { type AccountType, accountKey, ISSUED, splitAccountId } from "./account.ts";
+import { type AccountType, accountKey, ISSUED, requestOf, splitAccountId } from "./account.ts";
 import { BalanceCache } from "./balance-cache.ts";
 import { moveBetween } from "./movement.ts";
 import { settleBatch } from "./settlement.ts";
@@ -82,7 +82,7 @@ export class Ledger implements Settling {
 
   async settleBatch(tx: Transaction, items: readonly Settlement[]): Promise<Settled[]> {
     if (items.length === 0) return [];
-    const { settled, changed } = await settleBatch(tx, items, this.options);
+    const { settled, changed } = await settleBatch(tx, items, this.options.pointsPerUsd);
     for (const account of changed) this.#changed(tx, account);
     return settled;
   }
@@ -169,7 +169,6 @@ export class Ledger implements Settling {
       from_account_id: from,
       to_account_id: to,
       points: order.points,
-      request_id: null,
       cost_nano_usd: null,
       multiplier_micros: null,
       exact_points: null,
@@ -192,7 +191,7 @@ export class Ledger implements Settling {
 }
 
 function toEntry(row: StatementRow, accountId: string): Statement["entries"][number] {
-  const { from_account_id, to_account_id, ...rest } = row;
+  const { movement_id, from_account_id, to_account_id, ...rest } = row;
   const counterparty = splitAccountId(from_account_id === accountId ? to_account_id : from_account_id);
-  return { ...rest, counterparty };
+  return { ...rest, counterparty, request_id: requestOf(movement_id) };
 }

@@ -1,15 +1,9 @@
-import type { Ids } from "../../kernel/ids.ts";
 import type { Transaction } from "../../storage/contract.ts";
-import { accountKey, SPENT } from "./account.ts";
+import { accountKey, SPENT, settlementId } from "./account.ts";
 import { charge, exactPoints } from "./charge.ts";
 import { entriesOf } from "./movement.ts";
 import { type AccountRow, type EntryRow, type MovementRow, store } from "./store.ts";
 import type { Settled, Settlement } from "./types.ts";
-
-export interface SettleOptions {
-  ids: Ids;
-  pointsPerUsd: number;
-}
 
 /** One account's part of a batch, charged in memory while its row is locked. */
 interface Drawing {
@@ -21,17 +15,18 @@ interface Drawing {
 async function chargeAll(
   tx: Transaction,
   items: readonly Settlement[],
-  { ids, pointsPerUsd }: SettleOptions,
+  pointsPerUsd: number,
 ): Promise<{ settled: Settled[]; drawings: Drawing[] }> {
   const accounts = await store.lockAccounts(tx, [
     ...new Set(items.map(({ account }) => accountKey(account))),
   ]);
   // Read after the rows are locked: another transaction that settled the same request has committed by now.
-  const known = await store.settledBefore(tx, [...new Set(items.map(({ requestId }) => requestId))]);
+  const known = await store.pointsOf(tx, [...new Set(items.map(({ requestId }) => settlementId(requestId)))]);
   const drawings = new Map<string, Drawing>();
 
   const settled = items.map((item): Settled => {
-    const before = known.get(item.requestId);
+    const id = settlementId(item.requestId);
+    const before = known.get(id);
     if (before !== undefined) return { points: before };
     const account = accounts.get(accountKey(item.account));
     const { costNanoUsd, multiplierMicros } = item;
@@ -40,16 +35,15 @@ async function chargeAll(
     if (!charged) return null;
     account.balance = charged.balance;
     account.remainder = charged.remainder;
-    known.set(item.requestId, charged.points);
+    known.set(id, charged.points);
     const drawing = drawings.get(account.id) ?? { account, movements: [] };
     drawings.set(account.id, drawing);
     drawing.movements.push({
-      id: ids.uuid(),
+      id,
       kind: "settlement",
       from_account_id: account.id,
       to_account_id: SPENT,
       points: charged.points,
-      request_id: item.requestId,
       cost_nano_usd: Number(costNanoUsd),
       multiplier_micros: multiplierMicros,
       exact_points: exact.points,
@@ -70,9 +64,9 @@ const pointsOf = (movements: readonly MovementRow[]) =>
 export async function settleBatch(
   tx: Transaction,
   items: readonly Settlement[],
-  options: SettleOptions,
+  pointsPerUsd: number,
 ): Promise<{ settled: Settled[]; changed: AccountRow[] }> {
-  const { settled, drawings } = await chargeAll(tx, items, options);
+  const { settled, drawings } = await chargeAll(tx, items, pointsPerUsd);
   const changed: AccountRow[] = [];
   const entries: EntryRow[] = [];
   const paid: MovementRow[] = [];

@@ -14,12 +14,12 @@ export interface AccountRow {
 export type MovementKind = "topup" | "allocation" | "settlement" | "return";
 
 export interface MovementRow {
+  /** Of a settlement: made from the request's id. */
   id: string;
   kind: MovementKind;
   from_account_id: string;
   to_account_id: string;
   points: number;
-  request_id: string | null;
   cost_nano_usd: number | null;
   multiplier_micros: number | null;
   /** The exact amount of a settlement: whole points and femto-points. */
@@ -39,13 +39,13 @@ export interface EntryRow {
 }
 
 export interface StatementRow {
+  movement_id: string;
   seq: number;
   kind: MovementKind;
   points: number;
   balance_after: number;
   from_account_id: string;
   to_account_id: string;
-  request_id: string | null;
   note: string | null;
   created_at: string;
 }
@@ -74,11 +74,11 @@ export const store = {
   /** The open accounts among `ids`, theirs alone until the end of the transaction; always locked in order of id. */
   async lockAccounts(tx: Transaction, ids: readonly string[]): Promise<Map<string, AccountRow>> {
     // SQLite's transactions are exclusive already and its grammar has no row locks.
-    const locking = tx.dialect === "postgres" ? " FOR UPDATE" : "";
+    const locking = tx.dialect === "postgres" ? ' ORDER BY id COLLATE "C" FOR NO KEY UPDATE' : "";
     const rows = await selectIn<AccountRow>(
       tx,
       (list) =>
-        `SELECT ${ACCOUNT_COLUMNS} FROM ledger_accounts WHERE id IN ${list} AND closed_at IS NULL ORDER BY id${locking}`,
+        `SELECT ${ACCOUNT_COLUMNS} FROM ledger_accounts WHERE id IN ${list} AND closed_at IS NULL${locking}`,
       [...ids].sort(),
     );
     return new Map(rows.map((row) => [row.id, toAccount(row)]));
@@ -125,20 +125,20 @@ export const store = {
     await tx.run("UPDATE ledger_accounts SET closed_at = $2 WHERE id = $1", [id, now]);
   },
 
-  /** Points of the requests among `requestIds` that were settled before. */
-  async settledBefore(tx: Transaction, requestIds: readonly string[]): Promise<Map<string, number>> {
-    const rows = await selectIn<{ request_id: string; points: number }>(
+  /** Points of those among the movements that exist. */
+  async pointsOf(tx: Transaction, movementIds: readonly string[]): Promise<Map<string, number>> {
+    const rows = await selectIn<{ id: string; points: number }>(
       tx,
-      (list) => `SELECT request_id, points FROM ledger_movements WHERE request_id IN ${list}`,
-      requestIds,
+      (list) => `SELECT id, points FROM ledger_movements WHERE id IN ${list}`,
+      movementIds,
     );
-    return new Map(rows.map(({ request_id, points }) => [request_id, points]));
+    return new Map(rows.map(({ id, points }) => [id, points]));
   },
 
   async insertMovements(tx: Transaction, movements: readonly MovementRow[]): Promise<void> {
     await insertRows(
       tx,
-      `ledger_movements (id, kind, from_account_id, to_account_id, points, request_id, cost_nano_usd,
+      `ledger_movements (id, kind, from_account_id, to_account_id, points, cost_nano_usd,
         multiplier_micros, exact_points, exact_femto, note, actor, created_at)`,
       movements.map((m) => [
         m.id,
@@ -146,7 +146,6 @@ export const store = {
         m.from_account_id,
         m.to_account_id,
         m.points,
-        m.request_id,
         m.cost_nano_usd,
         m.multiplier_micros,
         m.exact_points,
@@ -169,7 +168,7 @@ export const store = {
   /** The account's newest entries, newest first. */
   recentEntries(on: Queryable, accountId: string, limit: number): Promise<StatementRow[]> {
     return on.all<StatementRow>(
-      `SELECT e.seq, m.kind, e.points, e.balance_after, m.from_account_id, m.to_account_id, m.request_id,
+      `SELECT e.movement_id, e.seq, m.kind, e.points, e.balance_after, m.from_account_id, m.to_account_id,
               m.note, m.created_at
        FROM ledger_entries e JOIN ledger_movements m ON m.id = e.movement_id
        WHERE e.account_id = $1 ORDER BY e.seq DESC LIMIT $2`,

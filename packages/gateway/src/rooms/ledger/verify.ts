@@ -94,16 +94,12 @@ const checks: readonly Check[] = [
     describe: ({ account_id, seq }) => `${account_id} entry ${seq} belongs to no movement`,
   },
   {
-    name: "request keys",
-    sql: `SELECT request_id, COUNT(*) AS n FROM ledger_movements WHERE request_id IS NOT NULL
-      GROUP BY request_id HAVING COUNT(*) > 1`,
-    describe: ({ request_id, n }) => `request ${request_id} is settled ${n} times`,
-  },
-  {
+    // That no request is settled twice is the primary key's doing; here: that every settlement has such a key.
     name: "settlements",
-    sql: `SELECT id FROM ledger_movements
-      WHERE (kind = 'settlement') <> (request_id IS NOT NULL AND exact_points IS NOT NULL AND exact_femto IS NOT NULL)`,
-    describe: ({ id }) => `movement ${id} is half a settlement: its request or its exact amount is missing`,
+    sql: `SELECT id, kind FROM ledger_movements
+      WHERE (kind = 'settlement') <> (id LIKE 'request:_%')
+        OR (kind = 'settlement') <> (exact_points IS NOT NULL AND exact_femto IS NOT NULL)`,
+    describe: ({ id, kind }) => `movement ${id} is a ${kind}, which its key or its exact amount contradicts`,
   },
   {
     name: "remainder range",

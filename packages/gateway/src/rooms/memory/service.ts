@@ -5,12 +5,13 @@ import { RpcClient } from "../../kernel/json-rpc-socket.ts";
 import type { Log } from "../../kernel/log.ts";
 import { Activity } from "./activity.ts";
 import { RECALL_ITEMS_MAX, type RecalledItem, readDeleted, readRecalled, readWritten } from "./protocol.ts";
-import { type Turn, WritebackQueue } from "./writeback.ts";
+import { type Turn, type TurnOutcome, WritebackQueue } from "./writeback.ts";
 
 /** What a chat waits for its memories at most, the connection included. */
 export const RECALL_LIMIT_MS = 300;
 const CONNECT_TIMEOUT_MS = 2_000;
 const CALL_TIMEOUT_MS = 5_000;
+const FLUSH_LIMIT_MS = 1_000;
 const RECALLS_IN_FLIGHT_MAX = 256;
 /** Eight facts are far smaller; parsing more than this would hold everybody up. */
 const ANSWER_CHARS_MAX = 1024 * 1024;
@@ -146,6 +147,11 @@ export class Memory {
     }
   }
 
+  /** Before the process ends: the last turns are given a moment to be written. */
+  flush(): Promise<void> {
+    return this.#writeback.flush(FLUSH_LIMIT_MS);
+  }
+
   close(): void {
     this.#writeback.close();
     this.#client?.close();
@@ -165,14 +171,14 @@ export class Memory {
     return readWritten(await this.#call("Memory.Write", params)).node_ids.length;
   }
 
-  #written({ userId }: Turn, outcome: { count: number } | { error: unknown }): void {
+  #written({ userId }: Turn, outcome: TurnOutcome): void {
     const failed = "error" in outcome;
     if (failed) this.options.log.warn("a turn was not remembered", { userId, error: outcome.error });
     this.#activity.record(userId, {
       kind: "writeback",
       outcome: failed ? "failed" : "ok",
       count: failed ? 0 : outcome.count,
-      duration_ms: 0,
+      duration_ms: outcome.durationMs,
       detail: failed ? describe(outcome.error) : null,
     });
   }

@@ -13,7 +13,7 @@ import { NANO_PER_USD, type Usage } from "../usage/index.ts";
 import { AdmissionCheck, type Cover } from "./admission.ts";
 import { type Hold, Holds } from "./holds.ts";
 import type { JournalEntry } from "./journal/codec.ts";
-import { Journal } from "./journal/journal.ts";
+import { type Batch, Journal } from "./journal/journal.ts";
 import { JournalWriter } from "./journal/writer.ts";
 import { nanoPoints, ReservedPoints } from "./points.ts";
 import { settleEntries } from "./settlement.ts";
@@ -80,7 +80,8 @@ export class MeteringService implements Metering {
       journal: this.#journal,
       clock,
       log,
-      apply: (entries, own) => this.#apply(entries, own),
+      apply: (batch, { mayExist }) => this.#apply(batch, mayExist),
+      givenUp: (batch) => this.#giveBack(batch),
     });
     usage.settled = async () => {
       await this.#writer.flush(READ_FLUSH_MS);
@@ -181,12 +182,17 @@ export class MeteringService implements Metering {
     this.#reservedPoints.add(accountKey(accountOf(entry)), sign * amount);
   }
 
-  async #apply(entries: readonly JournalEntry[], own: boolean): Promise<void> {
+  async #apply(batch: Batch, mayExist: boolean): Promise<void> {
     const { db, ledger, usage } = this.options;
-    const months = await settleEntries({ db, ledger, store: usage.store }, entries);
+    const months = await settleEntries({ db, ledger, store: usage.store, mayExist }, batch.entries);
     this.#windows.written(months);
+    this.#giveBack(batch);
+  }
+
+  /** Ends the reservations of rows that are no longer waiting. */
+  #giveBack({ entries, segment }: Batch): void {
     // What an earlier run of the process wrote was reserved there, and is forgotten with it.
-    if (!own) return;
+    if (!segment.own) return;
     for (const entry of entries) {
       if (entry.hold === "points") this.#reservePoints(entry, -1);
       else if (entry.hold === "quota") {

@@ -8,6 +8,11 @@ export interface SettlementOptions {
   db: Database;
   ledger: Settling;
   store: UsageStore;
+  /**
+   * Whether some of the rows may be in the database already: they were left by an earlier run, or an attempt
+   * failed whose outcome is unknown. Rows that cannot be there need no look-up.
+   */
+  mayExist: boolean;
 }
 
 const toSettlement = (entry: JournalEntry): Settlement => ({
@@ -41,14 +46,14 @@ const toRow = (entry: JournalEntry, points: number | null): UsageRow => ({
  * inserted and rollups bumped, and a request whose row exists is passed over. Returns the months it changed.
  */
 export async function settleEntries(
-  { db, ledger, store }: SettlementOptions,
+  { db, ledger, store, mayExist }: SettlementOptions,
   entries: readonly JournalEntry[],
 ): Promise<MonthAfter[]> {
   const byId = new Map(entries.map((entry) => [entry.requestId, entry]));
   let used: Transaction | undefined;
   const months = await db.transaction(async (tx) => {
     used = tx;
-    const existing = await store.existing(tx, [...byId.keys()]);
+    const existing = mayExist ? await store.existing(tx, [...byId.keys()]) : new Set<string>();
     const fresh = [...byId.values()].filter(({ requestId }) => !existing.has(requestId));
     if (fresh.length === 0) return [];
     // What costs nothing, or has no price, takes no points.

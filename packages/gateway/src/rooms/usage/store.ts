@@ -6,7 +6,6 @@ import {
   selectIn,
   type Transaction,
 } from "../../storage/contract.ts";
-import { utcDay, utcMonth } from "./calendar.ts";
 import { type MonthKey, type MonthTotals, NANO_PER_USD, type UsageRow, WHOLE_USER } from "./rows.ts";
 
 const ROWS = `usage_records (id, user_id, key_id, project, api_key_id, model, backend, prompt_tokens,
@@ -56,12 +55,19 @@ function sumBy<Key extends readonly (string | boolean)[]>(
 
 const totalTokens = (row: UsageRow) => row.promptTokens + row.completionTokens;
 
-function monthSums(rows: readonly UsageRow[]) {
+/** A row with its time as text, of which month and day are parts: formatting a date costs more than a slice. */
+interface StampedRow extends UsageRow {
+  createdAt: string;
+}
+const monthOf = ({ createdAt }: StampedRow) => createdAt.slice(0, 7);
+const dayOf = ({ createdAt }: StampedRow) => createdAt.slice(0, 10);
+
+function monthSums(rows: readonly StampedRow[]) {
   const entries = rows.flatMap((row) => {
     const cost = row.costNanoUsd ?? 0;
     const counted = row.points === null;
     const values = [1, totalTokens(row), cost, counted ? totalTokens(row) : 0, counted ? cost : 0];
-    const month = utcMonth(row.createdAtMs);
+    const month = monthOf(row);
     const whole = { key: [row.userId, month, WHOLE_USER] as const, values };
     return row.project === null
       ? [whole]
@@ -115,7 +121,8 @@ export class UsageStore {
    * Inserts rows that are known to be new and bumps every rollup. Should another writer have inserted one of
    * them meanwhile, its unique id makes this throw and the transaction roll back.
    */
-  async insert(tx: Transaction, rows: readonly UsageRow[]): Promise<MonthAfter[]> {
+  async insert(tx: Transaction, unstamped: readonly UsageRow[]): Promise<MonthAfter[]> {
+    const rows = unstamped.map((row) => ({ ...row, createdAt: isoTime(row.createdAtMs) }));
     await insertRows(
       tx,
       ROWS,
@@ -131,7 +138,7 @@ export class UsageStore {
         row.completionTokens,
         totalTokens(row),
         row.costNanoUsd === null ? null : row.costNanoUsd / NANO_PER_USD,
-        isoTime(row.createdAtMs),
+        row.createdAt,
         row.refId,
         row.points,
         row.accountType,
@@ -154,7 +161,7 @@ export class UsageStore {
     if (tagged.length > 0) {
       const sums = sumBy(
         tagged.map((row) => ({
-          key: [row.refId!, utcDay(row.createdAtMs), row.model, row.backend],
+          key: [row.refId!, dayOf(row), row.model, row.backend],
           values: dayValues(row),
         })),
       );
@@ -168,7 +175,7 @@ export class UsageStore {
     // Every instance bumps the same few rows of the day, so they are locked last and for the shortest time.
     const days = sumBy(
       rows.map((row) => ({
-        key: [utcDay(row.createdAtMs), row.model, row.backend, row.refId !== null],
+        key: [dayOf(row), row.model, row.backend, row.refId !== null],
         values: dayValues(row),
       })),
     );

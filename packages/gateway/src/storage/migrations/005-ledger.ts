@@ -21,13 +21,13 @@ export const ledger: Migration = {
     `INSERT INTO ledger_accounts (id, type, balance, remainder, ever_credited, version)
      VALUES ('system:issued', 'system', 0, 0, FALSE, 0), ('system:spent', 'system', 0, 0, FALSE, 0)`,
     // Accounts are not tied to users or groups by a foreign key: the books outlive both.
+    // The id of a settlement is `request:` and the request's id: one index serves both, and settles it once.
     `CREATE TABLE ledger_movements (
-      id {uuid} PRIMARY KEY,
+      id TEXT PRIMARY KEY,
       kind TEXT NOT NULL CHECK (kind IN ('topup', 'allocation', 'settlement', 'return')),
       from_account_id TEXT NOT NULL REFERENCES ledger_accounts (id),
       to_account_id TEXT NOT NULL REFERENCES ledger_accounts (id),
       points {bigint} NOT NULL,
-      request_id TEXT UNIQUE,
       cost_nano_usd {bigint},
       multiplier_micros {bigint},
       exact_points {bigint},
@@ -36,13 +36,13 @@ export const ledger: Migration = {
       actor TEXT,
       created_at {timestamp} NOT NULL,
       CHECK (points > 0 OR (points = 0 AND kind = 'settlement')),
-      CHECK ((kind = 'settlement') = (request_id IS NOT NULL)),
+      CHECK ((kind = 'settlement') = (id LIKE 'request:%')),
       CHECK (from_account_id <> to_account_id)
     )`,
     `CREATE TABLE ledger_entries (
       account_id TEXT NOT NULL REFERENCES ledger_accounts (id),
       seq {bigint} NOT NULL,
-      movement_id {uuid} NOT NULL REFERENCES ledger_movements (id),
+      movement_id TEXT NOT NULL REFERENCES ledger_movements (id),
       points {bigint} NOT NULL CHECK (points <> 0),
       balance_after {bigint} NOT NULL,
       PRIMARY KEY (account_id, seq)

@@ -5,6 +5,9 @@ import type { Database, Queryable, Row, SqlValue, Transaction } from "../contrac
 const LOCK_WAIT_MS = 10_000;
 const LOCK_RETRY_MS = { first: 2, most: 50 };
 
+/** Every statement of the service stays compiled; the default of 20 would compile the frequent ones again and again. */
+Sqlite.MAX_QUERY_CACHE_SIZE = 500;
+
 const numbered = new Map<string, string>();
 
 /** `$1` to `?1`: SQLite binds the latter by position. Statements are few, so the cache is small. */

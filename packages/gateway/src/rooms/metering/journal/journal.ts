@@ -1,4 +1,4 @@
-import { appendFileSync, fdatasync, mkdirSync, readdirSync } from "node:fs";
+import { appendFileSync, fdatasync, mkdirSync, readdirSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
 import type { Clock } from "../../../kernel/clock.ts";
 import type { Log } from "../../../kernel/log.ts";
@@ -18,6 +18,8 @@ const REFUSED_ROWS_MAX = 10_000;
 const ROW_BYTES_TYPICAL = 260;
 
 const SEGMENT_NAME = /^usage-([0-9a-f-]{36})-(\d{6,})\.jsonl$/;
+const LOCK_NAME = /^([0-9a-f-]{36})\.lock$/;
+const STALE_LOCK_MS = 60_000;
 const instanceOf = (name: string): string | null => SEGMENT_NAME.exec(name)?.[1] ?? null;
 const segmentName = (instance: string, sequence: number) =>
   `usage-${instance}-${String(sequence).padStart(6, "0")}.jsonl`;
@@ -57,6 +59,7 @@ export class Journal {
   #refused: string[] = [];
   #syncing = false;
   #dirty = false;
+  #closed = false;
   #cancelSync: (() => void) | null = null;
   /** Rows of this run: written, and taken out again. */
   appended = 0;
@@ -80,9 +83,8 @@ export class Journal {
   /** Takes over the files of processes that are no longer there. */
   adopt(): void {
     const { dir, log } = this.options;
-    const instances = new Set(readdirSync(dir).map(instanceOf));
-    for (const instance of instances) {
-      if (instance === null || this.#locks.has(instance)) continue;
+    for (const instance of this.#instancesSeen()) {
+      if (this.#locks.has(instance)) continue;
       const lock = InstanceLock.tryAcquire(join(dir, `${instance}.lock`));
       if (!lock) continue;
       this.#locks.set(instance, lock);
@@ -100,6 +102,20 @@ export class Journal {
         bytes: segments.reduce((sum, { size }) => sum + size, 0),
       });
     }
+  }
+
+  /** Whoever has files here, or left a lock behind that is old enough not to belong to a process that starts. */
+  #instancesSeen(): Set<string> {
+    const { dir } = this.options;
+    const seen = new Set<string>();
+    for (const name of readdirSync(dir)) {
+      const instance = instanceOf(name) ?? LOCK_NAME.exec(name)?.[1];
+      if (!instance || seen.has(instance)) continue;
+      const ageMs =
+        Date.now() - (statSync(join(dir, name), { throwIfNoEntry: false })?.mtimeMs ?? Date.now());
+      if (instanceOf(name) !== null || ageMs > STALE_LOCK_MS) seen.add(instance);
+    }
+    return seen;
   }
 
   #unlock(instance: string): void {
@@ -169,7 +185,7 @@ export class Journal {
   /** Lines reach the disk in groups: one fdatasync for all that were written within the delay. */
   #syncSoon(): void {
     this.#dirty = true;
-    if (this.#syncing) return;
+    if (this.#syncing || this.#closed) return;
     this.#syncing = true;
     this.#cancelSync = this.options.clock.after(SYNC_DELAY_MS, () => {
       this.#cancelSync = null;
@@ -252,6 +268,7 @@ export class Journal {
 
   /** Everything written is on the disk; files that are fully drained are gone. */
   close(): void {
+    this.#closed = true;
     this.#cancelSync?.();
     this.retryRefused();
     for (const line of this.#refused)

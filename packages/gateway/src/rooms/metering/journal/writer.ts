@@ -1,9 +1,8 @@
 import { type Clock, sleep } from "../../../kernel/clock.ts";
 import type { Log } from "../../../kernel/log.ts";
-import type { JournalEntry } from "./codec.ts";
 import type { Batch, Journal } from "./journal.ts";
 
-const BATCH_ROWS_MAX = 128;
+const BATCH_ROWS_MAX = 256;
 /** Rows that come within this time share a transaction. */
 const DRAIN_DELAY_MS = 50;
 const BACKOFF_MS = { first: 100, most: 5_000 };
@@ -24,7 +23,9 @@ export interface WriterOptions {
   clock: Clock;
   log: Log;
   /** Brings the rows into the database in one transaction; rows that are there already change nothing. */
-  apply: (entries: readonly JournalEntry[], own: boolean) => Promise<void>;
+  apply: (batch: Batch, options: { mayExist: boolean }) => Promise<void>;
+  /** These rows were set aside: the database will never take them. */
+  givenUp: (batch: Batch) => void;
 }
 
 /** Drains the journal into the database: one batch after the other, and again until it succeeds. */
@@ -89,7 +90,8 @@ export class JournalWriter {
         return;
       }
       try {
-        if (batch.entries.length > 0) await apply(batch.entries, batch.segment.own);
+        const mayExist = !batch.segment.own || this.#failures > 0;
+        if (batch.entries.length > 0) await apply(batch, { mayExist });
         journal.advance(batch);
         this.#progress();
       } catch (error) {
@@ -120,6 +122,7 @@ export class JournalWriter {
     }
     if (++this.#refusals < REFUSALS_MAX) return;
     this.options.journal.setAside(batch);
+    this.options.givenUp(batch);
     this.#progress();
   }
 
