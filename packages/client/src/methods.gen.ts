@@ -836,6 +836,130 @@ export interface Methods {
     params: { session_id: string };
     result: { removed: boolean };
   };
+  /** Deploy a model on a node, by default on the least-loaded one that is online. */
+  "agents.deploy": {
+    auth: "admin";
+    params: {
+      model_id: string;
+      /** Empty or missing: the least-loaded node */
+      agent_id?: string | null;
+    };
+    result: { ok: true; stream_id: string };
+  };
+  /** Remove a node: its token is void and its connection ends at once. */
+  "agents.deregister": {
+    auth: "admin";
+    params: { agent_id: string };
+    result: { ok: true };
+  };
+  /** Registered agent nodes, and how they stand. */
+  "agents.list": {
+    auth: "admin";
+    params: Record<string, never>;
+    result: {
+      agent_id: string;
+      name: string;
+      version: string;
+      /** As the node last gave it; null before its first connection */
+      host: string | null;
+      /** Whether a heartbeat came within the last 30 seconds */
+      online: boolean;
+      /** Empty while offline, and where there is no GPU */
+      gpus: {
+        index: number;
+        name: string;
+        memory_total_mb: number | null;
+        memory_used_mb: number | null;
+        utilization: number | null;
+        uuid?: string;
+        memory_free_mb?: number | null;
+        temperature_c?: number | null;
+        power_w?: number | null;
+        driver_version?: string | null;
+      }[];
+      /** Percent, mean over the GPUs that report it */
+      gpu_utilization: number | null;
+      models: {
+        model_id: string;
+        status: "queued" | "downloading" | "loading" | "ready" | "failed" | "stopped";
+        progress: number;
+        message?: string;
+        engine?: string;
+        port?: number;
+        /** The backend that routes to it; null while it is not ready */
+        backend: string | null;
+        /** How this instance reaches it: at the node's host and port, or through the node's connection */
+        via: "direct" | "tunnel" | null;
+      }[];
+      heartbeat_at: string | null;
+      /** Null while offline */
+      connected_at: string | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+    }[];
+  };
+  /** Register a node; its token is shown once. */
+  "agents.register": {
+    auth: "admin";
+    params: { machine_name: string; version: string };
+    result: {
+      agent_id: string;
+      /** For `npm run agent -- --token`; it cannot be shown again */
+      token: string;
+    };
+  };
+  /** One node: GPUs, models, utilisation, signs of life. */
+  "agents.status": {
+    auth: "admin";
+    params: { agent_id: string };
+    result: {
+      agent_id: string;
+      name: string;
+      version: string;
+      /** As the node last gave it; null before its first connection */
+      host: string | null;
+      /** Whether a heartbeat came within the last 30 seconds */
+      online: boolean;
+      /** Empty while offline, and where there is no GPU */
+      gpus: {
+        index: number;
+        name: string;
+        memory_total_mb: number | null;
+        memory_used_mb: number | null;
+        utilization: number | null;
+        uuid?: string;
+        memory_free_mb?: number | null;
+        temperature_c?: number | null;
+        power_w?: number | null;
+        driver_version?: string | null;
+      }[];
+      /** Percent, mean over the GPUs that report it */
+      gpu_utilization: number | null;
+      models: {
+        model_id: string;
+        status: "queued" | "downloading" | "loading" | "ready" | "failed" | "stopped";
+        progress: number;
+        message?: string;
+        engine?: string;
+        port?: number;
+        /** The backend that routes to it; null while it is not ready */
+        backend: string | null;
+        /** How this instance reaches it: at the node's host and port, or through the node's connection */
+        via: "direct" | "tunnel" | null;
+      }[];
+      heartbeat_at: string | null;
+      /** Null while offline */
+      connected_at: string | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+    };
+  };
+  /** Stop a model on a node; its backend is gone when the answer comes. */
+  "agents.stop": {
+    auth: "admin";
+    params: { agent_id: string; model_id: string };
+    result: { ok: true; stream_id: null };
+  };
   /** Acknowledge, then close: only on a WebSocket without a token. */
   "system.probe": {
     auth: "anonymous_socket";
@@ -909,6 +1033,12 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "realtime.event": "jwt",
   "realtime.start": "jwt",
   "realtime.stop": "jwt",
+  "agents.deploy": "admin",
+  "agents.deregister": "admin",
+  "agents.list": "admin",
+  "agents.register": "admin",
+  "agents.status": "admin",
+  "agents.stop": "admin",
   "system.probe": "anonymous_socket",
   "system.status": "public",
 };
