@@ -42,7 +42,7 @@ export function Page() {
         <Segments
           label="Theme"
           value={shown}
-          onChange={(value) => setTheme(value as Theme)}
+          onChange={setTheme}
           choices={[
             { value: "system", label: "As the system" },
             { value: "light", label: "Light" },
