@@ -112,8 +112,8 @@ export interface Choice<V extends string = string> {
 interface ChoosingProps<V extends string> {
   label: string;
   value: V;
-  onChange(value: V): void;
-  choices: readonly Choice<V>[];
+  onChange(value: NoInfer<V>): void;
+  choices: readonly Choice<NoInfer<V>>[];
 }
 
 export function SelectField<V extends string>({
