@@ -62,7 +62,10 @@ export class CdpSession {
 
   on<E extends keyof Events>(event: E, listener: (params: EventParams<E>) => void): () => void {
     let set = this.#listeners.get(event);
-    if (!set) this.#listeners.set(event, (set = new Set()));
+    if (!set) {
+      set = new Set();
+      this.#listeners.set(event, set);
+    }
     set.add(listener as Listener);
     return () => set.delete(listener as Listener);
   }
@@ -98,7 +101,10 @@ export class CdpConnection {
 
   session(id: string): CdpSession {
     let session = this.#sessions.get(id);
-    if (!session) this.#sessions.set(id, (session = new CdpSession(this, id)));
+    if (!session) {
+      session = new CdpSession(this, id);
+      this.#sessions.set(id, session);
+    }
     return session;
   }
 
@@ -108,7 +114,9 @@ export class CdpConnection {
     return new Promise<T>((resolve, reject) => {
       const timer = setTimeout(() => {
         this.#pending.delete(id);
-        reject(new ToolError("timeout", `Timeout ${timeoutMs}ms exceeded: the browser did not answer ${method}.`));
+        reject(
+          new ToolError("timeout", `Timeout ${timeoutMs}ms exceeded: the browser did not answer ${method}.`),
+        );
       }, timeoutMs);
       this.#pending.set(id, { method, session, resolve: resolve as Pending["resolve"], reject, timer });
       this.#transport.send({ id, method, params, sessionId: session.id });
@@ -139,7 +147,8 @@ export class CdpConnection {
     if (!pending) return;
     this.#pending.delete(message.id);
     clearTimeout(pending.timer);
-    if (message.error) pending.reject(new CdpError(pending.method, message.error.code, message.error.message));
+    if (message.error)
+      pending.reject(new CdpError(pending.method, message.error.code, message.error.message));
     else pending.resolve((message.result ?? {}) as never);
   }
 

@@ -48,7 +48,8 @@ export class PipeTransport implements EngineTransport {
     let end = chunk.indexOf(0);
     while (end !== -1) {
       this.#parts.push(chunk.subarray(start, end));
-      const text = this.#parts.length === 1 ? this.#parts[0]!.toString() : Buffer.concat(this.#parts).toString();
+      const text =
+        this.#parts.length === 1 ? this.#parts[0]!.toString() : Buffer.concat(this.#parts).toString();
       this.#parts = [];
       this.#partsBytes = 0;
       this.onMessage(JSON.parse(text) as CdpMessage);
