@@ -8,14 +8,19 @@ import { type ChildProcess, spawn } from "node:child_process";
 
 /**
  * The group id arrives as the first line. Should the tool die before it could be told, the browser is found by
- * its profile directory, which is unique to this launch. Deleting is tried again while dying processes still write.
+ * its profile directory, which is unique to this launch. Deleting is done until it lasts: dying processes still write.
  */
 const guardScript = `trap '' HUP INT TERM
 read -r group
 cat >/dev/null
-if [ -n "$group" ]; then kill -KILL -- "-$group"; else pkill -KILL -f -- "--user-data-dir=$1"; fi 2>/dev/null
-tries=0
-while [ -e "$1" ] && [ $tries -lt 40 ]; do rm -rf -- "$1" 2>/dev/null; [ -e "$1" ] && sleep 0.05; tries=$((tries+1)); done`;
+if [ -n "$group" ]; then kill -s KILL -- "-$group"; else pkill -KILL -f -- "--user-data-dir=$1"; fi 2>/dev/null
+gone=0 tries=0
+while [ $gone -lt 2 ] && [ $tries -lt 60 ]; do
+  rm -rf -- "$1" 2>/dev/null
+  sleep 0.03
+  if [ -e "$1" ]; then gone=0; else gone=$((gone+1)); fi
+  tries=$((tries+1))
+done`;
 
 export class Guard {
   readonly #child: ChildProcess;
