@@ -115,7 +115,10 @@ export class CdpConnection {
       const timer = setTimeout(() => {
         this.#pending.delete(id);
         reject(
-          new ToolError("timeout", `Timeout ${timeoutMs}ms exceeded: the browser did not answer ${method}.`),
+          new ToolError(
+            "timeout",
+            `The browser did not answer ${method} within ${Math.round(timeoutMs)} ms.`,
+          ),
         );
       }, timeoutMs);
       this.#pending.set(id, { method, session, resolve: resolve as Pending["resolve"], reject, timer });

@@ -8,6 +8,8 @@ import type { Context, Operation } from "./define.ts";
 
 /** An operation that does not end by itself is given up this long after its time. */
 const graceMs = 300;
+const untimedMs = 30_000;
+const unresponsive = "The page did not respond in time. Take a snapshot to see its state.";
 
 export interface Executed<T> {
   value: T;
@@ -52,6 +54,7 @@ async function attempt<T>(
   then: (result: unknown, context: Context, checked: unknown) => Promise<T>,
 ): Promise<Executed<T>> {
   let running: Browser | null = null;
+  let deadline = new Deadline(params.timeout_ms ?? operation.timeoutMs ?? untimedMs);
   const browser = async () => {
     running = await session.browser();
     return running;
@@ -59,14 +62,17 @@ async function attempt<T>(
   try {
     // The start of the browser has its own limit and does not eat into the operation's.
     if (operation.timeoutMs !== null) await browser();
-    const deadline = new Deadline(params.timeout_ms ?? operation.timeoutMs ?? 30_000);
+    deadline = new Deadline(deadline.timeoutMs);
     const context: Context = { session, deadline, browser };
     const result = await withinTime(operation.run(context, params as never), deadline);
     const value = await then(result, context, params);
     return { value, events: taken(running) };
   } catch (error) {
-    const reason = toToolError(error);
-    if (reason.code === "timeout") await startRecovery(running);
+    let reason = toToolError(error);
+    if (reason.code === "timeout") {
+      await startRecovery(running);
+      if (!reason.message.startsWith("Timeout ")) reason = deadline.expired(unresponsive);
+    }
     throw new OperationFailed(reason, taken(running));
   }
 }
@@ -80,10 +86,7 @@ async function startRecovery(running: Browser | null): Promise<void> {
 function withinTime<T>(work: Promise<T>, deadline: Deadline): Promise<T> {
   let timer: ReturnType<typeof setTimeout>;
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(
-      () => reject(deadline.expired("The page did not respond in time. Take a snapshot to see its state.")),
-      deadline.leftMs + graceMs,
-    );
+    timer = setTimeout(() => reject(deadline.expired(unresponsive)), deadline.leftMs + graceMs);
   });
   return Promise.race([work, late]).finally(() => clearTimeout(timer));
 }

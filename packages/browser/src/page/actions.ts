@@ -40,7 +40,7 @@ export interface TypeOptions {
 
 /** Waits in the page for a change; a document that goes away meanwhile is a change too. */
 async function waitForChange(page: Page, deadline: Deadline): Promise<void> {
-  const waitMs = Math.min(lookAgainMs, deadline.leftMs);
+  const waitMs = Math.min(lookAgainMs, deadline.restMs);
   try {
     await page.mainFrame.call("changed", [waitMs], deadline.leftMs);
   } catch (error) {
@@ -72,7 +72,7 @@ async function whenReady(
       if (state === "ready" || state === "done") return last;
       if (state === "unsuitable") throw unready(target, found);
       if (state === "moving")
-        await frame.call("settled", [target, Math.min(1_000, deadline.leftMs)], deadline.leftMs);
+        await frame.call("settled", [target, Math.min(1_000, deadline.restMs)], deadline.leftMs);
       break;
     }
     if (last === null && attempt === 0 && (await revealShadows(page, target, deadline))) continue;
@@ -108,7 +108,7 @@ type Seen = Pick<PageState, "url" | "title" | "hit" | "reason">;
 /** The page as it is right after the input; null when its document is already gone. */
 async function seenIn(frame: Frame, deadline: Deadline): Promise<Seen | null> {
   try {
-    return await frame.call("state", [], deadline.leftMs);
+    return await frame.call("stateAfter", [], deadline.leftMs);
   } catch (error) {
     if (isContextGone(error) || (error instanceof ToolError && error.code === "page_closed")) return null;
     throw error;
@@ -136,7 +136,7 @@ async function conclude(
 }
 
 async function waitForLoad(page: Page, deadline: Deadline): Promise<boolean> {
-  const waitMs = Math.min(loadWaitMsMax, deadline.leftMs);
+  const waitMs = Math.min(loadWaitMsMax, deadline.restMs);
   try {
     return await page.until(() => !page.isNavigating && page.hasReached("domcontentloaded"), waitMs);
   } catch (error) {
@@ -185,7 +185,7 @@ export async function click(page: Page, options: ClickOptions, deadline: Deadlin
         "element_covered",
         `"${options.target}" was not hit: ${seen!.reason}. Take a snapshot.`,
       );
-    await frame.call("settled", [options.target, Math.min(500, deadline.leftMs)], deadline.leftMs);
+    await frame.call("settled", [options.target, Math.min(500, deadline.restMs)], deadline.leftMs);
   }
 }
 

@@ -63,13 +63,11 @@ export class Browser {
   async page(): Promise<Page> {
     await this.#recovery;
     const active = this.#activeId ? this.pages.get(this.#activeId) : undefined;
-    if (active && !active.crashed) return active;
-    const other = [...this.pages.values()].reverse().find((page) => !page.crashed);
-    if (other) {
-      this.#activeId = other.id;
-      return other;
-    }
-    return this.#firstPage();
+    const usable = active?.crashed === false ? active : [...this.pages.values()].reverse().find((page) => !page.crashed);
+    if (!usable) return this.#firstPage();
+    this.#activeId = usable.id;
+    await usable.ready;
+    return usable;
   }
 
   /** At the start Chromium opens a page by itself; it is waited for, and only asked for when it does not come. */
@@ -95,6 +93,7 @@ export class Browser {
     const page = this.pages.get(targetId);
     if (!page) throw new ToolError("browser_unavailable", "The browser opened no page. Call again.");
     this.#activeId = targetId;
+    await page.ready;
     return page;
   }
 

@@ -1,6 +1,8 @@
 /** One clock for all steps of an operation. */
 import { ToolError } from "../errors.ts";
 
+const callGraceMs = 200;
+
 export class Deadline {
   readonly timeoutMs: number;
   readonly #at: number;
@@ -10,9 +12,14 @@ export class Deadline {
     this.#at = performance.now() + timeoutMs;
   }
 
-  /** Time left, at least one millisecond so that a call is always made with a valid limit. */
+  /** Time left for waiting. */
+  get restMs(): number {
+    return Math.max(0, this.#at - performance.now());
+  }
+
+  /** The limit for one call to the browser: a little more, so that a call that waits in the page can still answer. */
   get leftMs(): number {
-    return Math.max(1, this.#at - performance.now());
+    return Math.ceil(this.restMs) + callGraceMs;
   }
 
   get hasPassed(): boolean {

@@ -16,6 +16,8 @@ export interface FrameOptions {
   id: string;
   parentId: string | null;
   session: CdpSession;
+  /** "" for the main frame, f1, f2 … for the others: what its refs begin with. */
+  refPrefix: string;
 }
 
 /** The browser's words for "the document is gone"; the caller tries again in the next one. */
@@ -33,8 +35,7 @@ export class Frame {
   readonly parentId: string | null;
   session: CdpSession;
   url = "";
-  /** "" for the main frame, then f1, f2 … in the order in which snapshots met them. */
-  refPrefix: string | null = null;
+  readonly refPrefix: string;
   /** Refs go on counting in the next document, so that an old ref never means a new element. */
   lastRef = 0;
   mainContextId: number | null = null;
@@ -42,11 +43,11 @@ export class Frame {
   agentContextId: number | null = null;
   #agent: Promise<string> | null = null;
 
-  constructor({ id, parentId, session }: FrameOptions) {
+  constructor({ id, parentId, session, refPrefix }: FrameOptions) {
     this.id = id;
     this.parentId = parentId;
     this.session = session;
-    if (parentId === null) this.refPrefix = "";
+    this.refPrefix = refPrefix;
   }
 
   documentChanged(): void {
@@ -74,7 +75,7 @@ export class Frame {
     this.agentContextId = executionContextId;
     const { result, exceptionDetails } = await this.session.send(
       "Runtime.evaluate",
-      { expression: agentSource(this.refPrefix ?? "", this.lastRef), contextId: executionContextId },
+      { expression: agentSource(this.refPrefix, this.lastRef), contextId: executionContextId },
       timeoutMs,
     );
     if (!result.objectId)

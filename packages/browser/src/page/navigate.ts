@@ -54,11 +54,11 @@ async function waitUntil(
   deadline: Deadline,
 ): Promise<boolean> {
   const needed = stage === "load" ? "domcontentloaded" : stage;
-  const isThere = await page.until(() => page.hasReached(needed, loaderId), deadline.leftMs);
+  const isThere = await page.until(() => page.hasReached(needed, loaderId), deadline.restMs);
   if (!isThere)
     throw deadline.expired(`${page.mainFrame.url} is still loading. Take a snapshot to see what is there.`);
   if (stage !== "load") return true;
-  return page.until(() => page.hasReached("load", loaderId), Math.min(loadGraceMs, deadline.leftMs));
+  return page.until(() => page.hasReached("load", loaderId), Math.min(loadGraceMs, deadline.restMs));
 }
 
 export interface NavigateOptions {
@@ -108,12 +108,12 @@ export async function step(browser: Browser, by: -1 | 1, deadline: Deadline): Pr
   await page.session.send("Page.navigateToHistoryEntry", { entryId: entry.id }, deadline.leftMs);
   const isThere = await page.until(
     () => page.documents !== documents || (mainFrame.url !== urlBefore && !page.isNavigating),
-    deadline.leftMs,
+    deadline.restMs,
   );
   if (!isThere) throw deadline.expired(`Going ${by === -1 ? "back" : "forward"} did not finish.`);
   const isLoaded = await page.until(
     () => page.hasReached("domcontentloaded"),
-    Math.min(loadGraceMs, deadline.leftMs),
+    Math.min(loadGraceMs, deadline.restMs),
   );
   return describe(page, !isLoaded, deadline);
 }

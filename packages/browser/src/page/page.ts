@@ -41,6 +41,8 @@ export class Page {
   readonly mainFrame: Frame;
   /** A dialog answer for the next dialog only, before the standing policy applies. */
   nextDialog: { accept: boolean; promptText?: string } | null = null;
+  /** Resolves once the page may be sent somewhere. */
+  ready: Promise<void> = Promise.resolve();
   crashed = false;
   closed = false;
   /** Counts main-frame navigations that have begun; compared before and after an action. */
@@ -60,7 +62,12 @@ export class Page {
     this.session = options.session;
     this.openerId = options.openerId;
     // The main frame of a page carries the id of its target.
-    this.mainFrame = new Frame({ id: options.targetId, parentId: null, session: options.session });
+    this.mainFrame = new Frame({
+      id: options.targetId,
+      parentId: null,
+      session: options.session,
+      refPrefix: "",
+    });
     this.frames.set(this.mainFrame.id, this.mainFrame);
     this.#attachPageSession();
   }
@@ -86,7 +93,11 @@ export class Page {
     });
     session.on("Inspector.targetCrashed", () => this.#crash());
     session.tell("Page.setLifecycleEventsEnabled", { enabled: true });
-    session.tell("Emulation.setFocusEmulationEnabled", { enabled: true });
+    // A navigation that begins before this is answered can crash the page (seen in Chromium 156), hence `ready`.
+    this.ready = session.send("Emulation.setFocusEmulationEnabled", { enabled: true }).then(
+      () => {},
+      () => {},
+    );
     this.setViewport(this.#options.viewport);
     session.tell("Runtime.runIfWaitingForDebugger");
   }
@@ -119,20 +130,14 @@ export class Page {
     session.on("Page.frameAttached", ({ frameId, parentFrameId }) => {
       const known = this.frames.get(frameId);
       if (known) known.session = session;
-      else this.frames.set(frameId, new Frame({ id: frameId, parentId: parentFrameId, session }));
+      else this.#addFrame(frameId, parentFrameId, session);
     });
     session.on("Page.frameDetached", ({ frameId, reason }) => {
       // A frame that moves to another process keeps its place; its new session announces itself.
       if (reason === "remove") this.#dropFrame(frameId);
     });
     session.on("Page.frameNavigated", ({ frame }) => {
-      const known = this.frames.get(frame.id);
-      if (!known) {
-        const made = new Frame({ id: frame.id, parentId: frame.parentId ?? null, session });
-        this.frames.set(frame.id, made);
-        made.url = frame.url;
-        return;
-      }
+      const known = this.frames.get(frame.id) ?? this.#addFrame(frame.id, frame.parentId ?? null, session);
       known.session = session;
       known.url = frame.url + (frame.urlFragment ?? "");
       known.documentChanged();
@@ -159,10 +164,9 @@ export class Page {
     if (targetInfo.type === "iframe") {
       const known = this.frames.get(targetInfo.targetId);
       const parentId = known?.parentId ?? targetInfo.parentFrameId ?? this.mainFrame.id;
-      const frame = known ?? new Frame({ id: targetInfo.targetId, parentId, session });
+      const frame = known ?? this.#addFrame(targetInfo.targetId, parentId, session);
       frame.session = session;
       frame.documentChanged();
-      this.frames.set(frame.id, frame);
       this.#prepare(session, "iframe");
     } else if (/worker/.test(targetInfo.type)) {
       this.#prepare(session, "worker");
@@ -206,9 +210,10 @@ export class Page {
     this.#wake();
   }
 
-  namePrefix(frame: Frame): string {
-    frame.refPrefix ??= `f${++this.#framesNamed}`;
-    return frame.refPrefix;
+  #addFrame(id: string, parentId: string | null, session: CdpSession): Frame {
+    const frame = new Frame({ id, parentId, session, refPrefix: `f${++this.#framesNamed}` });
+    this.frames.set(id, frame);
+    return frame;
   }
 
   #navigationBegins(): void {

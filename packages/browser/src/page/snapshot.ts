@@ -60,7 +60,6 @@ async function frameSnapshot(
   request: FrameRequest,
   deadline: Deadline,
 ): Promise<SnapshotAnswer> {
-  page.namePrefix(frame);
   const hasFrames = [...page.frames.values()].some((each) => each.parentId === frame.id);
   const ask = () =>
     frame.call(

@@ -62,6 +62,8 @@ export interface Agent {
   settled(target: string, timeoutMs: number): Promise<boolean>;
   changed(timeoutMs: number): Promise<void>;
   state(): PageState;
+  /** The same, once tasks have run that the input just now put in line, such as the sending of a form. */
+  stateAfter(): Promise<PageState>;
   html(target: string | null, offset: number, charsMax: number): DomAnswer;
   rect(target: string): { x: number; y: number; width: number; height: number } | null;
   isFrameHit(frame: Element, x: number, y: number): string | null;
@@ -130,6 +132,8 @@ function createAgent(parts: Parts, refPrefix: string, firstRef: number): Agent {
     return { found: true, matches, readiness: act(element) };
   };
 
+  const state = () => ({ ...act.outcome(), url: location.href, title: document.title });
+
   return {
     snapshot(request) {
       dom.resetCaches();
@@ -181,7 +185,8 @@ function createAgent(parts: Parts, refPrefix: string, firstRef: number): Agent {
       return element ? act.settled(element, timeoutMs) : false;
     },
     changed: act.changed,
-    state: () => ({ ...act.outcome(), url: location.href, title: document.title }),
+    state,
+    stateAfter: () => new Promise((resolve) => setTimeout(() => resolve(state()), 0)),
     html(target, offset, charsMax) {
       const { element, matches } =
         target === null ? { element: document.documentElement, matches: 1 } : locate(target);

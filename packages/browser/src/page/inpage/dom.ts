@@ -110,7 +110,7 @@ export function createDom() {
     const style = styleOf(element);
     const { cursor, display } = style;
     if (display === "contents") {
-      for (const child of childrenOf(element)) {
+      for (const child of element.childNodes) {
         if (child instanceof Element && boxOf(child).visible) return { visible: true, inline: false, cursor };
         if (child instanceof Text && isTextShown(child)) return { visible: true, inline: true, cursor };
       }

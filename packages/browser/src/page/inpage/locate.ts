@@ -13,6 +13,7 @@ export interface Located {
 
 export function createLocate({ dom, roles, names }: { dom: Dom; roles: Roles; names: Names }) {
   const elementsMax = 50_000;
+  const unread = /^(SCRIPT|STYLE|NOSCRIPT|TEMPLATE|HEAD|TITLE)$/;
   const flat = (text: string) => text.trim().replace(/\s+/g, " ");
 
   /** Every element of the composed tree, shadow content after its host. */
@@ -56,7 +57,7 @@ export function createLocate({ dom, roles, names }: { dom: Dom; roles: Roles; na
       exact ? flat(text) === wanted : flat(text).toLowerCase().includes(wanted);
     const found: Element[] = [];
     for (const element of everyElement(document)) {
-      if (/^(SCRIPT|STYLE|NOSCRIPT|TEMPLATE|HEAD|TITLE)$/.test(dom.tagOf(element))) continue;
+      if (unread.test(dom.tagOf(element))) continue;
       const isButton = element instanceof HTMLInputElement && /^(button|submit|reset)$/.test(element.type);
       const own = isButton ? element.value : ownText(element);
       if (own && matches(own)) found.push(element);
@@ -72,13 +73,17 @@ export function createLocate({ dom, roles, names }: { dom: Dom; roles: Roles; na
 
   /** A text that runs over several elements: the smallest element that holds all of it. */
   function deepest(matches: (text: string) => boolean): Element[] {
-    let at: Element | null = document.body;
+    let at: HTMLElement | null = document.body;
     if (!at || !matches(at.textContent ?? "")) return [];
     for (;;) {
-      const next: Element | undefined = [...at.children].find((child) => matches(child.textContent ?? ""));
-      if (!next) return [at];
+      const next: Element | undefined = [...at.children].find(
+        (child) => !unread.test(dom.tagOf(child)) && matches(child.textContent ?? ""),
+      );
+      if (!(next instanceof HTMLElement)) break;
       at = next;
     }
+    // The text may have been that of a script, which nobody sees.
+    return matches(at.innerText) ? [at] : [];
   }
 
   /** `role=button`, `role=button[name="Save"]`, `role=button[name=sav]`. */

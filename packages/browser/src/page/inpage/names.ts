@@ -67,6 +67,8 @@ export function createNames(dom: Dom, roles: Roles) {
   function fromLabels(element: Element, reading: Reading): string | null {
     const { labels } = element as HTMLInputElement;
     if (!labels?.length) return null;
+    // A control inside its own label is not part of its name.
+    reading.visited.add(element);
     return [...labels]
       .map((label) => read(label, labelReading(reading, label, "label")))
       .filter(Boolean)

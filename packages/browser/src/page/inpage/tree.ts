@@ -58,14 +58,15 @@ export function createTree({ dom, roles, names, refFor, noticeHost }: TreeTools)
   function describe(element: Element, keepInlineText: boolean): AriaNode | null {
     const tag = dom.tagOf(element);
     const isFrame = tag === "IFRAME" || tag === "FRAME";
-    const role = isFrame ? "iframe" : (roles.roleOf(element) ?? "generic");
+    const known = roles.roleOf(element);
+    const role = isFrame ? "iframe" : (known ?? "generic");
     if (role === "presentation" || role === "none") return null;
     const box = dom.boxOf(element);
     if (role === "generic" && box.inline && !keepInlineText) {
       // A plain <span>text</span> reads as text of its parent.
       if (element.childNodes.length === 1 && element.firstChild instanceof Text) return null;
     }
-    const name = isFrame ? { text: "", sources: new Set<Element>() } : names.nameOf(element, role);
+    const name = isFrame ? { text: "", sources: new Set<Element>() } : names.nameOf(element, known ?? "");
     const isReachable = box.visible && (isFrame || dom.receivesPointer(element));
     const node: AriaNode = {
       element,
