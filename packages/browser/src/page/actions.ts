@@ -122,6 +122,7 @@ async function conclude(
   deadline: Deadline,
   seen: Seen | null,
 ): Promise<Omit<ActionResult, "matches">> {
+  await waitForPopup(page, before, deadline);
   const hasLeft = () => page.navigationsBegun > before.navigations || page.documents !== before.documents;
   const now = seen ?? (await seenIn(page.mainFrame, deadline));
   if (now && !hasLeft()) return { url: now.url, title: now.title, navigated: false, stillLoading: false };
@@ -148,11 +149,27 @@ async function waitForLoad(page: Page, deadline: Deadline): Promise<boolean> {
 interface Before {
   navigations: number;
   documents: number;
+  popups: number;
+}
+
+/** A window that the action asked for is there, and its document too, when the action returns. */
+async function waitForPopup(page: Page, before: Before, deadline: Deadline): Promise<void> {
+  const asked = page.popupsAsked.length;
+  if (asked === before.popups || page.session.ended) return;
+  const waitMs = () => Math.min(loadWaitMsMax, deadline.restMs);
+  if (!(await page.until(() => page.popups.length >= asked, waitMs()))) return;
+  const url = page.popupsAsked[asked - 1];
+  const popup = page.popups[asked - 1];
+  if (!popup || !url || url === "about:blank") return;
+  await popup
+    .until(() => popup.mainFrame.url !== "" && popup.hasReached("domcontentloaded"), waitMs())
+    .catch(() => false);
 }
 
 const stateBefore = (page: Page): Before => ({
   navigations: page.navigationsBegun,
   documents: page.documents,
+  popups: page.popupsAsked.length,
 });
 
 export async function click(page: Page, options: ClickOptions, deadline: Deadline): Promise<ActionResult> {

@@ -11,7 +11,9 @@ import { Notices } from "./notices.ts";
 import { type DialogPolicy, Page } from "./page.ts";
 
 const startTimeoutMs = 30_000;
-const probeTimeoutMs = 1_000;
+/** A page that is merely busy answers within the first, one whose script was just stopped within the second. */
+const firstProbeMs = 300;
+const laterProbeMs = 1_000;
 
 export interface BrowserOptions {
   viewport: { width: number; height: number } | null;
@@ -63,7 +65,8 @@ export class Browser {
   async page(): Promise<Page> {
     await this.#recovery;
     const active = this.#activeId ? this.pages.get(this.#activeId) : undefined;
-    const usable = active?.crashed === false ? active : [...this.pages.values()].reverse().find((page) => !page.crashed);
+    const usable =
+      active?.crashed === false ? active : [...this.pages.values()].reverse().find((page) => !page.crashed);
     if (!usable) return this.#firstPage();
     this.#activeId = usable.id;
     await usable.ready;
@@ -134,10 +137,12 @@ export class Browser {
   }
 
   async #revive(page: Page): Promise<void> {
-    if (await this.#answers(page)) return;
+    // A page on its way elsewhere answers nothing until the next document comes, which it may never do.
+    if (page.isNavigating) page.session.tell("Page.stopLoading");
+    if (await this.#answers(page, firstProbeMs)) return;
     page.session.tell("Runtime.terminateExecution");
     // The first script after the stop may be the one that is stopped, hence a second look.
-    if ((await this.#answers(page)) || (await this.#answers(page))) {
+    if ((await this.#answers(page, laterProbeMs)) || (await this.#answers(page, laterProbeMs))) {
       this.notices.add("hang", "The page did not respond; its running script was stopped.");
       return;
     }
@@ -148,9 +153,9 @@ export class Browser {
     await this.#replace(page);
   }
 
-  async #answers(page: Page): Promise<boolean> {
+  async #answers(page: Page, timeoutMs: number): Promise<boolean> {
     try {
-      await page.session.send("Runtime.evaluate", { expression: "1" }, probeTimeoutMs);
+      await page.session.send("Runtime.evaluate", { expression: "1" }, timeoutMs);
       return true;
     } catch {
       return false;
@@ -192,7 +197,10 @@ export class Browser {
         "popup",
         `A new page was opened and is now the active one: ${targetInfo.url || "about:blank"}`,
       );
+      // Without an opener id (noopener) it is still the active page that asked for it.
+      const opener = this.pages.get(targetInfo.openerId ?? this.#activeId ?? "");
       this.#activeId = page.id;
+      opener?.popupArrived(page);
     } else if (isFirst) this.#activeId = page.id;
     for (const arrival of this.#arrivals) arrival();
     this.#arrivals.clear();

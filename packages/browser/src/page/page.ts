@@ -50,6 +50,9 @@ export class Page {
   /** Counts main documents; a change means that refs of the old one are gone. */
   documents = 0;
   status: number | null = null;
+  /** Addresses of the windows that the page has asked for, and the pages that came of it. */
+  readonly popupsAsked: string[] = [];
+  readonly popups: Page[] = [];
   #loading: Loading = { loaderId: "", stage: "load" };
   #isNavigating = false;
   #waiters = new Set<() => void>();
@@ -91,6 +94,7 @@ export class Page {
     session.on("Network.responseReceived", ({ frameId, type, response }) => {
       if (type === "Document" && frameId === this.mainFrame.id) this.status = response.status;
     });
+    session.on("Page.windowOpen", ({ url }) => this.popupsAsked.push(url));
     session.on("Inspector.targetCrashed", () => this.#crash());
     session.tell("Page.setLifecycleEventsEnabled", { enabled: true });
     // A navigation that begins before this is answered can crash the page (seen in Chromium 156), hence `ready`.
@@ -214,6 +218,11 @@ export class Page {
     const frame = new Frame({ id, parentId, session, refPrefix: `f${++this.#framesNamed}` });
     this.frames.set(id, frame);
     return frame;
+  }
+
+  popupArrived(popup: Page): void {
+    this.popups.push(popup);
+    this.#wake();
   }
 
   #navigationBegins(): void {
