@@ -83,7 +83,9 @@ export function startSite(pages: Record<string, Page>): Site {
     hostname: "0.0.0.0",
     idleTimeout: 0,
     fetch: (request) => {
-      const page = pages[new URL(request.url).pathname];
+      const { pathname } = new URL(request.url);
+      if (pathname === "/favicon.ico") return new Response(null, { status: 204 });
+      const page = pages[pathname];
       if (page === undefined) return new Response("not here", { status: 404 });
       if (typeof page !== "string") return page(request);
       return new Response(`<!doctype html>${page}`, {

@@ -1,5 +1,21 @@
 /** The command line of a Chromium that nobody watches: no first-run noise, no background traffic, no throttling. */
 
+const disabledFeatures = [
+  "Translate",
+  "MediaRouter",
+  "OptimizationHints",
+  "AutofillServerCommunication",
+  "HttpsUpgrades",
+  "DestroyProfileOnBrowserClose",
+  // Parts of the window that are web pages themselves and would start renderers of their own.
+  "WebUIOmniboxPopup",
+  "WebUIOmniboxAimPopup",
+  "WebUIOmniboxFullPopup",
+  "WebUIReloadButton",
+  "WebUIToolbar",
+  "PreloadTopChromeWebUI",
+];
+
 const quietFlags = [
   "--no-first-run",
   "--no-default-browser-check",
@@ -24,7 +40,7 @@ const quietFlags = [
   "--use-mock-keychain",
   "--mute-audio",
   "--force-color-profile=srgb",
-  "--disable-features=Translate,MediaRouter,OptimizationHints,AutofillServerCommunication,HttpsUpgrades,DestroyProfileOnBrowserClose",
+  `--disable-features=${disabledFeatures.join(",")}`,
 ];
 
 export interface FlagOptions {

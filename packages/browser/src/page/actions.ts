@@ -103,12 +103,14 @@ function unready(target: string, { readiness }: Found): ToolError {
   return new ToolError(code, `"${target}" cannot be used: ${reason}. ${hint}`);
 }
 
-type Seen = Pick<PageState, "url" | "title" | "hit" | "reason">;
-
 /** The page as it is right after the input; null when its document is already gone. */
-async function seenIn(frame: Frame, deadline: Deadline): Promise<Seen | null> {
+async function seenIn(frame: Frame, deadline: Deadline): Promise<PageState | null> {
   try {
-    return await frame.call("stateAfter", [], deadline.leftMs);
+    const state = await frame.call("state", [], deadline.leftMs);
+    // Input goes before everything else in the browser, so a form that it sent is still in line now.
+    return state.formSent
+      ? { ...(await frame.call("stateAfter", [], deadline.leftMs)), hit: state.hit }
+      : state;
   } catch (error) {
     if (isContextGone(error) || (error instanceof ToolError && error.code === "page_closed")) return null;
     throw error;
@@ -120,7 +122,7 @@ async function conclude(
   page: Page,
   before: Before,
   deadline: Deadline,
-  seen: Seen | null,
+  seen: PageState | null,
 ): Promise<Omit<ActionResult, "matches">> {
   await waitForPopup(page, before, deadline);
   const hasLeft = () => page.navigationsBegun > before.navigations || page.documents !== before.documents;
@@ -183,7 +185,7 @@ export async function click(page: Page, options: ClickOptions, deadline: Deadlin
       ),
     );
     const readiness = found.readiness!;
-    let seen: Seen | null = null;
+    let seen: PageState | null = null;
     if (readiness.state === "ready") {
       const place = await placeInPage(page, { frame, ...readiness, mustBeHit: true }, deadline);
       await clickAt(page.session, { ...options, ...place }, deadline.leftMs).catch((error) => {
@@ -226,6 +228,7 @@ export async function type(page: Page, options: TypeOptions, deadline: Deadline)
 
 export async function press(page: Page, chord: string, deadline: Deadline): Promise<ActionResult> {
   const before = stateBefore(page);
+  await page.mainFrame.agent(deadline.leftMs);
   await pressChord(page.session, chord, deadline.leftMs);
   return { ...(await conclude(page, before, deadline, null)), matches: 0 };
 }

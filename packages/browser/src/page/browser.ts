@@ -9,6 +9,7 @@ import { enforceUrlPolicy } from "../policy/enforce.ts";
 import type { UrlPolicy } from "../policy/url-policy.ts";
 import { Notices } from "./notices.ts";
 import { type DialogPolicy, Page } from "./page.ts";
+import { autoAttach } from "./targets.ts";
 
 const startTimeoutMs = 30_000;
 /** A page that is merely busy answers within the first, one whose script was just stopped within the second. */
@@ -54,11 +55,7 @@ export class Browser {
       downloadPath: this.options.downloadsDir,
       eventsEnabled: true,
     });
-    await root.send(
-      "Target.setAutoAttach",
-      { autoAttach: true, waitForDebuggerOnStart: true, flatten: true },
-      startTimeoutMs,
-    );
+    await root.send("Target.setAutoAttach", autoAttach, startTimeoutMs);
   }
 
   /** The page that operations act on; a lost one has been replaced by the time this resolves. */

@@ -3,6 +3,7 @@ import type { CdpSession, EventParams } from "../cdp/connection.ts";
 import { ToolError } from "../errors.ts";
 import { Frame } from "./frame.ts";
 import type { Notices } from "./notices.ts";
+import { autoAttach } from "./targets.ts";
 
 export type DialogPolicy = "accept" | "dismiss";
 
@@ -126,7 +127,7 @@ export class Page {
       session.tell("Page.enable");
     }
     session.tell("Runtime.enable");
-    session.tell("Target.setAutoAttach", { autoAttach: true, waitForDebuggerOnStart: true, flatten: true });
+    session.tell("Target.setAutoAttach", autoAttach);
     this.#options.onSession(session, kind, this);
   }
 
@@ -140,16 +141,21 @@ export class Page {
       // A frame that moves to another process keeps its place; its new session announces itself.
       if (reason === "remove") this.#dropFrame(frameId);
     });
-    session.on("Page.frameNavigated", ({ frame }) => {
+    session.on("Page.frameNavigated", ({ frame, type }) => {
       const known = this.frames.get(frame.id) ?? this.#addFrame(frame.id, frame.parentId ?? null, session);
       known.session = session;
       known.url = frame.url + (frame.urlFragment ?? "");
       known.documentChanged();
-      if (known === this.mainFrame) this.documents++;
+      if (known !== this.mainFrame) return;
+      this.documents++;
+      // A page that comes back from the cache is complete, and says nothing more.
+      if (type === "BackForwardCacheRestore") this.#loading = { loaderId: frame.loaderId, stage: "load" };
+      this.#wake();
     });
     session.on("Page.navigatedWithinDocument", ({ frameId, url }) => {
       const frame = this.frames.get(frameId);
       if (frame) frame.url = url;
+      this.#wake();
     });
     session.on("Runtime.executionContextCreated", ({ context }) => {
       const aux = context.auxData as { frameId?: string; isDefault?: boolean } | undefined;

@@ -4,6 +4,14 @@ import type { Deadline } from "./deadline.ts";
 import type { Frame } from "./frame.ts";
 import type { Page } from "./page.ts";
 
+/** Attach to what pages are made of, and leave the browser's own windows alone. */
+export const autoAttach = {
+  autoAttach: true,
+  waitForDebuggerOnStart: true,
+  flatten: true,
+  filter: ["page", "iframe", "worker", "shared_worker", "service_worker"].map((type) => ({ type })),
+};
+
 const refPattern = /^(f\d+)?e\d+$/;
 
 export function isRef(target: string): boolean {

@@ -15,6 +15,8 @@ export interface Outcome {
   /** Null while no event has arrived, then whether it arrived at the target. */
   hit: boolean | null;
   reason: string;
+  /** A form was sent; the page leaves once the browser gets to it. */
+  formSent: boolean;
 }
 
 export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
@@ -30,6 +32,14 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
   ];
   let armed: { element: Element; hit: boolean | null; reason: string; until: number } | null = null;
   let listening = false;
+  let formSent = false;
+  addEventListener(
+    "formdata",
+    () => {
+      formSent = true;
+    },
+    { capture: true },
+  );
 
   function describe(element: Element): string {
     const tag = dom.tagOf(element).toLowerCase();
@@ -177,8 +187,9 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
   }
 
   function outcome(): Outcome {
-    const answer = { hit: armed?.hit ?? null, reason: armed?.reason ?? "" };
+    const answer = { hit: armed?.hit ?? null, reason: armed?.reason ?? "", formSent };
     armed = null;
+    formSent = false;
     return answer;
   }
 
