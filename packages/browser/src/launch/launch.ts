@@ -1,6 +1,6 @@
 /** Starts a Chromium on a throw-away profile and hands back its pipe. */
 import { spawn } from "node:child_process";
-import { existsSync, mkdtempSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Readable, Writable } from "node:stream";
@@ -32,6 +32,15 @@ function sandboxUsable(): boolean {
   return process.platform !== "linux" || process.getuid?.() !== 0;
 }
 
+/** The browser leaves sockets and files in the temporary folder when it is killed; inside the profile they go with it. */
+function temporaryDirInside(profileDir: string): Record<string, string> {
+  // Elsewhere the path would grow past what a socket's name may have.
+  if (process.platform !== "linux") return {};
+  const dir = join(profileDir, "tmp");
+  mkdirSync(dir);
+  return { TMPDIR: dir };
+}
+
 export function launchBrowser(options: LaunchOptions): LaunchedBrowser {
   if (!existsSync(options.path))
     throw new ToolError(
@@ -52,6 +61,7 @@ export function launchBrowser(options: LaunchOptions): LaunchedBrowser {
     // Descriptors 3 and 4 are where Chromium reads and writes with --remote-debugging-pipe.
     stdio: ["ignore", "ignore", "pipe", "pipe", "pipe"],
     detached: true,
+    env: { ...process.env, ...temporaryDirInside(profileDir) },
   });
   if (child.pid !== undefined) guard.watch(child.pid);
 
