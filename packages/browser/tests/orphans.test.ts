@@ -25,7 +25,11 @@ describe("however it ends, nothing is left", () => {
   beforeAll(() => {
     home = mkdtempSync(join(tmpdir(), "orphans-test-"));
   });
-  afterAll(() => rmSync(home, { recursive: true, force: true }));
+  const children: ChildProcess[] = [];
+  afterAll(() => {
+    for (const child of children) child.kill("SIGKILL");
+    rmSync(home, { recursive: true, force: true });
+  });
 
   const env = () => ({ ...testEnv, TMPDIR: home });
 
@@ -36,6 +40,7 @@ describe("however it ends, nothing is left", () => {
       stdio: ["ignore", "pipe", "ignore"],
       detached: true,
     });
+    children.push(child);
     let output = "";
     child.stdout!.on("data", (chunk: Buffer) => {
       output += chunk.toString();
