@@ -66,9 +66,7 @@ for (const edge of edges) {
       if (!to.endsWith(`rooms/${toRoom}/index.ts`))
         report(edge, "rooms meet only through each other's index.ts");
       if (fromRoom === "ledger") report(edge, "the ledger imports no room");
-      let targets = roomEdges.get(fromRoom);
-      if (!targets) roomEdges.set(fromRoom, (targets = new Set()));
-      targets.add(toRoom);
+      roomEdges.set(fromRoom, (roomEdges.get(fromRoom) ?? new Set()).add(toRoom));
     }
     if (!toRoom && !/^(kernel|rooms)\//.test(target) && !isContract(target))
       report(edge, "rooms import the kernel, contracts and other rooms");

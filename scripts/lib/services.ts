@@ -43,6 +43,7 @@ function installMissing(): void {
   if (!Bun.which("redis-server")) wanted.push("redis-server");
   if (!findChromium()) wanted.push("chromium");
   if (!Bun.which("cc")) wanted.push("gcc", "libc6-dev");
+  if (!Bun.which("openssl")) wanted.push("openssl");
   if (wanted.length === 0 || !isRoot || !Bun.which("apt-get")) return;
   console.log(`installing for the tests: ${wanted.join(", ")}`);
   const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
@@ -84,10 +85,17 @@ function asPostgres(command: string, args: string[]): [string, string[]] {
     : [command, args];
 }
 
-async function startPostgres(dir: string): Promise<{ url: string; child: ChildProcess }> {
+export interface PostgresServer {
+  url: string;
+  child: ChildProcess;
+  /** Starts the same cluster again on the same port, once `child` has ended. */
+  restart(): Promise<PostgresServer>;
+}
+
+/** A cluster of its own in `dir`, on a free port. */
+export async function startPostgres(dir: string): Promise<PostgresServer> {
   const initdb = postgresBin("initdb");
-  const server = postgresBin("postgres");
-  if (!initdb || !server) throw new Error("no Postgres server binaries found");
+  if (!initdb) throw new Error("no Postgres server binaries found");
   const data = join(dir, "pg");
   mkdirSync(data);
   if (isRoot) {
@@ -96,42 +104,30 @@ async function startPostgres(dir: string): Promise<{ url: string; child: ChildPr
     chownSync(dir, uid, gid);
     chownSync(data, uid, gid);
   }
-  const [cmd, args] = asPostgres(initdb, [
-    "-D",
-    data,
-    "-U",
-    "postgres",
-    "--auth=trust",
-    "-E",
-    "UTF8",
-    "--no-sync",
-  ]);
-  const made = spawnSync(cmd, args, { cwd: dir });
+  const options = ["-D", data, "-U", "postgres", "--auth=trust", "-E", "UTF8", "--no-sync"];
+  const [command, args] = asPostgres(initdb, options);
+  const made = spawnSync(command, args, { cwd: dir });
   if (made.status !== 0) throw new Error(`initdb failed: ${made.stderr?.toString().trim()}`);
-  const port = await freePort();
-  const [run, runArgs] = asPostgres(server, [
-    "-D",
-    data,
-    "-p",
-    String(port),
-    "-k",
-    data,
-    "-c",
-    "listen_addresses=127.0.0.1",
-    "-c",
-    "max_connections=300",
-    "-c",
-    "shared_buffers=64MB",
+  return launchPostgres(data, await freePort());
+}
+
+async function launchPostgres(data: string, port: number): Promise<PostgresServer> {
+  const server = postgresBin("postgres");
+  if (!server) throw new Error("no Postgres server binaries found");
+  const settings = ["listen_addresses=127.0.0.1", "max_connections=300", "shared_buffers=64MB"];
+  const [command, args] = asPostgres(server, [
+    ...["-D", data, "-p", String(port), "-k", data],
+    ...settings.flatMap((setting) => ["-c", setting]),
   ]);
-  const child = spawn(run, runArgs, { cwd: dir, stdio: "ignore" });
+  const child = spawn(command, args, { cwd: data, stdio: "ignore" });
   const psql = postgresBin("psql") ?? "psql";
-  await until(
-    "Postgres",
-    () =>
-      spawnSync(psql, ["-h", "127.0.0.1", "-p", String(port), "-U", "postgres", "-c", "select 1"]).status ===
-      0,
-  );
-  return { url: `postgres://postgres@127.0.0.1:${port}/postgres`, child };
+  const login = ["-h", "127.0.0.1", "-p", String(port), "-U", "postgres", "-c", "select 1"];
+  await until("Postgres", () => spawnSync(psql, login).status === 0);
+  return {
+    url: `postgres://postgres@127.0.0.1:${port}/postgres`,
+    child,
+    restart: () => launchPostgres(data, port),
+  };
 }
 
 async function startRedis(dir: string): Promise<{ url: string; child: ChildProcess }> {

@@ -1,0 +1,123 @@
+/**
+ * The upstream of every measurement: answers at once with fixed bytes, or streams a token every
+ * `CHUNK_INTERVAL_MS`. Streams are spread over slots, so that they do not all speak in the same instant.
+ */
+const CHUNK_INTERVAL_MS = Number(process.env.CHUNK_INTERVAL_MS ?? 25);
+const CHUNKS = Number(process.env.CHUNKS ?? 100);
+const SLOTS = 5;
+const EMBEDDINGS = 32;
+const DIMENSIONS = 1536;
+
+interface DirectController {
+  write(bytes: Uint8Array): unknown;
+  flush(): unknown;
+  end(): unknown;
+}
+interface Stream {
+  controller: DirectController;
+  sent: number;
+  finish(): void;
+}
+
+const encode = (text: string) => new TextEncoder().encode(text);
+const event = (data: unknown) =>
+  encode(`data: ${typeof data === "string" ? data : JSON.stringify(data)}\n\n`);
+const head = { id: "chatcmpl-1", object: "chat.completion.chunk", created: 1_763_000_000, model: "bench" };
+const token = event({
+  ...head,
+  choices: [{ index: 0, delta: { content: " token" }, logprobs: null, finish_reason: null }],
+});
+const opening = event({
+  ...head,
+  choices: [{ index: 0, delta: { role: "assistant", content: "" }, finish_reason: null }],
+});
+const usage = { prompt_tokens: 9, completion_tokens: CHUNKS, total_tokens: CHUNKS + 9 };
+const closing = Buffer.concat([
+  event({ ...head, choices: [{ index: 0, delta: {}, finish_reason: "stop" }] }),
+  event({ ...head, choices: [], usage }),
+  event("[DONE]"),
+]);
+
+const completion = encode(
+  JSON.stringify({
+    ...head,
+    object: "chat.completion",
+    choices: [
+      { index: 0, message: { role: "assistant", content: "word ".repeat(120) }, finish_reason: "stop" },
+    ],
+    usage,
+  }),
+);
+
+/** Numbers with the digits that servers really write; the same ones each time. */
+function embeddings(): Uint8Array {
+  let seed = 1;
+  const next = () => {
+    seed = (seed * 48_271) % 2_147_483_647;
+    return seed / 2_147_483_647 - 0.5;
+  };
+  const data = Array.from({ length: EMBEDDINGS }, (_, index) => ({
+    object: "embedding",
+    index,
+    embedding: Array.from({ length: DIMENSIONS }, () => Number((next() / 16).toPrecision(9))),
+  }));
+  return encode(
+    JSON.stringify({
+      object: "list",
+      data,
+      model: "bench",
+      usage: { prompt_tokens: 256, total_tokens: 256 },
+    }),
+  );
+}
+const vectors = embeddings();
+
+const slots = Array.from({ length: SLOTS }, () => new Set<Stream>());
+let slot = 0;
+let opened = 0;
+setInterval(() => {
+  slot = (slot + 1) % SLOTS;
+  const streams = slots[slot]!;
+  for (const stream of streams) {
+    if (stream.sent++ < CHUNKS) {
+      stream.controller.write(token);
+      stream.controller.flush();
+    } else {
+      streams.delete(stream);
+      stream.controller.write(closing);
+      stream.controller.end();
+      stream.finish();
+    }
+  }
+}, CHUNK_INTERVAL_MS / SLOTS);
+
+function stream(): Response {
+  const source = {
+    type: "direct",
+    pull: (controller: DirectController) =>
+      new Promise<void>((finish) => {
+        controller.write(opening);
+        controller.flush();
+        slots[opened++ % SLOTS]!.add({ controller, sent: 0, finish });
+      }),
+  };
+  return new Response(new ReadableStream(source as unknown as UnderlyingSource), {
+    headers: { "content-type": "text/event-stream" },
+  });
+}
+
+const json = (body: Uint8Array) =>
+  new Response(body as Uint8Array<ArrayBuffer>, { headers: { "content-type": "application/json" } });
+
+const server = Bun.serve({
+  hostname: "127.0.0.1",
+  port: 0,
+  idleTimeout: 0,
+  async fetch(request) {
+    if (request.url.endsWith("/v1/models")) return Response.json({ object: "list", data: [{ id: "bench" }] });
+    const text = await request.text();
+    if (request.url.endsWith("/v1/embeddings")) return json(vectors);
+    return text.includes('"stream":true') ? stream() : json(completion);
+  },
+});
+console.log(server.port);

@@ -1,0 +1,117 @@
+/** Command line and environment of the node program. Flags win over the environment, that over the file. */
+import { readFileSync } from "node:fs";
+import { homedir, hostname } from "node:os";
+import { join, resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { type AgentConfig, loadConfig } from "./config.ts";
+import { describeError, UsageError } from "./errors.ts";
+import { TUNNEL_PATH } from "./protocol.ts";
+
+export const HELP = `Example:
+  npm run agent -- --gateway wss://gateway.example.com --token <token from agents.register>
+
+Joins this machine to a model gateway as a node: reports its GPUs, and downloads, starts, watches and stops
+the models that the gateway deploys on it. It dials out; no port has to be opened towards the gateway.
+
+  --gateway <url>    the gateway, ws:// or wss:// (AGENT_GATEWAY)
+  --token <token>    what agents.register returned (AGENT_TOKEN, or token_file in the configuration)
+  --config <file>    TOML: engines, models, mirror and limits; see docs/agent-node.md
+  --data-dir <path>  weights, logs and state; default ~/.local/share/model-agent (AGENT_DATA_DIR)
+  --host <address>   an address of this machine that the gateway can reach. Engines then listen beyond this
+                     machine and are called directly; without it, inference travels through the tunnel
+  --name <name>      how the node calls itself; default: the machine's name
+  --help             this text
+`;
+
+export interface AgentSettings {
+  url: string;
+  token: string;
+  name: string;
+  dataDir: string;
+  /** Address for engines to listen on. */
+  bind: string;
+  /** Shown to the gateway as this node's host. */
+  host: string;
+  /** Whether the gateway may dial `host`. */
+  direct: boolean;
+  config: AgentConfig;
+}
+
+type Env = Record<string, string | undefined>;
+
+/** Null when only the help was asked for. */
+export function readSettings(argv: string[], env: Env): AgentSettings | null {
+  const flags = parseFlags(argv);
+  if (flags.help) return null;
+  const config = loadConfig(flags.config ?? null);
+  const gateway = flags.gateway ?? env.AGENT_GATEWAY ?? config.gateway;
+  if (!gateway) throw new UsageError("no gateway given: --gateway wss://…, or AGENT_GATEWAY");
+  const url = tunnelUrl(gateway);
+  const advertised = flags.host ?? config.host ?? (isLoopback(url.hostname) ? "127.0.0.1" : null);
+  return {
+    url: url.href,
+    token: readToken(flags.token, env, config),
+    name: flags.name ?? config.name ?? hostname(),
+    dataDir: resolve(
+      flags["data-dir"] ??
+        env.AGENT_DATA_DIR ??
+        config.data_dir ??
+        join(homedir(), ".local/share/model-agent"),
+    ),
+    bind: config.bind ?? (advertised && !isLoopback(advertised) ? "0.0.0.0" : "127.0.0.1"),
+    host: advertised ?? hostname(),
+    direct: advertised !== null,
+    config,
+  };
+}
+
+function parseFlags(argv: string[]) {
+  const text = { type: "string" } as const;
+  try {
+    return parseArgs({
+      args: argv,
+      options: {
+        gateway: text,
+        token: text,
+        config: text,
+        "data-dir": text,
+        host: text,
+        name: text,
+        help: { type: "boolean", short: "h" },
+      },
+    }).values;
+  } catch (error) {
+    throw new UsageError(describeError(error));
+  }
+}
+
+/** The tunnel's address from any way of writing the gateway's. */
+export function tunnelUrl(gateway: string): URL {
+  let url: URL;
+  try {
+    url = new URL(gateway.replace(/^http(s?):/i, "ws$1:"));
+  } catch {
+    throw new UsageError(`--gateway: ${JSON.stringify(gateway)} is no URL; write wss://gateway.example.com`);
+  }
+  if (url.protocol !== "ws:" && url.protocol !== "wss:")
+    throw new UsageError(`--gateway: ${url.protocol}// is not understood; use ws:// or wss://`);
+  const path = url.pathname.replace(/\/+$/, "");
+  url.pathname = path.endsWith(TUNNEL_PATH) ? path : `${path}${TUNNEL_PATH}`;
+  return url;
+}
+
+function readToken(flag: string | undefined, env: Env, config: AgentConfig): string {
+  const given = flag ?? env.AGENT_TOKEN ?? config.token;
+  if (given) return given.trim();
+  if (!config.token_file)
+    throw new UsageError("no token given: --token, AGENT_TOKEN or token_file; agents.register issues one");
+  try {
+    return readFileSync(config.token_file, "utf8").trim();
+  } catch (error) {
+    throw new UsageError(`token_file cannot be read: ${describeError(error)}`);
+  }
+}
+
+export function isLoopback(host: string): boolean {
+  return host === "localhost" || host === "[::1]" || host === "::1" || /^127\./.test(host);
+}

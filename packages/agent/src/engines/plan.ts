@@ -1,0 +1,116 @@
+/** From a model id to what has to be fetched and started for it. */
+import type { AgentConfig, EngineTemplate, ModelEntry } from "../config.ts";
+import { ModelEntry as ModelEntrySchema } from "../config.ts";
+import type { GpuReport } from "../protocol.ts";
+import { parseHubId, safeRelativePath } from "../weights/hub.ts";
+import { fileNameOf, type WeightsSource } from "../weights/store.ts";
+import { render, renderEnv, type TemplateVariables } from "./render.ts";
+
+export interface EnginePlan {
+  engineName: string;
+  template: EngineTemplate;
+  entry: ModelEntry;
+  /** What to download; null when there is nothing to. */
+  source: WeightsSource | null;
+  readyTimeoutMs: number;
+  /** Whether the engine is guarded by the key that the node makes for it. */
+  usesApiKey: boolean;
+}
+
+/** Decides how a model is served. Throws an error that says what to add to the configuration. */
+export function planModel(modelId: string, config: AgentConfig): EnginePlan {
+  const listed = config.models[modelId];
+  const entry = listed ?? ModelEntrySchema.parse({});
+  const engineName = entry.engine ?? config.default_engine;
+  const template = config.engines[engineName];
+  if (!template) throw new Error(`no engine "${engineName}" is configured for ${modelId}`);
+  if (!listed && !config.allow_unlisted)
+    throw new Error(
+      `${modelId} is not listed on this node: add [models."${modelId}"], or allow_unlisted = true`,
+    );
+  return {
+    engineName,
+    template,
+    entry,
+    source: sourceOf(modelId, entry, template),
+    readyTimeoutMs: (entry.ready_timeout_s ?? template.ready_timeout_s) * 1000,
+    usesApiKey: JSON.stringify([template, entry.args, entry.env]).includes("{api_key}"),
+  };
+}
+
+function sourceOf(modelId: string, entry: ModelEntry, template: EngineTemplate): WeightsSource | null {
+  if (entry.path) return null;
+  const files = entry.url ? [{ url: entry.url, sha256: entry.sha256 }] : entry.files;
+  if (files)
+    return {
+      kind: "files",
+      files: files.map((file) => ({
+        url: file.url,
+        sha256: file.sha256 ?? null,
+        name: checkedName(("name" in file ? file.name : undefined) ?? fileNameOf(file.url)),
+      })),
+    };
+  if (template.weights === "none") return null;
+  const hub = parseHubId(entry.hub ?? modelId);
+  if (!hub)
+    throw new Error(
+      `where are the weights of ${modelId}? It is no hub id (owner/name): give hub, url, files or path under [models."${modelId}"]`,
+    );
+  const { repo, variant } = hub;
+  return {
+    kind: "hub",
+    repo,
+    variant,
+    revision: entry.revision,
+    include: entry.include ?? null,
+    format: template.weights,
+  };
+}
+
+function checkedName(name: string): string {
+  const safe = safeRelativePath(name);
+  if (!safe) throw new Error(`files.name: ${JSON.stringify(name)} leaves the weights folder`);
+  return safe;
+}
+
+/** The GPUs that a model is given; null leaves the choice to the engine. */
+export function chooseGpus(entry: ModelEntry, gpus: GpuReport[]): number[] | null {
+  if (entry.gpus) return entry.gpus;
+  if (entry.gpu_count === undefined) return null;
+  if (gpus.length < entry.gpu_count)
+    throw new Error(`gpu_count = ${entry.gpu_count}, but this node sees ${gpus.length} GPUs`);
+  const mostFreeFirst = [...gpus].sort((a, b) => (b.memory_free_mb ?? 0) - (a.memory_free_mb ?? 0));
+  return mostFreeFirst
+    .slice(0, entry.gpu_count)
+    .map(({ index }) => index)
+    .sort((a, b) => a - b);
+}
+
+export interface Launch {
+  command: string[];
+  env: Record<string, string>;
+  afterStart: string[][];
+}
+
+export function renderLaunch(
+  plan: EnginePlan,
+  given: Omit<TemplateVariables, "gpus" | "gpu_count"> & { chosenGpus: number[] | null; gpuTotal: number },
+): Launch {
+  const { template, entry } = plan;
+  const { chosenGpus, gpuTotal, ...rest } = given;
+  const variables: TemplateVariables = {
+    ...rest,
+    gpus: chosenGpus?.join(",") ?? "",
+    gpu_count: String(chosenGpus?.length ?? Math.max(1, gpuTotal)),
+  };
+  const all = (texts: string[]) => texts.map((text) => render(text, variables));
+  return {
+    command: all([...template.command, ...entry.args]),
+    env: {
+      ...(chosenGpus ? { CUDA_VISIBLE_DEVICES: variables.gpus } : {}),
+      ...renderEnv(template.env, variables),
+      ...renderEnv(entry.env, variables),
+    },
+    afterStart: template.after_start.map(all),
+  };
+}

@@ -1,0 +1,131 @@
+/** What the GPUs of this machine are doing, from `nvidia-smi`. */
+import { describeError } from "./errors.ts";
+import type { Log } from "./log.ts";
+import type { GpuReport } from "./protocol.ts";
+
+const QUERY_FIELDS = [
+  "index",
+  "uuid",
+  "name",
+  "driver_version",
+  "memory.total",
+  "memory.used",
+  "memory.free",
+  "utilization.gpu",
+  "temperature.gpu",
+  "power.draw",
+] as const;
+type Field = (typeof QUERY_FIELDS)[number];
+
+const QUERY_TIMEOUT_MS = 3_000;
+/** A reading may stand in for a failed one this long; then the node says that it knows of no GPU. */
+const READING_AGE_MAX_MS = 60_000;
+const OUTPUT_CHARS_MAX = 64 * 1024;
+
+/** `[N/A]`, `[Not Supported]`, `[Unknown Error]` and the like: the driver has no figure. */
+function numberOrNull(text: string): number | null {
+  const value = Number(text);
+  return text === "" || !Number.isFinite(value) ? null : value;
+}
+
+/** Parses the CSV of `--format=csv,noheader,nounits`. Lines that describe no GPU are left out. */
+export function parseGpuCsv(csv: string): GpuReport[] {
+  const byUuid = new Map<string, GpuReport>();
+  for (const line of csv.split("\n")) {
+    const cells = line.split(",").map((cell) => cell.trim());
+    if (cells.length !== QUERY_FIELDS.length) continue;
+    const cell = (field: Field) => cells[QUERY_FIELDS.indexOf(field)]!;
+    const index = numberOrNull(cell("index"));
+    if (index === null) continue;
+    const uuid = cell("uuid");
+    byUuid.set(uuid.startsWith("[") ? `index-${index}` : uuid, {
+      index,
+      uuid: uuid.startsWith("[") ? undefined : uuid,
+      name: cell("name").startsWith("[") ? "unknown GPU" : cell("name"),
+      memory_total_mb: numberOrNull(cell("memory.total")),
+      memory_used_mb: numberOrNull(cell("memory.used")),
+      memory_free_mb: numberOrNull(cell("memory.free")),
+      utilization: numberOrNull(cell("utilization.gpu")),
+      temperature_c: numberOrNull(cell("temperature.gpu")),
+      power_w: numberOrNull(cell("power.draw")),
+      driver_version: cell("driver_version").startsWith("[") ? null : cell("driver_version"),
+    });
+  }
+  return [...byUuid.values()].sort((a, b) => a.index - b.index);
+}
+
+async function queryNvidiaSmi(command: string): Promise<string> {
+  const child = Bun.spawn(
+    [command, `--query-gpu=${QUERY_FIELDS.join(",")}`, "--format=csv,noheader,nounits"],
+    { stdin: "ignore", stdout: "pipe", stderr: "pipe" },
+  );
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => {
+      child.kill("SIGKILL");
+      reject(new Error(`nvidia-smi did not answer within ${QUERY_TIMEOUT_MS / 1000} s`));
+    }, QUERY_TIMEOUT_MS);
+  });
+  const finished = Promise.all([
+    new Response(child.stdout).text(),
+    new Response(child.stderr).text(),
+    child.exited,
+  ]);
+  try {
+    const [stdout, stderr, code] = await Promise.race([finished, late]);
+    if (code === 0) return stdout.slice(0, OUTPUT_CHARS_MAX);
+    const said = (stderr.trim() || stdout.trim()).split("\n")[0] ?? "";
+    throw new Error(`nvidia-smi ended with code ${code}: ${said.slice(0, 300)}`);
+  } finally {
+    clearTimeout(timer);
+    // After a timeout the pipes of a hung nvidia-smi may never close; nobody waits for them then.
+    finished.catch(() => undefined);
+  }
+}
+
+/** Reads the GPUs on demand; each new reason for reading none is logged once. */
+export class GpuMonitor {
+  readonly #log: Log;
+  readonly #command: string | null;
+  readonly #now: () => number;
+  #last: { gpus: GpuReport[]; readAtMs: number } | null = null;
+  #lastComplaint = "";
+  #inFlight: Promise<GpuReport[]> | null = null;
+
+  constructor(options: { log: Log; command?: string | null; now?: () => number }) {
+    this.#log = options.log;
+    this.#command = options.command === undefined ? Bun.which("nvidia-smi") : options.command;
+    this.#now = options.now ?? Date.now;
+  }
+
+  read(): Promise<GpuReport[]> {
+    this.#inFlight ??= this.#read().finally(() => {
+      this.#inFlight = null;
+    });
+    return this.#inFlight;
+  }
+
+  async #read(): Promise<GpuReport[]> {
+    if (!this.#command) {
+      this.#complain("no nvidia-smi found: this node reports no GPUs");
+      return [];
+    }
+    try {
+      const gpus = parseGpuCsv(await queryNvidiaSmi(this.#command));
+      if (gpus.length === 0) this.#complain("nvidia-smi lists no GPU");
+      else this.#lastComplaint = "";
+      this.#last = { gpus, readAtMs: this.#now() };
+      return gpus;
+    } catch (error) {
+      this.#complain(`GPUs cannot be read: ${describeError(error)}`);
+      const fresh = this.#last && this.#now() - this.#last.readAtMs < READING_AGE_MAX_MS;
+      return fresh && this.#last ? this.#last.gpus : [];
+    }
+  }
+
+  #complain(message: string): void {
+    if (message === this.#lastComplaint) return;
+    this.#lastComplaint = message;
+    this.#log.warn(message);
+  }
+}

@@ -1,0 +1,330 @@
+/**
+ * The node's connection to the gateway: dialled from here, kept alive, and dialled again for as long as the
+ * program runs. Losing it touches no engine.
+ */
+import { describeError, errorCode } from "./errors.ts";
+import type { Log } from "./log.ts";
+import {
+  CloseCode,
+  describeIssues,
+  GATEWAY_METHODS,
+  HEARTBEAT_INTERVAL_MS,
+  HEARTBEATS_MISSED_MAX,
+  type HeartbeatParams,
+  type HelloParams,
+  HelloResult,
+  type ProgressParams,
+  parseRpcMessage,
+  RpcErrorCode,
+  type RpcMessage,
+} from "./protocol.ts";
+import { abortableDelay, backoffMs, jittered } from "./time.ts";
+import { FRAME_BYTES_MAX } from "./tunnel/frames.ts";
+import { type EngineTarget, TunnelServer } from "./tunnel/server.ts";
+import { SocketChannel } from "./tunnel/socket-channel.ts";
+
+/** Bun's client takes headers and can ping; the DOM's types, which the whole workspace shares, know of neither. */
+const DialledSocket = WebSocket as unknown as new (
+  url: string,
+  options: Bun.WebSocketOptions,
+) => Bun.WebSocket;
+
+const CONNECT_TIMEOUT_MS = 15_000;
+/** Below this, silence may only mean that one side was busy for a moment. */
+const SILENCE_FLOOR_MS = 3_000;
+const RECONNECT = { initialMs: 1_000, maxMs: 30_000 };
+/** After a refusal that only a person can lift. */
+const RECONNECT_REFUSED_MS = 60_000;
+/** A connection that lasted this long ends the memory of earlier failures. */
+const STABLE_AFTER_MS = 20_000;
+
+export interface LinkOptions {
+  url: string;
+  token: string;
+  log: Log;
+  hello: () => Promise<HelloParams>;
+  heartbeat: () => Promise<HeartbeatParams>;
+  /** Carries out what the gateway asks; the answer goes out once it returns. Throws to refuse. */
+  handlers: { [Method in keyof typeof GATEWAY_METHODS]: (params: never) => void };
+  target: (modelId: string) => EngineTarget | null;
+  tunnelStreamsMax: number;
+}
+
+/** How a connection ended. */
+interface Ending {
+  message: string;
+  openForMs: number;
+  /** Trying again soon would only disturb. */
+  patient: boolean;
+}
+
+export class GatewayLink {
+  readonly #options: LinkOptions;
+  readonly #stop = new AbortController();
+  #session: Session | null = null;
+  #lastComplaint = "";
+
+  constructor(options: LinkOptions) {
+    this.#options = options;
+  }
+
+  /** Connects, and connects again, until `stop`. */
+  async run(): Promise<void> {
+    const { log, url } = this.#options;
+    const { signal } = this.#stop;
+    let failures = 0;
+    while (!signal.aborted) {
+      this.#session = new Session(this.#options, () => {
+        this.#lastComplaint = "";
+        log.info("connected to the gateway", { url });
+      });
+      const ending = await this.#session.ended;
+      this.#session = null;
+      if (signal.aborted) return;
+      failures = ending.openForMs >= STABLE_AFTER_MS ? 1 : failures + 1;
+      const delayMs = jittered(ending.patient ? RECONNECT_REFUSED_MS : backoffMs(failures, RECONNECT));
+      this.#complain(ending.message, delayMs);
+      await abortableDelay(delayMs, signal).catch(() => undefined);
+    }
+  }
+
+  /** Tells the gateway, if it is there; after a reconnect the hello says it all again. */
+  progress(params: ProgressParams): void {
+    this.#session?.notify("agent.progress", params);
+  }
+
+  stop(): void {
+    this.#stop.abort();
+    this.#session?.close("the node program ends");
+  }
+
+  /** The same trouble is told once, not at every attempt. */
+  #complain(message: string, delayMs: number): void {
+    if (message === this.#lastComplaint) return;
+    this.#lastComplaint = message;
+    this.#options.log.warn(`${message}; trying again`, { in_s: Math.ceil(delayMs / 1000) });
+  }
+}
+
+/** One connection, from dialling to its end. */
+class Session {
+  readonly ended: Promise<Ending>;
+  readonly #options: LinkOptions;
+  readonly #socket: Bun.WebSocket;
+  readonly #channel: SocketChannel;
+  readonly #tunnel: TunnelServer;
+  readonly #finish: (ending: Ending) => void;
+  readonly #onAccepted: () => void;
+  #openedAtMs: number | null = null;
+  #heardAtMs = Date.now();
+  #trouble: string | null = null;
+  #heartbeatIntervalMs = HEARTBEAT_INTERVAL_MS;
+  #heartbeat: ReturnType<typeof setTimeout> | undefined;
+  #connectTimer: ReturnType<typeof setTimeout>;
+  #lastRequestId = 0;
+  /** 0 until the hello was sent; nothing goes out before it. */
+  #helloId = 0;
+  #over = false;
+
+  constructor(options: LinkOptions, onAccepted: () => void) {
+    this.#options = options;
+    this.#onAccepted = onAccepted;
+    const { promise, resolve } = Promise.withResolvers<Ending>();
+    this.ended = promise;
+    this.#finish = resolve;
+    const socket = new DialledSocket(options.url, { headers: { authorization: `Bearer ${options.token}` } });
+    this.#socket = socket;
+    socket.binaryType = "arraybuffer";
+    this.#channel = new SocketChannel({
+      send: (frame) => void socket.send(frame as Uint8Array<ArrayBuffer>),
+      bufferedBytes: () => socket.bufferedAmount,
+    });
+    this.#tunnel = new TunnelServer({
+      channel: this.#channel,
+      target: options.target,
+      streamsMax: options.tunnelStreamsMax,
+    });
+    this.#connectTimer = setTimeout(
+      () => this.#abort(`no connection within ${CONNECT_TIMEOUT_MS / 1000} s`),
+      CONNECT_TIMEOUT_MS,
+    );
+    socket.addEventListener("open", () => void this.#onOpen());
+    socket.addEventListener("message", ({ data }) => this.#onMessage(data as string | ArrayBuffer));
+    socket.addEventListener("pong" as "open", () => this.#heard());
+    socket.addEventListener("error", (event) => {
+      this.#trouble ??= describeDialFailure(event as ErrorEvent, options.url);
+    });
+    socket.addEventListener("close", (event) => this.#onClose(event));
+  }
+
+  notify(method: string, params: unknown): void {
+    if (this.#helloId !== 0) this.#send({ jsonrpc: "2.0", method, params });
+  }
+
+  close(reason: string): void {
+    this.#socket.close(1000, reason);
+    this.#end({ message: reason, patient: false });
+  }
+
+  #request(method: string, params: unknown): number {
+    this.#lastRequestId++;
+    this.#send({ jsonrpc: "2.0", id: this.#lastRequestId, method, params });
+    return this.#lastRequestId;
+  }
+
+  #send(message: RpcMessage): void {
+    if (!this.#over && this.#socket.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify(message));
+  }
+
+  async #onOpen(): Promise<void> {
+    clearTimeout(this.#connectTimer);
+    this.#openedAtMs = Date.now();
+    this.#heard();
+    const hello = await this.#options.hello();
+    if (this.#over) return;
+    this.#helloId = this.#request("agent.hello", hello);
+    this.#onAccepted();
+    this.#scheduleHeartbeat();
+  }
+
+  #scheduleHeartbeat(): void {
+    clearTimeout(this.#heartbeat);
+    if (!this.#over) this.#heartbeat = setTimeout(() => void this.#beat(), this.#heartbeatIntervalMs);
+  }
+
+  async #beat(): Promise<void> {
+    const silenceMaxMs = Math.max(SILENCE_FLOOR_MS, HEARTBEATS_MISSED_MAX * this.#heartbeatIntervalMs);
+    if (Date.now() - this.#heardAtMs > silenceMaxMs) {
+      this.#socket.terminate();
+      this.#end({ message: `the gateway has been silent for ${silenceMaxMs / 1000} s`, patient: false });
+      return;
+    }
+    const beat = await this.#options.heartbeat();
+    this.#request("agent.heartbeat", beat);
+    // A gateway that answers no heartbeat still answers a ping.
+    if (!this.#over) this.#socket.ping();
+    this.#scheduleHeartbeat();
+  }
+
+  #heard(): void {
+    this.#heardAtMs = Date.now();
+  }
+
+  #onMessage(data: string | ArrayBuffer): void {
+    this.#heard();
+    if (typeof data !== "string") {
+      this.#onFrame(new Uint8Array(data));
+      return;
+    }
+    const message = parseRpcMessage(data);
+    if (!message) {
+      this.#answerError(null, RpcErrorCode.invalidRequest, "not a JSON-RPC 2.0 object");
+    } else if (message.method !== undefined) this.#onRequest(message);
+    else if (message.id === this.#helloId) this.#onHelloAnswer(message);
+    else if (message.error)
+      this.#options.log.warn("the gateway refused a message", { why: message.error.message });
+  }
+
+  #onFrame(frame: Uint8Array): void {
+    try {
+      if (frame.byteLength > FRAME_BYTES_MAX) throw new Error(`a frame of ${frame.byteLength} bytes`);
+      this.#tunnel.receive(frame);
+    } catch (error) {
+      this.#abort(`the gateway broke the tunnel protocol: ${describeError(error)}`, 1002);
+    }
+  }
+
+  #onHelloAnswer(message: RpcMessage): void {
+    const { log } = this.#options;
+    if (message.error) log.warn("the gateway refused the hello", { why: message.error.message });
+    const result = HelloResult.safeParse(message.result ?? {});
+    const intervalMs = result.success ? result.data.heartbeat_interval_ms : undefined;
+    if (intervalMs === undefined) return;
+    this.#heartbeatIntervalMs = intervalMs;
+    this.#scheduleHeartbeat();
+  }
+
+  #onRequest({ id, method, params }: RpcMessage): void {
+    const answerable = id !== undefined;
+    const name = method as keyof typeof GATEWAY_METHODS;
+    if (!Object.hasOwn(GATEWAY_METHODS, name)) {
+      if (answerable) this.#answerError(id, RpcErrorCode.methodNotFound, `Method not found: ${method}`);
+      return;
+    }
+    const parsed = GATEWAY_METHODS[name].safeParse(params);
+    if (!parsed.success) {
+      const why = describeIssues(parsed.error);
+      this.#options.log.warn("a request of the gateway is refused", { method: name, why });
+      if (answerable) this.#answerError(id, RpcErrorCode.invalidParams, why);
+      return;
+    }
+    try {
+      this.#options.handlers[name](parsed.data as never);
+      if (answerable) this.#send({ jsonrpc: "2.0", id, result: { ok: true } });
+    } catch (error) {
+      if (answerable) this.#answerError(id, RpcErrorCode.application, describeError(error));
+    }
+  }
+
+  #answerError(id: RpcMessage["id"], code: number, message: string): void {
+    this.#send({ jsonrpc: "2.0", id: id ?? null, error: { code, message } });
+  }
+
+  /** Gives the connection up from this side, without waiting for a peer that may be gone. */
+  #abort(message: string, code = 1001): void {
+    this.#trouble ??= message;
+    this.#socket.close(code, message.slice(0, 100));
+    this.#end({ message, patient: false });
+  }
+
+  #onClose({ code, reason }: CloseEvent): void {
+    if (code === CloseCode.replaced)
+      this.#end({
+        message: "another node connected with this token and took over: give each its own",
+        patient: true,
+      });
+    else if (code === CloseCode.deregistered)
+      this.#end({
+        message: "this node was deregistered: register it again and use the new token",
+        patient: true,
+      });
+    else {
+      const refused = this.#trouble === REFUSED_TOKEN;
+      const closed = `the gateway closed the connection (${code}${reason ? ` ${reason}` : ""})`;
+      this.#end({ message: this.#trouble ?? closed, patient: refused });
+    }
+  }
+
+  #end(ending: Omit<Ending, "openForMs">): void {
+    if (this.#over) return;
+    this.#over = true;
+    clearTimeout(this.#connectTimer);
+    clearTimeout(this.#heartbeat);
+    this.#tunnel.close();
+    this.#channel.close();
+    this.#finish({ ...ending, openForMs: this.#openedAtMs === null ? 0 : Date.now() - this.#openedAtMs });
+  }
+}
+
+const REFUSED_TOKEN =
+  "the gateway refused the token (HTTP 401): use the one that agents.register returned, and register again if the node was deregistered";
+
+/** Says what is wrong with the address, the network or the token, and what to do about it. */
+export function describeDialFailure({ message, error }: ErrorEvent, url: string): string {
+  const { host } = new URL(url);
+  const status = /Expected 101 status code: (\d+)/.exec(message)?.[1];
+  if (status === "401" || status === "403") return REFUSED_TOKEN;
+  if (status === "404") return `${host} has no agent tunnel at this address (HTTP 404): check --gateway`;
+  if (status) return `${host} answered HTTP ${status} instead of opening the tunnel`;
+  switch (errorCode(error)) {
+    case "ENOTFOUND":
+    case "EAI_AGAIN":
+      return `the gateway's host ${host} is not known (DNS): check --gateway`;
+    case "ECONNREFUSED":
+      return `nothing listens at ${host} (connection refused): is the gateway running?`;
+    case "EPROTO":
+      return `${host} does not speak TLS here: use ws:// instead of wss://, or the TLS port`;
+    default:
+      return `the gateway at ${host} cannot be reached: ${message.replace(/^WebSocket connection to '[^']*' failed: /, "")}`;
+  }
+}

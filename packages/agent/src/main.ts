@@ -1,0 +1,42 @@
+/** The program that an operator starts on a GPU machine. */
+import { HELP, readSettings } from "./args.ts";
+import { describeError, UsageError } from "./errors.ts";
+import { createLog } from "./log.ts";
+import { createNode } from "./node.ts";
+
+const log = createLog();
+
+async function main(): Promise<void> {
+  const settings = readSettings(process.argv.slice(2), process.env);
+  if (!settings) {
+    process.stdout.write(HELP);
+    return;
+  }
+  if (settings.url.startsWith("ws://") && !settings.direct)
+    log.warn("the token travels unencrypted: use wss:// where the gateway is not on a private network");
+  const node = createNode(settings, log);
+  let ending = false;
+  for (const signal of ["SIGINT", "SIGTERM"] as const)
+    process.on(signal, () => {
+      // Twice means that the operator does not want to wait; the guards end the engines then.
+      if (ending) process.exit(130);
+      ending = true;
+      log.info("stopping: ending the engines; their models come back at the next start");
+      void node.stop();
+    });
+  log.info("node program started", {
+    gateway: settings.url,
+    data_dir: settings.dataDir,
+    inference: settings.direct ? `directly at ${settings.host}, or through the tunnel` : "through the tunnel",
+  });
+  await node.run();
+  log.info("stopped");
+}
+
+try {
+  await main();
+  process.exit(0);
+} catch (error) {
+  process.stderr.write(error instanceof UsageError ? `${describeError(error)}\nSee --help.\n` : `${error}\n`);
+  process.exit(error instanceof UsageError ? 2 : 1);
+}

@@ -1,0 +1,74 @@
+/** The node program's parts, wired together. */
+import { join } from "node:path";
+import manifest from "../package.json" with { type: "json" };
+import type { AgentSettings } from "./args.ts";
+import { GpuMonitor } from "./gpu.ts";
+import { GatewayLink } from "./link.ts";
+import type { Log } from "./log.ts";
+import { type HeartbeatParams, PROTOCOL_VERSION } from "./protocol.ts";
+import { Deployments } from "./supervise/deployments.ts";
+import { StateFile } from "./supervise/state-file.ts";
+import { WeightsStore } from "./weights/store.ts";
+
+/** Bun runs 256 outgoing requests at once unless told otherwise; downloads and health checks need a few. */
+const TUNNEL_STREAMS_DEFAULT = 240;
+const TUNNEL_STREAMS_MAX = 1024;
+
+export interface AgentNode {
+  /** Ends with the program: the promise of `run` settles after `stop`. */
+  run(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+export function createNode(settings: AgentSettings, log: Log): AgentNode {
+  const { config, dataDir, bind, host, direct } = settings;
+  const state = new StateFile(dataDir);
+  const gpus = new GpuMonitor({ log });
+  const token = process.env[config.mirror_token_env] ?? null;
+  const weights = new WeightsStore({
+    dir: join(dataDir, "weights"),
+    access: { mirror: config.mirror, token },
+  });
+  const deployments = new Deployments({
+    context: { config, dataDir, bind, weights, gpus, log },
+    state,
+    advertisedHost: direct ? host : null,
+    onProgress: (progress) => link.progress(progress),
+  });
+  const report = async (): Promise<HeartbeatParams> => ({
+    gpus: await gpus.read(),
+    models: deployments.serving(),
+    pending: deployments.pending(),
+  });
+  const link: GatewayLink = new GatewayLink({
+    url: settings.url,
+    token: settings.token,
+    log,
+    hello: async () => ({
+      version: manifest.version,
+      host,
+      name: settings.name,
+      protocol: PROTOCOL_VERSION,
+      direct,
+      tunnel: true,
+      ...(await report()),
+    }),
+    heartbeat: report,
+    handlers: {
+      "agent.deploy": (params) => deployments.deploy(params),
+      "agent.stop": ({ model_id }: { model_id: string }) => void deployments.stop(model_id),
+    },
+    target: (modelId) => deployments.target(modelId),
+    tunnelStreamsMax: process.env.BUN_CONFIG_MAX_HTTP_REQUESTS ? TUNNEL_STREAMS_MAX : TUNNEL_STREAMS_DEFAULT,
+  });
+  return {
+    run: async () => {
+      await deployments.restore();
+      await link.run();
+    },
+    stop: async () => {
+      await deployments.shutDown();
+      link.stop();
+    },
+  };
+}

@@ -1,0 +1,262 @@
+/** One model on this node, from its first byte of weights until nothing of it is left. */
+import { join } from "node:path";
+import type { AgentConfig } from "../config.ts";
+import { chooseGpus, type EnginePlan, type Launch, renderLaunch } from "../engines/plan.ts";
+import { describeError } from "../errors.ts";
+import type { GpuMonitor } from "../gpu.ts";
+import type { Log } from "../log.ts";
+import { safeFolderName } from "../model-id.ts";
+import { abortableDelay, backoffMs } from "../time.ts";
+import type { EngineTarget } from "../tunnel/server.ts";
+import type { WeightsStore } from "../weights/store.ts";
+import { runAfterStart } from "./after-start.ts";
+import { describeExit, type EngineExit, EngineProcess, inheritedEnv } from "./engine-process.ts";
+import { waitUntilHealthy, watchHealth } from "./health.ts";
+import { DOWNLOADED_PERCENT, DownloadMeter, type Progress, ProgressReporter } from "./progress.ts";
+
+const RESTART_DELAY_MAX_MS = 30_000;
+/** An engine that served this long is well again: its past crashes no longer count. */
+const STABLE_AFTER_MS = 120_000;
+/** Before its first answer a model most likely fails for a reason that repeats, so it gets one more try only. */
+const FIRST_START_RETRIES = 1;
+
+export interface DeploymentContext {
+  config: AgentConfig;
+  dataDir: string;
+  bind: string;
+  nodeId: string;
+  weights: WeightsStore;
+  gpus: GpuMonitor;
+  log: Log;
+  /** Reserves a port until it is given back. */
+  takePort: (preferred: number | null) => Promise<number>;
+  returnPort: (port: number) => void;
+}
+
+export interface DeploymentOptions {
+  modelId: string;
+  plan: EnginePlan;
+  context: DeploymentContext;
+  /** An earlier deployment of the same model, which has to be gone first. */
+  after: Promise<void>;
+  apiKey: string;
+  preferredPort: number | null;
+  /** True for a model that this node served before it was restarted. */
+  provenBefore: boolean;
+  onProgress: (progress: Progress) => void;
+}
+
+export class Deployment {
+  readonly modelId: string;
+  readonly apiKey: string | null;
+  readonly engineName: string;
+  /** Settles once nothing of this deployment is left on the machine. Never rejects. */
+  readonly finished: Promise<void>;
+  readonly #options: DeploymentOptions;
+  readonly #stop = new AbortController();
+  readonly #reporter: ProgressReporter;
+  #port: number | null;
+  #everReady: boolean;
+  #restarts = 0;
+
+  constructor(options: DeploymentOptions) {
+    this.#options = options;
+    this.modelId = options.modelId;
+    this.apiKey = options.plan.usesApiKey ? options.apiKey : null;
+    this.engineName = options.plan.engineName;
+    this.#port = options.preferredPort;
+    this.#everReady = options.provenBefore;
+    this.#reporter = new ProgressReporter(options.onProgress);
+    this.finished = this.#run();
+  }
+
+  get progress(): Progress {
+    return this.#reporter.current;
+  }
+
+  /** Whether it is still wanted: neither failed nor told to stop. */
+  get live(): boolean {
+    return !this.#stop.signal.aborted && this.progress.status !== "failed";
+  }
+
+  get port(): number | null {
+    return this.#port;
+  }
+
+  get ready(): boolean {
+    return this.progress.status === "ready" && this.live;
+  }
+
+  get target(): EngineTarget | null {
+    return this.ready ? { baseUrl: this.#baseUrl(), apiKey: this.apiKey } : null;
+  }
+
+  stop(): Promise<void> {
+    this.#stop.abort(new Error("stopped"));
+    return this.finished;
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stop;
+    const { log } = this.#options.context;
+    const model = this.modelId;
+    // Also lets the owner finish constructing: reports begin when it already knows this deployment.
+    await this.#options.after;
+    try {
+      signal.throwIfAborted();
+      this.#reporter.set({ status: "queued", progress: 0 });
+      const modelPath = await this.#obtainWeights();
+      for (;;) {
+        const why = await this.#serve(modelPath);
+        signal.throwIfAborted();
+        await this.#pauseBeforeRestart(why);
+      }
+    } catch (error) {
+      if (signal.aborted) {
+        this.#reporter.set({ status: "stopped", progress: this.progress.progress });
+        log.info("model stopped", { model });
+      } else {
+        const message = describeError(error).slice(0, 2000);
+        this.#reporter.set({ status: "failed", progress: this.progress.progress, message });
+        log.error("model failed", { model, why: message });
+      }
+    }
+  }
+
+  async #obtainWeights(): Promise<string> {
+    const { plan, context } = this.#options;
+    if (!plan.source) return plan.entry.path ?? "";
+    const meter = new DownloadMeter();
+    return context.weights.obtain(plan.source, {
+      signal: this.#stop.signal,
+      onProgress: (progress) => this.#reporter.update(meter.describe(progress)),
+    });
+  }
+
+  /** Runs the engine once, until it ends. Returns why it ended, with nothing of it left. */
+  async #serve(modelPath: string): Promise<string> {
+    const { context } = this.#options;
+    const port = await context.takePort(this.#port);
+    this.#port = port;
+    const over = new AbortController();
+    const signal = AbortSignal.any([this.#stop.signal, over.signal]);
+    let engine: EngineProcess | null = null;
+    try {
+      this.#loading("starting the engine");
+      const launch = await this.#prepareLaunch(modelPath, port);
+      engine = this.#launch(launch);
+      const ended = engine.exited.then((exit) => {
+        over.abort(new Error("the engine ended"));
+        return exit;
+      });
+      const trouble = await this.#untilTrouble(launch, signal).catch((error: unknown) =>
+        describeError(error),
+      );
+      const endedByItself = over.signal.aborted;
+      const exit = await (endedByItself ? ended : engine.stop(this.#stopGraceMs()));
+      return endedByItself ? describeEnd(exit) : trouble;
+    } finally {
+      over.abort();
+      await engine?.stop(this.#stopGraceMs());
+      context.returnPort(port);
+    }
+  }
+
+  async #prepareLaunch(modelPath: string, port: number): Promise<Launch> {
+    const { plan, context, apiKey } = this.#options;
+    const gpus = await context.gpus.read();
+    return renderLaunch(plan, {
+      model_id: this.modelId,
+      model_path: modelPath,
+      port: String(port),
+      bind: context.bind,
+      api_key: apiKey,
+      data_dir: context.dataDir,
+      chosenGpus: chooseGpus(plan.entry, gpus),
+      gpuTotal: gpus.length,
+    });
+  }
+
+  #launch({ command, env }: Launch): EngineProcess {
+    const { dataDir, nodeId, log } = this.#options.context;
+    log.info("starting engine", { model: this.modelId, engine: this.engineName, port: this.#port });
+    return new EngineProcess({
+      command,
+      env: { ...inheritedEnv(), ...env },
+      cwd: dataDir,
+      logFile: join(dataDir, "logs", `${safeFolderName(this.modelId)}.log`),
+      marker: `${nodeId}/${crypto.randomUUID()}`,
+    });
+  }
+
+  /** Waits for the engine to answer, declares the model ready, and watches it. Returns what is wrong with it. */
+  async #untilTrouble(launch: Launch, signal: AbortSignal): Promise<string> {
+    const { plan, context } = this.#options;
+    const url = `${this.#baseUrl()}${plan.template.health_path}`;
+    const startedAtMs = Date.now();
+    await waitUntilHealthy({
+      url,
+      timeoutMs: plan.readyTimeoutMs,
+      signal,
+      onWaiting: (waitedMs, why) => {
+        if (waitedMs >= 1000) this.#loading(`loading for ${Math.round(waitedMs / 1000)} s (${why})`);
+      },
+    });
+    for (const command of launch.afterStart)
+      await runAfterStart({
+        command,
+        env: { ...inheritedEnv(), ...launch.env },
+        timeoutMs: plan.readyTimeoutMs - (Date.now() - startedAtMs),
+        signal,
+        onRunning: (line) => this.#loading(`${command.slice(0, 2).join(" ")}: ${line}`),
+      });
+    const readyAtMs = Date.now();
+    this.#everReady = true;
+    context.log.info("model ready", { model: this.modelId, port: this.#port });
+    this.#reporter.set({ status: "ready", progress: 100 });
+    try {
+      return `health check failed: ${await watchHealth(url, signal)}`;
+    } finally {
+      if (Date.now() - readyAtMs >= STABLE_AFTER_MS) this.#restarts = 0;
+    }
+  }
+
+  async #pauseBeforeRestart(why: string): Promise<void> {
+    const { config, log } = this.#options.context;
+    const restartsMax = this.#everReady
+      ? config.restarts_max
+      : Math.min(FIRST_START_RETRIES, config.restarts_max);
+    if (this.#restarts >= restartsMax)
+      throw new Error(
+        `the engine ended (${why}), after ${this.#restarts} restarts; its log is in the data folder`,
+      );
+    this.#restarts++;
+    const initialMs = config.restart_delay_s * 1000;
+    const delayMs = backoffMs(this.#restarts, { initialMs, maxMs: RESTART_DELAY_MAX_MS });
+    const message = `the engine ended (${why}); restart ${this.#restarts} of ${restartsMax} in ${delayMs / 1000} s`;
+    log.warn(message, { model: this.modelId });
+    this.#reporter.set({ status: "loading", progress: DOWNLOADED_PERCENT, message });
+    await abortableDelay(delayMs, this.#stop.signal);
+  }
+
+  #loading(message: string): void {
+    this.#reporter.update({ status: "loading", progress: DOWNLOADED_PERCENT, message });
+  }
+
+  #stopGraceMs(): number {
+    return this.#options.plan.template.stop_grace_s * 1000;
+  }
+
+  /** Where this machine itself reaches the engine. */
+  #baseUrl(): string {
+    const { bind } = this.#options.context;
+    const host = bind === "0.0.0.0" ? "127.0.0.1" : bind === "::" ? "::1" : bind;
+    return `http://${host.includes(":") ? `[${host}]` : host}:${this.#port}`;
+  }
+}
+
+/** Why the engine ended. Throws where another try would not change anything. */
+function describeEnd(exit: EngineExit): string {
+  if (exit.failure) throw new Error(exit.failure);
+  return describeExit(exit);
+}

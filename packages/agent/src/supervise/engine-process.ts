@@ -1,0 +1,80 @@
+/** One engine, started through a guard process that ends it when this program ends. */
+import { join } from "node:path";
+import { type GuardEvent, type GuardOrder, type GuardStop, linesOf } from "../guard/messages.ts";
+import { killAll, markedProcesses } from "../guard/processes.ts";
+
+export interface EngineExit {
+  code: number | null;
+  signal: string | null;
+  /** The last of what the engine wrote. */
+  tail: string;
+  /** Set when the engine was never started. */
+  failure?: string;
+}
+
+const GUARD_PROGRAM = join(import.meta.dir, "..", "guard", "main.ts");
+/** Names that hold what an engine has no business knowing. */
+const PRIVATE_VARIABLES = ["AGENT_TOKEN", "AGENT_GATEWAY"];
+
+/** The environment of this program without its secrets. */
+export function inheritedEnv(): Record<string, string> {
+  const env: Record<string, string> = {};
+  for (const [name, value] of Object.entries(process.env))
+    if (value !== undefined && !PRIVATE_VARIABLES.includes(name)) env[name] = value;
+  return env;
+}
+
+export class EngineProcess {
+  /** Settles once nothing of the engine is left. Never rejects. */
+  readonly exited: Promise<EngineExit>;
+  readonly #guard: Bun.Subprocess<"pipe", "pipe", "inherit">;
+
+  constructor(order: GuardOrder) {
+    this.#guard = Bun.spawn([process.execPath, GUARD_PROGRAM], {
+      cwd: order.cwd,
+      env: inheritedEnv(),
+      stdin: "pipe",
+      stdout: "pipe",
+      stderr: "inherit",
+      // A session of its own, so that Ctrl-C in the operator's terminal reaches this program alone.
+      detached: true,
+    });
+    this.#send(order);
+    this.exited = this.#follow(order.marker);
+  }
+
+  /** Asks for the end: SIGTERM to the engine's group, SIGKILL to whatever is left after the grace. */
+  stop(stopGraceMs: number): Promise<EngineExit> {
+    this.#send({ stopGraceMs });
+    return this.exited;
+  }
+
+  #send(message: GuardOrder | GuardStop): void {
+    try {
+      this.#guard.stdin.write(`${JSON.stringify(message)}\n`);
+      this.#guard.stdin.flush();
+    } catch {
+      // The guard is gone; `exited` tells.
+    }
+  }
+
+  async #follow(marker: string): Promise<EngineExit> {
+    let exit: EngineExit | null = null;
+    for await (const line of linesOf(this.#guard.stdout)) {
+      const event = JSON.parse(line) as GuardEvent;
+      if (event.event === "failed") exit = { code: null, signal: null, tail: "", failure: event.message };
+      else if (event.event === "exited") exit = { code: event.code, signal: event.signal, tail: event.tail };
+    }
+    await this.#guard.exited;
+    // A guard that was killed could not clean up; then it is done here.
+    if (!exit) await killAll(() => markedProcesses(marker));
+    return exit ?? { code: null, signal: "SIGKILL", tail: "the engine's guard process was killed" };
+  }
+}
+
+/** "code 1" or "SIGSEGV", and the last line that the engine wrote. */
+export function describeExit({ code, signal, tail }: EngineExit): string {
+  const how = signal ?? `code ${code}`;
+  const lastLine = tail.split("\n").at(-1)?.trim().slice(-300);
+  return lastLine ? `${how}: ${lastLine}` : how;
+}

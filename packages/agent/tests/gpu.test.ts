@@ -1,0 +1,115 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { GpuMonitor, parseGpuCsv } from "../src/gpu.ts";
+import { createLog } from "../src/log.ts";
+import { GpuReport } from "../src/protocol.ts";
+
+const fixture = (name: string) => Bun.file(join(import.meta.dir, "fixtures", "nvidia-smi", name)).text();
+const dir = mkdtempSync(join(tmpdir(), "gpu-"));
+afterAll(() => rmSync(dir, { recursive: true, force: true }));
+
+/** A stand-in for nvidia-smi. */
+function program(name: string, script: string): string {
+  const path = join(dir, name);
+  writeFileSync(path, `#!/bin/sh\n${script}\n`);
+  chmodSync(path, 0o755);
+  return path;
+}
+
+function monitor(command: string | null, now?: () => number) {
+  const lines: string[] = [];
+  const log = createLog((line) => lines.push(line));
+  return { lines, gpus: new GpuMonitor({ log, command, now }) };
+}
+
+describe("the output of nvidia-smi", () => {
+  test("as an H200 gave it, idle and at work", async () => {
+    const idle = {
+      index: 0,
+      uuid: "GPU-00000000-0000-0000-0000-000000000001",
+      name: "NVIDIA H200",
+      driver_version: "580.159.04",
+      memory_total_mb: 143771,
+      memory_used_mb: 0,
+      memory_free_mb: 143156,
+      utilization: 0,
+      temperature_c: 38,
+      power_w: 125.9,
+    };
+    const busy = {
+      memory_used_mb: 1395,
+      memory_free_mb: 141762,
+      utilization: 100,
+      temperature_c: 59,
+      power_w: 655.87,
+    };
+    expect(parseGpuCsv(await fixture("h200-idle.csv"))).toEqual([idle]);
+    expect(parseGpuCsv(await fixture("h200-busy.csv"))).toEqual([{ ...idle, ...busy }]);
+  });
+
+  test("of several GPUs, in order, with what the driver does not know as null", async () => {
+    const gpus = parseGpuCsv(await fixture("mixed.csv"));
+    expect(gpus.map(({ index, utilization }) => [index, utilization])).toEqual([
+      [0, 100],
+      [1, null],
+      [2, 3],
+      [3, null],
+    ]);
+    expect(gpus[2]).toMatchObject({ name: "NVIDIA GB10", memory_total_mb: null, memory_used_mb: null });
+    expect(gpus[3]).toMatchObject({ temperature_c: null, power_w: null });
+    for (const gpu of gpus) expect(GpuReport.safeParse(gpu).success).toBe(true);
+  });
+
+  test("that is no list of GPUs gives none", () => {
+    for (const text of [
+      "",
+      "\n",
+      "No devices were found\n",
+      "a, b, c\n",
+      "NVIDIA-SMI has failed because …\n",
+    ])
+      expect(parseGpuCsv(text)).toEqual([]);
+  });
+});
+
+describe("reading GPUs", () => {
+  test("runs the program and asks for the fields that are parsed", async () => {
+    const path = join(import.meta.dir, "fixtures", "nvidia-smi", "mixed.csv");
+    const { gpus, lines } = monitor(program("works", `echo "$@" > ${dir}/asked; cat ${path}`));
+    expect((await gpus.read()).length).toBe(4);
+    expect(await Bun.file(join(dir, "asked")).text()).toBe(
+      "--query-gpu=index,uuid,name,driver_version,memory.total,memory.used,memory.free,utilization.gpu,temperature.gpu,power.draw --format=csv,noheader,nounits\n",
+    );
+    expect(lines).toEqual([]);
+  });
+
+  test("says once that there is no nvidia-smi", async () => {
+    const { gpus, lines } = monitor(null);
+    expect([await gpus.read(), await gpus.read()]).toEqual([[], []]);
+    expect(lines.length).toBe(1);
+    expect(lines[0]).toContain("no nvidia-smi found: this node reports no GPUs");
+  });
+
+  test("keeps the last reading for a minute when the driver fails, and says why", async () => {
+    let nowMs = 0;
+    const path = join(import.meta.dir, "fixtures", "nvidia-smi", "h200-idle.csv");
+    const script = `if [ -e ${dir}/broken ]; then echo "couldn't communicate with the NVIDIA driver"; exit 9; fi; cat ${path}`;
+    const { gpus, lines } = monitor(program("breaks", script), () => nowMs);
+    expect((await gpus.read()).length).toBe(1);
+    writeFileSync(join(dir, "broken"), "");
+    nowMs = 59_000;
+    expect((await gpus.read()).length).toBe(1);
+    nowMs = 61_000;
+    expect(await gpus.read()).toEqual([]);
+    expect(lines.length).toBe(1);
+    expect(lines[0]).toContain("code 9: couldn't communicate with the NVIDIA driver");
+  });
+
+  test("gives up on a program that hangs", async () => {
+    const { gpus, lines } = monitor(program("hangs", "exec sleep 60"));
+    expect(await gpus.read()).toEqual([]);
+    expect(lines[0]).toContain("did not answer within 3 s");
+  });
+});

@@ -1,0 +1,225 @@
+import { existsSync, readFileSync, statSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { type BinaryInfo, readBinary } from "./binary.ts";
+import { splitPathList } from "./elf.ts";
+import { type CacheEntry, readLoaderCache, readLoaderConf } from "./ld-cache.ts";
+import type { Found, LoadedObject, LoaderRules } from "./walk.ts";
+
+export interface ElfLoaderOptions {
+  env: Record<string, string | undefined>;
+  /** Scan a system that lies in this directory, such as an unpacked image. */
+  sysroot: string;
+  /** Searched like LD_LIBRARY_PATH, before it: where bundled libraries will be put. */
+  extraDirectories: string[];
+}
+
+interface Platform {
+  triplet: string;
+  loader: string;
+  /** What $PLATFORM stands for. */
+  platform: string;
+}
+
+const platforms: Record<string, Platform> = {
+  x86_64: { triplet: "x86_64-linux-gnu", loader: "/lib64/ld-linux-x86-64.so.2", platform: "x86_64" },
+  aarch64: { triplet: "aarch64-linux-gnu", loader: "/lib/ld-linux-aarch64.so.1", platform: "aarch64" },
+  i386: { triplet: "i386-linux-gnu", loader: "/lib/ld-linux.so.2", platform: "i686" },
+  arm: { triplet: "arm-linux-gnueabihf", loader: "/lib/ld-linux-armhf.so.3", platform: "v7l" },
+  ppc64: { triplet: "powerpc64le-linux-gnu", loader: "/lib64/ld64.so.2", platform: "power8" },
+  s390x: { triplet: "s390x-linux-gnu", loader: "/lib/ld64.so.1", platform: "z900" },
+  riscv: { triplet: "riscv64-linux-gnu", loader: "/lib/ld-linux-riscv64-lp64d.so.1", platform: "riscv64" },
+};
+
+/** The x86-64 levels and the processor flags that each one adds, best first. */
+const x86Levels: [level: string, flags: string[]][] = [
+  ["x86-64-v4", ["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]],
+  ["x86-64-v3", ["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"]],
+  ["x86-64-v2", ["cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"]],
+];
+
+function supportedLevels(machine: string): string[] {
+  if (machine !== "x86_64") return [];
+  let flags: Set<string>;
+  try {
+    const line = /^flags\s*:(.*)$/m.exec(readFileSync("/proc/cpuinfo", "utf8"))?.[1] ?? "";
+    flags = new Set(line.trim().split(/\s+/));
+  } catch {
+    return [];
+  }
+  return x86Levels
+    .filter((_, index) =>
+      x86Levels.slice(index).every(([, wanted]) => wanted.every((flag) => flags.has(flag))),
+    )
+    .map(([level]) => level);
+}
+
+/** glibc's search, as the manual page ld.so(8) and its source describe it. */
+export class ElfLoader implements LoaderRules {
+  private readonly cache: Map<string, CacheEntry[]> | null;
+  private readonly defaultDirectories: string[];
+  private readonly levels: string[];
+  private readonly lib: string;
+  private readonly platform: string;
+  private readonly loaderPath: string;
+  private readonly parsed = new Map<string, BinaryInfo | null>();
+
+  constructor(
+    private readonly main: LoadedObject,
+    private readonly options: ElfLoaderOptions,
+  ) {
+    const { machine, bits, interpreter } = main.info;
+    const known = platforms[machine];
+    const triplet = known?.triplet ?? "";
+    this.platform = known?.platform ?? machine;
+    this.loaderPath = interpreter ?? known?.loader ?? "";
+    this.levels = supportedLevels(machine);
+    this.cache = readLoaderCache(this.inside("/etc/ld.so.cache"));
+    const multiarch = ["/lib", "/usr/lib"].map((base) => join(base, triplet));
+    if (triplet && multiarch.some((path) => existsSync(this.inside(path)))) {
+      this.lib = `lib/${triplet}`;
+      this.defaultDirectories = [...multiarch, "/lib", "/usr/lib"];
+    } else {
+      this.lib = bits === 64 && existsSync(this.inside("/lib64")) ? "lib64" : "lib";
+      const wide = bits === 64 ? ["/lib64", "/usr/lib64"] : [];
+      this.defaultDirectories = [...wide, "/lib", "/usr/lib"];
+    }
+  }
+
+  key(name: string): string {
+    return name;
+  }
+
+  private inside(path: string): string {
+    return `${this.options.sysroot}${path}`;
+  }
+
+  /** The file if it is a library for this machine; the loader passes over any other. */
+  open(path: string): BinaryInfo | null {
+    const known = this.parsed.get(path);
+    if (known !== undefined) return known;
+    let info: BinaryInfo | null = null;
+    try {
+      if (statSync(this.inside(path)).isFile()) info = readBinary(this.inside(path));
+    } catch {
+      info = null;
+    }
+    const { machine, bits, littleEndian } = this.main.info;
+    const fits =
+      info?.format === "elf" &&
+      info.machine === machine &&
+      info.bits === bits &&
+      info.littleEndian === littleEndian;
+    const result = fits ? info : null;
+    this.parsed.set(path, result);
+    return result;
+  }
+
+  private expand(path: string, object: LoadedObject): string {
+    return path.replace(
+      /\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))/g,
+      (_, a, b) => {
+        const token = a ?? b;
+        if (token === "ORIGIN") return dirname(object.path);
+        return token === "LIB" ? this.lib : this.platform;
+      },
+    );
+  }
+
+  private searchIn(directories: string[], name: string, via: string): Found | null {
+    for (const directory of directories) {
+      // Plain concatenation: a `..` behind a symlink must be left for the file system to follow.
+      const base = directory.endsWith("/") ? directory : `${directory}/`;
+      const places = [...this.levels.map((level) => `${base}glibc-hwcaps/${level}/`), base];
+      for (const place of places) {
+        const path = `${place}${name}`;
+        const info = this.open(path);
+        if (info) return { path, via, info };
+      }
+    }
+    return null;
+  }
+
+  /** RPATH counts only where there is no RUNPATH, and is inherited along the chain of loaders. */
+  private searchRpath(name: string, requester: LoadedObject): Found | null {
+    if (requester.info.runpath.length > 0) return null;
+    const chain: LoadedObject[] = [];
+    for (let object: LoadedObject | null = requester; object; object = object.loader) chain.push(object);
+    if (!chain.includes(this.main)) chain.push(this.main);
+    for (const object of chain) {
+      if (object.info.runpath.length > 0) continue;
+      const directories = object.info.rpath.map((path) => this.expand(path, object));
+      const found = this.searchIn(directories, name, "rpath");
+      if (found) return found;
+    }
+    return null;
+  }
+
+  private searchCache(name: string, requester: LoadedObject): Found | null {
+    const usable = (this.cache?.get(name) ?? []).filter(
+      ({ hwcap }) => hwcap === null || this.levels.includes(hwcap),
+    );
+    const rank = ({ hwcap }: CacheEntry) =>
+      hwcap === null ? this.levels.length : this.levels.indexOf(hwcap);
+    for (const { path } of usable.sort((a, b) => rank(a) - rank(b))) {
+      const inDefault = this.defaultDirectories.some((directory) => path.startsWith(`${directory}/`));
+      if (requester.info.noDefaultDirectories && inDefault) continue;
+      const info = this.open(path);
+      if (info) return { path, via: "ld.so.cache", info };
+    }
+    return null;
+  }
+
+  find(name: string, requester: LoadedObject): Found | null {
+    if (name.includes("/")) {
+      const path = this.expand(name, requester);
+      const info = this.open(path);
+      return info ? { path, via: "path", info } : null;
+    }
+    // The running loader answers to its own name, whatever the search path says.
+    if (name === basename(this.loaderPath)) return this.interpreter();
+    const libraryPath = splitPathList(this.options.env.LD_LIBRARY_PATH ?? "").map((path) =>
+      this.expand(path, this.main),
+    );
+    const runpath = requester.info.runpath.map((path) => this.expand(path, requester));
+    return (
+      this.searchRpath(name, requester) ??
+      this.searchIn(this.options.extraDirectories, name, "bundle") ??
+      this.searchIn(libraryPath, name, "LD_LIBRARY_PATH") ??
+      this.searchIn(runpath, name, "runpath") ??
+      this.searchCache(name, requester) ??
+      (requester.info.noDefaultDirectories
+        ? null
+        : this.searchIn(this.defaultDirectories, name, "default directory"))
+    );
+  }
+
+  private interpreter(): Found | null {
+    const info = this.open(this.loaderPath);
+    return info ? { path: this.loaderPath, via: "interpreter", info } : null;
+  }
+
+  hint(name: string): string | undefined {
+    const directories = readLoaderConf("/etc/ld.so.conf", this.options.sysroot);
+    const path = directories.map((directory) => join(directory, name)).find((file) => this.open(file));
+    return path ? `${path} exists but is not in /etc/ld.so.cache; run ldconfig` : undefined;
+  }
+
+  /** What is in the process before the first needed entry is read. */
+  preloaded(): { name: string; found: Found | null }[] {
+    const list: { name: string; found: Found | null }[] = [];
+    if (this.main.info.interpreter) list.push({ name: this.loaderPath, found: this.interpreter() });
+    let system = "";
+    try {
+      system = readFileSync(this.inside("/etc/ld.so.preload"), "utf8").replace(/#.*/g, "");
+    } catch {
+      // Most systems have no such file.
+    }
+    const names = `${this.options.env.LD_PRELOAD ?? ""} ${system}`.split(/[\s:]+/).filter(Boolean);
+    for (const name of names) {
+      // A preload that cannot be found is only a warning of the loader, so it is no missing dependency.
+      const found = this.find(name, this.main);
+      if (found) list.push({ name, found: { ...found, via: "preload" } });
+    }
+    return list;
+  }
+}

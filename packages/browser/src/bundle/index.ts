@@ -1,0 +1,13 @@
+export { type BinaryInfo, detectFormat, readBinary } from "./binary.ts";
+export { type BundleEntry, readBundleEntries, type TargetOs } from "./manifest.ts";
+export { formatBytes, renderBundleReport, renderScan } from "./render.ts";
+export {
+  type BundleDependency,
+  type BundledLibrary,
+  type BundleOptions,
+  type BundleReport,
+  bundledLibraryEnv,
+  bundleLibraries,
+} from "./report.ts";
+export { type DependencyScan, type ScanOptions, scanDependencies } from "./scan.ts";
+export type { Dependency } from "./walk.ts";

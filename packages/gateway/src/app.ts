@@ -1,0 +1,248 @@
+import { Bridge } from "./backends/bridge/index.ts";
+import { backendFactory } from "./backends/index.ts";
+import { BusEventHub } from "./bus/event-hub.ts";
+import { openBus } from "./bus/index.ts";
+import type { Config } from "./config.ts";
+import { type Clock, systemClock } from "./kernel/clock.ts";
+import type { Rooms } from "./kernel/context.ts";
+import { type Ids, randomIds } from "./kernel/ids.ts";
+import { createLog, type Log } from "./kernel/log.ts";
+import { Metrics } from "./kernel/metrics.ts";
+import { Registry } from "./kernel/registry.ts";
+import { createAccounts } from "./rooms/accounts/index.ts";
+import { Billing } from "./rooms/billing/index.ts";
+import { Conversations } from "./rooms/conversations/index.ts";
+import { createGroups } from "./rooms/groups/index.ts";
+import { surfaces } from "./rooms/index.ts";
+import { type Deadlines, Inference } from "./rooms/inference/index.ts";
+import { createKeys } from "./rooms/keys/index.ts";
+import { createLedger } from "./rooms/ledger/index.ts";
+import { Memory } from "./rooms/memory/index.ts";
+import { createMetering } from "./rooms/metering/index.ts";
+import { Providers } from "./rooms/providers/index.ts";
+import { createRealtime } from "./rooms/realtime/index.ts";
+import { Routing } from "./rooms/routing/index.ts";
+import { System } from "./rooms/system/index.ts";
+import { Usage } from "./rooms/usage/index.ts";
+import { createVideo } from "./rooms/video/index.ts";
+import { loadJwtSecret } from "./secrets.ts";
+import { openStorage } from "./storage/index.ts";
+import { documentRoutes } from "./transports/docs/routes.ts";
+import { EventsTransport } from "./transports/events/sse.ts";
+import { createRpcHttp } from "./transports/rpc/http.ts";
+import { RpcRunner } from "./transports/rpc/runner.ts";
+import { RpcWebSocket } from "./transports/rpc/websocket.ts";
+import { startHttpServer } from "./transports/server.ts";
+import { buildHash, VERSION } from "./version.ts";
+
+/** How long a stopping process writes journaled usage to the database; the next start finds the rest. */
+const JOURNAL_DRAIN_MS = 10_000;
+const JOURNAL_STOP_MS = 1_000;
+
+/** What tests replace: time, randomness, the log and how long upstreams may take. */
+export interface AppOverrides {
+  deadlines?: Partial<Deadlines>;
+  clock?: Clock;
+  ids?: Ids;
+  log?: Log;
+}
+
+export interface App {
+  url: string;
+  port: number;
+  rooms: Rooms;
+  log: Log;
+  /** Unready first, then no new connections; open streams may finish until the deadline. */
+  drain(): Promise<void>;
+  /** Ends everything now. */
+  stop(): Promise<void>;
+}
+
+/** Wires the whole service together; the only place that knows every part. */
+export async function startApp(config: Config, overrides: AppOverrides = {}): Promise<App> {
+  const clock = overrides.clock ?? systemClock;
+  const ids = overrides.ids ?? randomIds;
+  const log = overrides.log ?? createLog({ level: config.logLevel, format: config.logFormat });
+  const metrics = new Metrics();
+
+  const db = await openStorage(config);
+  const { bus, limiter } = await openBus({ redisUrl: config.redisUrl, clock, ids, log });
+  const events = new BusEventHub(bus, clock, ids);
+
+  const accounts = createAccounts({
+    db,
+    bus,
+    limiter,
+    clock,
+    ids,
+    jwtSecret: loadJwtSecret(config.jwtSecret, config.dataDir),
+    adminToken: config.adminToken,
+    registrationOpen: config.registrationOpen,
+  });
+  const ledger = createLedger({ db, bus, clock, ids, pointsPerUsd: config.pointsPerUsd });
+  const groups = createGroups({ db, bus, clock, ids, accounts, ledger });
+  const usage = new Usage({ db });
+  const { pointsPerUsd, pricingFile, dataDir } = config;
+  const billing = await Billing.open({
+    db,
+    bus,
+    clock,
+    log,
+    usage,
+    balances: ledger.balances,
+    pointsPerUsd,
+    pricingFile,
+  }).catch(async (error) => {
+    await db.close();
+    throw error;
+  });
+  const metering = createMetering({
+    db,
+    clock,
+    ids,
+    log,
+    limiter,
+    billing,
+    usage,
+    ledger,
+    pointsPerUsd,
+    dataDir,
+  });
+  const providers = new Providers(db, clock);
+  const keys = createKeys({ db, bus, clock, ids, groups });
+  const conversations = new Conversations({ db, clock, ids });
+  const memory = new Memory({ url: config.memoryUrl, bus, clock, log });
+  const bridge = new Bridge({ agentUrl: config.bridgeUrl, clock, log });
+  const backendDeps = {
+    fetch: (url: string, init?: BunFetchRequestInit) => fetch(url, init),
+    clock,
+    ids,
+    log,
+  };
+  const routing = new Routing({ db, bus, clock, log, factory: backendFactory(backendDeps, bridge) });
+  await routing.start();
+  const inference = new Inference({
+    clock,
+    ids,
+    log,
+    limiter,
+    events,
+    keys,
+    metering,
+    routing,
+    conversations,
+    memory,
+    apiRateLimitRpm: config.apiRateLimitRpm,
+    countRequest: () => rooms.system.countRequest(),
+    deadlines: overrides.deadlines,
+  });
+  const video = createVideo({ db, events, clock, ids, log, routing, metering, billing });
+  const realtime = createRealtime({ events, clock, ids, log, routing, metering, conversations });
+  const rooms: Rooms = {
+    accounts,
+    ledger,
+    groups,
+    keys,
+    providers,
+    usage,
+    billing,
+    metering,
+    conversations,
+    memory,
+    routing,
+    inference,
+    video,
+    realtime,
+    system: new System({
+      clock,
+      version: VERSION,
+      buildHash: buildHash(),
+      figures: {
+        agentsOnline: () => 0,
+        gpuNodes: () => 0,
+        modelsDeployed: () => 0,
+        modelsRoutable: () => routing.modelCount,
+        providers: async () => (await providers.list()).length,
+        journal: () => metering.figures,
+      },
+    }),
+  };
+
+  const registry = new Registry(surfaces);
+  const calls = metrics.counter("gateway_rpc_calls_total", "JSON-RPC calls by method and outcome");
+  const runner = new RpcRunner({ registry, rooms, log, calls });
+  const eventsTransport = new EventsTransport({ events, authenticator: accounts, clock });
+  metrics.gauge(
+    "gateway_event_subscribers",
+    "Open notification streams",
+    () => eventsTransport.subscriberCount,
+  );
+
+  metrics.gauge("gateway_calls_in_flight", "Calls to upstreams under way", () => inference.callsInFlight);
+  metrics.gauge(
+    "gateway_usage_journal_rows",
+    "Usage rows that wait for the database",
+    () => metering.figures.rows,
+  );
+  metrics.gauge(
+    "gateway_usage_journal_bytes",
+    "Size of what waits for the database",
+    () => metering.figures.bytes,
+  );
+  metrics.gauge(
+    "gateway_usage_journal_stalled_seconds",
+    "Time without progress while usage rows wait",
+    () => metering.figures.stalled_seconds,
+  );
+  metrics.gauge("gateway_usage_rows_lost", "Usage rows that no disk would take", () => metering.lostRows);
+  metrics.gauge("gateway_holds", "Reservations of requests under way", () => metering.holdCount);
+
+  const server = startHttpServer({
+    host: config.host,
+    port: config.port,
+    reusePort: config.reusePort,
+    routes: [...registry.routes, ...documentRoutes({ registry, metrics, version: VERSION })],
+    rpcHttp: createRpcHttp({ runner, authenticator: accounts, events }),
+    rpcSocket: new RpcWebSocket({ runner, registry, authenticator: accounts, clock, ids }),
+    events: eventsTransport,
+    sockets: {},
+    authenticator: accounts,
+    rooms,
+    ids,
+    log,
+    trustedProxies: new Set(config.trustedProxies),
+    corsOrigins: config.corsOrigins,
+  });
+
+  const close = async (journalDeadlineMs: number) => {
+    inference.close();
+    realtime.closeAll();
+    await video.stop();
+    routing.close();
+    bridge.close();
+    await metering.close(journalDeadlineMs);
+    billing.close();
+    rooms.memory.close();
+    await bus.close();
+    await db.close();
+  };
+  return {
+    url: `http://${config.host.includes(":") ? `[${config.host}]` : config.host}:${server.port}`,
+    port: server.port!,
+    rooms,
+    log,
+    async drain() {
+      rooms.system.draining = true;
+      await Bun.sleep(config.drainGraceMs);
+      const finished = server.stop();
+      await Promise.race([finished, Bun.sleep(config.drainTimeoutMs)]);
+      await server.stop(true);
+      await rooms.memory.flush();
+      await close(JOURNAL_DRAIN_MS);
+    },
+    async stop() {
+      await server.stop(true);
+      await close(JOURNAL_STOP_MS);
+    },
+  };
+}

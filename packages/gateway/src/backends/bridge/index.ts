@@ -1,0 +1,131 @@
+import { z } from "zod";
+import { BoundedMap } from "../../kernel/bounded.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { fail } from "../../kernel/errors.ts";
+import { RpcClient } from "../../kernel/json-rpc-socket.ts";
+import type { Log } from "../../kernel/log.ts";
+import type { BackendKind, BridgeResolver } from "../contract.ts";
+import { portAnswers } from "./port-probe.ts";
+
+export const BRIDGE_KEEPALIVE_MS = 15_000;
+const CONNECT_TIMEOUT_MS = 5_000;
+const CALL_TIMEOUT_MS = 10_000;
+const ANSWER_CHARS_MAX = 64 * 1024;
+const TUNNELS_MAX = 10_000;
+const SCHEME = "bridge://";
+
+export const isBridgeUrl = (url: string): boolean => url.toLowerCase().startsWith(SCHEME);
+
+/** Where a tunnel's local end is reached: engines speak WebSocket, everything else HTTP. */
+export const tunnelUrl = (kind: BackendKind, port: number): string =>
+  `${kind === "engine" || kind === "cloud-realtime" ? "ws" : "http"}://127.0.0.1:${port}`;
+
+const Connected = z.object({ local_port: z.int().min(1).max(65_535) });
+
+/** Node and service of a bridge URL. */
+function parseBridgeUrl(url: string): { node: string; service: string } {
+  const match = /^bridge:\/\/([^/?#\s]+)\/([^?#\s]+?)\/?$/i.exec(url);
+  if (!match)
+    fail("bridge_unreachable", `\`url\` must look like bridge://<node>/<service>, not ${url.slice(0, 200)}`);
+  return { node: match[1]!, service: match[2]! };
+}
+
+export interface BridgeOptions {
+  /** WebSocket URL of the bridge agent on this machine. */
+  agentUrl: string;
+  clock: Clock;
+  log: Log;
+}
+
+/** The port that a watcher's owner was last told. */
+interface Watcher {
+  knownPort: number | null;
+}
+
+/** Tunnels to other machines, made by the bridge agent and watched from here. */
+export class Bridge implements BridgeResolver {
+  readonly #agent: RpcClient;
+  /** The local port of each tunnel, as last told by the agent. */
+  readonly #ports = new BoundedMap<string, number>(TUNNELS_MAX);
+  /** Watchers begun before their tunnel had a port; the next `connect` of that URL is theirs. */
+  readonly #awaiting = new BoundedMap<string, Watcher>(TUNNELS_MAX);
+
+  constructor(readonly options: BridgeOptions) {
+    const { agentUrl, clock } = options;
+    this.#agent = new RpcClient({
+      url: agentUrl,
+      clock,
+      connectTimeoutMs: CONNECT_TIMEOUT_MS,
+      messageCharsMax: ANSWER_CHARS_MAX,
+    });
+  }
+
+  async connect(url: string): Promise<number> {
+    const watcher = this.#awaiting.get(url);
+    this.#awaiting.delete(url);
+    const port = await this.#resolve(url);
+    if (watcher) watcher.knownPort ??= port;
+    return port;
+  }
+
+  async #resolve(url: string): Promise<number> {
+    const target = parseBridgeUrl(url);
+    const port = await this.#ask(target).catch((error: Error) =>
+      fail(
+        "bridge_unreachable",
+        `The bridge agent at ${this.options.agentUrl} could not reach ${target.node}/${target.service}: ${error.message.slice(0, 500)}`,
+        { cause: error },
+      ),
+    );
+    this.#ports.set(url, port);
+    return port;
+  }
+
+  async #ask(target: { node: string; service: string }): Promise<number> {
+    const answer = await this.#agent.call("Bridge.Connect", target, { timeoutMs: CALL_TIMEOUT_MS });
+    const parsed = Connected.safeParse(answer);
+    if (!parsed.success) throw new Error("it answered without a local_port");
+    return parsed.data.local_port;
+  }
+
+  watch({ name, url, onPort }: { name: string; url: string; onPort: (port: number) => void }): () => void {
+    const watcher: Watcher = { knownPort: this.#ports.get(url) ?? null };
+    if (watcher.knownPort === null) this.#awaiting.set(url, watcher);
+    let checking = false;
+    let ended = false;
+    let down = false;
+    const check = async () => {
+      if (checking) return;
+      checking = true;
+      try {
+        const port = await this.#livePort(url);
+        down = false;
+        if (ended || port === watcher.knownPort) return;
+        watcher.knownPort = port;
+        this.options.log.info("a bridge tunnel has a new port", { backend: name, port });
+        onPort(port);
+      } catch (error) {
+        if (!down) this.options.log.warn("a bridge tunnel is down", { backend: name, error });
+        down = true;
+      } finally {
+        checking = false;
+      }
+    };
+    const stop = this.options.clock.every(BRIDGE_KEEPALIVE_MS, check);
+    return () => {
+      ended = true;
+      if (this.#awaiting.get(url) === watcher) this.#awaiting.delete(url);
+      stop();
+    };
+  }
+
+  /** The tunnel's port where it still answers, else that of a new tunnel. */
+  async #livePort(url: string): Promise<number> {
+    const port = this.#ports.get(url);
+    return port !== undefined && (await portAnswers(port)) ? port : this.#resolve(url);
+  }
+
+  close(): void {
+    this.#agent.close();
+  }
+}

@@ -1,0 +1,58 @@
+type Event = Record<string, unknown>;
+
+/** How one vendor's realtime WebSocket differs from the client events of the contract. Pure. */
+export interface RealtimeDialect {
+  name: string;
+  /** Appended to the base URL unless that already names a path of its own. */
+  path: string;
+  /** The `session` object of the first session.update, from the caller's config. */
+  session(config: Event): Event;
+  /** What is sent upstream for one client event. */
+  event(event: Event): Event;
+}
+
+export const openaiRealtime: RealtimeDialect = {
+  name: "openai",
+  path: "/v1/realtime",
+  session: (config) => ({ type: "realtime", ...config }),
+  event(event) {
+    if (event.type === "session.update" && typeof event.session === "object" && event.session !== null) {
+      return { ...event, session: { type: "realtime", ...event.session } };
+    }
+    if (event.type !== "input_image_buffer.append") return event;
+    // There is no image buffer here: an image is an item of the conversation.
+    const image = String(event.image ?? "");
+    const url = image.startsWith("data:") ? image : `data:image/jpeg;base64,${image}`;
+    return {
+      type: "conversation.item.create",
+      item: { type: "message", role: "user", content: [{ type: "input_image", image_url: url }] },
+    };
+  },
+};
+
+export const dashscopeRealtime: RealtimeDialect = {
+  name: "dashscope",
+  path: "/api-ws/v1/realtime",
+  session: (config) => config,
+  event: (event) => event,
+};
+
+export function chooseRealtimeDialect(url: string): RealtimeDialect {
+  const { hostname, pathname } = new URL(url);
+  return /(^|\.)aliyuncs\.com$/.test(hostname) || pathname.startsWith(dashscopeRealtime.path)
+    ? dashscopeRealtime
+    : openaiRealtime;
+}
+
+/** The address of a session of `model`: https becomes wss, and a bare host gets the dialect's path. */
+export function realtimeUrl(base: string, model: string): string {
+  const dialect = chooseRealtimeDialect(base);
+  const url = new URL(base.replace(/^http/, "ws"));
+  if (!url.pathname.endsWith(dialect.path)) {
+    const stem = url.pathname.replace(/\/+$/, "");
+    // A base that ends in /v1, as REST clients write it, must not become /v1/v1.
+    url.pathname = dialect.path.startsWith(`${stem}/`) ? dialect.path : stem + dialect.path;
+  }
+  url.searchParams.set("model", model);
+  return url.href;
+}

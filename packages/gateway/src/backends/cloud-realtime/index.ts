@@ -1,0 +1,104 @@
+import {
+  type Backend,
+  type BackendConfig,
+  BackendError,
+  type RealtimeLink,
+  type RealtimeOpen,
+} from "../contract.ts";
+import { reachability } from "../reachability.ts";
+import { chooseRealtimeDialect, realtimeUrl } from "./dialects.ts";
+
+const CONNECT_TIMEOUT_MS = 10_000;
+/** About a minute of audio; an upstream that is further behind is not keeping up. */
+const BUFFERED_BYTES_MAX = 4 * 1024 * 1024;
+const REASON_LENGTH_MAX = 500;
+
+type Headers = Record<string, string>;
+// Bun's client takes headers; the DOM's type does not know them.
+const ClientSocket = WebSocket as unknown as new (url: string, options: { headers: Headers }) => WebSocket;
+
+/** A cloud realtime WebSocket API. Audio passes untouched in both directions. */
+export function createCloudRealtime(
+  config: BackendConfig,
+  { fetch }: { fetch: typeof globalThis.fetch },
+): Backend {
+  const dialect = chooseRealtimeDialect(config.url);
+  const headers: Headers = config.apiKey === null ? {} : { authorization: `Bearer ${config.apiKey}` };
+
+  async function open(
+    { model, config: session, onEvent, onClose }: RealtimeOpen,
+    signal: AbortSignal,
+  ): Promise<RealtimeLink> {
+    const socket = new ClientSocket(realtimeUrl(config.url, model), { headers });
+    await connected(socket, signal);
+    let closed = false;
+    const finish = (reason: string) => {
+      if (closed) return;
+      closed = true;
+      onClose(reason.slice(0, REASON_LENGTH_MAX));
+    };
+    socket.onmessage = ({ data }) => {
+      const event = parseEvent(data);
+      if (event) onEvent(event);
+      else {
+        finish("the upstream sent something that is not a realtime event");
+        socket.close();
+      }
+    };
+    socket.onclose = ({ code, reason }) => finish(reason || `the upstream closed the session (${code})`);
+    const send = (event: Record<string, unknown>): boolean => {
+      if (closed || socket.bufferedAmount > BUFFERED_BYTES_MAX) return false;
+      socket.send(JSON.stringify(event));
+      return true;
+    };
+    if (Object.keys(session).length > 0) send({ type: "session.update", session: dialect.session(session) });
+    return {
+      send: (event) => send(dialect.event(event)),
+      close() {
+        finish("closed by the gateway");
+        socket.close();
+      },
+    };
+  }
+
+  return {
+    config,
+    realtime: { open },
+    probe: (signal) => reachability({ fetch, url: config.url.replace(/^ws/, "http"), signal }),
+    close() {},
+  };
+}
+
+function connected(socket: WebSocket, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => give("no connection within 10 s"), CONNECT_TIMEOUT_MS);
+    const leave = () => give("the caller left");
+    const done = () => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", leave);
+      socket.onopen = socket.onerror = socket.onclose = null;
+    };
+    const give = (why: string) => {
+      done();
+      socket.close();
+      reject(new BackendError("connect", `the realtime API could not be reached: ${why}`));
+    };
+    signal.addEventListener("abort", leave);
+    socket.onopen = () => {
+      done();
+      resolve();
+    };
+    socket.onerror = (event) => give((event as ErrorEvent).message || "connection failed");
+    socket.onclose = ({ code, reason }) => give(reason || `closed with code ${code}`);
+  });
+}
+
+function parseEvent(data: unknown): Record<string, unknown> | null {
+  try {
+    const text = typeof data === "string" ? data : new TextDecoder().decode(data as ArrayBuffer);
+    const event = JSON.parse(text) as Record<string, unknown>;
+    return typeof event === "object" && event !== null && typeof event.type === "string" ? event : null;
+  } catch {
+    return null;
+  }
+}

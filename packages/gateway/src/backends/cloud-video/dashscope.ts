@@ -1,0 +1,75 @@
+import {
+  type ApiReply,
+  asNumber,
+  asObject,
+  asText,
+  dataUrl,
+  isTransientStatus,
+  type Refusal,
+  resolutionName,
+  succeeded,
+  type VideoDialect,
+  withExtra,
+} from "./dialect.ts";
+
+function refusal({ status, body }: ApiReply): Refusal | null {
+  if (status < 400) return null;
+  const { code, message } = asObject(body);
+  return {
+    error: asText(message) ?? asText(code) ?? `status ${status}`,
+    transient: isTransientStatus(status),
+  };
+}
+
+const ENDED_BADLY = new Set(["FAILED", "CANCELED"]);
+
+export const dashscope: VideoDialect = {
+  name: "dashscope",
+  submit(request) {
+    const { prompt, negativePrompt, images, width, height, durationSeconds } = request;
+    // Text to video takes a size, image to video a resolution, because the image fixes the ratio.
+    const sized = images.length === 0 && width && height;
+    return {
+      method: "POST",
+      path: "/api/v1/services/aigc/video-generation/video-synthesis",
+      headers: { "x-dashscope-async": "enable" },
+      body: {
+        model: request.model,
+        input: withExtra(
+          {},
+          { prompt, negative_prompt: negativePrompt, img_url: images[0] && dataUrl(images[0]) },
+        ),
+        parameters: withExtra(request.extra, {
+          size: sized ? `${width}*${height}` : undefined,
+          resolution: sized ? undefined : resolutionName(request, "P"),
+          duration: durationSeconds,
+        }),
+      },
+    };
+  },
+  readSubmit(reply) {
+    const refused = refusal(reply);
+    if (refused) return refused;
+    const taskId = asText(asObject(asObject(reply.body).output).task_id);
+    return taskId ? { taskId } : { error: "the upstream named no task", transient: false };
+  },
+  poll: (taskId) => ({ method: "GET", path: `/api/v1/tasks/${encodeURIComponent(taskId)}` }),
+  readPoll(reply) {
+    const refused = refusal(reply);
+    if (refused) return refused;
+    const output = asObject(asObject(reply.body).output);
+    const status = asText(output.task_status) ?? "";
+    if (status === "SUCCEEDED") {
+      const usage = asObject(asObject(reply.body).usage);
+      return succeeded(output.video_url, { durationSeconds: asNumber(usage.duration) });
+    }
+    if (ENDED_BADLY.has(status)) {
+      return {
+        state: "failed",
+        error: asText(output.message) ?? asText(output.code) ?? `the upstream reports ${status}`,
+      };
+    }
+    return { state: "pending" };
+  },
+  cancel: (taskId) => ({ method: "POST", path: `/api/v1/tasks/${encodeURIComponent(taskId)}/cancel` }),
+};

@@ -1,0 +1,125 @@
+import type { Clock } from "../../kernel/clock.ts";
+import {
+  type Backend,
+  type BackendConfig,
+  BackendError,
+  type VideoPoll,
+  type VideoRequest,
+} from "../contract.ts";
+import { reachability } from "../reachability.ts";
+import { chooseDialect } from "./choose.ts";
+import type { ApiCall, ApiReply, Refusal, VideoDialect } from "./dialect.ts";
+
+const CALL_TIMEOUT_MS = 60_000;
+const REPLY_BYTES_MAX = 1024 * 1024;
+const DETAIL_LENGTH_MAX = 4_096;
+/** Kept with the task id, so that polling goes on in the same dialect whatever is registered later. */
+const SEPARATOR = "|";
+
+export interface CloudVideoDeps {
+  fetch: typeof fetch;
+  clock: Clock;
+}
+
+/** A cloud video API: submit a task, poll it, resolve its file. The dialect words it; this talks. */
+export function createCloudVideo(config: BackendConfig, { fetch, clock }: CloudVideoDeps): Backend {
+  const base = config.url.replace(/\/+$/, "");
+
+  async function call(dialect: VideoDialect, request: ApiCall, signal: AbortSignal): Promise<ApiReply> {
+    const headers: Record<string, string> = { accept: "application/json", ...request.headers };
+    if (request.body) headers["content-type"] = "application/json";
+    if (config.apiKey !== null) {
+      const nowSeconds = Math.floor(clock.now() / 1000);
+      headers.authorization =
+        (await dialect.authorization?.(config.apiKey, nowSeconds)) ?? `Bearer ${config.apiKey}`;
+    }
+    let response: Response;
+    try {
+      response = await fetch(base + request.path, {
+        method: request.method,
+        headers,
+        body: request.body && JSON.stringify(request.body),
+        signal: AbortSignal.any([signal, AbortSignal.timeout(CALL_TIMEOUT_MS)]),
+        redirect: "manual",
+      });
+    } catch (error) {
+      throw new BackendError("transport", `the video API could not be reached: ${(error as Error).message}`);
+    }
+    return { status: response.status, body: await readReply(response) };
+  }
+
+  const refused = ({ error, transient }: Refusal, status: number): never => {
+    // A refusal inside HTTP 200 is still the upstream's; 500 marks one that is worth asking again.
+    throw new BackendError(
+      "upstream",
+      error.slice(0, DETAIL_LENGTH_MAX),
+      status >= 400 ? status : transient ? 500 : 400,
+    );
+  };
+
+  async function poll(taskId: string, signal: AbortSignal): Promise<VideoPoll> {
+    const { dialect, upstreamId } = splitTask(config, taskId);
+    const reply = await call(dialect, dialect.poll(upstreamId), signal);
+    const reading = dialect.readPoll(reply);
+    if ("error" in reading && "transient" in reading) return refused(reading, reply.status);
+    if (reading.state !== "file") return reading;
+    const fileReply = await call(dialect, dialect.file!(reading.fileId), signal);
+    const file = dialect.readFile!(fileReply);
+    if ("error" in file && "transient" in file) return refused(file, fileReply.status);
+    if (file.state !== "succeeded") return file as VideoPoll;
+    const { width, height } = reading;
+    return {
+      state: "succeeded",
+      result: { ...file.result, ...(width && { width }), ...(height && { height }) },
+    };
+  }
+
+  return {
+    config,
+    video: {
+      async submit(request: VideoRequest, signal) {
+        const dialect = chooseDialect({ type: config.type, url: config.url, model: request.model });
+        const submission = dialect.submit(request);
+        const reply = await call(dialect, submission, signal);
+        const reading = dialect.readSubmit(reply, submission);
+        if ("error" in reading) return refused(reading, reply.status);
+        return `${dialect.name}${SEPARATOR}${reading.taskId}`;
+      },
+      poll,
+      async cancel(taskId, signal) {
+        const { dialect, upstreamId } = splitTask(config, taskId);
+        if (dialect.cancel) await call(dialect, dialect.cancel(upstreamId), signal);
+      },
+    },
+    probe: (signal) => reachability({ fetch, url: base, signal }),
+    close() {},
+  };
+}
+
+function splitTask(config: BackendConfig, taskId: string): { dialect: VideoDialect; upstreamId: string } {
+  const separator = taskId.indexOf(SEPARATOR);
+  return {
+    dialect: chooseDialect({ type: taskId.slice(0, separator), url: config.url }),
+    upstreamId: taskId.slice(separator + 1),
+  };
+}
+
+/** JSON, or null for anything else; large integers (file ids) stay exact as text. */
+async function readReply(response: Response): Promise<unknown> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of (response.body ?? []) as AsyncIterable<Uint8Array>) {
+    size += chunk.length;
+    if (size > REPLY_BYTES_MAX) throw new BackendError("upstream", "the answer is larger than 1 MiB", 502);
+    chunks.push(chunk);
+  }
+  try {
+    return JSON.parse(Buffer.concat(chunks).toString("utf8"), (_, value, context?: { source?: string }) =>
+      typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value)
+        ? context?.source
+        : value,
+    );
+  } catch {
+    return null;
+  }
+}

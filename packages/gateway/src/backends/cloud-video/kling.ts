@@ -1,0 +1,84 @@
+import { SignJWT } from "jose";
+import {
+  type ApiReply,
+  asNumber,
+  asObject,
+  asText,
+  isTransientStatus,
+  type Refusal,
+  ratioName,
+  succeeded,
+  type VideoDialect,
+  withExtra,
+} from "./dialect.ts";
+
+const TOKEN_SECONDS = 1_800;
+const CLOCK_SKEW_SECONDS = 5;
+
+function refusal({ status, body }: ApiReply): Refusal | null {
+  const { code, message } = asObject(body);
+  if (status < 400 && (code === undefined || code === 0)) return null;
+  return { error: asText(message) ?? `status ${status}`, transient: isTransientStatus(status) };
+}
+
+/** Text and image tasks live under different paths, so the path is part of the task id that we keep. */
+const KINDS = { text: "text2video", image: "image2video" } as const;
+
+export const kling: VideoDialect = {
+  name: "kling",
+  submit(request) {
+    const kind = request.images.length > 0 ? KINDS.image : KINDS.text;
+    return {
+      method: "POST",
+      path: `/v1/videos/${kind}`,
+      body: withExtra(request.extra, {
+        model_name: request.model,
+        prompt: request.prompt,
+        negative_prompt: request.negativePrompt,
+        // Kling wants the number as a string.
+        duration: request.durationSeconds === undefined ? undefined : String(request.durationSeconds),
+        aspect_ratio: kind === KINDS.text ? ratioName(request) : undefined,
+        image: request.images[0]?.dataBase64,
+        image_tail: request.images[1]?.dataBase64,
+      }),
+    };
+  },
+  readSubmit(reply, call) {
+    const refused = refusal(reply);
+    if (refused) return refused;
+    const taskId = asText(asObject(asObject(reply.body).data).task_id);
+    if (!taskId) return { error: "the upstream named no task", transient: false };
+    return { taskId: `${call.path.endsWith(KINDS.image) ? KINDS.image : KINDS.text}/${taskId}` };
+  },
+  poll(taskId) {
+    const separator = taskId.indexOf("/");
+    return {
+      method: "GET",
+      path: `/v1/videos/${taskId.slice(0, separator)}/${encodeURIComponent(taskId.slice(separator + 1))}`,
+    };
+  },
+  readPoll(reply) {
+    const refused = refusal(reply);
+    if (refused) return refused;
+    const data = asObject(asObject(reply.body).data);
+    if (data.task_status === "failed") {
+      return { state: "failed", error: asText(data.task_status_msg) ?? "the upstream reports failed" };
+    }
+    if (data.task_status !== "succeed") return { state: "pending" };
+    const videos = asObject(data.task_result).videos;
+    const video = asObject(Array.isArray(videos) ? videos[0] : null);
+    return succeeded(video.url, { durationSeconds: asNumber(video.duration) });
+  },
+  /** A key of the form `access:secret` signs a token; anything else is sent as it is. */
+  async authorization(apiKey, nowSeconds) {
+    const [accessKey, secret] = apiKey.split(":", 2);
+    if (!accessKey || !secret) return `Bearer ${apiKey}`;
+    const token = await new SignJWT()
+      .setProtectedHeader({ alg: "HS256", typ: "JWT" })
+      .setIssuer(accessKey)
+      .setExpirationTime(nowSeconds + TOKEN_SECONDS)
+      .setNotBefore(nowSeconds - CLOCK_SKEW_SECONDS)
+      .sign(new TextEncoder().encode(secret));
+    return `Bearer ${token}`;
+  },
+};

@@ -1,0 +1,70 @@
+import {
+  type ApiReply,
+  asNumber,
+  asObject,
+  asText,
+  dataUrl,
+  isTransientStatus,
+  type Refusal,
+  resolutionName,
+  succeeded,
+  type VideoDialect,
+  withExtra,
+} from "./dialect.ts";
+
+/** Codes in a 200 answer that pass by themselves: unknown, timeout, rate limit. */
+const TRANSIENT_CODES = new Set([1000, 1001, 1002]);
+
+/** MiniMax wraps failures in HTTP 200 with a code of its own. */
+function refusal({ status, body }: ApiReply): Refusal | null {
+  const { status_code, status_msg } = asObject(asObject(body).base_resp);
+  const code = asNumber(status_code) ?? 0;
+  if (code !== 0)
+    return { error: `${asText(status_msg) ?? "error"} (${code})`, transient: TRANSIENT_CODES.has(code) };
+  if (status >= 400) return { error: `status ${status}`, transient: isTransientStatus(status) };
+  return null;
+}
+
+export const minimaxV1: VideoDialect = {
+  name: "minimax",
+  submit: (request) => ({
+    method: "POST",
+    path: "/v1/video_generation",
+    body: withExtra(request.extra, {
+      model: request.model,
+      prompt: request.prompt,
+      duration: request.durationSeconds,
+      resolution: resolutionName(request, "P"),
+      first_frame_image: request.images[0] && dataUrl(request.images[0]),
+      last_frame_image: request.images[1] && dataUrl(request.images[1]),
+    }),
+  }),
+  readSubmit(reply) {
+    const refused = refusal(reply);
+    if (refused) return refused;
+    const taskId = asText(asObject(reply.body).task_id);
+    return taskId ? { taskId } : { error: "the upstream named no task", transient: false };
+  },
+  poll: (taskId) => ({
+    method: "GET",
+    path: `/v1/query/video_generation?task_id=${encodeURIComponent(taskId)}`,
+  }),
+  readPoll(reply) {
+    const body = asObject(reply.body);
+    const status = asText(body.status);
+    if (status === "Fail") {
+      return {
+        state: "failed",
+        error: asText(asObject(body.base_resp).status_msg) ?? "the upstream reports Fail",
+      };
+    }
+    const refused = refusal(reply);
+    if (refused) return refused;
+    if (status !== "Success") return { state: "pending" };
+    const fileId = asText(body.file_id);
+    if (!fileId) return succeeded(null);
+    return { state: "file", fileId, width: asNumber(body.video_width), height: asNumber(body.video_height) };
+  },
+  file: (fileId) => ({ method: "GET", path: `/v1/files/retrieve?file_id=${encodeURIComponent(fileId)}` }),
+  readFile: (reply) => refusal(reply) ?? succeeded(asObject(asObject(reply.body).file).download_url),
+};

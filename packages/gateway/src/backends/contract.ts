@@ -1,0 +1,167 @@
+/**
+ * What a model-serving upstream looks like from the inside of the gateway. A backend has the capabilities
+ * that it declares; what is absent is unsupported, so there are no stubs.
+ *
+ * Chat and embeddings speak the chat-completions convention in both directions, whatever the upstream
+ * speaks: a kind with another wire format converts at its own edge, so everything above relays bytes.
+ */
+import type { Clock } from "../kernel/clock.ts";
+import type { Ids } from "../kernel/ids.ts";
+import type { Log } from "../kernel/log.ts";
+
+export type BackendKind = "external" | "local-server" | "engine" | "cloud-video" | "cloud-realtime";
+export type CapabilityName = "chat" | "embeddings" | "video" | "realtime" | "invoke";
+export type HealthState = "Healthy" | "Degraded" | "Unhealthy";
+
+/** A backend as it is registered and persisted. */
+export interface BackendConfig {
+  /** Row key and provider hint. */
+  name: string;
+  kind: BackendKind;
+  /** The `type` that the operator gave: a kind or a planner name such as `vllm`. */
+  type: string;
+  /** As registered; a bridge:// URL stays one here. */
+  url: string;
+  apiKey: string | null;
+  /** The static model list. */
+  models: readonly string[];
+  capabilities?: readonly CapabilityName[];
+}
+
+export interface ModelInfo {
+  id: string;
+  capabilities?: readonly CapabilityName[];
+}
+
+export interface ProbeResult {
+  state: HealthState;
+  /** What discovery found; empty where the kind has none. */
+  models: readonly ModelInfo[];
+  /** Why the state is not Healthy. */
+  detail?: string;
+}
+
+/** A JSON request body that is passed on as bytes and parsed only by those who must look inside. */
+export interface JsonBody {
+  /** The complete payload: model id resolved, the gateway's own fields gone, `extra` merged. */
+  bytes(): Uint8Array<ArrayBuffer> | string;
+  object(): Record<string, unknown>;
+}
+
+export interface ModelCall {
+  /** The model id as this backend lists it. */
+  model: string;
+  body: JsonBody;
+  requestId: string;
+  /** Aborts the upstream; fires when the client leaves or a deadline passes. */
+  signal: AbortSignal;
+}
+
+export interface ChatCall extends ModelCall {
+  stream: boolean;
+}
+
+export interface VideoRequest {
+  model: string;
+  prompt: string;
+  negativePrompt?: string;
+  images: readonly { dataBase64: string; mimeType: string }[];
+  durationSeconds?: number;
+  width?: number;
+  height?: number;
+  /** Backend-specific overrides such as seed, steps, cfg. */
+  extra: Record<string, unknown>;
+}
+
+export interface VideoResult {
+  url: string;
+  mime_type: string;
+  width?: number;
+  height?: number;
+  duration_seconds?: number;
+  expires_at?: string;
+}
+
+export type VideoPoll =
+  | { state: "pending"; progress?: number }
+  | { state: "succeeded"; result: VideoResult }
+  | { state: "failed"; error: string };
+
+export interface VideoCapability {
+  /** Returns the upstream's task id. */
+  submit(request: VideoRequest, signal: AbortSignal): Promise<string>;
+  poll(taskId: string, signal: AbortSignal): Promise<VideoPoll>;
+  /** Only where the upstream can. */
+  cancel?(taskId: string, signal: AbortSignal): Promise<void>;
+}
+
+export interface RealtimeOpen {
+  sessionId: string;
+  model: string;
+  config: Record<string, unknown>;
+  onEvent(event: Record<string, unknown>): void;
+  /** Called once, when the upstream is gone. */
+  onClose(reason: string): void;
+}
+
+export interface RealtimeLink {
+  /** False when the upstream does not keep up and its bounded buffer is full. */
+  send(event: Record<string, unknown>): boolean;
+  close(): void;
+}
+
+export interface RealtimeCapability {
+  open(options: RealtimeOpen, signal: AbortSignal): Promise<RealtimeLink>;
+}
+
+export interface Backend {
+  readonly config: BackendConfig;
+  /** Resolves with a 2xx chat-completions answer: JSON, or SSE when `stream`. Otherwise throws BackendError. */
+  chat?(call: ChatCall): Promise<Response>;
+  /** Resolves with a 2xx embeddings answer; honours `encoding_format`. */
+  embed?(call: ModelCall): Promise<Response>;
+  video?: VideoCapability;
+  realtime?: RealtimeCapability;
+  /** Sends a method and params as they are and returns the raw result. */
+  invoke?(method: string, params: Record<string, unknown> | undefined, signal: AbortSignal): Promise<unknown>;
+  /** Health and discovery in one; must never spend tokens. */
+  probe(signal: AbortSignal): Promise<ProbeResult>;
+  close(): void;
+}
+
+/** What every kind is handed; tests replace the network, time and randomness here. */
+export interface BackendDeps {
+  fetch: (url: string, init?: BunFetchRequestInit) => Promise<Response>;
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+}
+
+/** Turns `bridge://<node>/<service>` into a port on this machine. */
+export interface BridgeResolver {
+  connect(url: string): Promise<number>;
+  /** Keeps the tunnel alive and reports each new port; the returned function ends that. */
+  watch(options: { name: string; url: string; onPort: (port: number) => void }): () => void;
+}
+
+/**
+ * Why a backend could not answer.
+ * - `connect`: nothing reached the upstream, so another candidate may be tried
+ * - `transport`: the connection broke or timed out after that
+ * - `upstream`: a reachable upstream answered with an error, `status` and `detail` say which
+ * - `unsupported`: the backend cannot do this at all
+ */
+export type BackendErrorKind = "connect" | "transport" | "upstream" | "unsupported";
+
+export class BackendError extends Error {
+  constructor(
+    readonly kind: BackendErrorKind,
+    /** Bounded to 4 KB, without secrets. */
+    readonly detail: string,
+    readonly status?: number,
+    readonly retryAfterSeconds?: number,
+  ) {
+    super(kind === "upstream" ? `upstream ${status}: ${detail}` : detail);
+    this.name = "BackendError";
+  }
+}

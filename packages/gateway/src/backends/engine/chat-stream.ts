@@ -1,0 +1,115 @@
+import { isObject } from "../../kernel/json.ts";
+import type { RpcConnection } from "../../kernel/json-rpc-socket.ts";
+import { BackendError } from "../contract.ts";
+import { ChatEvents, type ChatIdentity, errorEvent } from "../shared/chat-events.ts";
+import { toDelta } from "./protocol.ts";
+
+/**
+ * The protocol cannot slow an engine down, so what a reader has not taken yet waits here; a reader that
+ * falls this far behind loses the stream, and the engine is told to stop.
+ */
+const STREAM_BUFFER_BYTES_MAX = 4 * 1024 * 1024;
+
+export interface EngineChunk {
+  delta?: unknown;
+  finish_reason?: unknown;
+  usage?: unknown;
+  done?: unknown;
+  error?: unknown;
+}
+
+/** Where chunks go, by stream id. */
+export type StreamTable = Map<string, (chunk: EngineChunk) => void>;
+
+export interface OpenStreamOptions {
+  connection: RpcConnection;
+  table: StreamTable;
+  streamId: string;
+  params: Record<string, unknown>;
+  identity: ChatIdentity;
+  signal: AbortSignal;
+}
+
+/** Turns chunks into events; the finish is told once, at the end, whether or not the engine named a reason. */
+class ChunkConverter {
+  readonly #events: ChatEvents;
+  #finishReason = "stop";
+  #usage: unknown;
+  done = false;
+
+  constructor(identity: ChatIdentity) {
+    this.#events = new ChatEvents(identity);
+  }
+
+  convert({ delta, finish_reason, usage, done, error }: EngineChunk): string {
+    if (error !== undefined && error !== null) {
+      this.done = true;
+      return errorEvent(isObject(error) ? String(error.message ?? "the engine failed") : String(error));
+    }
+    if (usage) this.#usage = usage;
+    const piece = toDelta(delta);
+    if (piece.tool_calls) this.#finishReason = "tool_calls";
+    if (typeof finish_reason === "string") this.#finishReason = finish_reason;
+    let events = Object.keys(piece).length > 0 ? this.#events.delta(piece) : "";
+    if (done === true) {
+      this.done = true;
+      events += this.#events.end(this.#finishReason, this.#usage);
+    }
+    return events;
+  }
+}
+
+/** Starts a streamed answer. Resolves when the engine has accepted it; a refusal is thrown. */
+export async function openChatStream(options: OpenStreamOptions): Promise<ReadableStream<Uint8Array>> {
+  const { connection, table, streamId, params, identity, signal } = options;
+  const converter = new ChunkConverter(identity);
+  const encoder = new TextEncoder();
+  let controller!: ReadableStreamDefaultController<Uint8Array>;
+  const cleanup: (() => void)[] = [];
+  let ended = false;
+  /** Ends the stream once; `error` for its reader, `cancel` to make the engine stop. */
+  const end = ({ error, cancel }: { error?: unknown; cancel?: boolean } = {}) => {
+    if (ended) return;
+    ended = true;
+    for (const undo of cleanup) undo();
+    if (cancel) connection.notify("Engine.ChatCancel", { stream_id: streamId });
+    if (error !== undefined) controller.error(error);
+  };
+
+  const body = new ReadableStream<Uint8Array>(
+    {
+      start: (given) => {
+        controller = given;
+      },
+      cancel: () => end({ cancel: true }),
+    },
+    new ByteLengthQueuingStrategy({ highWaterMark: STREAM_BUFFER_BYTES_MAX }),
+  );
+  table.set(streamId, (chunk) => {
+    const events = converter.convert(chunk);
+    if (events) controller.enqueue(encoder.encode(events));
+    if (converter.done) {
+      end();
+      controller.close();
+    } else if ((controller.desiredSize ?? 0) <= 0) {
+      const error = new BackendError("transport", "the answer was not read as fast as the engine wrote it");
+      end({ error, cancel: true });
+    }
+  });
+  const onAbort = () => end({ error: signal.reason, cancel: true });
+  signal.addEventListener("abort", onAbort, { once: true });
+  cleanup.push(
+    () => table.delete(streamId),
+    () => signal.removeEventListener("abort", onAbort),
+    connection.hold(),
+  );
+  // Last, because a connection that is closed already calls back at once.
+  cleanup.push(connection.onClose((reason) => end({ error: new BackendError("transport", reason) })));
+  try {
+    await connection.call("Engine.ChatStart", { ...params, stream_id: streamId }, { signal });
+  } catch (error) {
+    end({ error, cancel: signal.aborted });
+    throw error;
+  }
+  return body;
+}

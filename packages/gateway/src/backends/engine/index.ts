@@ -1,0 +1,219 @@
+import { isObject } from "../../kernel/json.ts";
+import { RpcAnswerError, RpcClient, type RpcConnection } from "../../kernel/json-rpc-socket.ts";
+import {
+  type Backend,
+  type BackendConfig,
+  type BackendDeps,
+  BackendError,
+  type CapabilityName,
+  type ChatCall,
+  type ModelCall,
+  type ModelInfo,
+  type ProbeResult,
+  type RealtimeOpen,
+} from "../contract.ts";
+import { ChatEvents, chatIdentity, completionBody, eventStream } from "../shared/chat-events.ts";
+import { embeddingsBody, encodingOf, inputTexts } from "../shared/embedding-encoding.ts";
+import { probeFailure } from "../shared/probe.ts";
+import { openChatStream, type StreamTable } from "./chat-stream.ts";
+import { toBackendError } from "./errors.ts";
+import {
+  type EngineIdentity,
+  PROTOCOL_VERSION,
+  readCompletion,
+  readEmbeddings,
+  readHandshake,
+  readModels,
+  toChatParams,
+} from "./protocol.ts";
+import { openRealtime, type SessionTable } from "./realtime.ts";
+import { engineVideo } from "./video.ts";
+
+const CONNECT_TIMEOUT_MS = 5_000;
+const HANDSHAKE_TIMEOUT_MS = 5_000;
+const MODELS_TIMEOUT_MS = 5_000;
+/** Callers run control loops of 20-30 Hz; an answer this late is of no use to them. */
+const INVOKE_TIMEOUT_MS = 30_000;
+const RESERVED_PREFIX = "Engine.";
+const METHOD_NOT_FOUND = -32601;
+const CLIENT = { name: "model-gateway", version: "1" };
+
+/** An engine by WebSocket and JSON-RPC. What it can do is what it said when the connection was made. */
+class Engine implements Backend {
+  readonly #client: RpcClient;
+  readonly #streams: StreamTable = new Map();
+  readonly #sessions: SessionTable = new Map();
+  #identity: EngineIdentity | null = null;
+  #discovered: readonly ModelInfo[] = [];
+
+  constructor(
+    readonly config: BackendConfig,
+    readonly deps: BackendDeps,
+  ) {
+    this.#client = new RpcClient({
+      url: config.url,
+      headers: config.apiKey ? { authorization: `Bearer ${config.apiKey}` } : undefined,
+      clock: deps.clock,
+      connectTimeoutMs: CONNECT_TIMEOUT_MS,
+      handshake: async (connection) => {
+        const params = { protocol: PROTOCOL_VERSION, client: CLIENT };
+        this.#identity = readHandshake(
+          await connection.call("Engine.Handshake", params, { timeoutMs: HANDSHAKE_TIMEOUT_MS }),
+        );
+      },
+      onNotification: (method, params) => this.#receive(method, params),
+    });
+  }
+
+  /** An operator's list decides; without one, the engine's own. Nothing is known before the handshake. */
+  #can(capability: CapabilityName): boolean {
+    const declared = this.config.capabilities;
+    if (declared && declared.length > 0) return declared.includes(capability);
+    return this.#identity?.capabilities.has(capability) ?? false;
+  }
+
+  get chat(): Backend["chat"] {
+    return this.#can("chat") ? (call) => this.#chat(call) : undefined;
+  }
+  get embed(): Backend["embed"] {
+    return this.#can("embeddings") ? (call) => this.#embed(call) : undefined;
+  }
+  get realtime(): Backend["realtime"] {
+    return this.#can("realtime")
+      ? { open: (options, signal) => this.#openRealtime(options, signal) }
+      : undefined;
+  }
+  get video(): Backend["video"] {
+    return this.#can("video")
+      ? engineVideo((method, params, signal) => this.#call(method, params, { signal }))
+      : undefined;
+  }
+  get invoke(): Backend["invoke"] {
+    return this.#can("invoke") ? (method, params, signal) => this.#invoke(method, params, signal) : undefined;
+  }
+
+  async probe(signal: AbortSignal): Promise<ProbeResult> {
+    try {
+      await this.#discover(signal);
+      return { state: "Healthy", models: this.#models() };
+    } catch (error) {
+      return probeFailure(error);
+    }
+  }
+
+  close(): void {
+    this.#client.close();
+  }
+
+  async #discover(signal: AbortSignal): Promise<void> {
+    try {
+      const options = { signal, timeoutMs: MODELS_TIMEOUT_MS };
+      this.#discovered = readModels(await this.#call("Engine.Models", {}, options));
+    } catch (error) {
+      // An engine without a listing serves the static list.
+      const hasNoListing = error instanceof BackendError && error.status === 501;
+      if (!hasNoListing) throw error;
+    }
+  }
+
+  /** What was discovered first, then the static ids that it lacks. */
+  #models(): ModelInfo[] {
+    const seen = new Set(this.#discovered.map(({ id }) => id));
+    return [...this.#discovered, ...this.config.models.filter((id) => !seen.has(id)).map((id) => ({ id }))];
+  }
+
+  async #chat({ model, body, stream, requestId, signal }: ChatCall): Promise<Response> {
+    const { ids, clock } = this.deps;
+    const params = toChatParams(body.object(), model);
+    const identity = chatIdentity({ requestId, model, nowMs: clock.now() });
+    if (stream && this.#identity?.streams !== false) {
+      const events = await this.#on(signal, (connection) =>
+        openChatStream({ connection, table: this.#streams, streamId: ids.uuid(), params, identity, signal }),
+      );
+      return eventStream(events);
+    }
+    const completion = readCompletion(await this.#call("Engine.Chat", params, { signal }));
+    if (!stream) return Response.json(completionBody(identity, completion));
+    const events = new ChatEvents(identity);
+    const whole = events.delta(completion.message) + events.end(completion.finishReason, completion.usage);
+    return eventStream(new Blob([whole]).stream());
+  }
+
+  async #embed({ model, body, signal }: ModelCall): Promise<Response> {
+    const { input, encoding_format: _, ...rest } = body.object();
+    const texts = inputTexts(input);
+    if (!texts)
+      throw new BackendError("unsupported", "`input` must be a text or an array of texts for this backend");
+    const params = { ...rest, model, input: texts };
+    const { vectors, promptTokens } = readEmbeddings(
+      await this.#call("Engine.Embeddings", params, { signal }),
+    );
+    if (vectors.length !== texts.length)
+      throw new BackendError(
+        "transport",
+        `the engine answered ${vectors.length} embeddings for ${texts.length} inputs`,
+      );
+    const encoding = encodingOf(body.object());
+    return Response.json(embeddingsBody({ model, vectors, promptTokens, encoding }));
+  }
+
+  #openRealtime(options: RealtimeOpen, signal: AbortSignal) {
+    return this.#on(signal, (connection) =>
+      openRealtime({ connection, table: this.#sessions }, options, signal),
+    );
+  }
+
+  async #invoke(method: string, params: Record<string, unknown> | undefined, signal: AbortSignal) {
+    if (method.startsWith(RESERVED_PREFIX))
+      throw new BackendError(
+        "unsupported",
+        `\`method\` may not begin with ${RESERVED_PREFIX}: those belong to the gateway itself`,
+      );
+    try {
+      return await this.#client.call(method, params, { signal, timeoutMs: INVOKE_TIMEOUT_MS });
+    } catch (error) {
+      throw toBackendError(error);
+    }
+  }
+
+  #call(
+    method: string,
+    params: Record<string, unknown>,
+    options: { signal: AbortSignal; timeoutMs?: number },
+  ): Promise<unknown> {
+    return this.#on(options.signal, (connection) => connection.call(method, params, options));
+  }
+
+  /**
+   * Runs one exchange of the engine's own protocol. After an error the connection takes no further calls, so
+   * that the next one meets a fresh handshake; what is in flight on it still finishes.
+   */
+  async #on<T>(signal: AbortSignal, exchange: (connection: RpcConnection) => Promise<T>): Promise<T> {
+    let connection: RpcConnection;
+    try {
+      connection = await this.#client.connection(signal);
+    } catch (error) {
+      throw toBackendError(error);
+    }
+    try {
+      return await exchange(connection);
+    } catch (error) {
+      if (!signal.aborted && !isMethodNotFound(error)) connection.retire();
+      throw toBackendError(error);
+    }
+  }
+
+  #receive(method: string, params: Record<string, unknown>): void {
+    if (method === "Engine.ChatChunk") this.#streams.get(String(params.stream_id))?.(params);
+    else if (method === "Engine.RealtimeEvent" && isObject(params.event))
+      this.#sessions.get(String(params.session_id))?.onEvent(params.event);
+    else if (method === "Engine.RealtimeStop")
+      this.#sessions.get(String(params.session_id))?.onStop("the engine ended the session");
+  }
+}
+
+/** Nothing is wrong with a connection whose engine lacks an optional method. */
+const isMethodNotFound = (error: unknown): boolean =>
+  error instanceof RpcAnswerError && error.code === METHOD_NOT_FOUND;
+
+export const create = (config: BackendConfig, deps: BackendDeps): Backend => new Engine(config, deps);

@@ -1,0 +1,129 @@
+import { z } from "zod";
+import { isObject } from "../../kernel/json.ts";
+import { BackendError, type CapabilityName, type ModelInfo } from "../contract.ts";
+import { boundedModels } from "../model-names.ts";
+import type { ChatDelta, Completion, ToolCallDelta } from "../shared/chat-events.ts";
+
+export const PROTOCOL_VERSION = 1;
+
+/** What an engine may declare; unknown names are left for later versions. */
+const CAPABILITIES: ReadonlyMap<string, CapabilityName> = new Map([
+  ["chat", "chat"],
+  ["chat_stream", "chat"],
+  ["embeddings", "embeddings"],
+  ["realtime", "realtime"],
+  ["video", "video"],
+  ["invoke", "invoke"],
+]);
+
+const Handshake = z.object({
+  name: z.string(),
+  version: z.string().optional(),
+  protocol: z.int(),
+  capabilities: z.array(z.string()),
+});
+const Models = z.object({
+  models: z.array(z.object({ id: z.string(), capabilities: z.array(z.string()).optional() })),
+});
+const Embeddings = z.object({
+  data: z.array(z.array(z.number())),
+  usage: z.object({ prompt_tokens: z.number() }).partial().optional(),
+});
+
+/** An answer as its schema has it; anything else breaks the protocol. */
+export function readAnswer<S extends z.ZodType>(schema: S, method: string, value: unknown): z.output<S> {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const field = parsed.error.issues[0]?.path.map(String).join(".") || "result";
+  throw new BackendError(
+    "transport",
+    `the engine answered ${method} in a form that it does not have: ${field}`,
+  );
+}
+
+const known = (names: readonly string[]): CapabilityName[] => [
+  ...new Set(names.flatMap((name) => CAPABILITIES.get(name) ?? [])),
+];
+
+export interface EngineIdentity {
+  capabilities: ReadonlySet<CapabilityName>;
+  /** Whether answers can be streamed; without that, a stream is one event. */
+  streams: boolean;
+}
+
+export function readHandshake(result: unknown): EngineIdentity {
+  const { protocol, capabilities } = readAnswer(Handshake, "Engine.Handshake", result);
+  if (protocol !== PROTOCOL_VERSION) {
+    throw new BackendError(
+      "transport",
+      `the engine speaks protocol ${protocol}, this gateway speaks ${PROTOCOL_VERSION}`,
+    );
+  }
+  return { capabilities: new Set(known(capabilities)), streams: capabilities.includes("chat_stream") };
+}
+
+export const readModels = (result: unknown): ModelInfo[] =>
+  boundedModels(
+    readAnswer(Models, "Engine.Models", result).models.map(({ id, capabilities }) => ({
+      id,
+      ...(capabilities && { capabilities: known(capabilities) }),
+    })),
+  );
+
+export function readEmbeddings(result: unknown): { vectors: number[][]; promptTokens: number } {
+  const { data, usage } = readAnswer(Embeddings, "Engine.Embeddings", result);
+  return { vectors: data, promptTokens: usage?.prompt_tokens ?? 0 };
+}
+
+/** A chat-completions body as the parameters of Engine.Chat and Engine.ChatStart. */
+export function toChatParams(body: Record<string, unknown>, model: string): Record<string, unknown> {
+  const { stream: _, stream_options: __, ...rest } = body;
+  return { ...rest, model };
+}
+
+/** Tool calls with text arguments and the type that clients insist on; pieces stay pieces. */
+function toolCallsOf(calls: readonly unknown[]): ToolCallDelta[] {
+  return calls.filter(isObject).map((call, position) => {
+    const fn = isObject(call.function) ? call.function : {};
+    const args = fn.arguments ?? "";
+    const opens = typeof fn.name === "string" || typeof call.id === "string";
+    return {
+      index: Number.isInteger(call.index) ? (call.index as number) : position,
+      ...(typeof call.id === "string" && { id: call.id }),
+      ...(opens && { type: "function" as const }),
+      function: {
+        ...(typeof fn.name === "string" && { name: fn.name }),
+        arguments: typeof args === "string" ? args : JSON.stringify(args),
+      },
+    };
+  });
+}
+
+/** A message or a piece of one, with reasoning under the name that clients read. */
+export function toDelta(message: unknown): ChatDelta {
+  if (!isObject(message)) return {};
+  const { reasoning, tool_calls: calls, ...rest } = message;
+  return {
+    ...rest,
+    ...(typeof reasoning === "string" && !("reasoning_content" in rest) && { reasoning_content: reasoning }),
+    ...(Array.isArray(calls) && calls.length > 0 && { tool_calls: toolCallsOf(calls) }),
+  };
+}
+
+/** The result of Engine.Chat. */
+export function readCompletion(result: unknown): Completion {
+  if (!isObject(result) || !isObject(result.message))
+    throw new BackendError("transport", "the engine answered Engine.Chat without a message");
+  const { tool_calls: calls, ...message } = toDelta(result.message);
+  const finish = typeof result.finish_reason === "string" ? result.finish_reason : null;
+  return {
+    message: {
+      role: "assistant",
+      content: "",
+      ...message,
+      ...(calls && { tool_calls: calls.map(({ index: _, ...call }) => call) }),
+    },
+    finishReason: finish ?? (calls ? "tool_calls" : "stop"),
+    usage: result.usage,
+  };
+}

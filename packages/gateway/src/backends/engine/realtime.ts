@@ -1,0 +1,42 @@
+import type { RpcConnection } from "../../kernel/json-rpc-socket.ts";
+import type { RealtimeLink, RealtimeOpen } from "../contract.ts";
+
+const START_TIMEOUT_MS = 15_000;
+
+export interface Session {
+  onEvent(event: Record<string, unknown>): void;
+  /** The engine ended the session. */
+  onStop(reason: string): void;
+}
+export type SessionTable = Map<string, Session>;
+
+/** Opens a realtime session on an engine; events travel both ways as notifications. */
+export async function openRealtime(
+  { connection, table }: { connection: RpcConnection; table: SessionTable },
+  { sessionId, model, config, onEvent, onClose }: RealtimeOpen,
+  signal: AbortSignal,
+): Promise<RealtimeLink> {
+  const cleanup: (() => void)[] = [];
+  let open = true;
+  const end = (tell: () => void) => {
+    if (!open) return;
+    open = false;
+    for (const undo of cleanup) undo();
+    tell();
+  };
+  const stopped = (reason: string) => end(() => onClose(reason));
+  table.set(sessionId, { onEvent, onStop: stopped });
+  cleanup.push(() => table.delete(sessionId), connection.hold());
+  try {
+    const params = { session_id: sessionId, model, config };
+    await connection.call("Engine.RealtimeStart", params, { signal, timeoutMs: START_TIMEOUT_MS });
+  } catch (error) {
+    end(() => connection.notify("Engine.RealtimeStop", { session_id: sessionId }));
+    throw error;
+  }
+  cleanup.push(connection.onClose(stopped));
+  return {
+    send: (event) => open && connection.notify("Engine.RealtimeEvent", { session_id: sessionId, event }),
+    close: () => end(() => connection.notify("Engine.RealtimeStop", { session_id: sessionId })),
+  };
+}

@@ -1,0 +1,10 @@
+/** `…/v1`, `…/v4`, `…/v1beta`: an operator who writes the version means exactly that path. */
+const VERSIONED = /\/v\d+[a-z0-9]*$/i;
+/** Pasted from an API reference more often than one would think. */
+const ENDPOINT = /\/(chat\/completions|completions|embeddings|models)$/i;
+
+/** Where the paths of a chat-compatible API begin: the URL as registered, with `/v1` where it names no version. */
+export function apiBase(url: string): string {
+  const base = url.replace(/\/+$/, "").replace(ENDPOINT, "");
+  return VERSIONED.test(base) ? base : `${base}/v1`;
+}

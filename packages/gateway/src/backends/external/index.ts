@@ -1,0 +1,104 @@
+import {
+  type Backend,
+  type BackendConfig,
+  type BackendDeps,
+  BackendError,
+  type ModelCall,
+  type ProbeResult,
+} from "../contract.ts";
+import { probeFailure } from "../shared/probe.ts";
+import { callUpstream, transportError, upstreamError } from "../shared/upstream-http.ts";
+import { apiBase } from "./base-url.ts";
+import { modelsOfListing } from "./models.ts";
+
+const LISTING_BYTES_MAX = 8 * 1024 * 1024;
+/** Answers of an API that is alive but lists no models, or not to us at this moment. */
+const NO_LISTING = new Set([404, 405, 429, 501]);
+
+/** A chat-compatible HTTP API: its wire format is the gateway's own, so bodies pass as bytes. */
+export function create(config: BackendConfig, { fetch }: BackendDeps): Backend {
+  const base = apiBase(config.url);
+  const headers: Record<string, string> = {
+    "content-type": "application/json",
+    accept: "application/json, text/event-stream",
+    // Compressed chunks would wait for each other, and inflating costs more than the loopback or LAN saves.
+    "accept-encoding": "identity",
+  };
+  if (config.apiKey) headers.authorization = `Bearer ${config.apiKey}`;
+
+  async function post(url: string, { body, signal }: ModelCall): Promise<Response> {
+    let response: Response;
+    try {
+      response = await fetch(url, {
+        method: "POST",
+        headers,
+        body: body.bytes(),
+        signal,
+        // A redirect could carry the key to another host.
+        redirect: "manual",
+        // Deadlines are the caller's, through the signal.
+        timeout: false,
+      });
+    } catch (error) {
+      throw transportError(error, signal);
+    }
+    if (response.ok) return response;
+    throw await upstreamError(response, config.apiKey);
+  }
+
+  const chatUrl = `${base}/chat/completions`;
+  const embeddingsUrl = `${base}/embeddings`;
+  const can = (capability: "chat" | "embeddings") =>
+    !config.capabilities?.length || config.capabilities.includes(capability);
+  return {
+    config,
+    ...(can("chat") && { chat: (call) => post(chatUrl, call) }),
+    ...(can("embeddings") && { embed: (call) => post(embeddingsUrl, call) }),
+    probe: (signal) => probe({ config, fetch, url: `${base}/models`, signal }),
+    close() {},
+  };
+}
+
+/** Listing the models costs no tokens; an API without a listing is alive when it answers at all. */
+async function probe({
+  config,
+  fetch,
+  url,
+  signal,
+}: {
+  config: BackendConfig;
+  fetch: BackendDeps["fetch"];
+  url: string;
+  signal: AbortSignal;
+}): Promise<ProbeResult> {
+  try {
+    const response = await callUpstream(fetch, { url, apiKey: config.apiKey, signal });
+    const models = modelsOfListing(await listing(response));
+    if (models) return { state: "Healthy", models };
+    return { state: "Degraded", models: [], detail: `${url} answered with something that is no model list` };
+  } catch (error) {
+    const alive = error instanceof BackendError && error.status !== undefined && NO_LISTING.has(error.status);
+    if (!alive) return probeFailure(error);
+    if (config.models.length > 0) return { state: "Healthy", models: [] };
+    return {
+      state: "Degraded",
+      models: [],
+      detail: `${url} lists no models (${error.status}); register the backend with \`models\``,
+    };
+  }
+}
+
+async function listing(response: Response): Promise<unknown> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of response.body ?? []) {
+    size += chunk.length;
+    if (size > LISTING_BYTES_MAX) return null;
+    chunks.push(chunk);
+  }
+  try {
+    return JSON.parse(Buffer.concat(chunks).toString());
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,129 @@
+import {
+  type Backend,
+  type BackendConfig,
+  type BackendDeps,
+  BackendError,
+  type CapabilityName,
+  type ChatCall,
+  type ModelCall,
+  type ProbeResult,
+} from "../contract.ts";
+import { chatIdentity, eventStream } from "../shared/chat-events.ts";
+import { embeddingsBody, encodingOf } from "../shared/embedding-encoding.ts";
+import { probeFailure } from "../shared/probe.ts";
+import { callUpstream, readJson } from "../shared/upstream-http.ts";
+import { ChatLineConverter, errorOf, toCompletion } from "./chat-answer.ts";
+import { toOllamaChat } from "./chat-request.ts";
+import { relayLines } from "./chat-stream.ts";
+import { fromOllamaEmbed, toOllamaEmbed } from "./embeddings.ts";
+import { modelsOfTags } from "./tags.ts";
+
+/** Inputs that are embedded one by one on servers without the path that takes many. */
+const LEGACY_INPUTS_MAX = 256;
+
+/** A model server by its native API: Ollama's paths, JSON lines and object arguments. */
+class LocalServer implements Backend {
+  readonly #base: string;
+  #legacyEmbeddings = false;
+
+  constructor(
+    readonly config: BackendConfig,
+    readonly deps: BackendDeps,
+  ) {
+    this.#base = config.url.replace(/\/+$/, "");
+  }
+
+  /** An operator's list decides; without one, both are there and the model's own abilities tell. */
+  #can(capability: CapabilityName): boolean {
+    const { capabilities } = this.config;
+    return !capabilities?.length || capabilities.includes(capability);
+  }
+
+  get chat(): Backend["chat"] {
+    return this.#can("chat") ? (call) => this.#chat(call) : undefined;
+  }
+  get embed(): Backend["embed"] {
+    return this.#can("embeddings") ? (call) => this.#embed(call) : undefined;
+  }
+
+  async #chat({ model, body, stream, requestId, signal }: ChatCall): Promise<Response> {
+    const { ids, clock } = this.deps;
+    const leaving = new AbortController();
+    const either = AbortSignal.any([signal, leaving.signal]);
+    const answer = await this.#post("/api/chat", toOllamaChat(body.object(), { model, stream }), either);
+    const identity = chatIdentity({ requestId, model, nowMs: clock.now() });
+    if (!stream) {
+      const line = (await readJson(answer, signal)) as Record<string, unknown>;
+      const error = errorOf(line);
+      if (error !== null) throw new BackendError("upstream", error.slice(0, 4_096), 500);
+      return Response.json(toCompletion(line, { identity, ids }));
+    }
+    const events = await relayLines({
+      body: answer.body!,
+      converter: new ChatLineConverter({ identity, ids }),
+      signal,
+      abortUpstream: () => leaving.abort(),
+    });
+    return eventStream(events);
+  }
+
+  async #embed({ model, body, signal }: ModelCall): Promise<Response> {
+    const wanted = body.object();
+    const request = toOllamaEmbed(wanted, model);
+    const { vectors, promptTokens } = await this.#embedAll(request, signal);
+    if (vectors.length !== request.input.length) {
+      throw new BackendError(
+        "transport",
+        `the upstream answered ${vectors.length} embeddings for ${request.input.length} inputs`,
+      );
+    }
+    return Response.json(embeddingsBody({ model, vectors, promptTokens, encoding: encodingOf(wanted) }));
+  }
+
+  async #embedAll(request: ReturnType<typeof toOllamaEmbed>, signal: AbortSignal) {
+    if (!this.#legacyEmbeddings) {
+      try {
+        return fromOllamaEmbed(await readJson(await this.#post("/api/embed", request, signal), signal));
+      } catch (error) {
+        // An older server knows only /api/embeddings; a missing model is a 404 that names the model.
+        const isMissingPath =
+          error instanceof BackendError && error.status === 404 && !/model/i.test(error.detail);
+        if (!isMissingPath) throw error;
+        this.#legacyEmbeddings = true;
+      }
+    }
+    const { input, ...rest } = request;
+    if (input.length > LEGACY_INPUTS_MAX) {
+      throw new BackendError(
+        "unsupported",
+        `\`input\` may have at most ${LEGACY_INPUTS_MAX} texts on this server`,
+      );
+    }
+    const vectors: number[][] = [];
+    for (const prompt of input) {
+      const answer = await this.#post("/api/embeddings", { ...rest, prompt }, signal);
+      vectors.push(...fromOllamaEmbed(await readJson(answer, signal)).vectors);
+    }
+    return { vectors, promptTokens: 0 };
+  }
+
+  /** The tag listing costs no tokens and loads no model. */
+  async probe(signal: AbortSignal): Promise<ProbeResult> {
+    const { apiKey } = this.config;
+    try {
+      const answer = await callUpstream(this.deps.fetch, { url: `${this.#base}/api/tags`, apiKey, signal });
+      return { state: "Healthy", models: modelsOfTags(await readJson(answer, signal)) };
+    } catch (error) {
+      return probeFailure(error);
+    }
+  }
+
+  close(): void {}
+
+  #post(path: string, body: unknown, signal: AbortSignal): Promise<Response> {
+    const { apiKey } = this.config;
+    return callUpstream(this.deps.fetch, { url: `${this.#base}${path}`, apiKey, signal, body });
+  }
+}
+
+export const create = (config: BackendConfig, deps: BackendDeps): Backend => new LocalServer(config, deps);

@@ -1,0 +1,24 @@
+import { isObject } from "../../kernel/json.ts";
+import { BackendError, type CapabilityName, type ModelInfo } from "../contract.ts";
+import { boundedModels } from "../model-names.ts";
+
+/** What the server calls a model's abilities, and what they are here. */
+const CAPABILITIES: ReadonlyMap<unknown, CapabilityName> = new Map([
+  ["completion", "chat"],
+  ["embedding", "embeddings"],
+]);
+
+/** The models of a tag listing. Servers that do not tell abilities leave them open. */
+export function modelsOfTags(answer: unknown): ModelInfo[] {
+  const models = isObject(answer) ? answer.models : undefined;
+  // A server without any model says null.
+  if (models === null) return [];
+  if (!Array.isArray(models)) throw new BackendError("transport", "the tag listing has no models");
+  const listed = models.filter(isObject).flatMap(({ name, model, capabilities }) => {
+    const id = name ?? model;
+    if (typeof id !== "string") return [];
+    if (!Array.isArray(capabilities)) return [{ id }];
+    return [{ id, capabilities: capabilities.flatMap((ability) => CAPABILITIES.get(ability) ?? []) }];
+  });
+  return boundedModels(listed);
+}

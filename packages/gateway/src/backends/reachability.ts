@@ -1,0 +1,21 @@
+import type { ProbeResult } from "./contract.ts";
+
+/** For APIs without a free listing: that it answers at all is what can be known without spending anything. */
+export async function reachability({
+  fetch,
+  url,
+  signal,
+}: {
+  fetch: typeof globalThis.fetch;
+  url: string;
+  signal: AbortSignal;
+}): Promise<ProbeResult> {
+  try {
+    const response = await fetch(url, { method: "HEAD", signal, redirect: "manual" });
+    await response.body?.cancel();
+    if (response.status < 500) return { state: "Healthy", models: [] };
+    return { state: "Degraded", models: [], detail: `the API answers ${response.status}` };
+  } catch (error) {
+    return { state: "Unhealthy", models: [], detail: (error as Error).message };
+  }
+}

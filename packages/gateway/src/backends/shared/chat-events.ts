@@ -1,0 +1,91 @@
+/** The chat-completions shapes that kinds with a wire format of their own write. */
+export interface Usage {
+  prompt_tokens: number;
+  completion_tokens: number;
+  total_tokens: number;
+}
+
+export interface ToolCallDelta {
+  index: number;
+  id?: string;
+  type?: "function";
+  function: { name?: string; arguments: string };
+}
+
+export interface ChatDelta {
+  role?: string;
+  content?: string | null;
+  reasoning_content?: string;
+  tool_calls?: ToolCallDelta[];
+  [field: string]: unknown;
+}
+
+export interface ChatIdentity {
+  id: string;
+  model: string;
+  createdSeconds: number;
+}
+
+export const chatIdentity = (options: { requestId: string; model: string; nowMs: number }): ChatIdentity => ({
+  id: `chatcmpl-${options.requestId}`,
+  model: options.model,
+  createdSeconds: Math.floor(options.nowMs / 1000),
+});
+
+const event = (json: string) => `data: ${json}\n\n`;
+export const DONE_EVENT = event("[DONE]");
+
+/** A failure inside a stream whose status is sent already. No `[DONE]` follows it. */
+export const errorEvent = (message: string): string =>
+  event(JSON.stringify({ error: { message, type: "server_error", code: "bad_gateway" } }));
+
+/** Writes the events of one streamed answer. */
+export class ChatEvents {
+  readonly #head: string;
+  #opened = false;
+
+  constructor({ id, model, createdSeconds }: ChatIdentity) {
+    this.#head = `{"id":${JSON.stringify(id)},"object":"chat.completion.chunk","created":${createdSeconds},"model":${JSON.stringify(model)},"choices":`;
+  }
+
+  /** The first delta names the role: clients refuse a stream in which none does. */
+  delta(delta: ChatDelta, logprobs?: unknown): string {
+    const first = this.#opened ? delta : { role: "assistant", ...delta };
+    this.#opened = true;
+    const extra = logprobs === undefined ? "" : `,"logprobs":${JSON.stringify(logprobs)}`;
+    return event(`${this.#head}[{"index":0,"delta":${JSON.stringify(first)}${extra},"finish_reason":null}]}`);
+  }
+
+  /** The finish, the usage where it is known, and `[DONE]`. */
+  end(finishReason: string, usage: unknown): string {
+    const opening = this.#opened ? "" : this.delta({ content: "" });
+    const finish = event(
+      `${this.#head}[{"index":0,"delta":{},"finish_reason":${JSON.stringify(finishReason)}}]}`,
+    );
+    const counts = usage ? event(`${this.#head}[],"usage":${JSON.stringify(usage)}}`) : "";
+    return opening + finish + counts + DONE_EVENT;
+  }
+}
+
+export interface Completion {
+  message: Record<string, unknown>;
+  finishReason: string;
+  usage: unknown;
+  logprobs?: unknown;
+}
+
+/** A whole answer. */
+export const completionBody = (
+  { id, model, createdSeconds }: ChatIdentity,
+  { message, finishReason, usage, logprobs }: Completion,
+) => ({
+  id,
+  object: "chat.completion",
+  created: createdSeconds,
+  model,
+  choices: [{ index: 0, message, finish_reason: finishReason, ...(logprobs !== undefined && { logprobs }) }],
+  ...(usage ? { usage } : {}),
+});
+
+export const eventStream = (body: ReadableStream<Uint8Array>): Response =>
+  new Response(body, { headers: { "content-type": "text/event-stream; charset=utf-8" } });

@@ -1,0 +1,133 @@
+import { isObject } from "../../kernel/json.ts";
+import { type BackendDeps, BackendError } from "../contract.ts";
+
+/** How much of an upstream's error body is read, and how much of it is repeated. */
+const ERROR_BODY_BYTES_MAX = 64 * 1024;
+const DETAIL_CHARS_MAX = 4_096;
+/** The largest answer that is read as a whole. */
+const ANSWER_BYTES_MAX = 64 * 1024 * 1024;
+const RETRY_AFTER_SECONDS_MAX = 86_400;
+
+/** Codes of failures in which no byte of the request left this machine. */
+const NOT_SENT = new Set([
+  "ECONNREFUSED",
+  "ENOTFOUND",
+  "EAI_AGAIN",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+  "ConnectionRefused",
+  "FailedToOpenSocket",
+]);
+
+export interface UpstreamRequest {
+  url: string;
+  apiKey: string | null;
+  signal: AbortSignal;
+  /** Sent as JSON by POST; absent: GET. */
+  body?: unknown;
+}
+
+/** Sends one request and returns its 2xx answer; everything else is a BackendError, or the signal's reason. */
+export async function callUpstream(
+  fetchIt: BackendDeps["fetch"],
+  { url, apiKey, signal, body }: UpstreamRequest,
+): Promise<Response> {
+  const headers: Record<string, string> = { accept: "application/json" };
+  if (apiKey) headers.authorization = `Bearer ${apiKey}`;
+  if (body !== undefined) headers["content-type"] = "application/json";
+  let response: Response;
+  try {
+    response = await fetchIt(url, {
+      method: body === undefined ? "GET" : "POST",
+      headers,
+      body: body === undefined ? undefined : JSON.stringify(body),
+      signal,
+      // A redirect could carry the key to another host.
+      redirect: "manual",
+      // Deadlines are the caller's, through the signal.
+      timeout: false,
+    });
+  } catch (error) {
+    throw transportError(error, signal);
+  }
+  if (response.ok) return response;
+  throw await upstreamError(response, apiKey);
+}
+
+/** A whole answer as JSON. */
+export async function readJson(response: Response, signal: AbortSignal): Promise<unknown> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  try {
+    for await (const chunk of response.body ?? []) {
+      size += chunk.length;
+      if (size > ANSWER_BYTES_MAX)
+        throw new BackendError("transport", `the upstream's answer is larger than ${ANSWER_BYTES_MAX} bytes`);
+      chunks.push(chunk);
+    }
+  } catch (error) {
+    throw transportError(error, signal);
+  }
+  try {
+    return JSON.parse(Buffer.concat(chunks).toString());
+  } catch {
+    throw new BackendError("transport", "the upstream answered something that is not JSON");
+  }
+}
+
+/** What a failed fetch or a broken body is to the router. An abort stays the abort that it is. */
+export function transportError(error: unknown, signal: AbortSignal): unknown {
+  if (signal.aborted) return signal.reason;
+  if (error instanceof BackendError) return error;
+  const { code, message } = error as { code?: string; message?: string };
+  return new BackendError(code && NOT_SENT.has(code) ? "connect" : "transport", bounded(message ?? ""));
+}
+
+const bounded = (text: string): string => text.slice(0, DETAIL_CHARS_MAX);
+
+/** The error that a non-2xx answer stands for; reads a bounded part of its body. */
+export async function upstreamError(response: Response, apiKey: string | null): Promise<BackendError> {
+  const text = await readStart(response, ERROR_BODY_BYTES_MAX);
+  const detail = errorDetail(text) || response.statusText || "no detail";
+  const safe = apiKey ? detail.replaceAll(apiKey, "[redacted]") : detail;
+  return new BackendError("upstream", bounded(safe), response.status, retryAfterSeconds(response));
+}
+
+async function readStart(response: Response, bytesMax: number): Promise<string> {
+  const decoder = new TextDecoder();
+  let text = "";
+  let size = 0;
+  try {
+    // Leaving the loop cancels the body, so that an endless one is not read on.
+    for await (const chunk of response.body ?? []) {
+      text += decoder.decode(chunk.subarray(0, bytesMax - size), { stream: true });
+      size += chunk.length;
+      if (size >= bytesMax) break;
+    }
+  } catch {
+    // The status alone says that it failed; what was read of the reason will do.
+  }
+  return text;
+}
+
+/** The message in an error body: `{error: "…"}`, `{error: {message}}`, flat `{message}`, or the text itself. */
+export function errorDetail(text: string): string {
+  let body: unknown;
+  try {
+    body = JSON.parse(text);
+  } catch {
+    return text.trim();
+  }
+  if (!isObject(body)) return text.trim();
+  const { error, message, detail } = body;
+  const found = isObject(error) ? error.message : (error ?? message ?? detail);
+  return typeof found === "string" ? found : text.trim();
+}
+
+function retryAfterSeconds(response: Response): number | undefined {
+  const header = response.headers.get("retry-after");
+  if (header === null) return undefined;
+  const seconds = /^\d+$/.test(header) ? Number(header) : (Date.parse(header) - Date.now()) / 1000;
+  if (!Number.isFinite(seconds) || seconds < 0) return undefined;
+  return Math.min(Math.ceil(seconds), RETRY_AFTER_SECONDS_MAX);
+}

@@ -1,0 +1,64 @@
+/**
+ * What instances of the service tell each other. One process uses the in-process bus; several share one
+ * through Redis. Delivery is at most once and in order per publisher.
+ */
+export interface Bus {
+  /** False while other instances cannot be heard; caches then trust themselves for a moment only. */
+  readonly connected: boolean;
+  publish(topic: string, message: string): void;
+  subscribe(topic: string, receive: (message: string) => void): Subscription;
+  /** Messages of other instances may have been missed: whoever caches what they announce forgets it. */
+  onGap(forget: () => void): void;
+  close(): Promise<void>;
+}
+
+/** Calling it ends the subscription. */
+export interface Subscription {
+  (): void;
+  /** Resolves when messages of every instance arrive. */
+  ready: Promise<void>;
+}
+
+/** Limits counted over a sliding window: exact over every instance that shares the counter. */
+export interface RateLimiter {
+  /**
+   * Counts one hit on `key` unless that would exceed `limit` within `windowMs`. Returns 0 when it was
+   * counted, otherwise the milliseconds after which the next one may be.
+   */
+  hit(key: string, limit: number, windowMs: number): number | Promise<number>;
+}
+
+export interface Notification {
+  method: string;
+  params: Record<string, unknown>;
+}
+
+/** One session's channel, as the code that emits on it sees it. */
+export interface EventStream {
+  readonly sessionId: string;
+  emit(notification: Notification): void;
+  /** Resolves when someone listens, or after the grace period for a subscriber that is on its way. */
+  whenHeard(): Promise<void>;
+  /** No more notifications will come; subscribers stay until they leave. */
+  end(): void;
+}
+
+export interface Subscriber {
+  /** Receives one complete JSON text. Returning false means: too slow, cut off. */
+  deliver(json: string): boolean;
+  closed(): void;
+}
+
+/** Notification channels by session id. Ids are capabilities: knowing one is the right to listen to it. */
+export interface EventHub {
+  /** Opens a channel that belongs to `userId`; its id is made here unless the caller has one. */
+  open(userId: string, sessionId?: string): EventStream;
+  /** Sends one JSON text to whoever listens on `sessionId`; dropped when nobody does. */
+  push(sessionId: string, json: string): void;
+  /** Null when the session belongs to someone other than `userId`. The returned function unsubscribes. */
+  subscribe(options: {
+    sessionId: string;
+    userId: string | null;
+    subscriber: Subscriber;
+  }): (() => void) | null;
+}

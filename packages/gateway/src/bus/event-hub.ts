@@ -1,0 +1,117 @@
+import type { Clock } from "../kernel/clock.ts";
+import type { Ids } from "../kernel/ids.ts";
+import type { Bus, EventHub, EventStream, Subscriber, Subscription } from "./contract.ts";
+
+/** How long the first notification waits for a subscriber that is still on its way. */
+const SUBSCRIBER_GRACE_MS = 1_000;
+const SUBSCRIBERS_PER_SESSION_MAX = 16;
+/** How long a session's owner is remembered after its stream ended, for subscribers that come late. */
+const OWNER_KEPT_MS = 10 * 60_000;
+const OWNERS_MAX = 100_000;
+
+const topicOf = (sessionId: string) => `events:${sessionId}`;
+const ATTACHED = "events-attached";
+const OPENED = "events-opened";
+
+interface Session {
+  subscribers: Set<Subscriber>;
+  unsubscribe: Subscription;
+}
+
+/**
+ * Notification channels over the bus: the emitter publishes on the session's topic, and whichever instance
+ * holds subscribers of that session has subscribed to the topic and delivers.
+ */
+export class BusEventHub implements EventHub {
+  #sessions = new Map<string, Session>();
+  #owners = new Map<string, string>();
+  /** Sessions that are waiting to be heard. */
+  #waiting = new Map<string, () => void>();
+
+  constructor(
+    readonly bus: Bus,
+    readonly clock: Clock,
+    readonly ids: Ids,
+  ) {
+    bus.subscribe(ATTACHED, (sessionId) => this.#waiting.get(sessionId)?.());
+    bus.subscribe(OPENED, (message) => {
+      const { sessionId, userId } = JSON.parse(message) as { sessionId: string; userId: string };
+      this.#remember(sessionId, userId);
+      if (this.#sessions.has(sessionId)) bus.publish(ATTACHED, sessionId);
+    });
+  }
+
+  open(userId: string, sessionId = this.ids.uuid()): EventStream {
+    let settle: () => void = () => {};
+    const heard = new Promise<void>((resolve) => {
+      settle = resolve;
+    });
+    const cancel = this.clock.after(SUBSCRIBER_GRACE_MS, () => attached());
+    const attached = () => {
+      cancel();
+      this.#waiting.delete(sessionId);
+      settle();
+    };
+    this.#waiting.set(sessionId, attached);
+    this.bus.publish(OPENED, JSON.stringify({ sessionId, userId }));
+    return {
+      sessionId,
+      emit: ({ method, params }) => this.push(sessionId, JSON.stringify({ jsonrpc: "2.0", method, params })),
+      whenHeard: () => heard,
+      end: () => {
+        attached();
+        this.clock.after(OWNER_KEPT_MS, () => this.#owners.delete(sessionId));
+      },
+    };
+  }
+
+  push(sessionId: string, json: string): void {
+    this.bus.publish(topicOf(sessionId), json);
+  }
+
+  subscribe({
+    sessionId,
+    userId,
+    subscriber,
+  }: {
+    sessionId: string;
+    userId: string | null;
+    subscriber: Subscriber;
+  }) {
+    const owner = this.#owners.get(sessionId);
+    if (userId !== null && owner !== undefined && owner !== userId) return null;
+    const session = this.#sessions.get(sessionId) ?? this.#attach(sessionId);
+    if (session.subscribers.size >= SUBSCRIBERS_PER_SESSION_MAX) return null;
+    session.subscribers.add(subscriber);
+    // Announced only once this instance really hears the session, or the first notifications would be lost.
+    session.unsubscribe.ready.then(() => this.bus.publish(ATTACHED, sessionId));
+    return () => this.#detach(sessionId, subscriber);
+  }
+
+  #attach(sessionId: string): Session {
+    const session: Session = {
+      subscribers: new Set(),
+      unsubscribe: this.bus.subscribe(topicOf(sessionId), (json) => {
+        for (const subscriber of session.subscribers) {
+          if (subscriber.deliver(json)) continue;
+          this.#detach(sessionId, subscriber);
+          subscriber.closed();
+        }
+      }),
+    };
+    this.#sessions.set(sessionId, session);
+    return session;
+  }
+
+  #detach(sessionId: string, subscriber: Subscriber): void {
+    const session = this.#sessions.get(sessionId);
+    if (!session?.subscribers.delete(subscriber) || session.subscribers.size > 0) return;
+    session.unsubscribe();
+    this.#sessions.delete(sessionId);
+  }
+
+  #remember(sessionId: string, userId: string): void {
+    if (this.#owners.size >= OWNERS_MAX) this.#owners.delete(this.#owners.keys().next().value as string);
+    this.#owners.set(sessionId, userId);
+  }
+}

@@ -1,0 +1,37 @@
+import type { Bus, Subscription } from "../contract.ts";
+
+/** Topics within one process; delivery is a function call. */
+export class InProcessBus implements Bus {
+  readonly connected = true;
+  #receivers = new Map<string, Set<(message: string) => void>>();
+
+  publish(topic: string, message: string): void {
+    for (const receive of this.#receivers.get(topic) ?? []) receive(message);
+  }
+
+  /** A single process misses nothing. */
+  onGap(): void {}
+
+  subscribe(topic: string, receive: (message: string) => void): Subscription {
+    let set = this.#receivers.get(topic);
+    if (!set) {
+      set = new Set();
+      this.#receivers.set(topic, set);
+    }
+    set.add(receive);
+    const end = () => {
+      set.delete(receive);
+      if (set.size === 0) this.#receivers.delete(topic);
+    };
+    return Object.assign(end, { ready: Promise.resolve() });
+  }
+
+  /** How many receivers the topic has. */
+  receiverCount(topic: string): number {
+    return this.#receivers.get(topic)?.size ?? 0;
+  }
+
+  async close(): Promise<void> {
+    this.#receivers.clear();
+  }
+}

@@ -1,0 +1,176 @@
+import { z } from "zod";
+
+/** `1`/`true` and `0`/`false`. */
+const flag = z
+  .string()
+  .toLowerCase()
+  .pipe(z.enum(["1", "true", "0", "false"], "must be true, false, 1 or 0"))
+  .transform((text) => text === "1" || text === "true");
+const integer = (min: number, max: number) =>
+  z.string().regex(/^\d+$/, "must be a whole number").transform(Number).pipe(z.int().min(min).max(max));
+const list = z.string().transform((text) =>
+  text
+    .split(",")
+    .map((item) => item.trim())
+    .filter(Boolean),
+);
+const url = (...protocols: string[]) =>
+  z
+    .string()
+    .refine(
+      (text) => URL.canParse(text) && protocols.includes(new URL(text).protocol),
+      `must be a URL that begins with ${protocols.map((protocol) => `${protocol}//`).join(" or ")}`,
+    );
+
+interface Setting<T> {
+  name: string;
+  help: string;
+  /** What `--help` shows as the default. */
+  shown: string;
+  schema: z.ZodType<T, string>;
+  fallback: T;
+}
+
+const setting = <T>(
+  name: string,
+  help: string,
+  { schema, fallback, shown }: { schema: z.ZodType<T, string>; fallback: T; shown?: string },
+): Setting<T> => ({
+  name,
+  help,
+  schema,
+  fallback,
+  shown: shown ?? String(fallback),
+});
+const optional = <T>(schema: z.ZodType<T, string>, shown: string) => ({
+  schema: schema as z.ZodType<T | null, string>,
+  fallback: null,
+  shown,
+});
+
+/** Every setting, once: name, meaning, form and default. `--help`, validation and the type come from here. */
+const settings = {
+  host: setting("SERVICE_HOST", "address to listen on", { schema: z.string().min(1), fallback: "127.0.0.1" }),
+  port: setting("SERVICE_PORT", "port to listen on; 0 takes a free one", {
+    schema: integer(0, 65_535),
+    fallback: 8080,
+  }),
+  reusePort: setting("SERVICE_REUSE_PORT", "let several processes share the port", {
+    schema: flag,
+    fallback: false,
+  }),
+  dataDir: setting("SERVICE_DATA_DIR", "directory of the embedded database, journal and secrets", {
+    schema: z.string().min(1),
+    fallback: "./data",
+  }),
+  databaseUrl: setting(
+    "SERVICE_DATABASE_URL",
+    "postgres:// URL; unset: SQLite in the data directory",
+    optional(url("postgres:", "postgresql:"), "SQLite"),
+  ),
+  redisUrl: setting(
+    "SERVICE_REDIS_URL",
+    "redis:// URL that instances share; unset: one process alone",
+    optional(url("redis:", "rediss:"), "none"),
+  ),
+  adminToken: setting(
+    "SERVICE_ADMIN_TOKEN",
+    "bearer for /api/admin/* and the admin-token methods; unset: those are refused",
+    optional(z.string().min(16, "must have at least 16 characters"), "none"),
+  ),
+  registrationOpen: setting(
+    "SERVICE_REGISTRATION_OPEN",
+    "may people register? unset: until the first user exists",
+    optional(flag, "first user only"),
+  ),
+  apiRateLimitRpm: setting("SERVICE_API_RATE_LIMIT_RPM", "requests a minute that each API key may make", {
+    schema: integer(1, 1_000_000),
+    fallback: 60,
+  }),
+  pointsPerUsd: setting("POINTS_PER_USD", "points that one US dollar is worth", {
+    schema: integer(1, 1_000_000),
+    fallback: 100,
+  }),
+  jwtSecret: setting(
+    "SERVICE_JWT_SECRET",
+    "key that signs access tokens; unset: made once, kept in the data directory",
+    optional(z.string().min(32, "must have at least 32 characters"), "generated"),
+  ),
+  memoryUrl: setting(
+    "SERVICE_MEMORY_URL",
+    "WebSocket URL of the memory service; unset: no memory",
+    optional(url("ws:", "wss:"), "none"),
+  ),
+  bridgeUrl: setting("SERVICE_BRIDGE_URL", "WebSocket URL of the bridge agent", {
+    schema: url("ws:", "wss:"),
+    fallback: "ws://127.0.0.1:7717",
+  }),
+  pricingFile: setting(
+    "SERVICE_PRICING_FILE",
+    "JSON file with prices that go before the built-in ones",
+    optional(z.string().min(1), "none"),
+  ),
+  trustedProxies: setting(
+    "SERVICE_TRUSTED_PROXIES",
+    "addresses whose X-Forwarded-For is believed, separated by commas",
+    { schema: list, fallback: [], shown: "none" },
+  ),
+  corsOrigins: setting("SERVICE_CORS_ORIGINS", "origins that browsers may call from, separated by commas", {
+    schema: list,
+    fallback: [],
+    shown: "none",
+  }),
+  logFormat: setting("SERVICE_LOG", "json or pretty", {
+    schema: z.enum(["json", "pretty"]),
+    fallback: (process.stderr.isTTY ? "pretty" : "json") as "json" | "pretty",
+    shown: "pretty on a terminal, else json",
+  }),
+  logLevel: setting("SERVICE_LOG_LEVEL", "debug, info, warn or error", {
+    schema: z.enum(["debug", "info", "warn", "error"]),
+    fallback: "info" as const,
+  }),
+  drainGraceMs: setting("SERVICE_DRAIN_GRACE_MS", "how long /readyz says 503 before the listener closes", {
+    schema: integer(0, 600_000),
+    fallback: 500,
+  }),
+  drainTimeoutMs: setting("SERVICE_DRAIN_TIMEOUT_MS", "how long open streams may go on after SIGTERM", {
+    schema: integer(0, 3_600_000),
+    fallback: 30_000,
+  }),
+};
+
+type Settings = typeof settings;
+export type Config = { [K in keyof Settings]: Settings[K] extends Setting<infer T> ? T : never };
+
+const PREFIX = "SERVICE_";
+const known = new Set(Object.values(settings).map(({ name }) => name));
+
+/** All that is wrong with the environment, or the configuration; nothing else reads the environment. */
+export function readConfig(
+  env: Record<string, string | undefined>,
+): { config: Config } | { problems: string[] } {
+  const problems: string[] = [];
+  for (const name of Object.keys(env)) {
+    if (name.startsWith(PREFIX) && !known.has(name))
+      problems.push(`${name} is not a setting; npm start -- --help lists them all`);
+  }
+  const config: Record<string, unknown> = {};
+  for (const [key, { name, schema, fallback }] of Object.entries(settings) as [string, Setting<unknown>][]) {
+    const text = env[name];
+    if (text === undefined || text === "") {
+      config[key] = fallback;
+      continue;
+    }
+    const parsed = schema.safeParse(text);
+    if (parsed.success) config[key] = parsed.data;
+    else problems.push(`${name}: ${parsed.error.issues[0]?.message ?? "has a bad value"}`);
+  }
+  return problems.length ? { problems } : { config: config as Config };
+}
+
+export function describeSettings(): string {
+  const width = Math.max(...Object.values(settings).map(({ name }) => name.length));
+  return Object.values(settings)
+    .map(({ name, help, shown }) => `  ${name.padEnd(width)}  ${help} (default: ${shown})`)
+    .join("\n");
+}

@@ -1,0 +1,138 @@
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { z } from "zod";
+import type { Config } from "../config.ts";
+import { randomIds } from "../kernel/ids.ts";
+import { startMemoryServer } from "../memory-server/server.ts";
+import { startDemoModelServer } from "./model-server.ts";
+
+const EMAIL = "demo@example.com";
+const BACKEND_NAME = "demo";
+const MODEL = "demo";
+/** The demonstration keeps apart from real data: its backend points to a server that ends with it. */
+const DATA_SUBDIR = "demo";
+const CREDENTIALS_FILE = "demo-credentials.json";
+const ROUTABLE_WITHIN_MS = 10_000;
+const ROUTABLE_POLL_MS = 50;
+
+const Credentials = z.object({ email: z.string(), password: z.string(), key: z.string() });
+type Credentials = z.output<typeof Credentials>;
+
+export interface Demo {
+  /** The given configuration, with the demonstration's own data directory, memory and admin token. */
+  config: Config;
+  /** Creates the user and the key on the first run and registers the model; call it once the service listens. */
+  introduce(gatewayUrl: string): Promise<DemoIntroduction>;
+  stop(): Promise<void>;
+}
+
+export interface DemoIntroduction extends Credentials {
+  adminToken: string;
+  /** A command line that streams an answer when it is pasted. */
+  curl: string;
+  /** All of it for a person to read. */
+  text: string;
+}
+
+/** Starts a model server and a memory server in this process, for a gateway that `introduce` then sets up. */
+export function startDemo(config: Config): Demo {
+  const dataDir = join(config.dataDir, DATA_SUBDIR);
+  const models = startDemoModelServer();
+  const memory = startMemoryServer({ dataDir, port: 0 });
+  const adminToken = config.adminToken ?? randomIds.secret(24);
+  return {
+    config: {
+      ...config,
+      dataDir,
+      // Embedded storage only: a shared database would keep pointing to this process's model.
+      databaseUrl: null,
+      redisUrl: null,
+      registrationOpen: config.registrationOpen || null,
+      memoryUrl: memory.url,
+      adminToken,
+    },
+    async introduce(gatewayUrl) {
+      const credentials = await account(gatewayUrl, join(dataDir, CREDENTIALS_FILE));
+      await register({ gatewayUrl, adminToken, modelUrl: models.url });
+      return describe(gatewayUrl, { ...credentials, adminToken });
+    },
+    async stop() {
+      await models.stop();
+      await memory.stop();
+    },
+  };
+}
+
+async function post(url: string, body: unknown, bearer?: string): Promise<Record<string, unknown>> {
+  const response = await fetch(url, {
+    method: "POST",
+    headers: { "content-type": "application/json", ...(bearer && { authorization: `Bearer ${bearer}` }) },
+    body: JSON.stringify(body),
+  });
+  const answer = (await response.json()) as Record<string, unknown>;
+  if (!response.ok || answer.error)
+    throw new Error(`the demonstration could not be set up: ${JSON.stringify(answer.error ?? answer)}`);
+  return answer;
+}
+
+async function rpc<T>(gatewayUrl: string, method: string, params: object, bearer?: string): Promise<T> {
+  const call = { jsonrpc: "2.0", id: 1, method, params };
+  return (await post(`${gatewayUrl}/api/rpc`, call, bearer)).result as T;
+}
+
+/** The demonstration's account and key: made on the first run, kept in a file that only the owner reads. */
+async function account(gatewayUrl: string, file: string): Promise<Credentials> {
+  if (existsSync(file)) return Credentials.parse(JSON.parse(readFileSync(file, "utf8")));
+  const password = randomIds.secret(12);
+  const { access_token: token } = await rpc<{ access_token: string }>(gatewayUrl, "auth.register", {
+    email: EMAIL,
+    password,
+    name: "Demo",
+  });
+  const { key } = await rpc<{ key: string }>(gatewayUrl, "keys.create", { name: "demo" }, token);
+  const credentials = { email: EMAIL, password, key };
+  writeFileSync(file, `${JSON.stringify(credentials, null, 2)}\n`, { mode: 0o600 });
+  return credentials;
+}
+
+/** Registers the model server under its fixed name and waits until its first probe has made it routable. */
+async function register(options: {
+  gatewayUrl: string;
+  adminToken: string;
+  modelUrl: string;
+}): Promise<void> {
+  const { gatewayUrl, adminToken, modelUrl } = options;
+  const backend = { name: BACKEND_NAME, type: "external", url: modelUrl };
+  await post(`${gatewayUrl}/api/admin/backends`, backend, adminToken);
+  const deadlineMs = Date.now() + ROUTABLE_WITHIN_MS;
+  while (!(await isRoutable(gatewayUrl))) {
+    if (Date.now() > deadlineMs) throw new Error("the demo model did not become routable");
+    await Bun.sleep(ROUTABLE_POLL_MS);
+  }
+}
+
+async function isRoutable(gatewayUrl: string): Promise<boolean> {
+  const { data } = (await (await fetch(`${gatewayUrl}/v1/models`)).json()) as { data: { id: string }[] };
+  return data.some(({ id }) => id === MODEL);
+}
+
+function describe(gatewayUrl: string, known: Credentials & { adminToken: string }): DemoIntroduction {
+  const body = JSON.stringify({
+    model: MODEL,
+    stream: true,
+    messages: [{ role: "user", content: "Hello there, my cat is called Misty." }],
+  });
+  const curl = `curl -N ${gatewayUrl}/v1/chat/completions -H 'Authorization: Bearer ${known.key}' -H 'Content-Type: application/json' -d '${body}'`;
+  const text = [
+    "Demonstration: a built-in model that needs no GPU, with memory. Data: the demo folder of the data directory",
+    `  user         ${known.email}, password ${known.password}`,
+    `  API key      ${known.key}`,
+    `  admin token  ${known.adminToken}`,
+    "",
+    "Paste this to see an answer stream:",
+    "",
+    curl,
+    "",
+  ].join("\n");
+  return { ...known, curl, text };
+}

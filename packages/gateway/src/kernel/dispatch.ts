@@ -1,0 +1,48 @@
+import type { Actor, CallContext } from "./context.ts";
+import { fail } from "./errors.ts";
+import type { AnyMethod } from "./method.ts";
+import type { Registry } from "./registry.ts";
+import { validate } from "./validate.ts";
+
+/**
+ * The right to call `method`, or the refusal. Someone who is not signed in gets the same answer from every
+ * protected method, so that its privilege is not revealed.
+ */
+function authorize(method: AnyMethod, { actor, adminToken }: CallContext["caller"]): Actor | null {
+  switch (method.auth) {
+    case "public":
+    case "anonymous_socket":
+      return actor;
+    case "jwt":
+      return actor ?? fail("auth_required", "authentication required");
+    case "admin":
+      if (!actor) fail("auth_required", "authentication required");
+      if (!actor.isAdmin) {
+        fail(
+          "admin_required",
+          `admin access required: ${method.hint ?? `${method.name} needs an administrator account`}`,
+        );
+      }
+      return actor;
+    case "admin_token":
+      if (!adminToken) fail("admin_token_required", "admin access required");
+      return null;
+    case "jwt_or_admin_token":
+      if (!actor && !adminToken) fail("auth_required", "authentication required");
+      return actor;
+  }
+}
+
+/** Runs one call: finds the method, checks the right, validates, handles. Throws what went wrong. */
+export async function dispatch(
+  registry: Registry,
+  { method: name, params, context }: { method: string; params: unknown; context: CallContext },
+): Promise<unknown> {
+  const method = registry.methods.get(name);
+  if (!method) fail("method_not_found", `Method not found: ${name.slice(0, 200)}`);
+  const actor = authorize(method, context.caller);
+  const checked = validate(method.params, params ?? {});
+  const result = await method.handler({ ...context, params: checked, actor });
+  // Parsing drops every field that the definition does not list, so no handler can leak one.
+  return method.result.parse(result);
+}

@@ -1,0 +1,125 @@
+/**
+ * Every error that the service answers with, in one table. Code throws `fail("name", …)`; the transports
+ * alone turn that into a JSON-RPC error object or a REST body, through the two functions at the end.
+ */
+interface ErrorKind {
+  /** JSON-RPC error code. */
+  rpc: number;
+  /** HTTP status on the REST and admin surfaces. */
+  status: number;
+  /** `error.type` and `error.code` of the REST body. */
+  type: string;
+  code: string;
+}
+
+const app = (status: number, type: string, code: string): ErrorKind => ({ rpc: -32000, status, type, code });
+const invalid = (code: string): ErrorKind => ({ rpc: -32602, status: 400, type: "invalid_request", code });
+
+export const ERRORS = {
+  parse_error: { rpc: -32700, status: 400, type: "invalid_request", code: "parse_error" },
+  invalid_request: { rpc: -32600, status: 400, type: "invalid_request", code: "invalid_request" },
+  method_not_found: { rpc: -32601, status: 404, type: "invalid_request", code: "method_not_found" },
+  invalid_params: { rpc: -32602, status: 400, type: "invalid_request", code: "invalid_params" },
+  internal: { rpc: -32603, status: 500, type: "server_error", code: "internal_error" },
+  auth_required: { rpc: -32005, status: 401, type: "auth_error", code: "unauthorized" },
+  admin_token_required: { rpc: -32005, status: 401, type: "auth_error", code: "unauthorized" },
+  admin_required: { rpc: -32007, status: 403, type: "auth_error", code: "admin_required" },
+  quota_exceeded: { rpc: -32006, status: 429, type: "quota_error", code: "quota_exceeded" },
+  payment_required: { rpc: -32006, status: 402, type: "insufficient_credits", code: "payment_required" },
+  rate_limited: { rpc: -32000, status: 429, type: "rate_limit_error", code: "rate_limit_exceeded" },
+
+  missing_fields: invalid("missing_fields"),
+  missing_index: invalid("missing_index"),
+  missing_alias: invalid("missing_alias"),
+  missing_target: invalid("missing_target"),
+  bad_id: invalid("bad_id"),
+  bad_group_by: invalid("bad_group_by"),
+  bad_since: invalid("bad_since"),
+  bad_until: invalid("bad_until"),
+  unknown_type: invalid("unknown_type"),
+  body_too_large: { rpc: -32600, status: 413, type: "invalid_request", code: "body_too_large" },
+  unsupported_media_type: app(415, "invalid_request", "unsupported_media_type"),
+
+  app_error: app(400, "invalid_request", "app_error"),
+  conflict: app(409, "invalid_request", "conflict"),
+  forbidden: app(403, "auth_error", "forbidden"),
+  route_not_found: app(404, "invalid_request", "not_found"),
+  method_not_allowed: app(405, "invalid_request", "method_not_allowed"),
+  not_found: app(404, "invalid_request", "not_found"),
+  conversation_forbidden: app(403, "auth_error", "conversation_forbidden"),
+  conversation_not_found: app(404, "invalid_request", "conversation_not_found"),
+  model_not_allowed: app(403, "auth_error", "model_not_allowed"),
+  model_not_found: app(404, "invalid_request_error", "model_not_found"),
+  no_job: app(404, "not_found", "no_job"),
+  backend_error: app(500, "server_error", "backend_error"),
+  all_unhealthy: app(500, "server_error", "internal_error"),
+  bad_gateway: app(502, "server_error", "bad_gateway"),
+  bridge_unreachable: app(502, "server_error", "bridge_unreachable"),
+  no_video_backend: app(503, "video_backend_error", "no_backend"),
+  unavailable: app(503, "server_error", "unavailable"),
+} as const satisfies Record<string, ErrorKind>;
+
+export type ErrorName = keyof typeof ERRORS;
+
+export interface FailOptions {
+  /** Machine-readable addition: `error.data` on RPC. */
+  data?: Record<string, unknown>;
+  /** Sent as `Retry-After` on REST and as `data.retry_after` on RPC. */
+  retryAfterSeconds?: number;
+  cause?: unknown;
+}
+
+export class ServiceError extends Error {
+  readonly data?: Record<string, unknown>;
+  readonly retryAfterSeconds?: number;
+  constructor(
+    readonly kind: ErrorName,
+    message: string,
+    options: FailOptions = {},
+  ) {
+    super(message, { cause: options.cause });
+    this.name = "ServiceError";
+    this.data = options.data;
+    this.retryAfterSeconds = options.retryAfterSeconds;
+  }
+}
+
+export function fail(kind: ErrorName, message: string, options?: FailOptions): never {
+  throw new ServiceError(kind, message, options);
+}
+
+/** What the caller may see of any thrown value; unexpected ones stay behind a neutral sentence. */
+export function toServiceError(error: unknown): ServiceError {
+  if (error instanceof ServiceError) return error;
+  return new ServiceError(
+    "internal",
+    "Internal error; the server's log has the details under this request id",
+    {
+      cause: error,
+    },
+  );
+}
+
+export interface RpcErrorObject {
+  code: number;
+  message: string;
+  data?: Record<string, unknown>;
+}
+
+export function toRpcError(error: ServiceError): RpcErrorObject {
+  const { retryAfterSeconds } = error;
+  const data =
+    retryAfterSeconds === undefined ? error.data : { ...error.data, retry_after: retryAfterSeconds };
+  return { code: ERRORS[error.kind].rpc, message: error.message, ...(data && { data }) };
+}
+
+export function toRestBody(error: ServiceError): { error: { message: string; type: string; code: string } } {
+  const { type, code } = ERRORS[error.kind];
+  return { error: { message: error.message, type, code } };
+}
+
+export function toRestResponse(error: ServiceError, requestId: string): Response {
+  const headers: Record<string, string> = { "x-request-id": requestId };
+  if (error.retryAfterSeconds !== undefined) headers["retry-after"] = String(error.retryAfterSeconds);
+  return Response.json(toRestBody(error), { status: ERRORS[error.kind].status, headers });
+}

@@ -1,0 +1,28 @@
+/** Randomness, injected so that tests can make it repeatable. */
+export interface Ids {
+  uuid(): string;
+  /**
+   * A UUID whose order is the order of time: for what becomes the key of a row in a large table, where random
+   * keys would touch another page with each row. It tells when it was made, so it is no secret.
+   */
+  ordered(): string;
+  /** `byteCount` random bytes as base64url: for secrets that a person copies. */
+  secret(byteCount: number): string;
+}
+
+export const randomIds: Ids = {
+  uuid: () => crypto.randomUUID(),
+  ordered: () => Bun.randomUUIDv7(),
+  secret: (byteCount) =>
+    crypto.getRandomValues(new Uint8Array(byteCount)).toBase64({ alphabet: "base64url", omitPadding: true }),
+};
+
+export const sha256Hex = (text: string): string => new Bun.CryptoHasher("sha256").update(text).digest("hex");
+
+/** Equality whose time does not depend on where the two differ. */
+export function constantTimeEqual(a: string, b: string): boolean {
+  // Comparing digests makes the lengths equal without revealing which one was longer.
+  const left = new Bun.CryptoHasher("sha256").update(a).digest();
+  const right = new Bun.CryptoHasher("sha256").update(b).digest();
+  return crypto.timingSafeEqual(left, right);
+}

@@ -1,0 +1,60 @@
+import { z } from "zod";
+import type { Actor, CallContext } from "./context.ts";
+
+/**
+ * Who may call a method:
+ * - `public`: anyone; `anonymous_socket`: only a WebSocket without a JWT
+ * - `jwt`: a signed-in person; `admin`: one whose account is an administrator's
+ * - `admin_token`: the bearer equals the configured admin token; `jwt_or_admin_token`: either
+ */
+export type MethodAuth =
+  | "public"
+  | "anonymous_socket"
+  | "jwt"
+  | "admin"
+  | "admin_token"
+  | "jwt_or_admin_token";
+
+type ActorFor<A extends MethodAuth> = A extends "jwt" | "admin" ? Actor : Actor | null;
+
+export interface MethodDefinition<
+  Name extends string = string,
+  Auth extends MethodAuth = MethodAuth,
+  Params extends z.ZodType = z.ZodType,
+  Result extends z.ZodType = z.ZodType,
+> {
+  name: Name;
+  summary: string;
+  auth: Auth;
+  /** For `admin` methods: what the refusal tells someone who is signed in without the right. */
+  hint?: string;
+  /** A role that the handler checks beyond `auth`; for the reference only, e.g. "group admin". */
+  role?: string;
+  /** Notifications that a call leads to, by name; for the reference only. */
+  notifies?: readonly string[];
+  params: Params;
+  result: Result;
+  handler(
+    call: CallContext & { params: z.output<Params>; actor: ActorFor<Auth> },
+  ): z.input<Result> | Promise<z.input<Result>>;
+}
+
+/** A method as the registry holds it: the handler takes whatever the schema let through. */
+export interface AnyMethod extends Omit<MethodDefinition, "handler"> {
+  handler(call: CallContext & { params: unknown; actor: Actor | null }): unknown;
+}
+
+/** The one place where an RPC method exists; dispatch, documents and client types are derived from it. */
+export function defineMethod<
+  const Name extends string,
+  Auth extends MethodAuth,
+  Params extends z.ZodType,
+  Result extends z.ZodType,
+>(definition: MethodDefinition<Name, Auth, Params, Result>): MethodDefinition<Name, Auth, Params, Result> {
+  return definition;
+}
+
+export const NoParams = z.object({});
+export const Ok = z.object({ ok: z.literal(true) });
+export const ok = { ok: true } as const;
+export const Timestamp = z.iso.datetime().describe("RFC 3339 timestamp, UTC");

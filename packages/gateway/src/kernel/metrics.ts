@@ -1,0 +1,114 @@
+/** Counters, gauges and histograms of one process, and their Prometheus text. */
+export type Labels = Record<string, string>;
+
+const LABEL_SETS_MAX = 2000;
+const LATENCY_BUCKETS_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
+
+const escapeLabel = (value: string) =>
+  value.replaceAll("\\", "\\\\").replaceAll('"', '\\"').replaceAll("\n", "\\n");
+const render = (labels: Labels) => {
+  const pairs = Object.entries(labels).map(([key, value]) => `${key}="${escapeLabel(value)}"`);
+  return pairs.length ? `{${pairs.join(",")}}` : "";
+};
+
+export interface Counter {
+  add(amount?: number, labels?: Labels): void;
+  /** Sum over all label sets. */
+  total(): number;
+}
+
+export interface Histogram {
+  observe(seconds: number, labels?: Labels): void;
+}
+
+interface Series {
+  labels: Labels;
+  value: number;
+}
+
+interface Buckets {
+  labels: Labels;
+  counts: number[];
+  sum: number;
+}
+
+/** One map of series by label set, bounded so that an unexpected label cannot grow without end. */
+function seriesMap<T>(create: (labels: Labels) => T) {
+  const series = new Map<string, T>();
+  const of = (labels: Labels): T => {
+    const key = render(labels);
+    let found = series.get(key);
+    if (!found) {
+      if (series.size >= LABEL_SETS_MAX) return create(labels);
+      found = create(labels);
+      series.set(key, found);
+    }
+    return found;
+  };
+  return { series, of };
+}
+
+export class Metrics {
+  #sections: (() => string)[] = [];
+
+  #section(name: string, help: string, type: string, lines: () => string[]): void {
+    this.#sections.push(() => [`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`, ...lines()].join("\n"));
+  }
+
+  counter(name: string, help: string): Counter {
+    const { series, of } = seriesMap<Series>((labels) => ({ labels, value: 0 }));
+    this.#section(name, help, "counter", () =>
+      [...series.values()].map(({ labels, value }) => `${name}${render(labels)} ${value}`),
+    );
+    const unlabelled: Labels = {};
+    return {
+      add(amount = 1, labels = unlabelled) {
+        of(labels).value += amount;
+      },
+      total: () => [...series.values()].reduce((sum, { value }) => sum + value, 0),
+    };
+  }
+
+  /** A value read when it is asked for; the callback may return one number or one per label set. */
+  gauge(name: string, help: string, read: () => number | { labels: Labels; value: number }[]): void {
+    this.#section(name, help, "gauge", () => {
+      const value = read();
+      const all = typeof value === "number" ? [{ labels: {}, value }] : value;
+      return all.map((one) => `${name}${render(one.labels)} ${one.value}`);
+    });
+  }
+
+  histogram(name: string, help: string, bounds: readonly number[] = LATENCY_BUCKETS_SECONDS): Histogram {
+    const { series, of } = seriesMap<Buckets>((labels) => ({
+      labels,
+      counts: new Array(bounds.length + 1).fill(0),
+      sum: 0,
+    }));
+    this.#section(name, help, "histogram", () =>
+      [...series.values()].flatMap(({ labels, counts, sum }) => {
+        let running = 0;
+        const lines = bounds.map((bound, i) => {
+          running += counts[i]!;
+          return `${name}_bucket${render({ ...labels, le: String(bound) })} ${running}`;
+        });
+        const count = running + counts[bounds.length]!;
+        lines.push(`${name}_bucket${render({ ...labels, le: "+Inf" })} ${count}`);
+        lines.push(`${name}_sum${render(labels)} ${sum}`, `${name}_count${render(labels)} ${count}`);
+        return lines;
+      }),
+    );
+    return {
+      observe(seconds, labels = {}) {
+        const buckets = of(labels);
+        const index = bounds.findIndex((bound) => seconds <= bound);
+        buckets.counts[index === -1 ? bounds.length : index]! += 1;
+        buckets.sum += seconds;
+      },
+    };
+  }
+
+  /** Prometheus exposition text. */
+  text(): string {
+    return `${this.#sections.map((section) => section()).join("\n")}\n`;
+  }
+}

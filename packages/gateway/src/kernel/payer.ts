@@ -1,0 +1,20 @@
+/** Who pays for a request, and by which limits. */
+export interface Payer {
+  userId: string;
+  /** Null for JWT-attributed surfaces. */
+  keyId: string | null;
+  /** `api_key_id` of the usage row: the key's prefix, or `jwt-<user-uuid>`. */
+  attribution: string;
+  /** Null on JWT surfaces: they have no project window. */
+  project: string | null;
+  /** Set for a group key: the group's pool pays, by the member's multiplier. */
+  groupId: string | null;
+  /** The member's cost multiplier in millionths; `MULTIPLIER_ONE` where no group is involved. */
+  costMultiplierMicros: number;
+  /** Requests a minute that the group allows each of its keys; null: no ceiling. */
+  rpmCeiling: number | null;
+  tier: string;
+}
+
+/** A cost multiplier of exactly 1. */
+export const MULTIPLIER_ONE = 1_000_000;

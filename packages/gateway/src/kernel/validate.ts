@@ -1,0 +1,26 @@
+import type { z } from "zod";
+import { type ErrorName, fail } from "./errors.ts";
+
+const ISSUES_SHOWN_MAX = 3;
+
+/** "`messages.0.role`: Invalid option …", the first few problems, each with its field. */
+export function describeIssues(error: z.ZodError): string {
+  const lines = error.issues.slice(0, ISSUES_SHOWN_MAX).map((issue) => {
+    const field = issue.path.map(String).join(".");
+    return field ? `\`${field}\`: ${issue.message}` : issue.message;
+  });
+  const more = error.issues.length - lines.length;
+  return lines.join("; ") + (more > 0 ? `; and ${more} more` : "");
+}
+
+/** The value as the schema has it, or the given error with the offending fields named. */
+export function validate<S extends z.ZodType>(
+  schema: S,
+  value: unknown,
+  kind: ErrorName = "invalid_params",
+): z.output<S> {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const fields = parsed.error.issues.map((issue) => issue.path.map(String).join("."));
+  fail(kind, `Invalid params: ${describeIssues(parsed.error)}`, { data: { fields: fields.slice(0, 20) } });
+}

@@ -1,0 +1,79 @@
+import { startApp } from "./app.ts";
+import { describeSettings, readConfig } from "./config.ts";
+import { startDemo } from "./demo/index.ts";
+import { VERSION } from "./version.ts";
+
+const HELP = `Model gateway ${VERSION}
+
+  npm start                      serve on http://127.0.0.1:8080, data in ./data
+  SERVICE_PORT=9000 npm start    the same on another port
+  npm start -- --demo            with a built-in model, memory, a user and a key, to try it out
+
+Settings (environment variables):
+${describeSettings()}
+`;
+
+async function main(args: readonly string[]): Promise<void> {
+  if (args.includes("--help") || args.includes("-h")) {
+    process.stdout.write(HELP);
+    return;
+  }
+  if (args.includes("--version")) {
+    process.stdout.write(`${VERSION}\n`);
+    return;
+  }
+  const unknown = args.find((arg) => arg.startsWith("-") && arg !== "--demo");
+  if (unknown) stopWith([`${unknown} is not an option; npm start -- --help lists them`]);
+
+  const read = readConfig(process.env);
+  if ("problems" in read) stopWith(read.problems);
+  const demo = args.includes("--demo") ? startDemo(read.config) : null;
+  const config = demo?.config ?? read.config;
+  const app = await startApp(config).catch((error: Error) => stopWith([explain(error)]));
+
+  const open = await app.rooms.accounts.registrationIsOpen();
+  process.stdout.write(
+    [
+      `Model gateway ${VERSION} is listening on ${app.url}`,
+      `  inference   ${app.url}/v1`,
+      `  management  ${app.url}/api/rpc`,
+      `  reference   ${app.url}/api/reference.md`,
+      `  data        ${config.databaseUrl ? "Postgres" : "SQLite"}, ${config.dataDir}`,
+      `  accounts    registration is ${open ? (config.registrationOpen ? "open" : "open for the first user, who becomes administrator") : "closed"}`,
+      "",
+    ].join("\n"),
+  );
+
+  if (demo) {
+    const { text } = await demo.introduce(app.url).catch((error: Error) => stopWith([error.message]));
+    process.stdout.write(`\n${text}`);
+  }
+
+  let stopping = false;
+  for (const signal of ["SIGTERM", "SIGINT"] as const) {
+    process.on(signal, async () => {
+      // A second signal means: now.
+      if (stopping) process.exit(1);
+      stopping = true;
+      app.log.info("draining", { signal });
+      await app.drain();
+      await demo?.stop();
+      process.exit(0);
+    });
+  }
+}
+
+function explain(error: Error & { code?: string }): string {
+  if (error.code === "EADDRINUSE") return "the port is taken; set SERVICE_PORT to another one";
+  if (error.code === "EACCES") return `permission denied: ${error.message}`;
+  return error.message;
+}
+
+function stopWith(problems: readonly string[]): never {
+  process.stderr.write(
+    `The service cannot start:\n${problems.map((problem) => `  - ${problem}\n`).join("")}`,
+  );
+  process.exit(1);
+}
+
+await main(process.argv.slice(2));

@@ -1,0 +1,12 @@
+import type { Billing } from "./service.ts";
+
+export * as methods from "./methods.ts";
+export { Billing, type BillingOptions, DEFAULT_TIER } from "./service.ts";
+export type { Tier } from "./store.ts";
+export { FALLBACK_VIDEO_PRICE, type VideoPrice, type VideoSize, videoCostNanoUsd } from "./video-cost.ts";
+
+declare module "../../kernel/context.ts" {
+  interface Rooms {
+    billing: Billing;
+  }
+}

@@ -1,0 +1,96 @@
+import { z } from "zod";
+import { defineMethod, NoParams, Ok, ok } from "../../kernel/method.ts";
+import { VideoMode } from "./video-cost.ts";
+
+const Money = z.number().min(0).max(1_000_000);
+const Quota = z.number().nullable().describe("Null: unlimited");
+
+export const plan = defineMethod({
+  name: "billing.plan",
+  summary: "Your tier, what you used this month (UTC) and what is left of it",
+  auth: "jwt",
+  params: NoParams,
+  result: z.object({
+    tiers: z.array(
+      z.object({
+        name: z.string(),
+        monthly_usd_quota: Quota,
+        monthly_token_quota: Quota,
+        rpm: z.int().describe("Requests a minute that each key may make"),
+      }),
+    ),
+    current_tier: z.string(),
+    usage: z.object({
+      cost_usd: z.number(),
+      tokens: z.int(),
+      requests: z.int(),
+      quota_cost_usd: z.number().describe("The part of cost_usd that points did not pay"),
+      quota_tokens: z.int().describe("The part of tokens that points did not pay"),
+    }),
+    remaining: z.object({ cost_usd: Quota, tokens: Quota }),
+    quota_exceeded: z.boolean(),
+    points_balance: z.int(),
+    points_per_usd: z.int(),
+  }),
+  handler: ({ actor, rooms }) => rooms.billing.plan(actor),
+});
+
+export const setPlan = defineMethod({
+  name: "billing.plan.set",
+  summary: "Put an account on a tier; its limits change at once",
+  auth: "admin_token",
+  params: z.object({ user_email: z.string().trim().toLowerCase().min(1).max(254), tier: z.string() }),
+  result: Ok,
+  handler: async ({ params, rooms }) => {
+    await rooms.billing.setPlan(params.user_email, params.tier);
+    return ok;
+  },
+});
+
+const VideoPriceRow = z.object({
+  model: z.string(),
+  mode: VideoMode,
+  base_price: z.number(),
+  price_per_second: z.number(),
+  price_per_frame: z.number(),
+  resolution_coeff: z.record(z.string(), z.number()),
+  currency: z.string(),
+  enabled: z.boolean(),
+});
+
+export const getVideoPricing = defineMethod({
+  name: "billing.video.pricing.get",
+  summary: "What video models cost; one without a row costs 0.005 USD a second",
+  auth: "jwt",
+  params: NoParams,
+  result: z.object({ pricing: z.array(VideoPriceRow) }),
+  handler: async ({ rooms }) => ({ pricing: await rooms.billing.videoPrices() }),
+});
+
+const Coefficients = z
+  .record(
+    z.string().regex(/^(\*|[1-9]\d{0,5})$/, "keys are the short side in pixels, or *"),
+    z.number().min(0).max(1_000_000),
+  )
+  .refine((coefficients) => Object.keys(coefficients).length <= 100, "must have at most 100 entries");
+
+export const setVideoPricing = defineMethod({
+  name: "billing.video.pricing.set",
+  summary: "Set a video model's price; replaces the model's row",
+  auth: "admin_token",
+  params: z.object({
+    model: z.string().trim().min(1).max(128),
+    mode: VideoMode.default("per_second_resolution"),
+    base_price: Money.default(0),
+    price_per_second: Money.default(0),
+    price_per_frame: Money.default(0),
+    resolution_coeff: Coefficients.default({ "*": 1 }),
+    currency: z.string().trim().min(1).max(8).default("USD"),
+    enabled: z.boolean().default(true),
+  }),
+  result: Ok,
+  handler: async ({ params, rooms }) => {
+    await rooms.billing.setVideoPrice(params);
+    return ok;
+  },
+});

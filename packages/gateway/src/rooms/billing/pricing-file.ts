@@ -1,0 +1,90 @@
+import { readFileSync, statSync } from "node:fs";
+import { z } from "zod";
+import type { Clock } from "../../kernel/clock.ts";
+import type { Log } from "../../kernel/log.ts";
+import { describeIssues } from "../../kernel/validate.ts";
+import type { Price } from "./prices.ts";
+
+const FILE_BYTES_MAX = 1024 * 1024;
+const PRICES_MAX = 10_000;
+const USD_PER_MILLION_MAX = 1_000_000;
+const CHECK_EVERY_MS = 2_000;
+
+const Usd = z.number().min(0).max(USD_PER_MILLION_MAX);
+const PricingFile = z.strictObject({
+  prices: z
+    .array(z.strictObject({ match: z.string().trim().min(1).max(128), input: Usd, output: Usd }))
+    .max(PRICES_MAX),
+});
+
+/** The operator's prices; throws an error that names the file and the field. */
+export function readPricingFile(path: string): Price[] {
+  const problem = (what: string): never => {
+    throw new Error(`the pricing file ${path} ${what}`);
+  };
+  let text: string;
+  try {
+    if (statSync(path).size > FILE_BYTES_MAX) problem(`is larger than ${FILE_BYTES_MAX} bytes`);
+    text = readFileSync(path, "utf8");
+  } catch (error) {
+    return problem(`cannot be read: ${(error as Error).message}`);
+  }
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch (error) {
+    return problem(`is not JSON: ${(error as Error).message}`);
+  }
+  const parsed = PricingFile.safeParse(json);
+  if (!parsed.success)
+    return problem(
+      `does not have the form {"prices": [{"match", "input", "output"}]}: ${describeIssues(parsed.error)}`,
+    );
+  const seen = new Set<string>();
+  for (const { match } of parsed.data.prices) {
+    const id = match.toLowerCase();
+    if (seen.has(id)) problem(`has two prices for "${id}"; keep one`);
+    seen.add(id);
+  }
+  return parsed.data.prices;
+}
+
+/** Changes with every rewrite, also when an editor or a mounted volume puts another file in its place. */
+function stamp(path: string): string {
+  try {
+    const { mtimeMs, size, ino } = statSync(path);
+    return `${mtimeMs}:${size}:${ino}`;
+  } catch {
+    return "absent";
+  }
+}
+
+export interface WatchOptions {
+  path: string;
+  clock: Clock;
+  log: Log;
+  onChange: (prices: Price[]) => void;
+}
+
+/**
+ * Reads the file again whenever it changed; one that is not valid leaves the prices as they were. Polling,
+ * because file notifications miss files that are replaced through a symbolic link.
+ */
+export function watchPricingFile({ path, clock, log, onChange }: WatchOptions): () => void {
+  let last = stamp(path);
+  return clock.every(CHECK_EVERY_MS, () => {
+    const now = stamp(path);
+    if (now === last) return;
+    last = now;
+    try {
+      const prices = readPricingFile(path);
+      onChange(prices);
+      log.info("pricing file reloaded", { path, prices: prices.length });
+    } catch (error) {
+      log.error("pricing file not reloaded; the previous prices stay in force", {
+        path,
+        reason: (error as Error).message,
+      });
+    }
+  });
+}

@@ -1,0 +1,69 @@
+import { BoundedMap } from "../../kernel/bounded.ts";
+import type { Price } from "./prices.ts";
+
+/** Model ids come from clients, so what is remembered about them is bounded. */
+const REMEMBERED_MODELS_MAX = 10_000;
+/** One USD per million tokens is this many picodollars a token: small enough that six decimals stay exact. */
+const PICO_PER_TOKEN_PER_USD_PER_MILLION = 1e6;
+const PICO_PER_NANO = 1000;
+
+interface Rate {
+  match: string;
+  inputPico: number;
+  outputPico: number;
+}
+
+const toRate = ({ match, input, output }: Price): Rate => ({
+  match: match.toLowerCase(),
+  inputPico: Math.round(input * PICO_PER_TOKEN_PER_USD_PER_MILLION),
+  outputPico: Math.round(output * PICO_PER_TOKEN_PER_USD_PER_MILLION),
+});
+
+const longestFirst = (prices: readonly Price[]): Rate[] =>
+  prices
+    .map(toRate)
+    .sort((a, b) => b.match.length - a.match.length || (a.match < b.match ? -1 : a.match > b.match ? 1 : 0));
+
+export interface TokenCounts {
+  promptTokens: number;
+  completionTokens: number;
+}
+
+/** Prices by part of the model id: the operator's before the built-in ones, the longest match first in each. */
+export class Pricing {
+  #rates: readonly Rate[];
+  readonly #known = new BoundedMap<string, Rate | null>(REMEMBERED_MODELS_MAX);
+
+  constructor(
+    readonly builtIn: readonly Price[],
+    operator: readonly Price[] = [],
+  ) {
+    this.#rates = [...longestFirst(operator), ...longestFirst(builtIn)];
+  }
+
+  /** Puts the operator's new prices in the place of the old ones. */
+  setOperator(prices: readonly Price[]): void {
+    this.#rates = [...longestFirst(prices), ...longestFirst(this.builtIn)];
+    this.#known.clear();
+  }
+
+  #rateOf(model: string): Rate | null {
+    const known = this.#known.get(model);
+    if (known !== undefined) return known;
+    const id = model.toLowerCase();
+    const rate = this.#rates.find(({ match }) => id.includes(match)) ?? null;
+    this.#known.set(model, rate);
+    return rate;
+  }
+
+  /** Exact cost in whole nanodollars, halves rounded up; null when no price matches the model. */
+  costNanoUsd(model: string, { promptTokens, completionTokens }: TokenCounts): number | null {
+    const rate = this.#rateOf(model);
+    if (!rate) return null;
+    const pico = promptTokens * rate.inputPico + completionTokens * rate.outputPico;
+    if (pico <= Number.MAX_SAFE_INTEGER) return Math.floor((pico + PICO_PER_NANO / 2) / PICO_PER_NANO);
+    const exact =
+      BigInt(promptTokens) * BigInt(rate.inputPico) + BigInt(completionTokens) * BigInt(rate.outputPico);
+    return Number((exact + BigInt(PICO_PER_NANO / 2)) / BigInt(PICO_PER_NANO));
+  }
+}

@@ -1,0 +1,175 @@
+import type { Bus } from "../../bus/contract.ts";
+import { BoundedMap } from "../../kernel/bounded.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import type { Actor } from "../../kernel/context.ts";
+import { fail } from "../../kernel/errors.ts";
+import type { Log } from "../../kernel/log.ts";
+import { PRINCIPAL_CHANGED, USER_CHANGED } from "../../kernel/topics.ts";
+import type { Database } from "../../storage/contract.ts";
+import type { Balances } from "../ledger/index.ts";
+import { NANO_PER_USD, type Usage, utcMonth, WHOLE_USER } from "../usage/index.ts";
+import { BUILT_IN_PRICES } from "./prices.ts";
+import { Pricing, type TokenCounts } from "./pricing.ts";
+import { readPricingFile, watchPricingFile } from "./pricing-file.ts";
+import { BillingStore, type Tier } from "./store.ts";
+import { FALLBACK_VIDEO_PRICE, type VideoPrice, type VideoSize, videoCostNanoUsd } from "./video-cost.ts";
+
+export const DEFAULT_TIER = "free";
+const TIERS_REFRESH_MS = 60_000;
+const USER_TIERS_MAX = 50_000;
+
+export interface BillingOptions {
+  db: Database;
+  bus: Bus;
+  clock: Clock;
+  log: Log;
+  usage: Usage;
+  balances: Balances;
+  pointsPerUsd: number;
+  /** The operator's prices; null for none. */
+  pricingFile: string | null;
+}
+
+const nanoOf = (usd: number | null) => (usd === null ? null : Math.round(usd * NANO_PER_USD));
+
+/** Prices, tiers and plans. */
+export class Billing {
+  readonly #store: BillingStore;
+  readonly #pricing: Pricing;
+  #tiers = new Map<string, Tier>();
+  readonly #userTiers = new BoundedMap<string, string>(USER_TIERS_MAX);
+  /** Grows with every invalidation, so that a look-up begun before one is not remembered after it. */
+  #userTiersEpoch = 0;
+  readonly #ends: (() => void)[] = [];
+
+  private constructor(readonly options: BillingOptions) {
+    this.#store = new BillingStore(options.db);
+    const { pricingFile: path, clock, log, bus } = options;
+    this.#pricing = new Pricing(BUILT_IN_PRICES, path === null ? [] : readPricingFile(path));
+    if (path !== null) {
+      const onChange = this.#pricing.setOperator.bind(this.#pricing);
+      this.#ends.push(watchPricingFile({ path, clock, log, onChange }));
+    }
+    bus.onGap(() => {
+      this.#userTiersEpoch++;
+      this.#userTiers.clear();
+    });
+    for (const topic of [PRINCIPAL_CHANGED, USER_CHANGED]) {
+      this.#ends.push(
+        bus.subscribe(topic, (id) => {
+          this.#userTiersEpoch++;
+          this.#userTiers.delete(id);
+        }),
+      );
+    }
+  }
+
+  /** Throws when the pricing file or the tiers cannot be read: better no start than wrong prices. */
+  static async open(options: BillingOptions): Promise<Billing> {
+    const billing = new Billing(options);
+    await billing.#loadTiers();
+    billing.#ends.push(
+      options.clock.every(TIERS_REFRESH_MS, () => {
+        billing
+          .#loadTiers()
+          .catch((error) => options.log.warn("tiers not refreshed; the known ones stay in force", { error }));
+      }),
+    );
+    return billing;
+  }
+
+  close(): void {
+    for (const end of this.#ends.splice(0)) end();
+  }
+
+  async #loadTiers(): Promise<void> {
+    this.#tiers = new Map((await this.#store.tiers()).map((tier) => [tier.name, tier]));
+    if (!this.#tiers.has(DEFAULT_TIER))
+      throw new Error(`billing_tiers has no row "${DEFAULT_TIER}", which accounts without a tier need`);
+  }
+
+  /** Limits of a tier; a name that is not in the table gets the default's. */
+  tier(name: string): Tier {
+    return this.#tiers.get(name) ?? this.#tiers.get(DEFAULT_TIER)!;
+  }
+
+  /** A user's tier, for the surfaces that authenticate with a JWT; synchronous when it is known. */
+  tierOf(userId: string): string | Promise<string> {
+    return this.#userTiers.get(userId) ?? this.#loadTierOf(userId);
+  }
+
+  async #loadTierOf(userId: string): Promise<string> {
+    const epoch = this.#userTiersEpoch;
+    const tier = (await this.#store.tierOf(userId)) ?? DEFAULT_TIER;
+    if (epoch === this.#userTiersEpoch) this.#userTiers.set(userId, tier);
+    return tier;
+  }
+
+  costNanoUsd(model: string, tokens: TokenCounts): number | null {
+    return this.#pricing.costNanoUsd(model, tokens);
+  }
+
+  async plan(actor: Actor) {
+    const { usage, balances, clock, pointsPerUsd } = this.options;
+    const current = this.tier(await this.tierOf(actor.userId));
+    const month = await usage.month({
+      userId: actor.userId,
+      month: utcMonth(clock.now()),
+      project: WHOLE_USER,
+    });
+    // After the month, whose reading brings the newest rows into the books first.
+    const { balance } = await balances.load({ type: "user", id: actor.userId });
+    const left = (quota: number | null, used: number) => (quota === null ? null : Math.max(0, quota - used));
+    const usdLeftNano = left(nanoOf(current.monthlyUsdQuota), month.quotaCostNanoUsd);
+    const remaining = {
+      cost_usd: usdLeftNano === null ? null : usdLeftNano / NANO_PER_USD,
+      tokens: left(current.monthlyTokenQuota, month.quotaTokens),
+    };
+    return {
+      tiers: [...this.#tiers.values()].map((tier) => ({
+        name: tier.name,
+        monthly_usd_quota: tier.monthlyUsdQuota,
+        monthly_token_quota: tier.monthlyTokenQuota,
+        rpm: tier.rpm,
+      })),
+      current_tier: current.name,
+      usage: {
+        cost_usd: month.costNanoUsd / NANO_PER_USD,
+        tokens: month.tokens,
+        requests: month.requests,
+        quota_cost_usd: month.quotaCostNanoUsd / NANO_PER_USD,
+        quota_tokens: month.quotaTokens,
+      },
+      remaining,
+      quota_exceeded: remaining.cost_usd === 0 || remaining.tokens === 0,
+      points_balance: balance,
+      points_per_usd: pointsPerUsd,
+    };
+  }
+
+  async setPlan(email: string, tier: string): Promise<void> {
+    if (!this.#tiers.has(tier)) {
+      fail("invalid_params", `\`tier\`: must be one of ${[...this.#tiers.keys()].join(", ")}`, {
+        data: { fields: ["tier"] },
+      });
+    }
+    const userId = await this.#store.setTier(email, tier);
+    if (userId === null) fail("app_error", `No account has the email ${email}; it must register first`);
+    this.options.bus.publish(PRINCIPAL_CHANGED, userId);
+    this.options.bus.publish(USER_CHANGED, userId);
+  }
+
+  videoPrices(): Promise<VideoPrice[]> {
+    return this.#store.videoPrices();
+  }
+
+  setVideoPrice(price: VideoPrice): Promise<void> {
+    return this.#store.setVideoPrice(price);
+  }
+
+  /** Cost of one video by the model's row; a missing or disabled row means the fallback price. */
+  async videoCostNanoUsd(model: string, size: VideoSize): Promise<number> {
+    const row = await this.#store.videoPrice(model);
+    return videoCostNanoUsd(row?.enabled ? row : FALLBACK_VIDEO_PRICE, size);
+  }
+}

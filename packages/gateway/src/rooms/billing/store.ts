@@ -1,0 +1,94 @@
+import type { Database } from "../../storage/contract.ts";
+import type { VideoPrice } from "./video-cost.ts";
+
+/** Limits of a tier; null means unlimited. */
+export interface Tier {
+  name: string;
+  monthlyUsdQuota: number | null;
+  monthlyTokenQuota: number | null;
+  /** Requests a minute that each key may make. */
+  rpm: number;
+}
+
+interface TierRow {
+  name: string;
+  monthly_usd_quota: number | null;
+  monthly_token_quota: number | null;
+  rpm: number;
+}
+
+type VideoPriceRow = Omit<VideoPrice, "resolution_coeff"> & { resolution_coeff: string };
+
+const VIDEO_COLUMNS =
+  "model, mode, base_price, price_per_second, price_per_frame, resolution_coeff, currency, enabled";
+
+const toVideoPrice = (row: VideoPriceRow): VideoPrice => ({
+  ...row,
+  resolution_coeff: JSON.parse(row.resolution_coeff) as Record<string, number>,
+  enabled: Boolean(row.enabled),
+});
+
+/** SQL of tiers, plans and video prices. */
+export class BillingStore {
+  constructor(readonly db: Database) {}
+
+  async tiers(): Promise<Tier[]> {
+    const rows = await this.db.all<TierRow>(
+      "SELECT name, monthly_usd_quota, monthly_token_quota, rpm FROM billing_tiers ORDER BY position, name",
+    );
+    return rows.map((row) => ({
+      name: row.name,
+      monthlyUsdQuota: row.monthly_usd_quota,
+      monthlyTokenQuota: row.monthly_token_quota,
+      rpm: row.rpm,
+    }));
+  }
+
+  async tierOf(userId: string): Promise<string | null> {
+    const row = await this.db.get<{ tier: string }>("SELECT tier FROM users WHERE id = $1", [userId]);
+    return row?.tier ?? null;
+  }
+
+  /** The user's id, or null when nobody has this email. */
+  async setTier(email: string, tier: string): Promise<string | null> {
+    const row = await this.db.get<{ id: string }>(
+      "UPDATE users SET tier = $2 WHERE email = $1 RETURNING id",
+      [email, tier],
+    );
+    return row?.id ?? null;
+  }
+
+  async videoPrices(): Promise<VideoPrice[]> {
+    const rows = await this.db.all<VideoPriceRow>(
+      `SELECT ${VIDEO_COLUMNS} FROM video_pricing ORDER BY model`,
+    );
+    return rows.map(toVideoPrice);
+  }
+
+  async videoPrice(model: string): Promise<VideoPrice | null> {
+    const row = await this.db.get<VideoPriceRow>(
+      `SELECT ${VIDEO_COLUMNS} FROM video_pricing WHERE model = $1`,
+      [model],
+    );
+    return row && toVideoPrice(row);
+  }
+
+  async setVideoPrice(price: VideoPrice): Promise<void> {
+    await this.db.run(
+      `INSERT INTO video_pricing (${VIDEO_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+       ON CONFLICT (model) DO UPDATE SET mode = excluded.mode, base_price = excluded.base_price,
+         price_per_second = excluded.price_per_second, price_per_frame = excluded.price_per_frame,
+         resolution_coeff = excluded.resolution_coeff, currency = excluded.currency, enabled = excluded.enabled`,
+      [
+        price.model,
+        price.mode,
+        price.base_price,
+        price.price_per_second,
+        price.price_per_frame,
+        JSON.stringify(price.resolution_coeff),
+        price.currency,
+        price.enabled,
+      ],
+    );
+  }
+}

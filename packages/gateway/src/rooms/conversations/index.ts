@@ -1,0 +1,10 @@
+import type { Conversations } from "./service.ts";
+
+export * as methods from "./methods.ts";
+export { Conversations, type StoredMessage } from "./service.ts";
+
+declare module "../../kernel/context.ts" {
+  interface Rooms {
+    conversations: Conversations;
+  }
+}

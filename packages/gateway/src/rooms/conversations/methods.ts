@@ -1,0 +1,78 @@
+import { z } from "zod";
+import { fail } from "../../kernel/errors.ts";
+import { defineMethod, NoParams, Ok, ok, Timestamp } from "../../kernel/method.ts";
+
+const Conversation = z.object({
+  id: z.uuid(),
+  title: z.string(),
+  created_at: Timestamp,
+  updated_at: Timestamp,
+});
+const Message = z.object({
+  id: z.uuid(),
+  role: z.string(),
+  content: z.string(),
+  images: z.array(z.unknown()).optional(),
+  tool_calls: z.array(z.unknown()).optional(),
+  created_at: Timestamp,
+});
+
+/** `id` is what older clients send; `conversation_id` wins when both are there. */
+const ById = z.object({
+  conversation_id: z.string().max(64).optional(),
+  id: z.string().max(64).optional().describe("Older name of conversation_id, which wins when both are given"),
+});
+const idOf = ({ conversation_id, id }: z.output<typeof ById>): string =>
+  conversation_id ??
+  id ??
+  fail("invalid_params", "Invalid params: `conversation_id` is required", {
+    data: { fields: ["conversation_id"] },
+  });
+
+export const list = defineMethod({
+  name: "conversations.list",
+  summary: "Your conversations, the most recently used first",
+  auth: "jwt",
+  params: NoParams,
+  result: z.array(
+    Conversation.extend({
+      created_ago: z.string(),
+      updated_ago: z.string().describe('e.g. "5 minutes ago"'),
+      message_count: z.int(),
+    }),
+  ),
+  handler: ({ actor, rooms }) => rooms.conversations.list(actor.userId),
+});
+
+export const create = defineMethod({
+  name: "conversations.create",
+  summary: "Start a conversation",
+  auth: "jwt",
+  params: z.object({ title: z.string().trim().min(1).max(200).optional() }),
+  result: Conversation.extend({ messages: z.array(Message) }),
+  handler: async ({ params, actor, rooms }) => ({
+    ...(await rooms.conversations.create(actor.userId, params.title)),
+    messages: [],
+  }),
+});
+
+export const get = defineMethod({
+  name: "conversations.get",
+  summary: "One of your conversations with its messages",
+  auth: "jwt",
+  params: ById,
+  result: Conversation.extend({ messages: z.array(Message) }),
+  handler: ({ params, actor, rooms }) => rooms.conversations.get(actor.userId, idOf(params)),
+});
+
+export const remove = defineMethod({
+  name: "conversations.delete",
+  summary: "Delete one of your conversations with its messages",
+  auth: "jwt",
+  params: ById,
+  result: Ok,
+  handler: async ({ params, actor, rooms }) => {
+    await rooms.conversations.remove(actor.userId, idOf(params));
+    return ok;
+  },
+});

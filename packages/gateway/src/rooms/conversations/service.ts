@@ -1,0 +1,108 @@
+import { type Clock, isoTime } from "../../kernel/clock.ts";
+import { fail } from "../../kernel/errors.ts";
+import type { Ids } from "../../kernel/ids.ts";
+import type { Database } from "../../storage/contract.ts";
+import { relativeAge } from "./relative-age.ts";
+import { type ConversationRow, ConversationStore, type MessageRow } from "./store.ts";
+
+export const DEFAULT_TITLE = "New Conversation";
+/** The most messages that are read back, for a person or as a model's history. */
+const MESSAGES_MAX = 2_000;
+
+export interface StoredMessage {
+  role: string;
+  content: string;
+  images?: unknown[];
+  tool_calls?: unknown[];
+}
+
+const isUuid = (text: string) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);
+const parseList = (json: string | null) => (json === null ? undefined : (JSON.parse(json) as unknown[]));
+
+const toMessage = (row: MessageRow) => ({
+  id: row.id,
+  role: row.role,
+  content: row.content,
+  images: parseList(row.images),
+  tool_calls: parseList(row.tool_calls),
+  created_at: row.created_at,
+});
+
+export class Conversations {
+  readonly #store: ConversationStore;
+  constructor(readonly options: { db: Database; clock: Clock; ids: Ids }) {
+    this.#store = new ConversationStore(options.db);
+  }
+
+  async list(userId: string) {
+    const nowMs = this.options.clock.now();
+    const rows = await this.#store.listOf(userId);
+    return rows.map((row) => ({
+      ...row,
+      created_ago: relativeAge(row.created_at, nowMs),
+      updated_ago: relativeAge(row.updated_at, nowMs),
+    }));
+  }
+
+  async create(userId: string, title = DEFAULT_TITLE): Promise<ConversationRow> {
+    const now = isoTime(this.options.clock.now());
+    const row = { id: this.options.ids.uuid(), user_id: userId, title, created_at: now, updated_at: now };
+    await this.#store.insert(row);
+    return row;
+  }
+
+  async get(userId: string, id: string) {
+    const conversation = await this.#owned(userId, id);
+    const messages = await this.#store.messages(id, MESSAGES_MAX);
+    return { ...conversation, messages: messages.map(toMessage) };
+  }
+
+  async remove(userId: string, id: string): Promise<void> {
+    await this.#owned(userId, id);
+    await this.#store.remove(id);
+  }
+
+  /** The conversation, for its owner; told apart for the REST surface, where the two have their own codes. */
+  async access(userId: string, id: string): Promise<ConversationRow> {
+    const conversation = isUuid(id) ? await this.#store.find(id) : null;
+    if (!conversation) fail("conversation_not_found", `Conversation not found: ${id.slice(0, 64)}`);
+    if (conversation.user_id !== userId)
+      fail("conversation_forbidden", "This conversation belongs to another user");
+    return conversation;
+  }
+
+  /** Messages so far, oldest first, as they are sent to a model. The caller has checked `access`. */
+  async history(id: string): Promise<StoredMessage[]> {
+    const rows = await this.#store.messages(id, MESSAGES_MAX);
+    return rows.map((row) => {
+      const { role, content, images, tool_calls } = toMessage(row);
+      return { role, content, ...(images && { images }), ...(tool_calls && { tool_calls }) };
+    });
+  }
+
+  /** Adds messages to the end; quietly does nothing when the conversation was deleted meanwhile. */
+  async append(id: string, messages: readonly StoredMessage[]): Promise<void> {
+    if (messages.length === 0) return;
+    const { ids, clock } = this.options;
+    const created_at = isoTime(clock.now());
+    await this.#store.append(
+      id,
+      messages.map(({ role, content, images, tool_calls }) => ({
+        id: ids.uuid(),
+        role,
+        content,
+        images: images ? JSON.stringify(images) : null,
+        tool_calls: tool_calls ? JSON.stringify(tool_calls) : null,
+        created_at,
+      })),
+    );
+  }
+
+  /** Over RPC another user's conversation looks like none at all. */
+  async #owned(userId: string, id: string): Promise<ConversationRow> {
+    const conversation = isUuid(id) ? await this.#store.find(id) : null;
+    if (conversation?.user_id !== userId)
+      fail("conversation_not_found", "Conversation not found; conversations.list shows yours");
+    return conversation;
+  }
+}

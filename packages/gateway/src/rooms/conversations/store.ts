@@ -1,0 +1,98 @@
+import type { Database } from "../../storage/contract.ts";
+
+export interface ConversationRow {
+  id: string;
+  user_id: string;
+  title: string;
+  created_at: string;
+  updated_at: string;
+}
+
+export interface MessageRow {
+  id: string;
+  role: string;
+  content: string;
+  /** JSON text of an array, or null. */
+  images: string | null;
+  tool_calls: string | null;
+  created_at: string;
+}
+
+const LISTED_MAX = 1_000;
+
+/** SQL of the conversations and their messages. */
+export class ConversationStore {
+  constructor(readonly db: Database) {}
+
+  async insert(row: ConversationRow): Promise<void> {
+    await this.db.run(
+      "INSERT INTO conversations (id, user_id, title, created_at, updated_at) VALUES ($1, $2, $3, $4, $5)",
+      [row.id, row.user_id, row.title, row.created_at, row.updated_at],
+    );
+  }
+
+  listOf(userId: string): Promise<(ConversationRow & { message_count: number })[]> {
+    return this.db.all(
+      `SELECT c.id, c.user_id, c.title, c.created_at, c.updated_at,
+         (SELECT COUNT(*) FROM conversation_messages m WHERE m.conversation_id = c.id) AS message_count
+       FROM conversations c WHERE c.user_id = $1 ORDER BY c.updated_at DESC, c.id LIMIT ${LISTED_MAX}`,
+      [userId],
+    );
+  }
+
+  find(id: string): Promise<ConversationRow | null> {
+    return this.db.get<ConversationRow>(
+      "SELECT id, user_id, title, created_at, updated_at FROM conversations WHERE id = $1",
+      [id],
+    );
+  }
+
+  /** The newest `limit` messages, oldest first. */
+  async messages(conversationId: string, limit: number): Promise<MessageRow[]> {
+    const newestFirst = await this.db.all<MessageRow>(
+      `SELECT id, role, content, images, tool_calls, created_at FROM conversation_messages
+       WHERE conversation_id = $1 ORDER BY position DESC LIMIT $2`,
+      [conversationId, limit],
+    );
+    return newestFirst.reverse();
+  }
+
+  /** Appends in order; false when the conversation was deleted meanwhile. */
+  async append(conversationId: string, messages: readonly MessageRow[]): Promise<boolean> {
+    return this.db.transaction(async (tx) => {
+      const newest = messages.at(-1)!.created_at;
+      // The update also locks the row, so that two turns cannot take the same positions.
+      const touched = await tx.run("UPDATE conversations SET updated_at = $2 WHERE id = $1", [
+        conversationId,
+        newest,
+      ]);
+      if (touched === 0) return false;
+      const row = await tx.get<{ last: number | null }>(
+        "SELECT MAX(position) AS last FROM conversation_messages WHERE conversation_id = $1",
+        [conversationId],
+      );
+      let position = (row?.last ?? 0) + 1;
+      for (const message of messages) {
+        await tx.run(
+          `INSERT INTO conversation_messages (id, conversation_id, position, role, content, images, tool_calls, created_at)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+          [
+            message.id,
+            conversationId,
+            position++,
+            message.role,
+            message.content,
+            message.images,
+            message.tool_calls,
+            message.created_at,
+          ],
+        );
+      }
+      return true;
+    });
+  }
+
+  async remove(id: string): Promise<void> {
+    await this.db.run("DELETE FROM conversations WHERE id = $1", [id]);
+  }
+}

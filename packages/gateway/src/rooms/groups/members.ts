@@ -1,0 +1,136 @@
+import type { Bus } from "../../bus/contract.ts";
+import { type Clock, isoTime } from "../../kernel/clock.ts";
+import type { Actor } from "../../kernel/context.ts";
+import { fail } from "../../kernel/errors.ts";
+import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
+import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
+import type { Database, Transaction } from "../../storage/contract.ts";
+import type { Accounts } from "../accounts/index.ts";
+import { type AccessOptions, accessGroup, changeGroup } from "./access.ts";
+import { type MemberRow, type NamedMember, type Role, type SeenGroup, store } from "./store.ts";
+
+export const MEMBERS_MAX = 2_000;
+
+export interface MembersOptions {
+  db: Database;
+  bus: Bus;
+  clock: Clock;
+  accounts: Pick<Accounts, "actor" | "actorByEmail">;
+}
+
+export interface MemberPatch {
+  role?: Role;
+  costMultiplierMicros?: number;
+  isActive?: boolean;
+}
+
+type InGroup = Omit<AccessOptions, "need">;
+
+const isUuid = (text: string) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);
+
+export class Members {
+  constructor(readonly options: MembersOptions) {}
+
+  async list(
+    call: InGroup,
+    { includeInactive }: { includeInactive: boolean },
+  ): Promise<{ group: SeenGroup; members: NamedMember[] }> {
+    const { db } = this.options;
+    const group = await accessGroup(db, { ...call, need: "admin" });
+    return { group, members: await store.members(db, call.groupId, { includeInactive }) };
+  }
+
+  /** Adds someone who has an account. Of someone who is in already only what is given changes. */
+  add(
+    call: InGroup,
+    person: string,
+    patch: Omit<MemberPatch, "isActive">,
+  ): Promise<{ group: SeenGroup; member: NamedMember }> {
+    return this.#save(call, person, async (tx, user) => {
+      const existing = await store.member(tx, call.groupId, user.userId);
+      if (!existing && (await store.countMembers(tx, call.groupId)) >= MEMBERS_MAX)
+        fail("app_error", `A group has at most ${MEMBERS_MAX} members; remove some first`);
+      const before = existing ?? {
+        group_id: call.groupId,
+        user_id: user.userId,
+        role: "member" as const,
+        cost_multiplier_micros: MULTIPLIER_ONE,
+        is_active: true,
+        created_at: isoTime(this.options.clock.now()),
+      };
+      return { before, patch: { ...patch, isActive: true } };
+    });
+  }
+
+  update(
+    call: InGroup,
+    person: string,
+    patch: MemberPatch,
+  ): Promise<{ group: SeenGroup; member: NamedMember }> {
+    return this.#save(call, person, async (tx, user) => ({
+      before: (await store.member(tx, call.groupId, user.userId)) ?? this.#refuseStranger(person),
+      patch,
+    }));
+  }
+
+  async #save(
+    call: InGroup,
+    person: string,
+    find: (tx: Transaction, user: Actor) => Promise<{ before: MemberRow; patch: MemberPatch }>,
+  ): Promise<{ group: SeenGroup; member: NamedMember }> {
+    const user = await this.person(call, person);
+    const saved = await changeGroup(this.options.db, { ...call, need: "admin" }, async (tx, group) => {
+      const { before, patch } = await find(tx, user);
+      if (group.owner_id === user.userId) refuseOwnerChange(patch);
+      const member: MemberRow = {
+        ...before,
+        role: patch.role ?? before.role,
+        cost_multiplier_micros: patch.costMultiplierMicros ?? before.cost_multiplier_micros,
+        is_active: patch.isActive ?? before.is_active,
+      };
+      await store.saveMember(tx, member);
+      return { group, member: { ...member, email: user.email, name: user.name } };
+    });
+    this.options.bus.publish(PRINCIPAL_CHANGED, saved.member.user_id);
+    return saved;
+  }
+
+  async remove(call: InGroup, person: string): Promise<void> {
+    const user = await this.person(call, person);
+    await changeGroup(this.options.db, { ...call, need: "admin" }, async (tx, group) => {
+      if (!(await store.member(tx, call.groupId, user.userId))) this.#refuseStranger(person);
+      if (group.owner_id === user.userId)
+        fail("forbidden", "The owner cannot be removed; group.delete ends the group");
+      await store.removeMember(tx, call.groupId, { id: user.userId, email: user.email });
+    });
+    this.options.bus.publish(PRINCIPAL_CHANGED, user.userId);
+  }
+
+  /**
+   * The account that an email, or a user id, names; told only to an admin of the group. To be asked before a
+   * transaction begins: a second connection within one could starve the pool.
+   */
+  async person(call: InGroup, emailOrId: string): Promise<Actor> {
+    const { accounts, db } = this.options;
+    await accessGroup(db, { ...call, need: "admin" });
+    const found = isUuid(emailOrId)
+      ? await accounts.actor(emailOrId.toLowerCase())
+      : await accounts.actorByEmail(emailOrId);
+    return (
+      found ??
+      fail(
+        "not_found",
+        `No account has the email ${emailOrId}; group.invite.create makes an invitation to send there`,
+      )
+    );
+  }
+
+  #refuseStranger(person: string): never {
+    fail("not_found", `${person} is not a member of this group; group.members.add makes them one`);
+  }
+}
+
+function refuseOwnerChange({ role, isActive }: MemberPatch): void {
+  if (isActive === false) fail("forbidden", "The owner cannot be deactivated");
+  if (role === "member") fail("forbidden", "The owner is always an admin of the group");
+}

@@ -1,0 +1,364 @@
+import { z } from "zod";
+import { defineMethod, NoParams, Ok, ok, Timestamp } from "../../kernel/method.ts";
+import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
+import { StatementResult } from "../ledger/index.ts";
+import { INVITATION_SECONDS } from "./invitations.ts";
+import type { NamedMember, SeenGroup } from "./store.ts";
+
+const POINTS_MAX = 1_000_000_000_000;
+const MODEL_IDS_MAX = 200;
+const DAY_SECONDS = 24 * 3600;
+
+const GroupId = z.guid().toLowerCase();
+const InGroup = z.object({ group_id: GroupId });
+const Name = z.string().trim().min(1).max(80);
+const Description = z.string().trim().max(500);
+const Role = z.enum(["admin", "member"]);
+const Email = z.string().trim().toLowerCase().max(254).pipe(z.email("must be an email address"));
+const Person = z.string().trim().min(1).max(254).describe("The member's email; a user id works too");
+const CostMultiplier = z
+  .number()
+  .min(0.000_001, "must be more than 0; 1 is the plain price")
+  .max(1_000)
+  .describe("What a request costs the pool is multiplied by this; kept to 6 decimals");
+const Points = z.int().min(1).max(POINTS_MAX);
+const Note = z.string().trim().max(200).optional();
+
+const Group = z.object({
+  id: z.guid(),
+  name: z.string(),
+  description: z.string(),
+  my_role: z
+    .enum(["owner", "admin", "member"])
+    .nullable()
+    .describe("Null for a platform administrator who is not a member"),
+  member_count: z.int().describe("Active members"),
+  enforce_model_allowlist: z.boolean().describe("Group keys may use only the allowed models"),
+  rpm_ceiling: z.int().nullable().describe("Requests a minute for each key of the group; null: no ceiling"),
+  created_at: Timestamp,
+});
+const Member = z.object({
+  user_id: z.guid(),
+  email: z.string(),
+  name: z.string(),
+  role: Role,
+  is_owner: z.boolean(),
+  cost_multiplier: z.number(),
+  is_active: z.boolean(),
+  joined_at: Timestamp,
+});
+const ModelLists = z.object({ allowed: z.array(z.string()), denied: z.array(z.string()) });
+
+const toGroup = ({ owner_id, my_role, ...group }: SeenGroup, userId: string | undefined) => ({
+  ...group,
+  my_role: my_role && owner_id === userId ? ("owner" as const) : my_role,
+});
+const toMember = (member: NamedMember, { owner_id }: SeenGroup) => ({
+  user_id: member.user_id,
+  email: member.email,
+  name: member.name,
+  role: member.role,
+  is_owner: owner_id === member.user_id,
+  cost_multiplier: member.cost_multiplier_micros / MULTIPLIER_ONE,
+  is_active: member.is_active,
+  joined_at: member.created_at,
+});
+const toMicros = (multiplier: number | undefined) =>
+  multiplier === undefined ? undefined : Math.round(multiplier * MULTIPLIER_ONE);
+
+export const create = defineMethod({
+  name: "group.create",
+  summary: "Create a group; you become its owner. With the admin token it belongs to the platform",
+  auth: "jwt_or_admin_token",
+  params: z.object({
+    name: Name,
+    description: Description.optional(),
+    id: GroupId.optional().describe("Your own id: a repeated call gets the group that the first one made"),
+  }),
+  result: Group,
+  handler: async ({ params, actor, rooms }) =>
+    toGroup(await rooms.groups.create(actor, params), actor?.userId),
+});
+
+export const list = defineMethod({
+  name: "group.list",
+  summary: "Your groups, newest first. With the admin token: all groups",
+  auth: "jwt_or_admin_token",
+  params: NoParams,
+  result: z.array(Group),
+  handler: async ({ actor, rooms }) =>
+    (await rooms.groups.list(actor)).map((group) => toGroup(group, actor?.userId)),
+});
+
+export const get = defineMethod({
+  name: "group.get",
+  summary: "A group with its active members",
+  auth: "jwt",
+  role: "group member",
+  params: InGroup,
+  result: Group.extend({ members: z.array(Member) }),
+  handler: async ({ params, actor, rooms }) => {
+    const { group, members } = await rooms.groups.get({
+      actor,
+      groupId: params.group_id,
+      method: "group.get",
+    });
+    return {
+      ...toGroup(group, actor.userId),
+      members: members.map((member) => toMember(member, group)),
+    };
+  },
+});
+
+export const update = defineMethod({
+  name: "group.update",
+  summary: "Change a group; what is left out stays",
+  auth: "jwt",
+  role: "group admin",
+  params: InGroup.extend({
+    name: Name.optional(),
+    description: Description.optional(),
+    enforce_model_allowlist: z.boolean().optional(),
+    rpm_ceiling: z.int().min(1).max(1_000_000).nullable().optional().describe("null clears it"),
+  }),
+  result: Group,
+  handler: async ({ params: { group_id, ...patch }, actor, rooms }) =>
+    toGroup(
+      await rooms.groups.update({ actor, groupId: group_id, method: "group.update" }, patch),
+      actor.userId,
+    ),
+});
+
+export const remove = defineMethod({
+  name: "group.delete",
+  summary: "Delete a group; its keys become their makers' own, the pool's points go back to the platform",
+  auth: "jwt",
+  role: "group owner",
+  params: InGroup,
+  result: Ok,
+  handler: async ({ params, actor, rooms }) => {
+    await rooms.groups.remove({ actor, groupId: params.group_id, method: "group.delete" });
+    return ok;
+  },
+});
+
+export const listMembers = defineMethod({
+  name: "group.members.list",
+  summary: "The group's active members",
+  auth: "jwt",
+  role: "group admin",
+  params: InGroup.extend({
+    include_inactive: z.boolean().default(false).describe("Also those who were deactivated"),
+  }),
+  result: z.array(Member),
+  handler: async ({ params, actor, rooms }) => {
+    const { group, members } = await rooms.groups.members.list(
+      { actor, groupId: params.group_id, method: "group.members.list" },
+      { includeInactive: params.include_inactive },
+    );
+    return members.map((member) => toMember(member, group));
+  },
+});
+
+export const addMember = defineMethod({
+  name: "group.members.add",
+  summary: "Add someone who has an account; of someone who is in already, what is given changes",
+  auth: "jwt",
+  role: "group admin",
+  params: InGroup.extend({
+    email: Person,
+    role: Role.optional(),
+    cost_multiplier: CostMultiplier.optional(),
+  }),
+  result: Member,
+  handler: async ({ params, actor, rooms }) => {
+    const { group, member } = await rooms.groups.members.add(
+      { actor, groupId: params.group_id, method: "group.members.add" },
+      params.email,
+      { role: params.role, costMultiplierMicros: toMicros(params.cost_multiplier) },
+    );
+    return toMember(member, group);
+  },
+});
+
+export const updateMember = defineMethod({
+  name: "group.members.update",
+  summary: "Change a member; a deactivated one's group keys stop working at once",
+  auth: "jwt",
+  role: "group admin",
+  params: InGroup.extend({
+    user_id: Person,
+    role: Role.optional(),
+    cost_multiplier: CostMultiplier.optional(),
+    is_active: z.boolean().optional(),
+  }),
+  result: Member,
+  handler: async ({ params, actor, rooms }) => {
+    const { group, member } = await rooms.groups.members.update(
+      { actor, groupId: params.group_id, method: "group.members.update" },
+      params.user_id,
+      {
+        role: params.role,
+        costMultiplierMicros: toMicros(params.cost_multiplier),
+        isActive: params.is_active,
+      },
+    );
+    return toMember(member, group);
+  },
+});
+
+export const removeMember = defineMethod({
+  name: "group.members.remove",
+  summary: "Remove a member; their group keys stop working at once",
+  auth: "jwt",
+  role: "group admin",
+  params: InGroup.extend({ user_id: Person }),
+  result: Ok,
+  handler: async ({ params, actor, rooms }) => {
+    await rooms.groups.members.remove(
+      { actor, groupId: params.group_id, method: "group.members.remove" },
+      params.user_id,
+    );
+    return ok;
+  },
+});
+
+export const invite = defineMethod({
+  name: "group.invite.create",
+  summary: "Make an invitation; its token is shown once",
+  auth: "jwt",
+  role: "group admin",
+  params: InGroup.extend({
+    role: Role.default("member"),
+    email: Email.optional().describe("Only the account with this email may accept"),
+    max_uses: z.int().min(1).max(1_000).default(1),
+    ttl_secs: z
+      .int()
+      .min(1)
+      .max(365 * DAY_SECONDS)
+      .default(INVITATION_SECONDS),
+  }),
+  result: z.object({
+    id: z.guid(),
+    group_id: z.guid(),
+    token: z.string().describe("It cannot be shown again"),
+    role: Role,
+    email: z.string().nullable(),
+    max_uses: z.int(),
+    created_at: Timestamp,
+    expires_at: Timestamp,
+  }),
+  handler: ({ params, actor, rooms }) =>
+    rooms.groups.invitations.create(
+      { actor, groupId: params.group_id, method: "group.invite.create" },
+      { role: params.role, email: params.email, maxUses: params.max_uses, ttlSeconds: params.ttl_secs },
+    ),
+});
+
+export const accept = defineMethod({
+  name: "group.invite.accept",
+  summary: "Join a group by invitation; harmless for someone who is in already",
+  auth: "jwt",
+  params: z.object({ token: z.string().trim().min(1).max(128) }),
+  result: Group,
+  handler: async ({ params, actor, rooms }) =>
+    toGroup(await rooms.groups.invitations.accept(actor, params.token), actor.userId),
+});
+
+export const listModels = defineMethod({
+  name: "group.models.list",
+  summary: "The models that the group's keys may and may not use",
+  auth: "jwt",
+  role: "group admin",
+  params: InGroup,
+  result: ModelLists,
+  handler: ({ params, actor, rooms }) =>
+    rooms.groups.models({ actor, groupId: params.group_id, method: "group.models.list" }),
+});
+
+const ModelChange = InGroup.extend({
+  model_ids: z.array(z.string().trim().min(1).max(128)).min(1).max(MODEL_IDS_MAX),
+  remove: z.boolean().default(false).describe("Take the models off this list instead"),
+});
+
+export const allowModels = defineMethod({
+  name: "group.models.allow",
+  summary: "Allow models; it restricts the group's keys once enforce_model_allowlist is on",
+  auth: "jwt",
+  role: "group admin",
+  params: ModelChange,
+  result: ModelLists,
+  handler: ({ params, actor, rooms }) =>
+    rooms.groups.changeModels(
+      { actor, groupId: params.group_id, method: "group.models.allow" },
+      { rule: "allow", modelIds: params.model_ids, remove: params.remove },
+    ),
+});
+
+export const denyModels = defineMethod({
+  name: "group.models.deny",
+  summary: "Deny models to the group's keys; a denial wins over a permission",
+  auth: "jwt",
+  role: "group admin",
+  params: ModelChange,
+  result: ModelLists,
+  handler: ({ params, actor, rooms }) =>
+    rooms.groups.changeModels(
+      { actor, groupId: params.group_id, method: "group.models.deny" },
+      { rule: "deny", modelIds: params.model_ids, remove: params.remove },
+    ),
+});
+
+export const topup = defineMethod({
+  name: "group.credits.topup",
+  summary: "Issue points to a group's pool",
+  auth: "admin",
+  hint: "group.credits.topup issues points, which only a platform administrator may",
+  params: InGroup.extend({ points: Points, note: Note }),
+  result: z.object({ group_id: z.guid(), balance: z.int() }),
+  handler: async ({ params, actor, rooms }) => ({
+    group_id: params.group_id,
+    balance: await rooms.groups.credits.topup(
+      { actor, groupId: params.group_id, method: "group.credits.topup" },
+      { points: params.points, note: params.note ?? null },
+    ),
+  }),
+});
+
+export const balance = defineMethod({
+  name: "group.credits.balance",
+  summary: "The pool's balance and recent entries",
+  auth: "jwt",
+  role: "group admin",
+  params: InGroup,
+  result: StatementResult.extend({ group_id: z.guid() }),
+  handler: async ({ params, actor, rooms }) => ({
+    group_id: params.group_id,
+    ...(await rooms.groups.credits.balance({
+      actor,
+      groupId: params.group_id,
+      method: "group.credits.balance",
+    })),
+  }),
+});
+
+export const allocate = defineMethod({
+  name: "group.credits.allocate",
+  summary: "Move points from the pool to a member's wallet; refused whole when the pool is short",
+  auth: "jwt",
+  role: "group admin",
+  params: InGroup.extend({ user_id: Person, points: Points, note: Note }),
+  result: z.object({
+    group_id: z.guid(),
+    user: z.string().describe("Email of the member"),
+    points: z.int(),
+    balance: z.int().describe("What the pool has left"),
+  }),
+  handler: async ({ params, actor, rooms }) => {
+    const { poolBalance, email } = await rooms.groups.credits.allocate(
+      { actor, groupId: params.group_id, method: "group.credits.allocate" },
+      { person: params.user_id, points: params.points, note: params.note ?? null },
+    );
+    return { group_id: params.group_id, user: email, points: params.points, balance: poolBalance };
+  },
+});

@@ -1,0 +1,188 @@
+import type { Bus } from "../../bus/contract.ts";
+import { type Clock, isoTime } from "../../kernel/clock.ts";
+import type { Actor } from "../../kernel/context.ts";
+import { fail } from "../../kernel/errors.ts";
+import type { Ids } from "../../kernel/ids.ts";
+import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
+import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
+import type { Database, Queryable, Transaction } from "../../storage/contract.ts";
+import type { Accounts } from "../accounts/index.ts";
+import type { Ledger } from "../ledger/index.ts";
+import { type AccessOptions, accessGroup, changeGroup, lockGroup } from "./access.ts";
+import { Credits } from "./credits.ts";
+import { Invitations } from "./invitations.ts";
+import { Members } from "./members.ts";
+import { type ModelRules, normalModelId } from "./model-rules.ts";
+import { type GroupRow, type NamedMember, type Rule, type SeenGroup, store } from "./store.ts";
+
+const GROUPS_OWNED_MAX = 100;
+const GROUPS_LISTED_MAX = 1_000;
+const MODELS_MAX = 2_000;
+
+export interface GroupsOptions {
+  db: Database;
+  bus: Bus;
+  clock: Clock;
+  ids: Ids;
+  accounts: Pick<Accounts, "actor" | "actorByEmail">;
+  ledger: Ledger;
+}
+
+/** What a change of a group may set; null clears the ceiling. */
+export type GroupPatch = Partial<
+  Pick<GroupRow, "name" | "description" | "enforce_model_allowlist" | "rpm_ceiling">
+>;
+
+type InGroup = Omit<AccessOptions, "need">;
+
+export class Groups {
+  readonly members: Members;
+  readonly invitations: Invitations;
+  readonly credits: Credits;
+
+  constructor(readonly options: GroupsOptions) {
+    this.members = new Members(options);
+    this.invitations = new Invitations(options);
+    this.credits = new Credits({ ...options, members: this.members });
+  }
+
+  /** Without an actor (the admin token) the group has no owner and belongs to the platform. */
+  async create(
+    actor: Actor | null,
+    { id, name, description }: { id?: string; name: string; description?: string },
+  ): Promise<SeenGroup> {
+    const { ids, clock, db, ledger } = this.options;
+    const created_at = isoTime(clock.now());
+    const group: GroupRow = {
+      id: id ?? ids.uuid(),
+      name,
+      description: description ?? "",
+      owner_id: actor?.userId ?? null,
+      enforce_model_allowlist: false,
+      rpm_ceiling: null,
+      created_at,
+    };
+    return db.transaction(async (tx) => {
+      await lockGroup(tx, group.id);
+      const existing = await store.group(tx, group.id, group.owner_id);
+      if (existing) {
+        if (existing.owner_id === group.owner_id) return existing;
+        fail("conflict", `\`id\` ${group.id} is another group's; choose another one or leave it out`);
+      }
+      await ledger.refuseClosed(tx, { type: "group", id: group.id });
+      if (actor) await this.#refuseTooMany(tx, actor);
+      if (!(await store.insertGroup(tx, group))) throw new Error("the id was taken while it was locked");
+      if (actor) {
+        await store.saveMember(tx, {
+          group_id: group.id,
+          user_id: actor.userId,
+          role: "admin",
+          cost_multiplier_micros: MULTIPLIER_ONE,
+          is_active: true,
+          created_at,
+        });
+      }
+      return (await store.group(tx, group.id, group.owner_id))!;
+    });
+  }
+
+  async #refuseTooMany(tx: Transaction, { userId }: Actor): Promise<void> {
+    await tx.lock(`group-owner:${userId}`);
+    if ((await store.countOwned(tx, userId)) >= GROUPS_OWNED_MAX)
+      fail("app_error", `You own ${GROUPS_OWNED_MAX} groups, the most one account may; delete some first`);
+  }
+
+  /** The actor's groups; all of them for the admin token. */
+  list(actor: Actor | null): Promise<SeenGroup[]> {
+    const { db } = this.options;
+    return actor
+      ? store.groupsOf(db, actor.userId, GROUPS_LISTED_MAX)
+      : store.allGroups(db, GROUPS_LISTED_MAX);
+  }
+
+  async get(call: InGroup): Promise<{ group: SeenGroup; members: NamedMember[] }> {
+    const { db } = this.options;
+    const group = await accessGroup(db, { ...call, need: "member" });
+    return { group, members: await store.members(db, call.groupId, { includeInactive: false }) };
+  }
+
+  async update(call: InGroup, patch: GroupPatch): Promise<SeenGroup> {
+    const group = await changeGroup(this.options.db, { ...call, need: "admin" }, async (tx, before) => {
+      const after = { ...before };
+      for (const [field, value] of Object.entries(patch))
+        if (value !== undefined) Object.assign(after, { [field]: value });
+      await store.updateGroup(tx, after);
+      return after;
+    });
+    this.options.bus.publish(PRINCIPAL_CHANGED, call.groupId);
+    return group;
+  }
+
+  /** What is left in the pool goes back to where points come from; active members' keys become personal. */
+  async remove(call: InGroup): Promise<void> {
+    const { ledger, clock, bus } = this.options;
+    await changeGroup(ledger, { ...call, need: "owner" }, async (tx) => {
+      await ledger.close(
+        tx,
+        { type: "group", id: call.groupId },
+        { actor: call.actor.userId, note: "the group was deleted" },
+      );
+      await store.detachKeys(tx, call.groupId, isoTime(clock.now()));
+      await store.deleteGroup(tx, call.groupId);
+    });
+    bus.publish(PRINCIPAL_CHANGED, call.groupId);
+  }
+
+  async models(call: InGroup): Promise<{ allowed: string[]; denied: string[] }> {
+    await accessGroup(this.options.db, { ...call, need: "admin" });
+    return this.#lists(this.options.db, call.groupId);
+  }
+
+  /** Puts models on a list, or takes them off it. The other list stays as it is: a denial wins anyway. */
+  async changeModels(
+    call: InGroup,
+    { rule, modelIds, remove }: { rule: Rule; modelIds: readonly string[]; remove: boolean },
+  ): Promise<{ allowed: string[]; denied: string[] }> {
+    const { groupId } = call;
+    const lists = await changeGroup(this.options.db, { ...call, need: "admin" }, async (tx) => {
+      const rows = await store.models(tx, groupId);
+      const listed = rows.filter((row) => row.rule === rule).map(({ model_id }) => model_id);
+      if (remove) {
+        const named = new Set(modelIds.map(normalModelId));
+        const modelsOff = listed.filter((id) => named.has(normalModelId(id)));
+        await store.removeModels(tx, { groupId, rule, modelIds: modelsOff });
+      } else {
+        const fresh = [...new Set(modelIds)].filter((id) => !listed.includes(id));
+        if (rows.length + fresh.length > MODELS_MAX)
+          fail("app_error", `A group's lists hold at most ${MODELS_MAX} models; take some off first`);
+        await store.addModels(tx, { groupId, rule, modelIds: fresh });
+      }
+      return this.#lists(tx, groupId);
+    });
+    this.options.bus.publish(PRINCIPAL_CHANGED, groupId);
+    return lists;
+  }
+
+  async #lists(on: Queryable, groupId: string): Promise<{ allowed: string[]; denied: string[] }> {
+    const rows = await store.models(on, groupId);
+    const of = (rule: Rule) => rows.filter((row) => row.rule === rule).map(({ model_id }) => model_id);
+    return { allowed: of("allow"), denied: of("deny") };
+  }
+
+  /** The lists as the hot path asks them. */
+  async modelSets(groupId: string): Promise<Pick<ModelRules, "allowed" | "denied">> {
+    const { allowed, denied } = await this.#lists(this.options.db, groupId);
+    return { allowed: new Set(allowed.map(normalModelId)), denied: new Set(denied.map(normalModelId)) };
+  }
+
+  /** For a key of the group that is being made in `tx`: the person must be an active member. */
+  async requireMember(tx: Transaction, groupId: string, userId: string): Promise<void> {
+    await lockGroup(tx, groupId);
+    const member = await store.member(tx, groupId, userId);
+    if (!member?.is_active)
+      fail(
+        "not_found",
+        "`group_id`: no such group among yours; group.list shows the groups you are an active member of",
+      );
+  }
+}

@@ -1,0 +1,245 @@
+import { insertRows, type Queryable, type Transaction } from "../../storage/contract.ts";
+
+export type Role = "admin" | "member";
+export type Rule = "allow" | "deny";
+
+export interface GroupRow {
+  id: string;
+  name: string;
+  description: string;
+  owner_id: string | null;
+  enforce_model_allowlist: boolean;
+  rpm_ceiling: number | null;
+  created_at: string;
+}
+
+/** A group with what the asking person is in it; null when not an active member. */
+export interface SeenGroup extends GroupRow {
+  my_role: Role | null;
+  member_count: number;
+}
+
+export interface MemberRow {
+  group_id: string;
+  user_id: string;
+  role: Role;
+  cost_multiplier_micros: number;
+  is_active: boolean;
+  created_at: string;
+}
+
+export interface NamedMember extends MemberRow {
+  email: string;
+  name: string;
+}
+
+export interface InvitationRow {
+  id: string;
+  group_id: string;
+  role: Role;
+  email: string | null;
+  max_uses: number;
+  uses: number;
+  created_by: string;
+  created_at: string;
+  expires_at: string;
+}
+
+const toGroup = <T extends GroupRow>(row: T): T => ({
+  ...row,
+  enforce_model_allowlist: Boolean(row.enforce_model_allowlist),
+});
+const toMember = <T extends MemberRow>(row: T): T => ({ ...row, is_active: Boolean(row.is_active) });
+
+const SEEN = `SELECT g.id, g.name, g.description, g.owner_id, g.enforce_model_allowlist, g.rpm_ceiling, g.created_at,
+    (SELECT m.role FROM group_members m WHERE m.group_id = g.id AND m.user_id = $1 AND m.is_active) AS my_role,
+    (SELECT COUNT(*) FROM group_members c WHERE c.group_id = g.id AND c.is_active) AS member_count
+  FROM user_groups g`;
+const MEMBER_COLUMNS = "group_id, user_id, role, cost_multiplier_micros, is_active, created_at";
+const INVITATION_COLUMNS = "id, group_id, role, email, max_uses, uses, created_by, created_at, expires_at";
+
+/** SQL of groups, members, invitations and model lists. */
+export const store = {
+  /** The group as `userId` sees it; without a user, as the platform does. */
+  async group(on: Queryable, groupId: string, userId: string | null): Promise<SeenGroup | null> {
+    const row = await on.get<SeenGroup>(`${SEEN} WHERE g.id = $2`, [userId, groupId]);
+    return row && toGroup(row);
+  },
+
+  async groupsOf(on: Queryable, userId: string, limit: number): Promise<SeenGroup[]> {
+    const rows = await on.all<SeenGroup>(
+      `${SEEN} WHERE EXISTS (SELECT 1 FROM group_members x WHERE x.group_id = g.id AND x.user_id = $1 AND x.is_active)
+       ORDER BY g.created_at DESC, g.id LIMIT $2`,
+      [userId, limit],
+    );
+    return rows.map(toGroup);
+  },
+
+  async allGroups(on: Queryable, limit: number): Promise<SeenGroup[]> {
+    const rows = await on.all<SeenGroup>(`${SEEN} ORDER BY g.created_at DESC, g.id LIMIT $2`, [null, limit]);
+    return rows.map(toGroup);
+  },
+
+  async countOwned(on: Queryable, userId: string): Promise<number> {
+    const row = await on.get<{ n: number }>("SELECT COUNT(*) AS n FROM user_groups WHERE owner_id = $1", [
+      userId,
+    ]);
+    return row?.n ?? 0;
+  },
+
+  /** False when the id is taken. */
+  async insertGroup(tx: Transaction, group: GroupRow): Promise<boolean> {
+    const inserted = await tx.run(
+      `INSERT INTO user_groups (id, name, description, owner_id, enforce_model_allowlist, rpm_ceiling, created_at)
+       VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING`,
+      [
+        group.id,
+        group.name,
+        group.description,
+        group.owner_id,
+        group.enforce_model_allowlist,
+        group.rpm_ceiling,
+        group.created_at,
+      ],
+    );
+    return inserted > 0;
+  },
+
+  async updateGroup(tx: Transaction, group: GroupRow): Promise<void> {
+    await tx.run(
+      "UPDATE user_groups SET name = $2, description = $3, enforce_model_allowlist = $4, rpm_ceiling = $5 WHERE id = $1",
+      [group.id, group.name, group.description, group.enforce_model_allowlist, group.rpm_ceiling],
+    );
+  },
+
+  /** Active members' keys become personal ones; keys that were dead by then stay dead. */
+  async detachKeys(tx: Transaction, groupId: string, now: string): Promise<void> {
+    await tx.run(
+      `UPDATE api_keys SET active = FALSE, revoked_at = COALESCE(revoked_at, $2)
+       WHERE group_id = $1 AND user_id NOT IN
+         (SELECT user_id FROM group_members WHERE group_id = $1 AND is_active)`,
+      [groupId, now],
+    );
+    await tx.run("UPDATE api_keys SET group_id = NULL WHERE group_id = $1", [groupId]);
+  },
+
+  /** Members, invitations and model lists go with it. */
+  async deleteGroup(tx: Transaction, groupId: string): Promise<void> {
+    await tx.run("DELETE FROM user_groups WHERE id = $1", [groupId]);
+  },
+
+  async member(on: Queryable, groupId: string, userId: string): Promise<MemberRow | null> {
+    const row = await on.get<MemberRow>(
+      `SELECT ${MEMBER_COLUMNS} FROM group_members WHERE group_id = $1 AND user_id = $2`,
+      [groupId, userId],
+    );
+    return row && toMember(row);
+  },
+
+  async members(
+    on: Queryable,
+    groupId: string,
+    { includeInactive }: { includeInactive: boolean },
+  ): Promise<NamedMember[]> {
+    const rows = await on.all<NamedMember>(
+      `SELECT m.group_id, m.user_id, m.role, m.cost_multiplier_micros, m.is_active, m.created_at, u.email, u.name
+       FROM group_members m JOIN users u ON u.id = m.user_id
+       WHERE m.group_id = $1 ${includeInactive ? "" : "AND m.is_active"} ORDER BY m.created_at, u.email`,
+      [groupId],
+    );
+    return rows.map(toMember);
+  },
+
+  async countMembers(on: Queryable, groupId: string): Promise<number> {
+    const row = await on.get<{ n: number }>("SELECT COUNT(*) AS n FROM group_members WHERE group_id = $1", [
+      groupId,
+    ]);
+    return row?.n ?? 0;
+  },
+
+  async saveMember(tx: Transaction, member: MemberRow): Promise<void> {
+    await tx.run(
+      `INSERT INTO group_members (group_id, user_id, role, cost_multiplier_micros, is_active, created_at)
+       VALUES ($1, $2, $3, $4, $5, $6)
+       ON CONFLICT (group_id, user_id) DO UPDATE SET role = excluded.role,
+         cost_multiplier_micros = excluded.cost_multiplier_micros, is_active = excluded.is_active`,
+      [
+        member.group_id,
+        member.user_id,
+        member.role,
+        member.cost_multiplier_micros,
+        member.is_active,
+        member.created_at,
+      ],
+    );
+  },
+
+  /** Also ends invitations that were made for this person alone. */
+  async removeMember(tx: Transaction, groupId: string, user: { id: string; email: string }): Promise<void> {
+    await tx.run("DELETE FROM group_members WHERE group_id = $1 AND user_id = $2", [groupId, user.id]);
+    await tx.run("DELETE FROM group_invitations WHERE group_id = $1 AND email = $2", [groupId, user.email]);
+  },
+
+  /** Drops the group's expired invitations and counts those that are left. */
+  async sweepInvitations(tx: Transaction, groupId: string, now: string): Promise<number> {
+    await tx.run("DELETE FROM group_invitations WHERE group_id = $1 AND expires_at <= $2", [groupId, now]);
+    const row = await tx.get<{ n: number }>(
+      "SELECT COUNT(*) AS n FROM group_invitations WHERE group_id = $1 AND uses < max_uses",
+      [groupId],
+    );
+    return row?.n ?? 0;
+  },
+
+  async insertInvitation(tx: Transaction, invitation: InvitationRow, tokenHash: string): Promise<void> {
+    const { id, group_id, role, email, max_uses, uses, created_by, created_at, expires_at } = invitation;
+    await tx.run(
+      `INSERT INTO group_invitations (${INVITATION_COLUMNS}, token_hash)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+      [id, group_id, role, email, max_uses, uses, created_by, created_at, expires_at, tokenHash],
+    );
+  },
+
+  invitation(on: Queryable, tokenHash: string): Promise<InvitationRow | null> {
+    return on.get<InvitationRow>(
+      `SELECT ${INVITATION_COLUMNS} FROM group_invitations WHERE token_hash = $1`,
+      [tokenHash],
+    );
+  },
+
+  /** Counts one use; false when there was none left or the time is over. */
+  async useInvitation(tx: Transaction, id: string, now: string): Promise<boolean> {
+    const used = await tx.run(
+      "UPDATE group_invitations SET uses = uses + 1 WHERE id = $1 AND uses < max_uses AND expires_at > $2",
+      [id, now],
+    );
+    return used > 0;
+  },
+
+  models(on: Queryable, groupId: string): Promise<{ rule: Rule; model_id: string }[]> {
+    return on.all("SELECT rule, model_id FROM group_models WHERE group_id = $1 ORDER BY model_id", [groupId]);
+  },
+
+  /** The caller has left out what is there already. */
+  async addModels(
+    tx: Transaction,
+    { groupId, rule, modelIds }: { groupId: string; rule: Rule; modelIds: readonly string[] },
+  ): Promise<void> {
+    await insertRows(
+      tx,
+      "group_models (group_id, rule, model_id)",
+      modelIds.map((id) => [groupId, rule, id]),
+    );
+  },
+
+  async removeModels(
+    tx: Transaction,
+    { groupId, rule, modelIds }: { groupId: string; rule: Rule; modelIds: readonly string[] },
+  ): Promise<void> {
+    for (const id of modelIds)
+      await tx.run("DELETE FROM group_models WHERE group_id = $1 AND rule = $2 AND model_id = $3", [
+        groupId,
+        rule,
+        id,
+      ]);
+  },
+};

@@ -1,0 +1,32 @@
+import * as accounts from "./accounts/index.ts";
+import * as billing from "./billing/index.ts";
+import * as conversations from "./conversations/index.ts";
+import * as groups from "./groups/index.ts";
+import * as inference from "./inference/index.ts";
+import * as keys from "./keys/index.ts";
+import * as ledger from "./ledger/index.ts";
+import * as memory from "./memory/index.ts";
+import * as providers from "./providers/index.ts";
+import * as realtime from "./realtime/index.ts";
+import * as routing from "./routing/index.ts";
+import * as system from "./system/index.ts";
+import * as usage from "./usage/index.ts";
+import * as video from "./video/index.ts";
+
+/** Every room's surface, one line a room; the registry, the documents and the client's types come from here. */
+export const surfaces = [
+  accounts,
+  ledger,
+  groups,
+  keys,
+  providers,
+  conversations,
+  usage,
+  billing,
+  memory,
+  routing,
+  inference,
+  video,
+  realtime,
+  system,
+] as const;

@@ -1,0 +1,45 @@
+import { BackendError } from "../../backends/contract.ts";
+import { isObject } from "../../kernel/json.ts";
+
+/** 2,048 vectors of 3,072 numbers in text are half of this. */
+const ANSWER_BYTES_MAX = 256 * 1024 * 1024;
+/** Every server writes the list near the beginning. */
+const HEAD_BYTES = 4 * 1024;
+
+/** The whole body of an answer; what breaks or exceeds the limit is a BackendError. */
+export async function readAnswer(response: Response, signal: AbortSignal): Promise<Buffer> {
+  const declared = Number(response.headers.get("content-length") ?? Number.NaN);
+  try {
+    if (declared <= ANSWER_BYTES_MAX) return Buffer.from(await response.arrayBuffer());
+    const chunks: Uint8Array[] = [];
+    let size = 0;
+    for await (const chunk of response.body ?? []) {
+      size += chunk.length;
+      if (size > ANSWER_BYTES_MAX) throw new BackendError("transport", "the upstream's answer is too large");
+      chunks.push(chunk);
+    }
+    return Buffer.concat(chunks);
+  } catch (error) {
+    if (signal.aborted) throw signal.reason;
+    if (error instanceof BackendError) throw error;
+    throw new BackendError("transport", `the upstream broke off its answer: ${(error as Error).message}`);
+  }
+}
+
+/** Refuses an answer that lacks its list (`choices`, `data`): an error inside a 200, or no answer at all. */
+export function requireList(body: Buffer, list: "choices" | "data"): void {
+  if (body.toString("latin1", 0, HEAD_BYTES).includes(`"${list}"`)) return;
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(body.toString());
+  } catch {
+    throw new BackendError("transport", "the upstream answered with something that is not JSON");
+  }
+  if (isObject(parsed) && Array.isArray(parsed[list])) return;
+  const error = isObject(parsed)
+    ? (parsed.error ?? (parsed.object === "error" ? parsed.message : null))
+    : null;
+  const message = isObject(error) ? error.message : error;
+  if (typeof message === "string") throw new BackendError("upstream", message.slice(0, 4_096), 500);
+  throw new BackendError("transport", `the upstream answered without \`${list}\``);
+}

@@ -1,0 +1,34 @@
+import type { RateLimiter } from "../../bus/contract.ts";
+import { bearerOf } from "../../kernel/http.ts";
+import type { Keys, Principal } from "../keys/index.ts";
+
+const WINDOW_MS = 60_000;
+const UNAUTHORIZED = "Missing or invalid API key; send it as Authorization: Bearer service-<uuid>\n";
+const TOO_MANY = "Rate limit exceeded. Try again later.";
+
+export interface ApiKeyGate {
+  keys: Keys;
+  limiter: RateLimiter;
+  /** Requests a minute that each key may make. */
+  rpm: number;
+}
+
+const plain = (status: number, text: string, headers: Record<string, string>): Response =>
+  new Response(text, { status, headers: { "content-type": "text/plain; charset=utf-8", ...headers } });
+
+/** Who the request's key stands for, or the refusal, which is plain text here and not the JSON shape. */
+export async function requireApiKey(
+  { keys, limiter, rpm }: ApiKeyGate,
+  request: Request,
+  requestId: string,
+): Promise<Principal | Response> {
+  const secret = bearerOf(request);
+  const found = secret === null ? null : keys.authenticate(secret);
+  const principal = found instanceof Promise ? await found : found;
+  if (!principal)
+    return plain(401, UNAUTHORIZED, { "x-request-id": requestId, "www-authenticate": "Bearer" });
+  const hit = limiter.hit(`api:${principal.keyId}`, rpm, WINDOW_MS);
+  const waitMs = typeof hit === "number" ? hit : await hit;
+  if (waitMs > 0) return plain(429, TOO_MANY, { "x-request-id": requestId });
+  return principal;
+}

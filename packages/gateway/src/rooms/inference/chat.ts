@@ -1,0 +1,184 @@
+import type { Clock } from "../../kernel/clock.ts";
+import { toRestBody, toServiceError } from "../../kernel/errors.ts";
+import { readAnswer, requireList } from "./answer-body.ts";
+import type { Choice } from "./chunk-normaliser.ts";
+import { CLIENT_LEFT } from "./deadlines.ts";
+import { toFailure } from "./failures.ts";
+import { type ChatFields, readChatFields } from "./fields.ts";
+import { messagesOf, textOf } from "./messages.ts";
+import type { Payload } from "./payload.ts";
+import { Relay, type Sink } from "./relay.ts";
+import { replayAsStream } from "./replay.ts";
+import { StreamMeter } from "./stream-meter.ts";
+import { type RecordParts, TurnRecord } from "./turn-record.ts";
+import { type Asker, type CallParts, UpstreamCall } from "./upstream-call.ts";
+import { type ReportedUsage, usageOfTail } from "./usage-tail.ts";
+
+export interface ChatParts extends CallParts, RecordParts {
+  clock: Clock;
+}
+
+export interface ChatTurnOptions {
+  asker: Asker;
+  payload: Payload;
+  /** Fires when the client leaves. */
+  signal: AbortSignal;
+  /** The stored conversation goes before the messages of the request. */
+  withHistory: boolean;
+  /** Sees every piece of a streamed answer. */
+  onChoice?: (choice: Choice) => void;
+}
+
+/** One chat request from admission to settlement, whichever surface it came by. */
+export class ChatTurn {
+  #meter: StreamMeter | null = null;
+  #relay: Relay | null = null;
+  #running = false;
+
+  private constructor(
+    readonly parts: ChatParts,
+    readonly options: ChatTurnOptions,
+    readonly fields: ChatFields,
+    readonly record: TurnRecord,
+    readonly call: UpstreamCall,
+  ) {}
+
+  /** Validates, routes and admits, or throws the refusal. Nothing has been sent yet. */
+  static async open(parts: ChatParts, options: ChatTurnOptions): Promise<ChatTurn> {
+    const { asker, payload, signal, withHistory } = options;
+    const fields = readChatFields(payload);
+    const { model, provider, conversationId, maxTokens, stream } = fields;
+    const record = await TurnRecord.open(
+      parts,
+      { userId: asker.payer.userId, requestId: asker.requestId, payload, fields, withHistory },
+      signal,
+    );
+    const call = await UpstreamCall.admit(parts, {
+      asker,
+      payload,
+      capability: "chat",
+      model,
+      provider,
+      conversationId,
+      maxTokens,
+      set: fieldsToSet(fields, record.messagesJson),
+      send: (backend, upstream) => backend.chat?.({ ...upstream, stream }),
+    });
+    const turn = new ChatTurn(parts, options, fields, record, call);
+    if (signal.aborted) turn.left();
+    else signal.addEventListener("abort", () => turn.left(), { once: true });
+    return turn;
+  }
+
+  /** The client is gone: the upstream is stopped at once, and what was delivered is settled. */
+  left(): void {
+    this.call.watched.abort(CLIENT_LEFT);
+    if (this.#relay && !this.#running) this.#settle();
+  }
+
+  #settle(): ReportedUsage | null {
+    return this.call.settle(this.#meter?.usage ?? null, this.#meter?.textBytes ?? 0);
+  }
+
+  /** The whole answer; settled when this returns. */
+  async answer(): Promise<Buffer> {
+    const { call, record } = this;
+    try {
+      await record.sent();
+      const response = await call.send();
+      const body = await readAnswer(response, call.watched.signal);
+      requireList(body, "choices");
+      call.route.succeeded();
+      const usage = usageOfTail(body);
+      call.settle(usage, usage ? 0 : textBytesOf(body));
+      await record.completedWith(body);
+      return body;
+    } catch (error) {
+      call.failed(error);
+      call.settle(null, 0);
+      throw toFailure(error);
+    }
+  }
+
+  /** Starts the stream; throws while a failure can still be told by a status. */
+  async begin(): Promise<void> {
+    const { call, record, parts, options } = this;
+    try {
+      await record.sent();
+      const response = await call.send();
+      const { collector } = record;
+      const { onChoice } = options;
+      const seen =
+        collector || onChoice
+          ? (choice: Choice) => {
+              collector?.add(choice);
+              onChoice?.(choice);
+            }
+          : undefined;
+      this.#meter = new StreamMeter({ keepUsage: this.fields.wantsUsage, onChoice: seen });
+      const body = (await this.#eventStream(response)).body!;
+      const relay = new Relay(body, this.#meter, call.watched, parts.clock);
+      await relay.peek();
+      this.#relay = relay;
+    } catch (error) {
+      call.failed(error);
+      call.settle(null, 0);
+      throw toFailure(error);
+    }
+    if (call.watched.signal.aborted) this.left();
+  }
+
+  async #eventStream(response: Response): Promise<Response> {
+    const type = response.headers.get("content-type") ?? "";
+    if (type.includes("event-stream") || !type.includes("json")) return response;
+    const body = await readAnswer(response, this.call.watched.signal);
+    requireList(body, "choices");
+    return replayAsStream(body);
+  }
+
+  /** Relays until the end. Usage is journaled before the last bytes leave. */
+  async run(sink: Sink): Promise<ReportedUsage | null> {
+    this.#running = true;
+    const { call, record } = this;
+    const meter = this.#meter!;
+    const ending = await this.#relay!.run(sink);
+    if (ending.kind === "left") {
+      call.route.abandoned();
+      return this.#settle();
+    }
+    if (ending.kind === "cut") {
+      call.failed(ending.error);
+      this.#settle();
+      const failure = toServiceError(toFailure(ending.error));
+      sink.write(meter.failing(JSON.stringify(toRestBody(failure))));
+      sink.flush();
+      throw failure;
+    }
+    call.route.succeeded();
+    const settled = this.#settle();
+    const closing = meter.closing();
+    await record.completed();
+    sink.write(closing);
+    sink.flush();
+    return settled;
+  }
+}
+
+/** Bytes of text in a whole answer, for the estimate where the upstream reports no usage. */
+function textBytesOf(body: Buffer): number {
+  const messages = messagesOf(body).map(
+    ({ content, tool_calls }) => `${textOf(content)}${JSON.stringify(tool_calls ?? "")}`,
+  );
+  return Buffer.byteLength(messages.join(""));
+}
+
+/** Fields that the gateway sets itself. The upstream is always asked for the usage of a stream. */
+function fieldsToSet(
+  { stream, streamOptions }: ChatFields,
+  messagesJson: string | null,
+): Map<string, string> {
+  const set = new Map<string, string>();
+  if (messagesJson !== null) set.set("messages", messagesJson);
+  if (stream) set.set("stream_options", JSON.stringify({ ...streamOptions, include_usage: true }));
+  return set;
+}

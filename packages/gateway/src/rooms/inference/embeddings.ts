@@ -1,0 +1,66 @@
+import { readAnswer, requireList } from "./answer-body.ts";
+import { CLIENT_LEFT } from "./deadlines.ts";
+import { toFailure } from "./failures.ts";
+import { readEmbeddingsFields } from "./fields.ts";
+import type { Payload } from "./payload.ts";
+import { type Asker, type CallParts, UpstreamCall } from "./upstream-call.ts";
+import { usageOfTail } from "./usage-tail.ts";
+
+const HEAD_BYTES = 4 * 1024;
+
+/** One embeddings request; the answer passes as bytes unless the upstream chose the wrong encoding. */
+export async function embed(
+  parts: CallParts,
+  { asker, payload, signal }: { asker: Asker; payload: Payload; signal: AbortSignal },
+): Promise<Buffer> {
+  const { model, provider, encoding } = readEmbeddingsFields(payload);
+  const call = await UpstreamCall.admit(parts, {
+    asker,
+    payload,
+    capability: "embeddings",
+    model,
+    provider,
+    send: (backend, upstream) => backend.embed?.(upstream),
+  });
+  const leave = () => call.watched.abort(CLIENT_LEFT);
+  if (signal.aborted) leave();
+  else signal.addEventListener("abort", leave, { once: true });
+  try {
+    const response = await call.send();
+    const body = await readAnswer(response, call.watched.signal);
+    requireList(body, "data");
+    call.route.succeeded();
+    call.settle(usageOfTail(body), body.length);
+    const actual = encodingOfAnswer(body);
+    return actual === null || actual === encoding ? body : reencode(body, encoding);
+  } catch (error) {
+    call.failed(error);
+    call.settle(null, 0);
+    throw toFailure(error);
+  }
+}
+
+/** What the first vector looks like; null when there is none. */
+function encodingOfAnswer(body: Buffer): "float" | "base64" | null {
+  const first = /"embedding"\s*:\s*(\[|")/.exec(body.toString("latin1", 0, HEAD_BYTES));
+  return first ? (first[1] === "[" ? "float" : "base64") : null;
+}
+
+interface EmbeddingsBody {
+  data: { embedding: number[] | string }[];
+}
+
+/** Little-endian float32 in base64, or numbers: whichever the client asked for and the upstream did not send. */
+function reencode(body: Buffer, encoding: "float" | "base64"): Buffer {
+  const parsed = JSON.parse(body.toString()) as EmbeddingsBody;
+  for (const item of parsed.data) {
+    const { embedding } = item;
+    if (encoding === "base64" && Array.isArray(embedding)) {
+      item.embedding = Buffer.from(new Float32Array(embedding).buffer).toString("base64");
+    } else if (encoding === "float" && typeof embedding === "string") {
+      const bytes = Uint8Array.fromBase64(embedding);
+      item.embedding = [...new Float32Array(bytes.buffer, 0, Math.floor(bytes.length / 4))];
+    }
+  }
+  return Buffer.from(JSON.stringify(parsed));
+}

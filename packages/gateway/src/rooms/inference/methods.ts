@@ -1,0 +1,50 @@
+import { z } from "zod";
+import { defineMethod } from "../../kernel/method.ts";
+
+const Message = z.looseObject({
+  role: z.enum(["user", "assistant", "system", "developer", "tool"]),
+  content: z.union([z.string(), z.array(z.unknown())]).nullish(),
+  images: z.array(z.unknown()).optional(),
+  tool_calls: z.array(z.unknown()).optional(),
+});
+
+export const send = defineMethod({
+  name: "chat.send",
+  summary: "Send a chat turn; its answer arrives as chat.stream notifications, one token each",
+  auth: "jwt",
+  notifies: ["chat.stream"],
+  params: z.object({
+    model: z.string().min(1).max(256),
+    messages: z.array(Message).min(1),
+    temperature: z.number().optional(),
+    max_tokens: z.int().min(0).optional(),
+    conversation_id: z
+      .string()
+      .max(64)
+      .optional()
+      .describe("Its stored messages go before these, and the turn is added to it"),
+    memory: z.boolean().optional().describe("False: nothing is recalled for this turn"),
+    extra: z.unknown().optional().describe("An object, merged into what is sent upstream"),
+    tools: z.array(z.unknown()).optional(),
+    provider: z.string().max(256).optional(),
+  }),
+  result: z.object({
+    stream_id: z.string().describe("Session of GET /api/rpc/events"),
+    memory: z.enum(["enabled", "disabled", "offline"]),
+  }),
+  handler: ({ params, actor, rooms }) => rooms.inference.send(actor, params),
+});
+
+export const invoke = defineMethod({
+  name: "engine.invoke",
+  summary: "Call a method of the engine that serves a model, and return its raw result",
+  auth: "admin",
+  hint: "engine.invoke reaches into an engine; ask an administrator",
+  params: z.object({
+    model: z.string().min(1).max(256),
+    method: z.string().min(1).max(128),
+    params: z.record(z.string(), z.unknown()).optional(),
+  }),
+  result: z.unknown(),
+  handler: ({ params, rooms }) => rooms.inference.invoke(params),
+});

@@ -1,0 +1,95 @@
+import { z } from "zod";
+import { defineRoute } from "../../kernel/route.ts";
+
+const Usage = z.object({
+  prompt_tokens: z.int(),
+  completion_tokens: z.int(),
+  total_tokens: z.int(),
+});
+
+/** For the documents: bodies are read field by field and passed on as they are. */
+const ChatRequest = z.looseObject({
+  model: z.string().describe("Id from GET /v1/models, or an alias"),
+  messages: z.array(
+    z.looseObject({
+      role: z.string(),
+      content: z.union([z.string(), z.array(z.unknown())]).nullish(),
+      images: z.array(z.unknown()).optional(),
+      tool_calls: z.array(z.unknown()).optional(),
+    }),
+  ),
+  stream: z.boolean().optional().describe("True: the answer is an event stream"),
+  temperature: z.number().optional(),
+  max_tokens: z.int().optional(),
+  conversation_id: z.string().optional().describe("One of your conversations; the turn is stored in it"),
+  memory: z.boolean().optional().describe("False: nothing is recalled for this request"),
+  extra: z.record(z.string(), z.unknown()).optional().describe("Merged into what is sent upstream"),
+  tools: z.array(z.unknown()).optional(),
+  provider: z.string().optional().describe("Only this backend, or backends of this kind"),
+});
+
+const ChatAnswer = z.looseObject({
+  id: z.string(),
+  object: z.literal("chat.completion"),
+  created: z.int(),
+  model: z.string(),
+  choices: z.array(
+    z.looseObject({
+      index: z.int(),
+      message: z.looseObject({ role: z.string(), content: z.string().nullable() }),
+      finish_reason: z.string(),
+    }),
+  ),
+  usage: Usage,
+});
+
+export const chatCompletions = defineRoute({
+  method: "POST",
+  path: "/v1/chat/completions",
+  summary: "One chat turn, as a whole or as an event stream that ends with [DONE]",
+  auth: "api_key",
+  body: ChatRequest,
+  response: ChatAnswer,
+  handler: ({ rooms, request, requestId }) => rooms.inference.chatCompletions(request, requestId),
+});
+
+export const embeddings = defineRoute({
+  method: "POST",
+  path: "/v1/embeddings",
+  summary: "Vectors of texts, as numbers or as base64 of little-endian float32",
+  auth: "api_key",
+  body: z.looseObject({
+    model: z.string(),
+    input: z.union([z.string(), z.array(z.unknown())]),
+    encoding_format: z.enum(["float", "base64"]).optional(),
+    dimensions: z.int().optional(),
+    provider: z.string().optional(),
+  }),
+  response: z.looseObject({
+    object: z.literal("list"),
+    data: z.array(
+      z.object({
+        object: z.literal("embedding"),
+        index: z.int(),
+        embedding: z.union([z.array(z.number()), z.string()]),
+      }),
+    ),
+    model: z.string(),
+    usage: Usage,
+  }),
+  handler: ({ rooms, request, requestId }) => rooms.inference.embeddings(request, requestId),
+});
+
+export const models = defineRoute({
+  method: "GET",
+  path: "/v1/models",
+  summary: "Models that can be called now, and well-known ones that a backend may serve",
+  auth: "public",
+  response: z.object({
+    object: z.literal("list"),
+    data: z.array(
+      z.object({ id: z.string(), object: z.literal("model"), created: z.int(), owned_by: z.string() }),
+    ),
+  }),
+  handler: ({ rooms }) => rooms.inference.models(),
+});

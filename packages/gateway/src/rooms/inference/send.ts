@@ -1,0 +1,106 @@
+import type { EventHub, EventStream } from "../../bus/contract.ts";
+import type { Actor } from "../../kernel/context.ts";
+import { ERRORS, fail, toServiceError } from "../../kernel/errors.ts";
+import type { RecallState } from "../memory/index.ts";
+import { type ChatParts, ChatTurn } from "./chat.ts";
+import type { Choice } from "./chunk-normaliser.ts";
+import { Payload } from "./payload.ts";
+import type { Sink } from "./relay.ts";
+import type { ReportedUsage } from "./usage-tail.ts";
+
+/** Turns that run at once in this process; each holds an upstream connection. */
+const SENDS_MAX = 10_000;
+const NOTIFICATION = "chat.stream";
+
+/** The bytes of the stream are for nobody: the choices are what is passed on. */
+const NOWHERE: Sink = { write: () => 0, flush: () => 0 };
+
+export interface SendOptions {
+  actor: Actor;
+  requestId: string;
+  /** The request in the form of the REST surface. */
+  body: Record<string, unknown>;
+}
+
+/** `chat.send`: the answer goes to a notification channel, piece by piece. */
+export class ChatSender {
+  readonly #stopping = new AbortController();
+  #running = 0;
+
+  constructor(
+    readonly parts: ChatParts,
+    readonly events: EventHub,
+  ) {}
+
+  async send({ actor, requestId, body }: SendOptions): Promise<{ stream_id: string; memory: RecallState }> {
+    if (this.#running >= SENDS_MAX)
+      fail("unavailable", "Too many chats are running; try again shortly", { retryAfterSeconds: 5 });
+    const payer = await this.parts.metering.payerOf(actor);
+    const pieces: Choice[] = [];
+    const turn = await ChatTurn.open(this.parts, {
+      asker: { requestId, payer, rules: null, refId: null, channel: "rpc" },
+      payload: new Payload(Buffer.from(JSON.stringify({ ...body, stream: true }))),
+      signal: this.#stopping.signal,
+      withHistory: true,
+      onChoice: (choice) => pieces.push(choice),
+    });
+    const stream = this.events.open(actor.userId);
+    void this.#run(turn, stream, pieces);
+    return { stream_id: stream.sessionId, memory: turn.record.recall };
+  }
+
+  async #run(turn: ChatTurn, stream: EventStream, pieces: Choice[]): Promise<void> {
+    this.#running++;
+    const { sessionId: stream_id } = stream;
+    const emit = (params: Record<string, unknown>) =>
+      stream.emit({ method: NOTIFICATION, params: { stream_id, ...params } });
+    let finishReason: unknown = null;
+    const passOn = () => {
+      for (const { delta, finish_reason } of pieces.splice(0)) {
+        if (typeof finish_reason === "string") finishReason = finish_reason;
+        const piece = notificationOf(delta);
+        if (piece) emit({ ...piece, finish_reason: null });
+      }
+      return 0;
+    };
+    try {
+      await turn.begin();
+      await stream.whenHeard();
+      const usage = await turn.run({ ...NOWHERE, flush: passOn });
+      passOn();
+      emit({ content: "", done: true, finish_reason: finishReason ?? "stop", usage: usageOf(usage) });
+    } catch (error) {
+      const failure = toServiceError(error);
+      passOn();
+      emit({ done: true, error: { code: ERRORS[failure.kind].rpc, message: failure.message } });
+    } finally {
+      stream.end();
+      this.#running--;
+    }
+  }
+
+  close(): void {
+    this.#stopping.abort();
+  }
+}
+
+/** One piece of the answer as the notification carries it; null for one that says nothing. */
+function notificationOf(delta: Record<string, unknown>): Record<string, unknown> | null {
+  const { role, content, tool_calls } = delta;
+  const reasoning = delta.reasoning_content ?? delta.reasoning;
+  const says = content || reasoning || tool_calls || (role && content === undefined);
+  if (!says) return null;
+  return {
+    content: typeof content === "string" ? content : "",
+    ...(typeof role === "string" && { role }),
+    ...(Array.isArray(tool_calls) && { tool_calls }),
+    ...(typeof reasoning === "string" && { reasoning }),
+  };
+}
+
+const usageOf = (usage: ReportedUsage | null) =>
+  usage && {
+    prompt_tokens: usage.promptTokens,
+    completion_tokens: usage.completionTokens,
+    total_tokens: usage.promptTokens + usage.completionTokens,
+  };

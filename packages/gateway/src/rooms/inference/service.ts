@@ -1,0 +1,202 @@
+import type { EventHub, RateLimiter } from "../../bus/contract.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import type { Actor } from "../../kernel/context.ts";
+import { fail, toRestResponse, toServiceError } from "../../kernel/errors.ts";
+import { readBody } from "../../kernel/http.ts";
+import type { Ids } from "../../kernel/ids.ts";
+import type { Log } from "../../kernel/log.ts";
+import type { Conversations } from "../conversations/index.ts";
+import { type Keys, type Principal, payerOf } from "../keys/index.ts";
+import type { Memory } from "../memory/index.ts";
+import type { Metering } from "../metering/index.ts";
+import type { Routing } from "../routing/index.ts";
+import { requireApiKey } from "./api-key.ts";
+import { type ChatParts, ChatTurn } from "./chat.ts";
+import { CallWatch, DEFAULT_DEADLINES, type Deadlines, isAboutClient } from "./deadlines.ts";
+import { embed } from "./embeddings.ts";
+import { isFinal, reportTo, toFailure } from "./failures.ts";
+import { Payload } from "./payload.ts";
+import { QUICK_START_MODELS } from "./quick-start.ts";
+import type { Sink } from "./relay.ts";
+import { ChatSender } from "./send.ts";
+import type { Asker } from "./upstream-call.ts";
+
+const BODY_BYTES_MAX = 32 * 1024 * 1024;
+const REF_LENGTH_MAX = 64;
+const INVOKE_TIMEOUT_MS = 30_000;
+/** What proxies use for a client that closed its connection; nobody is there to read it. */
+const CLIENT_CLOSED = 499;
+
+export interface InferenceOptions {
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+  limiter: RateLimiter;
+  events: EventHub;
+  keys: Keys;
+  metering: Metering;
+  routing: Routing;
+  conversations: Conversations;
+  memory: Memory;
+  apiRateLimitRpm: number;
+  /** Counts one inference request in the service's figures. */
+  countRequest(): void;
+  deadlines?: Partial<Deadlines>;
+}
+
+/** Chat and embeddings on every surface. */
+export class Inference {
+  readonly #parts: ChatParts;
+  readonly #sender: ChatSender;
+  readonly #watch: CallWatch;
+
+  constructor(readonly options: InferenceOptions) {
+    const { clock, log, metering, routing, conversations, memory, events } = options;
+    this.#watch = new CallWatch(clock, { ...DEFAULT_DEADLINES, ...options.deadlines });
+    this.#parts = { clock, log, metering, routing, conversations, memory, watch: this.#watch };
+    this.#sender = new ChatSender(this.#parts, events);
+  }
+
+  /** Calls to upstreams that are under way. */
+  get callsInFlight(): number {
+    return this.#watch.count;
+  }
+
+  /** `POST /v1/chat/completions`. */
+  chatCompletions(request: Request, requestId: string): Promise<Response> {
+    return this.#admitted(request, requestId, async (asker, payload) => {
+      const { signal } = request;
+      const turn = await ChatTurn.open(this.#parts, { asker, payload, signal, withHistory: false });
+      if (!turn.fields.stream) return jsonResponse(await turn.answer(), requestId);
+      await turn.begin();
+      return streamResponse(turn, requestId);
+    });
+  }
+
+  /** `POST /v1/embeddings`. */
+  embeddings(request: Request, requestId: string): Promise<Response> {
+    return this.#admitted(request, requestId, async (asker, payload) => {
+      const body = await embed(this.#parts, { asker, payload, signal: request.signal });
+      return jsonResponse(body, requestId);
+    });
+  }
+
+  /** Who the request's API key stands for, or the plain-text refusal of the key or its limit. */
+  principal(request: Request, requestId: string): Promise<Principal | Response> {
+    const { keys, limiter, apiRateLimitRpm: rpm } = this.options;
+    return requireApiKey({ keys, limiter, rpm }, request, requestId);
+  }
+
+  /** What both have in common: the key, its limits, the body, and how refusals look. */
+  async #admitted(
+    request: Request,
+    requestId: string,
+    work: (asker: Asker, payload: Payload) => Promise<Response>,
+  ): Promise<Response> {
+    const { metering, countRequest } = this.options;
+    const principal = await this.principal(request, requestId);
+    if (principal instanceof Response) return principal;
+    countRequest();
+    const payer = payerOf(principal);
+    const limited = metering.checkRate(payer);
+    if (limited) await limited;
+    const refId = refOf(request);
+    const payload = new Payload(await readBody(request, BODY_BYTES_MAX));
+    try {
+      return await work({ requestId, payer, rules: principal.group, refId, channel: "gateway" }, payload);
+    } catch (error) {
+      if (isAboutClient(error)) return new Response(null, { status: CLIENT_CLOSED });
+      if (!isFinal(error)) throw error;
+      const response = toRestResponse(toServiceError(error), requestId);
+      // Client libraries repeat a 502 on their own; what the upstream refused once it will refuse again.
+      response.headers.set("x-should-retry", "false");
+      return response;
+    }
+  }
+
+  /** `chat.send`. */
+  send(actor: Actor, body: Record<string, unknown>) {
+    this.options.countRequest();
+    // An id of its own: the calls of one RPC batch share theirs, and usage is counted once per id.
+    return this.#sender.send({ actor, requestId: this.options.ids.uuid(), body });
+  }
+
+  /** `engine.invoke`: the method and params as they are, and the raw result. */
+  async invoke({
+    model,
+    method,
+    params,
+  }: {
+    model: string;
+    method: string;
+    params?: Record<string, unknown>;
+  }): Promise<unknown> {
+    const { routing } = this.options;
+    const route = routing.choose({ model: routing.aliases.resolve(model), capability: "invoke" });
+    const expiry = AbortSignal.timeout(INVOKE_TIMEOUT_MS);
+    try {
+      if (!route.backend.invoke) fail("backend_error", "the backend does not support generic invocation");
+      const result = await route.backend.invoke(method, params, expiry);
+      route.succeeded();
+      return result;
+    } catch (error) {
+      reportTo(route, error);
+      throw toFailure(error);
+    }
+  }
+
+  /** Models of healthy backends, then the quick-start ones that none of them serves. */
+  models() {
+    const routable = this.options.routing.routableModels();
+    const known = new Set(routable.map(({ id }) => id));
+    const all = [...routable, ...QUICK_START_MODELS.filter(({ id }) => !known.has(id))];
+    return {
+      object: "list" as const,
+      data: all.map(({ id, owned_by }) => ({ id, object: "model" as const, created: 0, owned_by })),
+    };
+  }
+
+  close(): void {
+    this.#sender.close();
+    this.#watch.close();
+  }
+}
+
+function refOf(request: Request): string | null {
+  const ref = request.headers.get("x-service-ref")?.trim() ?? "";
+  if (ref.length > REF_LENGTH_MAX)
+    fail("missing_fields", `The header x-service-ref may have at most ${REF_LENGTH_MAX} characters`);
+  return ref || null;
+}
+
+const jsonResponse = (body: Buffer, requestId: string): Response =>
+  new Response(body as Uint8Array<ArrayBuffer>, {
+    headers: { "content-type": "application/json", "x-request-id": requestId },
+  });
+
+/** The runtime's own stream type: bytes are written to the socket as they come, without a queue in between. */
+interface DirectSource {
+  type: "direct";
+  pull(sink: Sink & { end(): unknown }): Promise<void>;
+  cancel(): void;
+}
+
+function streamResponse(turn: ChatTurn, requestId: string): Response {
+  const source: DirectSource = {
+    type: "direct",
+    async pull(sink) {
+      // A failure has been written to the stream by then; the status is long gone.
+      await turn.run(sink).catch(() => {});
+      sink.end();
+    },
+    cancel: () => turn.left(),
+  };
+  return new Response(new ReadableStream(source as unknown as UnderlyingSource<Uint8Array>), {
+    headers: {
+      "content-type": "text/event-stream; charset=utf-8",
+      "cache-control": "no-cache, no-transform",
+      "x-accel-buffering": "no",
+      "x-request-id": requestId,
+    },
+  });
+}

@@ -1,0 +1,272 @@
+import { isObject } from "../../kernel/json.ts";
+import { type ChatChunk, type Choice, ChunkNormaliser } from "./chunk-normaliser.ts";
+import { type ReportedUsage, readUsage } from "./usage-tail.ts";
+
+/** An event that is still incomplete after this much is relayed as it comes, unread. */
+const PENDING_BYTES_MAX = 1024 * 1024;
+const NEWLINE = 10;
+const DONE = "[DONE]";
+const DONE_EVENT = Buffer.from("data: [DONE]\n\n");
+
+export interface StreamMeterOptions {
+  /** The client asked for the usage chunk; otherwise it is held back. */
+  keepUsage: boolean;
+  /** Sees every choice of every chunk; the stream is then parsed in full. */
+  onChoice?: (choice: Choice) => void;
+}
+
+/** The frame around the text of a plain delta, the same for most events of a stream. */
+interface Template {
+  before: string;
+  after: string;
+}
+
+type Verdict = "keep" | "drop" | "end" | { replacement: string };
+
+/**
+ * Reads an upstream's event stream as far as metering needs and passes the bytes on. An event that differs
+ * from an earlier, fully parsed one only in its text is recognised by its frame and not parsed.
+ *
+ * The result does not depend on how the bytes are cut into pieces.
+ */
+export class StreamMeter {
+  usage: ReportedUsage | null = null;
+  /** UTF-8 bytes of text that were passed on: four make about one token, in any script. */
+  textBytes = 0;
+  /** The upstream said `[DONE]`. */
+  done = false;
+  /** A choice came to its end. */
+  finished = false;
+  /** What the upstream reported, or sent, that ends the stream as a failure. */
+  failure: string | null = null;
+
+  readonly #normaliser = new ChunkNormaliser();
+  #pending: Buffer[] = [];
+  #pendingBytes = 0;
+  /** Inside an event too large to be looked at. */
+  #passing = false;
+  #dropBlank = false;
+  /** The last line that was passed on was blank, so that what follows is an event of its own. */
+  #atBoundary = true;
+  #template: Template | null = null;
+  #last: ChatChunk | null = null;
+  #sawTools = false;
+
+  constructor(readonly options: StreamMeterOptions) {}
+
+  /** Whether the answer is whole: it may then end even without `[DONE]`. */
+  get complete(): boolean {
+    return this.done || this.finished;
+  }
+
+  /** Takes bytes of the upstream and returns those for the client; null when there are none yet. */
+  feed(chunk: Uint8Array): Uint8Array | null {
+    const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+    if (!this.#passing && this.#pendingBytes === 0) return this.#lines(bytes);
+    const newline = bytes.indexOf(NEWLINE);
+    if (newline === -1) return this.#continueLine(bytes);
+    if (this.#passing) {
+      this.#passing = false;
+      this.textBytes += newline;
+      const rest = this.#lines(bytes.subarray(newline + 1));
+      return rest ? Buffer.concat([bytes.subarray(0, newline + 1), rest]) : bytes.subarray(0, newline + 1);
+    }
+    return this.#lines(Buffer.concat([...this.#takePending(), bytes]));
+  }
+
+  #takePending(): Buffer[] {
+    const pending = this.#pending;
+    this.#pending = [];
+    this.#pendingBytes = 0;
+    return pending;
+  }
+
+  /** More of a line whose end is not here yet: kept until it is, or passed on once it is too long to keep. */
+  #continueLine(bytes: Buffer): Buffer | null {
+    if (!this.#passing) {
+      this.#pending.push(bytes);
+      this.#pendingBytes += bytes.length;
+      if (this.#pendingBytes <= PENDING_BYTES_MAX) return null;
+      this.#passing = true;
+      this.#atBoundary = false;
+      this.textBytes += this.#pendingBytes;
+      return Buffer.concat(this.#takePending());
+    }
+    this.textBytes += bytes.length;
+    return bytes;
+  }
+
+  #lines(bytes: Buffer): Buffer | null {
+    // One byte, one character: offsets in the text are offsets in the bytes, and nothing can be cut in two.
+    const text = bytes.toString("latin1");
+    const parts: Buffer[] = [];
+    let keptFrom = 0;
+    let at = 0;
+    for (let newline = text.indexOf("\n"); newline !== -1; newline = text.indexOf("\n", at)) {
+      const end = newline > at && text.charCodeAt(newline - 1) === 13 ? newline - 1 : newline;
+      const verdict = this.#line(bytes, text, at, end);
+      const next = newline + 1;
+      if (verdict !== "keep") {
+        if (at > keptFrom) parts.push(bytes.subarray(keptFrom, at));
+        keptFrom = next;
+        if (verdict === "end") return join(parts);
+        if (verdict !== "drop") {
+          parts.push(Buffer.from(verdict.replacement));
+          keptFrom = end;
+        }
+      }
+      at = next;
+    }
+    if (at > keptFrom) {
+      if (parts.length === 0 && keptFrom === 0 && at === bytes.length) return bytes;
+      parts.push(bytes.subarray(keptFrom, at));
+    }
+    if (at < bytes.length) {
+      const started = this.#continueLine(bytes.subarray(at));
+      if (started) parts.push(started);
+    }
+    return join(parts);
+  }
+
+  #line(bytes: Buffer, text: string, start: number, end: number): Verdict {
+    if (start === end) {
+      const drop = this.#dropBlank;
+      this.#dropBlank = false;
+      if (!drop) this.#atBoundary = true;
+      return drop ? "drop" : "keep";
+    }
+    const wasAtBoundary = this.#atBoundary;
+    this.#atBoundary = false;
+    if (!text.startsWith("data:", start)) return "keep";
+    const from = text.charCodeAt(start + 5) === 32 ? start + 6 : start + 5;
+    const data = text.slice(from, end);
+    if (this.#isPlainDelta(data)) return "keep";
+    if (data.trim() === DONE) {
+      this.done = true;
+      this.#atBoundary = wasAtBoundary;
+      return "end";
+    }
+    const chunk = parseChunk(bytes.toString("utf8", from, end));
+    if (chunk === undefined) {
+      this.failure = "the upstream sent an event that is not JSON";
+      return "end";
+    }
+    const verdict = this.#chunk(chunk);
+    if (verdict === "keep" && !this.options.onChoice) this.#learn(data, chunk);
+    if (verdict === "drop") {
+      this.#dropBlank = true;
+      this.#atBoundary = wasAtBoundary;
+    }
+    return verdict;
+  }
+
+  #isPlainDelta(data: string): boolean {
+    const template = this.#template;
+    if (!template || !data.startsWith(template.before) || !data.endsWith(template.after)) return false;
+    const textEnd = data.length - template.after.length;
+    const quote = data.indexOf('"', template.before.length);
+    // The first quote after the frame's beginning is the one that its end starts with, so the text has none.
+    if (quote !== textEnd || data.charCodeAt(textEnd - 1) === 92) return false;
+    this.textBytes += textEnd - template.before.length;
+    return true;
+  }
+
+  /** Keeps the frame of an event that consists of nothing but one text. */
+  #learn(data: string, chunk: ChatChunk): void {
+    const [choice] = chunk.choices as Choice[];
+    const isPlain =
+      choice && (chunk.choices as unknown[]).length === 1 && !choice.finish_reason && !isObject(chunk.usage);
+    if (!isPlain || typeof choice.delta.content !== "string" || Object.keys(choice.delta).length !== 1)
+      return;
+    const opening = /"delta"\s*:\s*\{\s*"content"\s*:\s*"/.exec(data);
+    if (!opening) return;
+    const textStart = opening.index + opening[0].length;
+    const textEnd = data.indexOf('"', textStart);
+    if (data.slice(textStart, textEnd).includes("\\")) return;
+    const template = { before: data.slice(0, textStart), after: data.slice(textEnd) };
+    const probe = "text of the gateway";
+    const check = parseChunk(`${template.before}${probe}${template.after}`);
+    if ((check?.choices as Choice[] | undefined)?.[0]?.delta.content === probe) this.#template = template;
+  }
+
+  #chunk(chunk: ChatChunk): Verdict {
+    const failure = errorOf(chunk);
+    if (failure !== null) {
+      this.failure = failure;
+      return "end";
+    }
+    const usage = readUsage(chunk.usage);
+    if (usage) this.usage = usage;
+    const { choices, changed } = this.#normaliser.apply(chunk);
+    if (choices.length === 0 && isObject(chunk.usage) && !this.options.keepUsage) return "drop";
+    for (const choice of choices) this.#choice(choice);
+    if (choices.length > 0) this.#last = chunk;
+    return changed ? { replacement: `data: ${JSON.stringify(chunk)}` } : "keep";
+  }
+
+  #choice(choice: Choice): void {
+    const { delta, finish_reason } = choice;
+    if (typeof finish_reason === "string") this.finished = true;
+    for (const text of [delta.content, delta.reasoning_content ?? delta.reasoning, delta.refusal]) {
+      if (typeof text === "string") this.textBytes += Buffer.byteLength(text);
+    }
+    if (Array.isArray(delta.tool_calls)) {
+      this.#sawTools = true;
+      this.textBytes += Buffer.byteLength(JSON.stringify(delta.tool_calls));
+    }
+    this.options.onChoice?.(choice);
+  }
+
+  /** True when an event of the gateway's own may be written between those of the upstream. */
+  get atBoundary(): boolean {
+    return this.#atBoundary && !this.#passing;
+  }
+
+  /** The upstream has ended: the rest of a last line that no newline closed. */
+  flush(): Uint8Array | null {
+    if (this.#pendingBytes === 0) return null;
+    return this.#lines(Buffer.concat([...this.#takePending(), Buffer.from("\n\n")]));
+  }
+
+  /** What closes a whole answer: the finish that some upstreams forget, then `[DONE]`. */
+  closing(): Uint8Array {
+    const parts: Buffer[] = this.atBoundary ? [] : [Buffer.from("\n\n")];
+    if (!this.finished && this.#last) {
+      const { id, created, model } = this.#last;
+      const choice = { index: 0, delta: {}, finish_reason: this.#sawTools ? "tool_calls" : "stop" };
+      const chunk = { id, object: "chat.completion.chunk", created, model, choices: [choice] };
+      parts.push(Buffer.from(`data: ${JSON.stringify(chunk)}\n\n`));
+      this.options.onChoice?.(choice);
+    }
+    parts.push(DONE_EVENT);
+    return join(parts)!;
+  }
+
+  /** What ends a stream that failed; no `[DONE]` follows. */
+  failing(errorJson: string): Uint8Array {
+    return Buffer.from(`${this.atBoundary ? "" : "\n\n"}data: ${errorJson}\n\n`);
+  }
+}
+
+const join = (parts: Buffer[]): Buffer | null =>
+  parts.length === 0 ? null : parts.length === 1 ? parts[0]! : Buffer.concat(parts);
+
+function parseChunk(json: string): ChatChunk | undefined {
+  try {
+    const value: unknown = JSON.parse(json);
+    return isObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const ERROR_LENGTH_MAX = 4_096;
+
+/** The message of an event that reports an error: wrapped, flat or a bare text. */
+function errorOf(chunk: ChatChunk): string | null {
+  const { error } = chunk;
+  if (isObject(error)) return String(error.message ?? JSON.stringify(error)).slice(0, ERROR_LENGTH_MAX);
+  if (typeof error === "string") return error.slice(0, ERROR_LENGTH_MAX);
+  if (chunk.object === "error") return String(chunk.message ?? "unknown error").slice(0, ERROR_LENGTH_MAX);
+  return null;
+}

@@ -1,0 +1,172 @@
+import { type Backend, BackendError, type JsonBody, type ModelCall } from "../../backends/contract.ts";
+import { fail } from "../../kernel/errors.ts";
+import type { Payer } from "../../kernel/payer.ts";
+import { type ModelRules, modelAllowed } from "../groups/index.ts";
+import { type Admission, estimatePromptTokens, type Metering } from "../metering/index.ts";
+import type { Route, Routing } from "../routing/index.ts";
+import { type CallWatch, isAboutClient, type WatchedCall } from "./deadlines.ts";
+import { reportTo } from "./failures.ts";
+import type { Payload } from "./payload.ts";
+import type { ReportedUsage } from "./usage-tail.ts";
+
+const BYTES_PER_TOKEN = 4;
+/** What a request without a limit of its own is held for; what it really costs is settled at its end. */
+const COMPLETION_TOKENS_HELD = 1_024;
+
+/** Who asks, who pays, and where usage is attributed. */
+export interface Asker {
+  requestId: string;
+  payer: Payer;
+  /** Rules of the group whose key it is. */
+  rules: ModelRules | null;
+  refId: string | null;
+  /** `backend` of the usage row. */
+  channel: "gateway" | "rpc";
+}
+
+export interface CallParts {
+  routing: Routing;
+  metering: Metering;
+  watch: CallWatch;
+}
+
+export interface UpstreamCallOptions {
+  asker: Asker;
+  payload: Payload;
+  capability: "chat" | "embeddings";
+  /** As the client wrote it. */
+  model: string;
+  provider: string | null;
+  conversationId?: string | null;
+  maxTokens?: number | null;
+  /** Fields to set in what is sent, besides the model. */
+  set?: ReadonlyMap<string, string>;
+  /** Sends it: the capability's own function. */
+  send(backend: Backend, call: ModelCall): Promise<Response> | undefined;
+}
+
+/** One admitted request on its way to a backend: chosen, paid for, watched, and tried once elsewhere if need be. */
+export class UpstreamCall {
+  readonly watched: WatchedCall;
+  readonly #tried: Backend[] = [];
+
+  private constructor(
+    readonly parts: CallParts,
+    readonly options: UpstreamCallOptions,
+    /** After alias resolution. */
+    readonly model: string,
+    public route: Route,
+    readonly admission: Admission,
+  ) {
+    this.watched = parts.watch.open();
+  }
+
+  /** Chooses a backend and passes admission, or throws the refusal. */
+  static async admit(parts: CallParts, options: UpstreamCallOptions): Promise<UpstreamCall> {
+    const { routing, metering } = parts;
+    const { asker, payload, capability, provider, conversationId, maxTokens } = options;
+    const model = routing.aliases.resolve(options.model);
+    if (!modelAllowed(asker.rules, model)) {
+      fail("model_not_allowed", `This key's group does not allow the model ${model}; ask a group admin`);
+    }
+    const route = routing.choose({ model, capability, provider, conversationId });
+    try {
+      const { requestId, payer, refId } = asker;
+      const promptTokens = estimatePromptTokens(payload.bytes);
+      const completionTokensMax = capability === "chat" ? (maxTokens ?? COMPLETION_TOKENS_HELD) : 0;
+      const estimate = { promptTokens, completionTokensMax };
+      const admitting = metering.admit({ requestId, payer, model: route.model, estimate, refId });
+      const admission = admitting instanceof Promise ? await admitting : admitting;
+      return new UpstreamCall(parts, options, model, route, admission);
+    } catch (error) {
+      route.abandoned();
+      throw error;
+    }
+  }
+
+  /** The upstream's 2xx answer. A backend that cannot be reached at all is replaced once by another candidate. */
+  async send(): Promise<Response> {
+    try {
+      return await this.#sendOnce();
+    } catch (error) {
+      const next = error instanceof BackendError && error.kind === "connect" ? this.#another() : null;
+      if (!next) throw error;
+      this.route = next;
+      return await this.#sendOnce();
+    }
+  }
+
+  async #sendOnce(): Promise<Response> {
+    const { route, options } = this;
+    this.#tried.push(route.backend);
+    const body = this.#body();
+    try {
+      const answer = options.send(route.backend, {
+        model: route.model,
+        body,
+        requestId: options.asker.requestId,
+        signal: this.watched.signal,
+      });
+      if (!answer)
+        throw new BackendError("unsupported", `the backend does not support ${options.capability}`);
+      return await answer;
+    } catch (error) {
+      this.failed(error);
+      throw this.watched.signal.aborted ? this.watched.signal.reason : error;
+    }
+  }
+
+  #body(): JsonBody {
+    const { payload, model, set } = this.options;
+    if (model === this.route.model) return payload.compose(set ?? NOTHING);
+    return payload.compose(new Map([["model", JSON.stringify(this.route.model)], ...(set ?? NOTHING)]));
+  }
+
+  #another(): Route | null {
+    const { capability, provider, conversationId } = this.options;
+    try {
+      return this.parts.routing.choose({
+        model: this.model,
+        capability,
+        provider,
+        conversationId,
+        exclude: this.#tried,
+      });
+    } catch {
+      return null;
+    }
+  }
+
+  /** The call broke: tells the circuit, unless it is the client's doing. */
+  failed(error: unknown): void {
+    const { signal } = this.watched;
+    const reason = signal.aborted ? signal.reason : error;
+    if (isAboutClient(reason)) this.route.abandoned();
+    else reportTo(this.route, reason);
+  }
+
+  /** Journals what is owed: as reported, else estimated from what was delivered; nothing for nothing. */
+  settle(usage: ReportedUsage | null, deliveredBytes: number): ReportedUsage | null {
+    this.parts.watch.release(this.watched);
+    const owed = usage ?? (deliveredBytes > 0 ? this.#estimate(deliveredBytes) : null);
+    if (owed === null) this.admission.release();
+    else {
+      this.admission.settle({
+        backend: this.options.asker.channel,
+        promptTokens: owed.promptTokens,
+        completionTokens: owed.completionTokens,
+        estimated: usage === null,
+      });
+    }
+    return owed;
+  }
+
+  #estimate(deliveredBytes: number): ReportedUsage {
+    return {
+      promptTokens: estimatePromptTokens(this.options.payload.bytes),
+      completionTokens: this.options.capability === "chat" ? Math.ceil(deliveredBytes / BYTES_PER_TOKEN) : 0,
+    };
+  }
+}
+
+const NOTHING: ReadonlyMap<string, string> = new Map();

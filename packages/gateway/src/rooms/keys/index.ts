@@ -1,0 +1,12 @@
+import { Keys, type KeysOptions } from "./service.ts";
+
+export * as methods from "./methods.ts";
+export { type GroupTerms, type Keys, type KeysOptions, type Principal, payerOf } from "./service.ts";
+
+declare module "../../kernel/context.ts" {
+  interface Rooms {
+    keys: Keys;
+  }
+}
+
+export const createKeys = (options: KeysOptions): Keys => new Keys(options);

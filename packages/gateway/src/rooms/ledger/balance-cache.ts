@@ -1,0 +1,65 @@
+import type { Bus } from "../../bus/contract.ts";
+import { BoundedMap } from "../../kernel/bounded.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { LEDGER_CHANGED } from "../../kernel/topics.ts";
+import { accountKey } from "./account.ts";
+import type { AccountRef, Balance, BalanceChange, Balances } from "./types.ts";
+
+const ACCOUNTS_MAX = 50_000;
+/** The bus may lose a message, so a balance is asked for again after this long without news of it. */
+const CONFIRMED_MS = 30_000;
+
+interface Known extends Balance {
+  version: number;
+  confirmedAtMs: number;
+}
+
+type Read = (account: AccountRef) => Promise<Omit<BalanceChange, "account">>;
+
+export class BalanceCache implements Balances {
+  readonly #known = new BoundedMap<string, Known>(ACCOUNTS_MAX);
+  readonly #loading = new Map<string, Promise<Balance>>();
+  readonly #clock: Clock;
+  readonly #read: Read;
+
+  constructor({ bus, clock, read }: { bus: Bus; clock: Clock; read: Read }) {
+    this.#clock = clock;
+    this.#read = read;
+    bus.onGap(() => this.#known.clear());
+    bus.subscribe(LEDGER_CHANGED, (message) => {
+      const { account, ...change } = JSON.parse(message) as BalanceChange;
+      this.#learn(accountKey(account), change);
+    });
+  }
+
+  peek(account: AccountRef): Balance | null {
+    const known = this.#known.get(accountKey(account));
+    if (!known) return null;
+    const ageMs = this.#clock.now() - known.confirmedAtMs;
+    // A clock that was set back makes the age negative, which confirms nothing.
+    return ageMs >= 0 && ageMs <= CONFIRMED_MS ? known : null;
+  }
+
+  /** Reads the balance; callers that come while it is being read share the answer. */
+  load(account: AccountRef): Promise<Balance> {
+    const key = accountKey(account);
+    let loading = this.#loading.get(key);
+    if (!loading) {
+      loading = this.#read(account)
+        .then((read) => this.#learn(key, read))
+        .finally(() => this.#loading.delete(key));
+      this.#loading.set(key, loading);
+    }
+    return loading;
+  }
+
+  /** Keeps the newer of what is known and what is told, whichever order they come in. */
+  #learn(key: string, told: Omit<BalanceChange, "account">): Balance {
+    const known = this.#known.get(key);
+    if (known && known.version > told.version) return known;
+    const { balance, everCredited, version } = told;
+    const entry = { balance, everCredited, version, confirmedAtMs: this.#clock.now() };
+    this.#known.set(key, entry);
+    return entry;
+  }
+}

@@ -1,0 +1,55 @@
+/**
+ * The arithmetic of a charge, in integers throughout.
+ *
+ * A cost of n nano-dollars times points a dollar times a multiplier in millionths is a whole number of
+ * 10^-15 points ("femto-points"), so nothing is ever lost to rounding: an account is charged whole points and
+ * carries the difference, which lies within half a point either way.
+ */
+export const FEMTO_PER_POINT = 1_000_000_000_000_000;
+const HALF_POINT = FEMTO_PER_POINT / 2;
+const FEMTO_PER_POINT_BIG = BigInt(FEMTO_PER_POINT);
+
+/** An exact amount: whole points and a fraction of 0 to FEMTO_PER_POINT - 1. */
+export interface ExactPoints {
+  points: number;
+  femto: number;
+}
+
+export interface Holding {
+  balance: number;
+  /** What the account still owes (positive) or has paid ahead (negative), in femto-points. */
+  remainder: number;
+}
+
+/** Null when the amount is beyond what any account can hold. */
+export function exactPoints({
+  costNanoUsd,
+  pointsPerUsd,
+  multiplierMicros,
+}: {
+  costNanoUsd: bigint;
+  pointsPerUsd: number;
+  multiplierMicros: number;
+}): ExactPoints | null {
+  const femto = costNanoUsd * BigInt(pointsPerUsd) * BigInt(multiplierMicros);
+  const points = femto / FEMTO_PER_POINT_BIG;
+  if (points >= BigInt(Number.MAX_SAFE_INTEGER) || costNanoUsd > BigInt(Number.MAX_SAFE_INTEGER)) return null;
+  return { points: Number(points), femto: Number(femto % FEMTO_PER_POINT_BIG) };
+}
+
+/**
+ * Charges `exact` to the holding: the points to take and what it holds afterwards, or null when it cannot
+ * cover them. The first charge of an account is the amount rounded half up. A charge that rounds to nothing
+ * still needs something to draw on, or an empty account would be used for free up to half a point.
+ */
+export function charge(
+  { balance, remainder }: Holding,
+  exact: ExactPoints,
+): (Holding & { points: number }) | null {
+  const owedFemto = remainder + exact.femto;
+  const extra = owedFemto >= HALF_POINT ? 1 : 0;
+  const points = exact.points + extra;
+  const covered = points > 0 ? balance >= points : balance > 0 || owedFemto <= 0;
+  if (!covered) return null;
+  return { points, balance: balance - points, remainder: owedFemto - extra * FEMTO_PER_POINT };
+}

@@ -1,0 +1,24 @@
+import { Ledger, type LedgerOptions } from "./service.ts";
+
+export { accountKey, accountOf } from "./account.ts";
+export * as methods from "./methods.ts";
+export { StatementResult } from "./methods.ts";
+export type { Ledger, LedgerOptions, PointsOrder, Statement } from "./service.ts";
+export type {
+  AccountRef,
+  Balance,
+  BalanceChange,
+  Balances,
+  Settled,
+  Settlement,
+  Settling,
+} from "./types.ts";
+export { type LedgerReport, verifyLedger } from "./verify.ts";
+
+declare module "../../kernel/context.ts" {
+  interface Rooms {
+    ledger: Ledger;
+  }
+}
+
+export const createLedger = (options: LedgerOptions): Ledger => new Ledger(options);

@@ -1,0 +1,178 @@
+import { insertRows, type Queryable, selectIn, type Transaction } from "../../storage/contract.ts";
+import type { AccountType } from "./account.ts";
+
+export interface AccountRow {
+  id: string;
+  type: AccountType;
+  balance: number;
+  remainder: number;
+  ever_credited: boolean;
+  version: number;
+  closed_at: string | null;
+}
+
+export type MovementKind = "topup" | "allocation" | "settlement" | "return";
+
+export interface MovementRow {
+  /** Of a settlement: made from the request's id. */
+  id: string;
+  kind: MovementKind;
+  from_account_id: string;
+  to_account_id: string;
+  points: number;
+  cost_nano_usd: number | null;
+  multiplier_micros: number | null;
+  /** The exact amount of a settlement: whole points and femto-points. */
+  exact_points: number | null;
+  exact_femto: number | null;
+  note: string | null;
+  actor: string | null;
+  created_at: string;
+}
+
+export interface EntryRow {
+  account_id: string;
+  seq: number;
+  movement_id: string;
+  points: number;
+  balance_after: number;
+}
+
+export interface StatementRow {
+  movement_id: string;
+  seq: number;
+  kind: MovementKind;
+  points: number;
+  balance_after: number;
+  from_account_id: string;
+  to_account_id: string;
+  note: string | null;
+  created_at: string;
+}
+
+const toAccount = (row: AccountRow): AccountRow => ({ ...row, ever_credited: Boolean(row.ever_credited) });
+const ACCOUNT_COLUMNS = "id, type, balance, remainder, ever_credited, version, closed_at";
+
+/** SQL of the books. */
+export const store = {
+  async account(on: Queryable, id: string): Promise<AccountRow | null> {
+    const row = await on.get<AccountRow>(`SELECT ${ACCOUNT_COLUMNS} FROM ledger_accounts WHERE id = $1`, [
+      id,
+    ]);
+    return row && toAccount(row);
+  },
+
+  /** Makes the account unless it exists; safe when several do it at once. */
+  async openAccount(tx: Transaction, id: string, type: "user" | "group"): Promise<void> {
+    await tx.run(
+      `INSERT INTO ledger_accounts (id, type, balance, remainder, ever_credited, version)
+       VALUES ($1, $2, 0, 0, FALSE, 0) ON CONFLICT (id) DO NOTHING`,
+      [id, type],
+    );
+  },
+
+  /** The open accounts among `ids`, theirs alone until the end of the transaction; always locked in order of id. */
+  async lockAccounts(tx: Transaction, ids: readonly string[]): Promise<Map<string, AccountRow>> {
+    // SQLite's transactions are exclusive already and its grammar has no row locks.
+    const locking = tx.dialect === "postgres" ? ' ORDER BY id COLLATE "C" FOR NO KEY UPDATE' : "";
+    const rows = await selectIn<AccountRow>(
+      tx,
+      (list) =>
+        `SELECT ${ACCOUNT_COLUMNS} FROM ledger_accounts WHERE id IN ${list} AND closed_at IS NULL${locking}`,
+      [...ids].sort(),
+    );
+    return new Map(rows.map((row) => [row.id, toAccount(row)]));
+  },
+
+  /**
+   * Adds `points`, which may be negative, as `entryCount` entries. Null when that would overdraw the account or
+   * carry its balance beyond the exact integers.
+   */
+  async post(
+    tx: Transaction,
+    { id, points, entryCount }: { id: string; points: number; entryCount: number },
+  ): Promise<AccountRow | null> {
+    const max = Number.MAX_SAFE_INTEGER;
+    const row = await tx.get<AccountRow>(
+      `UPDATE ledger_accounts
+       SET balance = balance + $2, version = version + $3, ever_credited = ever_credited OR $4
+       WHERE id = $1 AND closed_at IS NULL AND (type = 'system' OR balance >= $5) AND balance BETWEEN $6 AND $7
+       RETURNING ${ACCOUNT_COLUMNS}`,
+      [id, points, entryCount, points > 0, -points, -max - Math.min(points, 0), max - Math.max(points, 0)],
+    );
+    return row && toAccount(row);
+  },
+
+  /** Takes settled points and notes the remainder; null when the balance does not cover them. */
+  async draw(
+    tx: Transaction,
+    {
+      id,
+      points,
+      remainder,
+      entryCount,
+    }: { id: string; points: number; remainder: number; entryCount: number },
+  ): Promise<AccountRow | null> {
+    const row = await tx.get<AccountRow>(
+      `UPDATE ledger_accounts SET balance = balance - $2, remainder = $3, version = version + $4
+       WHERE id = $1 AND balance >= $2 RETURNING ${ACCOUNT_COLUMNS}`,
+      [id, points, remainder, entryCount],
+    );
+    return row && toAccount(row);
+  },
+
+  async closeAccount(tx: Transaction, id: string, now: string): Promise<void> {
+    await tx.run("UPDATE ledger_accounts SET closed_at = $2 WHERE id = $1", [id, now]);
+  },
+
+  /** Points of those among the movements that exist. */
+  async pointsOf(tx: Transaction, movementIds: readonly string[]): Promise<Map<string, number>> {
+    const rows = await selectIn<{ id: string; points: number }>(
+      tx,
+      (list) => `SELECT id, points FROM ledger_movements WHERE id IN ${list}`,
+      movementIds,
+    );
+    return new Map(rows.map(({ id, points }) => [id, points]));
+  },
+
+  async insertMovements(tx: Transaction, movements: readonly MovementRow[]): Promise<void> {
+    await insertRows(
+      tx,
+      `ledger_movements (id, kind, from_account_id, to_account_id, points, cost_nano_usd,
+        multiplier_micros, exact_points, exact_femto, note, actor, created_at)`,
+      movements.map((m) => [
+        m.id,
+        m.kind,
+        m.from_account_id,
+        m.to_account_id,
+        m.points,
+        m.cost_nano_usd,
+        m.multiplier_micros,
+        m.exact_points,
+        m.exact_femto,
+        m.note,
+        m.actor,
+        m.created_at,
+      ]),
+    );
+  },
+
+  async insertEntries(tx: Transaction, entries: readonly EntryRow[]): Promise<void> {
+    await insertRows(
+      tx,
+      "ledger_entries (account_id, seq, movement_id, points, balance_after)",
+      entries.map((e) => [e.account_id, e.seq, e.movement_id, e.points, e.balance_after]),
+    );
+  },
+
+  /** The account's newest entries, newest first. */
+  recentEntries(on: Queryable, accountId: string, limit: number): Promise<StatementRow[]> {
+    return on.all<StatementRow>(
+      `SELECT e.movement_id, e.seq, m.kind, e.points, e.balance_after, m.from_account_id, m.to_account_id,
+              m.note, m.created_at
+       FROM ledger_entries e JOIN ledger_movements m ON m.id = e.movement_id
+       WHERE e.account_id = $1 ORDER BY e.seq DESC LIMIT $2`,
+      [accountId, limit],
+    );
+  },
+};

@@ -1,0 +1,163 @@
+import type { Queryable } from "../../storage/contract.ts";
+import { FEMTO_PER_POINT } from "./charge.ts";
+
+/** The most problems of one kind that are listed. */
+const LISTED_MAX = 100;
+
+export interface LedgerProblem {
+  check: string;
+  /** What does not match, in a sentence. */
+  message: string;
+}
+
+export interface LedgerReport {
+  ok: boolean;
+  accounts: number;
+  movements: number;
+  entries: number;
+  problems: LedgerProblem[];
+}
+
+interface Check {
+  name: string;
+  /**
+   * One statement, so that it sees one moment of a ledger in use. Returns a row for each problem, at most as
+   * many as are listed.
+   */
+  sql: string;
+  describe(row: Record<string, unknown>): string;
+}
+
+/** The fraction column is summed in two parts: a few thousand of its values would overflow 64 bits. */
+const FEMTO_SPLIT = 1_000_000;
+
+const checks: readonly Check[] = [
+  {
+    name: "balance",
+    sql: `SELECT a.id, a.balance, CAST(COALESCE(e.total, 0) AS TEXT) AS total
+      FROM ledger_accounts a
+      LEFT JOIN (SELECT account_id, SUM(points) AS total FROM ledger_entries GROUP BY account_id) e
+        ON e.account_id = a.id
+      WHERE a.balance <> COALESCE(e.total, 0)`,
+    describe: ({ id, balance, total }) => `${id}: the balance is ${balance}, its entries sum to ${total}`,
+  },
+  {
+    name: "entry numbers",
+    sql: `SELECT a.id, a.version, COALESCE(e.n, 0) AS n, COALESCE(e.last, 0) AS last
+      FROM ledger_accounts a
+      LEFT JOIN (SELECT account_id, COUNT(*) AS n, MAX(seq) AS last FROM ledger_entries GROUP BY account_id) e
+        ON e.account_id = a.id
+      WHERE a.version <> COALESCE(e.n, 0) OR a.version <> COALESCE(e.last, 0)`,
+    describe: ({ id, version, n, last }) =>
+      `${id}: counts ${version} entries, has ${n}, and the last is number ${last}`,
+  },
+  {
+    name: "running balance",
+    sql: `SELECT account_id, seq, points, balance_after, before FROM (
+        SELECT account_id, seq, points, balance_after,
+          COALESCE(LAG(balance_after) OVER (PARTITION BY account_id ORDER BY seq), 0) AS before
+        FROM ledger_entries) chain
+      WHERE balance_after <> before + points`,
+    describe: ({ account_id, seq, points, balance_after, before }) =>
+      `${account_id} entry ${seq}: ${before} and ${points} points do not make ${balance_after}`,
+  },
+  {
+    name: "overdraft",
+    sql: "SELECT id, balance FROM ledger_accounts WHERE type <> 'system' AND balance < 0",
+    describe: ({ id, balance }) => `${id}: the balance is ${balance}, below zero`,
+  },
+  {
+    name: "sum of balances",
+    sql: `SELECT CAST(total AS TEXT) AS total FROM (SELECT SUM(balance) AS total FROM ledger_accounts) sums
+      WHERE total <> 0`,
+    describe: ({ total }) => `all balances together are ${total}, not 0`,
+  },
+  {
+    name: "entry pairs",
+    sql: `SELECT m.id, m.points, COALESCE(e.n, 0) AS n
+      FROM ledger_movements m
+      LEFT JOIN (
+        SELECT x.movement_id, COUNT(*) AS n,
+          SUM(CASE WHEN x.account_id = y.from_account_id AND x.points = -y.points THEN 1 ELSE 0 END) AS taken,
+          SUM(CASE WHEN x.account_id = y.to_account_id AND x.points = y.points THEN 1 ELSE 0 END) AS given
+        FROM ledger_entries x JOIN ledger_movements y ON y.id = x.movement_id
+        GROUP BY x.movement_id) e ON e.movement_id = m.id
+      WHERE CASE WHEN m.points = 0 THEN e.n IS NOT NULL
+        ELSE COALESCE(e.n, 0) <> 2 OR e.taken <> 1 OR e.given <> 1 END`,
+    describe: ({ id, points, n }) =>
+      `movement ${id} of ${points} points has ${n} entries that are not its two sides`,
+  },
+  {
+    name: "orphaned entries",
+    sql: `SELECT e.account_id, e.seq FROM ledger_entries e
+      LEFT JOIN ledger_movements m ON m.id = e.movement_id WHERE m.id IS NULL`,
+    describe: ({ account_id, seq }) => `${account_id} entry ${seq} belongs to no movement`,
+  },
+  {
+    // That no request is settled twice is the primary key's doing; here: that every settlement has such a key.
+    name: "settlements",
+    sql: `SELECT id, kind FROM ledger_movements
+      WHERE (kind = 'settlement') <> (id LIKE 'request:_%')
+        OR (kind = 'settlement') <> (exact_points IS NOT NULL AND exact_femto IS NOT NULL)`,
+    describe: ({ id, kind }) => `movement ${id} is a ${kind}, which its key or its exact amount contradicts`,
+  },
+  {
+    name: "remainder range",
+    sql: `SELECT id, remainder FROM ledger_accounts
+      WHERE remainder < ${-FEMTO_PER_POINT / 2} OR remainder >= ${FEMTO_PER_POINT / 2}
+        OR (type = 'system' AND remainder <> 0)`,
+    describe: ({ id, remainder }) =>
+      `${id}: the remainder ${remainder} is not within half a point (10^-15 points)`,
+  },
+  {
+    // Exact charges minus points taken are the remainder: whole points, high and low part of the fraction.
+    name: "remainder",
+    sql: `SELECT id, remainder, CAST(difference AS TEXT) AS difference FROM (
+        SELECT a.id, a.remainder,
+          CAST(COALESCE(s.whole, 0) + COALESCE(s.high, 0) / ${FEMTO_PER_POINT / FEMTO_SPLIT} AS {wide}) * ${FEMTO_PER_POINT}
+          + (COALESCE(s.high, 0) % ${FEMTO_PER_POINT / FEMTO_SPLIT}) * ${FEMTO_SPLIT} + COALESCE(s.low, 0)
+          AS difference
+        FROM ledger_accounts a
+        LEFT JOIN (
+          SELECT from_account_id,
+            CAST(SUM(exact_points - points) AS {bigint}) AS whole,
+            CAST(SUM(exact_femto / ${FEMTO_SPLIT}) AS {bigint}) AS high,
+            CAST(SUM(exact_femto % ${FEMTO_SPLIT}) AS {bigint}) AS low
+          FROM ledger_movements WHERE kind = 'settlement' GROUP BY from_account_id) s
+          ON s.from_account_id = a.id) sums
+      WHERE remainder <> difference`,
+    describe: ({ id, remainder, difference }) =>
+      `${id}: the remainder is ${remainder}, exact charges less points taken are ${difference} (10^-15 points)`,
+  },
+  {
+    name: "closed accounts",
+    sql: "SELECT id, balance FROM ledger_accounts WHERE closed_at IS NOT NULL AND balance <> 0",
+    describe: ({ id, balance }) => `${id} is closed but holds ${balance} points`,
+  },
+];
+
+/** `{wide}` is for what broken books may sum to: beyond 64 bits Postgres would fail, SQLite turns to doubles. */
+const inDialect = (sql: string, dialect: Queryable["dialect"]) =>
+  sql
+    .replaceAll("{bigint}", dialect === "postgres" ? "BIGINT" : "INTEGER")
+    .replaceAll("{wide}", dialect === "postgres" ? "NUMERIC" : "INTEGER");
+
+/** Recomputes every balance and every remainder from the entries and says what does not match. */
+export async function verifyLedger(db: Queryable): Promise<LedgerReport> {
+  const problems: LedgerProblem[] = [];
+  for (const { name, sql, describe } of checks) {
+    const rows = await db.all(`${inDialect(sql, db.dialect)} LIMIT ${LISTED_MAX + 1}`);
+    for (const row of rows.slice(0, LISTED_MAX)) problems.push({ check: name, message: describe(row) });
+    if (rows.length > LISTED_MAX)
+      problems.push({ check: name, message: `and more than ${LISTED_MAX} in all` });
+  }
+  const counted = async (table: string) =>
+    (await db.get<{ n: number }>(`SELECT COUNT(*) AS n FROM ${table}`))?.n ?? 0;
+  return {
+    ok: problems.length === 0,
+    accounts: await counted("ledger_accounts"),
+    movements: await counted("ledger_movements"),
+    entries: await counted("ledger_entries"),
+    problems,
+  };
+}

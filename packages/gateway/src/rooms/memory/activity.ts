@@ -1,0 +1,40 @@
+import type { Bus } from "../../bus/contract.ts";
+import { BoundedMap } from "../../kernel/bounded.ts";
+import { type Clock, isoTime } from "../../kernel/clock.ts";
+
+/** How many events a person sees, and of how many people they are kept. */
+export const EVENTS_PER_USER_MAX = 50;
+const USERS_MAX = 5_000;
+const TOPIC = "memory-activity";
+
+export interface MemoryEvent {
+  at: string;
+  kind: "recall" | "writeback" | "delete";
+  outcome: "ok" | "failed";
+  /** Facts found, written or deleted. */
+  count: number;
+  duration_ms: number;
+  /** Why it failed. */
+  detail: string | null;
+}
+
+/** The latest memory events of each person, on every instance alike. */
+export class Activity {
+  readonly #events = new BoundedMap<string, MemoryEvent[]>(USERS_MAX);
+  constructor(readonly options: { bus: Bus; clock: Clock }) {
+    options.bus.subscribe(TOPIC, (message) => {
+      const { userId, event } = JSON.parse(message) as { userId: string; event: MemoryEvent };
+      this.#events.set(userId, [event, ...(this.#events.get(userId) ?? [])].slice(0, EVENTS_PER_USER_MAX));
+    });
+  }
+
+  record(userId: string, event: Omit<MemoryEvent, "at">): void {
+    const at = isoTime(this.options.clock.now());
+    this.options.bus.publish(TOPIC, JSON.stringify({ userId, event: { at, ...event } }));
+  }
+
+  /** Newest first. */
+  of(userId: string): MemoryEvent[] {
+    return this.#events.get(userId) ?? [];
+  }
+}

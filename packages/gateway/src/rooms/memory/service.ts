@@ -1,0 +1,215 @@
+import type { Bus } from "../../bus/contract.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { fail } from "../../kernel/errors.ts";
+import { RpcClient } from "../../kernel/json-rpc-socket.ts";
+import type { Log } from "../../kernel/log.ts";
+import { Activity } from "./activity.ts";
+import { RECALL_ITEMS_MAX, type RecalledItem, readDeleted, readRecalled, readWritten } from "./protocol.ts";
+import { type Turn, type TurnOutcome, WritebackQueue } from "./writeback.ts";
+
+/** What a chat waits for its memories at most, the connection included. */
+export const RECALL_LIMIT_MS = 300;
+const CONNECT_TIMEOUT_MS = 2_000;
+const CALL_TIMEOUT_MS = 5_000;
+const FLUSH_LIMIT_MS = 1_000;
+const RECALLS_IN_FLIGHT_MAX = 256;
+/** Eight facts are far smaller; parsing more than this would hold everybody up. */
+const ANSWER_CHARS_MAX = 1024 * 1024;
+/** After so many failures in a row the service is left alone for a while, and chats do not wait for it. */
+const FAILURES_TO_PAUSE = 3;
+const PAUSE_MS = 10_000;
+/** The end of a long question says best what it is about. */
+const QUERY_CHARS_MAX = 2_000;
+const TURN_MESSAGES_MAX = 20;
+const MESSAGE_CHARS_MAX = 16_000;
+
+export type RecallState = "enabled" | "disabled" | "offline";
+export interface Recall {
+  state: RecallState;
+  items: RecalledItem[];
+}
+
+export interface MemoryOptions {
+  /** WebSocket URL of the memory service; null: no memory. */
+  url: string | null;
+  bus: Bus;
+  clock: Clock;
+  log: Log;
+}
+
+/** Long-term memory, kept by a service of its own. Whatever happens to that service, chats go on. */
+export class Memory {
+  readonly #client: RpcClient | null;
+  readonly #activity: Activity;
+  readonly #writeback: WritebackQueue;
+  #recallsInFlight = 0;
+  #failuresInARow = 0;
+  #pausedUntilMs = 0;
+
+  constructor(readonly options: MemoryOptions) {
+    const { url, clock } = options;
+    this.#client =
+      url === null
+        ? null
+        : new RpcClient({
+            url,
+            clock,
+            connectTimeoutMs: CONNECT_TIMEOUT_MS,
+            messageCharsMax: ANSWER_CHARS_MAX,
+          });
+    this.#activity = new Activity(options);
+    this.#writeback = new WritebackQueue({
+      clock,
+      write: (turn) => this.#write(turn),
+      onDone: (turn, outcome) => this.#written(turn, outcome),
+    });
+  }
+
+  get enabled(): boolean {
+    return this.#client !== null;
+  }
+
+  status(userId: string) {
+    return { enabled: this.enabled, writeback: this.enabled, events: this.#activity.of(userId) };
+  }
+
+  /** What is known about the user that bears on `query`. Never throws, and takes 300 ms at most. */
+  async recall({
+    userId,
+    query,
+    signal,
+  }: {
+    userId: string;
+    query: string;
+    signal: AbortSignal;
+  }): Promise<Recall> {
+    const { clock } = this.options;
+    if (!this.#client) return { state: "disabled", items: [] };
+    const startedAtMs = clock.now();
+    if (startedAtMs < this.#pausedUntilMs || this.#recallsInFlight >= RECALLS_IN_FLIGHT_MAX)
+      return { state: "offline", items: [] };
+    if (!query.trim()) return { state: "enabled", items: [] };
+    this.#recallsInFlight++;
+    const end = (outcome: { items: RecalledItem[] } | { error: unknown }): Recall => {
+      const failed = "error" in outcome;
+      this.#activity.record(userId, {
+        kind: "recall",
+        outcome: failed ? "failed" : "ok",
+        count: failed ? 0 : outcome.items.length,
+        duration_ms: clock.now() - startedAtMs,
+        detail: failed ? describe(outcome.error) : null,
+      });
+      this.#count(failed);
+      return failed ? { state: "offline", items: [] } : { state: "enabled", items: outcome.items };
+    };
+    try {
+      const items = await this.#within(RECALL_LIMIT_MS, signal, (limit) =>
+        this.#recall(userId, query, limit),
+      );
+      return end({ items });
+    } catch (error) {
+      // A client that left says nothing about the service.
+      return signal.aborted ? { state: "offline", items: [] } : end({ error });
+    } finally {
+      this.#recallsInFlight--;
+    }
+  }
+
+  /** Hands a finished turn over to be remembered; returns at once. */
+  writeback({ userId, messages, idempotencyKey }: Turn): void {
+    if (!this.#client) return;
+    const kept = messages
+      .filter(({ content }) => content.trim() !== "")
+      .slice(-TURN_MESSAGES_MAX)
+      .map(({ role, content }) => ({ role, content: content.slice(0, MESSAGE_CHARS_MAX) }));
+    if (kept.length > 0) this.#writeback.push({ userId, messages: kept, idempotencyKey });
+  }
+
+  async delete(userId: string, nodeId: string): Promise<boolean> {
+    if (!this.#client) return false;
+    const startedAtMs = this.options.clock.now();
+    const record = (outcome: "ok" | "failed", count: number, detail: string | null) =>
+      this.#activity.record(userId, {
+        kind: "delete",
+        outcome,
+        count,
+        duration_ms: this.options.clock.now() - startedAtMs,
+        detail,
+      });
+    try {
+      const params = { user_id: userId, node_id: nodeId };
+      const { deleted } = readDeleted(await this.#call("Memory.Delete", params));
+      record("ok", deleted ? 1 : 0, null);
+      return deleted;
+    } catch (error) {
+      record("failed", 0, describe(error));
+      return fail("unavailable", "The memory service cannot be reached; try again later", { cause: error });
+    }
+  }
+
+  /** Before the process ends: the last turns are given a moment to be written. */
+  flush(): Promise<void> {
+    return this.#writeback.flush(FLUSH_LIMIT_MS);
+  }
+
+  close(): void {
+    this.#writeback.close();
+    this.#client?.close();
+  }
+
+  #call(method: string, params: Record<string, unknown>): Promise<unknown> {
+    return this.#client!.call(method, params, { timeoutMs: CALL_TIMEOUT_MS });
+  }
+
+  async #recall(userId: string, query: string, signal: AbortSignal): Promise<RecalledItem[]> {
+    const params = { user_id: userId, query: query.slice(-QUERY_CHARS_MAX), limit: RECALL_ITEMS_MAX };
+    return readRecalled(await this.#client!.call("Memory.Recall", params, { signal })).items;
+  }
+
+  async #write({ userId, messages, idempotencyKey }: Turn): Promise<number> {
+    const params = { user_id: userId, messages, idempotency_key: idempotencyKey };
+    return readWritten(await this.#call("Memory.Write", params)).node_ids.length;
+  }
+
+  #written({ userId }: Turn, outcome: TurnOutcome): void {
+    const failed = "error" in outcome;
+    if (failed) this.options.log.warn("a turn was not remembered", { userId, error: outcome.error });
+    this.#activity.record(userId, {
+      kind: "writeback",
+      outcome: failed ? "failed" : "ok",
+      count: failed ? 0 : outcome.count,
+      duration_ms: outcome.durationMs,
+      detail: failed ? describe(outcome.error) : null,
+    });
+  }
+
+  #count(failed: boolean): void {
+    this.#failuresInARow = failed ? this.#failuresInARow + 1 : 0;
+    if (this.#failuresInARow < FAILURES_TO_PAUSE) return;
+    this.#failuresInARow = 0;
+    this.#pausedUntilMs = this.options.clock.now() + PAUSE_MS;
+    // It may be the connection that is dead; the next attempt gets a new one.
+    this.#client?.drop("the memory service does not answer");
+  }
+
+  /** Runs `task` with a signal that fires with the caller's, or when the time is up. */
+  async #within<T>(
+    limitMs: number,
+    signal: AbortSignal,
+    task: (signal: AbortSignal) => Promise<T>,
+  ): Promise<T> {
+    const expiry = new AbortController();
+    const cancel = this.options.clock.after(limitMs, () =>
+      expiry.abort(new Error(`no answer within ${limitMs} ms`)),
+    );
+    try {
+      return await task(AbortSignal.any([signal, expiry.signal]));
+    } finally {
+      cancel();
+    }
+  }
+}
+
+const DETAIL_CHARS_MAX = 200;
+const describe = (error: unknown): string =>
+  (error instanceof Error ? error.message : String(error)).slice(0, DETAIL_CHARS_MAX);

@@ -1,0 +1,74 @@
+import { type Clock, sleep } from "../../kernel/clock.ts";
+
+const QUEUE_MAX = 1_000;
+const ATTEMPTS_MAX = 5;
+const RETRY_FIRST_MS = 1_000;
+
+export interface Turn {
+  userId: string;
+  messages: { role: string; content: string }[];
+  idempotencyKey: string;
+}
+
+export type TurnOutcome = { count: number; durationMs: number } | { error: unknown; durationMs: number };
+
+export interface WritebackOptions {
+  clock: Clock;
+  /** Stores one turn; a throw means: try again later. Resolves with the number of facts. */
+  write(turn: Turn): Promise<number>;
+  /** How a turn ended, also when the queue was full and it was never tried. */
+  onDone(turn: Turn, outcome: TurnOutcome): void;
+}
+
+/** Turns on their way to memory, one at a time and in order, each tried a few times and then given up. */
+export class WritebackQueue {
+  readonly #queue: Turn[] = [];
+  #working: Promise<void> | null = null;
+  #closed = false;
+  constructor(readonly options: WritebackOptions) {}
+
+  /** Never waits and never throws. */
+  push(turn: Turn): void {
+    if (this.#closed) return;
+    if (this.#queue.length >= QUEUE_MAX) {
+      this.options.onDone(turn, { error: new Error("too many turns wait to be written"), durationMs: 0 });
+      return;
+    }
+    this.#queue.push(turn);
+    this.#working ??= this.#work();
+  }
+
+  /** Waits until everything is written, but no longer than `limitMs`. */
+  async flush(limitMs: number): Promise<void> {
+    if (this.#working) await Promise.race([this.#working, sleep(this.options.clock, limitMs)]);
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#queue.length = 0;
+  }
+
+  async #work(): Promise<void> {
+    for (let turn = this.#queue.shift(); turn; turn = this.#queue.shift()) await this.#deliver(turn);
+    this.#working = null;
+  }
+
+  async #deliver(turn: Turn): Promise<void> {
+    const { clock, write, onDone } = this.options;
+    const startedAtMs = clock.now();
+    const durationMs = () => clock.now() - startedAtMs;
+    for (let attempt = 1; !this.#closed; attempt++) {
+      try {
+        const count = await write(turn);
+        onDone(turn, { count, durationMs: durationMs() });
+        return;
+      } catch (error) {
+        if (attempt >= ATTEMPTS_MAX) {
+          onDone(turn, { error, durationMs: durationMs() });
+          return;
+        }
+        await sleep(clock, RETRY_FIRST_MS * 2 ** (attempt - 1));
+      }
+    }
+  }
+}

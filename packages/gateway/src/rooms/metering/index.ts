@@ -1,0 +1,14 @@
+import { type MeteringOptions, MeteringService } from "./service.ts";
+import type { Metering } from "./types.ts";
+
+export { estimatePromptTokens, estimateTokens, IMAGE_TOKENS } from "./estimate.ts";
+export type { JournalFigures, MeteringOptions, MeteringService } from "./service.ts";
+export type { Admission, AdmitOptions, Estimate, FinalUsage, Metering, RecordOptions } from "./types.ts";
+
+declare module "../../kernel/context.ts" {
+  interface Rooms {
+    metering: Metering;
+  }
+}
+
+export const createMetering = (options: MeteringOptions): MeteringService => new MeteringService(options);

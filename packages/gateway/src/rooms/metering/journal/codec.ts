@@ -1,0 +1,128 @@
+/**
+ * One finished request as the journal keeps it: a line of `<crc32 in hex> <JSON array>`. The checksum tells a
+ * line that a crash or a full disk cut short from one that is whole.
+ */
+export interface JournalEntry {
+  requestId: string;
+  userId: string;
+  keyId: string | null;
+  attribution: string;
+  project: string | null;
+  groupId: string | null;
+  costMultiplierMicros: number;
+  model: string;
+  backend: string;
+  promptTokens: number;
+  completionTokens: number;
+  costNanoUsd: number | null;
+  refId: string | null;
+  estimated: boolean;
+  /** When the request finished, milliseconds since the epoch. */
+  atMs: number;
+  /** What the admission had reserved; the same is given back once the row is in the database. */
+  hold: HoldKind;
+}
+
+export type HoldKind = "points" | "quota" | "none";
+
+const FORMAT = 1;
+const CRC_LENGTH = 8;
+const NEWLINE = 10;
+
+const crcHex = (content: string | Uint8Array): string =>
+  Bun.hash.crc32(content).toString(16).padStart(CRC_LENGTH, "0");
+
+/** The fields of a line in their order; the types are those that `encodeEntry` wrote. */
+type Fields = [
+  format: number,
+  requestId: string,
+  userId: string,
+  keyId: string | null,
+  attribution: string,
+  project: string | null,
+  groupId: string | null,
+  costMultiplierMicros: number,
+  model: string,
+  backend: string,
+  promptTokens: number,
+  completionTokens: number,
+  costNanoUsd: number | null,
+  refId: string | null,
+  estimated: boolean,
+  atMs: number,
+  hold: HoldKind,
+];
+
+export function encodeEntry(entry: JournalEntry): string {
+  const fields: Fields = [
+    FORMAT,
+    entry.requestId,
+    entry.userId,
+    entry.keyId,
+    entry.attribution,
+    entry.project,
+    entry.groupId,
+    entry.costMultiplierMicros,
+    entry.model,
+    entry.backend,
+    entry.promptTokens,
+    entry.completionTokens,
+    entry.costNanoUsd,
+    entry.refId,
+    entry.estimated,
+    entry.atMs,
+    entry.hold,
+  ];
+  const json = JSON.stringify(fields);
+  return `${crcHex(json)} ${json}\n`;
+}
+
+/** The entry of a line without its newline; null when the line is not whole or not ours. */
+function decodeLine(line: Buffer): JournalEntry | null {
+  if (line.length <= CRC_LENGTH + 1) return null;
+  const json = line.subarray(CRC_LENGTH + 1);
+  if (line.toString("latin1", 0, CRC_LENGTH) !== crcHex(json)) return null;
+  const fields = JSON.parse(json.toString("utf8")) as Fields;
+  if (fields[0] !== FORMAT) return null;
+  return {
+    requestId: fields[1],
+    userId: fields[2],
+    keyId: fields[3],
+    attribution: fields[4],
+    project: fields[5],
+    groupId: fields[6],
+    costMultiplierMicros: fields[7],
+    model: fields[8],
+    backend: fields[9],
+    promptTokens: fields[10],
+    completionTokens: fields[11],
+    costNanoUsd: fields[12],
+    refId: fields[13],
+    estimated: fields[14],
+    atMs: fields[15],
+    hold: fields[16],
+  };
+}
+
+export interface Decoded {
+  entries: JournalEntry[];
+  /** Whole lines that are damaged, as they stand. */
+  damaged: string[];
+  /** Bytes up to the end of the last whole line that was read. */
+  length: number;
+}
+
+/** Reads the whole lines of `bytes`, at most `rowsMax` of them; what follows the last newline is left alone. */
+export function decodeLines(bytes: Buffer, rowsMax: number): Decoded {
+  const result: Decoded = { entries: [], damaged: [], length: 0 };
+  for (let rows = 0; rows < rowsMax; rows++) {
+    const end = bytes.indexOf(NEWLINE, result.length);
+    if (end === -1) break;
+    const line = bytes.subarray(result.length, end);
+    const entry = decodeLine(line);
+    if (entry) result.entries.push(entry);
+    else result.damaged.push(line.toString("utf8"));
+    result.length = end + 1;
+  }
+  return result;
+}

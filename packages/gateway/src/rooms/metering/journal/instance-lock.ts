@@ -1,0 +1,33 @@
+import { Database as Sqlite } from "bun:sqlite";
+import { rmSync } from "node:fs";
+
+/**
+ * A lock that ends with the process, however it dies. Bun offers no flock, but SQLite takes a file lock that
+ * the kernel releases; the file holds nothing else. Unlike a process id it also works between containers.
+ */
+export class InstanceLock {
+  private constructor(
+    readonly path: string,
+    readonly handle: Sqlite,
+  ) {}
+
+  /** Null when another process, or another part of this one, holds it. */
+  static tryAcquire(path: string): InstanceLock | null {
+    const handle = new Sqlite(path, { create: true });
+    try {
+      handle.run("PRAGMA busy_timeout = 0");
+      handle.run("BEGIN EXCLUSIVE");
+      return new InstanceLock(path, handle);
+    } catch (error) {
+      handle.close();
+      if ((error as { code?: string }).code === "SQLITE_BUSY") return null;
+      throw error;
+    }
+  }
+
+  /** Removes the file first: whoever opens the path afterwards gets a lock of its own. */
+  release(): void {
+    rmSync(this.path, { force: true });
+    this.handle.close();
+  }
+}

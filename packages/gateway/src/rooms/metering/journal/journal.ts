@@ -1,0 +1,284 @@
+import { appendFileSync, fdatasync, mkdirSync, readdirSync, statSync } from "node:fs";
+import { basename, join } from "node:path";
+import type { Clock } from "../../../kernel/clock.ts";
+import type { Log } from "../../../kernel/log.ts";
+import { encodeEntry, type JournalEntry } from "./codec.ts";
+import { InstanceLock } from "./instance-lock.ts";
+import { Segment } from "./segment.ts";
+
+const SEGMENT_BYTES_MAX = 8 * 1024 * 1024;
+/** A drained segment of this size is replaced, so that little is read again after a crash. */
+const SEGMENT_DRAINED_BYTES_MAX = 1024 * 1024;
+const READ_BYTES = 128 * 1024;
+/** Longest time that a written line may wait for the disk: what a power cut can take. */
+const SYNC_DELAY_MS = 50;
+/** Rows kept in memory while the disk refuses them. */
+const REFUSED_ROWS_MAX = 10_000;
+/** For a left-behind segment the rows are not counted, only guessed from its size. */
+const ROW_BYTES_TYPICAL = 260;
+
+const SEGMENT_NAME = /^usage-([0-9a-f-]{36})-(\d{6,})\.jsonl$/;
+const LOCK_NAME = /^([0-9a-f-]{36})\.lock$/;
+const STALE_LOCK_MS = 60_000;
+const instanceOf = (name: string): string | null => SEGMENT_NAME.exec(name)?.[1] ?? null;
+const segmentName = (instance: string, sequence: number) =>
+  `usage-${instance}-${String(sequence).padStart(6, "0")}.jsonl`;
+export const DAMAGED_FILE = "damaged.jsonl";
+
+export interface JournalOptions {
+  dir: string;
+  /** Names this run of the process: its files are its own as long as it lives. */
+  instance: string;
+  clock: Clock;
+  log: Log;
+}
+
+export interface Batch {
+  segment: Segment;
+  entries: JournalEntry[];
+  /** Lines among them that cannot be read. */
+  damaged: string[];
+  /** Position in the segment after the batch. */
+  end: number;
+}
+
+export interface Backlog {
+  rows: number;
+  bytes: number;
+}
+
+/**
+ * Append-only files in which every finished request stands before its answer ends. One process appends;
+ * the same process drains, oldest file first; a file is deleted once everything in it is in the database.
+ */
+export class Journal {
+  readonly #locks = new Map<string, InstanceLock>();
+  #segments: Segment[] = [];
+  #active: Segment;
+  #sequence = 0;
+  #refused: string[] = [];
+  #syncing = false;
+  #dirty = false;
+  #closed = false;
+  #cancelSync: (() => void) | null = null;
+  /** Rows of this run: written, and taken out again. */
+  appended = 0;
+  drained = 0;
+  lost = 0;
+
+  private constructor(readonly options: JournalOptions) {
+    this.#active = this.#newSegment();
+  }
+
+  static open(options: JournalOptions): Journal {
+    mkdirSync(options.dir, { recursive: true, mode: 0o700 });
+    const lock = InstanceLock.tryAcquire(join(options.dir, `${options.instance}.lock`));
+    if (!lock) throw new Error(`the usage journal of instance ${options.instance} is in use`);
+    const journal = new Journal(options);
+    journal.#locks.set(options.instance, lock);
+    journal.adopt();
+    return journal;
+  }
+
+  /** Takes over the files of processes that are no longer there. */
+  adopt(): void {
+    const { dir, log } = this.options;
+    for (const instance of this.#instancesSeen()) {
+      if (this.#locks.has(instance)) continue;
+      const lock = InstanceLock.tryAcquire(join(dir, `${instance}.lock`));
+      if (!lock) continue;
+      this.#locks.set(instance, lock);
+      // Listed only now: until the lock was ours, its owner may have removed files.
+      const names = readdirSync(dir).filter((name) => instanceOf(name) === instance);
+      const segments = names.sort().map((name) => new Segment(join(dir, name), false));
+      if (segments.length === 0) {
+        this.#unlock(instance);
+        continue;
+      }
+      this.#segments.unshift(...segments);
+      log.info("usage journal of an earlier run found", {
+        instance,
+        files: names.length,
+        bytes: segments.reduce((sum, { size }) => sum + size, 0),
+      });
+    }
+  }
+
+  /** Whoever has files here, or left a lock behind that is old enough not to belong to a process that starts. */
+  #instancesSeen(): Set<string> {
+    const { dir } = this.options;
+    const seen = new Set<string>();
+    for (const name of readdirSync(dir)) {
+      const instance = instanceOf(name) ?? LOCK_NAME.exec(name)?.[1];
+      if (!instance || seen.has(instance)) continue;
+      const ageMs =
+        Date.now() - (statSync(join(dir, name), { throwIfNoEntry: false })?.mtimeMs ?? Date.now());
+      if (instanceOf(name) !== null || ageMs > STALE_LOCK_MS) seen.add(instance);
+    }
+    return seen;
+  }
+
+  #unlock(instance: string): void {
+    this.#locks.get(instance)?.release();
+    this.#locks.delete(instance);
+  }
+
+  #newSegment(): Segment {
+    const { dir, instance } = this.options;
+    const segment = new Segment(join(dir, segmentName(instance, ++this.#sequence)), true);
+    this.#segments.push(segment);
+    return segment;
+  }
+
+  /** The row is in the file when this returns; if the disk refuses it, in memory. */
+  append(entry: JournalEntry): void {
+    this.appended++;
+    this.#write(encodeEntry(entry));
+  }
+
+  #write(line: string): void {
+    if (this.#refused.length > 0) this.retryRefused();
+    try {
+      if (this.#active.size >= SEGMENT_BYTES_MAX || this.#active.broken) this.#rotate();
+      this.#active.append(line);
+      this.#syncSoon();
+    } catch (error) {
+      this.#refuse(line, error);
+    }
+  }
+
+  #refuse(line: string, error: unknown): void {
+    const { log } = this.options;
+    if (this.#refused.length < REFUSED_ROWS_MAX) {
+      if (this.#refused.length === 0)
+        log.error("the usage journal cannot be written; rows wait in memory", { error });
+      this.#refused.push(line);
+      return;
+    }
+    this.lost++;
+    // The log is the last place where the row can still be found.
+    log.error("usage row lost: the journal cannot be written and its buffer is full", { line, error });
+  }
+
+  /** Writes what the disk refused before, as far as it takes it now. */
+  retryRefused(): void {
+    const lines = this.#refused;
+    for (let i = 0; i < lines.length; i++) {
+      try {
+        this.#active.append(lines[i]!);
+      } catch {
+        this.#refused = lines.slice(i);
+        return;
+      }
+    }
+    if (lines.length > 0)
+      this.options.log.info("the usage journal can be written again", { rows: lines.length });
+    this.#refused = [];
+    this.#syncSoon();
+  }
+
+  #rotate(): void {
+    this.#active.syncNow();
+    this.#active = this.#newSegment();
+  }
+
+  /** Lines reach the disk in groups: one fdatasync for all that were written within the delay. */
+  #syncSoon(): void {
+    this.#dirty = true;
+    if (this.#syncing || this.#closed) return;
+    this.#syncing = true;
+    this.#cancelSync = this.options.clock.after(SYNC_DELAY_MS, () => {
+      this.#cancelSync = null;
+      this.#dirty = false;
+      fdatasync(this.#active.fd, (error) => {
+        // The segment may have been drained and deleted meanwhile; then the database has the rows.
+        if (error && error.code !== "EBADF")
+          this.options.log.error("fdatasync of the usage journal failed", { error });
+        this.#syncing = false;
+        if (this.#dirty) this.#syncSoon();
+      });
+    });
+  }
+
+  /** The oldest rows that are not drained; null when there are none. */
+  next(rowsMax: number): Batch | null {
+    for (;;) {
+      const segment = this.#segments[0]!;
+      if (segment.drained < segment.size) {
+        const { entries, damaged, length } = segment.read(rowsMax, READ_BYTES);
+        if (length > 0) return { segment, entries, damaged, end: segment.drained + length };
+        // Nobody writes this file any more, so the rest of its last line will not come.
+        this.options.log.warn("dropped an incomplete last line of the usage journal", { file: segment.path });
+        segment.drained = segment.size;
+      } else if (segment === this.#active) return null;
+      else this.#remove(segment);
+    }
+  }
+
+  /** The rows of `batch` are in the database for good. */
+  advance({ segment, entries, damaged, end }: Batch): void {
+    if (damaged.length > 0) this.#setAside(segment, damaged);
+    segment.drained = end;
+    if (segment.own) this.drained += entries.length + damaged.length;
+    const emptied = segment.drained === segment.size;
+    if (emptied && segment === this.#active && segment.size >= SEGMENT_DRAINED_BYTES_MAX) {
+      this.#active = this.#newSegment();
+    }
+    if (emptied && segment !== this.#active) this.#remove(segment);
+  }
+
+  #remove(segment: Segment): void {
+    this.#segments = this.#segments.filter((other) => other !== segment);
+    segment.delete();
+    if (segment.own) return;
+    const instance = instanceOf(basename(segment.path))!;
+    if (!this.#segments.some(({ path }) => instanceOf(basename(path)) === instance)) this.#unlock(instance);
+  }
+
+  /** Keeps lines that cannot be used where a person can look at them, and goes on. */
+  #setAside(segment: Segment, lines: readonly string[]): void {
+    this.options.log.error("damaged lines in the usage journal were set aside", {
+      file: segment.path,
+      lines: lines.length,
+      kept_in: DAMAGED_FILE,
+    });
+    appendFileSync(join(this.options.dir, DAMAGED_FILE), lines.map((line) => `${line}\n`).join(""), {
+      mode: 0o600,
+    });
+  }
+
+  /** Takes out a batch that the database refuses for what its rows contain. */
+  setAside(batch: Batch): void {
+    this.#setAside(
+      batch.segment,
+      batch.entries.map((entry) => encodeEntry(entry).trimEnd()),
+    );
+    this.advance(batch);
+  }
+
+  get backlog(): Backlog {
+    let rows = this.appended - this.drained - this.lost;
+    let bytes = 0;
+    for (const segment of this.#segments) {
+      bytes += segment.size - segment.drained;
+      if (!segment.own) rows += Math.ceil((segment.size - segment.drained) / ROW_BYTES_TYPICAL);
+    }
+    return { rows, bytes };
+  }
+
+  /** Everything written is on the disk; files that are fully drained are gone. */
+  close(): void {
+    this.#closed = true;
+    this.#cancelSync?.();
+    this.retryRefused();
+    for (const line of this.#refused)
+      this.options.log.error("usage row lost: the journal cannot be written", { line });
+    for (const segment of this.#segments) {
+      if (segment.drained < segment.size) {
+        if (segment.own) segment.syncNow();
+        segment.close();
+      } else segment.delete();
+    }
+    for (const lock of this.#locks.values()) lock.release();
+  }
+}

@@ -1,0 +1,272 @@
+import { join } from "node:path";
+import type { RateLimiter } from "../../bus/contract.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import type { Actor } from "../../kernel/context.ts";
+import { fail } from "../../kernel/errors.ts";
+import type { Ids } from "../../kernel/ids.ts";
+import type { Log } from "../../kernel/log.ts";
+import { MULTIPLIER_ONE, type Payer } from "../../kernel/payer.ts";
+import type { Database } from "../../storage/contract.ts";
+import type { Billing } from "../billing/index.ts";
+import { accountKey, accountOf, type Balances, type Settling } from "../ledger/index.ts";
+import { NANO_PER_USD, type Usage } from "../usage/index.ts";
+import { AdmissionCheck, type Cover } from "./admission.ts";
+import { type Hold, Holds } from "./holds.ts";
+import type { JournalEntry } from "./journal/codec.ts";
+import { type Batch, Journal } from "./journal/journal.ts";
+import { JournalWriter } from "./journal/writer.ts";
+import { nanoPoints, ReservedPoints } from "./points.ts";
+import { settleEntries } from "./settlement.ts";
+import type { Admission, AdmitOptions, Estimate, FinalUsage, Metering, RecordOptions } from "./types.ts";
+import { QuotaWindows } from "./windows.ts";
+
+const JOURNAL_DIR = "journal";
+/** With this much waiting for the database, new spending is refused rather than the disk filled. */
+const BACKLOG_BYTES_MAX = 4 * 1024 ** 3;
+/** How long a reader waits for the rows of requests that have just ended. */
+const READ_FLUSH_MS = 1_000;
+const RATE_WINDOW_MS = 60_000;
+const RATE_RETRY_AFTER_SECONDS = 60;
+const TEXT_MAX = { model: 128, backend: 64, ref: 64 };
+
+export interface MeteringOptions {
+  db: Database;
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+  limiter: RateLimiter;
+  billing: Billing;
+  usage: Usage;
+  ledger: Settling & { balances: Balances };
+  pointsPerUsd: number;
+  dataDir: string;
+}
+
+/** State of the journal, for probes and metrics. */
+export interface JournalFigures {
+  rows: number;
+  bytes: number;
+  /** Seconds without progress while rows wait. */
+  stalled_seconds: number;
+}
+
+/** Postgres keeps no NUL in texts, and columns have their widths. */
+const tidy = (text: string, lengthMax: number): string => text.replaceAll("\u0000", "").slice(0, lengthMax);
+const count = (value: number): number =>
+  value > 0 ? Math.min(Math.floor(value), Number.MAX_SAFE_INTEGER) : 0;
+
+export class MeteringService implements Metering {
+  readonly #journal: Journal;
+  readonly #writer: JournalWriter;
+  readonly #holds: Holds;
+  readonly #windows: QuotaWindows;
+  readonly #reservedPoints = new ReservedPoints();
+  readonly #check: AdmissionCheck;
+
+  constructor(readonly options: MeteringOptions) {
+    const { clock, log, ids, usage, ledger, pointsPerUsd, dataDir } = options;
+    this.#windows = new QuotaWindows({ store: usage.store, clock, log });
+    this.#check = new AdmissionCheck({
+      clock,
+      log,
+      balances: ledger.balances,
+      windows: this.#windows,
+      reservedPoints: this.#reservedPoints,
+      pointsPerUsd,
+    });
+    this.#holds = new Holds(clock);
+    this.#journal = Journal.open({ dir: join(dataDir, JOURNAL_DIR), instance: ids.uuid(), clock, log });
+    this.#writer = new JournalWriter({
+      journal: this.#journal,
+      clock,
+      log,
+      apply: (batch, { mayExist }) => this.#apply(batch, mayExist),
+      givenUp: (batch) => this.#giveBack(batch),
+    });
+    usage.settled = async () => {
+      await this.#writer.flush(READ_FLUSH_MS);
+    };
+    this.#writer.start();
+  }
+
+  admit(options: AdmitOptions): Admission | Promise<Admission> {
+    if (this.#journal.backlog.bytes > BACKLOG_BYTES_MAX) {
+      fail("unavailable", "Usage cannot be recorded right now; try again later", { retryAfterSeconds: 30 });
+    }
+    const { payer, model, estimate } = options;
+    const { billing } = this.options;
+    const cover = this.#check.check({
+      payer,
+      tier: billing.tier(payer.tier),
+      costNanoUsd: this.#estimatedCost(model, estimate),
+      tokens: "costUsd" in estimate ? 0 : estimate.promptTokens + estimate.completionTokensMax,
+    });
+    return cover instanceof Promise
+      ? cover.then((known) => this.#admitted(options, known))
+      : this.#admitted(options, cover);
+  }
+
+  #estimatedCost(model: string, estimate: Estimate): number | null {
+    if ("costUsd" in estimate) return Math.round(estimate.costUsd * NANO_PER_USD);
+    const { promptTokens, completionTokensMax: completionTokens } = estimate;
+    return this.options.billing.costNanoUsd(model, { promptTokens, completionTokens });
+  }
+
+  #admitted(options: AdmitOptions, cover: Cover): Admission {
+    const hold: Hold | null = cover.kind === "none" ? null : this.#holds.take(cover.end);
+    let ended = false;
+    const end = (): boolean => {
+      if (ended) return false;
+      ended = true;
+      if (hold) this.#holds.end(hold);
+      return true;
+    };
+    return {
+      settle: (usage) => {
+        if (end()) this.#append(options, usage, cover.kind);
+      },
+      release: () => {
+        end();
+      },
+    };
+  }
+
+  record(options: RecordOptions, usage: FinalUsage): void {
+    this.#append(options, usage, "none");
+  }
+
+  #append({ requestId, payer, model, refId }: RecordOptions, usage: FinalUsage, hold: Cover["kind"]): void {
+    try {
+      const promptTokens = count(usage.promptTokens);
+      const completionTokens = count(usage.completionTokens);
+      const entry: JournalEntry = {
+        requestId,
+        userId: payer.userId,
+        keyId: payer.keyId,
+        attribution: payer.attribution,
+        project: payer.project,
+        groupId: payer.groupId,
+        costMultiplierMicros: payer.costMultiplierMicros,
+        model: tidy(model, TEXT_MAX.model),
+        backend: tidy(usage.backend, TEXT_MAX.backend),
+        promptTokens,
+        completionTokens,
+        costNanoUsd:
+          usage.costUsd === undefined
+            ? this.options.billing.costNanoUsd(model, { promptTokens, completionTokens })
+            : count(Math.round(usage.costUsd * NANO_PER_USD)),
+        refId: refId === null ? null : tidy(refId, TEXT_MAX.ref),
+        estimated: usage.estimated,
+        atMs: this.options.clock.now(),
+        hold,
+      };
+      this.#journal.append(entry);
+      this.#reserve(entry);
+      this.#writer.wake();
+    } catch (error) {
+      this.options.log.error("usage could not be journaled", { request_id: requestId, usage, error });
+    }
+  }
+
+  /** What the entry will take once it is in the database; until then it stays reserved. */
+  #reserve(entry: JournalEntry): void {
+    if (entry.hold === "points") this.#reservePoints(entry, 1);
+    else if (entry.hold === "quota") {
+      this.#check.reserve(this.#check.windowsOf(entry, entry.atMs), amountOf(entry));
+    }
+  }
+
+  #reservePoints(entry: JournalEntry, sign: 1 | -1): void {
+    const { pointsPerUsd } = this.options;
+    const amount = nanoPoints(entry.costNanoUsd ?? 0, entry.costMultiplierMicros, pointsPerUsd);
+    this.#reservedPoints.add(accountKey(accountOf(entry)), sign * amount);
+  }
+
+  async #apply(batch: Batch, mayExist: boolean): Promise<void> {
+    const { db, ledger, usage } = this.options;
+    const months = await settleEntries({ db, ledger, store: usage.store, mayExist }, batch.entries);
+    this.#windows.written(months);
+    this.#giveBack(batch);
+  }
+
+  /** Ends the reservations of rows that are no longer waiting. */
+  #giveBack({ entries, segment }: Batch): void {
+    // What an earlier run of the process wrote was reserved there, and is forgotten with it.
+    if (!segment.own) return;
+    for (const entry of entries) {
+      if (entry.hold === "points") this.#reservePoints(entry, -1);
+      else if (entry.hold === "quota") {
+        for (const window of this.#check.windowsOf(entry, entry.atMs)) {
+          this.#windows.release(window, amountOf(entry));
+        }
+      }
+    }
+  }
+
+  checkRate(payer: Payer): void | Promise<void> {
+    if (payer.keyId === null) return;
+    const { rpm } = this.options.billing.tier(payer.tier);
+    const limit = payer.rpmCeiling === null ? rpm : Math.min(rpm, payer.rpmCeiling);
+    const refuse = (waitMs: number) => {
+      if (waitMs <= 0) return;
+      const by = limit < rpm ? "the group's ceiling" : "the tier's limit";
+      fail("rate_limited", `More than ${limit} requests a minute, ${by} for a key; slow down`, {
+        retryAfterSeconds: RATE_RETRY_AFTER_SECONDS,
+      });
+    };
+    const waiting = this.options.limiter.hit(`rpm:${payer.keyId}`, limit, RATE_WINDOW_MS);
+    if (typeof waiting === "number") return refuse(waiting);
+    return waiting.catch(this.#rateUnknown).then(refuse);
+  }
+
+  readonly #rateUnknown = (error: unknown): number => {
+    this.options.log.error("rate check failed; the request is let through", { error });
+    return 0;
+  };
+
+  payerOf(actor: Pick<Actor, "userId">): Payer | Promise<Payer> {
+    const tier = this.options.billing.tierOf(actor.userId);
+    return typeof tier === "string"
+      ? personal(actor.userId, tier)
+      : tier.then((name) => personal(actor.userId, name));
+  }
+
+  get figures(): JournalFigures {
+    return { ...this.#journal.backlog, stalled_seconds: this.#writer.stalledSeconds };
+  }
+  get holdCount(): number {
+    return this.#holds.size;
+  }
+  get lostRows(): number {
+    return this.#journal.lost;
+  }
+
+  /** True once everything recorded so far is in the database; false when that took too long. */
+  flush(timeoutMs: number): Promise<boolean> {
+    return this.#writer.flush(timeoutMs);
+  }
+
+  /** Drains until the deadline; what is left is found by the next start. */
+  async close(deadlineMs: number): Promise<void> {
+    await this.#writer.close(deadlineMs);
+    this.#journal.close();
+    this.#holds.close();
+  }
+}
+
+const amountOf = ({ costNanoUsd, promptTokens, completionTokens }: JournalEntry) => ({
+  costNanoUsd: costNanoUsd ?? 0,
+  tokens: promptTokens + completionTokens,
+});
+
+/** A signed-in person pays from the wallet, has no project and no key. */
+const personal = (userId: string, tier: string): Payer => ({
+  userId,
+  keyId: null,
+  attribution: `jwt-${userId}`,
+  project: null,
+  groupId: null,
+  costMultiplierMicros: MULTIPLIER_ONE,
+  rpmCeiling: null,
+  tier,
+});

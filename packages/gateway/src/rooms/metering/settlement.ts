@@ -1,0 +1,70 @@
+import { isoTime } from "../../kernel/clock.ts";
+import type { Database, Transaction } from "../../storage/contract.ts";
+import { accountOf, type Settlement, type Settling } from "../ledger/index.ts";
+import type { MonthAfter, UsageRow, UsageStore } from "../usage/index.ts";
+import type { JournalEntry } from "./journal/codec.ts";
+
+export interface SettlementOptions {
+  db: Database;
+  ledger: Settling;
+  store: UsageStore;
+  /**
+   * Whether some of the rows may be in the database already: they were left by an earlier run, or an attempt
+   * failed whose outcome is unknown. Rows that cannot be there need no look-up.
+   */
+  mayExist: boolean;
+}
+
+const toSettlement = (entry: JournalEntry): Settlement => ({
+  account: accountOf(entry),
+  requestId: entry.requestId,
+  costNanoUsd: BigInt(entry.costNanoUsd ?? 0),
+  multiplierMicros: entry.costMultiplierMicros,
+  now: isoTime(entry.atMs),
+});
+
+const toRow = (entry: JournalEntry, points: number | null): UsageRow => ({
+  id: entry.requestId,
+  userId: entry.userId,
+  keyId: entry.keyId,
+  project: entry.project,
+  apiKeyId: entry.attribution,
+  model: entry.model,
+  backend: entry.backend,
+  promptTokens: entry.promptTokens,
+  completionTokens: entry.completionTokens,
+  costNanoUsd: entry.costNanoUsd,
+  createdAtMs: entry.atMs,
+  refId: entry.refId,
+  points,
+  accountType: points === null ? null : accountOf(entry).type,
+  estimated: entry.estimated,
+});
+
+/**
+ * Brings journaled requests into the database, each exactly once: in one transaction points are settled, rows
+ * inserted and rollups bumped, and a request whose row exists is passed over. Returns the months it changed.
+ */
+export async function settleEntries(
+  { db, ledger, store, mayExist }: SettlementOptions,
+  entries: readonly JournalEntry[],
+): Promise<MonthAfter[]> {
+  const byId = new Map(entries.map((entry) => [entry.requestId, entry]));
+  let used: Transaction | undefined;
+  const months = await db.transaction(async (tx) => {
+    used = tx;
+    const existing = mayExist ? await store.existing(tx, [...byId.keys()]) : new Set<string>();
+    const fresh = [...byId.values()].filter(({ requestId }) => !existing.has(requestId));
+    if (fresh.length === 0) return [];
+    // What costs nothing, or has no price, takes no points.
+    const priced = fresh.filter(({ costNanoUsd }) => costNanoUsd !== null && costNanoUsd > 0);
+    const settled = await ledger.settleBatch(tx, priced.map(toSettlement));
+    const points = new Map(priced.map(({ requestId }, i) => [requestId, settled[i]?.points ?? null]));
+    return store.insert(
+      tx,
+      fresh.map((entry) => toRow(entry, points.get(entry.requestId) ?? null)),
+    );
+  });
+  if (used) ledger.committed(used);
+  return months;
+}

@@ -1,0 +1,88 @@
+import { z } from "zod";
+import { defineMethod, NoParams, Ok, ok } from "../../kernel/method.ts";
+
+const ProviderId = z.string().trim().min(1).max(64);
+const Name = z.string().trim().min(1).max(80);
+const Description = z.string().max(500);
+const Domain = z.string().trim().max(253);
+const hint = "only administrators manage provider entries";
+
+export const list = defineMethod({
+  name: "providers.list",
+  summary: "Display metadata of providers; no credentials",
+  auth: "public",
+  params: NoParams,
+  result: z.array(
+    z.object({
+      id: z.string(),
+      name: z.string(),
+      description: z.string(),
+      website_domain: z.string(),
+      is_official: z.boolean(),
+      is_operator: z.boolean(),
+    }),
+  ),
+  handler: ({ rooms }) => rooms.providers.list(),
+});
+
+export const add = defineMethod({
+  name: "providers.add",
+  summary: "Add a provider entry",
+  auth: "admin",
+  hint,
+  params: z.object({
+    id: ProviderId,
+    name: Name,
+    description: Description.optional(),
+    website_domain: Domain.optional(),
+  }),
+  result: Ok,
+  handler: async ({ params, rooms }) => {
+    await rooms.providers.add(params);
+    return ok;
+  },
+});
+
+export const update = defineMethod({
+  name: "providers.update",
+  summary: "Change a provider entry; only the given fields change",
+  auth: "admin",
+  hint,
+  params: z.object({
+    provider_id: ProviderId,
+    name: Name.optional(),
+    description: Description.optional(),
+    website_domain: Domain.optional(),
+  }),
+  result: Ok,
+  handler: async ({ params: { provider_id, ...change }, rooms }) => {
+    await rooms.providers.update(provider_id, change);
+    return ok;
+  },
+});
+
+export const remove = defineMethod({
+  name: "providers.remove",
+  summary: "Remove a provider entry",
+  auth: "admin",
+  hint,
+  params: z.object({ provider_id: ProviderId }),
+  result: Ok,
+  handler: async ({ params, rooms }) => {
+    await rooms.providers.remove(params.provider_id);
+    return ok;
+  },
+});
+
+export const test = defineMethod({
+  name: "providers.test",
+  summary: "Answers that the connection test does not exist; the contract defines it so",
+  auth: "admin",
+  hint,
+  params: NoParams,
+  result: Ok.extend({ message: z.string() }),
+  handler: () => ({
+    ok: true as const,
+    message: "providers.test is not implemented; see the health of a backend instead",
+  }),
+});

@@ -1,0 +1,77 @@
+import { type Clock, isoTime } from "../../kernel/clock.ts";
+import { fail } from "../../kernel/errors.ts";
+import { type Database, isUniqueViolation } from "../../storage/contract.ts";
+import { OFFICIAL_PROVIDERS } from "./official.ts";
+import { ProviderStore } from "./store.ts";
+
+export interface Provider {
+  id: string;
+  name: string;
+  description: string;
+  website_domain: string;
+  is_official: boolean;
+  is_operator: boolean;
+}
+
+export type ProviderChange = Partial<Pick<Provider, "name" | "description" | "website_domain">>;
+
+const isOfficial = (id: string) => OFFICIAL_PROVIDERS.some((provider) => provider.id === id);
+
+export class Providers {
+  readonly #store: ProviderStore;
+  constructor(
+    db: Database,
+    readonly clock: Clock,
+  ) {
+    this.#store = new ProviderStore(db);
+  }
+
+  async list(): Promise<Provider[]> {
+    const custom = await this.#store.list();
+    return [
+      ...OFFICIAL_PROVIDERS,
+      ...custom.map((row) => ({ ...row, is_official: false, is_operator: true })),
+    ];
+  }
+
+  async add(provider: {
+    id: string;
+    name: string;
+    description?: string;
+    website_domain?: string;
+  }): Promise<void> {
+    const taken = () =>
+      fail("conflict", `A provider with the id "${provider.id}" exists already; use providers.update`);
+    if (isOfficial(provider.id)) taken();
+    try {
+      await this.#store.insert({
+        description: "",
+        website_domain: "",
+        ...provider,
+        created_at: isoTime(this.clock.now()),
+      });
+    } catch (error) {
+      if (isUniqueViolation(error)) taken();
+      throw error;
+    }
+  }
+
+  async update(id: string, change: ProviderChange): Promise<void> {
+    this.#refuseOfficial(id);
+    if (!(await this.#store.update(id, change))) this.#notFound(id);
+  }
+
+  async remove(id: string): Promise<void> {
+    this.#refuseOfficial(id);
+    if (!(await this.#store.remove(id))) this.#notFound(id);
+  }
+
+  #refuseOfficial(id: string): void {
+    if (isOfficial(id))
+      fail("app_error", `"${id}" is a built-in provider and cannot be changed; add one of your own instead`);
+  }
+
+  #notFound(id: string): never {
+    fail("not_found", `Provider not found: ${id}; providers.list shows the ids`);
+  }
+}

@@ -1,0 +1,61 @@
+/** Consecutive failures that open the circuit, and for how long. */
+export const FAILURES_TO_OPEN = 3;
+export const OPEN_MS = 30_000;
+const CAUSE_LENGTH_MAX = 300;
+
+export interface CircuitReport {
+  state: "closed" | "open" | "half_open";
+  consecutive_failures: number;
+  /** What the last failure was. */
+  cause: string | null;
+  /** When an open circuit lets one test call through. */
+  retry_at: string | null;
+}
+
+/** Keeps calls away from a backend that keeps failing. After a while exactly one call may test it. */
+export class Circuit {
+  #failures = 0;
+  #openUntilMs: number | null = null;
+  #trialRunning = false;
+  #cause: string | null = null;
+
+  /** Whether a call may be sent; asking changes nothing. */
+  canPass(nowMs: number): boolean {
+    return this.#openUntilMs === null || (!this.#trialRunning && nowMs >= this.#openUntilMs);
+  }
+
+  /** A call is sent: on an open circuit it is the test call. */
+  enter(): void {
+    if (this.#openUntilMs !== null) this.#trialRunning = true;
+  }
+
+  succeeded(): void {
+    this.#failures = 0;
+    this.#openUntilMs = null;
+    this.#trialRunning = false;
+    this.#cause = null;
+  }
+
+  failed(cause: string, nowMs: number): void {
+    this.#failures++;
+    this.#cause = cause.slice(0, CAUSE_LENGTH_MAX);
+    this.#trialRunning = false;
+    if (this.#failures >= FAILURES_TO_OPEN) this.#openUntilMs = nowMs + OPEN_MS;
+  }
+
+  /** The call ended without saying anything about the backend, e.g. because the client left. */
+  abandoned(): void {
+    this.#trialRunning = false;
+  }
+
+  report(nowMs: number): CircuitReport {
+    const until = this.#openUntilMs;
+    const halfOpen = until !== null && (this.#trialRunning || nowMs >= until);
+    return {
+      state: until === null ? "closed" : halfOpen ? "half_open" : "open",
+      consecutive_failures: this.#failures,
+      cause: this.#cause,
+      retry_at: until === null ? null : new Date(until).toISOString(),
+    };
+  }
+}

@@ -1,0 +1,53 @@
+import type { Backend, BackendConfig, HealthState, ModelInfo } from "../../backends/contract.ts";
+import { Circuit } from "./circuit.ts";
+
+/** One registered backend and what is known about it. */
+export interface Entry {
+  /** As registered: a bridge URL stays one here, and `backend` talks to the resolved address. */
+  config: BackendConfig;
+  backend: Backend;
+  /** Whether its row is in the database, and so every instance has it. */
+  persisted: boolean;
+  state: HealthState;
+  /** Why the state is not Healthy. */
+  detail: string | null;
+  probedAtMs: number | null;
+  discovered: readonly ModelInfo[];
+  circuit: Circuit;
+  /** Requests sent to it, or credited so that a newcomer is not flooded. */
+  requests: number;
+  /** Ends what watches a bridge tunnel. */
+  stopWatching: (() => void) | null;
+  removed: boolean;
+}
+
+/** Fail-closed: not routable until a probe says that it is. */
+export const newEntry = (config: BackendConfig, backend: Backend, persisted: boolean): Entry => ({
+  config,
+  backend,
+  persisted,
+  state: "Unhealthy",
+  detail: "not probed yet",
+  probedAtMs: null,
+  discovered: [],
+  circuit: new Circuit(),
+  requests: 0,
+  stopWatching: null,
+  removed: false,
+});
+
+/** The models that an entry serves, in the order and by the precedence that its kind has. */
+export function modelsOf({ config, discovered }: Entry): ModelInfo[] {
+  const fixed = config.models.map((id) => ({ id }));
+  const lists: Record<BackendConfig["kind"], (readonly ModelInfo[])[]> = {
+    external: [fixed, discovered],
+    // Built from the URL alone: what it lists is what it has.
+    "local-server": [discovered],
+    engine: [discovered, fixed],
+    "cloud-video": [fixed],
+    "cloud-realtime": [fixed, discovered],
+  };
+  const byId = new Map<string, ModelInfo>();
+  for (const model of lists[config.kind].flat()) if (!byId.has(model.id)) byId.set(model.id, model);
+  return [...byId.values()];
+}

@@ -1,0 +1,12 @@
+import type { Routing } from "./service.ts";
+
+export type { Entry } from "./entry.ts";
+export { Route, type RouteRequest } from "./router.ts";
+export * as routes from "./routes.ts";
+export { type BackendFactory, type Registration, Routing, type RoutingOptions } from "./service.ts";
+
+declare module "../../kernel/context.ts" {
+  interface Rooms {
+    routing: Routing;
+  }
+}

@@ -1,0 +1,169 @@
+import type { Backend, CapabilityName, ModelInfo } from "../../backends/contract.ts";
+import { BoundedMap } from "../../kernel/bounded.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { type ErrorName, fail } from "../../kernel/errors.ts";
+import { type Entry, modelsOf } from "./entry.ts";
+
+const CONVERSATIONS_PINNED_MAX = 100_000;
+const LATEST = ":latest";
+
+const capabilityOf = {
+  chat: (backend: Backend) => backend.chat !== undefined,
+  embeddings: (backend: Backend) => backend.embed !== undefined,
+  video: (backend: Backend) => backend.video !== undefined,
+  realtime: (backend: Backend) => backend.realtime !== undefined,
+  invoke: (backend: Backend) => backend.invoke !== undefined,
+} satisfies Record<CapabilityName, (backend: Backend) => boolean>;
+
+const unsupported: Record<CapabilityName, string> = {
+  chat: "the backend does not support chat",
+  embeddings: "the backend does not support embeddings",
+  video: "the backend does not support video generation",
+  realtime: "the model does not support realtime sessions",
+  invoke: "the backend does not support generic invocation",
+};
+
+export interface RouteRequest {
+  /** After alias resolution. */
+  model: string;
+  capability: CapabilityName;
+  /** Backend name, kind or type; any case. */
+  provider?: string | null;
+  conversationId?: string | null;
+  /** Backends that were tried for this request already. */
+  exclude?: readonly Backend[];
+}
+
+/** One chosen backend. Exactly one of the three endings is reported; later ones do nothing. */
+export class Route {
+  #open = true;
+  constructor(
+    readonly entry: Entry,
+    /** The model id as this backend lists it. */
+    readonly model: string,
+    readonly clock: Clock,
+  ) {}
+
+  get backend(): Backend {
+    return this.entry.backend;
+  }
+  get name(): string {
+    return this.entry.config.name;
+  }
+
+  #end(): boolean {
+    const wasOpen = this.#open;
+    this.#open = false;
+    return wasOpen;
+  }
+  succeeded(): void {
+    if (this.#end()) this.entry.circuit.succeeded();
+  }
+  failed(cause: string): void {
+    if (this.#end()) this.entry.circuit.failed(cause, this.clock.now());
+  }
+  abandoned(): void {
+    if (this.#end()) this.entry.circuit.abandoned();
+  }
+}
+
+interface Candidate {
+  entry: Entry;
+  model: ModelInfo;
+}
+
+/** Chooses the backend of a request among the registered ones. */
+export class Router {
+  readonly #pins = new BoundedMap<string, Entry>(CONVERSATIONS_PINNED_MAX);
+  /** By requested model id; made anew after the list or a listing changed. */
+  #index: Map<string, Candidate[]> | null = null;
+
+  constructor(
+    readonly entries: readonly Entry[],
+    readonly clock: Clock,
+  ) {}
+
+  /** The list of backends, or what one of them serves, has changed. */
+  changed(): void {
+    this.#index = null;
+  }
+
+  #candidates(model: string): readonly Candidate[] {
+    this.#index ??= indexByModel(this.entries);
+    return this.#index.get(model) ?? [];
+  }
+
+  choose({ model, capability, provider, conversationId, exclude }: RouteRequest): Route {
+    let serving = this.#candidates(model);
+    if (provider) serving = serving.filter(({ entry }) => matchesProvider(entry, provider));
+    const refuse = (kind: ErrorName, message: string): never =>
+      fail(capability === "video" ? "no_video_backend" : kind, message);
+    if (serving.length === 0) refuse("model_not_found", `No backend available for model: ${model}`);
+    const capable = serving.filter(
+      ({ entry, model: { capabilities } }) =>
+        capabilityOf[capability](entry.backend) && (capabilities?.includes(capability) ?? true),
+    );
+    const isHealthy = ({ entry }: Candidate) => entry.state === "Healthy";
+    if (capable.length === 0 && serving.some(isHealthy))
+      refuse("backend_error", `${model}: ${unsupported[capability]}`);
+
+    const nowMs = this.clock.now();
+    const pinned = conversationId ? this.#pins.get(conversationId) : undefined;
+    let best: Candidate | null = null;
+    for (const candidate of capable) {
+      const { entry } = candidate;
+      if (!isHealthy(candidate) || !entry.circuit.canPass(nowMs) || exclude?.includes(entry.backend))
+        continue;
+      if (entry === pinned) {
+        best = candidate;
+        break;
+      }
+      if (best === null || entry.requests < best.entry.requests) best = candidate;
+    }
+    if (best === null) return refuse("all_unhealthy", `all backends unhealthy for model: ${model}`);
+    if (conversationId && best.entry !== pinned) this.#pins.set(conversationId, best.entry);
+    best.entry.requests++;
+    best.entry.circuit.enter();
+    return new Route(best.entry, best.model.id, this.clock);
+  }
+
+  /** A backend that becomes routable starts level with the least used one, instead of getting every request. */
+  joined(entry: Entry): void {
+    const others = this.entries.filter((other) => other !== entry && other.state === "Healthy");
+    if (others.length === 0) return;
+    entry.requests = Math.max(entry.requests, Math.min(...others.map(({ requests }) => requests)));
+  }
+
+  /** Models of healthy backends with the name of the backend that was registered first with each. */
+  routableModels(): { id: string; owned_by: string }[] {
+    const owners = new Map<string, string>();
+    for (const entry of this.entries) {
+      if (entry.state !== "Healthy") continue;
+      for (const { id } of modelsOf(entry)) if (!owners.has(id)) owners.set(id, entry.config.name);
+    }
+    return [...owners].map(([id, owned_by]) => ({ id, owned_by }));
+  }
+}
+
+const matchesProvider = ({ config }: Entry, provider: string): boolean => {
+  const wanted = provider.trim().toLowerCase();
+  return [config.name, config.kind, config.type].some((name) => name.toLowerCase() === wanted);
+};
+
+function indexByModel(entries: readonly Entry[]): Map<string, Candidate[]> {
+  const index = new Map<string, Candidate[]>();
+  const add = (requested: string, candidate: Candidate) => {
+    const known = index.get(requested);
+    if (!known) index.set(requested, [candidate]);
+    else if (!known.some(({ entry }) => entry === candidate.entry)) known.push(candidate);
+  };
+  for (const entry of entries) {
+    const models = modelsOf(entry);
+    for (const model of models) add(model.id, { entry, model });
+    // After the exact ids: a bare listing goes before the tagged one of the same backend.
+    for (const model of models) {
+      if (model.id.endsWith(LATEST)) add(model.id.slice(0, -LATEST.length), { entry, model });
+    }
+  }
+  return index;
+}

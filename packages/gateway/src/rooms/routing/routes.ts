@@ -1,0 +1,161 @@
+import { z } from "zod";
+import { fail } from "../../kernel/errors.ts";
+import { readBody } from "../../kernel/http.ts";
+import { decodeUtf8, isObject, parseJson } from "../../kernel/json.ts";
+import { defineRoute, type RouteCall } from "../../kernel/route.ts";
+import { validate } from "../../kernel/validate.ts";
+import type { Entry } from "./entry.ts";
+
+const BODY_BYTES_MAX = 1024 * 1024;
+const MODEL_ID = z.string().trim().min(1).max(256);
+
+const Registration = z.object({
+  type: z.string().trim().min(1).max(64).optional().describe("A kind, or an engine's name such as vllm"),
+  url: z.string().trim().min(1).max(2_048).optional(),
+  api_key: z.string().max(4_096).nullish().describe("Sent as bearer on upstream calls"),
+  name: z.string().trim().min(1).max(64).optional().describe("Provider hint; the same name replaces"),
+  models: z.array(MODEL_ID).max(1_000).optional(),
+  capabilities: z.array(z.enum(["chat", "embeddings", "video", "realtime", "invoke"])).optional(),
+  workflow: z.record(z.string(), z.unknown()).nullish().describe("Legacy; read by no backend"),
+});
+
+const Health = z.object({
+  label: z.string().describe("backend_<index>:<kind>"),
+  state: z.enum(["Healthy", "Degraded", "Unhealthy"]),
+  name: z.string(),
+  type: z.string(),
+  url: z.string(),
+  models: z.int(),
+  requests: z.int(),
+  circuit: z.object({
+    state: z.enum(["closed", "open", "half_open"]),
+    consecutive_failures: z.int(),
+    cause: z.string().nullable(),
+    retry_at: z.string().nullable(),
+  }),
+  last_error: z.string().nullable(),
+  probed_at: z.string().nullable(),
+});
+
+const Done = z.object({ status: z.literal("ok"), message: z.string() });
+const done = (message: string) => ({ status: "ok" as const, message });
+
+/** The body as an object; an empty one is `{}`, because every field may be absent. */
+async function readFields({ request }: RouteCall): Promise<Record<string, unknown>> {
+  const text = decodeUtf8(await readBody(request, BODY_BYTES_MAX));
+  const value = text.trim() === "" ? {} : parseJson(text);
+  return isObject(value) ? value : fail("invalid_request", "The body must be a JSON object");
+}
+
+/** Credentials in a URL are a secret like any other. */
+const withoutCredentials = (url: string): string => url.replace(/^([a-z]+:\/\/)[^/@]*@/i, "$1");
+
+function healthOf(entry: Entry, index: number, nowMs: number): z.output<typeof Health> {
+  const { config, state, detail, circuit, discovered, requests, probedAtMs } = entry;
+  const report = circuit.report(nowMs);
+  return {
+    label: `backend_${index}:${config.kind}`,
+    state,
+    name: config.name,
+    type: config.type,
+    url: withoutCredentials(config.url),
+    models: new Set([...config.models, ...discovered.map(({ id }) => id)]).size,
+    requests,
+    circuit: report,
+    last_error: detail ?? report.cause,
+    probed_at: probedAtMs === null ? null : new Date(probedAtMs).toISOString(),
+  };
+}
+
+export const registerBackend = defineRoute({
+  method: "POST",
+  path: "/api/admin/backends",
+  summary: "Register a backend, or replace the one of the same name",
+  auth: "admin_token",
+  body: Registration,
+  response: Done.extend({ name: z.string(), index: z.int() }),
+  handler: async (call) => {
+    const { api_key, ...fields } = validate(Registration, await readFields(call), "missing_fields");
+    const { routing } = call.rooms;
+    const entry = await routing.register({ ...fields, apiKey: api_key });
+    return { ...done("backend added"), name: entry.config.name, index: routing.entries.indexOf(entry) };
+  },
+});
+
+export const listBackends = defineRoute({
+  method: "GET",
+  path: "/api/admin/backends",
+  summary: "Backends with their health and circuits, and every routable model id",
+  auth: "admin_token",
+  response: z.object({
+    backends: z.object({ count: z.int().describe("Healthy ones"), health: z.array(Health) }),
+    models: z.array(z.string()),
+  }),
+  handler: ({ rooms: { routing } }) => {
+    const nowMs = routing.options.clock.now();
+    return {
+      backends: {
+        count: routing.healthyCount,
+        health: routing.entries.map((entry, index) => healthOf(entry, index, nowMs)),
+      },
+      models: routing.routableModels().map(({ id }) => id),
+    };
+  },
+});
+
+export const removeBackend = defineRoute({
+  method: "DELETE",
+  path: "/api/admin/backends",
+  summary: "Remove the backend with this registration index",
+  auth: "admin_token",
+  body: z.object({ index: z.int() }),
+  response: Done,
+  handler: async (call) => {
+    const { index } = await readFields(call);
+    if (!Number.isInteger(index)) fail("missing_index", "Missing 'index' field");
+    await call.rooms.routing.removeAt(index as number);
+    return done("backend removed");
+  },
+});
+
+const textField = (fields: Record<string, unknown>, name: "alias" | "target"): string => {
+  const value = fields[name];
+  if (typeof value === "string" && value.trim() !== "") return value.trim().slice(0, 256);
+  return fail(name === "alias" ? "missing_alias" : "missing_target", `Missing '${name}' field`);
+};
+
+export const addAlias = defineRoute({
+  method: "POST",
+  path: "/api/admin/aliases",
+  summary: "Let a model be called by another name; in memory only",
+  auth: "admin_token",
+  body: z.object({ alias: z.string(), target: z.string() }),
+  response: Done,
+  handler: async (call) => {
+    const fields = await readFields(call);
+    call.rooms.routing.aliases.set(textField(fields, "alias"), textField(fields, "target"));
+    return done("alias added");
+  },
+});
+
+export const listAliases = defineRoute({
+  method: "GET",
+  path: "/api/admin/aliases",
+  summary: "All aliases, sorted",
+  auth: "admin_token",
+  response: z.array(z.object({ alias: z.string(), target: z.string() })),
+  handler: ({ rooms: { routing } }) => routing.aliases.list(),
+});
+
+export const removeAlias = defineRoute({
+  method: "DELETE",
+  path: "/api/admin/aliases",
+  summary: "Remove an alias; also succeeds when there is none",
+  auth: "admin_token",
+  body: z.object({ alias: z.string() }),
+  response: Done,
+  handler: async (call) => {
+    call.rooms.routing.aliases.remove(textField(await readFields(call), "alias"));
+    return done("alias removed");
+  },
+});

@@ -1,0 +1,311 @@
+import type {
+  Backend,
+  BackendConfig,
+  BackendKind,
+  BridgeResolver,
+  CapabilityName,
+} from "../../backends/contract.ts";
+import type { Bus } from "../../bus/contract.ts";
+import { type Clock, isoTime } from "../../kernel/clock.ts";
+import { fail } from "../../kernel/errors.ts";
+import type { Log } from "../../kernel/log.ts";
+import type { Database } from "../../storage/contract.ts";
+import { Aliases } from "./aliases.ts";
+import { type Entry, newEntry } from "./entry.ts";
+import { HealthChecker } from "./health.ts";
+import { type Route, type RouteRequest, Router } from "./router.ts";
+import { BackendStore, type StoredBackend } from "./store.ts";
+
+const CHANGED = "backends-changed";
+const BACKENDS_MAX = 1_000;
+const DEFAULT_TYPE = "local-server";
+const DEFAULT_URL = "http://localhost:11434";
+
+/** How backends are made; the composition root knows the kinds, this room does not. */
+export interface BackendFactory {
+  plan(type: string): { kind: BackendKind } | { removed: string } | null;
+  /** What `type` may be, for the message of a refusal. */
+  types: readonly string[];
+  create(config: BackendConfig): Backend;
+  bridge: BridgeResolver;
+  isBridgeUrl(url: string): boolean;
+  tunnelUrl(kind: BackendKind, port: number): string;
+}
+
+export interface RoutingOptions {
+  db: Database;
+  bus: Bus;
+  clock: Clock;
+  log: Log;
+  factory: BackendFactory;
+}
+
+export interface Registration {
+  type?: string;
+  url?: string;
+  apiKey?: string | null;
+  name?: string;
+  models?: readonly string[];
+  capabilities?: readonly CapabilityName[];
+  workflow?: unknown;
+}
+
+/** Registered backends, their health, and the choice among them. */
+export class Routing {
+  readonly aliases: Aliases;
+  readonly #store: BackendStore;
+  readonly #entries: Entry[] = [];
+  readonly #router: Router;
+  readonly #health: HealthChecker;
+  /** One change of the list at a time, so that a reload cannot cross a registration. */
+  #turn: Promise<unknown> = Promise.resolve();
+  #closed = false;
+
+  constructor(readonly options: RoutingOptions) {
+    const { db, bus, clock, log } = options;
+    this.aliases = new Aliases(bus);
+    this.#store = new BackendStore(db);
+    this.#router = new Router(this.#entries, clock);
+    this.#health = new HealthChecker({
+      clock,
+      log,
+      entries: this.#entries,
+      refresh: () => this.reload(),
+      changed: (entry, before) => {
+        if (entry.state === "Healthy" && before !== "Healthy") this.#router.joined(entry);
+        this.#router.changed();
+      },
+    });
+    bus.subscribe(CHANGED, () => void this.reload());
+    bus.onGap(() => void this.reload());
+  }
+
+  /** Restores what was registered before; every backend is probed at once. */
+  async start(): Promise<void> {
+    await this.reload();
+    this.#health.start();
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#health.stop();
+    for (const entry of this.#entries) this.#retire(entry);
+  }
+
+  get entries(): readonly Entry[] {
+    return this.#entries;
+  }
+  get healthyCount(): number {
+    return this.#entries.filter(({ state }) => state === "Healthy").length;
+  }
+  get modelCount(): number {
+    return this.routableModels().length;
+  }
+
+  choose(request: RouteRequest): Route {
+    return this.#router.choose(request);
+  }
+  /** The backend registered under this name, whatever its health. */
+  backendNamed(name: string): Backend | null {
+    return this.#find(name)?.backend ?? null;
+  }
+  routableModels() {
+    return this.#router.routableModels();
+  }
+
+  /** Adds a backend, or replaces the one of the same name. It is routable once its first probe succeeded. */
+  async register(registration: Registration, { persist = true } = {}): Promise<Entry> {
+    const stored = this.#complete(registration);
+    const config = this.#toConfig(stored);
+    const { factory, clock, bus, log } = this.options;
+    const address = factory.isBridgeUrl(config.url)
+      ? factory.tunnelUrl(config.kind, await factory.bridge.connect(config.url))
+      : config.url;
+    const entry = await this.#exclusively(async () => {
+      if (this.#entries.length >= BACKENDS_MAX && !this.#find(config.name))
+        fail("app_error", `There are ${BACKENDS_MAX} backends already, the most that are kept`);
+      const saved =
+        persist &&
+        (await this.#store.save(stored, isoTime(clock.now())).then(
+          () => true,
+          (error) => {
+            log.error("a backend could not be saved; it is gone after a restart", {
+              backend: config.name,
+              error,
+            });
+            return false;
+          },
+        ));
+      return this.#put(config, { address, persisted: saved });
+    });
+    if (entry.persisted) bus.publish(CHANGED, config.name);
+    return entry;
+  }
+
+  async removeAt(index: number): Promise<void> {
+    const entry = this.#entries[index];
+    if (!entry) fail("not_found", "Backend not found at given index");
+    await this.#remove(entry);
+  }
+
+  /** True when there was one. */
+  async removeNamed(name: string): Promise<boolean> {
+    const entry = this.#find(name);
+    if (entry) await this.#remove(entry);
+    return entry !== undefined;
+  }
+
+  async #remove(entry: Entry): Promise<void> {
+    const { name } = entry.config;
+    await this.#exclusively(async () => {
+      this.#drop(entry);
+      if (!entry.persisted) return;
+      await this.#store.remove(name).catch((error) => {
+        this.options.log.error("a backend's row could not be deleted; it returns after a restart", {
+          backend: name,
+          error,
+        });
+      });
+    });
+    if (entry.persisted) this.options.bus.publish(CHANGED, name);
+  }
+
+  /** Makes the list what the database says; backends that were not saved stay as they are. */
+  reload(): Promise<void> {
+    return this.#exclusively(async () => {
+      if (this.#closed) return;
+      const rows = await this.#store.list();
+      const names = new Set(rows.map(({ name }) => name));
+      for (const entry of [...this.#entries]) {
+        if (entry.persisted && !names.has(entry.config.name)) this.#drop(entry);
+      }
+      for (const row of rows) this.#restore(row);
+    }).catch((error) => this.options.log.error("the list of backends could not be read", { error }));
+  }
+
+  #restore(row: StoredBackend): void {
+    const { factory, log } = this.options;
+    const plan = factory.plan(row.type);
+    if (!plan || !("kind" in plan)) {
+      log.warn("a saved backend has a type that no longer exists", { backend: row.name, type: row.type });
+      return;
+    }
+    const config = this.#toConfig(row);
+    const known = this.#find(config.name);
+    if (known && Bun.deepEquals(known.config, config)) return;
+    if (!factory.isBridgeUrl(config.url)) {
+      this.#put(config, { address: config.url, persisted: true });
+      return;
+    }
+    // Nobody waits for a tunnel: until it is up the backend is there, but not routable.
+    const entry = this.#put(config, { address: null, persisted: true });
+    factory.bridge.connect(config.url).then(
+      (port) => this.#move(entry, factory.tunnelUrl(config.kind, port)),
+      (error) => log.warn("a saved backend's tunnel is down", { backend: row.name, error }),
+    );
+  }
+
+  #complete({ type = DEFAULT_TYPE, url = DEFAULT_URL, name, ...rest }: Registration): StoredBackend {
+    return {
+      name: name ?? type,
+      type,
+      url,
+      apiKey: rest.apiKey || null,
+      models: [...new Set(rest.models ?? [])],
+      ...(rest.capabilities && { capabilities: rest.capabilities }),
+      workflow: rest.workflow ?? null,
+    };
+  }
+
+  #toConfig({ workflow: _, ...stored }: StoredBackend): BackendConfig {
+    const { factory } = this.options;
+    const plan = factory.plan(stored.type);
+    if (!plan)
+      fail("unknown_type", `Unknown backend type: ${stored.type}; it is one of ${factory.types.join(", ")}`);
+    if ("removed" in plan) fail("unknown_type", plan.removed);
+    requireUrl(plan.kind, stored.url, factory.isBridgeUrl(stored.url));
+    return { ...stored, kind: plan.kind };
+  }
+
+  #put(config: BackendConfig, { address, persisted }: { address: string | null; persisted: boolean }): Entry {
+    const { factory } = this.options;
+    const backend = address === null ? unreachable(config) : factory.create({ ...config, url: address });
+    const entry = newEntry(config, backend, persisted);
+    const index = this.#entries.findIndex((other) => other.config.name === config.name);
+    if (index === -1) this.#entries.push(entry);
+    else {
+      this.#retire(this.#entries[index]!);
+      this.#entries[index] = entry;
+    }
+    if (factory.isBridgeUrl(config.url)) {
+      entry.stopWatching = factory.bridge.watch({
+        name: config.name,
+        url: config.url,
+        onPort: (port) => this.#move(entry, factory.tunnelUrl(config.kind, port)),
+      });
+    }
+    this.#router.changed();
+    void this.#health.probe(entry);
+    return entry;
+  }
+
+  /** The tunnel is at another port: the same backend, reached elsewhere, fail-closed until it answers. */
+  #move(entry: Entry, address: string): void {
+    if (entry.removed) return;
+    entry.backend.close();
+    entry.backend = this.options.factory.create({ ...entry.config, url: address });
+    entry.state = "Unhealthy";
+    entry.detail = "the tunnel has moved; not probed yet";
+    this.#router.changed();
+    void this.#health.probe(entry);
+  }
+
+  #drop(entry: Entry): void {
+    const index = this.#entries.indexOf(entry);
+    if (index !== -1) this.#entries.splice(index, 1);
+    this.#retire(entry);
+    this.#router.changed();
+  }
+
+  #retire(entry: Entry): void {
+    entry.removed = true;
+    entry.stopWatching?.();
+    entry.backend.close();
+  }
+
+  #find(name: string): Entry | undefined {
+    return this.#entries.find(({ config }) => config.name === name);
+  }
+
+  #exclusively<T>(work: () => Promise<T>): Promise<T> {
+    const run = this.#turn.then(work);
+    this.#turn = run.catch(() => {});
+    return run;
+  }
+}
+
+const SCHEMES: Record<BackendKind, readonly string[]> = {
+  external: ["http:", "https:"],
+  "local-server": ["http:", "https:"],
+  engine: ["ws:", "wss:"],
+  "cloud-video": ["http:", "https:"],
+  "cloud-realtime": ["ws:", "wss:", "http:", "https:"],
+};
+
+function requireUrl(kind: BackendKind, url: string, isBridge: boolean): void {
+  if (isBridge) return;
+  const schemes = SCHEMES[kind];
+  if (URL.canParse(url) && schemes.includes(new URL(url).protocol)) return;
+  const wanted = [...schemes.map((scheme) => `${scheme}//`), "bridge://"].join(", ");
+  fail(
+    "missing_fields",
+    `\`url\` must be an absolute URL beginning with one of ${wanted} for a ${kind} backend`,
+  );
+}
+
+/** Stands in for a backend whose tunnel is not there yet. */
+const unreachable = (config: BackendConfig): Backend => ({
+  config,
+  probe: async () => ({ state: "Unhealthy", models: [], detail: "the bridge tunnel is not up" }),
+  close() {},
+});

@@ -1,0 +1,69 @@
+import type { CapabilityName } from "../../backends/contract.ts";
+import type { Database } from "../../storage/contract.ts";
+
+/** A backend as it is kept: what the operator gave. */
+export interface StoredBackend {
+  name: string;
+  type: string;
+  url: string;
+  apiKey: string | null;
+  models: readonly string[];
+  capabilities?: readonly CapabilityName[];
+  workflow: unknown;
+}
+
+interface BackendRow {
+  name: string;
+  type: string;
+  url: string;
+  api_key: string | null;
+  models: string;
+  capabilities: string | null;
+  workflow: string | null;
+}
+
+const toStored = (row: BackendRow): StoredBackend => ({
+  name: row.name,
+  type: row.type,
+  url: row.url,
+  apiKey: row.api_key,
+  models: JSON.parse(row.models) as string[],
+  ...(row.capabilities !== null && { capabilities: JSON.parse(row.capabilities) as CapabilityName[] }),
+  workflow: row.workflow === null ? null : JSON.parse(row.workflow),
+});
+
+/** SQL of the registered backends. */
+export class BackendStore {
+  constructor(readonly db: Database) {}
+
+  /** In order of registration, which is what the indexes of the admin surface count. */
+  async list(): Promise<StoredBackend[]> {
+    const rows = await this.db.all<BackendRow>(
+      "SELECT name, type, url, api_key, models, capabilities, workflow FROM backend_configs ORDER BY registered_at, name",
+    );
+    return rows.map(toStored);
+  }
+
+  async save(backend: StoredBackend, now: string): Promise<void> {
+    await this.db.run(
+      `INSERT INTO backend_configs (name, type, url, api_key, models, capabilities, workflow, registered_at, updated_at)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)
+       ON CONFLICT (name) DO UPDATE SET type = $2, url = $3, api_key = $4, models = $5, capabilities = $6,
+         workflow = $7, updated_at = $8`,
+      [
+        backend.name,
+        backend.type,
+        backend.url,
+        backend.apiKey,
+        JSON.stringify(backend.models),
+        backend.capabilities ? JSON.stringify(backend.capabilities) : null,
+        backend.workflow === null || backend.workflow === undefined ? null : JSON.stringify(backend.workflow),
+        now,
+      ],
+    );
+  }
+
+  async remove(name: string): Promise<void> {
+    await this.db.run("DELETE FROM backend_configs WHERE name = $1", [name]);
+  }
+}

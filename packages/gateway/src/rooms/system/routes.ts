@@ -1,0 +1,45 @@
+import { z } from "zod";
+import { defineRoute, type RouteCall } from "../../kernel/route.ts";
+
+const Health = z.object({
+  status: z.string(),
+  version: z.string(),
+  build_hash: z.string(),
+  models: z.int().describe("Number of routable models"),
+  providers: z.int().describe("Number of listed providers"),
+});
+
+const health = (path: string, summary: string) =>
+  defineRoute({
+    method: "GET",
+    path,
+    summary,
+    auth: "public",
+    response: Health,
+    handler: ({ rooms }) => rooms.system.health(),
+  });
+
+export const v1Health = health("/v1/health", "Liveness, version and build");
+export const apiHealth = health("/api/health", "Same as /v1/health");
+export const healthz = health("/healthz", "Same as /v1/health");
+
+const Readiness = Health.extend({
+  usage_journal: z
+    .object({ rows: z.int(), bytes: z.int(), stalled_seconds: z.int() })
+    .describe("Usage that waits for the database"),
+});
+
+export const readyz = defineRoute({
+  method: "GET",
+  path: "/readyz",
+  summary: "Like /v1/health, but 503 while the process drains before it stops",
+  auth: "public",
+  response: Readiness,
+  handler: async ({ rooms, requestId }: RouteCall) => {
+    const body = await rooms.system.readiness();
+    const headers = { "x-request-id": requestId };
+    if (rooms.system.draining)
+      return Response.json({ ...body, status: "draining" }, { status: 503, headers });
+    return Response.json(body, { headers });
+  },
+});

@@ -1,0 +1,89 @@
+import type { Clock } from "../../kernel/clock.ts";
+
+/** What `system.status` reports; rooms that know a figure set its reader. */
+export interface StatusFigures {
+  agentsOnline: () => number;
+  gpuNodes: () => number;
+  modelsDeployed: () => number;
+  modelsRoutable: () => number;
+  providers: () => number | Promise<number>;
+  /** Usage rows that wait for the database. */
+  journal: () => { rows: number; bytes: number; stalled_seconds: number };
+}
+
+export interface SystemOptions {
+  clock: Clock;
+  version: string;
+  buildHash: string;
+  figures: StatusFigures;
+}
+
+/** A count over the last 60 seconds, in one-second slots. */
+class PerMinute {
+  #slots = new Uint32Array(60);
+  #second = 0;
+
+  #advance(nowMs: number): number {
+    const second = Math.floor(nowMs / 1000);
+    const passed = second - this.#second;
+    if (passed >= 60 || passed < 0) this.#slots.fill(0);
+    else for (let s = this.#second + 1; s <= second; s++) this.#slots[s % 60] = 0;
+    this.#second = second;
+    return second % 60;
+  }
+
+  add(nowMs: number): void {
+    this.#slots[this.#advance(nowMs)]! += 1;
+  }
+
+  sum(nowMs: number): number {
+    this.#advance(nowMs);
+    return this.#slots.reduce((total, count) => total + count, 0);
+  }
+}
+
+export class System {
+  readonly #startedAtMs: number;
+  readonly #perMinute = new PerMinute();
+  #requestsTotal = 0;
+  draining = false;
+
+  constructor(readonly options: SystemOptions) {
+    this.#startedAtMs = options.clock.now();
+  }
+
+  /** Counts one inference request. */
+  countRequest(): void {
+    this.#requestsTotal++;
+    this.#perMinute.add(this.options.clock.now());
+  }
+
+  status() {
+    const { clock, figures } = this.options;
+    const nowMs = clock.now();
+    return {
+      agents_online: figures.agentsOnline(),
+      gpu_nodes: figures.gpuNodes(),
+      models_deployed: figures.modelsDeployed(),
+      requests_total: this.#requestsTotal,
+      requests_per_minute: this.#perMinute.sum(nowMs),
+      uptime_seconds: Math.max(0, Math.floor((nowMs - this.#startedAtMs) / 1000)),
+    };
+  }
+
+  /** Health with what an operator watches before the service is in trouble. */
+  async readiness() {
+    return { ...(await this.health()), usage_journal: this.options.figures.journal() };
+  }
+
+  async health() {
+    const { version, buildHash, figures } = this.options;
+    return {
+      status: "ok",
+      version,
+      build_hash: buildHash,
+      models: figures.modelsRoutable(),
+      providers: await figures.providers(),
+    };
+  }
+}

@@ -1,0 +1,194 @@
+import { isoTime } from "../../kernel/clock.ts";
+import type { Database, SqlValue } from "../../storage/contract.ts";
+import { DAY_MS, utcDay } from "./calendar.ts";
+import type { GroupBy, UsageQuery } from "./query-params.ts";
+import { NANO_PER_USD } from "./rows.ts";
+
+/** Distinct references may be as many as requests; past this an answer says that it was cut. */
+const GROUPS_MAX = 10_000;
+
+export interface Totals {
+  requests: number;
+  prompt_tokens: number;
+  completion_tokens: number;
+  total_tokens: number;
+  cost_usd: number;
+}
+export interface Group extends Totals {
+  key: string | null;
+}
+export interface RawRecord {
+  id: string;
+  ref_id: string | null;
+  api_key_id: string;
+  model: string;
+  backend: string;
+  prompt_tokens: number;
+  completion_tokens: number;
+  total_tokens: number;
+  cost: number | null;
+  created_at: string;
+}
+
+interface SumRow {
+  group_key: string | null;
+  requests: number | null;
+  prompt_tokens: number | null;
+  completion_tokens: number | null;
+  total_tokens: number | null;
+  cost_nano_usd: number | null;
+}
+
+const toTotals = (row: SumRow | null): Totals => ({
+  requests: row?.requests ?? 0,
+  prompt_tokens: row?.prompt_tokens ?? 0,
+  completion_tokens: row?.completion_tokens ?? 0,
+  total_tokens: row?.total_tokens ?? 0,
+  cost_usd: (row?.cost_nano_usd ?? 0) / NANO_PER_USD,
+});
+
+/** Whole days and the rest of a period: only the rest needs raw rows. */
+interface Split {
+  /** Days from the first, inclusive, to the second, exclusive; null ends are open. */
+  days: { from: string | null; to: string | null } | null;
+  /** Periods in milliseconds, upper bound exclusive. */
+  rest: { fromMs: number; toMs: number }[];
+}
+
+export function splitPeriod(sinceMs: number | null, untilMs: number | null): Split {
+  if (sinceMs !== null && untilMs !== null && sinceMs >= untilMs) return { days: null, rest: [] };
+  const firstDayMs = sinceMs === null ? null : Math.ceil(sinceMs / DAY_MS) * DAY_MS;
+  const endDayMs = untilMs === null ? null : Math.floor(untilMs / DAY_MS) * DAY_MS;
+  if (firstDayMs !== null && endDayMs !== null && firstDayMs > endDayMs) {
+    return { days: null, rest: [{ fromMs: sinceMs!, toMs: untilMs! }] };
+  }
+  const rest: Split["rest"] = [];
+  if (firstDayMs !== null && sinceMs! < firstDayMs) rest.push({ fromMs: sinceMs!, toMs: firstDayMs });
+  if (endDayMs !== null && endDayMs < untilMs!) rest.push({ fromMs: endDayMs, toMs: untilMs! });
+  const days = {
+    from: firstDayMs === null ? null : utcDay(firstDayMs),
+    to: endDayMs === null ? null : utcDay(endDayMs),
+  };
+  return { days: days.from !== null && days.from === days.to ? null : days, rest };
+}
+
+/** `IN` lists come in few lengths, so that few statement texts exist: the last value is repeated. */
+function padded<T>(values: readonly T[]): T[] {
+  const length = 2 ** Math.ceil(Math.log2(Math.max(1, values.length)));
+  return [...values, ...Array.from({ length: length - values.length }, () => values.at(-1)!)];
+}
+
+/** Collects conditions and their values in placeholder order. */
+class Sql {
+  readonly params: SqlValue[] = [];
+  value(value: SqlValue): string {
+    return `$${this.params.push(value)}`;
+  }
+  isIn(column: string, values: readonly string[]): string {
+    return `${column} IN (${padded(values)
+      .map((value) => this.value(value))
+      .join(", ")})`;
+  }
+  where(conditions: readonly (string | null)[]): string {
+    const given = conditions.filter((condition) => condition !== null);
+    return given.length ? `WHERE ${given.join(" AND ")}` : "";
+  }
+}
+
+const SUMS = "requests, prompt_tokens, completion_tokens, total_tokens, cost_nano_usd";
+const NO_KEY = "CAST(NULL AS TEXT)";
+
+/** The usage query of the admin surface: sums from daily rollups as far as the period's whole days reach. */
+export class UsageQueries {
+  constructor(readonly db: Database) {}
+
+  async totals(query: UsageQuery): Promise<Totals> {
+    const rows = await this.#sums(query, null);
+    return toTotals(rows[0] ?? null);
+  }
+
+  async groups(query: UsageQuery, groupBy: GroupBy): Promise<{ groups: Group[]; truncated: boolean }> {
+    const rows = await this.#sums(query, groupBy);
+    const groups = rows.slice(0, GROUPS_MAX).map((row) => ({ key: row.group_key, ...toTotals(row) }));
+    // Ties by key in byte order, which a database's own collation need not be; no key comes last.
+    groups.sort(
+      (a, b) =>
+        b.total_tokens - a.total_tokens ||
+        (a.key === null ? 1 : b.key === null ? -1 : a.key < b.key ? -1 : 1),
+    );
+    return { groups, truncated: rows.length > GROUPS_MAX };
+  }
+
+  async #sums(query: UsageQuery, groupBy: GroupBy | null): Promise<SumRow[]> {
+    const sql = new Sql();
+    const { days, rest } = splitPeriod(query.sinceMs, query.untilMs);
+    const parts = [
+      ...(days ? this.#rollups(sql, { days, refIds: query.refIds, groupBy }) : []),
+      ...rest.map((period) => this.#raw(sql, { ...period, refIds: query.refIds, groupBy })),
+    ];
+    if (parts.length === 0) return [];
+    const sums = SUMS.split(", ").map((column) => `CAST(SUM(${column}) AS BIGINT) AS ${column}`);
+    const grouping = groupBy
+      ? `GROUP BY group_key ORDER BY SUM(total_tokens) DESC LIMIT ${GROUPS_MAX + 1}`
+      : "";
+    return this.db.all<SumRow>(
+      `SELECT ${groupBy ? "group_key" : `${NO_KEY} AS group_key`}, ${sums.join(", ")}
+       FROM (${parts.join(" UNION ALL ")}) AS parts ${grouping}`,
+      sql.params,
+    );
+  }
+
+  #rollups(
+    sql: Sql,
+    {
+      days,
+      refIds,
+      groupBy,
+    }: { days: NonNullable<Split["days"]>; refIds: string[] | null; groupBy: GroupBy | null },
+  ): string[] {
+    const part = (table: string, key: string, condition: string | null) => {
+      const from = days.from === null ? null : `day >= ${sql.value(days.from)}`;
+      const to = days.to === null ? null : `day < ${sql.value(days.to)}`;
+      return `SELECT ${key} AS group_key, ${SUMS} FROM ${table} ${sql.where([from, to, condition])}`;
+    };
+    const key = groupBy === null ? NO_KEY : groupBy === "ref" ? "ref_id" : groupBy;
+    if (refIds) return [part("usage_ref_days", key, sql.isIn("ref_id", refIds))];
+    if (groupBy !== "ref") return [part("usage_days", key, null)];
+    return [part("usage_ref_days", key, null), part("usage_days", NO_KEY, "tagged = FALSE")];
+  }
+
+  #raw(
+    sql: Sql,
+    options: { fromMs: number; toMs: number; refIds: string[] | null; groupBy: GroupBy | null },
+  ): string {
+    const { fromMs, toMs, refIds, groupBy } = options;
+    const day =
+      this.db.dialect === "sqlite"
+        ? "substr(created_at, 1, 10)"
+        : "to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD')";
+    const key =
+      groupBy === null ? NO_KEY : { model: "model", backend: "backend", ref: "ref_id", day }[groupBy];
+    return `SELECT ${key} AS group_key, 1 AS requests, prompt_tokens, completion_tokens, total_tokens,
+      COALESCE(CAST(ROUND(cost * 1000000000.0) AS BIGINT), 0) AS cost_nano_usd FROM usage_records
+      ${sql.where([
+        `created_at >= ${sql.value(isoTime(fromMs))}`,
+        `created_at < ${sql.value(isoTime(toMs))}`,
+        refIds && sql.isIn("ref_id", refIds),
+      ])}`;
+  }
+
+  records({ sinceMs, untilMs, refIds, limit, offset }: UsageQuery): Promise<RawRecord[]> {
+    const sql = new Sql();
+    const conditions = sql.where([
+      sinceMs === null ? null : `created_at >= ${sql.value(isoTime(sinceMs))}`,
+      untilMs === null ? null : `created_at < ${sql.value(isoTime(untilMs))}`,
+      refIds && sql.isIn("ref_id", refIds),
+    ]);
+    return this.db.all<RawRecord>(
+      `SELECT id, ref_id, api_key_id, model, backend, prompt_tokens, completion_tokens, total_tokens, cost, created_at
+       FROM usage_records ${conditions} ORDER BY created_at DESC, id
+       LIMIT ${sql.value(limit)} OFFSET ${sql.value(offset)}`,
+      sql.params,
+    );
+  }
+}

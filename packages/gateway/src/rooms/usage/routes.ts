@@ -1,0 +1,61 @@
+import { z } from "zod";
+import { readBody } from "../../kernel/http.ts";
+import { decodeUtf8, parseJson } from "../../kernel/json.ts";
+import { Timestamp } from "../../kernel/method.ts";
+import { defineRoute } from "../../kernel/route.ts";
+import { GROUPINGS } from "./query-params.ts";
+
+const BODY_BYTES_MAX = 256 * 1024;
+
+const Totals = z.object({
+  requests: z.int(),
+  prompt_tokens: z.int(),
+  completion_tokens: z.int(),
+  total_tokens: z.int(),
+  cost_usd: z.number().describe("Sum of the costs; rows without one add nothing"),
+});
+
+export const query = defineRoute({
+  method: "POST",
+  path: "/api/admin/usage/query",
+  summary: "Sums of usage over a period, grouped if asked, with the rows if asked",
+  auth: "admin_token",
+  bodyBytesMax: BODY_BYTES_MAX,
+  body: z.object({
+    ref_ids: z.array(z.string()).optional().describe("Absent or blank: all rows"),
+    since: z.string().optional().describe("Inclusive: YYYY-MM-DD or an RFC 3339 timestamp"),
+    until: z.string().optional().describe("Exclusive instant, or a YYYY-MM-DD that is covered whole"),
+    group_by: z.enum(GROUPINGS).optional(),
+    limit: z.int().optional().describe("Rows a page, 1-500; default 100"),
+    offset: z.int().optional(),
+    include_records: z.boolean().optional(),
+  }),
+  response: z.object({
+    totals: Totals,
+    groups: z.array(Totals.extend({ key: z.string().nullable() })).optional(),
+    groups_truncated: z.literal(true).optional().describe("Present when there are more than 10000 groups"),
+    records: z
+      .array(
+        z.object({
+          id: z.uuid(),
+          ref_id: z.string().nullable(),
+          api_key_id: z.string(),
+          model: z.string(),
+          backend: z.string(),
+          prompt_tokens: z.int(),
+          completion_tokens: z.int(),
+          total_tokens: z.int(),
+          cost: z.number().nullable(),
+          created_at: Timestamp,
+        }),
+      )
+      .optional(),
+    records_total: z.int().optional(),
+    limit: z.int().optional(),
+    offset: z.int().optional(),
+  }),
+  handler: async ({ request, rooms }) => {
+    const text = decodeUtf8(await readBody(request, BODY_BYTES_MAX));
+    return rooms.usage.query(text.trim() === "" ? {} : parseJson(text));
+  },
+});

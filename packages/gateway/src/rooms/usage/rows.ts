@@ -1,0 +1,43 @@
+export const NANO_PER_USD = 1e9;
+/** The project of the rollup row that counts everything a user did. A key's project is never empty. */
+export const WHOLE_USER = "";
+
+/** One finished request as the database keeps it. */
+export interface UsageRow {
+  /** The request's id: what makes a replay harmless. */
+  id: string;
+  userId: string;
+  keyId: string | null;
+  project: string | null;
+  apiKeyId: string;
+  model: string;
+  backend: string;
+  promptTokens: number;
+  completionTokens: number;
+  /** Null when the model has no price. */
+  costNanoUsd: number | null;
+  createdAtMs: number;
+  refId: string | null;
+  /** Set when points paid; null when the request counts against the tier's quota. */
+  points: number | null;
+  accountType: "user" | "group" | null;
+  estimated: boolean;
+}
+
+/** Where a month's use is counted. */
+export interface MonthKey {
+  userId: string;
+  /** `YYYY-MM`, UTC. */
+  month: string;
+  /** A project, or `WHOLE_USER`. */
+  project: string;
+}
+
+export interface MonthTotals {
+  requests: number;
+  tokens: number;
+  costNanoUsd: number;
+  /** What points did not pay. */
+  quotaTokens: number;
+  quotaCostNanoUsd: number;
+}

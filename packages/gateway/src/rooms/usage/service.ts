@@ -1,0 +1,69 @@
+import type { Actor } from "../../kernel/context.ts";
+import type { Database } from "../../storage/contract.ts";
+import { UsageQueries } from "./query.ts";
+import { clamp, parseUsageQuery } from "./query-params.ts";
+import type { MonthKey, MonthTotals } from "./rows.ts";
+import { UsageStore } from "./store.ts";
+
+const LIST = { fallback: 50, min: 1, max: 200 };
+
+export interface UsageOptions {
+  db: Database;
+}
+
+/** What was used, by whom and for what. */
+export class Usage {
+  readonly store: UsageStore;
+  readonly #queries: UsageQueries;
+  /**
+   * Waits, for a bounded time, until what this process has journaled is in the database, so that people see
+   * the request they have just made. Set by the room that writes.
+   */
+  settled: () => Promise<void> = async () => {};
+
+  constructor({ db }: UsageOptions) {
+    this.store = new UsageStore(db);
+    this.#queries = new UsageQueries(db);
+  }
+
+  async month(key: MonthKey): Promise<MonthTotals> {
+    await this.settled();
+    return this.store.month(key);
+  }
+
+  async list(
+    actor: Actor,
+    options: { limit?: number | undefined; offset?: number | undefined; project?: string | undefined },
+  ) {
+    const limit = clamp(options.limit ?? LIST.fallback, LIST.min, LIST.max);
+    const offset = Math.max(0, options.offset ?? 0);
+    const project = options.project ?? null;
+    await this.settled();
+    const [records, total] = await Promise.all([
+      this.store.list({ userId: actor.userId, project, limit, offset }),
+      this.store.count(actor.userId, project),
+    ]);
+    return { records, total, limit, offset, project };
+  }
+
+  /** Answers `POST /api/admin/usage/query`. */
+  async query(body: unknown) {
+    const query = parseUsageQuery(body);
+    await this.settled();
+    const [totals, grouped, records] = await Promise.all([
+      this.#queries.totals(query),
+      query.groupBy && this.#queries.groups(query, query.groupBy),
+      query.includeRecords ? this.#queries.records(query) : null,
+    ]);
+    return {
+      totals,
+      ...(grouped && { groups: grouped.groups, ...(grouped.truncated && { groups_truncated: true }) }),
+      ...(records && {
+        records,
+        records_total: totals.requests,
+        limit: query.limit,
+        offset: query.offset,
+      }),
+    };
+  }
+}

@@ -1,0 +1,41 @@
+import { z } from "zod";
+
+/** The body of a video task, the same on RPC and REST. */
+export const VideoTask = z.object({
+  model: z.string().min(1).max(128),
+  prompt: z.string().min(1).max(8_000),
+  negative_prompt: z.string().max(8_000).optional(),
+  images: z
+    .array(z.object({ data_base64: z.string().min(1), mime_type: z.string() }))
+    .optional()
+    .describe("First and last frame; PNG, JPEG or WebP, up to 10 MiB each"),
+  duration_seconds: z.int().min(1).max(600).optional(),
+  width: z.int().min(16).max(16_384).optional(),
+  height: z.int().min(16).max(16_384).optional(),
+  provider: z.string().max(128).optional().describe("Name or kind of the backend to use"),
+  extra: z
+    .record(z.string(), z.unknown())
+    .optional()
+    .describe("Backend-specific fields such as seed, steps, cfg"),
+});
+
+const VideoFile = z.object({
+  url: z.string(),
+  mime_type: z.string(),
+  width: z.number().optional(),
+  height: z.number().optional(),
+  duration_seconds: z.number().optional(),
+  expires_at: z.string().optional(),
+});
+
+export const Job = z.object({
+  id: z.uuid(),
+  object: z.literal("video.generation"),
+  model: z.string(),
+  status: z.enum(["queued", "running", "done", "failed", "cancelled"]),
+  progress: z.number().describe("0 to 100"),
+  result: VideoFile.nullable(),
+  error: z.string().nullable(),
+  cost: z.number().describe("USD; 0 until the job is done"),
+  created_at: z.int().describe("Unix seconds"),
+});

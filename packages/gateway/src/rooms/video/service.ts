@@ -1,0 +1,218 @@
+import type { Backend, VideoRequest, VideoResult } from "../../backends/contract.ts";
+import type { EventHub } from "../../bus/contract.ts";
+import { type Clock, isoTime } from "../../kernel/clock.ts";
+import { fail } from "../../kernel/errors.ts";
+import type { Ids } from "../../kernel/ids.ts";
+import type { Log } from "../../kernel/log.ts";
+import type { Payer } from "../../kernel/payer.ts";
+import type { Database } from "../../storage/contract.ts";
+import { checkImages, type InputImage } from "./images.ts";
+import { JobRunner } from "./runner.ts";
+import { type JobRow, VideoStore } from "./store.ts";
+
+const ACTIVE_JOBS_MAX = 100;
+/** A task that has not ended by then is given up. */
+const JOB_DEADLINE_MS = 60 * 60_000;
+const CANCEL_TIMEOUT_MS = 10_000;
+
+/** What the price of a clip depends on. */
+export interface ClipFacts {
+  durationSeconds: number;
+  width?: number;
+  height?: number;
+  frames?: number;
+}
+
+export interface VideoOptions {
+  db: Database;
+  events: EventHub;
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+  /** A healthy video backend that serves the model; throws when there is none. */
+  route(model: string, provider?: string): { backend: Backend; model: string };
+  /** The registered backend of this name, for tasks that it already has. */
+  backendNamed(name: string): Backend | null;
+  priceUsd(model: string, facts: ClipFacts): number | Promise<number>;
+  /** Checks limits and takes the hold, or throws the refusal. The returned function ends the hold. */
+  admit(options: {
+    requestId: string;
+    payer: Payer;
+    model: string;
+    costUsd: number;
+    refId: string | null;
+  }): Promise<() => void>;
+  /** Writes the usage row; harmless when it is called again with the same request id. */
+  record(options: {
+    requestId: string;
+    payer: Payer;
+    model: string;
+    costUsd: number;
+    refId: string | null;
+  }): void;
+  /** Time between polls; grows from the first to the most. */
+  pollMs?: { first: number; most: number };
+  tickMs?: number;
+}
+
+export interface CreateJob {
+  model: string;
+  prompt: string;
+  negative_prompt?: string;
+  images?: readonly InputImage[];
+  duration_seconds?: number;
+  width?: number;
+  height?: number;
+  provider?: string;
+  extra?: Record<string, unknown>;
+}
+
+export interface JobView {
+  id: string;
+  object: "video.generation";
+  model: string;
+  status: JobRow["status"];
+  progress: number;
+  result: VideoResult | null;
+  error: string | null;
+  cost: number;
+  created_at: number;
+}
+
+const DEFAULT_DURATION_SECONDS = 5;
+const DEFAULT_FRAMES_PER_SECOND = 24;
+
+/** The facts of a clip: what the upstream reports goes before what was asked for. */
+export function clipFacts(request: VideoRequest, result?: VideoResult): ClipFacts {
+  const durationSeconds = result?.duration_seconds ?? request.durationSeconds ?? DEFAULT_DURATION_SECONDS;
+  const { frames, fps } = request.extra;
+  return {
+    durationSeconds,
+    width: result?.width ?? request.width,
+    height: result?.height ?? request.height,
+    frames:
+      typeof frames === "number"
+        ? frames
+        : Math.round(durationSeconds * (typeof fps === "number" ? fps : DEFAULT_FRAMES_PER_SECOND)),
+  };
+}
+
+export const toView = (job: JobRow): JobView => ({
+  id: job.id,
+  object: "video.generation",
+  model: job.model,
+  status: job.status,
+  progress: job.progress,
+  result: job.result === null ? null : (JSON.parse(job.result) as VideoResult),
+  error: job.error,
+  cost: job.cost,
+  created_at: Math.floor(Date.parse(job.created_at) / 1000),
+});
+
+const isUuid = (text: string) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);
+
+/** Video jobs: rows that some instance carries forward step by step until they end. */
+export class Video {
+  readonly #store: VideoStore;
+  readonly #runner: JobRunner;
+
+  constructor(readonly options: VideoOptions) {
+    this.#store = new VideoStore(options.db);
+    this.#runner = new JobRunner(this.#store, options);
+  }
+
+  async create(
+    payer: Payer,
+    input: CreateJob,
+    refId: string | null,
+  ): Promise<{ job: JobView; streamId: string }> {
+    const { clock, ids, route, priceUsd, admit, events } = this.options;
+    const images = input.images ?? [];
+    checkImages(images);
+    const { backend, model } = route(input.model, input.provider);
+    if ((await this.#store.countActive(payer.userId)) >= ACTIVE_JOBS_MAX) {
+      fail(
+        "rate_limited",
+        `You have ${ACTIVE_JOBS_MAX} video jobs under way; wait for some to end or cancel them`,
+      );
+    }
+    const request: VideoRequest = {
+      model,
+      prompt: input.prompt,
+      negativePrompt: input.negative_prompt,
+      images: images.map(({ data_base64, mime_type }) => ({ dataBase64: data_base64, mimeType: mime_type })),
+      durationSeconds: input.duration_seconds,
+      width: input.width,
+      height: input.height,
+      extra: input.extra ?? {},
+    };
+    const id = ids.uuid();
+    const costUsd = await priceUsd(model, clipFacts(request));
+    const endHold = await admit({ requestId: id, payer, model, costUsd, refId });
+    const nowMs = clock.now();
+    const job: JobRow = {
+      id,
+      user_id: payer.userId,
+      payer: JSON.stringify(payer),
+      model,
+      backend: backend.config.name,
+      request: JSON.stringify(request),
+      status: "queued",
+      progress: 0,
+      task_id: null,
+      result: null,
+      error: null,
+      cost: 0,
+      settled: false,
+      ref_id: refId,
+      stream_id: events.open(payer.userId).sessionId,
+      created_at: isoTime(nowMs),
+      deadline_at: isoTime(nowMs + JOB_DEADLINE_MS),
+      next_step_at: isoTime(nowMs),
+      step_count: 0,
+    };
+    // The id itself is a channel too, so that jobs made over REST can be followed.
+    events.open(payer.userId, id);
+    try {
+      await this.#store.insert(job);
+    } catch (error) {
+      endHold();
+      throw error;
+    }
+    this.#runner.holdUntilEnd(id, endHold);
+    this.#runner.wake();
+    return { job: toView(job), streamId: job.stream_id };
+  }
+
+  async get(userId: string, jobId: string): Promise<JobView> {
+    return toView(await this.#owned(userId, jobId));
+  }
+
+  async list(userId: string, limit: number): Promise<JobView[]> {
+    return (await this.#store.listOf(userId, limit)).map(toView);
+  }
+
+  async cancel(userId: string, jobId: string): Promise<void> {
+    const job = await this.#owned(userId, jobId);
+    const ended = await this.#runner.end(job, { status: "cancelled", result: null, error: null, cost: 0 });
+    if (!ended) fail("app_error", `The job has ended already: ${(await this.#owned(userId, jobId)).status}`);
+    const upstream = job.task_id === null ? null : this.options.backendNamed(job.backend)?.video;
+    // The upstream is told as a courtesy; the job is cancelled whether it listens or not.
+    upstream?.cancel?.(job.task_id!, AbortSignal.timeout(CANCEL_TIMEOUT_MS)).catch((error) => {
+      this.options.log.warn("the upstream could not be told of a cancelled video job", {
+        job_id: job.id,
+        error,
+      });
+    });
+  }
+
+  stop(): Promise<void> {
+    return this.#runner.stop();
+  }
+
+  async #owned(userId: string, jobId: string): Promise<JobRow> {
+    const job = isUuid(jobId) ? await this.#store.find(jobId) : null;
+    if (job?.user_id !== userId) fail("no_job", "Video job not found; video.list shows yours");
+    return job;
+  }
+}

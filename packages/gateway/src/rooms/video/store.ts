@@ -1,0 +1,145 @@
+import type { Database } from "../../storage/contract.ts";
+
+export type JobStatus = "queued" | "running" | "done" | "failed" | "cancelled";
+
+export interface JobRow {
+  id: string;
+  user_id: string;
+  /** JSON of the kernel's Payer, as it was when the job was made. */
+  payer: string;
+  model: string;
+  /** Name of the backend that has, or will get, the task. */
+  backend: string;
+  /** JSON of the VideoRequest; its images are dropped once the upstream has them. */
+  request: string;
+  status: JobStatus;
+  progress: number;
+  task_id: string | null;
+  result: string | null;
+  error: string | null;
+  cost: number;
+  /** Nothing is left to do: the job ended, and what it cost is in the journal. */
+  settled: boolean;
+  ref_id: string | null;
+  stream_id: string;
+  created_at: string;
+  deadline_at: string;
+  next_step_at: string;
+  step_count: number;
+}
+
+const COLUMNS =
+  "id, user_id, payer, model, backend, request, status, progress, task_id, result, error, cost, settled, ref_id, stream_id, created_at, deadline_at, next_step_at, step_count";
+
+/** SQL of the video jobs. A job's next step is taken by whoever holds its lease. */
+export class VideoStore {
+  constructor(readonly db: Database) {}
+
+  async insert(job: JobRow): Promise<void> {
+    const names = COLUMNS.split(", ");
+    await this.db.run(
+      `INSERT INTO video_jobs (${COLUMNS}) VALUES (${names.map((_, i) => `$${i + 1}`).join(", ")})`,
+      names.map((name) => job[name as keyof JobRow]),
+    );
+  }
+
+  find(id: string): Promise<JobRow | null> {
+    return this.db.get<JobRow>(`SELECT ${COLUMNS} FROM video_jobs WHERE id = $1`, [id]);
+  }
+
+  listOf(userId: string, limit: number): Promise<JobRow[]> {
+    return this.db.all<JobRow>(
+      `SELECT ${COLUMNS} FROM video_jobs WHERE user_id = $1 ORDER BY created_at DESC, id LIMIT $2`,
+      [userId, limit],
+    );
+  }
+
+  async countActive(userId: string): Promise<number> {
+    const row = await this.db.get<{ n: number }>(
+      "SELECT COUNT(*) AS n FROM video_jobs WHERE user_id = $1 AND status IN ('queued', 'running')",
+      [userId],
+    );
+    return row?.n ?? 0;
+  }
+
+  /** Leases up to `limit` jobs whose next step is due and that nobody else holds. */
+  claimDue({
+    owner,
+    now,
+    until,
+    limit,
+  }: {
+    owner: string;
+    now: string;
+    until: string;
+    limit: number;
+  }): Promise<JobRow[]> {
+    return this.db.all<JobRow>(
+      `UPDATE video_jobs SET lease_owner = $1, lease_until = $3
+       WHERE id IN (
+         SELECT id FROM video_jobs
+         WHERE settled = FALSE AND next_step_at <= $2 AND (lease_until IS NULL OR lease_until < $2)
+         ORDER BY next_step_at LIMIT $4
+       ) AND (lease_until IS NULL OR lease_until < $2)
+       RETURNING ${COLUMNS}`,
+      [owner, now, until, limit],
+    );
+  }
+
+  async renew(owner: string, until: string): Promise<void> {
+    await this.db.run(
+      "UPDATE video_jobs SET lease_until = $2 WHERE lease_owner = $1 AND lease_until IS NOT NULL",
+      [owner, until],
+    );
+  }
+
+  /** Ends the lease and says when the next step is due. */
+  async rest(id: string, nextStepAt: string): Promise<void> {
+    await this.db.run(
+      "UPDATE video_jobs SET lease_owner = NULL, lease_until = NULL, next_step_at = $2, step_count = step_count + 1 WHERE id = $1",
+      [id, nextStepAt],
+    );
+  }
+
+  /** False when the job was cancelled meanwhile. */
+  async started(id: string, taskId: string, request: string): Promise<boolean> {
+    const changed = await this.db.run(
+      "UPDATE video_jobs SET status = 'running', task_id = $2, request = $3, step_count = 0 WHERE id = $1 AND status = 'queued'",
+      [id, taskId, request],
+    );
+    return changed > 0;
+  }
+
+  async progressed(id: string, progress: number): Promise<void> {
+    await this.db.run("UPDATE video_jobs SET progress = $2 WHERE id = $1 AND status = 'running'", [
+      id,
+      progress,
+    ]);
+  }
+
+  /** Ends the job, once: false when it had ended before. A done job stays unsettled until its cost is recorded. */
+  async end(
+    id: string,
+    end: {
+      status: "done" | "failed" | "cancelled";
+      result: string | null;
+      error: string | null;
+      cost: number;
+    },
+  ): Promise<boolean> {
+    const changed = await this.db.run(
+      `UPDATE video_jobs SET status = $2, result = $3, error = $4, cost = $5, settled = $6,
+         progress = CASE WHEN $2 = 'done' THEN 100 ELSE progress END
+       WHERE id = $1 AND status IN ('queued', 'running')`,
+      [id, end.status, end.result, end.error, end.cost, end.status !== "done"],
+    );
+    return changed > 0;
+  }
+
+  async settled(id: string): Promise<void> {
+    await this.db.run(
+      "UPDATE video_jobs SET settled = TRUE, lease_owner = NULL, lease_until = NULL WHERE id = $1",
+      [id],
+    );
+  }
+}

@@ -1,0 +1,93 @@
+/**
+ * One contract for both databases. SQL is written once, with `$1` placeholders, in the common subset;
+ * `dialect` is for the rare statement that must differ.
+ *
+ * Values are the same on both: timestamps are RFC 3339 strings, 64-bit integers are numbers (they must stay
+ * within 2^53), booleans may come back as 0/1 (wrap them in Boolean()), JSON is text.
+ */
+export type SqlValue = string | number | boolean | null | Uint8Array;
+export type Row = Record<string, unknown>;
+
+export interface Queryable {
+  readonly dialect: "sqlite" | "postgres";
+  all<T = Row>(sql: string, params?: readonly SqlValue[]): Promise<T[]>;
+  /** The first row, or null. */
+  get<T = Row>(sql: string, params?: readonly SqlValue[]): Promise<T | null>;
+  /** Number of rows changed. */
+  run(sql: string, params?: readonly SqlValue[]): Promise<number>;
+}
+
+export interface Transaction extends Queryable {
+  /** Until the end of the transaction, no other transaction holds the lock of this name. */
+  lock(name: string): Promise<void>;
+}
+
+export interface Database extends Queryable {
+  /** Runs `work` in one transaction; a throw rolls everything back. SQLite runs one at a time. */
+  transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T>;
+  close(): Promise<void>;
+}
+
+/** Whether an error says that a unique constraint was violated. */
+export function isUniqueViolation(error: unknown): boolean {
+  if (typeof error !== "object" || error === null) return false;
+  const { code, errno } = error as { code?: unknown; errno?: unknown };
+  return errno === "23505" || code === "SQLITE_CONSTRAINT_UNIQUE" || code === "SQLITE_CONSTRAINT_PRIMARYKEY";
+}
+
+/** Sizes in which many rows are sent at once: few, so that few statement texts exist. */
+const CHUNK_SIZES = [64, 16, 4, 2, 1] as const;
+
+function* chunks<T>(items: readonly T[]): Generator<readonly T[]> {
+  let start = 0;
+  for (const size of CHUNK_SIZES) {
+    for (; items.length - start >= size; start += size) yield items.slice(start, start + size);
+  }
+}
+
+const valueLists = new Map<string, string>();
+
+/** `($1, $2), ($3, $4)` and so on; the few shapes that exist are built once. */
+function valueList(rowCount: number, columnCount: number): string {
+  const shape = `${rowCount}x${columnCount}`;
+  let text = valueLists.get(shape);
+  if (text === undefined) {
+    let number = 0;
+    const row = () => `(${Array.from({ length: columnCount }, () => `$${++number}`).join(", ")})`;
+    text = Array.from({ length: rowCount }, row).join(", ");
+    valueLists.set(shape, text);
+  }
+  return text;
+}
+
+/**
+ * Inserts many rows with few statements. `into` reads like `table (a, b)`; `suffix` follows the values, e.g. an
+ * ON CONFLICT clause. Returns what a RETURNING clause in it gave.
+ */
+export async function insertRows<T = Row>(
+  on: Queryable,
+  into: string,
+  rows: readonly (readonly SqlValue[])[],
+  suffix = "",
+): Promise<T[]> {
+  const returned: T[] = [];
+  for (const chunk of chunks(rows)) {
+    const values = valueList(chunk.length, chunk[0]!.length);
+    returned.push(...(await on.all<T>(`INSERT INTO ${into} VALUES ${values} ${suffix}`, chunk.flat())));
+  }
+  return returned;
+}
+
+/** The rows of `sql(list)` for all `values`, where `list` stands for some of them: `x IN ${list}`. */
+export async function selectIn<T>(
+  on: Queryable,
+  sql: (list: string) => string,
+  values: readonly SqlValue[],
+): Promise<T[]> {
+  const found: T[] = [];
+  for (const chunk of chunks(values)) {
+    const list = `(${chunk.map((_, index) => `$${index + 1}`).join(", ")})`;
+    found.push(...(await on.all<T>(sql(list), chunk)));
+  }
+  return found;
+}

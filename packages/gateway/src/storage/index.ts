@@ -1,0 +1,32 @@
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import type { Database } from "./contract.ts";
+import { migrate } from "./migrate.ts";
+import { PostgresDatabase } from "./postgres/database.ts";
+import { SqliteDatabase } from "./sqlite/database.ts";
+
+export interface StorageOptions {
+  dataDir: string;
+  /** A postgres:// URL; null for the embedded database in `dataDir`. */
+  databaseUrl: string | null;
+}
+
+export const SQLITE_FILE = "gateway.sqlite";
+
+export function openDatabase({ dataDir, databaseUrl }: StorageOptions): Promise<Database> {
+  if (databaseUrl) return PostgresDatabase.open(databaseUrl);
+  mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+  return SqliteDatabase.open(join(dataDir, SQLITE_FILE));
+}
+
+/** An open database whose schema is up to date. */
+export async function openStorage(options: StorageOptions): Promise<Database> {
+  const db = await openDatabase(options);
+  try {
+    await migrate(db);
+  } catch (error) {
+    await db.close();
+    throw error;
+  }
+  return db;
+}

@@ -1,0 +1,19 @@
+import type { Migration } from "../migrate.ts";
+import { accounts } from "./001-accounts.ts";
+import { conversations } from "./002-conversations.ts";
+import { backends } from "./003-backends.ts";
+import { groups } from "./004-groups.ts";
+import { ledger } from "./005-ledger.ts";
+import { usage } from "./006-usage.ts";
+import { video } from "./007-video.ts";
+
+/** In order of application; a released migration is never edited, only followed by another. */
+export const migrations: readonly Migration[] = [
+  accounts,
+  conversations,
+  backends,
+  groups,
+  ledger,
+  usage,
+  video,
+];

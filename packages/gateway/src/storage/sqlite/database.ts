@@ -1,0 +1,137 @@
+import { Database as Sqlite } from "bun:sqlite";
+import type { Database, Queryable, Row, SqlValue, Transaction } from "../contract.ts";
+
+/** How long a statement waits for another process's lock before it fails. */
+const LOCK_WAIT_MS = 10_000;
+const LOCK_RETRY_MS = { first: 2, most: 50 };
+
+/** Every statement of the service stays compiled; the default of 20 would compile the frequent ones again and again. */
+Sqlite.MAX_QUERY_CACHE_SIZE = 500;
+
+const numbered = new Map<string, string>();
+
+/** `$1` to `?1`: SQLite binds the latter by position. Statements are few, so the cache is small. */
+function toSqlite(sql: string): string {
+  let text = numbered.get(sql);
+  if (text === undefined) {
+    text = sql.replace(/\$(\d+)/g, "?$1");
+    numbered.set(sql, text);
+  }
+  return text;
+}
+
+const isRead = (sql: string) => /^\s*select\b/i.test(sql);
+
+const isBusy = (error: unknown): boolean => {
+  const code = (error as { code?: string } | null)?.code;
+  return code !== undefined && /^SQLITE_(BUSY|LOCKED)/.test(code);
+};
+
+/**
+ * SQLite's own busy timeout would block the event loop, and with it every stream of the process; so a locked
+ * database is waited for here, between attempts.
+ */
+async function whenUnlocked<T>(attempt: () => T): Promise<T> {
+  const deadline = Date.now() + LOCK_WAIT_MS;
+  for (let delayMs = LOCK_RETRY_MS.first; ; delayMs = Math.min(delayMs * 2, LOCK_RETRY_MS.most)) {
+    try {
+      return attempt();
+    } catch (error) {
+      if (!isBusy(error) || Date.now() > deadline) throw error;
+      await Bun.sleep(delayMs);
+    }
+  }
+}
+
+class Connection implements Queryable {
+  readonly dialect = "sqlite";
+  constructor(readonly handle: Sqlite) {}
+
+  async all<T = Row>(sql: string, params: readonly SqlValue[] = []): Promise<T[]> {
+    return whenUnlocked(() => this.handle.query(toSqlite(sql)).all(...(params as SqlValue[])) as T[]);
+  }
+  async get<T = Row>(sql: string, params: readonly SqlValue[] = []): Promise<T | null> {
+    return whenUnlocked(() => this.handle.query(toSqlite(sql)).get(...(params as SqlValue[])) as T | null);
+  }
+  async run(sql: string, params: readonly SqlValue[] = []): Promise<number> {
+    return whenUnlocked(() => this.handle.query(toSqlite(sql)).run(...(params as SqlValue[])).changes);
+  }
+}
+
+function open(path: string): Connection {
+  const handle = new Sqlite(path, { create: true, strict: true });
+  handle.run("PRAGMA busy_timeout = 0");
+  handle.run("PRAGMA foreign_keys = ON");
+  return new Connection(handle);
+}
+
+/** One writer whose transactions run one after the other, and one reader that never waits for it. */
+export class SqliteDatabase implements Database {
+  readonly dialect = "sqlite";
+  readonly #writer: Connection;
+  readonly #reader: Connection;
+  #lastWrite: Promise<unknown> = Promise.resolve();
+
+  private constructor(writer: Connection, reader: Connection) {
+    this.#writer = writer;
+    this.#reader = reader;
+  }
+
+  static async open(path: string): Promise<SqliteDatabase> {
+    const writer = open(path);
+    await whenUnlocked(() => writer.handle.run("PRAGMA journal_mode = WAL"));
+    // Money is committed here, so a commit must survive a power cut too.
+    writer.handle.run("PRAGMA synchronous = FULL");
+    const reader = open(path);
+    reader.handle.run("PRAGMA query_only = ON");
+    return new SqliteDatabase(writer, reader);
+  }
+
+  /** Queues `work` behind every earlier write of this process. */
+  #exclusively<T>(work: () => Promise<T>): Promise<T> {
+    const result = this.#lastWrite.then(work, work);
+    this.#lastWrite = result.catch(() => {});
+    return result;
+  }
+
+  all<T = Row>(sql: string, params?: readonly SqlValue[]): Promise<T[]> {
+    if (isRead(sql)) return this.#reader.all(sql, params);
+    return this.#exclusively(() => this.#writer.all(sql, params));
+  }
+  get<T = Row>(sql: string, params?: readonly SqlValue[]): Promise<T | null> {
+    if (isRead(sql)) return this.#reader.get(sql, params);
+    return this.#exclusively(() => this.#writer.get(sql, params));
+  }
+  run(sql: string, params?: readonly SqlValue[]): Promise<number> {
+    return this.#exclusively(() => this.#writer.run(sql, params));
+  }
+
+  transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T> {
+    const writer = this.#writer;
+    // Transactions are already exclusive here, so a named lock has nothing to add.
+    const tx: Transaction = {
+      dialect: "sqlite",
+      all: (sql, params) => writer.all(sql, params),
+      get: (sql, params) => writer.get(sql, params),
+      run: (sql, params) => writer.run(sql, params),
+      lock: async () => {},
+    };
+    return this.#exclusively(async () => {
+      await writer.run("BEGIN IMMEDIATE");
+      try {
+        const result = await work(tx);
+        await writer.run("COMMIT");
+        return result;
+      } catch (error) {
+        if (writer.handle.inTransaction) writer.handle.run("ROLLBACK");
+        throw error;
+      }
+    });
+  }
+
+  async close(): Promise<void> {
+    await this.#lastWrite;
+    this.#reader.handle.close();
+    this.#writer.handle.close();
+  }
+}

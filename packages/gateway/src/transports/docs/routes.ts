@@ -1,0 +1,53 @@
+import { z } from "zod";
+import type { Metrics } from "../../kernel/metrics.ts";
+import { openApiDocument } from "../../kernel/openapi.ts";
+import { openRpcDocument } from "../../kernel/openrpc.ts";
+import { rpcReference } from "../../kernel/reference.ts";
+import type { Registry } from "../../kernel/registry.ts";
+import { defineRoute, type RouteDefinition } from "../../kernel/route.ts";
+
+export interface DocumentOptions {
+  registry: Registry;
+  metrics: Metrics;
+  version: string;
+}
+
+/** The documents that are derived from the definitions, and the metrics. */
+export function documentRoutes({ registry, metrics, version }: DocumentOptions): RouteDefinition[] {
+  const text = (body: string, type: string, requestId: string) =>
+    new Response(body, { headers: { "content-type": type, "x-request-id": requestId } });
+  return [
+    defineRoute({
+      method: "GET",
+      path: "/api/openrpc.json",
+      summary: "OpenRPC document of the management plane",
+      auth: "public",
+      response: z.looseObject({}),
+      handler: () => openRpcDocument(registry, version),
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/api/openapi.json",
+      summary: "OpenAPI document of the HTTP surfaces",
+      auth: "public",
+      response: z.looseObject({}),
+      handler: () => openApiDocument(registry, version),
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/api/reference.md",
+      summary: "The management plane's reference as Markdown",
+      auth: "public",
+      responseType: "text/markdown",
+      handler: ({ requestId }) => text(rpcReference(registry), "text/markdown; charset=utf-8", requestId),
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/metrics",
+      summary: "Prometheus metrics",
+      auth: "public",
+      responseType: "text/plain",
+      handler: ({ requestId }) => text(metrics.text(), "text/plain; version=0.0.4; charset=utf-8", requestId),
+    }),
+  ];
+}

@@ -1,0 +1,86 @@
+import { fail, type RpcErrorObject, ServiceError, toRpcError } from "../../kernel/errors.ts";
+import { isObject, parseJson } from "../../kernel/json.ts";
+
+export const BATCH_MAX = 100;
+const I64_MIN = -(2n ** 63n);
+const I64_MAX = 2n ** 63n - 1n;
+
+/** One request of a body: what to run, or why it cannot be; `idJson` is the JSON text of the id to answer with. */
+export type RpcRequest = { idJson: string } & (
+  | { method: string; params: unknown }
+  | { invalid: ServiceError }
+);
+
+export type RpcBody = { batch: false; requests: [RpcRequest] } | { batch: true; requests: RpcRequest[] };
+
+// Only these ids lose something in JSON.parse: long digits, and numbers written with a point or an exponent.
+const DELICATE_ID = /"id"\s*:\s*-?(\d{16}|\d+[.eE]|0\d*[^\d,}\]\s])/;
+
+/** The source texts of every numeric `id` at the top level (of each batch element). */
+function idSources(text: string): (string | undefined)[] {
+  const marked: unknown = JSON.parse(
+    text,
+    function (this: unknown, key, value, context?: { source?: string }) {
+      return key === "id" && typeof value === "number" ? { source: context?.source } : value;
+    },
+  );
+  const sourceOf = (item: unknown) =>
+    isObject(item) && isObject(item.id) ? (item.id.source as string | undefined) : undefined;
+  return Array.isArray(marked) ? marked.map(sourceOf) : [sourceOf(marked)];
+}
+
+/** JSON text of the echoed id: null, string and 64-bit integer keep their type, anything else becomes a string. */
+export function echoId(id: unknown, source?: string): string {
+  if (id === undefined || id === null) return "null";
+  if (typeof id === "string") return JSON.stringify(id);
+  if (typeof id === "number") {
+    const text = source ?? String(id);
+    if (/^-?\d+$/.test(text) && BigInt(text) >= I64_MIN && BigInt(text) <= I64_MAX) return text;
+    return JSON.stringify(text);
+  }
+  return JSON.stringify(JSON.stringify(id));
+}
+
+function toRequest(value: unknown, source: string | undefined): RpcRequest {
+  if (!isObject(value)) {
+    return {
+      idJson: "null",
+      invalid: new ServiceError("invalid_request", "Invalid request: each request is a JSON object"),
+    };
+  }
+  const idJson = echoId(value.id, source);
+  const invalid = (message: string): RpcRequest => ({
+    idJson,
+    invalid: new ServiceError("invalid_request", `Invalid request: ${message}`),
+  });
+  if (value.jsonrpc !== "2.0") return invalid('`jsonrpc` must be the string "2.0"');
+  if (typeof value.method !== "string") return invalid("`method` must be a string");
+  if (value.params !== undefined && value.params !== null && !isObject(value.params)) {
+    const problem = new ServiceError(
+      "invalid_params",
+      "Invalid params: `params` must be an object with named parameters",
+    );
+    return { idJson, invalid: problem };
+  }
+  return { idJson, method: value.method, params: value.params };
+}
+
+/** Reads a body; what makes it unusable as a whole is thrown, what is wrong in one element stays with it. */
+export function decodeBody(text: string): RpcBody {
+  const value = parseJson(text);
+  const sources = DELICATE_ID.test(text) ? idSources(text) : [];
+  if (!Array.isArray(value)) return { batch: false, requests: [toRequest(value, sources[0])] };
+  if (value.length === 0) fail("invalid_request", "Invalid request: an empty batch");
+  if (value.length > BATCH_MAX)
+    fail("invalid_request", `Invalid request: a batch holds at most ${BATCH_MAX} requests`);
+  return { batch: true, requests: value.map((item, i) => toRequest(item, sources[i])) };
+}
+
+export const encodeResult = (idJson: string, result: unknown): string =>
+  `{"jsonrpc":"2.0","id":${idJson},"result":${JSON.stringify(result ?? null)}}`;
+
+export const encodeError = (idJson: string, error: RpcErrorObject): string =>
+  `{"jsonrpc":"2.0","id":${idJson},"error":${JSON.stringify(error)}}`;
+
+export const encodeFailure = (error: ServiceError, idJson = "null"): string =>
+  encodeError(idJson, toRpcError(error));

@@ -1,0 +1,44 @@
+import type { EventHub } from "../../bus/contract.ts";
+import type { Authenticator } from "../../kernel/context.ts";
+import { toServiceError } from "../../kernel/errors.ts";
+import { bearerOf, readBody } from "../../kernel/http.ts";
+import { decodeUtf8 } from "../../kernel/json.ts";
+import { encodeFailure } from "./codec.ts";
+import type { RpcRunner } from "./runner.ts";
+
+export const RPC_BODY_BYTES_MAX = 1024 * 1024;
+const SESSION_ID_LENGTH_MAX = 64;
+
+export interface RpcHttpOptions {
+  runner: RpcRunner;
+  authenticator: Authenticator;
+  events: EventHub;
+}
+
+/** `POST /api/rpc`. Answers are HTTP 200, apart from a body that is too large. */
+export function createRpcHttp({ runner, authenticator, events }: RpcHttpOptions) {
+  return async (
+    request: Request,
+    { requestId, ip }: { requestId: string; ip: string },
+  ): Promise<Response> => {
+    const answer = (json: string, status = 200) =>
+      new Response(json, {
+        status,
+        headers: { "content-type": "application/json", "x-request-id": requestId },
+      });
+    let text: string;
+    try {
+      text = decodeUtf8(await readBody(request, RPC_BODY_BYTES_MAX));
+    } catch (error) {
+      const failure = toServiceError(error);
+      return answer(encodeFailure(failure), failure.kind === "body_too_large" ? 413 : 200);
+    }
+    const caller = await authenticator.caller(bearerOf(request), ip);
+    const sessionId = request.headers.get("x-session-id");
+    const onResponse =
+      sessionId && sessionId.length <= SESSION_ID_LENGTH_MAX
+        ? (json: string) => events.push(sessionId, json)
+        : undefined;
+    return answer(await runner.run(text, { caller, requestId, onResponse }));
+  };
+}

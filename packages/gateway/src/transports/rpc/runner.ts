@@ -1,0 +1,68 @@
+import type { CallContext, Caller, Rooms } from "../../kernel/context.ts";
+import { dispatch } from "../../kernel/dispatch.ts";
+import { type ServiceError, toServiceError } from "../../kernel/errors.ts";
+import type { Log } from "../../kernel/log.ts";
+import type { Counter } from "../../kernel/metrics.ts";
+import type { Registry } from "../../kernel/registry.ts";
+import { decodeBody, encodeFailure, encodeResult, type RpcRequest } from "./codec.ts";
+
+export interface RpcRunnerOptions {
+  registry: Registry;
+  rooms: Rooms;
+  log: Log;
+  calls: Counter;
+}
+
+export interface RpcCallOptions {
+  caller: Caller;
+  requestId: string;
+  /** Refuses a request before it is dispatched, e.g. on an anonymous WebSocket. */
+  guard?: (method: string) => ServiceError | null;
+  /** Sees each response on its way out. */
+  onResponse?: (json: string) => void;
+}
+
+/** Text in, text out: the part of the JSON-RPC plane that HTTP and WebSocket share. */
+export class RpcRunner {
+  constructor(readonly options: RpcRunnerOptions) {}
+
+  async run(text: string, call: RpcCallOptions): Promise<string> {
+    let body: ReturnType<typeof decodeBody>;
+    try {
+      body = decodeBody(text);
+    } catch (error) {
+      return this.#respond(encodeFailure(toServiceError(error)), call);
+    }
+    if (!body.batch) return this.#respond(await this.#one(body.requests[0], call), call);
+    const responses: string[] = [];
+    // Element by element, as the contract says: a later element may rely on an earlier one.
+    for (const request of body.requests) responses.push(this.#respond(await this.#one(request, call), call));
+    return `[${responses.join(",")}]`;
+  }
+
+  #respond(json: string, { onResponse }: RpcCallOptions): string {
+    onResponse?.(json);
+    return json;
+  }
+
+  async #one(request: RpcRequest, { caller, requestId, guard }: RpcCallOptions): Promise<string> {
+    if ("invalid" in request) return encodeFailure(request.invalid, request.idJson);
+    const { registry, rooms, log, calls } = this.options;
+    const known = registry.methods.has(request.method);
+    const context: CallContext = { caller, requestId, rooms, log };
+    try {
+      const refusal = guard?.(request.method);
+      if (refusal) throw refusal;
+      const result = await dispatch(registry, { method: request.method, params: request.params, context });
+      calls.add(1, { method: request.method, outcome: "ok" });
+      return encodeResult(request.idJson, result);
+    } catch (error) {
+      const failure = toServiceError(error);
+      calls.add(1, { method: known ? request.method : "unknown", outcome: failure.kind });
+      if (failure.kind === "internal") {
+        log.error("method failed", { request_id: requestId, method: request.method, error });
+      }
+      return encodeFailure(failure, request.idJson);
+    }
+  }
+}

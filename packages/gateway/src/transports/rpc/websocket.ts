@@ -1,0 +1,141 @@
+import type { ServerWebSocket } from "bun";
+import type { Clock } from "../../kernel/clock.ts";
+import type { Authenticator, Caller } from "../../kernel/context.ts";
+import { ServiceError, toServiceError } from "../../kernel/errors.ts";
+import type { Ids } from "../../kernel/ids.ts";
+import { decodeUtf8 } from "../../kernel/json.ts";
+import type { Registry } from "../../kernel/registry.ts";
+import { encodeFailure } from "./codec.ts";
+import { RPC_BODY_BYTES_MAX } from "./http.ts";
+import type { RpcRunner } from "./runner.ts";
+
+export const ANONYMOUS_IDLE_MS = 10_000;
+export const PROBE_METHOD = "system.probe";
+/** Calls of one socket that may be under way; more are refused, so a flood cannot pile up. */
+const IN_FLIGHT_MAX = 64;
+/** A peer that does not read its answers is cut off here. */
+export const SEND_BUFFER_BYTES_MAX = 4 * 1024 * 1024;
+
+/** Kept on each socket; `kind` tells the server which transport it belongs to. */
+export interface RpcSocketData {
+  kind: "rpc";
+  token: string | null;
+  ip: string;
+  anonymous: boolean;
+  inFlight: number;
+  cancelIdle: () => void;
+  closing: boolean;
+}
+
+export interface RpcWebSocketOptions {
+  runner: RpcRunner;
+  registry: Registry;
+  authenticator: Authenticator;
+  clock: Clock;
+  ids: Ids;
+}
+
+type Socket = ServerWebSocket<RpcSocketData>;
+
+/** `GET /api/rpc` upgraded to a WebSocket: one JSON-RPC text a message; no notifications here. */
+export class RpcWebSocket {
+  constructor(readonly options: RpcWebSocketOptions) {}
+
+  /** The data of a new socket. A token that does not verify makes it an anonymous one. */
+  async admit(token: string | null, ip: string): Promise<RpcSocketData> {
+    const { actor } = await this.options.authenticator.caller(token, ip);
+    return {
+      kind: "rpc",
+      token,
+      ip,
+      anonymous: actor === null,
+      inFlight: 0,
+      cancelIdle: () => {},
+      closing: false,
+    };
+  }
+
+  open(socket: Socket): void {
+    this.#restartIdle(socket);
+  }
+
+  close(socket: Socket): void {
+    socket.data.closing = true;
+    socket.data.cancelIdle();
+  }
+
+  #restartIdle(socket: Socket): void {
+    const { data } = socket;
+    if (!data.anonymous) return;
+    data.cancelIdle();
+    data.cancelIdle = this.options.clock.after(ANONYMOUS_IDLE_MS, () =>
+      socket.close(1000, "idle for 10 seconds"),
+    );
+  }
+
+  async message(socket: Socket, message: string | Buffer): Promise<void> {
+    const { data } = socket;
+    if (data.closing) return;
+    this.#restartIdle(socket);
+    if (data.inFlight >= IN_FLIGHT_MAX) {
+      const busy = new ServiceError(
+        "app_error",
+        `More than ${IN_FLIGHT_MAX} calls are under way on this socket; wait for answers`,
+      );
+      this.#send(socket, encodeFailure(busy));
+      return;
+    }
+    data.inFlight++;
+    try {
+      await this.#answer(socket, message);
+    } finally {
+      data.inFlight--;
+    }
+  }
+
+  async #answer(socket: Socket, message: string | Buffer): Promise<void> {
+    const { data } = socket;
+    const { runner, authenticator, ids } = this.options;
+    let text: string;
+    try {
+      text = typeof message === "string" ? message : decodeUtf8(message);
+      if (text.length > RPC_BODY_BYTES_MAX)
+        throw new ServiceError("body_too_large", "The message is larger than 1 MiB");
+    } catch (error) {
+      this.#send(socket, encodeFailure(toServiceError(error)));
+      return;
+    }
+    // Asked anew for every message: the account's rights may have changed, the token may have expired.
+    const caller = await authenticator.caller(data.token, data.ip);
+    let probed = false;
+    const guard = (method: string) => {
+      probed ||= method === PROBE_METHOD;
+      return this.#refusal(method, caller);
+    };
+    const json = await runner.run(text, { caller, requestId: ids.uuid(), guard });
+    this.#send(socket, json);
+    if (probed && data.anonymous) {
+      data.closing = true;
+      socket.close(1000, "probe answered");
+    }
+  }
+
+  /** Anonymous sockets may call public methods and the probe; the probe is theirs alone. */
+  #refusal(method: string, { actor }: Caller): ServiceError | null {
+    const auth = this.options.registry.methods.get(method)?.auth;
+    if (actor)
+      return auth === "anonymous_socket"
+        ? new ServiceError("method_not_found", `Method not found: ${method}`)
+        : null;
+    if (auth === "public" || auth === "anonymous_socket") return null;
+    return new ServiceError("auth_required", "authentication required");
+  }
+
+  #send(socket: Socket, json: string): void {
+    if (socket.getBufferedAmount() > SEND_BUFFER_BYTES_MAX) {
+      socket.close(1013, "answers are not being read");
+      return;
+    }
+    socket.send(json);
+  }
+}

@@ -1,0 +1,150 @@
+import { afterEach, describe, expect, test } from "bun:test";
+import { mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import fc from "fast-check";
+import { createLog } from "../../src/kernel/log.ts";
+import { FALLBACK_VIDEO_PRICE, videoCostNanoUsd } from "../../src/rooms/billing/index.ts";
+import { BUILT_IN_PRICES } from "../../src/rooms/billing/prices.ts";
+import { Pricing } from "../../src/rooms/billing/pricing.ts";
+import { readPricingFile, watchPricingFile } from "../../src/rooms/billing/pricing-file.ts";
+import { ManualClock } from "../support/clock.ts";
+import { bootGateway } from "../support/gateway.ts";
+
+const MILLION = { promptTokens: 1_000_000, completionTokens: 1_000_000 };
+const dirs: string[] = [];
+function temporaryFile(content: string): string {
+  const dir = mkdtempSync(join(tmpdir(), "pricing-test-"));
+  dirs.push(dir);
+  const path = join(dir, "prices.json");
+  writeFileSync(path, content);
+  return path;
+}
+afterEach(() => {
+  for (const dir of dirs.splice(0)) rmSync(dir, { recursive: true, force: true });
+});
+
+describe("prices", () => {
+  const pricing = new Pricing(BUILT_IN_PRICES);
+
+  test("match a part of the lowercased id, the longest first", () => {
+    const usd = (model: string) => {
+      const nano = pricing.costNanoUsd(model, MILLION);
+      return nano === null ? null : nano / 1e9;
+    };
+    expect(usd("gpt-4o")).toBe(12.5);
+    expect(usd("gpt-4o-mini")).toBe(0.75);
+    expect(usd("openai/GPT-4o-Mini-2026-01-01")).toBe(0.75);
+    expect(usd("MiniMax-M3")).toBe(1.5);
+    expect(usd("claude-opus-5-5")).toBe(24);
+    expect(usd("claude-opus-5")).toBe(30);
+    expect(usd("gpt-5.6")).toBe(24);
+    expect(usd("gpt-5.6-luna")).toBe(1.4);
+    expect(usd("text-embedding-3-small")).toBe(0.02);
+    expect(usd("my-own-llama")).toBeNull();
+    expect(usd("")).toBeNull();
+  });
+
+  test("costs are exact in nanodollars", () => {
+    expect(pricing.costNanoUsd("gpt-4o-mini", { promptTokens: 1, completionTokens: 0 })).toBe(150);
+    expect(pricing.costNanoUsd("gpt-4o-mini", { promptTokens: 1000, completionTokens: 500 })).toBe(450_000);
+    expect(pricing.costNanoUsd("deepseek-v4-flash", { promptTokens: 3, completionTokens: 7 })).toBe(5280);
+    expect(pricing.costNanoUsd("gpt-4o", { promptTokens: 0, completionTokens: 0 })).toBe(0);
+    const price = new Pricing([{ match: "x", input: 0.0005, output: 0 }]);
+    // Half a nanodollar is rounded up.
+    expect(price.costNanoUsd("x", { promptTokens: 1, completionTokens: 0 })).toBe(1);
+    fc.assert(
+      fc.property(fc.nat(2_000_000_000), fc.nat(2_000_000_000), (promptTokens, completionTokens) => {
+        const exact =
+          (BigInt(promptTokens) * 5_000_000n + BigInt(completionTokens) * 30_000_000n + 500n) / 1000n;
+        expect(pricing.costNanoUsd("gpt-5.5", { promptTokens, completionTokens })).toBe(Number(exact));
+      }),
+    );
+  });
+
+  test("the operator's go before the built-in ones", () => {
+    const own = new Pricing(BUILT_IN_PRICES, [{ match: "GPT", input: 1, output: 1 }]);
+    expect(own.costNanoUsd("gpt-4o-mini", MILLION)).toBe(2e9);
+    expect(own.costNanoUsd("claude-opus-5", MILLION)).toBe(30e9);
+    own.setOperator([]);
+    expect(own.costNanoUsd("gpt-4o-mini", MILLION)).toBe(0.75e9);
+  });
+});
+
+describe("the pricing file", () => {
+  test("is refused with the field that is wrong", () => {
+    const wrong: [string, string][] = [
+      ["{", "is not JSON"],
+      ["[]", "does not have the form"],
+      ['{"prices": [{"match": "a", "input": -1, "output": 1}]}', "prices.0.input"],
+      ['{"prices": [{"match": "", "input": 1, "output": 1}]}', "prices.0.match"],
+      ['{"prices": [{"match": "a", "input": 1}]}', "prices.0.output"],
+      ['{"prices": [{"match": "a", "input": 1, "output": 1, "cached": 2}]}', "cached"],
+      [
+        '{"prices": [{"match": "a", "input": 1, "output": 1}, {"match": "A", "input": 2, "output": 1}]}',
+        'two prices for "a"',
+      ],
+    ];
+    for (const [content, message] of wrong)
+      expect(() => readPricingFile(temporaryFile(content))).toThrow(message);
+    expect(() => readPricingFile("/nowhere/prices.json")).toThrow("/nowhere/prices.json cannot be read");
+  });
+
+  test("stops the start when it is wrong", async () => {
+    const pricingFile = temporaryFile('{"prices": 1}');
+    expect(bootGateway({ config: { pricingFile } })).rejects.toThrow("the pricing file");
+  });
+
+  test("is read again when it changes; a wrong one changes nothing", () => {
+    const path = temporaryFile('{"prices": []}');
+    const clock = new ManualClock();
+    const lines: string[] = [];
+    const log = createLog({ level: "info", format: "json", write: (line) => lines.push(line) });
+    const seen: number[] = [];
+    const end = watchPricingFile({ path, clock, log, onChange: (prices) => seen.push(prices.length) });
+    clock.advance(10_000);
+    expect(seen).toEqual([]);
+    writeFileSync(path, '{"prices": [{"match": "a", "input": 1, "output": 1}]}');
+    clock.advance(2_000);
+    expect(seen).toEqual([1]);
+    writeFileSync(path, '{"prices": [{"match": "a"');
+    clock.advance(2_000);
+    rmSync(path);
+    clock.advance(2_000);
+    expect(seen).toEqual([1]);
+    expect(lines.filter((line) => line.includes("previous prices stay in force"))).toHaveLength(2);
+    // Put in place as editors and orchestrators do it.
+    writeFileSync(`${path}.new`, '{"prices": []}');
+    renameSync(`${path}.new`, path);
+    clock.advance(2_000);
+    expect(seen).toEqual([1, 0]);
+    end();
+  });
+});
+
+describe("video costs", () => {
+  const size = { durationSeconds: 6, width: 1280, height: 720, frames: 144 };
+  const usd = (price: Partial<typeof FALLBACK_VIDEO_PRICE>, change: Partial<typeof size> = {}) =>
+    videoCostNanoUsd({ ...FALLBACK_VIDEO_PRICE, ...price }, { ...size, ...change }) / 1e9;
+
+  test("per call: the base price", () => {
+    expect(usd({ mode: "per_call", base_price: 0.35 })).toBe(0.35);
+  });
+  test("per frame: base price and frames", () => {
+    expect(usd({ mode: "per_frame", base_price: 0.1, price_per_frame: 0.002 })).toBe(0.388);
+  });
+  test("per second and resolution: the short side chooses the coefficient", () => {
+    const price = {
+      base_price: 0.05,
+      price_per_second: 0.1,
+      resolution_coeff: { "720": 1.5, "1080": 2, "*": 0.5 },
+    };
+    expect(usd(price)).toBe(0.95);
+    expect(usd(price, { width: 1080, height: 1920 })).toBe(1.25);
+    expect(usd(price, { width: 512, height: 512 })).toBe(0.35);
+  });
+  test("a model without a row: half a cent a second", () => {
+    expect(usd({})).toBe(0.03);
+    expect(usd({ resolution_coeff: {} })).toBe(0.03);
+  });
+});

@@ -1,0 +1,183 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import { type ChildProcess, spawn } from "node:child_process";
+import { BusEventHub } from "../../src/bus/event-hub.ts";
+import { openBus } from "../../src/bus/index.ts";
+import { systemClock } from "../../src/kernel/clock.ts";
+import { randomIds } from "../../src/kernel/ids.ts";
+import { silentLog } from "../../src/kernel/log.ts";
+import { freshDatabase } from "../support/databases.ts";
+import { bootGateway, type TestGateway } from "../support/gateway.ts";
+
+const url = process.env.TEST_REDIS_URL;
+const cleanups: (() => unknown)[] = [];
+afterAll(async () => {
+  for (const cleanup of cleanups.reverse()) await cleanup();
+});
+
+async function instance(redisUrl: string) {
+  const opened = await openBus({ redisUrl, clock: systemClock, ids: randomIds, log: silentLog });
+  cleanups.push(() => opened.bus.close());
+  return opened;
+}
+
+async function until(ready: () => boolean | Promise<boolean>, timeoutMs = 10_000) {
+  for (const deadline = Date.now() + timeoutMs; !(await ready()); await Bun.sleep(5)) {
+    if (Date.now() > deadline) throw new Error("did not happen in time");
+  }
+}
+
+describe.if(url !== undefined)("the bus over Redis", () => {
+  test("a message reaches its own and every other instance exactly once, in order", async () => {
+    const [a, b] = [await instance(url!), await instance(url!)];
+    const heard: string[] = [];
+    const subscriptions = [a, b].map(({ bus }, i) =>
+      bus.subscribe("topic", (message) => heard.push(`${i}:${message}`)),
+    );
+    await Promise.all(subscriptions.map(({ ready }) => ready));
+    for (let i = 0; i < 20; i++) a.bus.publish("topic", `m ${i}`);
+    await until(() => heard.length >= 40);
+    for (const i of [0, 1]) {
+      expect(heard.filter((text) => text.startsWith(`${i}:`))).toEqual(
+        Array.from({ length: 20 }, (_, n) => `${i}:m ${n}`),
+      );
+    }
+    subscriptions[1]!();
+    a.bus.publish("topic", "after");
+    a.bus.publish("other", "x");
+    await until(() => heard.includes("0:after"));
+    expect(heard).not.toContain("1:after");
+  });
+
+  test("a notification emitted on one instance waits for and reaches the subscriber on another", async () => {
+    const [a, b] = [await instance(url!), await instance(url!)];
+    const [hubA, hubB] = [a, b].map(({ bus }) => new BusEventHub(bus, systemClock, randomIds)) as [
+      BusEventHub,
+      BusEventHub,
+    ];
+    await Bun.sleep(50);
+    const received: string[] = [];
+    const stream = hubA.open("user-1");
+    hubB.subscribe({
+      sessionId: stream.sessionId,
+      userId: "user-1",
+      subscriber: { deliver: (json) => received.push(json) > 0, closed() {} },
+    });
+    await stream.whenHeard();
+    for (let i = 0; i < 10; i++) stream.emit({ method: "chat.stream", params: { i } });
+    await until(() => received.length === 10);
+    expect(received.map((json) => JSON.parse(json).params.i)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    // The owner is known on the other instance too.
+    const stranger = hubB.subscribe({
+      sessionId: stream.sessionId,
+      userId: "user-2",
+      subscriber: { deliver: () => true, closed() {} },
+    });
+    expect(stranger).toBeNull();
+  });
+
+  test("limits are exact over instances", async () => {
+    const instances = await Promise.all([1, 2, 3].map(() => instance(url!)));
+    const key = crypto.randomUUID();
+    const waits = await Promise.all(
+      Array.from({ length: 90 }, (_, i) => instances[i % 3]!.limiter.hit(key, 10, 60_000)),
+    );
+    expect(waits.filter((waitMs) => waitMs === 0)).toHaveLength(10);
+    expect(Math.max(...waits)).toBeLessThanOrEqual(60_000);
+    expect(await instances[0]!.limiter.hit(`${key}-0`, 0, 1_000)).toBe(1_000);
+  });
+
+  test("a limit opens again when its window has passed", async () => {
+    const { limiter } = await instance(url!);
+    const key = crypto.randomUUID();
+    expect(await limiter.hit(key, 1, 50)).toBe(0);
+    expect(await limiter.hit(key, 1, 50)).toBeGreaterThan(0);
+    await until(async () => (await limiter.hit(key, 1, 50)) === 0);
+  });
+});
+
+describe.if(url !== undefined)("Redis goes away and comes back", () => {
+  let server: ChildProcess;
+  const port = 20_000 + Math.floor(Math.random() * 20_000);
+  const start = () => {
+    server = spawn(
+      "redis-server",
+      ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"],
+      { stdio: "ignore" },
+    );
+  };
+  afterAll(() => {
+    server?.kill("SIGKILL");
+  });
+
+  test("local delivery and limits go on; afterwards caches are forgotten and messages flow again", async () => {
+    start();
+    await until(() => fetchable(port));
+    const redisUrl = `redis://127.0.0.1:${port}`;
+    const [a, b] = [await instance(redisUrl), await instance(redisUrl)];
+    const heard: string[] = [];
+    await a.bus.subscribe("topic", (message) => heard.push(`a:${message}`)).ready;
+    await b.bus.subscribe("topic", (message) => heard.push(`b:${message}`)).ready;
+    let gaps = 0;
+    a.bus.onGap(() => gaps++);
+    server.kill("SIGKILL");
+    await until(() => !a.bus.connected && !b.bus.connected);
+    a.bus.publish("topic", "alone");
+    expect(heard).toEqual(["a:alone"]);
+    const waits = await Promise.all([1, 2, 3].map(() => a.limiter.hit("k", 2, 60_000)));
+    expect(waits.filter((waitMs) => waitMs === 0)).toHaveLength(2);
+    start();
+    await until(() => a.bus.connected && b.bus.connected && gaps === 1);
+    await until(() => {
+      a.bus.publish("topic", "again");
+      return heard.includes("b:again");
+    });
+    expect(await a.limiter.hit("k", 2, 60_000)).toBe(0);
+  });
+});
+
+async function fetchable(port: number): Promise<boolean> {
+  try {
+    const socket = await Bun.connect({ hostname: "127.0.0.1", port, socket: { data() {} } });
+    socket.end();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+describe.if(url !== undefined && process.env.TEST_POSTGRES_URL !== undefined)(
+  "two instances of the service",
+  () => {
+    test("a key revoked on one is refused on the other within 100 ms, and logins are limited over both", async () => {
+      const { options, drop } = await freshDatabase("postgres");
+      const config = {
+        databaseUrl: options.databaseUrl,
+        redisUrl: url!,
+        jwtSecret: "a secret that both instances share, long",
+      };
+      const [a, b] = (await Promise.all([bootGateway({ config }), bootGateway({ config })])) as [
+        TestGateway,
+        TestGateway,
+      ];
+      try {
+        const token = await a.signIn("ada");
+        const { key, id } = await a.rpc("keys.create", { name: "k" }, token);
+        expect(await b.app.rooms.keys.authenticate(key)).toMatchObject({ keyId: id });
+        expect((await b.rpc("auth.me", {}, token)).email).toBe("ada@example.com");
+        await a.rpc("keys.revoke", { key_id: id }, token);
+        await until(async () => (await b.app.rooms.keys.authenticate(key)) === null, 100);
+        const email = `${crypto.randomUUID()}@example.com`;
+        const codes: number[] = [];
+        for (let i = 0; i < 6; i++)
+          codes.push(
+            (await [a, b][i % 2]!.call("auth.login", { email, password: "wrong password" })).error.code,
+          );
+        expect(codes).toEqual([-32005, -32005, -32005, -32005, -32005, -32000]);
+      } finally {
+        await a.stop();
+        await b.stop();
+        await drop();
+      }
+    });
+  },
+);

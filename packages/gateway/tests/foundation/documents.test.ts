@@ -1,0 +1,72 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import metaSchemaModule from "@open-rpc/meta-schema";
+import Ajv from "ajv";
+import { bootGateway, type TestGateway } from "../support/gateway.ts";
+
+let gateway: TestGateway;
+beforeAll(async () => {
+  gateway = await bootGateway();
+});
+afterAll(() => gateway.stop());
+
+const get = async (path: string) => (await fetch(gateway.url + path)).json();
+
+test("the OpenRPC document is valid and lists every method", async () => {
+  const document = await get("/api/openrpc.json");
+  const published = (metaSchemaModule as { default?: object }).default ?? metaSchemaModule;
+  // The meta-schema points at draft 7 under another address; that host is out of reach, the schema is not.
+  const schema = JSON.parse(
+    JSON.stringify(published).replaceAll(/https:\/\/meta\.json-schema\.tools\/?/g, "schema:draft7"),
+  );
+  const ajv = new Ajv({ strict: false, validateFormats: false, logger: false });
+  const draft = await import("ajv/dist/refs/json-schema-draft-07.json");
+  ajv.addSchema({
+    ...draft.default,
+    $id: "schema:draft7",
+    $schema: undefined,
+    definitions: {
+      ...draft.default.definitions,
+      JSONSchemaObject: { properties: { $ref: { type: "string" } } },
+    },
+  });
+  const validate = ajv.compile({ ...schema, $schema: undefined });
+  expect(validate(document) ? [] : validate.errors).toEqual([]);
+  expect(document.openrpc).toBe("1.3.2");
+  const names = document.methods.map(({ name }: { name: string }) => name);
+  expect(names).toContain("auth.register");
+  expect(new Set(names).size).toBe(names.length);
+  for (const { params } of document.methods) {
+    const flags = params.map(({ required }: { required: boolean }) => required);
+    expect(flags).toEqual([...flags].sort((a, b) => Number(b) - Number(a)));
+  }
+});
+
+test("the OpenAPI document lists every route with its security", async () => {
+  const document = await get("/api/openapi.json");
+  expect(document.openapi).toBe("3.1.0");
+  expect(
+    document.paths["/healthz"].get.responses["200"].content["application/json"].schema.required,
+  ).toContain("build_hash");
+});
+
+test("the reference page names every method", async () => {
+  const { methods } = await get("/api/openrpc.json");
+  const page = await (await fetch(`${gateway.url}/api/reference.md`)).text();
+  for (const { name } of methods) expect(page).toContain(`### ${name}\n`);
+});
+
+test("health under all its names; unknown paths and verbs are clear", async () => {
+  for (const path of ["/v1/health", "/api/health", "/healthz", "/readyz"]) {
+    expect(await get(path)).toEqual({
+      status: "ok",
+      version: expect.stringMatching(/^\d+\.\d+\.\d+$/),
+      build_hash: expect.any(String),
+      models: expect.any(Number),
+      providers: expect.any(Number),
+    });
+  }
+  const wrongVerb = await fetch(`${gateway.url}/healthz`, { method: "POST" });
+  expect([wrongVerb.status, wrongVerb.headers.get("allow")]).toEqual([405, "GET"]);
+  const unknown = await fetch(`${gateway.url}/nope`, { method: "POST" });
+  expect([unknown.status, (await unknown.json()).error.code]).toEqual([404, "not_found"]);
+});

@@ -1,0 +1,169 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { connect } from "node:net";
+import { BusEventHub } from "../../src/bus/event-hub.ts";
+import { InProcessBus } from "../../src/bus/in-process/bus.ts";
+import { randomIds } from "../../src/kernel/ids.ts";
+import { EventsTransport } from "../../src/transports/events/sse.ts";
+import { ManualClock } from "../support/clock.ts";
+import { bootGateway, type TestGateway } from "../support/gateway.ts";
+
+let gateway: TestGateway;
+let token: string;
+beforeAll(async () => {
+  gateway = await bootGateway();
+  token = await gateway.signIn("ada");
+});
+afterAll(() => gateway.stop());
+
+async function* lines(response: Response): AsyncGenerator<string> {
+  let rest = "";
+  for await (const chunk of response.body!.pipeThrough(
+    new TextDecoderStream() as never,
+  ) as unknown as AsyncIterable<string>) {
+    const parts = (rest + chunk).split("\n\n");
+    rest = parts.pop()!;
+    yield* parts;
+  }
+}
+
+test("a response is pushed onto the session named by x-session-id, and to the caller too", async () => {
+  const session = crypto.randomUUID();
+  const events = await fetch(`${gateway.url}/api/rpc/events?session=${session}`);
+  expect(events.headers.get("content-type")).toContain("text/event-stream");
+  expect(events.headers.get("cache-control")).toBe("no-cache, no-transform");
+  expect(events.headers.get("x-accel-buffering")).toBe("no");
+  const stream = lines(events);
+  expect((await stream.next()).value).toBe(": subscribed");
+  const body = '{"jsonrpc":"2.0","id":9007199254740993,"method":"auth.me"}';
+  const answer = await fetch(`${gateway.url}/api/rpc`, {
+    method: "POST",
+    headers: {
+      "content-type": "application/json",
+      authorization: `Bearer ${token}`,
+      "x-session-id": session,
+    },
+    body,
+  });
+  expect((await stream.next()).value).toBe(`data: ${await answer.text()}`);
+  await stream.return(undefined);
+});
+
+test("a session is required", async () => {
+  const response = await fetch(`${gateway.url}/api/rpc/events`);
+  expect(response.status).toBe(400);
+  expect((await response.json()).error.message).toContain("`session`");
+});
+
+const nobody = { caller: (_: string | null, ip: string) => ({ actor: null, adminToken: false, ip }) };
+const user = (userId: string) => ({
+  caller: (_: string | null, ip: string) => ({
+    actor: { userId, email: "", name: "", isAdmin: false },
+    adminToken: false,
+    ip,
+  }),
+});
+
+function hub(clock = new ManualClock()) {
+  return { clock, events: new BusEventHub(new InProcessBus(), clock, randomIds) };
+}
+const subscribeTo = (transport: EventsTransport, session: string) =>
+  transport.handle(new Request(`http://x/api/rpc/events?session=${session}`), {
+    query: new URLSearchParams({ session }),
+    requestId: "r",
+    ip: "127.0.0.1",
+  });
+
+test("nothing emitted before the subscription is delivered, everything after it is, in order", async () => {
+  const { events, clock } = hub();
+  const transport = new EventsTransport({ events, authenticator: nobody, clock });
+  const stream = events.open("user-1");
+  stream.emit({ method: "chat.stream", params: { content: "too early" } });
+  const received = lines(await subscribeTo(transport, stream.sessionId));
+  await received.next();
+  for (let i = 0; i < 3; i++) stream.emit({ method: "chat.stream", params: { i } });
+  for (let i = 0; i < 3; i++) {
+    expect((await received.next()).value).toBe(
+      `data: {"jsonrpc":"2.0","method":"chat.stream","params":{"i":${i}}}`,
+    );
+  }
+});
+
+test("emission waits for a subscriber, but no longer than one second", async () => {
+  const { events, clock } = hub();
+  const transport = new EventsTransport({ events, authenticator: nobody, clock });
+  let heard = false;
+  const waiting = events.open("user-1");
+  const done = waiting.whenHeard().then(() => {
+    heard = true;
+  });
+  clock.advance(999);
+  await Bun.sleep(5);
+  expect(heard).toBe(false);
+  clock.advance(1);
+  await done;
+
+  const early = crypto.randomUUID();
+  await subscribeTo(transport, early);
+  await events.open("user-1", early).whenHeard();
+
+  const late = events.open("user-1");
+  const attached = late.whenHeard();
+  await subscribeTo(transport, late.sessionId);
+  await attached;
+});
+
+test("someone else's session is not found; without a token its id is the right to it", async () => {
+  const { events, clock } = hub();
+  const stream = events.open("owner");
+  const as = (authenticator: ConstructorParameters<typeof EventsTransport>[0]["authenticator"]) =>
+    subscribeTo(new EventsTransport({ events, authenticator, clock }), stream.sessionId);
+  expect((await as(user("stranger"))).status).toBe(404);
+  expect((await as(user("owner"))).status).toBe(200);
+  expect((await as(nobody)).status).toBe(200);
+});
+
+test("keep-alive comments come every 15 seconds", async () => {
+  const { events, clock } = hub();
+  const transport = new EventsTransport({ events, authenticator: nobody, clock });
+  const received = lines(await subscribeTo(transport, "quiet"));
+  await received.next();
+  clock.advance(15_000);
+  expect((await received.next()).value).toBe(": keep-alive");
+});
+
+test("a subscriber that does not read is cut off at a bounded buffer; the others go on", async () => {
+  const session = crypto.randomUUID();
+  const good = lines(await fetch(`${gateway.url}/api/rpc/events?session=${session}`));
+  await good.next();
+  const slow = connect(gateway.app.port, "127.0.0.1");
+  slow.on("error", () => {});
+  slow.write(`GET /api/rpc/events?session=${session} HTTP/1.1\r\nhost: x\r\n\r\n`);
+  await new Promise((resolve) => slow.once("data", resolve));
+  slow.pause();
+  const metric = async () =>
+    Number(/gateway_event_subscribers (\d+)/.exec(await (await fetch(`${gateway.url}/metrics`)).text())![1]);
+  expect(await metric()).toBeGreaterThanOrEqual(2);
+  const before = await metric();
+  const pad = "x".repeat(500_000);
+  for (let i = 0; i < 60 && (await metric()) === before; i++) {
+    await fetch(`${gateway.url}/api/rpc`, {
+      method: "POST",
+      headers: { "content-type": "application/json", "x-session-id": session },
+      body: JSON.stringify({ jsonrpc: "2.0", id: pad, method: "system.status" }),
+    });
+    expect((await good.next()).value).toContain('"requests_total"');
+  }
+  expect(await metric()).toBe(before - 1);
+  slow.destroy();
+});
+
+test("a subscriber that leaves is forgotten", async () => {
+  const { events, clock } = hub();
+  const transport = new EventsTransport({ events, authenticator: nobody, clock });
+  const response = await subscribeTo(transport, "gone");
+  const reader = response.body!.getReader();
+  await reader.read();
+  expect(transport.subscriberCount).toBe(1);
+  await reader.cancel();
+  expect(transport.subscriberCount).toBe(0);
+});

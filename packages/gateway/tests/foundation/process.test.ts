@@ -1,0 +1,84 @@
+import { afterEach, expect, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+const MAIN = join(import.meta.dir, "../../src/main.ts");
+const cleanups: (() => void)[] = [];
+afterEach(() => {
+  for (const cleanup of cleanups.splice(0)) cleanup();
+});
+
+function start(args: string[], env: Record<string, string> = {}) {
+  const dataDir = mkdtempSync(join(tmpdir(), "gateway-process-"));
+  const child = Bun.spawn([process.execPath, MAIN, ...args], {
+    env: { PATH: process.env.PATH!, SERVICE_PORT: "0", SERVICE_DATA_DIR: dataDir, ...env },
+    stdout: "pipe",
+    stderr: "pipe",
+  });
+  cleanups.push(() => {
+    child.kill("SIGKILL");
+    rmSync(dataDir, { recursive: true, force: true });
+  });
+  return child;
+}
+
+/** The address that the process prints when it serves. */
+async function listening(child: ReturnType<typeof start>): Promise<string> {
+  let text = "";
+  const decoder = new TextDecoder();
+  for await (const chunk of child.stdout) {
+    text += decoder.decode(chunk, { stream: true });
+    const url = /listening on (http:\S+)/.exec(text)?.[1];
+    if (url && text.includes("accounts")) return url;
+  }
+  throw new Error(`no address: ${text}${await new Response(child.stderr).text()}`);
+}
+
+test("--help lists every setting and exits 0", async () => {
+  const child = start(["--help"]);
+  const text = await new Response(child.stdout).text();
+  expect(await child.exited).toBe(0);
+  expect(text).toMatch(/SERVICE_PORT\s+port to listen on.*\(default: 8080\)/);
+});
+
+test("bad settings stop the start, each one named", async () => {
+  const child = start([], { SERVICE_PRT: "1", SERVICE_LOG_LEVEL: "loud" });
+  const text = await new Response(child.stderr).text();
+  expect(await child.exited).toBe(1);
+  expect(text).toContain("SERVICE_PRT");
+  expect(text).toContain("SERVICE_LOG_LEVEL");
+});
+
+test("an unknown option and a taken port are explained", async () => {
+  const odd = start(["--serve"]);
+  expect(await new Response(odd.stderr).text()).toContain("--serve is not an option");
+  const first = start([]);
+  const url = await listening(first);
+  const second = start([], { SERVICE_PORT: new URL(url).port });
+  expect(await new Response(second.stderr).text()).toContain("the port is taken");
+  expect(await second.exited).toBe(1);
+});
+
+test("SIGTERM: unready at once, open streams finish, exit 0", async () => {
+  const child = start([], { SERVICE_DRAIN_GRACE_MS: "1000", SERVICE_DRAIN_TIMEOUT_MS: "1500" });
+  const url = await listening(child);
+  expect((await fetch(`${url}/readyz`)).status).toBe(200);
+  const stream = await fetch(`${url}/api/rpc/events?session=s`);
+  const reader = stream.body!.getReader();
+  await reader.read();
+  child.kill("SIGTERM");
+  let status = 200;
+  for (const deadline = Date.now() + 900; status === 200 && Date.now() < deadline; )
+    status = (await fetch(`${url}/readyz`)).status;
+  expect(status).toBe(503);
+  // During the grace period the stream is still served.
+  await fetch(`${url}/api/rpc`, {
+    method: "POST",
+    headers: { "content-type": "application/json", "x-session-id": "s" },
+    body: '{"jsonrpc":"2.0","id":"late","method":"system.status"}',
+  });
+  expect(new TextDecoder().decode((await reader.read()).value)).toContain('"late"');
+  expect(await child.exited).toBe(0);
+  expect(fetch(`${url}/healthz`)).rejects.toThrow();
+});

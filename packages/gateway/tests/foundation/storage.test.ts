@@ -1,0 +1,177 @@
+import { Database as Sqlite } from "bun:sqlite";
+import { expect, test } from "bun:test";
+import { join } from "node:path";
+import { isUniqueViolation } from "../../src/storage/contract.ts";
+import { SQLITE_FILE } from "../../src/storage/index.ts";
+import { type Migration, migrate } from "../../src/storage/migrate.ts";
+import { migrations } from "../../src/storage/migrations/index.ts";
+import { onEachDatabase, openDatabase, openStorage, withDatabase } from "../support/databases.ts";
+
+const numbers: Migration = {
+  id: 1,
+  name: "numbers",
+  statements: [
+    "CREATE TABLE numbers (n {bigint} PRIMARY KEY, flag {boolean}, at {timestamp}, x {double}, word TEXT)",
+  ],
+};
+
+onEachDatabase("storage", (fresh, kind) => {
+  test("values come back as the contract says", () =>
+    withDatabase(fresh, async (db) => {
+      await migrate(db, [...migrations, { ...numbers, id: 10_000 }]);
+      const at = "2026-11-15T12:00:00.123Z";
+      await db.run("INSERT INTO numbers (n, flag, at, x, word) VALUES ($1, $2, $3, $4, $5)", [
+        2 ** 53 - 1,
+        true,
+        at,
+        0.1,
+        "é",
+      ]);
+      await db.run("INSERT INTO numbers (n, flag, at, x, word) VALUES ($1, $2, $3, $4, $5)", [
+        1,
+        false,
+        null,
+        null,
+        null,
+      ]);
+      const row = await db.get<{ n: number; flag: boolean; at: string; x: number; word: string }>(
+        "SELECT * FROM numbers WHERE flag AND at <= $1",
+        [at],
+      );
+      expect({ ...row, flag: Boolean(row?.flag) }).toEqual({
+        n: 2 ** 53 - 1,
+        flag: true,
+        at,
+        x: 0.1,
+        word: "é",
+      });
+      // A placeholder may be used twice and out of order.
+      const found = await db.all("SELECT n FROM numbers WHERE n < $2 AND (n > $1 OR n = $1)", [1, 5]);
+      expect(found).toEqual([{ n: 1 }]);
+      expect(await db.run("UPDATE numbers SET x = 1")).toBe(2);
+      expect(await db.get("SELECT n FROM numbers WHERE n = 77")).toBeNull();
+    }));
+
+  test("a transaction is all or nothing, and a unique violation is recognised", () =>
+    withDatabase(fresh, async (db) => {
+      await migrate(db, [...migrations, { ...numbers, id: 10_000 }]);
+      const failing = db.transaction(async (tx) => {
+        await tx.run("INSERT INTO numbers (n) VALUES (1)");
+        await tx.run("INSERT INTO numbers (n) VALUES (1)");
+      });
+      const error = await failing.then(
+        () => null,
+        (reason) => reason,
+      );
+      expect(isUniqueViolation(error)).toBe(true);
+      expect(await db.all("SELECT n FROM numbers")).toEqual([]);
+    }));
+
+  test("a hundred concurrent increments lose none", () =>
+    withDatabase(fresh, async (db) => {
+      await migrate(db, [...migrations, { ...numbers, id: 10_000 }]);
+      await db.run("INSERT INTO numbers (n, x) VALUES (1, 0)");
+      await Promise.all(
+        Array.from({ length: 100 }, () =>
+          db.transaction(async (tx) => {
+            await tx.lock("numbers");
+            const row = await tx.get<{ x: number }>("SELECT x FROM numbers WHERE n = 1");
+            await tx.run("UPDATE numbers SET x = $1 WHERE n = 1", [row!.x + 1]);
+          }),
+        ),
+      );
+      expect(await db.get("SELECT x FROM numbers")).toEqual({ x: 100 });
+    }));
+
+  test("two processes that start at once migrate once", async () => {
+    const { options, drop } = await fresh();
+    const script = `
+      const { openStorage } = await import(${JSON.stringify(join(import.meta.dir, "../../src/storage/index.ts"))});
+      const db = await openStorage(${JSON.stringify(options)});
+      await db.close();`;
+    const processes = Array.from({ length: 3 }, () =>
+      Bun.spawn([process.execPath, "-e", script], { stderr: "pipe" }),
+    );
+    const results = await Promise.all(
+      processes.map(async (child) => [await child.exited, await new Response(child.stderr).text()]),
+    );
+    expect(results).toEqual(results.map(() => [0, ""]));
+    const db = await openDatabase(options);
+    const applied = await db.all<{ id: number }>("SELECT id FROM schema_migrations ORDER BY id");
+    expect(applied.map(({ id }) => id)).toEqual(migrations.map(({ id }) => id));
+    await db.close();
+    await drop();
+  });
+
+  test("a database from a newer version is refused with a clear message", async () => {
+    const { options, drop } = await fresh();
+    const db = await openStorage(options);
+    await db.run("INSERT INTO schema_migrations (id, name, applied_at) VALUES (99999, 'future', $1)", [
+      new Date().toISOString(),
+    ]);
+    await db.close();
+    expect(openStorage(options)).rejects.toThrow(/newer version \(schema 99999/);
+    await Bun.sleep(0);
+    await drop();
+  });
+
+  test("a migration that fails leaves nothing behind", async () => {
+    const { options, drop } = await fresh();
+    const db = await openDatabase(options);
+    const broken: Migration = {
+      id: 2,
+      name: "broken",
+      statements: ["CREATE TABLE half (id INTEGER)", "CREATE NONSENSE"],
+    };
+    await migrate(db, [numbers]);
+    const failed = await migrate(db, [numbers, broken]).then(
+      () => false,
+      () => true,
+    );
+    expect(failed).toBe(true);
+    expect(await db.all("SELECT id FROM schema_migrations")).toEqual([{ id: 1 }]);
+    expect(
+      await db.get("SELECT id FROM half").then(
+        () => true,
+        () => false,
+      ),
+    ).toBe(false);
+    await db.close();
+    await drop();
+  });
+
+  if (kind === "sqlite") {
+    test("another process's lock is waited for without blocking this one", async () => {
+      const { options, drop } = await fresh();
+      const db = await openStorage(options);
+      const other = new Sqlite(join(options.dataDir, SQLITE_FILE));
+      other.run("BEGIN IMMEDIATE");
+      let ticks = 0;
+      const ticking = setInterval(() => ticks++, 5);
+      const write = db.run(
+        "INSERT INTO providers (id, name, description, website_domain, created_at) VALUES ('a', 'a', '', '', $1)",
+        [new Date().toISOString()],
+      );
+      await Bun.sleep(200);
+      expect(ticks).toBeGreaterThan(5);
+      // Readers go on meanwhile.
+      expect(await db.all("SELECT id FROM providers")).toEqual([]);
+      other.run("COMMIT");
+      await write;
+      clearInterval(ticking);
+      expect(await db.all("SELECT id FROM providers")).toEqual([{ id: "a" }]);
+      other.close();
+      await db.close();
+      await drop();
+    });
+
+    test("commits are durable: WAL with full synchronisation", async () => {
+      const { options, drop } = await fresh();
+      const db = await openStorage(options);
+      expect(await db.transaction((tx) => tx.all("PRAGMA synchronous"))).toEqual([{ synchronous: 2 }]);
+      expect(await db.transaction((tx) => tx.all("PRAGMA journal_mode"))).toEqual([{ journal_mode: "wal" }]);
+      await db.close();
+      await drop();
+    });
+  }
+});

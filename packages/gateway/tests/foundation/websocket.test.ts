@@ -1,0 +1,128 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { ManualClock } from "../support/clock.ts";
+import { bootGateway, type TestGateway } from "../support/gateway.ts";
+
+let gateway: TestGateway;
+let token: string;
+const clock = new ManualClock();
+beforeAll(async () => {
+  gateway = await bootGateway({ overrides: { clock } });
+  token = await gateway.signIn("ada");
+});
+afterAll(() => gateway.stop());
+
+class Socket {
+  readonly #inbox: string[] = [];
+  #wake: () => void = () => {};
+  readonly closed: Promise<{ code: number; reason: string }>;
+  private constructor(readonly socket: WebSocket) {
+    this.closed = new Promise((resolve) => {
+      socket.onclose = ({ code, reason }) => resolve({ code, reason });
+    });
+    socket.onmessage = ({ data }) => {
+      this.#inbox.push(data as string);
+      this.#wake();
+    };
+  }
+  static async open(query = ""): Promise<Socket> {
+    const socket = new WebSocket(`${gateway.url.replace("http", "ws")}/api/rpc${query}`);
+    const wrapped = new Socket(socket);
+    await new Promise((resolve, reject) => {
+      socket.onopen = resolve;
+      socket.onerror = reject;
+    });
+    return wrapped;
+  }
+  async next(): Promise<{ id: unknown; result?: Record<string, unknown>; error?: { code: number } }> {
+    while (this.#inbox.length === 0) {
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+    return JSON.parse(this.#inbox.shift()!);
+  }
+  call(method: string, params?: unknown, id: unknown = 1) {
+    this.socket.send(JSON.stringify({ jsonrpc: "2.0", id, method, params }));
+    return this.next();
+  }
+}
+
+describe("an anonymous socket", () => {
+  test("may call the five public methods and nothing else", async () => {
+    const socket = await Socket.open();
+    const email = "ws@example.com";
+    const registered = await socket.call("auth.register", { email, password: "long enough" });
+    expect(registered.result?.token_type).toBe("Bearer");
+    expect((await socket.call("auth.login", { email, password: "long enough" })).result).toBeDefined();
+    expect(
+      (await socket.call("auth.refresh", { refresh_token: registered.result?.refresh_token })).result,
+    ).toBeDefined();
+    expect((await socket.call("providers.list")).result).toBeDefined();
+    expect((await socket.call("system.status")).result).toBeDefined();
+    for (const method of ["auth.me", "keys.list", "providers.add", "no.such.method"]) {
+      expect((await socket.call(method)).error?.code).toBe(-32005);
+    }
+    socket.socket.close();
+  });
+
+  test("gets one acknowledgement of system.probe, and the socket closes", async () => {
+    const socket = await Socket.open();
+    const answer = await socket.call("system.probe");
+    expect(answer).toEqual({ jsonrpc: "2.0", id: 1, result: { ok: true, status: "ok" } } as never);
+    expect((await socket.closed).code).toBe(1000);
+  });
+
+  test("is closed after 10 idle seconds, counted from its last message", async () => {
+    const socket = await Socket.open();
+    await socket.call("system.status");
+    clock.advance(9_000);
+    await socket.call("system.status");
+    clock.advance(9_000);
+    expect((await socket.call("system.status")).result).toBeDefined();
+    clock.advance(10_001);
+    expect((await socket.closed).reason).toContain("idle");
+  });
+
+  test("is what an invalid token makes", async () => {
+    const socket = await Socket.open("?token=nonsense");
+    expect((await socket.call("auth.me")).error?.code).toBe(-32005);
+    expect((await socket.call("system.status")).result).toBeDefined();
+    socket.socket.close();
+  });
+});
+
+describe("an authenticated socket", () => {
+  test("calls everything, stays open, and answers batches, binary frames and rubbish", async () => {
+    const socket = await Socket.open(`?token=${token}`);
+    clock.advance(60_000);
+    expect((await socket.call("auth.me")).result?.email).toBe("ada@example.com");
+    expect((await socket.call("system.probe")).error?.code).toBe(-32601);
+    socket.socket.send(new TextEncoder().encode('{"jsonrpc":"2.0","id":"bin","method":"auth.me"}'));
+    expect((await socket.next()).id).toBe("bin");
+    socket.socket.send(new Uint8Array([0xff, 0xfe, 0x00]));
+    expect((await socket.next()).error?.code).toBe(-32700);
+    socket.socket.send("{");
+    expect((await socket.next()).error?.code).toBe(-32700);
+    socket.socket.send(
+      '[{"jsonrpc":"2.0","id":1,"method":"auth.me"},{"jsonrpc":"2.0","id":2,"method":"keys.list"}]',
+    );
+    const batch = (await socket.next()) as unknown as { id: number }[];
+    expect(batch.map(({ id }) => id)).toEqual([1, 2]);
+    socket.socket.send(
+      JSON.stringify({ jsonrpc: "2.0", id: 1, method: "auth.me", params: { pad: "x".repeat(1_100_000) } }),
+    );
+    expect((await socket.next()).error?.code).toBe(-32600);
+    socket.socket.close();
+  });
+
+  test("loses its rights when its token expires", async () => {
+    const fresh = (
+      await gateway.rpc("auth.login", { email: "ada@example.com", password: "correct horse battery" })
+    ).access_token;
+    const socket = await Socket.open(`?token=${fresh}`);
+    expect((await socket.call("auth.me")).result).toBeDefined();
+    clock.advance(16 * 60_000);
+    expect((await socket.call("auth.me")).error?.code).toBe(-32005);
+    socket.socket.close();
+  });
+});

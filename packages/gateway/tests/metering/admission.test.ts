@@ -1,0 +1,404 @@
+import { describe, expect, test } from "bun:test";
+import { ServiceError } from "../../src/kernel/errors.ts";
+import { createLog } from "../../src/kernel/log.ts";
+import type { Payer } from "../../src/kernel/payer.ts";
+import type { Admission } from "../../src/rooms/metering/index.ts";
+import type { Database } from "../../src/storage/contract.ts";
+import { openStorage } from "../../src/storage/index.ts";
+import { ManualClock } from "../support/clock.ts";
+import { freshDatabase, onEachDatabase, type TestDatabase } from "../support/databases.ts";
+import {
+  type Bench,
+  type BenchOptions,
+  centRequest,
+  centUsage,
+  openBench,
+  payer,
+  person,
+  spend,
+} from "./support.ts";
+
+const freshSqlite = () => freshDatabase("sqlite");
+
+/** The free tier: one dollar, so a hundred cents, and 100,000 tokens, so a hundred requests of 1,000. */
+const FREE_CENTS = 100;
+
+async function withBench(
+  fresh: () => Promise<TestDatabase>,
+  work: (bench: Bench, clock: ManualClock) => Promise<void>,
+  change: (options: BenchOptions) => BenchOptions = (options) => options,
+): Promise<void> {
+  const { options, drop } = await fresh();
+  const db = await openStorage(options);
+  const clock = new ManualClock();
+  const bench = await openBench(change({ db, dataDir: options.dataDir, clock }));
+  try {
+    await work(bench, clock);
+  } finally {
+    await bench.close();
+    await db.close();
+    await drop();
+  }
+}
+
+async function refusal(bench: Bench, who: Payer, cents = 1): Promise<ServiceError> {
+  try {
+    await bench.metering.admit(centRequest(who, cents));
+  } catch (error) {
+    if (error instanceof ServiceError) return error;
+    throw error;
+  }
+  throw new Error("the request was admitted");
+}
+
+onEachDatabase("admission", (fresh) => {
+  test("the tier's quota ends with its last cent: 429 until the next UTC month", () =>
+    withBench(fresh, async (bench, clock) => {
+      const who = payer();
+      for (let i = 0; i < FREE_CENTS; i++) await spend(bench, who);
+      const error = await refusal(bench, who);
+      expect(error.kind).toBe("quota_exceeded");
+      expect(error.retryAfterSeconds).toBe((Date.parse("2026-12-01T00:00:00Z") - clock.now()) / 1000);
+      // The same once the database has the rows, and on a process that never saw them.
+      expect(await bench.metering.flush(10_000)).toBe(true);
+      expect((await refusal(bench, who)).kind).toBe("quota_exceeded");
+      expect((await refusal(bench, { ...who, keyId: crypto.randomUUID() })).kind).toBe("quota_exceeded");
+    }));
+
+  test("someone who ever had points is asked to pay: 402", () =>
+    withBench(fresh, async (bench) => {
+      const who = payer();
+      await bench.topup({ type: "user", id: who.userId }, 2);
+      await spend(bench, who, 2);
+      for (let i = 0; i < FREE_CENTS; i += 10) await spend(bench, who, 10);
+      await bench.metering.flush(10_000);
+      const error = await refusal(bench, who);
+      expect(error.kind).toBe("payment_required");
+      expect(error.retryAfterSeconds).toBeGreaterThan(0);
+      const rows = await bench.rows();
+      expect(rows.filter(({ points }) => points === 2)).toHaveLength(1);
+      expect(
+        rows.filter(({ points, account_type }) => points === null && account_type === null),
+      ).toHaveLength(10);
+    }));
+
+  test("points pay before the quota, and what they pay does not count against it", () =>
+    withBench(fresh, async (bench) => {
+      const who = payer();
+      await bench.topup({ type: "user", id: who.userId }, 1000);
+      for (let i = 0; i < 5; i++) await spend(bench, who, 100);
+      await bench.metering.flush(10_000);
+      const rows = await bench.rows();
+      expect(rows.map(({ points, account_type }) => [points, account_type])).toEqual(
+        Array(5).fill([100, "user"]),
+      );
+      const month = await bench.usage.month({ userId: who.userId, month: "2026-11", project: "" });
+      expect(month).toEqual({
+        requests: 5,
+        tokens: 500_000,
+        costNanoUsd: 5e9,
+        quotaTokens: 0,
+        quotaCostNanoUsd: 0,
+      });
+    }));
+
+  test("a group key draws on the pool by the member's multiplier", () =>
+    withBench(fresh, async (bench) => {
+      const groupId = crypto.randomUUID();
+      const who = payer({ groupId, costMultiplierMicros: 1_500_000 });
+      await bench.topup({ type: "group", id: groupId }, 10);
+      await spend(bench, who, 2);
+      await bench.metering.flush(10_000);
+      expect(await bench.rows()).toMatchObject([{ points: 3, account_type: "group", cost: 0.02 }]);
+    }));
+
+  test("a key spends within its project's window, a person within the whole user's", () =>
+    withBench(fresh, async (bench) => {
+      const userId = crypto.randomUUID();
+      const [a, b, me] = [payer({ userId, project: "a" }), payer({ userId, project: "b" }), person(userId)];
+      for (let i = 0; i < 10; i++) await spend(bench, me, 10);
+      await bench.metering.flush(10_000);
+      // What the person did has no project, so it fills the user's window only.
+      expect((await refusal(bench, me)).kind).toBe("quota_exceeded");
+      for (let i = 0; i < 10; i++) await spend(bench, a, 10);
+      expect((await refusal(bench, a)).kind).toBe("quota_exceeded");
+      await spend(bench, b);
+    }));
+
+  test("a model without a price costs tokens only", () =>
+    withBench(fresh, async (bench) => {
+      const who = payer();
+      await bench.topup({ type: "user", id: who.userId }, 1000);
+      const unpriced = { ...centRequest(who, 99), model: "my-own-llama" };
+      (await bench.metering.admit(unpriced)).settle(centUsage(99));
+      await bench.metering.flush(10_000);
+      expect(await bench.rows()).toMatchObject([{ cost: null, points: null, total_tokens: 99_000 }]);
+      (await bench.metering.admit({ ...unpriced, requestId: crypto.randomUUID() })).settle(centUsage(1));
+      await bench.metering.flush(10_000);
+      const again = { ...unpriced, requestId: crypto.randomUUID() };
+      expect(() => bench.metering.admit(again)).toThrow("max_tokens");
+      // Points still pay for what has a price.
+      await spend(bench, who);
+    }));
+
+  test("an unlimited tier has no end, and its use is counted", () =>
+    withBench(fresh, async (bench) => {
+      const who = payer({ tier: "enterprise" });
+      for (let i = 0; i < 3; i++) await spend(bench, who, 5000);
+      await bench.metering.flush(10_000);
+      const month = await bench.usage.month({ userId: who.userId, month: "2026-11", project: "default" });
+      expect(month.quotaCostNanoUsd).toBe(150e9);
+    }));
+
+  test("an unknown tier has the free tier's limits", () =>
+    withBench(fresh, async (bench) => {
+      const who = payer({ tier: "platinum" });
+      await spend(bench, who, FREE_CENTS);
+      expect((await refusal(bench, who)).kind).toBe("quota_exceeded");
+    }));
+});
+
+onEachDatabase("holds", (fresh) => {
+  test("of 1,000 concurrent requests on a pool that covers 10, exactly 10 are paid from it", () =>
+    withBench(fresh, async (bench) => {
+      const groupId = crypto.randomUUID();
+      await bench.topup({ type: "group", id: groupId }, 10);
+      const drained = payer({ groupId });
+      // Without quota of their own, only those ten may pass.
+      await spend(bench, { ...drained, groupId: null }, FREE_CENTS);
+      await bench.metering.flush(10_000);
+      const results = await Promise.allSettled(
+        Array.from({ length: 1000 }, async () => bench.metering.admit(centRequest(drained))),
+      );
+      const admitted = results.filter(
+        (one): one is PromiseFulfilledResult<Admission> => one.status === "fulfilled",
+      );
+      const refused = results.filter((one): one is PromiseRejectedResult => one.status === "rejected");
+      expect(admitted).toHaveLength(10);
+      expect(new Set(refused.map(({ reason }) => reason.kind))).toEqual(new Set(["payment_required"]));
+      for (const { value } of admitted) value.settle(centUsage());
+      expect((await refusal(bench, drained)).kind).toBe("payment_required");
+      await bench.metering.flush(10_000);
+      expect((await bench.rows()).filter(({ points }) => points === 1)).toHaveLength(10);
+      expect((await bench.ledger.statement({ type: "group", id: groupId })).balance).toBe(0);
+    }));
+
+  test("with quota to fall back on, all 1,000 pass and still exactly 10 are paid from the pool", () =>
+    withBench(fresh, async (bench) => {
+      const groupId = crypto.randomUUID();
+      await bench.topup({ type: "group", id: groupId }, 10);
+      const who = payer({ groupId, tier: "enterprise" });
+      const admissions = await Promise.all(
+        Array.from({ length: 1000 }, () => bench.metering.admit(centRequest(who))),
+      );
+      for (const admission of admissions.toReversed()) admission.settle(centUsage());
+      await bench.metering.flush(30_000);
+      const rows = await bench.rows();
+      expect(rows).toHaveLength(1000);
+      expect(rows.filter(({ points }) => points === 1)).toHaveLength(10);
+      expect(rows.filter(({ points }) => points === null)).toHaveLength(990);
+    }));
+
+  test("the last cents of a quota are promised once", () =>
+    withBench(fresh, async (bench) => {
+      const who = payer();
+      await spend(bench, who, FREE_CENTS - 3);
+      const results = await Promise.allSettled(
+        Array.from({ length: 50 }, async () => bench.metering.admit(centRequest(who))),
+      );
+      expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(3);
+    }));
+
+  test("a hold ends with release, with settlement, or by itself", () =>
+    withBench(fresh, async (bench, clock) => {
+      const { metering } = bench;
+      const who = payer();
+      const first = await metering.admit(centRequest(who, FREE_CENTS));
+      expect((await refusal(bench, who)).kind).toBe("quota_exceeded");
+      first.release();
+      expect(metering.holdCount).toBe(0);
+
+      const second = await metering.admit(centRequest(who, FREE_CENTS));
+      second.settle(centUsage(1));
+      expect(metering.holdCount).toBe(0);
+      // Later calls do nothing.
+      second.settle(centUsage(50));
+      second.release();
+
+      const forgotten = await metering.admit(centRequest(who, FREE_CENTS));
+      expect((await refusal(bench, who)).kind).toBe("quota_exceeded");
+      clock.advance(16 * 60_000);
+      expect(metering.holdCount).toBe(0);
+      await metering.flush(10_000);
+      (await metering.admit(centRequest(who))).release();
+      // What is owed is owed, also when the hold is gone.
+      forgotten.settle(centUsage(1));
+      await metering.flush(10_000);
+      expect((await bench.rows()).map(({ total_tokens }) => total_tokens)).toEqual([1000, 1000]);
+    }));
+
+  test("a clock that is set back does not keep holds alive", () =>
+    withBench(fresh, async (bench, clock) => {
+      const { metering } = bench;
+      const right = clock.nowMs;
+      clock.nowMs += 86_400_000;
+      await metering.admit(centRequest(payer(), FREE_CENTS));
+      clock.nowMs = right;
+      clock.advance(16 * 60_000);
+      expect(metering.holdCount).toBe(0);
+    }));
+});
+
+describe("calendar", () => {
+  test("a month ends at midnight UTC; a request counts when it ends", () =>
+    withBench(freshSqlite, async (bench, clock) => {
+      clock.nowMs = Date.parse("2026-11-30T23:59:59.900Z");
+      const who = payer();
+      const across = await bench.metering.admit(centRequest(who, FREE_CENTS));
+      const error = await refusal(bench, who);
+      expect(error.retryAfterSeconds).toBe(1);
+      clock.nowMs = Date.parse("2026-12-01T00:00:00.000Z");
+      (await bench.metering.admit(centRequest(who))).release();
+      across.settle(centUsage(FREE_CENTS));
+      expect((await refusal(bench, who)).retryAfterSeconds).toBe(31 * 86_400);
+      await bench.metering.flush(10_000);
+      const month = (name: string) =>
+        bench.usage.month({ userId: who.userId, month: name, project: "default" });
+      expect((await month("2026-11")).requests).toBe(0);
+      expect((await month("2026-12")).requests).toBe(1);
+    }));
+
+  test("days on which clocks change are as long as others", () =>
+    withBench(freshSqlite, async (bench, clock) => {
+      const who = payer({ tier: "enterprise" });
+      // Around the changes of Europe and North America in 2026, and the leap day of 2028.
+      for (const day of ["2026-03-08", "2026-03-29", "2026-10-25", "2026-11-01", "2028-02-29"]) {
+        for (const time of ["00:00:00.000", "01:30:00.000", "02:30:00.000", "23:59:59.999"]) {
+          clock.nowMs = Date.parse(`${day}T${time}Z`);
+          await spend(bench, who);
+        }
+      }
+      await bench.metering.flush(10_000);
+      const { groups } = (await bench.usage.query({ group_by: "day" })) as {
+        groups: { key: string; requests: number }[];
+      };
+      expect(groups.map(({ key, requests }) => [key, requests])).toEqual([
+        ["2026-03-08", 4],
+        ["2026-03-29", 4],
+        ["2026-10-25", 4],
+        ["2026-11-01", 4],
+        ["2028-02-29", 4],
+      ]);
+    }));
+
+  test("a clock that jumps into another month and back uses that month's quota", () =>
+    withBench(freshSqlite, async (bench, clock) => {
+      const who = payer();
+      await spend(bench, who, FREE_CENTS);
+      const november = clock.nowMs;
+      clock.nowMs = Date.parse("2027-03-01T00:00:00Z");
+      await spend(bench, who);
+      clock.nowMs = november;
+      expect((await refusal(bench, who)).kind).toBe("quota_exceeded");
+      clock.nowMs = Date.parse("2025-01-01T00:00:00Z");
+      await spend(bench, who);
+    }));
+});
+
+describe("a check that cannot be made", () => {
+  /** A database whose reads fail while `broken` is set. */
+  const breakable = (db: Database) => {
+    const state = { broken: false };
+    const wrapped: Database = {
+      dialect: db.dialect,
+      all: (sql, params) => db.all(sql, params),
+      get: (sql, params) =>
+        state.broken ? Promise.reject(new Error("connection lost")) : db.get(sql, params),
+      run: (sql, params) => db.run(sql, params),
+      transaction: (work) => db.transaction(work),
+      close: () => db.close(),
+    };
+    return { state, wrapped };
+  };
+
+  test("lets the request through and says so in the log", async () => {
+    const lines: string[] = [];
+    const log = createLog({ level: "warn", format: "json", write: (line) => lines.push(line) });
+    let state = { broken: false };
+    await withBench(
+      freshSqlite,
+      async (bench) => {
+        state.broken = true;
+        await spend(bench, payer());
+        expect(lines.join("")).toContain("quota check failed; the request is let through");
+        state.broken = false;
+        await bench.metering.flush(10_000);
+        expect(await bench.rows()).toHaveLength(1);
+      },
+      (options) => {
+        const broken = breakable(options.db);
+        state = broken.state;
+        return { ...options, db: broken.wrapped, log };
+      },
+    );
+  });
+
+  test("does not change what is already known", async () => {
+    let state = { broken: false };
+    await withBench(
+      freshSqlite,
+      async (bench, clock) => {
+        const who = payer();
+        await spend(bench, who, FREE_CENTS);
+        state.broken = true;
+        clock.advance(120_000);
+        expect((await refusal(bench, who)).kind).toBe("quota_exceeded");
+      },
+      (options) => {
+        const broken = breakable(options.db);
+        state = broken.state;
+        return { ...options, db: broken.wrapped };
+      },
+    );
+  });
+});
+
+describe("requests a minute", () => {
+  const attempt = async (bench: Bench, who: Payer) => {
+    try {
+      await bench.metering.checkRate(who);
+      return 0;
+    } catch (error) {
+      expect((error as ServiceError).kind).toBe("rate_limited");
+      return (error as ServiceError).retryAfterSeconds;
+    }
+  };
+
+  test("each key has its tier's, and Retry-After is 60", () =>
+    withBench(freshSqlite, async (bench, clock) => {
+      const [a, b] = [payer(), payer()];
+      for (let i = 0; i < 10; i++) expect(await attempt(bench, a)).toBe(0);
+      expect(await attempt(bench, a)).toBe(60);
+      expect(await attempt(bench, b)).toBe(0);
+      clock.advance(60_000);
+      expect(await attempt(bench, a)).toBe(0);
+      const pro = payer({ tier: "pro" });
+      for (let i = 0; i < 120; i++) expect(await attempt(bench, pro)).toBe(0);
+      expect(await attempt(bench, pro)).toBe(60);
+    }));
+
+  test("a group's ceiling lowers them and never raises them", () =>
+    withBench(freshSqlite, async (bench) => {
+      const low = payer({ groupId: crypto.randomUUID(), rpmCeiling: 2 });
+      const high = payer({ groupId: crypto.randomUUID(), rpmCeiling: 500 });
+      for (let i = 0; i < 2; i++) expect(await attempt(bench, low)).toBe(0);
+      expect(await attempt(bench, low)).toBe(60);
+      for (let i = 0; i < 10; i++) expect(await attempt(bench, high)).toBe(0);
+      expect(await attempt(bench, high)).toBe(60);
+    }));
+
+  test("a signed-in person has none", () =>
+    withBench(freshSqlite, async (bench) => {
+      for (let i = 0; i < 50; i++) expect(await attempt(bench, person())).toBe(0);
+    }));
+});

@@ -1,0 +1,211 @@
+import { afterEach, describe, expect, test } from "bun:test";
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { silentLog } from "../../src/kernel/log.ts";
+import { decodeLines, encodeEntry, type JournalEntry } from "../../src/rooms/metering/journal/codec.ts";
+import { DAMAGED_FILE, Journal } from "../../src/rooms/metering/journal/journal.ts";
+import { ManualClock } from "../support/clock.ts";
+
+const dirs: string[] = [];
+function temporaryDir(): string {
+  const dir = mkdtempSync(join(tmpdir(), "journal-test-"));
+  dirs.push(dir);
+  return dir;
+}
+afterEach(() => {
+  for (const dir of dirs.splice(0)) rmSync(dir, { recursive: true, force: true });
+});
+
+const entry = (fields: Partial<JournalEntry> = {}): JournalEntry => ({
+  requestId: crypto.randomUUID(),
+  userId: crypto.randomUUID(),
+  keyId: crypto.randomUUID(),
+  attribution: "0a1b2c3d",
+  project: "projekt ünïcode 项目",
+  groupId: null,
+  costMultiplierMicros: 1_000_000,
+  model: "gpt-4o-mini",
+  backend: "gateway",
+  promptTokens: 10,
+  completionTokens: 20,
+  costNanoUsd: 13_500,
+  refId: null,
+  estimated: false,
+  atMs: 1_763_208_000_000,
+  hold: "quota",
+  ...fields,
+});
+
+const open = (dir: string, instance: string = crypto.randomUUID()) =>
+  Journal.open({ dir, instance, clock: new ManualClock(), log: silentLog });
+
+/** Takes everything out, as the writer does. */
+function drain(journal: Journal): JournalEntry[] {
+  const entries: JournalEntry[] = [];
+  for (let batch = journal.next(3); batch; batch = journal.next(3)) {
+    entries.push(...batch.entries);
+    journal.advance(batch);
+  }
+  return entries;
+}
+const files = (dir: string) => readdirSync(dir).filter((name) => name.endsWith(".jsonl"));
+
+describe("the usage journal", () => {
+  test("gives back what was appended, in order, and leaves nothing behind", () => {
+    const dir = temporaryDir();
+    const journal = open(dir);
+    const entries = Array.from({ length: 10 }, () => entry());
+    for (const one of entries) journal.append(one);
+    expect(journal.backlog.rows).toBe(10);
+    expect(journal.backlog.bytes).toBeGreaterThan(1000);
+    expect(drain(journal)).toEqual(entries);
+    expect(journal.backlog).toEqual({ rows: 0, bytes: 0 });
+    journal.close();
+    expect(readdirSync(dir)).toEqual([]);
+  });
+
+  test("a row is in the file when append returns", () => {
+    const dir = temporaryDir();
+    const journal = open(dir);
+    const one = entry();
+    journal.append(one);
+    expect(readFileSync(join(dir, files(dir)[0]!), "utf8")).toBe(encodeEntry(one));
+    journal.close();
+  });
+
+  test("after a crash at any byte, every whole line is there and nothing else", () => {
+    const entries = Array.from({ length: 4 }, () => entry());
+    const lines = entries.map((one) => Buffer.from(encodeEntry(one)));
+    const whole = Buffer.concat(lines);
+    const name = `usage-${crypto.randomUUID()}-000001.jsonl`;
+    const dir = temporaryDir();
+    for (let length = 0; length <= whole.length; length++) {
+      let end = 0;
+      const expected = entries.filter((_, i) => {
+        end += lines[i]!.length;
+        return end <= length;
+      });
+      expect(decodeLines(whole.subarray(0, length), 100)).toMatchObject({ entries: expected, damaged: [] });
+      // Opening locks files, so the whole way is walked only around the ends of lines and at some places between.
+      const atEdge = lines.some(
+        (_, i) => Math.abs(Buffer.concat(lines.slice(0, i + 1)).length - length) <= 1,
+      );
+      if (!atEdge && length % 97 !== 0) continue;
+      writeFileSync(join(dir, name), whole.subarray(0, length));
+      const journal = open(dir);
+      expect(drain(journal)).toEqual(expected);
+      journal.close();
+      expect(readdirSync(dir)).toEqual([]);
+    }
+  });
+
+  test("a damaged line is set aside for a person and the others go on", () => {
+    const dir = temporaryDir();
+    const [a, b, c] = [entry(), entry(), entry()];
+    const damaged = encodeEntry(b).replace("gateway", "gatewax");
+    writeFileSync(
+      join(dir, `usage-${crypto.randomUUID()}-000001.jsonl`),
+      encodeEntry(a) + damaged + encodeEntry(c),
+    );
+    const journal = open(dir);
+    expect(drain(journal)).toEqual([a, c]);
+    journal.close();
+    expect(readFileSync(join(dir, DAMAGED_FILE), "utf8")).toBe(damaged);
+  });
+
+  test("what a dead process left is taken over; what a living one writes is not", () => {
+    const dir = temporaryDir();
+    const left = entry();
+    writeFileSync(join(dir, `usage-${crypto.randomUUID()}-000001.jsonl`), encodeEntry(left));
+    const living = open(dir);
+    const own = entry();
+    living.append(own);
+    const other = open(dir);
+    expect(drain(other)).toEqual([]);
+    expect(drain(living)).toEqual([left, own]);
+    other.close();
+    living.close();
+    expect(readdirSync(dir)).toEqual([]);
+  });
+
+  test("a lock that nobody holds is cleared away once it is old", () => {
+    const dir = temporaryDir();
+    const [old, young] = [`${crypto.randomUUID()}.lock`, `${crypto.randomUUID()}.lock`];
+    for (const name of [old, young]) writeFileSync(join(dir, name), "");
+    utimesSync(join(dir, old), 0, 0);
+    const journal = open(dir);
+    expect(readdirSync(dir)).not.toContain(old);
+    expect(readdirSync(dir)).toContain(young);
+    journal.close();
+  });
+
+  test("rows that were not drained wait for the next start", () => {
+    const dir = temporaryDir();
+    const first = open(dir);
+    const one = entry();
+    first.append(one);
+    first.close();
+    const second = open(dir);
+    expect(second.backlog.rows).toBe(1);
+    expect(drain(second)).toEqual([one]);
+    second.close();
+  });
+
+  test("files are rotated, and drained ones deleted", () => {
+    const dir = temporaryDir();
+    const journal = open(dir);
+    const model = "m".repeat(128);
+    const rows = 30_000;
+    for (let i = 0; i < rows; i++) journal.append(entry({ model }));
+    expect(files(dir).length).toBe(2);
+    expect(drain(journal)).toHaveLength(rows);
+    // The last one was large as well, so that after a crash little would be read again.
+    expect(files(dir).length).toBe(0);
+    journal.append(entry());
+    expect(files(dir).length).toBe(1);
+    journal.close();
+  });
+
+  test("a row that the disk refuses waits in memory until it is taken", () => {
+    const dir = temporaryDir();
+    const journal = open(dir);
+    const rows = [entry(), entry(), entry()];
+    // A directory that is gone cannot hold a new file.
+    rmSync(dir, { recursive: true });
+    journal.append(rows[0]!);
+    journal.append(rows[1]!);
+    expect(journal.backlog.rows).toBe(2);
+    expect(drain(journal)).toEqual([]);
+    mkdirSync(dir);
+    journal.append(rows[2]!);
+    expect(drain(journal)).toEqual(rows);
+    expect(journal.lost).toBe(0);
+    journal.close();
+  });
+
+  test("a torn tail of its own is cut off before anything follows it", () => {
+    const dir = temporaryDir();
+    const instance = crypto.randomUUID();
+    const journal = open(dir, instance);
+    const [a, b] = [entry(), entry()];
+    journal.append(a);
+    const file = join(dir, files(dir)[0]!);
+    const size = readFileSync(file).length;
+    journal.append(b);
+    truncateSync(file, size + 20);
+    journal.close();
+    const next = open(dir);
+    expect(drain(next)).toEqual([a]);
+    next.close();
+  });
+});

@@ -1,0 +1,98 @@
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
+import { systemClock } from "../../src/kernel/clock.ts";
+import { verifyLedger } from "../../src/rooms/ledger/index.ts";
+import { openStorage, type StorageOptions } from "../../src/storage/index.ts";
+import type { WorkerOptions } from "./kill-worker.ts";
+import { openBench, payer } from "./support.ts";
+
+const START_DEADLINE_MS = 30_000;
+const REPLAY_DEADLINE_MS = 60_000;
+const POOL_POINTS = 1_000_000;
+const SMALL_POOL_POINTS = 500;
+
+export interface KillReport {
+  cycles: number;
+  answered: number;
+  rows: number;
+  /** What is wrong, in words; empty when all is well. */
+  problems: string[];
+}
+
+/** Runs one worker until it is killed at a random moment; the ids that it had answered by then. */
+async function killOne(options: WorkerOptions): Promise<string[]> {
+  const worker = Bun.spawn(
+    [process.execPath, join(import.meta.dir, "kill-worker.ts"), JSON.stringify(options)],
+    {
+      stdout: "pipe",
+      stderr: "inherit",
+    },
+  );
+  const kill = () => worker.kill("SIGKILL");
+  // Now and then it dies before it has answered anything, while it still reads what its forerunner left.
+  const early = Math.random() < 0.25;
+  let timer = setTimeout(kill, early ? 50 + Math.random() * 250 : START_DEADLINE_MS);
+  let text = "";
+  const decoder = new TextDecoder();
+  for await (const chunk of worker.stdout) {
+    if (text === "" && !early) {
+      clearTimeout(timer);
+      timer = setTimeout(kill, Math.random() * 150);
+    }
+    text += decoder.decode(chunk, { stream: true });
+  }
+  clearTimeout(timer);
+  await worker.exited;
+  // An id without its newline was cut off by the kill, like a reply without its last byte.
+  return text.split("\n").slice(0, -1);
+}
+
+/** Kills the service's metering under load again and again, then looks for anything lost or doubled. */
+export async function killCycles(storage: StorageOptions, cycles: number): Promise<KillReport> {
+  const answered: string[] = [];
+  const groups = [crypto.randomUUID(), crypto.randomUUID()] as const;
+  const payers = [
+    payer({ groupId: groups[0], tier: "enterprise" }),
+    payer({ groupId: groups[1], tier: "enterprise", costMultiplierMicros: 1_250_000 }),
+    payer({ tier: "enterprise" }),
+    payer({ tier: "free" }),
+  ];
+  const db = await openStorage(storage);
+  const first = await openBench({ db, dataDir: storage.dataDir, clock: systemClock });
+  await first.topup({ type: "group", id: groups[0] }, POOL_POINTS);
+  await first.topup({ type: "group", id: groups[1] }, SMALL_POOL_POINTS);
+  await first.close();
+  for (let cycle = 0; cycle < cycles; cycle++) {
+    // Every fourth time two processes share the database and the directory.
+    const workers = cycle % 4 === 3 ? 2 : 1;
+    const ids = await Promise.all(Array.from({ length: workers }, () => killOne({ storage, payers })));
+    answered.push(...ids.flat());
+  }
+
+  const bench = await openBench({ db, dataDir: storage.dataDir, clock: systemClock });
+  const problems: string[] = [];
+  const deadline = Date.now() + REPLAY_DEADLINE_MS;
+  while (bench.metering.figures.bytes > 0 && Date.now() < deadline) await Bun.sleep(20);
+  const rows = await bench.rows();
+  const ids = new Set(rows.map(({ id }) => id));
+  const lost = answered.filter((id) => !ids.has(id));
+  if (lost.length > 0) problems.push(`${lost.length} answered requests have no row, e.g. ${lost[0]}`);
+  if (ids.size !== rows.length) problems.push(`${rows.length - ids.size} rows are doubled`);
+  problems.push(...(await verifyLedger(db)).problems.map((problem) => JSON.stringify(problem)));
+
+  const points = rows.reduce((sum, row) => sum + (row.points ?? 0), 0);
+  const balances = await Promise.all(
+    groups.map(async (id) => (await bench.ledger.statement({ type: "group", id })).balance),
+  );
+  const accounted = points + balances.reduce((sum, balance) => sum + balance, 0);
+  if (accounted !== POOL_POINTS + SMALL_POOL_POINTS) problems.push(`${accounted} points are accounted for`);
+  const { totals } = await bench.usage.query({});
+  if (totals.requests !== rows.length)
+    problems.push(`the rollups count ${totals.requests} of ${rows.length} rows`);
+  await bench.close();
+  const left = readdirSync(join(storage.dataDir, "journal"));
+  if (left.some((name) => name.endsWith(".jsonl")))
+    problems.push(`the journal is not empty: ${left.join(", ")}`);
+  await db.close();
+  return { cycles, answered: answered.length, rows: rows.length, problems };
+}

@@ -1,0 +1,138 @@
+import { InProcessBus } from "../../src/bus/in-process/bus.ts";
+import { InProcessRateLimiter } from "../../src/bus/in-process/rate-limiter.ts";
+import type { Clock } from "../../src/kernel/clock.ts";
+import { randomIds } from "../../src/kernel/ids.ts";
+import { type Log, silentLog } from "../../src/kernel/log.ts";
+import { MULTIPLIER_ONE, type Payer } from "../../src/kernel/payer.ts";
+import { Billing } from "../../src/rooms/billing/index.ts";
+import { type AccountRef, createLedger, type Ledger } from "../../src/rooms/ledger/index.ts";
+import {
+  type Admission,
+  type AdmitOptions,
+  createMetering,
+  type FinalUsage,
+  type MeteringService,
+} from "../../src/rooms/metering/index.ts";
+import { Usage } from "../../src/rooms/usage/index.ts";
+import type { Database } from "../../src/storage/contract.ts";
+
+export const POINTS_PER_USD = 100;
+/** Costs exactly one US cent, one point, per 1,000 prompt tokens; completions are free. */
+export const CENT_MODEL = "test-cent-model";
+export const CENT_TOKENS = 1000;
+const PRICES = { prices: [{ match: CENT_MODEL, input: 10, output: 0 }] };
+
+export interface Bench {
+  db: Database;
+  bus: InProcessBus;
+  ledger: Ledger;
+  usage: Usage;
+  billing: Billing;
+  metering: MeteringService;
+  topup(account: AccountRef, points: number): Promise<number>;
+  rows(): Promise<Row[]>;
+  /** Ends it in an orderly way; the database stays open. */
+  close(): Promise<void>;
+}
+
+export interface Row {
+  id: string;
+  user_id: string;
+  model: string;
+  total_tokens: number;
+  cost: number | null;
+  created_at: string;
+  points: number | null;
+  account_type: string | null;
+}
+
+export interface BenchOptions {
+  db: Database;
+  dataDir: string;
+  clock: Clock;
+  log?: Log;
+}
+
+/** Everything that meters, on `db`, without a server around it. */
+export async function openBench({ db, dataDir, clock, log = silentLog }: BenchOptions): Promise<Bench> {
+  const bus = new InProcessBus();
+  const ids = randomIds;
+  const ledger = createLedger({ db, bus, clock, ids, pointsPerUsd: POINTS_PER_USD });
+  const usage = new Usage({ db });
+  const pricingFile = `${dataDir}/prices.json`;
+  await Bun.write(pricingFile, JSON.stringify(PRICES));
+  const { balances } = ledger;
+  const pointsPerUsd = POINTS_PER_USD;
+  const billing = await Billing.open({ db, bus, clock, log, usage, balances, pointsPerUsd, pricingFile });
+  const limiter = new InProcessRateLimiter(clock);
+  const metering = createMetering({
+    db,
+    clock,
+    ids,
+    log,
+    limiter,
+    billing,
+    usage,
+    ledger,
+    pointsPerUsd,
+    dataDir,
+  });
+  return {
+    db,
+    bus,
+    ledger,
+    usage,
+    billing,
+    metering,
+    topup: (account, points) =>
+      ledger.transaction((tx) => ledger.topup(tx, account, { points, note: null, actor: "test" })),
+    rows: () =>
+      db.all<Row>(
+        "SELECT id, user_id, model, total_tokens, cost, created_at, points, account_type FROM usage_records ORDER BY id",
+      ),
+    async close() {
+      await metering.close(10_000);
+      billing.close();
+    },
+  };
+}
+
+export const payer = (fields: Partial<Payer> = {}): Payer => ({
+  userId: crypto.randomUUID(),
+  keyId: crypto.randomUUID(),
+  attribution: "0a1b2c3d",
+  project: "default",
+  groupId: null,
+  costMultiplierMicros: MULTIPLIER_ONE,
+  rpmCeiling: null,
+  tier: "free",
+  ...fields,
+});
+
+/** A signed-in person instead of a key. */
+export const person = (userId: string = crypto.randomUUID()): Payer =>
+  payer({ userId, keyId: null, attribution: `jwt-${userId}`, project: null });
+
+/** A request that is estimated at, and costs, the given cents. */
+export const centRequest = (who: Payer, cents = 1): AdmitOptions => ({
+  requestId: Bun.randomUUIDv7(),
+  payer: who,
+  model: CENT_MODEL,
+  estimate: { promptTokens: CENT_TOKENS * cents, completionTokensMax: 0 },
+  refId: null,
+});
+
+export const centUsage = (cents = 1): FinalUsage => ({
+  backend: "gateway",
+  promptTokens: CENT_TOKENS * cents,
+  completionTokens: 0,
+  estimated: false,
+});
+
+/** A request that is admitted, answered and settled at what it was estimated at. */
+export async function spend({ metering }: Bench, who: Payer, cents = 1): Promise<string> {
+  const request = centRequest(who, cents);
+  const admission: Admission = await metering.admit(request);
+  admission.settle(centUsage(cents));
+  return request.requestId;
+}

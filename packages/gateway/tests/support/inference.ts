@@ -1,0 +1,92 @@
+import { until } from "./backends.ts";
+import { ADMIN_TOKEN, type BootOptions, bootGateway, type TestGateway } from "./gateway.ts";
+import { type FakeUpstream, type FakeUpstreamOptions, startUpstream } from "./upstream.ts";
+
+export interface InferenceBench extends TestGateway {
+  upstream: FakeUpstream;
+  /** Access token of the user whose key it is. */
+  token: string;
+  userId: string;
+  key: string;
+  post(
+    path: string,
+    body: unknown,
+    init?: { headers?: Record<string, string>; signal?: AbortSignal },
+  ): Promise<Response>;
+  chat(
+    body: Record<string, unknown>,
+    init?: { headers?: Record<string, string>; signal?: AbortSignal },
+  ): Promise<Response>;
+  admin(method: string, path: string, body?: unknown, token?: string): Promise<Response>;
+  /** Registers a backend and waits until it is routable. */
+  addBackend(body: Record<string, unknown>): Promise<void>;
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into reports freely
+  backends(): Promise<any>;
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into rows freely
+  usageRows(): Promise<any[]>;
+}
+
+/** A gateway with a fake upstream behind it, and a user with a key on an unlimited plan. */
+export async function bootInference(
+  options: BootOptions & { upstream?: FakeUpstreamOptions } = {},
+): Promise<InferenceBench> {
+  const gateway = await bootGateway({
+    ...options,
+    config: { apiRateLimitRpm: 100_000, ...options.config },
+  });
+  const upstream = startUpstream(options.upstream);
+  const token = await gateway.signIn("ada");
+  const { id: userId } = await gateway.rpc("auth.me", {}, token);
+  await gateway.rpc("billing.plan.set", { user_email: "ada@example.com", tier: "enterprise" }, ADMIN_TOKEN);
+  const { key } = await gateway.rpc("keys.create", { name: "test" }, token);
+  const request = (path: string, init: RequestInit) => fetch(`${gateway.url}${path}`, init);
+  const post: InferenceBench["post"] = (path, body, { headers, signal } = {}) =>
+    request(path, {
+      method: "POST",
+      headers: { authorization: `Bearer ${key}`, "content-type": "application/json", ...headers },
+      body: typeof body === "string" ? body : JSON.stringify(body),
+      signal,
+    });
+  const admin: InferenceBench["admin"] = (method, path, body, bearer = ADMIN_TOKEN) =>
+    request(`/api/admin${path}`, {
+      method,
+      headers: { authorization: `Bearer ${bearer}`, "content-type": "application/json" },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  const bench: InferenceBench = {
+    ...gateway,
+    upstream,
+    token,
+    userId,
+    key,
+    post,
+    chat: (body, init) =>
+      post(
+        "/v1/chat/completions",
+        { model: "m", messages: [{ role: "user", content: "hi there" }], ...body },
+        init,
+      ),
+    admin,
+    backends: async () => (await admin("GET", "/backends")).json(),
+    async addBackend(body) {
+      const answer = await admin("POST", "/backends", body);
+      if (!answer.ok) throw new Error(await answer.text());
+      const { name } = (await answer.json()) as { name: string };
+      await until(async () => {
+        const { backends } = await bench.backends();
+        return backends.health.some(
+          (entry: { name: string; state: string }) => entry.name === name && entry.state === "Healthy",
+        );
+      }, `${name} is healthy`);
+    },
+    usageRows: async () => (await gateway.rpc("usage.list", { limit: 200 }, token)).records,
+    async stop() {
+      upstream.stop();
+      await gateway.stop();
+    },
+  };
+  await bench.addBackend({ name: "first", type: "external", url: upstream.url });
+  return bench;
+}
+
+export { until };

@@ -1,0 +1,352 @@
+import { afterEach, expect, test } from "bun:test";
+import { createCloudVideo } from "../../src/backends/cloud-video/index.ts";
+import type { Backend } from "../../src/backends/contract.ts";
+import { BusEventHub } from "../../src/bus/event-hub.ts";
+import { InProcessBus } from "../../src/bus/in-process/bus.ts";
+import { systemClock } from "../../src/kernel/clock.ts";
+import { fail } from "../../src/kernel/errors.ts";
+import { randomIds } from "../../src/kernel/ids.ts";
+import { silentLog } from "../../src/kernel/log.ts";
+import type { Payer } from "../../src/kernel/payer.ts";
+import { type JobView, Video, type VideoOptions } from "../../src/rooms/video/service.ts";
+import type { Database } from "../../src/storage/contract.ts";
+import { onEachDatabase, openStorage } from "../support/databases.ts";
+import { minimax, startMinimax, type VideoUpstream } from "../support/video.ts";
+
+const cleanups: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+});
+
+const PNG = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 0]).toString("base64");
+const payer: Payer = {
+  userId: "0b5c2f0e-0000-4000-8000-000000000001",
+  keyId: null,
+  attribution: "jwt-1",
+  project: null,
+  groupId: null,
+  costMultiplierMicros: 1_000_000,
+  rpmCeiling: null,
+  tier: "free",
+};
+
+/** Stands for the journal: takes each request id once, as the real one does. */
+class Journal {
+  readonly rows = new Map<string, number>();
+  attempts = 0;
+  record = ({ requestId, costUsd }: { requestId: string; costUsd: number }) => {
+    this.attempts++;
+    if (!this.rows.has(requestId)) this.rows.set(requestId, costUsd);
+  };
+}
+
+interface Setup {
+  db: Database;
+  upstream: VideoUpstream;
+  journal: Journal;
+  holds: { open: number };
+  events: string[];
+  start(more?: Partial<VideoOptions>): Video;
+}
+
+async function setUp(fresh: Parameters<Parameters<typeof onEachDatabase>[1]>[0]): Promise<Setup> {
+  const { options, drop } = await fresh();
+  const db = await openStorage(options);
+  await db.run(
+    "INSERT INTO users (id, email, name, password_hash, is_admin, created_at) VALUES ($1, 'a', 'a', '', FALSE, $2)",
+    [payer.userId, new Date().toISOString()],
+  );
+  const upstream = startMinimax();
+  cleanups.push(drop, () => db.close(), upstream.stop);
+  const journal = new Journal();
+  const holds = { open: 0 };
+  const events: string[] = [];
+  const backend: Backend = createCloudVideo(
+    { name: "hailuo", kind: "cloud-video", type: "minimax", url: upstream.url, apiKey: "key", models: ["m"] },
+    { fetch, clock: systemClock },
+  );
+  const start = (more: Partial<VideoOptions> = {}) => {
+    const hub = new BusEventHub(new InProcessBus(), systemClock, randomIds);
+    const push = hub.push.bind(hub);
+    hub.push = (session, json) => {
+      events.push(`${session} ${json}`);
+      push(session, json);
+    };
+    const video = new Video({
+      db,
+      events: hub,
+      clock: systemClock,
+      ids: randomIds,
+      log: silentLog,
+      route: (model) => (model === "m" ? { backend, model } : fail("no_video_backend", "none")),
+      backendNamed: (name) => (name === "hailuo" ? backend : null),
+      priceUsd: (_, { durationSeconds }) => durationSeconds * 0.01,
+      admit: async () => {
+        holds.open++;
+        return () => {
+          holds.open--;
+        };
+      },
+      record: journal.record,
+      pollMs: { first: 10, most: 20 },
+      tickMs: 10,
+      ...more,
+    });
+    cleanups.push(() => video.stop());
+    return video;
+  };
+  return { db, upstream, journal, holds, events, start };
+}
+
+async function ended(video: Video, id: string): Promise<JobView> {
+  for (const deadline = Date.now() + 20_000; ; await Bun.sleep(10)) {
+    const job = await video.get(payer.userId, id);
+    if (job.status !== "queued" && job.status !== "running") return job;
+    if (Date.now() > deadline) throw new Error(`still ${job.status}`);
+  }
+}
+async function until(ready: () => boolean | Promise<boolean>) {
+  for (const deadline = Date.now() + 20_000; !(await ready()); await Bun.sleep(10))
+    if (Date.now() > deadline) throw new Error("did not happen");
+}
+
+onEachDatabase("video jobs", (fresh) => {
+  test("queued, running, done: priced by the clip, settled once, told on both channels", async () => {
+    const { upstream, journal, holds, events, start } = await setUp(fresh);
+    const video = start();
+    const { job, streamId } = await video.create(
+      payer,
+      {
+        model: "m",
+        prompt: "a fox",
+        duration_seconds: 6,
+        images: [{ data_base64: PNG, mime_type: "image/png" }],
+      },
+      null,
+    );
+    expect(job).toMatchObject({
+      object: "video.generation",
+      status: "queued",
+      progress: 0,
+      result: null,
+      error: null,
+      cost: 0,
+    });
+    const done = await ended(video, job.id);
+    expect(done).toMatchObject({
+      status: "done",
+      progress: 100,
+      cost: 0.06,
+      error: null,
+      result: { url: "https://cdn.example/v.mp4", mime_type: "video/mp4", width: 1366, height: 768 },
+    });
+    await until(() => journal.attempts === 1);
+    expect([...journal.rows]).toEqual([[job.id, 0.06]]);
+    expect(holds.open).toBe(0);
+    expect(upstream.submissions).toEqual([
+      { model: "m", prompt: "a fox", duration: 6, first_frame_image: `data:image/png;base64,${PNG}` },
+    ]);
+    expect(upstream.authorizations.every((value) => value === "Bearer key")).toBe(true);
+    for (const channel of [job.id, streamId]) {
+      const methods = events
+        .filter((event) => event.startsWith(channel))
+        .map((event) => JSON.parse(event.slice(37)).method);
+      expect(methods[0]).toBe("video.progress");
+      expect(methods.at(-1)).toBe("video.done");
+    }
+  });
+
+  test("the images leave the database once the upstream has them", async () => {
+    const { db, start } = await setUp(fresh);
+    const video = start();
+    const { job } = await video.create(
+      payer,
+      { model: "m", prompt: "p", images: [{ data_base64: PNG, mime_type: "image/png" }] },
+      null,
+    );
+    await ended(video, job.id);
+    expect(JSON.stringify(await db.all("SELECT * FROM video_jobs"))).not.toContain(PNG);
+  });
+
+  const failures: [string, VideoUpstream["script"], string][] = [
+    [
+      "Fail",
+      [minimax.status("Fail", { base_resp: { status_code: 1027, status_msg: "sensitive" } })],
+      "sensitive",
+    ],
+    ["200 with an error code", [minimax.refused(2013, "bad params")], "bad params (2013)"],
+    ["success without a file", [minimax.status("Success")], "without a file"],
+  ];
+  test.each(failures)(
+    "an upstream that answers %s fails the job, and nothing is charged",
+    async (_, script, message) => {
+      const { upstream, journal, holds, start, events } = await setUp(fresh);
+      upstream.script = script;
+      const video = start();
+      const { job } = await video.create(payer, { model: "m", prompt: "p" }, null);
+      const failed = await ended(video, job.id);
+      expect([failed.status, failed.cost, failed.result]).toEqual(["failed", 0, null]);
+      expect(failed.error).toContain(message);
+      expect(journal.rows.size).toBe(0);
+      expect(holds.open).toBe(0);
+      expect(events.at(-1)).toContain('"video.failed"');
+    },
+  );
+
+  test("a refused submission fails the job", async () => {
+    const { upstream, start } = await setUp(fresh);
+    upstream.onSubmit = minimax.refused(1008, "insufficient balance");
+    const video = start();
+    const { job } = await video.create(payer, { model: "m", prompt: "p" }, null);
+    expect((await ended(video, job.id)).error).toContain("insufficient balance");
+  });
+
+  test("500s, rate limits, rubbish and unknown words are asked again", async () => {
+    const { upstream, journal, start } = await setUp(fresh);
+    upstream.script = [
+      () => new Response("oops", { status: 500 }),
+      minimax.refused(1002, "rate limit"),
+      () => new Response("<html>"),
+      minimax.status("Dreaming"),
+      minimax.success,
+    ];
+    const video = start();
+    const { job } = await video.create(payer, { model: "m", prompt: "p" }, null);
+    expect((await ended(video, job.id)).status).toBe("done");
+    await until(() => journal.rows.size === 1);
+  });
+
+  test("a task that never finishes is given up at the deadline", async () => {
+    const { upstream, db, journal, start } = await setUp(fresh);
+    upstream.script = [minimax.status("Processing")];
+    const video = start();
+    const { job } = await video.create(payer, { model: "m", prompt: "p" }, null);
+    await until(() => upstream.polls > 1);
+    await db.run("UPDATE video_jobs SET deadline_at = $1", [new Date(Date.now() - 1).toISOString()]);
+    const failed = await ended(video, job.id);
+    expect([failed.status, failed.error]).toEqual(["failed", "the job did not finish in time"]);
+    expect(journal.rows.size).toBe(0);
+  });
+
+  test("cancel works on queued and running jobs, once, for the owner alone", async () => {
+    const { upstream, journal, holds, start } = await setUp(fresh);
+    upstream.script = [minimax.status("Processing")];
+    const video = start();
+    const { job } = await video.create(payer, { model: "m", prompt: "p" }, null);
+    await until(async () => (await video.get(payer.userId, job.id)).status === "running");
+    const stranger = crypto.randomUUID();
+    const forbidden = [
+      () => video.get(stranger, job.id),
+      () => video.cancel(stranger, job.id),
+      () => video.get(payer.userId, "not-a-uuid"),
+    ];
+    for (const attempt of forbidden) {
+      expect(
+        await (attempt() as Promise<unknown>).then(
+          () => null,
+          (error) => error.kind,
+        ),
+      ).toBe("no_job");
+    }
+    await video.cancel(payer.userId, job.id);
+    expect((await video.get(payer.userId, job.id)).status).toBe("cancelled");
+    expect(
+      await video.cancel(payer.userId, job.id).then(
+        () => null,
+        (error) => error.message,
+      ),
+    ).toContain("cancelled");
+    upstream.script = [minimax.success];
+    await Bun.sleep(60);
+    expect((await video.get(payer.userId, job.id)).status).toBe("cancelled");
+    expect(journal.rows.size).toBe(0);
+    expect(holds.open).toBe(0);
+  });
+
+  test("a process that dies at any state leaves a job that the next one finishes and settles once", async () => {
+    const { upstream, db, journal, start } = await setUp(fresh);
+    upstream.script = [minimax.status("Processing")];
+    // While queued: nothing ran yet.
+    const first = start({ tickMs: 1_000_000 });
+    const created = await Promise.all(
+      [1, 2, 3].map(() => first.create(payer, { model: "m", prompt: "p" }, null)),
+    );
+    await first.stop();
+    // Running: the task is known upstream.
+    const second = start();
+    await until(async () =>
+      (await second.list(payer.userId, 10)).every(({ status }) => status === "running"),
+    );
+    await second.stop();
+    // Done but not settled: the process died before it could record the cost.
+    upstream.script = [minimax.success];
+    const third = start({
+      record: () => {
+        throw new Error("killed here");
+      },
+    });
+    await until(async () => (await third.list(payer.userId, 10)).every(({ status }) => status === "done"));
+    expect(journal.rows.size).toBe(0);
+    await third.stop();
+    await db.run("UPDATE video_jobs SET lease_owner = NULL, lease_until = NULL");
+    // Recorded, but the process died before it could note that: the next one records it again, harmlessly.
+    const fourth = start();
+    await until(() => journal.rows.size === 3);
+    await fourth.stop();
+    await db.run("UPDATE video_jobs SET settled = FALSE, lease_until = NULL");
+    const attempts = journal.attempts;
+    const fifth = start();
+    await until(() => journal.attempts >= attempts + 3);
+    expect([...journal.rows.keys()].sort()).toEqual(created.map(({ job }) => job.id).sort());
+    expect(upstream.submissions).toHaveLength(3);
+    await fifth.stop();
+  });
+
+  test("several instances share the work: no job is submitted twice, and a dead one's lease runs out", async () => {
+    const { upstream, db, journal, start } = await setUp(fresh);
+    upstream.script = [minimax.success];
+    const instances = [start(), start(), start()];
+    const created = await Promise.all(
+      Array.from({ length: 12 }, (_, i) =>
+        instances[i % 3]!.create(payer, { model: "m", prompt: `p${i}` }, null),
+      ),
+    );
+    for (const { job } of created) expect((await ended(instances[0]!, job.id)).status).toBe("done");
+    expect(upstream.submissions).toHaveLength(12);
+    await until(() => journal.rows.size === 12);
+    const { job } = await instances[0]!.create(payer, { model: "m", prompt: "orphan" }, null);
+    await ended(instances[1]!, job.id);
+    await db.run(
+      "UPDATE video_jobs SET status = 'running', settled = FALSE, lease_owner = 'dead', lease_until = $1 WHERE id = $2",
+      [new Date(Date.now() + 300).toISOString(), job.id],
+    );
+    expect((await ended(instances[1]!, job.id)).status).toBe("done");
+  });
+
+  test("bad images are refused with their field, and nothing is stored", async () => {
+    const { db, start } = await setUp(fresh);
+    const video = start();
+    const cases: [{ data_base64: string; mime_type: string }[], string][] = [
+      [[{ data_base64: PNG, mime_type: "image/gif" }], "images.0.mime_type"],
+      [[{ data_base64: PNG, mime_type: "image/jpeg" }], "images.0.data_base64"],
+      [[{ data_base64: `data:image/png;base64,${PNG}`, mime_type: "image/png" }], "images.0.data_base64"],
+      [
+        [
+          { data_base64: PNG, mime_type: "image/png" },
+          { data_base64: "!!!!", mime_type: "image/png" },
+        ],
+        "images.1.data_base64",
+      ],
+      [Array(5).fill({ data_base64: PNG, mime_type: "image/png" }), "images"],
+      [[{ data_base64: "A".repeat(15_000_000), mime_type: "image/png" }], "images.0.data_base64"],
+    ];
+    for (const [images, field] of cases) {
+      const error = await video.create(payer, { model: "m", prompt: "p", images }, null).then(
+        () => null,
+        (reason) => reason,
+      );
+      expect([error.kind, error.data.fields]).toEqual(["invalid_params", [field]]);
+    }
+    expect(await db.all("SELECT id FROM video_jobs")).toEqual([]);
+  });
+});
