@@ -92,11 +92,12 @@ const agentBrowser: Contestant = {
 
 export function contestants(compiled: string | null): Contestant[] {
   const source = { command: process.execPath, args: [join(root, "packages/browser/src/cli.ts"), "mcp"] };
-  return [
+  const all = [
     ours("browser-tool (source)", source),
     ...(compiled ? [ours("browser-tool", { command: compiled, args: ["mcp"] })] : []),
     playwright,
     devtools,
     agentBrowser,
   ];
+  return all.map((each) => ({ ...each, start: { ...each.start, cwd: installDir } }));
 }

@@ -16,6 +16,8 @@ export interface CommandLine {
   command: string;
   args: string[];
   env?: Record<string, string>;
+  /** Some of them write files where they are started. */
+  cwd?: string;
 }
 
 export class McpClient {
@@ -25,9 +27,10 @@ export class McpClient {
   #nextId = 1;
   readonly #waiting = new Map<number, (reply: Reply, bytes: number) => void>();
 
-  constructor({ command, args, env }: CommandLine) {
+  constructor({ command, args, env, cwd }: CommandLine) {
     this.child = spawn(command, args, {
       stdio: ["pipe", "pipe", "ignore"],
+      cwd,
       env: { ...process.env, ...env, BENCH_MARK: this.mark.slice(this.mark.indexOf("=") + 1) },
     });
     const parts: string[] = [];

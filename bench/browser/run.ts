@@ -192,10 +192,10 @@ async function measureOrphans(contestant: Contestant, url: string): Promise<stri
   progress(`kill: ${contestant.name}`);
   const left: string[] = [];
   for (const whom of ["tool", "parent"] as const) {
-    const { command, args, env } = contestant.start;
+    const { command, args } = contestant.start;
     const wrapped =
       whom === "parent"
-        ? { command: "sh", args: ["-c", '"$@"; exit', "sh", command, ...args], env }
+        ? { ...contestant.start, command: "sh", args: ["-c", '"$@"; exit', "sh", command, ...args] }
         : contestant.start;
     const { client } = await open({ ...contestant, start: wrapped }, url);
     const own = ownPids(client.child.pid!);

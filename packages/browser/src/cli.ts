@@ -11,6 +11,10 @@ const usage = `browser-tool ${version}
 
   browser-tool debug --port <port>   HTTP debug server on 127.0.0.1 (port 0: any free one)
   browser-tool mcp                   Model Context Protocol server on stdio
+  browser-tool doctor [--json]       which browser would be used and why, and what is missing
+  browser-tool fetch [dir]           download the pinned browser now
+  browser-tool deps <file>           shared libraries that a binary needs
+  browser-tool bundle [dir]          copy the libraries of BROWSER_BUNDLE_LIBS and _MANIFEST, and report
 
 Options
   --proxy <url>             http://, https:// or socks5:// proxy for the browser's traffic
@@ -45,6 +49,7 @@ function readArguments(args: string[]) {
       "allow-file": { type: "boolean", default: false },
       "allow-link-local": { type: "boolean", default: false },
       "keep-running": { type: "boolean", default: false },
+      json: { type: "boolean", default: false },
       help: { type: "boolean", short: "h", default: false },
       version: { type: "boolean", default: false },
     },
@@ -141,11 +146,21 @@ async function mcp(values: Values): Promise<void> {
 
 async function main(): Promise<void> {
   const { values, positionals } = readArguments(process.argv.slice(2));
-  const [command] = positionals;
+  const [command, operand] = positionals;
   if (values.version) return console.log(version);
   if (values.help || command === undefined) return console.log(usage);
   if (command === "debug") return debug(values);
   if (command === "mcp") return mcp(values);
+  const { runSetupCommand, setupCommands } = await import("./setup-commands.ts");
+  if (setupCommands.includes(command)) {
+    process.exitCode = await runSetupCommand({
+      command,
+      operand,
+      backend: values.backend,
+      json: values.json,
+    });
+    return;
+  }
   throw wrong(`Unknown command "${command}".`);
 }
 

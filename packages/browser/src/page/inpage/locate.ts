@@ -83,7 +83,6 @@ export function createLocate({ dom, roles, names }: { dom: Dom; roles: Roles; na
       at = next;
     }
     // The text may have been that of a script, which nobody sees.
-    // biome-ignore lint/performance/useDomNodeTextContent: what is rendered is the question here.
     return matches(at.innerText) ? [at] : [];
   }
 
