@@ -22,8 +22,8 @@ function allProcesses(): Entry[] {
   });
 }
 
-const isBrowser = ({ command }: Entry) =>
-  /chromium|chrome/.test(command.split(" ")[0] ?? "") && !/mcp/.test(command);
+const browserNames = /^(chromium|chrome|chrome-headless-shell|chrome_crashpad_handler)$/;
+const isBrowser = ({ command }: Entry) => browserNames.test(command.split(" ")[0]?.split("/").pop() ?? "");
 
 /** Every process inherits the environment of what started it, however far it has wandered off since. */
 function carries(pid: number, mark: string): boolean {
