@@ -1,7 +1,8 @@
 /**
- * `bun bench/growth.ts [--rows 1000000] [--postgres <url of an empty database>]`: does the service cost more
- * once it has a history? Measures the CPU of admission + settlement (journal, ledger, rollups and all) without
- * rows and with many, then the usage queries through HTTP. SQLite in a temporary directory unless told.
+ * `bun bench/growth.ts [--rows 1000000] [--postgres <server url>]`: does the service cost more once it has a
+ * history? Measures the CPU of admission + settlement (journal, ledger, rollups and all) without rows and with
+ * many, then the usage queries through HTTP. SQLite in a temporary directory, or two databases that are made on
+ * the given server and dropped afterwards.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -122,12 +123,30 @@ async function measureQueries(app: App, dbRows: number): Promise<void> {
   await timed("usage.list, page 1 of a rare project", () => app.rooms.usage.list(actor, { project: "rare" }));
 }
 
+/** Two databases of their own on the server, or null twice for SQLite. */
+async function makeDatabases(serverUrl: string | undefined) {
+  if (serverUrl === undefined) return { urls: [null, null] as const, drop: async () => {} };
+  const server = new Bun.SQL(serverUrl, { max: 1 });
+  const suffix = crypto.randomUUID().slice(0, 8);
+  const names = [`growth_empty_${suffix}`, `growth_full_${suffix}`] as const;
+  for (const name of names) await server.unsafe(`CREATE DATABASE ${name}`);
+  const urlOf = (name: string) => Object.assign(new URL(serverUrl), { pathname: `/${name}` }).href;
+  return {
+    urls: [urlOf(names[0]), urlOf(names[1])] as const,
+    drop: async () => {
+      for (const name of names) await server.unsafe(`DROP DATABASE ${name} WITH (FORCE)`);
+      await server.close();
+    },
+  };
+}
+
+const databases = await makeDatabases(values.postgres);
 const dirs = [
   mkdtempSync(join(tmpdir(), "growth-empty-")),
   mkdtempSync(join(tmpdir(), "growth-full-")),
 ] as const;
 try {
-  const full = configFor(dirs[1], values.postgres ?? null);
+  const full = configFor(dirs[1], databases.urls[1]);
   const seedStart = performance.now();
   const db = await openStorage(full);
   await seedUsage(db, rows, Date.parse("2026-11-14T23:59:59Z"));
@@ -135,9 +154,8 @@ try {
   await db.close();
   console.log(`seeded ${rows} rows in ${((performance.now() - seedStart) / 1000).toFixed(1)} s`);
 
-  const emptyUrl = values.postgres ? values.postgres.replace(/\/([^/?]+)(\?|$)/, "/$1_empty$2") : null;
   const apps = [
-    await startApp(configFor(dirs[0], emptyUrl), { log: silentLog }),
+    await startApp(configFor(dirs[0], databases.urls[0]), { log: silentLog }),
     await startApp(full, { log: silentLog }),
   ] as const;
   const payers = [await prepare(apps[0]), await prepare(apps[1])] as const;
@@ -158,5 +176,6 @@ try {
   await measureQueries(apps[1], rows);
   for (const app of apps) await app.stop();
 } finally {
+  await databases.drop();
   for (const dir of dirs) rmSync(dir, { recursive: true, force: true });
 }

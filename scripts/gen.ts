@@ -1,1 +1,48 @@
-process.exit(0);
+/**
+ * Writes what is derived from the definitions: the reference pages and the client's types. With `--check`
+ * nothing is written, and a file that differs from its source fails the command.
+ */
+import { mkdir } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { describeSettings } from "../packages/gateway/src/config.ts";
+import { Metrics } from "../packages/gateway/src/kernel/metrics.ts";
+import { rpcReference } from "../packages/gateway/src/kernel/reference.ts";
+import { Registry } from "../packages/gateway/src/kernel/registry.ts";
+import { surfaces } from "../packages/gateway/src/rooms/index.ts";
+import { consoleRoutes } from "../packages/gateway/src/transports/console/routes.ts";
+import { documentRoutes } from "../packages/gateway/src/transports/docs/routes.ts";
+import { VERSION } from "../packages/gateway/src/version.ts";
+import { errorReference, httpReference, methodTypes, settingsReference } from "./lib/references.ts";
+
+const root = join(import.meta.dir, "..");
+const registry = new Registry(surfaces);
+const documents = [
+  ...documentRoutes({ registry, metrics: new Metrics(), version: VERSION }),
+  ...consoleRoutes({ registrationIsOpen: async () => false, firstAccountOnly: false }),
+];
+
+const files: Record<string, string> = {
+  "docs/reference/rpc.md": rpcReference(registry),
+  "docs/reference/http.md": httpReference([...registry.routes, ...documents]),
+  "docs/reference/errors.md": errorReference(),
+  "docs/reference/settings.md": settingsReference(describeSettings()),
+  "packages/client/src/methods.gen.ts": methodTypes(registry),
+};
+
+const checking = process.argv.includes("--check");
+const stale: string[] = [];
+for (const [path, text] of Object.entries(files)) {
+  const file = Bun.file(join(root, path));
+  if ((await file.exists()) && (await file.text()) === text) continue;
+  if (checking) {
+    stale.push(path);
+    continue;
+  }
+  await mkdir(dirname(join(root, path)), { recursive: true });
+  await Bun.write(file, text);
+  console.log(`wrote ${path}`);
+}
+if (stale.length > 0) {
+  console.error(`${stale.join(", ")} differ from the definitions they are made from; run: npm run gen`);
+  process.exit(1);
+}

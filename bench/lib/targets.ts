@@ -91,14 +91,21 @@ const LIMIT_RPM = 200_000;
 
 async function launch(port: number): Promise<{ child: Bun.Subprocess; startedMs: number }> {
   const beganAt = performance.now();
-  const child = startCommand([process.execPath, "packages/gateway/src/main.ts"], {
-    BUN_CONFIG_MAX_HTTP_REQUESTS: "65336",
-    SERVICE_PORT: String(port),
-    SERVICE_DATA_DIR: join(folder, "data"),
-    SERVICE_ADMIN_TOKEN: ADMIN_TOKEN,
-    SERVICE_API_RATE_LIMIT_RPM: String(LIMIT_RPM),
-    SERVICE_LOG_LEVEL: "warn",
-  });
+  const child = startCommand(
+    [
+      process.execPath,
+      ...(process.env.BENCH_GATEWAY_FLAGS?.split(" ") ?? []),
+      "packages/gateway/src/main.ts",
+    ],
+    {
+      BUN_CONFIG_MAX_HTTP_REQUESTS: "65336",
+      SERVICE_PORT: String(port),
+      SERVICE_DATA_DIR: join(folder, "data"),
+      SERVICE_ADMIN_TOKEN: ADMIN_TOKEN,
+      SERVICE_API_RATE_LIMIT_RPM: String(LIMIT_RPM),
+      SERVICE_LOG_LEVEL: "warn",
+    },
+  );
   await until(async () => (await fetch(`http://127.0.0.1:${port}/v1/health`)).ok, "the gateway");
   return { child, startedMs: performance.now() - beganAt };
 }

@@ -1,3 +1,4 @@
+import { AgentPool } from "./backends/agent-node/index.ts";
 import { Bridge } from "./backends/bridge/index.ts";
 import { backendFactory } from "./backends/index.ts";
 import { BusEventHub } from "./bus/event-hub.ts";
@@ -10,15 +11,17 @@ import { createLog, type Log } from "./kernel/log.ts";
 import { Metrics } from "./kernel/metrics.ts";
 import { Registry } from "./kernel/registry.ts";
 import { createAccounts } from "./rooms/accounts/index.ts";
+import { Agents } from "./rooms/agents/index.ts";
 import { Billing } from "./rooms/billing/index.ts";
+import { Compat, throughRoute } from "./rooms/compat/index.ts";
 import { Conversations } from "./rooms/conversations/index.ts";
 import { createGroups } from "./rooms/groups/index.ts";
 import { surfaces } from "./rooms/index.ts";
-import { type Deadlines, Inference } from "./rooms/inference/index.ts";
+import { type Deadlines, Inference, routes as inferenceRoutes } from "./rooms/inference/index.ts";
 import { createKeys } from "./rooms/keys/index.ts";
 import { createLedger } from "./rooms/ledger/index.ts";
 import { Memory } from "./rooms/memory/index.ts";
-import { createMetering } from "./rooms/metering/index.ts";
+import { createMetering, estimateTokens, IMAGE_TOKENS } from "./rooms/metering/index.ts";
 import { Providers } from "./rooms/providers/index.ts";
 import { createRealtime } from "./rooms/realtime/index.ts";
 import { Routing } from "./rooms/routing/index.ts";
@@ -27,6 +30,9 @@ import { Usage } from "./rooms/usage/index.ts";
 import { createVideo } from "./rooms/video/index.ts";
 import { loadJwtSecret } from "./secrets.ts";
 import { openStorage } from "./storage/index.ts";
+import { AGENT_SOCKET_KIND, AgentTunnel } from "./transports/agent-tunnel/index.ts";
+import { createConsole } from "./transports/console/handler.ts";
+import { consoleRoutes } from "./transports/console/routes.ts";
 import { documentRoutes } from "./transports/docs/routes.ts";
 import { EventsTransport } from "./transports/events/sse.ts";
 import { createRpcHttp } from "./transports/rpc/http.ts";
@@ -138,8 +144,19 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
   });
   const video = createVideo({ db, events, clock, ids, log, routing, metering, billing });
   const realtime = createRealtime({ events, clock, ids, log, routing, metering, conversations });
+  const agents = new Agents({
+    db,
+    bus,
+    events,
+    clock,
+    ids,
+    log,
+    backends: routing,
+    createPool: (modelId) => new AgentPool({ modelId, deps: backendDeps }),
+  });
   const rooms: Rooms = {
     accounts,
+    agents,
     ledger,
     groups,
     keys,
@@ -151,6 +168,14 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     memory,
     routing,
     inference,
+    compat: new Compat({
+      chat: throughRoute(inferenceRoutes.chatCompletions),
+      authenticate: (secret) => keys.authenticate(secret),
+      requireApiKey: (request, requestId) => inference.principal(request, requestId),
+      estimateTokens,
+      imageTokens: IMAGE_TOKENS,
+      clock,
+    }),
     video,
     realtime,
     system: new System({
@@ -158,9 +183,9 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
       version: VERSION,
       buildHash: buildHash(),
       figures: {
-        agentsOnline: () => 0,
-        gpuNodes: () => 0,
-        modelsDeployed: () => 0,
+        agentsOnline: () => agents.agentsOnline(),
+        gpuNodes: () => agents.gpuNodes(),
+        modelsDeployed: () => agents.modelsDeployed(),
         modelsRoutable: () => routing.modelCount,
         providers: async () => (await providers.list()).length,
         journal: () => metering.figures,
@@ -201,11 +226,19 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     host: config.host,
     port: config.port,
     reusePort: config.reusePort,
-    routes: [...registry.routes, ...documentRoutes({ registry, metrics, version: VERSION })],
+    routes: [
+      ...registry.routes,
+      ...documentRoutes({ registry, metrics, version: VERSION }),
+      ...consoleRoutes({
+        registrationIsOpen: () => accounts.registrationIsOpen(),
+        firstAccountOnly: config.registrationOpen === null,
+      }),
+    ],
+    fallback: createConsole({ log }),
     rpcHttp: createRpcHttp({ runner, authenticator: accounts, events }),
     rpcSocket: new RpcWebSocket({ runner, registry, authenticator: accounts, clock, ids }),
     events: eventsTransport,
-    sockets: {},
+    sockets: { [AGENT_SOCKET_KIND]: new AgentTunnel({ desk: agents, clock, ids, log }) },
     authenticator: accounts,
     rooms,
     ids,
@@ -218,6 +251,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     inference.close();
     realtime.closeAll();
     await video.stop();
+    agents.close();
     routing.close();
     bridge.close();
     await metering.close(journalDeadlineMs);
@@ -235,6 +269,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
       rooms.system.draining = true;
       await Bun.sleep(config.drainGraceMs);
       const finished = server.stop();
+      agents.retire();
       await Promise.race([finished, Bun.sleep(config.drainTimeoutMs)]);
       await server.stop(true);
       await rooms.memory.flush();

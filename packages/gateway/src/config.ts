@@ -22,6 +22,21 @@ const url = (...protocols: string[]) =>
       `must be a URL that begins with ${protocols.map((protocol) => `${protocol}//`).join(" or ")}`,
     );
 
+/** `name=value` pairs separated by commas, values percent-encoded, as OpenTelemetry writes headers. */
+const headerList = list.transform((pairs, context) => {
+  const headers: Record<string, string> = {};
+  for (const pair of pairs) {
+    const at = pair.indexOf("=");
+    try {
+      if (at < 1) throw new Error("no name");
+      headers[pair.slice(0, at).trim().toLowerCase()] = decodeURIComponent(pair.slice(at + 1).trim());
+    } catch {
+      context.addIssue({ code: "custom", message: "must be name=value pairs separated by commas" });
+    }
+  }
+  return headers;
+});
+
 interface Setting<T> {
   name: string;
   help: string;
@@ -128,6 +143,20 @@ const settings = {
   logLevel: setting("SERVICE_LOG_LEVEL", "debug, info, warn or error", {
     schema: z.enum(["debug", "info", "warn", "error"]),
     fallback: "info" as const,
+  }),
+  otlpEndpoint: setting(
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "base URL of an OpenTelemetry collector (OTLP over HTTP); unset: no tracing",
+    optional(url("http:", "https:"), "none"),
+  ),
+  otlpHeaders: setting("OTEL_EXPORTER_OTLP_HEADERS", "headers for the collector: name=value,name=value", {
+    schema: headerList,
+    fallback: {} as Record<string, string>,
+    shown: "none",
+  }),
+  otlpServiceName: setting("OTEL_SERVICE_NAME", "name of this service in traces", {
+    schema: z.string().min(1).max(255),
+    fallback: "model-gateway",
   }),
   drainGraceMs: setting("SERVICE_DRAIN_GRACE_MS", "how long /readyz says 503 before the listener closes", {
     schema: integer(0, 600_000),

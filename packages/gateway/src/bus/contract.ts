@@ -39,6 +39,8 @@ export interface EventStream {
   emit(notification: Notification): void;
   /** Resolves when someone listens, or after the grace period for a subscriber that is on its way. */
   whenHeard(): Promise<void>;
+  /** Calls back when those who listened have left and nobody came back within a moment. */
+  onDeserted(run: () => void): void;
   /** No more notifications will come; subscribers stay until they leave. */
   end(): void;
 }

@@ -5,13 +5,23 @@ import type { Bus, EventHub, EventStream, Subscriber, Subscription } from "./con
 /** How long the first notification waits for a subscriber that is still on its way. */
 const SUBSCRIBER_GRACE_MS = 1_000;
 const SUBSCRIBERS_PER_SESSION_MAX = 16;
+/** How long a subscriber whose connection broke may take to come back. */
+const DESERTED_AFTER_MS = 2_000;
 /** How long a session's owner is remembered after its stream ended, for subscribers that come late. */
 const OWNER_KEPT_MS = 10 * 60_000;
 const OWNERS_MAX = 100_000;
 
 const topicOf = (sessionId: string) => `events:${sessionId}`;
 const ATTACHED = "events-attached";
+const DETACHED = "events-detached";
 const OPENED = "events-opened";
+
+/** What happens when nobody listens to an open stream any more. */
+interface Desertion {
+  userId: string;
+  run: () => void;
+  cancel: () => void;
+}
 
 interface Session {
   subscribers: Set<Subscriber>;
@@ -27,13 +37,18 @@ export class BusEventHub implements EventHub {
   #owners = new Map<string, string>();
   /** Sessions that are waiting to be heard. */
   #waiting = new Map<string, () => void>();
+  #desertions = new Map<string, Desertion>();
 
   constructor(
     readonly bus: Bus,
     readonly clock: Clock,
     readonly ids: Ids,
   ) {
-    bus.subscribe(ATTACHED, (sessionId) => this.#waiting.get(sessionId)?.());
+    bus.subscribe(ATTACHED, (sessionId) => {
+      this.#waiting.get(sessionId)?.();
+      this.#desertions.get(sessionId)?.cancel();
+    });
+    bus.subscribe(DETACHED, (sessionId) => this.#left(sessionId));
     bus.subscribe(OPENED, (message) => {
       const { sessionId, userId } = JSON.parse(message) as { sessionId: string; userId: string };
       this.#remember(sessionId, userId);
@@ -58,11 +73,23 @@ export class BusEventHub implements EventHub {
       sessionId,
       emit: ({ method, params }) => this.push(sessionId, JSON.stringify({ jsonrpc: "2.0", method, params })),
       whenHeard: () => heard,
+      onDeserted: (run) => this.#desertions.set(sessionId, { userId, run, cancel: () => {} }),
       end: () => {
         attached();
+        this.#desertions.get(sessionId)?.cancel();
+        this.#desertions.delete(sessionId);
         this.clock.after(OWNER_KEPT_MS, () => this.#owners.delete(sessionId));
       },
     };
+  }
+
+  /** An instance has no subscriber of the session any more; others may have, and say so when asked. */
+  #left(sessionId: string): void {
+    const desertion = this.#desertions.get(sessionId);
+    if (!desertion) return;
+    desertion.cancel();
+    desertion.cancel = this.clock.after(DESERTED_AFTER_MS, desertion.run);
+    this.bus.publish(OPENED, JSON.stringify({ sessionId, userId: desertion.userId }));
   }
 
   push(sessionId: string, json: string): void {
@@ -108,6 +135,7 @@ export class BusEventHub implements EventHub {
     if (!session?.subscribers.delete(subscriber) || session.subscribers.size > 0) return;
     session.unsubscribe();
     this.#sessions.delete(sessionId);
+    this.bus.publish(DETACHED, sessionId);
   }
 
   #remember(sessionId: string, userId: string): void {

@@ -1,3 +1,5 @@
+import { timingSafeEqual } from "node:crypto";
+
 /** Randomness, injected so that tests can make it repeatable. */
 export interface Ids {
   uuid(): string;
@@ -17,12 +19,10 @@ export const randomIds: Ids = {
     crypto.getRandomValues(new Uint8Array(byteCount)).toBase64({ alphabet: "base64url", omitPadding: true }),
 };
 
-export const sha256Hex = (text: string): string => new Bun.CryptoHasher("sha256").update(text).digest("hex");
+export const sha256Hex = (text: string): string => Bun.SHA256.hash(text, "hex");
 
 /** Equality whose time does not depend on where the two differ. */
 export function constantTimeEqual(a: string, b: string): boolean {
   // Comparing digests makes the lengths equal without revealing which one was longer.
-  const left = new Bun.CryptoHasher("sha256").update(a).digest();
-  const right = new Bun.CryptoHasher("sha256").update(b).digest();
-  return crypto.timingSafeEqual(left, right);
+  return timingSafeEqual(Bun.SHA256.hash(a), Bun.SHA256.hash(b));
 }

@@ -1,5 +1,5 @@
 import type { Server, ServerWebSocket } from "bun";
-import type { Authenticator, CallContext, Caller, Rooms } from "../kernel/context.ts";
+import type { Authenticator, Caller, Rooms } from "../kernel/context.ts";
 import { ServiceError, toRestResponse, toServiceError } from "../kernel/errors.ts";
 import { bearerOf, urlParts } from "../kernel/http.ts";
 import type { Ids } from "../kernel/ids.ts";
@@ -49,7 +49,6 @@ type AnySocket = ServerWebSocket<SocketData>;
 const REQUEST_BODY_BYTES_MAX = 34 * 1024 * 1024;
 const SOCKET_MESSAGE_BYTES_MAX = 8 * 1024 * 1024;
 const RPC_METHODS: readonly string[] = ["GET", "POST"];
-const ANONYMOUS: Omit<Caller, "ip"> = { actor: null, adminToken: false };
 
 /** The one HTTP listener: routes, the RPC plane, the event streams and the WebSockets. */
 export function startHttpServer(options: HttpServerOptions): Server<SocketData> {
@@ -68,15 +67,23 @@ export function startHttpServer(options: HttpServerOptions): Server<SocketData> 
     try {
       if (!found) return await notFound(request, path, requestId);
       const { route } = found;
-      const ip = clientIp(request, server, options.trustedProxies);
-      let caller: Caller = { ...ANONYMOUS, ip };
+      let caller: Caller = {
+        actor: null,
+        adminToken: false,
+        // Asked for by few routes, and not free.
+        get ip() {
+          return clientIp(request, server, options.trustedProxies);
+        },
+      };
       if (route.auth === "admin_token") {
-        caller = await authenticator.caller(bearerOf(request), ip);
+        caller = await authenticator.caller(bearerOf(request), caller.ip);
         if (!caller.adminToken) throw new ServiceError("admin_token_required", "admin access required");
       }
-      const context: CallContext = { caller, requestId, log, rooms };
       const result = await route.handler({
-        ...context,
+        caller,
+        requestId,
+        log,
+        rooms,
         request,
         path: found.path,
         get query() {

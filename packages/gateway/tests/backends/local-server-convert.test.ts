@@ -11,7 +11,7 @@ import { embeddingsBody, toBase64 } from "../../src/backends/shared/embedding-en
 import { eventsOf } from "../support/backends.ts";
 
 const identity = chatIdentity({ requestId: "r1", model: "m", nowMs: 1_763_000_000_500 });
-const ids = { uuid: () => "fixed", ordered: () => "id", secret: () => "fixed" };
+const ids = { uuid: () => "fixed", ordered: () => "fixed", secret: () => "fixed" };
 const request = (body: Record<string, unknown>) => toOllamaChat(body, { model: "m", stream: true });
 const fixture = (name: string) => Bun.file(join(import.meta.dir, "fixtures", name)).bytes();
 

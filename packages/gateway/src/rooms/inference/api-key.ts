@@ -16,19 +16,31 @@ export interface ApiKeyGate {
 const plain = (status: number, text: string, headers: Record<string, string>): Response =>
   new Response(text, { status, headers: { "content-type": "text/plain; charset=utf-8", ...headers } });
 
-/** Who the request's key stands for, or the refusal, which is plain text here and not the JSON shape. */
-export async function requireApiKey(
-  { keys, limiter, rpm }: ApiKeyGate,
+/**
+ * Who the request's key stands for, or the refusal, which is plain text here and not the JSON shape. Synchronous
+ * when the key is cached.
+ */
+export function requireApiKey(
+  gate: ApiKeyGate,
   request: Request,
   requestId: string,
-): Promise<Principal | Response> {
+): Principal | Response | Promise<Principal | Response> {
   const secret = bearerOf(request);
-  const found = secret === null ? null : keys.authenticate(secret);
-  const principal = found instanceof Promise ? await found : found;
+  const found = secret === null ? null : gate.keys.authenticate(secret);
+  return found instanceof Promise
+    ? found.then((principal) => limit(gate, principal, requestId))
+    : limit(gate, found, requestId);
+}
+
+function limit(
+  { limiter, rpm }: ApiKeyGate,
+  principal: Principal | null,
+  requestId: string,
+): Principal | Response | Promise<Principal | Response> {
   if (!principal)
     return plain(401, UNAUTHORIZED, { "x-request-id": requestId, "www-authenticate": "Bearer" });
+  const decide = (waitMs: number) =>
+    waitMs > 0 ? plain(429, TOO_MANY, { "x-request-id": requestId }) : principal;
   const hit = limiter.hit(`api:${principal.keyId}`, rpm, WINDOW_MS);
-  const waitMs = typeof hit === "number" ? hit : await hit;
-  if (waitMs > 0) return plain(429, TOO_MANY, { "x-request-id": requestId });
-  return principal;
+  return typeof hit === "number" ? decide(hit) : hit.then(decide);
 }

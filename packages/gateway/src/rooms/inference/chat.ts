@@ -48,12 +48,15 @@ export class ChatTurn {
     const { asker, payload, signal, withHistory } = options;
     const fields = readChatFields(payload);
     const { model, provider, conversationId, maxTokens, stream } = fields;
-    const record = await TurnRecord.open(
-      parts,
-      { userId: asker.payer.userId, requestId: asker.requestId, payload, fields, withHistory },
-      signal,
-    );
-    const call = await UpstreamCall.admit(parts, {
+    const record = new TurnRecord(parts, {
+      userId: asker.payer.userId,
+      requestId: asker.requestId,
+      payload,
+      fields,
+      withHistory,
+    });
+    if (record.collector) await record.prepare(signal);
+    const admitting = UpstreamCall.admit(parts, {
       asker,
       payload,
       capability: "chat",
@@ -62,8 +65,10 @@ export class ChatTurn {
       conversationId,
       maxTokens,
       set: fieldsToSet(fields, record.messagesJson),
-      send: (backend, upstream) => backend.chat?.({ ...upstream, stream }),
+      send: (backend, { model, body, requestId, signal }) =>
+        backend.chat?.({ model, body, requestId, signal, stream }),
     });
+    const call = admitting instanceof Promise ? await admitting : admitting;
     const turn = new ChatTurn(parts, options, fields, record, call);
     if (signal.aborted) turn.left();
     else signal.addEventListener("abort", () => turn.left(), { once: true });
@@ -84,14 +89,14 @@ export class ChatTurn {
   async answer(): Promise<Buffer> {
     const { call, record } = this;
     try {
-      await record.sent();
+      if (record.collector) await record.sent();
       const response = await call.send();
       const body = await readAnswer(response, call.watched.signal);
       requireList(body, "choices");
       call.route.succeeded();
       const usage = usageOfTail(body);
       call.settle(usage, usage ? 0 : textBytesOf(body));
-      await record.completedWith(body);
+      if (record.collector) await record.completedWith(body);
       return body;
     } catch (error) {
       call.failed(error);
@@ -104,7 +109,7 @@ export class ChatTurn {
   async begin(): Promise<void> {
     const { call, record, parts, options } = this;
     try {
-      await record.sent();
+      if (record.collector) await record.sent();
       const response = await call.send();
       const { collector } = record;
       const { onChoice } = options;
@@ -157,7 +162,7 @@ export class ChatTurn {
     call.route.succeeded();
     const settled = this.#settle();
     const closing = meter.closing();
-    await record.completed();
+    if (record.collector) await record.completed();
     sink.write(closing);
     sink.flush();
     return settled;

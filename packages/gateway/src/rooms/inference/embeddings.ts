@@ -14,7 +14,7 @@ export async function embed(
   { asker, payload, signal }: { asker: Asker; payload: Payload; signal: AbortSignal },
 ): Promise<Buffer> {
   const { model, provider, encoding } = readEmbeddingsFields(payload);
-  const call = await UpstreamCall.admit(parts, {
+  const admitting = UpstreamCall.admit(parts, {
     asker,
     payload,
     capability: "embeddings",
@@ -22,6 +22,7 @@ export async function embed(
     provider,
     send: (backend, upstream) => backend.embed?.(upstream),
   });
+  const call = admitting instanceof Promise ? await admitting : admitting;
   const leave = () => call.watched.abort(CLIENT_LEFT);
   if (signal.aborted) leave();
   else signal.addEventListener("abort", leave, { once: true });

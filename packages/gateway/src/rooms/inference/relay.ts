@@ -63,7 +63,8 @@ export class Relay {
     } finally {
       cancel();
     }
-    if (this.meter.failure !== null) {
+    // Text that came in one piece with the failure is the client's; then it is told inside the stream.
+    if (this.meter.failure !== null && this.meter.textBytes === 0) {
       void this.#reader.cancel().catch(() => {});
       throw new BackendError("upstream", this.meter.failure, 500);
     }

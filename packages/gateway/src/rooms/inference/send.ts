@@ -37,14 +37,17 @@ export class ChatSender {
       fail("unavailable", "Too many chats are running; try again shortly", { retryAfterSeconds: 5 });
     const payer = await this.parts.metering.payerOf(actor);
     const pieces: Choice[] = [];
+    const deserted = new AbortController();
     const turn = await ChatTurn.open(this.parts, {
       asker: { requestId, payer, rules: null, refId: null, channel: "rpc" },
       payload: new Payload(Buffer.from(JSON.stringify({ ...body, stream: true }))),
-      signal: this.#stopping.signal,
+      signal: AbortSignal.any([this.#stopping.signal, deserted.signal]),
       withHistory: true,
       onChoice: (choice) => pieces.push(choice),
     });
     const stream = this.events.open(actor.userId);
+    // Whoever stops listening has stopped the answer; what was delivered until then is metered.
+    stream.onDeserted(() => deserted.abort());
     void this.#run(turn, stream, pieces);
     return { stream_id: stream.sessionId, memory: turn.record.recall };
   }

@@ -82,7 +82,7 @@ export class Inference {
   }
 
   /** Who the request's API key stands for, or the plain-text refusal of the key or its limit. */
-  principal(request: Request, requestId: string): Promise<Principal | Response> {
+  principal(request: Request, requestId: string): Principal | Response | Promise<Principal | Response> {
     const { keys, limiter, apiRateLimitRpm: rpm } = this.options;
     return requireApiKey({ keys, limiter, rpm }, request, requestId);
   }
@@ -94,7 +94,8 @@ export class Inference {
     work: (asker: Asker, payload: Payload) => Promise<Response>,
   ): Promise<Response> {
     const { metering, countRequest } = this.options;
-    const principal = await this.principal(request, requestId);
+    const found = this.principal(request, requestId);
+    const principal = found instanceof Promise ? await found : found;
     if (principal instanceof Response) return principal;
     countRequest();
     const payer = payerOf(principal);

@@ -30,7 +30,7 @@ export class TurnRecord {
   #userTurn: StoredMessage | null = null;
   readonly #remembers: boolean;
 
-  private constructor(
+  constructor(
     readonly parts: RecordParts,
     readonly options: RecordOptions,
   ) {
@@ -39,14 +39,8 @@ export class TurnRecord {
     this.collector = fields.conversationId || this.#remembers ? new AnswerCollector() : null;
   }
 
-  /** Checks the conversation, assembles history and recalls. */
-  static async open(parts: RecordParts, options: RecordOptions, signal: AbortSignal): Promise<TurnRecord> {
-    const record = new TurnRecord(parts, options);
-    if (record.collector) await record.#prepare(signal);
-    return record;
-  }
-
-  async #prepare(signal: AbortSignal): Promise<void> {
+  /** Checks the conversation, assembles history and recalls; only where there is a collector. */
+  async prepare(signal: AbortSignal): Promise<void> {
     const { conversations, memory } = this.parts;
     const { userId, payload, fields, withHistory } = this.options;
     const { conversationId } = fields;
@@ -75,7 +69,6 @@ export class TurnRecord {
 
   /** The whole answer of a request that did not stream. */
   async completedWith(body: Buffer): Promise<void> {
-    if (!this.collector) return;
     const [message] = messagesOf(body);
     await this.#completed(message ? toStored({ role: "assistant", ...message }) : null);
   }

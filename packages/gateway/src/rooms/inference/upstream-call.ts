@@ -12,6 +12,8 @@ import type { ReportedUsage } from "./usage-tail.ts";
 const BYTES_PER_TOKEN = 4;
 /** What a request without a limit of its own is held for; what it really costs is settled at its end. */
 const COMPLETION_TOKENS_HELD = 1_024;
+/** The first, and one on another backend where the first could not be reached. */
+const ATTEMPTS_MAX = 2;
 
 /** Who asks, who pays, and where usage is attributed. */
 export interface Asker {
@@ -61,8 +63,8 @@ export class UpstreamCall {
     this.watched = parts.watch.open();
   }
 
-  /** Chooses a backend and passes admission, or throws the refusal. */
-  static async admit(parts: CallParts, options: UpstreamCallOptions): Promise<UpstreamCall> {
+  /** Chooses a backend and passes admission, or throws the refusal. Synchronous when admission is. */
+  static admit(parts: CallParts, options: UpstreamCallOptions): UpstreamCall | Promise<UpstreamCall> {
     const { routing, metering } = parts;
     const { asker, payload, capability, provider, conversationId, maxTokens } = options;
     const model = routing.aliases.resolve(options.model);
@@ -70,50 +72,51 @@ export class UpstreamCall {
       fail("model_not_allowed", `This key's group does not allow the model ${model}; ask a group admin`);
     }
     const route = routing.choose({ model, capability, provider, conversationId });
+    const admitted = (admission: Admission) => new UpstreamCall(parts, options, model, route, admission);
+    const refused = (error: unknown): never => {
+      route.abandoned();
+      throw error;
+    };
     try {
       const { requestId, payer, refId } = asker;
       const promptTokens = estimatePromptTokens(payload.bytes);
       const completionTokensMax = capability === "chat" ? (maxTokens ?? COMPLETION_TOKENS_HELD) : 0;
       const estimate = { promptTokens, completionTokensMax };
-      const admitting = metering.admit({ requestId, payer, model: route.model, estimate, refId });
-      const admission = admitting instanceof Promise ? await admitting : admitting;
-      return new UpstreamCall(parts, options, model, route, admission);
+      const admission = metering.admit({ requestId, payer, model: route.model, estimate, refId });
+      return admission instanceof Promise ? admission.then(admitted, refused) : admitted(admission);
     } catch (error) {
-      route.abandoned();
-      throw error;
+      return refused(error);
     }
   }
 
   /** The upstream's 2xx answer. A backend that cannot be reached at all is replaced once by another candidate. */
   async send(): Promise<Response> {
-    try {
-      return await this.#sendOnce();
-    } catch (error) {
-      const next = error instanceof BackendError && error.kind === "connect" ? this.#another() : null;
-      if (!next) throw error;
-      this.route = next;
-      return await this.#sendOnce();
+    for (;;) {
+      try {
+        return await this.#dispatch();
+      } catch (error) {
+        this.failed(error);
+        const { signal } = this.watched;
+        if (signal.aborted) throw signal.reason;
+        const isUnsent = error instanceof BackendError && error.kind === "connect";
+        const next = isUnsent && this.#tried.length < ATTEMPTS_MAX ? this.#another() : null;
+        if (!next) throw error;
+        this.route = next;
+      }
     }
   }
 
-  async #sendOnce(): Promise<Response> {
+  #dispatch(): Promise<Response> {
     const { route, options } = this;
     this.#tried.push(route.backend);
-    const body = this.#body();
-    try {
-      const answer = options.send(route.backend, {
-        model: route.model,
-        body,
-        requestId: options.asker.requestId,
-        signal: this.watched.signal,
-      });
-      if (!answer)
-        throw new BackendError("unsupported", `the backend does not support ${options.capability}`);
-      return await answer;
-    } catch (error) {
-      this.failed(error);
-      throw this.watched.signal.aborted ? this.watched.signal.reason : error;
-    }
+    const answer = options.send(route.backend, {
+      model: route.model,
+      body: this.#body(),
+      requestId: options.asker.requestId,
+      signal: this.watched.signal,
+    });
+    if (answer) return answer;
+    throw new BackendError("unsupported", `the backend does not support ${options.capability}`);
   }
 
   #body(): JsonBody {

@@ -122,8 +122,7 @@ export class Routing {
       ? factory.tunnelUrl(config.kind, await factory.bridge.connect(config.url))
       : config.url;
     const entry = await this.#exclusively(async () => {
-      if (this.#entries.length >= BACKENDS_MAX && !this.#find(config.name))
-        fail("app_error", `There are ${BACKENDS_MAX} backends already, the most that are kept`);
+      this.#requireRoom(config.name);
       const saved =
         persist &&
         (await this.#store.save(stored, isoTime(clock.now())).then(
@@ -140,6 +139,27 @@ export class Routing {
     });
     if (entry.persisted) bus.publish(CHANGED, config.name);
     return entry;
+  }
+
+  /**
+   * Adds a backend that is ready made and not saved, such as a model on a GPU node; it replaces the one of the
+   * same name. Resolves after its first probe.
+   */
+  async adopt(backend: Backend): Promise<void> {
+    const entry = newEntry(backend.config, backend, false);
+    await this.#exclusively(async () => {
+      this.#requireRoom(backend.config.name);
+      this.#place(entry);
+    });
+    await this.#health.probe(entry);
+  }
+
+  /** Takes an adopted backend away, unless another one has its name by now. */
+  async dismiss(backend: Backend): Promise<void> {
+    await this.#exclusively(async () => {
+      const entry = this.#entries.find((each) => each.backend === backend);
+      if (entry) this.#drop(entry);
+    });
   }
 
   async removeAt(index: number): Promise<void> {
@@ -231,12 +251,7 @@ export class Routing {
     const { factory } = this.options;
     const backend = address === null ? unreachable(config) : factory.create({ ...config, url: address });
     const entry = newEntry(config, backend, persisted);
-    const index = this.#entries.findIndex((other) => other.config.name === config.name);
-    if (index === -1) this.#entries.push(entry);
-    else {
-      this.#retire(this.#entries[index]!);
-      this.#entries[index] = entry;
-    }
+    this.#place(entry);
     if (factory.isBridgeUrl(config.url)) {
       entry.stopWatching = factory.bridge.watch({
         name: config.name,
@@ -244,9 +259,24 @@ export class Routing {
         onPort: (port) => this.#move(entry, factory.tunnelUrl(config.kind, port)),
       });
     }
-    this.#router.changed();
     void this.#health.probe(entry);
     return entry;
+  }
+
+  /** Puts an entry where the one of its name is, or at the end. */
+  #place(entry: Entry): void {
+    const index = this.#entries.findIndex((other) => other.config.name === entry.config.name);
+    if (index === -1) this.#entries.push(entry);
+    else {
+      this.#retire(this.#entries[index]!);
+      this.#entries[index] = entry;
+    }
+    this.#router.changed();
+  }
+
+  #requireRoom(name: string): void {
+    if (this.#entries.length >= BACKENDS_MAX && !this.#find(name))
+      fail("app_error", `There are ${BACKENDS_MAX} backends already, the most that are kept`);
   }
 
   /** The tunnel is at another port: the same backend, reached elsewhere, fail-closed until it answers. */

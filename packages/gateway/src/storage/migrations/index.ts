@@ -6,6 +6,7 @@ import { groups } from "./004-groups.ts";
 import { ledger } from "./005-ledger.ts";
 import { usage } from "./006-usage.ts";
 import { video } from "./007-video.ts";
+import { agents } from "./008-agents.ts";
 
 /** In order of application; a released migration is never edited, only followed by another. */
 export const migrations: readonly Migration[] = [
@@ -16,4 +17,5 @@ export const migrations: readonly Migration[] = [
   ledger,
   usage,
   video,
+  agents,
 ];

@@ -1,0 +1,198 @@
+import { type Admin, createAdmin } from "./admin.ts";
+import { ConnectionError, RPC_CODE, RpcError } from "./errors.ts";
+import { type EventsOptions, sessionEvents } from "./events.ts";
+import { METHOD_AUTH, type Methods } from "./methods.gen.ts";
+import type { ChatStream, Notification } from "./notifications.ts";
+import { createRest, type Rest } from "./rest.ts";
+import { connecting, type Fetch, type RpcReply, rpcOverHttp } from "./rpc.ts";
+import { RpcSocket, type SocketConstructor } from "./rpc-socket.ts";
+import { memoryTokens, type Session, SessionKeeper, type TokenStore } from "./session.ts";
+
+const CALL_TIMEOUT_MS = 60_000;
+
+export interface ClientOptions {
+  /** Address of the service, e.g. `https://models.example.org`. */
+  baseUrl: string;
+  /** Where the session is kept; in memory unless given. */
+  tokens?: TokenStore;
+  /** Carries the JSON-RPC calls; default `http`. */
+  transport?: "http" | "websocket";
+  /** API key of the `/v1` surface. */
+  apiKey?: string | (() => string | null);
+  /** Admin token of `/api/admin` and of the methods that want it. */
+  adminToken?: string | (() => string | null);
+  fetch?: Fetch;
+  /** Needed for the WebSocket transport where the runtime has none. */
+  WebSocket?: SocketConstructor;
+  callTimeoutMs?: number;
+}
+
+export interface CallOptions {
+  signal?: AbortSignal;
+  /** Also pushes the answer onto this notification session. */
+  sessionId?: string;
+}
+
+export type MethodName = keyof Methods;
+export type Params<M extends MethodName> = Methods[M]["params"];
+export type Result<M extends MethodName> = Methods[M]["result"];
+/** Params may be left out where every field of them may be. */
+export type CallArguments<M extends MethodName> =
+  Record<string, never> extends Params<M>
+    ? [params?: Params<M>, options?: CallOptions]
+    : [params: Params<M>, options?: CallOptions];
+
+export interface Client {
+  readonly baseUrl: string;
+  /** Calls a method of the management plane. Throws RpcError or ConnectionError. */
+  call<M extends MethodName>(method: M, ...rest: CallArguments<M>): Promise<Result<M>>;
+  /** A method that this version's types do not know, e.g. of a newer service. */
+  callUnknown(method: string, params?: Record<string, unknown>, options?: CallOptions): Promise<unknown>;
+  /** Notifications of a session, reconnecting until the loop is left or the signal fires. */
+  events(sessionId: string, options?: EventsOptions): AsyncGenerator<Notification, void, undefined>;
+  /** `chat.send` and its answer as it arrives; throws when the answer fails or breaks off. */
+  chat(
+    request: Record<string, unknown> & { model: string; messages: unknown[] },
+    options?: CallOptions & { onStart?: (started: { stream_id: string; memory?: unknown }) => void },
+  ): AsyncGenerator<ChatStream, void, undefined>;
+  readonly rest: Rest;
+  readonly admin: Admin;
+  readonly session: Session | null;
+  /** Reads the stored session, once. */
+  ready(): Promise<Session | null>;
+  onSession(listener: (session: Session | null) => void): () => void;
+  signIn(params: Params<"auth.login">): Promise<Session>;
+  signUp(params: Params<"auth.register">): Promise<Session>;
+  signOut(): Promise<void>;
+  close(): void;
+}
+
+const asFunction = (value: string | (() => string | null) | undefined) =>
+  typeof value === "function" ? value : () => value ?? null;
+
+export function createClient(options: ClientOptions): Client {
+  const baseUrl = options.baseUrl.replace(/\/+$/, "");
+  const fetch = connecting(options.fetch ?? ((url, init) => globalThis.fetch(url, init)));
+  const apiKey = asFunction(options.apiKey);
+  const adminToken = asFunction(options.adminToken);
+  const callTimeoutMs = options.callTimeoutMs ?? CALL_TIMEOUT_MS;
+  let nextId = 1;
+  let socket: RpcSocket | null = null;
+
+  function theSocket(): RpcSocket {
+    const Socket = options.WebSocket ?? (globalThis.WebSocket as unknown as SocketConstructor | undefined);
+    if (!Socket) throw new Error("this runtime has no WebSocket; hand one in as options.WebSocket");
+    socket ??= new RpcSocket(`${baseUrl.replace(/^http/, "ws")}/api/rpc`, Socket);
+    return socket;
+  }
+
+  function send(
+    method: string,
+    params: unknown,
+    { token, signal, sessionId }: CallOptions & { token: string | null },
+  ): Promise<RpcReply> {
+    const request = { jsonrpc: "2.0" as const, id: nextId++, method, params };
+    const timeout = AbortSignal.timeout(callTimeoutMs);
+    const either = signal ? AbortSignal.any([signal, timeout]) : timeout;
+    // The admin token and the session header are HTTP's; a socket belongs to one signed-in person.
+    const overSocket =
+      options.transport === "websocket" &&
+      token !== null &&
+      token !== adminToken() &&
+      sessionId === undefined;
+    if (overSocket) return Promise.race([theSocket().call(request, token), rejectedBy(either)]);
+    return rpcOverHttp(request, { fetch, url: `${baseUrl}/api/rpc`, token, signal: either, sessionId });
+  }
+
+  const keeper = new SessionKeeper(options.tokens ?? memoryTokens(), async (refreshToken) => {
+    const params = { refresh_token: refreshToken };
+    return unwrap(
+      "auth.refresh",
+      await send("auth.refresh", params, { token: null }),
+    ) as Result<"auth.refresh">;
+  });
+
+  async function callUnknown(
+    method: string,
+    params: Record<string, unknown> = {},
+    callOptions: CallOptions = {},
+  ): Promise<unknown> {
+    const credential = credentialOf(method);
+    if (credential === "public")
+      return unwrap(method, await send(method, params, { token: null, ...callOptions }));
+    if (credential === "admin_token")
+      return unwrap(method, await send(method, params, { token: adminToken(), ...callOptions }));
+    const token = (await keeper.accessToken()) ?? (credential === "jwt_or_admin_token" ? adminToken() : null);
+    const reply = await send(method, params, { token, ...callOptions });
+    if (reply.error?.code !== RPC_CODE.authentication || token === null || token === adminToken())
+      return unwrap(method, reply);
+    const renewed = await keeper.renew(token);
+    if (!renewed) return unwrap(method, reply);
+    return unwrap(method, await send(method, params, { token: renewed.accessToken, ...callOptions }));
+  }
+
+  const call: Client["call"] = async (method, ...[params, callOptions]) =>
+    (await callUnknown(method, params as Record<string, unknown>, callOptions)) as never;
+  const events: Client["events"] = (sessionId, eventsOptions) =>
+    sessionEvents({ fetch, baseUrl, token: () => keeper.accessToken() }, sessionId, eventsOptions);
+
+  return {
+    baseUrl,
+    call,
+    callUnknown,
+    events,
+    async *chat(request, { onStart, ...callOptions } = {}) {
+      const started = (await callUnknown("chat.send", request, callOptions)) as { stream_id: string };
+      onStart?.(started);
+      for await (const { method, params } of events(started.stream_id, {
+        ...callOptions,
+        reconnect: false,
+      })) {
+        if (method !== "chat.stream") continue;
+        if (params.error)
+          throw new RpcError(
+            "chat.send",
+            Number(params.error.code) || RPC_CODE.application,
+            params.error.message,
+          );
+        yield params;
+        if (params.done) return;
+      }
+    },
+    rest: createRest({ fetch, baseUrl, apiKey }),
+    admin: createAdmin({ fetch, baseUrl, adminToken }),
+    get session() {
+      return keeper.current;
+    },
+    async ready() {
+      await keeper.ready();
+      return keeper.current;
+    },
+    onSession: (listener) => keeper.subscribe(listener),
+    signIn: async (params) => keeper.accept(await call("auth.login", params)),
+    signUp: async (params) => keeper.accept(await call("auth.register", params)),
+    signOut: () => keeper.clear(),
+    close: () => socket?.close(),
+  };
+}
+
+/** Methods that the generated table does not know are called as the signed-in person. */
+const credentialOf = (method: string): string =>
+  (METHOD_AUTH as Record<string, string | undefined>)[method] ?? "jwt";
+
+function rejectedBy(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    signal.addEventListener("abort", () =>
+      reject(
+        signal.reason instanceof Error && signal.reason.name === "TimeoutError"
+          ? new ConnectionError("the service did not answer in time")
+          : signal.reason,
+      ),
+    );
+  });
+}
+
+function unwrap(method: string, reply: RpcReply): unknown {
+  if (!reply.error) return reply.result;
+  throw new RpcError(method, reply.error.code, reply.error.message, reply.error.data);
+}

@@ -1,0 +1,79 @@
+import { ConnectionError, isAbort, RestError, restErrorOf } from "./errors.ts";
+import type { Notification } from "./notifications.ts";
+import type { Fetch } from "./rpc.ts";
+import { sseData } from "./sse.ts";
+
+const RETRY_FIRST_MS = 250;
+const RETRY_MAX_MS = 10_000;
+
+export interface EventsOptions {
+  signal?: AbortSignal;
+  /** Default true. Without it the iterator throws when the connection breaks. */
+  reconnect?: boolean;
+  /** Called once the subscription stands: notifications from here on are seen. */
+  onOpen?: () => void;
+  /** Called after each later connection; what was notified in between is lost, so look at the state again. */
+  onReconnect?: () => void;
+}
+
+export interface EventsSource {
+  fetch: Fetch;
+  baseUrl: string;
+  token(): Promise<string | null>;
+}
+
+async function subscribe({ fetch, baseUrl, token }: EventsSource, sessionId: string, signal?: AbortSignal) {
+  const bearer = await token();
+  const response = await fetch(`${baseUrl}/api/rpc/events?session=${encodeURIComponent(sessionId)}`, {
+    headers: { accept: "text/event-stream", ...(bearer !== null && { authorization: `Bearer ${bearer}` }) },
+    signal,
+  });
+  if (!response.ok || !response.body) throw await restErrorOf(response);
+  return response.body;
+}
+
+function pause(delayMs: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const finish = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", finish);
+      resolve();
+    };
+    const timer = setTimeout(finish, delayMs);
+    signal?.addEventListener("abort", finish);
+  });
+}
+
+/** Errors that the next attempt would meet again: the service refused, or speaks something else. */
+const isFinal = (error: unknown) =>
+  (error instanceof RestError && error.status < 500) || error instanceof SyntaxError;
+
+/** The notifications of one session, for as long as the caller iterates or until `signal` fires. */
+export async function* sessionEvents(
+  source: EventsSource,
+  sessionId: string,
+  { signal, reconnect = true, onOpen, onReconnect }: EventsOptions = {},
+): AsyncGenerator<Notification, void, undefined> {
+  let delayMs = RETRY_FIRST_MS;
+  let wasOpen = false;
+  while (!signal?.aborted) {
+    try {
+      const body = await subscribe(source, sessionId, signal);
+      if (wasOpen) onReconnect?.();
+      else onOpen?.();
+      wasOpen = true;
+      for await (const data of sseData(body)) {
+        delayMs = RETRY_FIRST_MS;
+        const message = JSON.parse(data) as Partial<Notification>;
+        // Responses that were pushed onto the session carry no method.
+        if (message.method) yield message as Notification;
+      }
+      if (!reconnect) throw new ConnectionError("the notification stream ended");
+    } catch (error) {
+      if (isAbort(error) || signal?.aborted) return;
+      if (!reconnect || isFinal(error)) throw error;
+    }
+    await pause(delayMs * (0.5 + Math.random() / 2), signal);
+    delayMs = Math.min(delayMs * 2, RETRY_MAX_MS);
+  }
+}

@@ -1,0 +1,1044 @@
+// Made by scripts/gen.ts from the method definitions; `npm run gen` writes it anew.
+
+/** Params and result of every method, by name. */
+export interface Methods {
+  /** Sign in with email and password. */
+  "auth.login": {
+    auth: "public";
+    params: { email: string; password: string };
+    result: {
+      access_token: string;
+      refresh_token: string;
+      token_type: "Bearer";
+      /** Lifetime of the access token in seconds */
+      expires_in: number;
+      user: { id: string; email: string; name: string; is_admin: boolean };
+    };
+  };
+  /** The signed-in account. */
+  "auth.me": {
+    auth: "jwt";
+    params: Record<string, never>;
+    result: { id: string; email: string; name: string };
+  };
+  /** Exchange a refresh token, which works once, for a fresh pair. */
+  "auth.refresh": {
+    auth: "public";
+    params: { refresh_token: string };
+    result: {
+      access_token: string;
+      refresh_token: string;
+      token_type: "Bearer";
+      /** Lifetime of the access token in seconds */
+      expires_in: number;
+      user: { id: string; email: string; name: string; is_admin: boolean };
+    };
+  };
+  /** Create an account and sign in; the first account becomes the administrator. */
+  "auth.register": {
+    auth: "public";
+    params: { email: string; password: string; name?: string };
+    result: {
+      access_token: string;
+      refresh_token: string;
+      token_type: "Bearer";
+      /** Lifetime of the access token in seconds */
+      expires_in: number;
+      user: { id: string; email: string; name: string; is_admin: boolean };
+    };
+  };
+  /** Your wallet: balance and recent entries. With the admin token: the account that issues points. */
+  "ledger.self": {
+    auth: "jwt_or_admin_token";
+    params: Record<string, never>;
+    result: {
+      /** Points */
+      balance: number;
+      /** The newest 50, newest first */
+      entries: {
+        /** Counts the account's entries from 1, without gaps */
+        seq: number;
+        kind: "topup" | "allocation" | "settlement" | "return";
+        /** What the entry added, or took when negative */
+        points: number;
+        balance_after: number;
+        /** The account on the other side of the movement */
+        counterparty: { type: "user" | "group" | "system"; id: string };
+        /** Of a settlement: the request that was paid */
+        request_id: string | null;
+        note: string | null;
+        /** RFC 3339 timestamp, UTC */
+        created_at: string;
+      }[];
+      account: { type: "user" | "system"; id: string };
+    };
+  };
+  /** Join a group by invitation; harmless for someone who is in already. */
+  "group.invite.accept": {
+    auth: "jwt";
+    params: { token: string };
+    result: {
+      id: string;
+      name: string;
+      description: string;
+      /** Null for a platform administrator who is not a member */
+      my_role: "owner" | "admin" | "member" | null;
+      /** Active members */
+      member_count: number;
+      /** Group keys may use only the allowed models */
+      enforce_model_allowlist: boolean;
+      /** Requests a minute for each key of the group; null: no ceiling */
+      rpm_ceiling: number | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+    };
+  };
+  /** Add someone who has an account; of someone who is in already, what is given changes. */
+  "group.members.add": {
+    auth: "jwt";
+    params: {
+      group_id: string;
+      /** The member's email; a user id works too */
+      email: string;
+      role?: "admin" | "member";
+      /** What a request costs the pool is multiplied by this; kept to 6 decimals */
+      cost_multiplier?: number;
+    };
+    result: {
+      user_id: string;
+      email: string;
+      name: string;
+      role: "admin" | "member";
+      is_owner: boolean;
+      cost_multiplier: number;
+      is_active: boolean;
+      /** RFC 3339 timestamp, UTC */
+      joined_at: string;
+    };
+  };
+  /** Move points from the pool to a member's wallet; refused whole when the pool is short. */
+  "group.credits.allocate": {
+    auth: "jwt";
+    params: {
+      group_id: string;
+      /** The member's email; a user id works too */
+      user_id: string;
+      points: number;
+      note?: string;
+    };
+    result: {
+      group_id: string;
+      /** Email of the member */
+      user: string;
+      points: number;
+      /** What the pool has left */
+      balance: number;
+    };
+  };
+  /** Allow models; it restricts the group's keys once enforce_model_allowlist is on. */
+  "group.models.allow": {
+    auth: "jwt";
+    params: {
+      group_id: string;
+      model_ids: string[];
+      /** Take the models off this list instead */
+      remove?: boolean;
+    };
+    result: { allowed: string[]; denied: string[] };
+  };
+  /** The pool's balance and recent entries. */
+  "group.credits.balance": {
+    auth: "jwt";
+    params: { group_id: string };
+    result: {
+      /** Points */
+      balance: number;
+      /** The newest 50, newest first */
+      entries: {
+        /** Counts the account's entries from 1, without gaps */
+        seq: number;
+        kind: "topup" | "allocation" | "settlement" | "return";
+        /** What the entry added, or took when negative */
+        points: number;
+        balance_after: number;
+        /** The account on the other side of the movement */
+        counterparty: { type: "user" | "group" | "system"; id: string };
+        /** Of a settlement: the request that was paid */
+        request_id: string | null;
+        note: string | null;
+        /** RFC 3339 timestamp, UTC */
+        created_at: string;
+      }[];
+      group_id: string;
+    };
+  };
+  /** Create a group; you become its owner. With the admin token it belongs to the platform. */
+  "group.create": {
+    auth: "jwt_or_admin_token";
+    params: {
+      name: string;
+      description?: string;
+      /** Your own id: a repeated call gets the group that the first one made */
+      id?: string;
+    };
+    result: {
+      id: string;
+      name: string;
+      description: string;
+      /** Null for a platform administrator who is not a member */
+      my_role: "owner" | "admin" | "member" | null;
+      /** Active members */
+      member_count: number;
+      /** Group keys may use only the allowed models */
+      enforce_model_allowlist: boolean;
+      /** Requests a minute for each key of the group; null: no ceiling */
+      rpm_ceiling: number | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+    };
+  };
+  /** Deny models to the group's keys; a denial wins over a permission. */
+  "group.models.deny": {
+    auth: "jwt";
+    params: {
+      group_id: string;
+      model_ids: string[];
+      /** Take the models off this list instead */
+      remove?: boolean;
+    };
+    result: { allowed: string[]; denied: string[] };
+  };
+  /** A group with its active members. */
+  "group.get": {
+    auth: "jwt";
+    params: { group_id: string };
+    result: {
+      id: string;
+      name: string;
+      description: string;
+      /** Null for a platform administrator who is not a member */
+      my_role: "owner" | "admin" | "member" | null;
+      /** Active members */
+      member_count: number;
+      /** Group keys may use only the allowed models */
+      enforce_model_allowlist: boolean;
+      /** Requests a minute for each key of the group; null: no ceiling */
+      rpm_ceiling: number | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+      members: {
+        user_id: string;
+        email: string;
+        name: string;
+        role: "admin" | "member";
+        is_owner: boolean;
+        cost_multiplier: number;
+        is_active: boolean;
+        /** RFC 3339 timestamp, UTC */
+        joined_at: string;
+      }[];
+    };
+  };
+  /** Make an invitation; its token is shown once. */
+  "group.invite.create": {
+    auth: "jwt";
+    params: {
+      group_id: string;
+      role?: "admin" | "member";
+      /** Only the account with this email may accept */
+      email?: string;
+      max_uses?: number;
+      ttl_secs?: number;
+    };
+    result: {
+      id: string;
+      group_id: string;
+      /** It cannot be shown again */
+      token: string;
+      role: "admin" | "member";
+      email: string | null;
+      max_uses: number;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+      /** RFC 3339 timestamp, UTC */
+      expires_at: string;
+    };
+  };
+  /** Your groups, newest first. With the admin token: all groups. */
+  "group.list": {
+    auth: "jwt_or_admin_token";
+    params: Record<string, never>;
+    result: {
+      id: string;
+      name: string;
+      description: string;
+      /** Null for a platform administrator who is not a member */
+      my_role: "owner" | "admin" | "member" | null;
+      /** Active members */
+      member_count: number;
+      /** Group keys may use only the allowed models */
+      enforce_model_allowlist: boolean;
+      /** Requests a minute for each key of the group; null: no ceiling */
+      rpm_ceiling: number | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+    }[];
+  };
+  /** The group's active members. */
+  "group.members.list": {
+    auth: "jwt";
+    params: {
+      group_id: string;
+      /** Also those who were deactivated */
+      include_inactive?: boolean;
+    };
+    result: {
+      user_id: string;
+      email: string;
+      name: string;
+      role: "admin" | "member";
+      is_owner: boolean;
+      cost_multiplier: number;
+      is_active: boolean;
+      /** RFC 3339 timestamp, UTC */
+      joined_at: string;
+    }[];
+  };
+  /** The models that the group's keys may and may not use. */
+  "group.models.list": {
+    auth: "jwt";
+    params: { group_id: string };
+    result: { allowed: string[]; denied: string[] };
+  };
+  /** Delete a group; its keys become their makers' own, the pool's points go back to the platform. */
+  "group.delete": {
+    auth: "jwt";
+    params: { group_id: string };
+    result: { ok: true };
+  };
+  /** Remove a member; their group keys stop working at once. */
+  "group.members.remove": {
+    auth: "jwt";
+    params: {
+      group_id: string;
+      /** The member's email; a user id works too */
+      user_id: string;
+    };
+    result: { ok: true };
+  };
+  /** Issue points to a group's pool. */
+  "group.credits.topup": {
+    auth: "admin";
+    params: { group_id: string; points: number; note?: string };
+    result: { group_id: string; balance: number };
+  };
+  /** Change a group; what is left out stays. */
+  "group.update": {
+    auth: "jwt";
+    params: {
+      group_id: string;
+      name?: string;
+      description?: string;
+      enforce_model_allowlist?: boolean;
+      /** null clears it */
+      rpm_ceiling?: number | null;
+    };
+    result: {
+      id: string;
+      name: string;
+      description: string;
+      /** Null for a platform administrator who is not a member */
+      my_role: "owner" | "admin" | "member" | null;
+      /** Active members */
+      member_count: number;
+      /** Group keys may use only the allowed models */
+      enforce_model_allowlist: boolean;
+      /** Requests a minute for each key of the group; null: no ceiling */
+      rpm_ceiling: number | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+    };
+  };
+  /** Change a member; a deactivated one's group keys stop working at once. */
+  "group.members.update": {
+    auth: "jwt";
+    params: {
+      group_id: string;
+      /** The member's email; a user id works too */
+      user_id: string;
+      role?: "admin" | "member";
+      /** What a request costs the pool is multiplied by this; kept to 6 decimals */
+      cost_multiplier?: number;
+      is_active?: boolean;
+    };
+    result: {
+      user_id: string;
+      email: string;
+      name: string;
+      role: "admin" | "member";
+      is_owner: boolean;
+      cost_multiplier: number;
+      is_active: boolean;
+      /** RFC 3339 timestamp, UTC */
+      joined_at: string;
+    };
+  };
+  /** Issue an API key; the secret is shown once. */
+  "keys.create": {
+    auth: "jwt";
+    params: {
+      name: string;
+      project?: string;
+      /** Draw on this group's pool; you must be an active member */
+      group_id?: string;
+    };
+    result: {
+      id: string;
+      name: string;
+      /** First 8 characters of the key's uuid; usage rows carry it as api_key_id */
+      key_prefix: string;
+      project: string;
+      /** The group whose pool and limits apply, if any */
+      group_id: string | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+      /** The secret: service-<uuid>. It cannot be shown again */
+      key: string;
+    };
+  };
+  /** Your API keys, newest first, without their secrets. */
+  "keys.list": {
+    auth: "jwt";
+    params: Record<string, never>;
+    result: {
+      id: string;
+      name: string;
+      /** First 8 characters of the key's uuid; usage rows carry it as api_key_id */
+      key_prefix: string;
+      project: string;
+      /** The group whose pool and limits apply, if any */
+      group_id: string | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+      active: boolean;
+      revoked_at: string | null;
+    }[];
+  };
+  /** Revoke one of your API keys; it stops working at once. */
+  "keys.revoke": {
+    auth: "jwt";
+    params: { key_id: string };
+    result: { ok: true };
+  };
+  /** Add a provider entry. */
+  "providers.add": {
+    auth: "admin";
+    params: { id: string; name: string; description?: string; website_domain?: string };
+    result: { ok: true };
+  };
+  /** Display metadata of providers; no credentials. */
+  "providers.list": {
+    auth: "public";
+    params: Record<string, never>;
+    result: {
+      id: string;
+      name: string;
+      description: string;
+      website_domain: string;
+      is_official: boolean;
+      is_operator: boolean;
+    }[];
+  };
+  /** Remove a provider entry. */
+  "providers.remove": {
+    auth: "admin";
+    params: { provider_id: string };
+    result: { ok: true };
+  };
+  /** Answers that the connection test does not exist; the contract defines it so. */
+  "providers.test": {
+    auth: "admin";
+    params: Record<string, never>;
+    result: { ok: true; message: string };
+  };
+  /** Change a provider entry; only the given fields change. */
+  "providers.update": {
+    auth: "admin";
+    params: { provider_id: string; name?: string; description?: string; website_domain?: string };
+    result: { ok: true };
+  };
+  /** Start a conversation. */
+  "conversations.create": {
+    auth: "jwt";
+    params: { title?: string };
+    result: {
+      id: string;
+      title: string;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+      /** RFC 3339 timestamp, UTC */
+      updated_at: string;
+      messages: {
+        id: string;
+        role: string;
+        content: string;
+        images?: unknown[];
+        tool_calls?: unknown[];
+        /** RFC 3339 timestamp, UTC */
+        created_at: string;
+      }[];
+    };
+  };
+  /** One of your conversations with its messages. */
+  "conversations.get": {
+    auth: "jwt";
+    params: {
+      conversation_id?: string;
+      /** Older name of conversation_id, which wins when both are given */
+      id?: string;
+    };
+    result: {
+      id: string;
+      title: string;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+      /** RFC 3339 timestamp, UTC */
+      updated_at: string;
+      messages: {
+        id: string;
+        role: string;
+        content: string;
+        images?: unknown[];
+        tool_calls?: unknown[];
+        /** RFC 3339 timestamp, UTC */
+        created_at: string;
+      }[];
+    };
+  };
+  /** Your conversations, the most recently used first. */
+  "conversations.list": {
+    auth: "jwt";
+    params: Record<string, never>;
+    result: {
+      id: string;
+      title: string;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+      /** RFC 3339 timestamp, UTC */
+      updated_at: string;
+      created_ago: string;
+      /** e.g. "5 minutes ago" */
+      updated_ago: string;
+      message_count: number;
+    }[];
+  };
+  /** Delete one of your conversations with its messages. */
+  "conversations.delete": {
+    auth: "jwt";
+    params: {
+      conversation_id?: string;
+      /** Older name of conversation_id, which wins when both are given */
+      id?: string;
+    };
+    result: { ok: true };
+  };
+  /** Your requests, newest first; with `project` only those of the project's keys. */
+  "usage.list": {
+    auth: "jwt";
+    params: {
+      /** Default 50; values outside 1-200 are brought into it */
+      limit?: number;
+      /** Default 0 */
+      offset?: number;
+      project?: string;
+    };
+    result: {
+      records: {
+        id: string;
+        model: string;
+        backend: string;
+        prompt_tokens: number;
+        completion_tokens: number;
+        total_tokens: number;
+        /** USD; null when the model has no price */
+        cost: number | null;
+        /** RFC 3339 timestamp, UTC */
+        created_at: string;
+        ref_id: string | null;
+      }[];
+      total: number;
+      limit: number;
+      offset: number;
+      project: string | null;
+    };
+  };
+  /** What video models cost; one without a row costs 0.005 USD a second. */
+  "billing.video.pricing.get": {
+    auth: "jwt";
+    params: Record<string, never>;
+    result: {
+      pricing: {
+        model: string;
+        mode: "per_call" | "per_second_resolution" | "per_frame";
+        base_price: number;
+        price_per_second: number;
+        price_per_frame: number;
+        resolution_coeff: Record<string, number>;
+        currency: string;
+        enabled: boolean;
+      }[];
+    };
+  };
+  /** Your tier, what you used this month (UTC) and what is left of it. */
+  "billing.plan": {
+    auth: "jwt";
+    params: Record<string, never>;
+    result: {
+      tiers: {
+        name: string;
+        /** Null: unlimited */
+        monthly_usd_quota: number | null;
+        /** Null: unlimited */
+        monthly_token_quota: number | null;
+        /** Requests a minute that each key may make */
+        rpm: number;
+      }[];
+      current_tier: string;
+      usage: {
+        cost_usd: number;
+        tokens: number;
+        requests: number;
+        /** The part of cost_usd that points did not pay */
+        quota_cost_usd: number;
+        /** The part of tokens that points did not pay */
+        quota_tokens: number;
+      };
+      remaining: {
+        /** Null: unlimited */
+        cost_usd: number | null;
+        /** Null: unlimited */
+        tokens: number | null;
+      };
+      quota_exceeded: boolean;
+      points_balance: number;
+      points_per_usd: number;
+    };
+  };
+  /** Put an account on a tier; its limits change at once. */
+  "billing.plan.set": {
+    auth: "admin_token";
+    params: { user_email: string; tier: string };
+    result: { ok: true };
+  };
+  /** Set a video model's price; replaces the model's row. */
+  "billing.video.pricing.set": {
+    auth: "admin_token";
+    params: {
+      model: string;
+      mode?: "per_call" | "per_second_resolution" | "per_frame";
+      base_price?: number;
+      price_per_second?: number;
+      price_per_frame?: number;
+      resolution_coeff?: Record<string, number>;
+      currency?: string;
+      enabled?: boolean;
+    };
+    result: { ok: true };
+  };
+  /** Forget one thing that is remembered about you. */
+  "memory.delete": {
+    auth: "jwt";
+    params: {
+      /** Id of the remembered fact, as recall gave it */
+      node_id: string;
+    };
+    result: {
+      /** False when there was no such fact of yours */
+      deleted: boolean;
+    };
+  };
+  /** Whether long-term memory is on, and what it did for you lately. */
+  "memory.status": {
+    auth: "jwt";
+    params: Record<string, never>;
+    result: {
+      /** A memory service is configured */
+      enabled: boolean;
+      /** Finished turns are remembered */
+      writeback: boolean;
+      /** Newest first */
+      events: {
+        /** RFC 3339 timestamp, UTC */
+        at: string;
+        kind: "recall" | "writeback" | "delete";
+        outcome: "ok" | "failed";
+        /** Facts found, written or deleted */
+        count: number;
+        duration_ms: number;
+        /** Why it failed */
+        detail: string | null;
+      }[];
+    };
+  };
+  /** Call a method of the engine that serves a model, and return its raw result. */
+  "engine.invoke": {
+    auth: "admin";
+    params: { model: string; method: string; params?: Record<string, unknown> };
+    result: unknown;
+  };
+  /** Send a chat turn; its answer arrives as chat.stream notifications, one token each. */
+  "chat.send": {
+    auth: "jwt";
+    params: {
+      model: string;
+      messages: {
+        role: "user" | "assistant" | "system" | "developer" | "tool";
+        content?: string | unknown[] | null;
+        images?: unknown[];
+        tool_calls?: unknown[];
+        [field: string]: unknown;
+      }[];
+      temperature?: number;
+      max_tokens?: number;
+      /** Its stored messages go before these, and the turn is added to it */
+      conversation_id?: string;
+      /** False: nothing is recalled for this turn */
+      memory?: boolean;
+      /** An object, merged into what is sent upstream */
+      extra?: unknown;
+      tools?: unknown[];
+      provider?: string;
+    };
+    result: {
+      /** Session of GET /api/rpc/events */
+      stream_id: string;
+      memory: "enabled" | "disabled" | "offline";
+    };
+  };
+  /** Cancel one of your video jobs; nothing is charged. */
+  "video.cancel": {
+    auth: "jwt";
+    params: { job_id: string };
+    result: { ok: true };
+  };
+  /** Submit a video task; its progress arrives on stream_id and on the job id. */
+  "video.create": {
+    auth: "jwt";
+    params: {
+      model: string;
+      prompt: string;
+      negative_prompt?: string;
+      /** First and last frame; PNG, JPEG or WebP, up to 10 MiB each */
+      images?: { data_base64: string; mime_type: string }[];
+      duration_seconds?: number;
+      width?: number;
+      height?: number;
+      /** Name or kind of the backend to use */
+      provider?: string;
+      /** Backend-specific fields such as seed, steps, cfg */
+      extra?: Record<string, unknown>;
+    };
+    result: { job_id: string; stream_id: string };
+  };
+  /** One of your video jobs. */
+  "video.get": {
+    auth: "jwt";
+    params: { job_id: string };
+    result: {
+      id: string;
+      object: "video.generation";
+      model: string;
+      status: "queued" | "running" | "done" | "failed" | "cancelled";
+      /** 0 to 100 */
+      progress: number;
+      result: {
+        url: string;
+        mime_type: string;
+        width?: number;
+        height?: number;
+        duration_seconds?: number;
+        expires_at?: string;
+      } | null;
+      error: string | null;
+      /** USD; 0 until the job is done */
+      cost: number;
+      /** Unix seconds */
+      created_at: number;
+      job_id: string;
+    };
+  };
+  /** Your video jobs, newest first. */
+  "video.list": {
+    auth: "jwt";
+    params: {
+      /** Clamped to 1-100 */
+      limit?: number;
+    };
+    result: {
+      jobs: {
+        id: string;
+        object: "video.generation";
+        model: string;
+        status: "queued" | "running" | "done" | "failed" | "cancelled";
+        /** 0 to 100 */
+        progress: number;
+        result: {
+          url: string;
+          mime_type: string;
+          width?: number;
+          height?: number;
+          duration_seconds?: number;
+          expires_at?: string;
+        } | null;
+        error: string | null;
+        /** USD; 0 until the job is done */
+        cost: number;
+        /** Unix seconds */
+        created_at: number;
+        job_id: string;
+      }[];
+    };
+  };
+  /** Queue one client event for the upstream; only the session's owner may. */
+  "realtime.event": {
+    auth: "jwt";
+    params: {
+      session_id: string;
+      /** Audio is base64 PCM16, 16 kHz to the model and 24 kHz from it, and passes untouched */
+      event: {
+        type: "session.update" | "input_audio_buffer.append" | "input_audio_buffer.commit" | "input_audio_buffer.clear" | "input_image_buffer.append" | "response.create" | "response.cancel" | "session.stop";
+        [field: string]: unknown;
+      };
+    };
+    result: { ok: true };
+  };
+  /** Open a voice session with a model; its events arrive on stream_session. */
+  "realtime.start": {
+    auth: "jwt";
+    params: {
+      model: string;
+      /** Session settings in the upstream's own words, sent as session.update */
+      config?: Record<string, unknown>;
+      /** Transcripts are stored there as assistant messages */
+      conversation_id?: string;
+      /** Attribution reference; usage rows are then written even with zero tokens */
+      ref_id?: string;
+    };
+    result: {
+      session_id: string;
+      /** Subscribe at /api/rpc/events?session=<this> */
+      stream_session: string;
+    };
+  };
+  /** End one of your voice sessions. */
+  "realtime.stop": {
+    auth: "jwt";
+    params: { session_id: string };
+    result: { removed: boolean };
+  };
+  /** Deploy a model on a node, by default on the least-loaded one that is online. */
+  "agents.deploy": {
+    auth: "admin";
+    params: {
+      model_id: string;
+      /** Empty or missing: the least-loaded node */
+      agent_id?: string | null;
+    };
+    result: { ok: true; stream_id: string };
+  };
+  /** Remove a node: its token is void and its connection ends at once. */
+  "agents.deregister": {
+    auth: "admin";
+    params: { agent_id: string };
+    result: { ok: true };
+  };
+  /** Registered agent nodes, and how they stand. */
+  "agents.list": {
+    auth: "admin";
+    params: Record<string, never>;
+    result: {
+      agent_id: string;
+      name: string;
+      version: string;
+      /** As the node last gave it; null before its first connection */
+      host: string | null;
+      /** Whether a heartbeat came within the last 30 seconds */
+      online: boolean;
+      /** Empty while offline, and where there is no GPU */
+      gpus: {
+        index: number;
+        name: string;
+        memory_total_mb: number | null;
+        memory_used_mb: number | null;
+        utilization: number | null;
+        uuid?: string;
+        memory_free_mb?: number | null;
+        temperature_c?: number | null;
+        power_w?: number | null;
+        driver_version?: string | null;
+      }[];
+      /** Percent, mean over the GPUs that report it */
+      gpu_utilization: number | null;
+      models: {
+        model_id: string;
+        status: "queued" | "downloading" | "loading" | "ready" | "failed" | "stopped";
+        progress: number;
+        message?: string;
+        engine?: string;
+        port?: number;
+        /** The backend that routes to it; null while it is not ready */
+        backend: string | null;
+        /** How this instance reaches it: at the node's host and port, or through the node's connection */
+        via: "direct" | "tunnel" | null;
+      }[];
+      heartbeat_at: string | null;
+      /** Null while offline */
+      connected_at: string | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+    }[];
+  };
+  /** Register a node; its token is shown once. */
+  "agents.register": {
+    auth: "admin";
+    params: { machine_name: string; version: string };
+    result: {
+      agent_id: string;
+      /** For `npm run agent -- --token`; it cannot be shown again */
+      token: string;
+    };
+  };
+  /** One node: GPUs, models, utilisation, signs of life. */
+  "agents.status": {
+    auth: "admin";
+    params: { agent_id: string };
+    result: {
+      agent_id: string;
+      name: string;
+      version: string;
+      /** As the node last gave it; null before its first connection */
+      host: string | null;
+      /** Whether a heartbeat came within the last 30 seconds */
+      online: boolean;
+      /** Empty while offline, and where there is no GPU */
+      gpus: {
+        index: number;
+        name: string;
+        memory_total_mb: number | null;
+        memory_used_mb: number | null;
+        utilization: number | null;
+        uuid?: string;
+        memory_free_mb?: number | null;
+        temperature_c?: number | null;
+        power_w?: number | null;
+        driver_version?: string | null;
+      }[];
+      /** Percent, mean over the GPUs that report it */
+      gpu_utilization: number | null;
+      models: {
+        model_id: string;
+        status: "queued" | "downloading" | "loading" | "ready" | "failed" | "stopped";
+        progress: number;
+        message?: string;
+        engine?: string;
+        port?: number;
+        /** The backend that routes to it; null while it is not ready */
+        backend: string | null;
+        /** How this instance reaches it: at the node's host and port, or through the node's connection */
+        via: "direct" | "tunnel" | null;
+      }[];
+      heartbeat_at: string | null;
+      /** Null while offline */
+      connected_at: string | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+    };
+  };
+  /** Stop a model on a node; its backend is gone when the answer comes. */
+  "agents.stop": {
+    auth: "admin";
+    params: { agent_id: string; model_id: string };
+    result: { ok: true; stream_id: null };
+  };
+  /** Acknowledge, then close: only on a WebSocket without a token. */
+  "system.probe": {
+    auth: "anonymous_socket";
+    params: Record<string, never>;
+    result: { ok: true; status: "ok" };
+  };
+  /** What the service is doing right now. */
+  "system.status": {
+    auth: "public";
+    params: Record<string, never>;
+    result: {
+      agents_online: number;
+      gpu_nodes: number;
+      models_deployed: number;
+      requests_total: number;
+      requests_per_minute: number;
+      uptime_seconds: number;
+    };
+  };
+}
+
+/** Who may call each method; the client chooses the credential by it. */
+export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } = {
+  "auth.login": "public",
+  "auth.me": "jwt",
+  "auth.refresh": "public",
+  "auth.register": "public",
+  "ledger.self": "jwt_or_admin_token",
+  "group.invite.accept": "jwt",
+  "group.members.add": "jwt",
+  "group.credits.allocate": "jwt",
+  "group.models.allow": "jwt",
+  "group.credits.balance": "jwt",
+  "group.create": "jwt_or_admin_token",
+  "group.models.deny": "jwt",
+  "group.get": "jwt",
+  "group.invite.create": "jwt",
+  "group.list": "jwt_or_admin_token",
+  "group.members.list": "jwt",
+  "group.models.list": "jwt",
+  "group.delete": "jwt",
+  "group.members.remove": "jwt",
+  "group.credits.topup": "admin",
+  "group.update": "jwt",
+  "group.members.update": "jwt",
+  "keys.create": "jwt",
+  "keys.list": "jwt",
+  "keys.revoke": "jwt",
+  "providers.add": "admin",
+  "providers.list": "public",
+  "providers.remove": "admin",
+  "providers.test": "admin",
+  "providers.update": "admin",
+  "conversations.create": "jwt",
+  "conversations.get": "jwt",
+  "conversations.list": "jwt",
+  "conversations.delete": "jwt",
+  "usage.list": "jwt",
+  "billing.video.pricing.get": "jwt",
+  "billing.plan": "jwt",
+  "billing.plan.set": "admin_token",
+  "billing.video.pricing.set": "admin_token",
+  "memory.delete": "jwt",
+  "memory.status": "jwt",
+  "engine.invoke": "admin",
+  "chat.send": "jwt",
+  "video.cancel": "jwt",
+  "video.create": "jwt",
+  "video.get": "jwt",
+  "video.list": "jwt",
+  "realtime.event": "jwt",
+  "realtime.start": "jwt",
+  "realtime.stop": "jwt",
+  "agents.deploy": "admin",
+  "agents.deregister": "admin",
+  "agents.list": "admin",
+  "agents.register": "admin",
+  "agents.status": "admin",
+  "agents.stop": "admin",
+  "system.probe": "anonymous_socket",
+  "system.status": "public",
+};

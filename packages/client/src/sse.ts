@@ -1,0 +1,33 @@
+/** An event larger than this is not ours; the stream is given up instead of growing without end. */
+const EVENT_LENGTH_MAX = 16 * 1024 * 1024;
+
+/**
+ * The `data` of each server-sent event of a byte stream. Characters and line ends may be cut anywhere between
+ * chunks. Ends when the stream does; leaving early cancels it.
+ */
+export async function* sseData(body: ReadableStream<Uint8Array>): AsyncGenerator<string, void, undefined> {
+  const reader = body.getReader();
+  const decoder = new TextDecoder();
+  let rest = "";
+  let data: string[] = [];
+  try {
+    while (true) {
+      const { done, value } = await reader.read();
+      rest += done ? decoder.decode() : decoder.decode(value, { stream: true });
+      if (rest.length > EVENT_LENGTH_MAX) throw new Error("an event of the stream is too large");
+      // A lone CR at the very end may be the first half of CRLF.
+      const lines = rest.split(/\r\n|\n|\r(?!$)/);
+      rest = lines.pop() ?? "";
+      for (const line of lines) {
+        if (line.startsWith("data:")) data.push(line.slice(line[5] === " " ? 6 : 5));
+        else if (line === "" && data.length > 0) {
+          yield data.join("\n");
+          data = [];
+        }
+      }
+      if (done) return;
+    }
+  } finally {
+    await reader.cancel().catch(() => {});
+  }
+}

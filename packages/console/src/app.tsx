@@ -1,0 +1,83 @@
+import { Component, type ReactNode, Suspense, useEffect } from "react";
+import { online, session } from "./lib/client.ts";
+import { forgetAll } from "./lib/query.ts";
+import { matchPath, usePath } from "./lib/router.ts";
+import { useStore } from "./lib/store.ts";
+import { PAGES } from "./pages/index.ts";
+import { SignIn } from "./pages/sign-in.tsx";
+import { Shell } from "./shell/shell.tsx";
+import { Toasts } from "./shell/toasts.tsx";
+import { LinkButton } from "./ui/controls.tsx";
+import { Empty, Failure, Skeleton } from "./ui/states.tsx";
+
+export function App() {
+  const current = useStore(session);
+  const connected = useStore(online);
+  const userId = current?.user.id;
+  // biome-ignore lint/correctness/useExhaustiveDependencies: someone else must not see what was loaded before
+  useEffect(() => forgetAll(), [userId]);
+  if (current === undefined) return null;
+  return (
+    <div className={connected ? undefined : "offline"}>
+      {current === null ? (
+        <SignIn />
+      ) : (
+        <Shell user={current.user} online={connected}>
+          <CurrentPage isAdmin={current.user.is_admin} />
+        </Shell>
+      )}
+      <Toasts />
+    </div>
+  );
+}
+
+function CurrentPage({ isAdmin }: { isAdmin: boolean }) {
+  const path = usePath();
+  const found = findPage(path);
+  useEffect(() => {
+    document.title = `${found?.entry.title ?? "Not found"} · Model gateway`;
+  }, [found?.entry.title]);
+  if (!found || (found.entry.adminOnly && !isAdmin)) return <NotFound />;
+  const { entry, params } = found;
+  return (
+    <PageBoundary key={entry.patterns[0]}>
+      <Suspense fallback={<Skeleton lines={6} />}>
+        <entry.Component params={params} />
+      </Suspense>
+    </PageBoundary>
+  );
+}
+
+function findPage(path: string) {
+  for (const entry of PAGES) {
+    for (const pattern of entry.patterns) {
+      const params = matchPath(pattern, path);
+      if (params) return { entry, params };
+    }
+  }
+  return null;
+}
+
+function NotFound() {
+  return (
+    <Empty
+      icon="search"
+      title="There is no such page"
+      action={<LinkButton href="/">Go to the overview</LinkButton>}
+    >
+      The address may be mistyped, or the page is for administrators only.
+    </Empty>
+  );
+}
+
+/** Keeps a page that fails from taking the rest of the console with it. */
+class PageBoundary extends Component<{ children: ReactNode }, { error: unknown }> {
+  override state = { error: null as unknown };
+  static getDerivedStateFromError(error: unknown) {
+    return { error };
+  }
+  override render() {
+    if (this.state.error === null) return this.props.children;
+    return <Failure error={this.state.error} onRetry={() => this.setState({ error: null })} />;
+  }
+}

@@ -1,0 +1,65 @@
+const UNKNOWN = "unknown";
+type Maybe<T> = T | null | undefined;
+
+const groupedFormat = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+export const count = (value: Maybe<number>) => (value == null ? UNKNOWN : groupedFormat.format(value));
+
+/** `$12.34`; below a cent as many digits as it takes to see something. */
+export function money(usd: Maybe<number>): string {
+  if (usd == null) return UNKNOWN;
+  if (usd === 0) return "$0.00";
+  const size = Math.abs(usd);
+  const digits = size >= 0.01 ? 2 : size >= 0.0001 ? 4 : 6;
+  const text = usd.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return text.startsWith("-") ? `-$${text.slice(1)}` : `$${text}`;
+}
+
+export const points = (value: Maybe<number>) =>
+  value == null ? UNKNOWN : `${groupedFormat.format(value)} pt`;
+
+/** `950`, `12.3k`, `4.1M`. */
+export function compact(value: Maybe<number>): string {
+  if (value == null) return UNKNOWN;
+  const size = Math.abs(value);
+  if (size < 1000) return String(Math.round(value));
+  const [scale, unit] = size < 999_950 ? [1e3, "k"] : size < 999_950_000 ? [1e6, "M"] : [1e9, "B"];
+  return `${(value / scale).toFixed(size / scale < 99.95 ? 1 : 0)}${unit}`;
+}
+
+export const percent = (share: number) => `${Math.round(share * 100)}%`;
+
+export function seconds(ms: number): string {
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)} s`;
+  const minutes = Math.floor(ms / 60_000);
+  if (minutes < 60) return `${minutes} min ${Math.round((ms % 60_000) / 1000)} s`;
+  const hours = Math.floor(minutes / 60);
+  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
+}
+
+export function ago(time: Maybe<string | number>, nowMs = Date.now()): string {
+  if (time == null) return "never";
+  const passedMs = nowMs - new Date(time).getTime();
+  const size = Math.abs(passedMs);
+  if (size < 5_000) return "just now";
+  const units: [number, string][] = [
+    [86_400_000 * 365, "y"],
+    [86_400_000 * 30, "mo"],
+    [86_400_000, "d"],
+    [3_600_000, "h"],
+    [60_000, "min"],
+    [1_000, "s"],
+  ];
+  const [unitMs, unit] = units.find(([ms]) => size >= ms) ?? [1_000, "s"];
+  const text = `${Math.floor(size / unitMs)} ${unit}`;
+  return passedMs >= 0 ? `${text} ago` : `in ${text}`;
+}
+
+export const exactTime = (time: string | number) =>
+  new Date(time).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+
+export const shortId = (id: string) => (id.length > 12 ? `${id.slice(0, 8)}…` : id);
+
+export const plural = (n: number, one: string, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
+
+export const dayOf = (date: Date) => date.toISOString().slice(0, 10);

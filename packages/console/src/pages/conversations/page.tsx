@@ -1,0 +1,155 @@
+import { useEffect, useRef, useState } from "react";
+import { api } from "../../lib/api.ts";
+import { type Answer, NEW_ANSWER, type Picture, runChat, userMessage } from "../../lib/chat.ts";
+import { client } from "../../lib/client.ts";
+import { plural } from "../../lib/format.ts";
+import { invalidate, useQuery } from "../../lib/query.ts";
+import { Link, navigate, useSearch } from "../../lib/router.ts";
+import { Button, SmallSelect } from "../../ui/controls.tsx";
+import { Confirm } from "../../ui/dialogs.tsx";
+import { Markdown } from "../../ui/markdown.tsx";
+import { PageHead } from "../../ui/page.tsx";
+import { Empty, Loaded } from "../../ui/states.tsx";
+import type { PageProps } from "../index.ts";
+import { AnswerView } from "../playground/answer.tsx";
+import { Composer } from "../playground/composer.tsx";
+
+export function Page({ params }: PageProps) {
+  const list = useQuery("conversations", () => api("conversations.list"));
+  const create = async () => {
+    const made = await api("conversations.create");
+    invalidate("conversations");
+    navigate(`/conversations/${made.id}`);
+  };
+  const start = (
+    <Button look="primary" icon="plus" onClick={() => void create()}>
+      New conversation
+    </Button>
+  );
+  return (
+    <>
+      <PageHead title="Conversations" actions={start}>
+        Kept by the service, so that any program of yours can go on with them by their id.
+      </PageHead>
+      <Loaded query={list}>
+        {(conversations) =>
+          conversations.length === 0 ? (
+            <Empty icon="conversations" title="No conversations yet" action={start}>
+              A conversation keeps its messages here and stays with the backend that first answered it.
+            </Empty>
+          ) : (
+            <div className="split">
+              <nav aria-label="Conversations" className={params.id ? "list with-detail" : "list"}>
+                {conversations.map(({ id, title, updated_ago, message_count }) => (
+                  <Link
+                    key={id}
+                    href={`/conversations/${id}`}
+                    aria-current={id === params.id ? "page" : undefined}
+                  >
+                    <strong className="ellipsis">{title}</strong>
+                    <span className="muted small">
+                      {plural(message_count, "message")}, {updated_ago}
+                    </span>
+                  </Link>
+                ))}
+              </nav>
+              {params.id ? (
+                <Conversation key={params.id} id={params.id} />
+              ) : (
+                <p className="muted">Choose a conversation to read it and go on.</p>
+              )}
+            </div>
+          )
+        }
+      </Loaded>
+    </>
+  );
+}
+
+function Conversation({ id }: { id: string }) {
+  const [search, setSearch] = useSearch();
+  const query = useQuery(`conversation ${id}`, () => api("conversations.get", { conversation_id: id }));
+  const models = useQuery("models", () => client.rest.models()).data ?? [];
+  const [sent, setSent] = useState<string | null>(null);
+  const [answer, setAnswer] = useState<Answer | null>(null);
+  const [deleting, setDeleting] = useState(false);
+  const running = useRef<AbortController | null>(null);
+  useEffect(() => () => running.current?.abort(), []);
+  const model = search.get("model") ?? models[0]?.id ?? "";
+  const busy = answer?.state === "waiting" || answer?.state === "streaming";
+
+  const send = async (text: string, pictures: readonly Picture[]) => {
+    const aborter = new AbortController();
+    running.current = aborter;
+    setSent(text);
+    setAnswer(NEW_ANSWER);
+    const messages = [userMessage(text, pictures)];
+    const ended = await runChat({
+      request: { model, messages, conversation_id: id },
+      signal: aborter.signal,
+      onChange: setAnswer,
+    });
+    if (ended.state !== "done") return;
+    await query.reload();
+    invalidate("conversations");
+    setSent(null);
+    setAnswer(null);
+  };
+
+  return (
+    <section className="stack" aria-label="Messages">
+      <div className="row between">
+        <SmallSelect
+          label="Model"
+          value={model}
+          onChange={(value) => setSearch({ model: value })}
+          choices={models.map((entry) => ({ value: entry.id, label: entry.id }))}
+        />
+        <Button look="danger" small icon="trash" onClick={() => setDeleting(true)}>
+          Delete
+        </Button>
+      </div>
+      <Loaded query={query}>
+        {({ messages }) => (
+          <>
+            {messages.length === 0 && sent === null && <p className="muted">Nothing has been said yet.</p>}
+            {messages.map((message) =>
+              message.role === "user" ? (
+                <div key={message.id} className="user-words">
+                  <p>{message.content}</p>
+                </div>
+              ) : (
+                <Markdown key={message.id} text={message.content} />
+              ),
+            )}
+            {sent !== null && (
+              <div className="user-words">
+                <p>{sent}</p>
+              </div>
+            )}
+            {answer && <AnswerView answer={answer} />}
+          </>
+        )}
+      </Loaded>
+      <Composer
+        busy={busy}
+        disabled={!model}
+        onSend={(text, pictures) => void send(text, pictures)}
+        onStop={() => running.current?.abort()}
+      />
+      {deleting && (
+        <Confirm
+          title="Delete this conversation?"
+          consequence="All its messages are deleted. This cannot be undone."
+          confirm="Delete"
+          onClose={() => setDeleting(false)}
+          onConfirm={async () => {
+            await api("conversations.delete", { conversation_id: id });
+            invalidate("conversations");
+            navigate("/conversations");
+          }}
+        />
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,52 @@
+import { api } from "../../lib/api.ts";
+import { session } from "../../lib/client.ts";
+import { count } from "../../lib/format.ts";
+import type { Group, Member } from "../../lib/planned.ts";
+import { useQuery } from "../../lib/query.ts";
+import { useStore } from "../../lib/store.ts";
+import { LinkButton, Tabs } from "../../ui/controls.tsx";
+import { PageHead } from "../../ui/page.tsx";
+import { Loaded } from "../../ui/states.tsx";
+import { GroupCredits } from "./credits.tsx";
+import { GroupMembers } from "./members.tsx";
+import { GroupModels } from "./models.tsx";
+import { GroupSettings } from "./settings.tsx";
+
+export type GroupView = Group & { members: Member[] };
+const TABS = [
+  { id: "members", label: "Members" },
+  { id: "models", label: "Models" },
+  { id: "credits", label: "Credits & ledger" },
+  { id: "settings", label: "Settings" },
+];
+
+export function GroupDetail({ id, tab }: { id: string; tab: string }) {
+  const query = useQuery(`group ${id}`, () => api("group.get", { group_id: id }));
+  const platformAdmin = useStore(session)?.user.is_admin ?? false;
+  return (
+    <Loaded query={query}>
+      {(group) => {
+        const manages = platformAdmin || group.my_role === "owner" || group.my_role === "admin";
+        return (
+          <>
+            <PageHead title={group.name} actions={<LinkButton href="/groups">All groups</LinkButton>}>
+              {group.description || `${count(group.member_count)} members`}
+            </PageHead>
+            <Tabs
+              label="Parts of the group"
+              current={tab}
+              tabs={TABS.filter((entry) => manages || entry.id === "members").map((entry) => ({
+                ...entry,
+                href: `/groups/${id}/${entry.id}`,
+              }))}
+            />
+            {tab === "members" && <GroupMembers group={group} manages={manages} />}
+            {tab === "models" && manages && <GroupModels group={group} />}
+            {tab === "credits" && manages && <GroupCredits group={group} mayIssue={platformAdmin} />}
+            {tab === "settings" && manages && <GroupSettings group={group} />}
+          </>
+        );
+      }}
+    </Loaded>
+  );
+}

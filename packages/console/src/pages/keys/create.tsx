@@ -1,0 +1,55 @@
+import { useState } from "react";
+import { api } from "../../lib/api.ts";
+import { rememberSecret } from "../../lib/fresh-keys.ts";
+import { invalidate, useQuery } from "../../lib/query.ts";
+import { SelectField, TextField } from "../../ui/controls.tsx";
+import { FormDialog } from "../../ui/dialogs.tsx";
+
+export function CreateKey({ onClose, onCreated }: { onClose(): void; onCreated(key: { id: string }): void }) {
+  const [name, setName] = useState("");
+  const [project, setProject] = useState("");
+  const [groupId, setGroupId] = useState("");
+  const groups = useQuery("groups", () => api("group.list")).data ?? [];
+  const create = async () => {
+    const key = await api("keys.create", {
+      name,
+      ...(project && { project }),
+      ...(groupId && { group_id: groupId }),
+    });
+    rememberSecret(key.id, key.key);
+    invalidate("keys");
+    onCreated(key);
+  };
+  return (
+    <FormDialog title="Create a key" submit="Create key" onSubmit={create} onClose={onClose}>
+      <TextField
+        label="Name"
+        value={name}
+        onChange={setName}
+        required
+        maxLength={80}
+        placeholder="laptop, ci, chat-bot"
+        hint="So that you know later which program to stop"
+      />
+      <TextField
+        label="Project"
+        value={project}
+        onChange={setProject}
+        maxLength={64}
+        placeholder="default"
+        hint="Usage can be looked at by project"
+      />
+      {groups.length > 0 && (
+        <SelectField
+          label="Who pays"
+          value={groupId}
+          onChange={setGroupId}
+          choices={[
+            { value: "", label: "You" },
+            ...groups.map(({ id, name: groupName }) => ({ value: id, label: `The pool of ${groupName}` })),
+          ]}
+        />
+      )}
+    </FormDialog>
+  );
+}

@@ -1,0 +1,185 @@
+import { RestError } from "@model-gateway/client";
+import { useEffect, useState } from "react";
+import { useAction } from "../../lib/action.ts";
+import { api } from "../../lib/api.ts";
+import { client } from "../../lib/client.ts";
+import { compact, money } from "../../lib/format.ts";
+import { secretOf } from "../../lib/fresh-keys.ts";
+import type { UsageRecord } from "../../lib/planned.ts";
+import { useQuery } from "../../lib/query.ts";
+import { useSearch } from "../../lib/router.ts";
+import { LANGUAGES, type Language, snippet } from "../../lib/snippets.ts";
+import { Button, Code, LinkButton, Segments, SmallSelect } from "../../ui/controls.tsx";
+import { PageHead, Section } from "../../ui/page.tsx";
+import { Empty, Loaded, Note, Status, When } from "../../ui/states.tsx";
+import type { PageProps } from "../index.ts";
+
+const WATCH_EVERY_MS = 2_000;
+const WATCHED_ROWS = 50;
+const REQUEST = { messages: [{ role: "user", content: "Say hello in five words." }] };
+
+/** Waits for the key's first request and turns green, or names the mistake. */
+export function Page({ params }: PageProps) {
+  const keys = useQuery("keys", () => api("keys.list"));
+  return (
+    <Loaded query={keys}>
+      {(list) => {
+        const key = list.find(({ id }) => id === params.id);
+        if (!key)
+          return (
+            <Empty
+              icon="keys"
+              title="There is no such key"
+              action={<LinkButton href="/keys">All keys</LinkButton>}
+            >
+              It may belong to someone else.
+            </Empty>
+          );
+        return <FirstCall id={key.id} name={key.name} prefix={key.key_prefix} />;
+      }}
+    </Loaded>
+  );
+}
+
+/** What the snippets tag their request with, so that its usage row can be told from all others. */
+const refOf = (prefix: string) => `first-call-${prefix}`;
+
+function FirstCall({ id, name, prefix }: { id: string; name: string; prefix: string }) {
+  const secret = secretOf(id);
+  const [search, setSearch] = useSearch();
+  const models = useQuery("models", () => client.rest.models());
+  const model = search.get("model") ?? models.data?.[0]?.id ?? "";
+  const language = (search.get("language") ?? "curl") as Language;
+  const text = snippet(language, {
+    origin: location.origin,
+    key: secret ?? `service-${prefix}…`,
+    ref: refOf(prefix),
+    request: { model, ...REQUEST },
+  });
+  return (
+    <>
+      <PageHead title={`First call with ${name}`} actions={<LinkButton href="/keys">All keys</LinkButton>}>
+        Run this where your program will run. This page notices it by itself.
+      </PageHead>
+      {secret ? (
+        <Section title="The key">
+          <div className="stack tight">
+            <Code label="The key" text={secret} />
+            <Note tone="warn">
+              Keep it now: when you leave or reload this page, it cannot be shown again.
+            </Note>
+          </div>
+        </Section>
+      ) : (
+        <Note>
+          <span className="muted">
+            The secret was shown when the key was made. Put it in the place of the dots.
+          </span>
+        </Note>
+      )}
+      <Section
+        title="The call"
+        actions={
+          <>
+            <SmallSelect
+              label="Model"
+              value={model}
+              onChange={(value) => setSearch({ model: value })}
+              choices={(models.data ?? []).map((entry) => ({ value: entry.id, label: entry.id }))}
+            />
+            <Segments
+              label="Language"
+              value={language}
+              onChange={(value) => setSearch({ language: value })}
+              choices={LANGUAGES}
+            />
+          </>
+        }
+      >
+        <Code label="The call" text={text} />
+      </Section>
+      <Watch prefix={prefix} secret={secret} model={model} />
+    </>
+  );
+}
+
+function Watch({ prefix, secret, model }: { prefix: string; secret: string | null; model: string }) {
+  const [seen, setSeen] = useState<UsageRecord | null>(null);
+  const usage = useQuery("usage watch", () => api("usage.list", { limit: WATCHED_ROWS }), {
+    everyMs: WATCH_EVERY_MS,
+  });
+  useEffect(() => {
+    const found = usage.data?.records.find(({ ref_id }) => ref_id === refOf(prefix));
+    if (found) setSeen(found);
+  }, [usage.data, prefix]);
+  const attempt = useAction(() =>
+    client.rest.chat(
+      { model, messages: [{ role: "user", content: REQUEST.messages[0]!.content }] },
+      { apiKey: secret ?? "", ref: refOf(prefix) },
+    ),
+  );
+  return (
+    <Section
+      title="The answer"
+      actions={
+        secret && (
+          <Button
+            icon="play"
+            busy={attempt.busy}
+            disabled={!model}
+            onClick={() => void attempt.run().then(() => usage.reload())}
+          >
+            Send it from here
+          </Button>
+        )
+      }
+    >
+      {seen ? (
+        <Note
+          tone="good"
+          action={
+            <LinkButton href={`/usage?open=${seen.id}`} small>
+              See the request
+            </LinkButton>
+          }
+        >
+          <strong>The first request arrived.</strong>{" "}
+          <span className="muted">
+            {seen.model}, {compact(seen.total_tokens)} tokens,{" "}
+            {seen.cost === null ? "unpriced" : money(seen.cost)}, <When time={seen.created_at} />
+          </span>
+        </Note>
+      ) : attempt.error ? (
+        <Mistake error={attempt.error} />
+      ) : (
+        <p className="waiting" role="status">
+          <Status tone="plain" icon="waiting">
+            Waiting for the first request
+          </Status>
+        </p>
+      )}
+    </Section>
+  );
+}
+
+const REMEDIES: Record<string, string> = {
+  "401": "The key is not accepted. Was it revoked, or was a character lost when it was copied?",
+  model_not_found: "No backend serves this model. Choose another above, or ask the operator to register one.",
+  internal_error: "The model is known, but none of its backends is healthy just now.",
+  quota_exceeded: "The monthly quota of your tier is used up; it starts anew with the next month.",
+  payment_required: "Points and quota are both used up. Ask for points, or wait for the next month.",
+  rate_limit_exceeded: "Too many requests in a minute. Wait a moment and send it again.",
+  model_not_allowed: "The group that pays for this key does not allow this model.",
+  bad_gateway: "The model server itself refused. Its own words follow.",
+};
+
+function Mistake({ error }: { error: unknown }) {
+  const remedy =
+    error instanceof RestError ? (REMEDIES[error.code] ?? REMEDIES[String(error.status)]) : undefined;
+  return (
+    <Note tone="bad">
+      <strong>{remedy ?? "The request failed."}</strong>{" "}
+      <span className="muted">{error instanceof Error ? error.message : String(error)}</span>
+    </Note>
+  );
+}

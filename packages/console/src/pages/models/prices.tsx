@@ -1,0 +1,218 @@
+import { type FormEvent, useState } from "react";
+import { useAction } from "../../lib/action.ts";
+import { api } from "../../lib/api.ts";
+import { compact, money } from "../../lib/format.ts";
+import type { Plan, VideoPrice } from "../../lib/planned.ts";
+import { invalidate, useQuery } from "../../lib/query.ts";
+import { toast } from "../../lib/toast.ts";
+import { Button, Check, SelectField, TextField } from "../../ui/controls.tsx";
+import { FormDialog } from "../../ui/dialogs.tsx";
+import { Section } from "../../ui/page.tsx";
+import { Empty, FormError, Loaded, Status } from "../../ui/states.tsx";
+import { type Column, Table } from "../../ui/table.tsx";
+
+const MODES = [
+  { value: "per_second_resolution", label: "by second and resolution" },
+  { value: "per_call", label: "by call" },
+  { value: "per_frame", label: "by frame" },
+];
+
+function inWords({ mode, base_price, price_per_second, price_per_frame }: VideoPrice): string {
+  const base = base_price > 0 ? `${money(base_price)} + ` : "";
+  if (mode === "per_call") return `${money(base_price)} a call`;
+  return mode === "per_frame"
+    ? `${base}${money(price_per_frame)} a frame`
+    : `${base}${money(price_per_second)} a second`;
+}
+
+const columns: Column<VideoPrice>[] = [
+  {
+    id: "model",
+    label: "Model",
+    sort: ({ model }) => model,
+    cell: ({ model }) => <span className="mono">{model}</span>,
+  },
+  { id: "price", label: "Price", cell: inWords },
+  {
+    id: "resolution",
+    label: "Resolution factors",
+    cell: ({ resolution_coeff }) =>
+      Object.entries(resolution_coeff)
+        .map(([side, factor]) => `${side === "*" ? "others" : `${side}p`} × ${factor}`)
+        .join(", "),
+  },
+  {
+    id: "state",
+    label: "State",
+    cell: ({ enabled }) =>
+      enabled ? <Status tone="good">Priced</Status> : <Status tone="plain">Off</Status>,
+  },
+];
+
+export function Prices() {
+  const pricing = useQuery("video pricing", () => api("billing.video.pricing.get"));
+  const plan = useQuery("plan", () => api("billing.plan"));
+  const [editing, setEditing] = useState<VideoPrice | "new" | null>(null);
+  return (
+    <div className="stack loose">
+      <Section
+        title="Video prices"
+        actions={
+          <Button icon="plus" onClick={() => setEditing("new")}>
+            Set a price
+          </Button>
+        }
+      >
+        <Loaded query={pricing}>
+          {({ pricing: rows }) =>
+            rows.length === 0 ? (
+              <Empty icon="video" title="No video model has its own price">
+                Until one is set, a second of video costs $0.005 at every resolution.
+              </Empty>
+            ) : (
+              <Table
+                label="Video prices"
+                columns={columns}
+                rows={rows}
+                rowKey={({ model }) => model}
+                onOpen={(row) => setEditing(row)}
+              />
+            )
+          }
+        </Loaded>
+      </Section>
+      <Section title="Tiers">
+        <Loaded query={plan}>
+          {({ tiers }) => (
+            <Table label="Tiers" columns={tierColumns} rows={tiers} rowKey={({ name }) => name} />
+          )}
+        </Loaded>
+      </Section>
+      <Section title="Put an account on a tier">
+        <SetTier tiers={plan.data?.tiers ?? []} />
+      </Section>
+      {editing !== null && (
+        <EditPrice price={editing === "new" ? null : editing} onClose={() => setEditing(null)} />
+      )}
+    </div>
+  );
+}
+
+type TierRow = Plan["tiers"][number];
+const tierColumns: Column<TierRow>[] = [
+  { id: "name", label: "Tier", cell: ({ name }) => <strong>{name}</strong> },
+  {
+    id: "usd",
+    label: "A month",
+    numeric: true,
+    cell: ({ monthly_usd_quota }) => (monthly_usd_quota === null ? "unlimited" : money(monthly_usd_quota)),
+  },
+  {
+    id: "tokens",
+    label: "Tokens a month",
+    numeric: true,
+    cell: ({ monthly_token_quota }) =>
+      monthly_token_quota === null ? "unlimited" : compact(monthly_token_quota),
+  },
+  { id: "rpm", label: "Requests a minute and key", numeric: true, cell: ({ rpm }) => rpm },
+];
+
+function EditPrice({ price, onClose }: { price: VideoPrice | null; onClose(): void }) {
+  const [model, setModel] = useState(price?.model ?? "");
+  const [mode, setMode] = useState(price?.mode ?? "per_second_resolution");
+  const [base, setBase] = useState(String(price?.base_price ?? 0));
+  const [second, setSecond] = useState(String(price?.price_per_second ?? 0));
+  const [frame, setFrame] = useState(String(price?.price_per_frame ?? 0));
+  const [coefficients, setCoefficients] = useState(JSON.stringify(price?.resolution_coeff ?? { "*": 1 }));
+  const [enabled, setEnabled] = useState(price?.enabled ?? true);
+  const save = async () => {
+    await api("billing.video.pricing.set", {
+      model,
+      mode,
+      base_price: Number(base),
+      price_per_second: Number(second),
+      price_per_frame: Number(frame),
+      resolution_coeff: JSON.parse(coefficients) as Record<string, number>,
+      enabled,
+    });
+    invalidate("video pricing");
+    toast("Saved");
+  };
+  return (
+    <FormDialog
+      title={price ? `Price of ${price.model}` : "Price of a video model"}
+      submit="Save"
+      onSubmit={save}
+      onClose={onClose}
+    >
+      {!price && <TextField label="Model" value={model} onChange={setModel} required maxLength={128} />}
+      <SelectField label="Charged" value={mode} onChange={setMode} choices={MODES} />
+      <div className="columns">
+        <TextField label="Base price, $" type="number" min={0} step="any" value={base} onChange={setBase} />
+        {mode === "per_second_resolution" && (
+          <TextField
+            label="Each second, $"
+            type="number"
+            min={0}
+            step="any"
+            value={second}
+            onChange={setSecond}
+          />
+        )}
+        {mode === "per_frame" && (
+          <TextField
+            label="Each frame, $"
+            type="number"
+            min={0}
+            step="any"
+            value={frame}
+            onChange={setFrame}
+          />
+        )}
+      </div>
+      {mode === "per_second_resolution" && (
+        <TextField
+          label="Resolution factors"
+          value={coefficients}
+          onChange={setCoefficients}
+          hint='By short side in pixels; "*" is for all others'
+        />
+      )}
+      <Check label="In force" checked={enabled} onChange={setEnabled} />
+    </FormDialog>
+  );
+}
+
+function SetTier({ tiers }: { tiers: readonly TierRow[] }) {
+  const [email, setEmail] = useState("");
+  const [tier, setTier] = useState("pro");
+  const set = useAction(async () => {
+    await api("billing.plan.set", { user_email: email, tier });
+    toast(`${email} is on the ${tier} tier now`);
+    setEmail("");
+    invalidate("plan");
+  });
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    void set.run();
+  };
+  return (
+    <form className="form narrow" onSubmit={submit}>
+      <div className="columns">
+        <TextField label="Email of the account" type="email" value={email} onChange={setEmail} required />
+        <SelectField
+          label="Tier"
+          value={tier}
+          onChange={setTier}
+          choices={tiers.map(({ name }) => ({ value: name, label: name }))}
+        />
+      </div>
+      <FormError error={set.error} />
+      <div>
+        <Button type="submit" busy={set.busy}>
+          Change tier
+        </Button>
+      </div>
+    </form>
+  );
+}

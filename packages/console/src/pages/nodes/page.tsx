@@ -1,0 +1,234 @@
+import { useState } from "react";
+import { api } from "../../lib/api.ts";
+import type { AgentNode } from "../../lib/planned.ts";
+import { invalidate, useQuery } from "../../lib/query.ts";
+import { useSearch } from "../../lib/router.ts";
+import { toast, toastError } from "../../lib/toast.ts";
+import { Button, Code, Copyable, SelectField, TextField } from "../../ui/controls.tsx";
+import { Confirm, Dialog, FormDialog } from "../../ui/dialogs.tsx";
+import { GpuBars } from "../../ui/gpus.tsx";
+import { PageHead } from "../../ui/page.tsx";
+import { Empty, Loaded, Note, Status, When } from "../../ui/states.tsx";
+import { Deployments, watchDeployment } from "./deployments.tsx";
+
+const EVERY_MS = 5_000;
+
+export function Page() {
+  const nodes = useQuery("agents", () => api("agents.list"), { everyMs: EVERY_MS });
+  const [search, setSearch] = useSearch();
+  const [deploying, setDeploying] = useState(false);
+  const open = nodes.data?.find(({ agent_id }) => agent_id === search.get("open"));
+  const register = (
+    <Button look="primary" icon="plus" onClick={() => setSearch({ new: "1" })}>
+      Register node
+    </Button>
+  );
+  return (
+    <>
+      <PageHead
+        title="Nodes"
+        actions={
+          <>
+            <Button
+              icon="play"
+              disabled={!nodes.data?.some(({ online }) => online)}
+              onClick={() => setDeploying(true)}
+            >
+              Deploy a model
+            </Button>
+            {register}
+          </>
+        }
+      >
+        Machines with GPUs that dial in to this gateway and run models for it.
+      </PageHead>
+      <Deployments />
+      <Loaded query={nodes}>
+        {(list) =>
+          list.length === 0 ? (
+            <Empty icon="nodes" title="No nodes yet" action={register}>
+              A node needs no open port: it dials out to the gateway with the token that registering it gives
+              you.
+            </Empty>
+          ) : (
+            <ul className="nodes">
+              {list.map((node) => (
+                <NodeRow key={node.agent_id} node={node} onOpen={() => setSearch({ open: node.agent_id })} />
+              ))}
+            </ul>
+          )
+        }
+      </Loaded>
+      {search.has("new") && <RegisterNode onClose={() => setSearch({ new: null })} />}
+      {deploying && <Deploy nodes={nodes.data ?? []} onClose={() => setDeploying(false)} />}
+      {open && <NodeSheet node={open} onClose={() => setSearch({ open: null })} />}
+    </>
+  );
+}
+
+function NodeRow({ node, onOpen }: { node: AgentNode; onOpen(): void }) {
+  return (
+    <li>
+      <div className="stack tight">
+        <span className="row between">
+          <strong>{node.name}</strong>
+          <Status tone={node.online ? "good" : "bad"}>{node.online ? "Online" : "Offline"}</Status>
+        </span>
+        <span className="muted small">
+          {node.host ?? "no address yet"}
+          {node.version && `, version ${node.version}`}
+        </span>
+        <span className="row wrap">
+          {node.models.length === 0 ? (
+            <span className="muted small">No model deployed</span>
+          ) : (
+            node.models.map(({ model_id, status, progress }) => (
+              <span key={model_id} className={status === "ready" ? "tag accent" : "tag"}>
+                {model_id}
+                {status !== "ready" && `, ${status} ${Math.round(progress)}%`}
+              </span>
+            ))
+          )}
+        </span>
+        <div>
+          <Button small onClick={onOpen}>
+            Details
+          </Button>
+        </div>
+      </div>
+      <GpuBars gpus={node.gpus} old={!node.online} />
+    </li>
+  );
+}
+
+function NodeSheet({ node, onClose }: { node: AgentNode; onClose(): void }) {
+  const [removing, setRemoving] = useState(false);
+  const stop = async (modelId: string) => {
+    try {
+      await api("agents.stop", { agent_id: node.agent_id, model_id: modelId });
+      toast(`${modelId} is being stopped`);
+      invalidate("agents");
+    } catch (error) {
+      toastError(error);
+    }
+  };
+  return (
+    <Dialog title={node.name} kind="sheet" onClose={onClose}>
+      <div className="stack">
+        <dl className="facts">
+          <dt>State</dt>
+          <dd>
+            <Status tone={node.online ? "good" : "bad"}>{node.online ? "Online" : "Offline"}</Status>
+          </dd>
+          <dt>Last heard</dt>
+          <dd>
+            <When time={node.heartbeat_at} />
+          </dd>
+          <dt>Address</dt>
+          <dd>{node.host ?? "unknown"}</dd>
+          <dt>Version</dt>
+          <dd>{node.version}</dd>
+          <dt>Id</dt>
+          <dd>
+            <Copyable text={node.agent_id} />
+          </dd>
+        </dl>
+        <GpuBars gpus={node.gpus} old={!node.online} />
+        {node.models.length > 0 && (
+          <ul className="lines">
+            {node.models.map(({ model_id }) => (
+              <li key={model_id}>
+                <code>{model_id}</code>
+                <Button small icon="stop" onClick={() => void stop(model_id)}>
+                  Stop
+                </Button>
+              </li>
+            ))}
+          </ul>
+        )}
+        <div>
+          <Button look="danger" icon="trash" onClick={() => setRemoving(true)}>
+            Deregister
+          </Button>
+        </div>
+      </div>
+      {removing && (
+        <Confirm
+          title={`Deregister ${node.name}?`}
+          consequence="Its token stops working and the models it runs are no longer called."
+          confirm="Deregister"
+          onClose={() => setRemoving(false)}
+          onConfirm={async () => {
+            await api("agents.deregister", { agent_id: node.agent_id });
+            invalidate("agents");
+            onClose();
+          }}
+        />
+      )}
+    </Dialog>
+  );
+}
+
+function RegisterNode({ onClose }: { onClose(): void }) {
+  const [name, setName] = useState("");
+  const [token, setToken] = useState<string | null>(null);
+  if (token !== null) {
+    return (
+      <Dialog title="Start the agent on that machine" onClose={onClose}>
+        <div className="stack">
+          <Code
+            label="Start the agent"
+            text={`AGENT_GATEWAY=${location.origin.replace(/^http/, "ws")} \\\nAGENT_TOKEN=${token} \\\nnpm run agent`}
+          />
+          <Note tone="warn">
+            The token is shown once. The node appears here as online when it has dialled in.
+          </Note>
+        </div>
+      </Dialog>
+    );
+  }
+  const register = async () => {
+    const made = await api("agents.register", { machine_name: name, version: "unknown" });
+    setToken(made.token);
+    invalidate("agents");
+  };
+  return (
+    <FormDialog
+      title="Register a node"
+      submit="Register"
+      onSubmit={register}
+      onDone={() => {}}
+      onClose={onClose}
+    >
+      <TextField label="Name of the machine" value={name} onChange={setName} required maxLength={80} />
+    </FormDialog>
+  );
+}
+
+function Deploy({ nodes, onClose }: { nodes: readonly AgentNode[]; onClose(): void }) {
+  const [model, setModel] = useState("");
+  const [nodeId, setNodeId] = useState("");
+  const deploy = async () => {
+    const { stream_id } = await api("agents.deploy", {
+      model_id: model.trim(),
+      ...(nodeId && { agent_id: nodeId }),
+    });
+    watchDeployment({ streamId: stream_id, modelId: model.trim() });
+  };
+  return (
+    <FormDialog title="Deploy a model" submit="Deploy" onSubmit={deploy} onClose={onClose}>
+      <TextField label="Model" value={model} onChange={setModel} required placeholder="Qwen/Qwen3-8B" />
+      <SelectField
+        label="Node"
+        value={nodeId}
+        onChange={setNodeId}
+        choices={[
+          { value: "", label: "the one with the least load" },
+          ...nodes
+            .filter(({ online }) => online)
+            .map(({ agent_id, name }) => ({ value: agent_id, label: name })),
+        ]}
+      />
+    </FormDialog>
+  );
+}

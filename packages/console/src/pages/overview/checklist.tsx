@@ -1,0 +1,95 @@
+import type { ReactNode } from "react";
+import { api } from "../../lib/api.ts";
+import { client } from "../../lib/client.ts";
+import { useQuery } from "../../lib/query.ts";
+import { Code, LinkButton } from "../../ui/controls.tsx";
+import { Icon } from "../../ui/icons.tsx";
+
+const EVERY_MS = 3_000;
+
+/** The way to the first answer, ticking itself off; gone once all of it is done. */
+export function Checklist({ isAdmin }: { isAdmin: boolean }) {
+  const health = useQuery("health", () => client.rest.health(), { everyMs: EVERY_MS });
+  const keys = useQuery("keys", () => api("keys.list"), { everyMs: EVERY_MS });
+  const usage = useQuery("usage any", () => api("usage.list", { limit: 1 }), { everyMs: EVERY_MS });
+  if (!health.data || !keys.data) return null;
+  const hasModel = health.data.models > 0;
+  const hasKey = keys.data.some(({ active }) => active);
+  const hasRequest = (usage.data?.total ?? 0) > 0;
+  if (hasModel && hasKey && hasRequest) return null;
+  const current = !hasModel ? 0 : !hasKey ? 1 : 2;
+  return (
+    <section className="checklist" aria-label="Getting started">
+      <h2>Three steps to the first answer</h2>
+      <ol>
+        <Step done={hasModel} open={current === 0} title="A backend is healthy">
+          {isAdmin ? (
+            <>
+              <p className="muted">
+                Register a model server; its models can be called as soon as it answers.
+              </p>
+              <Code label="Register a backend" text={backendCommand(location.origin)} />
+              <div>
+                <LinkButton href="/models?new=1" look="primary" icon="plus">
+                  Register a backend here
+                </LinkButton>
+              </div>
+            </>
+          ) : (
+            <p className="muted">An administrator has to register a model server first.</p>
+          )}
+        </Step>
+        <Step done={hasKey} open={current === 1} title="A key exists">
+          <p className="muted">Programs call the gateway with a key; its use is metered under its name.</p>
+          <div>
+            <LinkButton href="/keys?new=1" look="primary" icon="plus">
+              Create a key
+            </LinkButton>
+          </div>
+        </Step>
+        <Step done={hasRequest} open={current === 2} title="The first request was seen">
+          <p className="muted">This ticks itself when a request with one of your keys has been answered.</p>
+          <Code label="First request" text={firstRequestCommand(location.origin)} />
+        </Step>
+      </ol>
+    </section>
+  );
+}
+
+const backendCommand = (origin: string) =>
+  `curl ${origin}/api/admin/backends \\
+  -H "authorization: Bearer $SERVICE_ADMIN_TOKEN" \\
+  -H "content-type: application/json" \\
+  -d '{"name": "ollama", "type": "local-server", "url": "http://localhost:11434"}'`;
+
+const firstRequestCommand = (origin: string) =>
+  `MODEL=$(curl -s ${origin}/v1/models | grep -o '"id":"[^"]*' | head -1 | cut -d'"' -f4)
+curl ${origin}/v1/chat/completions \\
+  -H "authorization: Bearer $KEY" \\
+  -H "content-type: application/json" \\
+  -d "{\\"model\\": \\"$MODEL\\", \\"messages\\": [{\\"role\\": \\"user\\", \\"content\\": \\"Hello\\"}]}"`;
+
+function Step({
+  done,
+  open,
+  title,
+  children,
+}: {
+  done: boolean;
+  open: boolean;
+  title: string;
+  children: ReactNode;
+}) {
+  return (
+    <li className={done ? "done" : open ? "current" : undefined} aria-current={open ? "step" : undefined}>
+      <span className="tick">{done && <Icon name="check" />}</span>
+      <div className="stack tight grow">
+        <h3>
+          {title}
+          {done && <span className="visually-hidden"> (done)</span>}
+        </h3>
+        {open && children}
+      </div>
+    </li>
+  );
+}

@@ -1,0 +1,62 @@
+import { api } from "../../lib/api.ts";
+import { compact, money } from "../../lib/format.ts";
+import type { UsageRecord } from "../../lib/planned.ts";
+import { useQuery } from "../../lib/query.ts";
+import { navigate } from "../../lib/router.ts";
+import { LinkButton } from "../../ui/controls.tsx";
+import { Empty, Loaded, When } from "../../ui/states.tsx";
+import { type Column, Table } from "../../ui/table.tsx";
+
+const LATEST = 8;
+const EVERY_MS = 5_000;
+
+const columns: Column<UsageRecord>[] = [
+  { id: "when", label: "When", cell: ({ created_at }) => <When time={created_at} /> },
+  { id: "model", label: "Model", cell: ({ model }) => <span className="mono">{model}</span> },
+  { id: "backend", label: "Through", cell: ({ backend }) => backend },
+  { id: "in", label: "Tokens in", numeric: true, cell: ({ prompt_tokens }) => compact(prompt_tokens) },
+  {
+    id: "out",
+    label: "Tokens out",
+    numeric: true,
+    cell: ({ completion_tokens }) => compact(completion_tokens),
+  },
+  {
+    id: "cost",
+    label: "Cost",
+    numeric: true,
+    cell: ({ cost }) => (cost === null ? <span className="muted">unpriced</span> : money(cost)),
+  },
+];
+
+export function LatestRequests() {
+  const query = useQuery("usage latest", () => api("usage.list", { limit: LATEST }), { everyMs: EVERY_MS });
+  return (
+    <Loaded query={query}>
+      {({ records }) =>
+        records.length === 0 ? (
+          <Empty
+            icon="usage"
+            title="No requests yet"
+            action={
+              <LinkButton href="/playground" look="primary">
+                Open the playground
+              </LinkButton>
+            }
+          >
+            Every request that you or your keys make appears here within a second, with its tokens and its
+            cost.
+          </Empty>
+        ) : (
+          <Table
+            label="Your latest requests"
+            columns={columns}
+            rows={records}
+            rowKey={({ id }) => id}
+            onOpen={({ id }) => navigate(`/usage?open=${id}`)}
+          />
+        )
+      }
+    </Loaded>
+  );
+}

@@ -1,0 +1,140 @@
+import { api } from "../../lib/api.ts";
+import { client, session } from "../../lib/client.ts";
+import { compact, count, money, plural, points, seconds } from "../../lib/format.ts";
+import { useSystemStatus } from "../../lib/live.ts";
+import type { Plan } from "../../lib/planned.ts";
+import { useQuery } from "../../lib/query.ts";
+import { useStore } from "../../lib/store.ts";
+import { Figure, PageHead, Section } from "../../ui/page.tsx";
+import { Failure, Meter } from "../../ui/states.tsx";
+import { BackendStrips } from "./backends.tsx";
+import { Checklist } from "./checklist.tsx";
+import { LatestRequests } from "./latest.tsx";
+import { NodeStrips } from "./nodes.tsx";
+
+const PLAN_EVERY_MS = 30_000;
+
+export function Page() {
+  const user = useStore(session)?.user;
+  return (
+    <>
+      <PageHead title="Overview">
+        What the service is doing right now, and what it has cost you this month.
+      </PageHead>
+      <Checklist isAdmin={Boolean(user?.is_admin)} />
+      <Figures />
+      {user?.is_admin && <BackendStrips />}
+      {user?.is_admin && <NodeStrips />}
+      <Section title="Your latest requests">
+        <LatestRequests />
+      </Section>
+    </>
+  );
+}
+
+function Figures() {
+  const status = useSystemStatus();
+  const plan = useQuery("plan", () => api("billing.plan"), { everyMs: PLAN_EVERY_MS });
+  const health = useQuery("health", () => client.rest.health(), { everyMs: PLAN_EVERY_MS });
+  return (
+    <div className="stack tight">
+      <div className="figures">
+        <Figure
+          name="Requests a minute"
+          value={status.data ? count(status.data.requests_per_minute) : "–"}
+          note={
+            status.data
+              ? `${compact(status.data.requests_total)} since the start, ${seconds(status.data.uptime_seconds * 1000)} ago`
+              : "unknown"
+          }
+        >
+          <LiveSpark samples={status.samples} />
+        </Figure>
+        <SpendFigure plan={plan.data} />
+        <Figure
+          name="Tokens this month"
+          value={plan.data ? compact(plan.data.usage.tokens) : "–"}
+          note={plan.data ? plural(plan.data.usage.requests, "request") : "unknown"}
+        >
+          {plan.data && plan.data.remaining.tokens !== null && (
+            <Meter
+              share={
+                plan.data.usage.quota_tokens /
+                Math.max(1, plan.data.usage.quota_tokens + plan.data.remaining.tokens)
+              }
+              label="Token quota used"
+            />
+          )}
+        </Figure>
+        <Figure
+          name="Points in your wallet"
+          value={plan.data ? points(plan.data.points_balance) : "–"}
+          note={plan.data ? `${count(plan.data.points_per_usd)} points are one dollar` : "unknown"}
+        />
+        <Figure
+          name="Models that can be called"
+          value={health.data ? count(health.data.models) : "–"}
+          note={status.data ? `${plural(status.data.agents_online, "node")} online` : "unknown"}
+        />
+      </div>
+      {Boolean(status.error) && <Failure error={status.error} onRetry={status.reload} />}
+      {Boolean(plan.error) && <Failure error={plan.error} onRetry={plan.reload} />}
+    </div>
+  );
+}
+
+/** What the month will have cost at this pace. */
+function projected(spentUsd: number, now = new Date()): number {
+  const start = Date.UTC(now.getUTCFullYear(), now.getUTCMonth(), 1);
+  const end = Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + 1, 1);
+  return (spentUsd * (end - start)) / Math.max(3_600_000, now.getTime() - start);
+}
+
+function SpendFigure({ plan }: { plan: Plan | undefined }) {
+  if (!plan) return <Figure name="Spend this month" value="–" note="unknown" />;
+  const { cost_usd, quota_cost_usd } = plan.usage;
+  const left = plan.remaining.cost_usd;
+  const quota = left === null ? null : quota_cost_usd + left;
+  const share = quota ? quota_cost_usd / quota : 0;
+  return (
+    <Figure
+      name="Spend this month"
+      value={money(cost_usd)}
+      note={`${money(projected(cost_usd))} by the month's end at this pace`}
+    >
+      {quota !== null && (
+        <Meter
+          share={share}
+          label="Quota used"
+          tone={plan.quota_exceeded ? "bad" : share > 0.8 ? "warn" : undefined}
+        />
+      )}
+      <span className="note-line">
+        {plan.current_tier} tier, {quota === null ? "no limit" : `${money(left)} of ${money(quota)} left`}
+      </span>
+    </Figure>
+  );
+}
+
+function LiveSpark({ samples }: { samples: readonly number[] }) {
+  const top = Math.max(1, ...samples);
+  return (
+    <span
+      className="spark"
+      role="img"
+      aria-label={`Requests a minute since this page was opened: ${samples.join(", ")}`}
+    >
+      {Array.from({ length: 60 }, (_, i) => {
+        const sample = samples[samples.length - 60 + i];
+        return (
+          <i
+            // biome-ignore lint/suspicious/noArrayIndexKey: the slots are places on a fixed axis
+            key={i}
+            className={sample ? undefined : "none"}
+            style={{ height: sample ? `${(sample / top) * 100}%` : undefined }}
+          />
+        );
+      })}
+    </span>
+  );
+}

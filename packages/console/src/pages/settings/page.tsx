@@ -1,0 +1,195 @@
+import { type FormEvent, useState } from "react";
+import { useAction } from "../../lib/action.ts";
+import { api } from "../../lib/api.ts";
+import { adminToken, client, session, setAdminToken } from "../../lib/client.ts";
+import { invalidate, useQuery } from "../../lib/query.ts";
+import { useStore } from "../../lib/store.ts";
+import { setTheme, type Theme, theme } from "../../lib/theme.ts";
+import { toast } from "../../lib/toast.ts";
+import { Button, Copyable, LinkButton, Segments, TextField } from "../../ui/controls.tsx";
+import { Confirm } from "../../ui/dialogs.tsx";
+import { PageHead, Section } from "../../ui/page.tsx";
+import { FormError, Loaded } from "../../ui/states.tsx";
+import { type Column, Table } from "../../ui/table.tsx";
+
+type Provider = Awaited<ReturnType<typeof listProviders>>[number];
+const listProviders = () => api("providers.list");
+
+export function Page() {
+  const user = useStore(session)?.user;
+  const token = useStore(adminToken);
+  const shown = useStore(theme);
+  const health = useQuery("health", () => client.rest.health());
+  if (!user) return null;
+  return (
+    <>
+      <PageHead title="Settings" />
+      <Section title="Account">
+        <dl className="facts">
+          <dt>Name</dt>
+          <dd>{user.name}</dd>
+          <dt>Email</dt>
+          <dd>{user.email}</dd>
+          <dt>Rights</dt>
+          <dd>{user.is_admin ? "administrator" : "user"}</dd>
+          <dt>Id</dt>
+          <dd>
+            <Copyable text={user.id} />
+          </dd>
+        </dl>
+      </Section>
+      <Section title="Appearance">
+        <Segments
+          label="Theme"
+          value={shown}
+          onChange={(value) => setTheme(value as Theme)}
+          choices={[
+            { value: "system", label: "As the system" },
+            { value: "light", label: "Light" },
+            { value: "dark", label: "Dark" },
+          ]}
+        />
+      </Section>
+      {user.is_admin && (
+        <Section title="Admin token">
+          {token === null ? (
+            <div className="row wrap">
+              <span className="muted">Not entered in this tab.</span>
+              <LinkButton href="/models" small>
+                Enter it
+              </LinkButton>
+            </div>
+          ) : (
+            <div className="row wrap">
+              <span className="muted">Kept in this tab until it closes.</span>
+              <Button small onClick={() => setAdminToken(null)}>
+                Forget it
+              </Button>
+            </div>
+          )}
+        </Section>
+      )}
+      <Providers isAdmin={user.is_admin} />
+      <Section title="This service">
+        <Loaded query={health}>
+          {(data) => (
+            <dl className="facts">
+              <dt>Version</dt>
+              <dd>{data.version}</dd>
+              <dt>Build</dt>
+              <dd>
+                <code>{data.build_hash}</code>
+              </dd>
+              <dt>Documents</dt>
+              <dd>
+                <a href="/api/openrpc.json">OpenRPC</a>, <a href="/api/openapi.json">OpenAPI</a>,{" "}
+                <a href="/llms.txt">llms.txt</a>, <a href="/metrics">metrics</a>
+              </dd>
+            </dl>
+          )}
+        </Loaded>
+      </Section>
+    </>
+  );
+}
+
+function Providers({ isAdmin }: { isAdmin: boolean }) {
+  const providers = useQuery("providers", listProviders);
+  const [removing, setRemoving] = useState<Provider | null>(null);
+  const columns: Column<Provider>[] = [
+    {
+      id: "name",
+      label: "Name",
+      sort: ({ name }) => name.toLowerCase(),
+      cell: ({ name }) => <strong>{name}</strong>,
+    },
+    {
+      id: "description",
+      label: "What",
+      cell: ({ description }) => <span className="muted">{description}</span>,
+    },
+    { id: "domain", label: "Website", cell: ({ website_domain }) => website_domain },
+    {
+      id: "kind",
+      label: "Entry",
+      cell: ({ is_official }) => <span className="tag">{is_official ? "built in" : "own"}</span>,
+    },
+    ...(isAdmin
+      ? [
+          {
+            id: "remove",
+            label: "",
+            numeric: true,
+            cell: (row: Provider) =>
+              !row.is_official && (
+                <Button
+                  look="quiet"
+                  small
+                  icon="close"
+                  aria-label={`Remove ${row.name}`}
+                  onClick={() => setRemoving(row)}
+                />
+              ),
+          },
+        ]
+      : []),
+  ];
+  return (
+    <Section title="Providers">
+      <div className="stack">
+        <Loaded query={providers}>
+          {(list) => <Table label="Providers" columns={columns} rows={list} rowKey={({ id }) => id} />}
+        </Loaded>
+        {isAdmin && <AddProvider />}
+      </div>
+      {removing && (
+        <Confirm
+          title={`Remove ${removing.name}?`}
+          consequence="Only the entry in this list goes away; backends are not touched."
+          confirm="Remove"
+          onClose={() => setRemoving(null)}
+          onConfirm={async () => {
+            await api("providers.remove", { provider_id: removing.id });
+            invalidate("providers");
+          }}
+        />
+      )}
+    </Section>
+  );
+}
+
+function AddProvider() {
+  const [id, setId] = useState("");
+  const [name, setName] = useState("");
+  const [domain, setDomain] = useState("");
+  const add = useAction(async () => {
+    await api("providers.add", { id, name, ...(domain && { website_domain: domain }) });
+    invalidate("providers");
+    toast(`${name} is listed now`);
+    setId("");
+    setName("");
+    setDomain("");
+  });
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    void add.run();
+  };
+  return (
+    <details>
+      <summary>Add an entry</summary>
+      <form className="form narrow" onSubmit={submit}>
+        <div className="columns">
+          <TextField label="Id" value={id} onChange={setId} required maxLength={64} />
+          <TextField label="Name" value={name} onChange={setName} required maxLength={80} />
+          <TextField label="Website" value={domain} onChange={setDomain} placeholder="example.org" />
+        </div>
+        <FormError error={add.error} />
+        <div>
+          <Button type="submit" busy={add.busy}>
+            Add
+          </Button>
+        </div>
+      </form>
+    </details>
+  );
+}

@@ -1,0 +1,99 @@
+import { type FormEvent, useState } from "react";
+import { useAction } from "../lib/action.ts";
+import { client } from "../lib/client.ts";
+import { useQuery } from "../lib/query.ts";
+import { Button, Segments, TextField } from "../ui/controls.tsx";
+import { Mark } from "../ui/icons.tsx";
+import { FormError } from "../ui/states.tsx";
+
+interface Setup {
+  registration_open: boolean;
+  first_run: boolean;
+}
+
+const PASSWORD_LENGTH_MIN = 8;
+
+/** Sign in, create an account where that is open, or set the service up when nobody has an account yet. */
+export function SignIn() {
+  const setup = useQuery("setup", async () => JSON.parse(await client.rest.text("/api/setup")) as Setup);
+  const [mode, setMode] = useState<"in" | "up">("in");
+  if (!setup.data && !setup.error) return <div className="center" />;
+  const firstRun = setup.data?.first_run ?? false;
+  const registering = firstRun || mode === "up";
+  return (
+    <main className="center">
+      <div className="entrance stack">
+        <div className="entrance-head">
+          <Mark />
+          <h1>{firstRun ? "Set up your gateway" : registering ? "Create an account" : "Sign in"}</h1>
+          <p className="muted">
+            {firstRun
+              ? "The first account administers the service: backends, nodes, groups and points."
+              : "Model gateway at "}
+            {!firstRun && <strong>{location.host}</strong>}
+          </p>
+        </div>
+        {!firstRun && setup.data?.registration_open && (
+          <Segments
+            label="Sign in or create an account"
+            value={mode}
+            onChange={(value) => setMode(value as "in" | "up")}
+            choices={[
+              { value: "in", label: "Sign in" },
+              { value: "up", label: "Create an account" },
+            ]}
+          />
+        )}
+        <AccountForm
+          key={String(registering)}
+          registering={registering}
+          submit={firstRun ? "Create the administrator" : registering ? "Create account" : "Sign in"}
+        />
+      </div>
+    </main>
+  );
+}
+
+function AccountForm({ registering, submit }: { registering: boolean; submit: string }) {
+  const [name, setName] = useState("");
+  const [email, setEmail] = useState("");
+  const [password, setPassword] = useState("");
+  const action = useAction(() =>
+    registering
+      ? client.signUp({ email, password, ...(name && { name }) })
+      : client.signIn({ email, password }),
+  );
+  const send = (event: FormEvent) => {
+    event.preventDefault();
+    void action.run();
+  };
+  return (
+    <form className="form" onSubmit={send}>
+      {registering && (
+        <TextField label="Name" value={name} onChange={setName} autoComplete="name" maxLength={80} />
+      )}
+      <TextField
+        label="Email"
+        type="email"
+        value={email}
+        onChange={setEmail}
+        required
+        autoComplete="username"
+      />
+      <TextField
+        label="Password"
+        type="password"
+        value={password}
+        onChange={setPassword}
+        required
+        minLength={registering ? PASSWORD_LENGTH_MIN : 1}
+        hint={registering ? `At least ${PASSWORD_LENGTH_MIN} characters` : undefined}
+        autoComplete={registering ? "new-password" : "current-password"}
+      />
+      <FormError error={action.error} />
+      <Button type="submit" look="primary" busy={action.busy}>
+        {submit}
+      </Button>
+    </form>
+  );
+}

@@ -1,0 +1,308 @@
+import { useMemo } from "react";
+import { adminToken, session } from "../../lib/client.ts";
+import { downloadText, toCsv } from "../../lib/download.ts";
+import { compact, count, dayOf, money } from "../../lib/format.ts";
+import { useQuery } from "../../lib/query.ts";
+import { useSearch } from "../../lib/router.ts";
+import { useStore } from "../../lib/store.ts";
+import { StackedChart, seriesColor } from "../../ui/chart.tsx";
+import { Button, LinkButton, Segments, SmallSelect } from "../../ui/controls.tsx";
+import { Figure, PageHead } from "../../ui/page.tsx";
+import { Empty, Loaded, Note } from "../../ui/states.tsx";
+import {
+  allRows,
+  type Grid,
+  type Grouping,
+  gridOf,
+  lastDays,
+  type Metric,
+  ownRows,
+  type Range,
+  type UsageRow,
+} from "./data.ts";
+import { RequestSheet } from "./request-sheet.tsx";
+import { GroupTable, RequestTable } from "./tables.tsx";
+
+const CSV_COLUMNS = [
+  "created_at",
+  "model",
+  "backend",
+  "prompt_tokens",
+  "completion_tokens",
+  "total_tokens",
+  "cost",
+  "ref_id",
+  "api_key_id",
+  "id",
+];
+const RANGES = [7, 30, 90];
+const shortDay = (seconds: number) =>
+  new Date(seconds * 1000).toLocaleDateString("en-US", { month: "short", day: "numeric", timeZone: "UTC" });
+const FORMATS: Record<Metric, (value: number) => string> = { cost: money, tokens: compact, requests: count };
+
+/** Filters live in the address, so that a view can be pasted to someone else. */
+function useFilters() {
+  const [search, setSearch] = useSearch();
+  const days = Number(search.get("days") ?? 30);
+  const since = search.get("since");
+  const until = search.get("until");
+  const range: Range = useMemo(
+    () => (since && until ? { since, until } : lastDays(days)),
+    [since, until, days],
+  );
+  return {
+    range,
+    days: since ? null : days,
+    grouping: (search.get("by") ?? "model") as Grouping,
+    metric: (search.get("metric") ?? "cost") as Metric,
+    project: search.get("project"),
+    everyone: search.get("whose") === "all",
+    model: search.get("model"),
+    view: search.get("view") ?? "chart",
+    open: search.get("open"),
+    set: setSearch,
+  };
+}
+
+export function Page() {
+  const filters = useFilters();
+  const { range, project, everyone, model } = filters;
+  const isAdmin = useStore(session)?.user.is_admin;
+  const token = useStore(adminToken);
+  const asOperator = everyone && token !== null;
+  const key = `usage rows ${asOperator} ${range.since} ${range.until} ${project}`;
+  const query = useQuery(key, () => (asOperator ? allRows(range) : ownRows(range, project)));
+  return (
+    <>
+      <PageHead title="Usage" actions={<Export rows={query.data?.rows} range={range} />}>
+        Every metered request: what it used, what it cost, who it was for. Days are UTC.
+      </PageHead>
+      <Filters filters={filters} mayseeAll={Boolean(isAdmin && token)} rows={query.data?.rows ?? []} />
+      <Loaded query={query} lines={8}>
+        {({ rows, truncated }) => (
+          <Report
+            rows={model ? rows.filter((row) => row.model === model) : rows}
+            truncated={truncated}
+            filters={filters}
+          />
+        )}
+      </Loaded>
+    </>
+  );
+}
+
+type FilterState = ReturnType<typeof useFilters>;
+
+function Filters({
+  filters,
+  mayseeAll,
+  rows,
+}: {
+  filters: FilterState;
+  mayseeAll: boolean;
+  rows: readonly UsageRow[];
+}) {
+  const { range, days, grouping, metric, project, everyone, model, set } = filters;
+  const models = useMemo(() => [...new Set(rows.map((row) => row.model))].sort(), [rows]);
+  return (
+    <div className="filters">
+      <Segments
+        label="Range"
+        value={days === null ? "custom" : String(days)}
+        onChange={(value) =>
+          set({
+            days: value === "custom" ? null : value,
+            since: value === "custom" ? range.since : null,
+            until: value === "custom" ? range.until : null,
+          })
+        }
+        choices={[
+          ...RANGES.map((value) => ({ value: String(value), label: `${value} days` })),
+          { value: "custom", label: "Custom" },
+        ]}
+      />
+      {days === null && (
+        <span className="row">
+          <input
+            className="input small"
+            type="date"
+            aria-label="From"
+            value={range.since}
+            max={range.until}
+            onChange={(event) => set({ since: event.target.value })}
+          />
+          <input
+            className="input small"
+            type="date"
+            aria-label="To"
+            value={range.until}
+            max={dayOf(new Date())}
+            onChange={(event) => set({ until: event.target.value })}
+          />
+        </span>
+      )}
+      <Segments
+        label="Measure"
+        value={metric}
+        onChange={(value) => set({ metric: value })}
+        choices={[
+          { value: "cost", label: "Cost" },
+          { value: "tokens", label: "Tokens" },
+          { value: "requests", label: "Requests" },
+        ]}
+      />
+      <SmallSelect
+        label="Group by"
+        value={grouping}
+        onChange={(value) => set({ by: value })}
+        choices={[
+          { value: "model", label: "by model" },
+          { value: "backend", label: "by backend" },
+          { value: "ref", label: "by reference" },
+          ...(everyone ? [{ value: "key", label: "by key" }] : []),
+        ]}
+      />
+      <SmallSelect
+        label="Model"
+        value={model ?? ""}
+        onChange={(value) => set({ model: value })}
+        choices={[{ value: "", label: "all models" }, ...models.map((id) => ({ value: id, label: id }))]}
+      />
+      {mayseeAll && (
+        <SmallSelect
+          label="Whose"
+          value={everyone ? "all" : "mine"}
+          onChange={(value) => set({ whose: value === "all" ? "all" : null, project: null })}
+          choices={[
+            { value: "mine", label: "my requests" },
+            { value: "all", label: "everyone's requests" },
+          ]}
+        />
+      )}
+      {!everyone && (
+        <input
+          className="input small"
+          aria-label="Project"
+          placeholder="project"
+          size={12}
+          defaultValue={project ?? ""}
+          onBlur={(event) => set({ project: event.target.value })}
+          onKeyDown={(event) => event.key === "Enter" && event.currentTarget.blur()}
+        />
+      )}
+    </div>
+  );
+}
+
+function Report({
+  rows,
+  truncated,
+  filters,
+}: {
+  rows: readonly UsageRow[];
+  truncated: boolean;
+  filters: FilterState;
+}) {
+  const { range, grouping, metric, view, set, open } = filters;
+  const grid = useMemo(() => gridOf(rows, { range, grouping, metric }), [rows, range, grouping, metric]);
+  const opened = rows.find(({ id }) => id === open);
+  if (rows.length === 0)
+    return (
+      <Empty
+        icon="usage"
+        title="Nothing in this range"
+        action={<LinkButton href="/playground">Open the playground</LinkButton>}
+      >
+        Requests of the chosen days appear here, stacked by {grouping}. Choose a longer range, or make a
+        request.
+      </Empty>
+    );
+  return (
+    <>
+      <Totals rows={rows} />
+      {truncated && (
+        <Note tone="warn">
+          Only the newest {count(rows.length)} requests of this range are shown. Choose a shorter one.
+        </Note>
+      )}
+      <section className="stack">
+        <div className="row between wrap">
+          <Legend grid={grid} format={FORMATS[metric]} />
+          <Segments
+            label="Show as"
+            value={view}
+            onChange={(value) => set({ view: value === "chart" ? null : value })}
+            choices={[
+              { value: "chart", label: "Chart" },
+              { value: "table", label: "Table" },
+            ]}
+          />
+        </div>
+        {view === "chart" ? (
+          <StackedChart
+            label={`${metric} by day and ${grouping}`}
+            times={grid.times}
+            series={grid.series}
+            format={FORMATS[metric]}
+            formatTime={shortDay}
+            onZoom={(from, to) =>
+              set({ days: null, since: dayOf(new Date(from * 1000)), until: dayOf(new Date(to * 1000)) })
+            }
+          />
+        ) : (
+          <GroupTable rows={rows} grouping={grouping} />
+        )}
+      </section>
+      <RequestTable rows={rows} onOpen={(id) => set({ open: id })} />
+      {opened && <RequestSheet row={opened} onClose={() => set({ open: null })} />}
+    </>
+  );
+}
+
+function Totals({ rows }: { rows: readonly UsageRow[] }) {
+  const unpriced = rows.filter(({ cost }) => cost === null).length;
+  const sum = (pick: (row: UsageRow) => number) => rows.reduce((total, row) => total + pick(row), 0);
+  return (
+    <div className="figures">
+      <Figure
+        name="Cost"
+        value={money(sum(({ cost }) => cost ?? 0))}
+        note={unpriced > 0 ? `${count(unpriced)} without a price` : "all priced"}
+      />
+      <Figure name="Requests" value={count(rows.length)} />
+      <Figure name="Tokens in" value={compact(sum(({ prompt_tokens }) => prompt_tokens))} />
+      <Figure name="Tokens out" value={compact(sum(({ completion_tokens }) => completion_tokens))} />
+    </div>
+  );
+}
+
+function Legend({ grid, format }: { grid: Grid; format(value: number): string }) {
+  return (
+    <ul className="chart-legend">
+      {grid.series.map(({ label, total }, i) => (
+        <li key={label}>
+          <i style={{ background: seriesColor(i) }} />
+          <span className="ellipsis">{label}</span>
+          <b>{format(total)}</b>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Export({ rows, range }: { rows: readonly UsageRow[] | undefined; range: Range }) {
+  return (
+    <Button
+      icon="download"
+      disabled={!rows?.length}
+      onClick={() =>
+        downloadText(
+          `usage-${range.since}-${range.until}.csv`,
+          toCsv(CSV_COLUMNS, (rows ?? []) as unknown as Record<string, unknown>[]),
+        )
+      }
+    >
+      CSV
+    </Button>
+  );
+}

@@ -1,0 +1,125 @@
+import { useState } from "react";
+import { compact, count, money } from "../../lib/format.ts";
+import { Button } from "../../ui/controls.tsx";
+import { Section } from "../../ui/page.tsx";
+import { When } from "../../ui/states.tsx";
+import { type Column, Table } from "../../ui/table.tsx";
+import { type Grouping, groupOf, type UsageRow } from "./data.ts";
+
+const PAGE = 50;
+const unpriced = <span className="muted">unpriced</span>;
+
+const columns: Column<UsageRow>[] = [
+  {
+    id: "when",
+    label: "When",
+    sort: ({ created_at }) => created_at,
+    cell: ({ created_at }) => <When time={created_at} />,
+  },
+  {
+    id: "model",
+    label: "Model",
+    sort: ({ model }) => model,
+    cell: ({ model }) => <span className="mono">{model}</span>,
+  },
+  { id: "backend", label: "Through", sort: ({ backend }) => backend, cell: ({ backend }) => backend },
+  { id: "ref", label: "Reference", sort: ({ ref_id }) => ref_id ?? "", cell: ({ ref_id }) => ref_id ?? "" },
+  {
+    id: "in",
+    label: "Tokens in",
+    numeric: true,
+    sort: ({ prompt_tokens }) => prompt_tokens,
+    cell: ({ prompt_tokens }) => compact(prompt_tokens),
+  },
+  {
+    id: "out",
+    label: "Tokens out",
+    numeric: true,
+    sort: ({ completion_tokens }) => completion_tokens,
+    cell: ({ completion_tokens }) => compact(completion_tokens),
+  },
+  {
+    id: "cost",
+    label: "Cost",
+    numeric: true,
+    sort: ({ cost }) => cost ?? -1,
+    cell: ({ cost }) => (cost === null ? unpriced : money(cost)),
+  },
+];
+
+export function RequestTable({ rows, onOpen }: { rows: readonly UsageRow[]; onOpen(id: string): void }) {
+  const [shown, setShown] = useState(PAGE);
+  return (
+    <Section title="Requests">
+      <div className="stack">
+        <Table
+          label="Requests"
+          columns={columns}
+          rows={rows.slice(0, shown)}
+          rowKey={({ id }) => id}
+          onOpen={({ id }) => onOpen(id)}
+        />
+        {rows.length > shown && (
+          <div>
+            <Button onClick={() => setShown(shown + PAGE * 4)}>Show more of {count(rows.length)}</Button>
+          </div>
+        )}
+      </div>
+    </Section>
+  );
+}
+
+interface GroupSum {
+  label: string;
+  requests: number;
+  tokensIn: number;
+  tokensOut: number;
+  cost: number;
+}
+
+export function GroupTable({ rows, grouping }: { rows: readonly UsageRow[]; grouping: Grouping }) {
+  const sums = new Map<string, GroupSum>();
+  for (const row of rows) {
+    const label = groupOf(row, grouping);
+    const sum = sums.get(label) ?? { label, requests: 0, tokensIn: 0, tokensOut: 0, cost: 0 };
+    sum.requests++;
+    sum.tokensIn += row.prompt_tokens;
+    sum.tokensOut += row.completion_tokens;
+    sum.cost += row.cost ?? 0;
+    sums.set(label, sum);
+  }
+  const list = [...sums.values()].sort((a, b) => b.cost - a.cost || b.tokensIn - a.tokensIn);
+  const groupColumns: Column<GroupSum>[] = [
+    {
+      id: "label",
+      label: grouping === "ref" ? "Reference" : grouping[0]!.toUpperCase() + grouping.slice(1),
+      sort: ({ label }) => label,
+      cell: ({ label }) => <span className="mono">{label}</span>,
+    },
+    {
+      id: "requests",
+      label: "Requests",
+      numeric: true,
+      sort: ({ requests }) => requests,
+      cell: ({ requests }) => count(requests),
+    },
+    {
+      id: "in",
+      label: "Tokens in",
+      numeric: true,
+      sort: ({ tokensIn }) => tokensIn,
+      cell: ({ tokensIn }) => compact(tokensIn),
+    },
+    {
+      id: "out",
+      label: "Tokens out",
+      numeric: true,
+      sort: ({ tokensOut }) => tokensOut,
+      cell: ({ tokensOut }) => compact(tokensOut),
+    },
+    { id: "cost", label: "Cost", numeric: true, sort: ({ cost }) => cost, cell: ({ cost }) => money(cost) },
+  ];
+  return (
+    <Table label={`Sums by ${grouping}`} columns={groupColumns} rows={list} rowKey={({ label }) => label} />
+  );
+}

@@ -1,0 +1,94 @@
+import { useState } from "react";
+import { client } from "../../lib/client.ts";
+import { useQuery } from "../../lib/query.ts";
+import { Button, TextField } from "../../ui/controls.tsx";
+import { PageHead, Section } from "../../ui/page.tsx";
+import { Empty, Failure, Meter, Status } from "../../ui/states.tsx";
+import { useVoice } from "./session.ts";
+
+/** Loudness as people hear it: the lowest 60 dB are shown. */
+const loudness = (level: number) => (level <= 0 ? 0 : Math.max(0, 1 + Math.log10(level) / 3));
+
+export function Page() {
+  const [model, setModel] = useState("");
+  const models = useQuery("models", () => client.rest.models()).data ?? [];
+  const voice = useVoice();
+  const running = voice.state !== "idle";
+  return (
+    <>
+      <PageHead title="Voice">
+        Talk to a realtime model: your microphone goes out as it is, its voice comes back as it is made.
+      </PageHead>
+      <form
+        className="form narrow"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void voice.start(model.trim());
+        }}
+      >
+        <TextField
+          label="Model"
+          value={model}
+          onChange={setModel}
+          required
+          list="voice-models"
+          hint="One whose backend has the realtime capability"
+        />
+        <datalist id="voice-models">
+          {models.map(({ id }) => (
+            <option key={id} value={id} />
+          ))}
+        </datalist>
+        <div className="row">
+          {running ? (
+            <Button icon="stop" onClick={voice.stop}>
+              Hang up
+            </Button>
+          ) : (
+            <Button type="submit" look="primary" icon="voice" disabled={model.trim() === ""}>
+              Start talking
+            </Button>
+          )}
+          {voice.state === "starting" && (
+            <Status tone="plain" icon="waiting">
+              Connecting
+            </Status>
+          )}
+          {voice.state === "live" && <Status tone="good">Live</Status>}
+        </div>
+      </form>
+      {Boolean(voice.error) && <Failure error={voice.error} />}
+      <Section title="Microphone level">
+        <div className="narrow">
+          <Meter
+            share={loudness(voice.level)}
+            label="Microphone level"
+            tone={voice.level > 0.7 ? "warn" : "good"}
+            tall
+          />
+        </div>
+      </Section>
+      <Section title="Words">
+        {voice.lines.length === 0 ? (
+          <Empty icon="voice" title="Nothing said yet">
+            What you and the model say appears here as text where the model transcribes it.
+          </Empty>
+        ) : (
+          <ol className="stack narrow">
+            {voice.lines.map(({ id, who, text }) => (
+              <li key={id} className={who === "you" ? "user-words" : undefined}>
+                {text}
+              </li>
+            ))}
+          </ol>
+        )}
+      </Section>
+      {voice.events.length > 0 && (
+        <details className="folded">
+          <summary>Events</summary>
+          <p className="mono small">{voice.events.join(", ")}</p>
+        </details>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,30 @@
+import { api } from "../../lib/api.ts";
+import { useQuery } from "../../lib/query.ts";
+import { PageHead } from "../../ui/page.tsx";
+import { StatementView } from "../../ui/statement.tsx";
+import { Loaded } from "../../ui/states.tsx";
+
+const EVERY_MS = 10_000;
+
+export function Page() {
+  const wallet = useQuery("ledger self", () => api("ledger.self"), { everyMs: EVERY_MS });
+  const plan = useQuery("plan", () => api("billing.plan"));
+  return (
+    <>
+      <PageHead title="Wallet">
+        Your points. Each request draws on them first; when they do not suffice, the monthly quota of your
+        tier pays.
+      </PageHead>
+      <Loaded query={wallet}>
+        {(statement) => (
+          <StatementView
+            name="Balance"
+            statement={statement}
+            pointsPerUsd={plan.data?.points_per_usd}
+            empty="Points that a group allocates to you, and every request they paid for, appear here with the balance after each."
+          />
+        )}
+      </Loaded>
+    </>
+  );
+}

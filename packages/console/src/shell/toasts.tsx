@@ -1,0 +1,19 @@
+import { useStore } from "../lib/store.ts";
+import { dismiss, toasts } from "../lib/toast.ts";
+import { Button } from "../ui/controls.tsx";
+import { Icon } from "../ui/icons.tsx";
+
+export function Toasts() {
+  const shown = useStore(toasts);
+  return (
+    <div className="toasts" role="status" aria-live="polite">
+      {shown.map(({ id, text, tone }) => (
+        <div key={id} className={`toast ${tone === "bad" ? "bad" : ""}`}>
+          <Icon name={tone === "good" ? "ok" : "error"} />
+          <span className="grow">{text}</span>
+          <Button look="quiet" small icon="close" aria-label="Dismiss" onClick={() => dismiss(id)} />
+        </div>
+      ))}
+    </div>
+  );
+}

@@ -1,0 +1,298 @@
+import { type ButtonHTMLAttributes, type ReactNode, useId, useState } from "react";
+import { Link } from "../lib/router.ts";
+import { Icon, type IconName } from "./icons.tsx";
+
+interface ButtonProps extends ButtonHTMLAttributes<HTMLButtonElement> {
+  look?: "primary" | "quiet" | "danger" | "danger primary";
+  small?: boolean;
+  icon?: IconName;
+  busy?: boolean;
+}
+
+export function Button({ look, small, icon, busy, children, className, disabled, ...rest }: ButtonProps) {
+  const classes = ["button", look, small && "small", !children && "icon-only", className];
+  return (
+    <button
+      type="button"
+      {...rest}
+      className={classes.filter(Boolean).join(" ")}
+      disabled={disabled || busy}
+      aria-busy={busy || undefined}
+    >
+      {icon && <Icon name={busy ? "waiting" : icon} />}
+      {children}
+    </button>
+  );
+}
+
+export function LinkButton({
+  href,
+  look,
+  icon,
+  small,
+  children,
+}: {
+  href: string;
+  look?: "primary" | "quiet";
+  icon?: IconName;
+  small?: boolean;
+  children: ReactNode;
+}) {
+  return (
+    <Link href={href} className={["button", look, small && "small"].filter(Boolean).join(" ")}>
+      {icon && <Icon name={icon} />}
+      {children}
+    </Link>
+  );
+}
+
+interface FieldProps {
+  label: string;
+  hint?: ReactNode;
+  children(id: string, describedBy: string | undefined): ReactNode;
+}
+
+/** A label, its control and what is worth knowing about it. */
+export function Field({ label, hint, children }: FieldProps) {
+  const id = useId();
+  const hintId = hint ? `${id}-hint` : undefined;
+  return (
+    <div className="field">
+      <label htmlFor={id}>{label}</label>
+      {children(id, hintId)}
+      {hint && (
+        <span className="hint" id={hintId}>
+          {hint}
+        </span>
+      )}
+    </div>
+  );
+}
+
+interface TextFieldProps {
+  label: string;
+  value: string;
+  onChange(value: string): void;
+  hint?: ReactNode;
+  type?: string;
+  placeholder?: string;
+  required?: boolean;
+  autoFocus?: boolean;
+  autoComplete?: string;
+  minLength?: number;
+  maxLength?: number;
+  min?: number | string;
+  max?: number | string;
+  step?: number | string;
+  list?: string;
+}
+
+export function TextField({ label, hint, value, onChange, ...rest }: TextFieldProps) {
+  return (
+    <Field label={label} hint={hint}>
+      {(id, describedBy) => (
+        <input
+          {...rest}
+          id={id}
+          aria-describedby={describedBy}
+          className="input"
+          value={value}
+          onChange={(event) => onChange(event.target.value)}
+        />
+      )}
+    </Field>
+  );
+}
+
+export interface Choice {
+  value: string;
+  label: string;
+}
+
+export function SelectField({
+  label,
+  hint,
+  value,
+  onChange,
+  choices,
+}: {
+  label: string;
+  hint?: ReactNode;
+  value: string;
+  onChange(value: string): void;
+  choices: readonly Choice[];
+}) {
+  return (
+    <Field label={label} hint={hint}>
+      {(id, describedBy) => (
+        <select
+          id={id}
+          aria-describedby={describedBy}
+          className="select"
+          value={value}
+          onChange={(event) => onChange(event.target.value)}
+        >
+          {choices.map((choice) => (
+            <option key={choice.value} value={choice.value}>
+              {choice.label}
+            </option>
+          ))}
+        </select>
+      )}
+    </Field>
+  );
+}
+
+/** A select inside a row of filters: its label is for those who cannot see the row. */
+export function SmallSelect({
+  label,
+  value,
+  onChange,
+  choices,
+}: {
+  label: string;
+  value: string;
+  onChange(value: string): void;
+  choices: readonly Choice[];
+}) {
+  return (
+    <select
+      className="select small"
+      aria-label={label}
+      value={value}
+      onChange={(event) => onChange(event.target.value)}
+    >
+      {choices.map((choice) => (
+        <option key={choice.value} value={choice.value}>
+          {choice.label}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+export function Segments({
+  label,
+  value,
+  onChange,
+  choices,
+}: {
+  label: string;
+  value: string;
+  onChange(value: string): void;
+  choices: readonly Choice[];
+}) {
+  return (
+    <fieldset className="segments" aria-label={label}>
+      {choices.map((choice) => (
+        <button
+          key={choice.value}
+          type="button"
+          aria-pressed={choice.value === value}
+          onClick={() => onChange(choice.value)}
+        >
+          {choice.label}
+        </button>
+      ))}
+    </fieldset>
+  );
+}
+
+export function Check({
+  label,
+  checked,
+  onChange,
+  disabled,
+}: {
+  label: ReactNode;
+  checked: boolean;
+  onChange(checked: boolean): void;
+  disabled?: boolean;
+}) {
+  return (
+    <label className="check">
+      <input
+        type="checkbox"
+        checked={checked}
+        disabled={disabled}
+        onChange={(event) => onChange(event.target.checked)}
+      />
+      <span>{label}</span>
+    </label>
+  );
+}
+
+export function Tabs({
+  label,
+  tabs,
+  current,
+}: {
+  label: string;
+  current: string;
+  tabs: readonly { id: string; label: string; href: string }[];
+}) {
+  return (
+    <nav className="tabs" aria-label={label}>
+      {tabs.map((tab) => (
+        <Link key={tab.id} href={tab.href} aria-current={tab.id === current ? "page" : undefined}>
+          {tab.label}
+        </Link>
+      ))}
+    </nav>
+  );
+}
+
+const COPIED_SHOWN_MS = 1_500;
+
+export function useCopy(): [boolean, (text: string) => void] {
+  const [copied, setCopied] = useState(false);
+  const copy = (text: string) => {
+    void writeClipboard(text).then(() => {
+      setCopied(true);
+      setTimeout(() => setCopied(false), COPIED_SHOWN_MS);
+    });
+  };
+  return [copied, copy];
+}
+
+/** The clipboard API exists only on secure origins; a selected text area works on the others. */
+async function writeClipboard(text: string): Promise<void> {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const area = document.createElement("textarea");
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
+}
+
+/** A short form that copies the whole on click. */
+export function Copyable({ text, shown = text }: { text: string; shown?: string }) {
+  const [copied, copy] = useCopy();
+  return (
+    <button
+      type="button"
+      className="copy"
+      title={copied ? "Copied" : `Copy ${text}`}
+      onClick={(event) => {
+        event.stopPropagation();
+        copy(text);
+      }}
+    >
+      {copied ? "copied" : shown}
+    </button>
+  );
+}
+
+export function Code({ text, label }: { text: string; label: string }) {
+  const [copied, copy] = useCopy();
+  return (
+    <figure className="code" aria-label={label}>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard */}
+      <pre tabIndex={0}>{text}</pre>
+      <Button small icon={copied ? "check" : "copy"} onClick={() => copy(text)}>
+        {copied ? "Copied" : "Copy"}
+      </Button>
+    </figure>
+  );
+}

@@ -1,0 +1,86 @@
+import { count, points, shortId } from "../lib/format.ts";
+import type { LedgerEntry } from "../lib/planned.ts";
+import { Copyable } from "./controls.tsx";
+import { When } from "./states.tsx";
+import { type Column, Table } from "./table.tsx";
+
+const KINDS: Record<LedgerEntry["kind"], string> = {
+  topup: "Issued",
+  allocation: "Allocation",
+  settlement: "Request",
+  return: "Returned",
+};
+const counterparty = ({ type, id }: LedgerEntry["counterparty"]) =>
+  type === "system"
+    ? id === "spent"
+      ? "spent"
+      : "the platform"
+    : type === "group"
+      ? "a group's pool"
+      : "a member's wallet";
+
+const columns: Column<LedgerEntry>[] = [
+  { id: "seq", label: "No.", numeric: true, cell: ({ seq }) => count(seq) },
+  { id: "when", label: "When", cell: ({ created_at }) => <When time={created_at} /> },
+  { id: "kind", label: "What", cell: ({ kind }) => KINDS[kind] ?? kind },
+  {
+    id: "other",
+    label: "Other side",
+    cell: (entry) => (
+      <span className="row">
+        {counterparty(entry.counterparty)}
+        {entry.counterparty.type !== "system" && (
+          <Copyable text={entry.counterparty.id} shown={shortId(entry.counterparty.id)} />
+        )}
+      </span>
+    ),
+  },
+  {
+    id: "note",
+    label: "Reference",
+    cell: ({ note, request_id }) =>
+      note ?? (request_id ? <Copyable text={request_id} shown={shortId(request_id)} /> : ""),
+  },
+  {
+    id: "points",
+    label: "Points",
+    numeric: true,
+    cell: ({ points: moved }) => (
+      <span className={moved > 0 ? "good" : undefined}>{moved > 0 ? `+${count(moved)}` : count(moved)}</span>
+    ),
+  },
+  {
+    id: "balance",
+    label: "Balance",
+    numeric: true,
+    cell: ({ balance_after }) => <strong>{points(balance_after)}</strong>,
+  },
+];
+
+export const LedgerTable = ({ entries }: { entries: readonly LedgerEntry[] }) => (
+  <Table label="Ledger" columns={columns} rows={entries} rowKey={({ seq }) => String(seq)} />
+);
+
+export interface Check {
+  ok: boolean;
+  text: string;
+}
+
+/** Recomputes what is on screen: every balance follows from the one before it, and no entry is missing. */
+export function verifyEntries(balance: number, entries: readonly LedgerEntry[]): Check {
+  const oldestFirst = entries.toReversed();
+  for (const [i, entry] of oldestFirst.entries()) {
+    const before = oldestFirst[i - 1];
+    if (before && entry.seq !== before.seq + 1)
+      return { ok: false, text: `Entry ${before.seq + 1} is missing.` };
+    if (before && entry.balance_after !== before.balance_after + entry.points)
+      return { ok: false, text: `Entry ${entry.seq} does not follow from the one before it.` };
+  }
+  const newest = entries[0];
+  if (newest && newest.balance_after !== balance)
+    return { ok: false, text: "The balance is not that of the newest entry." };
+  return {
+    ok: true,
+    text: `${count(entries.length)} entries recomputed: each balance follows from the one before it.`,
+  };
+}

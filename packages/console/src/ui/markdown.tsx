@@ -1,0 +1,130 @@
+import { createElement, Fragment, memo } from "react";
+import { type Block, type Inline, parseMarkdown } from "../lib/markdown.ts";
+import { Link } from "../lib/router.ts";
+import { Code } from "./controls.tsx";
+
+/** Turns a link of the text into an address of the console; null means: show the words only. */
+type Resolve = (href: string) => string | null;
+
+const external: Resolve = (href) => (/^https?:\/\//.test(href) ? href : null);
+const slug = (parts: readonly Inline[]): string =>
+  parts
+    .map((part) => ("text" in part ? part.text : slug(part.children)))
+    .join("")
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, "-");
+
+function Inlines({ parts, resolve }: { parts: readonly Inline[]; resolve: Resolve }) {
+  return parts.map((part, i) => {
+    const key = `${i}${part.kind}`;
+    if (part.kind === "text") return <Fragment key={key}>{part.text}</Fragment>;
+    if (part.kind === "code") return <code key={key}>{part.text}</code>;
+    const inside = <Inlines parts={part.children} resolve={resolve} />;
+    if (part.kind !== "link") return createElement(part.kind, { key }, inside);
+    const href = resolve(part.href);
+    if (href === null) return <Fragment key={key}>{inside}</Fragment>;
+    if (href.startsWith("/"))
+      return (
+        <Link key={key} href={href}>
+          {inside}
+        </Link>
+      );
+    return (
+      <a key={key} href={href} target={href.startsWith("#") ? undefined : "_blank"} rel="noreferrer">
+        {inside}
+      </a>
+    );
+  });
+}
+
+function OneBlock({ block, resolve }: { block: Block; resolve: Resolve }) {
+  switch (block.kind) {
+    case "heading":
+      return createElement(
+        `h${block.level}`,
+        { id: slug(block.children) },
+        <Inlines parts={block.children} resolve={resolve} />,
+      );
+    case "paragraph":
+      return (
+        <p>
+          <Inlines parts={block.children} resolve={resolve} />
+        </p>
+      );
+    case "code":
+      return <Code text={block.text} label={block.language ? `${block.language} code` : "Code"} />;
+    case "quote":
+      return (
+        <blockquote>
+          <Blocks blocks={block.blocks} resolve={resolve} />
+        </blockquote>
+      );
+    case "rule":
+      return <hr />;
+    case "list":
+      return createElement(
+        block.ordered ? "ol" : "ul",
+        null,
+        block.items.map((item, i) => (
+          // biome-ignore lint/suspicious/noArrayIndexKey: parsed text has no other identity
+          <li key={i}>
+            <Blocks blocks={item} resolve={resolve} />
+          </li>
+        )),
+      );
+    case "table":
+      return <MarkdownTable block={block} resolve={resolve} />;
+  }
+}
+
+function MarkdownTable({ block, resolve }: { block: Extract<Block, { kind: "table" }>; resolve: Resolve }) {
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard
+    <section className="table-wrap" tabIndex={0} aria-label="Table">
+      <table className="table">
+        <thead>
+          <tr>
+            {block.head.map((cell, i) => (
+              // biome-ignore lint/suspicious/noArrayIndexKey: parsed text has no other identity
+              <th key={i}>
+                <Inlines parts={cell} resolve={resolve} />
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {block.rows.map((row, i) => (
+            // biome-ignore lint/suspicious/noArrayIndexKey: parsed text has no other identity
+            <tr key={i}>
+              {row.map((cell, j) => (
+                // biome-ignore lint/suspicious/noArrayIndexKey: parsed text has no other identity
+                <td key={j}>
+                  <Inlines parts={cell} resolve={resolve} />
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+function Blocks({ blocks, resolve }: { blocks: readonly Block[]; resolve: Resolve }) {
+  // biome-ignore lint/suspicious/noArrayIndexKey: parsed text has no other identity
+  return blocks.map((block, i) => <OneBlock key={i} block={block} resolve={resolve} />);
+}
+
+export const Markdown = memo(function Markdown({
+  text,
+  resolve = external,
+}: {
+  text: string;
+  resolve?: Resolve;
+}) {
+  return (
+    <div className="prose">
+      <Blocks blocks={parseMarkdown(text)} resolve={resolve} />
+    </div>
+  );
+});

@@ -1,0 +1,62 @@
+import { type ReactNode, useState } from "react";
+import { points } from "../lib/format.ts";
+import type { Statement } from "../lib/planned.ts";
+import { Button } from "./controls.tsx";
+import { type Check, LedgerTable, verifyEntries } from "./ledger.tsx";
+import { Figure, Section } from "./page.tsx";
+import { Empty, Note } from "./states.tsx";
+
+/** A balance with the entries that made it. */
+export function StatementView({
+  name,
+  statement,
+  pointsPerUsd,
+  actions,
+  empty,
+}: {
+  name: string;
+  statement: Statement;
+  pointsPerUsd: number | undefined;
+  actions?: ReactNode;
+  empty: string;
+}) {
+  const [check, setCheck] = useState<Check | null>(null);
+  const { balance, entries } = statement;
+  return (
+    <div className="stack loose">
+      <div className="figures">
+        <Figure
+          name={name}
+          value={points(balance)}
+          note={pointsPerUsd ? `worth $${(balance / pointsPerUsd).toFixed(2)}` : undefined}
+        />
+      </div>
+      <Section
+        title="Ledger"
+        actions={
+          <>
+            {actions}
+            <Button
+              icon="shield"
+              disabled={entries.length === 0}
+              onClick={() => setCheck(verifyEntries(balance, entries))}
+            >
+              Verify
+            </Button>
+          </>
+        }
+      >
+        <div className="stack">
+          {check && <Note tone={check.ok ? "good" : "bad"}>{check.text}</Note>}
+          {entries.length === 0 ? (
+            <Empty icon="shield" title="No entries yet">
+              {empty}
+            </Empty>
+          ) : (
+            <LedgerTable entries={entries} />
+          )}
+        </div>
+      </Section>
+    </div>
+  );
+}

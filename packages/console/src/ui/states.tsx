@@ -1,0 +1,213 @@
+import { ConnectionError, RestError, RPC_CODE, RpcError } from "@model-gateway/client";
+import type { ReactNode } from "react";
+import { ago, exactTime } from "../lib/format.ts";
+import type { Query } from "../lib/query.ts";
+import { Button } from "./controls.tsx";
+import { Icon, type IconName } from "./icons.tsx";
+
+export type Tone = "good" | "warn" | "bad" | "plain";
+const TONE_ICON: Record<Tone, IconName> = { good: "ok", warn: "warning", bad: "error", plain: "info" };
+
+/** A state with its colour, its icon and its word: never colour alone. */
+export function Status({ tone, children, icon }: { tone: Tone; children: ReactNode; icon?: IconName }) {
+  return (
+    <span className={`status ${tone === "plain" ? "muted" : tone}`}>
+      <Icon name={icon ?? TONE_ICON[tone]} />
+      {children}
+    </span>
+  );
+}
+
+export function Note({
+  tone = "plain",
+  children,
+  action,
+}: {
+  tone?: Tone;
+  children: ReactNode;
+  action?: ReactNode;
+}) {
+  return (
+    <div className={`note tone-${tone}`} role={tone === "bad" ? "alert" : "note"}>
+      <Icon name={TONE_ICON[tone]} />
+      <div className="grow">{children}</div>
+      {action}
+    </div>
+  );
+}
+
+interface Explained {
+  title: string;
+  detail: string;
+  tone: Tone;
+  /** Trying again without changing anything can help. */
+  retry: boolean;
+}
+
+/** What went wrong, why, and what to do, for any thrown value. */
+export function explain(error: unknown): Explained {
+  if (error instanceof ConnectionError)
+    return {
+      title: "The service cannot be reached",
+      detail: "It may be restarting. This page tries again by itself.",
+      tone: "warn",
+      retry: true,
+    };
+  if (error instanceof RpcError) {
+    if (error.code === RPC_CODE.methodNotFound)
+      return {
+        title: "Not available on this server",
+        detail: `This server does not offer ${error.method}. A newer version may.`,
+        tone: "plain",
+        retry: false,
+      };
+    if (error.code === RPC_CODE.adminRequired)
+      return { title: "Only for administrators", detail: error.message, tone: "plain", retry: false };
+    return {
+      title: "That did not work",
+      detail: error.message,
+      tone: "bad",
+      retry: error.code === RPC_CODE.internal,
+    };
+  }
+  if (error instanceof RestError) {
+    if (error.status === 404 && error.code === "not_found" && error.message.startsWith("No such path"))
+      return {
+        title: "Not available on this server",
+        detail: "This server does not have this page's interface. A newer version may.",
+        tone: "plain",
+        retry: false,
+      };
+    if (error.status === 401)
+      return {
+        title: "The admin token is not accepted",
+        detail: "It must equal SERVICE_ADMIN_TOKEN of the running service.",
+        tone: "bad",
+        retry: false,
+      };
+    return { title: "That did not work", detail: error.message, tone: "bad", retry: error.status >= 500 };
+  }
+  return {
+    title: "Something went wrong in this page",
+    detail: error instanceof Error ? error.message : String(error),
+    tone: "bad",
+    retry: true,
+  };
+}
+
+export function Failure({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
+  const { title, detail, tone, retry } = explain(error);
+  return (
+    <Note
+      tone={tone}
+      action={
+        onRetry &&
+        retry && (
+          <Button small icon="refresh" onClick={onRetry}>
+            Try again
+          </Button>
+        )
+      }
+    >
+      <strong>{title}.</strong> <span className="muted">{detail}</span>
+    </Note>
+  );
+}
+
+export function FormError({ error }: { error: unknown }) {
+  return error ? <Failure error={error} /> : null;
+}
+
+export function Empty({
+  icon,
+  title,
+  children,
+  action,
+}: {
+  icon: IconName;
+  title: string;
+  children: ReactNode;
+  action?: ReactNode;
+}) {
+  return (
+    <div className="empty">
+      <Icon name={icon} />
+      <h2>{title}</h2>
+      <p>{children}</p>
+      {action}
+    </div>
+  );
+}
+
+const WIDTHS = ["62%", "84%", "48%", "73%", "56%", "90%"];
+
+export function Skeleton({ lines = 4 }: { lines?: number }) {
+  return (
+    <div className="stack" role="status" aria-label="Loading">
+      {Array.from({ length: lines }, (_, line) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: the lines are all alike
+        <span key={line} className="skeleton" style={{ width: WIDTHS[line % WIDTHS.length] }} />
+      ))}
+    </div>
+  );
+}
+
+/** Shows a query's data, or the skeleton, or the failure; a failure beside older data keeps the data. */
+export function Loaded<T>({
+  query,
+  children,
+  lines,
+}: {
+  query: Query<T>;
+  children(data: T): ReactNode;
+  lines?: number;
+}) {
+  const { data, error, reload } = query;
+  if (data === undefined)
+    return error ? <Failure error={error} onRetry={reload} /> : <Skeleton lines={lines} />;
+  return (
+    <>
+      {Boolean(error) && <Failure error={error} onRetry={reload} />}
+      {children(data)}
+    </>
+  );
+}
+
+export function When({ time }: { time: string | number | null | undefined }) {
+  if (time == null) return <span className="muted">never</span>;
+  return (
+    <time dateTime={new Date(time).toISOString()} title={exactTime(time)} className="nowrap">
+      {ago(time)}
+    </time>
+  );
+}
+
+export function Meter({
+  share,
+  label,
+  tone,
+  tall,
+  busy,
+}: {
+  share: number;
+  label: string;
+  tone?: Tone;
+  tall?: boolean;
+  busy?: boolean;
+}) {
+  const bounded = Math.max(0, Math.min(1, Number.isFinite(share) ? share : 0));
+  const classes = ["meter", tone && `tone-${tone}`, tall && "tall", busy && "busy"].filter(Boolean).join(" ");
+  return (
+    // biome-ignore lint/a11y/useSemanticElements: browsers draw the native meter each in their own way
+    <span
+      className={classes}
+      role="meter"
+      aria-label={label}
+      aria-valuemin={0}
+      aria-valuemax={100}
+      aria-valuenow={Math.round(bounded * 100)}
+    >
+      <i style={{ width: `${bounded * 100}%` }} />
+    </span>
+  );
+}

@@ -1,0 +1,99 @@
+import { type KeyboardEvent, type ReactNode, useState } from "react";
+import { Icon } from "./icons.tsx";
+
+export interface Column<T> {
+  id: string;
+  label: string;
+  numeric?: boolean;
+  cell(row: T): ReactNode;
+  /** Makes the column sortable. */
+  sort?(row: T): string | number;
+}
+
+interface TableProps<T> {
+  label: string;
+  columns: readonly Column<T>[];
+  rows: readonly T[];
+  rowKey(row: T): string;
+  onOpen?(row: T): void;
+  dim?(row: T): boolean;
+}
+
+/** A dense table: sticky header, columns that sort, rows that open. */
+export function Table<T>({ label, columns, rows, rowKey, onOpen, dim }: TableProps<T>) {
+  const [order, setOrder] = useState<{ id: string; descending: boolean } | null>(null);
+  const by = columns.find(({ id }) => id === order?.id)?.sort;
+  const sorted = by
+    ? [...rows].sort((a, b) => {
+        const [x, y] = [by(a), by(b)];
+        return (x < y ? -1 : x > y ? 1 : 0) * (order?.descending ? -1 : 1);
+      })
+    : rows;
+  const toggle = ({ id, numeric }: Column<T>) =>
+    setOrder((now) =>
+      now?.id === id ? { id, descending: !now.descending } : { id, descending: Boolean(numeric) },
+    );
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard
+    <section className="table-wrap" aria-label={label} tabIndex={0}>
+      <table className="table">
+        <thead>
+          <tr>
+            {columns.map((column) => (
+              <th
+                key={column.id}
+                className={column.numeric ? "num" : undefined}
+                aria-sort={
+                  order?.id === column.id ? (order.descending ? "descending" : "ascending") : undefined
+                }
+              >
+                {column.sort ? (
+                  <button type="button" onClick={() => toggle(column)}>
+                    {column.label}
+                    {order?.id === column.id && <Icon name={order.descending ? "down" : "up"} />}
+                  </button>
+                ) : (
+                  column.label || <span className="visually-hidden">Actions</span>
+                )}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {sorted.map((row) => (
+            <Row key={rowKey(row)} row={row} columns={columns} onOpen={onOpen} dim={dim?.(row)} />
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+function Row<T>({
+  row,
+  columns,
+  onOpen,
+  dim,
+}: {
+  row: T;
+  columns: readonly Column<T>[];
+  onOpen?(row: T): void;
+  dim?: boolean;
+}) {
+  const opening = onOpen && {
+    tabIndex: 0,
+    onClick: () => onOpen(row),
+    onKeyDown: (event: KeyboardEvent) => {
+      if (event.key === "Enter" && event.target === event.currentTarget) onOpen(row);
+    },
+  };
+  return (
+    <tr className={[onOpen && "opens", dim && "dim"].filter(Boolean).join(" ") || undefined} {...opening}>
+      {columns.map((column) => (
+        <td key={column.id} className={column.numeric ? "num" : undefined}>
+          {column.cell(row)}
+        </td>
+      ))}
+    </tr>
+  );
+}

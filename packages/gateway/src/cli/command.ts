@@ -1,0 +1,55 @@
+import type { ParseArgsOptionsConfig } from "node:util";
+import type { Connection } from "./connection.ts";
+import type { Output } from "./output.ts";
+
+/** A failure that the user can mend: its message is all that is shown. */
+export class CliError extends Error {}
+
+export interface Invocation {
+  /** What stands after the command, without the options. */
+  words: readonly string[];
+  options: Readonly<Record<string, string | boolean | undefined>>;
+  output: Output;
+  connection: Connection;
+}
+
+export interface Command {
+  name: string;
+  summary: string;
+  /** Shown first in the help: what people copy. */
+  examples: readonly string[];
+  /** Words that may follow the command, for completion. */
+  actions?: readonly string[];
+  options?: ParseArgsOptionsConfig & Record<string, { help?: string }>;
+  /** Arguments are handed through as they are. */
+  passThrough?: boolean;
+  run(invocation: Invocation): Promise<void> | void;
+}
+
+/** The option's text, or null. */
+export function text(options: Invocation["options"], name: string): string | null {
+  const value = options[name];
+  return typeof value === "string" ? value : null;
+}
+
+/** The word at a place, or a refusal that says what is wanted. */
+export function needed(words: readonly string[], place: number, what: string): string {
+  const word = words[place];
+  if (word === undefined) throw new CliError(`${what} is missing`);
+  return word;
+}
+
+export function wholeNumber(options: Invocation["options"], name: string): number | null {
+  const value = text(options, name);
+  if (value === null) return null;
+  if (!/^\d+$/.test(value)) throw new CliError(`--${name} must be a whole number`);
+  return Number(value);
+}
+
+/** Chooses by the first word; the help lists what there is. */
+export function act<T>(words: readonly string[], actions: Record<string, () => T>, fallback: string): T {
+  const chosen = actions[words[0] ?? fallback];
+  if (!chosen)
+    throw new CliError(`there is no "${words[0]}" here; choose one of: ${Object.keys(actions).join(", ")}`);
+  return chosen();
+}

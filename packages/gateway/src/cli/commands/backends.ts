@@ -1,0 +1,108 @@
+import type { Alias, BackendHealth } from "@model-gateway/client";
+import { act, CliError, type Command, needed, text } from "../command.ts";
+
+const nameOf = (backend: BackendHealth) => backend.name ?? backend.label;
+
+function circuitInWords({ circuit }: BackendHealth): string {
+  if (typeof circuit !== "object" || circuit === null) return circuit ?? "";
+  return circuit.retry_at ? `${circuit.state} until ${circuit.retry_at}` : circuit.state;
+}
+
+export const backends: Command = {
+  name: "backends",
+  summary: "List, register and remove backends; set aliases",
+  examples: [
+    "model-gateway backends",
+    "model-gateway backends add http://localhost:11434 --name ollama",
+    "model-gateway backends add https://api.example.org/v1 --type external --name cloud --backend-key $UPSTREAM_KEY",
+    "model-gateway backends remove ollama",
+    "model-gateway backends alias fast qwen3:8b",
+  ],
+  actions: ["list", "add", "remove", "aliases", "alias", "unalias"],
+  options: {
+    type: { type: "string", help: "kind or engine name, e.g. local-server, external, vllm" },
+    name: { type: "string", help: "name of the backend" },
+    "backend-key": { type: "string", help: "key that the backend itself asks for" },
+    models: { type: "string", help: "model ids, separated by commas" },
+  },
+  async run({ words, options, output, connection }) {
+    const { admin } = connection.asOperator();
+    const list = async () => {
+      const answer = await admin.backends();
+      if (output.json) return output.result(answer, () => "");
+      output.table(
+        answer.backends.health,
+        {
+          name: nameOf,
+          kind: (backend: BackendHealth) => backend.label.split(":")[1] ?? "",
+          health: (backend: BackendHealth) => backend.state,
+          circuit: circuitInWords,
+          url: (backend: BackendHealth) => backend.url ?? "",
+          "last error": (backend: BackendHealth) => backend.last_error ?? "",
+        },
+        "No backend is registered; add one: model-gateway backends add <url>",
+      );
+    };
+    const add = async () => {
+      const url = needed(words, 1, "the address of the backend");
+      const apiKey = text(options, "backend-key");
+      const models = text(options, "models");
+      const type = text(options, "type");
+      const name = text(options, "name");
+      const answer = await admin.registerBackend({
+        url,
+        ...(type && { type }),
+        ...(name && { name }),
+        ...(apiKey && { api_key: apiKey }),
+        ...(models && { models: models.split(",").map((id) => id.trim()) }),
+      });
+      output.result(
+        answer,
+        () => `Registered ${name ?? url}; its models can be called as soon as it answers`,
+      );
+    };
+    const remove = async () => {
+      const wanted = needed(words, 1, "the name of the backend");
+      const { health } = (await admin.backends()).backends;
+      const found = health.find((backend) => nameOf(backend) === wanted || backend.label === wanted);
+      if (!found)
+        throw new CliError(
+          `no backend is named ${wanted}; there are: ${health.map(nameOf).join(", ") || "none"}`,
+        );
+      const answer = await admin.removeBackend(Number(/^backend_(\d+)/.exec(found.label)?.[1]));
+      output.result(answer, () => `${wanted} is removed`);
+    };
+    const aliases = async () =>
+      output.table(
+        (await admin.aliases()) as unknown as Record<string, unknown>[],
+        { alias: (row: Alias) => row.alias, target: (row: Alias) => row.target },
+        "No alias is set",
+      );
+    const alias = async () => {
+      const pair = {
+        alias: needed(words, 1, "the alias"),
+        target: needed(words, 2, "the model it stands for"),
+      };
+      output.result(await admin.setAlias(pair), () => `${pair.alias} stands for ${pair.target}`);
+    };
+    const unalias = async () => {
+      const name = needed(words, 1, "the alias");
+      output.result(await admin.removeAlias(name), () => `${name} is no alias any more`);
+    };
+    await act(words, { list, add, remove, aliases, alias, unalias }, "list");
+  },
+};
+
+export const models: Command = {
+  name: "models",
+  summary: "List the models that can be called",
+  examples: ["model-gateway models", "model-gateway models --json"],
+  async run({ output, connection }) {
+    const list = await connection.client.rest.models();
+    output.table(
+      list as unknown as Record<string, unknown>[],
+      { model: (row: { id: string }) => row.id, "served by": (row: { owned_by: string }) => row.owned_by },
+      "No model is listed",
+    );
+  },
+};

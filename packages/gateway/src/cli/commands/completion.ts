@@ -1,0 +1,79 @@
+import { act, type Command } from "../command.ts";
+
+const optionsOf = (command: Command, common: readonly string[]) => [
+  ...Object.keys(command.options ?? {}).map((name) => `--${name}`),
+  ...common,
+];
+
+export function completionFor(
+  shell: string,
+  commands: readonly Command[],
+  common: readonly string[],
+): string {
+  const names = commands.map(({ name }) => name).join(" ");
+  return act(
+    [shell],
+    {
+      bash: () => {
+        const cases = commands.map(
+          (command) =>
+            `    ${command.name}) words="${[...(command.actions ?? []), ...optionsOf(command, common)].join(" ")}" ;;`,
+        );
+        return `# model-gateway completion for bash: eval "$(model-gateway completion bash)"
+_model_gateway() {
+  local current="\${COMP_WORDS[COMP_CWORD]}" words
+  if [ "$COMP_CWORD" -eq 1 ]; then words="${names}"; else
+    case "\${COMP_WORDS[1]}" in
+${cases.join("\n")}
+    *) words="" ;;
+    esac
+  fi
+  COMPREPLY=($(compgen -W "$words" -- "$current"))
+}
+complete -F _model_gateway model-gateway
+`;
+      },
+      zsh: () => {
+        const quoted = (value: string) => value.replaceAll("'", "").replaceAll(":", " ");
+        const list = commands.map(({ name, summary }) => `    '${name}:${quoted(summary)}'`).join("\n");
+        const cases = commands.map(
+          (command) =>
+            `    ${command.name}) compadd -- ${[...(command.actions ?? []), ...optionsOf(command, common)].join(" ")} ;;`,
+        );
+        return `#compdef model-gateway
+# model-gateway completion for zsh: eval "$(model-gateway completion zsh)"
+_model_gateway() {
+  local -a commands
+  commands=(
+${list}
+  )
+  if (( CURRENT == 2 )); then
+    _describe 'command' commands
+    return
+  fi
+  case "\${words[2]}" in
+${cases.join("\n")}
+  esac
+}
+compdef _model_gateway model-gateway
+`;
+      },
+      fish: () => {
+        const lines = commands.flatMap((command) => {
+          const seen = `__fish_seen_subcommand_from ${command.name}`;
+          return [
+            `complete -c model-gateway -n __fish_use_subcommand -a ${command.name} -d '${command.summary.replaceAll("'", "")}'`,
+            ...(command.actions
+              ? [`complete -c model-gateway -n '${seen}' -a '${command.actions.join(" ")}'`]
+              : []),
+            ...optionsOf(command, common).map(
+              (option) => `complete -c model-gateway -n '${seen}' -l ${option.slice(2)}`,
+            ),
+          ];
+        });
+        return `# model-gateway completion for fish: model-gateway completion fish | source\ncomplete -c model-gateway -f\n${lines.join("\n")}\n`;
+      },
+    },
+    "bash",
+  );
+}

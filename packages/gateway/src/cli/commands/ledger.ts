@@ -1,0 +1,58 @@
+import { verifyLedger } from "../../rooms/ledger/index.ts";
+import { openDatabase } from "../../storage/index.ts";
+import { act, type Command } from "../command.ts";
+import { serviceConfig } from "./storage.ts";
+
+interface Entry {
+  seq: number;
+  kind: string;
+  points: number;
+  balance_after: number;
+  note: string | null;
+  created_at: string;
+}
+
+export const ledger: Command = {
+  name: "ledger",
+  summary: "Your wallet; on the service's machine: recompute every balance",
+  examples: [
+    "model-gateway ledger",
+    "model-gateway ledger verify",
+    "SERVICE_DATABASE_URL=postgres://… model-gateway ledger verify --json",
+  ],
+  actions: ["show", "verify"],
+  async run({ words, output, connection }) {
+    const show = async () => {
+      const statement = await (await connection.signedIn()).call("ledger.self");
+      if (output.json) return output.result(statement, () => "");
+      output.write(`Balance: ${statement.balance} points\n`);
+      output.table(
+        statement.entries,
+        {
+          no: (row: Entry) => String(row.seq),
+          when: (row: Entry) => row.created_at.slice(0, 19).replace("T", " "),
+          what: (row: Entry) => row.kind,
+          points: (row: Entry) => String(row.points),
+          balance: (row: Entry) => String(row.balance_after),
+          note: (row: Entry) => row.note ?? "",
+        },
+        "No entries yet",
+      );
+    };
+    const verify = async () => {
+      const db = await openDatabase(serviceConfig(process.env));
+      try {
+        const report = await verifyLedger(db);
+        output.result(report, () => [
+          `${report.accounts} accounts, ${report.movements} movements, ${report.entries} entries recomputed`,
+          ...report.problems.map(({ check, message }) => `  ${check}: ${message}`),
+          report.ok ? "Every balance follows from its entries" : "The ledger does not add up",
+        ]);
+        if (!report.ok) process.exitCode = 1;
+      } finally {
+        await db.close();
+      }
+    };
+    await act(words, { show, verify }, "show");
+  },
+};

@@ -1,0 +1,88 @@
+import { chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { homedir } from "node:os";
+import { dirname, join } from "node:path";
+import { type Client, createClient, type Session, type TokenStore } from "@model-gateway/client";
+import { CliError } from "./command.ts";
+
+export interface ConnectionOptions {
+  url: string | null;
+  key: string | null;
+  adminToken: string | null;
+  env: Record<string, string | undefined>;
+}
+
+interface Saved {
+  url: string;
+  session: Session | null;
+}
+
+const DEFAULT_URL = "http://127.0.0.1:8080";
+
+/** Which service to talk to and as whom: options first, then the environment, then the last login. */
+export class Connection {
+  readonly url: string;
+  readonly key: string | null;
+  readonly adminToken: string | null;
+  readonly #file: string;
+  #client: Client | null = null;
+
+  constructor({ url, key, adminToken, env }: ConnectionOptions) {
+    this.#file = join(env.XDG_CONFIG_HOME || join(homedir(), ".config"), "model-gateway", "session.json");
+    this.url = (url ?? env.MODEL_GATEWAY_URL ?? this.#read()?.url ?? DEFAULT_URL).replace(/\/+$/, "");
+    this.key = key ?? env.MODEL_GATEWAY_KEY ?? null;
+    this.adminToken = adminToken ?? env.SERVICE_ADMIN_TOKEN ?? null;
+  }
+
+  get client(): Client {
+    this.#client ??= createClient({
+      baseUrl: this.url,
+      tokens: this.#tokens(),
+      apiKey: () => this.key,
+      adminToken: () => this.adminToken,
+    });
+    return this.#client;
+  }
+
+  /** The client, once it is clear that somebody is signed in. */
+  async signedIn(): Promise<Client> {
+    if (!(await this.client.ready()))
+      throw new CliError(`not signed in at ${this.url}; run: model-gateway login`);
+    return this.client;
+  }
+
+  /** The client, once there is an admin token. */
+  asOperator(): Client {
+    if (this.adminToken === null)
+      throw new CliError("this needs the admin token: set SERVICE_ADMIN_TOKEN, or give --admin-token");
+    return this.client;
+  }
+
+  #read(): Saved | null {
+    try {
+      return JSON.parse(readFileSync(this.#file, "utf8")) as Saved;
+    } catch {
+      return null;
+    }
+  }
+
+  /** A file that only its owner can read. */
+  #tokens(): TokenStore {
+    return {
+      load: () => {
+        const saved = this.#read();
+        return saved?.url === this.url ? saved.session : null;
+      },
+      save: (session) => {
+        if (!session) {
+          rmSync(this.#file, { force: true });
+          return;
+        }
+        mkdirSync(dirname(this.#file), { recursive: true, mode: 0o700 });
+        writeFileSync(this.#file, JSON.stringify({ url: this.url, session } satisfies Saved), {
+          mode: 0o600,
+        });
+        chmodSync(this.#file, 0o600);
+      },
+    };
+  }
+}

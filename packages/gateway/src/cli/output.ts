@@ -1,0 +1,72 @@
+export interface OutputOptions {
+  json: boolean;
+  stdout: NodeJS.WriteStream;
+  stderr: NodeJS.WriteStream;
+}
+
+const BAR_WIDTH = 24;
+const bold = (text: string) => `\x1b[1m${text}\x1b[0m`;
+
+/** What a command says: JSON for programs, tables and sentences for people. */
+export class Output {
+  readonly json: boolean;
+  constructor(readonly options: OutputOptions) {
+    this.json = options.json;
+  }
+
+  get isTerminal(): boolean {
+    return Boolean(this.options.stdout.isTTY);
+  }
+
+  /** The command's result: the whole of it as JSON, or `lines` for people. */
+  result(value: unknown, lines: () => string | readonly string[]): void {
+    if (this.json) this.write(`${JSON.stringify(value, null, 2)}\n`);
+    else this.write(`${[lines()].flat().join("\n")}\n`);
+  }
+
+  /** Rows as aligned columns. */
+  table(
+    rows: readonly Record<string, unknown>[],
+    columns: Record<string, (row: never) => string>,
+    empty: string,
+  ): void {
+    if (this.json || rows.length === 0) {
+      this.result(rows, () => empty);
+      return;
+    }
+    const heads = Object.keys(columns);
+    const cells = rows.map((row) => heads.map((head) => columns[head]!(row as never)));
+    const widths = heads.map((head, i) => Math.max(head.length, ...cells.map((line) => line[i]!.length)));
+    const line = (parts: readonly string[]) =>
+      parts
+        .map((part, i) => part.padEnd(widths[i]!))
+        .join("  ")
+        .trimEnd();
+    const head = line(heads);
+    this.write(`${[this.isTerminal ? bold(head) : head, ...cells.map(line)].join("\n")}\n`);
+  }
+
+  write(text: string): void {
+    this.options.stdout.write(text);
+  }
+
+  /** A remark beside the result; never part of it. */
+  note(text: string): void {
+    if (!this.json) this.options.stderr.write(`${text}\n`);
+  }
+
+  /** A bar on a terminal, plain lines elsewhere; `share` is 0 to 1. */
+  progress(label: string, share: number): void {
+    if (this.json) return;
+    const percent = `${Math.round(share * 100)}%`;
+    if (!this.options.stderr.isTTY) {
+      this.options.stderr.write(`${label} ${percent}\n`);
+      return;
+    }
+    const filled = Math.round(share * BAR_WIDTH);
+    this.options.stderr.write(
+      `\r\x1b[K${"█".repeat(filled)}${"░".repeat(BAR_WIDTH - filled)} ${percent.padStart(4)} ${label}`,
+    );
+    if (share >= 1) this.options.stderr.write("\n");
+  }
+}

@@ -1,0 +1,153 @@
+import type { ProgressParams } from "@model-gateway/agent/protocol.ts";
+import type { EventHub, EventStream } from "../../bus/contract.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import type { NodeState } from "./state.ts";
+
+/** Deployments that are being followed; the oldest gives way. */
+const STREAMS_MAX = 1_000;
+/** Notifications of one stream that wait for its subscriber, or for the backend to be registered. */
+const WAITING_MAX = 64;
+/** How long a node that vanished may take to come back before its deployments count as failed. */
+export const LOST_NODE_DEADLINE_MS = 60_000;
+
+export type Progress = Pick<ProgressParams, "status" | "progress" | "message">;
+
+interface Followed {
+  stream: EventStream;
+  agentId: string;
+  modelId: string;
+  last: Progress;
+  /** Settles when everything handed in so far is out. */
+  tail: Promise<void>;
+  waiting: number;
+  cancelDeadline: (() => void) | null;
+}
+
+const settled = Promise.resolve();
+
+/** The notification streams of deployments, from the order to the end of the model. */
+export class DeployStreams {
+  readonly #followed = new Map<string, Followed>();
+
+  constructor(readonly options: { events: EventHub; clock: Clock }) {}
+
+  open({ userId, ...order }: { streamId: string; userId: string; agentId: string; modelId: string }): void {
+    const { events } = this.options;
+    const oldest = this.#followed.keys().next();
+    if (this.#followed.size >= STREAMS_MAX && !oldest.done) this.drop(oldest.value);
+    const stream = events.open(userId, order.streamId);
+    this.#followed.set(order.streamId, {
+      stream,
+      agentId: order.agentId,
+      modelId: order.modelId,
+      last: { status: "queued", progress: 0 },
+      tail: stream.whenHeard(),
+      waiting: 0,
+      cancelDeadline: null,
+    });
+  }
+
+  /** Nothing more will be told on this stream. */
+  drop(streamId: string): void {
+    const entry = this.#followed.get(streamId);
+    if (!entry) return;
+    this.#followed.delete(streamId);
+    entry.cancelDeadline?.();
+    entry.stream.end();
+  }
+
+  /** News from a node. A node can only speak on streams that were opened for it and that model. */
+  progress(agentId: string, news: ProgressParams, after: Promise<void>): void {
+    const entry = this.#followed.get(news.stream_id);
+    if (entry?.agentId !== agentId || entry.modelId !== news.model_id) return;
+    this.#tell(entry, { status: news.status, progress: news.progress, message: news.message }, after);
+  }
+
+  /** The node is connected: what it says of its models is how its deployments stand. */
+  reconcile({ agentId, models, pending }: NodeState, after: Promise<void>): void {
+    for (const entry of this.#of(agentId)) {
+      entry.cancelDeadline?.();
+      entry.cancelDeadline = null;
+      const waiting = pending.find(({ model_id }) => model_id === entry.modelId);
+      if (models.some(({ model_id }) => model_id === entry.modelId))
+        this.#tell(entry, { status: "ready", progress: 100 }, after);
+      else if (waiting) this.#tell(entry, waiting, settled);
+      else
+        this.#tell(
+          entry,
+          { status: "failed", progress: entry.last.progress, message: "the node no longer has this model" },
+          settled,
+        );
+    }
+  }
+
+  /** The node is gone, for a moment or for good. */
+  lost(agentId: string): void {
+    for (const entry of this.#of(agentId)) {
+      const { status, progress } = entry.last;
+      this.#tell(
+        entry,
+        {
+          status: status === "ready" ? "loading" : status,
+          progress,
+          message: "the connection to the node is lost; waiting for it",
+        },
+        settled,
+      );
+      entry.cancelDeadline ??= this.options.clock.after(LOST_NODE_DEADLINE_MS, () =>
+        this.#tell(
+          entry,
+          {
+            status: "failed",
+            progress,
+            message: `the node did not come back within ${LOST_NODE_DEADLINE_MS / 1000} s`,
+          },
+          settled,
+        ),
+      );
+    }
+  }
+
+  /** The node is no longer one of ours. */
+  removed(agentId: string): void {
+    for (const entry of this.#of(agentId))
+      this.#tell(
+        entry,
+        { status: "failed", progress: entry.last.progress, message: "the node was deregistered" },
+        settled,
+      );
+  }
+
+  #of(agentId: string): Followed[] {
+    return [...this.#followed.values()].filter((entry) => entry.agentId === agentId);
+  }
+
+  #tell(entry: Followed, { status, progress, message }: Progress, after: Promise<void>): void {
+    const { stream, agentId, modelId, last } = entry;
+    if (
+      last.status === status &&
+      last.progress === progress &&
+      last.message === message &&
+      status === "ready"
+    )
+      return;
+    const over = status === "failed" || status === "stopped";
+    entry.last = { status, progress, message };
+    // Between two states the figures in between may be left out; a change of state may not.
+    if (entry.waiting >= WAITING_MAX && status === last.status) return;
+    entry.waiting++;
+    const params = { stream_id: stream.sessionId, agent_id: agentId, model_id: modelId, status, progress };
+    entry.tail = Promise.all([entry.tail, after]).then(() => {
+      entry.waiting--;
+      stream.emit({
+        method: "models.progress",
+        params: message === undefined ? params : { ...params, message },
+      });
+      if (over) stream.end();
+    });
+    if (over) {
+      this.#followed.delete(stream.sessionId);
+      entry.cancelDeadline?.();
+    }
+  }
+}

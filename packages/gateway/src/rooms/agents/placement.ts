@@ -1,0 +1,35 @@
+import { freeMemoryMb, gpuUtilization, type NodeState, occupyingModels } from "./state.ts";
+
+/** A node whose driver reports nothing is taken for a busy one. */
+const UTILIZATION_UNKNOWN = 100;
+
+export interface Candidate {
+  state: NodeState;
+  /** Models whose deployment was just ordered and of which the node has not yet said anything. */
+  reserved: ReadonlySet<string>;
+}
+
+/**
+ * Least-loaded first: fewest models deployed or under way, then lowest mean GPU utilisation, then most free
+ * GPU memory, then the name, so that the choice is the same every time.
+ */
+export function byLoad(candidates: readonly Candidate[]): Candidate[] {
+  const ranked = candidates.map((candidate) => {
+    const { state, reserved } = candidate;
+    return {
+      candidate,
+      modelCount: new Set([...occupyingModels(state), ...reserved]).size,
+      utilization: gpuUtilization(state.gpus) ?? UTILIZATION_UNKNOWN,
+      freeMb: freeMemoryMb(state.gpus),
+      name: `${state.name} ${state.agentId}`,
+    };
+  });
+  ranked.sort(
+    (a, b) =>
+      a.modelCount - b.modelCount ||
+      a.utilization - b.utilization ||
+      b.freeMb - a.freeMb ||
+      (a.name < b.name ? -1 : 1),
+  );
+  return ranked.map(({ candidate }) => candidate);
+}

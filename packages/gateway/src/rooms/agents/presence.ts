@@ -1,0 +1,140 @@
+import { z } from "zod";
+import type { Bus } from "../../bus/contract.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import type { Log } from "../../kernel/log.ts";
+import { NodeState } from "./state.ts";
+
+const TOPIC = "agents-presence";
+const NODES_MAX = 10_000;
+
+const Message = z.discriminatedUnion("kind", [
+  /** Whoever holds nodes tells of them again. */
+  z.object({ kind: z.literal("ask"), instance: z.string() }),
+  z.object({ kind: z.literal("state"), instance: z.string(), state: NodeState }),
+  z.object({ kind: z.literal("gone"), instance: z.string(), agentId: z.string(), epoch: z.int() }),
+  z.object({ kind: z.literal("deregistered"), instance: z.string(), agentId: z.string() }),
+]);
+type Message = z.infer<typeof Message>;
+
+/** A node whose connection another instance holds. */
+export interface RemoteNode {
+  instance: string;
+  state: NodeState;
+  heardAtMs: number;
+}
+
+export interface PresenceOptions {
+  bus: Bus;
+  clock: Clock;
+  log: Log;
+  instance: string;
+  /** How long a node is believed in without news of it. */
+  silenceMaxMs: number;
+  /** Another instance asks, or may have missed something. */
+  onAsked(): void;
+  /** Whether what another instance says of a node is newer than what is known here. */
+  accepts(state: NodeState): boolean;
+  /** A node is connected to another instance. */
+  onRemote(node: RemoteNode): void;
+  onRemoteGone(node: RemoteNode): void;
+  /** Told on every instance, the one that published it included. */
+  onDeregistered(agentId: string): void;
+}
+
+/** What instances tell each other about their nodes, so that each of them can list them all. */
+export class Presence {
+  readonly #remote = new Map<string, RemoteNode>();
+  readonly #unsubscribe: () => void;
+
+  constructor(readonly options: PresenceOptions) {
+    const { bus } = options;
+    const subscription = bus.subscribe(TOPIC, (text) => this.#receive(text));
+    this.#unsubscribe = subscription;
+    bus.onGap(() => this.#ask());
+    void subscription.ready.then(() => this.#ask());
+  }
+
+  /** The newest that is known of nodes held elsewhere. */
+  nodes(): RemoteNode[] {
+    return [...this.#remote.values()];
+  }
+
+  get(agentId: string): RemoteNode | null {
+    return this.#remote.get(agentId) ?? null;
+  }
+
+  announce(state: NodeState): void {
+    this.#publish({ kind: "state", instance: this.options.instance, state });
+  }
+
+  announceGone({ agentId, epoch }: NodeState): void {
+    this.#publish({ kind: "gone", instance: this.options.instance, agentId, epoch });
+  }
+
+  announceDeregistered(agentId: string): void {
+    this.#onDeregistered(agentId);
+    this.#publish({ kind: "deregistered", instance: this.options.instance, agentId });
+  }
+
+  /** A node has connected here: what others said of it is history. */
+  forget(agentId: string): void {
+    const node = this.#remote.get(agentId);
+    if (!node) return;
+    this.#remote.delete(agentId);
+    this.options.onRemoteGone(node);
+  }
+
+  /** Drops nodes of instances that went silent. */
+  sweep(): void {
+    const { clock, silenceMaxMs } = this.options;
+    for (const [agentId, { heardAtMs }] of this.#remote)
+      if (clock.now() - heardAtMs >= silenceMaxMs) this.forget(agentId);
+  }
+
+  close(): void {
+    this.#unsubscribe();
+  }
+
+  #ask(): void {
+    this.options.onAsked();
+    this.#publish({ kind: "ask", instance: this.options.instance });
+  }
+
+  #publish(message: Message): void {
+    this.options.bus.publish(TOPIC, JSON.stringify(message));
+  }
+
+  #receive(text: string): void {
+    const { instance, log, onAsked } = this.options;
+    const raw = JSON.parse(text) as { instance?: unknown };
+    if (raw.instance === instance) return;
+    const parsed = Message.safeParse(raw);
+    if (!parsed.success) {
+      log.warn("another instance speaks of nodes in an unknown way; is it of another version?");
+      return;
+    }
+    const message = parsed.data;
+    if (message.kind === "ask") onAsked();
+    else if (message.kind === "deregistered") this.#onDeregistered(message.agentId);
+    else if (message.kind === "state") this.#learn(message.instance, message.state);
+    else {
+      const known = this.#remote.get(message.agentId);
+      if (known && known.state.epoch <= message.epoch) this.forget(message.agentId);
+    }
+  }
+
+  #onDeregistered(agentId: string): void {
+    this.forget(agentId);
+    this.options.onDeregistered(agentId);
+  }
+
+  #learn(instance: string, state: NodeState): void {
+    const known = this.#remote.get(state.agentId);
+    if (known ? known.state.epoch > state.epoch : this.#remote.size >= NODES_MAX) return;
+    if (!this.options.accepts(state)) return;
+    if (known && known.instance !== instance) this.forget(state.agentId);
+    const node = { instance, state, heardAtMs: this.options.clock.now() };
+    this.#remote.set(state.agentId, node);
+    this.options.onRemote(node);
+  }
+}

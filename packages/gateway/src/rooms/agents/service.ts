@@ -1,0 +1,374 @@
+import { CloseCode, HEARTBEAT_INTERVAL_MS, HEARTBEATS_MISSED_MAX } from "@model-gateway/agent/protocol.ts";
+import type { Backend } from "../../backends/contract.ts";
+import type { Bus, EventHub } from "../../bus/contract.ts";
+import { type Clock, isoTime } from "../../kernel/clock.ts";
+import type { Actor } from "../../kernel/context.ts";
+import { fail } from "../../kernel/errors.ts";
+import { type Ids, sha256Hex } from "../../kernel/ids.ts";
+import type { Log } from "../../kernel/log.ts";
+import type { Database } from "../../storage/contract.ts";
+import { DeployStreams } from "./deploy-streams.ts";
+import { InstanceTunnels } from "./instance-tunnels.ts";
+import { byLoad, type Candidate } from "./placement.ts";
+import { Presence, type RemoteNode } from "./presence.ts";
+import { type AgentRecord, toRecord } from "./records.ts";
+import { type Command, Relay } from "./relay.ts";
+import { type BackendRegistry, type ModelPool, Serving } from "./serving.ts";
+import { type AgentLink, Session, type SessionEvents } from "./session.ts";
+import type { NodeState } from "./state.ts";
+import { AgentStore } from "./store.ts";
+
+export const OFFLINE_AFTER_MS = HEARTBEATS_MISSED_MAX * HEARTBEAT_INTERVAL_MS;
+const SWEEP_MS = 1_000;
+/** A node that was let in has this long to say hello. */
+const HELLO_TIMEOUT_MS = 15_000;
+/** How often the database is told that a node is still there; live figures come from memory. */
+const SEEN_WRITE_MS = 60_000;
+const TOKEN_BYTES = 32;
+
+export interface AgentsOptions {
+  db: Database;
+  bus: Bus;
+  events: EventHub;
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+  backends: BackendRegistry;
+  createPool(modelId: string): ModelPool;
+}
+
+/** Who a connection belongs to, as its token says. */
+export interface AgentIdentity {
+  agentId: string;
+  name: string;
+}
+
+/** The GPU nodes: who they are, how they stand, and what they serve. */
+export class Agents {
+  readonly #store: AgentStore;
+  readonly #sessions = new Map<string, Session>();
+  readonly #seenWrittenMs = new Map<string, number>();
+  readonly #serving: Serving;
+  readonly #streams: DeployStreams;
+  readonly #presence: Presence;
+  readonly #relay: Relay;
+  readonly #tunnels: InstanceTunnels;
+  readonly #stopSweep: () => void;
+  #closed = false;
+
+  constructor(readonly options: AgentsOptions) {
+    const { db, bus, clock, ids, log } = options;
+    const instance = ids.uuid();
+    this.#store = new AgentStore(db);
+    this.#serving = new Serving(options);
+    this.#streams = new DeployStreams(options);
+    this.#presence = new Presence({
+      bus,
+      clock,
+      log,
+      instance,
+      silenceMaxMs: OFFLINE_AFTER_MS,
+      onAsked: () => this.#announceAll(),
+      accepts: (state) => this.#yieldsTo(state),
+      onRemote: (node) => this.#onRemote(node),
+      onRemoteGone: ({ instance: holder, state: { agentId } }) => {
+        this.#serving.removeNode(agentId);
+        this.#tunnels.drop(holder, agentId);
+      },
+      onDeregistered: (agentId) => this.#onDeregistered(agentId),
+    });
+    this.#relay = new Relay({ bus, clock, ids, instance, execute: (command) => this.#execute(command) });
+    this.#tunnels = new InstanceTunnels({
+      bus,
+      log,
+      instance,
+      local: (agentId) => this.#sessions.get(agentId)?.link.fetch ?? null,
+    });
+    this.#stopSweep = clock.every(SWEEP_MS, () => this.#sweep());
+  }
+
+  // ---- what administrators do
+
+  async register(machine: { name: string; version: string }): Promise<{ agent_id: string; token: string }> {
+    const { ids, clock } = this.options;
+    const agentId = ids.uuid();
+    const token = `agent-${ids.secret(TOKEN_BYTES)}`;
+    await this.#store.insert({
+      id: agentId,
+      ...machine,
+      token_hash: sha256Hex(token),
+      created_at: isoTime(clock.now()),
+    });
+    return { agent_id: agentId, token };
+  }
+
+  async deregister(agentId: string): Promise<void> {
+    if (!(await this.#store.remove(agentId))) notFound(agentId);
+    this.#presence.announceDeregistered(agentId);
+    await this.#serving.dismissed();
+  }
+
+  async list(): Promise<AgentRecord[]> {
+    return (await this.#store.list()).map((row) => this.#record(row));
+  }
+
+  async status(agentId: string): Promise<AgentRecord> {
+    return this.#record((await this.#store.get(agentId)) ?? notFound(agentId));
+  }
+
+  /** Orders a model onto a node; the returned stream tells how it goes on. */
+  async deploy(actor: Actor, order: { modelId: string; agentId?: string }): Promise<string> {
+    const agentId = order.agentId ? await this.#requireOnline(order.agentId) : this.#leastLoaded();
+    const streamId = this.options.ids.uuid();
+    await this.#command({
+      kind: "deploy",
+      agentId,
+      modelId: order.modelId,
+      streamId,
+      userId: actor.userId,
+    });
+    return streamId;
+  }
+
+  async stop(agentId: string, modelId: string): Promise<void> {
+    await this.#command({ kind: "stop", agentId: await this.#requireOnline(agentId), modelId });
+  }
+
+  // ---- what nodes do
+
+  /** The node that a token belongs to; null for any other text. */
+  async authenticate(token: string): Promise<AgentIdentity | null> {
+    const row = await this.#store.byTokenHash(sha256Hex(token));
+    return row && { agentId: row.id, name: row.name };
+  }
+
+  /** A node is connected. It takes the place of an earlier connection of the same node. */
+  connect(identity: AgentIdentity, link: AgentLink): Session {
+    const session = new Session({ ...identity, link, clock: this.options.clock, events: this.#events });
+    const earlier = this.#sessions.get(identity.agentId);
+    this.#sessions.set(identity.agentId, session);
+    earlier?.close(CloseCode.replaced, "replaced by a newer connection");
+    return session;
+  }
+
+  // ---- figures and wiring
+
+  agentsOnline(): number {
+    return this.#online().length;
+  }
+
+  /** Nodes that are online and have a GPU. */
+  gpuNodes(): number {
+    return this.#online().filter(({ state }) => state.gpus.length > 0).length;
+  }
+
+  /** Different models that some node serves now. */
+  modelsDeployed(): number {
+    return new Set(this.#online().flatMap(({ state }) => state.models.map(({ model_id }) => model_id))).size;
+  }
+
+  /** The backend `agent-<model_id>`, while it is routable on this instance. */
+  backend(modelId: string): Backend | null {
+    return this.#serving.backend(modelId);
+  }
+
+  /** Sends idle nodes to other instances; those with requests in their tunnel as soon as these are over. */
+  retire(): void {
+    const { clock } = this.options;
+    const leave = () => {
+      for (const session of [...this.#sessions.values()])
+        if (session.link.openStreams === 0) session.close(1001, "this instance is stopping");
+    };
+    leave();
+    const stop = clock.every(SWEEP_MS / 10, () => {
+      leave();
+      if (this.#closed || this.#sessions.size === 0) stop();
+    });
+  }
+
+  close(): void {
+    for (const session of [...this.#sessions.values()]) session.close(1001, "this instance is stopping");
+    this.#closed = true;
+    this.#stopSweep();
+    this.#presence.close();
+    this.#relay.close();
+    this.#tunnels.close();
+  }
+
+  // ---- inside
+
+  readonly #events: SessionEvents = {
+    hello: (session) => {
+      const { agentId } = session;
+      this.#presence.forget(agentId);
+      const routable = this.#serving.update(session.state!, here(session));
+      this.#streams.reconcile(session.state!, routable);
+      void this.#claim(session);
+    },
+    changed: (session, news) => {
+      const state = session.state!;
+      const routable = this.#serving.update(state, here(session));
+      if (news) this.#streams.progress(session.agentId, news, routable);
+      else this.#noteSeen(session);
+      this.#announce(state);
+    },
+    ended: (session) => {
+      const { agentId, state } = session;
+      if (this.#sessions.get(agentId) === session) this.#sessions.delete(agentId);
+      if (!state) return;
+      this.#serving.removeNode(agentId);
+      this.#streams.lost(agentId);
+      if (state.epoch > 0) this.#presence.announceGone(state);
+      this.#writeSeen(agentId);
+      this.options.log.info("node disconnected", { agent_id: agentId, name: state.name });
+    },
+  };
+
+  /** Makes this connection the node's newest for every instance. */
+  async #claim(session: Session): Promise<void> {
+    const { clock, log } = this.options;
+    const { agentId, state } = session;
+    const { version, host, name } = state!;
+    try {
+      const now = isoTime(clock.now());
+      const epoch = await this.#store.claimEpoch(agentId, { version, host, now });
+      if (session.over) return;
+      if (epoch === null) {
+        session.close(CloseCode.deregistered, "this node was deregistered");
+        return;
+      }
+      session.setEpoch(epoch);
+      this.#announce(session.state!);
+      log.info("node connected", { agent_id: agentId, name, host, version });
+    } catch (error) {
+      if (this.#closed) return;
+      log.error("a node's connection could not be recorded", { agent_id: agentId, error });
+      session.close(1011, "the gateway could not record the connection");
+    }
+  }
+
+  #announce(state: NodeState): void {
+    // Before its epoch is known, nobody else could tell this connection from an older one.
+    if (state.epoch > 0 && !this.#closed) this.#presence.announce(state);
+  }
+
+  #announceAll(): void {
+    for (const { state } of this.#sessions.values()) if (state) this.#announce(state);
+  }
+
+  /** When two instances hold a node, the newer connection is the node's own and the older one ends. */
+  #yieldsTo({ agentId, epoch }: NodeState): boolean {
+    const mine = this.#sessions.get(agentId);
+    if (!mine?.state) return true;
+    if (mine.state.epoch === 0 || mine.state.epoch > epoch) return false;
+    mine.close(CloseCode.replaced, "replaced by a newer connection");
+    return true;
+  }
+
+  #onRemote({ instance, state }: RemoteNode): void {
+    void this.#serving.update(state, {
+      id: `${instance} ${state.epoch}`,
+      fetch: this.#tunnels.fetchVia(instance, state.agentId),
+    });
+  }
+
+  #onDeregistered(agentId: string): void {
+    this.#streams.removed(agentId);
+    this.#seenWrittenMs.delete(agentId);
+    this.#sessions.get(agentId)?.close(CloseCode.deregistered, "this node was deregistered");
+  }
+
+  #sweep(): void {
+    const now = this.options.clock.now();
+    for (const session of [...this.#sessions.values()]) {
+      if (!session.state && now - session.openedAtMs >= HELLO_TIMEOUT_MS)
+        session.close(1008, "no agent.hello came");
+      else if (now - session.heardAtMs >= OFFLINE_AFTER_MS)
+        session.close(1001, `no heartbeat for ${OFFLINE_AFTER_MS / 1000} s`);
+    }
+    this.#presence.sweep();
+  }
+
+  #noteSeen({ agentId, heardAtMs }: Session): void {
+    if (heardAtMs - (this.#seenWrittenMs.get(agentId) ?? 0) >= SEEN_WRITE_MS) this.#writeSeen(agentId);
+  }
+
+  #writeSeen(agentId: string): void {
+    if (this.#closed) return;
+    const { clock, log } = this.options;
+    this.#seenWrittenMs.set(agentId, clock.now());
+    this.#store.seen(agentId, isoTime(clock.now())).catch((error: unknown) => {
+      if (!this.#closed)
+        log.warn("a node's last sign of life was not recorded", { agent_id: agentId, error });
+    });
+  }
+
+  /** Every node that is online, wherever it is connected. */
+  #online(): Candidate[] {
+    const now = this.options.clock.now();
+    const here = [...this.#sessions.values()].flatMap(({ state, reserved, heardAtMs }) =>
+      state && now - heardAtMs < OFFLINE_AFTER_MS ? { state, reserved } : [],
+    );
+    const elsewhere = this.#presence
+      .nodes()
+      .filter(({ heardAtMs }) => now - heardAtMs < OFFLINE_AFTER_MS)
+      .map(({ state }) => ({ state, reserved: new Set<string>() }));
+    return [...here, ...elsewhere];
+  }
+
+  #stateOf(agentId: string): NodeState | null {
+    return this.#online().find(({ state }) => state.agentId === agentId)?.state ?? null;
+  }
+
+  #leastLoaded(): string {
+    const [best] = byLoad(this.#online());
+    if (!best) fail("app_error", "No agent node is online; start one, or see agents.list");
+    return best.state.agentId;
+  }
+
+  async #requireOnline(agentId: string): Promise<string> {
+    if (this.#stateOf(agentId)) return agentId;
+    const { name } = (await this.#store.get(agentId)) ?? notFound(agentId);
+    fail("app_error", `Agent node ${name} is offline; start its program, or name another node`);
+  }
+
+  async #command(command: Command): Promise<void> {
+    const elsewhere = this.#sessions.has(command.agentId) ? null : this.#presence.get(command.agentId);
+    if (elsewhere) await this.#relay.send(elsewhere.instance, command);
+    else await this.#execute(command);
+  }
+
+  /** Carries a command out on a node that is connected here. */
+  async #execute(command: Command): Promise<void> {
+    const { agentId, modelId } = command;
+    const session = this.#sessions.get(agentId);
+    if (!session?.state) fail("app_error", "The agent node is no longer online; try again");
+    if (command.kind === "stop") {
+      await session.link.request("agent.stop", { model_id: modelId });
+      session.forget(modelId);
+      await this.#serving.dismissed();
+      return;
+    }
+    const { streamId, userId } = command;
+    this.#streams.open({ streamId, userId, agentId, modelId });
+    session.reserved.add(modelId);
+    try {
+      await session.link.request("agent.deploy", { model_id: modelId, stream_id: streamId });
+    } catch (error) {
+      this.#streams.drop(streamId);
+      session.reserved.delete(modelId);
+      throw error;
+    }
+  }
+
+  #record(row: Parameters<typeof toRecord>[0]): AgentRecord {
+    return toRecord(row, this.#stateOf(row.id), (modelId) => this.#serving.via(row.id, modelId));
+  }
+}
+
+/** A session's replicas go with it, so within one the connection is always the same. */
+const here = ({ link }: Session) => ({ id: "here", fetch: link.fetch });
+
+function notFound(agentId: string): never {
+  fail("not_found", `Agent not found: ${agentId}; agents.list shows the ids`);
+}

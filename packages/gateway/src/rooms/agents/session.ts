@@ -1,0 +1,127 @@
+import {
+  HEARTBEAT_INTERVAL_MS,
+  type HeartbeatParams,
+  type HelloParams,
+  type HelloResult,
+  PROTOCOL_VERSION,
+  type ProgressParams,
+} from "@model-gateway/agent/protocol.ts";
+import type { TunnelClient } from "@model-gateway/agent/tunnel/client.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { type NodeState, stateOfHello, withHeartbeat, withoutModel, withProgress } from "./state.ts";
+
+export type TunnelFetch = TunnelClient["fetch"];
+
+/** The node's connection, as the transport hands it over. */
+export interface AgentLink {
+  /** Requests that travel through the tunnel now. */
+  readonly openStreams: number;
+  /** Resolves with the node's answer; throws when it refuses, or does not answer in time. */
+  request(method: "agent.deploy" | "agent.stop", params: Record<string, unknown>): Promise<unknown>;
+  fetch: TunnelFetch;
+  close(code: number, reason: string): void;
+}
+
+export interface SessionEvents {
+  /** The first report of this connection. */
+  hello(session: Session): void;
+  /** The node's state is another one now; `news` is what made it so, unless a heartbeat did. */
+  changed(session: Session, news: ProgressParams | null): void;
+  ended(session: Session): void;
+}
+
+export interface SessionOptions {
+  agentId: string;
+  name: string;
+  link: AgentLink;
+  clock: Clock;
+  events: SessionEvents;
+}
+
+/** One connection of one node. Once it is over, nothing that still arrives from it has any effect. */
+export class Session {
+  readonly openedAtMs: number;
+  /** Models ordered here of which the node has not yet said anything. */
+  readonly reserved = new Set<string>();
+  heardAtMs: number;
+  #state: NodeState | null = null;
+  #over = false;
+
+  constructor(readonly options: SessionOptions) {
+    this.openedAtMs = options.clock.now();
+    this.heardAtMs = this.openedAtMs;
+  }
+
+  get agentId(): string {
+    return this.options.agentId;
+  }
+
+  get link(): AgentLink {
+    return this.options.link;
+  }
+
+  /** Null until the node has said hello. */
+  get state(): NodeState | null {
+    return this.#state;
+  }
+
+  get over(): boolean {
+    return this.#over;
+  }
+
+  hello(params: HelloParams): HelloResult {
+    const { agentId, name, clock, events } = this.options;
+    if (!this.#over) {
+      this.heardAtMs = clock.now();
+      this.#state = stateOfHello(params, { agentId, name, connectedAtMs: this.openedAtMs });
+      events.hello(this);
+    }
+    return { agent_id: agentId, protocol: PROTOCOL_VERSION, heartbeat_interval_ms: HEARTBEAT_INTERVAL_MS };
+  }
+
+  heartbeat(params: HeartbeatParams): void {
+    const state = this.#hear();
+    if (!state) return;
+    this.reserved.clear();
+    this.#set(withHeartbeat(state, params, this.heardAtMs), null);
+  }
+
+  progress(params: ProgressParams): void {
+    const state = this.#hear();
+    if (!state) return;
+    this.reserved.delete(params.model_id);
+    this.#set(withProgress(state, params), params);
+  }
+
+  closed(): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.options.events.ended(this);
+  }
+
+  /** Ends the session from this side. */
+  close(code: number, reason: string): void {
+    this.closed();
+    this.link.close(code, reason);
+  }
+
+  setEpoch(epoch: number): void {
+    if (this.#state) this.#state = { ...this.#state, epoch };
+  }
+
+  forget(modelId: string): void {
+    if (!this.#over && this.#state) this.#set(withoutModel(this.#state, modelId), null);
+  }
+
+  /** The state that the news adds to; null when the session may no longer, or not yet, say anything. */
+  #hear(): NodeState | null {
+    if (this.#over || !this.#state) return null;
+    this.heardAtMs = this.options.clock.now();
+    return this.#state;
+  }
+
+  #set(state: NodeState, news: ProgressParams | null): void {
+    this.#state = state;
+    this.options.events.changed(this, news);
+  }
+}

@@ -1,0 +1,99 @@
+/** What is known of a connected node, in the form that instances also tell each other. */
+import {
+  GpuReport,
+  type HeartbeatParams,
+  type HelloParams,
+  PendingModel,
+  type ProgressParams,
+  ServingModel,
+} from "@model-gateway/agent/protocol.ts";
+import { z } from "zod";
+
+export const NodeState = z.object({
+  agentId: z.string(),
+  name: z.string(),
+  /** Grows with every connection of the node: what an older connection says is void. */
+  epoch: z.int(),
+  version: z.string(),
+  host: z.string(),
+  /** Whether host and ports are meant to be dialled. */
+  direct: z.boolean(),
+  /** Whether the node carries inference through its own connection. */
+  tunnel: z.boolean(),
+  gpus: z.array(GpuReport),
+  models: z.array(ServingModel),
+  pending: z.array(PendingModel),
+  connectedAtMs: z.number(),
+  heartbeatAtMs: z.number(),
+});
+export type NodeState = z.infer<typeof NodeState>;
+
+const OVER: readonly string[] = ["failed", "stopped"];
+
+export function stateOfHello(
+  hello: HelloParams,
+  node: Pick<NodeState, "agentId" | "name" | "connectedAtMs">,
+): NodeState {
+  return {
+    ...node,
+    epoch: 0,
+    version: hello.version,
+    host: hello.host,
+    // A node that knows nothing of tunnels can only mean its host and ports.
+    direct: hello.direct ?? true,
+    tunnel: hello.tunnel ?? false,
+    gpus: hello.gpus,
+    models: hello.models,
+    pending: hello.pending ?? [],
+    heartbeatAtMs: node.connectedAtMs,
+  };
+}
+
+export const withHeartbeat = (state: NodeState, beat: HeartbeatParams, nowMs: number): NodeState => ({
+  ...state,
+  gpus: beat.gpus,
+  models: beat.models,
+  pending: beat.pending ?? [],
+  heartbeatAtMs: nowMs,
+});
+
+/** The state after one piece of news about one model. */
+export function withProgress(state: NodeState, news: ProgressParams): NodeState {
+  const { model_id, status, progress, message, port, api_key, stream_id } = news;
+  const host = (status === "ready" && news.host) || state.host;
+  const models = state.models.filter((model) => model.model_id !== model_id);
+  const pending = state.pending.filter((model) => model.model_id !== model_id);
+  if (status === "ready") {
+    const known = state.models.find((model) => model.model_id === model_id);
+    // Without a port nothing is known of where it answers; the next heartbeat tells.
+    const at = port ?? known?.port;
+    if (at !== undefined) models.push({ engine: known?.engine, model_id, port: at, api_key });
+  } else if (status !== "stopped") pending.push({ model_id, status, progress, message, stream_id });
+  return { ...state, host, models, pending };
+}
+
+export const withoutModel = (state: NodeState, modelId: string): NodeState => ({
+  ...state,
+  models: state.models.filter(({ model_id }) => model_id !== modelId),
+  pending: state.pending.filter(({ model_id }) => model_id !== modelId),
+});
+
+/** Models that take, or are about to take, a place on the node. */
+export const occupyingModels = ({ models, pending }: NodeState): string[] => [
+  ...models.map(({ model_id }) => model_id),
+  ...pending.filter(({ status }) => !OVER.includes(status)).map(({ model_id }) => model_id),
+];
+
+/** Mean over the GPUs that report it; null when none does. */
+export function gpuUtilization(gpus: readonly GpuReport[]): number | null {
+  const known = gpus.flatMap(({ utilization }) => (utilization === null ? [] : utilization));
+  if (known.length === 0) return null;
+  return Math.round((known.reduce((sum, each) => sum + each, 0) / known.length) * 10) / 10;
+}
+
+export const freeMemoryMb = (gpus: readonly GpuReport[]): number =>
+  gpus.reduce(
+    (sum, { memory_total_mb, memory_used_mb }) =>
+      memory_total_mb === null || memory_used_mb === null ? sum : sum + memory_total_mb - memory_used_mb,
+    0,
+  );

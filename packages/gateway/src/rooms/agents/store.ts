@@ -1,0 +1,59 @@
+import type { Database } from "../../storage/contract.ts";
+
+export interface AgentRow {
+  id: string;
+  name: string;
+  version: string;
+  /** What the node last said of itself; null before its first connection. */
+  host: string | null;
+  created_at: string;
+  last_seen_at: string | null;
+}
+
+const COLUMNS = "id, name, version, host, created_at, last_seen_at";
+
+/** SQL of the registered nodes. */
+export class AgentStore {
+  constructor(readonly db: Database) {}
+
+  async insert(
+    row: Pick<AgentRow, "id" | "name" | "version" | "created_at"> & { token_hash: string },
+  ): Promise<void> {
+    await this.db.run(
+      "INSERT INTO agents (id, name, version, token_hash, created_at) VALUES ($1, $2, $3, $4, $5)",
+      [row.id, row.name, row.version, row.token_hash, row.created_at],
+    );
+  }
+
+  list(): Promise<AgentRow[]> {
+    return this.db.all<AgentRow>(`SELECT ${COLUMNS} FROM agents ORDER BY name, id`);
+  }
+
+  get(id: string): Promise<AgentRow | null> {
+    return this.db.get<AgentRow>(`SELECT ${COLUMNS} FROM agents WHERE id = $1`, [id]);
+  }
+
+  byTokenHash(tokenHash: string): Promise<{ id: string; name: string } | null> {
+    return this.db.get("SELECT id, name FROM agents WHERE token_hash = $1", [tokenHash]);
+  }
+
+  /** Numbers a new connection above every earlier one of the node; null when the node is not registered. */
+  async claimEpoch(
+    id: string,
+    { version, host, now }: { version: string; host: string; now: string },
+  ): Promise<number | null> {
+    const row = await this.db.get<{ epoch: number }>(
+      "UPDATE agents SET epoch = epoch + 1, version = $2, host = $3, last_seen_at = $4 WHERE id = $1 RETURNING epoch",
+      [id, version, host, now],
+    );
+    return row?.epoch ?? null;
+  }
+
+  async seen(id: string, now: string): Promise<void> {
+    await this.db.run("UPDATE agents SET last_seen_at = $2 WHERE id = $1", [id, now]);
+  }
+
+  async remove(id: string): Promise<boolean> {
+    return (await this.db.run("DELETE FROM agents WHERE id = $1", [id])) > 0;
+  }
+}

@@ -1,0 +1,88 @@
+import type { ChatMessage, ChatPart, ChatToolCall } from "./chat-body.ts";
+
+const PARAGRAPH = "\n\n";
+
+/**
+ * Builds a chat-completions message list in the order that upstreams insist on: one leading system message,
+ * a call's results right behind the assistant message that made it, no two user messages in a row.
+ */
+export class ChatMessages {
+  readonly #messages: ChatMessage[] = [];
+  /** What a tool result held besides text: a tool message cannot carry it, the next user message can. */
+  #behindTools: ChatPart[] = [];
+  #reasoning = "";
+
+  system(text: string): void {
+    if (text === "") return;
+    this.#flush();
+    const last = this.#messages.at(-1);
+    if (last?.role === "system" && this.#messages.length === 1) last.content += PARAGRAPH + text;
+    else this.#messages.push({ role: "system", content: text });
+  }
+
+  user(parts: readonly ChatPart[]): void {
+    const all = [...this.#behindTools, ...parts];
+    this.#behindTools = [];
+    if (all.length === 0) return;
+    const last = this.#messages.at(-1);
+    if (last?.role === "user") (last.content as ChatPart[]).push(...all);
+    else this.#messages.push({ role: "user", content: all });
+  }
+
+  /** Thoughts of the assistant; they belong to the assistant message that follows. */
+  reasoning(text: string): void {
+    this.#reasoning += text;
+  }
+
+  assistant(text: string): void {
+    const message = this.#assistant();
+    message.content = message.content ? `${message.content}${PARAGRAPH}${text}` : text;
+  }
+
+  toolCall(call: Omit<ChatToolCall, "type">): void {
+    const message = this.#assistant();
+    message.tool_calls = [
+      ...(message.tool_calls ?? []),
+      { id: call.id, type: "function", function: call.function },
+    ];
+  }
+
+  toolResult({ callId, parts }: { callId: string; parts: readonly ChatPart[] }): void {
+    const texts = parts.flatMap((part) => (part.type === "text" ? [part.text] : []));
+    this.#behindTools.push(...parts.filter(({ type }) => type !== "text"));
+    this.#messages.push({ role: "tool", tool_call_id: callId, content: texts.join("\n") });
+  }
+
+  done(): ChatMessage[] {
+    this.#flush();
+    return this.#messages.map((message) =>
+      message.role === "user"
+        ? { ...message, content: plainWherePossible(message.content as ChatPart[]) }
+        : message,
+    );
+  }
+
+  #flush(): void {
+    if (this.#behindTools.length > 0) this.user([]);
+  }
+
+  #assistant(): ChatMessage {
+    this.#flush();
+    let message = this.#messages.at(-1);
+    if (message?.role !== "assistant") {
+      message = { role: "assistant", content: null };
+      this.#messages.push(message);
+    }
+    if (this.#reasoning !== "") {
+      message.reasoning_content = (message.reasoning_content ?? "") + this.#reasoning;
+      this.#reasoning = "";
+    }
+    return message;
+  }
+}
+
+/** One string where there is only text: every upstream reads that, and not every one reads lists of parts. */
+function plainWherePossible(parts: ChatPart[]): string | ChatPart[] {
+  const texts = parts.flatMap((part) => (part.type === "text" ? [part.text] : []));
+  return texts.length === parts.length ? texts.join(PARAGRAPH) : parts;
+}

@@ -1,0 +1,128 @@
+import { RpcErrorCode, type RpcMessage } from "@model-gateway/agent/protocol.ts";
+import { TunnelClient, type TunnelFetchInit } from "@model-gateway/agent/tunnel/client.ts";
+import { SocketChannel } from "@model-gateway/agent/tunnel/socket-channel.ts";
+import type { ServerWebSocket } from "bun";
+import type { Clock } from "../../kernel/clock.ts";
+import { ServiceError } from "../../kernel/errors.ts";
+
+/** How long a node may take to accept an order; the work itself is reported later. */
+const ANSWER_TIMEOUT_MS = 10_000;
+const REQUESTS_WAITING_MAX = 256;
+/** How long a peer may take to answer the closing of the connection. */
+const CLOSE_GRACE_MS = 2_000;
+const REASON_BYTES_MAX = 120;
+const DETAIL_CHARS_MAX = 500;
+
+interface Waiting {
+  resolve(result: unknown): void;
+  reject(error: ServiceError): void;
+  cancelTimeout(): void;
+}
+
+/** One node's WebSocket from this side: orders as JSON-RPC requests, inference as tunnelled HTTP. */
+export class AgentConnection {
+  readonly #socket: ServerWebSocket<unknown>;
+  readonly #clock: Clock;
+  readonly #channel: SocketChannel;
+  readonly #tunnel: TunnelClient;
+  readonly #waiting = new Map<number, Waiting>();
+  #lastId = 0;
+  #over = false;
+  #cancelTerminate: () => void = () => {};
+
+  constructor({ socket, clock }: { socket: ServerWebSocket<unknown>; clock: Clock }) {
+    this.#socket = socket;
+    this.#clock = clock;
+    this.#channel = new SocketChannel({
+      send: (frame) => this.#check(socket.sendBinary(frame as Uint8Array<ArrayBuffer>)),
+      bufferedBytes: () => socket.getBufferedAmount(),
+    });
+    this.#tunnel = new TunnelClient({ channel: this.#channel });
+  }
+
+  /** Once true, nothing that still arrives counts. */
+  get over(): boolean {
+    return this.#over;
+  }
+
+  get openStreams(): number {
+    return this.#tunnel.openStreams;
+  }
+
+  readonly fetch = (modelId: string, path: string, init?: TunnelFetchInit): Promise<Response> =>
+    this.#tunnel.fetch(modelId, path, init);
+
+  request(method: string, params: Record<string, unknown>): Promise<unknown> {
+    const refuse = (message: string) => Promise.reject(new ServiceError("app_error", message));
+    if (this.#over) return refuse("The agent node is no longer connected; try again");
+    if (this.#waiting.size >= REQUESTS_WAITING_MAX)
+      return refuse("The agent node has too many unanswered orders; try again later");
+    const id = ++this.#lastId;
+    return new Promise((resolve, reject) => {
+      const cancelTimeout = this.#clock.after(ANSWER_TIMEOUT_MS, () => {
+        this.#waiting.delete(id);
+        reject(new ServiceError("app_error", "The agent node does not answer; see agents.status"));
+      });
+      this.#waiting.set(id, { resolve, reject, cancelTimeout });
+      this.send({ jsonrpc: "2.0", id, method, params });
+    });
+  }
+
+  send(message: RpcMessage): void {
+    if (!this.#over) this.#check(this.#socket.sendText(JSON.stringify(message)));
+  }
+
+  /** The node's answer to one of our requests; one that nobody waits for any more is ignored. */
+  answered({ id, result, error }: RpcMessage): void {
+    const waiting = typeof id === "number" ? this.#waiting.get(id) : undefined;
+    if (!waiting) return;
+    this.#waiting.delete(id as number);
+    waiting.cancelTimeout();
+    if (!error) waiting.resolve(result);
+    else {
+      const detail = error.message.slice(0, DETAIL_CHARS_MAX);
+      waiting.reject(
+        new ServiceError(
+          error.code === RpcErrorCode.invalidParams ? "invalid_params" : "app_error",
+          `The agent node refused: ${detail}`,
+        ),
+      );
+    }
+  }
+
+  /** One binary message. Throws FrameError when it is no frame of the tunnel. */
+  frame(bytes: Uint8Array): void {
+    this.#tunnel.receive(bytes);
+  }
+
+  drained(): void {
+    this.#channel.drained();
+  }
+
+  /** Closes from this side; everything under way ends now, not when the peer agrees. */
+  close(code: number, reason: string): void {
+    if (this.#over) return;
+    this.ended(reason);
+    this.#socket.close(code, reason.slice(0, REASON_BYTES_MAX));
+    this.#cancelTerminate = this.#clock.after(CLOSE_GRACE_MS, () => this.#socket.terminate());
+  }
+
+  /** The socket is, or is about to be, gone. */
+  ended(reason: string): void {
+    this.#cancelTerminate();
+    if (this.#over) return;
+    this.#over = true;
+    this.#tunnel.close(`the connection to the node ended: ${reason}`);
+    this.#channel.close();
+    for (const { reject, cancelTimeout } of this.#waiting.values()) {
+      cancelTimeout();
+      reject(new ServiceError("app_error", "The agent node's connection ended; try again"));
+    }
+    this.#waiting.clear();
+  }
+
+  /** 0: the socket took no more, so the peer would miss something. */
+  #check(sentBytes: number): void {
+    if (sentBytes === 0 && !this.#over) this.close(1013, "the node does not read what it is sent");
+  }
+}

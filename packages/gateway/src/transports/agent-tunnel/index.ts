@@ -1,0 +1,200 @@
+import {
+  AGENT_METHODS,
+  type HeartbeatParams,
+  type HelloParams,
+  type HelloResult,
+  type ProgressParams,
+  parseRpcMessage,
+  RpcErrorCode,
+  type RpcMessage,
+  TEXT_MESSAGE_BYTES_MAX,
+  TUNNEL_PATH,
+} from "@model-gateway/agent/protocol.ts";
+import { FRAME_BYTES_MAX, FrameError } from "@model-gateway/agent/tunnel/frames.ts";
+import type { ServerWebSocket } from "bun";
+import type { Clock } from "../../kernel/clock.ts";
+import { ServiceError, toRestResponse } from "../../kernel/errors.ts";
+import { bearerOf } from "../../kernel/http.ts";
+import type { Ids } from "../../kernel/ids.ts";
+import type { Log } from "../../kernel/log.ts";
+import { describeIssues } from "../../kernel/validate.ts";
+import type { SocketTransport } from "../server.ts";
+import { AgentConnection } from "./connection.ts";
+
+export const AGENT_SOCKET_KIND = "agent-tunnel";
+const TOKEN_CHARS_MAX = 256;
+/** Far above what hundreds of models report at once; a node that sends more is broken. */
+const TEXT_MESSAGES_PER_WINDOW_MAX = 2_000;
+const WINDOW_MS = 10_000;
+
+/** Close codes of RFC 6455. */
+const PROTOCOL_ERROR = 1002;
+const POLICY_VIOLATION = 1008;
+const TOO_BIG = 1009;
+
+/** What the transport asks of whoever keeps the nodes. */
+export interface AgentDesk<Identity> {
+  authenticate(token: string): Promise<Identity | null>;
+  connect(identity: Identity, connection: AgentConnection): AgentSession;
+}
+
+/** One connection, as whoever keeps the nodes sees it. */
+export interface AgentSession {
+  hello(params: HelloParams): HelloResult;
+  heartbeat(params: HeartbeatParams): void;
+  progress(params: ProgressParams): void;
+  closed(): void;
+}
+
+interface SocketData<Identity> {
+  kind: string;
+  identity: Identity;
+  connection: AgentConnection | null;
+  session: AgentSession | null;
+  greeted: boolean;
+  windowEndsMs: number;
+  textMessages: number;
+}
+
+type Socket<Identity> = ServerWebSocket<SocketData<Identity>>;
+
+export interface AgentTunnelOptions<Identity> {
+  desk: AgentDesk<Identity>;
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+}
+
+/** `GET /ws/agent`: nodes dial in here. A bad token is refused before the upgrade. */
+export class AgentTunnel<Identity> implements SocketTransport {
+  readonly path = TUNNEL_PATH;
+
+  constructor(readonly options: AgentTunnelOptions<Identity>) {}
+
+  async admit(request: Request, query: URLSearchParams): Promise<SocketData<Identity> | Response> {
+    const { desk, ids } = this.options;
+    const token = bearerOf(request) ?? query.get("token") ?? "";
+    const identity = token && token.length <= TOKEN_CHARS_MAX ? await desk.authenticate(token) : null;
+    if (identity === null) {
+      const refusal = new ServiceError(
+        "auth_required",
+        "This address is for agent nodes: send the token of agents.register as `Authorization: Bearer` or `?token=`",
+      );
+      return toRestResponse(refusal, ids.uuid());
+    }
+    return {
+      kind: AGENT_SOCKET_KIND,
+      identity,
+      connection: null,
+      session: null,
+      greeted: false,
+      windowEndsMs: 0,
+      textMessages: 0,
+    };
+  }
+
+  open(socket: Socket<Identity>): void {
+    const { desk, clock } = this.options;
+    const { data } = socket;
+    data.connection = new AgentConnection({ socket, clock });
+    data.session = desk.connect(data.identity, data.connection);
+  }
+
+  message(socket: Socket<Identity>, message: string | Buffer): void {
+    const { connection } = socket.data;
+    if (!connection || connection.over) return;
+    if (typeof message === "string") this.#onText(socket.data, connection, message);
+    else this.#onFrame(socket.data, connection, message);
+  }
+
+  drain(socket: Socket<Identity>): void {
+    socket.data.connection?.drained();
+  }
+
+  close({ data }: Socket<Identity>, code: number, reason: string): void {
+    data.connection?.ended(reason || `closed with code ${code}`);
+    data.session?.closed();
+  }
+
+  #onFrame(data: SocketData<Identity>, connection: AgentConnection, bytes: Uint8Array): void {
+    if (bytes.byteLength > FRAME_BYTES_MAX) {
+      this.#end(data, TOO_BIG, `a frame of ${bytes.byteLength} bytes`);
+      return;
+    }
+    try {
+      connection.frame(bytes);
+    } catch (error) {
+      if (!(error instanceof FrameError)) throw error;
+      this.#end(data, PROTOCOL_ERROR, error.message);
+    }
+  }
+
+  #onText(data: SocketData<Identity>, connection: AgentConnection, text: string): void {
+    if (text.length > TEXT_MESSAGE_BYTES_MAX) {
+      this.#end(data, TOO_BIG, `a message of ${text.length} characters`);
+      return;
+    }
+    if (this.#floods(data)) {
+      this.#end(data, POLICY_VIOLATION, "too many messages");
+      return;
+    }
+    const message = parseRpcMessage(text);
+    if (!message) this.#end(data, PROTOCOL_ERROR, "not a JSON-RPC 2.0 message");
+    else if (message.method === undefined) connection.answered(message);
+    else this.#onCall(data, connection, message);
+  }
+
+  #onCall(data: SocketData<Identity>, connection: AgentConnection, message: RpcMessage): void {
+    const { id, method = "", params } = message;
+    const refuse = (code: number, why: string) => {
+      this.options.log.warn("a node's message was refused", { method, why });
+      if (id !== undefined) connection.send({ jsonrpc: "2.0", id, error: { code, message: why } });
+      // What a node says of itself later can be corrected by the next heartbeat; a hello cannot.
+      if (!data.greeted) this.#end(data, PROTOCOL_ERROR, why);
+    };
+    if (!Object.hasOwn(AGENT_METHODS, method)) {
+      refuse(RpcErrorCode.methodNotFound, `method not found: ${method}`);
+      return;
+    }
+    const name = method as keyof typeof AGENT_METHODS;
+    if (!data.greeted && name !== "agent.hello") {
+      refuse(RpcErrorCode.invalidRequest, "agent.hello has to come first");
+      return;
+    }
+    const parsed = AGENT_METHODS[name].safeParse(params);
+    if (!parsed.success) {
+      refuse(RpcErrorCode.invalidParams, describeIssues(parsed.error));
+      return;
+    }
+    const result = this.#hand(data, name, parsed.data);
+    if (id !== undefined) connection.send({ jsonrpc: "2.0", id, result });
+  }
+
+  #hand(data: SocketData<Identity>, name: keyof typeof AGENT_METHODS, params: unknown): unknown {
+    const session = data.session!;
+    if (name === "agent.hello") {
+      data.greeted = true;
+      return session.hello(params as HelloParams);
+    }
+    if (name === "agent.heartbeat") session.heartbeat(params as HeartbeatParams);
+    else session.progress(params as ProgressParams);
+    return { ok: true };
+  }
+
+  #floods(data: SocketData<Identity>): boolean {
+    const now = this.options.clock.now();
+    if (now >= data.windowEndsMs) {
+      data.windowEndsMs = now + WINDOW_MS;
+      data.textMessages = 0;
+    }
+    data.textMessages++;
+    return data.textMessages > TEXT_MESSAGES_PER_WINDOW_MAX;
+  }
+
+  /** Ends a connection that breaks the rules; the state behind it goes at once. */
+  #end({ connection, session }: SocketData<Identity>, code: number, reason: string): void {
+    this.options.log.warn("a node's connection is closed", { code, reason });
+    connection?.close(code, reason);
+    session?.closed();
+  }
+}

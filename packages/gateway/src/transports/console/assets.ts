@@ -1,0 +1,93 @@
+import { join } from "node:path";
+import { Glob } from "bun";
+
+/** One file that the console is served from, compressed once. */
+export interface Asset {
+  type: string;
+  gzip: Uint8Array<ArrayBuffer>;
+  /** Its name changes with its content, so that it may be cached for good. */
+  immutable: boolean;
+}
+export type Assets = ReadonlyMap<string, Asset>;
+
+const ROOT = join(import.meta.dir, "../../../../..");
+const CONSOLE_SOURCE = join(ROOT, "packages/console/src");
+export const INDEX_PATH = "/index.html";
+
+const asset = (content: Uint8Array<ArrayBuffer> | string, type: string, immutable: boolean): Asset => ({
+  type,
+  immutable,
+  gzip: Bun.gzipSync(typeof content === "string" ? new TextEncoder().encode(content) : content, { level: 9 }),
+});
+
+/** Bundles the console from its source: a few tens of milliseconds, so it is done when first needed. */
+async function bundle(): Promise<Map<string, Asset>> {
+  const built = await Bun.build({
+    entrypoints: [join(CONSOLE_SOURCE, "index.html"), join(CONSOLE_SOURCE, "voice-worklet.ts")],
+    target: "browser",
+    minify: true,
+    splitting: true,
+    publicPath: "/assets/",
+    define: { "process.env.NODE_ENV": '"production"' },
+    naming: { entry: "[name].[ext]", chunk: "[name]-[hash].[ext]", asset: "[name]-[hash].[ext]" },
+  });
+  const files = new Map<string, Asset>();
+  for (const output of built.outputs) {
+    const name = output.path.replace(/^\.\//, "");
+    const content = new Uint8Array(await output.arrayBuffer());
+    const hashed = /-[a-z0-9]{8}\.\w+$/.test(name);
+    const path = name === "index.html" ? INDEX_PATH : `/assets/${name}`;
+    files.set(path, asset(content, output.type, hashed));
+  }
+  return files;
+}
+
+const titleOf = (text: string, path: string) => /^# (.+)$/m.exec(text)?.[1] ?? path;
+
+/** The documentation as Markdown under `/docs/`, and its table of contents for machines. */
+async function documents(): Promise<Map<string, Asset>> {
+  const files = new Map<string, Asset>();
+  const titles = new Map<string, string>();
+  for await (const path of new Glob("docs/**/*.md").scan(ROOT)) {
+    const text = await Bun.file(join(ROOT, path)).text();
+    files.set(`/${path}`, asset(text, "text/markdown; charset=utf-8", false));
+    titles.set(`/${path}`, titleOf(text, path));
+  }
+  const index = [...titles]
+    .sort(([a], [b]) => a.localeCompare(b))
+    .map(([path, title]) => `- [${title}](${path})`);
+  const intro =
+    "# Model gateway\n\n> A self-hosted gateway in front of model servers: one address, keys, groups, metering and quotas.";
+  const machines =
+    "## For machines\n\n- [OpenRPC](/api/openrpc.json)\n- [OpenAPI](/api/openapi.json)\n- [Models](/v1/models)";
+  const contents = `${intro}\n\n## Documentation\n\n${index.join("\n")}\n\n${machines}\n`;
+  files.set("/llms.txt", asset(contents, "text/plain; charset=utf-8", false));
+  return files;
+}
+
+/** Set by a compiled build: `packAssets()` as JSON. */
+declare const CONSOLE_ASSETS: string | undefined;
+type Packed = Record<string, { type: string; immutable: boolean; gzipBase64: string }>;
+
+/** Everything that the console serves, as text that a compiled build can carry. */
+export async function packAssets(): Promise<string> {
+  const packed: Packed = {};
+  for (const [path, { type, immutable, gzip }] of await fromSource())
+    packed[path] = { type, immutable, gzipBase64: Buffer.from(gzip).toString("base64") };
+  return JSON.stringify(packed);
+}
+
+async function fromSource(): Promise<Assets> {
+  return new Map([...(await bundle()), ...(await documents())]);
+}
+
+export async function loadAssets(): Promise<Assets> {
+  if (typeof CONSOLE_ASSETS !== "string") return fromSource();
+  const packed = JSON.parse(CONSOLE_ASSETS) as Packed;
+  return new Map(
+    Object.entries(packed).map(([path, { type, immutable, gzipBase64 }]) => [
+      path,
+      { type, immutable, gzip: Uint8Array.from(Buffer.from(gzipBase64, "base64")) },
+    ]),
+  );
+}

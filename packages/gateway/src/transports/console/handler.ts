@@ -1,0 +1,71 @@
+import type { Log } from "../../kernel/log.ts";
+import { type Asset, type Assets, INDEX_PATH, loadAssets } from "./assets.ts";
+
+/** No other host is ever asked, nothing inline runs, and nobody may put the console into a frame. */
+const SECURITY_HEADERS = {
+  "content-security-policy": [
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self' data: blob:",
+    "media-src 'self' data: blob:",
+    "connect-src 'self'",
+    "worker-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+  ].join("; "),
+  "x-content-type-options": "nosniff",
+  "referrer-policy": "no-referrer",
+  "cross-origin-opener-policy": "same-origin",
+  "permissions-policy": "microphone=(self), camera=(), geolocation=()",
+} as const;
+
+const IMMUTABLE = "public, max-age=31536000, immutable";
+/** Paths of the service's own surfaces: an unknown one there is an error, not a page of the console. */
+const SURFACES = /^\/(api|v1|ws|assets)(\/|$)/;
+
+function respond(request: Request, { type, gzip, immutable }: Asset): Response {
+  const etag = `"${Bun.hash(gzip).toString(36)}"`;
+  const headers = new Headers({
+    ...SECURITY_HEADERS,
+    "content-type": type,
+    "cache-control": immutable ? IMMUTABLE : "no-cache",
+    vary: "accept-encoding",
+    etag,
+  });
+  if (request.headers.get("if-none-match") === etag) return new Response(null, { status: 304, headers });
+  if (!/\bgzip\b/.test(request.headers.get("accept-encoding") ?? ""))
+    return new Response(Bun.gunzipSync(gzip), { headers });
+  headers.set("content-encoding", "gzip");
+  return new Response(gzip, { headers });
+}
+
+/** Answers a GET that no route has: the console's files, the documentation, or the console itself. */
+export function createConsole({ log }: { log: Log }) {
+  let assets: Promise<Assets> | null = null;
+  const load = () => {
+    assets ??= loadAssets().catch((error: unknown) => {
+      assets = null;
+      throw error;
+    });
+    return assets;
+  };
+  return (request: Request, path: string): Promise<Response> | null => {
+    const isFile = path.startsWith("/assets/");
+    if (SURFACES.test(path) && !isFile) return null;
+    return load().then(
+      (files) => {
+        const found = files.get(path);
+        if (found) return respond(request, found);
+        // A file that is gone must not come back as a page: the browser would run it as a script.
+        if (isFile || /\.\w+$/.test(path)) return new Response("Not found\n", { status: 404 });
+        return respond(request, files.get(INDEX_PATH)!);
+      },
+      (error: unknown) => {
+        log.error("the console could not be bundled", { error });
+        return new Response("The console could not be built; the server's log says why.\n", { status: 500 });
+      },
+    );
+  };
+}

@@ -1,0 +1,215 @@
+import { join } from "node:path";
+import type { HelloParams } from "@model-gateway/agent/protocol.ts";
+import { encodeReset, FrameType } from "@model-gateway/agent/tunnel/frames.ts";
+import { type EngineTarget, TunnelServer } from "@model-gateway/agent/tunnel/server.ts";
+import { SocketChannel } from "@model-gateway/agent/tunnel/socket-channel.ts";
+import { type RunningNode, startNode, type Workplace } from "../../../agent/tests/node-harness.ts";
+import { until } from "../../../agent/tests/tunnel-harness.ts";
+import type { Backend } from "../../src/backends/contract.ts";
+import type { TestGateway } from "../support/gateway.ts";
+
+export interface Notified {
+  stream_id: string;
+  agent_id: string;
+  model_id: string;
+  status: string;
+  progress: number;
+  message?: string;
+}
+
+export interface Followed {
+  all: Notified[];
+  /** Without repetitions. */
+  statuses(): string[];
+  last(): Notified | undefined;
+  stop(): void;
+}
+
+/** Everything that is told on one notification stream, as a subscriber hears it. */
+export async function follow(gateway: TestGateway, streamId: string): Promise<Followed> {
+  const leave = new AbortController();
+  const response = await fetch(`${gateway.url}/api/rpc/events?session=${streamId}`, { signal: leave.signal });
+  const all: Notified[] = [];
+  void (async () => {
+    const decoder = new TextDecoder();
+    let rest = "";
+    for await (const chunk of response.body!) {
+      const events = (rest + decoder.decode(chunk, { stream: true })).split("\n\n");
+      rest = events.pop()!;
+      for (const event of events) {
+        if (!event.startsWith("data: ")) continue;
+        const { method, params } = JSON.parse(event.slice(6)) as { method: string; params: Notified };
+        if (method === "models.progress") all.push(params);
+      }
+    }
+  })().catch(() => undefined);
+  return {
+    all,
+    statuses: () => all.map(({ status }) => status).filter((status, i, list) => status !== list[i - 1]),
+    last: () => all.at(-1),
+    stop: () => leave.abort(),
+  };
+}
+
+const chatBody = (model: string, stream: boolean) => ({
+  model,
+  stream,
+  messages: [{ role: "user", content: "good morning" }],
+});
+
+/** One chat turn through a backend; the whole answer as text. */
+export async function chat(backend: Backend | null, model: string, stream = false): Promise<string> {
+  if (!backend?.chat) throw new Error(`${model} is not routable`);
+  const object = () => chatBody(model, stream);
+  const response = await backend.chat({
+    model,
+    stream,
+    requestId: "test",
+    signal: AbortSignal.timeout(20_000),
+    body: { bytes: () => JSON.stringify(object()), object },
+  });
+  return response.text();
+}
+
+export interface RegisteredNode {
+  agentId: string;
+  token: string;
+  workplace: Workplace;
+  /** Starts the node program and waits until the gateway sees it. */
+  start(): Promise<RunningNode>;
+}
+
+export async function registerNode(
+  gateway: TestGateway,
+  { admin, name, workplace }: { admin: string; name: string; workplace: Workplace },
+): Promise<RegisteredNode> {
+  const { agent_id, token } = await gateway.rpc(
+    "agents.register",
+    { machine_name: name, version: "test" },
+    admin,
+  );
+  return {
+    agentId: agent_id,
+    token,
+    workplace,
+    async start() {
+      const node = startNode({ gateway: gateway.url, workplace, token });
+      const isOnline = async () =>
+        (await gateway.rpc("agents.status", { agent_id }, admin)).online as boolean;
+      await until(`${name} is online`, isOnline);
+      return node;
+    },
+  };
+}
+
+/** The engine's own process, asked at its port with the key that only the node's state file has. */
+export async function enginePid({ dataDir }: Workplace, modelId: string): Promise<number> {
+  const state = (await Bun.file(join(dataDir, "state.json")).json()) as {
+    deployments: { model_id: string; port: number; api_key: string }[];
+  };
+  const { port, api_key } = state.deployments.find(({ model_id }) => model_id === modelId)!;
+  const response = await fetch(`http://127.0.0.1:${port}/pids`, {
+    headers: { authorization: `Bearer ${api_key}` },
+  });
+  return ((await response.json()) as { pid: number }).pid;
+}
+
+const DialledSocket = WebSocket as unknown as new (
+  url: string,
+  options?: { headers: Record<string, string> },
+) => WebSocket;
+
+export interface RawNode {
+  socket: WebSocket;
+  /** False: whatever comes through the tunnel is refused. */
+  servesTunnel: boolean;
+  received: {
+    id?: number;
+    method?: string;
+    params?: Record<string, unknown>;
+    result?: unknown;
+    error?: { code: number; message: string };
+  }[];
+  send(message: unknown): void;
+  notify(method: string, params: unknown): void;
+  /** Sends a request and resolves with its answer. */
+  call(method: string, params: unknown): Promise<RawNode["received"][number]>;
+  hello(params?: Partial<HelloParams>): Promise<RawNode["received"][number]>;
+  closed: Promise<{ code: number; reason: string }>;
+}
+
+export const HELLO: HelloParams = {
+  version: "1.2.3",
+  host: "10.9.8.7",
+  gpus: [],
+  models: [],
+  pending: [],
+  direct: false,
+  tunnel: true,
+};
+
+function refuseStream(socket: WebSocket, frame: Uint8Array): void {
+  if (frame[0] !== FrameType.open) return;
+  const streamId = new DataView(frame.buffer, frame.byteOffset).getUint32(1);
+  socket.send(encodeReset(streamId, { code: "no_model", message: "not here" }) as Uint8Array<ArrayBuffer>);
+}
+
+/** A node's end of the protocol by hand: it says what the test says, and accepts every order. */
+export async function dialRaw(gateway: TestGateway, token: string, accept = true): Promise<RawNode> {
+  const url = `${gateway.url.replace("http", "ws")}/ws/agent`;
+  const socket = new DialledSocket(url, { headers: { authorization: `Bearer ${token}` } });
+  const { promise: closed, resolve: onClosed } = Promise.withResolvers<{ code: number; reason: string }>();
+  const { promise: opened, resolve: onOpen, reject } = Promise.withResolvers<void>();
+  let lastId = 0;
+  const node: RawNode = {
+    socket,
+    servesTunnel: false,
+    received: [],
+    closed,
+    send: (message) => socket.send(typeof message === "string" ? message : JSON.stringify(message)),
+    notify: (method, params) => node.send({ jsonrpc: "2.0", method, params }),
+    async call(method, params) {
+      const id = ++lastId;
+      node.send({ jsonrpc: "2.0", id, method, params });
+      const answer = () => node.received.find((message) => message.id === id && !message.method);
+      await until(`${method} is answered`, () => answer() !== undefined);
+      return answer()!;
+    },
+    hello: (params = {}) => node.call("agent.hello", { ...HELLO, ...params }),
+  };
+  socket.onopen = () => onOpen();
+  socket.onerror = () => reject(new Error("the socket was refused"));
+  socket.onclose = ({ code, reason }) => onClosed({ code, reason });
+  socket.binaryType = "arraybuffer";
+  socket.onmessage = ({ data }) => {
+    if (typeof data !== "string") {
+      if (!node.servesTunnel) refuseStream(socket, new Uint8Array(data as ArrayBuffer));
+      return;
+    }
+    const message = JSON.parse(data) as RawNode["received"][number];
+    node.received.push(message);
+    if (accept && message.method) node.send({ jsonrpc: "2.0", id: message.id, result: { ok: true } });
+  };
+  await opened;
+  return node;
+}
+
+/** Lets a node made by hand carry inference to an engine; `path` replaces the one that is asked for. */
+export function serveTunnel(node: RawNode, target: EngineTarget): { path: string | null } {
+  const control: { path: string | null } = { path: null };
+  const server = new TunnelServer({
+    channel: new SocketChannel({
+      send: (frame) => node.socket.send(frame as Uint8Array<ArrayBuffer>),
+      bufferedBytes: () => node.socket.bufferedAmount,
+    }),
+    target: () => target,
+    streamsMax: 64,
+    fetch: (url, init) => fetch(control.path ? `${target.baseUrl}${control.path}` : url, init),
+  });
+  node.servesTunnel = true;
+  node.socket.addEventListener("message", ({ data }) => {
+    if (typeof data !== "string") server.receive(new Uint8Array(data as ArrayBuffer));
+  });
+  node.socket.addEventListener("close", () => server.close());
+  return control;
+}

@@ -1,0 +1,165 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { JsonScanError, scanObject } from "../../src/rooms/inference/json-scan.ts";
+import { Payload } from "../../src/rooms/inference/payload.ts";
+import { usageOfTail } from "../../src/rooms/inference/usage-tail.ts";
+
+const payload = (text: string) => new Payload(Buffer.from(text));
+const NOTHING: ReadonlyMap<string, string> = new Map();
+const composed = (text: string, set: ReadonlyMap<string, string> = NOTHING) =>
+  Buffer.from(payload(text).compose(set).bytes() as Uint8Array).toString();
+
+describe("the scanner", () => {
+  test("finds the members of any JSON object where JSON.parse finds them", () => {
+    fc.assert(
+      fc.property(
+        fc.dictionary(fc.string(), fc.jsonValue()),
+        fc.integer({ min: 0, max: 4 }),
+        (object, indent) => {
+          const bytes = Buffer.from(JSON.stringify(object, null, indent));
+          const found = scanObject(bytes).map(({ key, valueStart, end }) => [
+            key,
+            JSON.parse(bytes.toString("utf8", valueStart, end)),
+          ]);
+          expect(found).toEqual(Object.entries(JSON.parse(bytes.toString())));
+        },
+      ),
+      { numRuns: 500 },
+    );
+  });
+
+  test("walks long strings with quotes and backslashes at every position", () => {
+    for (const filler of ["a", '"', "\\", '\\"', "é", "\n"]) {
+      for (let length = 0; length < 60; length++) {
+        const text = filler.repeat(length);
+        const bytes = Buffer.from(JSON.stringify({ before: 1, text, after: text }));
+        expect(scanObject(bytes).map(({ key }) => key)).toEqual(["before", "text", "after"]);
+      }
+    }
+  });
+
+  test("refuses what is no JSON object", () => {
+    const broken = [
+      "",
+      "[]",
+      "null",
+      '"x"',
+      "{",
+      '{"a"}',
+      '{"a":}',
+      '{"a":1,}',
+      '{"a":1 "b":2}',
+      '{"a":[1}',
+      '{"a":{]}',
+      '{"a":"x}',
+      '{"a":01}',
+      '{"a":nul}',
+      '{"a":1}}',
+      '{"a":1} x',
+      "{a:1}",
+      `{"a":${"[".repeat(200)}${"]".repeat(200)}}`,
+    ];
+    for (const text of broken) expect(() => scanObject(Buffer.from(text)), text).toThrow(JsonScanError);
+  });
+});
+
+describe("a payload", () => {
+  test("passes the client's own bytes when nothing changes", () => {
+    const text = ' { "model" : "m" , "messages":[ {"role":"user"} ], "x": 1.0e+2 }\n';
+    expect(composed(text)).toBe(text);
+  });
+
+  test("loses the gateway's fields and keeps every other byte", () => {
+    const text =
+      '{"conversation_id":"c","model":"m","memory":false,"seed":12345678901234567890,"provider":"p"}';
+    expect(composed(text)).toBe('{"model":"m","seed":12345678901234567890}');
+  });
+
+  test("merges extra without overriding anything", () => {
+    const text = JSON.stringify({
+      model: "m",
+      messages: [],
+      top_p: 0.5,
+      extra: { model: "x", stream: true, temperature: 2, max_tokens: 1, options: {}, top_p: 1, top_k: 40 },
+    });
+    expect(JSON.parse(composed(text))).toEqual({ model: "m", messages: [], top_p: 0.5, top_k: 40 });
+    expect(JSON.parse(composed('{"model":"m","extra":[1]}'))).toEqual({ model: "m" });
+    expect(JSON.parse(composed('{"model":"m","extra":null}'))).toEqual({ model: "m" });
+  });
+
+  test("extra cannot set what the gateway sets, nor bring its own fields back", () => {
+    const text =
+      '{"model":"m","extra":{"stream_options":{"x":1},"conversation_id":"c","extra":{},"memory":true}}';
+    const set = new Map([["stream_options", '{"include_usage":true}']]);
+    expect(JSON.parse(composed(text, set))).toEqual({ model: "m", stream_options: { include_usage: true } });
+  });
+
+  test("counts the last of repeated keys, as the upstream's parser does", () => {
+    const text = '{"model":"a","x":1,"model":"b","\\u006dodel":"c"}';
+    expect(payload(text).value("model")).toBe("c");
+    expect(composed(text)).toBe('{"\\u006dodel":"c","x":1}');
+  });
+
+  test("does not mistake nested or inherited names for its own", () => {
+    const text =
+      '{"messages":[{"model":"inner","stream":true}],"__proto__":{"provider":"x"},"constructor":1}';
+    const body = payload(text);
+    expect(body.has("model")).toBe(false);
+    expect(body.has("provider")).toBe(false);
+    expect(composed(text)).toBe(text);
+    expect(({} as Record<string, unknown>).provider).toBeUndefined();
+    expect(composed('{"model":"m","extra":{"__proto__":{"a":1}}}')).toBe('{"model":"m","__proto__":{"a":1}}');
+  });
+
+  test("replaces and adds fields by splicing", () => {
+    const set = new Map([
+      ["model", '"m:latest"'],
+      ["added", "[1]"],
+    ]);
+    expect(JSON.parse(composed('{"model":"m","n":1}', set))).toEqual({ n: 1, model: "m:latest", added: [1] });
+    expect(composed("{}", new Map([["a", "1"]]))).toBe('{"a":1}');
+  });
+
+  test("is parsed only for those who ask", () => {
+    expect(payload('{"model":"m","memory":true}').compose(NOTHING).object()).toEqual({ model: "m" });
+  });
+});
+
+describe("usage at the end of an answer", () => {
+  const body = (value: unknown) => Buffer.from(typeof value === "string" ? value : JSON.stringify(value));
+
+  test("is read without parsing the rest", () => {
+    const usage = {
+      prompt_tokens: 3,
+      completion_tokens: 4,
+      total_tokens: 7,
+      details: { usage: { prompt_tokens: 99 } },
+    };
+    const expected = { promptTokens: 3, completionTokens: 4 };
+    expect(usageOfTail(body({ choices: [], usage }))).toEqual(expected);
+    expect(usageOfTail(body({ choices: [], usage, service_tier: 'a "quoted" } thing' }))).toEqual(expected);
+    expect(usageOfTail(body(JSON.stringify({ data: "x".repeat(20_000), usage }, null, 2)))).toEqual(expected);
+    // Early in a long body.
+    expect(usageOfTail(body({ usage, data: "x".repeat(20_000) }))).toEqual(expected);
+  });
+
+  test("is not confused by texts and deeper objects of that name", () => {
+    const text = 'say "usage":{"prompt_tokens":5}';
+    expect(usageOfTail(body({ choices: [{ message: { content: text } }] }))).toBeNull();
+    expect(usageOfTail(body({ choices: [{ usage: { prompt_tokens: 5 } }] }))).toBeNull();
+    const usage = { prompt_tokens: 1, completion_tokens: 2 };
+    expect(usageOfTail(body({ usage, choices: [{ usage: { prompt_tokens: 5 } }] }))).toEqual({
+      promptTokens: 1,
+      completionTokens: 2,
+    });
+  });
+
+  test("is nothing when it is null, missing or the body is no JSON", () => {
+    for (const value of [{ usage: null }, {}, { usage: {} }, "not json", '{"usage":{'])
+      expect(usageOfTail(body(value))).toBeNull();
+    expect(usageOfTail(body({ usage: { total_tokens: 8 } }))).toEqual({
+      promptTokens: 8,
+      completionTokens: 0,
+    });
+  });
+});

@@ -1,0 +1,73 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { PASSWORD } from "../../packages/gateway/tests/support/gateway.ts";
+import { openSite, type Site, seriousIssues, shot } from "./support/site.ts";
+
+let site: Site;
+beforeAll(async () => {
+  site = await openSite({ config: { registrationOpen: null } });
+});
+afterAll(() => site.stop());
+
+test("from nothing to the first answer, without leaving the console", async () => {
+  const { page, complaints } = await site.visit();
+  await page.goto(site.gateway.url);
+  await page.getByRole("heading", { name: "Set up your gateway" }).waitFor();
+  await shot(page, "first-run");
+  expect(await seriousIssues(page)).toEqual([]);
+  await page.getByLabel("Name").fill("Ada Lovelace");
+  await page.getByLabel("Email").fill("ada@example.com");
+  await page.getByLabel("Password").fill(PASSWORD);
+  await page.getByRole("button", { name: "Create the administrator" }).click();
+
+  const steps = page.getByRole("region", { name: "Getting started" });
+  await steps.getByText("Register a model server").waitFor();
+  await shot(page, "first-run-checklist");
+  await site.withBackend();
+  await steps.getByText("A backend is healthy (done)").waitFor();
+
+  await steps.getByRole("link", { name: "Create a key" }).click();
+  await page.getByLabel("Name").fill("laptop");
+  await page.getByRole("dialog").getByRole("button", { name: "Create key" }).click();
+  await page.getByRole("heading", { name: "First call with laptop" }).waitFor();
+  await page.getByText("Waiting for the first request").waitFor();
+  const secret = (await page.getByRole("figure", { name: "The key" }).locator("pre").textContent()) ?? "";
+  expect(secret).toMatch(/^service-[0-9a-f-]{36}$/);
+  await page.getByLabel("Model", { exact: true }).selectOption("demo-chat");
+  await shot(page, "first-call-waiting");
+
+  // The snippet itself is run, as a person would run it in a terminal.
+  const command = (await page.getByRole("figure", { name: "The call" }).locator("pre").textContent()) ?? "";
+  const ran = Bun.spawn(["bash", "-c", command.replace("curl ", "curl -sS ")], { stdout: "pipe" });
+  expect(await new Response(ran.stdout).text()).toContain("You said");
+  await page.getByText("The first request arrived.").waitFor();
+  await shot(page, "first-call-green");
+
+  await page.goto(site.gateway.url);
+  await page.getByRole("heading", { name: "Your latest requests" }).waitFor();
+  await page.getByRole("cell", { name: "demo-chat" }).first().waitFor();
+  expect(await steps.count()).toBe(0);
+  expect(complaints).toEqual([]);
+});
+
+test("the first-call page names the mistake", async () => {
+  const { page } = await site.visit();
+  await page.goto(site.gateway.url);
+  await page.getByLabel("Email").fill("ada@example.com");
+  await page.getByLabel("Password").fill(PASSWORD);
+  await page.locator("form").getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await page.goto(`${site.gateway.url}/keys?new=1`);
+  await page.getByLabel("Name").fill("wrong");
+  await page.getByRole("dialog").getByRole("button", { name: "Create key" }).click();
+  const models = page.getByLabel("Model", { exact: true });
+  await models.locator("option", { hasText: "demo-chat" }).waitFor({ state: "attached" });
+  const absent = await models
+    .locator("option")
+    .evaluateAll((options) =>
+      options.map((option) => option.textContent ?? "").find((id) => !id.startsWith("demo-")),
+    );
+  await models.selectOption(absent ?? "");
+  await page.getByRole("button", { name: "Send it from here" }).click();
+  await page.getByText("No backend serves this model.").waitFor();
+  await shot(page, "first-call-mistake");
+});

@@ -1,0 +1,120 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { openSite, type Site, seriousIssues, shot } from "./support/site.ts";
+
+let site: Site;
+let key: string;
+beforeAll(async () => {
+  site = await openSite();
+  await site.withBackend();
+  const token = await site.gateway.signIn("owner");
+  key = (await site.gateway.rpc<{ key: string }>("keys.create", { name: "program" }, token)).key;
+  for (const ref of ["nightly", "nightly", "bot"]) {
+    const answer = await fetch(`${site.gateway.url}/v1/chat/completions`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${key}`, "content-type": "application/json", "x-service-ref": ref },
+      body: JSON.stringify({ model: "demo-chat", messages: [{ role: "user", content: "hi" }] }),
+    });
+    expect(answer.status).toBe(200);
+  }
+});
+afterAll(() => site.stop());
+
+test("usage: chart, groups, filters in the address, the request's sheet and CSV", async () => {
+  const { page, complaints } = await site.visitAs("owner");
+  await page.goto(`${site.gateway.url}/usage?metric=tokens&by=ref`);
+  await page.locator(".chart canvas").waitFor();
+  expect(await page.locator(".chart-legend").textContent()).toContain("nightly");
+  await shot(page, "usage");
+  expect(await seriousIssues(page)).toEqual([]);
+  await page.getByRole("button", { name: "Table" }).click();
+  const sums = page.getByRole("region", { name: "Sums by ref" });
+  await sums.getByRole("row", { name: /nightly 2/ }).waitFor();
+  expect(page.url()).toContain("view=table");
+
+  await page.getByRole("button", { name: "7 days" }).click();
+  expect(page.url()).toContain("days=7");
+  const saved = page.waitForEvent("download");
+  await page.getByRole("button", { name: "CSV" }).click();
+  const csv = await Bun.file(await (await saved).path()).text();
+  expect(csv.split("\r\n")[0]).toStartWith("created_at,model,backend");
+  expect(csv.match(/demo-chat/g)).toHaveLength(3);
+
+  await page.getByRole("region", { name: "Requests" }).getByRole("row", { name: /bot/ }).click();
+  await page.getByRole("dialog", { name: "demo-chat" }).waitFor();
+  expect(page.url()).toContain("open=");
+  await shot(page, "usage-request");
+  expect(complaints).toEqual([]);
+});
+
+test("groups: members, invitation, models, points and a ledger that adds up", async () => {
+  const { page, complaints } = await site.visitAs("owner");
+  await site.gateway.signIn("colleague");
+  await page.goto(`${site.gateway.url}/groups?new=1`);
+  await page.getByLabel("Name").fill("Research");
+  await page.getByRole("dialog").getByRole("button", { name: "Create group" }).click();
+  await page.getByRole("heading", { name: "Research" }).waitFor();
+
+  await page.getByRole("button", { name: "Add member" }).click();
+  await page.getByLabel("Email").fill("colleague@example.com");
+  await page.getByLabel("Cost multiplier").fill("1.5");
+  await page.getByRole("dialog").getByRole("button", { name: "Add member" }).click();
+  await page.getByRole("row", { name: /colleague@example.com.*× 1.5/ }).waitFor();
+  await shot(page, "group-members");
+
+  await page.getByRole("button", { name: "Invite" }).click();
+  await page.getByRole("button", { name: "Make the invitation" }).click();
+  const link =
+    (await page.getByRole("figure", { name: "Invitation link" }).locator("pre").textContent()) ?? "";
+  await page.getByRole("dialog").getByRole("button", { name: "Close" }).click();
+
+  await page.getByRole("link", { name: "Models", exact: true }).click();
+  await page.getByLabel("Model to add to Denied").fill("gpt-4o");
+  await page.getByLabel("Model to add to Denied").press("Enter");
+  await page.getByRole("button", { name: "Take gpt-4o off the list" }).waitFor();
+  await page.getByLabel("Only allowed models may be used").click();
+  await shot(page, "group-models");
+
+  await page.getByRole("link", { name: "Credits & ledger" }).click();
+  await page.getByRole("button", { name: "Issue points" }).click();
+  await page.getByLabel("Points", { exact: true }).fill("5000");
+  await page.getByRole("dialog").getByRole("button", { name: "Issue points" }).click();
+  await page.getByRole("cell", { name: "5,000 pt" }).waitFor();
+  await page.getByRole("button", { name: "Allocate to a member" }).click();
+  await page.getByLabel("Member", { exact: true }).selectOption("colleague@example.com");
+  await page.getByLabel("Points", { exact: true }).fill("800");
+  await page.getByRole("dialog").getByRole("button", { name: "Allocate" }).click();
+  await page.getByRole("cell", { name: "4,200 pt" }).waitFor();
+  await page.getByRole("button", { name: "Verify" }).click();
+  await page.getByText("2 entries recomputed").waitFor();
+  expect(await seriousIssues(page)).toEqual([]);
+  await shot(page, "group-credits");
+  expect(complaints).toEqual([]);
+
+  const guest = await site.visitAs("guest");
+  await guest.page.goto(link);
+  await guest.page.getByRole("button", { name: "Join" }).click();
+  await guest.page.getByRole("heading", { name: "Research" }).waitFor();
+  expect(await guest.page.getByRole("button", { name: "Add member" }).count()).toBe(0);
+});
+
+test("a member's wallet shows what was allocated", async () => {
+  const { page } = await site.visitAs("colleague");
+  await page.goto(`${site.gateway.url}/wallet`);
+  await page.getByRole("cell", { name: "+800" }).waitFor();
+  await shot(page, "wallet");
+});
+
+test("a revoked key is refused at once", async () => {
+  const { page } = await site.visitAs("owner");
+  await page.goto(`${site.gateway.url}/keys`);
+  await page.getByRole("row", { name: /program/ }).click();
+  await page.getByRole("button", { name: "Revoke" }).click();
+  await page.getByRole("button", { name: "Revoke now" }).click();
+  await page.getByRole("row", { name: /program.*Revoked/ }).waitFor();
+  const answer = await fetch(`${site.gateway.url}/v1/chat/completions`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${key}` },
+    body: JSON.stringify({ model: "demo-chat", messages: [{ role: "user", content: "hi" }] }),
+  });
+  expect(answer.status).toBe(401);
+});

@@ -1,0 +1,94 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { ADMIN_TOKEN } from "../../packages/gateway/tests/support/gateway.ts";
+import { openSite, type Site, seriousIssues, shot } from "./support/site.ts";
+
+let site: Site;
+beforeAll(async () => {
+  site = await openSite();
+  await site.gateway.signIn("operator");
+});
+afterAll(() => site.stop());
+
+test("backends: the token unlocks, a server is registered, its health and circuit are seen, it is removed", async () => {
+  const { page } = await site.visitAs("operator");
+  await page.goto(`${site.gateway.url}/models`);
+  await page.getByLabel("Admin token").fill("wrong-token-wrong-token");
+  await page.getByRole("button", { name: "Unlock" }).click();
+  await page.getByText("The admin token is not accepted.").waitFor();
+  await page.getByLabel("Admin token").fill(ADMIN_TOKEN);
+  await page.getByRole("button", { name: "Unlock" }).click();
+  await page.getByText("No backend is registered").waitFor();
+
+  await page.getByRole("button", { name: "Register backend" }).first().click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Kind").selectOption("external");
+  await dialog.getByLabel("Address").fill(site.upstream.url);
+  await dialog.getByLabel("Name").fill("demo");
+  await dialog.getByRole("button", { name: "Register" }).click();
+  await page.getByRole("row", { name: /demo.*Healthy.*Closed/ }).waitFor();
+  await shot(page, "backends");
+  expect(await seriousIssues(page)).toEqual([]);
+
+  site.upstream.failing = true;
+  const token = await site.gateway.signIn("operator");
+  const { key } = await site.gateway.rpc<{ key: string }>("keys.create", { name: "k" }, token);
+  for (let i = 0; i < 3; i++)
+    await fetch(`${site.gateway.url}/v1/chat/completions`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+      body: JSON.stringify({ model: "demo-chat", messages: [{ role: "user", content: "hi" }] }),
+    });
+  site.upstream.failing = false;
+  await page.getByRole("row", { name: /demo.*Open.*no worker is available/ }).waitFor();
+  await page.getByRole("row", { name: /demo/ }).click();
+  await page.getByRole("dialog", { name: "demo" }).waitFor();
+  await shot(page, "backend-circuit");
+  await page.getByRole("button", { name: "Remove backend" }).click();
+  await page.getByRole("button", { name: "Remove", exact: true }).click();
+  await page.getByText("No backend is registered").waitFor();
+});
+
+test("aliases and tiers", async () => {
+  const { page, complaints } = await site.visitAs("operator", { operator: true });
+  await page.goto(`${site.gateway.url}/models/aliases`);
+  await page.getByLabel("Alias").fill("fast");
+  await page.getByLabel("Model", { exact: true }).fill("demo-chat");
+  await page.getByRole("button", { name: "Add alias" }).click();
+  await page.getByRole("row", { name: /fast.*demo-chat/ }).waitFor();
+  await page.getByRole("button", { name: "Remove fast" }).click();
+  await page.getByText("No alias is set.").waitFor();
+
+  await page.goto(`${site.gateway.url}/models/prices`);
+  await page.getByRole("button", { name: "Set a price" }).click();
+  await page.getByLabel("Model", { exact: true }).fill("film-1");
+  await page.getByLabel("Each second, $").fill("0.04");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("row", { name: /film-1.*\$0.04 a second/ }).waitFor();
+  await page.getByLabel("Email of the account").fill("operator@example.com");
+  await page.getByLabel("Tier", { exact: true }).selectOption("pro");
+  await page.getByRole("button", { name: "Change tier" }).click();
+  await page.getByText("operator@example.com is on the pro tier now").waitFor();
+  await shot(page, "prices");
+  expect(complaints).toEqual([]);
+});
+
+test("nodes: registering one gives the command that starts it", async () => {
+  const { page, complaints } = await site.visitAs("operator");
+  await page.goto(`${site.gateway.url}/nodes?new=1`);
+  await page.getByLabel("Name of the machine").fill("rack-3");
+  await page.getByRole("dialog").getByRole("button", { name: "Register" }).click();
+  const command = page.getByRole("figure", { name: "Start the agent" }).locator("pre");
+  expect(await command.textContent()).toContain("AGENT_TOKEN=");
+  await page.getByRole("dialog").getByRole("button", { name: "Close" }).click();
+  await page.getByText("rack-3").first().waitFor();
+  await page.getByText("Offline").first().waitFor();
+  await shot(page, "nodes");
+  expect(complaints).toEqual([]);
+});
+
+test("people who are not administrators see no operator's pages", async () => {
+  const { page } = await site.visitAs("somebody");
+  expect(await page.getByRole("link", { name: "Models & backends" }).count()).toBe(0);
+  await page.goto(`${site.gateway.url}/models`);
+  await page.getByText("There is no such page").waitFor();
+});

@@ -1,0 +1,155 @@
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { AxeBuilder } from "@axe-core/playwright";
+import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
+import {
+  ADMIN_TOKEN,
+  bootGateway,
+  PASSWORD,
+  type TestGateway,
+} from "../../../packages/gateway/tests/support/gateway.ts";
+import { startUpstream, type Upstream } from "./upstream.ts";
+
+const SHOTS = join(import.meta.dir, "../../screenshots");
+const executablePath = process.env.TEST_CHROMIUM ?? Bun.which("chromium") ?? undefined;
+
+export interface Look {
+  theme?: "light" | "dark";
+  width?: number;
+}
+
+export interface Visit {
+  page: Page;
+  context: BrowserContext;
+  /** What the browser complained about, and requests to any other host. */
+  complaints: string[];
+}
+
+export interface Site {
+  gateway: TestGateway;
+  upstream: Upstream;
+  /** A browser profile of its own. */
+  visit(look?: Look): Promise<Visit>;
+  /** Opens the console as a person, who gets an account on the way. */
+  visitAs(name: string, look?: Look & { operator?: boolean }): Promise<Visit>;
+  /** Registers the demo upstream and waits until its models can be called. */
+  withBackend(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+function watch(page: Page, origin: string): string[] {
+  const complaints: string[] = [];
+  page.on("console", (message) => {
+    if (message.type() === "error" || message.type() === "warning")
+      complaints.push(`console: ${message.text()}`);
+  });
+  page.on("pageerror", (error) => complaints.push(`error: ${error.message}`));
+  page.on("request", (request) => {
+    const url = new URL(request.url());
+    if (url.protocol.startsWith("http") && url.origin !== origin)
+      complaints.push(`asked another host: ${url.origin}`);
+  });
+  return complaints;
+}
+
+interface Tokens {
+  access_token: string;
+  refresh_token: string;
+  expires_in: number;
+  user: { is_admin: boolean };
+}
+
+/** Sessions as the console keeps them, one a person: signing in again and again would meet the limit. */
+function rememberSessions(gateway: TestGateway) {
+  const sessions = new Map<string, string>();
+  return async (name: string): Promise<string> => {
+    const known = sessions.get(name);
+    if (known) return known;
+    const account = { email: `${name}@example.com`, password: PASSWORD };
+    const registered = await gateway.call<Tokens>("auth.register", { ...account, name });
+    const tokens = registered.result ?? (await gateway.rpc<Tokens>("auth.login", account));
+    const session = JSON.stringify({
+      accessToken: tokens.access_token,
+      refreshToken: tokens.refresh_token,
+      expiresAtMs: Date.now() + tokens.expires_in * 1000,
+      user: tokens.user,
+    });
+    sessions.set(name, session);
+    return session;
+  };
+}
+
+export async function openSite(config: Parameters<typeof bootGateway>[0] = {}): Promise<Site> {
+  const gateway = await bootGateway(config);
+  const upstream = startUpstream();
+  const sessionOf = rememberSessions(gateway);
+  const browser: Browser = await chromium.launch({
+    executablePath,
+    args: ["--no-sandbox", "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"],
+  });
+
+  const visit: Site["visit"] = async ({ theme = "light", width = 1280 } = {}) => {
+    const context = await browser.newContext({
+      colorScheme: theme,
+      viewport: { width, height: width < 500 ? 844 : 860 },
+      reducedMotion: "reduce",
+    });
+    const page = await context.newPage();
+    return { page, context, complaints: watch(page, gateway.url) };
+  };
+  return {
+    gateway,
+    upstream,
+    visit,
+    async visitAs(name, { operator = false, ...look } = {}) {
+      const stored = await sessionOf(name);
+      const visited = await visit(look);
+      const { page, context } = visited;
+      await context.addInitScript(
+        ([session, token]) => {
+          // Once: what the console does with it later, signing out included, must stay.
+          if (sessionStorage.getItem("visited")) return;
+          sessionStorage.setItem("visited", "yes");
+          localStorage.setItem("model-gateway.session", session!);
+          if (token) sessionStorage.setItem("model-gateway.admin-token", token);
+        },
+        [stored, operator ? ADMIN_TOKEN : null] as const,
+      );
+      await page.goto(gateway.url);
+      await page.getByRole("heading", { name: "Overview" }).waitFor();
+      return visited;
+    },
+    async withBackend() {
+      await fetch(`${gateway.url}/api/admin/backends`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${ADMIN_TOKEN}`, "content-type": "application/json" },
+        body: JSON.stringify({ name: "demo", type: "external", url: upstream.url }),
+      });
+      for (let tries = 0; tries < 200; tries++) {
+        const health = (await (await fetch(`${gateway.url}/v1/health`)).json()) as { models: number };
+        if (health.models > 0) return;
+        await Bun.sleep(50);
+      }
+      throw new Error("the demo backend did not become healthy");
+    },
+    async stop() {
+      await browser.close();
+      upstream.stop();
+      await gateway.stop();
+    },
+  };
+}
+
+/** What axe calls serious or critical, in words. */
+export async function seriousIssues(page: Page): Promise<string[]> {
+  const { violations } = await new AxeBuilder({ page }).analyze();
+  return violations
+    .filter(({ impact }) => impact === "serious" || impact === "critical")
+    .map(({ id, nodes }) => `${id}: ${nodes.map(({ target }) => target.join(" ")).join(", ")}`);
+}
+
+/** Keeps a picture of the page for whoever wants to look. */
+export async function shot(page: Page, name: string): Promise<void> {
+  mkdirSync(SHOTS, { recursive: true });
+  await page.screenshot({ path: join(SHOTS, `${name}.png`) });
+}

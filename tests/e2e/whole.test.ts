@@ -1,0 +1,113 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { openSite, type Site, seriousIssues, shot, type Visit } from "./support/site.ts";
+
+const PAGES = [
+  "/",
+  "/playground",
+  "/usage",
+  "/keys",
+  "/groups",
+  "/wallet",
+  "/conversations",
+  "/memory",
+  "/video",
+  "/voice",
+  "/models",
+  "/models/list",
+  "/nodes",
+  "/docs",
+  "/settings",
+];
+const FIRST_PAINT_SCRIPT_BYTES_MAX = 300 * 1024;
+/** What a service that lacks a page's methods answers the browser with; the page says so in words. */
+const isMissingSurface = (complaint: string) => complaint.includes("404 (Not Found)");
+
+let site: Site;
+beforeAll(async () => {
+  site = await openSite();
+  await site.withBackend();
+  await site.gateway.signIn("operator");
+});
+afterAll(() => site.stop());
+
+const settled = async ({ page }: Visit) => {
+  await page.locator("main h1").first().waitFor();
+  await page.waitForLoadState("networkidle");
+  await page.locator(".skeleton").first().waitFor({ state: "detached" });
+};
+
+for (const [theme, width] of [
+  ["light", 1280],
+  ["dark", 1280],
+  ["light", 390],
+] as const) {
+  test(`every page, ${theme}, ${width} px: no complaint, no serious issue, nothing wider than the screen`, async () => {
+    const visit = await site.visitAs("operator", { theme, width, operator: true });
+    const { page, complaints } = visit;
+    for (const path of PAGES) {
+      await page.goto(`${site.gateway.url}${path}`);
+      await settled(visit);
+      const name = path === "/" ? "overview" : path.slice(1).replaceAll("/", "-");
+      await shot(page, `${theme}-${width}-${name}`);
+      expect([path, await seriousIssues(page)]).toEqual([path, []]);
+      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      expect([path, overflow]).toEqual([path, 0]);
+    }
+    expect(complaints.filter((complaint) => !isMissingSurface(complaint))).toEqual([]);
+  }, 120_000);
+}
+
+test("the overview's first paint takes little script, and nothing from anywhere else", async () => {
+  const { page } = await site.visitAs("operator");
+  let bytes = 0;
+  page.on("response", async (response) => {
+    if (!response.url().endsWith(".js")) return;
+    bytes += (await response.request().sizes()).responseBodySize;
+  });
+  const answer = await page.goto(site.gateway.url);
+  await page.getByText("Requests a minute").waitFor();
+  await page.waitForLoadState("networkidle");
+  expect(bytes).toBeGreaterThan(0);
+  expect(bytes).toBeLessThan(FIRST_PAINT_SCRIPT_BYTES_MAX);
+  const policy = answer?.headers()["content-security-policy"] ?? "";
+  expect(policy).toContain("default-src 'none'");
+  expect(policy).not.toContain("unsafe");
+});
+
+test("the palette finds by keyboard, the theme stays, sign-out forgets", async () => {
+  const { page } = await site.visitAs("operator");
+  await page.keyboard.press("Control+k");
+  await page.getByRole("combobox").fill("gr");
+  await shot(page, "palette");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Groups" }).waitFor();
+  await page.getByRole("button", { name: "Switch to the dark theme" }).click();
+  await page.reload();
+  expect(await page.evaluate(() => getComputedStyle(document.documentElement).colorScheme)).toBe("dark");
+  await page.getByRole("button", { name: /^Account/ }).click();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByRole("heading", { name: "Sign in" }).waitFor();
+  expect(await page.evaluate(() => localStorage.getItem("model-gateway.session"))).toBeNull();
+});
+
+test("when the service cannot be reached the page says so, and goes on when it is back", async () => {
+  const { page, context } = await site.visitAs("operator");
+  await context.setOffline(true);
+  await page.getByText("The service cannot be reached; what you see may be old.").waitFor();
+  await shot(page, "offline");
+  await context.setOffline(false);
+  await page.getByText("what you see may be old").waitFor({ state: "detached" });
+});
+
+test("a wrong password is refused in words; unknown pages and files are not mistaken for each other", async () => {
+  const { page } = await site.visit();
+  await page.goto(`${site.gateway.url}/keys`);
+  await page.getByLabel("Email").fill("operator@example.com");
+  await page.getByLabel("Password").fill("not the password");
+  await page.locator("form").getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("alert").waitFor();
+  expect((await fetch(`${site.gateway.url}/assets/gone-12345678.js`)).status).toBe(404);
+  expect((await fetch(`${site.gateway.url}/api/nothing`)).headers.get("content-type")).toContain("json");
+  const text = await fetch(`${site.gateway.url}/llms.txt`);
+  expect(await text.text()).toContain("/docs/reference/rpc.md");
+});
