@@ -171,7 +171,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     compat: new Compat({
       chat: throughRoute(inferenceRoutes.chatCompletions),
       authenticate: (secret) => keys.authenticate(secret),
-      requireApiKey: (request, requestId) => inference.principal(request, requestId),
+      requireApiKey: async (request, requestId) => inference.principal(request, requestId),
       estimateTokens,
       imageTokens: IMAGE_TOKENS,
       clock,
@@ -248,7 +248,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
   });
 
   const close = async (journalDeadlineMs: number) => {
-    inference.close();
+    await inference.close();
     realtime.closeAll();
     await video.stop();
     agents.close();

@@ -24,6 +24,8 @@ export const DEFAULT_DEADLINES: Deadlines = {
 
 const TICK_MS_MAX = 1_000;
 const TICKS_PER_DEADLINE = 4;
+/** What calls get to settle when the service stops. */
+const SETTLED_WITHIN_MS = 2_000;
 
 /** The reason of an abort that a client caused by leaving. */
 export const CLIENT_LEFT = new Error("the client left");
@@ -103,6 +105,7 @@ export class WatchedCall {
 export class CallWatch {
   readonly #calls = new Set<WatchedCall>();
   readonly #stop: () => void;
+  #emptied: (() => void) | null = null;
 
   constructor(
     readonly clock: Clock,
@@ -125,6 +128,7 @@ export class CallWatch {
   release(call: WatchedCall): void {
     call.close();
     this.#calls.delete(call);
+    if (this.#calls.size === 0) this.#emptied?.();
   }
 
   #tick(): void {
@@ -132,9 +136,14 @@ export class CallWatch {
     for (const call of this.#calls) call.check(nowMs);
   }
 
-  /** The service stops: every call ends now. */
-  close(): void {
+  /** The service stops: every call ends now, and has settled when this resolves. */
+  async close(): Promise<void> {
     this.#stop();
-    for (const call of this.#calls) call.abort(new Error("the service is stopping"));
+    if (this.#calls.size === 0) return;
+    const emptied = new Promise<void>((resolve) => {
+      this.#emptied = resolve;
+    });
+    for (const call of this.#calls) call.abort(new BackendError("transport", "the service is stopping"));
+    await Promise.race([emptied, Bun.sleep(SETTLED_WITHIN_MS)]);
   }
 }

@@ -24,7 +24,6 @@ export interface SendOptions {
 
 /** `chat.send`: the answer goes to a notification channel, piece by piece. */
 export class ChatSender {
-  readonly #stopping = new AbortController();
   #running = 0;
 
   constructor(
@@ -41,7 +40,7 @@ export class ChatSender {
     const turn = await ChatTurn.open(this.parts, {
       asker: { requestId, payer, rules: null, refId: null, channel: "rpc" },
       payload: new Payload(Buffer.from(JSON.stringify({ ...body, stream: true }))),
-      signal: AbortSignal.any([this.#stopping.signal, deserted.signal]),
+      signal: deserted.signal,
       withHistory: true,
       onChoice: (choice) => pieces.push(choice),
     });
@@ -80,10 +79,6 @@ export class ChatSender {
       stream.end();
       this.#running--;
     }
-  }
-
-  close(): void {
-    this.#stopping.abort();
   }
 }
 

@@ -157,9 +157,9 @@ export class Inference {
     };
   }
 
-  close(): void {
-    this.#sender.close();
-    this.#watch.close();
+  /** Ends every call; their usage is journaled when this resolves. */
+  close(): Promise<void> {
+    return this.#watch.close();
   }
 }
 

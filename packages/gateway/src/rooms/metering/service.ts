@@ -52,8 +52,10 @@ export interface JournalFigures {
 
 /** Postgres keeps no NUL in texts, and columns have their widths. */
 const tidy = (text: string, lengthMax: number): string => text.replaceAll("\u0000", "").slice(0, lengthMax);
-const count = (value: number): number =>
-  value > 0 ? Math.min(Math.floor(value), Number.MAX_SAFE_INTEGER) : 0;
+/** What an upstream reports is not believed beyond these: one absurd answer must not spoil every sum it is in. */
+const TOKENS_MAX = 1e9;
+const COST_NANO_USD_MAX = 1e6 * NANO_PER_USD;
+const within = (value: number, max: number): number => (value > 0 ? Math.min(Math.floor(value), max) : 0);
 
 export class MeteringService implements Metering {
   readonly #journal: Journal;
@@ -137,8 +139,8 @@ export class MeteringService implements Metering {
 
   #append({ requestId, payer, model, refId }: RecordOptions, usage: FinalUsage, hold: Cover["kind"]): void {
     try {
-      const promptTokens = count(usage.promptTokens);
-      const completionTokens = count(usage.completionTokens);
+      const promptTokens = within(usage.promptTokens, TOKENS_MAX);
+      const completionTokens = within(usage.completionTokens, TOKENS_MAX);
       const entry: JournalEntry = {
         requestId,
         userId: payer.userId,
@@ -154,7 +156,7 @@ export class MeteringService implements Metering {
         costNanoUsd:
           usage.costUsd === undefined
             ? this.options.billing.costNanoUsd(model, { promptTokens, completionTokens })
-            : count(Math.round(usage.costUsd * NANO_PER_USD)),
+            : within(Math.round(usage.costUsd * NANO_PER_USD), COST_NANO_USD_MAX),
         refId: refId === null ? null : tidy(refId, TEXT_MAX.ref),
         estimated: usage.estimated,
         atMs: this.options.clock.now(),

@@ -9,7 +9,7 @@ import {
 import { type MonthKey, type MonthTotals, NANO_PER_USD, type UsageRow, WHOLE_USER } from "./rows.ts";
 
 const ROWS = `usage_records (id, user_id, key_id, project, api_key_id, model, backend, prompt_tokens,
-  completion_tokens, total_tokens, cost, created_at, ref_id, points, account_type, estimated)`;
+  completion_tokens, total_tokens, cost, created_at, created_ms, ref_id, points, account_type, estimated)`;
 
 /** A rollup table: rows of keys and sums, where inserting what exists adds to it. */
 function rollup(table: string, keys: readonly string[], sums: readonly string[]) {
@@ -139,6 +139,7 @@ export class UsageStore {
         totalTokens(row),
         row.costNanoUsd === null ? null : row.costNanoUsd / NANO_PER_USD,
         row.createdAt,
+        row.createdAtMs,
         row.refId,
         row.points,
         row.accountType,
@@ -220,7 +221,7 @@ export class UsageStore {
     return this.db.all<ListedRow>(
       `SELECT id, model, backend, prompt_tokens, completion_tokens, total_tokens, cost, created_at, ref_id
        FROM usage_records WHERE user_id = $1 ${narrowed}
-       ORDER BY created_at DESC, id LIMIT $2 OFFSET $3`,
+       ORDER BY created_ms DESC, id LIMIT $2 OFFSET $3`,
       project === null ? [userId, limit, offset] : [userId, limit, offset, project],
     );
   }

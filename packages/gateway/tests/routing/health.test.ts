@@ -1,0 +1,132 @@
+import { afterEach, describe, expect, test } from "bun:test";
+import { systemClock } from "../../src/kernel/clock.ts";
+import { bootInference, type InferenceBench, until } from "../support/inference.ts";
+import { startUpstream } from "../support/upstream.ts";
+
+/** Real time, with a hand on what happens every minute. */
+function steppedClock() {
+  const minutely: (() => void)[] = [];
+  let offsetMs = 0;
+  return {
+    clock: {
+      now: () => systemClock.now() + offsetMs,
+      after: systemClock.after,
+      every(periodMs: number, task: () => void) {
+        if (periodMs === 60_000) minutely.push(task);
+        return systemClock.every(periodMs, task);
+      },
+    },
+    nextRound: () => {
+      for (const task of minutely) task();
+    },
+    skip: (ms: number) => {
+      offsetMs += ms;
+    },
+  };
+}
+
+let bench: InferenceBench;
+afterEach(() => bench.stop());
+const stateOf = async (name: string) =>
+  (await bench.backends()).backends.health.find((entry: { name: string }) => entry.name === name);
+
+describe("health", () => {
+  test("is probed at registration and every minute, without spending tokens", async () => {
+    const { clock, nextRound } = steppedClock();
+    bench = await bootInference({ overrides: { clock } });
+    expect(bench.upstream.probeCount).toBe(1);
+    bench.upstream.listing((_, reply) => reply.json({ error: "down" }, 500));
+    nextRound();
+    await until(async () => (await stateOf("first")).state === "Unhealthy", "the probe failed");
+    expect((await stateOf("first")).last_error).toContain("upstream 500: down");
+    const refusal = await bench.chat({});
+    expect(refusal.status).toBe(500);
+    expect((await refusal.json()).error).toMatchObject({ type: "server_error", code: "internal_error" });
+    bench.upstream.listing((_, reply) => reply.json({ data: [{ id: "renamed" }] }));
+    nextRound();
+    await until(async () => (await stateOf("first")).state === "Healthy", "it is back");
+    expect((await bench.backends()).models).toEqual(["renamed"]);
+    expect(bench.upstream.requests.length).toBe(0);
+  });
+
+  test("of an API without a listing is that it answers, when its models are given", async () => {
+    bench = await bootInference();
+    const silent = startUpstream();
+    silent.listing((_, reply) => reply.json({ error: "not here" }, 404));
+    await bench.addBackend({ name: "listed", type: "external", url: silent.url, models: ["given"] });
+    await bench.admin("POST", "/backends", { name: "unlisted", type: "external", url: silent.url });
+    await until(async () => (await stateOf("unlisted")).state === "Degraded", "it was probed");
+    expect((await stateOf("unlisted")).last_error).toContain("models");
+    silent.listing((_, reply) => reply.json({ error: "who are you" }, 401));
+    await bench.admin("POST", "/backends", {
+      name: "locked",
+      type: "external",
+      url: silent.url,
+      models: ["x"],
+    });
+    await until(async () => (await stateOf("locked")).last_error?.includes("401"), "it was probed");
+    expect((await stateOf("locked")).state).toBe("Unhealthy");
+    silent.stop();
+  });
+
+  test("a list changed in the database is seen in the next round", async () => {
+    const { clock, nextRound } = steppedClock();
+    bench = await bootInference({ overrides: { clock } });
+    const { db } = bench.app.rooms.routing.options;
+    await db.run("DELETE FROM backend_configs WHERE name = 'first'");
+    nextRound();
+    await until(async () => (await bench.backends()).backends.health.length === 0, "it is gone");
+    expect((await bench.chat({})).status).toBe(404);
+  });
+});
+
+describe("failover and circuit", () => {
+  test("a backend that cannot be reached is replaced by another one, once", async () => {
+    bench = await bootInference();
+    const doomed = startUpstream();
+    await bench.addBackend({ name: "doomed", type: "external", url: doomed.url });
+    doomed.stop();
+    const statuses: number[] = [];
+    for (let i = 0; i < 8; i++) statuses.push((await bench.chat({})).status);
+    expect(statuses.every((status) => status === 200)).toBe(true);
+    expect((await stateOf("doomed")).circuit.state).toBe("open");
+  });
+
+  test("three failures open the circuit for 30 s, then one call tests it", async () => {
+    const { clock, skip } = steppedClock();
+    bench = await bootInference({ overrides: { clock } });
+    bench.upstream.answer((_, reply) => reply.json({ error: "broken" }, 500));
+    for (let i = 0; i < 3; i++) expect((await bench.chat({})).status).toBe(502);
+    expect((await stateOf("first")).circuit).toMatchObject({ state: "open", cause: "upstream 500: broken" });
+    const asked = bench.upstream.requests.length;
+    expect((await bench.chat({})).status).toBe(500);
+    expect(bench.upstream.requests.length).toBe(asked);
+    skip(30_000);
+    let release = () => {};
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    bench.upstream.answer(async (_, reply) => {
+      await held;
+      await reply.json({ choices: [], usage: null });
+    });
+    const trial = bench.chat({});
+    await until(() => bench.upstream.requests.length === asked + 1, "the test call is out");
+    const others = await Promise.all(Array.from({ length: 5 }, () => bench.chat({})));
+    expect(others.map(({ status }) => status)).toEqual([500, 500, 500, 500, 500]);
+    expect(bench.upstream.requests.length).toBe(asked + 1);
+    release();
+    expect((await trial).status).toBe(200);
+    expect((await stateOf("first")).circuit.state).toBe("closed");
+  });
+
+  test("conversations stay with their backend", async () => {
+    bench = await bootInference();
+    const other = startUpstream();
+    await bench.addBackend({ name: "second", type: "external", url: other.url });
+    const { id } = await bench.rpc("conversations.create", {}, bench.token);
+    for (let i = 0; i < 6; i++) await bench.chat({ conversation_id: id });
+    expect([bench.upstream.requests.length, other.requests.length].sort()).toEqual([0, 6]);
+    other.stop();
+  });
+});
