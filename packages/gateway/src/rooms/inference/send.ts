@@ -73,6 +73,8 @@ export class ChatSender {
       emit({ content: "", done: true, finish_reason: finishReason ?? "stop", usage: usageOf(usage) });
     } catch (error) {
       const failure = toServiceError(error);
+      // A refusal may come faster than the subscriber.
+      await stream.whenHeard();
       passOn();
       emit({ done: true, error: { code: ERRORS[failure.kind].rpc, message: failure.message } });
     } finally {
