@@ -210,7 +210,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
         gpuNodes: () => agents.gpuNodes(),
         modelsDeployed: () => agents.modelsDeployed(),
         modelsRoutable: () => routing.modelCount,
-        providers: async () => (await providers.list()).length,
+        providers: () => providers.count(),
         journal: () => metering.figures,
       },
     }),
