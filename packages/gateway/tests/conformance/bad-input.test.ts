@@ -278,6 +278,52 @@ onEachDatabase("hostile input", (fresh) => {
     expect(problems).toEqual([]);
   });
 
+  test("in paths, queries and headers is refused too", async () => {
+    const authorization = `Bearer ${bench.key}`;
+    const texts = [
+      "%00",
+      "%ff",
+      "..%2f..%2fetc",
+      "%F0%9F%98%80",
+      "a".repeat(4_000),
+      "'%20OR%201=1--",
+      "{id}",
+    ];
+    for (const text of texts) {
+      const polled = await fetch(`${bench.url}/v1/video/generations/${text}`, { headers: { authorization } });
+      expect({ text, status: polled.status }).toEqual({ text, status: 400 });
+      expect(await polled.json()).toMatchObject({ error: { code: "bad_id" } });
+      const events = await fetch(
+        `${bench.url}/api/rpc/events?session=${"s".repeat(65)}${text}&token=${text}`,
+      );
+      expect({ text, status: events.status }).toEqual({ text, status: 400 });
+      const admin = await fetch(`${bench.url}/api/admin/${text}`, { headers: { authorization: text } });
+      expect([401, 404]).toContain(admin.status);
+    }
+    for (const credentials of [
+      "Bearer",
+      "Bearer  ",
+      "bearer service-",
+      "Basic YTpi",
+      `Bearer ${"x".repeat(9_000)}`,
+    ]) {
+      const answer = await fetch(`${bench.url}/v1/chat/completions`, {
+        method: "POST",
+        headers: { authorization: credentials },
+        body: "{}",
+      });
+      expect({ credentials, status: answer.status }).toEqual({ credentials, status: 401 });
+      expect(answer.headers.get("content-type")).toStartWith("text/plain");
+    }
+    const pushed = await fetch(`${bench.url}/api/rpc`, {
+      method: "POST",
+      headers: { "x-session-id": "x".repeat(5_000), authorization: "Bearer \u00ff\u00fe" },
+      body: '{"jsonrpc":"2.0","id":1,"method":"system.status"}',
+    });
+    expect(pushed.status).toBe(200);
+    expect(problems).toEqual([]);
+  });
+
   test("in a conversation is kept as far as a database can", async () => {
     const { id } = await bench.rpc("conversations.create", {}, bench.token);
     await bench.addBackend({ name: "first", type: "external", url: bench.upstream.url });
