@@ -10,6 +10,7 @@ import { type Ids, randomIds } from "./kernel/ids.ts";
 import { createLog, type Log } from "./kernel/log.ts";
 import { Metrics } from "./kernel/metrics.ts";
 import { Registry } from "./kernel/registry.ts";
+import { createSealer } from "./kernel/sealer.ts";
 import { createTracer, noTracer, type Tracer } from "./kernel/tracing.ts";
 import { createAccounts } from "./rooms/accounts/index.ts";
 import { Agents } from "./rooms/agents/index.ts";
@@ -87,13 +88,14 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
   const { bus, limiter } = await openBus({ redisUrl: config.redisUrl, clock, ids, log });
   const events = new BusEventHub(bus, clock, ids);
 
+  const jwtSecret = loadJwtSecret(config.jwtSecret, config.dataDir);
   const accounts = createAccounts({
     db,
     bus,
     limiter,
     clock,
     ids,
-    jwtSecret: loadJwtSecret(config.jwtSecret, config.dataDir),
+    jwtSecret,
     adminToken: config.adminToken,
     registrationOpen: config.registrationOpen,
   });
@@ -137,7 +139,14 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     ids,
     log,
   };
-  const routing = new Routing({ db, bus, clock, log, factory: backendFactory(backendDeps, bridge) });
+  const routing = new Routing({
+    db,
+    bus,
+    clock,
+    log,
+    factory: backendFactory(backendDeps, bridge),
+    sealer: createSealer(jwtSecret),
+  });
   await routing.start();
   const inference = new Inference({
     clock,
@@ -201,7 +210,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
         gpuNodes: () => agents.gpuNodes(),
         modelsDeployed: () => agents.modelsDeployed(),
         modelsRoutable: () => routing.modelCount,
-        providers: async () => (await providers.list()).length,
+        providers: () => providers.count(),
         journal: () => metering.figures,
       },
     }),
