@@ -69,7 +69,7 @@ onEachDatabase("usage.list", (_, kind) => {
       project: "web",
       points: null,
       account_type: null,
-      estimated: false,
+      estimated: true,
     });
   });
 
