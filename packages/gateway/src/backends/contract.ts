@@ -149,9 +149,10 @@ export interface BridgeResolver {
  * - `connect`: nothing reached the upstream, so another candidate may be tried
  * - `transport`: the connection broke or timed out after that
  * - `upstream`: a reachable upstream answered with an error, `status` and `detail` say which
+ * - `request`: a field of the request is not what this backend can take; the message names it
  * - `unsupported`: the backend cannot do this at all
  */
-export type BackendErrorKind = "connect" | "transport" | "upstream" | "unsupported";
+export type BackendErrorKind = "connect" | "transport" | "upstream" | "request" | "unsupported";
 
 export class BackendError extends Error {
   constructor(
