@@ -1,3 +1,4 @@
+import { BackendError } from "../../backends/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { toRestBody, toServiceError } from "../../kernel/errors.ts";
 import { readAnswer, requireList } from "./answer-body.ts";
@@ -149,7 +150,10 @@ export class ChatTurn {
 
   async #eventStream(response: Response): Promise<Response> {
     const type = response.headers.get("content-type") ?? "";
-    if (type.includes("event-stream") || !type.includes("json")) return response;
+    if (type.includes("event-stream")) return response;
+    if (type.includes("html")) throw new BackendError("transport", `the upstream answered with ${type}`);
+    // Some servers stream under a type of their own; only JSON is known to be a whole answer.
+    if (!type.includes("json")) return response;
     const body = await readAnswer(response, this.call.watched.signal);
     requireList(body, "choices");
     return replayAsStream(body);

@@ -78,6 +78,8 @@ export class ChatSender {
       });
     } catch (error) {
       const failure = toServiceError(error);
+      // A refusal may come faster than the subscriber.
+      await stream.whenHeard();
       passOn();
       emit({ done: true, error: { code: ERRORS[failure.kind].rpc, message: failure.message } });
     } finally {
