@@ -154,15 +154,21 @@ export interface BridgeResolver {
  */
 export type BackendErrorKind = "connect" | "transport" | "upstream" | "request" | "unsupported";
 
+/** The runtime's advice to whoever calls fetch, which is nothing to our callers. */
+const RUNTIME_ADVICE = / For more information, pass `verbose: true` in the second argument to fetch\(\)/;
+
 export class BackendError extends Error {
+  /** Bounded to 4 KB, without secrets. */
+  readonly detail: string;
   constructor(
     readonly kind: BackendErrorKind,
-    /** Bounded to 4 KB, without secrets. */
-    readonly detail: string,
+    detail: string,
     readonly status?: number,
     readonly retryAfterSeconds?: number,
   ) {
-    super(kind === "upstream" ? `upstream ${status}: ${detail}` : detail);
+    const told = detail.replace(RUNTIME_ADVICE, "");
+    super(kind === "upstream" ? `upstream ${status}: ${told}` : told);
     this.name = "BackendError";
+    this.detail = told;
   }
 }

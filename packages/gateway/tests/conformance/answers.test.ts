@@ -101,6 +101,15 @@ test("a field that only the chosen backend cannot take is a 400 that names it, a
   await ollama.stop();
 });
 
+test("an upstream that breaks off is told in words for the caller, not for the caller of fetch", async () => {
+  bench.upstream.answer((_, reply) => reply.reset());
+  const answer = await bench.chat({});
+  expect(answer.status).toBe(502);
+  const { error } = (await answer.json()) as { error: { message: string } };
+  expect(error.message).not.toBe("");
+  expect(error.message).not.toContain("verbose");
+});
+
 test("every answer carries a request id, whatever was asked", async () => {
   const paths = [
     "GET /api/rpc",
