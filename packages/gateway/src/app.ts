@@ -72,7 +72,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
   const metrics = new Metrics();
 
   const db = await openStorage(config);
-  const { bus, limiter } = await openBus({ redisUrl: config.redisUrl, clock, ids, log });
+  const { bus, limiter, reservations } = await openBus({ redisUrl: config.redisUrl, clock, ids, log });
   const events = new BusEventHub(bus, clock, ids);
 
   const accounts = createAccounts({
@@ -108,6 +108,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     ids,
     log,
     limiter,
+    reservations,
     billing,
     usage,
     ledger,
@@ -257,6 +258,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     await metering.close(journalDeadlineMs);
     billing.close();
     rooms.memory.close();
+    await reservations.close();
     await bus.close();
     await db.close();
   };

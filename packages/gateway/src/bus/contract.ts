@@ -28,6 +28,44 @@ export interface RateLimiter {
   hit(key: string, limit: number, windowMs: number): number | Promise<number>;
 }
 
+/** An amount in two measures; what has no use for one of them leaves it 0. Whole numbers. */
+export interface Quantity {
+  money: number;
+  tokens: number;
+}
+
+/** What is gone from something, as the database had it. Instances learn of it at different times. */
+export interface Spent extends Quantity {
+  /** Grows with every change, so that of two the newer one is known. */
+  version: number;
+}
+
+export interface Reserving {
+  /** What the amount is reserved on; only the first of them must have room. */
+  names: readonly string[];
+  amount: Quantity;
+  /** Granted when, in each measure, spent + reserved + room ≤ limit. */
+  room: Quantity;
+  limit: Quantity;
+  spent: Spent;
+}
+
+/** One change of what is reserved on a name, and what its database row has become, where that is known. */
+export interface ReservedChange {
+  name: string;
+  amount: Quantity;
+  spent?: Spent;
+}
+
+/** What requests under way will take, counted over every instance that shares the counter. */
+export interface Reservations {
+  /** Reserves, or returns false when there is no room. */
+  take(reserving: Reserving): boolean | Promise<boolean>;
+  /** Reserves more, or gives back (a negative amount), without asking for room. */
+  change(changes: readonly ReservedChange[]): void;
+  close(): Promise<void>;
+}
+
 export interface Notification {
   method: string;
   params: Record<string, unknown>;
