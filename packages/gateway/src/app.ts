@@ -3,6 +3,7 @@ import { Bridge } from "./backends/bridge/index.ts";
 import { backendFactory } from "./backends/index.ts";
 import { BusEventHub } from "./bus/event-hub.ts";
 import { openBus } from "./bus/index.ts";
+import { BusRequests } from "./bus/requests.ts";
 import type { Config } from "./config.ts";
 import { type Clock, systemClock } from "./kernel/clock.ts";
 import type { Rooms } from "./kernel/context.ts";
@@ -30,6 +31,7 @@ import { Usage } from "./rooms/usage/index.ts";
 import { createVideo } from "./rooms/video/index.ts";
 import { loadJwtSecret } from "./secrets.ts";
 import { openStorage } from "./storage/index.ts";
+import { DatabaseLeases } from "./storage/leases.ts";
 import { AGENT_SOCKET_KIND, AgentTunnel } from "./transports/agent-tunnel/index.ts";
 import { createConsole } from "./transports/console/handler.ts";
 import { consoleRoutes } from "./transports/console/routes.ts";
@@ -74,6 +76,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
   const db = await openStorage(config);
   const { bus, limiter, reservations } = await openBus({ redisUrl: config.redisUrl, clock, ids, log });
   const events = new BusEventHub(bus, clock, ids);
+  const requests = bus.shared ? new BusRequests({ bus, clock, ids }) : null;
 
   const accounts = createAccounts({
     db,
@@ -126,7 +129,8 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     ids,
     log,
   };
-  const routing = new Routing({ db, bus, clock, log, factory: backendFactory(backendDeps, bridge) });
+  const leases = new DatabaseLeases({ db, clock, instance: ids.uuid() });
+  const routing = new Routing({ db, bus, clock, log, leases, factory: backendFactory(backendDeps, bridge) });
   await routing.start();
   const inference = new Inference({
     clock,
@@ -144,7 +148,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     deadlines: overrides.deadlines,
   });
   const video = createVideo({ db, events, clock, ids, log, routing, metering, billing });
-  const realtime = createRealtime({ events, clock, ids, log, routing, metering, conversations });
+  const realtime = createRealtime({ requests, events, clock, ids, log, routing, metering, conversations });
   const agents = new Agents({
     db,
     bus,
@@ -258,6 +262,8 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     await metering.close(journalDeadlineMs);
     billing.close();
     rooms.memory.close();
+    requests?.close();
+    await leases.releaseAll().catch(() => {});
     await reservations.close();
     await bus.close();
     await db.close();

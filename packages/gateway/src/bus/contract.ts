@@ -3,6 +3,8 @@
  * through Redis. Delivery is at most once and in order per publisher.
  */
 export interface Bus {
+  /** Whether other instances may be there at all. */
+  readonly shared: boolean;
   /** False while other instances cannot be heard; caches then trust themselves for a moment only. */
   readonly connected: boolean;
   publish(topic: string, message: string): void;
@@ -17,6 +19,13 @@ export interface Subscription {
   (): void;
   /** Resolves when messages of every instance arrive. */
   ready: Promise<void>;
+}
+
+/** Questions to whichever instance serves a topic. */
+export interface Requests {
+  /** Null when nobody answered in time. Questions on one topic arrive in the order in which they are asked. */
+  ask(topic: string, question: string, timeoutMs: number): Promise<string | null>;
+  serve(topic: string, answer: (question: string) => string): Subscription;
 }
 
 /** Limits counted over a sliding window: exact over every instance that shares the counter. */

@@ -28,6 +28,12 @@ export interface Database extends Queryable {
   close(): Promise<void>;
 }
 
+/** Rights to do something that one instance at a time does. A dead holder's right lapses by itself. */
+export interface Leases {
+  /** Takes the lease, or holds it longer; false while another instance has it. */
+  acquire(name: string, durationMs: number): Promise<boolean>;
+}
+
 /** Whether an error says that a unique constraint was violated. */
 export function isUniqueViolation(error: unknown): boolean {
   if (typeof error !== "object" || error === null) return false;

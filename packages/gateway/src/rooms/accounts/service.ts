@@ -190,7 +190,8 @@ export class Accounts implements Authenticator {
 
   async actor(userId: string): Promise<Actor | null> {
     const known = this.#actors.get(userId);
-    if (known) return known;
+    // While other instances cannot be heard, rights may have changed there.
+    if (known && this.options.bus.connected) return known;
     const user = await this.#store.userById(userId);
     if (!user) return null;
     const actor: Actor = { userId: user.id, email: user.email, name: user.name, isAdmin: user.is_admin };
