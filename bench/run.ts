@@ -1,7 +1,8 @@
 /**
  * `npm run bench`: the gateway against nginx as a plain proxy and against the least that this runtime can do, in
  * one run, taking turns, so that whatever else the machine does hits all of them. Prints a table and writes JSON
- * to bench/results/. `npm run bench -- --quick` takes a fraction of the time.
+ * to bench/results/. `npm run bench -- --quick` takes a fraction of the time, `--only <text>` measures the
+ * scenarios whose names contain the text.
  */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -10,6 +11,8 @@ import { cpuUs, rssMb, startServer, stopAll } from "./lib/processes.ts";
 import { startBareProxy, startGateway, startNginx, type Target } from "./lib/targets.ts";
 
 const quick = process.argv.includes("--quick");
+const onlyAt = process.argv.indexOf("--only");
+const only = onlyAt === -1 ? "" : (process.argv[onlyAt + 1] ?? "");
 const ROUNDS = quick ? 1 : 3;
 const scale = (count: number) => (quick ? Math.ceil(count / 5) : count);
 
@@ -56,7 +59,7 @@ const scenarios: Scenario[] = [
       path: CHAT_PATH,
       body: chat("hi", { stream: true }),
       connections: 64,
-      requests: scale(320),
+      requests: scale(192),
       stream: true,
     },
   },
@@ -142,12 +145,15 @@ const targets = [...(nginx ? [nginx] : []), bare, gateway];
 const results: Record<string, Record<string, Sample>> = {};
 const rows: Record<string, string>[] = [];
 try {
-  for (const scenario of scenarios) {
+  for (const scenario of scenarios.filter(({ name }) => name.includes(only))) {
     const tested = scenario.gatewayOnly ? [{ ...gateway, key: gateway.accessToken }] : targets;
     const samples = new Map<string, Sample[]>(tested.map(({ name }) => [name, []]));
     const warmUp = {
       ...scenario,
-      plan: { ...scenario.plan, requests: Math.min(scenario.plan.requests, 500) },
+      plan: {
+        ...scenario.plan,
+        requests: Math.min(scenario.plan.requests, scenario.plan.stream ? scenario.plan.connections : 500),
+      },
     };
     for (const target of tested) await measure(target, warmUp);
     for (let round = 0; round < ROUNDS; round++) {

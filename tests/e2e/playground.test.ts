@@ -105,3 +105,18 @@ test("a conversation is kept and goes on", async () => {
   await page.getByText("No conversations yet").waitFor();
   expect(complaints).toEqual([]);
 });
+
+test("voice and video say plainly what a model cannot do", async () => {
+  const { page } = visit;
+  await page.goto(`${site.gateway.url}/voice`);
+  await page.getByLabel("Model", { exact: true }).fill("demo-chat");
+  await page.getByRole("button", { name: "Start talking" }).click();
+  await page.getByText("does not support realtime").waitFor();
+  await page.goto(`${site.gateway.url}/video`);
+  await page.getByRole("button", { name: "New video" }).first().click();
+  await page.getByLabel("Model", { exact: true }).fill("demo-chat");
+  await page.getByLabel("What is to be seen").fill("A lighthouse in a storm");
+  await page.getByRole("button", { name: "Start" }).click();
+  const refusal = await page.getByRole("dialog").getByRole("alert").textContent();
+  expect(refusal).toContain("demo-chat");
+});

@@ -474,6 +474,8 @@ export interface Methods {
     result: {
       id: string;
       title: string;
+      /** Id of the account that it belongs to */
+      owner: string;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
       /** RFC 3339 timestamp, UTC */
@@ -500,6 +502,8 @@ export interface Methods {
     result: {
       id: string;
       title: string;
+      /** Id of the account that it belongs to */
+      owner: string;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
       /** RFC 3339 timestamp, UTC */
@@ -522,6 +526,8 @@ export interface Methods {
     result: {
       id: string;
       title: string;
+      /** Id of the account that it belongs to */
+      owner: string;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
       /** RFC 3339 timestamp, UTC */

@@ -11,6 +11,7 @@ import { type Ids, randomIds } from "./kernel/ids.ts";
 import { createLog, type Log } from "./kernel/log.ts";
 import { Metrics } from "./kernel/metrics.ts";
 import { Registry } from "./kernel/registry.ts";
+import { createTracer, noTracer, type Tracer } from "./kernel/tracing.ts";
 import { createAccounts } from "./rooms/accounts/index.ts";
 import { Agents } from "./rooms/agents/index.ts";
 import { Billing } from "./rooms/billing/index.ts";
@@ -66,12 +67,23 @@ export interface App {
   stop(): Promise<void>;
 }
 
+/** Traces go to the configured collector; without one nothing is recorded. */
+function openTracer(config: Config, parts: { clock: Clock; log: Log; metrics: Metrics }): Tracer {
+  const { otlpEndpoint: endpoint, otlpHeaders: headers, otlpServiceName: serviceName } = config;
+  if (endpoint === null) return noTracer;
+  const { clock, log, metrics } = parts;
+  const dropped = metrics.counter("gateway_spans_dropped_total", "Spans that no collector took in time");
+  const onDropped = (count: number) => dropped.add(count);
+  return createTracer({ endpoint, headers, serviceName, version: VERSION, clock, log, onDropped });
+}
+
 /** Wires the whole service together; the only place that knows every part. */
 export async function startApp(config: Config, overrides: AppOverrides = {}): Promise<App> {
   const clock = overrides.clock ?? systemClock;
   const ids = overrides.ids ?? randomIds;
   const log = overrides.log ?? createLog({ level: config.logLevel, format: config.logFormat });
   const metrics = new Metrics();
+  const tracer = openTracer(config, { clock, log, metrics });
 
   const db = await openStorage(config);
   const { bus, limiter, reservations } = await openBus({ redisUrl: config.redisUrl, clock, ids, log });
@@ -146,6 +158,8 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     apiRateLimitRpm: config.apiRateLimitRpm,
     countRequest: () => rooms.system.countRequest(),
     deadlines: overrides.deadlines,
+    metrics,
+    tracer,
   });
   const video = createVideo({ db, events, clock, ids, log, routing, metering, billing });
   const realtime = createRealtime({ requests, events, clock, ids, log, routing, metering, conversations });
@@ -265,6 +279,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     requests?.close();
     await leases.releaseAll().catch(() => {});
     await reservations.close();
+    await tracer.close();
     await bus.close();
     await db.close();
   };

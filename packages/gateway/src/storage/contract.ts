@@ -41,6 +41,9 @@ export function isUniqueViolation(error: unknown): boolean {
   return errno === "23505" || code === "SQLITE_CONSTRAINT_UNIQUE" || code === "SQLITE_CONSTRAINT_PRIMARYKEY";
 }
 
+/** One bounded step of removing what is no longer needed; returns how many rows it took. */
+export type Sweep = (nowMs: number, rowsMax: number) => Promise<number>;
+
 /** Sizes in which many rows are sent at once: few, so that few statement texts exist. */
 const CHUNK_SIZES = [64, 16, 4, 2, 1] as const;
 

@@ -159,7 +159,7 @@ function Filters({
           { value: "model", label: "by model" },
           { value: "backend", label: "by backend" },
           { value: "ref", label: "by reference" },
-          ...(everyone ? [{ value: "key", label: "by key" }] : []),
+          ...(everyone ? [{ value: "key" as const, label: "by key" }] : []),
         ]}
       />
       <SmallSelect

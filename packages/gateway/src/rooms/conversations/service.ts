@@ -90,7 +90,8 @@ export class Conversations {
       messages.map(({ role, content, images, tool_calls }) => ({
         id: ids.uuid(),
         role,
-        content,
+        // A model may say anything, but Postgres keeps no NUL in a text.
+        content: content.replaceAll("\u0000", ""),
         images: images ? JSON.stringify(images) : null,
         tool_calls: tool_calls ? JSON.stringify(tool_calls) : null,
         created_at,

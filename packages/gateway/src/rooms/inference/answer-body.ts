@@ -28,7 +28,7 @@ export async function readAnswer(response: Response, signal: AbortSignal): Promi
 
 /** Refuses an answer that lacks its list (`choices`, `data`): an error inside a 200, or no answer at all. */
 export function requireList(body: Buffer, list: "choices" | "data"): void {
-  if (body.toString("latin1", 0, HEAD_BYTES).includes(`"${list}"`)) return;
+  if (body.subarray(0, HEAD_BYTES).includes(`"${list}"`)) return;
   let parsed: unknown;
   try {
     parsed = JSON.parse(body.toString());

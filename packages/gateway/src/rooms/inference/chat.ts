@@ -124,6 +124,7 @@ export class ChatTurn {
       const body = (await this.#eventStream(response)).body!;
       const relay = new Relay(body, this.#meter, call.watched, parts.clock);
       await relay.peek();
+      call.observed.firstChunk();
       this.#relay = relay;
     } catch (error) {
       call.failed(error);

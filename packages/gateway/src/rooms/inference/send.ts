@@ -38,7 +38,7 @@ export class ChatSender {
     const pieces: Choice[] = [];
     const deserted = new AbortController();
     const turn = await ChatTurn.open(this.parts, {
-      asker: { requestId, payer, rules: null, refId: null, channel: "rpc" },
+      asker: { requestId, payer, rules: null, refId: null, channel: "rpc", traceparent: null },
       payload: new Payload(Buffer.from(JSON.stringify({ ...body, stream: true }))),
       signal: deserted.signal,
       withHistory: true,

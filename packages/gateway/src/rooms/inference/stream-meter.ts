@@ -4,6 +4,10 @@ import { type ReportedUsage, readUsage } from "./usage-tail.ts";
 
 /** An event that is still incomplete after this much is relayed as it comes, unread. */
 const PENDING_BYTES_MAX = 1024 * 1024;
+/** Reads views as they are: making a Buffer of one first costs more than the rest of a typical event. */
+const textOfBytes = (bytes: Uint8Array, encoding: "latin1" | "utf8", start = 0, end = bytes.length): string =>
+  Buffer.prototype.toString.call(bytes, encoding, start, end);
+
 const NEWLINE = 10;
 const DONE = "[DONE]";
 const DONE_EVENT = Buffer.from("data: [DONE]\n\n");
@@ -41,7 +45,7 @@ export class StreamMeter {
   failure: string | null = null;
 
   readonly #normaliser = new ChunkNormaliser();
-  #pending: Buffer[] = [];
+  #pending: Uint8Array[] = [];
   #pendingBytes = 0;
   /** Inside an event too large to be looked at. */
   #passing = false;
@@ -60,8 +64,7 @@ export class StreamMeter {
   }
 
   /** Takes bytes of the upstream and returns those for the client; null when there are none yet. */
-  feed(chunk: Uint8Array): Uint8Array | null {
-    const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+  feed(bytes: Uint8Array): Uint8Array | null {
     if (!this.#passing && this.#pendingBytes === 0) return this.#lines(bytes);
     const newline = bytes.indexOf(NEWLINE);
     if (newline === -1) return this.#continueLine(bytes);
@@ -74,7 +77,7 @@ export class StreamMeter {
     return this.#lines(Buffer.concat([...this.#takePending(), bytes]));
   }
 
-  #takePending(): Buffer[] {
+  #takePending(): Uint8Array[] {
     const pending = this.#pending;
     this.#pending = [];
     this.#pendingBytes = 0;
@@ -82,7 +85,7 @@ export class StreamMeter {
   }
 
   /** More of a line whose end is not here yet: kept until it is, or passed on once it is too long to keep. */
-  #continueLine(bytes: Buffer): Buffer | null {
+  #continueLine(bytes: Uint8Array): Uint8Array | null {
     if (!this.#passing) {
       this.#pending.push(bytes);
       this.#pendingBytes += bytes.length;
@@ -96,10 +99,10 @@ export class StreamMeter {
     return bytes;
   }
 
-  #lines(bytes: Buffer): Buffer | null {
+  #lines(bytes: Uint8Array): Uint8Array | null {
     // One byte, one character: offsets in the text are offsets in the bytes, and nothing can be cut in two.
-    const text = bytes.toString("latin1");
-    const parts: Buffer[] = [];
+    const text = textOfBytes(bytes, "latin1");
+    const parts: Uint8Array[] = [];
     let keptFrom = 0;
     let at = 0;
     for (let newline = text.indexOf("\n"); newline !== -1; newline = text.indexOf("\n", at)) {
@@ -128,7 +131,7 @@ export class StreamMeter {
     return join(parts);
   }
 
-  #line(bytes: Buffer, text: string, start: number, end: number): Verdict {
+  #line(bytes: Uint8Array, text: string, start: number, end: number): Verdict {
     if (start === end) {
       const drop = this.#dropBlank;
       this.#dropBlank = false;
@@ -146,7 +149,7 @@ export class StreamMeter {
       this.#atBoundary = wasAtBoundary;
       return "end";
     }
-    const chunk = parseChunk(bytes.toString("utf8", from, end));
+    const chunk = parseChunk(textOfBytes(bytes, "utf8", from, end));
     if (chunk === undefined) {
       this.failure = "the upstream sent an event that is not JSON";
       return "end";
@@ -230,7 +233,7 @@ export class StreamMeter {
 
   /** What closes a whole answer: the finish that some upstreams forget, then `[DONE]`. */
   closing(): Uint8Array {
-    const parts: Buffer[] = this.atBoundary ? [] : [Buffer.from("\n\n")];
+    const parts: Uint8Array[] = this.atBoundary ? [] : [Buffer.from("\n\n")];
     if (!this.finished && this.#last) {
       const { id, created, model } = this.#last;
       const choice = { index: 0, delta: {}, finish_reason: this.#sawTools ? "tool_calls" : "stop" };
@@ -248,7 +251,7 @@ export class StreamMeter {
   }
 }
 
-const join = (parts: Buffer[]): Buffer | null =>
+const join = (parts: Uint8Array[]): Uint8Array | null =>
   parts.length === 0 ? null : parts.length === 1 ? parts[0]! : Buffer.concat(parts);
 
 function parseChunk(json: string): ChatChunk | undefined {

@@ -30,14 +30,16 @@ export function readUsage(value: unknown): ReportedUsage | null {
  * and stands at the top level, which is where every server writes it, near the end.
  */
 export function usageOfTail(bytes: Buffer): ReportedUsage | null {
-  const tailStart = Math.max(0, bytes.length - USAGE_BYTES_MAX);
-  const tail = bytes.toString("latin1", tailStart);
-  for (let at = tail.lastIndexOf(KEY); at !== -1; at = at === 0 ? -1 : tail.lastIndexOf(KEY, at - 1)) {
-    const found = usageAt(tail, at + KEY.length);
+  // Most answers end with it: the native search finds the place, and only what follows becomes a text.
+  const last = bytes.lastIndexOf(KEY);
+  if (last === -1) return null;
+  if (bytes.length - last <= USAGE_BYTES_MAX) {
+    const tail = bytes.toString("latin1", last + KEY.length);
+    const found = usageAt(tail);
     if (found && closesTopLevel(tail, found.end)) return readUsage(found.value);
   }
-  // Written early or hugely: parsing is the honest way, and rare.
-  return tailStart === 0 && !tail.includes(KEY) ? null : usageByParsing(bytes);
+  // Written early, or there is another of that name behind it: parsing is the honest way, and rare.
+  return usageByParsing(bytes);
 }
 
 function usageByParsing(bytes: Buffer): ReportedUsage | null {
@@ -49,10 +51,11 @@ function usageByParsing(bytes: Buffer): ReportedUsage | null {
   }
 }
 
-function usageAt(text: string, from: number): { value: unknown; end: number } | null {
-  const open = /^\s*:\s*\{/.exec(text.slice(from, from + 64));
+/** The object that is the value at the beginning of `text`, and where it ends. */
+function usageAt(text: string): { value: unknown; end: number } | null {
+  const open = /^\s*:\s*\{/.exec(text);
   if (!open) return null;
-  const start = from + open[0].length - 1;
+  const start = open[0].length - 1;
   let depth = 0;
   for (let i = start; i < text.length; i++) {
     const char = text.charCodeAt(i);

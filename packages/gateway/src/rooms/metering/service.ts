@@ -221,17 +221,24 @@ export class MeteringService implements Metering {
   }
 
   checkRate(payer: Payer): void | Promise<void> {
-    if (payer.keyId === null) return;
-    const { rpm } = this.options.billing.tier(payer.tier);
-    const limit = payer.rpmCeiling === null ? rpm : Math.min(rpm, payer.rpmCeiling);
+    const { keyId, groupId, rpmCeiling, tier } = payer;
+    if (keyId === null) return;
+    const { rpm } = this.options.billing.tier(tier);
+    const byKey = this.#hit(`rpm:${keyId}`, rpm, "the tier's limit for a key");
+    if (groupId === null || rpmCeiling === null) return byKey;
+    // The ceiling is the group's as a whole: all keys of all its members count together.
+    const byGroup = () => this.#hit(`group-rpm:${groupId}`, rpmCeiling, "the group's ceiling");
+    return byKey ? byKey.then(byGroup) : byGroup();
+  }
+
+  #hit(key: string, limit: number, whose: string): void | Promise<void> {
     const refuse = (waitMs: number) => {
       if (waitMs <= 0) return;
-      const by = limit < rpm ? "the group's ceiling" : "the tier's limit";
-      fail("rate_limited", `More than ${limit} requests a minute, ${by} for a key; slow down`, {
+      fail("rate_limited", `More than ${limit} requests a minute, ${whose}; slow down`, {
         retryAfterSeconds: RATE_RETRY_AFTER_SECONDS,
       });
     };
-    const waiting = this.options.limiter.hit(`rpm:${payer.keyId}`, limit, RATE_WINDOW_MS);
+    const waiting = this.options.limiter.hit(key, limit, RATE_WINDOW_MS);
     if (typeof waiting === "number") return refuse(waiting);
     return waiting.catch(this.#rateUnknown).then(refuse);
   }

@@ -12,6 +12,6 @@ export const leases: Migration = {
     )`,
     "CREATE INDEX refresh_tokens_expiry ON refresh_tokens (expires_at)",
     "CREATE INDEX group_invitations_expiry ON group_invitations (expires_at)",
-    "CREATE INDEX video_jobs_created ON video_jobs (created_at)",
+    "CREATE INDEX video_jobs_payload ON video_jobs (created_at) WHERE request <> '{}'",
   ],
 };

@@ -7,7 +7,7 @@ import { decodeUtf8 } from "../../kernel/json.ts";
 import type { Registry } from "../../kernel/registry.ts";
 import { encodeFailure } from "./codec.ts";
 import { RPC_BODY_BYTES_MAX } from "./http.ts";
-import type { RpcRunner } from "./runner.ts";
+import { type RpcRunner, socketOnly } from "./runner.ts";
 
 export const ANONYMOUS_IDLE_MS = 10_000;
 export const PROBE_METHOD = "system.probe";
@@ -122,11 +122,9 @@ export class RpcWebSocket {
 
   /** Anonymous sockets may call public methods and the probe; the probe is theirs alone. */
   #refusal(method: string, { actor }: Caller): ServiceError | null {
-    const auth = this.options.registry.methods.get(method)?.auth;
-    if (actor)
-      return auth === "anonymous_socket"
-        ? new ServiceError("method_not_found", `Method not found: ${method}`)
-        : null;
+    const { registry } = this.options;
+    if (actor) return socketOnly(registry, method);
+    const auth = registry.methods.get(method)?.auth;
     if (auth === "public" || auth === "anonymous_socket") return null;
     return new ServiceError("auth_required", "authentication required");
   }
