@@ -5,6 +5,7 @@ import { BusEventHub } from "./bus/event-hub.ts";
 import { openBus } from "./bus/index.ts";
 import { BusRequests } from "./bus/requests.ts";
 import type { Config } from "./config.ts";
+import { Housekeeping } from "./housekeeping.ts";
 import { type Clock, systemClock } from "./kernel/clock.ts";
 import type { Rooms } from "./kernel/context.ts";
 import { type Ids, randomIds } from "./kernel/ids.ts";
@@ -102,7 +103,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
   });
   const ledger = createLedger({ db, bus, clock, ids, pointsPerUsd: config.pointsPerUsd });
   const groups = createGroups({ db, bus, clock, ids, accounts, ledger });
-  const usage = new Usage({ db });
+  const usage = new Usage({ db, clock, retentionMonths: config.usageRetentionMonths });
   const { pointsPerUsd, pricingFile, dataDir } = config;
   const billing = await Billing.open({
     db,
@@ -161,7 +162,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     metrics,
     tracer,
   });
-  const video = createVideo({ db, events, clock, ids, log, routing, metering, billing });
+  const video = createVideo({ db, bus, events, clock, ids, log, routing, metering, billing });
   const realtime = createRealtime({ requests, events, clock, ids, log, routing, metering, conversations });
   const agents = new Agents({
     db,
@@ -172,6 +173,17 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     log,
     backends: routing,
     createPool: (modelId) => new AgentPool({ modelId, deps: backendDeps }),
+  });
+  const housekeeping = new Housekeeping({
+    clock,
+    log,
+    leases,
+    sweeps: {
+      "usage rows": usage.sweepRows,
+      "refresh tokens": accounts.sweepTokens,
+      invitations: groups.invitations.sweep,
+      "video payloads": video.sweepPayloads,
+    },
   });
   const rooms: Rooms = {
     accounts,
@@ -269,6 +281,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
   const close = async (journalDeadlineMs: number) => {
     await inference.close();
     realtime.closeAll();
+    await housekeeping.close();
     await video.stop();
     agents.close();
     routing.close();

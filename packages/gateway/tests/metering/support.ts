@@ -67,7 +67,7 @@ export async function openBench({
     shared ?? (await openBus({ redisUrl: null, clock, ids: randomIds, log }));
   const ids = randomIds;
   const ledger = createLedger({ db, bus, clock, ids, pointsPerUsd: POINTS_PER_USD });
-  const usage = new Usage({ db });
+  const usage = new Usage({ db, clock, retentionMonths: null });
   const pricingFile = `${dataDir}/prices.json`;
   await Bun.write(pricingFile, JSON.stringify(PRICES));
   const { balances } = ledger;
