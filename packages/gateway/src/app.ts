@@ -298,11 +298,12 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
   };
   return {
     url: `http://${config.host.includes(":") ? `[${config.host}]` : config.host}:${server.port}`,
-    port: server.port!,
+    port: server.port,
     rooms,
     log,
     async drain() {
       rooms.system.draining = true;
+      server.retire();
       await Bun.sleep(config.drainGraceMs);
       const finished = server.stop();
       agents.retire();
