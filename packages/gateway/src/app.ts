@@ -12,6 +12,7 @@ import { type Ids, randomIds } from "./kernel/ids.ts";
 import { createLog, type Log } from "./kernel/log.ts";
 import { Metrics } from "./kernel/metrics.ts";
 import { Registry } from "./kernel/registry.ts";
+import { createSealer } from "./kernel/sealer.ts";
 import { createTracer, noTracer, type Tracer } from "./kernel/tracing.ts";
 import { createAccounts } from "./rooms/accounts/index.ts";
 import { Agents } from "./rooms/agents/index.ts";
@@ -91,13 +92,14 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
   const events = new BusEventHub(bus, clock, ids);
   const requests = bus.shared ? new BusRequests({ bus, clock, ids }) : null;
 
+  const jwtSecret = loadJwtSecret(config.jwtSecret, config.dataDir);
   const accounts = createAccounts({
     db,
     bus,
     limiter,
     clock,
     ids,
-    jwtSecret: loadJwtSecret(config.jwtSecret, config.dataDir),
+    jwtSecret,
     adminToken: config.adminToken,
     registrationOpen: config.registrationOpen,
   });
@@ -143,7 +145,15 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     log,
   };
   const leases = new DatabaseLeases({ db, clock, instance: ids.uuid() });
-  const routing = new Routing({ db, bus, clock, log, leases, factory: backendFactory(backendDeps, bridge) });
+  const routing = new Routing({
+    db,
+    bus,
+    clock,
+    log,
+    leases,
+    factory: backendFactory(backendDeps, bridge),
+    sealer: createSealer(jwtSecret),
+  });
   await routing.start();
   const inference = new Inference({
     clock,
@@ -218,7 +228,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
         gpuNodes: () => agents.gpuNodes(),
         modelsDeployed: () => agents.modelsDeployed(),
         modelsRoutable: () => routing.modelCount,
-        providers: async () => (await providers.list()).length,
+        providers: () => providers.count(),
         journal: () => metering.figures,
       },
     }),

@@ -71,7 +71,8 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
     search: string,
   ): Promise<Response> {
     const requestId = ids.ordered();
-    const found = router.find(request.method, path);
+    const verb = request.method === "HEAD" ? "GET" : request.method;
+    const found = router.find(verb, path);
     try {
       if (!found) return await notFound(request, path, requestId);
       const { route } = found;
@@ -109,8 +110,9 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
 
   async function notFound(request: Request, path: string, requestId: string): Promise<Response> {
     const methods = path === "/api/rpc" ? RPC_METHODS : router.methodsOf(path);
-    if (methods.length === 0 && request.method === "GET") {
+    if (methods.length === 0 && (request.method === "GET" || request.method === "HEAD")) {
       const page = await options.fallback?.(request, path);
+      page?.headers.set("x-request-id", requestId);
       if (page) return page;
     }
     const error = methods.length
@@ -121,6 +123,9 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
     return response;
   }
 
+  const expectedUpgrade = (text: string) =>
+    new Response(text, { status: 426, headers: { upgrade: "websocket", "x-request-id": ids.ordered() } });
+
   async function upgradeRpc(
     request: Request,
     server: Server<SocketData>,
@@ -129,10 +134,7 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
     const ip = clientIp(request, server, options.trustedProxies);
     const data = await rpcSocket.admit(query.get("token") ?? bearerOf(request), ip);
     if (server.upgrade(request, { data })) return undefined;
-    return new Response("Expected a WebSocket upgrade; POST JSON-RPC requests instead.\n", {
-      status: 426,
-      headers: { upgrade: "websocket" },
-    });
+    return expectedUpgrade("Expected a WebSocket upgrade; POST JSON-RPC requests instead.\n");
   }
 
   async function upgradeOther(
@@ -144,10 +146,7 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
     const admitted = await transport.admit(request, query);
     if (admitted instanceof Response) return admitted;
     if (server.upgrade(request, { data: admitted })) return undefined;
-    return new Response("Expected a WebSocket upgrade.\n", {
-      status: 426,
-      headers: { upgrade: "websocket" },
-    });
+    return expectedUpgrade("Expected a WebSocket upgrade.\n");
   }
 
   async function handle(request: Request, server: Server<SocketData>): Promise<Response | undefined> {

@@ -10,6 +10,7 @@ import { bootInference, type InferenceBench } from "../support/inference.ts";
 
 interface JsonSchema {
   type?: string | string[];
+  items?: JsonSchema;
   anyOf?: JsonSchema[];
   enum?: unknown[];
   const?: unknown;
@@ -38,6 +39,9 @@ const HOSTILE: readonly string[] = [
   '"../../etc/passwd"',
   '"%00%ff"',
   '"NaN"',
+  '"__proto__"',
+  '"constructor"',
+  '"toString"',
   '"9999-12-31"',
   '"0000-01-01"',
   '"9999-12-31T23:59:59.999999999-23:59"',
@@ -86,7 +90,7 @@ const BASES: Readonly<Record<string, Record<string, unknown>>> = {
   "/api/admin/usage/query": { include_records: true, group_by: "day" },
 };
 /** Fields that the gateway does not read: `extra` that is no object is ignored, and the rest is the upstream's. */
-const PASSED_ON = /^\S+ (extra|dimensions)$|^\/v1\/(messages|responses)/;
+const PASSED_ON = /^\S+ (extra|dimensions|messages)$|^\/v1\/(messages|responses)/;
 
 const typesOf = (schema: JsonSchema): string[] => {
   if (schema.anyOf) return schema.anyOf.flatMap(typesOf);
@@ -103,6 +107,35 @@ function isWrongType(schema: JsonSchema, json: string): boolean {
   const type = jsonTypeOf(JSON.parse(json));
   return !types.includes("any") && !types.includes(type) && !(type === "number" && types.includes("integer"));
 }
+
+interface Case {
+  field: string;
+  /** JSON of the field's whole value. */
+  json: string;
+  isWrong: boolean;
+}
+
+/** Every hostile value in the field itself, and in each field of the object, or of the objects, that it holds. */
+function casesOf(field: string, schema: JsonSchema): Case[] {
+  const own = HOSTILE.map((json) => ({ field, json, isWrong: isWrongType(schema, json) }));
+  const inner = schema.items?.properties ?? schema.properties ?? {};
+  const nested = Object.keys(inner).flatMap((name) =>
+    HOSTILE.map((json) => {
+      const object = withField(INNER, name, json);
+      return { field, json: schema.items ? `[${object}]` : object, isWrong: isWrongType(inner[name]!, json) };
+    }),
+  );
+  return [...own, ...nested];
+}
+
+/** Good values of the fields of such objects: messages, images and events. */
+const INNER = {
+  role: "user",
+  content: "hi",
+  mime_type: "image/png",
+  data_base64: "iVBORw0KGgo=",
+  type: "session.stop",
+};
 
 const withField = (base: Record<string, unknown>, field: string, json: string): string => {
   const { [field]: _, ...rest } = base;
@@ -192,12 +225,12 @@ onEachDatabase("hostile input", (fresh) => {
     for (const { name: method, params, "x-auth": auth } of methods) {
       const bearer = auth === "admin_token" ? ADMIN_TOKEN : bench.token;
       const base = baseOf(params.filter(({ required }) => required).map(({ name }) => name));
-      const cases = params.flatMap(({ name, schema }) => HOSTILE.map((json) => ({ name, schema, json })));
+      const cases = params.flatMap(({ name, schema }) => casesOf(name, schema));
       for (let i = 0; i < cases.length; i += 5) {
         const batch = cases.slice(i, i + 5);
         const texts = batch.map(
-          ({ name, json }, id) =>
-            `{"jsonrpc":"2.0","id":${id},"method":"${method}","params":${withField(base, name, json)}}`,
+          ({ field, json }, id) =>
+            `{"jsonrpc":"2.0","id":${id},"method":"${method}","params":${withField(base, field, json)}}`,
         );
         const response = await fetch(`${bench.url}/api/rpc`, {
           method: "POST",
@@ -208,12 +241,11 @@ onEachDatabase("hostile input", (fresh) => {
         expect(answers.length, `${method} ${response.status}`).toBe(batch.length);
         calls += answers.length;
         answers.forEach(({ error }, k) => {
-          const { name, schema, json } = batch[k]!;
-          const wrong = isWrongType(schema, json);
+          const { field, json, isWrong } = batch[k]!;
           const isFault = error?.code === -32603;
-          const isUnnamed = wrong && (error?.code !== -32602 || !error.message.includes(name));
+          const isUnnamed = isWrong && (error?.code !== -32602 || !error.message.includes(field));
           if (isFault || isUnnamed)
-            refused.push(`${method} ${name}=${json.slice(0, 60)}: ${JSON.stringify(error)?.slice(0, 200)}`);
+            refused.push(`${method} ${field}=${json.slice(0, 60)}: ${JSON.stringify(error)?.slice(0, 200)}`);
         });
       }
     }
@@ -260,12 +292,11 @@ onEachDatabase("hostile input", (fresh) => {
         const bearer = isAdmin ? ADMIN_TOKEN : key;
         const base = { ...baseOf(schema.required ?? []), ...BASES[path] };
         for (const [field, fieldSchema] of Object.entries(schema.properties ?? {})) {
-          for (const json of HOSTILE) {
+          for (const { json, isWrong } of casesOf(field, fieldSchema)) {
             const answer = await send(verb, path, { body: withField(base, field, json), bearer });
             const isRefused = answer.status === 400 && answer.text.includes(field);
             const isFree = json === "null" || PASSED_ON.test(`${path} ${field}`);
-            const ok = isFree || isRefused || !isWrongType(fieldSchema, json);
-            check(`${verb} ${path} ${field}=${json.slice(0, 60)}`, answer, ok);
+            check(`${verb} ${path} ${field}=${json.slice(0, 60)}`, answer, isFree || isRefused || !isWrong);
           }
         }
         for (const body of BODIES) {
@@ -275,6 +306,52 @@ onEachDatabase("hostile input", (fresh) => {
       }
     }
     expect(wrong).toEqual([]);
+    expect(problems).toEqual([]);
+  });
+
+  test("in paths, queries and headers is refused too", async () => {
+    const authorization = `Bearer ${bench.key}`;
+    const texts = [
+      "%00",
+      "%ff",
+      "..%2f..%2fetc",
+      "%F0%9F%98%80",
+      "a".repeat(4_000),
+      "'%20OR%201=1--",
+      "{id}",
+    ];
+    for (const text of texts) {
+      const polled = await fetch(`${bench.url}/v1/video/generations/${text}`, { headers: { authorization } });
+      expect({ text, status: polled.status }).toEqual({ text, status: 400 });
+      expect(await polled.json()).toMatchObject({ error: { code: "bad_id" } });
+      const events = await fetch(
+        `${bench.url}/api/rpc/events?session=${"s".repeat(65)}${text}&token=${text}`,
+      );
+      expect({ text, status: events.status }).toEqual({ text, status: 400 });
+      const admin = await fetch(`${bench.url}/api/admin/${text}`, { headers: { authorization: text } });
+      expect([401, 404]).toContain(admin.status);
+    }
+    for (const credentials of [
+      "Bearer",
+      "Bearer  ",
+      "bearer service-",
+      "Basic YTpi",
+      `Bearer ${"x".repeat(9_000)}`,
+    ]) {
+      const answer = await fetch(`${bench.url}/v1/chat/completions`, {
+        method: "POST",
+        headers: { authorization: credentials },
+        body: "{}",
+      });
+      expect({ credentials, status: answer.status }).toEqual({ credentials, status: 401 });
+      expect(answer.headers.get("content-type")).toStartWith("text/plain");
+    }
+    const pushed = await fetch(`${bench.url}/api/rpc`, {
+      method: "POST",
+      headers: { "x-session-id": "x".repeat(5_000), authorization: "Bearer \u00ff\u00fe" },
+      body: '{"jsonrpc":"2.0","id":1,"method":"system.status"}',
+    });
+    expect(pushed.status).toBe(200);
     expect(problems).toEqual([]);
   });
 

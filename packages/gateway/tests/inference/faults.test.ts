@@ -158,6 +158,8 @@ describe("an upstream that fails before its answer", () => {
       await reply.write("<html>no</html");
     });
     expect((await bench.chat({})).status).toBe(502);
+    expect((await streamed()).status).toBe(502);
+    await reset();
     answer((_, reply) => reply.json({ error: { message: "quietly broken" } }));
     expect((await (await bench.chat({})).json()).error.message).toContain("quietly broken");
     answer((_, reply) => reply.json({ ok: true }));

@@ -10,6 +10,7 @@ import type { Bus } from "../../bus/contract.ts";
 import { type Clock, isoTime } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
+import type { Sealer } from "../../kernel/sealer.ts";
 import type { Database, Leases } from "../../storage/contract.ts";
 import { Aliases } from "./aliases.ts";
 import { type Entry, newEntry } from "./entry.ts";
@@ -42,6 +43,8 @@ export interface RoutingOptions {
   log: Log;
   factory: BackendFactory;
   leases: Leases;
+  /** Seals upstream keys before they are stored. */
+  sealer: Sealer;
 }
 
 export interface Registration {
@@ -66,9 +69,11 @@ export class Routing {
   #closed = false;
 
   constructor(readonly options: RoutingOptions) {
-    const { db, bus, clock, log, leases, factory } = options;
+    const { db, bus, clock, log, leases, factory, sealer } = options;
     this.aliases = new Aliases(bus);
-    this.#store = new BackendStore(db);
+    this.#store = new BackendStore(db, sealer, (backend) =>
+      log.error("a backend's key was sealed with another SERVICE_JWT_SECRET; register it again", { backend }),
+    );
     this.#router = new Router(this.#entries, clock);
     this.#health = new HealthChecker({
       clock,

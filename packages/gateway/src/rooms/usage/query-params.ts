@@ -102,7 +102,7 @@ export const clamp = (value: number, min: number, max: number): number => Math.m
 /** The body of `POST /api/admin/usage/query`, each problem with its own error. */
 export function parseUsageQuery(body: unknown): UsageQuery {
   if (!isObject(body)) fail("invalid_params", "The body must be a JSON object; {} asks for everything");
-  if (body.include_records !== undefined && typeof body.include_records !== "boolean") {
+  if (typeof (body.include_records ?? false) !== "boolean") {
     fail("invalid_params", "`include_records` must be true or false");
   }
   return {

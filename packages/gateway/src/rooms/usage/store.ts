@@ -104,6 +104,11 @@ export interface ListedRow {
   cost: number | null;
   created_at: string;
   ref_id: string | null;
+  api_key_id: string;
+  project: string | null;
+  points: number | null;
+  account_type: "user" | "group" | null;
+  estimated: boolean;
 }
 
 /** SQL of usage rows and of their rollups, which change only together. */
@@ -221,12 +226,14 @@ export class UsageStore {
 
   async list({ userId, project, limit, offset, fromMs }: ListOptions): Promise<ListedRow[]> {
     const narrowed = project === null ? "" : "AND project = $5";
-    return this.db.all<ListedRow>(
-      `SELECT id, model, backend, prompt_tokens, completion_tokens, total_tokens, cost, created_at, ref_id
+    const rows = await this.db.all<ListedRow>(
+      `SELECT id, model, backend, prompt_tokens, completion_tokens, total_tokens, cost, created_at, ref_id,
+         api_key_id, project, points, account_type, estimated
        FROM usage_records WHERE user_id = $1 AND created_ms >= $4 ${narrowed}
        ORDER BY created_ms DESC, id LIMIT $2 OFFSET $3`,
       [userId, limit, offset, fromMs, ...(project === null ? [] : [project])],
     );
+    return rows.map((row) => ({ ...row, estimated: Boolean(row.estimated) }));
   }
 
   /** How many rows `list` has in all, from the rollups: counting rows would cost more with each of them. */

@@ -8,7 +8,7 @@ import type { Payer } from "../../kernel/payer.ts";
 import type { Database, Sweep } from "../../storage/contract.ts";
 import { checkImages, type InputImage } from "./images.ts";
 import { JobRunner } from "./runner.ts";
-import { type JobRow, VideoStore } from "./store.ts";
+import { type JobRow, type JobSummary, VideoStore } from "./store.ts";
 
 const ACTIVE_JOBS_MAX = 100;
 /** A task that has not ended by then is given up. */
@@ -100,7 +100,7 @@ export function clipFacts(request: VideoRequest, result?: VideoResult): ClipFact
   };
 }
 
-export const toView = (job: JobRow): JobView => ({
+export const toView = (job: JobSummary): JobView => ({
   id: job.id,
   object: "video.generation",
   model: job.model,

@@ -1,0 +1,57 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { startMemoryServer } from "../../src/memory-server/server.ts";
+import { bootInference, type InferenceBench, until } from "../support/inference.ts";
+
+let bench: InferenceBench;
+let memory: ReturnType<typeof startMemoryServer>;
+const dataDir = mkdtempSync(join(tmpdir(), "gateway-memory-"));
+beforeAll(async () => {
+  memory = startMemoryServer({ dataDir, port: 0 });
+  bench = await bootInference({ config: { memoryUrl: memory.url } });
+});
+afterAll(async () => {
+  await bench.stop();
+  await memory.stop();
+  rmSync(dataDir, { recursive: true, force: true });
+});
+
+const say = (content: string, rest: Record<string, unknown> = {}) =>
+  bench.chat({ messages: [{ role: "user", content }], ...rest });
+const sentMessages = () =>
+  bench.upstream.requests.at(-1)!.json.messages as { role: string; content: string }[];
+const written = async () =>
+  (await bench.rpc("memory.status", {}, bench.token)).events.filter(
+    ({ kind, outcome }: { kind: string; outcome: string }) => kind === "writeback" && outcome === "ok",
+  ).length;
+
+describe("memory in chats", () => {
+  test("a finished turn is remembered and recalled in a later one, streamed or not", async () => {
+    await (await say("My cat is called Misty.", { stream: true })).text();
+    await until(async () => (await written()) === 1, "the turn was written back");
+    expect((await say("What is my cat called?")).status).toBe(200);
+    const [system, user] = sentMessages();
+    expect(system!.role).toBe("system");
+    expect(system!.content).toContain("Misty");
+    expect(user!.content).toBe("What is my cat called?");
+  });
+
+  test("memory: false neither recalls nor remembers", async () => {
+    await until(async () => (await written()) === 2, "the earlier turns were written back");
+    await say("What is my cat called?", { memory: false });
+    expect(sentMessages()).toEqual([{ role: "user", content: "What is my cat called?" }]);
+    await say("Good night.");
+    await until(async () => (await written()) === 3, "the later turn was written back");
+  });
+
+  test("chat.send reports the state, and a service that is gone does not hold chats up", async () => {
+    const params = { model: "m", messages: [{ role: "user", content: "my cat" }] };
+    expect((await bench.rpc("chat.send", params, bench.token)).memory).toBe("enabled");
+    expect((await bench.rpc("chat.send", { ...params, memory: false }, bench.token)).memory).toBe("disabled");
+    await memory.stop();
+    expect((await bench.rpc("chat.send", params, bench.token)).memory).toBe("offline");
+    expect((await say("still there?")).status).toBe(200);
+  });
+});
