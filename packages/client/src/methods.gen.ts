@@ -474,6 +474,8 @@ export interface Methods {
     result: {
       id: string;
       title: string;
+      /** Id of the account that it belongs to */
+      owner: string;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
       /** RFC 3339 timestamp, UTC */
@@ -500,6 +502,8 @@ export interface Methods {
     result: {
       id: string;
       title: string;
+      /** Id of the account that it belongs to */
+      owner: string;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
       /** RFC 3339 timestamp, UTC */
@@ -522,6 +526,8 @@ export interface Methods {
     result: {
       id: string;
       title: string;
+      /** Id of the account that it belongs to */
+      owner: string;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
       /** RFC 3339 timestamp, UTC */
@@ -565,6 +571,16 @@ export interface Methods {
         /** RFC 3339 timestamp, UTC */
         created_at: string;
         ref_id: string | null;
+        /** The key's prefix, or jwt-<user-uuid> for a signed-in person */
+        api_key_id: string;
+        /** Null for what was not done with a key */
+        project: string | null;
+        /** What points paid; null when it counts against the tier's quota */
+        points: number | null;
+        /** Whose points paid */
+        account_type: "user" | "group" | null;
+        /** The upstream reported no usage; the tokens are an estimate */
+        estimated: boolean;
       }[];
       total: number;
       limit: number;

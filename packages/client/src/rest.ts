@@ -85,6 +85,13 @@ export interface VideoJob {
   created_at: number;
 }
 
+/** USD per million tokens; null where no price is known. */
+export interface ModelPrice {
+  model: string;
+  input: number | null;
+  output: number | null;
+}
+
 export interface Health {
   status: string;
   version: string;
@@ -163,6 +170,9 @@ export function createRest(source: RestSource) {
     health: (options: RequestOptions = {}) => json<Health>("/v1/health", options),
     models: async (options: RequestOptions = {}): Promise<Model[]> =>
       (await json<{ data: Model[] }>("/v1/models", options)).data,
+    /** What the models that can be called now cost. */
+    prices: async (options: RequestOptions = {}): Promise<ModelPrice[]> =>
+      (await json<{ prices: ModelPrice[] }>("/api/prices", options)).prices,
     chat: (request: ChatRequest, options: RequestOptions = {}) =>
       json<ChatCompletion>("/v1/chat/completions", { ...options, body: { ...request, stream: false } }),
     /** Leaving the loop, or `signal`, ends the request on the service and at the model too. */

@@ -91,7 +91,7 @@ const settings = {
   adminToken: setting(
     "SERVICE_ADMIN_TOKEN",
     "bearer for /api/admin/* and the admin-token methods; unset: those are refused",
-    optional(z.string().min(16, "must have at least 16 characters"), "none"),
+    optional(z.string(), "none"),
   ),
   registrationOpen: setting(
     "SERVICE_REGISTRATION_OPEN",
@@ -124,6 +124,11 @@ const settings = {
     "SERVICE_PRICING_FILE",
     "JSON file with prices that go before the built-in ones",
     optional(z.string().min(1), "none"),
+  ),
+  usageRetentionMonths: setting(
+    "SERVICE_USAGE_RETENTION_MONTHS",
+    "whole months before the current one whose usage rows are kept; their totals always are",
+    optional(integer(1, 1_200), "all"),
   ),
   trustedProxies: setting(
     "SERVICE_TRUSTED_PROXIES",

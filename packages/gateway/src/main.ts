@@ -3,6 +3,9 @@ import { describeSettings, readConfig } from "./config.ts";
 import { startDemo } from "./demo/index.ts";
 import { VERSION } from "./version.ts";
 
+/** A shorter admin token works, but the start says that it can be guessed. */
+const ADMIN_TOKEN_LENGTH_MIN = 16;
+
 const HELP = `Model gateway ${VERSION}
 
   npm start                      serve on http://127.0.0.1:8080, data in ./data
@@ -30,6 +33,10 @@ async function main(args: readonly string[]): Promise<void> {
   const demo = args.includes("--demo") ? startDemo(read.config) : null;
   const config = demo?.config ?? read.config;
   const app = await startApp(config).catch((error: Error) => stopWith([explain(error)]));
+
+  if (config.adminToken && config.adminToken.length < ADMIN_TOKEN_LENGTH_MIN) {
+    app.log.warn("SERVICE_ADMIN_TOKEN is short enough to be guessed; use 16 characters or more");
+  }
 
   const open = await app.rooms.accounts.registrationIsOpen();
   process.stdout.write(

@@ -2,6 +2,18 @@ import { useEffect, useRef, useState } from "react";
 import { api } from "./api.ts";
 import { type Query, useQuery } from "./query.ts";
 
+/** Within this many pixels of the end, the reader wants to see what comes next. */
+const NEAR_END_PX = 320;
+
+/** Keeps the end of the page in sight while it grows, unless the reader has scrolled away. */
+export function useFollowEnd(growing: unknown): void {
+  // biome-ignore lint/correctness/useExhaustiveDependencies: its change is what makes the page grow
+  useEffect(() => {
+    const { scrollHeight } = document.documentElement;
+    if (scrollHeight - innerHeight - scrollY < NEAR_END_PX) scrollTo({ top: scrollHeight });
+  }, [growing]);
+}
+
 const STATUS_EVERY_MS = 3_000;
 const SAMPLES_MAX = 60;
 

@@ -37,7 +37,7 @@ export function SignIn() {
           <Segments
             label="Sign in or create an account"
             value={mode}
-            onChange={(value) => setMode(value as "in" | "up")}
+            onChange={setMode}
             choices={[
               { value: "in", label: "Sign in" },
               { value: "up", label: "Create an account" },

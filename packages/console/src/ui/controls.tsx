@@ -104,24 +104,25 @@ export function TextField({ label, hint, value, onChange, ...rest }: TextFieldPr
   );
 }
 
-export interface Choice {
-  value: string;
+export interface Choice<V extends string = string> {
+  value: V;
   label: string;
 }
 
-export function SelectField({
+interface ChoosingProps<V extends string> {
+  label: string;
+  value: V;
+  onChange(value: NoInfer<V>): void;
+  choices: readonly Choice<NoInfer<V>>[];
+}
+
+export function SelectField<V extends string>({
   label,
   hint,
   value,
   onChange,
   choices,
-}: {
-  label: string;
-  hint?: ReactNode;
-  value: string;
-  onChange(value: string): void;
-  choices: readonly Choice[];
-}) {
+}: ChoosingProps<V> & { hint?: ReactNode }) {
   return (
     <Field label={label} hint={hint}>
       {(id, describedBy) => (
@@ -130,7 +131,7 @@ export function SelectField({
           aria-describedby={describedBy}
           className="select"
           value={value}
-          onChange={(event) => onChange(event.target.value)}
+          onChange={(event) => onChange(event.target.value as V)}
         >
           {choices.map((choice) => (
             <option key={choice.value} value={choice.value}>
@@ -144,23 +145,13 @@ export function SelectField({
 }
 
 /** A select inside a row of filters: its label is for those who cannot see the row. */
-export function SmallSelect({
-  label,
-  value,
-  onChange,
-  choices,
-}: {
-  label: string;
-  value: string;
-  onChange(value: string): void;
-  choices: readonly Choice[];
-}) {
+export function SmallSelect<V extends string>({ label, value, onChange, choices }: ChoosingProps<V>) {
   return (
     <select
       className="select small"
       aria-label={label}
       value={value}
-      onChange={(event) => onChange(event.target.value)}
+      onChange={(event) => onChange(event.target.value as V)}
     >
       {choices.map((choice) => (
         <option key={choice.value} value={choice.value}>
@@ -171,17 +162,7 @@ export function SmallSelect({
   );
 }
 
-export function Segments({
-  label,
-  value,
-  onChange,
-  choices,
-}: {
-  label: string;
-  value: string;
-  onChange(value: string): void;
-  choices: readonly Choice[];
-}) {
+export function Segments<V extends string>({ label, value, onChange, choices }: ChoosingProps<V>) {
   return (
     <fieldset className="segments" aria-label={label}>
       {choices.map((choice) => (

@@ -1,5 +1,5 @@
 import { percent } from "../lib/format.ts";
-import type { Gpu } from "../lib/planned.ts";
+import type { Gpu } from "../lib/records.ts";
 import { Meter } from "./states.tsx";
 
 const BUSY = 0.9;

@@ -1,5 +1,5 @@
 import { count, points, shortId } from "../lib/format.ts";
-import type { LedgerEntry } from "../lib/planned.ts";
+import type { LedgerEntry } from "../lib/records.ts";
 import { Copyable } from "./controls.tsx";
 import { When } from "./states.tsx";
 import { type Column, Table } from "./table.tsx";

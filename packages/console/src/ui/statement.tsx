@@ -1,6 +1,6 @@
 import { type ReactNode, useState } from "react";
 import { points } from "../lib/format.ts";
-import type { Statement } from "../lib/planned.ts";
+import type { Statement } from "../lib/records.ts";
 import { Button } from "./controls.tsx";
 import { type Check, LedgerTable, verifyEntries } from "./ledger.tsx";
 import { Figure, Section } from "./page.tsx";

@@ -1,10 +1,12 @@
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
 import type { Config } from "../config.ts";
 import { randomIds } from "../kernel/ids.ts";
 import { startMemoryServer } from "../memory-server/server.ts";
+import { COLLEAGUES, writeHistory } from "./history.ts";
 import { startDemoModelServer } from "./model-server.ts";
+import { DEMO_PRICES } from "./prices.ts";
 
 const EMAIL = "demo@example.com";
 const BACKEND_NAME = "demo";
@@ -12,6 +14,9 @@ const MODEL = "demo";
 /** The demonstration keeps apart from real data: its backend points to a server that ends with it. */
 const DATA_SUBDIR = "demo";
 const CREDENTIALS_FILE = "demo-credentials.json";
+const PRICES_FILE = "demo-prices.json";
+const POOL_POINTS = 5_000;
+const SHARE_POINTS = 800;
 const ROUTABLE_WITHIN_MS = 10_000;
 const ROUTABLE_POLL_MS = 50;
 
@@ -40,6 +45,11 @@ export function startDemo(config: Config): Demo {
   const models = startDemoModelServer();
   const memory = startMemoryServer({ dataDir, port: 0 });
   const adminToken = config.adminToken ?? randomIds.secret(24);
+  const pricingFile = config.pricingFile ?? join(dataDir, PRICES_FILE);
+  if (!config.pricingFile) {
+    mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+    writeFileSync(pricingFile, JSON.stringify({ prices: DEMO_PRICES }, null, 2));
+  }
   return {
     config: {
       ...config,
@@ -50,9 +60,10 @@ export function startDemo(config: Config): Demo {
       registrationOpen: config.registrationOpen || null,
       memoryUrl: memory.url,
       adminToken,
+      pricingFile,
     },
     async introduce(gatewayUrl) {
-      const credentials = await account(gatewayUrl, join(dataDir, CREDENTIALS_FILE));
+      const credentials = await account({ gatewayUrl, dataDir, adminToken });
       await register({ gatewayUrl, adminToken, modelUrl: models.url });
       return describe(gatewayUrl, { ...credentials, adminToken });
     },
@@ -81,18 +92,57 @@ async function rpc<T>(gatewayUrl: string, method: string, params: object, bearer
 }
 
 /** The demonstration's account and key: made on the first run, kept in a file that only the owner reads. */
-async function account(gatewayUrl: string, file: string): Promise<Credentials> {
+async function account({ gatewayUrl, dataDir, adminToken }: AccountOptions): Promise<Credentials> {
+  const file = join(dataDir, CREDENTIALS_FILE);
   if (existsSync(file)) return Credentials.parse(JSON.parse(readFileSync(file, "utf8")));
   const password = randomIds.secret(12);
-  const { access_token: token } = await rpc<{ access_token: string }>(gatewayUrl, "auth.register", {
+  const session = await rpc<{ access_token: string; user: { id: string } }>(gatewayUrl, "auth.register", {
     email: EMAIL,
     password,
     name: "Demo",
   });
-  const { key } = await rpc<{ key: string }>(gatewayUrl, "keys.create", { name: "demo" }, token);
-  const credentials = { email: EMAIL, password, key };
+  const token = session.access_token;
+  const made = await rpc<{ id: string; key: string; key_prefix: string }>(
+    gatewayUrl,
+    "keys.create",
+    { name: "demo" },
+    token,
+  );
+  const key = { id: made.id, prefix: made.key_prefix };
+  await rpc(gatewayUrl, "billing.plan.set", { user_email: EMAIL, tier: "pro" }, adminToken);
+  await writeHistory({ dataDir, userId: session.user.id, key, nowMs: Date.now() });
+  await shareGroup(gatewayUrl, token);
+  const credentials = { email: EMAIL, password, key: made.key };
   writeFileSync(file, `${JSON.stringify(credentials, null, 2)}\n`, { mode: 0o600 });
   return credentials;
+}
+
+interface AccountOptions {
+  gatewayUrl: string;
+  dataDir: string;
+  adminToken: string;
+}
+
+/** A group with members and points, through the same calls that an operator makes. */
+async function shareGroup(gatewayUrl: string, token: string): Promise<void> {
+  const group = { name: "Vision lab", description: "Shares one pool of points" };
+  const { id: group_id } = await rpc<{ id: string }>(gatewayUrl, "group.create", group, token);
+  await rpc(
+    gatewayUrl,
+    "group.credits.topup",
+    { group_id, points: POOL_POINTS, note: "Grant, first half" },
+    token,
+  );
+  for (const [i, { email }] of COLLEAGUES.entries()) {
+    await rpc(
+      gatewayUrl,
+      "group.members.add",
+      { group_id, email, role: i === 0 ? "admin" : "member" },
+      token,
+    );
+    const share = { group_id, user_id: email, points: SHARE_POINTS * (i + 1), note: "Monthly share" };
+    await rpc(gatewayUrl, "group.credits.allocate", share, token);
+  }
 }
 
 /** Registers the model server under its fixed name and waits until its first probe has made it routable. */

@@ -19,7 +19,8 @@ export const ERRORS = {
   parse_error: { rpc: -32700, status: 400, type: "invalid_request", code: "parse_error" },
   invalid_request: { rpc: -32600, status: 400, type: "invalid_request", code: "invalid_request" },
   method_not_found: { rpc: -32601, status: 404, type: "invalid_request", code: "method_not_found" },
-  invalid_params: { rpc: -32602, status: 400, type: "invalid_request", code: "invalid_params" },
+  // The contract's REST code for every malformed field that has none of its own.
+  invalid_params: { rpc: -32602, status: 400, type: "invalid_request", code: "missing_fields" },
   internal: { rpc: -32603, status: 500, type: "server_error", code: "internal_error" },
   auth_required: { rpc: -32005, status: 401, type: "auth_error", code: "unauthorized" },
   admin_token_required: { rpc: -32005, status: 401, type: "auth_error", code: "unauthorized" },

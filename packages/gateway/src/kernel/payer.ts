@@ -11,7 +11,7 @@ export interface Payer {
   groupId: string | null;
   /** The member's cost multiplier in millionths; `MULTIPLIER_ONE` where no group is involved. */
   costMultiplierMicros: number;
-  /** Requests a minute that the group allows each of its keys; null: no ceiling. */
+  /** Requests a minute that all keys of the group may make together; null: no ceiling. */
   rpmCeiling: number | null;
   tier: string;
 }

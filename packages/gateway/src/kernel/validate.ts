@@ -1,5 +1,6 @@
 import type { z } from "zod";
 import { type ErrorName, fail } from "./errors.ts";
+import { isObject } from "./json.ts";
 
 const ISSUES_SHOWN_MAX = 3;
 
@@ -13,6 +14,17 @@ export function describeIssues(error: z.ZodError): string {
   return lines.join("; ") + (more > 0 ? `; and ${more} more` : "");
 }
 
+const hasNul = (value: unknown): boolean =>
+  typeof value === "string" ? value.includes("\u0000") : Array.isArray(value) && value.some(hasNul);
+
+/**
+ * The first field with a NUL character, which Postgres keeps in no text. What lies deeper, such as the content of
+ * a message, is passed on and not ours to refuse.
+ */
+function fieldWithNul(value: unknown): string | undefined {
+  return isObject(value) ? Object.keys(value).find((field) => hasNul(value[field])) : undefined;
+}
+
 /** The value as the schema has it, or the given error with the offending fields named. */
 export function validate<S extends z.ZodType>(
   schema: S,
@@ -20,7 +32,11 @@ export function validate<S extends z.ZodType>(
   kind: ErrorName = "invalid_params",
 ): z.output<S> {
   const parsed = schema.safeParse(value);
-  if (parsed.success) return parsed.data;
-  const fields = parsed.error.issues.map((issue) => issue.path.map(String).join("."));
-  fail(kind, `Invalid params: ${describeIssues(parsed.error)}`, { data: { fields: fields.slice(0, 20) } });
+  if (!parsed.success) {
+    const fields = parsed.error.issues.map((issue) => issue.path.map(String).join("."));
+    fail(kind, `Invalid params: ${describeIssues(parsed.error)}`, { data: { fields: fields.slice(0, 20) } });
+  }
+  const field = fieldWithNul(parsed.data);
+  if (field === undefined) return parsed.data;
+  fail(kind, `Invalid params: \`${field}\`: must not contain a NUL character`, { data: { fields: [field] } });
 }

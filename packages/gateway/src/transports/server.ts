@@ -43,6 +43,14 @@ export interface HttpServerOptions {
   fallback?: (request: Request, path: string) => Response | Promise<Response> | null;
 }
 
+export interface HttpServer {
+  port: number;
+  /** From now on every answer ends its connection, so that clients go elsewhere before the listener closes. */
+  retire(): void;
+  /** No new connections; resolves when the open ones are done. With `now` they are broken off. */
+  stop(now?: boolean): Promise<void>;
+}
+
 type SocketData = RpcSocketData | { kind: string };
 type AnySocket = ServerWebSocket<SocketData>;
 
@@ -51,7 +59,7 @@ const SOCKET_MESSAGE_BYTES_MAX = 8 * 1024 * 1024;
 const RPC_METHODS: readonly string[] = ["GET", "POST"];
 
 /** The one HTTP listener: routes, the RPC plane, the event streams and the WebSockets. */
-export function startHttpServer(options: HttpServerOptions): Server<SocketData> {
+export function startHttpServer(options: HttpServerOptions): HttpServer {
   const { rpcHttp, rpcSocket, events, authenticator, rooms, ids, log } = options;
   const router = new Router(options.routes);
   const cors = new Cors(options.corsOrigins);
@@ -63,7 +71,8 @@ export function startHttpServer(options: HttpServerOptions): Server<SocketData> 
     search: string,
   ): Promise<Response> {
     const requestId = ids.ordered();
-    const found = router.find(request.method, path);
+    const verb = request.method === "HEAD" ? "GET" : request.method;
+    const found = router.find(verb, path);
     try {
       if (!found) return await notFound(request, path, requestId);
       const { route } = found;
@@ -101,8 +110,9 @@ export function startHttpServer(options: HttpServerOptions): Server<SocketData> 
 
   async function notFound(request: Request, path: string, requestId: string): Promise<Response> {
     const methods = path === "/api/rpc" ? RPC_METHODS : router.methodsOf(path);
-    if (methods.length === 0 && request.method === "GET") {
+    if (methods.length === 0 && (request.method === "GET" || request.method === "HEAD")) {
       const page = await options.fallback?.(request, path);
+      page?.headers.set("x-request-id", requestId);
       if (page) return page;
     }
     const error = methods.length
@@ -113,6 +123,9 @@ export function startHttpServer(options: HttpServerOptions): Server<SocketData> 
     return response;
   }
 
+  const expectedUpgrade = (text: string) =>
+    new Response(text, { status: 426, headers: { upgrade: "websocket", "x-request-id": ids.ordered() } });
+
   async function upgradeRpc(
     request: Request,
     server: Server<SocketData>,
@@ -121,10 +134,7 @@ export function startHttpServer(options: HttpServerOptions): Server<SocketData> 
     const ip = clientIp(request, server, options.trustedProxies);
     const data = await rpcSocket.admit(query.get("token") ?? bearerOf(request), ip);
     if (server.upgrade(request, { data })) return undefined;
-    return new Response("Expected a WebSocket upgrade; POST JSON-RPC requests instead.\n", {
-      status: 426,
-      headers: { upgrade: "websocket" },
-    });
+    return expectedUpgrade("Expected a WebSocket upgrade; POST JSON-RPC requests instead.\n");
   }
 
   async function upgradeOther(
@@ -136,10 +146,7 @@ export function startHttpServer(options: HttpServerOptions): Server<SocketData> 
     const admitted = await transport.admit(request, query);
     if (admitted instanceof Response) return admitted;
     if (server.upgrade(request, { data: admitted })) return undefined;
-    return new Response("Expected a WebSocket upgrade.\n", {
-      status: 426,
-      headers: { upgrade: "websocket" },
-    });
+    return expectedUpgrade("Expected a WebSocket upgrade.\n");
   }
 
   async function handle(request: Request, server: Server<SocketData>): Promise<Response | undefined> {
@@ -172,7 +179,11 @@ export function startHttpServer(options: HttpServerOptions): Server<SocketData> 
 
   const socketTransports = Object.values(options.sockets);
   const of = (socket: AnySocket) => options.sockets[socket.data.kind] as SocketTransport;
-  return Bun.serve<SocketData, never>({
+  let answer = cors.enabled
+    ? async (request: Request, server: Server<SocketData>) =>
+        cors.preflight(request) ?? cors.decorate(request, await handle(request, server))
+    : handle;
+  const server = Bun.serve<SocketData, never>({
     hostname: options.host,
     port: options.port,
     reusePort: options.reusePort ?? false,
@@ -180,10 +191,7 @@ export function startHttpServer(options: HttpServerOptions): Server<SocketData> 
     idleTimeout: 0,
     maxRequestBodySize: REQUEST_BODY_BYTES_MAX,
     development: false,
-    fetch: cors.enabled
-      ? async (request, server) =>
-          cors.preflight(request) ?? cors.decorate(request, await handle(request, server))
-      : handle,
+    fetch: (request, server) => answer(request, server),
     error(error) {
       log.error("request failed outside every handler", { error });
       return toRestResponse(toServiceError(error), ids.uuid());
@@ -209,4 +217,16 @@ export function startHttpServer(options: HttpServerOptions): Server<SocketData> 
           : of(socket).close(socket as never, code, reason),
     },
   });
+  return {
+    port: server.port!,
+    retire() {
+      const before = answer;
+      answer = async (request, server) => {
+        const response = await before(request, server);
+        response?.headers.set("connection", "close");
+        return response;
+      };
+    },
+    stop: (now) => server.stop(now),
+  };
 }

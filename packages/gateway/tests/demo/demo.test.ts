@@ -69,3 +69,30 @@ test("the printed line streams an answer, and a second run goes on with the same
   const question = second.curl.replace("Hello there, my cat is called Misty.", "What is the name of my cat?");
   expect(contentOf(await paste(question))).toContain("I remember: Hello there, my cat is called Misty.");
 });
+
+test("every page has something to show: a month of use, a group with members, points in the ledger", async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), "demo-"));
+  cleanup.push(() => rmSync(dataDir, { recursive: true, force: true }));
+  const { url, password } = await startDemoProcess(dataDir);
+  const rpc = async (method: string, params: object, bearer = "") => {
+    const response = await fetch(`${url}/api/rpc`, {
+      method: "POST",
+      headers: { "content-type": "application/json", authorization: `Bearer ${bearer}` },
+      body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }),
+    });
+    const { result, error } = await response.json();
+    if (error) throw new Error(error.message);
+    return result;
+  };
+  const { access_token: token } = await rpc("auth.login", { email: "demo@example.com", password });
+  const { records, total } = await rpc("usage.list", { limit: 200 }, token);
+  expect(total).toBeGreaterThan(1_000);
+  expect(records.every(({ cost }: { cost: number | null }) => cost !== null)).toBe(true);
+  const plan = await rpc("billing.plan", {}, token);
+  expect([plan.current_tier, plan.quota_exceeded]).toEqual(["pro", false]);
+  const [group] = await rpc("group.list", {}, token);
+  expect(group).toMatchObject({ name: "Vision lab", my_role: "owner", member_count: 3 });
+  const { balance, entries } = await rpc("group.credits.balance", { group_id: group.id }, token);
+  expect(balance).toBe(5_000 - 800 - 1_600);
+  expect(entries).toHaveLength(3);
+});

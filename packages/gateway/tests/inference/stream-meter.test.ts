@@ -107,7 +107,11 @@ describe("the stream meter", () => {
     ].join("");
     const { text } = metered(bare);
     const [first, second, third, fourth, fifth, last] = chunksOf(text);
-    expect(first.choices[0]).toEqual({ index: 0, delta: { content: "a", role: "assistant" } });
+    expect(first.choices[0]).toEqual({
+      index: 0,
+      delta: { content: "a", role: "assistant" },
+      finish_reason: null,
+    });
     expect(second.choices[0].delta.tool_calls[0]).toMatchObject({ index: 0, id: "c1", type: "function" });
     expect(third.choices[0].delta.tool_calls[0]).toEqual({ index: 0, function: { arguments: "{}" } });
     expect(fourth.choices[0].delta.tool_calls[0]).toMatchObject({ index: 1, id: "c2" });

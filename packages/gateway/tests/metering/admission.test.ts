@@ -387,12 +387,15 @@ describe("requests a minute", () => {
       expect(await attempt(bench, pro)).toBe(60);
     }));
 
-  test("a group's ceiling lowers them and never raises them", () =>
+  test("a group's ceiling counts all its keys together, and never raises what a key may make", () =>
     withBench(freshSqlite, async (bench) => {
       const low = payer({ groupId: crypto.randomUUID(), rpmCeiling: 2 });
       const high = payer({ groupId: crypto.randomUUID(), rpmCeiling: 500 });
-      for (let i = 0; i < 2; i++) expect(await attempt(bench, low)).toBe(0);
+      const colleague = payer({ groupId: low.groupId, rpmCeiling: 2 });
+      expect(await attempt(bench, low)).toBe(0);
+      expect(await attempt(bench, colleague)).toBe(0);
       expect(await attempt(bench, low)).toBe(60);
+      expect(await attempt(bench, colleague)).toBe(60);
       for (let i = 0; i < 10; i++) expect(await attempt(bench, high)).toBe(0);
       expect(await attempt(bench, high)).toBe(60);
     }));

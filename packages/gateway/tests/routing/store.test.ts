@@ -1,11 +1,12 @@
 import { expect, test } from "bun:test";
+import { createSealer } from "../../src/kernel/sealer.ts";
 import { BackendStore } from "../../src/rooms/routing/store.ts";
 import { onEachDatabase, withDatabase } from "../support/databases.ts";
 
 onEachDatabase("backend configurations", (fresh) => {
   test("are saved, replaced in place and removed", () =>
     withDatabase(fresh, async (db) => {
-      const store = new BackendStore(db);
+      const store = new BackendStore(db, createSealer(Buffer.from("a secret")));
       const one = {
         name: "one",
         type: "vllm",
@@ -33,5 +34,31 @@ onEachDatabase("backend configurations", (fresh) => {
       ]);
       await store.remove("one");
       expect(await store.list()).toEqual([two]);
+    }));
+
+  test("hold keys sealed: for their own backend, with the secret that they were sealed with", () =>
+    withDatabase(fresh, async (db) => {
+      const backend = {
+        name: "one",
+        type: "vllm",
+        url: "http://x",
+        apiKey: "sk-1",
+        models: [],
+        workflow: null,
+      };
+      const unreadable: string[] = [];
+      const storeWith = (secret: string) =>
+        new BackendStore(db, createSealer(Buffer.from(secret)), (name) => unreadable.push(name));
+      await storeWith("a secret").save(backend, "2026-11-15T12:00:00.000Z");
+      const row = await db.get<{ api_key: string }>("SELECT api_key FROM backend_configs");
+      expect(row!.api_key).toStartWith("sealed:v1:");
+      expect((await storeWith("a secret").list())[0]!.apiKey).toBe("sk-1");
+      expect((await storeWith("another").list())[0]!.apiKey).toBeNull();
+      expect(unreadable).toEqual(["one"]);
+      // Moved to another backend it opens no longer; what was stored before there was sealing still does.
+      await db.run("UPDATE backend_configs SET name = 'two'");
+      expect((await storeWith("a secret").list())[0]!.apiKey).toBeNull();
+      await db.run("UPDATE backend_configs SET api_key = 'sk-plain'");
+      expect((await storeWith("a secret").list())[0]!.apiKey).toBe("sk-plain");
     }));
 });

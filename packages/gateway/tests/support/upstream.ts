@@ -125,7 +125,7 @@ export const politeHandler: UpstreamHandler = async ({ path, json }, reply) => {
 // biome-ignore lint/suspicious/noExplicitAny: a request body as it came
 function politeEmbeddings(json: any, reply: Reply): Promise<void> {
   const inputs = Array.isArray(json.input) ? json.input : [json.input];
-  const vectors = inputs.map((text: string) => [text.length, 0.5, -1.25]);
+  const vectors = inputs.map((text: unknown) => [String(text).length, 0.5, -1.25]);
   return reply.json({
     object: "list",
     data: vectors.map((vector: number[], index: number) => ({

@@ -65,6 +65,11 @@ onEachDatabase("usage.list", (_, kind) => {
       cost: 0.000065,
       created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
       ref_id: "tag",
+      api_key_id: expect.stringMatching(/^[0-9a-f]{8}$/),
+      project: "web",
+      points: null,
+      account_type: null,
+      estimated: true,
     });
   });
 

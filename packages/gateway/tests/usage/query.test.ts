@@ -212,11 +212,11 @@ onEachDatabase("the usage query", (_, kind) => {
       [{ until: "2026-10-01T25:00:00Z" }, "bad_until"],
       [{ group_by: "user" }, "bad_group_by"],
       [{ group_by: 1 }, "bad_group_by"],
-      [{ ref_ids: "order-1" }, "invalid_params"],
-      [{ limit: "many" }, "invalid_params"],
-      [{ offset: 1.5 }, "invalid_params"],
-      [{ include_records: "yes" }, "invalid_params"],
-      [[], "invalid_params"],
+      [{ ref_ids: "order-1" }, "missing_fields"],
+      [{ limit: "many" }, "missing_fields"],
+      [{ offset: 1.5 }, "missing_fields"],
+      [{ include_records: "yes" }, "missing_fields"],
+      [[], "missing_fields"],
     ];
     for (const [body, code] of cases) {
       const response = await post(JSON.stringify(body));

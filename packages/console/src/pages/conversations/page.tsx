@@ -3,6 +3,7 @@ import { api } from "../../lib/api.ts";
 import { type Answer, NEW_ANSWER, type Picture, runChat, userMessage } from "../../lib/chat.ts";
 import { client } from "../../lib/client.ts";
 import { plural } from "../../lib/format.ts";
+import { useFollowEnd } from "../../lib/live.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
 import { Link, navigate, useSearch } from "../../lib/router.ts";
 import { Button, SmallSelect } from "../../ui/controls.tsx";
@@ -75,6 +76,7 @@ function Conversation({ id }: { id: string }) {
   const [deleting, setDeleting] = useState(false);
   const running = useRef<AbortController | null>(null);
   useEffect(() => () => running.current?.abort(), []);
+  useFollowEnd(answer);
   const model = search.get("model") ?? models[0]?.id ?? "";
   const busy = answer?.state === "waiting" || answer?.state === "streaming";
 

@@ -8,6 +8,8 @@ import type { PageProps } from "../index.ts";
 const FIRST = "quick-start";
 /** Folders of the documentation and what they are called; what is in none of them is a guide. */
 const FOLDERS: Record<string, string> = { reference: "Reference", decisions: "Decisions" };
+const SECTIONS = ["Guides", "Reference", "Decisions"];
+const ENTRIES_MAX = 1_000;
 const ORDER = ["quick-start", "concepts", "clients", "operators-guide", "cli"];
 
 interface Entry {
@@ -19,11 +21,14 @@ interface Entry {
 function entriesOf(llms: string): Entry[] {
   const links = [...llms.matchAll(/^- \[(.+?)\]\(\/docs\/(.+?)\.md\)$/gm)];
   const entries = links.map(([, title, path]) => ({ title: title!, path: path! }));
-  const rank = ({ path }: Entry) => (ORDER.includes(path) ? ORDER.indexOf(path) : ORDER.length);
+  const rank = (entry: Entry) => {
+    const place = ORDER.indexOf(entry.path);
+    return SECTIONS.indexOf(sectionOf(entry)) * ENTRIES_MAX + (place < 0 ? ORDER.length : place);
+  };
   return entries.sort((a, b) => rank(a) - rank(b) || a.title.localeCompare(b.title));
 }
 
-const sectionOf = ({ path }: Entry) => FOLDERS[path.split("/")[0]!] ?? "Guides";
+const sectionOf = ({ path }: Entry) => FOLDERS[path.split("/")[0]!] ?? SECTIONS[0]!;
 
 /** `../reference/rpc.md#x` of a page becomes the console's own address of that page. */
 const resolver = (current: string) => (href: string) => {

@@ -1,8 +1,8 @@
 import { api } from "../../lib/api.ts";
 import { session } from "../../lib/client.ts";
 import { count } from "../../lib/format.ts";
-import type { Group, Member } from "../../lib/planned.ts";
 import { useQuery } from "../../lib/query.ts";
+import type { Group, Member } from "../../lib/records.ts";
 import { useStore } from "../../lib/store.ts";
 import { LinkButton, Tabs } from "../../ui/controls.tsx";
 import { PageHead } from "../../ui/page.tsx";

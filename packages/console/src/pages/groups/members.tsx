@@ -1,16 +1,16 @@
 import { useState } from "react";
 import { api } from "../../lib/api.ts";
-import type { Member } from "../../lib/planned.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
+import type { Member } from "../../lib/records.ts";
 import { toast } from "../../lib/toast.ts";
-import { Button, Check, Code, SelectField, TextField } from "../../ui/controls.tsx";
+import { Button, Check, type Choice, Code, SelectField, TextField } from "../../ui/controls.tsx";
 import { Confirm, Dialog, FormDialog } from "../../ui/dialogs.tsx";
 import { Section } from "../../ui/page.tsx";
 import { Note, Status, When } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import type { GroupView } from "./detail.tsx";
 
-const ROLES = [
+const ROLES: readonly Choice<Member["role"]>[] = [
   { value: "member", label: "member: uses the pool" },
   { value: "admin", label: "admin: also manages the group" },
 ];
@@ -96,7 +96,7 @@ const changed = (groupId: string) => {
 
 function AddMember({ groupId, onClose }: { groupId: string; onClose(): void }) {
   const [email, setEmail] = useState("");
-  const [role, setRole] = useState("member");
+  const [role, setRole] = useState<Member["role"]>("member");
   const [multiplier, setMultiplier] = useState("1");
   const add = async () => {
     await api("group.members.add", { group_id: groupId, email, role, cost_multiplier: Number(multiplier) });
@@ -129,7 +129,7 @@ function AddMember({ groupId, onClose }: { groupId: string; onClose(): void }) {
 
 function Invite({ groupId, onClose }: { groupId: string; onClose(): void }) {
   const [email, setEmail] = useState("");
-  const [role, setRole] = useState("member");
+  const [role, setRole] = useState<Member["role"]>("member");
   const [uses, setUses] = useState("1");
   const [days, setDays] = useState("7");
   const [token, setToken] = useState<string | null>(null);
@@ -180,7 +180,7 @@ function Invite({ groupId, onClose }: { groupId: string; onClose(): void }) {
 }
 
 function MemberSheet({ groupId, member, onClose }: { groupId: string; member: Member; onClose(): void }) {
-  const [role, setRole] = useState<string>(member.role);
+  const [role, setRole] = useState(member.role);
   const [multiplier, setMultiplier] = useState(String(member.cost_multiplier));
   const [active, setActive] = useState(member.is_active);
   const [removing, setRemoving] = useState(false);

@@ -1,8 +1,8 @@
 import { useState } from "react";
 import { api } from "../../lib/api.ts";
 import { plural } from "../../lib/format.ts";
-import type { Group } from "../../lib/planned.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
+import type { Group } from "../../lib/records.ts";
 import { navigate, useSearch } from "../../lib/router.ts";
 import { Button, LinkButton, TextField } from "../../ui/controls.tsx";
 import { FormDialog } from "../../ui/dialogs.tsx";

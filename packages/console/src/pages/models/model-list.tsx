@@ -1,13 +1,33 @@
-import type { Model } from "@model-gateway/client";
+import type { Model, ModelPrice } from "@model-gateway/client";
 import { client } from "../../lib/client.ts";
+import { money } from "../../lib/format.ts";
 import { useQuery } from "../../lib/query.ts";
 import { LinkButton } from "../../ui/controls.tsx";
 import { Loaded } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 
-const columns: Column<Model>[] = [
+interface PricedModel extends Model {
+  /** Undefined when no backend serves the model now. */
+  price?: ModelPrice;
+}
+
+const columns: Column<PricedModel>[] = [
   { id: "id", label: "Model", sort: ({ id }) => id, cell: ({ id }) => <span className="mono">{id}</span> },
   { id: "owner", label: "Served by", sort: ({ owned_by }) => owned_by, cell: ({ owned_by }) => owned_by },
+  {
+    id: "input",
+    label: "In, $ per million",
+    numeric: true,
+    sort: ({ price }) => price?.input ?? -1,
+    cell: ({ price }) => <Price value={price?.input} />,
+  },
+  {
+    id: "output",
+    label: "Out, $ per million",
+    numeric: true,
+    sort: ({ price }) => price?.output ?? -1,
+    cell: ({ price }) => <Price value={price?.output} />,
+  },
   {
     id: "try",
     label: "",
@@ -20,8 +40,20 @@ const columns: Column<Model>[] = [
   },
 ];
 
+/** A price, or the plain word that there is none; nothing for a model that nobody serves. */
+function Price({ value }: { value: number | null | undefined }) {
+  if (value === undefined) return null;
+  return value === null ? <span className="muted">unpriced</span> : money(value);
+}
+
+async function pricedModels(): Promise<PricedModel[]> {
+  const [models, prices] = await Promise.all([client.rest.models(), client.rest.prices()]);
+  const byModel = new Map(prices.map((price) => [price.model, price]));
+  return models.map((model) => ({ ...model, price: byModel.get(model.id) }));
+}
+
 export function ModelList() {
-  const models = useQuery("models", () => client.rest.models());
+  const models = useQuery("priced-models", pricedModels);
   return (
     <Loaded query={models}>
       {(list) => (

@@ -2,16 +2,16 @@ import { type FormEvent, useState } from "react";
 import { useAction } from "../../lib/action.ts";
 import { api } from "../../lib/api.ts";
 import { compact, money } from "../../lib/format.ts";
-import type { Plan, VideoPrice } from "../../lib/planned.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
+import type { Plan, VideoPrice } from "../../lib/records.ts";
 import { toast } from "../../lib/toast.ts";
-import { Button, Check, SelectField, TextField } from "../../ui/controls.tsx";
+import { Button, Check, type Choice, SelectField, TextField } from "../../ui/controls.tsx";
 import { FormDialog } from "../../ui/dialogs.tsx";
 import { Section } from "../../ui/page.tsx";
 import { Empty, FormError, Loaded, Status } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 
-const MODES = [
+const MODES: readonly Choice<VideoPrice["mode"]>[] = [
   { value: "per_second_resolution", label: "by second and resolution" },
   { value: "per_call", label: "by call" },
   { value: "per_frame", label: "by frame" },
@@ -119,7 +119,7 @@ const tierColumns: Column<TierRow>[] = [
 
 function EditPrice({ price, onClose }: { price: VideoPrice | null; onClose(): void }) {
   const [model, setModel] = useState(price?.model ?? "");
-  const [mode, setMode] = useState(price?.mode ?? "per_second_resolution");
+  const [mode, setMode] = useState<VideoPrice["mode"]>(price?.mode ?? "per_second_resolution");
   const [base, setBase] = useState(String(price?.base_price ?? 0));
   const [second, setSecond] = useState(String(price?.price_per_second ?? 0));
   const [frame, setFrame] = useState(String(price?.price_per_frame ?? 0));

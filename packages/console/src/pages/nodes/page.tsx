@@ -1,7 +1,7 @@
 import { useState } from "react";
 import { api } from "../../lib/api.ts";
-import type { AgentNode } from "../../lib/planned.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
+import type { AgentNode } from "../../lib/records.ts";
 import { useSearch } from "../../lib/router.ts";
 import { toast, toastError } from "../../lib/toast.ts";
 import { Button, Code, Copyable, SelectField, TextField } from "../../ui/controls.tsx";

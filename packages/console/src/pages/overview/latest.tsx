@@ -1,7 +1,7 @@
 import { api } from "../../lib/api.ts";
 import { compact, money } from "../../lib/format.ts";
-import type { UsageRecord } from "../../lib/planned.ts";
 import { useQuery } from "../../lib/query.ts";
+import type { UsageRecord } from "../../lib/records.ts";
 import { navigate } from "../../lib/router.ts";
 import { LinkButton } from "../../ui/controls.tsx";
 import { Empty, Loaded, When } from "../../ui/states.tsx";

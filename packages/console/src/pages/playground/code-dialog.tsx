@@ -16,12 +16,7 @@ export function CodeDialog({ request, onClose }: { request: SnippetRequest; onCl
   return (
     <Dialog title="The same as a program" kind="modal wide" onClose={onClose}>
       <div className="stack">
-        <Segments
-          label="Language"
-          value={language}
-          onChange={(value) => setLanguage(value as Language)}
-          choices={LANGUAGES}
-        />
+        <Segments label="Language" value={language} onChange={setLanguage} choices={LANGUAGES} />
         <Code label={`${language} code`} text={text} />
         <p className="muted small">Put one of your keys in its place; the Keys page makes new ones.</p>
       </div>

@@ -8,6 +8,7 @@ import {
   userMessage,
 } from "../../lib/chat.ts";
 import { client } from "../../lib/client.ts";
+import { useFollowEnd } from "../../lib/live.ts";
 import { useQuery } from "../../lib/query.ts";
 import { useSearch } from "../../lib/router.ts";
 import { Button } from "../../ui/controls.tsx";
@@ -47,6 +48,7 @@ export function Page() {
   const [showCode, setShowCode] = useState(false);
   const running = useRef<AbortController | null>(null);
   useEffect(() => () => running.current?.abort(), []);
+  useFollowEnd(turns);
 
   const first = search.get("model") ?? models.data?.[0]?.id ?? "";
   const second = search.get("compare");

@@ -4,7 +4,7 @@ import { api } from "../../lib/api.ts";
 import { adminToken, client, session, setAdminToken } from "../../lib/client.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
 import { useStore } from "../../lib/store.ts";
-import { setTheme, type Theme, theme } from "../../lib/theme.ts";
+import { setTheme, theme } from "../../lib/theme.ts";
 import { toast } from "../../lib/toast.ts";
 import { Button, Copyable, LinkButton, Segments, TextField } from "../../ui/controls.tsx";
 import { Confirm } from "../../ui/dialogs.tsx";
@@ -42,7 +42,7 @@ export function Page() {
         <Segments
           label="Theme"
           value={shown}
-          onChange={(value) => setTheme(value as Theme)}
+          onChange={setTheme}
           choices={[
             { value: "system", label: "As the system" },
             { value: "light", label: "Light" },

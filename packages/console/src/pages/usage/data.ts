@@ -14,11 +14,15 @@ export interface UsageRow {
   total_tokens: number;
   cost: number | null;
   ref_id: string | null;
-  /** Only the operator's view tells whose key it was. */
-  api_key_id?: string;
+  api_key_id: string;
+  /** The rest is told of one's own requests only. */
+  project?: string | null;
+  points?: number | null;
+  account_type?: "user" | "group" | null;
+  estimated?: boolean;
 }
 
-export const GROUPINGS = ["model", "backend", "ref", "key"] as const;
+export const GROUPINGS = ["model", "backend", "ref", "project", "key"] as const;
 export type Grouping = (typeof GROUPINGS)[number];
 export const METRICS = ["cost", "tokens", "requests"] as const;
 export type Metric = (typeof METRICS)[number];
@@ -86,7 +90,8 @@ export function daysOf({ since, until }: Range): string[] {
 
 export const groupOf = (row: UsageRow, grouping: Grouping): string => {
   if (grouping === "ref") return row.ref_id ?? "no reference";
-  if (grouping === "key") return row.api_key_id ?? "your keys";
+  if (grouping === "project") return row.project ?? "signed in, no project";
+  if (grouping === "key") return row.api_key_id.startsWith("jwt-") ? "signed in" : row.api_key_id;
   return row[grouping];
 };
 

@@ -159,7 +159,8 @@ function Filters({
           { value: "model", label: "by model" },
           { value: "backend", label: "by backend" },
           { value: "ref", label: "by reference" },
-          ...(everyone ? [{ value: "key", label: "by key" }] : []),
+          ...(everyone ? [] : [{ value: "project" as const, label: "by project" }]),
+          { value: "key", label: "by key" },
         ]}
       />
       <SmallSelect

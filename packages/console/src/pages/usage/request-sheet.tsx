@@ -1,4 +1,4 @@
-import { count, exactTime, money } from "../../lib/format.ts";
+import { count, exactTime, money, points } from "../../lib/format.ts";
 import { Copyable, LinkButton } from "../../ui/controls.tsx";
 import { Dialog } from "../../ui/dialogs.tsx";
 import type { UsageRow } from "./data.ts";
@@ -23,16 +23,34 @@ export function RequestSheet({ row, onClose }: { row: UsageRow; onClose(): void 
           <dd>
             {row.ref_id ?? <span className="muted">none; send the header x-service-ref to set one</span>}
           </dd>
-          {row.api_key_id && (
+          <dt>Made with</dt>
+          <dd>
+            {row.api_key_id.startsWith("jwt-") ? (
+              "the console or a signed-in program"
+            ) : (
+              <code>service-{row.api_key_id}…</code>
+            )}
+          </dd>
+          {row.project && (
             <>
-              <dt>Made with</dt>
+              <dt>Project</dt>
+              <dd>{row.project}</dd>
+            </>
+          )}
+          {row.points !== undefined && (
+            <>
+              <dt>Paid by</dt>
               <dd>
-                {row.api_key_id.startsWith("jwt-") ? (
-                  "the console or a signed-in program"
-                ) : (
-                  <code>service-{row.api_key_id}…</code>
-                )}
+                {row.points === null
+                  ? "the tier's monthly quota"
+                  : `${points(row.points)} from ${row.account_type === "group" ? "the group's pool" : "your wallet"}`}
               </dd>
+            </>
+          )}
+          {row.estimated && (
+            <>
+              <dt>Tokens</dt>
+              <dd>estimated: the upstream reported none</dd>
             </>
           )}
           <dt>Id</dt>

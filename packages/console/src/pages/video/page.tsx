@@ -2,8 +2,8 @@ import { useEffect, useState } from "react";
 import { api } from "../../lib/api.ts";
 import { client } from "../../lib/client.ts";
 import { money } from "../../lib/format.ts";
-import type { RpcVideoJob } from "../../lib/planned.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
+import type { VideoJob } from "../../lib/records.ts";
 import { toastError } from "../../lib/toast.ts";
 import { Button } from "../../ui/controls.tsx";
 import { Icon } from "../../ui/icons.tsx";
@@ -12,7 +12,7 @@ import { Empty, Loaded, Meter, Status, type Tone, When } from "../../ui/states.t
 import { CreateVideo } from "./create.tsx";
 
 const SHOWN = 60;
-const TONES: Record<RpcVideoJob["status"], Tone> = {
+const TONES: Record<VideoJob["status"], Tone> = {
   queued: "plain",
   running: "plain",
   done: "good",
@@ -20,7 +20,6 @@ const TONES: Record<RpcVideoJob["status"], Tone> = {
   cancelled: "warn",
 };
 const isOver = (status: string) => status === "done" || status === "failed" || status === "cancelled";
-const createdMs = (time: number | string) => (typeof time === "number" ? time * 1000 : Date.parse(time));
 
 export function Page() {
   const jobs = useQuery("videos", () => api("video.list", { limit: SHOWN }));
@@ -56,8 +55,8 @@ export function Page() {
 }
 
 /** The job's latest state: as listed, then as its notifications tell. */
-function useJob(job: RpcVideoJob): RpcVideoJob {
-  const [news, setNews] = useState<Partial<RpcVideoJob>>({});
+function useJob(job: VideoJob): VideoJob {
+  const [news, setNews] = useState<Partial<VideoJob>>({});
   useEffect(() => {
     if (isOver(job.status)) return;
     const aborter = new AbortController();
@@ -65,7 +64,7 @@ function useJob(job: RpcVideoJob): RpcVideoJob {
       const onReconnect = () => invalidate("videos");
       for await (const { method, params } of client.events(job.id, { signal: aborter.signal, onReconnect })) {
         if (method === "video.progress")
-          setNews({ status: params.status as RpcVideoJob["status"], progress: params.progress });
+          setNews({ status: params.status as VideoJob["status"], progress: params.progress });
         if (method === "video.done" || method === "video.failed") {
           invalidate("videos");
           return;
@@ -78,7 +77,7 @@ function useJob(job: RpcVideoJob): RpcVideoJob {
   return isOver(job.status) ? job : { ...job, ...news };
 }
 
-function VideoCard({ job: listed }: { job: RpcVideoJob }) {
+function VideoCard({ job: listed }: { job: VideoJob }) {
   const job = useJob(listed);
   const [busy, setBusy] = useState(false);
   const cancel = async () => {
@@ -87,13 +86,12 @@ function VideoCard({ job: listed }: { job: RpcVideoJob }) {
     invalidate("videos");
     setBusy(false);
   };
-  // A progress of 0 to 1 and one of 0 to 100 both occur among upstreams.
-  const share = job.progress > 1 ? job.progress / 100 : job.progress;
+  const share = job.progress / 100;
   return (
     <li>
       <Preview job={job} />
       <div className="stack tight">
-        <p className="clamp-2">{job.prompt ?? job.model}</p>
+        <strong className="ellipsis">{job.model}</strong>
         <div className="row between">
           <Status tone={TONES[job.status]} icon={isOver(job.status) ? undefined : "waiting"}>
             {job.status}
@@ -105,7 +103,7 @@ function VideoCard({ job: listed }: { job: RpcVideoJob }) {
         {job.error && <p className="bad small">{job.error}</p>}
         <div className="row between">
           <span className="muted small ellipsis">
-            {job.model}, <When time={createdMs(job.created_at)} />
+            <When time={job.created_at * 1000} />
           </span>
           {!isOver(job.status) && (
             <Button small busy={busy} onClick={() => void cancel()}>
@@ -119,7 +117,7 @@ function VideoCard({ job: listed }: { job: RpcVideoJob }) {
 }
 
 /** Films of this very service play here; others open at their own host, which is asked only on a click. */
-function Preview({ job: { result, status } }: { job: RpcVideoJob }) {
+function Preview({ job: { result, status } }: { job: VideoJob }) {
   if (!result) {
     return (
       <div className="preview">

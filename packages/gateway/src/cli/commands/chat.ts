@@ -1,4 +1,4 @@
-import { createInterface } from "node:readline/promises";
+import { createInterface } from "node:readline";
 import type { ChatMessage } from "@model-gateway/client";
 import { CliError, type Command, type Invocation, text } from "../command.ts";
 
@@ -30,17 +30,18 @@ async function say(invocation: Invocation, model: string, messages: ChatMessage[
 
 async function converse(invocation: Invocation, model: string, messages: ChatMessage[]): Promise<void> {
   invocation.output.note(`${model}. An empty line ends it.`);
-  const reader = createInterface({ input: process.stdin, output: process.stderr });
-  try {
-    while (true) {
-      const words = (await reader.question("> ")).trim();
-      if (words === "") return;
-      messages.push({ role: "user", content: words });
-      messages.push({ role: "assistant", content: await say(invocation, model, messages) });
-    }
-  } finally {
-    reader.close();
+  const reader = createInterface({ input: process.stdin, terminal: false });
+  const prompt = () => process.stderr.write("> ");
+  prompt();
+  // The lines are taken one by one, so that what is typed ahead waits for its turn.
+  for await (const line of reader) {
+    const words = line.trim();
+    if (words === "") break;
+    messages.push({ role: "user", content: words });
+    messages.push({ role: "assistant", content: await say(invocation, model, messages) });
+    prompt();
   }
+  reader.close();
 }
 
 export const chat: Command = {

@@ -56,6 +56,17 @@ export class Pricing {
     return rate;
   }
 
+  /** Dollars per million tokens; null when no price matches the model. */
+  priceOf(model: string): { input: number; output: number } | null {
+    const rate = this.#rateOf(model);
+    return (
+      rate && {
+        input: rate.inputPico / PICO_PER_TOKEN_PER_USD_PER_MILLION,
+        output: rate.outputPico / PICO_PER_TOKEN_PER_USD_PER_MILLION,
+      }
+    );
+  }
+
   /** Exact cost in whole nanodollars, halves rounded up; null when no price matches the model. */
   costNanoUsd(model: string, { promptTokens, completionTokens }: TokenCounts): number | null {
     const rate = this.#rateOf(model);

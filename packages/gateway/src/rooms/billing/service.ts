@@ -109,6 +109,14 @@ export class Billing {
     return this.#pricing.costNanoUsd(model, tokens);
   }
 
+  /** Prices of the given models, in dollars per million tokens. */
+  pricesOf(models: readonly string[]): { model: string; input: number | null; output: number | null }[] {
+    return models.map((model) => ({
+      model,
+      ...(this.#pricing.priceOf(model) ?? { input: null, output: null }),
+    }));
+  }
+
   async plan(actor: Actor) {
     const { usage, balances, clock, pointsPerUsd } = this.options;
     const current = this.tier(await this.tierOf(actor.userId));

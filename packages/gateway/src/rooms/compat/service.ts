@@ -31,7 +31,7 @@ export interface CompatOptions extends Estimator {
   /** Who an API key stands for; null: nobody. */
   authenticate(secret: string): unknown;
   /** The same with the key's requests a minute counted; a Response is the refusal. */
-  requireApiKey(request: Request, requestId: string): Promise<unknown>;
+  requireApiKey(request: Request, requestId: string): unknown;
   clock: Clock;
 }
 

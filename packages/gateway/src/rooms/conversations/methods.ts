@@ -5,8 +5,13 @@ import { defineMethod, NoParams, Ok, ok, Timestamp } from "../../kernel/method.t
 const Conversation = z.object({
   id: z.uuid(),
   title: z.string(),
+  owner: z.uuid().describe("Id of the account that it belongs to"),
   created_at: Timestamp,
   updated_at: Timestamp,
+});
+const owned = <T extends { user_id: string }>({ user_id, ...conversation }: T) => ({
+  ...conversation,
+  owner: user_id,
 });
 const Message = z.object({
   id: z.uuid(),
@@ -41,7 +46,7 @@ export const list = defineMethod({
       message_count: z.int(),
     }),
   ),
-  handler: ({ actor, rooms }) => rooms.conversations.list(actor.userId),
+  handler: async ({ actor, rooms }) => (await rooms.conversations.list(actor.userId)).map(owned),
 });
 
 export const create = defineMethod({
@@ -51,7 +56,7 @@ export const create = defineMethod({
   params: z.object({ title: z.string().trim().min(1).max(200).optional() }),
   result: Conversation.extend({ messages: z.array(Message) }),
   handler: async ({ params, actor, rooms }) => ({
-    ...(await rooms.conversations.create(actor.userId, params.title)),
+    ...owned(await rooms.conversations.create(actor.userId, params.title)),
     messages: [],
   }),
 });
@@ -62,7 +67,8 @@ export const get = defineMethod({
   auth: "jwt",
   params: ById,
   result: Conversation.extend({ messages: z.array(Message) }),
-  handler: ({ params, actor, rooms }) => rooms.conversations.get(actor.userId, idOf(params)),
+  handler: async ({ params, actor, rooms }) =>
+    owned(await rooms.conversations.get(actor.userId, idOf(params))),
 });
 
 export const remove = defineMethod({

@@ -6,8 +6,8 @@ import { relativeAge } from "./relative-age.ts";
 import { type ConversationRow, ConversationStore, type MessageRow } from "./store.ts";
 
 export const DEFAULT_TITLE = "New Conversation";
-/** The most messages that are read back, for a person or as a model's history. */
-const MESSAGES_MAX = 2_000;
+/** The most that is read back, for a person or as a model's history; any one message fits. */
+const READ_BACK = { limit: 2_000, charsMax: 32 * 1024 * 1024 };
 
 export interface StoredMessage {
   role: string;
@@ -53,7 +53,7 @@ export class Conversations {
 
   async get(userId: string, id: string) {
     const conversation = await this.#owned(userId, id);
-    const messages = await this.#store.messages(id, MESSAGES_MAX);
+    const messages = await this.#store.messages(id, READ_BACK);
     return { ...conversation, messages: messages.map(toMessage) };
   }
 
@@ -73,7 +73,7 @@ export class Conversations {
 
   /** Messages so far, oldest first, as they are sent to a model. The caller has checked `access`. */
   async history(id: string): Promise<StoredMessage[]> {
-    const rows = await this.#store.messages(id, MESSAGES_MAX);
+    const rows = await this.#store.messages(id, READ_BACK);
     return rows.map((row) => {
       const { role, content, images, tool_calls } = toMessage(row);
       return { role, content, ...(images && { images }), ...(tool_calls && { tool_calls }) };
@@ -90,7 +90,8 @@ export class Conversations {
       messages.map(({ role, content, images, tool_calls }) => ({
         id: ids.uuid(),
         role,
-        content,
+        // A model may say anything, but Postgres keeps no NUL in a text.
+        content: content.replaceAll("\u0000", ""),
         images: images ? JSON.stringify(images) : null,
         tool_calls: tool_calls ? JSON.stringify(tool_calls) : null,
         created_at,

@@ -47,14 +47,23 @@ export class ConversationStore {
     );
   }
 
-  /** The newest `limit` messages, oldest first. */
-  async messages(conversationId: string, limit: number): Promise<MessageRow[]> {
-    const newestFirst = await this.db.all<MessageRow>(
-      `SELECT id, role, content, images, tool_calls, created_at FROM conversation_messages
-       WHERE conversation_id = $1 ORDER BY position DESC LIMIT $2`,
-      [conversationId, limit],
+  /** The newest messages, oldest first: at most `limit` of them and `charsMax` in all. */
+  messages(
+    conversationId: string,
+    { limit, charsMax }: { limit: number; charsMax: number },
+  ): Promise<MessageRow[]> {
+    // Sizes are added up in the database: a conversation may hold far more than fits in memory.
+    return this.db.all<MessageRow>(
+      `SELECT m.id, m.role, m.content, m.images, m.tool_calls, m.created_at FROM conversation_messages m
+       JOIN (SELECT position, SUM(chars) OVER (ORDER BY position DESC) AS chars
+             FROM (SELECT position,
+                     LENGTH(content) + COALESCE(LENGTH(images), 0) + COALESCE(LENGTH(tool_calls), 0) AS chars
+                   FROM conversation_messages WHERE conversation_id = $1
+                   ORDER BY position DESC LIMIT $2) AS newest) AS sized
+         ON sized.position = m.position
+       WHERE m.conversation_id = $1 AND sized.chars <= $3 ORDER BY m.position`,
+      [conversationId, limit, charsMax],
     );
-    return newestFirst.reverse();
   }
 
   /** Appends in order; false when the conversation was deleted meanwhile. */

@@ -2,6 +2,7 @@ import { BackendError } from "../../backends/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { toRestBody, toServiceError } from "../../kernel/errors.ts";
 import { readAnswer, requireList } from "./answer-body.ts";
+import { type AnswerHead, completeChat } from "./answer-shape.ts";
 import type { Choice } from "./chunk-normaliser.ts";
 import { CLIENT_LEFT } from "./deadlines.ts";
 import { toFailure } from "./failures.ts";
@@ -82,6 +83,14 @@ export class ChatTurn {
     if (this.#relay && !this.#running) this.#settle();
   }
 
+  get #head(): AnswerHead {
+    return {
+      id: `chatcmpl-${this.options.asker.requestId}`,
+      created: Math.floor(this.parts.clock.now() / 1000),
+      model: this.call.route.model,
+    };
+  }
+
   #settle(): ReportedUsage | null {
     return this.call.settle(this.#meter?.usage ?? null, this.#meter?.textBytes ?? 0);
   }
@@ -95,10 +104,10 @@ export class ChatTurn {
       const body = await readAnswer(response, call.watched.signal);
       requireList(body, "choices");
       call.route.succeeded();
-      const usage = usageOfTail(body);
-      call.settle(usage, usage ? 0 : textBytesOf(body));
+      const reported = usageOfTail(body);
+      const owed = call.settle(reported, reported ? 0 : textBytesOf(body));
       if (record.collector) await record.completedWith(body);
-      return body;
+      return completeChat(body, this.#head, { reported, owed });
     } catch (error) {
       call.failed(error);
       call.settle(null, 0);
@@ -121,10 +130,15 @@ export class ChatTurn {
               onChoice?.(choice);
             }
           : undefined;
-      this.#meter = new StreamMeter({ keepUsage: this.fields.wantsUsage, onChoice: seen });
+      this.#meter = new StreamMeter({
+        keepUsage: this.fields.wantsUsage,
+        onChoice: seen,
+        head: this.#head,
+      });
       const body = (await this.#eventStream(response)).body!;
       const relay = new Relay(body, this.#meter, call.watched, parts.clock);
       await relay.peek();
+      call.observed.firstChunk();
       this.#relay = relay;
     } catch (error) {
       call.failed(error);

@@ -1,4 +1,7 @@
 import { isObject } from "../../kernel/json.ts";
+import type { AnswerHead } from "./answer-shape.ts";
+
+const CHUNK = "chat.completion.chunk";
 
 /** One event of a streamed chat answer, as far as it is looked at. */
 export interface ChatChunk {
@@ -25,8 +28,9 @@ export interface Choice {
 }
 
 /**
- * Adds what strict client libraries refuse to do without and some upstreams leave out: `choices`, each choice's
- * `index` and `delta`, the role in the first delta, and `index` and `type` of tool-call deltas.
+ * Adds what strict client libraries refuse to do without and some upstreams leave out: what the chunk is part of,
+ * `choices`, each choice's `index`, `delta` and `finish_reason`, the role in the first delta, and `index` and `type`
+ * of tool-call deltas.
  */
 export class ChunkNormaliser {
   /** Choices whose role has been told. */
@@ -34,9 +38,11 @@ export class ChunkNormaliser {
   /** Tool-call ids by choice, in order of appearance: the position is the index that is missing. */
   readonly #toolIds = new Map<number, string[]>();
 
+  constructor(readonly head: AnswerHead | null = null) {}
+
   /** The choices of a chunk; `changed` says whether the chunk was altered in place. */
   apply(chunk: ChatChunk): { choices: Choice[]; changed: boolean } {
-    let changed = false;
+    let changed = this.#completeHead(chunk);
     if (!Array.isArray(chunk.choices)) {
       chunk.choices = [];
       changed = true;
@@ -51,10 +57,30 @@ export class ChunkNormaliser {
         choice.delta = {};
         changed = true;
       }
+      if (choice.finish_reason === undefined) {
+        choice.finish_reason = null;
+        changed = true;
+      }
       if (this.#openRole(choice as unknown as Choice)) changed = true;
       if (this.#completeTools(choice as unknown as Choice)) changed = true;
     }
     return { choices: choices as unknown as Choice[], changed };
+  }
+
+  #completeHead(chunk: ChatChunk): boolean {
+    const { head } = this;
+    if (!head) return false;
+    const isWhole =
+      typeof chunk.id === "string" &&
+      chunk.object === CHUNK &&
+      typeof chunk.created === "number" &&
+      typeof chunk.model === "string";
+    if (isWhole) return false;
+    chunk.id ??= head.id;
+    chunk.object = CHUNK;
+    chunk.created ??= head.created;
+    chunk.model ??= head.model;
+    return true;
   }
 
   #openRole(choice: Choice): boolean {

@@ -1,4 +1,5 @@
 import { readAnswer, requireList } from "./answer-body.ts";
+import { completeEmbeddings } from "./answer-shape.ts";
 import { CLIENT_LEFT } from "./deadlines.ts";
 import { toFailure } from "./failures.ts";
 import { readEmbeddingsFields } from "./fields.ts";
@@ -31,9 +32,11 @@ export async function embed(
     const body = await readAnswer(response, call.watched.signal);
     requireList(body, "data");
     call.route.succeeded();
-    call.settle(usageOfTail(body), body.length);
+    const reported = usageOfTail(body);
+    const owed = call.settle(reported, body.length);
     const actual = encodingOfAnswer(body);
-    return actual === null || actual === encoding ? body : reencode(body, encoding);
+    const encoded = actual === null || actual === encoding ? body : reencode(body, encoding);
+    return completeEmbeddings(encoded, call.route.model, { reported, owed });
   } catch (error) {
     call.failed(error);
     call.settle(null, 0);

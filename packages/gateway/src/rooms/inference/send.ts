@@ -6,7 +6,7 @@ import { type ChatParts, ChatTurn } from "./chat.ts";
 import type { Choice } from "./chunk-normaliser.ts";
 import { Payload } from "./payload.ts";
 import type { Sink } from "./relay.ts";
-import type { ReportedUsage } from "./usage-tail.ts";
+import { usageFields } from "./usage-tail.ts";
 
 /** Turns that run at once in this process; each holds an upstream connection. */
 const SENDS_MAX = 10_000;
@@ -38,7 +38,7 @@ export class ChatSender {
     const pieces: Choice[] = [];
     const deserted = new AbortController();
     const turn = await ChatTurn.open(this.parts, {
-      asker: { requestId, payer, rules: null, refId: null, channel: "rpc" },
+      asker: { requestId, payer, rules: null, refId: null, channel: "rpc", traceparent: null },
       payload: new Payload(Buffer.from(JSON.stringify({ ...body, stream: true }))),
       signal: deserted.signal,
       withHistory: true,
@@ -70,9 +70,16 @@ export class ChatSender {
       await stream.whenHeard();
       const usage = await turn.run({ ...NOWHERE, flush: passOn });
       passOn();
-      emit({ content: "", done: true, finish_reason: finishReason ?? "stop", usage: usageOf(usage) });
+      emit({
+        content: "",
+        done: true,
+        finish_reason: finishReason ?? "stop",
+        usage: usage && usageFields(usage),
+      });
     } catch (error) {
       const failure = toServiceError(error);
+      // A refusal may come faster than the subscriber.
+      await stream.whenHeard();
       passOn();
       emit({ done: true, error: { code: ERRORS[failure.kind].rpc, message: failure.message } });
     } finally {
@@ -95,10 +102,3 @@ function notificationOf(delta: Record<string, unknown>): Record<string, unknown>
     ...(typeof reasoning === "string" && { reasoning }),
   };
 }
-
-const usageOf = (usage: ReportedUsage | null) =>
-  usage && {
-    prompt_tokens: usage.promptTokens,
-    completion_tokens: usage.completionTokens,
-    total_tokens: usage.promptTokens + usage.completionTokens,
-  };

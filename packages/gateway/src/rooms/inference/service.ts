@@ -5,6 +5,8 @@ import { fail, toRestResponse, toServiceError } from "../../kernel/errors.ts";
 import { readBody } from "../../kernel/http.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
+import type { Metrics } from "../../kernel/metrics.ts";
+import type { Tracer } from "../../kernel/tracing.ts";
 import type { Conversations } from "../conversations/index.ts";
 import { type Keys, type Principal, payerOf } from "../keys/index.ts";
 import type { Memory } from "../memory/index.ts";
@@ -15,6 +17,7 @@ import { type ChatParts, ChatTurn } from "./chat.ts";
 import { CallWatch, DEFAULT_DEADLINES, type Deadlines, isAboutClient } from "./deadlines.ts";
 import { embed } from "./embeddings.ts";
 import { isFinal, reportTo, toFailure } from "./failures.ts";
+import { CallObserver } from "./observer.ts";
 import { Payload } from "./payload.ts";
 import { QUICK_START_MODELS } from "./quick-start.ts";
 import type { Sink } from "./relay.ts";
@@ -42,6 +45,8 @@ export interface InferenceOptions {
   /** Counts one inference request in the service's figures. */
   countRequest(): void;
   deadlines?: Partial<Deadlines>;
+  metrics: Metrics;
+  tracer: Tracer;
 }
 
 /** Chat and embeddings on every surface. */
@@ -53,7 +58,8 @@ export class Inference {
   constructor(readonly options: InferenceOptions) {
     const { clock, log, metering, routing, conversations, memory, events } = options;
     this.#watch = new CallWatch(clock, { ...DEFAULT_DEADLINES, ...options.deadlines });
-    this.#parts = { clock, log, metering, routing, conversations, memory, watch: this.#watch };
+    const observer = new CallObserver(options.metrics, options.tracer, clock);
+    this.#parts = { clock, log, metering, routing, conversations, memory, watch: this.#watch, observer };
     this.#sender = new ChatSender(this.#parts, events);
   }
 
@@ -102,9 +108,13 @@ export class Inference {
     const limited = metering.checkRate(payer);
     if (limited) await limited;
     const refId = refOf(request);
+    const traceparent = this.options.tracer.enabled ? request.headers.get("traceparent") : null;
     const payload = new Payload(await readBody(request, BODY_BYTES_MAX));
     try {
-      return await work({ requestId, payer, rules: principal.group, refId, channel: "gateway" }, payload);
+      return await work(
+        { requestId, payer, rules: principal.group, refId, channel: "gateway", traceparent },
+        payload,
+      );
     } catch (error) {
       if (isAboutClient(error)) return new Response(null, { status: CLIENT_CLOSED });
       if (!isFinal(error)) throw error;

@@ -1,4 +1,5 @@
 import { isObject } from "../../kernel/json.ts";
+import type { AnswerHead } from "./answer-shape.ts";
 import { type ChatChunk, type Choice, ChunkNormaliser } from "./chunk-normaliser.ts";
 import { type ReportedUsage, readUsage } from "./usage-tail.ts";
 
@@ -17,6 +18,8 @@ export interface StreamMeterOptions {
   keepUsage: boolean;
   /** Sees every choice of every chunk; the stream is then parsed in full. */
   onChoice?: (choice: Choice) => void;
+  /** What each chunk says about the answer, where the upstream leaves it out. */
+  head?: AnswerHead;
 }
 
 /** The frame around the text of a plain delta, the same for most events of a stream. */
@@ -44,7 +47,7 @@ export class StreamMeter {
   /** What the upstream reported, or sent, that ends the stream as a failure. */
   failure: string | null = null;
 
-  readonly #normaliser = new ChunkNormaliser();
+  readonly #normaliser: ChunkNormaliser;
   #pending: Uint8Array[] = [];
   #pendingBytes = 0;
   /** Inside an event too large to be looked at. */
@@ -56,7 +59,9 @@ export class StreamMeter {
   #last: ChatChunk | null = null;
   #sawTools = false;
 
-  constructor(readonly options: StreamMeterOptions) {}
+  constructor(readonly options: StreamMeterOptions) {
+    this.#normaliser = new ChunkNormaliser(options.head);
+  }
 
   /** Whether the answer is whole: it may then end even without `[DONE]`. */
   get complete(): boolean {

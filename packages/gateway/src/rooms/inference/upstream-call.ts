@@ -6,6 +6,7 @@ import { type Admission, estimatePromptTokens, type Metering } from "../metering
 import type { Route, Routing } from "../routing/index.ts";
 import { type CallWatch, isAboutClient, type WatchedCall } from "./deadlines.ts";
 import { reportTo } from "./failures.ts";
+import type { CallObserver, ObservedCall } from "./observer.ts";
 import type { Payload } from "./payload.ts";
 import type { ReportedUsage } from "./usage-tail.ts";
 
@@ -24,12 +25,15 @@ export interface Asker {
   refId: string | null;
   /** `backend` of the usage row. */
   channel: "gateway" | "rpc";
+  /** W3C header of the client's own trace. */
+  traceparent: string | null;
 }
 
 export interface CallParts {
   routing: Routing;
   metering: Metering;
   watch: CallWatch;
+  observer: CallObserver;
 }
 
 export interface UpstreamCallOptions {
@@ -50,7 +54,10 @@ export interface UpstreamCallOptions {
 /** One admitted request on its way to a backend: chosen, paid for, watched, and tried once elsewhere if need be. */
 export class UpstreamCall {
   readonly watched: WatchedCall;
+  readonly observed: ObservedCall;
   readonly #tried: Backend[] = [];
+  /** Why the latest attempt broke; null once an answer came. */
+  #failure: string | null = null;
 
   private constructor(
     readonly parts: CallParts,
@@ -61,6 +68,15 @@ export class UpstreamCall {
     readonly admission: Admission,
   ) {
     this.watched = parts.watch.open();
+    const { requestId, channel, traceparent } = options.asker;
+    this.observed = parts.observer.begin({
+      operation: options.capability,
+      model: route.model,
+      backend: route.name,
+      requestId,
+      channel,
+      traceparent,
+    });
   }
 
   /** Chooses a backend and passes admission, or throws the refusal. Synchronous when admission is. */
@@ -93,7 +109,9 @@ export class UpstreamCall {
   async send(): Promise<Response> {
     for (;;) {
       try {
-        return await this.#dispatch();
+        const answer = await this.#dispatch();
+        this.#failure = null;
+        return answer;
       } catch (error) {
         this.failed(error);
         const { signal } = this.watched;
@@ -144,7 +162,9 @@ export class UpstreamCall {
   failed(error: unknown): void {
     const { signal } = this.watched;
     const reason = signal.aborted ? signal.reason : error;
-    if (isAboutClient(reason)) this.route.abandoned();
+    const left = isAboutClient(reason);
+    this.#failure = left ? "client_left" : reason instanceof BackendError ? reason.kind : "internal";
+    if (left) this.route.abandoned();
     else reportTo(this.route, reason);
   }
 
@@ -152,6 +172,7 @@ export class UpstreamCall {
   settle(usage: ReportedUsage | null, deliveredBytes: number): ReportedUsage | null {
     this.parts.watch.release(this.watched);
     const owed = usage ?? (deliveredBytes > 0 ? this.#estimate(deliveredBytes) : null);
+    this.observed.end({ failure: this.#failure, usage: owed, attempts: this.#tried.length });
     if (owed === null) this.admission.release();
     else {
       this.admission.settle({

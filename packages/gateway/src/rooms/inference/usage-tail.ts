@@ -4,6 +4,13 @@ export interface ReportedUsage {
   completionTokens: number;
 }
 
+/** Token counts as an answer carries them. */
+export const usageFields = ({ promptTokens, completionTokens }: ReportedUsage) => ({
+  prompt_tokens: promptTokens,
+  completion_tokens: completionTokens,
+  total_tokens: promptTokens + completionTokens,
+});
+
 /** Usage objects with all their details are far smaller than this. */
 const USAGE_BYTES_MAX = 8 * 1024;
 const KEY = '"usage"';

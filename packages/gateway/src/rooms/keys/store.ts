@@ -12,6 +12,8 @@ export interface KeyRow {
 }
 
 const toKey = (row: KeyRow): KeyRow => ({ ...row, active: Boolean(row.active) });
+/** Twice as many as one account may have active. */
+const LISTED_MAX = 1_000;
 const COLUMNS = "id, name, project, key_prefix, group_id, active, created_at, revoked_at";
 
 /** SQL of the API keys. */
@@ -36,9 +38,12 @@ export class KeyStore {
     );
   }
 
+  /** Newest first. Of more than `LISTED_MAX`, the oldest revoked ones are left out. */
   async listOf(userId: string): Promise<KeyRow[]> {
     const rows = await this.db.all<KeyRow>(
-      `SELECT ${COLUMNS} FROM api_keys WHERE user_id = $1 ORDER BY created_at DESC, id`,
+      `SELECT ${COLUMNS} FROM api_keys WHERE id IN
+         (SELECT id FROM api_keys WHERE user_id = $1 ORDER BY active DESC, created_at DESC, id LIMIT ${LISTED_MAX})
+       ORDER BY created_at DESC, id`,
       [userId],
     );
     return rows.map(toKey);

@@ -19,6 +19,7 @@ const isOfficial = (id: string) => OFFICIAL_PROVIDERS.some((provider) => provide
 
 export class Providers {
   readonly #store: ProviderStore;
+  #lastCount = OFFICIAL_PROVIDERS.length;
   constructor(
     db: Database,
     readonly clock: Clock,
@@ -32,6 +33,15 @@ export class Providers {
       ...OFFICIAL_PROVIDERS,
       ...custom.map((row) => ({ ...row, is_official: false, is_operator: true })),
     ];
+  }
+
+  /** How many are listed; the last known number while the database is away, for a probe must not fail with it. */
+  async count(): Promise<number> {
+    this.#lastCount = await this.list().then(
+      ({ length }) => length,
+      () => this.#lastCount,
+    );
+    return this.#lastCount;
   }
 
   async add(provider: {

@@ -1,4 +1,5 @@
 import type { CapabilityName } from "../../backends/contract.ts";
+import type { Sealer } from "../../kernel/sealer.ts";
 import type { Database } from "../../storage/contract.ts";
 
 /** A backend as it is kept: what the operator gave. */
@@ -22,11 +23,11 @@ interface BackendRow {
   workflow: string | null;
 }
 
-const toStored = (row: BackendRow): StoredBackend => ({
+const toStored = (row: BackendRow, apiKey: string | null): StoredBackend => ({
   name: row.name,
   type: row.type,
   url: row.url,
-  apiKey: row.api_key,
+  apiKey,
   models: JSON.parse(row.models) as string[],
   ...(row.capabilities !== null && { capabilities: JSON.parse(row.capabilities) as CapabilityName[] }),
   workflow: row.workflow === null ? null : JSON.parse(row.workflow),
@@ -34,14 +35,26 @@ const toStored = (row: BackendRow): StoredBackend => ({
 
 /** SQL of the registered backends. */
 export class BackendStore {
-  constructor(readonly db: Database) {}
+  constructor(
+    readonly db: Database,
+    readonly sealer: Sealer,
+    /** Told of a backend whose key cannot be read, because it was sealed with another secret. */
+    readonly onUnreadable: (name: string) => void = () => {},
+  ) {}
+
+  #keyOf({ name, api_key }: BackendRow): string | null {
+    if (api_key === null) return null;
+    const key = this.sealer.open(api_key, name);
+    if (key === null) this.onUnreadable(name);
+    return key;
+  }
 
   /** In order of registration, which is what the indexes of the admin surface count. */
   async list(): Promise<StoredBackend[]> {
     const rows = await this.db.all<BackendRow>(
       "SELECT name, type, url, api_key, models, capabilities, workflow FROM backend_configs ORDER BY registered_at, name",
     );
-    return rows.map(toStored);
+    return rows.map((row) => toStored(row, this.#keyOf(row)));
   }
 
   async save(backend: StoredBackend, now: string): Promise<void> {
@@ -54,7 +67,7 @@ export class BackendStore {
         backend.name,
         backend.type,
         backend.url,
-        backend.apiKey,
+        backend.apiKey && this.sealer.seal(backend.apiKey, backend.name),
         JSON.stringify(backend.models),
         backend.capabilities ? JSON.stringify(backend.capabilities) : null,
         backend.workflow === null || backend.workflow === undefined ? null : JSON.stringify(backend.workflow),

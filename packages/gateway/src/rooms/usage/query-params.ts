@@ -22,6 +22,10 @@ export interface UsageQuery {
   includeRecords: boolean;
 }
 
+/** Days that both databases and four digits of a year can hold; a bound beyond them means the same as these. */
+const EARLIEST_MS = Date.parse("0001-01-01T00:00:00Z");
+const LATEST_MS = Date.parse("9999-12-31T00:00:00Z");
+
 const DATE = /^\d{4}-\d{2}-\d{2}$/;
 const RFC3339 = /^(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$/;
 
@@ -44,6 +48,10 @@ function instantMs(text: string): number | null {
 
 function bound(value: unknown, field: "since" | "until"): number | null {
   if (value === undefined || value === null) return null;
+  return clamp(instantOf(value, field), EARLIEST_MS, LATEST_MS);
+}
+
+function instantOf(value: unknown, field: "since" | "until"): number {
   const text = typeof value === "string" ? value.trim() : "";
   if (DATE.test(text)) {
     const ms = dateMs(text);
@@ -65,7 +73,9 @@ function refIds(value: unknown): string[] | null {
     fail("invalid_params", "`ref_ids` must be an array of strings");
   }
   const refs = new Set(
-    (value as string[]).map((entry) => entry.trim().slice(0, REF_LENGTH_MAX)).filter((entry) => entry !== ""),
+    (value as string[])
+      .map((entry) => entry.replaceAll("\u0000", "").trim().slice(0, REF_LENGTH_MAX))
+      .filter((entry) => entry !== ""),
   );
   if (refs.size > REFS_MAX)
     fail("invalid_params", `\`ref_ids\` must have at most ${REFS_MAX} entries; ask in several queries`);
@@ -92,7 +102,7 @@ export const clamp = (value: number, min: number, max: number): number => Math.m
 /** The body of `POST /api/admin/usage/query`, each problem with its own error. */
 export function parseUsageQuery(body: unknown): UsageQuery {
   if (!isObject(body)) fail("invalid_params", "The body must be a JSON object; {} asks for everything");
-  if (body.include_records !== undefined && typeof body.include_records !== "boolean") {
+  if (typeof (body.include_records ?? false) !== "boolean") {
     fail("invalid_params", "`include_records` must be true or false");
   }
   return {

@@ -6,10 +6,11 @@ import {
   selectIn,
   type Transaction,
 } from "../../storage/contract.ts";
+import { utcMonth } from "./calendar.ts";
 import { type MonthKey, type MonthTotals, NANO_PER_USD, type UsageRow, WHOLE_USER } from "./rows.ts";
 
 const ROWS = `usage_records (id, user_id, key_id, project, api_key_id, model, backend, prompt_tokens,
-  completion_tokens, total_tokens, cost, created_at, ref_id, points, account_type, estimated)`;
+  completion_tokens, total_tokens, cost, created_at, created_ms, ref_id, points, account_type, estimated)`;
 
 /** A rollup table: rows of keys and sums, where inserting what exists adds to it. */
 function rollup(table: string, keys: readonly string[], sums: readonly string[]) {
@@ -89,6 +90,8 @@ export interface ListOptions {
   project: string | null;
   limit: number;
   offset: number;
+  /** The beginning of a month; rows before it are no longer kept, and about to be deleted. */
+  fromMs: number;
 }
 
 export interface ListedRow {
@@ -101,6 +104,11 @@ export interface ListedRow {
   cost: number | null;
   created_at: string;
   ref_id: string | null;
+  api_key_id: string;
+  project: string | null;
+  points: number | null;
+  account_type: "user" | "group" | null;
+  estimated: boolean;
 }
 
 /** SQL of usage rows and of their rollups, which change only together. */
@@ -139,6 +147,7 @@ export class UsageStore {
         totalTokens(row),
         row.costNanoUsd === null ? null : row.costNanoUsd / NANO_PER_USD,
         row.createdAt,
+        row.createdAtMs,
         row.refId,
         row.points,
         row.accountType,
@@ -215,22 +224,38 @@ export class UsageStore {
     };
   }
 
-  async list({ userId, project, limit, offset }: ListOptions): Promise<ListedRow[]> {
-    const narrowed = project === null ? "" : "AND project = $4";
-    return this.db.all<ListedRow>(
-      `SELECT id, model, backend, prompt_tokens, completion_tokens, total_tokens, cost, created_at, ref_id
-       FROM usage_records WHERE user_id = $1 ${narrowed}
-       ORDER BY created_at DESC, id LIMIT $2 OFFSET $3`,
-      project === null ? [userId, limit, offset] : [userId, limit, offset, project],
+  async list({ userId, project, limit, offset, fromMs }: ListOptions): Promise<ListedRow[]> {
+    const narrowed = project === null ? "" : "AND project = $5";
+    const rows = await this.db.all<ListedRow>(
+      `SELECT id, model, backend, prompt_tokens, completion_tokens, total_tokens, cost, created_at, ref_id,
+         api_key_id, project, points, account_type, estimated
+       FROM usage_records WHERE user_id = $1 AND created_ms >= $4 ${narrowed}
+       ORDER BY created_ms DESC, id LIMIT $2 OFFSET $3`,
+      [userId, limit, offset, fromMs, ...(project === null ? [] : [project])],
     );
+    return rows.map((row) => ({ ...row, estimated: Boolean(row.estimated) }));
   }
 
   /** How many rows `list` has in all, from the rollups: counting rows would cost more with each of them. */
-  async count(userId: string, project: string | null): Promise<number> {
+  async count({
+    userId,
+    project,
+    fromMs,
+  }: Pick<ListOptions, "userId" | "project" | "fromMs">): Promise<number> {
     const row = await this.db.get<{ total: number | null }>(
-      "SELECT CAST(SUM(requests) AS BIGINT) AS total FROM usage_months WHERE user_id = $1 AND project = $2",
-      [userId, project ?? WHOLE_USER],
+      `SELECT CAST(SUM(requests) AS BIGINT) AS total FROM usage_months
+       WHERE user_id = $1 AND project = $2 AND month >= $3`,
+      [userId, project ?? WHOLE_USER, utcMonth(fromMs)],
     );
     return row?.total ?? 0;
+  }
+
+  /** Deletes some of the rows that are older than `before`; the rollups keep what they said. */
+  deleteBefore(before: string, rowsMax: number): Promise<number> {
+    return this.db.run(
+      `DELETE FROM usage_records WHERE id IN
+         (SELECT id FROM usage_records WHERE created_at < $1 ORDER BY created_at LIMIT $2)`,
+      [before, rowsMax],
+    );
   }
 }

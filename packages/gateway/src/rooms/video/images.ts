@@ -24,7 +24,7 @@ export function checkImages(images: readonly InputImage[]): void {
     fail("invalid_params", `Invalid params: \`${field}\`: ${why}`, { data: { fields: [field] } });
   if (images.length > IMAGES_MAX) refuse("images", `at most ${IMAGES_MAX} images`);
   images.forEach(({ data_base64, mime_type }, i) => {
-    const signature = SIGNATURES[mime_type];
+    const signature = Object.hasOwn(SIGNATURES, mime_type) ? SIGNATURES[mime_type] : undefined;
     if (!signature) refuse(`images.${i}.mime_type`, `must be one of ${Object.keys(SIGNATURES).join(", ")}`);
     if (data_base64.length > (IMAGE_BYTES_MAX * 4) / 3 + 4)
       refuse(`images.${i}.data_base64`, "the image is larger than 10 MiB");

@@ -1,5 +1,8 @@
 import { z } from "zod";
 
+/** It is stored with the job, so it has its limit apart from the images. */
+const EXTRA_CHARS_MAX = 64 * 1024;
+
 /** The body of a video task, the same on RPC and REST. */
 export const VideoTask = z.object({
   model: z.string().min(1).max(128),
@@ -15,6 +18,7 @@ export const VideoTask = z.object({
   provider: z.string().max(128).optional().describe("Name or kind of the backend to use"),
   extra: z
     .record(z.string(), z.unknown())
+    .refine((extra) => JSON.stringify(extra).length <= EXTRA_CHARS_MAX, "must be smaller than 64 KiB")
     .optional()
     .describe("Backend-specific fields such as seed, steps, cfg"),
 });

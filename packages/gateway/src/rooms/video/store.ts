@@ -28,8 +28,13 @@ export interface JobRow {
   step_count: number;
 }
 
+/** A job without what was asked for, which may hold megabytes of images. */
+export type JobSummary = Omit<JobRow, "request">;
+
 const COLUMNS =
   "id, user_id, payer, model, backend, request, status, progress, task_id, result, error, cost, settled, ref_id, stream_id, created_at, deadline_at, next_step_at, step_count";
+
+const SUMMARY_COLUMNS = COLUMNS.replace("request, ", "");
 
 /** SQL of the video jobs. A job's next step is taken by whoever holds its lease. */
 export class VideoStore {
@@ -47,9 +52,9 @@ export class VideoStore {
     return this.db.get<JobRow>(`SELECT ${COLUMNS} FROM video_jobs WHERE id = $1`, [id]);
   }
 
-  listOf(userId: string, limit: number): Promise<JobRow[]> {
-    return this.db.all<JobRow>(
-      `SELECT ${COLUMNS} FROM video_jobs WHERE user_id = $1 ORDER BY created_at DESC, id LIMIT $2`,
+  listOf(userId: string, limit: number): Promise<JobSummary[]> {
+    return this.db.all<JobSummary>(
+      `SELECT ${SUMMARY_COLUMNS} FROM video_jobs WHERE user_id = $1 ORDER BY created_at DESC, id LIMIT $2`,
       [userId, limit],
     );
   }
@@ -140,6 +145,15 @@ export class VideoStore {
     await this.db.run(
       "UPDATE video_jobs SET settled = TRUE, lease_owner = NULL, lease_until = NULL WHERE id = $1",
       [id],
+    );
+  }
+
+  /** Empties requests of jobs that ended: images that were never sent, and prompts. */
+  dropPayloads(before: string, rowsMax: number): Promise<number> {
+    return this.db.run(
+      `UPDATE video_jobs SET request = '{}' WHERE id IN
+         (SELECT id FROM video_jobs WHERE request <> '{}' AND created_at < $1 AND settled ORDER BY created_at LIMIT $2)`,
+      [before, rowsMax],
     );
   }
 }

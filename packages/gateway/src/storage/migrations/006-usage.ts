@@ -18,6 +18,7 @@ export const usage: Migration = {
       total_tokens {bigint} NOT NULL,
       cost {double} CHECK (cost >= 0),
       created_at {timestamp} NOT NULL,
+      created_ms {bigint} NOT NULL,
       ref_id TEXT CHECK (length(ref_id) <= 64),
       points {bigint},
       account_type TEXT CHECK (account_type IN ('user', 'group')),
@@ -26,8 +27,10 @@ export const usage: Migration = {
     "CREATE INDEX usage_records_api_key ON usage_records (api_key_id)",
     "CREATE INDEX usage_records_model ON usage_records (model)",
     "CREATE INDEX usage_records_created ON usage_records (created_at)",
-    "CREATE INDEX usage_records_user ON usage_records (user_id, created_at)",
-    "CREATE INDEX usage_records_project ON usage_records (user_id, project, created_at) WHERE project IS NOT NULL",
+    // A person's rows are ordered by created_ms, so that no planner can take the index on created_at for it and
+    // walk through everyone's newer rows to find theirs.
+    "CREATE INDEX usage_records_user ON usage_records (user_id, created_ms)",
+    "CREATE INDEX usage_records_project ON usage_records (user_id, project, created_ms) WHERE project IS NOT NULL",
     "CREATE INDEX usage_records_ref ON usage_records (ref_id, created_at) WHERE ref_id IS NOT NULL",
     // One row a user, UTC month and project; the project '' is the whole user.
     `CREATE TABLE usage_months (

@@ -4,7 +4,7 @@ import { toServiceError } from "../../kernel/errors.ts";
 import { bearerOf, readBody } from "../../kernel/http.ts";
 import { decodeUtf8 } from "../../kernel/json.ts";
 import { encodeFailure } from "./codec.ts";
-import type { RpcRunner } from "./runner.ts";
+import { type RpcRunner, socketOnly } from "./runner.ts";
 
 export const RPC_BODY_BYTES_MAX = 1024 * 1024;
 const SESSION_ID_LENGTH_MAX = 64;
@@ -39,6 +39,7 @@ export function createRpcHttp({ runner, authenticator, events }: RpcHttpOptions)
       sessionId && sessionId.length <= SESSION_ID_LENGTH_MAX
         ? (json: string) => events.push(sessionId, json)
         : undefined;
-    return answer(await runner.run(text, { caller, requestId, onResponse }));
+    const guard = (method: string) => socketOnly(runner.options.registry, method);
+    return answer(await runner.run(text, { caller, requestId, guard, onResponse }));
   };
 }

@@ -1,6 +1,6 @@
 import type { CallContext, Caller, Rooms } from "../../kernel/context.ts";
 import { dispatch } from "../../kernel/dispatch.ts";
-import { type ServiceError, toServiceError } from "../../kernel/errors.ts";
+import { ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Counter } from "../../kernel/metrics.ts";
 import type { Registry } from "../../kernel/registry.ts";
@@ -21,6 +21,12 @@ export interface RpcCallOptions {
   /** Sees each response on its way out. */
   onResponse?: (json: string) => void;
 }
+
+/** The refusal of a method that only an anonymous WebSocket has; elsewhere it does not exist. */
+export const socketOnly = (registry: Registry, method: string): ServiceError | null =>
+  registry.methods.get(method)?.auth === "anonymous_socket"
+    ? new ServiceError("method_not_found", `Method not found: ${method}`)
+    : null;
 
 /** Text in, text out: the part of the JSON-RPC plane that HTTP and WebSocket share. */
 export class RpcRunner {

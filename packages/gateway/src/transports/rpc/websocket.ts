@@ -7,7 +7,7 @@ import { decodeUtf8 } from "../../kernel/json.ts";
 import type { Registry } from "../../kernel/registry.ts";
 import { encodeFailure } from "./codec.ts";
 import { RPC_BODY_BYTES_MAX } from "./http.ts";
-import type { RpcRunner } from "./runner.ts";
+import { type RpcRunner, socketOnly } from "./runner.ts";
 
 export const ANONYMOUS_IDLE_MS = 10_000;
 export const PROBE_METHOD = "system.probe";
@@ -43,12 +43,12 @@ export class RpcWebSocket {
 
   /** The data of a new socket. A token that does not verify makes it an anonymous one. */
   async admit(token: string | null, ip: string): Promise<RpcSocketData> {
-    const { actor } = await this.options.authenticator.caller(token, ip);
+    const { actor, adminToken } = await this.options.authenticator.caller(token, ip);
     return {
       kind: "rpc",
       token,
       ip,
-      anonymous: actor === null,
+      anonymous: actor === null && !adminToken,
       inFlight: 0,
       cancelIdle: () => {},
       closing: false,
@@ -121,12 +121,10 @@ export class RpcWebSocket {
   }
 
   /** Anonymous sockets may call public methods and the probe; the probe is theirs alone. */
-  #refusal(method: string, { actor }: Caller): ServiceError | null {
-    const auth = this.options.registry.methods.get(method)?.auth;
-    if (actor)
-      return auth === "anonymous_socket"
-        ? new ServiceError("method_not_found", `Method not found: ${method}`)
-        : null;
+  #refusal(method: string, { actor, adminToken }: Caller): ServiceError | null {
+    const { registry } = this.options;
+    if (actor || adminToken) return socketOnly(registry, method);
+    const auth = registry.methods.get(method)?.auth;
     if (auth === "public" || auth === "anonymous_socket") return null;
     return new ServiceError("auth_required", "authentication required");
   }

@@ -1,0 +1,35 @@
+/** The pages that every tool is shown. */
+
+const small = `<title>Small</title><h1>Orders</h1><p>Some text with <a href="/other">a link</a>.</p>
+<form><label>Name <input id="name"></label><label>City <input></label>
+<button type="button" id="go" onclick="this.dataset.n = Number(this.dataset.n || 0) + 1">Press me</button></form>
+<ul>${"<li>an entry</li>".repeat(10)}</ul>`;
+
+const item = (i: number) =>
+  `<li><a href="/item/${i}">Item ${i}</a> <span>$${i}.00</span> <button>Buy ${i}</button></li>`;
+
+function tenMegabytes(): string {
+  let body = "";
+  for (let i = 0; body.length < 10_000_000; i++)
+    body += `<section><h2>Part ${i}</h2><p>${"lorem ipsum dolor sit amet ".repeat(12)}</p><div><a href="/part/${i}">Read part ${i}</a><button>Save ${i}</button></div></section>`;
+  return body;
+}
+
+export function servePages(): { url: string; stop(): Promise<void> } {
+  const pages: Record<string, string> = {
+    "/": small,
+    "/list": `<title>List</title><h1>Items</h1><ul>${Array.from({ length: 3_000 }, (_, i) => item(i)).join("")}</ul><footer>End</footer>`,
+    "/big": `<title>Big</title>${tenMegabytes()}<footer>End</footer>`,
+  };
+  const server = Bun.serve({
+    port: 0,
+    hostname: "127.0.0.1",
+    fetch: (request) => {
+      const page = pages[new URL(request.url).pathname];
+      return page === undefined
+        ? new Response(null, { status: 204 })
+        : new Response(`<!doctype html>${page}`, { headers: { "content-type": "text/html" } });
+    },
+  });
+  return { url: `http://127.0.0.1:${server.port}`, stop: () => server.stop(true) };
+}

@@ -1,0 +1,239 @@
+/** Requests of every page, frame and worker, and the frames of their WebSockets. */
+import type { CdpSession, EventParams } from "../cdp/connection.ts";
+import { ToolError } from "../errors.ts";
+import { Ring } from "./ring.ts";
+
+export interface NetworkEntry {
+  id: string;
+  page_id: string;
+  url: string;
+  method: string;
+  resource_type: string;
+  state: "pending" | "done" | "failed";
+  status: number | null;
+  mime_type: string | null;
+  error: string | null;
+  request_headers: Record<string, string>;
+  response_headers: Record<string, string>;
+  post_data: string | null;
+  bytes: number;
+  started_ms: number;
+  duration_ms: number | null;
+  redirected_to: string | null;
+}
+
+export interface SocketFrame {
+  direction: "sent" | "received";
+  opcode: number;
+  payload: string;
+  truncated: boolean;
+  time_ms: number;
+}
+
+export interface SocketEntry {
+  id: string;
+  page_id: string;
+  url: string;
+  state: "open" | "closed";
+  error: string | null;
+  frames: SocketFrame[];
+  frames_dropped: number;
+}
+
+const entriesMax = 1_000;
+const socketsMax = 100;
+const framesPerSocketMax = 500;
+const payloadCharsMax = 4_000;
+const headerCharsMax = 1_000;
+/** What the browser itself keeps of bodies, so that a long session does not grow it. */
+const bodyBufferBytes = { maxTotalBufferSize: 32 * 1024 * 1024, maxResourceBufferSize: 8 * 1024 * 1024 };
+
+function trimHeaders(headers: Record<string, string>): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [name, String(value).slice(0, headerCharsMax)]),
+  );
+}
+
+interface Kept {
+  entry: NetworkEntry;
+  session: CdpSession;
+  requestId: string;
+  startedAt: number;
+}
+
+export class NetworkCapture {
+  readonly #kept = new Ring<Kept>(entriesMax);
+  readonly #open = new Map<string, Kept>();
+  readonly #sockets = new Ring<SocketEntry>(socketsMax);
+  #nextId = 1;
+
+  get entries(): NetworkEntry[] {
+    return this.#kept.items.map(({ entry }) => entry);
+  }
+
+  get dropped(): number {
+    return this.#kept.dropped;
+  }
+
+  get sockets(): readonly SocketEntry[] {
+    return this.#sockets.items;
+  }
+
+  clear(): void {
+    this.#kept.clear();
+    this.#open.clear();
+  }
+
+  clearSockets(): void {
+    this.#sockets.clear();
+  }
+
+  attach(session: CdpSession, page: { id: string }): void {
+    const key = (requestId: string) => `${session.id}:${requestId}`;
+    session.on("Network.requestWillBeSent", (event) => {
+      if (event.redirectResponse) this.#redirected(key(event.requestId), event);
+      this.#begin(session, page.id, event);
+    });
+    session.on("Network.responseReceived", ({ requestId, response }) => {
+      const entry = this.#open.get(key(requestId))?.entry;
+      if (!entry) return;
+      entry.status = response.status;
+      entry.mime_type = response.mimeType;
+      entry.response_headers = trimHeaders(response.headers as Record<string, string>);
+    });
+    session.on("Network.loadingFinished", ({ requestId, encodedDataLength, timestamp }) =>
+      this.#end(key(requestId), { bytes: encodedDataLength, timestamp }),
+    );
+    session.on("Network.loadingFailed", ({ requestId, errorText, timestamp, blockedReason }) =>
+      this.#end(key(requestId), {
+        error: blockedReason ? `${errorText} (${blockedReason})` : errorText,
+        timestamp,
+      }),
+    );
+    this.#attachSockets(session, page);
+    session.tell("Network.enable", bodyBufferBytes);
+  }
+
+  #begin(session: CdpSession, pageId: string, event: EventParams<"Network.requestWillBeSent">): void {
+    const { request, requestId, type, timestamp, wallTime } = event;
+    const kept: Kept = {
+      session,
+      requestId,
+      startedAt: timestamp,
+      entry: {
+        id: `r${this.#nextId++}`,
+        page_id: pageId,
+        url: request.url.slice(0, payloadCharsMax),
+        method: request.method,
+        resource_type: (type ?? "Other").toLowerCase(),
+        state: "pending",
+        status: null,
+        mime_type: null,
+        error: null,
+        request_headers: trimHeaders(request.headers as Record<string, string>),
+        response_headers: {},
+        post_data: request.postData?.slice(0, payloadCharsMax) ?? null,
+        bytes: 0,
+        started_ms: Math.round(wallTime * 1_000),
+        duration_ms: null,
+        redirected_to: null,
+      },
+    };
+    this.#open.set(`${session.id}:${requestId}`, kept);
+    const forgotten = this.#kept.push(kept);
+    if (forgotten) this.#open.delete(`${forgotten.session.id}:${forgotten.requestId}`);
+  }
+
+  #redirected(
+    key: string,
+    { request, redirectResponse, timestamp }: EventParams<"Network.requestWillBeSent">,
+  ): void {
+    const entry = this.#open.get(key)?.entry;
+    if (!entry || !redirectResponse) return;
+    entry.status = redirectResponse.status;
+    entry.response_headers = trimHeaders(redirectResponse.headers as Record<string, string>);
+    entry.redirected_to = request.url.slice(0, payloadCharsMax);
+    this.#end(key, { timestamp });
+  }
+
+  #end(
+    key: string,
+    { error, bytes, timestamp }: { error?: string; bytes?: number; timestamp: number },
+  ): void {
+    const kept = this.#open.get(key);
+    if (!kept) return;
+    this.#open.delete(key);
+    kept.entry.state = error ? "failed" : "done";
+    kept.entry.error = error ?? null;
+    kept.entry.bytes = bytes ?? 0;
+    kept.entry.duration_ms = Math.round((timestamp - kept.startedAt) * 1_000);
+  }
+
+  #attachSockets(session: CdpSession, page: { id: string }): void {
+    const byRequest = new Map<string, SocketEntry>();
+    session.on("Network.webSocketCreated", ({ requestId, url }) => {
+      const entry: SocketEntry = {
+        id: `w${this.#nextId++}`,
+        page_id: page.id,
+        url,
+        state: "open",
+        error: null,
+        frames: [],
+        frames_dropped: 0,
+      };
+      byRequest.set(requestId, entry);
+      this.#sockets.push(entry);
+    });
+    const frame = (direction: SocketFrame["direction"]) => {
+      return ({ requestId, response }: EventParams<"Network.webSocketFrameSent">) => {
+        const entry = byRequest.get(requestId);
+        if (!entry) return;
+        const { payloadData: payload, opcode } = response;
+        entry.frames.push({
+          direction,
+          opcode,
+          payload: payload.slice(0, payloadCharsMax),
+          truncated: payload.length > payloadCharsMax,
+          time_ms: Date.now(),
+        });
+        if (entry.frames.length > framesPerSocketMax) {
+          entry.frames.shift();
+          entry.frames_dropped++;
+        }
+      };
+    };
+    session.on("Network.webSocketFrameSent", frame("sent"));
+    session.on("Network.webSocketFrameReceived", frame("received"));
+    session.on("Network.webSocketFrameError", ({ requestId, errorMessage }) => {
+      const entry = byRequest.get(requestId);
+      if (entry) entry.error = errorMessage;
+    });
+    session.on("Network.webSocketClosed", ({ requestId }) => {
+      const entry = byRequest.get(requestId);
+      if (entry) entry.state = "closed";
+      byRequest.delete(requestId);
+    });
+  }
+
+  async body(id: string, timeoutMs: number): Promise<{ body: string; base64: boolean }> {
+    const kept = this.#kept.items.find(({ entry }) => entry.id === id);
+    if (!kept)
+      throw new ToolError(
+        "not_found",
+        `No request "${id}" in the capture. GET /network lists those that are kept.`,
+      );
+    try {
+      const { body, base64Encoded } = await kept.session.send(
+        "Network.getResponseBody",
+        { requestId: kept.requestId },
+        timeoutMs,
+      );
+      return { body, base64: base64Encoded };
+    } catch (error) {
+      throw new ToolError(
+        "not_found",
+        `The body of ${id} is no longer kept by the browser (${(error as Error).message}). Bodies go with their page.`,
+      );
+    }
+  }
+}

@@ -1,0 +1,72 @@
+/** The pipe to a Chromium started with --remote-debugging-pipe: JSON messages, each ended by a NUL byte. */
+
+import type { Readable, Writable } from "node:stream";
+import type { CdpMessage, CdpRequest, EngineTransport } from "../engines/contract.ts";
+
+/** A message larger than this cannot be anything the tool asked for; the link is given up instead of growing. */
+const messageBytesMax = 256 * 1024 * 1024;
+
+export interface PipeEnds {
+  toBrowser: Writable;
+  fromBrowser: Readable;
+  /** Ends the browser process; called once by close(). */
+  endProcess: () => Promise<void>;
+}
+
+export class PipeTransport implements EngineTransport {
+  onMessage: (message: CdpMessage) => void = () => {};
+  onClose: (reason: string) => void = () => {};
+  readonly #ends: PipeEnds;
+  #parts: Buffer[] = [];
+  #partsBytes = 0;
+  #closed = false;
+
+  constructor(ends: PipeEnds) {
+    this.#ends = ends;
+    ends.fromBrowser.on("data", (chunk: Buffer) => this.#receive(chunk));
+    ends.fromBrowser.on("close", () => this.#end("the browser closed its debugging pipe"));
+    ends.fromBrowser.on("error", (error) => this.#end(`reading from the browser failed: ${error.message}`));
+    ends.toBrowser.on("error", (error) => this.#end(`writing to the browser failed: ${error.message}`));
+  }
+
+  send(message: CdpRequest): void {
+    if (!this.#closed) this.#ends.toBrowser.write(`${JSON.stringify(message)}\0`);
+  }
+
+  async close(): Promise<void> {
+    this.#end("the tool closed the browser");
+    await this.#ends.endProcess();
+  }
+
+  /** Called by the launcher too, when the process exits before the pipe tells. */
+  processExited(reason: string): void {
+    this.#end(reason);
+  }
+
+  #receive(chunk: Buffer): void {
+    let start = 0;
+    let end = chunk.indexOf(0);
+    while (end !== -1) {
+      this.#parts.push(chunk.subarray(start, end));
+      const text =
+        this.#parts.length === 1 ? this.#parts[0]!.toString() : Buffer.concat(this.#parts).toString();
+      this.#parts = [];
+      this.#partsBytes = 0;
+      this.onMessage(JSON.parse(text) as CdpMessage);
+      start = end + 1;
+      end = chunk.indexOf(0, start);
+    }
+    if (start < chunk.length) {
+      this.#parts.push(chunk.subarray(start));
+      this.#partsBytes += chunk.length - start;
+      if (this.#partsBytes > messageBytesMax) this.#end("the browser sent an oversized message");
+    }
+  }
+
+  #end(reason: string): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#parts = [];
+    this.onClose(reason);
+  }
+}

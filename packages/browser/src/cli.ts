@@ -1,0 +1,170 @@
+#!/usr/bin/env bun
+/** The command line: reads the arguments, and ends whatever was started however the process is told to end. */
+import { parseArgs } from "node:util";
+import type { EngineName } from "./engines/contract.ts";
+import { ToolError } from "./errors.ts";
+import { watchLaunchingProcesses } from "./launch/ancestors.ts";
+import { Session, type SessionOptions, sessionDefaults } from "./session.ts";
+import { version } from "./version.ts";
+
+const usage = `browser-tool ${version}
+
+  browser-tool debug --port <port>   HTTP debug server on 127.0.0.1 (port 0: any free one)
+  browser-tool mcp                   Model Context Protocol server on stdio
+  browser-tool doctor [--json]       which browser would be used and why, and what is missing
+  browser-tool fetch [dir]           download the pinned browser now
+  browser-tool deps <file>           shared libraries that a binary needs
+  browser-tool bundle [dir]          copy the libraries of BROWSER_BUNDLE_LIBS and _MANIFEST, and report
+
+Options
+  --proxy <url>             http://, https:// or socks5:// proxy for the browser's traffic
+  --backend <name>          auto, chrome, chromium, edge, webkit or servo (BROWSER_BACKEND)
+  --headful                 show the browser's window
+  --viewport <w>x<h>        default 1280x720
+  --token <token>           debug: require Authorization: Bearer <token>
+  --dialogs <policy>        accept (default) or dismiss alert, confirm and prompt
+  --downloads <dir>         keep downloads there; otherwise they go with the profile
+  --max-tokens <n>          upper bound of one result, default 8000
+  --allow-file              open file: addresses
+  --allow-link-local        open link-local and cloud metadata addresses
+  --keep-running            debug: outlive the process that started the tool
+`;
+
+const engineNames = ["auto", "chrome", "chromium", "edge", "webkit", "servo"];
+
+function readArguments(args: string[]) {
+  return parseArgs({
+    args,
+    allowPositionals: true,
+    options: {
+      port: { type: "string" },
+      proxy: { type: "string" },
+      backend: { type: "string" },
+      headful: { type: "boolean", default: false },
+      viewport: { type: "string" },
+      token: { type: "string" },
+      dialogs: { type: "string", default: "accept" },
+      downloads: { type: "string" },
+      "max-tokens": { type: "string" },
+      "allow-file": { type: "boolean", default: false },
+      "allow-link-local": { type: "boolean", default: false },
+      "keep-running": { type: "boolean", default: false },
+      json: { type: "boolean", default: false },
+      help: { type: "boolean", short: "h", default: false },
+      version: { type: "boolean", default: false },
+    },
+  });
+}
+
+type Values = ReturnType<typeof readArguments>["values"];
+
+function wrong(message: string): ToolError {
+  return new ToolError("invalid_request", `${message} See browser-tool --help.`);
+}
+
+function wholeNumber(
+  name: string,
+  text: string | undefined,
+  { min, max }: { min: number; max: number },
+): number | null {
+  if (text === undefined) return null;
+  const value = Number(text);
+  if (!Number.isInteger(value) || value < min || value > max)
+    throw wrong(`--${name} must be a whole number from ${min} to ${max}, not "${text}".`);
+  return value;
+}
+
+function readViewport(text: string | undefined): SessionOptions["viewport"] {
+  if (text === undefined) return sessionDefaults.viewport;
+  const match = /^(\d{2,5})x(\d{2,5})$/.exec(text);
+  if (!match) throw wrong(`--viewport must look like 1280x720, not "${text}".`);
+  return { width: Number(match[1]), height: Number(match[2]) };
+}
+
+function sessionOptions(values: Values, command: string): Partial<SessionOptions> {
+  const { env } = process;
+  const backend = values.backend ?? env.BROWSER_BACKEND ?? "auto";
+  if (!engineNames.includes(backend))
+    throw wrong(`Backend "${backend}" is not one of ${engineNames.join(", ")}.`);
+  if (values.dialogs !== "accept" && values.dialogs !== "dismiss")
+    throw wrong(`--dialogs must be accept or dismiss, not "${values.dialogs}".`);
+  const proxy = values.proxy ?? (command === "mcp" ? env.BROWSER_DOWNLOAD_PROXY : undefined);
+  if (proxy && !/^(https?|socks5):\/\/[^\s]+$/.test(proxy))
+    throw wrong(`The proxy must be an http://, https:// or socks5:// URL, not "${proxy}".`);
+  return {
+    backend: backend as EngineName | "auto",
+    proxy: proxy || undefined,
+    headful: values.headful,
+    viewport: readViewport(values.viewport),
+    dialogs: values.dialogs,
+    downloadsDir: values.downloads ?? null,
+    startUrl: env.BROWSER_URL || sessionDefaults.startUrl,
+    tokensMax:
+      wholeNumber("max-tokens", values["max-tokens"], { min: 500, max: 1_000_000 }) ??
+      sessionDefaults.tokensMax,
+    urlPolicy: { allowFile: values["allow-file"], allowLinkLocal: values["allow-link-local"] },
+    env,
+    onProgress: (text) => process.stderr.write(`${text}\n`),
+  };
+}
+
+/** Runs `end` once, whichever way the end comes. */
+function endWith(end: () => Promise<void>, keepRunning: boolean): void {
+  let isEnding = false;
+  const finish = () => {
+    if (isEnding) return;
+    isEnding = true;
+    void end().finally(() => process.exit(0));
+  };
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, finish);
+  if (!keepRunning) watchLaunchingProcesses(finish);
+}
+
+async function debug(values: Values): Promise<void> {
+  const port = wholeNumber("port", values.port, { min: 0, max: 65_535 });
+  if (port === null) throw wrong("debug needs --port <port>.");
+  const session = new Session(sessionOptions(values, "debug"));
+  const { startDebugServer } = await import("./http/server.ts");
+  const server = startDebugServer({ session, port, token: values.token ?? null });
+  endWith(async () => {
+    await Promise.all([server.stop(), session.close()]);
+  }, values["keep-running"]);
+  console.log(`browser-tool debug server on ${server.url}`);
+}
+
+async function mcp(values: Values): Promise<void> {
+  const session = new Session(sessionOptions(values, "mcp"));
+  const { serveMcp } = await import("./mcp/server.ts");
+  const handle = serveMcp(session);
+  const end = async () => {
+    await Promise.all([handle.close(), session.close()]);
+  };
+  endWith(end, false);
+  // The client closes our input when it is done with us, or when it dies.
+  process.stdin.on("close", () => void end().finally(() => process.exit(0)));
+}
+
+async function main(): Promise<void> {
+  const { values, positionals } = readArguments(process.argv.slice(2));
+  const [command, operand] = positionals;
+  if (values.version) return console.log(version);
+  if (values.help || command === undefined) return console.log(usage);
+  if (command === "debug") return debug(values);
+  if (command === "mcp") return mcp(values);
+  const { runSetupCommand, setupCommands } = await import("./setup-commands.ts");
+  if (setupCommands.includes(command)) {
+    process.exitCode = await runSetupCommand({
+      command,
+      operand,
+      backend: values.backend,
+      json: values.json,
+    });
+    return;
+  }
+  throw wrong(`Unknown command "${command}".`);
+}
+
+main().catch((error: Error) => {
+  process.stderr.write(`browser-tool: ${error.message}\n`);
+  process.exit(2);
+});

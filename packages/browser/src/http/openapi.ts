@@ -1,0 +1,77 @@
+/** The OpenAPI description, made from the operations themselves. */
+import { z } from "zod";
+import { errorStatus } from "../errors.ts";
+import type { Operation } from "../operations/define.ts";
+import { Event } from "../operations/schemas.ts";
+import { version } from "../version.ts";
+
+type JsonSchema = Record<string, unknown>;
+
+function schemaOf(type: z.ZodType, io: "input" | "output"): JsonSchema {
+  const { $schema: _, ...schema } = z.toJSONSchema(type, { io, unrepresentable: "any" });
+  return schema;
+}
+
+const errorSchema: JsonSchema = {
+  type: "object",
+  required: ["error"],
+  properties: {
+    error: {
+      type: "object",
+      required: ["code", "message"],
+      properties: { code: { type: "string", enum: Object.keys(errorStatus) }, message: { type: "string" } },
+    },
+  },
+};
+
+function parametersOf(operation: Operation): JsonSchema[] {
+  const { properties = {}, required = [] } = schemaOf(operation.params, "input") as {
+    properties?: Record<string, JsonSchema>;
+    required?: string[];
+  };
+  return Object.entries(properties).map(([name, schema]) => {
+    const isInPath = operation.path.includes(`:${name}`);
+    return { name, in: isInPath ? "path" : "query", required: isInPath || required.includes(name), schema };
+  });
+}
+
+function describe(operation: Operation): JsonSchema {
+  const result = schemaOf(operation.result, "output") as { properties?: JsonSchema };
+  result.properties = { ...result.properties, events: { type: "array", items: schemaOf(Event, "output") } };
+  const input =
+    operation.method === "POST"
+      ? {
+          requestBody: {
+            required: true,
+            content: { "application/json": { schema: schemaOf(operation.params, "input") } },
+          },
+        }
+      : { parameters: parametersOf(operation) };
+  return {
+    operationId: operation.name,
+    summary: operation.summary,
+    ...input,
+    responses: {
+      200: { description: "Done", content: { "application/json": { schema: result } } },
+      default: {
+        description: "Failed; the message says what to do next",
+        content: { "application/json": { schema: errorSchema } },
+      },
+    },
+  };
+}
+
+export function openApi(operations: Operation[]): JsonSchema {
+  const paths: Record<string, JsonSchema> = {};
+  for (const operation of operations) {
+    const path = operation.path.replace(/:(\w+)/g, "{$1}");
+    paths[path] = { ...paths[path], [operation.method.toLowerCase()]: describe(operation) };
+  }
+  return {
+    openapi: "3.1.0",
+    info: { title: "Browser tool", version, description: "Debug API of the browser tool" },
+    components: { securitySchemes: { token: { type: "http", scheme: "bearer" } } },
+    security: [{}, { token: [] }],
+    paths,
+  };
+}

@@ -1,0 +1,131 @@
+/** The debug server: every operation at its path, JSON in and out. */
+import { errorStatus, ToolError, toToolError } from "../errors.ts";
+import type { Operation } from "../operations/define.ts";
+import { execute, OperationFailed } from "../operations/execute.ts";
+import { operations } from "../operations/index.ts";
+import type { Notice } from "../page/notices.ts";
+import type { Session } from "../session.ts";
+import { openApi } from "./openapi.ts";
+import { checkRequest } from "./safety.ts";
+
+const bodyBytesMax = 8 * 1024 * 1024;
+
+export interface DebugServerOptions {
+  session: Session;
+  port: number;
+  token: string | null;
+}
+
+export interface DebugServer {
+  port: number;
+  url: string;
+  stop(): Promise<void>;
+}
+
+interface Route {
+  pattern: RegExp;
+  names: string[];
+  byMethod: Map<string, Operation>;
+}
+
+function makeRoutes(): Route[] {
+  const routes = new Map<string, Route>();
+  for (const operation of operations) {
+    let route = routes.get(operation.path);
+    if (!route) {
+      const names = [...operation.path.matchAll(/:(\w+)/g)].map((match) => match[1]!);
+      const pattern = new RegExp(`^${operation.path.replace(/:\w+/g, "([^/]+)")}$`);
+      route = { pattern, names, byMethod: new Map() };
+      routes.set(operation.path, route);
+    }
+    route.byMethod.set(operation.method, operation);
+  }
+  return [...routes.values()];
+}
+
+function findRoute(
+  routes: Route[],
+  method: string,
+  path: string,
+): { operation: Operation; params: Record<string, string> } {
+  for (const { pattern, names, byMethod } of routes) {
+    const match = pattern.exec(path);
+    if (!match) continue;
+    const operation = byMethod.get(method);
+    if (!operation) {
+      const allowed = [...byMethod.keys()].join(", ");
+      throw new ToolError("method_not_allowed", `${path} takes ${allowed}, not ${method}.`);
+    }
+    const params = Object.fromEntries(
+      names.map((name, index) => [name, decodeURIComponent(match[index + 1]!)]),
+    );
+    return { operation, params };
+  }
+  throw new ToolError("not_found", `There is no ${path}. GET /openapi.json describes every endpoint.`);
+}
+
+async function readBody(request: Request): Promise<Record<string, unknown>> {
+  const text = await request.text();
+  if (text.trim() === "") return {};
+  let body: unknown;
+  try {
+    body = JSON.parse(text);
+  } catch (error) {
+    throw new ToolError("invalid_request", `The body is not JSON: ${(error as Error).message}`);
+  }
+  if (typeof body !== "object" || body === null || Array.isArray(body))
+    throw new ToolError("invalid_request", "The body must be a JSON object.");
+  return body as Record<string, unknown>;
+}
+
+function withEvents(value: unknown, events: Notice[]): unknown {
+  return events.length > 0 && typeof value === "object" ? { ...value, events } : value;
+}
+
+function errorResponse(error: unknown): Response {
+  const reason = error instanceof OperationFailed ? error.reason : toToolError(error);
+  const events = error instanceof OperationFailed ? error.events : [];
+  const { code, message } = reason;
+  return Response.json(withEvents({ error: { code, message } }, events), { status: errorStatus[code] });
+}
+
+export function startDebugServer({ session, port, token }: DebugServerOptions): DebugServer {
+  const routes = makeRoutes();
+
+  async function answer(request: Request, server: Bun.Server<undefined>): Promise<Response> {
+    checkRequest(request, { port: server.port!, token });
+    const url = new URL(request.url);
+    if (url.pathname === "/openapi.json" && request.method === "GET")
+      return Response.json(openApi(operations));
+    const { operation, params } = findRoute(routes, request.method, url.pathname);
+    // Operations have their own deadlines; the connection must not be cut before them.
+    server.timeout(request, 0);
+    const given =
+      operation.method === "POST" ? await readBody(request) : Object.fromEntries(url.searchParams);
+    const { value, events } = await execute(
+      session,
+      operation,
+      { ...given, ...params },
+      async (result) => result,
+    );
+    return Response.json(withEvents(value, events));
+  }
+
+  const server = Bun.serve({
+    hostname: "127.0.0.1",
+    port,
+    maxRequestBodySize: bodyBytesMax,
+    fetch: async (request, bunServer) => {
+      try {
+        return await answer(request, bunServer);
+      } catch (error) {
+        return errorResponse(error);
+      }
+    },
+  });
+  return {
+    port: server.port!,
+    url: `http://127.0.0.1:${server.port}`,
+    stop: () => server.stop(true),
+  };
+}

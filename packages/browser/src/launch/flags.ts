@@ -1,0 +1,69 @@
+/** The command line of a Chromium that nobody watches: no first-run noise, no background traffic, no throttling. */
+
+const disabledFeatures = [
+  "Translate",
+  "MediaRouter",
+  "OptimizationHints",
+  "AutofillServerCommunication",
+  "HttpsUpgrades",
+  "DestroyProfileOnBrowserClose",
+  // Parts of the window that are web pages themselves and would start renderers of their own.
+  "WebUIOmniboxPopup",
+  "WebUIOmniboxAimPopup",
+  "WebUIOmniboxFullPopup",
+  "WebUIReloadButton",
+  "WebUIToolbar",
+  "PreloadTopChromeWebUI",
+];
+
+const quietFlags = [
+  "--no-first-run",
+  "--no-default-browser-check",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-default-apps",
+  "--disable-extensions",
+  "--disable-sync",
+  "--disable-breakpad",
+  "--disable-crash-reporter",
+  "--disable-client-side-phishing-detection",
+  "--disable-field-trial-config",
+  "--disable-hang-monitor",
+  "--disable-ipc-flooding-protection",
+  "--disable-prompt-on-repost",
+  "--disable-search-engine-choice-screen",
+  "--disable-backgrounding-occluded-windows",
+  "--disable-background-timer-throttling",
+  "--disable-renderer-backgrounding",
+  "--metrics-recording-only",
+  "--password-store=basic",
+  "--use-mock-keychain",
+  "--mute-audio",
+  "--force-color-profile=srgb",
+  `--disable-features=${disabledFeatures.join(",")}`,
+];
+
+export interface FlagOptions {
+  profileDir: string;
+  headful: boolean;
+  proxy?: string;
+  /** Chromium's own sandbox cannot be used by root, nor where the kernel forbids user namespaces. */
+  sandbox: boolean;
+  viewport: { width: number; height: number };
+  extra: readonly string[];
+}
+
+export function chromiumFlags(options: FlagOptions): string[] {
+  const { profileDir, headful, proxy, sandbox, viewport, extra } = options;
+  const flags = [
+    "--remote-debugging-pipe",
+    `--user-data-dir=${profileDir}`,
+    `--window-size=${viewport.width},${viewport.height}`,
+    ...quietFlags,
+  ];
+  if (!headful) flags.push("--headless=new", "--hide-scrollbars", "--disable-gpu");
+  if (!sandbox) flags.push("--no-sandbox");
+  // The default bypass of loopback is lifted so that a proxy sees every request of the browser.
+  if (proxy) flags.push(`--proxy-server=${proxy}`, "--proxy-bypass-list=<-loopback>");
+  return [...flags, ...extra, "about:blank"];
+}

@@ -1,0 +1,54 @@
+/**
+ * What makes sure that no browser outlives the tool. A small shell waits on a pipe whose other end only this
+ * process holds: however the process ends, SIGKILL included, the pipe closes, and the shell kills the
+ * browser's process group and deletes its profile. It runs in a session of its own, so a signal to the
+ * tool's group does not reach it.
+ */
+import { type ChildProcess, spawn } from "node:child_process";
+
+/**
+ * The group id arrives as the first line. Should the tool die before it could be told, the browser is found by
+ * its profile directory, which is unique to this launch. Deleting is done until it lasts: dying processes still write.
+ */
+const guardScript = `trap '' HUP INT TERM
+read -r group
+cat >/dev/null
+if [ -n "$group" ]; then kill -s KILL -- "-$group"; else pkill -KILL -f -- "--user-data-dir=$1"; fi 2>/dev/null
+gone=0 tries=0
+while [ $gone -lt 2 ] && [ $tries -lt 60 ]; do
+  rm -rf -- "$1" 2>/dev/null
+  sleep 0.03
+  if [ -e "$1" ]; then gone=0; else gone=$((gone+1)); fi
+  tries=$((tries+1))
+done`;
+
+export class Guard {
+  readonly #child: ChildProcess;
+  readonly #gone: Promise<void>;
+
+  constructor(profileDir: string) {
+    this.#child = spawn("/bin/sh", ["-c", guardScript, "browser-tool-guard", profileDir], {
+      stdio: ["pipe", "ignore", "ignore"],
+      detached: true,
+      cwd: "/",
+      env: { PATH: process.env.PATH ?? "/usr/bin:/bin" },
+    });
+    this.#gone = new Promise((resolve) => {
+      this.#child.once("exit", () => resolve());
+      this.#child.once("error", () => resolve());
+    });
+    this.#child.stdin?.on("error", () => {});
+    this.#child.unref();
+  }
+
+  watch(processGroup: number): void {
+    this.#child.stdin?.write(`${processGroup}\n`);
+  }
+
+  /** Kills the browser now and resolves when its profile is gone. */
+  release(): Promise<void> {
+    this.#child.ref();
+    this.#child.stdin?.end();
+    return this.#gone;
+  }
+}

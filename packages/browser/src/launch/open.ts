@@ -1,0 +1,59 @@
+/** From the settings to a running engine: resolution, then the pipe of a launched Chromium or a foreign library. */
+import { existsSync } from "node:fs";
+import type { EngineTransport, ResolvedEngine } from "../engines/contract.ts";
+import { ToolError } from "../errors.ts";
+import { type Progress, resolveEngine, SetupError } from "../resolve/index.ts";
+import type { SessionOptions } from "../session.ts";
+import { launchBrowser } from "./launch.ts";
+
+export interface OpenedEngine {
+  engine: ResolvedEngine;
+  transport: EngineTransport;
+  profileDir: string | null;
+}
+
+/** Distributions wrap the browser in a shell script that starts a dozen programs first; the binary itself is quicker. */
+function binaryBehind(path: string): string {
+  const binary = "/usr/lib/chromium/chromium";
+  return path === "/usr/bin/chromium" && existsSync(binary) ? binary : path;
+}
+
+/** One line for each phase and each tenth of the way. */
+function progressLines(report: (text: string) => void): (progress: Progress) => void {
+  let last = "";
+  return ({ phase, doneBytes, totalBytes }) => {
+    const tenths = totalBytes ? Math.floor((doneBytes / totalBytes) * 10) : 0;
+    const line = `browser: ${phase}${totalBytes ? ` ${tenths * 10}%` : ""}`;
+    if (line !== last) report(line);
+    last = line;
+  };
+}
+
+async function open(options: SessionOptions): Promise<OpenedEngine> {
+  const { env, backend, headful, proxy, viewport, onProgress } = options;
+  const engine = await resolveEngine({
+    env,
+    backend,
+    onProgress: onProgress && progressLines(onProgress),
+  });
+  if (engine.kind === "foreign") {
+    const { openForeignTransport } = await import("../engines/foreign/index.ts");
+    const transport = await openForeignTransport(engine, { headless: !headful, ...viewport, proxy });
+    return { engine, transport, profileDir: null };
+  }
+  const { transport, profileDir } = launchBrowser({
+    path: binaryBehind(engine.path),
+    headful,
+    proxy,
+    viewport,
+  });
+  return { engine, transport, profileDir };
+}
+
+export async function openEngine(options: SessionOptions): Promise<OpenedEngine> {
+  try {
+    return await open(options);
+  } catch (error) {
+    throw error instanceof SetupError ? new ToolError("browser_unavailable", error.message) : error;
+  }
+}

@@ -1,0 +1,75 @@
+/** The MCP server over stdio: the operations that have a tool, in both protocol eras. */
+import { Server } from "@modelcontextprotocol/server";
+import { type StdioServerHandle, serveStdio } from "@modelcontextprotocol/server/stdio";
+import { z } from "zod";
+import { ToolError } from "../errors.ts";
+import type { Operation, ToolOutput } from "../operations/define.ts";
+import { execute, OperationFailed } from "../operations/execute.ts";
+import { operations } from "../operations/index.ts";
+import type { Session } from "../session.ts";
+import { version } from "../version.ts";
+import { presentError, presentOutput, type ToolResult } from "./present.ts";
+
+type WithTool = Operation & { tool: NonNullable<Operation["tool"]> };
+const withTools = operations.filter((operation): operation is WithTool => operation.tool !== undefined);
+
+/** The schema as the model reads it, without what says nothing to it. */
+function inputSchema(input: z.ZodObject): { type: "object" } {
+  const { $schema: _, additionalProperties: __, ...schema } = z.toJSONSchema(input, { io: "input" });
+  return { ...schema, type: "object" };
+}
+
+export function listTools() {
+  return withTools.map(({ tool }) => ({
+    name: tool.name,
+    description: tool.description,
+    inputSchema: inputSchema(tool.input),
+    ...(tool.isReadOnly ? { annotations: { readOnlyHint: true } } : {}),
+  }));
+}
+
+const byName = new Map<string, WithTool>();
+for (const operation of withTools)
+  for (const name of [operation.tool.name, ...(operation.tool.alsoNamed ?? [])]) byName.set(name, operation);
+
+export async function callTool(
+  session: Session,
+  name: string,
+  input: Record<string, unknown>,
+): Promise<ToolResult> {
+  const { charsMax } = session;
+  const operation = byName.get(name);
+  if (!operation) {
+    const error = new ToolError("not_found", `Tool "${name}" not found. tools/list names those that exist.`);
+    return presentError(error, [], charsMax);
+  }
+  try {
+    const { value, events } = await execute(
+      session,
+      operation,
+      operation.tool.toParams(input),
+      (result, context, params): Promise<ToolOutput> =>
+        operation.tool.present(result as never, context, params as never),
+    );
+    const browser = session.isStarted ? await session.browser() : null;
+    return presentOutput(value, { browser, events, charsMax });
+  } catch (error) {
+    if (error instanceof OperationFailed) return presentError(error.reason, error.events, charsMax);
+    const reason = error as ToolError;
+    const isInvalid = reason.code === "invalid_request";
+    const text = isInvalid ? `Invalid arguments for tool "${name}": ${reason.message}` : reason.message;
+    return presentError(new ToolError("invalid_request", text), [], charsMax);
+  }
+}
+
+export function serveMcp(session: Session): StdioServerHandle {
+  const tools = listTools();
+  return serveStdio(() => {
+    const server = new Server({ name: "browser-tool", version }, { capabilities: { tools: {} } });
+    server.setRequestHandler("tools/list", () => ({ tools }));
+    server.setRequestHandler("tools/call", ({ params }) =>
+      callTool(session, params.name, params.arguments ?? {}),
+    );
+    return server;
+  });
+}

@@ -1,0 +1,92 @@
+/** The one way in which operations are run, whoever asks: checked, in turn, within their time. */
+import { ToolError, toToolError } from "../errors.ts";
+import type { Browser } from "../page/browser.ts";
+import { Deadline } from "../page/deadline.ts";
+import type { Notice } from "../page/notices.ts";
+import type { Session } from "../session.ts";
+import type { Context, Operation } from "./define.ts";
+
+/** An operation that does not end by itself is given up this long after its time. */
+const graceMs = 300;
+const untimedMs = 30_000;
+const unresponsive = "The page did not respond in time. Take a snapshot to see its state.";
+
+export interface Executed<T> {
+  value: T;
+  /** What happened by itself meanwhile: dialogs, popups, downloads, crashes. */
+  events: Notice[];
+}
+
+export class OperationFailed extends Error {
+  readonly reason: ToolError;
+  readonly events: Notice[];
+
+  constructor(reason: ToolError, events: Notice[]) {
+    super(reason.message);
+    this.reason = reason;
+    this.events = events;
+  }
+}
+
+/** The parameters as the operation wants them, or an error that names each field that is wrong. */
+export function checkParams(operation: Operation, params: unknown): unknown {
+  const parsed = operation.params.safeParse(params);
+  if (parsed.success) return parsed.data;
+  const problems = parsed.error.issues.map(({ path, message }) => `${path.join(".") || "body"}: ${message}`);
+  throw new ToolError("invalid_request", problems.join("; "));
+}
+
+export async function execute<T>(
+  session: Session,
+  operation: Operation,
+  params: unknown,
+  then: (result: unknown, context: Context, checked: unknown) => Promise<T>,
+): Promise<Executed<T>> {
+  const checked = checkParams(operation, params) as { timeout_ms?: number };
+  const work = () => attempt(session, operation, checked, then);
+  return operation.timeoutMs === null ? work() : session.exclusive(work);
+}
+
+async function attempt<T>(
+  session: Session,
+  operation: Operation,
+  params: { timeout_ms?: number },
+  then: (result: unknown, context: Context, checked: unknown) => Promise<T>,
+): Promise<Executed<T>> {
+  let running: Browser | null = null;
+  let deadline = new Deadline(params.timeout_ms ?? operation.timeoutMs ?? untimedMs);
+  const browser = async () => {
+    running = await session.browser();
+    return running;
+  };
+  try {
+    // The start of the browser has its own limit and does not eat into the operation's.
+    if (operation.timeoutMs !== null) await browser();
+    deadline = new Deadline(deadline.timeoutMs);
+    const context: Context = { session, deadline, browser };
+    const result = await withinTime(operation.run(context, params as never), deadline);
+    const value = await then(result, context, params);
+    return { value, events: taken(running) };
+  } catch (error) {
+    let reason = toToolError(error);
+    if (reason.code === "timeout") {
+      await startRecovery(running);
+      if (!reason.message.startsWith("Timeout ")) reason = deadline.expired(unresponsive);
+    }
+    throw new OperationFailed(reason, taken(running));
+  }
+}
+
+const taken = (running: Browser | null): Notice[] => running?.notices.take() ?? [];
+
+async function startRecovery(running: Browser | null): Promise<void> {
+  if (running) running.recover(await running.page());
+}
+
+function withinTime<T>(work: Promise<T>, deadline: Deadline): Promise<T> {
+  let timer: ReturnType<typeof setTimeout>;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(deadline.expired(unresponsive)), deadline.leftMs + graceMs);
+  });
+  return Promise.race([work, late]).finally(() => clearTimeout(timer));
+}

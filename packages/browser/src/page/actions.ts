@@ -1,0 +1,264 @@
+/** Click, type, press and wait: look, act with real input, and see what it led to. */
+import { CdpError } from "../cdp/connection.ts";
+import { ToolError } from "../errors.ts";
+import type { Deadline } from "./deadline.ts";
+import { type Frame, isContextGone } from "./frame.ts";
+import type { Found, PageState } from "./inpage/agent.ts";
+import { clickAt, type MouseButton, pressChord, typeKeys } from "./input.ts";
+import type { Page } from "./page.ts";
+import { adoptClosedRoots } from "./shadow.ts";
+import { framesFor, isRef, notFound, placeInPage } from "./targets.ts";
+
+/** How long an action waits for a document that it began to load; the result says when it is still loading. */
+const loadWaitMsMax = 5_000;
+/** While an element is awaited, the page is looked at again at each change and at least this often. */
+const lookAgainMs = 100;
+const alignments: ScrollLogicalPosition[] = ["nearest", "center", "end", "start"];
+
+export interface ActionResult {
+  url: string;
+  title: string;
+  /** The action led to a new document, so refs of the old one are gone. */
+  navigated: boolean;
+  stillLoading: boolean;
+  matches: number;
+}
+
+export interface ClickOptions {
+  target: string;
+  button: MouseButton;
+  modifiers: string[];
+  doubleClick: boolean;
+}
+
+export interface TypeOptions {
+  target: string;
+  text: string;
+  submit: boolean;
+  slowly: boolean;
+}
+
+/** Waits in the page for a change; a document that goes away meanwhile is a change too. */
+async function waitForChange(page: Page, deadline: Deadline): Promise<void> {
+  const waitMs = Math.min(lookAgainMs, deadline.restMs);
+  try {
+    await page.mainFrame.call("changed", [waitMs], deadline.leftMs);
+  } catch (error) {
+    if (!isContextGone(error)) throw error;
+    await page.until(() => page.hasReached("commit") && !page.isNavigating, waitMs);
+  }
+}
+
+interface Ready {
+  frame: Frame;
+  found: Found;
+}
+
+/** Asks the frames, in turn and again at each change, until the element is there and ready. */
+async function whenReady(
+  page: Page,
+  target: string,
+  deadline: Deadline,
+  look: (frame: Frame, attempt: number) => Promise<Found>,
+): Promise<Ready> {
+  let last: Ready | null = null;
+  for (let attempt = 0; ; attempt++) {
+    for (const frame of framesFor(page, target)) {
+      const found = await look(frame, attempt);
+      if (found.problem) throw new ToolError("invalid_request", found.problem);
+      if (!found.found) continue;
+      last = { frame, found };
+      const { state } = found.readiness!;
+      if (state === "ready" || state === "done") return last;
+      if (state === "unsuitable") throw unready(target, found);
+      if (state === "moving")
+        await frame.call("settled", [target, Math.min(1_000, deadline.restMs)], deadline.leftMs);
+      break;
+    }
+    if (last === null && attempt === 0 && (await revealShadows(page, target, deadline))) continue;
+    const isRefGone = last === null && isRef(target);
+    if (isRefGone || deadline.hasPassed) throw last ? unready(target, last.found) : notFound(target);
+    await waitForChange(page, deadline);
+  }
+}
+
+/** An element that is not found may be inside a closed shadow root that no snapshot has met yet. */
+async function revealShadows(page: Page, target: string, deadline: Deadline): Promise<boolean> {
+  if (isRef(target)) return false;
+  let revealed = 0;
+  for (const frame of framesFor(page, target)) {
+    if ((await frame.call("scanHosts", [], deadline.leftMs)) > 0)
+      revealed += await adoptClosedRoots(frame, false, deadline);
+  }
+  return revealed > 0;
+}
+
+function unready(target: string, { readiness }: Found): ToolError {
+  const reason = readiness && "reason" in readiness ? readiness.reason : "it keeps moving";
+  const code = readiness?.state === "covered" ? "element_covered" : "element_not_actionable";
+  const hint =
+    readiness?.state === "covered"
+      ? "Close or click what is in the way, or use evaluate to call the element's click()."
+      : "Take a snapshot to see its state.";
+  return new ToolError(code, `"${target}" cannot be used: ${reason}. ${hint}`);
+}
+
+/** The page as it is right after the input; null when its document is already gone. */
+async function seenIn(frame: Frame, deadline: Deadline): Promise<PageState | null> {
+  try {
+    const state = await frame.call("state", [], deadline.leftMs);
+    // Input goes before everything else in the browser, so a form that it sent is still in line now.
+    return state.formSent
+      ? { ...(await frame.call("stateAfter", [], deadline.leftMs)), hit: state.hit }
+      : state;
+  } catch (error) {
+    if (isContextGone(error) || (error instanceof ToolError && error.code === "page_closed")) return null;
+    throw error;
+  }
+}
+
+/** Where the action led to a navigation, waits until its document is there. */
+async function conclude(
+  page: Page,
+  before: Before,
+  deadline: Deadline,
+  seen: PageState | null,
+): Promise<Omit<ActionResult, "matches">> {
+  await waitForPopup(page, before, deadline);
+  const hasLeft = () => page.navigationsBegun > before.navigations || page.documents !== before.documents;
+  const now = seen ?? (await seenIn(page.mainFrame, deadline));
+  if (now && !hasLeft()) return { url: now.url, title: now.title, navigated: false, stillLoading: false };
+  const isLoaded = await waitForLoad(page, deadline);
+  const after = page.session.ended ? null : await seenIn(page.mainFrame, deadline);
+  return {
+    url: after?.url ?? "",
+    title: after?.title ?? "",
+    navigated: page.session.ended !== null || page.documents !== before.documents,
+    stillLoading: !isLoaded,
+  };
+}
+
+async function waitForLoad(page: Page, deadline: Deadline): Promise<boolean> {
+  const waitMs = Math.min(loadWaitMsMax, deadline.restMs);
+  try {
+    return await page.until(() => !page.isNavigating && page.hasReached("domcontentloaded"), waitMs);
+  } catch (error) {
+    if (error instanceof ToolError && error.code === "page_closed") return true;
+    throw error;
+  }
+}
+
+interface Before {
+  navigations: number;
+  documents: number;
+  popups: number;
+}
+
+/** A window that the action asked for is there, and its document too, when the action returns. */
+async function waitForPopup(page: Page, before: Before, deadline: Deadline): Promise<void> {
+  const asked = page.popupsAsked.length;
+  if (asked === before.popups || page.session.ended) return;
+  const waitMs = () => Math.min(loadWaitMsMax, deadline.restMs);
+  if (!(await page.until(() => page.popups.length >= asked, waitMs()))) return;
+  const url = page.popupsAsked[asked - 1];
+  const popup = page.popups[asked - 1];
+  if (!popup || !url || url === "about:blank") return;
+  await popup
+    .until(() => popup.mainFrame.url !== "" && popup.hasReached("domcontentloaded"), waitMs())
+    .catch(() => false);
+}
+
+const stateBefore = (page: Page): Before => ({
+  navigations: page.navigationsBegun,
+  documents: page.documents,
+  popups: page.popupsAsked.length,
+});
+
+export async function click(page: Page, options: ClickOptions, deadline: Deadline): Promise<ActionResult> {
+  const before = stateBefore(page);
+  for (let attempt = 0; ; attempt++) {
+    const { frame, found } = await whenReady(page, options.target, deadline, (each, look) =>
+      each.call(
+        "click",
+        [options.target, alignments[(look + attempt) % alignments.length]!, true],
+        deadline.leftMs,
+      ),
+    );
+    const readiness = found.readiness!;
+    let seen: PageState | null = null;
+    if (readiness.state === "ready") {
+      const place = await placeInPage(page, { frame, ...readiness, mustBeHit: true }, deadline);
+      await clickAt(page.session, { ...options, ...place }, deadline.leftMs).catch((error) => {
+        // A click that closes its own page is a click that worked.
+        if (!(error instanceof ToolError) || error.code !== "page_closed") throw error;
+      });
+      seen = page.session.ended ? null : await seenIn(frame, deadline);
+    }
+    const isMissed = seen?.hit === false && page.navigationsBegun === before.navigations;
+    if (!isMissed) {
+      const state = frame === page.mainFrame ? seen : null;
+      return { ...(await conclude(page, before, deadline, state)), matches: found.matches };
+    }
+    if (deadline.hasPassed)
+      throw new ToolError(
+        "element_covered",
+        `"${options.target}" was not hit: ${seen!.reason}. Take a snapshot.`,
+      );
+    await frame.call("settled", [options.target, Math.min(500, deadline.restMs)], deadline.leftMs);
+  }
+}
+
+export async function type(page: Page, options: TypeOptions, deadline: Deadline): Promise<ActionResult> {
+  const before = stateBefore(page);
+  const { frame, found } = await whenReady(page, options.target, deadline, (each) =>
+    each.call("type", [options.target, options.text], deadline.leftMs),
+  );
+  const sent: Promise<unknown>[] = [];
+  if (found.readiness!.state === "ready") {
+    if (options.slowly || options.text === "") {
+      // What was selected is removed first; typing over it would do the same, but not for an empty text.
+      sent.push(pressChord(frame.session, "Delete", deadline.leftMs));
+      sent.push(typeKeys(frame.session, options.text, deadline.leftMs));
+    } else sent.push(frame.session.send("Input.insertText", { text: options.text }, deadline.leftMs));
+  }
+  if (options.submit) sent.push(pressChord(frame.session, "Enter", deadline.leftMs));
+  await Promise.all(sent);
+  return { ...(await conclude(page, before, deadline, null)), matches: found.matches };
+}
+
+export async function press(page: Page, chord: string, deadline: Deadline): Promise<ActionResult> {
+  const before = stateBefore(page);
+  await page.mainFrame.agent(deadline.leftMs);
+  await pressChord(page.session, chord, deadline.leftMs);
+  return { ...(await conclude(page, before, deadline, null)), matches: 0 };
+}
+
+export type WantedState = "visible" | "hidden" | "attached" | "detached";
+
+export async function waitFor(
+  page: Page,
+  target: string,
+  state: WantedState,
+  deadline: Deadline,
+): Promise<number> {
+  for (;;) {
+    const answers: { reached: boolean; found: boolean; matches: number }[] = [];
+    for (const frame of framesFor(page, target)) {
+      try {
+        const answer = await frame.call("isInState", [target, state], deadline.leftMs);
+        if (answer.problem) throw new ToolError("invalid_request", answer.problem);
+        answers.push(answer);
+      } catch (error) {
+        if (!(error instanceof CdpError)) throw error;
+      }
+    }
+    const wantsPresence = state === "visible" || state === "attached";
+    const isReached = wantsPresence
+      ? answers.some(({ reached }) => reached)
+      : answers.every(({ reached }) => reached);
+    if (isReached) return answers.reduce((sum, { matches }) => sum + matches, 0);
+    if (deadline.hasPassed)
+      throw deadline.expired(`"${target}" did not become ${state}. Take a snapshot to see what is there.`);
+    await waitForChange(page, deadline);
+  }
+}

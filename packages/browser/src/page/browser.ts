@@ -1,0 +1,252 @@
+/** A running browser: its pages, which of them is the active one, and what replaces one that is lost. */
+import { join } from "node:path";
+import { ConsoleCapture } from "../capture/console.ts";
+import { NetworkCapture } from "../capture/network.ts";
+import { CdpConnection, type CdpSession, type EventParams } from "../cdp/connection.ts";
+import type { EngineTransport } from "../engines/contract.ts";
+import { ToolError } from "../errors.ts";
+import { enforceUrlPolicy } from "../policy/enforce.ts";
+import type { UrlPolicy } from "../policy/url-policy.ts";
+import { Notices } from "./notices.ts";
+import { type DialogPolicy, Page } from "./page.ts";
+import { autoAttach } from "./targets.ts";
+
+const startTimeoutMs = 30_000;
+/** A page that is merely busy answers within the first, one whose script was just stopped within the second. */
+const firstProbeMs = 300;
+const laterProbeMs = 1_000;
+
+export interface BrowserOptions {
+  viewport: { width: number; height: number } | null;
+  dialogPolicy: DialogPolicy;
+  urlPolicy: UrlPolicy;
+  downloadsDir: string;
+}
+
+export class Browser {
+  readonly connection: CdpConnection;
+  readonly notices = new Notices();
+  readonly console = new ConsoleCapture();
+  readonly network = new NetworkCapture();
+  readonly pages = new Map<string, Page>();
+  readonly options: BrowserOptions;
+  viewport: BrowserOptions["viewport"];
+  #activeId: string | null = null;
+  #recovery: Promise<void> | null = null;
+  #arrivals = new Set<() => void>();
+  /** Pages being opened by the tool itself; any other new page is a popup. */
+  #creating = 0;
+
+  constructor(transport: EngineTransport, options: BrowserOptions) {
+    this.options = options;
+    this.viewport = options.viewport;
+    this.connection = new CdpConnection(transport);
+    const { root } = this.connection;
+    root.on("Target.attachedToTarget", (event) => this.#attached(event));
+    root.on("Target.detachedFromTarget", ({ sessionId }) => this.#detached(sessionId));
+    root.on("Browser.downloadWillBegin", (event) => this.#downloadBegins(event));
+    root.on("Browser.downloadProgress", (event) => this.#downloadProgresses(event));
+  }
+
+  async start(): Promise<void> {
+    const { root } = this.connection;
+    root.tell("Browser.setDownloadBehavior", {
+      behavior: "allowAndName",
+      downloadPath: this.options.downloadsDir,
+      eventsEnabled: true,
+    });
+    await root.send("Target.setAutoAttach", autoAttach, startTimeoutMs);
+  }
+
+  /** The page that operations act on; a lost one has been replaced by the time this resolves. */
+  async page(): Promise<Page> {
+    await this.#recovery;
+    const active = this.#activeId ? this.pages.get(this.#activeId) : undefined;
+    const usable =
+      active?.crashed === false ? active : [...this.pages.values()].reverse().find((page) => !page.crashed);
+    if (!usable) return this.#firstPage();
+    this.#activeId = usable.id;
+    await usable.ready;
+    return usable;
+  }
+
+  /** At the start Chromium opens a page by itself; it is waited for, and only asked for when it does not come. */
+  async #firstPage(): Promise<Page> {
+    if (this.pages.size === 0 && this.#activeId === null) {
+      const arrived = await new Promise<boolean>((resolve) => {
+        const timer = setTimeout(() => resolve(false), 5_000);
+        this.#arrivals.add(() => {
+          clearTimeout(timer);
+          resolve(true);
+        });
+      });
+      if (arrived) return this.page();
+    }
+    return this.newPage();
+  }
+
+  async newPage(): Promise<Page> {
+    this.#creating++;
+    const { targetId } = await this.connection.root
+      .send("Target.createTarget", { url: "about:blank" })
+      .finally(() => this.#creating--);
+    const page = this.pages.get(targetId);
+    if (!page) throw new ToolError("browser_unavailable", "The browser opened no page. Call again.");
+    this.#activeId = targetId;
+    await page.ready;
+    return page;
+  }
+
+  activate(pageId: string): Page {
+    const page = this.pages.get(pageId);
+    if (!page) throw new ToolError("not_found", `No page "${pageId}". GET /pages lists the open ones.`);
+    this.#activeId = pageId;
+    page.session.tell("Page.bringToFront");
+    return page;
+  }
+
+  get activeId(): string | null {
+    return this.#activeId;
+  }
+
+  async closePage(page: Page): Promise<void> {
+    const opener = page.openerId ? this.pages.get(page.openerId) : undefined;
+    await this.connection.root.send("Target.closeTarget", { targetId: page.id });
+    this.#forget(page, new ToolError("page_closed", "The page was closed."));
+    if (opener) this.#activeId = opener.id;
+  }
+
+  close(): Promise<void> {
+    return this.connection.close();
+  }
+
+  /**
+   * After a call ran out of time: script that never ends is stopped, and a page that does not come back is replaced.
+   * Runs in the background; the next operation waits for it.
+   */
+  recover(page: Page): void {
+    if (this.#recovery || page.crashed || page.closed) return;
+    this.#recovery = this.#revive(page)
+      .catch(() => {})
+      .finally(() => {
+        this.#recovery = null;
+      });
+  }
+
+  async #revive(page: Page): Promise<void> {
+    // A page on its way elsewhere answers nothing until the next document comes, which it may never do.
+    if (page.isNavigating) page.session.tell("Page.stopLoading");
+    if (await this.#answers(page, firstProbeMs)) return;
+    page.session.tell("Runtime.terminateExecution");
+    // The first script after the stop may be the one that is stopped, hence a second look.
+    if ((await this.#answers(page, laterProbeMs)) || (await this.#answers(page, laterProbeMs))) {
+      this.notices.add("hang", "The page did not respond; its running script was stopped.");
+      return;
+    }
+    this.notices.add(
+      "hang",
+      `The page ${page.mainFrame.url} did not respond and was replaced by a blank one.`,
+    );
+    await this.#replace(page);
+  }
+
+  async #answers(page: Page, timeoutMs: number): Promise<boolean> {
+    try {
+      await page.session.send("Runtime.evaluate", { expression: "1" }, timeoutMs);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  async #replace(page: Page): Promise<void> {
+    this.#forget(page, new ToolError("page_crashed", "The page was lost and replaced by a blank one."));
+    await this.newPage();
+    this.connection.root.tell("Target.closeTarget", { targetId: page.id });
+  }
+
+  #attached({ sessionId, targetInfo }: EventParams<"Target.attachedToTarget">): void {
+    const session = this.connection.session(sessionId);
+    if (targetInfo.type !== "page") {
+      this.#watch(session, { id: targetInfo.targetId, documents: 0 });
+      session.tell("Runtime.runIfWaitingForDebugger");
+      return;
+    }
+    const isFirst = this.pages.size === 0;
+    const page = new Page({
+      targetId: targetInfo.targetId,
+      session,
+      openerId: targetInfo.openerId ?? null,
+      notices: this.notices,
+      dialogPolicy: this.options.dialogPolicy,
+      viewport: this.viewport,
+      sessionOf: (id) => this.connection.session(id),
+      onSession: (each, _kind, owner) => this.#watch(each, owner),
+    });
+    page.onCrash = () => {
+      this.#recovery ??= this.#replace(page).finally(() => {
+        this.#recovery = null;
+      });
+    };
+    this.pages.set(page.id, page);
+    if (!isFirst && (targetInfo.openerId || this.#creating === 0)) {
+      this.notices.add(
+        "popup",
+        `A new page was opened and is now the active one: ${targetInfo.url || "about:blank"}`,
+      );
+      // Without an opener id (noopener) it is still the active page that asked for it.
+      const opener = this.pages.get(targetInfo.openerId ?? this.#activeId ?? "");
+      this.#activeId = page.id;
+      opener?.popupArrived(page);
+    } else if (isFirst) this.#activeId = page.id;
+    for (const arrival of this.#arrivals) arrival();
+    this.#arrivals.clear();
+  }
+
+  #watch(session: CdpSession, owner: { id: string; documents: number }): void {
+    this.console.attach(session, owner);
+    this.network.attach(session, owner);
+    enforceUrlPolicy(session, { policy: this.options.urlPolicy, notices: this.notices });
+  }
+
+  #detached(sessionId: string): void {
+    const page = [...this.pages.values()].find((each) => each.session.id === sessionId);
+    const error = new ToolError(
+      "page_closed",
+      "The page was closed. Its opener or the last open page is active now.",
+    );
+    if (!page) {
+      this.connection.session(sessionId).end(error);
+      return;
+    }
+    if (page.openerId)
+      this.notices.add("closed", "The popup was closed; the page that opened it is active again.");
+    this.#forget(page, error);
+  }
+
+  #forget(page: Page, error: ToolError): void {
+    this.pages.delete(page.id);
+    page.close(error);
+    if (this.#activeId !== page.id) return;
+    const next =
+      page.openerId && this.pages.has(page.openerId) ? page.openerId : [...this.pages.keys()].pop();
+    this.#activeId = next ?? "none";
+  }
+
+  #downloads = new Map<string, string>();
+
+  #downloadBegins({ guid, suggestedFilename, url }: EventParams<"Browser.downloadWillBegin">): void {
+    const downloadsMax = 200;
+    if (this.#downloads.size >= downloadsMax) this.#downloads.clear();
+    this.#downloads.set(guid, suggestedFilename);
+    this.notices.add("download", `Download of ${suggestedFilename} began (${url.slice(0, 200)}).`);
+  }
+
+  #downloadProgresses({ guid, state, receivedBytes }: EventParams<"Browser.downloadProgress">): void {
+    const name = this.#downloads.get(guid);
+    if (!name || state === "inProgress") return;
+    this.#downloads.delete(guid);
+    const saved = `${name} was downloaded (${receivedBytes} bytes) to ${join(this.options.downloadsDir, guid)}.`;
+    this.notices.add("download", state === "completed" ? saved : `The download of ${name} was canceled.`);
+  }
+}

@@ -1,0 +1,32 @@
+/** One clock for all steps of an operation. */
+import { ToolError } from "../errors.ts";
+
+const callGraceMs = 200;
+
+export class Deadline {
+  readonly timeoutMs: number;
+  readonly #at: number;
+
+  constructor(timeoutMs: number) {
+    this.timeoutMs = timeoutMs;
+    this.#at = performance.now() + timeoutMs;
+  }
+
+  /** Time left for waiting. */
+  get restMs(): number {
+    return Math.max(0, this.#at - performance.now());
+  }
+
+  /** The limit for one call to the browser: a little more, so that a call that waits in the page can still answer. */
+  get leftMs(): number {
+    return Math.ceil(this.restMs) + callGraceMs;
+  }
+
+  get hasPassed(): boolean {
+    return performance.now() >= this.#at;
+  }
+
+  expired(what: string): ToolError {
+    return new ToolError("timeout", `Timeout ${this.timeoutMs}ms exceeded. ${what}`);
+  }
+}

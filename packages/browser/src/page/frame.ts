@@ -1,0 +1,141 @@
+/** One frame of a page, and the in-page agent of its current document. */
+import { CdpError, type CdpSession, type Params } from "../cdp/connection.ts";
+import { ToolError } from "../errors.ts";
+import { type Agent, agentSource } from "./inpage/agent.ts";
+
+const worldName = "browser-tool";
+
+type Answer<M extends keyof Agent> = Awaited<ReturnType<Agent[M]>>;
+
+/** An argument that is an object of the page instead of a value. */
+export interface ObjectArgument {
+  objectId: string;
+}
+
+export interface FrameOptions {
+  id: string;
+  parentId: string | null;
+  session: CdpSession;
+  /** "" for the main frame, f1, f2 … for the others: what its refs begin with. */
+  refPrefix: string;
+}
+
+/** The browser's words for "the document is gone"; the caller tries again in the next one. */
+export function isContextGone(error: unknown): boolean {
+  return (
+    error instanceof CdpError &&
+    /Cannot find context|context was destroyed|Could not find object|Cannot find default execution context|No frame (with|for) given id|Inspected target navigated|Frame with the given id was not found/i.test(
+      error.message,
+    )
+  );
+}
+
+export class Frame {
+  readonly id: string;
+  readonly parentId: string | null;
+  session: CdpSession;
+  url = "";
+  readonly refPrefix: string;
+  /** Refs go on counting in the next document, so that an old ref never means a new element. */
+  lastRef = 0;
+  mainContextId: number | null = null;
+  /** The world that the agent lives in, once there is an agent. */
+  agentContextId: number | null = null;
+  #agent: Promise<string> | null = null;
+
+  constructor({ id, parentId, session, refPrefix }: FrameOptions) {
+    this.id = id;
+    this.parentId = parentId;
+    this.session = session;
+    this.refPrefix = refPrefix;
+  }
+
+  documentChanged(): void {
+    this.#agent = null;
+  }
+
+  /** The agent's object id, made on first use in a document. */
+  agent(timeoutMs: number): Promise<string> {
+    if (!this.#agent) {
+      const made = this.#makeAgent(timeoutMs);
+      this.#agent = made;
+      made.catch(() => {
+        if (this.#agent === made) this.#agent = null;
+      });
+    }
+    return this.#agent;
+  }
+
+  async #makeAgent(timeoutMs: number): Promise<string> {
+    const { executionContextId } = await this.session.send(
+      "Page.createIsolatedWorld",
+      { frameId: this.id, worldName },
+      timeoutMs,
+    );
+    this.agentContextId = executionContextId;
+    const { result, exceptionDetails } = await this.session.send(
+      "Runtime.evaluate",
+      { expression: agentSource(this.refPrefix, this.lastRef), contextId: executionContextId },
+      timeoutMs,
+    );
+    if (!result.objectId)
+      throw new ToolError("internal_error", `The page agent failed: ${exceptionDetails?.text}`);
+    return result.objectId;
+  }
+
+  /** Calls the agent; in a document that went away meanwhile, once more in the next one. */
+  async call<M extends keyof Agent>(
+    method: M,
+    args: (Parameters<Agent[M]>[number] | ObjectArgument)[],
+    timeoutMs: number,
+  ): Promise<Answer<M>> {
+    return (await this.#invoke(method, args, { returnByValue: true }, timeoutMs)).value as Answer<M>;
+  }
+
+  /** Like `call`, for methods that answer with an object of the page. */
+  async callForObject(
+    method: keyof Agent,
+    args: (string | ObjectArgument)[],
+    timeoutMs: number,
+  ): Promise<string | null> {
+    return (await this.#invoke(method, args, { returnByValue: false }, timeoutMs)).objectId ?? null;
+  }
+
+  async #invoke(
+    method: keyof Agent,
+    args: unknown[],
+    how: Pick<Params<"Runtime.callFunctionOn">, "returnByValue">,
+    timeoutMs: number,
+  ) {
+    const deadline = performance.now() + timeoutMs;
+    for (let attempt = 0; ; attempt++) {
+      const leftMs = Math.max(1, deadline - performance.now());
+      try {
+        const objectId = await this.agent(leftMs);
+        const { result, exceptionDetails } = await this.session.send(
+          "Runtime.callFunctionOn",
+          {
+            functionDeclaration: `function(...a){return this.${method}(...a)}`,
+            objectId,
+            arguments: args.map((arg) =>
+              typeof arg === "object" && arg !== null && "objectId" in arg
+                ? { objectId: (arg as ObjectArgument).objectId }
+                : { value: arg },
+            ),
+            awaitPromise: true,
+            ...how,
+          },
+          leftMs,
+        );
+        if (exceptionDetails) {
+          const text = exceptionDetails.exception?.description ?? exceptionDetails.text;
+          throw new ToolError("internal_error", `Looking at the page failed: ${text}`);
+        }
+        return result;
+      } catch (error) {
+        if (!isContextGone(error) || attempt >= 2) throw error;
+        this.documentChanged();
+      }
+    }
+  }
+}

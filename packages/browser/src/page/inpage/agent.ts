@@ -1,0 +1,242 @@
+/** The object that the tool keeps in each document: everything in this folder, put together. */
+import { createAct, type Outcome, type Readiness } from "./act.ts";
+import { createDistiller } from "./distill.ts";
+import { createDom } from "./dom.ts";
+import { createHosts } from "./hosts.ts";
+import { createLocate } from "./locate.ts";
+import { createNames } from "./names.ts";
+import { createRender, type Rendered } from "./render.ts";
+import { createRoles } from "./roles.ts";
+import { createTree } from "./tree.ts";
+
+export interface SnapshotRequest {
+  target: string | null;
+  offset: number;
+  charsMax: number;
+  depthMax: number;
+  boxes: boolean;
+}
+
+export interface SnapshotAnswer extends Rendered {
+  found: boolean;
+  /** Last number given out as a ref; the next document goes on from there. */
+  lastRef: number;
+  /** Elements met that may hold a closed shadow root and have not been asked about. */
+  hosts: number;
+  /** Asking about all elements at once is cheaper here than one by one. */
+  isSmall: boolean;
+  url: string;
+  title: string;
+}
+
+export interface Found {
+  found: boolean;
+  matches: number;
+  problem?: string;
+  readiness?: Readiness;
+}
+
+export interface DomAnswer {
+  found: boolean;
+  matches: number;
+  html: string;
+  total: number;
+}
+
+export interface PageState extends Outcome {
+  url: string;
+  title: string;
+}
+
+/** What the tool calls; kept apart from the parts so that both sides share one signature. */
+export interface Agent {
+  snapshot(request: SnapshotRequest): SnapshotAnswer;
+  find(target: string): Found;
+  click(target: string, alignment: ScrollLogicalPosition, checkMotion: boolean): Found;
+  type(target: string, text: string): Found;
+  /** True when it is visible, absent and so on, as wanted by wait-for-selector. */
+  isInState(
+    target: string,
+    state: "visible" | "hidden" | "attached" | "detached",
+  ): Found & { reached: boolean };
+  settled(target: string, timeoutMs: number): Promise<boolean>;
+  changed(timeoutMs: number): Promise<void>;
+  state(): PageState;
+  /** The same, once tasks have run that the input just now put in line, such as the sending of a form. */
+  stateAfter(): Promise<PageState>;
+  html(target: string | null, offset: number, charsMax: number): DomAnswer;
+  rect(target: string): { x: number; y: number; width: number; height: number } | null;
+  isFrameHit(frame: Element, x: number, y: number): string | null;
+  framePlace(frame: Element): { x: number; y: number };
+  element(target: string): Element | null;
+  /** Looks through the whole document for elements that may hold a closed shadow root; says how many. */
+  scanHosts(): number;
+  /** Hands out those elements, and regards them as asked about. */
+  takeHosts(): Element[];
+  /** Returns how many roots were new. */
+  adoptClosedRoots(...roots: ShadowRoot[]): number;
+}
+
+type Parts = {
+  createDom: typeof createDom;
+  createHosts: typeof createHosts;
+  createRoles: typeof createRoles;
+  createNames: typeof createNames;
+  createTree: typeof createTree;
+  createDistiller: typeof createDistiller;
+  createRender: typeof createRender;
+  createLocate: typeof createLocate;
+  createAct: typeof createAct;
+};
+
+function createAgent(parts: Parts, refPrefix: string, firstRef: number): Agent {
+  const dom = parts.createDom();
+  const roles = parts.createRoles(dom);
+  const names = parts.createNames(dom, roles);
+  const refsByElement = new WeakMap<Element, string>();
+  const elementsByRef = new Map<string, WeakRef<Element>>();
+  let lastRef = firstRef;
+  const refsMax = 50_000;
+
+  function refFor(element: Element): string {
+    let ref = refsByElement.get(element);
+    if (!ref) {
+      ref = `${refPrefix}e${++lastRef}`;
+      refsByElement.set(element, ref);
+      elementsByRef.set(ref, new WeakRef(element));
+      if (elementsByRef.size > refsMax) forgetGone();
+    }
+    return ref;
+  }
+
+  function forgetGone(): void {
+    for (const [ref, held] of elementsByRef) if (!held.deref()?.isConnected) elementsByRef.delete(ref);
+  }
+
+  const hosts = parts.createHosts(dom);
+  const tree = parts.createTree({ dom, roles, names, refFor, noticeHost: hosts.notice });
+  const distiller = parts.createDistiller();
+  const renderer = parts.createRender(refFor);
+  const locator = parts.createLocate({ dom, roles, names });
+  const act = parts.createAct({ dom, roles });
+
+  function locate(target: string): { element: Element | null; matches: number; problem?: string } {
+    if (!/^(f\d+)?e\d+$/.test(target)) return locator.locate(target);
+    const element = elementsByRef.get(target)?.deref();
+    return element?.isConnected ? { element, matches: 1 } : { element: null, matches: 0 };
+  }
+
+  const answer = (target: string, act: (element: Element) => Readiness): Found => {
+    const { element, matches, problem } = locate(target);
+    if (!element) return { found: false, matches, problem };
+    return { found: true, matches, readiness: act(element) };
+  };
+
+  const state = () => ({ ...act.outcome(), url: location.href, title: document.title });
+
+  return {
+    snapshot(request) {
+      dom.resetCaches();
+      const root = request.target === null ? document.body : locate(request.target).element;
+      const where = { url: location.href, title: document.title };
+      if (!root) {
+        const nothing = { lines: [], frames: [], truncated: false, chars: 0 };
+        return { ...nothing, ...where, found: request.target === null, lastRef, hosts: 0, isSmall: true };
+      }
+      const shortestLine = 28;
+      const top = tree.build(root, {
+        offset: request.offset,
+        charsMax: request.charsMax * 1.2,
+        childrenMax: Math.ceil(request.charsMax / shortestLine),
+      });
+      distiller.distill(top, request.depthMax);
+      const rendered = renderer.render(top, request);
+      dom.resetCaches();
+      return {
+        ...rendered,
+        ...where,
+        found: true,
+        lastRef,
+        hosts: hosts.count(),
+        isSmall: hosts.isSmallPage(),
+      };
+    },
+    find: (target) => {
+      const { element, matches, problem } = locate(target);
+      return { found: element !== null, matches, problem };
+    },
+    click: (target, alignment, checkMotion) =>
+      answer(target, (element) => act.prepareClick(element, alignment, checkMotion)),
+    type: (target, text) => answer(target, (element) => act.prepareType(element, text)),
+    isInState(target, state) {
+      const { element, matches, problem } = locate(target);
+      dom.resetCaches();
+      const isVisible = element !== null && dom.boxOf(element).visible;
+      const reached = {
+        visible: isVisible,
+        hidden: !isVisible,
+        attached: element !== null,
+        detached: element === null,
+      }[state];
+      return { found: element !== null, matches, problem, reached };
+    },
+    async settled(target, timeoutMs) {
+      const { element } = locate(target);
+      return element ? act.settled(element, timeoutMs) : false;
+    },
+    changed: act.changed,
+    state,
+    stateAfter: () => new Promise((resolve) => setTimeout(() => resolve(state()), 0)),
+    html(target, offset, charsMax) {
+      const { element, matches } =
+        target === null ? { element: document.documentElement, matches: 1 } : locate(target);
+      if (!element) return { found: false, matches, html: "", total: 0 };
+      const html = element.outerHTML;
+      return { found: true, matches, html: html.slice(offset, offset + charsMax), total: html.length };
+    },
+    rect(target) {
+      const { element } = locate(target);
+      if (!element) return null;
+      element.scrollIntoView({ block: "nearest", inline: "nearest", behavior: "instant" });
+      const { x, y, width, height } = element.getBoundingClientRect();
+      return { x, y, width, height };
+    },
+    /** Null when a click at this place of the parent document goes into the frame, else what is in the way. */
+    isFrameHit(frame, x, y) {
+      const hit = act.deepestAt(x, y);
+      return hit === frame ? null : hit ? act.describe(hit) : "nothing";
+    },
+    framePlace(frame) {
+      const box = frame.getBoundingClientRect();
+      if (box.top < 0 || box.left < 0 || box.bottom > innerHeight || box.right > innerWidth)
+        frame.scrollIntoView({ block: "nearest", inline: "nearest", behavior: "instant" });
+      const { x, y } = frame.getBoundingClientRect();
+      const style = getComputedStyle(frame);
+      const edge = (side: string) =>
+        Number.parseFloat(style.getPropertyValue(`border-${side}-width`)) +
+        Number.parseFloat(style.getPropertyValue(`padding-${side}`));
+      return { x: x + edge("left"), y: y + edge("top") };
+    },
+    element: (target) => locate(target).element,
+    scanHosts: hosts.scan,
+    takeHosts: hosts.take,
+    adoptClosedRoots: hosts.adopt,
+  };
+}
+
+/** The expression that makes the agent when evaluated in a document. */
+export function agentSource(refPrefix: string, firstRef: number): string {
+  const parts = {
+    createDom,
+    createHosts,
+    createRoles,
+    createNames,
+    createTree,
+    createDistiller,
+    createRender,
+    createLocate,
+    createAct,
+  };
+  const fields = Object.entries(parts).map(([name, part]) => `${name}:${part.toString()}`);
+  return `(${createAgent.toString()})({${fields.join(",")}},${JSON.stringify(refPrefix)},${firstRef})`;
+}

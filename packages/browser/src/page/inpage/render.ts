@@ -1,0 +1,259 @@
+/** Writes an aria tree as YAML within a number of characters; what does not fit is marked and can be asked for. */
+import type { AriaNode } from "./tree.ts";
+
+export interface RenderOptions {
+  charsMax: number;
+  /** 0: no limit. */
+  depthMax: number;
+  boxes: boolean;
+}
+
+export interface RenderedFrame {
+  ref: string;
+  /** Line after which the frame's own lines belong, and their depth. */
+  line: number;
+  depth: number;
+}
+
+export interface Rendered {
+  lines: string[];
+  frames: RenderedFrame[];
+  truncated: boolean;
+  chars: number;
+}
+
+interface Piece {
+  head: string;
+  text: string | null;
+  properties: string[];
+  children: (Piece | string)[];
+  /** For each child the position that `offset` would start from. */
+  indexes: number[];
+  node: AriaNode;
+}
+
+interface Limits {
+  children: number;
+  depth: number;
+  text: number;
+  /** Writing stops once the result is past this; it does not fit then anyway. */
+  chars: number;
+}
+
+export function createRender(refFor: (element: Element) => string) {
+  const nameCharsMax = 900;
+  /** A cut text keeps at least its beginning, and a cut list at least its first members. */
+  const textCharsWhenCut = 300;
+  const childrenWhenDeep = 6;
+
+  const reserved = new Set(["y", "n", "yes", "no", "true", "false", "on", "off", "null", "~"]);
+
+  function needsQuotes(text: string): boolean {
+    return (
+      text === "" ||
+      /^\s|\s$|^[-&*\],?!>|@"'#%[]|[\n\r{}`]|:(\s|$)|\s#/.test(text) ||
+      // biome-ignore lint/suspicious/noControlCharactersInRegex: YAML forbids them in plain text.
+      /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]/.test(text) ||
+      !Number.isNaN(Number(text)) ||
+      reserved.has(text.toLowerCase()) ||
+      /^[-+]?\.(inf|nan)$/i.test(text)
+    );
+  }
+
+  const asKey = (text: string) => (needsQuotes(text) ? `'${text.replace(/'/g, "''")}'` : text);
+
+  function asValue(text: string): string {
+    if (!needsQuotes(text)) return text;
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what has to be escaped.
+    const escaped = text.replace(/[\\"\x00-\x1f\x7f-\x9f]/g, (char) => {
+      const short: Record<string, string> = {
+        "\b": "\\b",
+        "\f": "\\f",
+        "\n": "\\n",
+        "\r": "\\r",
+        "\t": "\\t",
+      };
+      if (char === "\\" || char === '"') return `\\${char}`;
+      return short[char] ?? `\\x${char.charCodeAt(0).toString(16).padStart(2, "0")}`;
+    });
+    return `"${escaped}"`;
+  }
+
+  function headOf(node: AriaNode, showCursor: boolean, boxes: boolean): string {
+    const { states } = node;
+    let key = node.role;
+    if (node.name && node.name.length <= nameCharsMax) key += ` ${JSON.stringify(node.name)}`;
+    const flag = (name: string, value: boolean | string | number | undefined) => {
+      if (value === true) key += ` [${name}]`;
+      else if (value) key += ` [${name}=${value}]`;
+    };
+    flag("checked", states.checked);
+    flag("disabled", states.disabled);
+    flag("expanded", states.expanded);
+    flag("active", node.active);
+    flag("invalid", states.invalid);
+    flag("level", states.level);
+    flag("pressed", states.pressed);
+    flag("selected", states.selected);
+    flag("aria-hidden", node.isAriaHidden);
+    if (node.ref) {
+      flag("ref", node.ref);
+      if (showCursor && node.box.cursor === "pointer") key += " [cursor=pointer]";
+    }
+    if (boxes) {
+      const rect = node.element.getBoundingClientRect();
+      key += ` [box=${[rect.x, rect.y, rect.width, rect.height].map(Math.round).join(",")}]`;
+    }
+    return asKey(key);
+  }
+
+  function toPiece(node: AriaNode, showCursor: boolean, boxes: boolean): Piece {
+    const children = node.children.map((child) => child.node);
+    const only = children.length === 1 && typeof children[0] === "string" ? children[0] : null;
+    const inPointer = node.ref !== null && node.box.cursor === "pointer";
+    const properties: string[] = [];
+    if (node.url !== undefined) properties.push(`- /url: ${asValue(node.url)}`);
+    if (node.placeholder !== undefined) properties.push(`- /placeholder: ${asValue(node.placeholder)}`);
+    return {
+      head: headOf(node, showCursor, boxes),
+      text: only,
+      properties,
+      children:
+        only === null
+          ? children.map((child) =>
+              typeof child === "string" ? child : toPiece(child, showCursor && !inPointer, boxes),
+            )
+          : [],
+      indexes: node.children.map((child) => child.index),
+      node,
+    };
+  }
+
+  function cutText(text: string, max: number): string {
+    if (text.length <= max) return text;
+    return `${text.slice(0, max)}… [+${text.length - max} characters]`;
+  }
+
+  function write(pieces: (Piece | string)[], limits: Limits): Rendered {
+    const lines: string[] = [];
+    const frames: RenderedFrame[] = [];
+    let truncated = false;
+    let chars = 0;
+    const add = (line: string) => {
+      lines.push(line);
+      chars += line.length + 1;
+    };
+    const text = (value: string) => {
+      if (value.length > limits.text) truncated = true;
+      return asValue(cutText(value, limits.text));
+    };
+
+    const more = (node: AriaNode, depth: number, count: number, offset: number | null) => {
+      truncated = true;
+      const target = refFor(node.element);
+      const call = JSON.stringify(offset === null ? { target } : { target, offset });
+      add(
+        `${"  ".repeat(depth)}- /more: ${asValue(`${count} more not shown, see browser_snapshot ${call}`)}`,
+      );
+    };
+
+    const visitChildren = (piece: Piece, depth: number) => {
+      const shown = Math.min(piece.children.length, limits.children);
+      for (const child of piece.children.slice(0, shown)) visit(child, depth);
+      const left = piece.children.length - shown;
+      const { unseen } = piece.node;
+      if (left > 0) more(piece.node, depth, left + (unseen?.count ?? 0), piece.indexes[shown] ?? null);
+      else if (unseen) more(piece.node, depth, unseen.count, unseen.offset);
+    };
+
+    const visit = (piece: Piece | string, depth: number) => {
+      if (chars > limits.chars) return;
+      const indent = "  ".repeat(depth);
+      if (typeof piece === "string") {
+        add(`${indent}- text: ${text(piece)}`);
+        return;
+      }
+      const { head, properties, children, node } = piece;
+      const isFrame = node.role === "iframe" && node.ref !== null;
+      const isAtDepth = depth >= limits.depth && children.length > 0;
+      const hasMore = children.length > 0 || node.unseen !== undefined;
+      if (piece.text !== null && properties.length === 0 && !node.unseen) {
+        add(`${indent}- ${head}: ${text(piece.text)}`);
+        return;
+      }
+      if (properties.length === 0 && piece.text === null && !hasMore) {
+        add(`${indent}- ${head}`);
+        if (isFrame) frames.push({ ref: node.ref!, line: lines.length, depth: depth + 1 });
+        return;
+      }
+      add(`${indent}- ${head}:`);
+      for (const property of properties) add(`${indent}  ${cutText(property, Math.max(limits.text, 200))}`);
+      if (piece.text !== null) add(`${indent}  - text: ${text(piece.text)}`);
+      if (isAtDepth) more(node, depth + 1, children.length + (node.unseen?.count ?? 0), null);
+      else visitChildren(piece, depth + 1);
+    };
+    for (const piece of pieces) visit(piece, 0);
+    return { lines, frames, truncated, chars };
+  }
+
+  /** The largest value in [low, high] whose result still fits, or null when not even `low` does. */
+  function largestFitting(low: number, high: number, attempt: (value: number) => Rendered, charsMax: number) {
+    let best: Rendered | null = null;
+    while (low <= high) {
+      const middle = (low + high) >> 1;
+      const rendered = attempt(middle);
+      if (rendered.chars <= charsMax) {
+        best = rendered;
+        low = middle + 1;
+      } else high = middle - 1;
+    }
+    return best;
+  }
+
+  function render(top: AriaNode, options: RenderOptions): Rendered {
+    const { charsMax, boxes } = options;
+    const chars = charsMax;
+    const pieces = top.children.map((child) =>
+      typeof child.node === "string" ? child.node : toPiece(child.node, true, boxes),
+    );
+    const unlimited = 1_000_000_000;
+    const depth = options.depthMax > 0 ? options.depthMax : unlimited;
+    const whole = write(pieces, { children: unlimited, depth, text: unlimited, chars });
+    if (whole.chars <= charsMax) return whole;
+    const texts = write(pieces, { children: unlimited, depth, text: textCharsWhenCut, chars });
+    if (texts.chars <= charsMax) return texts;
+    const byChildren = largestFitting(
+      3,
+      2_000,
+      (children) => write(pieces, { children, depth, text: textCharsWhenCut, chars }),
+      charsMax,
+    );
+    if (byChildren) return byChildren;
+    const byDepth = largestFitting(
+      1,
+      Math.min(depth, 200),
+      (level) => write(pieces, { children: childrenWhenDeep, depth: level, text: textCharsWhenCut, chars }),
+      charsMax,
+    );
+    if (byDepth) return byDepth;
+    return cutLines(write(pieces, { children: 3, depth: 1, text: 80, chars }), charsMax);
+  }
+
+  function cutLines(rendered: Rendered, charsMax: number): Rendered {
+    let size = 0;
+    const lines = rendered.lines.filter((line) => {
+      size += line.length + 1;
+      return size <= charsMax;
+    });
+    return {
+      lines,
+      frames: rendered.frames.filter((frame) => frame.line <= lines.length),
+      truncated: true,
+      chars: Math.min(size, charsMax),
+    };
+  }
+
+  return { render };
+}
+
+export type Render = ReturnType<typeof createRender>;

@@ -1,0 +1,125 @@
+/** Names of keys as the web knows them, on a US keyboard. */
+import { ToolError } from "../errors.ts";
+
+export interface Key {
+  key: string;
+  code: string;
+  keyCode: number;
+  /** What the key types, if anything. */
+  text?: string;
+  needsShift?: boolean;
+}
+
+const named: Record<string, [code: string, keyCode: number, text?: string]> = {
+  Enter: ["Enter", 13, "\r"],
+  Tab: ["Tab", 9],
+  Escape: ["Escape", 27],
+  Backspace: ["Backspace", 8],
+  Delete: ["Delete", 46],
+  Insert: ["Insert", 45],
+  ArrowLeft: ["ArrowLeft", 37],
+  ArrowUp: ["ArrowUp", 38],
+  ArrowRight: ["ArrowRight", 39],
+  ArrowDown: ["ArrowDown", 40],
+  Home: ["Home", 36],
+  End: ["End", 35],
+  PageUp: ["PageUp", 33],
+  PageDown: ["PageDown", 34],
+  Shift: ["ShiftLeft", 16],
+  Control: ["ControlLeft", 17],
+  Alt: ["AltLeft", 18],
+  Meta: ["MetaLeft", 91],
+  CapsLock: ["CapsLock", 20],
+  ContextMenu: ["ContextMenu", 93],
+};
+const aliases: Record<string, string> = {
+  Return: "Enter",
+  Esc: "Escape",
+  Space: " ",
+  Left: "ArrowLeft",
+  Up: "ArrowUp",
+  Right: "ArrowRight",
+  Down: "ArrowDown",
+  Ctrl: "Control",
+  Cmd: "Meta",
+  Command: "Meta",
+  Option: "Alt",
+  Del: "Delete",
+};
+/** Punctuation: code, key code, and the sign with Shift. */
+const signs: Record<string, [code: string, keyCode: number, shifted: string]> = {
+  "`": ["Backquote", 192, "~"],
+  "-": ["Minus", 189, "_"],
+  "=": ["Equal", 187, "+"],
+  "[": ["BracketLeft", 219, "{"],
+  "]": ["BracketRight", 221, "}"],
+  "\\": ["Backslash", 220, "|"],
+  ";": ["Semicolon", 186, ":"],
+  "'": ["Quote", 222, '"'],
+  ",": ["Comma", 188, "<"],
+  ".": ["Period", 190, ">"],
+  "/": ["Slash", 191, "?"],
+};
+const shiftedDigits = ")!@#$%^&*(";
+
+/** The key that types this character; null for what a US keyboard cannot type. */
+export function keyOfCharacter(character: string): Key | null {
+  if (character === "\n" || character === "\r") return keyNamed("Enter");
+  if (character === "\t") return keyNamed("Tab");
+  if (character === " ") return { key: " ", code: "Space", keyCode: 32, text: " " };
+  if (/^[a-zA-Z]$/.test(character)) {
+    const upper = character.toUpperCase();
+    const needsShift = character === upper;
+    return { key: character, code: `Key${upper}`, keyCode: upper.charCodeAt(0), text: character, needsShift };
+  }
+  if (/^\d$/.test(character))
+    return { key: character, code: `Digit${character}`, keyCode: 48 + Number(character), text: character };
+  const digit = shiftedDigits.indexOf(character);
+  if (digit !== -1)
+    return { key: character, code: `Digit${digit}`, keyCode: 48 + digit, text: character, needsShift: true };
+  for (const [sign, [code, keyCode, shifted]] of Object.entries(signs)) {
+    if (character === sign) return { key: sign, code, keyCode, text: sign };
+    if (character === shifted) return { key: shifted, code, keyCode, text: shifted, needsShift: true };
+  }
+  return null;
+}
+
+export function keyNamed(name: string): Key {
+  const wanted = aliases[name] ?? name;
+  const known = named[wanted];
+  if (known) return { key: wanted, code: known[0], keyCode: known[1], text: known[2] };
+  const functionKey = /^F([1-9]|1\d|2[0-4])$/.exec(wanted);
+  if (functionKey) return { key: wanted, code: wanted, keyCode: 111 + Number(functionKey[1]) };
+  const codeName = /^(?:Key([A-Z])|Digit(\d))$/.exec(wanted);
+  const key = keyOfCharacter(codeName ? (codeName[1]?.toLowerCase() ?? codeName[2]!) : wanted);
+  if (key) return key;
+  throw new ToolError(
+    "invalid_request",
+    `Unknown key "${name}". Use a character or a name such as Enter, Escape, Tab, ArrowDown, F5, with Control+, Shift+, Alt+ or Meta+ before it.`,
+  );
+}
+
+export const modifierBits: Record<string, number> = { Alt: 1, Control: 2, Meta: 4, Shift: 8 };
+
+/** "Control+Shift+a" as its modifiers and its key; "+" alone and "Control++" mean the plus key. */
+export function parseChord(chord: string): { modifiers: string[]; key: Key } {
+  const parts = chord.endsWith("+")
+    ? [...chord.slice(0, -1).split("+").filter(Boolean), "+"]
+    : chord.split("+");
+  const last = parts.pop() ?? "";
+  const modifiers = parts.map((part) => {
+    const name =
+      part === "ControlOrMeta"
+        ? process.platform === "darwin"
+          ? "Meta"
+          : "Control"
+        : (aliases[part] ?? part);
+    if (!(name in modifierBits))
+      throw new ToolError(
+        "invalid_request",
+        `Unknown modifier "${part}" in "${chord}": use Control, Shift, Alt or Meta.`,
+      );
+    return name;
+  });
+  return { modifiers, key: keyNamed(last) };
+}

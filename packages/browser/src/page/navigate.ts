@@ -1,0 +1,119 @@
+/** Going to an address, back and forward, each until the document is there. */
+import { ToolError } from "../errors.ts";
+import { type UrlPolicy, whyBlocked } from "../policy/url-policy.ts";
+import type { Browser } from "./browser.ts";
+import type { Deadline } from "./deadline.ts";
+import type { LoadStage, Page } from "./page.ts";
+
+/** After the document is parsed, its pictures and styles are waited for this long; the page is usable without. */
+const loadGraceMs = 5_000;
+
+export interface NavigateResult {
+  url: string;
+  title: string;
+  status: number | null;
+  stillLoading: boolean;
+}
+
+/** "example.com" becomes https, a loopback name http; anything with a scheme stays as it is. */
+export function completeUrl(address: string): string {
+  const text = address.trim();
+  if (/^[a-z][a-z0-9+.-]*:/i.test(text) && !/^[\w.-]+:\d+(\/|$)/.test(text)) return text;
+  const isLoopback = /^(localhost|127(\.\d+){3}|\[::1\]|0\.0\.0\.0)([:/]|$)/i.test(text);
+  return `${isLoopback ? "http" : "https"}://${text}`;
+}
+
+function checkAllowed(url: string, policy: UrlPolicy): void {
+  const reason = whyBlocked(url, policy);
+  if (reason === null) return;
+  throw new ToolError(/not a valid URL/.test(reason) ? "invalid_request" : "url_blocked", `${reason}.`);
+}
+
+function failureOf(url: string, errorText: string): ToolError {
+  if (/BLOCKED_BY_CLIENT|UNSAFE_REDIRECT/.test(errorText))
+    return new ToolError("url_blocked", `${url} leads to an address that is blocked (${errorText}).`);
+  const hint = /NAME_NOT_RESOLVED/.test(errorText)
+    ? "Check the host name."
+    : /CONNECTION_REFUSED/.test(errorText)
+      ? "Nothing listens there; start the server first."
+      : /CERT/.test(errorText)
+        ? "Its certificate is not trusted."
+        : "Check the address and try again.";
+  return new ToolError("navigation_failed", `${url} could not be opened: ${errorText}. ${hint}`);
+}
+
+async function describe(page: Page, stillLoading: boolean, deadline: Deadline): Promise<NavigateResult> {
+  const { url, title } = await page.mainFrame.call("state", [], deadline.leftMs);
+  return { url, title, status: page.status, stillLoading };
+}
+
+async function waitUntil(
+  page: Page,
+  stage: LoadStage,
+  loaderId: string,
+  deadline: Deadline,
+): Promise<boolean> {
+  const needed = stage === "load" ? "domcontentloaded" : stage;
+  const isThere = await page.until(() => page.hasReached(needed, loaderId), deadline.restMs);
+  if (!isThere)
+    throw deadline.expired(`${page.mainFrame.url} is still loading. Take a snapshot to see what is there.`);
+  if (stage !== "load") return true;
+  return page.until(() => page.hasReached("load", loaderId), Math.min(loadGraceMs, deadline.restMs));
+}
+
+export interface NavigateOptions {
+  url: string;
+  until: LoadStage;
+}
+
+export async function navigate(
+  browser: Browser,
+  options: NavigateOptions,
+  deadline: Deadline,
+): Promise<NavigateResult> {
+  const url = completeUrl(options.url);
+  checkAllowed(url, browser.options.urlPolicy);
+  const page = await browser.page();
+  page.status = null;
+  const answer = await page.session.send("Page.navigate", { url }, deadline.leftMs);
+  if (answer.errorText) {
+    if (answer.isDownload || browser.notices.has("download")) return describe(page, false, deadline);
+    throw failureOf(url, answer.errorText);
+  }
+  // Without a loader the address is within the same document.
+  if (!answer.loaderId) return describe(page, false, deadline);
+  const isLoaded = await waitUntil(page, options.until, answer.loaderId, deadline);
+  return describe(page, !isLoaded, deadline);
+}
+
+/** One step in the history. A popup that has nowhere to go back to is closed, and its opener is active again. */
+export async function step(browser: Browser, by: -1 | 1, deadline: Deadline): Promise<NavigateResult> {
+  const page = await browser.page();
+  const { currentIndex, entries } = await page.session.send(
+    "Page.getNavigationHistory",
+    undefined,
+    deadline.leftMs,
+  );
+  const entry = entries[currentIndex + by];
+  if (!entry) {
+    if (by === -1 && page.openerId && browser.pages.has(page.openerId)) {
+      await browser.closePage(page);
+      return describe(await browser.page(), false, deadline);
+    }
+    throw new ToolError("invalid_request", `There is no page to go ${by === -1 ? "back" : "forward"} to.`);
+  }
+  checkAllowed(entry.url, browser.options.urlPolicy);
+  const { documents, mainFrame } = page;
+  const urlBefore = mainFrame.url;
+  await page.session.send("Page.navigateToHistoryEntry", { entryId: entry.id }, deadline.leftMs);
+  const isThere = await page.until(
+    () => page.documents !== documents || (mainFrame.url !== urlBefore && !page.isNavigating),
+    deadline.restMs,
+  );
+  if (!isThere) throw deadline.expired(`Going ${by === -1 ? "back" : "forward"} did not finish.`);
+  const isLoaded = await page.until(
+    () => page.hasReached("domcontentloaded"),
+    Math.min(loadGraceMs, deadline.restMs),
+  );
+  return describe(page, !isLoaded, deadline);
+}

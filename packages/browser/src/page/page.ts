@@ -1,0 +1,285 @@
+/** One page (tab or popup): its frames and sessions, its dialogs, and where its main document is in loading. */
+import type { CdpSession, EventParams } from "../cdp/connection.ts";
+import { ToolError } from "../errors.ts";
+import { Frame } from "./frame.ts";
+import type { Notices } from "./notices.ts";
+import { autoAttach } from "./targets.ts";
+
+export type DialogPolicy = "accept" | "dismiss";
+
+export interface PageOptions {
+  targetId: string;
+  session: CdpSession;
+  openerId: string | null;
+  notices: Notices;
+  dialogPolicy: DialogPolicy;
+  viewport: { width: number; height: number } | null;
+  /** Called for every session of the page: its own, its out-of-process frames', its workers'. */
+  onSession: (session: CdpSession, kind: "page" | "iframe" | "worker", page: Page) => void;
+  sessionOf: (sessionId: string) => CdpSession;
+}
+
+export type LoadStage = "commit" | "domcontentloaded" | "load";
+const stageOrder: LoadStage[] = ["commit", "domcontentloaded", "load"];
+
+const lifecycleStages: Partial<Record<string, LoadStage>> = {
+  init: "commit",
+  commit: "commit",
+  DOMContentLoaded: "domcontentloaded",
+  load: "load",
+};
+
+interface Loading {
+  loaderId: string;
+  stage: LoadStage;
+}
+
+export class Page {
+  readonly id: string;
+  readonly session: CdpSession;
+  readonly openerId: string | null;
+  readonly frames = new Map<string, Frame>();
+  readonly mainFrame: Frame;
+  /** A dialog answer for the next dialog only, before the standing policy applies. */
+  nextDialog: { accept: boolean; promptText?: string } | null = null;
+  /** Resolves once the page may be sent somewhere. */
+  ready: Promise<void> = Promise.resolve();
+  crashed = false;
+  closed = false;
+  /** Counts main-frame navigations that have begun; compared before and after an action. */
+  navigationsBegun = 0;
+  /** Counts main documents; a change means that refs of the old one are gone. */
+  documents = 0;
+  status: number | null = null;
+  /** Addresses of the windows that the page has asked for, and the pages that came of it. */
+  readonly popupsAsked: string[] = [];
+  readonly popups: Page[] = [];
+  #loading: Loading = { loaderId: "", stage: "load" };
+  #isNavigating = false;
+  #waiters = new Set<() => void>();
+  readonly #options: PageOptions;
+  #framesNamed = 0;
+
+  constructor(options: PageOptions) {
+    this.#options = options;
+    this.id = options.targetId;
+    this.session = options.session;
+    this.openerId = options.openerId;
+    // The main frame of a page carries the id of its target.
+    this.mainFrame = new Frame({
+      id: options.targetId,
+      parentId: null,
+      session: options.session,
+      refPrefix: "",
+    });
+    this.frames.set(this.mainFrame.id, this.mainFrame);
+    this.#attachPageSession();
+  }
+
+  #attachPageSession(): void {
+    const { session } = this;
+    this.#prepare(session, "page");
+    session.on("Page.lifecycleEvent", (event) => this.#lifecycle(event));
+    session.on("Page.javascriptDialogOpening", (dialog) => this.#answerDialog(dialog));
+    session.on("Page.frameRequestedNavigation", ({ frameId, disposition }) => {
+      if (frameId === this.mainFrame.id && disposition === "currentTab") this.#navigationBegins();
+    });
+    session.on("Page.frameStartedNavigating", ({ frameId, navigationType }) => {
+      if (frameId === this.mainFrame.id && !/sameDocument/i.test(navigationType)) this.#navigationBegins();
+    });
+    session.on("Page.frameStoppedLoading", ({ frameId }) => {
+      if (frameId !== this.mainFrame.id) return;
+      this.#isNavigating = false;
+      this.#wake();
+    });
+    session.on("Network.responseReceived", ({ frameId, type, response }) => {
+      if (type === "Document" && frameId === this.mainFrame.id) this.status = response.status;
+    });
+    session.on("Page.windowOpen", ({ url }) => this.popupsAsked.push(url));
+    session.on("Inspector.targetCrashed", () => this.#crash());
+    session.tell("Page.setLifecycleEventsEnabled", { enabled: true });
+    // A navigation that begins before this is answered can crash the page (seen in Chromium 156), hence `ready`.
+    this.ready = session.send("Emulation.setFocusEmulationEnabled", { enabled: true }).then(
+      () => {},
+      () => {},
+    );
+    this.setViewport(this.#options.viewport);
+    session.tell("Runtime.runIfWaitingForDebugger");
+  }
+
+  setViewport(viewport: { width: number; height: number } | null): void {
+    if (viewport)
+      this.session.tell("Emulation.setDeviceMetricsOverride", {
+        ...viewport,
+        deviceScaleFactor: 1,
+        mobile: false,
+      });
+  }
+
+  /** Everything that a session needs before its target may run. */
+  #prepare(session: CdpSession, kind: "page" | "iframe" | "worker"): void {
+    session.on("Target.attachedToTarget", (event) => this.#childAttached(event));
+    session.on("Target.detachedFromTarget", ({ sessionId }) => {
+      this.#options.sessionOf(sessionId).end(new ToolError("page_closed", "The frame or worker was closed."));
+    });
+    if (kind !== "worker") {
+      this.#followFrames(session);
+      session.tell("Page.enable");
+    }
+    session.tell("Runtime.enable");
+    session.tell("Target.setAutoAttach", autoAttach);
+    this.#options.onSession(session, kind, this);
+  }
+
+  #followFrames(session: CdpSession): void {
+    session.on("Page.frameAttached", ({ frameId, parentFrameId }) => {
+      const known = this.frames.get(frameId);
+      if (known) known.session = session;
+      else this.#addFrame(frameId, parentFrameId, session);
+    });
+    session.on("Page.frameDetached", ({ frameId, reason }) => {
+      // A frame that moves to another process keeps its place; its new session announces itself.
+      if (reason === "remove") this.#dropFrame(frameId);
+    });
+    session.on("Page.frameNavigated", ({ frame, type }) => {
+      const known = this.frames.get(frame.id) ?? this.#addFrame(frame.id, frame.parentId ?? null, session);
+      known.session = session;
+      known.url = frame.url + (frame.urlFragment ?? "");
+      known.documentChanged();
+      if (known !== this.mainFrame) return;
+      this.documents++;
+      // A page that comes back from the cache is complete, and says nothing more.
+      if (type === "BackForwardCacheRestore") this.#loading = { loaderId: frame.loaderId, stage: "load" };
+      this.#wake();
+    });
+    session.on("Page.navigatedWithinDocument", ({ frameId, url }) => {
+      const frame = this.frames.get(frameId);
+      if (frame) frame.url = url;
+      this.#wake();
+    });
+    session.on("Runtime.executionContextCreated", ({ context }) => {
+      const aux = context.auxData as { frameId?: string; isDefault?: boolean } | undefined;
+      const frame = aux?.isDefault ? this.frames.get(aux.frameId ?? "") : undefined;
+      if (frame) frame.mainContextId = context.id;
+    });
+  }
+
+  #dropFrame(frameId: string): void {
+    this.frames.delete(frameId);
+    for (const frame of [...this.frames.values()]) if (frame.parentId === frameId) this.#dropFrame(frame.id);
+  }
+
+  #childAttached({ sessionId, targetInfo }: EventParams<"Target.attachedToTarget">): void {
+    const session = this.#options.sessionOf(sessionId);
+    if (targetInfo.type === "iframe") {
+      const known = this.frames.get(targetInfo.targetId);
+      const parentId = known?.parentId ?? targetInfo.parentFrameId ?? this.mainFrame.id;
+      const frame = known ?? this.#addFrame(targetInfo.targetId, parentId, session);
+      frame.session = session;
+      frame.documentChanged();
+      this.#prepare(session, "iframe");
+    } else if (/worker/.test(targetInfo.type)) {
+      this.#prepare(session, "worker");
+    }
+    session.tell("Runtime.runIfWaitingForDebugger");
+  }
+
+  #answerDialog({ type, message, defaultPrompt }: EventParams<"Page.javascriptDialogOpening">): void {
+    const once = this.nextDialog;
+    this.nextDialog = null;
+    // Leaving a page is what was asked for, so beforeunload never holds it back.
+    const accept = type === "beforeunload" || (once?.accept ?? this.#options.dialogPolicy === "accept");
+    const promptText = type === "prompt" ? (once?.promptText ?? defaultPrompt ?? "") : undefined;
+    this.session.tell("Page.handleJavaScriptDialog", { accept, promptText });
+    const what = message ? `${type} dialog ${JSON.stringify(message.slice(0, 300))}` : `${type} dialog`;
+    this.#options.notices.add("dialog", `${what} was ${accept ? "accepted" : "dismissed"}`);
+  }
+
+  #crash(): void {
+    this.crashed = true;
+    this.#options.notices.add("crash", `The page ${this.mainFrame.url} crashed.`);
+    const error = new ToolError(
+      "page_crashed",
+      "The page crashed and was replaced by a blank one. Navigate again to go on.",
+    );
+    this.#endSessions(error);
+    this.onCrash();
+  }
+
+  /** Set by the browser session, which opens the replacement. */
+  onCrash: () => void = () => {};
+
+  close(error: ToolError): void {
+    this.closed = true;
+    this.#endSessions(error);
+  }
+
+  #endSessions(error: ToolError): void {
+    for (const frame of this.frames.values()) frame.session.end(error);
+    this.session.end(error);
+    this.#wake();
+  }
+
+  #addFrame(id: string, parentId: string | null, session: CdpSession): Frame {
+    const frame = new Frame({ id, parentId, session, refPrefix: `f${++this.#framesNamed}` });
+    this.frames.set(id, frame);
+    return frame;
+  }
+
+  popupArrived(popup: Page): void {
+    this.popups.push(popup);
+    this.#wake();
+  }
+
+  #navigationBegins(): void {
+    this.navigationsBegun++;
+    this.#isNavigating = true;
+    this.#wake();
+  }
+
+  #lifecycle({ frameId, loaderId, name }: EventParams<"Page.lifecycleEvent">): void {
+    if (frameId !== this.mainFrame.id) return;
+    const stage = lifecycleStages[name];
+    if (!stage) return;
+    if (stage === "commit") {
+      // A new document says "init", one that was there at the start says "commit".
+      if (this.#loading.loaderId !== loaderId) this.#loading = { loaderId, stage };
+    } else if (this.#loading.loaderId === loaderId) {
+      this.#loading.stage = stage;
+      this.#isNavigating = false;
+    }
+    this.#wake();
+  }
+
+  get isNavigating(): boolean {
+    return this.#isNavigating;
+  }
+
+  hasReached(stage: LoadStage, loaderId?: string): boolean {
+    if (loaderId !== undefined && this.#loading.loaderId !== loaderId) return false;
+    return stageOrder.indexOf(this.#loading.stage) >= stageOrder.indexOf(stage);
+  }
+
+  #wake(): void {
+    for (const waiter of [...this.#waiters]) waiter();
+  }
+
+  /** Resolves with true once `condition` holds, with false after `timeoutMs`; rejects when the page goes away. */
+  until(condition: () => boolean, timeoutMs: number): Promise<boolean> {
+    if (condition()) return Promise.resolve(true);
+    return new Promise((resolve, reject) => {
+      const finish = (settle: () => void) => {
+        clearTimeout(timer);
+        this.#waiters.delete(check);
+        settle();
+      };
+      const check = () => {
+        if (this.session.ended) finish(() => reject(this.session.ended));
+        else if (condition()) finish(() => resolve(true));
+      };
+      const timer = setTimeout(() => finish(() => resolve(false)), Math.max(0, timeoutMs));
+      this.#waiters.add(check);
+      check();
+    });
+  }
+}

@@ -1,0 +1,136 @@
+/** The aria snapshot of a page: each frame writes its own part, and the parts are put together here. */
+import { CdpError } from "../cdp/connection.ts";
+import { ToolError } from "../errors.ts";
+import type { Deadline } from "./deadline.ts";
+import type { Frame } from "./frame.ts";
+import type { SnapshotAnswer } from "./inpage/agent.ts";
+import type { Page } from "./page.ts";
+import { adoptClosedRoots } from "./shadow.ts";
+import { framesFor, notFound } from "./targets.ts";
+
+export interface SnapshotOptions {
+  target: string | null;
+  offset: number;
+  depth: number;
+  boxes: boolean;
+  charsMax: number;
+}
+
+export interface SnapshotResult {
+  yaml: string;
+  truncated: boolean;
+  url: string;
+  title: string;
+}
+
+/** Part of the space that a document with frames may use for itself; the frames share what is left. */
+const ownShare = 0.6;
+const frameCharsMin = 400;
+const framesDepthMax = 8;
+
+export async function snapshot(
+  page: Page,
+  options: SnapshotOptions,
+  deadline: Deadline,
+): Promise<SnapshotResult> {
+  const [frame] =
+    options.target === null ? [page.mainFrame] : await frameHolding(page, options.target, deadline);
+  if (!frame) throw notFound(options.target!);
+  const whole = await frameSnapshot(page, frame, { ...options, depthLeft: framesDepthMax }, deadline);
+  if (!whole.found) throw notFound(options.target!);
+  return { yaml: whole.lines.join("\n"), truncated: whole.truncated, url: whole.url, title: whole.title };
+}
+
+async function frameHolding(page: Page, target: string, deadline: Deadline): Promise<Frame[]> {
+  for (const frame of framesFor(page, target)) {
+    const { found, problem } = await frame.call("find", [target], deadline.leftMs);
+    if (problem) throw new ToolError("invalid_request", problem);
+    if (found) return [frame];
+  }
+  return [];
+}
+
+interface FrameRequest extends SnapshotOptions {
+  depthLeft: number;
+}
+
+async function frameSnapshot(
+  page: Page,
+  frame: Frame,
+  request: FrameRequest,
+  deadline: Deadline,
+): Promise<SnapshotAnswer> {
+  const hasFrames = [...page.frames.values()].some((each) => each.parentId === frame.id);
+  const ask = () =>
+    frame.call(
+      "snapshot",
+      [
+        {
+          target: request.target,
+          offset: request.offset,
+          depthMax: request.depth,
+          boxes: request.boxes,
+          charsMax: hasFrames ? Math.floor(request.charsMax * ownShare) : request.charsMax,
+        },
+      ],
+      deadline.leftMs,
+    );
+  let own = await ask();
+  if (own.hosts > 0 && (await adoptClosedRoots(frame, own.isSmall, deadline)) > 0) own = await ask();
+  frame.lastRef = Math.max(frame.lastRef, own.lastRef);
+  if (own.frames.length > 0 && request.depthLeft > 0) await stitchFrames(page, frame, own, request, deadline);
+  return own;
+}
+
+/** Puts each inner frame's lines below the line of its element, last one first so that positions stay right. */
+async function stitchFrames(
+  page: Page,
+  frame: Frame,
+  own: SnapshotAnswer,
+  request: FrameRequest,
+  deadline: Deadline,
+) {
+  let charsLeft = request.charsMax - own.chars;
+  const inner: { line: number; depth: number; lines: string[] }[] = [];
+  for (const [index, { ref, line, depth }] of own.frames.entries()) {
+    const share = Math.floor(charsLeft / (own.frames.length - index));
+    if (share < frameCharsMin) {
+      own.truncated = true;
+      inner.push({ line, depth, lines: [`- /more: "not shown, see browser_snapshot ${quoted(ref)}"`] });
+      continue;
+    }
+    const child = await childFrame(page, frame, ref, deadline);
+    if (!child) continue;
+    const answer = await frameSnapshot(
+      page,
+      child,
+      { ...request, target: null, offset: 0, charsMax: share, depthLeft: request.depthLeft - 1 },
+      deadline,
+    ).catch((error) => {
+      // A frame that goes away while it is read is left empty.
+      if (error instanceof CdpError || (error instanceof ToolError && error.code === "page_closed"))
+        return null;
+      throw error;
+    });
+    if (!answer || answer.lines.length === 0) continue;
+    const indentChars = answer.lines.length * depth * 2;
+    charsLeft -= answer.chars + indentChars;
+    own.truncated ||= answer.truncated;
+    inner.push({ line, depth, lines: answer.lines });
+  }
+  for (const { line, depth, lines } of inner.toReversed()) {
+    const indent = "  ".repeat(depth);
+    own.lines[line - 1] += ":";
+    own.lines.splice(line, 0, ...lines.map((text) => indent + text));
+  }
+  own.chars = own.lines.reduce((sum, line) => sum + line.length + 1, 0);
+}
+
+const quoted = (target: string) => JSON.stringify({ target }).replace(/"/g, '\\"');
+
+async function childFrame(page: Page, frame: Frame, ref: string, deadline: Deadline): Promise<Frame | null> {
+  const objectId = await frame.callForObject("element", [ref], deadline.leftMs);
+  if (!objectId) return null;
+  const { node } = await frame.session.send("DOM.describeNode", { objectId }, deadline.leftMs);
+  return (node.frameId && page.frames.get(node.frameId)) || null;
+}

@@ -1,0 +1,150 @@
+/** The tool while it runs: its settings, the browser it starts when one is needed, and the queue of operations. */
+
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { EngineName, EngineTransport, ResolvedEngine } from "./engines/contract.ts";
+import { ToolError } from "./errors.ts";
+import { openEngine } from "./launch/open.ts";
+import { Browser } from "./page/browser.ts";
+import { Deadline } from "./page/deadline.ts";
+import { navigate } from "./page/navigate.ts";
+import type { DialogPolicy } from "./page/page.ts";
+import type { UrlPolicy } from "./policy/url-policy.ts";
+
+export interface SessionOptions {
+  backend?: EngineName | "auto";
+  headful: boolean;
+  proxy?: string;
+  viewport: { width: number; height: number };
+  dialogs: DialogPolicy;
+  urlPolicy: UrlPolicy;
+  /** Where downloads go; null: beside the profile, and gone with it. */
+  downloadsDir: string | null;
+  startUrl: string;
+  /** Upper bound on what one result may cost the model that reads it. */
+  tokensMax: number;
+  env: Record<string, string | undefined>;
+  onProgress?: (text: string) => void;
+}
+
+export const sessionDefaults: SessionOptions = {
+  headful: false,
+  viewport: { width: 1280, height: 720 },
+  dialogs: "accept",
+  urlPolicy: { allowFile: false, allowLinkLocal: false },
+  downloadsDir: null,
+  startUrl: "about:blank",
+  tokensMax: 8_000,
+  env: process.env,
+};
+
+/** Snapshots are mostly short words, brackets and numbers; measured, a token is rarely less than three characters. */
+const charsPerToken = 3;
+const waitingMax = 100;
+const startPageTimeoutMs = 30_000;
+
+export class Session {
+  readonly options: SessionOptions;
+  engine: ResolvedEngine | null = null;
+  #browser: Promise<Browser> | null = null;
+  #running: Promise<unknown> = Promise.resolve();
+  #waiting = 0;
+  #closed = false;
+
+  constructor(options: Partial<SessionOptions> = {}) {
+    this.options = { ...sessionDefaults, ...options };
+  }
+
+  get charsMax(): number {
+    return this.options.tokensMax * charsPerToken;
+  }
+
+  get isStarted(): boolean {
+    return this.#browser !== null;
+  }
+
+  /** The browser, started at the first call and again after it was lost. */
+  browser(): Promise<Browser> {
+    if (this.#closed)
+      return Promise.reject(new ToolError("browser_unavailable", "The tool is shutting down."));
+    if (!this.#browser) {
+      const started = this.#start();
+      this.#browser = started;
+      started.catch(() => {
+        if (this.#browser === started) this.#browser = null;
+      });
+    }
+    return this.#browser;
+  }
+
+  async #start(): Promise<Browser> {
+    const opened = await openEngine(this.options);
+    this.engine = opened.engine;
+    const downloadsDir =
+      this.options.downloadsDir ??
+      join(opened.profileDir ?? join(tmpdir(), "browser-tool-downloads"), "downloads");
+    const browser = await this.#connect(opened.transport, downloadsDir);
+    if (this.#closed) await browser.close();
+    else await this.#openStartPage(browser);
+    return browser;
+  }
+
+  /** A start page that cannot be opened is reported with the first result, and the browser is used all the same. */
+  async #openStartPage(browser: Browser): Promise<void> {
+    const { startUrl } = this.options;
+    if (startUrl === "about:blank") return;
+    try {
+      await navigate(browser, { url: startUrl, until: "load" }, new Deadline(startPageTimeoutMs));
+    } catch (error) {
+      browser.notices.add("blocked", `The start page was not opened: ${(error as Error).message}`);
+    }
+  }
+
+  async #connect(transport: EngineTransport, downloadsDir: string): Promise<Browser> {
+    const { options } = this;
+    const browser = new Browser(transport, {
+      viewport: options.headful ? null : options.viewport,
+      dialogPolicy: options.dialogs,
+      urlPolicy: options.urlPolicy,
+      downloadsDir,
+    });
+    browser.connection.onClose = () => {
+      this.#browser = null;
+    };
+    try {
+      await browser.start();
+    } catch (error) {
+      await browser.close();
+      throw browser.connection.closedReason && !(error instanceof ToolError && error.code === "timeout")
+        ? new ToolError(
+            "browser_unavailable",
+            `The browser did not start: ${browser.connection.closedReason}`,
+          )
+        : error;
+    }
+    return browser;
+  }
+
+  /** One operation at a time acts on the page; the others wait their turn. */
+  async exclusive<T>(work: () => Promise<T>): Promise<T> {
+    if (this.#waiting >= waitingMax)
+      throw new ToolError(
+        "busy",
+        `${waitingMax} operations are already waiting. Try again when some have finished.`,
+      );
+    this.#waiting++;
+    const turn = this.#running.then(work, work);
+    this.#running = turn.catch(() => {});
+    try {
+      return await turn;
+    } finally {
+      this.#waiting--;
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    const browser = await this.#browser?.catch(() => null);
+    await browser?.close();
+  }
+}

@@ -1,0 +1,135 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { testEnv, until } from "./helpers.ts";
+
+const root = join(import.meta.dir, "../../..");
+const cli = join(import.meta.dir, "../src/cli.ts");
+
+/** Processes whose command line mentions the folder in which the profiles of this test live. */
+function processesOf(dir: string): number[] {
+  return readdirSync("/proc").flatMap((name) => {
+    if (!/^\d+$/.test(name)) return [];
+    try {
+      return readFileSync(`/proc/${name}/cmdline`, "utf8").includes(dir) ? [Number(name)] : [];
+    } catch {
+      return [];
+    }
+  });
+}
+
+describe("however it ends, nothing is left", () => {
+  let home: string;
+  beforeAll(() => {
+    home = mkdtempSync(join(tmpdir(), "orphans-test-"));
+  });
+  const children: ChildProcess[] = [];
+  afterAll(() => {
+    for (const child of children) child.kill("SIGKILL");
+    rmSync(home, { recursive: true, force: true });
+  });
+
+  const env = () => ({ ...testEnv, TMPDIR: home });
+
+  async function startedBy(command: string, args: string[]): Promise<{ child: ChildProcess; url: string }> {
+    const child = spawn(command, args, {
+      cwd: root,
+      env: env(),
+      stdio: ["ignore", "pipe", "ignore"],
+      detached: true,
+    });
+    children.push(child);
+    let output = "";
+    child.stdout!.on("data", (chunk: Buffer) => {
+      output += chunk.toString();
+    });
+    await until("the server is up", () => /http:\/\/127\.0\.0\.1:\d+/.test(output), 60_000);
+    const url = /http:\/\/127\.0\.0\.1:\d+/.exec(output)![0];
+    const answer = await fetch(`${url}/evaluate`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ expression: "1 + 1" }),
+    });
+    expect(answer.status).toBe(200);
+    expect(processesOf(home).length).toBeGreaterThan(1);
+    expect(readdirSync(home)).toHaveLength(1);
+    return { child, url };
+  }
+
+  async function nothingLeft(url: string): Promise<void> {
+    await until("no browser process is left", () => processesOf(home).length === 0);
+    await until("no profile is left", () => readdirSync(home).length === 0);
+    await until("the tool is gone", () =>
+      fetch(`${url}/health`).then(
+        () => false,
+        () => true,
+      ),
+    );
+  }
+
+  test("SIGKILL of the tool", async () => {
+    const { child, url } = await startedBy(process.execPath, [cli, "debug", "--port", "0"]);
+    child.kill("SIGKILL");
+    await nothingLeft(url);
+  }, 90_000);
+
+  test("SIGKILL of the whole process group of the tool", async () => {
+    const { child, url } = await startedBy(process.execPath, [cli, "debug", "--port", "0"]);
+    process.kill(-child.pid!, "SIGKILL");
+    await nothingLeft(url);
+  }, 90_000);
+
+  test("SIGKILL of its parent", async () => {
+    const start = `require("node:child_process").spawn(${JSON.stringify(process.execPath)}, [${JSON.stringify(cli)}, "debug", "--port", "0"], { stdio: "inherit" }); setInterval(() => {}, 1e9)`;
+    const { child, url } = await startedBy(process.execPath, ["-e", start]);
+    child.kill("SIGKILL");
+    await nothingLeft(url);
+  }, 90_000);
+
+  test("SIGKILL of npm", async () => {
+    const { child, url } = await startedBy("npm", [
+      "run",
+      "--silent",
+      "browser",
+      "--",
+      "debug",
+      "--port",
+      "0",
+    ]);
+    child.kill("SIGKILL");
+    await nothingLeft(url);
+  }, 90_000);
+
+  test("SIGTERM ends it in order", async () => {
+    const { child, url } = await startedBy(process.execPath, [cli, "debug", "--port", "0"]);
+    child.kill("SIGTERM");
+    await nothingLeft(url);
+    await until("it exited", () => child.exitCode !== null);
+    expect(child.exitCode).toBe(0);
+  }, 90_000);
+
+  test("an MCP client that goes away takes everything with it", async () => {
+    const child = spawn(process.execPath, [cli, "mcp"], { env: env(), stdio: ["pipe", "pipe", "ignore"] });
+    const send = (message: object) =>
+      child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
+    let output = "";
+    child.stdout.on("data", (chunk: Buffer) => {
+      output += chunk.toString();
+    });
+    const clientInfo = { name: "test", version: "1" };
+    send({
+      id: 1,
+      method: "initialize",
+      params: { protocolVersion: "2025-06-18", capabilities: {}, clientInfo },
+    });
+    send({ method: "notifications/initialized" });
+    send({ id: 2, method: "tools/call", params: { name: "browser_evaluate", arguments: { function: "1" } } });
+    await until("the tool answered", () => output.includes('"id":2'), 60_000);
+    expect(processesOf(home).length).toBeGreaterThan(1);
+    child.stdin.end();
+    await until("it exited", () => child.exitCode !== null);
+    await until("nothing is left", () => processesOf(home).length === 0 && readdirSync(home).length === 0);
+  }, 90_000);
+});

@@ -1,0 +1,66 @@
+import { expect, test } from "bun:test";
+import { toCsv } from "../src/lib/download.ts";
+import { ago, compact, money, seconds } from "../src/lib/format.ts";
+import { parseMarkdown } from "../src/lib/markdown.ts";
+import { snippet } from "../src/lib/snippets.ts";
+
+test("figures are short, and unknown is never zero", () => {
+  expect([money(12.345), money(0.0023), money(0), money(null)]).toEqual([
+    "$12.35",
+    "$0.0023",
+    "$0.00",
+    "unknown",
+  ]);
+  expect([compact(950), compact(12_345), compact(4_100_000), compact(undefined)]).toEqual([
+    "950",
+    "12.3k",
+    "4.1M",
+    "unknown",
+  ]);
+  expect([seconds(88), seconds(1_500), seconds(3_700_000)]).toEqual(["88 ms", "1.5 s", "1 h 1 min"]);
+  expect([ago(1_000, 62_000), ago(90_000, 60_000), ago(null)]).toEqual(["1 min ago", "in 30 s", "never"]);
+});
+
+test("CSV quotes what it must and disarms formulas", () => {
+  const rows = [{ a: 'say "hi", all', b: "=1+1", c: -5, d: null }];
+  expect(toCsv(["a", "b", "c", "d"], rows)).toBe('a,b,c,d\r\n"say ""hi"", all",\'=1+1,-5,\r\n');
+});
+
+test("Markdown becomes blocks, and nothing in it can run", () => {
+  const blocks = parseMarkdown(
+    "# Title\n\nSome **bold** `code` and [a link](https://example.org).\n\n- one\n- two\n  - inner\n\n```sh\necho hi\n```\n\n| A | B |\n|---|---|\n| 1 | x \\| y |\n\n<script>alert(1)</script>",
+  );
+  expect(blocks.map(({ kind }) => kind)).toEqual([
+    "heading",
+    "paragraph",
+    "list",
+    "code",
+    "table",
+    "paragraph",
+  ]);
+  expect(blocks[2]).toMatchObject({
+    ordered: false,
+    items: [[{ kind: "paragraph" }], [{ kind: "paragraph" }, { kind: "list" }]],
+  });
+  expect(blocks[3]).toEqual({ kind: "code", language: "sh", text: "echo hi" });
+  expect(blocks[4]).toMatchObject({ rows: [[[{ text: "1" }], [{ text: "x | y" }]]] });
+  expect(blocks[5]).toEqual({
+    kind: "paragraph",
+    children: [{ kind: "text", text: "<script>alert(1)</script>" }],
+  });
+});
+
+test("every prefix of an answer parses, because answers arrive in pieces", () => {
+  const text = "Look:\n\n```js\nconst a = `b`;\n```\n\n1. **first\n2. [x](y\n\n| a |\n|--";
+  for (let end = 0; end <= text.length; end++)
+    expect(Array.isArray(parseMarkdown(text.slice(0, end)))).toBe(true);
+});
+
+test("programs say the same in each language, with quotes that hold", () => {
+  const request = { model: "m", messages: [{ role: "user", content: "it's" }], stream: true };
+  const options = { origin: "http://gateway", key: "k", request, ref: "r" };
+  const printed = Bun.spawnSync(["bash", "-c", snippet("curl", options).replace("curl ", "printf '%s\\n' ")]);
+  expect(printed.stdout.toString()).toContain(`"content": "it's"`);
+  expect(snippet("js", options)).toContain('"x-service-ref": "r"');
+  expect(snippet("python", options)).toContain("stream=True");
+});

@@ -1,0 +1,6 @@
+/** Prices of the built-in models, in dollars per million tokens: invented, so that costs can be seen. */
+export const DEMO_PRICES = [
+  { match: "demo", input: 0.4, output: 1.6 },
+  { match: "demo-slow", input: 1.1, output: 4.4 },
+  { match: "demo-embed", input: 0.02, output: 0 },
+] as const;

@@ -1,0 +1,43 @@
+import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
+
+/** Keeps secrets that must be given out again, such as upstream keys, unreadable in the database. */
+export interface Sealer {
+  /** `context` names what the secret belongs to; it can be opened for nothing else. */
+  seal(secret: string, context: string): string;
+  /** Null when it was sealed with another key, or for something else. A text that never was sealed is its own. */
+  open(sealed: string, context: string): string | null;
+}
+
+const CIPHER = "aes-256-gcm";
+const KEY_BYTES = 32;
+const IV_BYTES = 12;
+const TAG_BYTES = 16;
+const PREFIX = "sealed:v1:";
+
+/** A key of its own is derived from `secret`, so that sealing tells nothing about what else it is used for. */
+export function createSealer(secret: Uint8Array): Sealer {
+  const key = new Uint8Array(hkdfSync("sha256", secret, "", "secrets at rest", KEY_BYTES));
+  return {
+    seal(text, context) {
+      const iv = randomBytes(IV_BYTES);
+      const cipher = createCipheriv(CIPHER, key, iv).setAAD(Buffer.from(context));
+      const sealed = Buffer.concat([cipher.update(text, "utf8"), cipher.final()]);
+      return PREFIX + Buffer.concat([iv, cipher.getAuthTag(), sealed]).toString("base64url");
+    },
+    open(text, context) {
+      if (!text.startsWith(PREFIX)) return text;
+      const bytes = Buffer.from(text.slice(PREFIX.length), "base64url");
+      try {
+        const decipher = createDecipheriv(CIPHER, key, bytes.subarray(0, IV_BYTES))
+          .setAAD(Buffer.from(context))
+          .setAuthTag(bytes.subarray(IV_BYTES, IV_BYTES + TAG_BYTES));
+        return Buffer.concat([
+          decipher.update(bytes.subarray(IV_BYTES + TAG_BYTES)),
+          decipher.final(),
+        ]).toString();
+      } catch {
+        return null;
+      }
+    },
+  };
+}

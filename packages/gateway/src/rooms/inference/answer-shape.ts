@@ -1,0 +1,71 @@
+import { isObject } from "../../kernel/json.ts";
+import { type ReportedUsage, usageFields } from "./usage-tail.ts";
+
+/** What an answer says about itself, for upstreams that leave it out. */
+export interface AnswerHead {
+  id: string;
+  created: number;
+  model: string;
+}
+
+/** What the books say about the answer: as the upstream reported, else as it was estimated. */
+export interface Owed {
+  reported: ReportedUsage | null;
+  owed: ReportedUsage | null;
+}
+
+const HEAD_FIELDS = ["id", "object", "created", "model"].map((name) => `"${name}"`);
+const LIST_FIELDS = ["object", "index", "model"].map((name) => `"${name}"`);
+const USAGE_BYTES_MAX = 8 * 1024;
+const NO_COMPLETION = Buffer.from('"completion_tokens":0,');
+
+/** The answer with its fields added by `complete`; one that cannot be read passes as it is. */
+function rewritten(body: Buffer, complete: (answer: Record<string, unknown>) => object): Buffer {
+  try {
+    const answer: unknown = JSON.parse(body.toString());
+    return isObject(answer) ? Buffer.from(JSON.stringify({ ...answer, ...complete(answer) })) : body;
+  } catch {
+    return body;
+  }
+}
+
+const usageIn = (answer: Record<string, unknown>, { reported, owed }: Owed): object =>
+  reported || !owed ? {} : { usage: { ...(isObject(answer.usage) && answer.usage), ...usageFields(owed) } };
+
+const entries = (list: unknown, fallback: object) =>
+  (Array.isArray(list) ? list : [])
+    .filter(isObject)
+    .map((entry, index) => ({ index, ...fallback, ...entry }));
+
+/** A whole chat answer in the contract's form. Almost every upstream's own bytes are, and pass. */
+export function completeChat(body: Buffer, head: AnswerHead, usage: Owed): Buffer {
+  if (usage.reported && HEAD_FIELDS.every((field) => body.includes(field))) return body;
+  return rewritten(body, (answer) => ({
+    id: answer.id ?? head.id,
+    object: "chat.completion",
+    created: answer.created ?? head.created,
+    model: answer.model ?? head.model,
+    choices: entries(answer.choices, { finish_reason: "stop" }),
+    ...usageIn(answer, usage),
+  }));
+}
+
+/** An embeddings answer in the contract's form: most upstreams lack only `completion_tokens`, which is spliced in. */
+export function completeEmbeddings(body: Buffer, model: string, usage: Owed): Buffer {
+  const whole = completeList(body, model, usage);
+  const usageAt = whole.lastIndexOf('"usage"');
+  if (usageAt === -1 || whole.length - usageAt > USAGE_BYTES_MAX) return whole;
+  const open = whole.indexOf("{", usageAt) + 1;
+  if (open === 0 || whole.includes('"completion_tokens"', open)) return whole;
+  return Buffer.concat([whole.subarray(0, open), NO_COMPLETION, whole.subarray(open)]);
+}
+
+function completeList(body: Buffer, model: string, usage: Owed): Buffer {
+  if (usage.reported && LIST_FIELDS.every((field) => body.includes(field))) return body;
+  return rewritten(body, (answer) => ({
+    object: "list",
+    data: entries(answer.data, { object: "embedding" }),
+    model: answer.model ?? model,
+    ...usageIn(answer, usage),
+  }));
+}

@@ -1,0 +1,205 @@
+/** The contract's tables of RPC methods, held against the document that the running service gives of itself. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { ADMIN_TOKEN, bootGateway, type TestGateway } from "../support/gateway.ts";
+
+/** `name | auth | params, optional ones with ? | fields of the result, or of its entries where it is a list`. */
+const TABLE = `
+chat.send | jwt | model messages temperature? max_tokens? conversation_id? memory? extra? tools? provider? | stream_id memory
+realtime.start | jwt | model config? conversation_id? ref_id? | session_id stream_session
+realtime.event | jwt | session_id event | ok
+realtime.stop | jwt | session_id | removed
+engine.invoke | admin | model method params? |
+auth.register | public | email password name? | access_token refresh_token token_type expires_in user
+auth.login | public | email password | access_token refresh_token token_type expires_in user
+auth.refresh | public | refresh_token | access_token refresh_token
+auth.me | jwt | | id email name
+keys.list | jwt | | id name key_prefix project created_at active
+keys.create | jwt | name project? | id name key key_prefix project created_at
+keys.revoke | jwt | key_id | ok
+group.create | jwt_or_admin_token | name description? id? | id name description my_role member_count enforce_model_allowlist rpm_ceiling
+group.list | jwt_or_admin_token | | id name my_role member_count enforce_model_allowlist
+group.get | jwt | group_id | id name members
+group.update | jwt | group_id name? description? enforce_model_allowlist? rpm_ceiling? | id name
+group.delete | jwt | group_id |
+group.members.list | jwt | group_id | email role cost_multiplier is_active
+group.members.add | jwt | group_id email role? cost_multiplier? | email role cost_multiplier is_active
+group.members.update | jwt | group_id user_id role? cost_multiplier? is_active? | email role cost_multiplier is_active
+group.members.remove | jwt | group_id user_id |
+group.invite.create | jwt | group_id role? email? max_uses? ttl_secs? | token role email max_uses
+group.invite.accept | jwt | token |
+group.models.list | jwt | group_id | allowed denied
+group.models.allow | jwt | group_id model_ids |
+group.models.deny | jwt | group_id model_ids |
+group.credits.topup | admin | group_id points note? | balance
+group.credits.balance | jwt | group_id | balance entries
+group.credits.allocate | jwt | group_id user_id points note? |
+ledger.self | jwt_or_admin_token | | balance entries
+providers.list | public | | id name description website_domain is_official is_operator
+providers.add | admin | id name description? website_domain? | ok
+providers.update | admin | provider_id name? description? website_domain? | ok
+providers.remove | admin | provider_id | ok
+providers.test | admin | | ok message
+agents.list | admin | | name host online gpus models version
+agents.register | admin | machine_name version | agent_id token
+agents.deregister | admin | agent_id | ok
+agents.status | admin | agent_id | online host gpus models gpu_utilization heartbeat_at connected_at
+agents.deploy | admin | model_id agent_id? | ok stream_id
+agents.stop | admin | agent_id model_id | ok stream_id
+memory.status | jwt | | enabled writeback events
+memory.delete | jwt | node_id | deleted
+conversations.list | jwt | | id title owner created_ago updated_ago
+conversations.create | jwt | title? | id title owner messages
+conversations.get | jwt | conversation_id? id? | id title owner messages
+conversations.delete | jwt | conversation_id? id? | ok
+usage.list | jwt | limit? offset? project? | records total limit offset project
+billing.plan | jwt | | tiers current_tier usage remaining quota_exceeded points_balance points_per_usd
+billing.plan.set | admin_token | user_email tier | ok
+billing.video.pricing.get | jwt | | pricing
+billing.video.pricing.set | admin_token | model mode? base_price? price_per_second? price_per_frame? resolution_coeff? currency? enabled? | ok
+video.create | jwt | model prompt negative_prompt? images? duration_seconds? width? height? provider? extra? | job_id stream_id
+video.get | jwt | job_id | status progress result error cost
+video.list | jwt | limit? | jobs
+video.cancel | jwt | job_id | ok
+system.status | public | | agents_online gpu_nodes models_deployed requests_total requests_per_minute uptime_seconds
+system.probe | anonymous_socket | | ok status
+`;
+
+/** Parameters of our own beyond the contract's; all of them may be left out. */
+const ADDED = new Set([
+  "keys.create group_id?",
+  "group.members.list include_inactive?",
+  "group.models.allow remove?",
+  "group.models.deny remove?",
+]);
+
+const words = (text: string | undefined) => (text ?? "").split(" ").filter(Boolean);
+const rows = TABLE.trim()
+  .split("\n")
+  .map((line) => {
+    const [name = "", auth = "", params, fields] = line.split("|").map((cell) => cell.trim());
+    return { name, auth, params: words(params), fields: words(fields) };
+  });
+
+interface Documented {
+  name: string;
+  "x-auth": string;
+  params: { name: string; required: boolean }[];
+  result: { schema: { properties?: object; items?: { properties?: object } } };
+}
+
+let gateway: TestGateway;
+let documented: Map<string, Documented>;
+let admin: string;
+let user: string;
+beforeAll(async () => {
+  gateway = await bootGateway();
+  const answer = await fetch(`${gateway.url}/api/openrpc.json`);
+  const { methods } = (await answer.json()) as { methods: Documented[] };
+  documented = new Map(methods.map((method) => [method.name, method]));
+  admin = await gateway.signIn("ada");
+  user = await gateway.signIn("bob");
+});
+afterAll(() => gateway.stop());
+
+describe("methods", () => {
+  test("are those of the contract, all 58 and no other", () => {
+    expect([...documented.keys()].sort()).toEqual(rows.map(({ name }) => name).sort());
+    expect(documented.size).toBe(58);
+  });
+
+  test("take the parameters of the contract, by name and by need", () => {
+    for (const { name, auth, params } of rows) {
+      const method = documented.get(name)!;
+      const taken = method.params
+        .map((param) => (param.required ? param.name : `${param.name}?`))
+        .filter((param) => !ADDED.has(`${name} ${param}`));
+      expect({ name, auth: method["x-auth"], params: taken.sort() }).toEqual({
+        name,
+        auth,
+        params: params.toSorted(),
+      });
+    }
+  });
+
+  test("answer with the fields of the contract", () => {
+    for (const { name, fields } of rows) {
+      const { schema } = documented.get(name)!.result;
+      const given = Object.keys(schema.properties ?? schema.items?.properties ?? {});
+      expect({ name, missing: fields.filter((field) => !given.includes(field)) }).toEqual({
+        name,
+        missing: [],
+      });
+    }
+  });
+});
+
+describe("who may call", () => {
+  const refusal = async (method: string, bearer?: string) => {
+    const { error } = await gateway.call(method, {}, bearer);
+    return error && { code: error.code, message: error.message };
+  };
+  const NOT_SIGNED_IN = { code: -32005, message: "authentication required" };
+  const NO_ADMIN_TOKEN = { code: -32005, message: "admin access required" };
+
+  test.each(rows)("$name", async ({ name, auth }) => {
+    const [anonymous, signedIn, administrator, token] = await Promise.all([
+      refusal(name),
+      refusal(name, user),
+      refusal(name, admin),
+      refusal(name, ADMIN_TOKEN),
+    ]);
+    const mayCall = (error: { code: number } | undefined) =>
+      error === undefined || ![-32005, -32007, -32601].includes(error.code);
+    if (auth === "anonymous_socket") {
+      // Over HTTP the probe does not exist, for anyone.
+      for (const error of [anonymous, signedIn, administrator, token]) expect(error?.code).toBe(-32601);
+    } else if (auth === "public") {
+      for (const error of [anonymous, signedIn, administrator, token]) expect(mayCall(error)).toBe(true);
+    } else if (auth === "admin_token") {
+      for (const error of [anonymous, signedIn, administrator]) expect(error).toEqual(NO_ADMIN_TOKEN);
+      expect(mayCall(token)).toBe(true);
+    } else {
+      expect(anonymous).toEqual(NOT_SIGNED_IN);
+      if (auth === "jwt_or_admin_token") expect(mayCall(token)).toBe(true);
+      else expect(token).toEqual(NOT_SIGNED_IN);
+      expect(mayCall(administrator)).toBe(true);
+      if (auth === "admin") {
+        expect(signedIn?.code).toBe(-32007);
+        // "admin access required", and then what the method needs it for.
+        expect(signedIn?.message).toMatch(/^admin access required: .{10,}/);
+      } else expect(mayCall(signedIn)).toBe(true);
+    }
+  });
+
+  test("the admin token's bearer prefix is taken in any case, its value to the letter", async () => {
+    const ask = (authorization: string) =>
+      fetch(`${gateway.url}/api/admin/aliases`, { headers: { authorization } }).then(({ status }) => status);
+    for (const prefix of ["Bearer", "bearer", "BEARER", "bEaReR"])
+      expect(await ask(`${prefix} ${ADMIN_TOKEN}`)).toBe(200);
+    for (const value of [
+      ADMIN_TOKEN,
+      `Basic ${ADMIN_TOKEN}`,
+      `Bearer ${ADMIN_TOKEN.toUpperCase()}`,
+      "Bearer ",
+    ])
+      expect(await ask(value)).toBe(401);
+  });
+
+  test("without a configured admin token nothing is it, not even an empty one", async () => {
+    const closed = await bootGateway({ config: { adminToken: null } });
+    try {
+      for (const bearer of [undefined, "", "null", "undefined", ADMIN_TOKEN]) {
+        const { error } = await closed.call(
+          "billing.plan.set",
+          { user_email: "a@b.example", tier: "pro" },
+          bearer,
+        );
+        expect(error.code).toBe(-32005);
+        const headers = { authorization: `Bearer ${bearer ?? ""}` };
+        expect((await fetch(`${closed.url}/api/admin/backends`, { headers })).status).toBe(401);
+      }
+    } finally {
+      await closed.stop();
+    }
+  });
+});

@@ -1,0 +1,26 @@
+/**
+ * One executable that holds the service, the command line, the console and the documentation:
+ *
+ *   bun scripts/build-gateway.ts [--target bun-linux-x64] [--outfile dist/model-gateway]
+ */
+import { parseArgs } from "node:util";
+import { packAssets } from "../packages/gateway/src/transports/console/assets.ts";
+import { buildHash } from "../packages/gateway/src/version.ts";
+
+const { values } = parseArgs({
+  options: { target: { type: "string" }, outfile: { type: "string", default: "dist/model-gateway" } },
+});
+
+const built = await Bun.build({
+  entrypoints: ["packages/gateway/src/cli.ts"],
+  target: "bun",
+  minify: true,
+  define: { CONSOLE_ASSETS: JSON.stringify(await packAssets()), BUILD_HASH: JSON.stringify(buildHash()) },
+  compile: {
+    outfile: values.outfile,
+    ...(values.target && { target: values.target as Bun.Build.CompileTarget }),
+  },
+});
+for (const log of built.logs) console.error(log);
+if (!built.success) process.exit(1);
+console.log(`wrote ${values.outfile}`);
