@@ -3,7 +3,9 @@ import { Bridge } from "./backends/bridge/index.ts";
 import { backendFactory } from "./backends/index.ts";
 import { BusEventHub } from "./bus/event-hub.ts";
 import { openBus } from "./bus/index.ts";
+import { BusRequests } from "./bus/requests.ts";
 import type { Config } from "./config.ts";
+import { Housekeeping } from "./housekeeping.ts";
 import { type Clock, systemClock } from "./kernel/clock.ts";
 import type { Rooms } from "./kernel/context.ts";
 import { type Ids, randomIds } from "./kernel/ids.ts";
@@ -32,6 +34,7 @@ import { Usage } from "./rooms/usage/index.ts";
 import { createVideo } from "./rooms/video/index.ts";
 import { loadJwtSecret } from "./secrets.ts";
 import { openStorage } from "./storage/index.ts";
+import { DatabaseLeases } from "./storage/leases.ts";
 import { AGENT_SOCKET_KIND, AgentTunnel } from "./transports/agent-tunnel/index.ts";
 import { createConsole } from "./transports/console/handler.ts";
 import { consoleRoutes } from "./transports/console/routes.ts";
@@ -85,8 +88,9 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
   const tracer = openTracer(config, { clock, log, metrics });
 
   const db = await openStorage(config);
-  const { bus, limiter } = await openBus({ redisUrl: config.redisUrl, clock, ids, log });
+  const { bus, limiter, reservations } = await openBus({ redisUrl: config.redisUrl, clock, ids, log });
   const events = new BusEventHub(bus, clock, ids);
+  const requests = bus.shared ? new BusRequests({ bus, clock, ids }) : null;
 
   const jwtSecret = loadJwtSecret(config.jwtSecret, config.dataDir);
   const accounts = createAccounts({
@@ -101,7 +105,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
   });
   const ledger = createLedger({ db, bus, clock, ids, pointsPerUsd: config.pointsPerUsd });
   const groups = createGroups({ db, bus, clock, ids, accounts, ledger });
-  const usage = new Usage({ db });
+  const usage = new Usage({ db, clock, retentionMonths: config.usageRetentionMonths });
   const { pointsPerUsd, pricingFile, dataDir } = config;
   const billing = await Billing.open({
     db,
@@ -122,6 +126,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     ids,
     log,
     limiter,
+    reservations,
     billing,
     usage,
     ledger,
@@ -139,11 +144,13 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     ids,
     log,
   };
+  const leases = new DatabaseLeases({ db, clock, instance: ids.uuid() });
   const routing = new Routing({
     db,
     bus,
     clock,
     log,
+    leases,
     factory: backendFactory(backendDeps, bridge),
     sealer: createSealer(jwtSecret),
   });
@@ -165,8 +172,8 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     metrics,
     tracer,
   });
-  const video = createVideo({ db, events, clock, ids, log, routing, metering, billing });
-  const realtime = createRealtime({ events, clock, ids, log, routing, metering, conversations });
+  const video = createVideo({ db, bus, events, clock, ids, log, routing, metering, billing });
+  const realtime = createRealtime({ requests, events, clock, ids, log, routing, metering, conversations });
   const agents = new Agents({
     db,
     bus,
@@ -176,6 +183,17 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     log,
     backends: routing,
     createPool: (modelId) => new AgentPool({ modelId, deps: backendDeps }),
+  });
+  const housekeeping = new Housekeeping({
+    clock,
+    log,
+    leases,
+    sweeps: {
+      "usage rows": usage.sweepRows,
+      "refresh tokens": accounts.sweepTokens,
+      invitations: groups.invitations.sweep,
+      "video payloads": video.sweepPayloads,
+    },
   });
   const rooms: Rooms = {
     accounts,
@@ -273,6 +291,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
   const close = async (journalDeadlineMs: number) => {
     await inference.close();
     realtime.closeAll();
+    await housekeeping.close();
     await video.stop();
     agents.close();
     routing.close();
@@ -280,17 +299,21 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     await metering.close(journalDeadlineMs);
     billing.close();
     rooms.memory.close();
+    requests?.close();
+    await leases.releaseAll().catch(() => {});
+    await reservations.close();
     await tracer.close();
     await bus.close();
     await db.close();
   };
   return {
     url: `http://${config.host.includes(":") ? `[${config.host}]` : config.host}:${server.port}`,
-    port: server.port!,
+    port: server.port,
     rooms,
     log,
     async drain() {
       rooms.system.draining = true;
+      server.retire();
       await Bun.sleep(config.drainGraceMs);
       const finished = server.stop();
       agents.retire();

@@ -125,6 +125,11 @@ const settings = {
     "JSON file with prices that go before the built-in ones",
     optional(z.string().min(1), "none"),
   ),
+  usageRetentionMonths: setting(
+    "SERVICE_USAGE_RETENTION_MONTHS",
+    "whole months before the current one whose usage rows are kept; their totals always are",
+    optional(integer(1, 1_200), "all"),
+  ),
   trustedProxies: setting(
     "SERVICE_TRUSTED_PROXIES",
     "addresses whose X-Forwarded-For is believed, separated by commas",

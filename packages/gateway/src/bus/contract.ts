@@ -3,6 +3,8 @@
  * through Redis. Delivery is at most once and in order per publisher.
  */
 export interface Bus {
+  /** Whether other instances may be there at all. */
+  readonly shared: boolean;
   /** False while other instances cannot be heard; caches then trust themselves for a moment only. */
   readonly connected: boolean;
   publish(topic: string, message: string): void;
@@ -19,6 +21,13 @@ export interface Subscription {
   ready: Promise<void>;
 }
 
+/** Questions to whichever instance serves a topic. */
+export interface Requests {
+  /** Null when nobody answered in time. Questions on one topic arrive in the order in which they are asked. */
+  ask(topic: string, question: string, timeoutMs: number): Promise<string | null>;
+  serve(topic: string, answer: (question: string) => string): Subscription;
+}
+
 /** Limits counted over a sliding window: exact over every instance that shares the counter. */
 export interface RateLimiter {
   /**
@@ -26,6 +35,44 @@ export interface RateLimiter {
    * counted, otherwise the milliseconds after which the next one may be.
    */
   hit(key: string, limit: number, windowMs: number): number | Promise<number>;
+}
+
+/** An amount in two measures; what has no use for one of them leaves it 0. Whole numbers. */
+export interface Quantity {
+  money: number;
+  tokens: number;
+}
+
+/** What is gone from something, as the database had it. Instances learn of it at different times. */
+export interface Spent extends Quantity {
+  /** Grows with every change, so that of two the newer one is known. */
+  version: number;
+}
+
+export interface Reserving {
+  /** What the amount is reserved on; only the first of them must have room. */
+  names: readonly string[];
+  amount: Quantity;
+  /** Granted when, in each measure, spent + reserved + room ≤ limit. */
+  room: Quantity;
+  limit: Quantity;
+  spent: Spent;
+}
+
+/** One change of what is reserved on a name, and what its database row has become, where that is known. */
+export interface ReservedChange {
+  name: string;
+  amount: Quantity;
+  spent?: Spent;
+}
+
+/** What requests under way will take, counted over every instance that shares the counter. */
+export interface Reservations {
+  /** Reserves, or returns false when there is no room. */
+  take(reserving: Reserving): boolean | Promise<boolean>;
+  /** Reserves more, or gives back (a negative amount), without asking for room. */
+  change(changes: readonly ReservedChange[]): void;
+  close(): Promise<void>;
 }
 
 export interface Notification {

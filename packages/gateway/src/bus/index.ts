@@ -1,11 +1,14 @@
 import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
-import type { Bus, RateLimiter } from "./contract.ts";
+import type { Bus, RateLimiter, Reservations } from "./contract.ts";
 import { InProcessBus } from "./in-process/bus.ts";
 import { InProcessRateLimiter } from "./in-process/rate-limiter.ts";
+import { InProcessReservations } from "./in-process/reservations.ts";
 import { RedisBus } from "./redis/bus.ts";
 import { RedisRateLimiter } from "./redis/rate-limiter.ts";
+import { RedisReservations } from "./redis/reservations.ts";
+import { RedisScripts } from "./redis/scripts.ts";
 
 export interface BusOptions {
   /** Null: this process is alone. */
@@ -15,15 +18,23 @@ export interface BusOptions {
   log: Log;
 }
 
-/** The bus and the limiter of this instance, shared through Redis where that is configured. */
-export async function openBus({
-  redisUrl,
-  clock,
-  ids,
-  log,
-}: BusOptions): Promise<{ bus: Bus; limiter: RateLimiter }> {
-  const local = new InProcessRateLimiter(clock);
-  if (redisUrl === null) return { bus: new InProcessBus(), limiter: local };
+/** What instances share, over Redis where that is configured. */
+export interface Shared {
+  bus: Bus;
+  limiter: RateLimiter;
+  reservations: Reservations;
+}
+
+export async function openBus({ redisUrl, clock, ids, log }: BusOptions): Promise<Shared> {
+  const fallback = new InProcessRateLimiter(clock);
+  if (redisUrl === null) {
+    return { bus: new InProcessBus(), limiter: fallback, reservations: new InProcessReservations() };
+  }
   const bus = await RedisBus.connect({ url: redisUrl, instanceId: ids.uuid(), log });
-  return { bus, limiter: new RedisRateLimiter({ client: bus.client, fallback: local, log }) };
+  const scripts = new RedisScripts({ client: bus.client, clock, log });
+  return {
+    bus,
+    limiter: new RedisRateLimiter({ scripts, fallback, log }),
+    reservations: await RedisReservations.open({ scripts, bus, clock, ids, log }),
+  };
 }

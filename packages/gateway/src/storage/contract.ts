@@ -28,12 +28,21 @@ export interface Database extends Queryable {
   close(): Promise<void>;
 }
 
+/** Rights to do something that one instance at a time does. A dead holder's right lapses by itself. */
+export interface Leases {
+  /** Takes the lease, or holds it longer; false while another instance has it. */
+  acquire(name: string, durationMs: number): Promise<boolean>;
+}
+
 /** Whether an error says that a unique constraint was violated. */
 export function isUniqueViolation(error: unknown): boolean {
   if (typeof error !== "object" || error === null) return false;
   const { code, errno } = error as { code?: unknown; errno?: unknown };
   return errno === "23505" || code === "SQLITE_CONSTRAINT_UNIQUE" || code === "SQLITE_CONSTRAINT_PRIMARYKEY";
 }
+
+/** One bounded step of removing what is no longer needed; returns how many rows it took. */
+export type Sweep = (nowMs: number, rowsMax: number) => Promise<number>;
 
 /** Sizes in which many rows are sent at once: few, so that few statement texts exist. */
 const CHUNK_SIZES = [64, 16, 4, 2, 1] as const;

@@ -43,6 +43,14 @@ export interface HttpServerOptions {
   fallback?: (request: Request, path: string) => Response | Promise<Response> | null;
 }
 
+export interface HttpServer {
+  port: number;
+  /** From now on every answer ends its connection, so that clients go elsewhere before the listener closes. */
+  retire(): void;
+  /** No new connections; resolves when the open ones are done. With `now` they are broken off. */
+  stop(now?: boolean): Promise<void>;
+}
+
 type SocketData = RpcSocketData | { kind: string };
 type AnySocket = ServerWebSocket<SocketData>;
 
@@ -51,7 +59,7 @@ const SOCKET_MESSAGE_BYTES_MAX = 8 * 1024 * 1024;
 const RPC_METHODS: readonly string[] = ["GET", "POST"];
 
 /** The one HTTP listener: routes, the RPC plane, the event streams and the WebSockets. */
-export function startHttpServer(options: HttpServerOptions): Server<SocketData> {
+export function startHttpServer(options: HttpServerOptions): HttpServer {
   const { rpcHttp, rpcSocket, events, authenticator, rooms, ids, log } = options;
   const router = new Router(options.routes);
   const cors = new Cors(options.corsOrigins);
@@ -171,7 +179,11 @@ export function startHttpServer(options: HttpServerOptions): Server<SocketData> 
 
   const socketTransports = Object.values(options.sockets);
   const of = (socket: AnySocket) => options.sockets[socket.data.kind] as SocketTransport;
-  return Bun.serve<SocketData, never>({
+  let answer = cors.enabled
+    ? async (request: Request, server: Server<SocketData>) =>
+        cors.preflight(request) ?? cors.decorate(request, await handle(request, server))
+    : handle;
+  const server = Bun.serve<SocketData, never>({
     hostname: options.host,
     port: options.port,
     reusePort: options.reusePort ?? false,
@@ -179,10 +191,7 @@ export function startHttpServer(options: HttpServerOptions): Server<SocketData> 
     idleTimeout: 0,
     maxRequestBodySize: REQUEST_BODY_BYTES_MAX,
     development: false,
-    fetch: cors.enabled
-      ? async (request, server) =>
-          cors.preflight(request) ?? cors.decorate(request, await handle(request, server))
-      : handle,
+    fetch: (request, server) => answer(request, server),
     error(error) {
       log.error("request failed outside every handler", { error });
       return toRestResponse(toServiceError(error), ids.uuid());
@@ -208,4 +217,16 @@ export function startHttpServer(options: HttpServerOptions): Server<SocketData> 
           : of(socket).close(socket as never, code, reason),
     },
   });
+  return {
+    port: server.port!,
+    retire() {
+      const before = answer;
+      answer = async (request, server) => {
+        const response = await before(request, server);
+        response?.headers.set("connection", "close");
+        return response;
+      };
+    },
+    stop: (now) => server.stop(now),
+  };
 }

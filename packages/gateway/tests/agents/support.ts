@@ -155,7 +155,11 @@ function refuseStream(socket: WebSocket, frame: Uint8Array): void {
 }
 
 /** A node's end of the protocol by hand: it says what the test says, and accepts every order. */
-export async function dialRaw(gateway: TestGateway, token: string, accept = true): Promise<RawNode> {
+export async function dialRaw(
+  gateway: Pick<TestGateway, "url">,
+  token: string,
+  accept = true,
+): Promise<RawNode> {
   const url = `${gateway.url.replace("http", "ws")}/ws/agent`;
   const socket = new DialledSocket(url, { headers: { authorization: `Bearer ${token}` } });
   const { promise: closed, resolve: onClosed } = Promise.withResolvers<{ code: number; reason: string }>();

@@ -1,5 +1,5 @@
-import { InProcessBus } from "../../src/bus/in-process/bus.ts";
-import { InProcessRateLimiter } from "../../src/bus/in-process/rate-limiter.ts";
+import type { Bus } from "../../src/bus/contract.ts";
+import { openBus, type Shared } from "../../src/bus/index.ts";
 import type { Clock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { type Log, silentLog } from "../../src/kernel/log.ts";
@@ -24,7 +24,7 @@ const PRICES = { prices: [{ match: CENT_MODEL, input: 10, output: 0 }] };
 
 export interface Bench {
   db: Database;
-  bus: InProcessBus;
+  bus: Bus;
   ledger: Ledger;
   usage: Usage;
   billing: Billing;
@@ -51,26 +51,35 @@ export interface BenchOptions {
   dataDir: string;
   clock: Clock;
   log?: Log;
+  /** What instances share; unset: this one is alone. */
+  shared?: Shared;
 }
 
 /** Everything that meters, on `db`, without a server around it. */
-export async function openBench({ db, dataDir, clock, log = silentLog }: BenchOptions): Promise<Bench> {
-  const bus = new InProcessBus();
+export async function openBench({
+  db,
+  dataDir,
+  clock,
+  log = silentLog,
+  shared,
+}: BenchOptions): Promise<Bench> {
+  const { bus, limiter, reservations } =
+    shared ?? (await openBus({ redisUrl: null, clock, ids: randomIds, log }));
   const ids = randomIds;
   const ledger = createLedger({ db, bus, clock, ids, pointsPerUsd: POINTS_PER_USD });
-  const usage = new Usage({ db });
+  const usage = new Usage({ db, clock, retentionMonths: null });
   const pricingFile = `${dataDir}/prices.json`;
   await Bun.write(pricingFile, JSON.stringify(PRICES));
   const { balances } = ledger;
   const pointsPerUsd = POINTS_PER_USD;
   const billing = await Billing.open({ db, bus, clock, log, usage, balances, pointsPerUsd, pricingFile });
-  const limiter = new InProcessRateLimiter(clock);
   const metering = createMetering({
     db,
     clock,
     ids,
     log,
     limiter,
+    reservations,
     billing,
     usage,
     ledger,

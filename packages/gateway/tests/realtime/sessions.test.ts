@@ -43,6 +43,7 @@ function setUp(dialect: "openai" | "dashscope" = "openai", link?: Backend["realt
   const backend: Backend = link ? { ...cloud, realtime: link } : cloud;
   const textOnly: Backend = { ...cloud, realtime: undefined };
   const realtime = new Realtime({
+    requests: null,
     events,
     clock,
     ids: randomIds,

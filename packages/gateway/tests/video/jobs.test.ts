@@ -66,7 +66,8 @@ async function setUp(fresh: Parameters<Parameters<typeof onEachDatabase>[1]>[0])
     { fetch, clock: systemClock },
   );
   const start = (more: Partial<VideoOptions> = {}) => {
-    const hub = new BusEventHub(new InProcessBus(), systemClock, randomIds);
+    const bus = new InProcessBus();
+    const hub = new BusEventHub(bus, systemClock, randomIds);
     const push = hub.push.bind(hub);
     hub.push = (session, json) => {
       events.push(`${session} ${json}`);
@@ -74,6 +75,7 @@ async function setUp(fresh: Parameters<Parameters<typeof onEachDatabase>[1]>[0])
     };
     const video = new Video({
       db,
+      bus,
       events: hub,
       clock: systemClock,
       ids: randomIds,

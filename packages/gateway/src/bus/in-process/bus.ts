@@ -2,6 +2,7 @@ import type { Bus, Subscription } from "../contract.ts";
 
 /** Topics within one process; delivery is a function call. */
 export class InProcessBus implements Bus {
+  readonly shared = false;
   readonly connected = true;
   #receivers = new Map<string, Set<(message: string) => void>>();
 

@@ -19,6 +19,7 @@ export interface RedisBusOptions {
  * once and also while Redis is away, and those of other processes through Redis.
  */
 export class RedisBus implements Bus {
+  readonly shared = true;
   readonly #local = new InProcessBus();
   readonly #commands: RedisClient;
   readonly #listener: RedisClient;

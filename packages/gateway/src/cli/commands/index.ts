@@ -2,13 +2,14 @@ import type { Command } from "../command.ts";
 import { doctor } from "../doctor/command.ts";
 import { agents } from "./agents.ts";
 import { backends, models } from "./backends.ts";
+import { backup, restore } from "./backup.ts";
 import { chat } from "./chat.ts";
 import { completionFor } from "./completion.ts";
 import { keys } from "./keys.ts";
 import { ledger } from "./ledger.ts";
 import { serve } from "./serve.ts";
 import { login, logout } from "./session.ts";
-import { backup, migrate } from "./storage.ts";
+import { migrate } from "./storage.ts";
 import { usage } from "./usage.ts";
 
 /** Options of every command. */
@@ -49,5 +50,6 @@ export const COMMANDS: readonly Command[] = [
   agents,
   migrate,
   backup,
+  restore,
   completion,
 ];

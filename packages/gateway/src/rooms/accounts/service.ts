@@ -5,7 +5,7 @@ import type { Actor, Authenticator, Caller } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { constantTimeEqual, type Ids, sha256Hex } from "../../kernel/ids.ts";
 import { USER_CHANGED } from "../../kernel/topics.ts";
-import type { Database } from "../../storage/contract.ts";
+import type { Database, Sweep } from "../../storage/contract.ts";
 import { AccountStore, type UserRow } from "./store.ts";
 import { ACCESS_TOKEN_SECONDS, type AccessTokens, createAccessTokens } from "./tokens.ts";
 
@@ -190,13 +190,17 @@ export class Accounts implements Authenticator {
 
   async actor(userId: string): Promise<Actor | null> {
     const known = this.#actors.get(userId);
-    if (known) return known;
+    // While other instances cannot be heard, rights may have changed there.
+    if (known && this.options.bus.connected) return known;
     const user = await this.#store.userById(userId);
     if (!user) return null;
     const actor: Actor = { userId: user.id, email: user.email, name: user.name, isAdmin: user.is_admin };
     this.#actors.set(userId, actor);
     return actor;
   }
+
+  /** Removes refresh tokens whose time is over, of people who did not come back to replace them. */
+  readonly sweepTokens: Sweep = (nowMs, rowsMax) => this.#store.deleteExpiredTokens(isoTime(nowMs), rowsMax);
 
   /** The account with this email, for the rooms where people name each other by it. */
   async actorByEmail(email: string): Promise<Actor | null> {

@@ -97,4 +97,12 @@ export class AccountStore {
       [tokenHash],
     );
   }
+
+  deleteExpiredTokens(now: string, rowsMax: number): Promise<number> {
+    return this.db.run(
+      `DELETE FROM refresh_tokens WHERE token_hash IN
+         (SELECT token_hash FROM refresh_tokens WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)`,
+      [now, rowsMax],
+    );
+  }
 }

@@ -5,7 +5,7 @@ import { fail } from "../../kernel/errors.ts";
 import { type Ids, sha256Hex } from "../../kernel/ids.ts";
 import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
 import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
-import type { Database } from "../../storage/contract.ts";
+import type { Database, Sweep } from "../../storage/contract.ts";
 import { type AccessOptions, changeGroup, lockGroup } from "./access.ts";
 import { MEMBERS_MAX } from "./members.ts";
 import { type InvitationRow, type Role, type SeenGroup, store } from "./store.ts";
@@ -24,6 +24,10 @@ export interface InvitationsOptions {
 
 export class Invitations {
   constructor(readonly options: InvitationsOptions) {}
+
+  /** Removes invitations that nobody can accept any more. */
+  readonly sweep: Sweep = (nowMs, rowsMax) =>
+    store.deleteExpiredInvitations(this.options.db, isoTime(nowMs), rowsMax);
 
   async create(
     call: Omit<AccessOptions, "need">,

@@ -180,6 +180,14 @@ export const store = {
     await tx.run("DELETE FROM group_invitations WHERE group_id = $1 AND email = $2", [groupId, user.email]);
   },
 
+  deleteExpiredInvitations(on: Queryable, now: string, rowsMax: number): Promise<number> {
+    return on.run(
+      `DELETE FROM group_invitations WHERE id IN
+         (SELECT id FROM group_invitations WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)`,
+      [now, rowsMax],
+    );
+  },
+
   /** Drops the group's expired invitations and counts those that are left. */
   async sweepInvitations(tx: Transaction, groupId: string, now: string): Promise<number> {
     await tx.run("DELETE FROM group_invitations WHERE group_id = $1 AND expires_at <= $2", [groupId, now]);

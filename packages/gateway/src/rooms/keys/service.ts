@@ -1,6 +1,6 @@
 import type { Bus } from "../../bus/contract.ts";
 import { BoundedMap } from "../../kernel/bounded.ts";
-import { type Clock, isoTime } from "../../kernel/clock.ts";
+import { type Clock, isoTime, sleep } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { type Ids, sha256Hex } from "../../kernel/ids.ts";
@@ -17,6 +17,10 @@ const ACTIVE_KEYS_MAX = 500;
 const PRINCIPALS_MAX = 50_000;
 /** An unknown key is remembered for this long, so that guessing costs no database look-ups. */
 const UNKNOWN_KEPT_MS = 5_000;
+/** While other instances cannot be heard, what was read longer ago than this is read again. */
+const UNHEARD_TRUSTED_MS = 1_000;
+/** A known principal stays in force when the database does not confirm or deny it within this. */
+const REREAD_WITHIN_MS = 500;
 
 /** What the group of a key sets for its requests; the member's multiplier included. */
 export interface GroupTerms extends ModelRules {
@@ -39,6 +43,11 @@ export interface Principal {
   group: GroupTerms | null;
 }
 
+interface Cached {
+  principal: Principal;
+  readAtMs: number;
+}
+
 export interface KeysOptions {
   db: Database;
   bus: Bus;
@@ -49,25 +58,32 @@ export interface KeysOptions {
 
 export class Keys {
   readonly #store: KeyStore;
-  readonly #principals = new BoundedMap<string, Principal>(PRINCIPALS_MAX);
+  readonly #principals = new BoundedMap<string, Cached>(PRINCIPALS_MAX);
   readonly #unknown = new BoundedMap<string, number>(PRINCIPALS_MAX);
+  /** Reads under way, shared by everyone who asks meanwhile; as many as requests, which are bounded. */
+  readonly #loading = new Map<string, Promise<Principal | null>>();
   /** Counts changes, so that what was read before one is not kept after it. */
   #changes = 0;
 
   constructor(readonly options: KeysOptions) {
     this.#store = new KeyStore(options.db);
     options.bus.onGap(() => {
-      this.#changes++;
+      this.#changed();
       this.#principals.clear();
-      this.#unknown.clear();
     });
     options.bus.subscribe(PRINCIPAL_CHANGED, (id) => {
-      this.#changes++;
+      this.#changed();
       this.#principals.deleteWhere(
-        ({ keyId, userId, group }) => keyId === id || userId === id || group?.id === id,
+        ({ principal: { keyId, userId, group } }) => keyId === id || userId === id || group?.id === id,
       );
-      this.#unknown.clear();
     });
+  }
+
+  /** What is being read may be older than the change, so nobody who asks from now on shares it. */
+  #changed(): void {
+    this.#changes++;
+    this.#loading.clear();
+    this.#unknown.clear();
   }
 
   list(actor: Actor): Promise<KeyRow[]> {
@@ -117,20 +133,52 @@ export class Keys {
     if (!secret.startsWith(KEY_PREFIX) || secret.length > 64) return null;
     const hash = sha256Hex(secret);
     const known = this.#principals.get(hash);
-    if (known) return known;
+    if (known) return this.#isTrusted(known) ? known.principal : this.#confirm(hash, known);
     const unknownUntilMs = this.#unknown.get(hash);
     if (unknownUntilMs !== undefined && unknownUntilMs > this.options.clock.now()) return null;
     return this.#load(hash);
   }
 
-  async #load(hash: string): Promise<Principal | null> {
+  /** A revocation made on another instance arrives over the bus, or not at all while that is down. */
+  #isTrusted({ readAtMs }: Cached): boolean {
+    if (this.options.bus.connected) return true;
+    const ageMs = this.options.clock.now() - readAtMs;
+    return ageMs >= 0 && ageMs <= UNHEARD_TRUSTED_MS;
+  }
+
+  /** With the bus and the database both away nobody can have been revoked, so who was known stays known. */
+  #confirm(hash: string, known: Cached): Promise<Principal | null> {
+    const stale = async () => {
+      known.readAtMs = this.options.clock.now();
+      return known.principal;
+    };
+    const late = sleep(this.options.clock, REREAD_WITHIN_MS).then(stale);
+    return Promise.race([this.#load(hash).catch(stale), late]);
+  }
+
+  #load(hash: string): Promise<Principal | null> {
+    let loading = this.#loading.get(hash);
+    if (!loading) {
+      loading = this.#read(hash).finally(() => {
+        if (this.#loading.get(hash) === loading) this.#loading.delete(hash);
+      });
+      this.#loading.set(hash, loading);
+    }
+    return loading;
+  }
+
+  async #read(hash: string): Promise<Principal | null> {
     const changesBefore = this.#changes;
     const row = await this.#store.principal(hash);
     const principal = row && (await this.#toPrincipal(row));
     // A change that came in meanwhile may be newer than what was read: this one answer may use it, none after.
     if (this.#changes !== changesBefore) return principal;
-    if (principal) this.#principals.set(hash, principal);
-    else this.#unknown.set(hash, this.options.clock.now() + UNKNOWN_KEPT_MS);
+    const nowMs = this.options.clock.now();
+    if (principal) this.#principals.set(hash, { principal, readAtMs: nowMs });
+    else {
+      this.#principals.delete(hash);
+      this.#unknown.set(hash, nowMs + UNKNOWN_KEPT_MS);
+    }
     return principal;
   }
 

@@ -10,7 +10,6 @@ const ACCOUNTS_MAX = 50_000;
 const CONFIRMED_MS = 30_000;
 
 interface Known extends Balance {
-  version: number;
   confirmedAtMs: number;
 }
 

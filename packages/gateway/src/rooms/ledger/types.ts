@@ -12,12 +12,13 @@ export interface Balance {
   balance: number;
   /** Whether points were ever put in: an empty account that had some is "drained", another one "never used". */
   everCredited: boolean;
+  /** Grows with every change of the account, so an older one can be told. */
+  version: number;
 }
 
-/** Message of `LEDGER_CHANGED`. `version` grows with every change of the account, so an older one can be told. */
+/** Message of `LEDGER_CHANGED`. */
 export interface BalanceChange extends Balance {
   account: AccountRef;
-  version: number;
 }
 
 /** One finished request that is to be paid in points. */

@@ -1,3 +1,4 @@
+import type { Quantity, Reservations, Reserving, Spent } from "../../bus/contract.ts";
 import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
@@ -7,8 +8,8 @@ import type { Tier } from "../billing/index.ts";
 import { type AccountRef, accountKey, accountOf, type Balance, type Balances } from "../ledger/index.ts";
 import { NANO_PER_USD, nextMonthMs, utcMonth, WHOLE_USER } from "../usage/index.ts";
 import type { HoldKind } from "./journal/codec.ts";
-import { NANO_PER_POINT, nanoPoints, type ReservedPoints } from "./points.ts";
-import type { Amount, QuotaWindow, QuotaWindows } from "./windows.ts";
+import { NANO_PER_POINT, nanoPoints } from "./points.ts";
+import { type QuotaWindow, type QuotaWindows, spentOf } from "./windows.ts";
 
 /** How long a request waits for a check whose facts are not in memory; then it is let through. */
 const CHECK_TIMEOUT_MS = 500;
@@ -21,7 +22,7 @@ export interface AdmissionOptions {
   log: Log;
   balances: Balances;
   windows: QuotaWindows;
-  reservedPoints: ReservedPoints;
+  reservations: Reservations;
   pointsPerUsd: number;
 }
 
@@ -41,6 +42,14 @@ export interface Cover {
 }
 
 const NOTHING: Cover = { kind: "none", end: () => {} };
+const NO_LIMIT = Number.POSITIVE_INFINITY;
+const NO_POINTS: Quantity = { money: 0, tokens: NO_LIMIT };
+/** A quota lets through the request that crosses its line, so one unit of room is enough. */
+const ANY_ROOM: Quantity = { money: 1, tokens: 1 };
+
+/** What a request that has no room where it was looked for gets next: another payer, or the refusal. */
+type Otherwise = () => Verdict;
+type Verdict = Cover | Missing | Promise<Cover | Missing>;
 
 /** Facts that are not in memory: the check goes on once they were read. */
 class Missing {
@@ -64,29 +73,31 @@ export class AdmissionCheck {
     return this.#month.name;
   }
 
-  /** Windows that a request of this payer counts in: the user's, and the project's when there is one. */
+  /** Windows that a request of this payer counts in; the first one is the one whose quota limits it. */
   windowsOf(payer: Pick<Payer, "userId" | "project">, atMs: number): QuotaWindow[] {
     const month = this.#monthAt(atMs);
     const { windows } = this.options;
     const whole = windows.get({ userId: payer.userId, month, project: WHOLE_USER });
     return payer.project === null
       ? [whole]
-      : [whole, windows.get({ userId: payer.userId, month, project: payer.project })];
+      : [windows.get({ userId: payer.userId, month, project: payer.project }), whole];
   }
 
-  /** Reserves what the request may cost, or throws the refusal; a promise only when facts must be read. */
+  /** Reserves what the request may cost, or throws the refusal; a promise only when something must be asked. */
   check(demand: Demand): Cover | Promise<Cover> {
-    const result = this.#decide(demand);
-    return result instanceof Missing ? this.#checkLater(demand, result) : result;
+    const verdict = this.#decide(demand);
+    return verdict instanceof Missing || verdict instanceof Promise
+      ? this.#checkLater(demand, verdict)
+      : verdict;
   }
 
-  async #checkLater(demand: Demand, missing: Missing): Promise<Cover> {
+  async #checkLater(demand: Demand, first: Verdict): Promise<Cover> {
     const { clock, log } = this.options;
-    for (let result: Cover | Missing = missing; ; result = this.#decide(demand)) {
-      if (!(result instanceof Missing)) return result;
+    for (let verdict = await first; ; verdict = await this.#decide(demand)) {
+      if (!(verdict instanceof Missing)) return verdict;
       try {
         if (clock.now() < this.#unknownUntilMs) return NOTHING;
-        await this.#withinDeadline(result.load());
+        await this.#withinDeadline(verdict.load());
       } catch (error) {
         // Better a request that is not checked than one that is refused because a database is away.
         this.#unknownUntilMs = clock.now() + UNKNOWN_FOR_MS;
@@ -110,47 +121,59 @@ export class AdmissionCheck {
     }
   }
 
-  #decide(demand: Demand): Cover | Missing {
-    const { payer, tier, costNanoUsd, tokens } = demand;
+  #decide(demand: Demand): Verdict {
+    const { payer, costNanoUsd } = demand;
+    if (costNanoUsd === null || costNanoUsd <= 0) return this.#fromQuota(demand);
     const account = accountOf(payer);
-    if (costNanoUsd !== null && costNanoUsd > 0) {
-      const balance = this.#balance(account);
-      if (balance instanceof Missing) return balance;
-      const cover = balance.balance > 0 ? this.#fromPoints(payer, account, balance, costNanoUsd) : null;
-      if (cover) return cover;
-    }
+    const balance = this.#balance(account);
+    if (balance instanceof Missing) return balance;
+    if (balance.balance <= 0) return this.#fromQuota(demand);
+    return this.#fromPoints(demand, accountKey(account), balance);
+  }
+
+  #fromPoints(demand: Demand, name: string, balance: Balance): Verdict {
+    const { payer, costNanoUsd } = demand;
+    const money = nanoPoints(costNanoUsd!, payer.costMultiplierMicros, this.options.pointsPerUsd);
+    const amount = { money, tokens: 0 };
+    const spent = spentPoints(balance);
+    return this.#take("points", { names: [name], amount, room: amount, limit: NO_POINTS, spent }, () =>
+      this.#fromQuota(demand),
+    );
+  }
+
+  #fromQuota({ payer, tier, costNanoUsd, tokens }: Demand): Verdict {
     if (tier.monthlyUsdQuota === null && tier.monthlyTokenQuota === null) return NOTHING;
     const { clock, windows } = this.options;
     const counted = this.windowsOf(payer, clock.now());
     // A key spends within its project's window; a signed-in person within the whole user's.
-    const limited = counted.at(-1)!;
+    const limited = counted[0]!;
     if (!windows.isKnown(limited)) return new Missing(() => windows.read(limited));
-    if (isDrained(limited, tier)) {
-      const balance = this.#balance(account);
-      return balance instanceof Missing ? balance : this.#refuse(balance);
-    }
-    return this.reserve(counted, { costNanoUsd: costNanoUsd ?? 0, tokens });
-  }
-
-  /** Reserves an amount of quota in each of the windows. */
-  reserve(counted: readonly QuotaWindow[], amount: Amount): Cover {
-    const { windows } = this.options;
-    for (const window of counted) windows.reserve(window, amount);
-    return {
-      kind: "quota",
-      end: () => {
-        for (const window of counted) windows.release(window, amount);
-      },
+    const amount = { money: costNanoUsd ?? 0, tokens };
+    const limit = {
+      money: tier.monthlyUsdQuota === null ? NO_LIMIT : Math.ceil(tier.monthlyUsdQuota * NANO_PER_USD),
+      tokens: tier.monthlyTokenQuota ?? NO_LIMIT,
     };
+    const names = counted.map(({ name }) => name);
+    return this.#take(
+      "quota",
+      { names, amount, room: ANY_ROOM, limit, spent: spentOf(limited.base!) },
+      () => {
+        const balance = this.#balance(accountOf(payer));
+        return balance instanceof Missing ? balance : this.#refuse(balance);
+      },
+    );
   }
 
-  #fromPoints(payer: Payer, account: AccountRef, { balance }: Balance, costNanoUsd: number): Cover | null {
-    const { reservedPoints, pointsPerUsd } = this.options;
-    const key = accountKey(account);
-    const amount = nanoPoints(costNanoUsd, payer.costMultiplierMicros, pointsPerUsd);
-    if (balance * NANO_PER_POINT - reservedPoints.of(key) < amount) return null;
-    reservedPoints.add(key, amount);
-    return { kind: "points", end: () => reservedPoints.add(key, -amount) };
+  #take(kind: HoldKind, reserving: Reserving, otherwise: Otherwise): Verdict {
+    const { reservations } = this.options;
+    const { names, amount } = reserving;
+    const cover = () => ({
+      kind,
+      end: () => reservations.change(names.map((name) => ({ name, amount: negative(amount) }))),
+    });
+    const taken = reservations.take(reserving);
+    if (taken instanceof Promise) return taken.then((granted) => (granted ? cover() : otherwise()));
+    return taken ? cover() : otherwise();
   }
 
   #balance(account: AccountRef): Balance | Missing {
@@ -191,17 +214,11 @@ export class AdmissionCheck {
   }
 }
 
-/**
- * The quota is drained when what was used and what is reserved fill it. The request that crosses the line is
- * let through: refusing it would leave the last part of a quota unusable for anyone with larger requests.
- */
-function isDrained({ base, reserved }: QuotaWindow, tier: Tier): boolean {
-  const used = base ?? { costNanoUsd: 0, tokens: 0 };
-  if (
-    tier.monthlyUsdQuota !== null &&
-    used.costNanoUsd + reserved.costNanoUsd >= tier.monthlyUsdQuota * NANO_PER_USD
-  ) {
-    return true;
-  }
-  return tier.monthlyTokenQuota !== null && used.tokens + reserved.tokens >= tier.monthlyTokenQuota;
-}
+/** Points are what is left, not what is gone: the limit is 0 and the balance counts as negative use. */
+export const spentPoints = ({ balance, version }: Balance): Spent => ({
+  money: -balance * NANO_PER_POINT,
+  tokens: 0,
+  version,
+});
+
+export const negative = ({ money, tokens }: Quantity): Quantity => ({ money: -money, tokens: -tokens });

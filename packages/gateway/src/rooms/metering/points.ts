@@ -9,19 +9,3 @@ export function nanoPoints(costNanoUsd: number, multiplierMicros: number, points
   // The binary fraction of a multiplier may lie a hair above a whole number; that is not one more.
   return Math.ceil(exact - 0.001);
 }
-
-/** What requests under way, and rows not yet in the database, will take from accounts. */
-export class ReservedPoints {
-  readonly #byAccount = new Map<string, number>();
-
-  of(accountKey: string): number {
-    return this.#byAccount.get(accountKey) ?? 0;
-  }
-
-  add(accountKey: string, amount: number): void {
-    const sum = this.of(accountKey) + amount;
-    // Accounts that nothing is reserved on are not kept, which is what bounds the map.
-    if (sum <= 0) this.#byAccount.delete(accountKey);
-    else this.#byAccount.set(accountKey, sum);
-  }
-}

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import type { RateLimiter } from "../../bus/contract.ts";
+import type { RateLimiter, Reservations, ReservedChange } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
@@ -8,17 +8,17 @@ import type { Log } from "../../kernel/log.ts";
 import { MULTIPLIER_ONE, type Payer } from "../../kernel/payer.ts";
 import type { Database } from "../../storage/contract.ts";
 import type { Billing } from "../billing/index.ts";
-import { accountKey, accountOf, type Balances, type Settling } from "../ledger/index.ts";
-import { NANO_PER_USD, type Usage } from "../usage/index.ts";
-import { AdmissionCheck, type Cover } from "./admission.ts";
+import { type AccountRef, accountKey, accountOf, type Balances, type Settling } from "../ledger/index.ts";
+import { type MonthAfter, NANO_PER_USD, type Usage } from "../usage/index.ts";
+import { AdmissionCheck, type Cover, negative, spentPoints } from "./admission.ts";
 import { type Hold, Holds } from "./holds.ts";
 import type { JournalEntry } from "./journal/codec.ts";
 import { type Batch, Journal } from "./journal/journal.ts";
 import { JournalWriter } from "./journal/writer.ts";
-import { nanoPoints, ReservedPoints } from "./points.ts";
+import { nanoPoints } from "./points.ts";
 import { settleEntries } from "./settlement.ts";
 import type { Admission, AdmitOptions, Estimate, FinalUsage, Metering, RecordOptions } from "./types.ts";
-import { QuotaWindows } from "./windows.ts";
+import { keyOf, QuotaWindows, spentOf } from "./windows.ts";
 
 const JOURNAL_DIR = "journal";
 /** With this much waiting for the database, new spending is refused rather than the disk filled. */
@@ -27,6 +27,7 @@ const BACKLOG_BYTES_MAX = 4 * 1024 ** 3;
 const READ_FLUSH_MS = 1_000;
 const RATE_WINDOW_MS = 60_000;
 const RATE_RETRY_AFTER_SECONDS = 60;
+const NOTHING = { money: 0, tokens: 0 };
 const TEXT_MAX = { model: 128, backend: 64, ref: 64 };
 
 export interface MeteringOptions {
@@ -35,6 +36,7 @@ export interface MeteringOptions {
   ids: Ids;
   log: Log;
   limiter: RateLimiter;
+  reservations: Reservations;
   billing: Billing;
   usage: Usage;
   ledger: Settling & { balances: Balances };
@@ -62,18 +64,17 @@ export class MeteringService implements Metering {
   readonly #writer: JournalWriter;
   readonly #holds: Holds;
   readonly #windows: QuotaWindows;
-  readonly #reservedPoints = new ReservedPoints();
   readonly #check: AdmissionCheck;
 
   constructor(readonly options: MeteringOptions) {
-    const { clock, log, ids, usage, ledger, pointsPerUsd, dataDir } = options;
+    const { clock, log, ids, usage, ledger, pointsPerUsd, reservations, dataDir } = options;
     this.#windows = new QuotaWindows({ store: usage.store, clock, log });
     this.#check = new AdmissionCheck({
       clock,
       log,
       balances: ledger.balances,
       windows: this.#windows,
-      reservedPoints: this.#reservedPoints,
+      reservations,
       pointsPerUsd,
     });
     this.#holds = new Holds(clock);
@@ -172,37 +173,51 @@ export class MeteringService implements Metering {
 
   /** What the entry will take once it is in the database; until then it stays reserved. */
   #reserve(entry: JournalEntry): void {
-    if (entry.hold === "points") this.#reservePoints(entry, 1);
-    else if (entry.hold === "quota") {
-      this.#check.reserve(this.#check.windowsOf(entry, entry.atMs), amountOf(entry));
-    }
+    this.options.reservations.change(this.#reservedFor(entry));
   }
 
-  #reservePoints(entry: JournalEntry, sign: 1 | -1): void {
-    const { pointsPerUsd } = this.options;
-    const amount = nanoPoints(entry.costNanoUsd ?? 0, entry.costMultiplierMicros, pointsPerUsd);
-    this.#reservedPoints.add(accountKey(accountOf(entry)), sign * amount);
+  #reservedFor(entry: JournalEntry): ReservedChange[] {
+    if (entry.hold === "none") return [];
+    if (entry.hold === "points") {
+      const { costNanoUsd, costMultiplierMicros } = entry;
+      const money = nanoPoints(costNanoUsd ?? 0, costMultiplierMicros, this.options.pointsPerUsd);
+      return [{ name: accountKey(accountOf(entry)), amount: { money, tokens: 0 } }];
+    }
+    const amount = { money: entry.costNanoUsd ?? 0, tokens: entry.promptTokens + entry.completionTokens };
+    return this.#check.windowsOf(entry, entry.atMs).map(({ name }) => ({ name, amount }));
   }
 
   async #apply(batch: Batch, mayExist: boolean): Promise<void> {
     const { db, ledger, usage } = this.options;
     const months = await settleEntries({ db, ledger, store: usage.store, mayExist }, batch.entries);
     this.#windows.written(months);
-    this.#giveBack(batch);
+    this.#giveBack(batch, months);
   }
 
-  /** Ends the reservations of rows that are no longer waiting. */
-  #giveBack({ entries, segment }: Batch): void {
-    // What an earlier run of the process wrote was reserved there, and is forgotten with it.
-    if (!segment.own) return;
+  /**
+   * Ends the reservations of rows that are no longer waiting. Where rows were written, the new totals go with
+   * it: an instance that had not heard of them would otherwise see the room twice.
+   */
+  #giveBack({ entries, segment }: Batch, months: readonly MonthAfter[] = []): void {
+    const changes: ReservedChange[] = [];
+    const accounts = new Map<string, AccountRef>();
     for (const entry of entries) {
-      if (entry.hold === "points") this.#reservePoints(entry, -1);
-      else if (entry.hold === "quota") {
-        for (const window of this.#check.windowsOf(entry, entry.atMs)) {
-          this.#windows.release(window, amountOf(entry));
-        }
-      }
+      const account = accountOf(entry);
+      accounts.set(accountKey(account), account);
+      // What an earlier run of the process wrote was reserved there, and is forgotten with it.
+      if (!segment.own) continue;
+      for (const { name, amount } of this.#reservedFor(entry))
+        changes.push({ name, amount: negative(amount) });
     }
+    for (const month of months) {
+      const spent = spentOf({ money: month.quotaCostNanoUsd, tokens: month.quotaTokens });
+      changes.push({ name: keyOf(month), amount: NOTHING, spent });
+    }
+    for (const [name, account] of accounts) {
+      const known = months.length > 0 ? this.options.ledger.balances.peek(account) : null;
+      if (known) changes.push({ name, amount: NOTHING, spent: spentPoints(known) });
+    }
+    this.options.reservations.change(changes);
   }
 
   checkRate(payer: Payer): void | Promise<void> {
@@ -262,11 +277,6 @@ export class MeteringService implements Metering {
     this.#holds.close();
   }
 }
-
-const amountOf = ({ costNanoUsd, promptTokens, completionTokens }: JournalEntry) => ({
-  costNanoUsd: costNanoUsd ?? 0,
-  tokens: promptTokens + completionTokens,
-});
 
 /** A signed-in person pays from the wallet, has no project and no key. */
 const personal = (userId: string, tier: string): Payer => ({

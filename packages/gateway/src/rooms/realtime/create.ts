@@ -3,7 +3,8 @@ import type { Metering } from "../metering/index.ts";
 import type { Routing } from "../routing/index.ts";
 import { Realtime, type RealtimeOptions } from "./service.ts";
 
-export interface RealtimeParts extends Pick<RealtimeOptions, "events" | "clock" | "ids" | "log"> {
+export interface RealtimeParts
+  extends Pick<RealtimeOptions, "requests" | "events" | "clock" | "ids" | "log"> {
   routing: Routing;
   metering: Metering;
   conversations: Conversations;

@@ -60,8 +60,8 @@ export const event = defineMethod({
       .describe("Audio is base64 PCM16, 16 kHz to the model and 24 kHz from it, and passes untouched"),
   }),
   result: Ok,
-  handler: ({ params, actor, rooms }) => {
-    rooms.realtime.send(actor, params.session_id, params.event);
+  handler: async ({ params, actor, rooms }) => {
+    await rooms.realtime.send(actor, params.session_id, params.event);
     return ok;
   },
 });
@@ -72,5 +72,7 @@ export const stop = defineMethod({
   auth: "jwt",
   params: z.object({ session_id: z.string().max(64) }),
   result: z.object({ removed: z.boolean() }),
-  handler: ({ params, actor, rooms }) => ({ removed: rooms.realtime.stop(actor, params.session_id) }),
+  handler: async ({ params, actor, rooms }) => ({
+    removed: await rooms.realtime.stop(actor, params.session_id),
+  }),
 });

@@ -1,11 +1,12 @@
 import type { Backend } from "../../backends/contract.ts";
-import type { EventHub, EventStream } from "../../bus/contract.ts";
+import type { EventHub, EventStream, Requests } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { StoredMessage } from "../conversations/index.ts";
+import { RemoteSessions } from "./remote.ts";
 import { readServerEvent, type ServerEvent } from "./server-events.ts";
 
 const SESSIONS_MAX = 2_000;
@@ -18,6 +19,8 @@ const SILENCE_CHECK_MS = 30_000;
 export const STOP_EVENT = "session.stop";
 
 export interface RealtimeOptions {
+  /** Null: this process is alone. */
+  requests: Requests | null;
   events: EventHub;
   clock: Clock;
   ids: Ids;
@@ -70,13 +73,21 @@ interface Session {
   opening: ServerEvent[] | null;
   link: { send(event: Record<string, unknown>): boolean; close(): void } | null;
   lastClientEventMs: number;
+  /** Ends the answering of other instances about it. */
+  unserve: () => void;
 }
 
 /** The open voice sessions of this process: one forwarder each, from the upstream to the owner's channel. */
 export class Realtime {
   readonly #sessions = new Map<string, Session>();
+  readonly #remote: RemoteSessions;
 
   constructor(readonly options: RealtimeOptions) {
+    this.#remote = new RemoteSessions({
+      requests: options.requests,
+      send: (userId, sessionId, event) => this.#sendHere(userId, sessionId, event),
+      stop: (userId, sessionId) => this.#stopHere(userId, sessionId),
+    });
     options.clock.every(SILENCE_CHECK_MS, () => this.#closeSilent());
   }
 
@@ -116,6 +127,7 @@ export class Realtime {
       opening: [],
       link: null,
       lastClientEventMs: clock.now(),
+      unserve: this.#remote.serve(sessionId),
     };
     this.#sessions.set(sessionId, session);
     try {
@@ -133,6 +145,7 @@ export class Realtime {
     } catch (error) {
       routed.failed((error as Error).message);
       this.#sessions.delete(sessionId);
+      session.unserve();
       session.stream.end();
       fail("bad_gateway", `The realtime session could not be opened: ${(error as Error).message}`, {
         cause: error,
@@ -151,9 +164,17 @@ export class Realtime {
       fail("app_error", `You have ${own} open realtime sessions; stop some with realtime.stop`);
   }
 
-  /** Queues one client event for the upstream; never waits for it. */
-  send(actor: Actor, sessionId: string, event: Record<string, unknown>): void {
-    const session = this.#owned(actor, sessionId);
+  /** Queues one client event for the upstream, on the instance that holds the session; never waits for it. */
+  send(actor: Actor, sessionId: string, event: Record<string, unknown>): void | Promise<void> {
+    if (!this.#sessions.has(sessionId) && this.#remote.possible)
+      return this.#remote.send(actor.userId, sessionId, event);
+    this.#sendHere(actor.userId, sessionId, event);
+  }
+
+  #sendHere(userId: string, sessionId: string, event: Record<string, unknown>): void {
+    const session = this.#sessions.get(sessionId);
+    if (session?.actor.userId !== userId)
+      fail("not_found", "Realtime session not found; realtime.start opens one");
     session.lastClientEventMs = this.options.clock.now();
     if (event.type === STOP_EVENT) {
       this.#close(session);
@@ -165,22 +186,21 @@ export class Realtime {
   }
 
   /** False when there is no such session of the caller's. */
-  stop(actor: Actor, sessionId: string): boolean {
+  stop(actor: Actor, sessionId: string): boolean | Promise<boolean> {
+    if (!this.#sessions.has(sessionId) && this.#remote.possible)
+      return this.#remote.stop(actor.userId, sessionId);
+    return this.#stopHere(actor.userId, sessionId);
+  }
+
+  #stopHere(userId: string, sessionId: string): boolean {
     const session = this.#sessions.get(sessionId);
-    if (session?.actor.userId !== actor.userId) return false;
+    if (session?.actor.userId !== userId) return false;
     this.#close(session);
     return true;
   }
 
   closeAll(): void {
     for (const session of [...this.#sessions.values()]) this.#close(session);
-  }
-
-  #owned(actor: Actor, sessionId: string): Session {
-    const session = this.#sessions.get(sessionId);
-    if (session?.actor.userId !== actor.userId)
-      fail("not_found", "Realtime session not found; realtime.start opens one");
-    return session;
   }
 
   #close(session: Session): void {
@@ -196,6 +216,7 @@ export class Realtime {
 
   #remove(session: Session, reason: string): void {
     if (!this.#sessions.delete(session.id)) return;
+    session.unserve();
     this.options.log.debug("realtime session ended", { session_id: session.id, reason });
     this.#release(session);
     this.#emit(session, { type: "session.closed", reason });

@@ -1,9 +1,14 @@
 import type { HealthState, ProbeResult } from "../../backends/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
+import type { Leases } from "../../storage/contract.ts";
 import type { Entry } from "./entry.ts";
 
 export const PROBE_PERIOD_MS = 60_000;
+/** How often the instance that probes renews its lease, and the others look whether it lives. */
+const LEASE_PERIOD_MS = 15_000;
+const LEASE_MS = 40_000;
+const LEASE = "probe-round";
 const PROBE_TIMEOUT_MS = 10_000;
 const PROBES_AT_ONCE = 16;
 
@@ -15,32 +20,72 @@ export interface HealthOptions {
   refresh(): Promise<void>;
   /** An entry's state or listing may be another one now. */
   changed(entry: Entry, before: HealthState): void;
+  /** Set where there are other instances: one of them probes for all. */
+  team: ProbeTeam | null;
 }
 
-/** Probes every backend when it is registered and once a minute after that. */
+/** What instances need to divide the probing. */
+export interface ProbeTeam {
+  leases: Leases;
+  /** Whether every instance reaches the backend the same way, so that a finding holds for all. */
+  isCommon(entry: Entry): boolean;
+  publish(name: string, result: ProbeResult): void;
+}
+
+/**
+ * Probes every backend when it is registered and once a minute after that. Of several instances one does the
+ * rounds and tells the others, who believe good news, and look for themselves before they believe bad news.
+ */
 export class HealthChecker {
   readonly #running = new WeakSet<Entry>();
   #stop: (() => void) | null = null;
   #roundRunning = false;
+  #isProber = false;
+  #lastRoundMs = 0;
 
   constructor(readonly options: HealthOptions) {}
 
   start(): void {
-    this.#stop = this.options.clock.every(PROBE_PERIOD_MS, () => void this.round());
+    const { clock, team } = this.options;
+    this.#lastRoundMs = clock.now();
+    this.#stop = team
+      ? clock.every(LEASE_PERIOD_MS, () => void this.#turn(team))
+      : clock.every(PROBE_PERIOD_MS, () => void this.round());
   }
   stop(): void {
     this.#stop?.();
+  }
+
+  async #turn({ leases }: ProbeTeam): Promise<void> {
+    const { clock, log } = this.options;
+    const due = clock.now() - this.#lastRoundMs >= PROBE_PERIOD_MS;
+    const before = this.#isProber;
+    // Without the database nobody can be told apart, so everyone looks for themselves.
+    this.#isProber = await leases.acquire(LEASE, LEASE_MS).catch(() => true);
+    if (this.#isProber !== before) log.debug("probe rounds", { by_this_instance: this.#isProber });
+    if (due) await this.round();
+  }
+
+  /** What the prober found. */
+  heard(entry: Entry, result: ProbeResult): void {
+    if (result.state === "Healthy" || entry.state !== "Healthy") this.#apply(entry, result);
+    else void this.probe(entry);
   }
 
   /** One probe of everything; a round that is still running is not overtaken by the next. */
   async round(): Promise<void> {
     if (this.#roundRunning) return;
     this.#roundRunning = true;
+    this.#lastRoundMs = this.options.clock.now();
+    const { team, entries, refresh } = this.options;
     try {
-      await this.options.refresh();
-      const waiting = [...this.options.entries];
+      await refresh();
+      const waiting = entries.filter((entry) => !team || this.#isProber || !team.isCommon(entry));
       const worker = async () => {
-        for (let entry = waiting.shift(); entry; entry = waiting.shift()) await this.probe(entry);
+        for (let entry = waiting.shift(); entry; entry = waiting.shift()) {
+          const result = await this.probe(entry);
+          if (result && team?.isCommon(entry)) team.publish(entry.config.name, result);
+        }
       };
       await Promise.all(Array.from({ length: PROBES_AT_ONCE }, worker));
     } finally {
@@ -48,16 +93,18 @@ export class HealthChecker {
     }
   }
 
-  async probe(entry: Entry): Promise<void> {
-    if (this.#running.has(entry)) return;
+  /** Null when another probe of it is under way, or the entry is no longer there. */
+  async probe(entry: Entry): Promise<ProbeResult | null> {
+    if (this.#running.has(entry)) return null;
     this.#running.add(entry);
     const { backend } = entry;
     const result = await this.#ask(entry);
     this.#running.delete(entry);
     // Replaced meanwhile, e.g. because its tunnel moved: the answer is about an address of the past.
-    if (entry.removed) return;
+    if (entry.removed) return null;
     if (entry.backend !== backend) return this.probe(entry);
     this.#apply(entry, result);
+    return result;
   }
 
   async #ask({ backend }: Entry): Promise<ProbeResult> {

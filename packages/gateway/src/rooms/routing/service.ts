@@ -4,13 +4,14 @@ import type {
   BackendKind,
   BridgeResolver,
   CapabilityName,
+  ProbeResult,
 } from "../../backends/contract.ts";
 import type { Bus } from "../../bus/contract.ts";
 import { type Clock, isoTime } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Sealer } from "../../kernel/sealer.ts";
-import type { Database } from "../../storage/contract.ts";
+import type { Database, Leases } from "../../storage/contract.ts";
 import { Aliases } from "./aliases.ts";
 import { type Entry, newEntry } from "./entry.ts";
 import { HealthChecker } from "./health.ts";
@@ -18,6 +19,8 @@ import { type Route, type RouteRequest, Router } from "./router.ts";
 import { BackendStore, type StoredBackend } from "./store.ts";
 
 const CHANGED = "backends-changed";
+/** Message: JSON of a backend's name and what the probing instance found. */
+const PROBED = "backend-probed";
 const BACKENDS_MAX = 1_000;
 const DEFAULT_TYPE = "local-server";
 const DEFAULT_URL = "http://localhost:11434";
@@ -39,6 +42,7 @@ export interface RoutingOptions {
   clock: Clock;
   log: Log;
   factory: BackendFactory;
+  leases: Leases;
   /** Seals upstream keys before they are stored. */
   sealer: Sealer;
 }
@@ -65,7 +69,7 @@ export class Routing {
   #closed = false;
 
   constructor(readonly options: RoutingOptions) {
-    const { db, bus, clock, log, sealer } = options;
+    const { db, bus, clock, log, leases, factory, sealer } = options;
     this.aliases = new Aliases(bus);
     this.#store = new BackendStore(db, sealer, (backend) =>
       log.error("a backend's key was sealed with another SERVICE_JWT_SECRET; register it again", { backend }),
@@ -80,9 +84,24 @@ export class Routing {
         if (entry.state === "Healthy" && before !== "Healthy") this.#router.joined(entry);
         this.#router.changed();
       },
+      team: bus.shared
+        ? {
+            leases,
+            // A bridge's tunnel is this machine's own, and what was not saved is known here only.
+            isCommon: ({ persisted, config }) => persisted && !factory.isBridgeUrl(config.url),
+            publish: (name, result) => bus.publish(PROBED, JSON.stringify({ name, result })),
+          }
+        : null,
     });
+    if (bus.shared) bus.subscribe(PROBED, (message) => this.#heard(message));
     bus.subscribe(CHANGED, () => void this.reload());
     bus.onGap(() => void this.reload());
+  }
+
+  #heard(message: string): void {
+    const { name, result } = JSON.parse(message) as { name: string; result: ProbeResult };
+    const entry = this.#find(name);
+    if (entry?.persisted) this.#health.heard(entry, result);
   }
 
   /** Restores what was registered before; every backend is probed at once. */

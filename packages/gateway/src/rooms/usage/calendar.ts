@@ -7,6 +7,12 @@ export const utcMonth = (ms: number): string => new Date(ms).toISOString().slice
 /** `YYYY-MM-DD` of an instant. */
 export const utcDay = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
 
+/** First instant of the month that is `count` months before the one that `ms` is in. */
+export function monthsBeforeMs(ms: number, count: number): number {
+  const date = new Date(ms);
+  return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() - count, 1);
+}
+
 /** First instant of the month after the one that `ms` is in. */
 export function nextMonthMs(ms: number): number {
   const date = new Date(ms);

@@ -1,5 +1,7 @@
+import { type Clock, isoTime } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
-import type { Database } from "../../storage/contract.ts";
+import type { Database, Sweep } from "../../storage/contract.ts";
+import { monthsBeforeMs } from "./calendar.ts";
 import { UsageQueries } from "./query.ts";
 import { clamp, parseUsageQuery } from "./query-params.ts";
 import type { MonthKey, MonthTotals } from "./rows.ts";
@@ -9,6 +11,9 @@ const LIST = { fallback: 50, min: 1, max: 200 };
 
 export interface UsageOptions {
   db: Database;
+  clock: Clock;
+  /** Whole months before the current one whose rows are kept; null: all. */
+  retentionMonths: number | null;
 }
 
 /** What was used, by whom and for what. */
@@ -21,7 +26,8 @@ export class Usage {
    */
   settled: () => Promise<void> = async () => {};
 
-  constructor({ db }: UsageOptions) {
+  constructor(readonly options: UsageOptions) {
+    const { db } = options;
     this.store = new UsageStore(db);
     this.#queries = new UsageQueries(db);
   }
@@ -39,12 +45,25 @@ export class Usage {
     const offset = Math.max(0, options.offset ?? 0);
     const project = options.project ?? null;
     await this.settled();
+    const { userId } = actor;
+    const fromMs = this.#keptFromMs(this.options.clock.now());
     const [records, total] = await Promise.all([
-      this.store.list({ userId: actor.userId, project, limit, offset }),
-      this.store.count(actor.userId, project),
+      this.store.list({ userId, project, limit, offset, fromMs }),
+      this.store.count({ userId, project, fromMs }),
     ]);
     return { records, total, limit, offset, project };
   }
+
+  #keptFromMs(nowMs: number): number {
+    const { retentionMonths } = this.options;
+    return retentionMonths === null ? 0 : monthsBeforeMs(nowMs, retentionMonths);
+  }
+
+  /** Removes rows of months that are no longer kept. */
+  readonly sweepRows: Sweep = async (nowMs, rowsMax) => {
+    const fromMs = this.#keptFromMs(nowMs);
+    return fromMs === 0 ? 0 : this.store.deleteBefore(isoTime(fromMs), rowsMax);
+  };
 
   /** Answers `POST /api/admin/usage/query`. */
   async query(body: unknown) {

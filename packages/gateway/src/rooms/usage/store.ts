@@ -6,6 +6,7 @@ import {
   selectIn,
   type Transaction,
 } from "../../storage/contract.ts";
+import { utcMonth } from "./calendar.ts";
 import { type MonthKey, type MonthTotals, NANO_PER_USD, type UsageRow, WHOLE_USER } from "./rows.ts";
 
 const ROWS = `usage_records (id, user_id, key_id, project, api_key_id, model, backend, prompt_tokens,
@@ -89,6 +90,8 @@ export interface ListOptions {
   project: string | null;
   limit: number;
   offset: number;
+  /** The beginning of a month; rows before it are no longer kept, and about to be deleted. */
+  fromMs: number;
 }
 
 export interface ListedRow {
@@ -221,24 +224,38 @@ export class UsageStore {
     };
   }
 
-  async list({ userId, project, limit, offset }: ListOptions): Promise<ListedRow[]> {
-    const narrowed = project === null ? "" : "AND project = $4";
+  async list({ userId, project, limit, offset, fromMs }: ListOptions): Promise<ListedRow[]> {
+    const narrowed = project === null ? "" : "AND project = $5";
     const rows = await this.db.all<ListedRow>(
       `SELECT id, model, backend, prompt_tokens, completion_tokens, total_tokens, cost, created_at, ref_id,
          api_key_id, project, points, account_type, estimated
-       FROM usage_records WHERE user_id = $1 ${narrowed}
+       FROM usage_records WHERE user_id = $1 AND created_ms >= $4 ${narrowed}
        ORDER BY created_ms DESC, id LIMIT $2 OFFSET $3`,
-      project === null ? [userId, limit, offset] : [userId, limit, offset, project],
+      [userId, limit, offset, fromMs, ...(project === null ? [] : [project])],
     );
     return rows.map((row) => ({ ...row, estimated: Boolean(row.estimated) }));
   }
 
   /** How many rows `list` has in all, from the rollups: counting rows would cost more with each of them. */
-  async count(userId: string, project: string | null): Promise<number> {
+  async count({
+    userId,
+    project,
+    fromMs,
+  }: Pick<ListOptions, "userId" | "project" | "fromMs">): Promise<number> {
     const row = await this.db.get<{ total: number | null }>(
-      "SELECT CAST(SUM(requests) AS BIGINT) AS total FROM usage_months WHERE user_id = $1 AND project = $2",
-      [userId, project ?? WHOLE_USER],
+      `SELECT CAST(SUM(requests) AS BIGINT) AS total FROM usage_months
+       WHERE user_id = $1 AND project = $2 AND month >= $3`,
+      [userId, project ?? WHOLE_USER, utcMonth(fromMs)],
     );
     return row?.total ?? 0;
+  }
+
+  /** Deletes some of the rows that are older than `before`; the rollups keep what they said. */
+  deleteBefore(before: string, rowsMax: number): Promise<number> {
+    return this.db.run(
+      `DELETE FROM usage_records WHERE id IN
+         (SELECT id FROM usage_records WHERE created_at < $1 ORDER BY created_at LIMIT $2)`,
+      [before, rowsMax],
+    );
   }
 }

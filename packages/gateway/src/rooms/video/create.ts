@@ -5,7 +5,7 @@ import type { Routing } from "../routing/index.ts";
 import { Video, type VideoOptions } from "./service.ts";
 
 export interface VideoParts
-  extends Pick<VideoOptions, "db" | "events" | "clock" | "ids" | "log" | "pollMs" | "tickMs"> {
+  extends Pick<VideoOptions, "db" | "bus" | "events" | "clock" | "ids" | "log" | "pollMs" | "tickMs"> {
   routing: Routing;
   metering: Metering;
   billing: Billing;

@@ -4,6 +4,8 @@ import type { Payer } from "../../kernel/payer.ts";
 import { clipFacts, type VideoOptions } from "./service.ts";
 import type { JobRow, VideoStore } from "./store.ts";
 
+/** Message: the id of a job that ended; the instance that made it has its hold. */
+const ENDED = "video-ended";
 const CONCURRENT_STEPS_MAX = 16;
 const TICK_MS = 500;
 /** Renewed while a step is under way; a dead instance's jobs are free after this. */
@@ -38,6 +40,7 @@ export class JobRunner {
     readonly options: VideoOptions,
   ) {
     this.#instance = options.ids.uuid();
+    options.bus.subscribe(ENDED, (jobId) => this.#releaseHold(jobId));
     this.#stopTicking = options.clock.every(options.tickMs ?? TICK_MS, () => this.wake());
   }
 
@@ -153,7 +156,7 @@ export class JobRunner {
   async end(job: JobRow, end: End): Promise<boolean> {
     const ended = await this.store.end(job.id, end);
     if (!ended) return false;
-    if (end.status !== "done") this.#releaseHold(job.id);
+    if (end.status !== "done") this.options.bus.publish(ENDED, job.id);
     if (end.status === "done") {
       this.#notify(job, "video.done", { status: "done", result: JSON.parse(end.result!), cost: end.cost });
     } else {
@@ -169,7 +172,7 @@ export class JobRunner {
   async #settle(job: JobRow): Promise<void> {
     const payer = JSON.parse(job.payer) as Payer;
     this.options.record({ requestId: job.id, payer, model: job.model, costUsd: job.cost, refId: job.ref_id });
-    this.#releaseHold(job.id);
+    this.options.bus.publish(ENDED, job.id);
     await this.store.settled(job.id);
   }
 

@@ -1,11 +1,11 @@
 import type { Backend, VideoRequest, VideoResult } from "../../backends/contract.ts";
-import type { EventHub } from "../../bus/contract.ts";
+import type { Bus, EventHub } from "../../bus/contract.ts";
 import { type Clock, isoTime } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Payer } from "../../kernel/payer.ts";
-import type { Database } from "../../storage/contract.ts";
+import type { Database, Sweep } from "../../storage/contract.ts";
 import { checkImages, type InputImage } from "./images.ts";
 import { JobRunner } from "./runner.ts";
 import { type JobRow, type JobSummary, VideoStore } from "./store.ts";
@@ -13,6 +13,8 @@ import { type JobRow, type JobSummary, VideoStore } from "./store.ts";
 const ACTIVE_JOBS_MAX = 100;
 /** A task that has not ended by then is given up. */
 const JOB_DEADLINE_MS = 60 * 60_000;
+/** For a look at what was asked for, when someone wonders about a result. */
+const PAYLOAD_KEPT_MS = 24 * 60 * 60_000;
 const CANCEL_TIMEOUT_MS = 10_000;
 
 /** What the price of a clip depends on. */
@@ -25,6 +27,7 @@ export interface ClipFacts {
 
 export interface VideoOptions {
   db: Database;
+  bus: Bus;
   events: EventHub;
   clock: Clock;
   ids: Ids;
@@ -205,6 +208,10 @@ export class Video {
       });
     });
   }
+
+  /** Empties what was sent in by jobs that ended a while ago; what they made stays. */
+  readonly sweepPayloads: Sweep = (nowMs, rowsMax) =>
+    this.#store.dropPayloads(isoTime(nowMs - PAYLOAD_KEPT_MS), rowsMax);
 
   stop(): Promise<void> {
     return this.#runner.stop();

@@ -147,4 +147,13 @@ export class VideoStore {
       [id],
     );
   }
+
+  /** Empties requests of jobs that ended: images that were never sent, and prompts. */
+  dropPayloads(before: string, rowsMax: number): Promise<number> {
+    return this.db.run(
+      `UPDATE video_jobs SET request = '{}' WHERE id IN
+         (SELECT id FROM video_jobs WHERE request <> '{}' AND created_at < $1 AND settled ORDER BY created_at LIMIT $2)`,
+      [before, rowsMax],
+    );
+  }
 }

@@ -7,6 +7,7 @@ import { ledger } from "./005-ledger.ts";
 import { usage } from "./006-usage.ts";
 import { video } from "./007-video.ts";
 import { agents } from "./008-agents.ts";
+import { leases } from "./009-leases.ts";
 
 /** In order of application; a released migration is never edited, only followed by another. */
 export const migrations: readonly Migration[] = [
@@ -18,4 +19,5 @@ export const migrations: readonly Migration[] = [
   usage,
   video,
   agents,
+  leases,
 ];

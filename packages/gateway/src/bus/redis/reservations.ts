@@ -1,0 +1,272 @@
+import type { Clock } from "../../kernel/clock.ts";
+import type { Ids } from "../../kernel/ids.ts";
+import type { Log } from "../../kernel/log.ts";
+import type { Bus, Quantity, Reservations, ReservedChange, Reserving, Spent } from "../contract.ts";
+import { InProcessReservations } from "../in-process/reservations.ts";
+import type { RedisScripts } from "./scripts.ts";
+
+/** An instance that was silent for this long is dead, and what it had reserved is free. */
+const ALIVE_MS = 15_000;
+const BEAT_MS = 5_000;
+/** Small changes of the same moment go out together; one that is asked about goes out at once. */
+const CHANGE_DELAY_MS = 5;
+const NAMES_PER_CALL_MAX = 200;
+
+const HOLDS = "gateway:holds:";
+const ALIVE = "gateway:alive:";
+
+/**
+ * A name is a hash: one field per instance with what it has reserved ("money tokens"), and the field `=` with
+ * the newest "version money tokens" that is known to be spent. Fields of dead instances are dropped when seen.
+ */
+const SHARED = `
+local KEPT_MS = 3600000
+local function put(key, instance, money, tokens)
+  if money <= 0 and tokens <= 0 then redis.call('HDEL', key, instance)
+  else redis.call('HSET', key, instance, string.format('%.17g %.17g', money, tokens)) end
+  redis.call('PEXPIRE', key, KEPT_MS)
+end
+local function pair(text)
+  if not text then return 0, 0 end
+  local money, tokens = string.match(text, '(%S+) (%S+)')
+  return tonumber(money), tonumber(tokens)
+end
+local me = ARGV[1]
+`;
+
+/** ARGV: instance, version, spent, amount, room, limit (each of the last four twice: money, tokens). */
+const TAKE = `${SHARED}
+if redis.call('EXISTS', '${ALIVE}' .. me) == 0 then return -1 end
+local n = {}
+for i = 2, #ARGV do n[i] = tonumber(ARGV[i]) end
+local spentMoney, spentTokens = n[3], n[4]
+local reservedMoney, reservedTokens = 0, 0
+local fields = redis.call('HGETALL', KEYS[1])
+for i = 1, #fields, 2 do
+  local name, value = fields[i], fields[i + 1]
+  if name == '=' then
+    local version, money, tokens = string.match(value, '(%S+) (%S+) (%S+)')
+    if tonumber(version) > n[2] then spentMoney, spentTokens = tonumber(money), tonumber(tokens) end
+  elseif name == me or redis.call('EXISTS', '${ALIVE}' .. name) == 1 then
+    local money, tokens = pair(value)
+    reservedMoney, reservedTokens = reservedMoney + money, reservedTokens + tokens
+  else redis.call('HDEL', KEYS[1], name) end
+end
+if spentMoney + reservedMoney + n[7] > n[9] then return 0 end
+if spentTokens + reservedTokens + n[8] > n[10] then return 0 end
+for _, key in ipairs(KEYS) do
+  local money, tokens = pair(redis.call('HGET', key, me))
+  put(key, me, money + n[5], tokens + n[6])
+end
+return 1`;
+
+/** ARGV: instance, then money, tokens and either three times '' or version, money and tokens for each name. */
+const CHANGE = `${SHARED}
+if redis.call('EXISTS', '${ALIVE}' .. me) == 0 then return -1 end
+for i, key in ipairs(KEYS) do
+  local at = 2 + (i - 1) * 5
+  local money, tokens = pair(redis.call('HGET', key, me))
+  put(key, me, money + tonumber(ARGV[at]), tokens + tonumber(ARGV[at + 1]))
+  if ARGV[at + 2] ~= '' then
+    local known = redis.call('HGET', key, '=')
+    if not known or tonumber(string.match(known, '%S+')) < tonumber(ARGV[at + 2]) then
+      redis.call('HSET', key, '=', ARGV[at + 2] .. ' ' .. ARGV[at + 3] .. ' ' .. ARGV[at + 4])
+    end
+  end
+end
+return 1`;
+
+/** Says that the instance lives. Returns 0 when the server had forgotten it. */
+const BEAT = `return redis.call('SET', '${ALIVE}' .. ARGV[1], '1', 'XX', 'PX', ${ALIVE_MS}) and 1 or 0`;
+
+/** ARGV: instance, the id it had before, then money and tokens of each name. */
+const ENTER = `${SHARED}
+redis.call('DEL', '${ALIVE}' .. ARGV[2])
+redis.call('SET', '${ALIVE}' .. me, '1', 'PX', ${ALIVE_MS})
+for i, key in ipairs(KEYS) do put(key, me, tonumber(ARGV[1 + i * 2]), tonumber(ARGV[2 + i * 2])) end
+return 1`;
+
+export interface RedisReservationsOptions {
+  scripts: RedisScripts;
+  bus: Bus;
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+}
+
+/**
+ * What all instances have reserved. This instance's own part is also kept here: it decides alone while Redis
+ * is away, and is what Redis is told when it is back or was emptied.
+ */
+export class RedisReservations implements Reservations {
+  readonly #local = new InProcessReservations();
+  /** Not sent yet. */
+  readonly #queue = new Map<string, ReservedChange>();
+  /** Under this name Redis has what we reserved. A new one leaves behind whatever went wrong under the old. */
+  #instance: string;
+  #entering: Promise<void> | null = null;
+  /** Redis may have other sums of us than we have. */
+  #uncertain = false;
+  #cancelFlush: (() => void) | null = null;
+  readonly #endBeating: () => void;
+
+  private constructor(readonly options: RedisReservationsOptions) {
+    this.#instance = options.ids.uuid();
+    this.#endBeating = options.clock.every(BEAT_MS, () => void this.#beat());
+    options.bus.onGap(() => void this.#enter());
+  }
+
+  static async open(options: RedisReservationsOptions): Promise<RedisReservations> {
+    const reservations = new RedisReservations(options);
+    await reservations.#enter();
+    return reservations;
+  }
+
+  take(reserving: Reserving): boolean | Promise<boolean> {
+    return this.options.scripts.available ? this.#takeShared(reserving) : this.#takeAlone(reserving);
+  }
+
+  #takeAlone(reserving: Reserving): boolean {
+    this.#uncertain = true;
+    return this.#local.take(reserving);
+  }
+
+  async #takeShared(reserving: Reserving): Promise<boolean> {
+    const { scripts, log } = this.options;
+    try {
+      if (this.#entering || this.#uncertain) await this.#enter();
+      let answer = await this.#ask(reserving);
+      if (answer < 0) {
+        await this.#enter();
+        answer = await this.#ask(reserving);
+      }
+      if (answer >= 0) return answer === 1;
+    } catch (error) {
+      if (scripts.available) log.warn("a hold could not be shared", { error });
+    }
+    return this.#takeAlone(reserving);
+  }
+
+  /** 1: reserved, 0: no room, -1: Redis does not know this instance. */
+  async #ask({ names, amount, room, limit, spent }: Reserving): Promise<number> {
+    // What was given back here must count before the question, which goes the same way behind it.
+    if (names.some((name) => this.#queue.has(name))) this.#flush();
+    const asInstance = this.#instance;
+    const answer = await this.options.scripts.run(
+      TAKE,
+      names.map((name) => HOLDS + name),
+      [asInstance, ...numbers(spent.version, spent, amount, room, limit)],
+    );
+    if (answer !== 1) return Number(answer);
+    for (const name of names) {
+      this.#local.add(name, amount);
+      // Redis was told our sums anew while this was on its way, without this one.
+      if (this.#instance !== asInstance) this.#enqueue(name, amount);
+    }
+    return 1;
+  }
+
+  change(changes: readonly ReservedChange[]): void {
+    this.#local.change(changes);
+    if (!this.options.scripts.available) this.#uncertain = true;
+    else for (const { name, amount, spent } of changes) this.#enqueue(name, amount, spent);
+  }
+
+  #enqueue(name: string, amount: Quantity, spent?: Spent): void {
+    const waiting = this.#queue.get(name);
+    if (waiting) {
+      waiting.amount.money += amount.money;
+      waiting.amount.tokens += amount.tokens;
+      if (spent && spent.version >= (waiting.spent?.version ?? 0)) waiting.spent = spent;
+    } else this.#queue.set(name, { name, amount: { ...amount }, ...(spent && { spent }) });
+    if (this.#queue.size >= NAMES_PER_CALL_MAX) this.#flush();
+    else this.#flushSoon();
+  }
+
+  #flushSoon(): void {
+    this.#cancelFlush ??= this.options.clock.after(CHANGE_DELAY_MS, () => this.#flush());
+  }
+
+  #flush(): void {
+    this.#cancelFlush?.();
+    this.#cancelFlush = null;
+    // A change must not overtake the sums that it changes.
+    if (this.#entering) {
+      this.#flushSoon();
+      return;
+    }
+    const changes = [...this.#queue.values()];
+    this.#queue.clear();
+    if (changes.length === 0) return;
+    const args = changes.flatMap(({ amount, spent }) => [
+      ...numbers(amount),
+      ...(spent ? numbers(spent.version, spent) : ["", "", ""]),
+    ]);
+    this.options.scripts
+      .run(
+        CHANGE,
+        changes.map(({ name }) => HOLDS + name),
+        [this.#instance, ...args],
+      )
+      .then(
+        (answer) => {
+          if (answer === -1) void this.#enter();
+        },
+        () => {
+          this.#uncertain = true;
+        },
+      );
+  }
+
+  async #beat(): Promise<void> {
+    const { scripts } = this.options;
+    if (!scripts.available) return;
+    const known = this.#uncertain ? 0 : await scripts.run(BEAT, [], [this.#instance]).catch(() => 1);
+    if (known === 0) await this.#enter();
+  }
+
+  /** Tells Redis all that this instance has reserved, under a new name. */
+  #enter(): Promise<void> {
+    this.#entering ??= this.#tellAll()
+      .catch((error) => this.options.log.warn("holds could not be shared", { error }))
+      .finally(() => {
+        this.#entering = null;
+      });
+    return this.#entering;
+  }
+
+  async #tellAll(): Promise<void> {
+    const { scripts, ids } = this.options;
+    const before = this.#instance;
+    this.#instance = ids.uuid();
+    this.#uncertain = true;
+    this.#queue.clear();
+    const all = [...this.#local.entries()].map(([name, { money, tokens }]) => ({ name, money, tokens }));
+    for (let at = 0; at === 0 || at < all.length; at += NAMES_PER_CALL_MAX) {
+      const some = all.slice(at, at + NAMES_PER_CALL_MAX);
+      const args = some.flatMap((quantity) => numbers(quantity));
+      await scripts.run(
+        ENTER,
+        some.map(({ name }) => HOLDS + name),
+        [this.#instance, before, ...args],
+      );
+    }
+    this.#uncertain = false;
+  }
+
+  async close(): Promise<void> {
+    this.#endBeating();
+    this.#cancelFlush?.();
+    const { scripts, ids } = this.options;
+    // What a process that ends in order still holds is free at once.
+    if (scripts.available) await scripts.run(ENTER, [], [ids.uuid(), this.#instance]).catch(() => {});
+  }
+}
+
+const numbers = (...values: (number | Quantity)[]): string[] =>
+  values.flatMap((value) =>
+    typeof value === "number" ? [String(value)] : [finite(value.money), finite(value.tokens)],
+  );
+/** Lua reads no "Infinity". */
+const finite = (value: number): string =>
+  String(value === Number.POSITIVE_INFINITY ? Number.MAX_VALUE : value);

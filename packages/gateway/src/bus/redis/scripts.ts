@@ -1,0 +1,98 @@
+import type { RedisClient } from "bun";
+import type { Clock } from "../../kernel/clock.ts";
+import type { Log } from "../../kernel/log.ts";
+
+/** A server that is connected but does not answer within this is treated as one that is away. */
+const ANSWER_WITHIN_MS = 500;
+/** After a missing answer nobody waits for the server for this long. */
+const SUSPENDED_MS = 1_000;
+
+export interface RedisScriptsOptions {
+  client: RedisClient;
+  clock: Clock;
+  log: Log;
+}
+
+interface Pending {
+  expiresAtMs: number;
+  expire(): void;
+}
+
+/** Atomic scripts on the shared server, each answered within a deadline. */
+export class RedisScripts {
+  readonly #hashes = new Map<string, Promise<string>>();
+  /** Calls that wait, in the order in which their deadlines come. */
+  readonly #pending = new Set<Pending>();
+  #suspendedUntilMs = 0;
+  #watching = false;
+  #away = false;
+
+  constructor(readonly options: RedisScriptsOptions) {}
+
+  /** Whether the server can be asked; when not, each instance counts for itself. */
+  get available(): boolean {
+    const { client, clock, log } = this.options;
+    const away = !client.connected || clock.now() < this.#suspendedUntilMs;
+    if (away !== this.#away) {
+      this.#away = away;
+      if (away) log.warn("Redis is away: limits and holds are counted by each instance alone");
+      else log.info("Redis is back: limits and holds are shared again");
+    }
+    return !away;
+  }
+
+  run(script: string, keys: readonly string[], args: readonly string[]): Promise<unknown> {
+    const { clock } = this.options;
+    return new Promise<unknown>((resolve, reject) => {
+      const pending: Pending = {
+        expiresAtMs: clock.now() + ANSWER_WITHIN_MS,
+        expire: () => reject(new Error(`no answer from Redis within ${ANSWER_WITHIN_MS} ms`)),
+      };
+      this.#pending.add(pending);
+      if (!this.#watching) this.#watch();
+      this.#send(script, [String(keys.length), ...keys, ...args]).then(
+        (answer) => {
+          this.#pending.delete(pending);
+          resolve(answer);
+        },
+        (error) => {
+          this.#pending.delete(pending);
+          reject(error);
+        },
+      );
+    });
+  }
+
+  /** One timer for all calls: almost every one of them is answered long before it runs. */
+  #watch(): void {
+    this.#watching = true;
+    this.options.clock.after(ANSWER_WITHIN_MS / 2, () => {
+      this.#watching = false;
+      const nowMs = this.options.clock.now();
+      for (const pending of this.#pending) {
+        if (pending.expiresAtMs > nowMs) break;
+        this.#pending.delete(pending);
+        this.#suspendedUntilMs = nowMs + SUSPENDED_MS;
+        pending.expire();
+      }
+      if (this.#pending.size > 0) this.#watch();
+    });
+  }
+
+  async #send(script: string, args: string[]): Promise<unknown> {
+    const { client } = this.options;
+    let hash = this.#hashes.get(script);
+    if (!hash) {
+      hash = client.send("SCRIPT", ["LOAD", script]);
+      this.#hashes.set(script, hash);
+    }
+    try {
+      return await client.send("EVALSHA", [await hash, ...args]);
+    } catch (error) {
+      this.#hashes.delete(script);
+      // A restarted or flushed server has forgotten the script.
+      if (!String(error).includes("NOSCRIPT")) throw error;
+      return client.send("EVAL", [script, ...args]);
+    }
+  }
+}

@@ -1,0 +1,31 @@
+import { type Clock, isoTime } from "../kernel/clock.ts";
+import type { Database, Leases } from "./contract.ts";
+
+export interface LeasesOptions {
+  db: Database;
+  clock: Clock;
+  /** Who holds what is taken here. */
+  instance: string;
+}
+
+/** Times are those of the instances, so their clocks should agree within a few seconds. */
+export class DatabaseLeases implements Leases {
+  constructor(readonly options: LeasesOptions) {}
+
+  async acquire(name: string, durationMs: number): Promise<boolean> {
+    const { db, clock, instance } = this.options;
+    const nowMs = clock.now();
+    const changed = await db.run(
+      `INSERT INTO leases (name, owner, held_until) VALUES ($1, $2, $3)
+       ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, held_until = excluded.held_until
+       WHERE leases.owner = excluded.owner OR leases.held_until < $4`,
+      [name, instance, isoTime(nowMs + durationMs), isoTime(nowMs)],
+    );
+    return changed > 0;
+  }
+
+  /** Ends everything that this instance holds, so that others need not wait for it to lapse. */
+  async releaseAll(): Promise<void> {
+    await this.options.db.run("DELETE FROM leases WHERE owner = $1", [this.options.instance]);
+  }
+}

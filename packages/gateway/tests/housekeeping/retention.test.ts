@@ -1,0 +1,157 @@
+import { expect, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Housekeeping } from "../../src/housekeeping.ts";
+import { isoTime, systemClock } from "../../src/kernel/clock.ts";
+import { silentLog } from "../../src/kernel/log.ts";
+import { Usage } from "../../src/rooms/usage/index.ts";
+import { VideoStore } from "../../src/rooms/video/store.ts";
+import type { Database } from "../../src/storage/contract.ts";
+import { DatabaseLeases } from "../../src/storage/leases.ts";
+import { openBench, payer, spend } from "../metering/support.ts";
+import { ManualClock } from "../support/clock.ts";
+import { onEachDatabase, withDatabase } from "../support/databases.ts";
+import { bootGateway } from "../support/gateway.ts";
+
+const NOVEMBER = Date.parse("2026-11-15T12:00:00Z");
+
+/** Requests in the middle of each of the months, one more in each than in the one before. */
+async function spendInMonths(db: Database, months: readonly string[]): Promise<string> {
+  const dataDir = mkdtempSync(join(tmpdir(), "gateway-retention-"));
+  const who = payer({ tier: "enterprise" });
+  for (const [i, month] of months.entries()) {
+    const clock = { ...systemClock, now: () => Date.parse(`${month}-10T00:00:00Z`) };
+    const bench = await openBench({ db, dataDir, clock });
+    for (let n = 0; n <= i; n++) await spend(bench, who);
+    expect(await bench.metering.flush(20_000)).toBe(true);
+    await bench.close();
+  }
+  rmSync(dataDir, { recursive: true, force: true });
+  return who.userId;
+}
+
+onEachDatabase("retention", (fresh) => {
+  test("rows of old months go in small steps, totals stay, and lists agree with their count", () =>
+    withDatabase(fresh, async (db) => {
+      const userId = await spendInMonths(db, ["2026-07", "2026-08", "2026-09", "2026-10", "2026-11"]);
+      const clock = new ManualClock(NOVEMBER);
+      const usage = new Usage({ db, clock, retentionMonths: 2 });
+      const actor = { userId, email: "", name: "", isAdmin: false };
+      const before = await usage.query({ group_by: "model" });
+      // What is on its way out is not listed any more, whether it is gone yet or not.
+      expect(await usage.list(actor, {})).toMatchObject({ total: 12, records: { length: 12 } });
+      expect(await usage.sweepRows(NOVEMBER, 2)).toBe(2);
+      expect(await usage.sweepRows(NOVEMBER, 2)).toBe(1);
+      expect(await usage.sweepRows(NOVEMBER, 2)).toBe(0);
+      expect(await db.get("SELECT COUNT(*) AS n FROM usage_records")).toEqual({ n: 12 });
+      expect(await usage.list(actor, {})).toMatchObject({ total: 12, records: { length: 12 } });
+      expect(await usage.query({ group_by: "model" })).toEqual(before);
+      expect(before.totals.requests).toBe(15);
+      const all = new Usage({ db, clock, retentionMonths: null });
+      expect(await all.sweepRows(NOVEMBER, 100)).toBe(0);
+    }));
+
+  test("expired tokens, invitations and the payloads of ended jobs go", () =>
+    withDatabase(fresh, async (db) => {
+      const id = () => crypto.randomUUID();
+      const user = id();
+      const [past, future] = [isoTime(NOVEMBER - 60_000), isoTime(NOVEMBER + 60_000)];
+      await db.run(
+        "INSERT INTO users (id, email, name, password_hash, is_admin, created_at) VALUES ($1, 'a@b', 'a', '', FALSE, $2)",
+        [user, past],
+      );
+      const store = new VideoStore(db);
+      const job = (settled: boolean, createdMs: number) =>
+        store.insert({
+          id: id(),
+          user_id: user,
+          payer: "{}",
+          model: "m",
+          backend: "b",
+          request: '{"images":["large"]}',
+          status: settled ? "failed" : "queued",
+          progress: 0,
+          task_id: null,
+          result: null,
+          error: null,
+          cost: 0,
+          settled,
+          ref_id: null,
+          stream_id: id(),
+          created_at: isoTime(createdMs),
+          deadline_at: future,
+          next_step_at: past,
+          step_count: 0,
+        });
+      const days = 24 * 3600_000;
+      await job(true, NOVEMBER - 2 * days);
+      await job(false, NOVEMBER - 2 * days);
+      await job(true, NOVEMBER - 60_000);
+      expect(await store.dropPayloads(isoTime(NOVEMBER - days), 10)).toBe(1);
+      expect(await store.dropPayloads(isoTime(NOVEMBER - days), 10)).toBe(0);
+    }));
+
+  test("a lease is one instance's until it lapses or is given back", () =>
+    withDatabase(fresh, async (db) => {
+      const clock = new ManualClock(NOVEMBER);
+      const [a, b] = ["a", "b"].map((instance) => new DatabaseLeases({ db, clock, instance }));
+      const both = await Promise.all([a!.acquire("x", 1_000), b!.acquire("x", 1_000)]);
+      expect(both.toSorted()).toEqual([false, true]);
+      const [holder, other] = both[0] ? [a!, b!] : [b!, a!];
+      clock.advance(900);
+      expect(await holder.acquire("x", 1_000)).toBe(true);
+      clock.advance(900);
+      expect(await other.acquire("x", 1_000)).toBe(false);
+      clock.advance(200);
+      expect(await other.acquire("x", 1_000)).toBe(true);
+      await other.releaseAll();
+      expect(await holder.acquire("x", 1_000)).toBe(true);
+    }));
+
+  test("a sweep goes on until nothing is left, and only where the lease is", () =>
+    withDatabase(fresh, async (db) => {
+      const left = { a: 2_500, b: 10 };
+      const sweepers = (["a", "b"] as const).map(
+        (instance) =>
+          new Housekeeping({
+            clock: systemClock,
+            log: silentLog,
+            leases: new DatabaseLeases({ db, clock: systemClock, instance }),
+            sweeps: {
+              rows: async (_, rowsMax) => {
+                const count = Math.min(left[instance], rowsMax);
+                left[instance] -= count;
+                return count;
+              },
+            },
+          }),
+      );
+      await sweepers[0]!.sweep();
+      await sweepers[1]!.sweep();
+      expect(left).toEqual({ a: 0, b: 10 });
+      for (const sweeper of sweepers) await sweeper.close();
+    }));
+});
+
+test("the setting reaches the service, and a minute after its start it sweeps", async () => {
+  const clock = new ManualClock(NOVEMBER);
+  const gateway = await bootGateway({ config: { usageRetentionMonths: 1 }, overrides: { clock } });
+  try {
+    await gateway.signIn("ada");
+    // Refresh tokens live for 30 days.
+    clock.advance(31 * 24 * 3600_000);
+    const { Database } = await import("bun:sqlite");
+    const db = new Database(join(gateway.dataDir, "gateway.sqlite"), { readonly: true });
+    const deadline = Date.now() + 20_000;
+    const count = () => db.query("SELECT COUNT(*) AS n FROM refresh_tokens").get() as { n: number };
+    while (count().n > 0 && Date.now() < deadline) {
+      clock.advance(3600_000);
+      await Bun.sleep(20);
+    }
+    expect(count().n).toBe(0);
+    db.close();
+  } finally {
+    await gateway.stop();
+  }
+});

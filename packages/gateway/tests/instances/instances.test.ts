@@ -1,0 +1,102 @@
+import { describe, expect, test } from "bun:test";
+import { ManualClock } from "../support/clock.ts";
+import { startRealtimeUpstream } from "../support/realtime.ts";
+import { startUpstream } from "../support/upstream.ts";
+import { bootPair, canShare, registerBackend, startRedis, until } from "./support.ts";
+
+describe.if(canShare)("two instances", () => {
+  test("a client event and a stop reach the instance that holds the voice session", async () => {
+    const upstream = startRealtimeUpstream("dashscope");
+    const { a, b, stop } = await bootPair();
+    try {
+      const [token, stranger] = [await a.signIn("ada"), await a.signIn("eve")];
+      await registerBackend(a, {
+        type: "cloud-realtime",
+        name: "voice",
+        url: upstream.url,
+        api_key: "sk",
+        models: ["omni"],
+      });
+      await until(() => a.app.rooms.routing.modelCount > 0);
+      const { session_id } = await a.rpc("realtime.start", { model: "omni" }, token);
+      const send = (bearer: string, type: string) =>
+        b.call("realtime.event", { session_id, event: { type, audio: "AAAA" } }, bearer);
+      expect((await send(token, "input_audio_buffer.append")).result).toEqual({ ok: true });
+      await until(() => upstream.received.some(({ type }) => type === "input_audio_buffer.append"));
+      expect((await send(stranger, "response.cancel")).error.message).toContain("not found");
+      expect(await b.rpc("realtime.stop", { session_id }, stranger)).toEqual({ removed: false });
+      expect(await b.rpc("realtime.stop", { session_id }, token)).toEqual({ removed: true });
+      expect(a.app.rooms.realtime.sessionCount).toBe(0);
+      // Nobody holds it any more: the question ends by its deadline.
+      expect(await b.rpc("realtime.stop", { session_id }, token)).toEqual({ removed: false });
+    } finally {
+      await stop();
+      upstream.stop();
+    }
+  });
+
+  test("one of them probes, the other believes good news and looks for itself at bad news", async () => {
+    const clock = new ManualClock(Date.now());
+    const upstream = startUpstream({ models: ["m"] });
+    const { a, b, databaseUrl, stop } = await bootPair({ overrides: { clock } });
+    const sql = new Bun.SQL(databaseUrl, { max: 1 });
+    /** Moves the clock on in steps; after each of them one instance has renewed its lease. */
+    const passSeconds = async (seconds: number) => {
+      for (let passed = 0; passed < seconds; passed += 15) {
+        clock.advance(15_000);
+        await until(async () => {
+          const [lease] = await sql.unsafe("SELECT held_until FROM leases WHERE name = 'probe-round'");
+          return lease !== undefined && lease.held_until.getTime() > clock.now() + 30_000;
+        });
+      }
+    };
+    try {
+      await registerBackend(a, { type: "external_api", name: "up", url: `${upstream.url}/v1` });
+      const entries = () => [a, b].map(({ app }) => app.rooms.routing.entries[0]);
+      await until(() => entries().every((entry) => entry?.state === "Healthy"));
+      const atStart = upstream.probeCount;
+      // The leases are taken first, so that it is settled who does the rounds.
+      await passSeconds(45);
+      const probedAt = clock.now();
+      await passSeconds(15);
+      await until(() => entries().every((entry) => entry!.probedAtMs! > probedAt));
+      expect(upstream.probeCount - atStart).toBe(1);
+      upstream.stop();
+      await passSeconds(60);
+      await until(() => entries().every((entry) => entry?.state !== "Healthy"));
+    } finally {
+      await sql.close();
+      await stop();
+      upstream.stop();
+    }
+  });
+});
+
+describe.if(canShare)("while Redis is away", () => {
+  test("a key revoked on one instance is refused on the other within seconds, and requests go on", async () => {
+    const redis = await startRedis();
+    const { a, b, stop } = await bootPair({ redisUrl: redis.url });
+    try {
+      const token = await a.signIn("ada");
+      const [dead, alive] = [
+        await a.rpc("keys.create", { name: "dead" }, token),
+        await a.rpc("keys.create", { name: "alive" }, token),
+      ];
+      const known = (key: string) => b.app.rooms.keys.authenticate(key);
+      for (const { key } of [dead, alive]) expect(await known(key)).not.toBeNull();
+      await redis.kill();
+      await a.rpc("keys.revoke", { key_id: dead.id }, token);
+      await until(async () => (await known(dead.key)) === null);
+      expect(await known(alive.key)).toMatchObject({ keyId: alive.id });
+      expect((await b.rpc("auth.me", {}, token)).email).toBe("ada@example.com");
+      await redis.start();
+      const { id } = alive;
+      await until(() => known(alive.key) instanceof Promise === false);
+      await a.rpc("keys.revoke", { key_id: id }, token);
+      await until(async () => (await known(alive.key)) === null);
+    } finally {
+      await stop();
+      await redis.kill();
+    }
+  });
+});
