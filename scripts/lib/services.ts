@@ -54,7 +54,7 @@ function installMissing(): void {
   });
 }
 
-function freePort(): Promise<number> {
+export function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer();
     server.on("error", reject);
@@ -130,10 +130,14 @@ async function launchPostgres(data: string, port: number): Promise<PostgresServe
   };
 }
 
-async function startRedis(dir: string): Promise<{ url: string; child: ChildProcess }> {
+/** A server that keeps nothing; on a free port unless one is given. */
+export async function startRedis(
+  dir: string,
+  port?: number,
+): Promise<{ url: string; port: number; child: ChildProcess }> {
   const binary = Bun.which("redis-server");
   if (!binary) throw new Error("no redis-server binary found");
-  const port = await freePort();
+  port ??= await freePort();
   const child = spawn(
     binary,
     ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", dir],
@@ -151,7 +155,7 @@ async function startRedis(dir: string): Promise<{ url: string; child: ChildProce
       client.close();
     }
   });
-  return { url, child };
+  return { url, port, child };
 }
 
 export async function startServices(): Promise<Services> {

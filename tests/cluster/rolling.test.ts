@@ -1,19 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { createServer } from "node:net";
 import { canShare } from "../../packages/gateway/tests/instances/support.ts";
+import { freePort } from "../../scripts/lib/services.ts";
 import { startLoad } from "./support/load.ts";
 import { openStage, type Stage, settleAccounts } from "./support/stage.ts";
-
-function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.on("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as { port: number };
-      server.close(() => resolve(port));
-    });
-  });
-}
 
 describe.if(canShare)("three instances on one port", () => {
   let stage: Stage;

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { verifyLedger } from "../../../packages/gateway/src/rooms/ledger/index.ts";
 import type { Database } from "../../../packages/gateway/src/storage/contract.ts";
 import { openStorage } from "../../../packages/gateway/src/storage/index.ts";
-import { type OwnRedis, startRedis } from "../../../packages/gateway/tests/instances/support.ts";
+import { type OwnRedis, startOwnRedis } from "../../../packages/gateway/tests/instances/support.ts";
 import { type FakeUpstream, startUpstream } from "../../../packages/gateway/tests/support/upstream.ts";
 import { type PostgresServer, startPostgres } from "../../../scripts/lib/services.ts";
 import { ADMIN_TOKEN, GENEROUS_RPM, Instance, until } from "./cluster.ts";
@@ -43,7 +43,7 @@ export async function openStage({ instances: count, env = {} }: StageOptions): P
     cleanups.push(() => rmSync(dir, { recursive: true, force: true }));
     let postgres: PostgresServer = await startPostgres(dir);
     cleanups.push(() => postgres.child.kill("SIGKILL"));
-    const redis = await startRedis();
+    const redis = await startOwnRedis();
     cleanups.push(() => redis.kill());
     const upstream = startUpstream();
     cleanups.push(() => upstream.stop());

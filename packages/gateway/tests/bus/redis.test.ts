@@ -1,5 +1,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { type ChildProcess, spawn } from "node:child_process";
+import { tmpdir } from "node:os";
+import { startRedis } from "../../../../scripts/lib/services.ts";
 import { BusEventHub } from "../../src/bus/event-hub.ts";
 import { openBus } from "../../src/bus/index.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
@@ -132,6 +134,36 @@ describe.if(url !== undefined)("Redis goes away and comes back", () => {
       return heard.includes("b:again");
     });
     expect(await a.limiter.hit("k", 2, 60_000)).toBe(0);
+  });
+});
+
+describe.if(url !== undefined)("a Redis that hangs", () => {
+  test("is not waited for: limits and holds are counted here, and shared again when it answers", async () => {
+    const redis = await startRedis(tmpdir());
+    cleanups.push(() => redis.child.kill("SIGKILL"));
+    const [a, b] = [await instance(redis.url), await instance(redis.url)];
+    const none = { money: 0, tokens: 0 };
+    const one = { money: 1, tokens: 0 };
+    const hold = (from: typeof a) =>
+      from.reservations.take({
+        names: ["pool"],
+        amount: one,
+        room: one,
+        limit: { money: 2, tokens: 0 },
+        spent: { ...none, version: 0 },
+      });
+    expect(await hold(a)).toBe(true);
+    process.kill(redis.child.pid!, "SIGSTOP");
+    expect(await a.limiter.hit("k", 1, 60_000)).toBe(0);
+    expect(await a.limiter.hit("k", 1, 60_000)).toBeGreaterThan(0);
+    // Each has the pool for itself now, and knows of its own holds.
+    expect([await hold(a), await hold(a), await hold(b)]).toEqual([true, false, true]);
+    process.kill(redis.child.pid!, "SIGCONT");
+    await until(async () => {
+      const granted = await hold(b);
+      if (granted) b.reservations.change([{ name: "pool", amount: { money: -1, tokens: 0 } }]);
+      return !granted;
+    });
   });
 });
 

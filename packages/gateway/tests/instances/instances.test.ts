@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { ManualClock } from "../support/clock.ts";
 import { startRealtimeUpstream } from "../support/realtime.ts";
 import { startUpstream } from "../support/upstream.ts";
-import { bootPair, canShare, registerBackend, startRedis, until } from "./support.ts";
+import { bootPair, canShare, registerBackend, startOwnRedis, until } from "./support.ts";
 
 describe.if(canShare)("two instances", () => {
   test("a client event and a stop reach the instance that holds the voice session", async () => {
@@ -74,7 +74,7 @@ describe.if(canShare)("two instances", () => {
 
 describe.if(canShare)("while Redis is away", () => {
   test("a key revoked on one instance is refused on the other within seconds, and requests go on", async () => {
-    const redis = await startRedis();
+    const redis = await startOwnRedis();
     const { a, b, stop } = await bootPair({ redisUrl: redis.url });
     try {
       const token = await a.signIn("ada");

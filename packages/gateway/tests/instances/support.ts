@@ -1,5 +1,5 @@
-import { type ChildProcess, spawn } from "node:child_process";
-import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { startRedis } from "../../../../scripts/lib/services.ts";
 import type { AppOverrides } from "../../src/app.ts";
 import { freshDatabase } from "../support/databases.ts";
 import { ADMIN_TOKEN, bootGateway, type TestGateway } from "../support/gateway.ts";
@@ -65,45 +65,21 @@ export interface OwnRedis {
   start(): Promise<void>;
 }
 
-function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.on("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as { port: number };
-      server.close(() => resolve(port));
-    });
-  });
-}
-
 /** A Redis server that may be ended and started again without harm to other tests. */
-export async function startRedis(): Promise<OwnRedis> {
-  const port = await freePort();
-  const url = `redis://127.0.0.1:${port}`;
-  let child: ChildProcess;
-  const redis: OwnRedis = {
+export async function startOwnRedis(): Promise<OwnRedis> {
+  let server = await startRedis(tmpdir());
+  const { url, port } = server;
+  return {
     url,
     async kill() {
+      const { child } = server;
       if (child.exitCode !== null || child.signalCode !== null) return;
       const ended = new Promise((resolve) => child.once("exit", resolve));
       child.kill("SIGKILL");
       await ended;
     },
     async start() {
-      const options = ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
-      child = spawn("redis-server", options, { stdio: "ignore" });
-      await until(async () => {
-        const client = new Bun.RedisClient(url, { autoReconnect: false });
-        try {
-          return (await client.send("PING", [])) === "PONG";
-        } catch {
-          return false;
-        } finally {
-          client.close();
-        }
-      });
+      server = await startRedis(tmpdir(), port);
     },
   };
-  await redis.start();
-  return redis;
 }

@@ -21,6 +21,7 @@ const UNKNOWN_KEPT_MS = 5_000;
 const UNHEARD_TRUSTED_MS = 1_000;
 /** A known principal stays in force when the database does not confirm or deny it within this. */
 const REREAD_WITHIN_MS = 500;
+const UNAVAILABLE_RETRY_SECONDS = 5;
 
 /** What the group of a key sets for its requests; the member's multiplier included. */
 export interface GroupTerms extends ModelRules {
@@ -45,7 +46,10 @@ export interface Principal {
 
 interface Cached {
   principal: Principal;
-  readAtMs: number;
+  /** False once a change of it may have been missed. */
+  isConfirmed: boolean;
+  /** When the database was last asked for it. */
+  askedAtMs: number;
 }
 
 export interface KeysOptions {
@@ -69,7 +73,7 @@ export class Keys {
     this.#store = new KeyStore(options.db);
     options.bus.onGap(() => {
       this.#changed();
-      this.#principals.clear();
+      for (const [, cached] of this.#principals.entries()) cached.isConfirmed = false;
     });
     options.bus.subscribe(PRINCIPAL_CHANGED, (id) => {
       this.#changed();
@@ -140,16 +144,17 @@ export class Keys {
   }
 
   /** A revocation made on another instance arrives over the bus, or not at all while that is down. */
-  #isTrusted({ readAtMs }: Cached): boolean {
-    if (this.options.bus.connected) return true;
-    const ageMs = this.options.clock.now() - readAtMs;
+  #isTrusted({ isConfirmed, askedAtMs }: Cached): boolean {
+    if (isConfirmed && this.options.bus.connected) return true;
+    const ageMs = this.options.clock.now() - askedAtMs;
     return ageMs >= 0 && ageMs <= UNHEARD_TRUSTED_MS;
   }
 
-  /** With the bus and the database both away nobody can have been revoked, so who was known stays known. */
+  /** What the database does not deny stays in force: an outage of it must not lock everyone out. */
   #confirm(hash: string, known: Cached): Promise<Principal | null> {
     const stale = async () => {
-      known.readAtMs = this.options.clock.now();
+      known.isConfirmed = false;
+      known.askedAtMs = this.options.clock.now();
       return known.principal;
     };
     const late = sleep(this.options.clock, REREAD_WITHIN_MS).then(stale);
@@ -169,17 +174,26 @@ export class Keys {
 
   async #read(hash: string): Promise<Principal | null> {
     const changesBefore = this.#changes;
-    const row = await this.#store.principal(hash);
-    const principal = row && (await this.#toPrincipal(row));
+    const principal = await this.#find(hash).catch((error) =>
+      fail("unavailable", "Keys cannot be checked right now; try again shortly", {
+        retryAfterSeconds: UNAVAILABLE_RETRY_SECONDS,
+        cause: error,
+      }),
+    );
     // A change that came in meanwhile may be newer than what was read: this one answer may use it, none after.
     if (this.#changes !== changesBefore) return principal;
     const nowMs = this.options.clock.now();
-    if (principal) this.#principals.set(hash, { principal, readAtMs: nowMs });
+    if (principal) this.#principals.set(hash, { principal, isConfirmed: true, askedAtMs: nowMs });
     else {
       this.#principals.delete(hash);
       this.#unknown.set(hash, nowMs + UNKNOWN_KEPT_MS);
     }
     return principal;
+  }
+
+  async #find(hash: string): Promise<Principal | null> {
+    const row = await this.#store.principal(hash);
+    return row && this.#toPrincipal(row);
   }
 
   async #toPrincipal(row: PrincipalRow): Promise<Principal> {
