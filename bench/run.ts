@@ -57,9 +57,9 @@ const scenarios: Scenario[] = [
     per: "event",
     plan: {
       path: CHAT_PATH,
-      body: chat("hi", { stream: true }),
+      body: chat("hi", { stream: true, seed: 1 }),
       connections: 64,
-      requests: scale(192),
+      requests: scale(256),
       stream: true,
     },
   },
@@ -134,8 +134,7 @@ const summary = (samples: Sample[]): Sample =>
     ]),
   ) as unknown as Sample;
 
-const chunkEnv = { CHUNK_INTERVAL_MS: "100", CHUNKS: quick ? "20" : "40" };
-const upstream = await startServer("upstream.ts", [], chunkEnv);
+const upstream = await startServer("upstream.ts", [], { CHUNKS: quick ? "20" : "60" });
 const nginx = await startNginx(upstream.port);
 if (!nginx) console.log("nginx is not installed; its column is left out");
 const bare = await startBareProxy(upstream.port);

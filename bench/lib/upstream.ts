@@ -1,10 +1,12 @@
 /**
- * The upstream of every measurement: answers at once with fixed bytes, or streams a token every
- * `CHUNK_INTERVAL_MS`. Streams are spread over slots, so that they do not all speak in the same instant.
+ * The upstream of every measurement: answers at once with fixed bytes, or streams a token every so often. Streams
+ * are spread over slots, so that they do not all speak in the same instant.
  */
-const CHUNK_INTERVAL_MS = Number(process.env.CHUNK_INTERVAL_MS ?? 25);
 const CHUNKS = Number(process.env.CHUNKS ?? 100);
 const SLOTS = 5;
+/** Time between two tokens, and for requests with `"seed":1`. */
+const INTERVAL_MS = 100;
+const FAST_INTERVAL_MS = 20;
 const EMBEDDINGS = 32;
 const DIMENSIONS = 1536;
 
@@ -72,33 +74,47 @@ function embeddings(): Uint8Array {
 }
 const vectors = embeddings();
 
-const slots = Array.from({ length: SLOTS }, () => new Set<Stream>());
-let slot = 0;
-let opened = 0;
-setInterval(() => {
-  slot = (slot + 1) % SLOTS;
-  const streams = slots[slot]!;
-  for (const stream of streams) {
-    if (stream.sent++ < CHUNKS) {
-      stream.controller.write(token);
-      stream.controller.flush();
-    } else {
-      streams.delete(stream);
-      stream.controller.write(closing);
-      stream.controller.end();
-      stream.finish();
+/** Lets its streams speak in turn, each once in an interval. */
+class Wheel {
+  readonly #slots = Array.from({ length: SLOTS }, () => new Set<Stream>());
+  #slot = 0;
+  #opened = 0;
+
+  constructor(intervalMs: number) {
+    setInterval(() => this.#turn(), intervalMs / SLOTS);
+  }
+
+  add(stream: Stream): void {
+    this.#slots[this.#opened++ % SLOTS]!.add(stream);
+  }
+
+  #turn(): void {
+    this.#slot = (this.#slot + 1) % SLOTS;
+    const streams = this.#slots[this.#slot]!;
+    for (const stream of streams) {
+      if (stream.sent++ < CHUNKS) {
+        stream.controller.write(token);
+        stream.controller.flush();
+      } else {
+        streams.delete(stream);
+        stream.controller.write(closing);
+        stream.controller.end();
+        stream.finish();
+      }
     }
   }
-}, CHUNK_INTERVAL_MS / SLOTS);
+}
+const steady = new Wheel(INTERVAL_MS);
+const fast = new Wheel(FAST_INTERVAL_MS);
 
-function stream(): Response {
+function stream(wheel: Wheel): Response {
   const source = {
     type: "direct",
     pull: (controller: DirectController) =>
       new Promise<void>((finish) => {
         controller.write(opening);
         controller.flush();
-        slots[opened++ % SLOTS]!.add({ controller, sent: 0, finish });
+        wheel.add({ controller, sent: 0, finish });
       }),
   };
   return new Response(new ReadableStream(source as unknown as UnderlyingSource), {
@@ -117,7 +133,8 @@ const server = Bun.serve({
     if (request.url.endsWith("/v1/models")) return Response.json({ object: "list", data: [{ id: "bench" }] });
     const text = await request.text();
     if (request.url.endsWith("/v1/embeddings")) return json(vectors);
-    return text.includes('"stream":true') ? stream() : json(completion);
+    if (!text.includes('"stream":true')) return json(completion);
+    return stream(text.includes('"seed":1') ? fast : steady);
   },
 });
 console.log(server.port);

@@ -71,3 +71,28 @@ test("the first-call page names the mistake", async () => {
   await page.getByText("No backend serves this model.").waitFor();
   await shot(page, "first-call-mistake");
 });
+
+test("a call from outside is seen by itself: its mistake first, then its answer", async () => {
+  const { page } = await site.visit();
+  await page.goto(site.gateway.url);
+  await page.getByLabel("Email").fill("ada@example.com");
+  await page.getByLabel("Password").fill(PASSWORD);
+  await page.locator("form").getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await page.goto(`${site.gateway.url}/keys?new=1`);
+  await page.getByLabel("Name").fill("outside");
+  await page.getByRole("dialog").getByRole("button", { name: "Create key" }).click();
+  await page.getByText("Waiting for the first request").waitFor();
+  const key = /service-[0-9a-f-]{36}/.exec(await page.locator("main").innerText())![0];
+  const call = (body: object) =>
+    fetch(`${site.gateway.url}/v1/chat/completions`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+      body: JSON.stringify(body),
+    });
+  const messages = [{ role: "user", content: "hello" }];
+  expect((await call({ model: "nobody-has-this", messages })).status).toBe(404);
+  await page.getByText("No backend serves this model.").waitFor();
+  expect((await call({ model: "demo-chat", messages })).status).toBe(200);
+  await page.getByText("The first request arrived.").waitFor();
+});

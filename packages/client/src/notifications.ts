@@ -42,6 +42,13 @@ export interface VideoResult {
   expires_at?: string;
 }
 
+/** Why a request with a key was refused, as the REST answer said it. */
+export interface KeyRefusal {
+  status: number;
+  code: string;
+  message: string;
+}
+
 /** What each notification carries, by its method. */
 export interface Notifications {
   "chat.stream": ChatStream;
@@ -50,6 +57,8 @@ export interface Notifications {
   "video.done": { job_id: string; status: string; result: VideoResult | null; cost: number | null };
   "video.failed": { job_id: string; status: string; error: string };
   "realtime.event": { session_id: string; event: { type: string; [field: string]: unknown } };
+  /** On the channel of a key's id: its first answer, and every refusal. */
+  "key.request": { key_id: string; ok: true } | ({ key_id: string; ok: false } & KeyRefusal);
 }
 
 export type Notification = {

@@ -149,19 +149,26 @@ export interface BridgeResolver {
  * - `connect`: nothing reached the upstream, so another candidate may be tried
  * - `transport`: the connection broke or timed out after that
  * - `upstream`: a reachable upstream answered with an error, `status` and `detail` say which
+ * - `request`: a field of the request is not what this backend can take; the message names it
  * - `unsupported`: the backend cannot do this at all
  */
-export type BackendErrorKind = "connect" | "transport" | "upstream" | "unsupported";
+export type BackendErrorKind = "connect" | "transport" | "upstream" | "request" | "unsupported";
+
+/** The runtime's advice to whoever calls fetch, which is nothing to our callers. */
+const RUNTIME_ADVICE = / For more information, pass `verbose: true` in the second argument to fetch\(\)/;
 
 export class BackendError extends Error {
+  /** Bounded to 4 KB, without secrets. */
+  readonly detail: string;
   constructor(
     readonly kind: BackendErrorKind,
-    /** Bounded to 4 KB, without secrets. */
-    readonly detail: string,
+    detail: string,
     readonly status?: number,
     readonly retryAfterSeconds?: number,
   ) {
-    super(kind === "upstream" ? `upstream ${status}: ${detail}` : detail);
+    const told = detail.replace(RUNTIME_ADVICE, "");
+    super(kind === "upstream" ? `upstream ${status}: ${told}` : told);
     this.name = "BackendError";
+    this.detail = told;
   }
 }

@@ -1,4 +1,4 @@
-import type { z } from "zod";
+import { z } from "zod";
 import { type ErrorName, fail } from "./errors.ts";
 import { isObject } from "./json.ts";
 
@@ -25,13 +25,26 @@ function fieldWithNul(value: unknown): string | undefined {
   return isObject(value) ? Object.keys(value).find((field) => hasNul(value[field])) : undefined;
 }
 
+/** Many clients write null for what they leave out: where null means nothing else, it is left out here too. */
+function withoutNulls(schema: z.ZodType, value: unknown): unknown {
+  if (!(schema instanceof z.ZodObject) || !isObject(value)) return value;
+  const shape = schema.shape as Record<string, z.ZodType>;
+  const isLeftOut = ([field, content]: [string, unknown]) =>
+    content === null &&
+    Object.hasOwn(shape, field) &&
+    shape[field]!.safeParse(undefined).success &&
+    !shape[field]!.safeParse(null).success;
+  const entries = Object.entries(value);
+  return entries.some(isLeftOut) ? Object.fromEntries(entries.filter((entry) => !isLeftOut(entry))) : value;
+}
+
 /** The value as the schema has it, or the given error with the offending fields named. */
 export function validate<S extends z.ZodType>(
   schema: S,
   value: unknown,
   kind: ErrorName = "invalid_params",
 ): z.output<S> {
-  const parsed = schema.safeParse(value);
+  const parsed = schema.safeParse(withoutNulls(schema, value));
   if (!parsed.success) {
     const fields = parsed.error.issues.map((issue) => issue.path.map(String).join("."));
     fail(kind, `Invalid params: ${describeIssues(parsed.error)}`, { data: { fields: fields.slice(0, 20) } });

@@ -1,5 +1,4 @@
 const ALLOWED_METHODS = "GET, POST, DELETE";
-const ALLOWED_HEADERS = "authorization, content-type, x-session-id, x-service-ref";
 const PREFLIGHT_AGE_SECONDS = 600;
 
 /** Cross-origin access for the listed origins only; none by default. */
@@ -27,7 +26,9 @@ export class Cors {
       headers: {
         "access-control-allow-origin": origin,
         "access-control-allow-methods": ALLOWED_METHODS,
-        "access-control-allow-headers": ALLOWED_HEADERS,
+        // Client libraries send headers of their own; an origin that is trusted may send what it likes.
+        "access-control-allow-headers":
+          request.headers.get("access-control-request-headers") ?? "authorization, content-type",
         "access-control-max-age": String(PREFLIGHT_AGE_SECONDS),
         vary: "origin",
       },

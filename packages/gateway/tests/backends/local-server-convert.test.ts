@@ -144,7 +144,7 @@ describe("requests", () => {
         request({ messages });
       } catch (error) {
         expect(error).toBeInstanceOf(BackendError);
-        expect((error as BackendError).kind).toBe("unsupported");
+        expect((error as BackendError).kind).toBe("request");
         return (error as Error).message;
       }
       throw new Error("it was accepted");

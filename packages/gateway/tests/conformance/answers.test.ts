@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { eventsOf } from "../support/backends.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
+import { startFakeOllama } from "../support/ollama.ts";
 import { politeHandler } from "../support/upstream.ts";
 
 let bench: InferenceBench;
@@ -71,6 +72,42 @@ describe("answers of an upstream that leaves things out", () => {
       usage: { prompt_tokens: expect.any(Number), completion_tokens: 0, total_tokens: expect.any(Number) },
     });
   });
+});
+
+test("a field that only the chosen backend cannot take is a 400 that names it, and no fault of the backend", async () => {
+  const ollama = startFakeOllama();
+  await bench.addBackend({ name: "native", type: "ollama", url: ollama.url });
+  const chat = (messages: unknown[]) => bench.chat({ model: "llama3.2", messages });
+  const cases: [unknown, string][] = [
+    [null, "messages.0"],
+    [{ role: "user", content: [{ type: "hologram" }] }, "messages.0.content.0"],
+    [{ role: "user", content: "x", images: [5] }, "messages.0.images.0"],
+    [{ role: "assistant", content: null, tool_calls: [{}] }, "messages.0.tool_calls.0.function"],
+  ];
+  for (const [message, field] of cases) {
+    const answer = await chat([message]);
+    expect({ field, status: answer.status }).toEqual({ field, status: 400 });
+    const { error } = (await answer.json()) as { error: Record<string, string> };
+    expect(error).toMatchObject({ type: "invalid_request", code: "missing_fields" });
+    expect(error.message).toContain(`\`${field}\``);
+  }
+  expect((await chat([{ role: "user", content: "still here" }])).status).toBe(200);
+  const embedded = await bench.post("/v1/embeddings", { model: "nomic-embed-text:v1.5", input: [1, 2] });
+  expect(embedded.status).toBe(400);
+  // What it cannot do at all is the contract's 500.
+  const unable = await bench.post("/v1/embeddings", { model: "llama3.2", input: "x" });
+  expect(unable.status).toBe(500);
+  expect(await unable.json()).toMatchObject({ error: { type: "server_error", code: "backend_error" } });
+  await ollama.stop();
+});
+
+test("an upstream that breaks off is told in words for the caller, not for the caller of fetch", async () => {
+  bench.upstream.answer((_, reply) => reply.reset());
+  const answer = await bench.chat({});
+  expect(answer.status).toBe(502);
+  const { error } = (await answer.json()) as { error: { message: string } };
+  expect(error.message).not.toBe("");
+  expect(error.message).not.toContain("verbose");
 });
 
 test("every answer carries a request id, whatever was asked", async () => {

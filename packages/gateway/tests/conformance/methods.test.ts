@@ -133,6 +133,22 @@ describe("methods", () => {
   });
 });
 
+test("null stands for a parameter that is left out, unless it means something", async () => {
+  const { id, title } = await gateway.rpc("conversations.create", { title: null }, admin);
+  expect(title).toBe("New Conversation");
+  expect((await gateway.rpc("conversations.get", { conversation_id: null, id }, admin)).id).toBe(id);
+  expect((await gateway.rpc("usage.list", { limit: null, offset: null, project: null }, admin)).limit).toBe(
+    50,
+  );
+  expect((await gateway.call("keys.create", { name: null }, admin)).error.code).toBe(-32602);
+  const { id: group_id } = await gateway.rpc("group.create", { name: "lab", description: null }, admin);
+  const ceiling = async (change: object) =>
+    (await gateway.rpc("group.update", { group_id, ...change }, admin)).rpm_ceiling;
+  expect(await ceiling({ rpm_ceiling: 5 })).toBe(5);
+  expect(await ceiling({ name: null })).toBe(5);
+  expect(await ceiling({ rpm_ceiling: null })).toBeNull();
+});
+
 describe("who may call", () => {
   const refusal = async (method: string, bearer?: string) => {
     const { error } = await gateway.call(method, {}, bearer);

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { ManualClock } from "../support/clock.ts";
-import { bootGateway, type TestGateway } from "../support/gateway.ts";
+import { ADMIN_TOKEN, bootGateway, type TestGateway } from "../support/gateway.ts";
 
 let gateway: TestGateway;
 let token: string;
@@ -112,6 +112,18 @@ describe("an authenticated socket", () => {
       JSON.stringify({ jsonrpc: "2.0", id: 1, method: "auth.me", params: { pad: "x".repeat(1_100_000) } }),
     );
     expect((await socket.next()).error?.code).toBe(-32600);
+    socket.socket.close();
+  });
+
+  test("may be the admin token's: its methods, and no person's", async () => {
+    const socket = await Socket.open(`?token=${ADMIN_TOKEN}`);
+    clock.advance(60_000);
+    const plan = { user_email: "ada@example.com", tier: "pro" };
+    expect((await socket.call("billing.plan.set", plan)).result).toEqual({ ok: true });
+    expect((await socket.call("group.list")).result).toBeDefined();
+    expect((await socket.call("keys.list")).error?.code).toBe(-32005);
+    expect((await socket.call("agents.list")).error?.code).toBe(-32005);
+    expect((await socket.call("system.probe")).error?.code).toBe(-32601);
     socket.socket.close();
   });
 

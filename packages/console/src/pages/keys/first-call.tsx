@@ -1,5 +1,5 @@
 import { RestError } from "@model-gateway/client";
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { useAction } from "../../lib/action.ts";
 import { api } from "../../lib/api.ts";
 import { client } from "../../lib/client.ts";
@@ -41,7 +41,7 @@ export function Page({ params }: PageProps) {
   );
 }
 
-/** What the snippets tag their request with, so that its usage row can be told from all others. */
+/** What the snippets tag their request with, so that it is easily found among all others. */
 const refOf = (prefix: string) => `first-call-${prefix}`;
 
 function FirstCall({ id, name, prefix }: { id: string; name: string; prefix: string }) {
@@ -98,20 +98,59 @@ function FirstCall({ id, name, prefix }: { id: string; name: string; prefix: str
       >
         <Code label="The call" text={text} />
       </Section>
-      <Watch prefix={prefix} secret={secret} model={model} />
+      <Watch id={id} prefix={prefix} secret={secret} model={model} />
     </>
   );
 }
 
-function Watch({ prefix, secret, model }: { prefix: string; secret: string | null; model: string }) {
+/** What went wrong with the key's latest request, wherever it came from. */
+function useRefusals(keyId: string, onAnswered: () => void): RestError | null {
+  const [refusal, setRefusal] = useState<RestError | null>(null);
+  const answered = useRef(onAnswered);
+  answered.current = onAnswered;
+  useEffect(() => {
+    const aborter = new AbortController();
+    const follow = async () => {
+      for await (const { method, params } of client.events(keyId, { signal: aborter.signal })) {
+        if (method !== "key.request") continue;
+        if (params.ok) answered.current();
+        else
+          setRefusal(
+            new RestError(params.message, {
+              status: params.status,
+              type: "",
+              code: params.code,
+              retryAfterSeconds: null,
+              requestId: null,
+            }),
+          );
+      }
+    };
+    follow().catch(() => {
+      // Left the page, or the service is away; the list of usage is asked for all the same.
+    });
+    return () => aborter.abort();
+  }, [keyId]);
+  return refusal;
+}
+
+interface WatchProps {
+  id: string;
+  prefix: string;
+  secret: string | null;
+  model: string;
+}
+
+function Watch({ id, prefix, secret, model }: WatchProps) {
   const [seen, setSeen] = useState<UsageRecord | null>(null);
   const usage = useQuery("usage watch", () => api("usage.list", { limit: WATCHED_ROWS }), {
     everyMs: WATCH_EVERY_MS,
   });
   useEffect(() => {
-    const found = usage.data?.records.find(({ ref_id }) => ref_id === refOf(prefix));
+    const found = usage.data?.records.find(({ api_key_id }) => api_key_id === prefix);
     if (found) setSeen(found);
   }, [usage.data, prefix]);
+  const refusal = useRefusals(id, usage.reload);
   const attempt = useAction(() =>
     client.rest.chat(
       { model, messages: [{ role: "user", content: REQUEST.messages[0]!.content }] },
@@ -149,8 +188,8 @@ function Watch({ prefix, secret, model }: { prefix: string; secret: string | nul
             {seen.cost === null ? "unpriced" : money(seen.cost)}, <When time={seen.created_at} />
           </span>
         </Note>
-      ) : attempt.error ? (
-        <Mistake error={attempt.error} />
+      ) : (attempt.error ?? refusal) ? (
+        <Mistake error={attempt.error ?? refusal} />
       ) : (
         <p className="waiting" role="status">
           <Status tone="plain" icon="waiting">

@@ -143,7 +143,7 @@ class Engine implements Backend {
     const { input, encoding_format: _, ...rest } = body.object();
     const texts = inputTexts(input);
     if (!texts)
-      throw new BackendError("unsupported", "`input` must be a text or an array of texts for this backend");
+      throw new BackendError("request", "`input` must be a text or an array of texts for this backend");
     const params = { ...rest, model, input: texts };
     const { vectors, promptTokens } = readEmbeddings(
       await this.#call("Engine.Embeddings", params, { signal }),

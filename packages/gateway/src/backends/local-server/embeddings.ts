@@ -14,7 +14,7 @@ export interface OllamaEmbedRequest {
 export function toOllamaEmbed(body: Record<string, unknown>, model: string): OllamaEmbedRequest {
   const input = inputTexts(body.input);
   if (!input) {
-    throw new BackendError("unsupported", "`input` must be a text or an array of texts for this backend");
+    throw new BackendError("request", "`input` must be a text or an array of texts for this backend");
   }
   const request: OllamaEmbedRequest = { model, input };
   for (const name of PASSED_FIELDS) if (body[name] !== undefined) request[name] = body[name];

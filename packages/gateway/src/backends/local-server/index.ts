@@ -95,7 +95,7 @@ class LocalServer implements Backend {
     const { input, ...rest } = request;
     if (input.length > LEGACY_INPUTS_MAX) {
       throw new BackendError(
-        "unsupported",
+        "request",
         `\`input\` may have at most ${LEGACY_INPUTS_MAX} texts on this server`,
       );
     }

@@ -22,7 +22,7 @@ const ROLES: ReadonlyMap<string, string> = new Map([
 ]);
 
 const refuse = (field: string, problem: string): never => {
-  throw new BackendError("unsupported", `\`${field}\` ${problem}`);
+  throw new BackendError("request", `\`${field}\` ${problem}`);
 };
 
 /** Bare base64: what the native API wants where others take a data: URL. */

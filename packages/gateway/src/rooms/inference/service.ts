@@ -17,6 +17,7 @@ import { type ChatParts, ChatTurn } from "./chat.ts";
 import { CallWatch, DEFAULT_DEADLINES, type Deadlines, isAboutClient } from "./deadlines.ts";
 import { embed } from "./embeddings.ts";
 import { isFinal, reportTo, toFailure } from "./failures.ts";
+import { KeyWatchers } from "./key-watchers.ts";
 import { CallObserver } from "./observer.ts";
 import { Payload } from "./payload.ts";
 import { QUICK_START_MODELS } from "./quick-start.ts";
@@ -54,6 +55,7 @@ export class Inference {
   readonly #parts: ChatParts;
   readonly #sender: ChatSender;
   readonly #watch: CallWatch;
+  readonly #watchers: KeyWatchers;
 
   constructor(readonly options: InferenceOptions) {
     const { clock, log, metering, routing, conversations, memory, events } = options;
@@ -61,6 +63,7 @@ export class Inference {
     const observer = new CallObserver(options.metrics, options.tracer, clock);
     this.#parts = { clock, log, metering, routing, conversations, memory, watch: this.#watch, observer };
     this.#sender = new ChatSender(this.#parts, events);
+    this.#watchers = new KeyWatchers(events);
   }
 
   /** Calls to upstreams that are under way. */
@@ -104,19 +107,22 @@ export class Inference {
     const principal = found instanceof Promise ? await found : found;
     if (principal instanceof Response) return principal;
     countRequest();
-    const payer = payerOf(principal);
-    const limited = metering.checkRate(payer);
-    if (limited) await limited;
-    const refId = refOf(request);
-    const traceparent = this.options.tracer.enabled ? request.headers.get("traceparent") : null;
-    const payload = new Payload(await readBody(request, BODY_BYTES_MAX));
     try {
-      return await work(
+      const payer = payerOf(principal);
+      const limited = metering.checkRate(payer);
+      if (limited) await limited;
+      const refId = refOf(request);
+      const traceparent = this.options.tracer.enabled ? request.headers.get("traceparent") : null;
+      const payload = new Payload(await readBody(request, BODY_BYTES_MAX));
+      const response = await work(
         { requestId, payer, rules: principal.group, refId, channel: "gateway", traceparent },
         payload,
       );
+      this.#watchers.answered(principal.keyId);
+      return response;
     } catch (error) {
       if (isAboutClient(error)) return new Response(null, { status: CLIENT_CLOSED });
+      this.#watchers.refused(principal.keyId, toServiceError(error));
       if (!isFinal(error)) throw error;
       const response = toRestResponse(toServiceError(error), requestId);
       // Client libraries repeat a 502 on their own; what the upstream refused once it will refuse again.

@@ -11,6 +11,8 @@ const TICK_MS = 500;
 /** Renewed while a step is under way; a dead instance's jobs are free after this. */
 const LEASE_MS = 15_000;
 const STEP_TIMEOUT_MS = 120_000;
+/** After a failed claim the database is left alone for this long. */
+const CLAIM_PAUSE_MS = 5_000;
 const POLL_MS = { first: 2_000, most: 15_000 };
 const POLL_GROWTH = 1.5;
 const ERROR_LENGTH_MAX = 2_000;
@@ -34,6 +36,7 @@ export class JobRunner {
   readonly #stopTicking: () => void;
   readonly #stopped = new AbortController();
   #claiming: Promise<void> | null = null;
+  #pausedUntilMs = 0;
 
   constructor(
     readonly store: VideoStore,
@@ -50,9 +53,13 @@ export class JobRunner {
   }
 
   wake(): void {
-    if (this.#stopped.signal.aborted) return;
+    const { clock, log } = this.options;
+    if (this.#stopped.signal.aborted || clock.now() < this.#pausedUntilMs) return;
     this.#claiming ??= this.#claim()
-      .catch((error) => this.options.log.warn("video jobs could not be claimed", { error }))
+      .catch((error) => {
+        this.#pausedUntilMs = clock.now() + CLAIM_PAUSE_MS;
+        log.warn("video jobs could not be claimed", { error });
+      })
       .finally(() => {
         this.#claiming = null;
       });

@@ -43,12 +43,12 @@ export class RpcWebSocket {
 
   /** The data of a new socket. A token that does not verify makes it an anonymous one. */
   async admit(token: string | null, ip: string): Promise<RpcSocketData> {
-    const { actor } = await this.options.authenticator.caller(token, ip);
+    const { actor, adminToken } = await this.options.authenticator.caller(token, ip);
     return {
       kind: "rpc",
       token,
       ip,
-      anonymous: actor === null,
+      anonymous: actor === null && !adminToken,
       inFlight: 0,
       cancelIdle: () => {},
       closing: false,
@@ -121,9 +121,9 @@ export class RpcWebSocket {
   }
 
   /** Anonymous sockets may call public methods and the probe; the probe is theirs alone. */
-  #refusal(method: string, { actor }: Caller): ServiceError | null {
+  #refusal(method: string, { actor, adminToken }: Caller): ServiceError | null {
     const { registry } = this.options;
-    if (actor) return socketOnly(registry, method);
+    if (actor || adminToken) return socketOnly(registry, method);
     const auth = registry.methods.get(method)?.auth;
     if (auth === "public" || auth === "anonymous_socket") return null;
     return new ServiceError("auth_required", "authentication required");
