@@ -154,6 +154,8 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     factory: backendFactory(backendDeps, bridge),
     sealer: createSealer(jwtSecret),
   });
+  // What is read from now on cannot be changed elsewhere without this instance hearing of it.
+  await bus.ready();
   await routing.start();
   const inference = new Inference({
     clock,
@@ -263,6 +265,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
   metrics.gauge("gateway_usage_rows_lost", "Usage rows that no disk would take", () => metering.lostRows);
   metrics.gauge("gateway_holds", "Reservations of requests under way", () => metering.holdCount);
 
+  await bus.ready();
   const server = startHttpServer({
     host: config.host,
     port: config.port,

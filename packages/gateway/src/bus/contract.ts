@@ -9,6 +9,8 @@ export interface Bus {
   readonly connected: boolean;
   publish(topic: string, message: string): void;
   subscribe(topic: string, receive: (message: string) => void): Subscription;
+  /** Resolves when everything that is subscribed to now is heard from every instance. */
+  ready(): Promise<void>;
   /** Messages of other instances may have been missed: whoever caches what they announce forgets it. */
   onGap(forget: () => void): void;
   close(): Promise<void>;

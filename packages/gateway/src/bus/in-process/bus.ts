@@ -10,6 +10,8 @@ export class InProcessBus implements Bus {
     for (const receive of this.#receivers.get(topic) ?? []) receive(message);
   }
 
+  async ready(): Promise<void> {}
+
   /** A single process misses nothing. */
   onGap(): void {}
 

@@ -80,6 +80,10 @@ export class RedisBus implements Bus {
     );
   }
 
+  async ready(): Promise<void> {
+    await Promise.all(this.#channels.values());
+  }
+
   async #listen(channel: string, topic: string): Promise<void> {
     // Not connected: `#restore` subscribes again as soon as it is.
     if (!this.#listener.connected) return;

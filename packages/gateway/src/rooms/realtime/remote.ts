@@ -1,4 +1,4 @@
-import type { Requests } from "../../bus/contract.ts";
+import type { Requests, Subscription } from "../../bus/contract.ts";
 import { type ErrorName, fail, toServiceError } from "../../kernel/errors.ts";
 
 /** The instance that holds the session answers in a millisecond; when none does, there is no such session. */
@@ -43,10 +43,10 @@ export class RemoteSessions {
     return text ? (JSON.parse(text) as Answer) : null;
   }
 
-  /** Answers other instances about a session that is held here, until the returned function is called. */
-  serve(sessionId: string): () => void {
+  /** Answers other instances about a session that is held here, until the subscription ends; null when nobody asks. */
+  serve(sessionId: string): Subscription | null {
     const answer = (text: string) => JSON.stringify(this.#answer(sessionId, JSON.parse(text) as Question));
-    return this.options.requests?.serve(topicOf(sessionId), answer) ?? (() => {});
+    return this.options.requests?.serve(topicOf(sessionId), answer) ?? null;
   }
 
   #answer(sessionId: string, question: Question): Answer {

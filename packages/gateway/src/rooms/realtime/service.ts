@@ -1,5 +1,5 @@
 import type { Backend } from "../../backends/contract.ts";
-import type { EventHub, EventStream, Requests } from "../../bus/contract.ts";
+import type { EventHub, EventStream, Requests, Subscription } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
@@ -74,7 +74,7 @@ interface Session {
   link: { send(event: Record<string, unknown>): boolean; close(): void } | null;
   lastClientEventMs: number;
   /** Ends the answering of other instances about it. */
-  unserve: () => void;
+  served: Subscription | null;
 }
 
 /** The open voice sessions of this process: one forwarder each, from the upstream to the owner's channel. */
@@ -127,7 +127,7 @@ export class Realtime {
       opening: [],
       link: null,
       lastClientEventMs: clock.now(),
-      unserve: this.#remote.serve(sessionId),
+      served: this.#remote.serve(sessionId),
     };
     this.#sessions.set(sessionId, session);
     try {
@@ -145,12 +145,14 @@ export class Realtime {
     } catch (error) {
       routed.failed((error as Error).message);
       this.#sessions.delete(sessionId);
-      session.unserve();
+      session.served?.();
       session.stream.end();
       fail("bad_gateway", `The realtime session could not be opened: ${(error as Error).message}`, {
         cause: error,
       });
     }
+    // The client's first event may come in elsewhere, and is to be heard here.
+    await session.served?.ready;
     session.stream.whenHeard().then(() => this.#release(session));
     return { session_id: sessionId, stream_session: session.stream.sessionId };
   }
@@ -216,7 +218,7 @@ export class Realtime {
 
   #remove(session: Session, reason: string): void {
     if (!this.#sessions.delete(session.id)) return;
-    session.unserve();
+    session.served?.();
     this.options.log.debug("realtime session ended", { session_id: session.id, reason });
     this.#release(session);
     this.#emit(session, { type: "session.closed", reason });
