@@ -19,10 +19,12 @@ export function exceedsDepth(text: string, limit: number): boolean {
   return false;
 }
 
+const strictUtf8 = new TextDecoder("utf-8", { fatal: true });
+
 /** Bytes to text, refusing what is not UTF-8 instead of replacing it silently. */
 export function decodeUtf8(bytes: Uint8Array | ArrayBuffer): string {
   try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    return strictUtf8.decode(bytes);
   } catch {
     fail("parse_error", "Parse error: the body is not valid UTF-8");
   }

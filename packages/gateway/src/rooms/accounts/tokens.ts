@@ -13,6 +13,8 @@ const TOKEN_LENGTH_MAX = 2_048;
 
 export interface AccessTokens {
   issue(userId: string): Promise<string>;
+  /** The user id of a token that was verified before and is still valid; null says nothing. */
+  remembered(token: string): string | null;
   /** The user id, or null for anything that is not a valid token of ours. */
   verify(token: string): string | null | Promise<string | null>;
 }
@@ -54,6 +56,10 @@ export function createAccessTokens({
         .setExpirationTime(nowSeconds + ACCESS_TOKEN_SECONDS)
         .setJti(ids.uuid())
         .sign(secret);
+    },
+    remembered(token) {
+      const known = verified.get(token);
+      return known && known.expiresAtMs > clock.now() ? known.userId : null;
     },
     verify(token) {
       if (token.length > TOKEN_LENGTH_MAX) return null;

@@ -30,6 +30,9 @@ export const socketOnly = (registry: Registry, method: string): ServiceError | n
 
 /** Text in, text out: the part of the JSON-RPC plane that HTTP and WebSocket share. */
 export class RpcRunner {
+  /** By method name; only registered ones succeed, so it is bounded. */
+  readonly #succeeded = new Map<string, { add(): void }>();
+
   constructor(readonly options: RpcRunnerOptions) {}
 
   async run(text: string, call: RpcCallOptions): Promise<string> {
@@ -46,6 +49,16 @@ export class RpcRunner {
     return `[${responses.join(",")}]`;
   }
 
+  /** Counting a call that went well builds no label text: there is one counter for each method. */
+  #counterOf(method: string): { add(): void } {
+    let counter = this.#succeeded.get(method);
+    if (!counter) {
+      counter = this.options.calls.labelled({ method, outcome: "ok" });
+      this.#succeeded.set(method, counter);
+    }
+    return counter;
+  }
+
   #respond(json: string, { onResponse }: RpcCallOptions): string {
     onResponse?.(json);
     return json;
@@ -60,7 +73,7 @@ export class RpcRunner {
       const refusal = guard?.(request.method);
       if (refusal) throw refusal;
       const result = await dispatch(registry, { method: request.method, params: request.params, context });
-      calls.add(1, { method: request.method, outcome: "ok" });
+      this.#counterOf(request.method).add();
       return encodeResult(request.idJson, result);
     } catch (error) {
       const failure = toServiceError(error);
