@@ -12,16 +12,28 @@ export interface Actor {
   isAdmin: boolean;
 }
 
-/** Who is calling: at most one of `actor` and `adminToken` is set. */
-export interface Caller {
+/** What a bearer stands for: at most one of the two is set. */
+export interface Identity {
   actor: Actor | null;
   adminToken: boolean;
-  ip: string;
 }
 
+export interface Caller extends Identity {
+  readonly ip: string;
+}
+
+/** A caller whose address is looked up only when something asks for it: that costs more than a whole call. */
+export const callerFrom = ({ actor, adminToken }: Identity, source: { readonly ip: string }): Caller => ({
+  actor,
+  adminToken,
+  get ip() {
+    return source.ip;
+  },
+});
+
 export interface Authenticator {
-  /** Turns a bearer value into a caller; anything that does not verify is an anonymous caller. */
-  caller(bearer: string | null, ip: string): Caller | Promise<Caller>;
+  /** Turns a bearer value into an identity; anything that does not verify is nobody's. */
+  identify(bearer: string | null): Identity | Promise<Identity>;
 }
 
 export interface CallContext {

@@ -1,5 +1,5 @@
 import type { Server, ServerWebSocket } from "bun";
-import type { Authenticator, Caller, Rooms } from "../kernel/context.ts";
+import { type Authenticator, callerFrom, type Identity, type Rooms } from "../kernel/context.ts";
 import { ServiceError, toRestResponse, toServiceError } from "../kernel/errors.ts";
 import { bearerOf, urlParts } from "../kernel/http.ts";
 import type { Ids } from "../kernel/ids.ts";
@@ -56,6 +56,7 @@ type AnySocket = ServerWebSocket<SocketData>;
 
 const REQUEST_BODY_BYTES_MAX = 34 * 1024 * 1024;
 const SOCKET_MESSAGE_BYTES_MAX = 8 * 1024 * 1024;
+const NOBODY: Identity = { actor: null, adminToken: false };
 const RPC_METHODS: readonly string[] = ["GET", "POST"];
 
 /** The one HTTP listener: routes, the RPC plane, the event streams and the WebSockets. */
@@ -76,18 +77,11 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
     try {
       if (!found) return await notFound(request, path, requestId);
       const { route } = found;
-      let caller: Caller = {
-        actor: null,
-        adminToken: false,
-        // Asked for by few routes, and not free.
-        get ip() {
-          return clientIp(request, server, options.trustedProxies);
-        },
-      };
-      if (route.auth === "admin_token") {
-        caller = await authenticator.caller(bearerOf(request), caller.ip);
-        if (!caller.adminToken) throw new ServiceError("admin_token_required", "admin access required");
-      }
+      const identity =
+        route.auth === "admin_token" ? await authenticator.identify(bearerOf(request)) : NOBODY;
+      if (route.auth === "admin_token" && !identity.adminToken)
+        throw new ServiceError("admin_token_required", "admin access required");
+      const caller = callerFrom(identity, sourceOf(request, server));
       const result = await route.handler({
         caller,
         requestId,
@@ -149,16 +143,20 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
     return expectedUpgrade("Expected a WebSocket upgrade.\n");
   }
 
+  /** Where a request comes from; few ask, and the answer is not free. */
+  const sourceOf = (request: Request, server: Server<SocketData>) => ({
+    get ip() {
+      return clientIp(request, server, options.trustedProxies);
+    },
+  });
+
   async function handle(request: Request, server: Server<SocketData>): Promise<Response | undefined> {
     const { path: asked, search } = urlParts(request.url);
     // Clients whose base URL already ends in /v1 often add it once more.
     const path = asked.startsWith("/v1/v1/") ? asked.slice(3) : asked;
     if (path === "/api/rpc") {
       if (request.method === "POST") {
-        return rpcHttp(request, {
-          requestId: ids.ordered(),
-          ip: clientIp(request, server, options.trustedProxies),
-        });
+        return rpcHttp(request, { requestId: ids.ordered(), source: sourceOf(request, server) });
       }
       if (request.method === "GET") return upgradeRpc(request, server, new URLSearchParams(search));
     }
@@ -166,7 +164,6 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
       return events.handle(request, {
         query: new URLSearchParams(search),
         requestId: ids.ordered(),
-        ip: clientIp(request, server, options.trustedProxies),
       });
     }
     for (const transport of socketTransports) {

@@ -54,13 +54,9 @@ test("a session is required", async () => {
   expect((await response.json()).error.message).toContain("`session`");
 });
 
-const nobody = { caller: (_: string | null, ip: string) => ({ actor: null, adminToken: false, ip }) };
+const nobody = { identify: () => ({ actor: null, adminToken: false }) };
 const user = (userId: string) => ({
-  caller: (_: string | null, ip: string) => ({
-    actor: { userId, email: "", name: "", isAdmin: false },
-    adminToken: false,
-    ip,
-  }),
+  identify: () => ({ actor: { userId, email: "", name: "", isAdmin: false }, adminToken: false }),
 });
 
 function hub(clock = new ManualClock()) {
@@ -70,7 +66,6 @@ const subscribeTo = (transport: EventsTransport, session: string) =>
   transport.handle(new Request(`http://x/api/rpc/events?session=${session}`), {
     query: new URLSearchParams({ session }),
     requestId: "r",
-    ip: "127.0.0.1",
   });
 
 test("nothing emitted before the subscription is delivered, everything after it is, in order", async () => {

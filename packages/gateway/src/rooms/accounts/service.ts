@@ -1,7 +1,7 @@
 import type { Bus, RateLimiter } from "../../bus/contract.ts";
 import { BoundedMap, Gate } from "../../kernel/bounded.ts";
 import { type Clock, isoTime } from "../../kernel/clock.ts";
-import type { Actor, Authenticator, Caller } from "../../kernel/context.ts";
+import type { Actor, Authenticator, Identity } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { constantTimeEqual, type Ids, sha256Hex } from "../../kernel/ids.ts";
 import { USER_CHANGED } from "../../kernel/topics.ts";
@@ -40,6 +40,8 @@ export interface Session {
   expires_in: number;
   user: { id: string; email: string; name: string; is_admin: boolean };
 }
+
+const NOBODY: Identity = { actor: null, adminToken: false };
 
 export class Accounts implements Authenticator {
   readonly #store: AccountStore;
@@ -170,21 +172,21 @@ export class Accounts implements Authenticator {
     }
   }
 
-  caller(bearer: string | null, ip: string): Caller | Promise<Caller> {
-    if (bearer === null) return { actor: null, adminToken: false, ip };
+  identify(bearer: string | null): Identity | Promise<Identity> {
+    if (bearer === null) return NOBODY;
     const { adminToken, bus } = this.options;
     // A token that was verified before is nobody's guess, so the comparison below is not for it.
     const remembered = bus.connected ? this.#tokens.remembered(bearer) : null;
     const actor = remembered === null ? undefined : this.#actors.get(remembered);
-    if (actor) return { actor, adminToken: false, ip };
+    if (actor) return { actor, adminToken: false };
     if (adminToken !== null && constantTimeEqual(bearer, adminToken))
-      return { actor: null, adminToken: true, ip };
-    return this.#callerOf(this.#tokens.verify(bearer), ip);
+      return { actor: null, adminToken: true };
+    return this.#identityOf(this.#tokens.verify(bearer));
   }
 
-  async #callerOf(verifying: string | null | Promise<string | null>, ip: string): Promise<Caller> {
+  async #identityOf(verifying: string | null | Promise<string | null>): Promise<Identity> {
     const userId = await verifying;
-    return { actor: userId === null ? null : await this.actor(userId), adminToken: false, ip };
+    return { actor: userId === null ? null : await this.actor(userId), adminToken: false };
   }
 
   async actor(userId: string): Promise<Actor | null> {

@@ -40,7 +40,7 @@ export class EventsTransport {
 
   async handle(
     request: Request,
-    { query, requestId, ip }: { query: URLSearchParams; requestId: string; ip: string },
+    { query, requestId }: { query: URLSearchParams; requestId: string },
   ): Promise<Response> {
     const sessionId = query.get("session") ?? "";
     if (sessionId === "" || sessionId.length > SESSION_ID_LENGTH_MAX) {
@@ -52,7 +52,7 @@ export class EventsTransport {
         requestId,
       );
     }
-    const { actor } = await this.options.authenticator.caller(bearerOf(request) ?? query.get("token"), ip);
+    const { actor } = await this.options.authenticator.identify(bearerOf(request) ?? query.get("token"));
     const stream = this.#subscribe(sessionId, actor?.userId ?? null);
     if (!stream) {
       return toRestResponse(

@@ -1,5 +1,5 @@
 import type { EventHub } from "../../bus/contract.ts";
-import type { Authenticator } from "../../kernel/context.ts";
+import { type Authenticator, callerFrom } from "../../kernel/context.ts";
 import { toServiceError } from "../../kernel/errors.ts";
 import { bearerOf, readBody } from "../../kernel/http.ts";
 import { decodeUtf8 } from "../../kernel/json.ts";
@@ -19,7 +19,7 @@ export interface RpcHttpOptions {
 export function createRpcHttp({ runner, authenticator, events }: RpcHttpOptions) {
   return async (
     request: Request,
-    { requestId, ip }: { requestId: string; ip: string },
+    { requestId, source }: { requestId: string; source: { readonly ip: string } },
   ): Promise<Response> => {
     const answer = (json: string, status = 200) =>
       new Response(json, {
@@ -33,7 +33,9 @@ export function createRpcHttp({ runner, authenticator, events }: RpcHttpOptions)
       const failure = toServiceError(error);
       return answer(encodeFailure(failure), failure.kind === "body_too_large" ? 413 : 200);
     }
-    const caller = await authenticator.caller(bearerOf(request), ip);
+    const identifying = authenticator.identify(bearerOf(request));
+    const identity = identifying instanceof Promise ? await identifying : identifying;
+    const caller = callerFrom(identity, source);
     const sessionId = request.headers.get("x-session-id");
     const onResponse =
       sessionId && sessionId.length <= SESSION_ID_LENGTH_MAX

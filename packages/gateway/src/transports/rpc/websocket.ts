@@ -1,6 +1,6 @@
 import type { ServerWebSocket } from "bun";
 import type { Clock } from "../../kernel/clock.ts";
-import type { Authenticator, Caller } from "../../kernel/context.ts";
+import { type Authenticator, type Caller, callerFrom } from "../../kernel/context.ts";
 import { ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { decodeUtf8 } from "../../kernel/json.ts";
@@ -43,7 +43,7 @@ export class RpcWebSocket {
 
   /** The data of a new socket. A token that does not verify makes it an anonymous one. */
   async admit(token: string | null, ip: string): Promise<RpcSocketData> {
-    const { actor, adminToken } = await this.options.authenticator.caller(token, ip);
+    const { actor, adminToken } = await this.options.authenticator.identify(token);
     return {
       kind: "rpc",
       token,
@@ -106,7 +106,7 @@ export class RpcWebSocket {
       return;
     }
     // Asked anew for every message: the account's rights may have changed, the token may have expired.
-    const caller = await authenticator.caller(data.token, data.ip);
+    const caller = callerFrom(await authenticator.identify(data.token), data);
     let probed = false;
     const guard = (method: string) => {
       probed ||= method === PROBE_METHOD;
