@@ -31,7 +31,8 @@ export function decodeUtf8(bytes: Uint8Array | ArrayBuffer): string {
 }
 
 export function parseJson(text: string): unknown {
-  if (exceedsDepth(text, JSON_DEPTH_MAX)) {
+  // A text that is shorter than the limit cannot be nested deeper.
+  if (text.length > JSON_DEPTH_MAX && exceedsDepth(text, JSON_DEPTH_MAX)) {
     fail("invalid_request", `The JSON is nested deeper than ${JSON_DEPTH_MAX} levels`);
   }
   try {

@@ -27,7 +27,8 @@ function fieldWithNul(value: unknown): string | undefined {
 
 /** Many clients write null for what they leave out: where null means nothing else, it is left out here too. */
 function withoutNulls(schema: z.ZodType, value: unknown): unknown {
-  if (!(schema instanceof z.ZodObject) || !isObject(value)) return value;
+  if (!isObject(value) || !Object.values(value).includes(null) || !(schema instanceof z.ZodObject))
+    return value;
   const shape = schema.shape as Record<string, z.ZodType>;
   const isLeftOut = ([field, content]: [string, unknown]) =>
     content === null &&
