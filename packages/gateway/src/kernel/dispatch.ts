@@ -42,7 +42,8 @@ export async function dispatch(
   if (!method) fail("method_not_found", `Method not found: ${name.slice(0, 200)}`);
   const actor = authorize(method, context.caller);
   const checked = validate(method.params, params ?? {});
-  const result = await method.handler({ ...context, params: checked, actor });
+  const answered = method.handler({ ...context, params: checked, actor });
+  const result = answered instanceof Promise ? await answered : answered;
   // Parsing drops every field that the definition does not list, so no handler can leak one.
   return method.result.parse(result);
 }

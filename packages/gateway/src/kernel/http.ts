@@ -7,22 +7,25 @@ export function bearerOf(request: Request): string | null {
   return header.slice(7).trim() || null;
 }
 
+const refuseLarge = (bytesMax: number): never =>
+  fail("body_too_large", `The request body is larger than ${bytesMax} bytes; send a smaller one`);
+
 /** The whole body, refused as soon as it is known to be larger than `bytesMax`. */
-export async function readBody(request: Request, bytesMax: number): Promise<Uint8Array<ArrayBuffer>> {
-  const tooLarge = () =>
-    fail("body_too_large", `The request body is larger than ${bytesMax} bytes; send a smaller one`);
+export function readBody(request: Request, bytesMax: number): Promise<Uint8Array<ArrayBuffer>> {
   const declared = request.headers.get("content-length");
-  if (declared !== null) {
-    if (Number(declared) > bytesMax) tooLarge();
-    // The server holds a sender to its declared length, so this read is bounded.
-    return request.bytes();
-  }
+  if (declared === null) return readUndeclared(request, bytesMax);
+  if (Number(declared) > bytesMax) refuseLarge(bytesMax);
+  // The server holds a sender to its declared length, so this read is bounded.
+  return request.bytes();
+}
+
+async function readUndeclared(request: Request, bytesMax: number): Promise<Uint8Array<ArrayBuffer>> {
   if (!request.body) return new Uint8Array();
   const chunks: Uint8Array[] = [];
   let size = 0;
   for await (const chunk of request.body as unknown as AsyncIterable<Uint8Array>) {
     size += chunk.length;
-    if (size > bytesMax) tooLarge();
+    if (size > bytesMax) refuseLarge(bytesMax);
     chunks.push(chunk);
   }
   return Buffer.concat(chunks) as Uint8Array<ArrayBuffer>;

@@ -150,7 +150,8 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
     },
   });
 
-  async function handle(request: Request, server: Server<SocketData>): Promise<Response | undefined> {
+  /** Not async itself: each layer of promises costs, and this one is around every request. */
+  function handle(request: Request, server: Server<SocketData>): Promise<Response | undefined> {
     const { path: asked, search } = urlParts(request.url);
     // Clients whose base URL already ends in /v1 often add it once more.
     const path = asked.startsWith("/v1/v1/") ? asked.slice(3) : asked;
