@@ -170,6 +170,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     memory,
     apiRateLimitRpm: config.apiRateLimitRpm,
     countRequest: () => rooms.system.countRequest(),
+    onFailure: (failure) => rooms.system.noteFailure(failure),
     deadlines: overrides.deadlines,
     metrics,
     tracer,
@@ -225,6 +226,8 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
       clock,
       version: VERSION,
       buildHash: buildHash(),
+      metrics,
+      backends: () => routing.entries,
       figures: {
         agentsOnline: () => agents.agentsOnline(),
         gpuNodes: () => agents.gpuNodes(),
@@ -293,6 +296,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
 
   const close = async (journalDeadlineMs: number) => {
     await inference.close();
+    rooms.system.close();
     realtime.closeAll();
     await housekeeping.close();
     await video.stop();

@@ -6,7 +6,7 @@ import { type Admission, estimatePromptTokens, type Metering } from "../metering
 import type { Route, Routing } from "../routing/index.ts";
 import { type CallWatch, isAboutClient, type WatchedCall } from "./deadlines.ts";
 import { reportTo } from "./failures.ts";
-import type { CallObserver, ObservedCall } from "./observer.ts";
+import { type CallObserver, CLIENT_LEFT_OUTCOME, type ObservedCall } from "./observer.ts";
 import type { Payload } from "./payload.ts";
 import type { ReportedUsage } from "./usage-tail.ts";
 
@@ -163,7 +163,8 @@ export class UpstreamCall {
     const { signal } = this.watched;
     const reason = signal.aborted ? signal.reason : error;
     const left = isAboutClient(reason);
-    this.#failure = left ? "client_left" : reason instanceof BackendError ? reason.kind : "internal";
+    this.#failure = left ? CLIENT_LEFT_OUTCOME : reason instanceof BackendError ? reason.kind : "internal";
+    this.observed.broke(reason, this.route.name);
     if (left) this.route.abandoned();
     else reportTo(this.route, reason);
   }
