@@ -1052,6 +1052,39 @@ export interface Methods {
       }[];
     };
   };
+  /** Register one of the model servers that backends.detect looks for. */
+  "backends.adopt": {
+    auth: "admin";
+    params: {
+      /** An id from backends.detect */
+      server: string;
+    };
+    result: {
+      /** Name of the backend */
+      name: string;
+    };
+  };
+  /** Look for well-known model servers on the service's own machine. */
+  "backends.detect": {
+    auth: "admin";
+    params: Record<string, never>;
+    result: {
+      servers: {
+        /** For backends.adopt */
+        id: string;
+        label: string;
+        url: string;
+        found: boolean;
+        /** The first 50 */
+        models: string[];
+        models_total: number;
+        /** Why it counts as not found */
+        detail: string | null;
+        /** Name of the backend that is registered at this address */
+        registered_as: string | null;
+      }[];
+    };
+  };
   /** Acknowledge, then close: only on a WebSocket without a token. */
   "system.probe": {
     auth: "anonymous_socket";
@@ -1133,6 +1166,8 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "agents.status": "admin",
   "agents.stop": "admin",
   "system.activity": "admin",
+  "backends.adopt": "admin",
+  "backends.detect": "admin",
   "system.probe": "anonymous_socket",
   "system.status": "public",
 };

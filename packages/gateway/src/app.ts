@@ -29,7 +29,7 @@ import { createMetering, estimateTokens, IMAGE_TOKENS } from "./rooms/metering/i
 import { Providers } from "./rooms/providers/index.ts";
 import { createRealtime } from "./rooms/realtime/index.ts";
 import { Routing } from "./rooms/routing/index.ts";
-import { System } from "./rooms/system/index.ts";
+import { type LocalServer, LocalServers, System } from "./rooms/system/index.ts";
 import { Usage } from "./rooms/usage/index.ts";
 import { createVideo } from "./rooms/video/index.ts";
 import { loadJwtSecret } from "./secrets.ts";
@@ -50,12 +50,13 @@ import { buildHash, VERSION } from "./version.ts";
 const JOURNAL_DRAIN_MS = 10_000;
 const JOURNAL_STOP_MS = 1_000;
 
-/** What tests replace: time, randomness, the log and how long upstreams may take. */
+/** What tests replace: time, randomness, the log, how long upstreams may take, and what is beside the service. */
 export interface AppOverrides {
   deadlines?: Partial<Deadlines>;
   clock?: Clock;
   ids?: Ids;
   log?: Log;
+  localServers?: readonly LocalServer[];
 }
 
 export interface App {
@@ -145,13 +146,14 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     log,
   };
   const leases = new DatabaseLeases({ db, clock, instance: ids.uuid() });
+  const factory = backendFactory(backendDeps, bridge);
   const routing = new Routing({
     db,
     bus,
     clock,
     log,
     leases,
-    factory: backendFactory(backendDeps, bridge),
+    factory,
     sealer: createSealer(jwtSecret),
   });
   // What is read from now on cannot be changed elsewhere without this instance hearing of it.
@@ -228,6 +230,12 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
       buildHash: buildHash(),
       metrics,
       backends: () => routing.entries,
+      localServers: new LocalServers({
+        servers: overrides.localServers,
+        create: factory.create,
+        ownPort: () => server.port,
+        routing,
+      }),
       figures: {
         agentsOnline: () => agents.agentsOnline(),
         gpuNodes: () => agents.gpuNodes(),

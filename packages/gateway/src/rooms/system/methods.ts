@@ -90,3 +90,41 @@ export const activity = defineMethod({
   }),
   handler: ({ rooms }) => rooms.system.activity(),
 });
+
+const SET_UP = "registering model servers is for administrators";
+
+export const detectBackends = defineMethod({
+  name: "backends.detect",
+  summary: "Look for well-known model servers on the service's own machine",
+  auth: "admin",
+  hint: SET_UP,
+  params: NoParams,
+  result: z.object({
+    servers: z.array(
+      z.object({
+        id: z.string().describe("For backends.adopt"),
+        label: z.string(),
+        url: z.string(),
+        found: z.boolean(),
+        models: z.array(z.string()).describe("The first 50"),
+        models_total: z.int(),
+        detail: z.string().nullable().describe("Why it counts as not found"),
+        registered_as: z
+          .string()
+          .nullable()
+          .describe("Name of the backend that is registered at this address"),
+      }),
+    ),
+  }),
+  handler: async ({ rooms }) => ({ servers: await rooms.system.localServers.detect() }),
+});
+
+export const adoptBackend = defineMethod({
+  name: "backends.adopt",
+  summary: "Register one of the model servers that backends.detect looks for",
+  auth: "admin",
+  hint: SET_UP,
+  params: z.object({ server: z.string().max(32).describe("An id from backends.detect") }),
+  result: z.object({ name: z.string().describe("Name of the backend") }),
+  handler: ({ params, rooms }) => rooms.system.localServers.adopt(params.server),
+});

@@ -3,6 +3,7 @@ import type { Metrics } from "../../kernel/metrics.ts";
 import type { RequestFailure } from "../inference/index.ts";
 import type { Entry } from "../routing/index.ts";
 import { LastHour } from "./last-hour.ts";
+import type { LocalServers } from "./local-servers.ts";
 import { RecentFailures } from "./recent-failures.ts";
 
 /** Those in trouble come first, so that a long list hides nothing that matters. */
@@ -25,6 +26,7 @@ export interface SystemOptions {
   buildHash: string;
   metrics: Metrics;
   backends: () => readonly Entry[];
+  localServers: LocalServers;
   figures: StatusFigures;
 }
 
@@ -65,6 +67,10 @@ export class System {
   constructor(readonly options: SystemOptions) {
     this.#startedAtMs = options.clock.now();
     this.#lastHour = new LastHour(options.clock, options.metrics);
+  }
+
+  get localServers(): LocalServers {
+    return this.options.localServers;
   }
 
   close(): void {
