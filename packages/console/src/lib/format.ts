@@ -26,6 +26,14 @@ export function compact(value: Maybe<number>): string {
   return `${(value / scale).toFixed(size / scale < 99.95 ? 1 : 0)}${unit}`;
 }
 
+/** `85.0 MB/s`, in the units that links are sold in. */
+export const rate = (bytesPerSecond: number) =>
+  bytesPerSecond >= 1e9
+    ? `${(bytesPerSecond / 1e9).toFixed(1)} GB/s`
+    : bytesPerSecond >= 1e6
+      ? `${(bytesPerSecond / 1e6).toFixed(1)} MB/s`
+      : `${Math.round(bytesPerSecond / 1e3)} kB/s`;
+
 export const percent = (share: number) => `${Math.round(share * 100)}%`;
 
 export function seconds(ms: number): string {
