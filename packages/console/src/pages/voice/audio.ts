@@ -52,18 +52,30 @@ export async function openMicrophone(onBlock: (audio: string, level: number) => 
 export class Speaker {
   #context = new AudioContext({ sampleRate: FROM_MODEL_HZ });
   #until = 0;
+  readonly #playing = new Set<AudioBufferSourceNode>();
 
-  play(audio: string): void {
+  /** Queues a block and says how many seconds of sound it has. */
+  play(audio: string): number {
     const samples = pcmFromBase64(audio);
-    if (samples.length === 0) return;
+    if (samples.length === 0) return 0;
     const buffer = this.#context.createBuffer(1, samples.length, FROM_MODEL_HZ);
     buffer.copyToChannel(samples, 0);
     const source = this.#context.createBufferSource();
     source.buffer = buffer;
     source.connect(this.#context.destination);
+    source.onended = () => this.#playing.delete(source);
+    this.#playing.add(source);
     this.#until = Math.max(this.#until, this.#context.currentTime);
     source.start(this.#until);
     this.#until += buffer.duration;
+    return buffer.duration;
+  }
+
+  /** Drops what is still to be played: the listener has begun to speak. */
+  hush(): void {
+    for (const source of this.#playing) source.stop();
+    this.#playing.clear();
+    this.#until = 0;
   }
 
   close(): void {

@@ -1,5 +1,6 @@
 import { useState } from "react";
 import { client } from "../../lib/client.ts";
+import { seconds } from "../../lib/format.ts";
 import { useQuery } from "../../lib/query.ts";
 import { Button, TextField } from "../../ui/controls.tsx";
 import { PageHead, Section } from "../../ui/page.tsx";
@@ -55,6 +56,9 @@ export function Page() {
             </Status>
           )}
           {voice.state === "live" && <Status tone="good">Live</Status>}
+          {voice.voiceSeconds > 0 && (
+            <span className="muted small">{seconds(voice.voiceSeconds * 1000)} of its voice played</span>
+          )}
         </div>
       </form>
       {Boolean(voice.error) && <Failure error={voice.error} />}

@@ -2,12 +2,7 @@ import { useEffect, useRef, useState } from "react";
 import { api } from "../../lib/api.ts";
 import { client } from "../../lib/client.ts";
 import { type Microphone, openMicrophone, Speaker } from "./audio.ts";
-
-export interface Line {
-  id: number;
-  who: "you" | "model";
-  text: string;
-}
+import { audioOf, closingOf, errorOf, isInterruption, type Line, withWords } from "./events.ts";
 
 export interface VoiceState {
   state: "idle" | "starting" | "live";
@@ -15,35 +10,15 @@ export interface VoiceState {
   lines: readonly Line[];
   /** Names of the latest events, newest first. */
   events: readonly string[];
+  /** Sound of the model's that has been queued for playing. */
+  voiceSeconds: number;
   error: unknown;
 }
 
-const IDLE: VoiceState = { state: "idle", level: 0, lines: [], events: [], error: null };
+const IDLE: VoiceState = { state: "idle", level: 0, lines: [], events: [], voiceSeconds: 0, error: null };
 const EVENTS_KEPT = 30;
 /** Blocks that may wait for their call to return; more means that the connection does not keep up. */
 const BLOCKS_IN_FLIGHT_MAX = 50;
-
-const audioOf = (event: { type: string; [field: string]: unknown }) =>
-  /^response\.(output_)?audio\.delta$/.test(event.type) && typeof event.delta === "string"
-    ? event.delta
-    : null;
-const wordsOf = (event: {
-  type: string;
-  [field: string]: unknown;
-}): { who: Line["who"]; delta: string } | null => {
-  if (typeof event.delta === "string" && /transcript\.delta$|(output_)?text\.delta$/.test(event.type))
-    return { who: "model", delta: event.delta };
-  if (event.type.endsWith("input_audio_transcription.completed") && typeof event.transcript === "string")
-    return { who: "you", delta: event.transcript };
-  return null;
-};
-
-/** Words of the one who is speaking go on; the other's begin a new line. */
-function withWords(lines: readonly Line[], { who, delta }: { who: Line["who"]; delta: string }): Line[] {
-  const last = lines.at(-1);
-  if (last?.who === who) return [...lines.slice(0, -1), { ...last, text: last.text + delta }];
-  return [...lines, { id: lines.length, who, text: delta }];
-}
 
 /** One conversation by voice: the microphone out, the events and the sound in. */
 export function useVoice() {
@@ -88,13 +63,18 @@ export function useVoice() {
       })) {
         if (method !== "realtime.event") continue;
         const { event } = params;
+        const closing = closingOf(event);
+        if (closing !== null) throw new Error(`The session has ended: ${closing}.`);
         const audio = audioOf(event);
-        const words = wordsOf(event);
-        if (audio !== null) speaker.play(audio);
+        const playedSeconds = audio === null ? 0 : speaker.play(audio);
+        if (isInterruption(event)) speaker.hush();
+        const problem = errorOf(event);
         setState((now) => ({
           ...now,
           events: [event.type, ...now.events].slice(0, EVENTS_KEPT),
-          lines: words ? withWords(now.lines, words) : now.lines,
+          lines: withWords(now.lines, event),
+          voiceSeconds: now.voiceSeconds + playedSeconds,
+          error: problem === null ? now.error : new Error(problem),
         }));
       }
     } catch (error) {
