@@ -42,11 +42,12 @@ export function Page() {
         </datalist>
         <div className="row">
           {running ? (
-            <Button icon="stop" onClick={voice.stop}>
+            // A button of its own: made into the other one within its click, it would submit the form.
+            <Button key="stop" icon="stop" onClick={voice.stop}>
               Hang up
             </Button>
           ) : (
-            <Button type="submit" look="primary" icon="voice" disabled={model.trim() === ""}>
+            <Button key="start" type="submit" look="primary" icon="voice" disabled={model.trim() === ""}>
               Start talking
             </Button>
           )}
