@@ -68,6 +68,9 @@ export const exactTime = (time: string | number) =>
 
 export const shortId = (id: string) => (id.length > 12 ? `${id.slice(0, 8)}…` : id);
 
+/** Request ids begin with the time: those of one minute differ only at their ends. */
+export const shortRequestId = (id: string) => `…${id.slice(-8)}`;
+
 export const plural = (n: number, one: string, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
 
 export const dayOf = (date: Date) => date.toISOString().slice(0, 10);

@@ -45,14 +45,18 @@ function withProgress(entry: Deployment, progress: ModelsProgress): Deployment {
   return { ...entry, progress, samples };
 }
 
+function record(streamId: string, progress: ModelsProgress): void {
+  keep(
+    deployments.get().map((entry) => (entry.streamId === streamId ? withProgress(entry, progress) : entry)),
+  );
+}
+
 async function follow(streamId: string): Promise<void> {
   if (watched.has(streamId)) return;
   watched.add(streamId);
   for await (const { method, params } of client.events(streamId)) {
     if (method !== "models.progress") continue;
-    keep(
-      deployments.get().map((entry) => (entry.streamId === streamId ? withProgress(entry, params) : entry)),
-    );
+    record(streamId, params);
     if (!OVER.has(params.status)) continue;
     invalidate("agents");
     invalidate("models");
@@ -99,10 +103,16 @@ function DeploymentRow({
   const leftMs = status === "downloading" ? leftMsOf(samples, transfer) : null;
   const tone = status === "ready" ? "good" : status === "failed" ? "bad" : "plain";
   const over = OVER.has(status);
-  const cancel = async (agentId: string) => {
+  const cancel = async (latest: ModelsProgress) => {
     setStopping(true);
-    await api("agents.stop", { agent_id: agentId, model_id: modelId }).catch(toastError);
-    invalidate("agents");
+    try {
+      await api("agents.stop", { agent_id: latest.agent_id, model_id: modelId });
+      // A node that had not begun has nothing to say about the end.
+      record(latest.stream_id, { ...latest, status: "stopped", message: undefined });
+      invalidate("agents");
+    } catch (error) {
+      toastError(error);
+    }
     setStopping(false);
   };
   return (
@@ -125,7 +135,7 @@ function DeploymentRow({
               busy={stopping}
               disabled={!progress}
               aria-label={`Cancel the deployment of ${modelId}`}
-              onClick={() => progress && void cancel(progress.agent_id)}
+              onClick={() => progress && void cancel(progress)}
             >
               Cancel
             </Button>

@@ -1,6 +1,6 @@
 import { useState } from "react";
 import { type RequestFailure, useActivity } from "../../lib/activity.ts";
-import { shortId } from "../../lib/format.ts";
+import { shortRequestId } from "../../lib/format.ts";
 import { Button, Copyable } from "../../ui/controls.tsx";
 import { Section } from "../../ui/page.tsx";
 import { Loaded, Status, When } from "../../ui/states.tsx";
@@ -47,7 +47,7 @@ const columns: Column<RequestFailure>[] = [
   {
     id: "request",
     label: "Request",
-    cell: ({ request_id }) => <Copyable text={request_id} shown={shortId(request_id)} />,
+    cell: ({ request_id }) => <Copyable text={request_id} shown={shortRequestId(request_id)} />,
   },
 ];
 
