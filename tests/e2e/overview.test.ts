@@ -51,7 +51,7 @@ test("the last hour, first tokens and failures of everyone are an operator's to 
   const { page, complaints } = await site.visitAs("operator");
   await page.getByRole("img", { name: /4 requests in the last hour, by minute: answered 2/ }).waitFor();
   await page
-    .getByRole("row", { name: /upstream: upstream demo-chat at vllm .*no worker is available/ })
+    .getByRole("row", { name: /upstream error demo-chat at vllm .*no worker is available/ })
     .waitFor();
   await page.getByRole("row", { name: /404 model_not_found/ }).waitFor();
   await page.getByRole("button", { name: requestId.slice(-8) }).waitFor();

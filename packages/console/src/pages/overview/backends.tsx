@@ -56,8 +56,10 @@ function BackendStrip({
         <strong>{name}</strong> <span className="muted small">{kind}</span>
       </span>
       <Status tone={HEALTH_TONE[state] ?? "plain"}>
-        {state}
-        {latestMs != null && state === "Healthy" && <span className="muted">, {seconds(latestMs)}</span>}
+        <span>
+          {state}
+          {latestMs != null && state === "Healthy" && <span className="muted">, {seconds(latestMs)}</span>}
+        </span>
       </Status>
       <ProbeStrip name={name} probes={probes} />
       {circuit !== "closed" && (

@@ -8,6 +8,16 @@ import { type Column, Table } from "../../ui/table.tsx";
 
 const SHOWN = 6;
 
+/** What happened to a call, by the word that the metrics have for it. */
+const UPSTREAM_FAULTS: Readonly<Record<string, string>> = {
+  connect: "upstream unreachable",
+  transport: "upstream broke off",
+  upstream: "upstream error",
+  unsupported: "not supported",
+  request: "not convertible",
+  internal: "internal error",
+};
+
 const columns: Column<RequestFailure>[] = [
   { id: "when", label: "When", cell: ({ at }) => <When time={at} /> },
   {
@@ -16,7 +26,7 @@ const columns: Column<RequestFailure>[] = [
     cell: ({ status, code, times }) => (
       <span className="row">
         <Status tone={status !== null && status < 500 ? "warn" : "bad"}>
-          {status === null ? `upstream: ${code}` : `${status} ${code}`}
+          {status === null ? (UPSTREAM_FAULTS[code] ?? code) : `${status} ${code}`}
         </Status>
         {times > 1 && <span className="tag">{times} times</span>}
       </span>

@@ -43,7 +43,7 @@ export function LastHour() {
 }
 
 function Plot({ minutes }: { minutes: readonly Minute[] }) {
-  const busiest = Math.max(1, ...minutes.map(totalOf));
+  const busiest = Math.max(0, ...minutes.map(totalOf));
   const totals = OUTCOMES.map(({ id, label }) => ({
     id,
     label,
@@ -57,7 +57,7 @@ function Plot({ minutes }: { minutes: readonly Minute[] }) {
     <figure className="minutes">
       <div className="minutes-plot">
         <span className="muted small" aria-hidden="true">
-          {count(busiest)} a minute
+          {busiest === 0 ? "No request in this hour" : `${count(busiest)} in the busiest minute`}
         </span>
         <svg
           viewBox={`0 0 ${MINUTES * PITCH} ${HEIGHT}`}
@@ -69,10 +69,14 @@ function Plot({ minutes }: { minutes: readonly Minute[] }) {
             const minute = minutes[minutes.length - MINUTES + place];
             return (
               // biome-ignore lint/suspicious/noArrayIndexKey: the slots are places on a fixed axis
-              <Bar key={place} x={place * PITCH} minute={minute} busiest={busiest} />
+              <Bar key={place} x={place * PITCH} minute={minute} busiest={Math.max(1, busiest)} />
             );
           })}
         </svg>
+        <div className="row between muted small" aria-hidden="true">
+          <span>an hour ago</span>
+          <span>now</span>
+        </div>
       </div>
       <ul className="chart-legend">
         {totals.map(({ id, label, total }) => (

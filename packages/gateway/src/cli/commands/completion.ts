@@ -55,7 +55,11 @@ ${list}
 ${cases.join("\n")}
   esac
 }
-compdef _model_gateway model-gateway
+if [[ "\${zsh_eval_context[-1]}" == loadautofunc ]]; then
+  _model_gateway "$@"
+else
+  compdef _model_gateway model-gateway
+fi
 `;
       },
       fish: () => {
