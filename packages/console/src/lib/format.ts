@@ -63,8 +63,11 @@ export function ago(time: Maybe<string | number>, nowMs = Date.now()): string {
   return passedMs >= 0 ? `${text} ago` : `in ${text}`;
 }
 
-export const exactTime = (time: string | number) =>
-  new Date(time).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+/** Kept, because to make one costs a hundred times what to use it does. */
+const exactFormat = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+export const exactTime = (time: string | number) => exactFormat.format(new Date(time));
+const clockFormat = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
+export const clockTime = (time: string | number) => clockFormat.format(new Date(time));
 
 export const shortId = (id: string) => (id.length > 12 ? `${id.slice(0, 8)}…` : id);
 

@@ -1,5 +1,5 @@
 import { type Activity, useActivity } from "../../lib/activity.ts";
-import { count, plural } from "../../lib/format.ts";
+import { clockTime, count, plural } from "../../lib/format.ts";
 import { Section } from "../../ui/page.tsx";
 import { Loaded } from "../../ui/states.tsx";
 
@@ -22,7 +22,6 @@ const OUTCOMES: readonly { id: Outcome; label: string }[] = [
   { id: "gateway_error", label: "Not served" },
 ];
 
-const clockTime = (at: string) => new Date(at).toLocaleTimeString(undefined, { timeStyle: "short" });
 const totalOf = (minute: Minute) => OUTCOMES.reduce((sum, { id }) => sum + minute[id], 0);
 const inWords = (minute: Minute) =>
   `${clockTime(minute.at)}: ${
