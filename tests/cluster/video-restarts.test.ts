@@ -30,31 +30,27 @@ const outcomesAfter = (ending: Ending): Record<string, { status: string; submits
   };
 };
 
-/** Jobs that ended upstream: recorded or not, noted as settled or not. Ends the refusal of writes when it is called. */
+/** Jobs that ended upstream: recorded or not, noted as settled or not. The returned function takes away what held them. */
 async function endSome(stage: VideoStage): Promise<() => Promise<void>> {
   const { videos } = stage;
-  const allowSettled = await stage.refuseWrites(
-    "video_jobs",
-    "UPDATE",
-    "NEW.settled AND NEW.request LIKE '%unsettled%'",
-  );
+  const allowSettled = await stage.refuseSettled("unsettled");
   videos.failing.add("failing");
   await stage.create("unsettled-in-books");
   await stage.create("failing");
   await until("its row is written", () => stage.hasRow("unsettled-in-books"));
-  const allowRows = await stage.refuseWrites("usage_records", "INSERT", "NEW.backend = 'video'");
+  const showUsage = await stage.hideUsage();
   await stage.create("unsettled-in-journal");
   await stage.create("settled-in-journal");
   await stage.untilStatus("unsettled-in-journal", "done");
   await until("it is settled", () => stage.isSettled("settled-in-journal"));
   await stage.untilStatus("failing", "failed");
   return async () => {
+    await showUsage();
     expect(await stage.isSettled("unsettled-in-books")).toBe(false);
     expect(await stage.isSettled("unsettled-in-journal")).toBe(false);
     expect(await stage.hasRow("unsettled-in-journal")).toBe(false);
     expect(await stage.hasRow("settled-in-journal")).toBe(false);
     await allowSettled();
-    await allowRows();
   };
 }
 

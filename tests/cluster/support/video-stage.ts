@@ -129,26 +129,25 @@ export class VideoStage {
     return (await this.db.get("SELECT id FROM usage_records WHERE id = $1", [id])) !== null;
   }
 
-  /** Refuses writes of the table that meet the condition on NEW; the returned function ends that. */
-  async refuseWrites(
-    table: string,
-    event: "INSERT" | "UPDATE",
-    condition: string,
-  ): Promise<() => Promise<void>> {
-    const name = `held_${table}`;
+  /** Refuses to note that jobs with this word in their prompt are settled; the returned function ends that. */
+  async refuseSettled(word: string): Promise<() => Promise<void>> {
+    const head = "CREATE TRIGGER refuse_settled BEFORE UPDATE ON video_jobs";
+    const condition = `NEW.settled AND NEW.request LIKE '%${word}%'`;
     if (this.db.dialect === "sqlite") {
-      await this.db.run(
-        `CREATE TRIGGER ${name} BEFORE ${event} ON ${table} WHEN ${condition} BEGIN SELECT RAISE(ABORT, 'held'); END`,
-      );
-      return async () => void (await this.db.run(`DROP TRIGGER ${name}`));
+      await this.db.run(`${head} WHEN ${condition} BEGIN SELECT RAISE(ABORT, 'refused'); END`);
+      return async () => void (await this.db.run("DROP TRIGGER refuse_settled"));
     }
     await this.db.run(
-      `CREATE FUNCTION ${name}() RETURNS trigger LANGUAGE plpgsql AS $body$ BEGIN RAISE EXCEPTION 'held'; END $body$`,
+      "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $body$ BEGIN RAISE EXCEPTION 'refused'; END $body$",
     );
-    await this.db.run(
-      `CREATE TRIGGER ${name} BEFORE ${event} ON ${table} FOR EACH ROW WHEN (${condition}) EXECUTE FUNCTION ${name}()`,
-    );
-    return async () => void (await this.db.run(`DROP TRIGGER ${name} ON ${table}`));
+    await this.db.run(`${head} FOR EACH ROW WHEN (${condition}) EXECUTE FUNCTION refuse()`);
+    return async () => void (await this.db.run("DROP TRIGGER refuse_settled ON video_jobs"));
+  }
+
+  /** Takes the usage table away, so that rows stay in the journal; the returned function brings it back. */
+  async hideUsage(): Promise<() => Promise<void>> {
+    await this.db.run("ALTER TABLE usage_records RENAME TO usage_records_hidden");
+    return async () => void (await this.db.run("ALTER TABLE usage_records_hidden RENAME TO usage_records"));
   }
 
   /** Starts the process again on the same data. */
@@ -164,11 +163,17 @@ export class VideoStage {
       const usage = new Set(
         (await this.db.all<{ id: string }>("SELECT id FROM usage_records")).map(({ id }) => id),
       );
-      return rows.some(
+      return rows.filter(
         ({ id, status, settled }) => !settled || !FINAL.has(status) || (status === "done" && !usage.has(id)),
       );
     };
-    await until("every job is final", async () => !(await unfinished()), FINISH_WITHIN_MS);
+    await until("every job is final", async () => (await unfinished()).length === 0, FINISH_WITHIN_MS).catch(
+      async (error: Error) => {
+        throw new Error(
+          `${error.message}: ${JSON.stringify(await unfinished())} ${this.instance.log.slice(-2_000)}`,
+        );
+      },
+    );
   }
 
   /** What every prompt's job came to. */
@@ -198,7 +203,7 @@ export class VideoStage {
       if (cost !== (status === "done" ? PRICE_USD : 0)) facts.wrongCost.push(prompt);
     }
     const sorted = (ids: readonly string[]) => [...ids].sort().join(" ");
-    const { points } = await this.instance.rpc<{ points: number }>(
+    const { balance } = await this.instance.rpc<{ balance: number }>(
       "group.credits.balance",
       { group_id: this.#groupId },
       this.#token,
@@ -211,8 +216,8 @@ export class VideoStage {
       sorted(facts.settlements) !== sorted(facts.done) && "settlements and done jobs differ",
       facts.rows.some((row) => row.cost !== PRICE_USD || Number(row.points) !== PRICE_POINTS) &&
         "a row has another price",
-      points !== POOL_POINTS - facts.done.length * PRICE_POINTS &&
-        `the pool has ${points} after ${facts.done.length} clips`,
+      balance !== POOL_POINTS - facts.done.length * PRICE_POINTS &&
+        `the pool has ${balance} after ${facts.done.length} clips`,
     ].filter(Boolean);
     if (found.length > 0) throw new Error(found.join("; "));
   }
