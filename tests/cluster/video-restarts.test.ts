@@ -6,6 +6,7 @@ import { MODELS, VideoStage } from "./support/video-stage.ts";
 /** As many steps as one process takes at a time: when all of them stand still, the next job stays queued. */
 const STEPS_MAX = 16;
 const POLL_HELD = Array.from({ length: STEPS_MAX - 3 }, (_, i) => `poll-held-${i}`);
+const TEST_WITHIN_MS = 180_000;
 const LOST = "the answer to the submission was lost";
 
 type Ending = "kill -9" | "SIGTERM";
@@ -62,9 +63,6 @@ async function holdSome(stage: VideoStage): Promise<void> {
   await stage.create("running-cancelled", MODELS.dashscope);
   await stage.untilStatus("running-cancelled", "running");
   await until("it is polled", () => videos.count("poll", "pending-polls") > 0);
-  videos.hold("cancel", "running-cancelled");
-  await stage.cancel("running-cancelled");
-  await until("the upstream is being told", () => videos.isHeld("cancel", "running-cancelled"));
 
   for (const prompt of POLL_HELD) videos.hold("poll", prompt);
   videos.hold("file", "file-held");
@@ -77,6 +75,9 @@ async function holdSome(stage: VideoStage): Promise<void> {
     await until("the submission is held", () => videos.isHeld("submit", prompt));
   }
   await stage.cancel("submitting-cancelled");
+  videos.hold("cancel", "running-cancelled");
+  await stage.cancel("running-cancelled");
+  await until("the upstream is being told", () => videos.isHeld("cancel", "running-cancelled"));
   await stage.create("queued");
 }
 
@@ -99,15 +100,15 @@ async function endProcess(stage: VideoStage, ending: Ending): Promise<void> {
 describe.each([...kinds])("video jobs of a process on %s", (kind) => {
   test.concurrent.each(["kill -9", "SIGTERM"] satisfies Ending[])(
     "%s at every state: each job ends as it should, and is paid for once or not at all",
-    async (ending) => {
-      const stage = await VideoStage.open(kind);
-      try {
-        const allowWrites = await endSome(stage);
+    (ending) =>
+      VideoStage.with(kind, async (stage) => {
+        const { videos } = stage;
+        const release = await endSome(stage);
         await holdSome(stage);
         expect(await stage.status("submitting")).toBe("queued");
-        const toldBefore = stage.videos.count("cancel", "running-cancelled");
+        const toldBefore = videos.count("cancel", "running-cancelled");
         await endProcess(stage, ending);
-        await allowWrites();
+        await release();
         await stage.restart();
         await stage.finish();
         expect(await stage.outcomes()).toEqual(outcomesAfter(ending));
@@ -115,39 +116,33 @@ describe.each([...kinds])("video jobs of a process on %s", (kind) => {
         if (ending === "kill -9") {
           expect((await stage.view("submitting")).error).toContain(LOST);
           // Nobody knows whether the held call was heard, so the upstream is told again.
-          expect(stage.videos.count("cancel", "running-cancelled")).toBeGreaterThan(toldBefore);
+          expect(videos.count("cancel", "running-cancelled")).toBeGreaterThan(toldBefore);
         } else {
-          expect(stage.videos.count("cancel", "submitting-cancelled")).toBeGreaterThan(0);
+          expect(videos.count("cancel", "submitting-cancelled")).toBeGreaterThan(0);
         }
-      } finally {
-        await stage.end();
-      }
-    },
-    180_000,
+      }),
+    TEST_WITHIN_MS,
   );
 
-  test.concurrent("kill -9 among the last answers: whatever was written by then, each job is paid for once", async () => {
-    const stage = await VideoStage.open(kind);
-    try {
-      const prompts = Array.from({ length: STEPS_MAX }, (_, i) => `last-${i}`);
-      for (const prompt of prompts) stage.videos.hold("file", prompt);
-      for (const prompt of prompts) await stage.create(prompt);
-      await until("all wait for their file", () =>
-        prompts.every((prompt) => stage.videos.isHeld("file", prompt)),
-      );
-      stage.videos.letGo();
-      await until(
-        "the first is done",
-        async () => (await stage.db.get("SELECT id FROM video_jobs WHERE status = 'done'")) !== null,
-      );
-      await stage.instance.kill();
-      await stage.restart();
-      await stage.finish();
-      const done = { status: "done", submits: 1 };
-      expect(await stage.outcomes()).toEqual(Object.fromEntries(prompts.map((prompt) => [prompt, done])));
-      await stage.checkBooks();
-    } finally {
-      await stage.end();
-    }
-  }, 180_000);
+  test.concurrent(
+    "kill -9 among the last answers: whatever was written by then, each job is paid for once",
+    () =>
+      VideoStage.with(kind, async (stage) => {
+        const { videos, db } = stage;
+        const prompts = Array.from({ length: STEPS_MAX }, (_, i) => `last-${i}`);
+        for (const prompt of prompts) videos.hold("file", prompt);
+        for (const prompt of prompts) await stage.create(prompt);
+        await until("all wait for a file", () => prompts.every((prompt) => videos.isHeld("file", prompt)));
+        videos.letGo();
+        const firstDone = "SELECT id FROM video_jobs WHERE status = 'done'";
+        await until("the first is done", async () => (await db.get(firstDone)) !== null);
+        await stage.instance.kill();
+        await stage.restart();
+        await stage.finish();
+        const done = { status: "done", submits: 1 };
+        expect(await stage.outcomes()).toEqual(Object.fromEntries(prompts.map((prompt) => [prompt, done])));
+        await stage.checkBooks();
+      }),
+    TEST_WITHIN_MS,
+  );
 });

@@ -15,6 +15,7 @@ const POOL_POINTS = 10_000;
 export const MODELS = { minimax: "clip", dashscope: "wan" } as const;
 const FINAL = new Set(["done", "failed", "cancelled"]);
 /** A killed process's leases run out first, and then many jobs share the machine. */
+const LOG_SHOWN_CHARS = 4_000;
 const FINISH_WITHIN_MS = 90_000;
 
 interface JobFacts {
@@ -35,15 +36,28 @@ export class VideoStage {
   #key = "";
   #groupId = "";
 
-  static async open(kind: DatabaseName): Promise<VideoStage> {
+  /** Runs the test on a stage of its own; a failure says how the jobs stood and what the process had logged. */
+  static async with(kind: DatabaseName, work: (stage: VideoStage) => Promise<void>): Promise<void> {
     const stage = new VideoStage();
     try {
       await stage.#open(kind);
-      return stage;
+      await work(stage);
     } catch (error) {
-      await stage.end();
+      const jobs = await stage.#facts().catch(() => []);
+      console.error(
+        JSON.stringify({ prompts: [...stage.jobs], jobs }),
+        stage.instance?.log.slice(-LOG_SHOWN_CHARS),
+      );
       throw error;
+    } finally {
+      await stage.#end();
     }
+  }
+
+  #facts(): Promise<JobFacts[]> {
+    return this.db.all<JobFacts>(
+      "SELECT id, status, cost, settled, next_step_at, lease_until FROM video_jobs",
+    );
   }
 
   async #open(kind: DatabaseName): Promise<void> {
@@ -159,21 +173,15 @@ export class VideoStage {
   /** Waits until nothing is left to do for any job. */
   async finish(): Promise<void> {
     const unfinished = async () => {
-      const rows = await this.db.all<JobFacts>("SELECT id, status, cost, settled FROM video_jobs");
+      const rows = await this.#facts();
       const usage = new Set(
         (await this.db.all<{ id: string }>("SELECT id FROM usage_records")).map(({ id }) => id),
       );
-      return rows.filter(
+      return rows.some(
         ({ id, status, settled }) => !settled || !FINAL.has(status) || (status === "done" && !usage.has(id)),
       );
     };
-    await until("every job is final", async () => (await unfinished()).length === 0, FINISH_WITHIN_MS).catch(
-      async (error: Error) => {
-        throw new Error(
-          `${error.message}: ${JSON.stringify(await unfinished())} ${this.instance.log.slice(-2_000)}`,
-        );
-      },
-    );
+    await until("every job is final", async () => !(await unfinished()), FINISH_WITHIN_MS);
   }
 
   /** What every prompt's job came to. */
@@ -222,7 +230,7 @@ export class VideoStage {
     if (found.length > 0) throw new Error(found.join("; "));
   }
 
-  async end(): Promise<void> {
+  async #end(): Promise<void> {
     for (const cleanup of this.#cleanups.splice(0).reverse()) await cleanup();
   }
 }

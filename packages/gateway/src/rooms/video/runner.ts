@@ -115,7 +115,7 @@ export class JobRunner {
     const signal = AbortSignal.any([stopped.signal, AbortSignal.timeout(STEP_TIMEOUT_MS)]);
     try {
       if (job.status === "done") await this.#settle(job);
-      else if (job.status === "cancelled") await this.#tellCancelled(job, { signal, isLate });
+      else if (job.status === "cancelled") await this.#tellCancelled(job, isLate);
       else if (isLate) await this.#fail(job, "the job did not finish in time");
       else if (job.status === "queued") await this.#submit(job, signal);
       // Its process died between sending the task and noting the answer.
@@ -166,11 +166,10 @@ export class JobRunner {
   }
 
   /** Tries until the job's deadline: a task that nobody waits for costs the operator, not the user. */
-  async #tellCancelled(
-    job: JobRow,
-    { signal, isLate }: { signal: AbortSignal; isLate: boolean },
-  ): Promise<void> {
+  async #tellCancelled(job: JobRow, isLate: boolean): Promise<void> {
     const upstream = this.options.backendNamed(job.backend)?.video;
+    if (!upstream && !isLate) return;
+    const signal = AbortSignal.any([this.#submitsStopped.signal, AbortSignal.timeout(CANCEL_TIMEOUT_MS)]);
     try {
       if (!isLate) await upstream?.cancel?.(job.task_id!, signal);
     } catch (error) {
@@ -181,9 +180,8 @@ export class JobRunner {
 
   /** The same at once, for the job that is cancelled here. */
   async cancelled(job: JobRow): Promise<void> {
-    const signal = AbortSignal.any([this.#submitsStopped.signal, AbortSignal.timeout(CANCEL_TIMEOUT_MS)]);
     try {
-      await this.#tellCancelled(job, { signal, isLate: false });
+      await this.#tellCancelled(job, false);
     } catch (error) {
       this.options.log.warn("the upstream could not be told yet of a cancelled video job", {
         job_id: job.id,
