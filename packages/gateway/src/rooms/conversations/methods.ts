@@ -77,7 +77,7 @@ export const rename = defineMethod({
   name: "conversations.rename",
   summary: "Give one of your conversations another title",
   auth: "jwt",
-  params: z.object({ conversation_id: z.string().max(64), title: Title }),
+  params: z.object({ conversation_id: ConversationId, title: Title }),
   result: Conversation,
   handler: async ({ params, actor, rooms }) =>
     owned(await rooms.conversations.rename(actor.userId, params.conversation_id, params.title)),
