@@ -2,7 +2,15 @@ import { useEffect, useRef, useState } from "react";
 import { api } from "../../lib/api.ts";
 import { client } from "../../lib/client.ts";
 import { type Microphone, openMicrophone, Speaker } from "./audio.ts";
-import { audioOf, closingOf, errorOf, isInterruption, type Line, withWords } from "./events.ts";
+import {
+  audioOf,
+  closingOf,
+  errorOf,
+  isInterruption,
+  type Line,
+  type RealtimeEvent,
+  withWords,
+} from "./events.ts";
 
 export interface VoiceState {
   state: "idle" | "starting" | "live";
@@ -42,41 +50,48 @@ export function useVoice() {
       if (sessionId) void api("realtime.stop", { session_id: sessionId }).catch(() => {});
       change({ state: "idle", level: 0 });
     };
+    const hear = (event: RealtimeEvent) => {
+      const closing = closingOf(event);
+      if (closing !== null) throw new Error(`The session has ended: ${closing}.`);
+      const audio = audioOf(event);
+      const playedSeconds = audio === null ? 0 : (speaker?.play(audio) ?? 0);
+      if (isInterruption(event)) speaker?.hush();
+      const problem = errorOf(event);
+      setState((now) => ({
+        ...now,
+        events: [event.type, ...now.events].slice(0, EVENTS_KEPT),
+        lines: withWords(now.lines, event),
+        voiceSeconds: now.voiceSeconds + playedSeconds,
+        error: problem === null ? now.error : new Error(problem),
+      }));
+    };
+    const speak = async (session_id: string) => {
+      const opened = await openMicrophone((audio, level) => {
+        change({ level });
+        if (inFlight >= BLOCKS_IN_FLIGHT_MAX) return;
+        inFlight++;
+        void api("realtime.event", { session_id, event: { type: "input_audio_buffer.append", audio } })
+          .catch((error: unknown) => change({ error }))
+          .finally(() => inFlight--);
+      });
+      // Whoever hangs up while the browser still asks for the microphone must not find it open.
+      if (aborter.signal.aborted) return opened.stop();
+      microphone = opened;
+      change({ state: "live" });
+    };
     try {
       const session = await api("realtime.start", { model });
       sessionId = session.session_id;
       speaker = new Speaker();
-      microphone = await openMicrophone((audio, level) => {
-        change({ level });
-        if (inFlight >= BLOCKS_IN_FLIGHT_MAX) return;
-        inFlight++;
-        void api("realtime.event", {
-          session_id: session.session_id,
-          event: { type: "input_audio_buffer.append", audio },
-        })
-          .catch((error: unknown) => change({ error }))
-          .finally(() => inFlight--);
-      });
-      change({ state: "live" });
-      for await (const { method, params } of client.events(session.stream_session, {
-        signal: aborter.signal,
-      })) {
-        if (method !== "realtime.event") continue;
-        const { event } = params;
-        const closing = closingOf(event);
-        if (closing !== null) throw new Error(`The session has ended: ${closing}.`);
-        const audio = audioOf(event);
-        const playedSeconds = audio === null ? 0 : speaker.play(audio);
-        if (isInterruption(event)) speaker.hush();
-        const problem = errorOf(event);
-        setState((now) => ({
-          ...now,
-          events: [event.type, ...now.events].slice(0, EVENTS_KEPT),
-          lines: withWords(now.lines, event),
-          voiceSeconds: now.voiceSeconds + playedSeconds,
-          error: problem === null ? now.error : new Error(problem),
-        }));
-      }
+      const refused = Promise.withResolvers<never>();
+      const { signal } = aborter;
+      // Heard first, spoken second: people take their time to grant the microphone, and events do not wait.
+      const onOpen = () => void speak(session.session_id).catch(refused.reject);
+      const listen = async () => {
+        for await (const { method, params } of client.events(session.stream_session, { signal, onOpen }))
+          if (method === "realtime.event") hear(params.event);
+      };
+      await Promise.race([listen(), refused.promise]);
     } catch (error) {
       if (!aborter.signal.aborted) change({ error });
     }
