@@ -1,3 +1,5 @@
+import { Told } from "../../lib/told.ts";
+
 /** What the wire carries: PCM16, 16 kHz to the model and 24 kHz back. */
 const TO_MODEL_HZ = 16_000;
 const FROM_MODEL_HZ = 24_000;
@@ -22,6 +24,13 @@ export function pcmFromBase64(text: string): Float32Array<ArrayBuffer> {
   return samples;
 }
 
+/** What the browser's refusals mean to the person before it. */
+const REFUSALS: Readonly<Record<string, string>> = {
+  NotAllowedError: "The browser was not allowed to use it; allow it for this page and start again.",
+  NotFoundError: "None is connected, or the system keeps it from the browser.",
+  NotReadableError: "Another program has it.",
+};
+
 export interface Microphone {
   stop(): void;
 }
@@ -29,10 +38,12 @@ export interface Microphone {
 /** Opens the microphone; each block comes as base64 PCM16 with its loudness of 0 to 1. */
 export async function openMicrophone(onBlock: (audio: string, level: number) => void): Promise<Microphone> {
   if (!navigator.mediaDevices)
-    throw new Error("The browser gives the microphone only to https pages and to localhost.");
-  const stream = await navigator.mediaDevices.getUserMedia({
-    audio: { echoCancellation: true, noiseSuppression: true },
-  });
+    throw new Told("No microphone", "The browser gives it only to https pages and to localhost.");
+  const stream = await navigator.mediaDevices
+    .getUserMedia({ audio: { echoCancellation: true, noiseSuppression: true } })
+    .catch((error: DOMException) => {
+      throw new Told("No microphone", REFUSALS[error.name] ?? error.message);
+    });
   // The context resamples whatever the device delivers.
   const context = new AudioContext({ sampleRate: TO_MODEL_HZ });
   await context.audioWorklet.addModule(WORKLET);

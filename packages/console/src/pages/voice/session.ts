@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from "react";
 import { api } from "../../lib/api.ts";
 import { client } from "../../lib/client.ts";
+import { Told } from "../../lib/told.ts";
 import { type Microphone, openMicrophone, Speaker } from "./audio.ts";
 import {
   audioOf,
@@ -52,7 +53,7 @@ export function useVoice() {
     };
     const hear = (event: RealtimeEvent) => {
       const closing = closingOf(event);
-      if (closing !== null) throw new Error(`The session has ended: ${closing}.`);
+      if (closing !== null) throw new Told("The session has ended", `The other side closed it: ${closing}.`);
       const audio = audioOf(event);
       const playedSeconds = audio === null ? 0 : (speaker?.play(audio) ?? 0);
       if (isInterruption(event)) speaker?.hush();
@@ -62,7 +63,7 @@ export function useVoice() {
         events: [event.type, ...now.events].slice(0, EVENTS_KEPT),
         lines: withWords(now.lines, event),
         voiceSeconds: now.voiceSeconds + playedSeconds,
-        error: problem === null ? now.error : new Error(problem),
+        error: problem === null ? now.error : new Told("The model reports an error", problem),
       }));
     };
     const speak = async (session_id: string) => {
@@ -71,7 +72,10 @@ export function useVoice() {
         if (inFlight >= BLOCKS_IN_FLIGHT_MAX) return;
         inFlight++;
         void api("realtime.event", { session_id, event: { type: "input_audio_buffer.append", audio } })
-          .catch((error: unknown) => change({ error }))
+          .catch((error: unknown) => {
+            // Blocks on their way when the session ends are refused; why it ended is what counts.
+            if (!aborter.signal.aborted) change({ error });
+          })
           .finally(() => inFlight--);
       });
       // Whoever hangs up while the browser still asks for the microphone must not find it open.
