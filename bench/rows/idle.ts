@@ -12,14 +12,17 @@ const CONNECTIONS = 4_000;
 const FIRST_CONNECTIONS = 1_000;
 const BATCH = 100;
 const SETTLED_MS = 2_000;
+/** By then every event stream was sent a keep-alive, which takes some memory once. */
+const KEPT_ALIVE_MS = 16_000;
 
 const get = (path: string, rest = "") => `GET ${path} HTTP/1.1\r\nhost: bench\r\n${rest}\r\n`;
 const UPGRADE =
   "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
+const EVENT_STREAM = "idle event stream";
 /** The first bytes of a connection of each kind. */
 const kinds: Record<string, (accessToken: string) => string> = {
-  "idle event stream": () => get(`/api/rpc/events?session=${crypto.randomUUID()}`),
+  [EVENT_STREAM]: () => get(`/api/rpc/events?session=${crypto.randomUUID()}`),
   "idle WebSocket": (accessToken) => get(`/api/rpc?token=${accessToken}`, UPGRADE),
   "idle HTTP connection": () => get("/v1/health"),
 };
@@ -59,6 +62,7 @@ async function measureOn(bench: Bench, shared: { databaseUrl: string; redisUrl: 
       const closers = await openMany(port, FIRST_CONNECTIONS, () => head(accessToken));
       const before = rssMb(pid);
       closers.push(...(await openMany(port, CONNECTIONS, () => head(accessToken))));
+      if (kind === EVENT_STREAM && !bench.quick) await Bun.sleep(KEPT_ALIVE_MS);
       const kilobytes = ((rssMb(pid) - before) * 1024) / CONNECTIONS;
       samples.add("gateway", `${kind}${shared ? " with Redis" : ""}`, "KB", kilobytes);
       for (const close of closers) close();

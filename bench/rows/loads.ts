@@ -68,7 +68,8 @@ async function measure(row: LoadRow, bench: Bench) {
   const plan = row.plan(bench);
   const tested = testedOf(bench, row);
   const warmUp = { ...plan, requests: Math.min(plan.requests, plan.stream ? 100 : WARM_UP_REQUESTS) };
-  for (const each of tested) await sample(row, each, warmUp, new Samples(row.group));
+  // As many for a slow one: it has the more to warm.
+  for (const each of tested) await sample(row, { ...each, share: 1 }, warmUp, new Samples(row.group));
   const samples = new Samples(row.group);
   for (let round = 0; round < bench.rounds; round++)
     for (const each of tested) await sample(row, each, plan, samples);
