@@ -4,13 +4,14 @@
  * bench/results/.
  *
  *   --quick              a fraction of the time, for a first look
- *   --only chat,streams  some groups: chat latency ttft prompt embeddings streams rpc idle start growth soak
- *   --write-docs         also writes the table and the charts of docs/performance.md
+ *   --only chat,streams  some groups: chat latency ttft prompt embeddings streams rpc idle start growth soak sharing
+ *   --write-docs         also writes the tables and charts of docs/performance.md and docs/scaling.md
  */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { cpus, loadavg } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { writeDocs } from "./docs/write.ts";
 import type { Bench } from "./lib/bench.ts";
 import { type Figure, format, type Measured, type Results } from "./lib/figures.ts";
 import { startGateway } from "./lib/gateway.ts";
@@ -18,7 +19,6 @@ import { startPortkey } from "./lib/portkey.ts";
 import { startServer, stopAll } from "./lib/processes.ts";
 import { startBareProxy, startNginx, type Target } from "./lib/targets.ts";
 import { rows } from "./rows/index.ts";
-import { writeDocs } from "./write-docs.ts";
 
 const ROUNDS = 3;
 const QUICK_SCALE = 1 / 5;
@@ -62,15 +62,20 @@ async function startTargets(upstreamPort: number, missing: string[]): Promise<Be
   };
 }
 
-const COLUMNS: readonly Measured[] = ["direct", "nginx", "bare", "portkey", "gateway"];
+const COLUMNS: readonly Measured[] = ["direct", "nginx", "bare", "portkey", "gateway", "postgres", "redis"];
 
-function tableRow({ name, unit, values }: Figure): Record<string, string> {
-  const cells = COLUMNS.map((column) => [
+function printTable(figures: readonly Figure[]): void {
+  const columns = COLUMNS.filter((column) => figures.some(({ values }) => values[column] !== undefined));
+  console.table(figures.map((figure) => tableRow(figure, columns)));
+}
+
+function tableRow({ name, unit, values }: Figure, columns: readonly Measured[]): Record<string, string> {
+  const cells = columns.map((column) => [
     column,
     values[column] === undefined ? "" : `${format(values[column])} ${unit}`,
   ]);
   const ratio = values.bare && values.gateway ? `${(values.gateway / values.bare).toFixed(2)} x` : "";
-  return { what: name, ...Object.fromEntries(cells), "gateway of bare": ratio };
+  return { what: name, ...Object.fromEntries(cells), ...(ratio && { "gateway of bare": ratio }) };
 }
 
 const load = () => loadavg()[0]!;
@@ -95,7 +100,7 @@ try {
     console.log(`${row.group} …`);
     const figures = await row.measure(bench);
     results.figures.push(...figures);
-    console.table(figures.map(tableRow));
+    printTable(figures);
   }
 } finally {
   await stopAll();
@@ -105,6 +110,6 @@ try {
   writeFileSync(file, `${JSON.stringify(results, null, 2)}\n`);
   console.log(`written to ${file}`);
 }
-console.table(results.figures.map(tableRow));
+printTable(results.figures);
 if (flags["write-docs"]) writeDocs(results);
 process.exit(0);

@@ -1,7 +1,8 @@
 import type { Peer } from "./targets.ts";
 
-export type Unit = "µs" | "ms" | "KB" | "MB" | "%";
-export type Measured = Peer | "direct";
+export type Unit = "µs" | "ms" | "KB" | "MB" | "%" | "";
+/** A peer, the upstream without anything between, or one of the servers that instances share. */
+export type Measured = Peer | "direct" | "postgres" | "redis";
 
 /** One line of the table: the same thing measured on everything that can do it. */
 export interface Figure {

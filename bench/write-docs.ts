@@ -1,2 +1,0 @@
-import type { Results } from "./lib/figures.ts";
-export function writeDocs(_results: Results): void {}
