@@ -42,7 +42,9 @@ export function writeDocs(results: Results): void {
   });
   writeFileSync(join(docs, "images/performance-cpu.svg"), cpuChart(lookup));
   writeFileSync(join(docs, "images/performance-growth.svg"), growthChart(lookup));
-  writeFileSync(join(docs, "performance.json"), `${JSON.stringify(results, null, 2)}\n`);
+  const json = join(docs, "performance.json");
+  writeFileSync(json, JSON.stringify(results));
+  Bun.spawnSync(["node_modules/.bin/biome", "format", "--write", json], { cwd: join(docs, "..") });
   console.log("written: docs/performance.md, docs/scaling.md, their charts, docs/performance.json");
 }
 

@@ -113,12 +113,13 @@ export class RedisReservations implements Reservations {
   #uncertain = false;
   #cancelFlush: (() => void) | null = null;
   readonly #endBeating: () => void;
+  readonly #endListening: () => void;
 
   private constructor(readonly options: RedisReservationsOptions) {
     this.#instance = options.ids.uuid();
     this.#endBeating = options.clock.every(BEAT_MS, () => void this.#beat());
     options.bus.onGap(() => void this.#enter());
-    options.bus.subscribe(FORGOTTEN, () => void this.#enter(FORGOTTEN_PAUSE_MS));
+    this.#endListening = options.bus.subscribe(FORGOTTEN, () => void this.#enter(FORGOTTEN_PAUSE_MS));
   }
 
   static async open(options: RedisReservationsOptions): Promise<RedisReservations> {
@@ -275,6 +276,7 @@ export class RedisReservations implements Reservations {
 
   async close(): Promise<void> {
     this.#endBeating();
+    this.#endListening();
     this.#cancelFlush?.();
     const { scripts, ids } = this.options;
     // What a process that ends in order still holds is free at once.
