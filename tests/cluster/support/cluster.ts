@@ -20,8 +20,10 @@ export async function until(
 export const GENEROUS_RPM = 100_000;
 
 export interface ClusterOptions {
-  databaseUrl: string;
-  redisUrl: string;
+  /** Null: the embedded database in its data directory. */
+  databaseUrl: string | null;
+  /** Null: the instance is alone. */
+  redisUrl: string | null;
   env?: Record<string, string>;
 }
 
@@ -43,8 +45,8 @@ export class Instance {
         PATH: process.env.PATH ?? "",
         SERVICE_PORT: "0",
         SERVICE_DATA_DIR: this.dataDir,
-        SERVICE_DATABASE_URL: databaseUrl,
-        SERVICE_REDIS_URL: redisUrl,
+        ...(databaseUrl !== null && { SERVICE_DATABASE_URL: databaseUrl }),
+        ...(redisUrl !== null && { SERVICE_REDIS_URL: redisUrl }),
         SERVICE_ADMIN_TOKEN: ADMIN_TOKEN,
         SERVICE_JWT_SECRET: "one secret for all instances, 0123456789",
         SERVICE_REGISTRATION_OPEN: "true",

@@ -57,4 +57,6 @@ export function defineMethod<
 export const NoParams = z.object({});
 export const Ok = z.object({ ok: z.literal(true) });
 export const ok = { ok: true } as const;
+/** An id that comes in: in any case, and from here on in the one that the databases compare. */
+export const GivenId = z.uuid().toLowerCase();
 export const Timestamp = z.iso.datetime().describe("RFC 3339 timestamp, UTC");

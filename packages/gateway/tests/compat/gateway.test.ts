@@ -172,6 +172,28 @@ test("refusals of the chat path come in each API's form", async () => {
   expect(await failing(stranger.messages.countTokens(ask))).toBeInstanceOf(Anthropic.AuthenticationError);
 });
 
+test("a wrong limit of tokens is refused by the name that the API gives it", async () => {
+  const refusedField = async (path: string, body: object) => {
+    const response = await fetch(`${bench.url}/v1/${path}`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${bench.key}`, "content-type": "application/json" },
+      body: JSON.stringify({ model: "m", ...body }),
+    });
+    const { error } = (await response.json()) as { error: { message: string } };
+    return [response.status, /`(\w+)`/.exec(error.message)?.[1]];
+  };
+  const { messages } = ask;
+  for (const wrong of ["many", -1, 1.5, true]) {
+    expect(await refusedField("responses", { input: "hi", max_output_tokens: wrong })).toEqual([
+      400,
+      "max_output_tokens",
+    ]);
+    expect(await refusedField("messages", { messages, max_tokens: wrong })).toEqual([400, "max_tokens"]);
+  }
+  const whole = await openai.responses.create({ model: "m", input: "hi", max_output_tokens: 16 });
+  expect(whole.max_output_tokens).toBe(16);
+});
+
 test("the base URL may or may not end in /v1, and count_tokens counts", async () => {
   const doubled = new Anthropic({
     baseURL: `${bench.url}/v1`,

@@ -203,6 +203,50 @@ onEachDatabase("video jobs", (fresh) => {
     expect((await ended(video, job.id)).error).toContain("insufficient balance");
   });
 
+  test("a submission that was refused for now or never left is sent again", async () => {
+    const { upstream, start } = await setUp(fresh);
+    const answers = [
+      () => new Response("overloaded", { status: 503 }),
+      () => new Response("slow down", { status: 429 }),
+      minimax.refused(1002, "rate limit"),
+    ];
+    upstream.onSubmit = () => {
+      const answer = answers.shift()!;
+      if (answers.length === 0) upstream.onSubmit = null;
+      return answer();
+    };
+    const video = start();
+    const { job } = await video.create(payer, { model: "m", prompt: "p" }, null);
+    expect((await ended(video, job.id)).status).toBe("done");
+    expect(upstream.submissions).toHaveLength(4);
+  });
+
+  const unclear: [string, (upstream: VideoUpstream) => Response][] = [
+    ["a gateway's timeout", () => new Response("", { status: 504 })],
+    ["a proxy in trouble", () => new Response("", { status: 502 })],
+    [
+      "the end of the connection",
+      (upstream) => {
+        upstream.stop();
+        return new Response();
+      },
+    ],
+  ];
+  test.each(unclear)(
+    "a submission answered by %s may have been taken: it is not sent twice, and costs nothing",
+    async (_, answer) => {
+      const { upstream, journal, holds, start } = await setUp(fresh);
+      upstream.onSubmit = () => answer(upstream);
+      const video = start();
+      const { job } = await video.create(payer, { model: "m", prompt: "p" }, null);
+      const failed = await ended(video, job.id);
+      expect([failed.status, failed.cost]).toEqual(["failed", 0]);
+      expect(failed.error).toContain("not sent twice");
+      expect(upstream.submissions).toHaveLength(1);
+      expect([journal.rows.size, holds.open]).toEqual([0, 0]);
+    },
+  );
+
   test("500s, rate limits, rubbish and unknown words are asked again", async () => {
     const { upstream, journal, start } = await setUp(fresh);
     upstream.script = [
@@ -263,6 +307,16 @@ onEachDatabase("video jobs", (fresh) => {
     expect((await video.get(payer.userId, job.id)).status).toBe("cancelled");
     expect(journal.rows.size).toBe(0);
     expect(holds.open).toBe(0);
+  });
+
+  test("a job whose backend is gone before it is submitted goes to another one, and is polled there", async () => {
+    const { db, start } = await setUp(fresh);
+    const idle = start({ tickMs: 1_000_000, route: (model) => ({ backend: elsewhere, model }) });
+    const elsewhere = { config: { name: "gone" } } as Backend;
+    const { job } = await idle.create(payer, { model: "m", prompt: "p" }, null);
+    await idle.stop();
+    await db.run("UPDATE video_jobs SET lease_owner = NULL, lease_until = NULL, status = 'queued'");
+    expect((await ended(start(), job.id)).status).toBe("done");
   });
 
   test("a process that dies at any state leaves a job that the next one finishes and settles once", async () => {

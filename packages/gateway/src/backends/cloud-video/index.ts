@@ -7,8 +7,15 @@ import {
   type VideoRequest,
 } from "../contract.ts";
 import { reachability } from "../reachability.ts";
+import { transportError } from "../shared/upstream-http.ts";
 import { chooseDialect } from "./choose.ts";
-import type { ApiCall, ApiReply, Refusal, VideoDialect } from "./dialect.ts";
+import {
+  type ApiCall,
+  type ApiReply,
+  isTransientStatus,
+  type Refusal,
+  type VideoDialect,
+} from "./dialect.ts";
 
 const CALL_TIMEOUT_MS = 60_000;
 const REPLY_BYTES_MAX = 1024 * 1024;
@@ -43,7 +50,9 @@ export function createCloudVideo(config: BackendConfig, { fetch, clock }: CloudV
         redirect: "manual",
       });
     } catch (error) {
-      throw new BackendError("transport", `the video API could not be reached: ${(error as Error).message}`);
+      const cause = transportError(error, signal);
+      if (!(cause instanceof BackendError)) throw cause;
+      throw new BackendError(cause.kind, `the video API could not be reached: ${cause.detail}`);
     }
     return { status: response.status, body: await readReply(response) };
   }
@@ -88,7 +97,11 @@ export function createCloudVideo(config: BackendConfig, { fetch, clock }: CloudV
       poll,
       async cancel(taskId, signal) {
         const { dialect, upstreamId } = splitTask(config, taskId);
-        if (dialect.cancel) await call(dialect, dialect.cancel(upstreamId), signal);
+        if (!dialect.cancel) return;
+        const { status } = await call(dialect, dialect.cancel(upstreamId), signal);
+        // Any other refusal means that there is nothing left to cancel.
+        if (isTransientStatus(status))
+          refused({ error: "the task was not cancelled", transient: true }, status);
       },
     },
     probe: (signal) => reachability({ fetch, url: base, signal }),

@@ -57,6 +57,13 @@ export function stringAt(value: unknown, path: string): string {
   return typeof value === "string" ? value : invalid(path, "must be a string");
 }
 
+/** Checked here, where the field still has the name that the client gave it. */
+export function countAt(value: unknown, path: string): number {
+  return typeof value === "number" && Number.isInteger(value) && value >= 0
+    ? value
+    : invalid(path, "must be a whole number, 0 or more");
+}
+
 export function objectAt(value: unknown, path: string): Record<string, unknown> {
   return isObject(value) ? value : invalid(path, "must be an object");
 }

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { fail } from "../../kernel/errors.ts";
 import { defineMethod, NoParams, Ok, ok, Timestamp } from "../../kernel/method.ts";
+import { ConversationId } from "./schemas.ts";
 
 const Conversation = z.object({
   id: z.uuid(),
@@ -24,8 +25,8 @@ const Message = z.object({
 
 /** `id` is what older clients send; `conversation_id` wins when both are there. */
 const ById = z.object({
-  conversation_id: z.string().max(64).optional(),
-  id: z.string().max(64).optional().describe("Older name of conversation_id, which wins when both are given"),
+  conversation_id: ConversationId.optional(),
+  id: ConversationId.optional().describe("Older name of conversation_id, which wins when both are given"),
 });
 const idOf = ({ conversation_id, id }: z.output<typeof ById>): string =>
   conversation_id ??

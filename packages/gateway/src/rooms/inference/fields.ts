@@ -76,7 +76,7 @@ export function readChatFields(payload: Payload): ChatFields {
     model,
     stream: optional(payload, "stream", BOOLEAN) ?? false,
     provider: optional(payload, "provider", TEXT),
-    conversationId: optional(payload, "conversation_id", TEXT),
+    conversationId: optional(payload, "conversation_id", TEXT)?.toLowerCase() ?? null,
     memory: optional(payload, "memory", BOOLEAN) ?? true,
     maxTokens,
     wantsUsage: streamOptions?.include_usage === true,

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { defineMethod } from "../../kernel/method.ts";
+import { ConversationId } from "../conversations/index.ts";
 
 const Message = z.looseObject({
   role: z.enum(["user", "assistant", "system", "developer", "tool"]),
@@ -18,11 +19,9 @@ export const send = defineMethod({
     messages: z.array(Message).min(1),
     temperature: z.number().optional(),
     max_tokens: z.int().min(0).optional(),
-    conversation_id: z
-      .string()
-      .max(64)
-      .optional()
-      .describe("Its stored messages go before these, and the turn is added to it"),
+    conversation_id: ConversationId.optional().describe(
+      "Its stored messages go before these, and the turn is added to it",
+    ),
     memory: z.boolean().optional().describe("False: nothing is recalled for this turn"),
     extra: z.unknown().optional().describe("An object, merged into what is sent upstream"),
     tools: z.array(z.unknown()).optional(),

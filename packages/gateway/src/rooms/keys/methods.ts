@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, NoParams, Ok, ok, Timestamp } from "../../kernel/method.ts";
+import { defineMethod, GivenId, NoParams, Ok, ok, Timestamp } from "../../kernel/method.ts";
 
 const Key = z.object({
   id: z.uuid(),
@@ -41,7 +41,7 @@ export const revoke = defineMethod({
   name: "keys.revoke",
   summary: "Revoke one of your API keys; it stops working at once",
   auth: "jwt",
-  params: z.object({ key_id: z.uuid() }),
+  params: z.object({ key_id: GivenId }),
   result: Ok,
   handler: async ({ params, actor, rooms }) => {
     await rooms.keys.revoke(actor, params.key_id);

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { defineMethod, Ok, ok } from "../../kernel/method.ts";
+import { ConversationId } from "../conversations/index.ts";
 
 const CLIENT_EVENTS = [
   "session.update",
@@ -23,11 +24,7 @@ export const start = defineMethod({
       .record(z.string(), z.unknown())
       .optional()
       .describe("Session settings in the upstream's own words, sent as session.update"),
-    conversation_id: z
-      .string()
-      .max(64)
-      .optional()
-      .describe("Transcripts are stored there as assistant messages"),
+    conversation_id: ConversationId.optional().describe("Transcripts are stored there as assistant messages"),
     ref_id: z
       .string()
       .trim()

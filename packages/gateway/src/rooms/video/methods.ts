@@ -1,8 +1,8 @@
 import { z } from "zod";
-import { defineMethod, Ok, ok } from "../../kernel/method.ts";
+import { defineMethod, GivenId, Ok, ok } from "../../kernel/method.ts";
 import { Job, VideoTask } from "./schemas.ts";
 
-const JobId = z.object({ job_id: z.uuid() });
+const JobId = z.object({ job_id: GivenId });
 const LIST_DEFAULT = 20;
 const LIST_MAX = 100;
 const JobWithId = Job.extend({ job_id: z.uuid() });

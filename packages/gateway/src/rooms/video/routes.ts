@@ -1,7 +1,7 @@
-import { z } from "zod";
 import { fail } from "../../kernel/errors.ts";
 import { readBody } from "../../kernel/http.ts";
 import { decodeUtf8, parseJson } from "../../kernel/json.ts";
+import { GivenId } from "../../kernel/method.ts";
 import { defineRoute } from "../../kernel/route.ts";
 import { validate } from "../../kernel/validate.ts";
 import { modelAllowed } from "../groups/index.ts";
@@ -47,8 +47,8 @@ export const poll = defineRoute({
   handler: async ({ rooms, request, requestId, path }) => {
     const principal = await rooms.inference.principal(request, requestId);
     if (principal instanceof Response) return principal;
-    if (!z.uuid().safeParse(path.id).success)
-      fail("bad_id", "The job id must be a UUID, as the submission returned it");
-    return rooms.video.get(principal.userId, path.id!);
+    const id = GivenId.safeParse(path.id);
+    if (!id.success) fail("bad_id", "The job id must be a UUID, as the submission returned it");
+    return rooms.video.get(principal.userId, id.data);
   },
 });

@@ -1,4 +1,4 @@
-import { BackendError, type VideoRequest } from "../../backends/contract.ts";
+import { BackendError, type VideoRequest, type VideoResult } from "../../backends/contract.ts";
 import { isoTime } from "../../kernel/clock.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import { clipFacts, type VideoOptions } from "./service.ts";
@@ -11,11 +11,16 @@ const TICK_MS = 500;
 /** Renewed while a step is under way; a dead instance's jobs are free after this. */
 const LEASE_MS = 15_000;
 const STEP_TIMEOUT_MS = 120_000;
+const CANCEL_TIMEOUT_MS = 10_000;
 /** After a failed claim the database is left alone for this long. */
 const CLAIM_PAUSE_MS = 5_000;
 const POLL_MS = { first: 2_000, most: 15_000 };
 const POLL_GROWTH = 1.5;
 const ERROR_LENGTH_MAX = 2_000;
+/** A stopping process waits this long for the answers of submissions, which nobody could ask for again. */
+const SUBMIT_GRACE_MS = 10_000;
+const SUBMISSION_LOST =
+  "the answer to the submission was lost, and it may have been taken: it is not sent twice, and nothing is charged; create the job again";
 
 type End = Parameters<VideoStore["end"]>[1];
 
@@ -28,6 +33,15 @@ const isTransient = (error: unknown): boolean =>
   error.status === 408 ||
   error.status >= 500;
 
+/** Answers of something on the way, behind which the upstream may have taken the task all the same. */
+const UNCLEAR_STATUSES = new Set([502, 504, 524]);
+
+/** Whether a failed submission may still have made a task, which would be paid for twice if it were sent again. */
+const mayBeTaken = (error: unknown): boolean => {
+  if (!(error instanceof BackendError)) return true;
+  return error.kind === "upstream" ? UNCLEAR_STATUSES.has(error.status ?? 0) : error.kind === "transport";
+};
+
 /** Carries jobs forward: submit, poll, settle; one step at a time, each under a lease. */
 export class JobRunner {
   readonly #instance: string;
@@ -35,6 +49,8 @@ export class JobRunner {
   readonly #holds = new Map<string, () => void>();
   readonly #stopTicking: () => void;
   readonly #stopped = new AbortController();
+  /** Fires later than `#stopped`. */
+  readonly #submitsStopped = new AbortController();
   #claiming: Promise<void> | null = null;
   #pausedUntilMs = 0;
 
@@ -69,13 +85,15 @@ export class JobRunner {
     this.#stopTicking();
     this.#stopped.abort();
     await this.#claiming;
+    const endGrace = this.options.clock.after(SUBMIT_GRACE_MS, () => this.#submitsStopped.abort());
     await Promise.allSettled(this.#running.values());
+    endGrace();
   }
 
   async #claim(): Promise<void> {
     const nowMs = this.options.clock.now();
     const until = isoTime(nowMs + LEASE_MS);
-    if (this.#running.size > 0) await this.store.renew(this.#instance, until);
+    if (this.#running.size > 0) await this.store.renew(this.#instance, [...this.#running.keys()], until);
     const limit = CONCURRENT_STEPS_MAX - this.#running.size;
     if (limit <= 0) return;
     for (const job of await this.store.claimDue({
@@ -92,17 +110,16 @@ export class JobRunner {
   }
 
   async #step(job: JobRow): Promise<void> {
-    if (job.status === "done") {
-      await this.#settle(job);
-      return;
-    }
-    if (Date.parse(job.deadline_at) <= this.options.clock.now()) {
-      await this.#fail(job, "the job did not finish in time");
-      return;
-    }
-    const signal = AbortSignal.any([this.#stopped.signal, AbortSignal.timeout(STEP_TIMEOUT_MS)]);
+    const isLate = Date.parse(job.deadline_at) <= this.options.clock.now();
+    const stopped = job.status === "queued" ? this.#submitsStopped : this.#stopped;
+    const signal = AbortSignal.any([stopped.signal, AbortSignal.timeout(STEP_TIMEOUT_MS)]);
     try {
-      if (job.status === "queued") await this.#submit(job, signal);
+      if (job.status === "done") await this.#settle(job);
+      else if (job.status === "cancelled") await this.#tellCancelled(job, isLate);
+      else if (isLate) await this.#fail(job, "the job did not finish in time");
+      else if (job.status === "queued") await this.#submit(job, signal);
+      // Its process died between sending the task and noting the answer.
+      else if (job.status === "submitting") await this.#fail(job, SUBMISSION_LOST);
       else await this.#poll(job, signal);
     } catch (error) {
       if (!isTransient(error)) await this.#fail(job, (error as Error).message);
@@ -122,10 +139,55 @@ export class JobRunner {
     const backend = this.options.backendNamed(job.backend) ?? this.options.route(job.model).backend;
     if (!backend.video) throw new BackendError("unsupported", `backend ${job.backend} does not make videos`);
     const request = JSON.parse(job.request) as VideoRequest;
-    const taskId = await backend.video.submit(request, signal);
-    const started = await this.store.started(job.id, taskId, JSON.stringify({ ...request, images: [] }));
-    if (started) this.#notify(job, "video.progress", { status: "running", progress: 0 });
-    else await backend.video.cancel?.(taskId, signal);
+    if (!(await this.store.submitting(job.id))) return;
+    let taskId: string;
+    try {
+      taskId = await backend.video.submit(request, signal);
+    } catch (error) {
+      if (!mayBeTaken(error)) {
+        await this.store.notSubmitted(job.id);
+        throw error;
+      }
+      this.options.log.warn("the answer to a video submission was lost", { job_id: job.id, error });
+      await this.#fail(job, SUBMISSION_LOST);
+      return;
+    }
+    const task = {
+      taskId,
+      backend: backend.config.name,
+      request: JSON.stringify({ ...request, images: [] }),
+    };
+    if (await this.store.started(job.id, task)) {
+      this.#notify(job, "video.progress", { status: "running", progress: 0 });
+      return;
+    }
+    await this.store.unwanted(job.id, task);
+    await this.cancelled({ ...job, backend: task.backend, task_id: taskId });
+  }
+
+  /** Tries until the job's deadline: a task that nobody waits for costs the operator, not the user. */
+  async #tellCancelled(job: JobRow, isLate: boolean): Promise<void> {
+    const upstream = this.options.backendNamed(job.backend)?.video;
+    if (!upstream && !isLate) return;
+    const signal = AbortSignal.any([this.#submitsStopped.signal, AbortSignal.timeout(CANCEL_TIMEOUT_MS)]);
+    try {
+      if (!isLate) await upstream?.cancel?.(job.task_id!, signal);
+    } catch (error) {
+      if (isTransient(error)) throw error;
+    }
+    await this.store.settled(job.id);
+  }
+
+  /** The same at once, for the job that is cancelled here. */
+  async cancelled(job: JobRow): Promise<void> {
+    try {
+      await this.#tellCancelled(job, false);
+    } catch (error) {
+      this.options.log.warn("the upstream could not be told yet of a cancelled video job", {
+        job_id: job.id,
+        error,
+      });
+    }
   }
 
   async #poll(job: JobRow, signal: AbortSignal): Promise<void> {
@@ -159,27 +221,28 @@ export class JobRunner {
     });
   }
 
-  /** Ends the job once, whoever comes first, and tells its followers. */
+  /** Ends the job once, whoever comes first. */
   async end(job: JobRow, end: End): Promise<boolean> {
     const ended = await this.store.end(job.id, end);
     if (!ended) return false;
-    if (end.status !== "done") this.options.bus.publish(ENDED, job.id);
-    if (end.status === "done") {
-      this.#notify(job, "video.done", { status: "done", result: JSON.parse(end.result!), cost: end.cost });
-    } else {
+    // A done job is told of when it is settled, so that one whose process dies in between is told of too.
+    if (end.status !== "done") {
+      this.options.bus.publish(ENDED, job.id);
       this.#notify(job, "video.failed", { status: end.status, error: end.error ?? "cancelled" });
     }
     return true;
   }
 
   /**
-   * Records the cost of a done job. A process that dies in between leaves the job unsettled, and the next one
-   * records it again under the same id, which the journal takes once.
+   * Records the cost of a done job and tells its followers. A process that dies in between leaves the job
+   * unsettled, and the next one records it again under the same id, which the journal takes once.
    */
   async #settle(job: JobRow): Promise<void> {
     const payer = JSON.parse(job.payer) as Payer;
     this.options.record({ requestId: job.id, payer, model: job.model, costUsd: job.cost, refId: job.ref_id });
     this.options.bus.publish(ENDED, job.id);
+    const result = JSON.parse(job.result!) as VideoResult;
+    this.#notify(job, "video.done", { status: "done", result, cost: job.cost });
     await this.store.settled(job.id);
   }
 

@@ -15,7 +15,6 @@ const ACTIVE_JOBS_MAX = 100;
 const JOB_DEADLINE_MS = 60 * 60_000;
 /** For a look at what was asked for, when someone wonders about a result. */
 const PAYLOAD_KEPT_MS = 24 * 60 * 60_000;
-const CANCEL_TIMEOUT_MS = 10_000;
 
 /** What the price of a clip depends on. */
 export interface ClipFacts {
@@ -74,7 +73,7 @@ export interface JobView {
   id: string;
   object: "video.generation";
   model: string;
-  status: JobRow["status"];
+  status: Exclude<JobRow["status"], "submitting">;
   progress: number;
   result: VideoResult | null;
   error: string | null;
@@ -104,7 +103,7 @@ export const toView = (job: JobSummary): JobView => ({
   id: job.id,
   object: "video.generation",
   model: job.model,
-  status: job.status,
+  status: job.status === "submitting" ? "queued" : job.status,
   progress: job.progress,
   result: job.result === null ? null : (JSON.parse(job.result) as VideoResult),
   error: job.error,
@@ -199,14 +198,8 @@ export class Video {
     const job = await this.#owned(userId, jobId);
     const ended = await this.#runner.end(job, { status: "cancelled", result: null, error: null, cost: 0 });
     if (!ended) fail("app_error", `The job has ended already: ${(await this.#owned(userId, jobId)).status}`);
-    const upstream = job.task_id === null ? null : this.options.backendNamed(job.backend)?.video;
-    // The upstream is told as a courtesy; the job is cancelled whether it listens or not.
-    upstream?.cancel?.(job.task_id!, AbortSignal.timeout(CANCEL_TIMEOUT_MS)).catch((error) => {
-      this.options.log.warn("the upstream could not be told of a cancelled video job", {
-        job_id: job.id,
-        error,
-      });
-    });
+    // The job is cancelled whether the upstream listens or not, so the caller does not wait for that.
+    if (job.task_id !== null) void this.#runner.cancelled(job);
   }
 
   /** Empties what was sent in by jobs that ended a while ago; what they made stays. */

@@ -1,6 +1,10 @@
 import type { Database } from "../../storage/contract.ts";
 
-export type JobStatus = "queued" | "running" | "done" | "failed" | "cancelled";
+/**
+ * `submitting` is written before the task is sent and stays when the process dies meanwhile: only then is it
+ * unknown whether the upstream has the task. To the caller such a job is still queued.
+ */
+export type JobStatus = "queued" | "submitting" | "running" | "done" | "failed" | "cancelled";
 
 export interface JobRow {
   id: string;
@@ -18,7 +22,7 @@ export interface JobRow {
   result: string | null;
   error: string | null;
   cost: number;
-  /** Nothing is left to do: the job ended, and what it cost is in the journal. */
+  /** Nothing is left to do: the job ended, what it cost is in the journal, and the upstream was told of a cancellation. */
   settled: boolean;
   ref_id: string | null;
   stream_id: string;
@@ -30,6 +34,8 @@ export interface JobRow {
 
 /** A job without what was asked for, which may hold megabytes of images. */
 export type JobSummary = Omit<JobRow, "request">;
+
+const ACTIVE = "('queued', 'submitting', 'running')";
 
 const COLUMNS =
   "id, user_id, payer, model, backend, request, status, progress, task_id, result, error, cost, settled, ref_id, stream_id, created_at, deadline_at, next_step_at, step_count";
@@ -61,7 +67,7 @@ export class VideoStore {
 
   async countActive(userId: string): Promise<number> {
     const row = await this.db.get<{ n: number }>(
-      "SELECT COUNT(*) AS n FROM video_jobs WHERE user_id = $1 AND status IN ('queued', 'running')",
+      `SELECT COUNT(*) AS n FROM video_jobs WHERE user_id = $1 AND status IN ${ACTIVE}`,
       [userId],
     );
     return row?.n ?? 0;
@@ -91,10 +97,12 @@ export class VideoStore {
     );
   }
 
-  async renew(owner: string, until: string): Promise<void> {
+  /** For the jobs whose step is under way: a lease that was left behind runs out, also on a busy instance. */
+  async renew(owner: string, ids: readonly string[], until: string): Promise<void> {
     await this.db.run(
-      "UPDATE video_jobs SET lease_until = $2 WHERE lease_owner = $1 AND lease_until IS NOT NULL",
-      [owner, until],
+      `UPDATE video_jobs SET lease_until = $2 WHERE lease_owner = $1 AND lease_until IS NOT NULL
+       AND id IN (${ids.map((_, i) => `$${i + 3}`).join(", ")})`,
+      [owner, until, ...ids],
     );
   }
 
@@ -106,13 +114,41 @@ export class VideoStore {
     );
   }
 
-  /** False when the job was cancelled meanwhile. */
-  async started(id: string, taskId: string, request: string): Promise<boolean> {
+  /** Before the task is sent. False when the job was cancelled meanwhile. */
+  async submitting(id: string): Promise<boolean> {
     const changed = await this.db.run(
-      "UPDATE video_jobs SET status = 'running', task_id = $2, request = $3, step_count = 0 WHERE id = $1 AND status = 'queued'",
-      [id, taskId, request],
+      "UPDATE video_jobs SET status = 'submitting' WHERE id = $1 AND status = 'queued'",
+      [id],
     );
     return changed > 0;
+  }
+
+  /** The upstream did not take the task, so it may be sent again. */
+  async notSubmitted(id: string): Promise<void> {
+    await this.db.run("UPDATE video_jobs SET status = 'queued' WHERE id = $1 AND status = 'submitting'", [
+      id,
+    ]);
+  }
+
+  /** False when the job was cancelled meanwhile. */
+  async started(
+    id: string,
+    { backend, taskId, request }: { backend: string; taskId: string; request: string },
+  ): Promise<boolean> {
+    const changed = await this.db.run(
+      `UPDATE video_jobs SET status = 'running', backend = $2, task_id = $3, request = $4, step_count = 0
+       WHERE id = $1 AND status = 'submitting'`,
+      [id, backend, taskId, request],
+    );
+    return changed > 0;
+  }
+
+  /** Keeps the task of a job that was cancelled while it was being submitted, so that the upstream is told. */
+  async unwanted(id: string, { backend, taskId }: { backend: string; taskId: string }): Promise<void> {
+    await this.db.run(
+      "UPDATE video_jobs SET backend = $2, task_id = $3, settled = FALSE WHERE id = $1 AND status = 'cancelled'",
+      [id, backend, taskId],
+    );
   }
 
   async progressed(id: string, progress: number): Promise<void> {
@@ -122,7 +158,10 @@ export class VideoStore {
     ]);
   }
 
-  /** Ends the job, once: false when it had ended before. A done job stays unsettled until its cost is recorded. */
+  /**
+   * Ends the job, once: false when it had ended before. A done job stays unsettled until its cost is recorded,
+   * and a cancelled one until the upstream that has its task was told.
+   */
   async end(
     id: string,
     end: {
@@ -133,10 +172,11 @@ export class VideoStore {
     },
   ): Promise<boolean> {
     const changed = await this.db.run(
-      `UPDATE video_jobs SET status = $2, result = $3, error = $4, cost = $5, settled = $6,
+      `UPDATE video_jobs SET status = $2, result = $3, error = $4, cost = $5,
+         settled = ($2 = 'failed' OR ($2 = 'cancelled' AND task_id IS NULL)),
          progress = CASE WHEN $2 = 'done' THEN 100 ELSE progress END
-       WHERE id = $1 AND status IN ('queued', 'running')`,
-      [id, end.status, end.result, end.error, end.cost, end.status !== "done"],
+       WHERE id = $1 AND status IN ${ACTIVE}`,
+      [id, end.status, end.result, end.error, end.cost],
     );
     return changed > 0;
   }

@@ -3,6 +3,7 @@ import {
   arrayAt,
   type ChatBody,
   type ChatPart,
+  countAt,
   gatewayFields,
   invalid,
   objectAt,
@@ -55,7 +56,9 @@ export function convertRequest(value: unknown): ConvertedRequest {
     model,
     messages: chatMessages(body, dropped),
     ...pick(body, PASSED),
-    ...(body.max_output_tokens != null && { max_tokens: body.max_output_tokens }),
+    ...(body.max_output_tokens != null && {
+      max_tokens: countAt(body.max_output_tokens, "max_output_tokens"),
+    }),
     ...tools,
     ...("tools" in tools && pick(body, ["parallel_tool_calls"])),
     ...outputFields(body),
