@@ -16,14 +16,19 @@ const PEERS: readonly [Measured, string][] = [
   ["gateway", "this gateway"],
 ];
 
+const fraction = (ratio: number): string =>
+  Number.isFinite(ratio) ? `1/${format(Number((1 / ratio).toPrecision(2)))}` : "";
+
 /** What is measured on all of them. */
 export function peersTable(lookup: Lookup): string {
   const figures = lookup.of("chat", "latency", "ttft", "prompt", "embeddings", "streams");
   const head = ["", ...PEERS.map(([, title]) => title), "of bare", "of Portkey's"];
   const rows = figures.map((figure) => {
     const { gateway = Number.NaN, bare = Number.NaN, portkey = Number.NaN } = figure.values;
-    const ofPortkey = portkey > gateway ? `1/${format(Number((portkey / gateway).toPrecision(2)))}` : "";
-    return [figure.name, ...PEERS.map(([peer]) => cell(figure, peer)), times(gateway / bare), ofPortkey];
+    const ratios = figure.name.includes("CPU")
+      ? [times(gateway / bare), fraction(gateway / portkey)]
+      : ["", ""];
+    return [figure.name, ...PEERS.map(([peer]) => cell(figure, peer)), ...ratios];
   });
   return markdownTable(head, rows);
 }
