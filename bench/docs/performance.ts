@@ -156,5 +156,5 @@ export const goalsTable = (lookup: Lookup): string =>
 export function circumstances({ takenAt, machine, missing }: Results): string {
   const { cores, bun, loadBefore, loadAfter } = machine;
   const left = missing.length > 0 ? ` Left out: ${missing.join("; ")}.` : "";
-  return `Taken on ${takenAt.slice(0, 10)} on a machine with ${cores} ${process.arch} cores, Bun ${bun}; its load was ${loadBefore.toFixed(1)} before and ${loadAfter.toFixed(1)} at the end of the run. Medians of three rounds.${left}`;
+  return `Taken on ${takenAt.slice(0, 10)} on a machine with ${cores} ${process.arch} cores, Bun ${bun}; its load was ${loadBefore.toFixed(1)} before and ${loadAfter.toFixed(1)} at the end of the run. Medians.${left}`;
 }
