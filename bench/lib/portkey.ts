@@ -33,7 +33,9 @@ function install(): void {
     ["npm", "install", "--prefix", home, "--ignore-scripts", "--no-audit", "--no-fund"],
     { timeout: INSTALL_WITHIN_MS, stderr: "pipe" },
   );
-  if (exitCode !== 0) throw new Error(`npm could not install it: ${stderr.toString().trim().slice(-300)}`);
+  if (exitCode === 0) return;
+  console.error(stderr.toString().trim());
+  throw new Error("npm could not install it");
 }
 
 /** Portkey's gateway as `npx` would start it, on Node; throws when it cannot be had. */

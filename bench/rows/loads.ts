@@ -135,7 +135,7 @@ const loadRows: LoadRow[] = [
       // The upstream ends these after two tokens.
       body: chatBody("hi", { stream: true, seed: 2 }),
       connections: 1,
-      requests: scale(150),
+      requests: scale(60),
       stream: true,
     }),
   },
