@@ -82,7 +82,8 @@ export class Inference {
     return this.#admitted(request, requestId, async (asker, sent) => {
       const { signal } = request;
       const payload = sent.has("messages") || !sent.has("input") ? sent : fromResponses(sent);
-      const turn = await ChatTurn.open(this.#parts, { asker, payload, signal, withHistory: false });
+      const opening = ChatTurn.open(this.#parts, { asker, payload, signal, withHistory: false });
+      const turn = opening instanceof Promise ? await opening : opening;
       if (!turn.fields.stream) return jsonResponse(await turn.answer(), requestId);
       await turn.begin();
       return streamResponse(turn, requestId);
