@@ -222,7 +222,8 @@ const ADD_BACKEND = "register one: model-gateway backends add http://localhost:1
 
 /** Model servers on this machine that nobody has registered yet are the shortest way out. */
 async function suggestion({ config, localServers }: CheckOptions): Promise<string> {
-  const { create } = backendFactory({ fetch, clock: systemClock, ids: randomIds, log: silentLog }, NO_BRIDGE);
+  const deps = { fetch, openOrigin: null, clock: systemClock, ids: randomIds, log: silentLog };
+  const { create } = backendFactory(deps, NO_BRIDGE);
   const servers = await findLocalServers({ servers: localServers, create, ownPort: config.port });
   const found = servers.filter((server) => server.found).map(({ label, url }) => `${label} at ${url}`);
   if (found.length === 0) return ADD_BACKEND;
