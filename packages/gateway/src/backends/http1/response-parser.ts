@@ -83,6 +83,9 @@ export class ResponseParser {
         case "until-close":
           this.events.piece(at === 0 ? bytes : bytes.subarray(at));
           return;
+        case "size":
+          at = this.#readSizeLine(bytes, at);
+          break;
         case "done":
           throw new HttpParseError("bytes follow the end of the answer");
         default:
@@ -142,9 +145,10 @@ export class ResponseParser {
     this.#left -= end - at;
     const isWhole = this.#left === 0;
     if (this.#state === "data") {
-      if (isWhole) this.#state = "data-end";
+      const isClosed = isWhole && bytes[end] === CR && bytes[end + 1] === LF;
+      if (isWhole) this.#state = isClosed ? "size" : "data-end";
       this.events.piece(bytes.subarray(at, end));
-      return end;
+      return isClosed ? end + 2 : end;
     }
     if (isWhole) this.#state = "done";
     this.events.piece(bytes.subarray(at, end));
@@ -152,12 +156,25 @@ export class ResponseParser {
     return end;
   }
 
+  /** The size of a chunk; its whole line at once when that is here and says nothing else. */
+  #readSizeLine(bytes: Buffer, at: number): number {
+    let next = at;
+    for (; next < bytes.length && hexDigit(bytes[next]!) !== -1; next++) {
+      if (++this.#digits > SIZE_DIGITS_MAX) throw new HttpParseError("a chunk's size is not a number");
+      this.#left = this.#left * 16 + hexDigit(bytes[next]!);
+    }
+    if (next === bytes.length) return next;
+    if (this.#digits > 0 && bytes[next] === CR && bytes[next + 1] === LF) {
+      this.#sizeKnown();
+      return next + 2;
+    }
+    return this.#readSizeEnd(bytes[next]!, next);
+  }
+
   /** What stands between the chunks, a byte at a time: there are few of them. */
   #readFraming(bytes: Buffer, at: number): number {
     const byte = bytes[at]!;
     switch (this.#state) {
-      case "size":
-        return this.#readSize(byte, at);
       case "extension":
         if (byte === LF) this.#sizeKnown();
         else if (++this.#lineBytes > EXTENSION_BYTES_MAX)
@@ -172,13 +189,7 @@ export class ResponseParser {
     }
   }
 
-  #readSize(byte: number, at: number): number {
-    const digit = hexDigit(byte);
-    if (digit !== -1) {
-      if (++this.#digits > SIZE_DIGITS_MAX) throw new HttpParseError("a chunk's size is not a number");
-      this.#left = this.#left * 16 + digit;
-      return at + 1;
-    }
+  #readSizeEnd(byte: number, at: number): number {
     if (this.#digits === 0) throw new HttpParseError("a chunk has no size");
     if (byte === LF) this.#sizeKnown();
     else if (byte === CR || byte === SEMICOLON || byte === 32 || byte === 9) {
