@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { openStorage } from "../../packages/gateway/src/storage/index.ts";
 import { freePort } from "../../scripts/lib/services.ts";
 import { seedUsage } from "../growth-seed.ts";
-import { rssMb, startCommand, stop, until } from "./processes.ts";
+import { startCommand, stop, until } from "./processes.ts";
 import { folder, type Target } from "./targets.ts";
 
 const ADMIN_TOKEN = "bench-admin-token-0123456789";
@@ -28,8 +28,6 @@ export interface GatewayTarget extends Target {
   accessToken: string;
   /** A key whose requests are paid in points, from a group's pool. */
   groupKey: string;
-  /** Memory before the first request. */
-  restingRssMb: number;
 }
 
 const dataDirOf = (name: string) => join(folder, name);
@@ -68,7 +66,7 @@ export async function launchGateway({ name, shared }: Omit<GatewayOptions, "upst
     ...(shared && { SERVICE_DATABASE_URL: shared.databaseUrl, SERVICE_REDIS_URL: shared.redisUrl }),
   });
   await until("the gateway", async () => (await fetch(`${url}/v1/health`)).ok);
-  return { pid, port, url, startedMs: performance.now() - beganAt, restingRssMb: rssMb(pid) };
+  return { pid, port, url, startedMs: performance.now() - beganAt };
 }
 
 export async function signUp(url: string): Promise<{ email: string; accessToken: string }> {
