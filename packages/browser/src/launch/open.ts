@@ -13,7 +13,7 @@ export interface OpenedEngine {
 }
 
 /** Distributions wrap the browser in a shell script that starts a dozen programs first; the binary itself is quicker. */
-function binaryBehind(path: string): string {
+export function binaryBehind(path: string): string {
   const binary = "/usr/lib/chromium/chromium";
   return path === "/usr/bin/chromium" && existsSync(binary) ? binary : path;
 }
