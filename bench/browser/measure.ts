@@ -22,6 +22,12 @@ export interface Subject {
 
 export const progress = (text: string) => process.stderr.write(`${text}\n`);
 
+/** Each round begins with another one, so that nobody always comes after the same neighbour. */
+function rotated<T>(list: T[], by: number): T[] {
+  const at = by % list.length;
+  return [...list.slice(at), ...list.slice(0, at)];
+}
+
 async function timed(work: () => Promise<unknown>): Promise<number> {
   const from = performance.now();
   await work();
@@ -42,7 +48,7 @@ export async function measureStarts(
 ): Promise<void> {
   for (let i = 0; i < rounds; i++) {
     progress(`starts: round ${i + 1} of ${rounds}`);
-    for (const { contestant, figures } of subjects) {
+    for (const { contestant, figures } of rotated(subjects, i)) {
       const tool = await openTool(contestant, url);
       figures.startMs.push(tool.startMs);
       await closeTool(tool);
@@ -78,7 +84,7 @@ export async function measureActions(
 ): Promise<void> {
   progress(`actions: ${rounds} rounds`);
   for (let i = 0; i < rounds; i++) {
-    for (const { contestant, tool, figures, button, field } of subjects) {
+    for (const { contestant, tool, figures, button, field } of rotated(subjects, i)) {
       const { client } = tool;
       figures.clickMs.push(await timed(async () => must(await contestant.click(client, button), "click")));
       figures.typeMs.push(
@@ -99,7 +105,7 @@ export async function measureList(subjects: OpenSubject[], url: string): Promise
     must(await contestant.navigate(tool.client, `${url}/list`), "navigate");
   for (let i = 0; i < listRounds; i++) {
     progress(`list: round ${i + 1} of ${listRounds}`);
-    for (const { contestant, tool, figures } of subjects) {
+    for (const { contestant, tool, figures } of rotated(subjects, i)) {
       const ask = () => contestant.snapshot(tool.client, snapshotTimeoutMs);
       figures.listMs.push(
         await timed(async () => {

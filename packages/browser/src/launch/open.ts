@@ -2,7 +2,9 @@
 import { existsSync } from "node:fs";
 import type { EngineTransport, ResolvedEngine } from "../engines/contract.ts";
 import { ToolError } from "../errors.ts";
-import { type Progress, resolveEngine, SetupError } from "../resolve/index.ts";
+import type { Progress } from "../resolve/download.ts";
+import { SetupError } from "../resolve/errors.ts";
+import { resolveEngine } from "../resolve/resolve.ts";
 import type { SessionOptions } from "../session.ts";
 import { launchBrowser } from "./launch.ts";
 

@@ -2,7 +2,6 @@ import type { EngineName, ResolvedEngine } from "../engines/contract.ts";
 import { type ChromeBuild, selectBuild } from "./chrome-build.ts";
 import { SetupError } from "./errors.ts";
 import { type Features, readFeatures } from "./features.ts";
-import { findInstalled } from "./install.ts";
 import {
   type Backend,
   type DownloadSettings,
@@ -179,6 +178,7 @@ async function tryDownload(context: Context): Promise<Plan["outcome"]> {
   }
   const settings = readDownloadSettings(env);
   const build = selectBuild(settings, { os: host.platform, arch: host.arch });
+  const { findInstalled } = await import("./install.ts");
   const installed = await findInstalled(build, settings.cacheDir);
   if (installed) {
     steps.push({ step: "download", outcome: "used", detail: `in the cache: ${installed.path}` });
