@@ -44,13 +44,16 @@ export async function callTool(
     return presentError(error, [], charsMax);
   }
   try {
-    const { value, events } = await execute(
-      session,
-      operation,
-      operation.tool.toParams(input),
-      (result, context, params): Promise<ToolOutput> =>
-        operation.tool.present(result as never, context, params as never),
-    );
+    const run = () =>
+      execute(
+        session,
+        operation,
+        operation.tool.toParams(input),
+        (result, context, params): Promise<ToolOutput> =>
+          operation.tool.present(result as never, context, params as never),
+      );
+    // Calls that a model makes at once mean one after the other: a click, then what the console says of it.
+    const { value, events } = await (operation.timeoutMs === null ? session.exclusive(run) : run());
     const browser = session.isStarted ? await session.browser() : null;
     return presentOutput(value, { browser, events, charsMax });
   } catch (error) {

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { join } from "node:path";
-import { startTool, type Tool, until } from "../helpers.ts";
+import { startTool, type Tool } from "../helpers.ts";
+import { McpClient } from "../mcp-client.ts";
 import { type TempDir, tempDir } from "../resolve/support.ts";
 import { compileEngine } from "./compile.ts";
 
-const cli = join(import.meta.dir, "../../src/cli.ts");
 let temp: TempDir;
 let env: Record<string, string | undefined>;
 beforeAll(() => {
@@ -61,46 +61,20 @@ describe("a page of an engine behind the C contract, over HTTP", () => {
 });
 
 test("the same engine through the command line and MCP", async () => {
-  const child = Bun.spawn([process.execPath, cli, "mcp", "--backend", "servo"], {
-    env,
-    stdin: "pipe",
-    stdout: "pipe",
-    stderr: "inherit",
-  });
-  let output = "";
-  const reading = (async () => {
-    for await (const chunk of child.stdout) output += new TextDecoder().decode(chunk);
-  })();
-  const replies = () =>
-    output
-      .split("\n")
-      .filter(Boolean)
-      .map((line) => JSON.parse(line) as { id: number; result: { content: { text: string }[] } });
-  let nextId = 1;
-  async function ask(method: string, params: object): Promise<{ content: { text: string }[] }> {
-    const id = nextId++;
-    child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`);
-    child.stdin.flush();
-    await until(
-      `${method} is answered`,
-      () => output.endsWith("\n") && replies().some((each) => each.id === id),
-      60_000,
-    );
-    return replies().find((each) => each.id === id)!.result;
-  }
-  const call = async (name: string, args: object) =>
-    (await ask("tools/call", { name, arguments: args })).content[0]!.text;
-  const clientInfo = { name: "test", version: "1" };
-  await ask("initialize", { protocolVersion: "2025-06-18", capabilities: {}, clientInfo });
-  const opened = await call("browser_navigate", { url: "stub.test/mcp" });
-  expect(opened).toContain("- Page URL: https://stub.test/mcp");
-  expect(opened).toContain('- button "Pressed 0 times" [ref=e2]');
-  expect(await call("browser_click", { element: "the button", ref: "e2" })).toContain("Stub page");
-  expect(await call("browser_snapshot", {})).toContain("Pressed 1 times");
-  expect(await call("browser_evaluate", { function: "() => clicks" })).toContain("1");
-  child.stdin.end();
-  expect(await child.exited).toBe(0);
-  await reading;
+  const client = new McpClient(["--backend", "servo"], env);
+  await client.initialize();
+  const opened = await client.call("browser_navigate", { url: "stub.test/mcp" });
+  expect(opened.text).toContain("- Page URL: https://stub.test/mcp");
+  expect(opened.text).toContain('- button "Pressed 0 times" [ref=e2]');
+  const clicked = await client.call("browser_click", { element: "the button", ref: "e2" });
+  expect(clicked).toMatchObject({ isError: false });
+  expect((await client.call("browser_snapshot")).text).toContain("Pressed 1 times");
+  expect((await client.call("browser_evaluate", { function: "() => clicks" })).text).toContain("1");
+  const unknown = await client.call("browser_press_key", { key: "a" });
+  expect(unknown).toMatchObject({ isError: true });
+  expect(unknown.text).toContain("servo does not know Input.dispatchKeyEvent");
+  await client.end();
+  expect(client.child.exitCode).toBe(0);
 }, 90_000);
 
 test.each([
