@@ -6,7 +6,7 @@ import { EngineLibrary } from "../engines/foreign/index.ts";
 import { messageOf, SetupError } from "./errors.ts";
 import { debianPackageOf, type HostFacts, readHostFacts, readOsRelease } from "./host-facts.ts";
 import { isForeign, type PlanOptions, type PlanStep, planResolution } from "./plan.ts";
-import { type Env, readDownloadSettings, redactUrl } from "./settings.ts";
+import { type Backend, type Env, readDownloadSettings, redactUrl } from "./settings.ts";
 
 export type DoctorOptions = PlanOptions;
 
@@ -32,7 +32,7 @@ export interface BinaryReport {
 export interface DoctorReport {
   /** A browser would start as far as can be told without starting it. */
   ok: boolean;
-  backend: string;
+  backend: Backend;
   engine: ResolvedEngine | null;
   download: { version: string; platform: string; url: string; checksumKnown: boolean } | null;
   error: { code: string; message: string } | null;
