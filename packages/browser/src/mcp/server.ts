@@ -66,10 +66,13 @@ export async function callTool(
 }
 
 export function serveMcp(session: Session): StdioServerHandle {
-  const tools = listTools();
+  let tools: ReturnType<typeof listTools> | null = null;
   return serveStdio(() => {
     const server = new Server({ name: "browser-tool", version }, { capabilities: { tools: {} } });
-    server.setRequestHandler("tools/list", () => ({ tools }));
+    server.setRequestHandler("tools/list", () => {
+      tools ??= listTools();
+      return { tools };
+    });
     server.setRequestHandler("tools/call", ({ params }) =>
       callTool(session, params.name, params.arguments ?? {}),
     );
