@@ -1,4 +1,6 @@
 /** The MCP server over stdio: the operations that have a tool, in both protocol eras. */
+import "./plain-schemas.ts";
+
 import { Server } from "@modelcontextprotocol/server";
 import { type StdioServerHandle, serveStdio } from "@modelcontextprotocol/server/stdio";
 import { z } from "zod";
