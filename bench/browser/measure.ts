@@ -5,6 +5,7 @@ import type { Figures } from "./figures.ts";
 import { type Floor, startFloor } from "./floor.ts";
 import type { CommandLine, McpClient } from "./mcp-client.ts";
 import { endAll, pidsOf, residentMegabytes } from "./processes.ts";
+import { untilQuiet } from "./quiet.ts";
 import { closeTool, must, openTool, type RunningTool } from "./tool.ts";
 
 const listRounds = 7;
@@ -47,6 +48,7 @@ export async function measureStarts(
   { url, rounds, floorFigures }: { url: string; rounds: number; floorFigures: Figures },
 ): Promise<void> {
   for (let i = 0; i < rounds; i++) {
+    await untilQuiet();
     progress(`starts: round ${i + 1} of ${rounds}`);
     for (const { contestant, figures } of rotated(subjects, i)) {
       const tool = await openTool(contestant, url);
@@ -84,6 +86,7 @@ export async function measureActions(
 ): Promise<void> {
   progress(`actions: ${rounds} rounds`);
   for (let i = 0; i < rounds; i++) {
+    await untilQuiet();
     for (const { contestant, tool, figures, button, field } of rotated(subjects, i)) {
       const { client } = tool;
       figures.clickMs.push(await timed(async () => must(await contestant.click(client, button), "click")));
@@ -104,6 +107,7 @@ export async function measureList(subjects: OpenSubject[], url: string): Promise
   for (const { contestant, tool } of subjects)
     must(await contestant.navigate(tool.client, `${url}/list`), "navigate");
   for (let i = 0; i < listRounds; i++) {
+    await untilQuiet();
     progress(`list: round ${i + 1} of ${listRounds}`);
     for (const { contestant, tool, figures } of rotated(subjects, i)) {
       const ask = () => contestant.snapshot(tool.client, snapshotTimeoutMs);
@@ -119,6 +123,7 @@ export async function measureList(subjects: OpenSubject[], url: string): Promise
 /** One tool after the other: each has the large page for itself while it is looked at. */
 export async function measureBig(subjects: OpenSubject[], url: string): Promise<void> {
   for (const { contestant, tool, figures } of subjects) {
+    await untilQuiet();
     progress(`10 MB page: ${contestant.name}`);
     try {
       await load(contestant, tool.client, `${url}/big`);
