@@ -6,15 +6,24 @@ export interface LoadPlan {
   port: number;
   path: string;
   key: string;
+  /** More header lines, each with its line end. */
+  headers?: string;
   body: string;
   connections: number;
+  /** How many are sent in all, or for how long they are. */
   requests: number;
+  durationMs?: number;
   stream: boolean;
+  /** Of every three streams the first is read to its end and the others are left after this many events. */
+  leaveAfterEvents?: number;
 }
 
 export interface LoadReport {
   requests: number;
+  /** Answers other than 200, and connections that broke off. */
   errors: number;
+  /** Streams that were left on purpose. */
+  left: number;
   /** Events of streams. */
   events: number;
   seconds: number;
@@ -27,26 +36,40 @@ export interface LoadReport {
 
 const CHUNKED_END = "0\r\n\r\n";
 
+interface Connection {
+  write(bytes: Uint8Array): number;
+  end(): void;
+  terminate(): void;
+}
+
 class Client {
   #headText = "";
   #bodyLeft: number | null = null;
   #startedAt = 0;
   #lastAt = 0;
-  #sawEvent = false;
+  #eventsSeen = 0;
+  #leaveAfterEvents = Number.POSITIVE_INFINITY;
+  /** Whether an answer is due. */
+  waiting = false;
 
   constructor(
     readonly run: Run,
-    readonly socket: { write(bytes: Uint8Array): number; end(): void },
+    readonly socket: Connection,
   ) {}
 
   start(): void {
-    if (!this.run.take()) {
+    const sequence = this.run.take();
+    this.waiting = sequence !== null;
+    if (sequence === null) {
       this.socket.end();
       return;
     }
     this.#headText = "";
     this.#bodyLeft = null;
-    this.#sawEvent = false;
+    this.#eventsSeen = 0;
+    const { leaveAfterEvents } = this.run.plan;
+    this.#leaveAfterEvents =
+      leaveAfterEvents !== undefined && sequence % 3 !== 0 ? leaveAfterEvents : Number.POSITIVE_INFINITY;
     this.#startedAt = this.#lastAt = performance.now();
     this.socket.write(this.run.request);
   }
@@ -65,10 +88,16 @@ class Client {
     }
     if (this.run.plan.stream) this.#events(text);
     this.#bodyLeft -= text.length;
+    if (this.#eventsSeen >= this.#leaveAfterEvents) {
+      this.waiting = false;
+      this.run.left++;
+      this.socket.terminate();
+      return;
+    }
     const ended =
       this.#bodyLeft === Number.POSITIVE_INFINITY ? text.endsWith(CHUNKED_END) : this.#bodyLeft <= 0;
     if (ended) {
-      this.run.finish(performance.now() - this.#startedAt);
+      this.run.latencies.push(performance.now() - this.#startedAt);
       this.start();
     }
   }
@@ -78,9 +107,9 @@ class Client {
     for (let at = text.indexOf("data: "); at !== -1; at = text.indexOf("data: ", at + 6)) count++;
     if (count === 0) return;
     const now = performance.now();
-    if (!this.#sawEvent) this.run.firstEvents.push(now - this.#startedAt);
+    if (this.#eventsSeen === 0) this.run.firstEvents.push(now - this.#startedAt);
     else this.run.gapMaxMs = Math.max(this.run.gapMaxMs, now - this.#lastAt);
-    this.#sawEvent = true;
+    this.#eventsSeen += count;
     this.#lastAt = now;
     this.run.events += count;
   }
@@ -91,64 +120,75 @@ class Run {
   readonly latencies: number[] = [];
   readonly firstEvents: number[] = [];
   errors = 0;
+  left = 0;
   events = 0;
   gapMaxMs = 0;
-  #left: number;
+  #taken = 0;
+  readonly #endsAtMs: number;
 
   constructor(readonly plan: LoadPlan) {
-    const { path, key, body } = plan;
-    this.#left = plan.requests;
+    const { path, key, body, headers = "", durationMs = Number.POSITIVE_INFINITY } = plan;
+    this.#endsAtMs = performance.now() + durationMs;
     this.request = Buffer.from(
-      `POST ${path} HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+      `POST ${path} HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer ${key}\r\n${headers}content-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
     );
   }
-  take(): boolean {
-    return this.#left-- > 0;
+
+  get over(): boolean {
+    return this.#taken >= this.plan.requests || performance.now() > this.#endsAtMs;
   }
-  finish(ms: number): void {
-    this.latencies.push(ms);
+
+  /** The number of the next request, or null when there is none. */
+  take(): number | null {
+    return this.over ? null : this.#taken++;
+  }
+
+  /** One connection at a time, a new one after each that did not survive its request. */
+  async lane(): Promise<void> {
+    while (!this.over) await this.#connection();
+  }
+
+  #connection(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      let client: Client;
+      Bun.connect({
+        hostname: "127.0.0.1",
+        port: this.plan.port,
+        socket: {
+          open: (socket) => {
+            client = new Client(this, socket);
+            client.start();
+          },
+          data: (_, bytes) => client.data(bytes),
+          close: () => {
+            if (client.waiting) this.errors++;
+            resolve();
+          },
+          error: (_, error) => reject(error),
+        },
+      }).catch(reject);
+    });
   }
 }
 
-const quantile = (sorted: readonly number[], q: number) => sorted[Math.floor((sorted.length - 1) * q)] ?? 0;
+export const quantile = (sorted: readonly number[], q: number) =>
+  sorted[Math.floor((sorted.length - 1) * q)] ?? 0;
+const ascending = (a: number, b: number) => a - b;
 
 async function load(plan: LoadPlan): Promise<LoadReport> {
   const run = new Run(plan);
   const startedAt = performance.now();
-  await Promise.all(
-    Array.from(
-      { length: plan.connections },
-      () =>
-        new Promise<void>((resolve, reject) => {
-          let client: Client;
-          Bun.connect({
-            hostname: "127.0.0.1",
-            port: plan.port,
-            socket: {
-              open(socket) {
-                client = new Client(run, socket);
-                client.start();
-              },
-              data: (_, bytes) => client.data(bytes),
-              close: () => resolve(),
-              error: (_, error) => reject(error),
-            },
-          }).catch(reject);
-        }),
-    ),
-  );
-  const latencies = run.latencies.sort((a, b) => a - b);
+  await Promise.all(Array.from({ length: plan.connections }, () => run.lane()));
+  const latencies = run.latencies.sort(ascending);
   return {
     requests: latencies.length,
     errors: run.errors,
+    left: run.left,
     events: run.events,
     seconds: (performance.now() - startedAt) / 1000,
     p50Us: quantile(latencies, 0.5) * 1000,
     p99Us: quantile(latencies, 0.99) * 1000,
-    firstEventP50Ms: quantile(
-      run.firstEvents.sort((a, b) => a - b),
-      0.5,
-    ),
+    firstEventP50Ms: quantile(run.firstEvents.sort(ascending), 0.5),
     gapMaxMs: run.gapMaxMs,
   };
 }

@@ -47,7 +47,7 @@ export const rssMb = (pid: number): number =>
 const root = join(import.meta.dir, "..", "..");
 const started: Bun.Subprocess[] = [];
 
-/** Starts a program of this folder that prints its port, and returns both. */
+/** Starts a program of this folder that prints its port once it listens, and returns both. */
 export async function startServer(
   file: string,
   args: readonly string[] = [],
@@ -73,6 +73,22 @@ export function startCommand(command: string[], env: Record<string, string> = {}
   });
   started.push(child);
   return child;
+}
+
+const READY_WITHIN_MS = 20_000;
+
+export async function until(what: string, check: () => Promise<boolean>): Promise<void> {
+  for (const deadlineMs = Date.now() + READY_WITHIN_MS; !(await check().catch(() => false)); ) {
+    if (Date.now() > deadlineMs) throw new Error(`${what} did not become ready`);
+    await Bun.sleep(2);
+  }
+}
+
+/** Ends one process that was started here, and waits for it. */
+export async function stop(pid: number): Promise<void> {
+  const child = started.find((each) => each.pid === pid);
+  child?.kill();
+  await child?.exited;
 }
 
 /** Ends everything that was started here, and waits for it. */

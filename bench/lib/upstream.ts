@@ -4,9 +4,10 @@
  */
 const CHUNKS = Number(process.env.CHUNKS ?? 100);
 const SLOTS = 5;
-/** Time between two tokens, and for requests with `"seed":1`. */
+/** Time between two tokens, and for requests with `"seed":1`; those with `"seed":2` end after two tokens. */
 const INTERVAL_MS = 100;
 const FAST_INTERVAL_MS = 20;
+const SHORT_CHUNKS = 2;
 const EMBEDDINGS = 32;
 const DIMENSIONS = 1536;
 
@@ -80,7 +81,10 @@ class Wheel {
   #slot = 0;
   #opened = 0;
 
-  constructor(intervalMs: number) {
+  constructor(
+    intervalMs: number,
+    readonly chunks = CHUNKS,
+  ) {
     setInterval(() => this.#turn(), intervalMs / SLOTS);
   }
 
@@ -92,7 +96,7 @@ class Wheel {
     this.#slot = (this.#slot + 1) % SLOTS;
     const streams = this.#slots[this.#slot]!;
     for (const stream of streams) {
-      if (stream.sent++ < CHUNKS) {
+      if (stream.sent++ < this.chunks) {
         stream.controller.write(token);
         stream.controller.flush();
       } else {
@@ -106,6 +110,7 @@ class Wheel {
 }
 const steady = new Wheel(INTERVAL_MS);
 const fast = new Wheel(FAST_INTERVAL_MS);
+const short = new Wheel(FAST_INTERVAL_MS, SHORT_CHUNKS);
 
 function stream(wheel: Wheel): Response {
   const source = {
@@ -134,6 +139,7 @@ const server = Bun.serve({
     const text = await request.text();
     if (request.url.endsWith("/v1/embeddings")) return json(vectors);
     if (!text.includes('"stream":true')) return json(completion);
+    if (text.includes('"seed":2')) return stream(short);
     return stream(text.includes('"seed":1') ? fast : steady);
   },
 });

@@ -1,7 +1,7 @@
 /**
  * The real parts that tests and benchmarks stand on: a private Postgres cluster and Redis server on free
- * ports, and a Chromium binary. Each is installed with apt where that is allowed (Debian, root), taken from
- * the machine where it already exists, and otherwise named as missing.
+ * ports, a Chromium binary, and the shells that completion is for. Each is installed with apt where that is
+ * allowed (Debian, root), taken from the machine where it already exists, and otherwise named as missing.
  */
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { chownSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
@@ -36,6 +36,9 @@ export function findChromium(): string | null {
   return Bun.which("chromium") ?? Bun.which("chromium-browser") ?? Bun.which("google-chrome");
 }
 
+/** Shells that the completion scripts are loaded in. */
+const missingShells = () => ["zsh", "fish"].filter((shell) => !Bun.which(shell));
+
 /** apt packages of what is missing; quiet, and a failure only means that the part stays missing. */
 function installMissing(): void {
   const wanted: string[] = [];
@@ -44,6 +47,7 @@ function installMissing(): void {
   if (!findChromium()) wanted.push("chromium");
   if (!Bun.which("cc")) wanted.push("gcc", "libc6-dev");
   if (!Bun.which("openssl")) wanted.push("openssl");
+  wanted.push(...missingShells());
   if (wanted.length === 0 || !isRoot || !Bun.which("apt-get")) return;
   console.log(`installing for the tests: ${wanted.join(", ")}`);
   const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
@@ -182,6 +186,7 @@ export async function startServices(): Promise<Services> {
   const chromium = findChromium();
   if (chromium) env.TEST_CHROMIUM = chromium;
   else missing.push("Chromium: no binary found and it could not be installed");
+  missing.push(...missingShells().map((shell) => `${shell}: not installed, and it could not be`));
   return {
     env,
     missing,

@@ -94,11 +94,25 @@ test("nodes: one is registered, dials in, shows its GPUs and deploys a model bef
   const order = () => node.received.find(({ method }) => method === "agent.deploy");
   await page.getByRole("list", { name: "Deployments" }).waitFor();
   const { stream_id, model_id } = order()?.params ?? {};
-  node.notify("agent.progress", { stream_id, model_id, status: "downloading", progress: 40 });
-  await page.getByText("downloading, 40%").first().waitFor();
+  const message = "1.0 GiB of 2.0 GiB, 100.0 MiB/s";
+  node.notify("agent.progress", { stream_id, model_id, status: "downloading", progress: 40, message });
+  await page.getByText("downloading, 40%, 104.9 MB/s, about 10 s left").waitFor();
   await shot(page, "node-deploying");
   node.notify("agent.progress", { stream_id, model_id, status: "ready", progress: 100, port: 20_000 });
   await page.getByRole("list", { name: "Deployments" }).getByText("ready").waitFor();
+
+  await page.getByRole("button", { name: "Deploy a model" }).click();
+  await page.getByLabel("Model", { exact: true }).fill("org/huge");
+  await page.getByRole("dialog").getByRole("button", { name: "Deploy" }).click();
+  const cancel = page.getByRole("button", { name: "Cancel the deployment of org/huge" });
+  const huge = node.received.findLast(({ method }) => method === "agent.deploy")?.params ?? {};
+  node.notify("agent.progress", { ...huge, status: "downloading", progress: 3 });
+  await page.getByText("downloading, 3%").first().waitFor();
+  await cancel.click();
+  await page.getByRole("list", { name: "Deployments" }).getByText("stopped").waitFor();
+  expect(node.received.findLast(({ method }) => method === "agent.stop")?.params).toMatchObject({
+    model_id: "org/huge",
+  });
   await shot(page, "nodes");
   node.socket.close();
   expect(complaints).toEqual([]);

@@ -59,7 +59,9 @@ test("images, tools and parameters reach the model", async () => {
     .setInputFiles({ name: "dot.png", mimeType: "image/png", buffer: Buffer.from(DOT, "base64") });
   await page.getByRole("img", { name: "dot.png" }).waitFor();
   await page.getByLabel("Your message").fill("what is this?");
+  const before = site.upstream.requests.length;
   await page.getByRole("button", { name: "Send" }).click();
+  await until("the request", () => site.upstream.requests.length > before);
   await page.getByText("get_weather").last().waitFor();
   const sent = site.upstream.requests.at(-1)!;
   expect(sent).toMatchObject({

@@ -548,6 +548,21 @@ export interface Methods {
     };
     result: { ok: true };
   };
+  /** Give one of your conversations another title. */
+  "conversations.rename": {
+    auth: "jwt";
+    params: { conversation_id: string; title: string };
+    result: {
+      id: string;
+      title: string;
+      /** Id of the account that it belongs to */
+      owner: string;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+      /** RFC 3339 timestamp, UTC */
+      updated_at: string;
+    };
+  };
   /** Your requests, newest first; with `project` only those of the project's keys. */
   "usage.list": {
     auth: "jwt";
@@ -976,6 +991,100 @@ export interface Methods {
     params: { agent_id: string; model_id: string };
     result: { ok: true; stream_id: null };
   };
+  /** This instance's last hour: outcomes by minute, first tokens, probes of backends, latest failures. */
+  "system.activity": {
+    auth: "admin";
+    params: Record<string, never>;
+    result: {
+      /** At most 60, oldest first; the last one is under way */
+      minutes: {
+        /** RFC 3339 timestamp, UTC */
+        at: string;
+        ok: number;
+        client_error: number;
+        upstream_error: number;
+        gateway_error: number;
+        client_left: number;
+      }[];
+      first_token: {
+        /** Streamed answers in the window */
+        count: number;
+        p50_ms: number | null;
+        p95_ms: number | null;
+        models: {
+          /** Streamed answers in the window */
+          count: number;
+          p50_ms: number | null;
+          p95_ms: number | null;
+          model: string;
+        }[];
+      };
+      backends_total: number;
+      /** Those in trouble first */
+      backends: {
+        name: string;
+        kind: string;
+        state: "Healthy" | "Degraded" | "Unhealthy";
+        circuit: "closed" | "open" | "half_open";
+        /** Why the state is not Healthy */
+        detail: string | null;
+        probes: {
+          /** RFC 3339 timestamp, UTC */
+          at: string;
+          state: "Healthy" | "Degraded" | "Unhealthy";
+          latency_ms: number | null;
+          detail: string | null;
+        }[];
+      }[];
+      /** Newest first */
+      failures: {
+        /** RFC 3339 timestamp, UTC */
+        at: string;
+        request_id: string;
+        /** How often the same failure was seen */
+        times: number;
+        /** HTTP status of a refusal; null when an upstream failed */
+        status: number | null;
+        code: string;
+        model: string | null;
+        backend: string | null;
+        message: string;
+      }[];
+    };
+  };
+  /** Register one of the model servers that backends.detect looks for. */
+  "backends.adopt": {
+    auth: "admin";
+    params: {
+      /** An id from backends.detect */
+      server: string;
+    };
+    result: {
+      /** Name of the backend */
+      name: string;
+    };
+  };
+  /** Look for well-known model servers on the service's own machine. */
+  "backends.detect": {
+    auth: "admin";
+    params: Record<string, never>;
+    result: {
+      servers: {
+        /** For backends.adopt */
+        id: string;
+        label: string;
+        url: string;
+        found: boolean;
+        /** The first 50 */
+        models: string[];
+        models_total: number;
+        /** Why it counts as not found */
+        detail: string | null;
+        /** Name of the backend that is registered at this address */
+        registered_as: string | null;
+      }[];
+    };
+  };
   /** Acknowledge, then close: only on a WebSocket without a token. */
   "system.probe": {
     auth: "anonymous_socket";
@@ -1033,6 +1142,7 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "conversations.get": "jwt",
   "conversations.list": "jwt",
   "conversations.delete": "jwt",
+  "conversations.rename": "jwt",
   "usage.list": "jwt",
   "billing.video.pricing.get": "jwt",
   "billing.plan": "jwt",
@@ -1055,6 +1165,9 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "agents.register": "admin",
   "agents.status": "admin",
   "agents.stop": "admin",
+  "system.activity": "admin",
+  "backends.adopt": "admin",
+  "backends.detect": "admin",
   "system.probe": "anonymous_socket",
   "system.status": "public",
 };

@@ -1,9 +1,9 @@
 import { Component, type ReactNode, Suspense, useEffect } from "react";
 import { online, session } from "./lib/client.ts";
 import { forgetAll } from "./lib/query.ts";
-import { matchPath, usePath } from "./lib/router.ts";
+import { usePath } from "./lib/router.ts";
 import { useStore } from "./lib/store.ts";
-import { PAGES } from "./pages/index.ts";
+import { findPage } from "./pages/index.ts";
 import { SignIn } from "./pages/sign-in.tsx";
 import { Shell } from "./shell/shell.tsx";
 import { Toasts } from "./shell/toasts.tsx";
@@ -46,16 +46,6 @@ function CurrentPage({ isAdmin }: { isAdmin: boolean }) {
       </Suspense>
     </PageBoundary>
   );
-}
-
-function findPage(path: string) {
-  for (const entry of PAGES) {
-    for (const pattern of entry.patterns) {
-      const params = matchPath(pattern, path);
-      if (params) return { entry, params };
-    }
-  }
-  return null;
 }
 
 function NotFound() {

@@ -1,5 +1,6 @@
 import { AgentPool } from "./backends/agent-node/index.ts";
 import { Bridge } from "./backends/bridge/index.ts";
+import { HttpOrigin, type OriginOptions } from "./backends/http1/origin.ts";
 import { backendFactory } from "./backends/index.ts";
 import { BusEventHub } from "./bus/event-hub.ts";
 import { openBus } from "./bus/index.ts";
@@ -29,7 +30,7 @@ import { createMetering, estimateTokens, IMAGE_TOKENS } from "./rooms/metering/i
 import { Providers } from "./rooms/providers/index.ts";
 import { createRealtime } from "./rooms/realtime/index.ts";
 import { Routing } from "./rooms/routing/index.ts";
-import { System } from "./rooms/system/index.ts";
+import { type LocalServer, LocalServers, System } from "./rooms/system/index.ts";
 import { Usage } from "./rooms/usage/index.ts";
 import { createVideo } from "./rooms/video/index.ts";
 import { loadJwtSecret } from "./secrets.ts";
@@ -50,12 +51,13 @@ import { buildHash, VERSION } from "./version.ts";
 const JOURNAL_DRAIN_MS = 10_000;
 const JOURNAL_STOP_MS = 1_000;
 
-/** What tests replace: time, randomness, the log and how long upstreams may take. */
+/** What tests replace: time, randomness, the log, how long upstreams may take, and what is beside the service. */
 export interface AppOverrides {
   deadlines?: Partial<Deadlines>;
   clock?: Clock;
   ids?: Ids;
   log?: Log;
+  localServers?: readonly LocalServer[];
 }
 
 export interface App {
@@ -140,18 +142,22 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
   const bridge = new Bridge({ agentUrl: config.bridgeUrl, clock, log });
   const backendDeps = {
     fetch: (url: string, init?: BunFetchRequestInit) => fetch(url, init),
+    openOrigin: config.usesHttpProxy
+      ? null
+      : (options: Omit<OriginOptions, "clock">) => new HttpOrigin({ ...options, clock }),
     clock,
     ids,
     log,
   };
   const leases = new DatabaseLeases({ db, clock, instance: ids.uuid() });
+  const factory = backendFactory(backendDeps, bridge);
   const routing = new Routing({
     db,
     bus,
     clock,
     log,
     leases,
-    factory: backendFactory(backendDeps, bridge),
+    factory,
     sealer: createSealer(jwtSecret),
   });
   // What is read from now on cannot be changed elsewhere without this instance hearing of it.
@@ -170,6 +176,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     memory,
     apiRateLimitRpm: config.apiRateLimitRpm,
     countRequest: () => rooms.system.countRequest(),
+    onFailure: (failure) => rooms.system.noteFailure(failure),
     deadlines: overrides.deadlines,
     metrics,
     tracer,
@@ -225,6 +232,14 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
       clock,
       version: VERSION,
       buildHash: buildHash(),
+      metrics,
+      backends: () => routing.entries,
+      localServers: new LocalServers({
+        servers: overrides.localServers,
+        create: factory.create,
+        ownPort: () => server.port,
+        routing,
+      }),
       figures: {
         agentsOnline: () => agents.agentsOnline(),
         gpuNodes: () => agents.gpuNodes(),
@@ -293,6 +308,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
 
   const close = async (journalDeadlineMs: number) => {
     await inference.close();
+    rooms.system.close();
     realtime.closeAll();
     await housekeeping.close();
     await video.stop();

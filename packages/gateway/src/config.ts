@@ -174,7 +174,10 @@ const settings = {
 };
 
 type Settings = typeof settings;
-export type Config = { [K in keyof Settings]: Settings[K] extends Setting<infer T> ? T : never };
+export type Config = { [K in keyof Settings]: Settings[K] extends Setting<infer T> ? T : never } & {
+  /** Plain-http requests go through a proxy, by the variable that every program knows. */
+  usesHttpProxy: boolean;
+};
 
 const PREFIX = "SERVICE_";
 const known = new Set(Object.values(settings).map(({ name }) => name));
@@ -188,7 +191,7 @@ export function readConfig(
     if (name.startsWith(PREFIX) && !known.has(name))
       problems.push(`${name} is not a setting; npm start -- --help lists them all`);
   }
-  const config: Record<string, unknown> = {};
+  const config: Record<string, unknown> = { usesHttpProxy: Boolean(env.HTTP_PROXY || env.http_proxy) };
   for (const [key, { name, schema, fallback }] of Object.entries(settings) as [string, Setting<unknown>][]) {
     const text = env[name];
     if (text === undefined || text === "") {

@@ -52,7 +52,13 @@ export async function openStage({ instances: count, env = {} }: StageOptions): P
     const databaseUrl = postgres.url;
     const db = () => openStorage({ dataDir: dir, databaseUrl });
     const prepared = await db();
-    await prepared.run("UPDATE billing_tiers SET rpm = $1 WHERE name = 'enterprise'", [GENEROUS_RPM]);
+    await prepared.run("UPDATE billing_tiers SET rpm = $1 WHERE name IN ('pro', 'enterprise')", [
+      GENEROUS_RPM,
+    ]);
+    // Whoever is on this tier has nothing but points.
+    await prepared.run(
+      "UPDATE billing_tiers SET monthly_usd_quota = 0, monthly_token_quota = 0 WHERE name = 'pro'",
+    );
     await prepared.close();
     const instances = Array.from(
       { length: count },
@@ -97,12 +103,38 @@ async function populate(
   await first.rpc("billing.plan.set", { user_email: "ada@example.com", tier: "enterprise" }, ADMIN_TOKEN);
   const backend = { type: "external_api", name: "up", url: `${upstream.url}/v1` };
   await first.admin("POST", "/api/admin/backends", backend);
-  const { id: groupId } = await first.rpc("group.create", { name: "team" }, admin);
-  await first.rpc("group.credits.topup", { group_id: groupId, points: POOL_POINTS }, admin);
-  const { key: groupKey } = await first.rpc("keys.create", { name: "load", group_id: groupId }, admin);
+  const { groupId, groupKey } = await openPool(first, { admin, owner: admin, points: POOL_POINTS });
   for (const instance of instances)
     await until("every instance routes to the backend", async () => (await instance.models()).includes("m"));
   return { admin, groupKey, groupId };
+}
+
+/** A group with so many points, and a key whose requests they pay for. */
+export async function openPool(
+  instance: Instance,
+  { admin, owner, points }: { admin: string; owner: string; points: number },
+) {
+  const { id: groupId } = await instance.rpc("group.create", { name: "team" }, owner);
+  await instance.rpc("group.credits.topup", { group_id: groupId, points }, admin);
+  const { key: groupKey } = await instance.rpc("keys.create", { name: "load", group_id: groupId }, owner);
+  return { groupId: groupId as string, groupKey: groupKey as string };
+}
+
+/** What the pool has left, and what the usage rows of its group say that it paid. */
+export async function pointsOf(stage: Stage, groupId: string): Promise<{ left: number; paid: number }> {
+  const db = await stage.db();
+  try {
+    const account = await db.get<{ balance: number }>("SELECT balance FROM ledger_accounts WHERE id = $1", [
+      `group:${groupId}`,
+    ]);
+    const rows = await db.get<{ paid: number | null }>(
+      "SELECT CAST(SUM(u.points) AS INTEGER) AS paid FROM usage_records u JOIN api_keys k ON k.id = u.key_id WHERE k.group_id = $1",
+      [groupId],
+    );
+    return { left: Number(account?.balance), paid: Number(rows?.paid ?? 0) };
+  } finally {
+    await db.close();
+  }
 }
 
 /** Waits until every request of the list has its row; then each has exactly one, and the books are in order. */

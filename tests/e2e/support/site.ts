@@ -34,6 +34,8 @@ export interface Site {
   visitAs(name: string, look?: Look & { operator?: boolean }): Promise<Visit>;
   /** Registers the demo upstream and waits until its models can be called. */
   withBackend(): Promise<void>;
+  /** Registers a backend and waits until its models can be called. */
+  addBackend(registration: Record<string, unknown> & { name: string }): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -97,6 +99,22 @@ export async function openSite(config: Parameters<typeof bootGateway>[0] = {}): 
     const page = await context.newPage();
     return { page, context, complaints: watch(page, gateway.url) };
   };
+  const addBackend: Site["addBackend"] = async (registration) => {
+    const answer = await fetch(`${gateway.url}/api/admin/backends`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${ADMIN_TOKEN}`, "content-type": "application/json" },
+      body: JSON.stringify(registration),
+    });
+    if (!answer.ok) throw new Error(await answer.text());
+    const isHealthy = () =>
+      gateway.app.rooms.routing.entries.some(
+        ({ config, state }) => config.name === registration.name && state === "Healthy",
+      );
+    for (let tries = 0; !isHealthy(); tries++) {
+      if (tries === 200) throw new Error(`${registration.name} did not become healthy`);
+      await Bun.sleep(50);
+    }
+  };
   return {
     gateway,
     upstream,
@@ -119,19 +137,8 @@ export async function openSite(config: Parameters<typeof bootGateway>[0] = {}): 
       await page.getByRole("heading", { name: "Overview" }).waitFor();
       return visited;
     },
-    async withBackend() {
-      await fetch(`${gateway.url}/api/admin/backends`, {
-        method: "POST",
-        headers: { authorization: `Bearer ${ADMIN_TOKEN}`, "content-type": "application/json" },
-        body: JSON.stringify({ name: "demo", type: "external", url: upstream.url }),
-      });
-      for (let tries = 0; tries < 200; tries++) {
-        const health = (await (await fetch(`${gateway.url}/v1/health`)).json()) as { models: number };
-        if (health.models > 0) return;
-        await Bun.sleep(50);
-      }
-      throw new Error("the demo backend did not become healthy");
-    },
+    addBackend,
+    withBackend: () => addBackend({ name: "demo", type: "external", url: upstream.url }),
     async stop() {
       await browser.close();
       upstream.stop();

@@ -1,4 +1,5 @@
-import { type ComponentType, lazy } from "react";
+import { type ComponentType, createElement, lazy, useState } from "react";
+import { matchPath } from "../lib/router.ts";
 import type { IconName } from "../ui/icons.tsx";
 
 export interface PageProps {
@@ -6,7 +7,22 @@ export interface PageProps {
 }
 
 type Loader = () => Promise<{ Page: ComponentType<PageProps> }>;
-const page = (load: Loader) => lazy(async () => ({ default: (await load()).Page }));
+
+/** A page in a file of its own. One that is there already is shown at once, without a moment of skeleton. */
+function page(load: Loader) {
+  let ready: ComponentType<PageProps> | null = null;
+  const preload = async () => {
+    ready = (await load()).Page;
+    return { default: ready };
+  };
+  const Lazy = lazy(preload);
+  // Chosen when it is mounted: to change it later would throw the page's state away.
+  const Component = (props: PageProps) => {
+    const [chosen] = useState<ComponentType<PageProps>>(() => ready ?? Lazy);
+    return createElement(chosen, props);
+  };
+  return { Component, preload };
+}
 
 export interface PageEntry {
   /** The first pattern is the page's own address. */
@@ -18,6 +34,8 @@ export interface PageEntry {
   /** Not in the rail: reached from another page. */
   hidden?: boolean;
   Component: ComponentType<PageProps>;
+  /** Fetches the page's file, so that it can be shown without waiting. */
+  preload(): Promise<unknown>;
 }
 
 /** Every page, once: the rail, the palette and the router come from here. */
@@ -27,28 +45,28 @@ export const PAGES: readonly PageEntry[] = [
     title: "Overview",
     icon: "overview",
     section: "work",
-    Component: page(() => import("./overview/page.tsx")),
+    ...page(() => import("./overview/page.tsx")),
   },
   {
     patterns: ["/playground"],
     title: "Playground",
     icon: "playground",
     section: "work",
-    Component: page(() => import("./playground/page.tsx")),
+    ...page(() => import("./playground/page.tsx")),
   },
   {
     patterns: ["/usage"],
     title: "Usage",
     icon: "usage",
     section: "work",
-    Component: page(() => import("./usage/page.tsx")),
+    ...page(() => import("./usage/page.tsx")),
   },
   {
     patterns: ["/keys"],
     title: "Keys",
     icon: "keys",
     section: "work",
-    Component: page(() => import("./keys/page.tsx")),
+    ...page(() => import("./keys/page.tsx")),
   },
   {
     patterns: ["/keys/:id/first-call"],
@@ -56,49 +74,49 @@ export const PAGES: readonly PageEntry[] = [
     icon: "keys",
     section: "work",
     hidden: true,
-    Component: page(() => import("./keys/first-call.tsx")),
+    ...page(() => import("./keys/first-call.tsx")),
   },
   {
     patterns: ["/groups", "/groups/:id", "/groups/:id/:tab"],
     title: "Groups",
     icon: "groups",
     section: "work",
-    Component: page(() => import("./groups/page.tsx")),
+    ...page(() => import("./groups/page.tsx")),
   },
   {
     patterns: ["/wallet"],
     title: "Wallet",
     icon: "shield",
     section: "work",
-    Component: page(() => import("./wallet/page.tsx")),
+    ...page(() => import("./wallet/page.tsx")),
   },
   {
     patterns: ["/conversations", "/conversations/:id"],
     title: "Conversations",
     icon: "conversations",
     section: "media",
-    Component: page(() => import("./conversations/page.tsx")),
+    ...page(() => import("./conversations/page.tsx")),
   },
   {
     patterns: ["/memory"],
     title: "Memory",
     icon: "memory",
     section: "media",
-    Component: page(() => import("./memory/page.tsx")),
+    ...page(() => import("./memory/page.tsx")),
   },
   {
     patterns: ["/video"],
     title: "Video",
     icon: "video",
     section: "media",
-    Component: page(() => import("./video/page.tsx")),
+    ...page(() => import("./video/page.tsx")),
   },
   {
     patterns: ["/voice"],
     title: "Voice",
     icon: "voice",
     section: "media",
-    Component: page(() => import("./voice/page.tsx")),
+    ...page(() => import("./voice/page.tsx")),
   },
   {
     patterns: ["/models", "/models/:tab"],
@@ -106,7 +124,7 @@ export const PAGES: readonly PageEntry[] = [
     icon: "backends",
     section: "operate",
     adminOnly: true,
-    Component: page(() => import("./models/page.tsx")),
+    ...page(() => import("./models/page.tsx")),
   },
   {
     patterns: ["/nodes"],
@@ -114,21 +132,21 @@ export const PAGES: readonly PageEntry[] = [
     icon: "nodes",
     section: "operate",
     adminOnly: true,
-    Component: page(() => import("./nodes/page.tsx")),
+    ...page(() => import("./nodes/page.tsx")),
   },
   {
     patterns: ["/docs", "/docs/:name", "/docs/:folder/:name"],
     title: "Documentation",
     icon: "docs",
     section: "about",
-    Component: page(() => import("./docs/page.tsx")),
+    ...page(() => import("./docs/page.tsx")),
   },
   {
     patterns: ["/settings"],
     title: "Settings",
     icon: "settings",
     section: "about",
-    Component: page(() => import("./settings/page.tsx")),
+    ...page(() => import("./settings/page.tsx")),
   },
   {
     patterns: ["/join"],
@@ -136,6 +154,16 @@ export const PAGES: readonly PageEntry[] = [
     icon: "groups",
     section: "work",
     hidden: true,
-    Component: page(() => import("./groups/join.tsx")),
+    ...page(() => import("./groups/join.tsx")),
   },
 ];
+
+export function findPage(path: string) {
+  for (const entry of PAGES) {
+    for (const pattern of entry.patterns) {
+      const params = matchPath(pattern, path);
+      if (params) return { entry, params };
+    }
+  }
+  return null;
+}

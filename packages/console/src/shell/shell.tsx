@@ -64,8 +64,12 @@ export function Shell({
 
 function NavLink({ entry }: { entry: PageEntry }) {
   const path = usePath();
+  // Whoever points at a page most likely opens it; a failure shows when they do.
+  const fetchEarly = () => void entry.preload().catch(() => {});
   return (
     <Link
+      onPointerEnter={fetchEarly}
+      onFocus={fetchEarly}
       href={entry.patterns[0]}
       aria-current={isCurrent(entry, path) ? "page" : undefined}
       title={entry.title}

@@ -39,6 +39,7 @@ const PATHS = {
   columns: "M4 5h16v14H4zM12 5v14",
   download: "M12 4v11M7.5 11l4.5 4.5 4.5-4.5M4 20h16",
   refresh: "M20 11a8 8 0 0 0-14.3-4L4 9M4 4v5h5M4 13a8 8 0 0 0 14.3 4L20 15M20 20v-5h-5",
+  edit: "M4 20h4L19 9l-4-4L4 16zM13 7l4 4",
   trash: "M5 7h14M9.5 7V4h5v3M7 7l1 13h8l1-13",
   up: "M6 15l6-6 6 6",
   down: "M6 9l6 6 6-6",

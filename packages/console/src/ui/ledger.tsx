@@ -1,4 +1,4 @@
-import { count, points, shortId } from "../lib/format.ts";
+import { count, points, shortId, shortRequestId } from "../lib/format.ts";
 import type { LedgerEntry } from "../lib/records.ts";
 import { Copyable } from "./controls.tsx";
 import { When } from "./states.tsx";
@@ -39,7 +39,7 @@ const columns: Column<LedgerEntry>[] = [
     id: "note",
     label: "Reference",
     cell: ({ note, request_id }) =>
-      note ?? (request_id ? <Copyable text={request_id} shown={shortId(request_id)} /> : ""),
+      note ?? (request_id ? <Copyable text={request_id} shown={shortRequestId(request_id)} /> : ""),
   },
   {
     id: "points",

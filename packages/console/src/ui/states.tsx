@@ -2,6 +2,7 @@ import { ConnectionError, RestError, RPC_CODE, RpcError } from "@model-gateway/c
 import type { ReactNode } from "react";
 import { ago, exactTime } from "../lib/format.ts";
 import type { Query } from "../lib/query.ts";
+import { Told } from "../lib/told.ts";
 import { Button } from "./controls.tsx";
 import { Icon, type IconName } from "./icons.tsx";
 
@@ -87,6 +88,7 @@ export function explain(error: unknown): Explained {
       };
     return { title: "That did not work", detail: error.message, tone: "bad", retry: error.status >= 500 };
   }
+  if (error instanceof Told) return { title: error.title, detail: error.message, tone: "bad", retry: false };
   return {
     title: "Something went wrong in this page",
     detail: error instanceof Error ? error.message : String(error),

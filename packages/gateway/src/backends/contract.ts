@@ -53,8 +53,10 @@ export interface ModelCall {
   model: string;
   body: JsonBody;
   requestId: string;
-  /** Aborts the upstream; fires when the client leaves or a deadline passes. */
-  signal: AbortSignal;
+  /** Aborts the upstream; fires when the client leaves or a deadline passes. Made when it is first asked for. */
+  readonly signal: AbortSignal;
+  /** Calls back once when that happens, or has happened: what a listener on `signal` does, for less. Takes one. */
+  whenAborted(run: (reason: unknown) => void): void;
 }
 
 export interface ChatCall extends ModelCall {
@@ -114,12 +116,40 @@ export interface RealtimeCapability {
   open(options: RealtimeOpen, signal: AbortSignal): Promise<RealtimeLink>;
 }
 
+/** Takes the pieces of an answer as they arrive. */
+export interface PieceReader {
+  piece(bytes: Uint8Array): void;
+  /** No more pieces are at hand for now. */
+  flush(): void;
+  end(): void;
+  /** A BackendError, or the reason of the call's signal. */
+  failed(error: unknown): void;
+}
+
+/** Pieces on their way to a reader. Nothing comes before the first `resume`. */
+export interface Flow {
+  pause(): void;
+  resume(): void;
+  /** The answer is complete for its reader; what is left of it is awaited for a moment, so that the connection can be kept. */
+  leave(): void;
+  /** Breaks the answer off. */
+  cancel(): void;
+}
+
+/** A 2xx answer on its way. Its body is taken once: as a whole or in pieces. */
+export interface Answer {
+  readonly contentType: string;
+  /** At once when it is all there; a body that breaks off or exceeds `bytesMax` is a BackendError. */
+  bytes(bytesMax: number): Buffer | Promise<Buffer>;
+  pipe(reader: PieceReader): Flow;
+}
+
 export interface Backend {
   readonly config: BackendConfig;
   /** Resolves with a 2xx chat-completions answer: JSON, or SSE when `stream`. Otherwise throws BackendError. */
-  chat?(call: ChatCall): Promise<Response>;
+  chat?(call: ChatCall): Promise<Answer>;
   /** Resolves with a 2xx embeddings answer; honours `encoding_format`. */
-  embed?(call: ModelCall): Promise<Response>;
+  embed?(call: ModelCall): Promise<Answer>;
   video?: VideoCapability;
   realtime?: RealtimeCapability;
   /** Sends a method and params as they are and returns the raw result. */
@@ -129,9 +159,25 @@ export interface Backend {
   close(): void;
 }
 
+/** What a server answers, before anyone has judged its status. */
+export interface HttpAnswer extends Answer {
+  readonly status: number;
+  readonly statusText: string;
+  readonly retryAfter: string | null;
+}
+
+/** One plain-http server. */
+export interface Origin {
+  /** Rejects with a BackendError, or the reason for which it was aborted. */
+  post(path: string, body: Uint8Array | string, abort: Pick<ModelCall, "whenAborted">): Promise<HttpAnswer>;
+  close(): void;
+}
+
 /** What every kind is handed; tests replace the network, time and randomness here. */
 export interface BackendDeps {
   fetch: (url: string, init?: BunFetchRequestInit) => Promise<Response>;
+  /** Connections to a plain-http server without `fetch`; null where only `fetch` knows the way. */
+  openOrigin: ((options: { url: string; headers: Readonly<Record<string, string>> }) => Origin) | null;
   clock: Clock;
   ids: Ids;
   log: Log;

@@ -6,6 +6,7 @@ import { create as createEngine } from "./engine/index.ts";
 import { create as createExternal } from "./external/index.ts";
 import { create as createLocalServer } from "./local-server/index.ts";
 import { backendTypes, plan } from "./planner.ts";
+import { answering } from "./shared/response-answer.ts";
 
 type CreateBackend = (config: BackendConfig, deps: BackendDeps) => Backend;
 /** For kinds that are typed by the global function; ours takes the same arguments. */
@@ -14,8 +15,8 @@ const globalFetch = ({ fetch }: BackendDeps) => fetch as typeof globalThis.fetch
 /** Every kind, one line each. `config.url` is where the backend is reached; bridges are resolved before. */
 export const backendKinds: Readonly<Record<BackendKind, CreateBackend>> = {
   external: createExternal,
-  "local-server": createLocalServer,
-  engine: createEngine,
+  "local-server": (config, deps) => answering(createLocalServer(config, deps)),
+  engine: (config, deps) => answering(createEngine(config, deps)),
   "cloud-video": (config, deps) => createCloudVideo(config, { fetch: globalFetch(deps), clock: deps.clock }),
   "cloud-realtime": (config, deps) => createCloudRealtime(config, { fetch: globalFetch(deps) }),
 };

@@ -33,17 +33,22 @@ function authorize(method: AnyMethod, { actor, adminToken }: CallContext["caller
   }
 }
 
-/** Runs one call: finds the method, checks the right, validates, handles. Throws what went wrong. */
-export async function dispatch(
+/**
+ * Runs one call: finds the method, checks the right, validates, handles. Throws, or rejects with, what went wrong.
+ * A promise only where the handler made one: most calls need no wait.
+ */
+export function dispatch(
   registry: Registry,
   { method: name, params, context }: { method: string; params: unknown; context: CallContext },
-): Promise<unknown> {
+): unknown {
   const method = registry.methods.get(name);
   if (!method) fail("method_not_found", `Method not found: ${name.slice(0, 200)}`);
   const actor = authorize(method, context.caller);
   const checked = validate(method.params, params ?? {});
-  const answered = method.handler({ ...context, params: checked, actor });
-  const result = answered instanceof Promise ? await answered : answered;
+  const { caller, requestId, log, rooms } = context;
+  const result: unknown = method.handler({ caller, requestId, log, rooms, params: checked, actor });
   // Parsing drops every field that the definition does not list, so no handler can leak one.
-  return method.result.parse(result);
+  return result instanceof Promise
+    ? result.then((value) => method.result.parse(value))
+    : method.result.parse(result);
 }

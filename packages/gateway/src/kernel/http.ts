@@ -1,9 +1,11 @@
 import { fail } from "./errors.ts";
 
+const BEARER = /^bearer /i;
+
 /** The value of `Authorization: Bearer <value>`; the scheme is case-insensitive. */
 export function bearerOf(request: Request): string | null {
   const header = request.headers.get("authorization");
-  if (!header || header.length < 8 || header.slice(0, 7).toLowerCase() !== "bearer ") return null;
+  if (!header || !BEARER.test(header)) return null;
   return header.slice(7).trim() || null;
 }
 

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { failure, startEngine, until } from "../../../agent/tests/tunnel-harness.ts";
+import { abortable, readerOf, textOf } from "../support/backends.ts";
 import { ManualClock } from "../support/clock.ts";
 import { freshDatabase, type TestDatabase } from "../support/databases.ts";
 import { bootGateway, type TestGateway } from "../support/gateway.ts";
@@ -125,28 +126,28 @@ describe.if(redisUrl !== undefined && process.env.TEST_POSTGRES_URL !== undefine
         model: "tiny",
         stream: true,
         requestId: "test",
-        signal,
+        ...abortable(signal),
         body: { bytes: () => bytes, object: () => ({}) },
       });
 
     tunnel.path = "/echo";
     const large = "x".repeat(3_000_000);
-    expect(await (await call(AbortSignal.timeout(20_000), large)).text()).toBe(large);
+    expect(await textOf(await call(AbortSignal.timeout(20_000), large))).toBe(large);
 
     tunnel.path = "/tokens?n=100000&ms=5";
     const leaving = new AbortController();
-    const reader = (await call(leaving.signal)).body!.getReader();
+    const reader = readerOf(await call(leaving.signal));
     expect((await reader.read()).done).toBe(false);
     leaving.abort(new Error("left"));
     await until("the engine knows", () => engine.open() === 0);
 
-    const last = (await call(AbortSignal.timeout(20_000))).body!.getReader();
+    const last = readerOf(await call(AbortSignal.timeout(20_000)));
     await last.read();
     raw.socket.close();
     const drain = async () => {
       while (!(await last.read()).done);
     };
-    expect(await failure(drain())).toMatchObject({ name: "TunnelError" });
+    expect(await failure(drain())).toMatchObject({ kind: "transport" });
     await until("it is gone", () => backend() === null);
     engine.stop();
   });

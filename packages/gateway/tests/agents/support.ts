@@ -6,6 +6,7 @@ import { SocketChannel } from "@model-gateway/agent/tunnel/socket-channel.ts";
 import { type RunningNode, startNode, type Workplace } from "../../../agent/tests/node-harness.ts";
 import { until } from "../../../agent/tests/tunnel-harness.ts";
 import type { Backend } from "../../src/backends/contract.ts";
+import { abortable, textOf } from "../support/backends.ts";
 import type { TestGateway } from "../support/gateway.ts";
 
 export interface Notified {
@@ -61,14 +62,14 @@ const chatBody = (model: string, stream: boolean) => ({
 export async function chat(backend: Backend | null, model: string, stream = false): Promise<string> {
   if (!backend?.chat) throw new Error(`${model} is not routable`);
   const object = () => chatBody(model, stream);
-  const response = await backend.chat({
+  const answer = await backend.chat({
     model,
     stream,
     requestId: "test",
-    signal: AbortSignal.timeout(20_000),
+    ...abortable(AbortSignal.timeout(20_000)),
     body: { bytes: () => JSON.stringify(object()), object },
   });
-  return response.text();
+  return textOf(answer);
 }
 
 export interface RegisteredNode {

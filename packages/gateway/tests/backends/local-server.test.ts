@@ -1,11 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { type Backend, BackendError } from "../../src/backends/contract.ts";
+import { BackendError } from "../../src/backends/contract.ts";
 import { create } from "../../src/backends/local-server/index.ts";
+import type { ResponseBackend } from "../../src/backends/shared/response-answer.ts";
 import { backendConfig, chatCall, eventsOf, modelCall, realDeps, until } from "../support/backends.ts";
 import { chatLine, doneLine, type FakeOllama, ndjson, startFakeOllama } from "../support/ollama.ts";
 
 let ollama: FakeOllama;
-let backend: Backend;
+let backend: ResponseBackend;
 beforeAll(() => {
   ollama = startFakeOllama();
   backend = create(backendConfig("local-server", `${ollama.url}/`, { apiKey: "sk-upstream" }), realDeps);
@@ -27,7 +28,9 @@ async function failure(work: Promise<unknown>): Promise<BackendError> {
   return error as BackendError;
 }
 /** A server of its own for tests that change what it answers. */
-async function onOwnServer(work: (own: FakeOllama, backend: Backend) => Promise<void>): Promise<void> {
+async function onOwnServer(
+  work: (own: FakeOllama, backend: ResponseBackend) => Promise<void>,
+): Promise<void> {
   const own = startFakeOllama();
   try {
     await work(own, create(backendConfig("local-server", own.url, { apiKey: "sk-upstream" }), realDeps));

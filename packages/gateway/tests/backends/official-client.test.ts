@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { join } from "node:path";
 import OpenAI from "openai";
-import type { Backend } from "../../src/backends/contract.ts";
+import type {} from "../../src/backends/contract.ts";
 import { create as createEngine } from "../../src/backends/engine/index.ts";
 import { create as createLocalServer } from "../../src/backends/local-server/index.ts";
+import type { ResponseBackend } from "../../src/backends/shared/response-answer.ts";
 import { backendConfig, chatCall, modelCall, realDeps } from "../support/backends.ts";
 import { startFakeEngine } from "../support/engine.ts";
 import { startFakeOllama } from "../support/ollama.ts";
@@ -13,7 +14,7 @@ const cleanup: (() => unknown)[] = [];
 const clients: Record<string, OpenAI> = {};
 
 /** The least that can stand between a client and a backend. */
-function clientOf(backend: Backend): OpenAI {
+function clientOf(backend: ResponseBackend): OpenAI {
   const server = Bun.serve({
     hostname: "127.0.0.1",
     port: 0,

@@ -28,6 +28,18 @@ async function until(ready: () => boolean | Promise<boolean>, timeoutMs = 10_000
   }
 }
 
+/** One more of the two that the pool has room for. */
+function holdOne({ reservations }: Awaited<ReturnType<typeof instance>>): boolean | Promise<boolean> {
+  const one = { money: 1, tokens: 0 };
+  return reservations.take({
+    names: ["pool"],
+    amount: one,
+    room: one,
+    limit: { money: 2, tokens: 0 },
+    spent: { money: 0, tokens: 0, version: 0 },
+  });
+}
+
 describe.if(url !== undefined)("the bus over Redis", () => {
   test("a message reaches its own and every other instance exactly once, in order", async () => {
     const [a, b] = [await instance(url!), await instance(url!)];
@@ -137,30 +149,39 @@ describe.if(url !== undefined)("Redis goes away and comes back", () => {
   });
 });
 
+describe.if(url !== undefined)("a Redis that is emptied", () => {
+  test("is told again by every instance, before any of them promises the same points twice", async () => {
+    const redis = await startRedis(tmpdir());
+    cleanups.push(() => redis.child.kill("SIGKILL"));
+    const [a, b] = [await instance(redis.url), await instance(redis.url)];
+    await Promise.all([a.bus.ready(), b.bus.ready()]);
+    expect([await holdOne(a), await holdOne(b)]).toEqual([true, true]);
+    const client = new Bun.RedisClient(redis.url);
+    cleanups.push(() => client.close());
+    for (const asking of [a, b, a]) {
+      await client.send("FLUSHALL", []);
+      expect(await holdOne(asking)).toBe(false);
+    }
+    b.reservations.change([{ name: "pool", amount: { money: -1, tokens: 0 } }]);
+    await until(() => holdOne(a));
+    expect([await holdOne(a), await holdOne(b)]).toEqual([false, false]);
+  });
+});
+
 describe.if(url !== undefined)("a Redis that hangs", () => {
   test("is not waited for: limits and holds are counted here, and shared again when it answers", async () => {
     const redis = await startRedis(tmpdir());
     cleanups.push(() => redis.child.kill("SIGKILL"));
     const [a, b] = [await instance(redis.url), await instance(redis.url)];
-    const none = { money: 0, tokens: 0 };
-    const one = { money: 1, tokens: 0 };
-    const hold = (from: typeof a) =>
-      from.reservations.take({
-        names: ["pool"],
-        amount: one,
-        room: one,
-        limit: { money: 2, tokens: 0 },
-        spent: { ...none, version: 0 },
-      });
-    expect(await hold(a)).toBe(true);
+    expect(await holdOne(a)).toBe(true);
     process.kill(redis.child.pid!, "SIGSTOP");
     expect(await a.limiter.hit("k", 1, 60_000)).toBe(0);
     expect(await a.limiter.hit("k", 1, 60_000)).toBeGreaterThan(0);
     // Each has the pool for itself now, and knows of its own holds.
-    expect([await hold(a), await hold(a), await hold(b)]).toEqual([true, false, true]);
+    expect([await holdOne(a), await holdOne(a), await holdOne(b)]).toEqual([true, false, true]);
     process.kill(redis.child.pid!, "SIGCONT");
     await until(async () => {
-      const granted = await hold(b);
+      const granted = await holdOne(b);
       if (granted) b.reservations.change([{ name: "pool", amount: { money: -1, tokens: 0 } }]);
       return !granted;
     });

@@ -83,17 +83,3 @@ test("without the admin token, operator's commands say how to give it", async ()
   const wrong = await shell.run(["backends", "--admin-token", `${ADMIN_TOKEN}-not`]);
   expect(wrong.code).toBe(1);
 });
-
-test("completion scripts load in their shells", async () => {
-  const bash = await shell.run(["completion", "bash"]);
-  const script = `${bash.out}\nCOMP_WORDS=(model-gateway keys re); COMP_CWORD=2; _model_gateway; echo "\${COMPREPLY[@]}"; complete -p model-gateway`;
-  const loaded = Bun.spawnSync(["bash", "-c", script]);
-  expect(loaded.stderr.toString()).toBe("");
-  expect(loaded.stdout.toString()).toStartWith("revoke\n");
-  for (const name of ["zsh", "fish"]) {
-    const { out } = await shell.run(["completion", name]);
-    expect(out).toContain("doctor");
-    const installed = Bun.which(name);
-    if (installed) expect(Bun.spawnSync([installed, "-n", "-c", out]).exitCode).toBe(0);
-  }
-});

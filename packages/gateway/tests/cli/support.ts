@@ -15,8 +15,48 @@ export interface Shell {
   /** Runs the command line as a process of its own. */
   run(args: readonly string[], options?: { env?: Record<string, string>; stdin?: string }): Promise<Ran>;
   /** The same on a terminal; `typed` is entered when the text before it has appeared. */
-  onTerminal(args: readonly string[], typed: readonly { after: string; text: string }[]): Promise<Ran>;
+  onTerminal(args: readonly string[], typed: readonly Typed[]): Promise<Ran>;
   end(): void;
+}
+
+export interface Typed {
+  after: string;
+  text: string;
+}
+
+/** Runs a program on a terminal; each text is entered when what stands before it has appeared since the last. */
+export async function onPty({
+  command,
+  cwd,
+  env,
+  typed,
+}: {
+  command: string[];
+  cwd: string;
+  env: Record<string, string>;
+  typed: readonly Typed[];
+}): Promise<{ code: number; out: string }> {
+  let out = "";
+  let seen = 0;
+  const waiting = [...typed];
+  const decoder = new TextDecoder();
+  const child = Bun.spawn(command, {
+    cwd,
+    env: { ...env, TERM: "xterm" },
+    terminal: {
+      cols: 100,
+      rows: 30,
+      data(terminal, bytes) {
+        out += decoder.decode(bytes, { stream: true });
+        const next = waiting[0];
+        if (!next || !out.includes(next.after, seen)) return;
+        seen = out.length;
+        waiting.shift();
+        terminal.write(next.text);
+      },
+    },
+  });
+  return { code: await child.exited, out };
 }
 
 /** A place of its own: settings and sessions of whoever runs the tests are not seen and not touched. */
@@ -42,22 +82,8 @@ export function openShell(env: Record<string, string> = {}): Shell {
       return { code, out, err };
     },
     async onTerminal(args, typed) {
-      let out = "";
-      const waiting = [...typed];
-      const decoder = new TextDecoder();
-      const child = Bun.spawn(command(args), {
-        cwd: dir,
-        env: { ...base, TERM: "xterm" },
-        terminal: {
-          cols: 100,
-          rows: 30,
-          data(terminal, bytes) {
-            out += decoder.decode(bytes, { stream: true });
-            if (waiting[0] && out.includes(waiting[0].after)) terminal.write(waiting.shift()!.text);
-          },
-        },
-      });
-      return { code: await child.exited, out, err: "" };
+      const { code, out } = await onPty({ command: command(args), cwd: dir, env: base, typed });
+      return { code, out, err: "" };
     },
     end: () => rmSync(dir, { recursive: true, force: true }),
   };

@@ -198,6 +198,8 @@ onEachDatabase("hostile input", (fresh) => {
       prompt: "a cat",
       alias: "nick",
       target: "m",
+      title: "a title",
+      server: "vllm",
       index: 99,
     };
   });

@@ -72,13 +72,25 @@ const ADDED = new Set([
   "group.models.deny remove?",
 ]);
 
+/** Methods of our own beyond the contract's. */
+const ADDED_METHODS = `
+conversations.rename | jwt | conversation_id title | id title owner
+system.activity | admin | | minutes first_token backends failures
+backends.detect | admin | | servers
+backends.adopt | admin | server | name
+`;
+
 const words = (text: string | undefined) => (text ?? "").split(" ").filter(Boolean);
-const rows = TABLE.trim()
-  .split("\n")
-  .map((line) => {
-    const [name = "", auth = "", params, fields] = line.split("|").map((cell) => cell.trim());
-    return { name, auth, params: words(params), fields: words(fields) };
-  });
+const rowsOf = (table: string) =>
+  table
+    .trim()
+    .split("\n")
+    .map((line) => {
+      const [name = "", auth = "", params, fields] = line.split("|").map((cell) => cell.trim());
+      return { name, auth, params: words(params), fields: words(fields) };
+    });
+const contract = rowsOf(TABLE);
+const rows = [...contract, ...rowsOf(ADDED_METHODS)];
 
 interface Documented {
   name: string;
@@ -102,9 +114,9 @@ beforeAll(async () => {
 afterAll(() => gateway.stop());
 
 describe("methods", () => {
-  test("are those of the contract, all 58 and no other", () => {
+  test("are those of the contract, all 58, and the few named here", () => {
     expect([...documented.keys()].sort()).toEqual(rows.map(({ name }) => name).sort());
-    expect(documented.size).toBe(58);
+    expect(contract.length).toBe(58);
   });
 
   test("take the parameters of the contract, by name and by need", () => {

@@ -149,6 +149,13 @@ onEachDatabase("rooms", (fresh) => {
         expect((await call("conversations.get", params, admin)).error.code).toBe(-32000);
         expect((await call("conversations.delete", params, admin)).error.code).toBe(-32000);
       }
+      const renamed = { conversation_id: other.id, title: "  Plans for May " };
+      expect(await rpc("conversations.rename", renamed, member)).toMatchObject({ title: "Plans for May" });
+      expect((await rpc("conversations.get", { id: other.id }, member)).title).toBe("Plans for May");
+      expect((await call("conversations.rename", renamed, admin)).error.code).toBe(-32000);
+      expect((await call("conversations.rename", { ...renamed, title: " " }, member)).error.code).toBe(
+        -32602,
+      );
       expect((await call("conversations.get", {}, member)).error.data?.fields).toEqual(["conversation_id"]);
       expect((await call("conversations.get", { conversation_id: "' OR 1=1" }, member)).error.code).toBe(
         -32000,

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import type { Backend, BackendConfig } from "../../src/backends/contract.ts";
+import { ResponseAnswer } from "../../src/backends/shared/response-answer.ts";
 import { Circuit } from "../../src/rooms/routing/circuit.ts";
 import { type Entry, newEntry } from "../../src/rooms/routing/entry.ts";
 import { Router } from "../../src/rooms/routing/router.ts";
@@ -21,7 +22,7 @@ function entry(name: string, config: Partial<BackendConfig> = {}, backend: Parti
     complete,
     {
       config: complete,
-      chat: async () => new Response(),
+      chat: async () => new ResponseAnswer(new Response(), AbortSignal.timeout(1_000)),
       probe: async () => ({ state: "Healthy", models: [] }),
       close() {},
       ...backend,

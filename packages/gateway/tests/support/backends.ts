@@ -1,4 +1,5 @@
 import type {
+  Answer,
   BackendConfig,
   BackendDeps,
   BackendKind,
@@ -6,12 +7,14 @@ import type {
   JsonBody,
   ModelCall,
 } from "../../src/backends/contract.ts";
+import { HttpOrigin } from "../../src/backends/http1/origin.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 
 export const realDeps: BackendDeps = {
   fetch: (url, init) => fetch(url, init),
+  openOrigin: (options) => new HttpOrigin({ ...options, clock: systemClock }),
   clock: systemClock,
   ids: randomIds,
   log: silentLog,
@@ -28,13 +31,38 @@ const jsonBody = (body: Record<string, unknown>): JsonBody => ({
   object: () => body,
 });
 
-export const modelCall = (body: Record<string, unknown>, rest: Partial<ModelCall> = {}): ModelCall => ({
-  model: String(body.model),
-  body: jsonBody(body),
-  requestId: "r1",
-  signal: new AbortController().signal,
-  ...rest,
+export const modelCall = (body: Record<string, unknown>, rest: Partial<ModelCall> = {}): ModelCall => {
+  const signal = rest.signal ?? new AbortController().signal;
+  return { model: String(body.model), body: jsonBody(body), requestId: "r1", ...abortable(signal), ...rest };
+};
+
+/** The two faces of a call's abort, for one signal. */
+export const abortable = (signal: AbortSignal): Pick<ModelCall, "signal" | "whenAborted"> => ({
+  signal,
+  whenAborted(run) {
+    if (signal.aborted) run(signal.reason);
+    else signal.addEventListener("abort", () => run(signal.reason), { once: true });
+  },
 });
+
+/** A whole answer as text. */
+export const textOf = async (answer: Answer): Promise<string> =>
+  (await answer.bytes(64 * 1024 * 1024)).toString();
+
+/** An answer's pieces, read one by one. */
+export function readerOf(answer: Answer): { read(): Promise<{ done: boolean; value?: Uint8Array }> } {
+  const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
+  const writer = writable.getWriter();
+  answer
+    .pipe({
+      piece: (bytes) => void writer.write(bytes).catch(() => {}),
+      flush() {},
+      end: () => void writer.close().catch(() => {}),
+      failed: (error) => void writer.abort(error).catch(() => {}),
+    })
+    .resume();
+  return readable.getReader();
+}
 
 /** A call whose body asks for a stream when `stream` is set in it. */
 export const chatCall = (body: Record<string, unknown>, rest: Partial<ModelCall> = {}): ChatCall => ({

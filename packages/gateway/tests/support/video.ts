@@ -7,6 +7,8 @@ export interface VideoUpstream {
   /** What the next polls answer; the last one stays. */
   script: (() => Response | Promise<Response>)[];
   onSubmit: (() => Response) | null;
+  /** Where finished films are said to be; null: on this very server, which then has one. */
+  downloadUrl: string | null;
   stop(): void;
 }
 
@@ -24,6 +26,13 @@ export const minimax = {
     Response.json({ base_resp: { status_code, status_msg } }),
 };
 
+const FILM_PATH = "/files/film.mp4";
+/** The file-type box that every MP4 begins with, and an empty media box. */
+export const FILM = Buffer.from(
+  "0000001c6674797069736f6d0000020069736f6d69736f326d70343100000008" + "6d646174",
+  "hex",
+);
+
 /** MiniMax's video API: submit, query, retrieve, each as the vendor words it. */
 export function startMinimax(): VideoUpstream {
   const state: Omit<VideoUpstream, "url" | "stop"> = {
@@ -32,6 +41,7 @@ export function startMinimax(): VideoUpstream {
     authorizations: [],
     script: [minimax.status("Queueing"), minimax.success],
     onSubmit: null,
+    downloadUrl: "https://cdn.example/v.mp4",
   };
   const server = Bun.serve({
     port: 0,
@@ -56,10 +66,11 @@ export function startMinimax(): VideoUpstream {
       }
       if (url.pathname === "/v1/files/retrieve" && url.searchParams.get("file_id") === "9007199254740993") {
         return Response.json({
-          file: { file_id: 1, download_url: "https://cdn.example/v.mp4" },
+          file: { file_id: 1, download_url: state.downloadUrl ?? `${url.origin}${FILM_PATH}` },
           base_resp: { status_code: 0 },
         });
       }
+      if (url.pathname === FILM_PATH) return new Response(FILM, { headers: { "content-type": "video/mp4" } });
       return new Response("not found", { status: 404 });
     },
   });

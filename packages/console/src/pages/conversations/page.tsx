@@ -14,6 +14,7 @@ import { Empty, Loaded } from "../../ui/states.tsx";
 import type { PageProps } from "../index.ts";
 import { AnswerView } from "../playground/answer.tsx";
 import { Composer } from "../playground/composer.tsx";
+import { Title } from "./title.tsx";
 
 export function Page({ params }: PageProps) {
   const list = useQuery("conversations", () => api("conversations.list"));
@@ -100,6 +101,7 @@ function Conversation({ id }: { id: string }) {
 
   return (
     <section className="stack" aria-label="Messages">
+      {query.data && <Title id={id} title={query.data.title} />}
       <div className="row between">
         <SmallSelect
           label="Model"

@@ -1,5 +1,6 @@
 import type { BackendHealth } from "@model-gateway/client";
 import { useState } from "react";
+import { useActivity } from "../../lib/activity.ts";
 import { circuitOf, HEALTH_TONE, indexOf, kindOf, useBackends } from "../../lib/backends.ts";
 import { client } from "../../lib/client.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
@@ -7,8 +8,10 @@ import { useSearch } from "../../lib/router.ts";
 import { toast } from "../../lib/toast.ts";
 import { Button } from "../../ui/controls.tsx";
 import { Confirm, Dialog } from "../../ui/dialogs.tsx";
+import { ProbeStrip } from "../../ui/probe-strip.tsx";
 import { Empty, Loaded, Note, Status, When } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
+import { FoundServers } from "./found-servers.tsx";
 
 export function CircuitStatus({ backend }: { backend: BackendHealth }) {
   const { state, retryAt } = circuitOf(backend);
@@ -71,9 +74,12 @@ export function Backends() {
               icon="backends"
               title="No backend is registered"
               action={
-                <Button look="primary" icon="plus" onClick={() => setSearch({ new: "1" })}>
-                  Register backend
-                </Button>
+                <>
+                  <Button look="primary" icon="plus" onClick={() => setSearch({ new: "1" })}>
+                    Register backend
+                  </Button>
+                  <FoundServers />
+                </>
               }
             >
               A backend is a model server: Ollama, llama.cpp, vLLM, LM Studio, or any service that speaks chat
@@ -104,6 +110,7 @@ function BackendSheet({ backend, onClose }: { backend: BackendHealth; onClose():
     ({ owned_by }) => owned_by === name,
   );
   const { cause } = circuitOf(backend);
+  const probes = useActivity().data?.backends.find((one) => one.name === name)?.probes;
   return (
     <Dialog title={name} kind="sheet" onClose={onClose}>
       <div className="stack">
@@ -120,6 +127,14 @@ function BackendSheet({ backend, onClose }: { backend: BackendHealth; onClose():
           <dd>
             <CircuitStatus backend={backend} />
           </dd>
+          {probes && (
+            <>
+              <dt>Probes</dt>
+              <dd>
+                <ProbeStrip name={name} probes={probes} />
+              </dd>
+            </>
+          )}
           <dt>Models</dt>
           <dd>
             {!models || models.length === 0 ? (

@@ -1,7 +1,7 @@
 import { type FormEvent, useState } from "react";
 import { useAction } from "../../lib/action.ts";
 import { api } from "../../lib/api.ts";
-import { compact, money } from "../../lib/format.ts";
+import { compact, count, money } from "../../lib/format.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
 import type { Plan, VideoPrice } from "../../lib/records.ts";
 import { toast } from "../../lib/toast.ts";
@@ -114,7 +114,7 @@ const tierColumns: Column<TierRow>[] = [
     cell: ({ monthly_token_quota }) =>
       monthly_token_quota === null ? "unlimited" : compact(monthly_token_quota),
   },
-  { id: "rpm", label: "Requests a minute and key", numeric: true, cell: ({ rpm }) => rpm },
+  { id: "rpm", label: "Requests a minute and key", numeric: true, cell: ({ rpm }) => count(rpm) },
 ];
 
 function EditPrice({ price, onClose }: { price: VideoPrice | null; onClose(): void }) {

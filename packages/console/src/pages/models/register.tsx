@@ -2,26 +2,20 @@ import { useState } from "react";
 import { client } from "../../lib/client.ts";
 import { invalidate } from "../../lib/query.ts";
 import { toast } from "../../lib/toast.ts";
-import { Button, SelectField, TextField } from "../../ui/controls.tsx";
+import { SelectField, TextField } from "../../ui/controls.tsx";
 import { FormDialog } from "../../ui/dialogs.tsx";
+import { FoundServers } from "./found-servers.tsx";
 
 const TYPES = [
   { value: "local-server", label: "Ollama (native API, models found by itself)" },
   { value: "external", label: "Any chat-completions server or service" },
   { value: "vllm", label: "vLLM" },
+  { value: "sglang", label: "SGLang" },
   { value: "llama_cpp", label: "llama.cpp" },
   { value: "lmstudio", label: "LM Studio" },
   { value: "engine", label: "Engine (WebSocket)" },
   { value: "cloud-video", label: "Cloud video" },
   { value: "cloud-realtime", label: "Cloud realtime voice" },
-];
-
-/** Where the well-known local servers listen unless told otherwise. */
-const PRESETS = [
-  { name: "ollama", type: "local-server", url: "http://localhost:11434", label: "Ollama" },
-  { name: "llama-cpp", type: "llama_cpp", url: "http://localhost:8081", label: "llama.cpp" },
-  { name: "vllm", type: "vllm", url: "http://localhost:8000", label: "vLLM" },
-  { name: "lm-studio", type: "lmstudio", url: "http://localhost:1234", label: "LM Studio" },
 ];
 
 export function RegisterBackend({ onClose }: { onClose(): void }) {
@@ -46,22 +40,7 @@ export function RegisterBackend({ onClose }: { onClose(): void }) {
   };
   return (
     <FormDialog title="Register a backend" submit="Register" onSubmit={register} onClose={onClose}>
-      <div className="row wrap">
-        <span className="muted small">On this machine:</span>
-        {PRESETS.map((preset) => (
-          <Button
-            key={preset.name}
-            small
-            onClick={() => {
-              setType(preset.type);
-              setName(preset.name);
-              setUrl(preset.url);
-            }}
-          >
-            {preset.label}
-          </Button>
-        ))}
-      </div>
+      <FoundServers onRegistered={onClose} />
       <SelectField label="Kind" value={type} onChange={setType} choices={TYPES} />
       <TextField
         label="Address"

@@ -1,17 +1,21 @@
 import type { ModelsProgress } from "@model-gateway/client";
-import { useEffect } from "react";
+import { useEffect, useState } from "react";
+import { api } from "../../lib/api.ts";
 import { client } from "../../lib/client.ts";
-import { seconds } from "../../lib/format.ts";
+import { rate, seconds } from "../../lib/format.ts";
 import { invalidate } from "../../lib/query.ts";
 import { Store, useStore } from "../../lib/store.ts";
+import { toastError } from "../../lib/toast.ts";
+import { leftMsOf, readTransfer, SAMPLES_MAX, type Sample } from "../../lib/transfer.ts";
 import { Button } from "../../ui/controls.tsx";
 import { Meter, Status } from "../../ui/states.tsx";
 
 interface Deployment {
   streamId: string;
   modelId: string;
-  startedAtMs: number;
   progress: ModelsProgress | null;
+  /** Of the phase that it is in, oldest first. */
+  samples: readonly Sample[];
 }
 
 const KEY = "model-gateway.deployments";
@@ -35,16 +39,24 @@ function keep(list: readonly Deployment[]): void {
   sessionStorage.setItem(KEY, JSON.stringify(deployments.get()));
 }
 
+function withProgress(entry: Deployment, progress: ModelsProgress): Deployment {
+  const before = entry.progress?.status === progress.status ? entry.samples : [];
+  const samples = [...before, { atMs: Date.now(), progress: progress.progress }].slice(-SAMPLES_MAX);
+  return { ...entry, progress, samples };
+}
+
+function record(streamId: string, progress: ModelsProgress): void {
+  keep(
+    deployments.get().map((entry) => (entry.streamId === streamId ? withProgress(entry, progress) : entry)),
+  );
+}
+
 async function follow(streamId: string): Promise<void> {
   if (watched.has(streamId)) return;
   watched.add(streamId);
   for await (const { method, params } of client.events(streamId)) {
     if (method !== "models.progress") continue;
-    keep(
-      deployments
-        .get()
-        .map((entry) => (entry.streamId === streamId ? { ...entry, progress: params } : entry)),
-    );
+    record(streamId, params);
     if (!OVER.has(params.status)) continue;
     invalidate("agents");
     invalidate("models");
@@ -53,7 +65,7 @@ async function follow(streamId: string): Promise<void> {
 }
 
 export function watchDeployment({ streamId, modelId }: { streamId: string; modelId: string }): void {
-  keep([...deployments.get(), { streamId, modelId, startedAtMs: Date.now(), progress: null }]);
+  keep([...deployments.get(), { streamId, modelId, progress: null, samples: [] }]);
   void follow(streamId);
 }
 
@@ -78,34 +90,56 @@ export function Deployments() {
 }
 
 function DeploymentRow({
-  entry: { modelId, startedAtMs, progress },
+  entry: { modelId, progress, samples },
   onDismiss,
 }: {
   entry: Deployment;
   onDismiss(): void;
 }) {
+  const [stopping, setStopping] = useState(false);
   const status = progress?.status ?? "queued";
   const share = (progress?.progress ?? 0) / 100;
-  const passedMs = Date.now() - startedAtMs;
-  const leftMs = status === "downloading" && share > 0.02 ? (passedMs / share) * (1 - share) : null;
+  const transfer = status === "downloading" ? readTransfer(progress?.message) : null;
+  const leftMs = status === "downloading" ? leftMsOf(samples, transfer) : null;
   const tone = status === "ready" ? "good" : status === "failed" ? "bad" : "plain";
+  const over = OVER.has(status);
+  const cancel = async (latest: ModelsProgress) => {
+    setStopping(true);
+    try {
+      await api("agents.stop", { agent_id: latest.agent_id, model_id: modelId });
+      // A node that had not begun has nothing to say about the end.
+      record(latest.stream_id, { ...latest, status: "stopped", message: undefined });
+      invalidate("agents");
+    } catch (error) {
+      toastError(error);
+    }
+    setStopping(false);
+  };
   return (
     <li className="stack tight">
-      <div className="row between">
-        <code>{modelId}</code>
+      <div className="row between wrap">
+        <code className="ellipsis">{modelId}</code>
         <span className="row">
-          <Status tone={tone} icon={tone === "plain" ? "waiting" : undefined}>
+          <Status tone={tone} icon={over ? (status === "stopped" ? "stop" : undefined) : "waiting"}>
             {status}
-            {!OVER.has(status) && `, ${Math.round(share * 100)}%`}
+            {!over && `, ${Math.round(share * 100)}%`}
+            {transfer?.bytesPerSecond != null && `, ${rate(transfer.bytesPerSecond)}`}
             {leftMs !== null && `, about ${seconds(leftMs)} left`}
           </Status>
-          <Button
-            look="quiet"
-            small
-            icon="close"
-            aria-label={`Stop watching ${modelId}`}
-            onClick={onDismiss}
-          />
+          {over ? (
+            <Button look="quiet" small icon="close" aria-label={`Dismiss ${modelId}`} onClick={onDismiss} />
+          ) : (
+            <Button
+              small
+              icon="stop"
+              busy={stopping}
+              disabled={!progress}
+              aria-label={`Cancel the deployment of ${modelId}`}
+              onClick={() => progress && void cancel(progress)}
+            >
+              Cancel
+            </Button>
+          )}
         </span>
       </div>
       <Meter
@@ -115,7 +149,9 @@ function DeploymentRow({
         tall
         busy={status === "queued" || status === "loading"}
       />
-      {progress?.message && <p className="muted small">{progress.message}</p>}
+      {progress?.message && (
+        <p className={status === "failed" ? "bad small" : "muted small"}>{progress.message}</p>
+      )}
     </li>
   );
 }

@@ -1,13 +1,13 @@
-import { HEALTH_TONE, kindOf, useBackends } from "../../lib/backends.ts";
-import { adminToken } from "../../lib/client.ts";
-import { useStore } from "../../lib/store.ts";
+import { type BackendActivity, useActivity } from "../../lib/activity.ts";
+import { HEALTH_TONE } from "../../lib/backends.ts";
+import { plural, seconds } from "../../lib/format.ts";
 import { LinkButton } from "../../ui/controls.tsx";
 import { Section } from "../../ui/page.tsx";
-import { Loaded, Note, Status } from "../../ui/states.tsx";
+import { ProbeStrip } from "../../ui/probe-strip.tsx";
+import { Loaded, Status } from "../../ui/states.tsx";
 
 export function BackendStrips() {
-  const token = useStore(adminToken);
-  const query = useBackends();
+  const query = useActivity();
   return (
     <Section
       title="Backends"
@@ -17,39 +17,59 @@ export function BackendStrips() {
         </LinkButton>
       }
     >
-      {token === null ? (
-        <Note
-          action={
-            <LinkButton href="/models" small>
-              Enter the token
-            </LinkButton>
-          }
-        >
-          <span className="muted">
-            The health of backends is shown once you have entered the admin token.
-          </span>
-        </Note>
-      ) : (
-        <Loaded query={query} lines={2}>
-          {({ backends }) =>
-            backends.health.length === 0 ? (
-              <p className="muted">No backend is registered yet.</p>
-            ) : (
+      <Loaded query={query} lines={2}>
+        {({ backends, backends_total }) =>
+          backends.length === 0 ? (
+            <p className="muted">
+              No backend is registered yet. Each one shows its last hour of probes here, and what is wrong
+              with it.
+            </p>
+          ) : (
+            <div className="stack tight">
               <ul className="strips">
-                {backends.health.map((backend) => (
-                  <li key={backend.label}>
-                    <span className="ellipsis">
-                      <strong>{backend.name ?? backend.label}</strong>{" "}
-                      <span className="muted small">{kindOf(backend)}</span>
-                    </span>
-                    <Status tone={HEALTH_TONE[backend.state] ?? "plain"}>{backend.state}</Status>
-                  </li>
+                {backends.map((backend) => (
+                  <BackendStrip key={backend.name} backend={backend} />
                 ))}
               </ul>
-            )
-          }
-        </Loaded>
-      )}
+              {backends_total > backends.length && (
+                <p className="muted small">
+                  And {plural(backends_total - backends.length, "more")}, all of them healthier.
+                </p>
+              )}
+            </div>
+          )
+        }
+      </Loaded>
     </Section>
+  );
+}
+
+function BackendStrip({
+  backend: { name, kind, state, circuit, detail, probes },
+}: {
+  backend: BackendActivity;
+}) {
+  const latestMs = probes.at(-1)?.latency_ms;
+  return (
+    <li>
+      <span className="ellipsis">
+        <strong>{name}</strong> <span className="muted small">{kind}</span>
+      </span>
+      <Status tone={HEALTH_TONE[state] ?? "plain"}>
+        <span>
+          {state}
+          {latestMs != null && state === "Healthy" && <span className="muted">, {seconds(latestMs)}</span>}
+        </span>
+      </Status>
+      <ProbeStrip name={name} probes={probes} />
+      {circuit !== "closed" && (
+        <Status tone="warn">{circuit === "open" ? "Circuit open" : "Circuit half-open"}</Status>
+      )}
+      {detail && (
+        <span className="muted small cause" title={detail}>
+          {detail}
+        </span>
+      )}
+    </li>
   );
 }

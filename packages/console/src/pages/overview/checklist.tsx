@@ -4,6 +4,7 @@ import { client } from "../../lib/client.ts";
 import { useQuery } from "../../lib/query.ts";
 import { Code, LinkButton } from "../../ui/controls.tsx";
 import { Icon } from "../../ui/icons.tsx";
+import { FoundServers } from "../models/found-servers.tsx";
 
 const EVERY_MS = 3_000;
 
@@ -28,12 +29,18 @@ export function Checklist({ isAdmin }: { isAdmin: boolean }) {
               <p className="muted">
                 Register a model server; its models can be called as soon as it answers.
               </p>
-              <Code label="Register a backend" text={backendCommand(location.origin)} />
-              <div>
-                <LinkButton href="/models?new=1" look="primary" icon="plus">
-                  Register a backend here
-                </LinkButton>
-              </div>
+              <FoundServers />
+              <details className="folded">
+                <summary>Another address, or from a terminal</summary>
+                <div className="stack tight">
+                  <div>
+                    <LinkButton href="/models?new=1" icon="plus">
+                      Register a backend here
+                    </LinkButton>
+                  </div>
+                  <Code label="Register a backend" text={backendCommand(location.origin)} />
+                </div>
+              </details>
             </>
           ) : (
             <p className="muted">An administrator has to register a model server first.</p>

@@ -9,6 +9,9 @@ import { Figure, PageHead, Section } from "../../ui/page.tsx";
 import { Failure, Meter } from "../../ui/states.tsx";
 import { BackendStrips } from "./backends.tsx";
 import { Checklist } from "./checklist.tsx";
+import { LatestFailures } from "./failures.tsx";
+import { FirstTokens } from "./first-token.tsx";
+import { LastHour } from "./last-hour.tsx";
 import { LatestRequests } from "./latest.tsx";
 import { NodeStrips } from "./nodes.tsx";
 
@@ -23,11 +26,25 @@ export function Page() {
       </PageHead>
       <Checklist isAdmin={Boolean(user?.is_admin)} />
       <Figures />
-      {user?.is_admin && <BackendStrips />}
-      {user?.is_admin && <NodeStrips />}
+      {user?.is_admin && <Operations />}
       <Section title="Your latest requests">
         <LatestRequests />
       </Section>
+    </>
+  );
+}
+
+/** What concerns the whole instance; the service tells it to administrators only. */
+function Operations() {
+  return (
+    <>
+      <div className="two-columns">
+        <LastHour />
+        <FirstTokens />
+      </div>
+      <BackendStrips />
+      <NodeStrips />
+      <LatestFailures />
     </>
   );
 }

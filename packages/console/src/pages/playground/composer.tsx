@@ -105,11 +105,18 @@ export function Composer({
           <span className="muted small wide-only">Enter sends, Shift Enter breaks the line</span>
         </div>
         {busy ? (
-          <Button icon="stop" onClick={onStop}>
+          // A button of its own: made into the other one within its click, it would send what is being typed.
+          <Button key="stop" icon="stop" onClick={onStop}>
             Stop
           </Button>
         ) : (
-          <Button type="submit" look="primary" icon="send" disabled={disabled || text.trim() === ""}>
+          <Button
+            key="send"
+            type="submit"
+            look="primary"
+            icon="send"
+            disabled={disabled || text.trim() === ""}
+          >
             Send
           </Button>
         )}

@@ -1,6 +1,7 @@
 import { useState } from "react";
 import { api } from "../../lib/api.ts";
 import { client } from "../../lib/client.ts";
+import { rememberPrompt } from "../../lib/prompts.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
 import { Field, TextField } from "../../ui/controls.tsx";
 import { FormDialog } from "../../ui/dialogs.tsx";
@@ -13,13 +14,14 @@ export function CreateVideo({ onClose }: { onClose(): void }) {
   const [height, setHeight] = useState("");
   const models = useQuery("models", () => client.rest.models()).data ?? [];
   const create = async () => {
-    await api("video.create", {
+    const { job_id } = await api("video.create", {
       model: model.trim(),
       prompt,
       duration_seconds: Number(duration),
       ...(width && { width: Number(width) }),
       ...(height && { height: Number(height) }),
     });
+    rememberPrompt(job_id, prompt);
     invalidate("videos");
   };
   return (

@@ -2,6 +2,7 @@ import { useEffect, useState } from "react";
 import { api } from "../../lib/api.ts";
 import { client } from "../../lib/client.ts";
 import { money } from "../../lib/format.ts";
+import { promptOf } from "../../lib/prompts.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
 import type { VideoJob } from "../../lib/records.ts";
 import { toastError } from "../../lib/toast.ts";
@@ -77,6 +78,10 @@ function useJob(job: VideoJob): VideoJob {
   return isOver(job.status) ? job : { ...job, ...news };
 }
 
+/** Only a finished film is paid for. */
+const costInWords = ({ status, cost }: VideoJob) =>
+  status === "done" ? money(cost) : isOver(status) ? "not charged" : "";
+
 function VideoCard({ job: listed }: { job: VideoJob }) {
   const job = useJob(listed);
   const [busy, setBusy] = useState(false);
@@ -87,22 +92,30 @@ function VideoCard({ job: listed }: { job: VideoJob }) {
     setBusy(false);
   };
   const share = job.progress / 100;
+  const prompt = promptOf(job.id);
   return (
     <li>
       <Preview job={job} />
       <div className="stack tight">
-        <strong className="ellipsis">{job.model}</strong>
+        <strong className="ellipsis" title={prompt ?? job.model}>
+          {prompt ?? job.model}
+        </strong>
         <div className="row between">
           <Status tone={TONES[job.status]} icon={isOver(job.status) ? undefined : "waiting"}>
             {job.status}
-            {job.status === "running" && `, ${Math.round(share * 100)}%`}
+            {job.status === "running" && share > 0 && `, ${Math.round(share * 100)}%`}
           </Status>
-          <span className="muted small">{job.cost == null ? "" : money(job.cost)}</span>
+          <span className="muted small">{costInWords(job)}</span>
         </div>
-        {!isOver(job.status) && <Meter share={share} label="Progress" busy={job.status === "queued"} />}
-        {job.error && <p className="bad small">{job.error}</p>}
+        {!isOver(job.status) && <Meter share={share} label="Progress" busy={share === 0} />}
+        {job.error && (
+          <p className="bad small" role="alert">
+            {job.error}
+          </p>
+        )}
         <div className="row between">
           <span className="muted small ellipsis">
+            {prompt && `${job.model}, `}
             <When time={job.created_at * 1000} />
           </span>
           {!isOver(job.status) && (

@@ -1,3 +1,5 @@
+import { Told } from "../../lib/told.ts";
+
 /** What the wire carries: PCM16, 16 kHz to the model and 24 kHz back. */
 const TO_MODEL_HZ = 16_000;
 const FROM_MODEL_HZ = 24_000;
@@ -22,6 +24,13 @@ export function pcmFromBase64(text: string): Float32Array<ArrayBuffer> {
   return samples;
 }
 
+/** What the browser's refusals mean to the person before it. */
+const REFUSALS: Readonly<Record<string, string>> = {
+  NotAllowedError: "The browser was not allowed to use it; allow it for this page and start again.",
+  NotFoundError: "None is connected, or the system keeps it from the browser.",
+  NotReadableError: "Another program has it.",
+};
+
 export interface Microphone {
   stop(): void;
 }
@@ -29,10 +38,12 @@ export interface Microphone {
 /** Opens the microphone; each block comes as base64 PCM16 with its loudness of 0 to 1. */
 export async function openMicrophone(onBlock: (audio: string, level: number) => void): Promise<Microphone> {
   if (!navigator.mediaDevices)
-    throw new Error("The browser gives the microphone only to https pages and to localhost.");
-  const stream = await navigator.mediaDevices.getUserMedia({
-    audio: { echoCancellation: true, noiseSuppression: true },
-  });
+    throw new Told("No microphone", "The browser gives it only to https pages and to localhost.");
+  const stream = await navigator.mediaDevices
+    .getUserMedia({ audio: { echoCancellation: true, noiseSuppression: true } })
+    .catch((error: DOMException) => {
+      throw new Told("No microphone", REFUSALS[error.name] ?? error.message);
+    });
   // The context resamples whatever the device delivers.
   const context = new AudioContext({ sampleRate: TO_MODEL_HZ });
   await context.audioWorklet.addModule(WORKLET);
@@ -52,18 +63,30 @@ export async function openMicrophone(onBlock: (audio: string, level: number) => 
 export class Speaker {
   #context = new AudioContext({ sampleRate: FROM_MODEL_HZ });
   #until = 0;
+  readonly #playing = new Set<AudioBufferSourceNode>();
 
-  play(audio: string): void {
+  /** Queues a block and says how many seconds of sound it has. */
+  play(audio: string): number {
     const samples = pcmFromBase64(audio);
-    if (samples.length === 0) return;
+    if (samples.length === 0) return 0;
     const buffer = this.#context.createBuffer(1, samples.length, FROM_MODEL_HZ);
     buffer.copyToChannel(samples, 0);
     const source = this.#context.createBufferSource();
     source.buffer = buffer;
     source.connect(this.#context.destination);
+    source.onended = () => this.#playing.delete(source);
+    this.#playing.add(source);
     this.#until = Math.max(this.#until, this.#context.currentTime);
     source.start(this.#until);
     this.#until += buffer.duration;
+    return buffer.duration;
+  }
+
+  /** Drops what is still to be played: the listener has begun to speak. */
+  hush(): void {
+    for (const source of this.#playing) source.stop();
+    this.#playing.clear();
+    this.#until = 0;
   }
 
   close(): void {

@@ -1,5 +1,6 @@
 import { useState } from "react";
 import { client } from "../../lib/client.ts";
+import { seconds } from "../../lib/format.ts";
 import { useQuery } from "../../lib/query.ts";
 import { Button, TextField } from "../../ui/controls.tsx";
 import { PageHead, Section } from "../../ui/page.tsx";
@@ -41,11 +42,12 @@ export function Page() {
         </datalist>
         <div className="row">
           {running ? (
-            <Button icon="stop" onClick={voice.stop}>
+            // A button of its own: made into the other one within its click, it would submit the form.
+            <Button key="stop" icon="stop" onClick={voice.stop}>
               Hang up
             </Button>
           ) : (
-            <Button type="submit" look="primary" icon="voice" disabled={model.trim() === ""}>
+            <Button key="start" type="submit" look="primary" icon="voice" disabled={model.trim() === ""}>
               Start talking
             </Button>
           )}
@@ -55,6 +57,9 @@ export function Page() {
             </Status>
           )}
           {voice.state === "live" && <Status tone="good">Live</Status>}
+          {voice.voiceSeconds > 0 && (
+            <span className="muted small">{seconds(voice.voiceSeconds * 1000)} of its voice played</span>
+          )}
         </div>
       </form>
       {Boolean(voice.error) && <Failure error={voice.error} />}

@@ -1,13 +1,17 @@
 import { useEffect, useRef, useState } from "react";
 import { api } from "../../lib/api.ts";
 import { client } from "../../lib/client.ts";
+import { Told } from "../../lib/told.ts";
 import { type Microphone, openMicrophone, Speaker } from "./audio.ts";
-
-export interface Line {
-  id: number;
-  who: "you" | "model";
-  text: string;
-}
+import {
+  audioOf,
+  closingOf,
+  errorOf,
+  isInterruption,
+  type Line,
+  type RealtimeEvent,
+  withWords,
+} from "./events.ts";
 
 export interface VoiceState {
   state: "idle" | "starting" | "live";
@@ -15,35 +19,15 @@ export interface VoiceState {
   lines: readonly Line[];
   /** Names of the latest events, newest first. */
   events: readonly string[];
+  /** Sound of the model's that has been queued for playing. */
+  voiceSeconds: number;
   error: unknown;
 }
 
-const IDLE: VoiceState = { state: "idle", level: 0, lines: [], events: [], error: null };
+const IDLE: VoiceState = { state: "idle", level: 0, lines: [], events: [], voiceSeconds: 0, error: null };
 const EVENTS_KEPT = 30;
 /** Blocks that may wait for their call to return; more means that the connection does not keep up. */
 const BLOCKS_IN_FLIGHT_MAX = 50;
-
-const audioOf = (event: { type: string; [field: string]: unknown }) =>
-  /^response\.(output_)?audio\.delta$/.test(event.type) && typeof event.delta === "string"
-    ? event.delta
-    : null;
-const wordsOf = (event: {
-  type: string;
-  [field: string]: unknown;
-}): { who: Line["who"]; delta: string } | null => {
-  if (typeof event.delta === "string" && /transcript\.delta$|(output_)?text\.delta$/.test(event.type))
-    return { who: "model", delta: event.delta };
-  if (event.type.endsWith("input_audio_transcription.completed") && typeof event.transcript === "string")
-    return { who: "you", delta: event.transcript };
-  return null;
-};
-
-/** Words of the one who is speaking go on; the other's begin a new line. */
-function withWords(lines: readonly Line[], { who, delta }: { who: Line["who"]; delta: string }): Line[] {
-  const last = lines.at(-1);
-  if (last?.who === who) return [...lines.slice(0, -1), { ...last, text: last.text + delta }];
-  return [...lines, { id: lines.length, who, text: delta }];
-}
 
 /** One conversation by voice: the microphone out, the events and the sound in. */
 export function useVoice() {
@@ -67,36 +51,51 @@ export function useVoice() {
       if (sessionId) void api("realtime.stop", { session_id: sessionId }).catch(() => {});
       change({ state: "idle", level: 0 });
     };
+    const hear = (event: RealtimeEvent) => {
+      const closing = closingOf(event);
+      if (closing !== null) throw new Told("The session has ended", `The other side closed it: ${closing}.`);
+      const audio = audioOf(event);
+      const playedSeconds = audio === null ? 0 : (speaker?.play(audio) ?? 0);
+      if (isInterruption(event)) speaker?.hush();
+      const problem = errorOf(event);
+      setState((now) => ({
+        ...now,
+        events: [event.type, ...now.events].slice(0, EVENTS_KEPT),
+        lines: withWords(now.lines, event),
+        voiceSeconds: now.voiceSeconds + playedSeconds,
+        error: problem === null ? now.error : new Told("The model reports an error", problem),
+      }));
+    };
+    const speak = async (session_id: string) => {
+      const opened = await openMicrophone((audio, level) => {
+        change({ level });
+        if (inFlight >= BLOCKS_IN_FLIGHT_MAX) return;
+        inFlight++;
+        void api("realtime.event", { session_id, event: { type: "input_audio_buffer.append", audio } })
+          .catch((error: unknown) => {
+            // Blocks on their way when the session ends are refused; why it ended is what counts.
+            if (!aborter.signal.aborted) change({ error });
+          })
+          .finally(() => inFlight--);
+      });
+      // Whoever hangs up while the browser still asks for the microphone must not find it open.
+      if (aborter.signal.aborted) return opened.stop();
+      microphone = opened;
+      change({ state: "live" });
+    };
     try {
       const session = await api("realtime.start", { model });
       sessionId = session.session_id;
       speaker = new Speaker();
-      microphone = await openMicrophone((audio, level) => {
-        change({ level });
-        if (inFlight >= BLOCKS_IN_FLIGHT_MAX) return;
-        inFlight++;
-        void api("realtime.event", {
-          session_id: session.session_id,
-          event: { type: "input_audio_buffer.append", audio },
-        })
-          .catch((error: unknown) => change({ error }))
-          .finally(() => inFlight--);
-      });
-      change({ state: "live" });
-      for await (const { method, params } of client.events(session.stream_session, {
-        signal: aborter.signal,
-      })) {
-        if (method !== "realtime.event") continue;
-        const { event } = params;
-        const audio = audioOf(event);
-        const words = wordsOf(event);
-        if (audio !== null) speaker.play(audio);
-        setState((now) => ({
-          ...now,
-          events: [event.type, ...now.events].slice(0, EVENTS_KEPT),
-          lines: words ? withWords(now.lines, words) : now.lines,
-        }));
-      }
+      const refused = Promise.withResolvers<never>();
+      const { signal } = aborter;
+      // Heard first, spoken second: people take their time to grant the microphone, and events do not wait.
+      const onOpen = () => void speak(session.session_id).catch(refused.reject);
+      const listen = async () => {
+        for await (const { method, params } of client.events(session.stream_session, { signal, onOpen }))
+          if (method === "realtime.event") hear(params.event);
+      };
+      await Promise.race([listen(), refused.promise]);
     } catch (error) {
       if (!aborter.signal.aborted) change({ error });
     }

@@ -1,14 +1,16 @@
 import type { TunnelFetchInit } from "@model-gateway/agent/tunnel/client.ts";
 import { TunnelError } from "@model-gateway/agent/tunnel/frames.ts";
 import {
+  type Answer,
   type Backend,
   type BackendConfig,
   type BackendDeps,
   BackendError,
+  type ModelCall,
   type ProbeResult,
 } from "../contract.ts";
 import { create as createExternal } from "../external/index.ts";
-import { whenBodyEnds } from "./response-end.ts";
+import { whenAnswerEnds } from "./answer-end.ts";
 
 /** A node that does not answer on its host and port within this time is reached through its tunnel. */
 const REACH_TIMEOUT_MS = 2_000;
@@ -47,8 +49,8 @@ export class AgentPool {
   constructor(readonly options: { modelId: string; deps: BackendDeps }) {
     this.backend = {
       config: this.#config("agent://nodes", null),
-      chat: (call) => this.#spread((way) => way.chat!(call)),
-      embed: (call) => this.#spread((way) => way.embed!(call)),
+      chat: (call) => this.#spread(call, (way) => way.chat!(call)),
+      embed: (call) => this.#spread(call, (way) => way.embed!(call)),
       probe: (signal) => this.#probe(signal),
       close() {},
     };
@@ -98,6 +100,7 @@ export class AgentPool {
     const base = `agent://${agentId}`;
     return createExternal(this.#config(base, null), {
       ...this.options.deps,
+      openOrigin: null,
       fetch: async (url, init) => {
         try {
           return await tunnel(this.options.modelId, url.slice(base.length), init as TunnelFetchInit);
@@ -115,18 +118,18 @@ export class AgentPool {
     return models.some(({ id }) => id === this.options.modelId);
   }
 
-  async #spread(ask: (way: Backend) => Promise<Response>): Promise<Response> {
+  async #spread({ signal }: ModelCall, ask: (way: Backend) => Promise<Answer>): Promise<Answer> {
     let refusal = new BackendError("connect", `no node serves ${this.options.modelId} now`);
     const members = [...this.#members.values()].sort((a, b) => a.inFlight - b.inFlight);
     for (const member of members) {
       for (const way of member.ways) {
         member.inFlight++;
         try {
-          const response = await ask(way);
+          const answer = await ask(way);
           // Where there is no choice nothing has to be counted, and the body passes untouched.
-          if (members.length > 1) return whenBodyEnds(response, () => member.inFlight--);
+          if (members.length > 1) return whenAnswerEnds(answer, signal, () => member.inFlight--);
           member.inFlight--;
-          return response;
+          return answer;
         } catch (error) {
           member.inFlight--;
           if (!(error instanceof BackendError) || error.kind !== "connect") throw error;

@@ -1,7 +1,6 @@
 import { isObject } from "../../kernel/json.ts";
 import { RpcAnswerError, RpcClient, type RpcConnection } from "../../kernel/json-rpc-socket.ts";
 import {
-  type Backend,
   type BackendConfig,
   type BackendDeps,
   BackendError,
@@ -15,6 +14,7 @@ import {
 import { ChatEvents, chatIdentity, completionBody, eventStream } from "../shared/chat-events.ts";
 import { embeddingsBody, encodingOf, inputTexts } from "../shared/embedding-encoding.ts";
 import { probeFailure } from "../shared/probe.ts";
+import type { ResponseBackend } from "../shared/response-answer.ts";
 import { openChatStream, type StreamTable } from "./chat-stream.ts";
 import { toBackendError } from "./errors.ts";
 import {
@@ -39,7 +39,7 @@ const METHOD_NOT_FOUND = -32601;
 const CLIENT = { name: "model-gateway", version: "1" };
 
 /** An engine by WebSocket and JSON-RPC. What it can do is what it said when the connection was made. */
-class Engine implements Backend {
+class Engine implements ResponseBackend {
   readonly #client: RpcClient;
   readonly #streams: StreamTable = new Map();
   readonly #sessions: SessionTable = new Map();
@@ -72,23 +72,23 @@ class Engine implements Backend {
     return this.#identity?.capabilities.has(capability) ?? false;
   }
 
-  get chat(): Backend["chat"] {
+  get chat(): ResponseBackend["chat"] {
     return this.#can("chat") ? (call) => this.#chat(call) : undefined;
   }
-  get embed(): Backend["embed"] {
+  get embed(): ResponseBackend["embed"] {
     return this.#can("embeddings") ? (call) => this.#embed(call) : undefined;
   }
-  get realtime(): Backend["realtime"] {
+  get realtime(): ResponseBackend["realtime"] {
     return this.#can("realtime")
       ? { open: (options, signal) => this.#openRealtime(options, signal) }
       : undefined;
   }
-  get video(): Backend["video"] {
+  get video(): ResponseBackend["video"] {
     return this.#can("video")
       ? engineVideo((method, params, signal) => this.#call(method, params, { signal }))
       : undefined;
   }
-  get invoke(): Backend["invoke"] {
+  get invoke(): ResponseBackend["invoke"] {
     return this.#can("invoke") ? (method, params, signal) => this.#invoke(method, params, signal) : undefined;
   }
 
@@ -216,4 +216,4 @@ class Engine implements Backend {
 const isMethodNotFound = (error: unknown): boolean =>
   error instanceof RpcAnswerError && error.code === METHOD_NOT_FOUND;
 
-export const create = (config: BackendConfig, deps: BackendDeps): Backend => new Engine(config, deps);
+export const create = (config: BackendConfig, deps: BackendDeps): ResponseBackend => new Engine(config, deps);

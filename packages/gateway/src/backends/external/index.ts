@@ -1,12 +1,15 @@
 import {
+  type Answer,
   type Backend,
   type BackendConfig,
   type BackendDeps,
   BackendError,
+  type HttpAnswer,
   type ModelCall,
   type ProbeResult,
 } from "../contract.ts";
 import { probeFailure } from "../shared/probe.ts";
+import { ResponseAnswer } from "../shared/response-answer.ts";
 import { callUpstream, transportError, upstreamError } from "../shared/upstream-http.ts";
 import { apiBase } from "./base-url.ts";
 import { modelsOfListing } from "./models.ts";
@@ -16,7 +19,7 @@ const LISTING_BYTES_MAX = 8 * 1024 * 1024;
 const NO_LISTING = new Set([404, 405, 429, 501]);
 
 /** A chat-compatible HTTP API: its wire format is the gateway's own, so bodies pass as bytes. */
-export function create(config: BackendConfig, { fetch }: BackendDeps): Backend {
+export function create(config: BackendConfig, { fetch, openOrigin }: BackendDeps): Backend {
   const base = apiBase(config.url);
   const headers: Record<string, string> = {
     "content-type": "application/json",
@@ -26,7 +29,11 @@ export function create(config: BackendConfig, { fetch }: BackendDeps): Backend {
   };
   if (config.apiKey) headers.authorization = `Bearer ${config.apiKey}`;
 
-  async function post(url: string, { body, signal }: ModelCall): Promise<Response> {
+  // Encrypted connections, proxies and tunnels are the business of `fetch`.
+  const origin =
+    openOrigin && URL.parse(base)?.protocol === "http:" ? openOrigin({ url: base, headers }) : null;
+
+  async function overFetch(url: string, { body, signal }: ModelCall): Promise<Answer> {
     let response: Response;
     try {
       response = await fetch(url, {
@@ -42,20 +49,32 @@ export function create(config: BackendConfig, { fetch }: BackendDeps): Backend {
     } catch (error) {
       throw transportError(error, signal);
     }
-    if (response.ok) return response;
+    if (response.ok) return new ResponseAnswer(response, signal);
     throw await upstreamError(response, config.apiKey);
   }
 
-  const chatUrl = `${base}/chat/completions`;
-  const embeddingsUrl = `${base}/embeddings`;
+  /** Sees to it that only a 2xx is an answer. */
+  const judge = (answer: HttpAnswer): Answer | Promise<never> =>
+    answer.status >= 200 && answer.status < 300
+      ? answer
+      : upstreamError(answer, config.apiKey).then((error) => Promise.reject(error));
+
+  const poster = (url: string): ((call: ModelCall) => Promise<Answer>) => {
+    if (!origin) return (call) => overFetch(url, call);
+    const { pathname, search } = new URL(url);
+    const path = pathname + search;
+    return (call) => origin.post(path, call.body.bytes(), call).then(judge);
+  };
+  const postChat = poster(`${base}/chat/completions`);
+  const postEmbeddings = poster(`${base}/embeddings`);
   const can = (capability: "chat" | "embeddings") =>
     !config.capabilities?.length || config.capabilities.includes(capability);
   return {
     config,
-    ...(can("chat") && { chat: (call) => post(chatUrl, call) }),
-    ...(can("embeddings") && { embed: (call) => post(embeddingsUrl, call) }),
+    ...(can("chat") && { chat: postChat }),
+    ...(can("embeddings") && { embed: postEmbeddings }),
     probe: (signal) => probe({ config, fetch, url: `${base}/models`, signal }),
-    close() {},
+    close: () => origin?.close(),
   };
 }
 

@@ -1,5 +1,4 @@
 import {
-  type Backend,
   type BackendConfig,
   type BackendDeps,
   BackendError,
@@ -11,6 +10,7 @@ import {
 import { chatIdentity, eventStream } from "../shared/chat-events.ts";
 import { embeddingsBody, encodingOf } from "../shared/embedding-encoding.ts";
 import { probeFailure } from "../shared/probe.ts";
+import type { ResponseBackend } from "../shared/response-answer.ts";
 import { callUpstream, readJson } from "../shared/upstream-http.ts";
 import { ChatLineConverter, errorOf, toCompletion } from "./chat-answer.ts";
 import { toOllamaChat } from "./chat-request.ts";
@@ -22,7 +22,7 @@ import { modelsOfTags } from "./tags.ts";
 const LEGACY_INPUTS_MAX = 256;
 
 /** A model server by its native API: Ollama's paths, JSON lines and object arguments. */
-class LocalServer implements Backend {
+class LocalServer implements ResponseBackend {
   readonly #base: string;
   #legacyEmbeddings = false;
 
@@ -39,10 +39,10 @@ class LocalServer implements Backend {
     return !capabilities?.length || capabilities.includes(capability);
   }
 
-  get chat(): Backend["chat"] {
+  get chat(): ResponseBackend["chat"] {
     return this.#can("chat") ? (call) => this.#chat(call) : undefined;
   }
-  get embed(): Backend["embed"] {
+  get embed(): ResponseBackend["embed"] {
     return this.#can("embeddings") ? (call) => this.#embed(call) : undefined;
   }
 
@@ -126,4 +126,5 @@ class LocalServer implements Backend {
   }
 }
 
-export const create = (config: BackendConfig, deps: BackendDeps): Backend => new LocalServer(config, deps);
+export const create = (config: BackendConfig, deps: BackendDeps): ResponseBackend =>
+  new LocalServer(config, deps);

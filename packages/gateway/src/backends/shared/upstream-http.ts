@@ -1,5 +1,6 @@
 import { isObject } from "../../kernel/json.ts";
-import { type BackendDeps, BackendError } from "../contract.ts";
+import { type Answer, type BackendDeps, BackendError, type HttpAnswer } from "../contract.ts";
+import { ResponseAnswer } from "./response-answer.ts";
 
 /** How much of an upstream's error body is read, and how much of it is repeated. */
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
@@ -86,28 +87,41 @@ export function transportError(error: unknown, signal: AbortSignal): unknown {
 const bounded = (text: string): string => text.slice(0, DETAIL_CHARS_MAX);
 
 /** The error that a non-2xx answer stands for; reads a bounded part of its body. */
-export async function upstreamError(response: Response, apiKey: string | null): Promise<BackendError> {
-  const text = await readStart(response, ERROR_BODY_BYTES_MAX);
-  const detail = errorDetail(text) || response.statusText || "no detail";
+export async function upstreamError(
+  answer: HttpAnswer | Response,
+  apiKey: string | null,
+): Promise<BackendError> {
+  const isResponse = answer instanceof Response;
+  const text = await startOf(isResponse ? new ResponseAnswer(answer, NEVER) : answer);
+  const detail = errorDetail(text) || answer.statusText || "no detail";
   const safe = apiKey ? detail.replaceAll(apiKey, "[redacted]") : detail;
-  return new BackendError("upstream", bounded(safe), response.status, retryAfterSeconds(response));
+  const retryAfter = isResponse ? answer.headers.get("retry-after") : answer.retryAfter;
+  return new BackendError("upstream", bounded(safe), answer.status, retryAfterSeconds(retryAfter));
 }
 
-async function readStart(response: Response, bytesMax: number): Promise<string> {
-  const decoder = new TextDecoder();
-  let text = "";
-  let size = 0;
-  try {
-    // Leaving the loop cancels the body, so that an endless one is not read on.
-    for await (const chunk of response.body ?? []) {
-      text += decoder.decode(chunk.subarray(0, bytesMax - size), { stream: true });
-      size += chunk.length;
-      if (size >= bytesMax) break;
-    }
-  } catch {
-    // The status alone says that it failed; what was read of the reason will do.
-  }
-  return text;
+const NEVER = new AbortController().signal;
+
+/** The beginning of an error's body, as far as it comes: the status alone says that it failed. */
+function startOf(answer: Answer): Promise<string> {
+  return new Promise((resolve) => {
+    const pieces: Uint8Array[] = [];
+    let size = 0;
+    const done = () => resolve(Buffer.concat(pieces).subarray(0, ERROR_BODY_BYTES_MAX).toString());
+    const flow = answer.pipe({
+      piece(bytes) {
+        if (size >= ERROR_BODY_BYTES_MAX) return;
+        pieces.push(bytes);
+        size += bytes.length;
+        if (size < ERROR_BODY_BYTES_MAX) return;
+        flow.cancel();
+        done();
+      },
+      flush() {},
+      end: done,
+      failed: done,
+    });
+    flow.resume();
+  });
 }
 
 /** The message in an error body: `{error: "…"}`, `{error: {message}}`, flat `{message}`, or the text itself. */
@@ -124,8 +138,7 @@ export function errorDetail(text: string): string {
   return typeof found === "string" ? found : text.trim();
 }
 
-function retryAfterSeconds(response: Response): number | undefined {
-  const header = response.headers.get("retry-after");
+function retryAfterSeconds(header: string | null): number | undefined {
   if (header === null) return undefined;
   const seconds = /^\d+$/.test(header) ? Number(header) : (Date.parse(header) - Date.now()) / 1000;
   if (!Number.isFinite(seconds) || seconds < 0) return undefined;

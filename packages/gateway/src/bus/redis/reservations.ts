@@ -11,6 +11,10 @@ const BEAT_MS = 5_000;
 /** Small changes of the same moment go out together; one that is asked about goes out at once. */
 const CHANGE_DELAY_MS = 5;
 const NAMES_PER_CALL_MAX = 200;
+/** How long holds wait after Redis forgot everything, so that by then it was told what every instance holds. */
+const FORGOTTEN_PAUSE_MS = 50;
+/** The topic on which the first one to notice says so. */
+const FORGOTTEN = "holds-forgotten";
 
 const HOLDS = "gateway:holds:";
 const ALIVE = "gateway:alive:";
@@ -109,11 +113,13 @@ export class RedisReservations implements Reservations {
   #uncertain = false;
   #cancelFlush: (() => void) | null = null;
   readonly #endBeating: () => void;
+  readonly #endListening: () => void;
 
   private constructor(readonly options: RedisReservationsOptions) {
     this.#instance = options.ids.uuid();
     this.#endBeating = options.clock.every(BEAT_MS, () => void this.#beat());
     options.bus.onGap(() => void this.#enter());
+    this.#endListening = options.bus.subscribe(FORGOTTEN, () => void this.#enter(FORGOTTEN_PAUSE_MS));
   }
 
   static async open(options: RedisReservationsOptions): Promise<RedisReservations> {
@@ -135,9 +141,10 @@ export class RedisReservations implements Reservations {
     const { scripts, log } = this.options;
     try {
       if (this.#entering || this.#uncertain) await this.#enter();
+      const asInstance = this.#instance;
       let answer = await this.#ask(reserving);
       if (answer < 0) {
-        await this.#enter();
+        await this.#unknown(asInstance);
         answer = await this.#ask(reserving);
       }
       if (answer >= 0) return answer === 1;
@@ -202,15 +209,16 @@ export class RedisReservations implements Reservations {
       ...numbers(amount),
       ...(spent ? numbers(spent.version, spent) : ["", "", ""]),
     ]);
+    const asInstance = this.#instance;
     this.options.scripts
       .run(
         CHANGE,
         changes.map(({ name }) => HOLDS + name),
-        [this.#instance, ...args],
+        [asInstance, ...args],
       )
       .then(
         (answer) => {
-          if (answer === -1) void this.#enter();
+          if (answer === -1) void this.#unknown(asInstance);
         },
         () => {
           this.#uncertain = true;
@@ -221,13 +229,25 @@ export class RedisReservations implements Reservations {
   async #beat(): Promise<void> {
     const { scripts } = this.options;
     if (!scripts.available) return;
-    const known = this.#uncertain ? 0 : await scripts.run(BEAT, [], [this.#instance]).catch(() => 1);
-    if (known === 0) await this.#enter();
+    if (this.#uncertain) return this.#enter();
+    const asInstance = this.#instance;
+    const known = await scripts.run(BEAT, [], [asInstance]).catch(() => 1);
+    if (known === 0) await this.#unknown(asInstance);
   }
 
-  /** Tells Redis all that this instance has reserved, under a new name. */
-  #enter(): Promise<void> {
+  /** Redis does not know us by this name: it forgot everything, unless we have taken another one since. */
+  #unknown(asInstance: string): Promise<void> {
+    if (asInstance !== this.#instance) return this.#entering ?? Promise.resolve();
+    this.options.log.warn("Redis has forgotten the holds; every instance tells it again");
+    this.options.bus.publish(FORGOTTEN, "");
+    return this.#enter(FORGOTTEN_PAUSE_MS);
+  }
+
+  /** Tells Redis all that this instance has reserved, under a new name. Holds wait for it, and for the pause. */
+  #enter(pauseMs = 0): Promise<void> {
+    const paused = () => new Promise<void>((resolve) => this.options.clock.after(pauseMs, resolve));
     this.#entering ??= this.#tellAll()
+      .then(() => (pauseMs > 0 ? paused() : undefined))
       .catch((error) => this.options.log.warn("holds could not be shared", { error }))
       .finally(() => {
         this.#entering = null;
@@ -256,6 +276,7 @@ export class RedisReservations implements Reservations {
 
   async close(): Promise<void> {
     this.#endBeating();
+    this.#endListening();
     this.#cancelFlush?.();
     const { scripts, ids } = this.options;
     // What a process that ends in order still holds is free at once.

@@ -1,5 +1,5 @@
-import type { Alias, BackendHealth } from "@model-gateway/client";
-import { act, CliError, type Command, needed, text } from "../command.ts";
+import type { Alias, BackendHealth, Result } from "@model-gateway/client";
+import { act, CliError, type Command, type Invocation, needed, text } from "../command.ts";
 
 const nameOf = (backend: BackendHealth) => backend.name ?? backend.label;
 
@@ -8,24 +8,65 @@ function circuitInWords({ circuit }: BackendHealth): string {
   return circuit.retry_at ? `${circuit.state} until ${circuit.retry_at}` : circuit.state;
 }
 
+type Detected = Result<"backends.detect">["servers"][number];
+
+function detectedInWords({ models, models_total, registered_as, detail }: Detected): string {
+  if (detail !== null) return detail;
+  const listed = models.slice(0, 3).join(", ");
+  const more = models_total > 3 ? ` and ${models_total - 3} more` : "";
+  return `${listed || "no model yet"}${more}${registered_as ? `; registered as ${registered_as}` : ""}`;
+}
+
+/** Looks on the service's own machine; takes a signed-in administrator, not the admin token. */
+async function detect({
+  add,
+  output,
+  connection,
+}: Pick<Invocation, "output" | "connection"> & { add: boolean }) {
+  const client = await connection.signedIn();
+  const { servers } = await client.call("backends.detect");
+  const added: string[] = [];
+  for (const { id, found, registered_as } of add ? servers : []) {
+    if (found && registered_as === null)
+      added.push((await client.call("backends.adopt", { server: id })).name);
+  }
+  if (output.json) return output.result({ servers, added }, () => "");
+  output.table(
+    servers,
+    {
+      server: ({ label }: Detected) => label,
+      address: ({ url }: Detected) => url,
+      found: ({ found }: Detected) => (found ? "yes" : "no"),
+      "models, or why not": detectedInWords,
+    },
+    "",
+  );
+  if (added.length > 0) output.note(`Registered ${added.join(", ")}`);
+  else if (servers.some(({ found, registered_as }) => found && registered_as === null))
+    output.note("Register what was found: model-gateway backends detect --add");
+}
+
 export const backends: Command = {
   name: "backends",
-  summary: "List, register and remove backends; set aliases",
+  summary: "List, find, register and remove backends; set aliases",
   examples: [
     "model-gateway backends",
+    "model-gateway backends detect --add",
     "model-gateway backends add http://localhost:11434 --name ollama",
     "model-gateway backends add https://api.example.org/v1 --type external --name cloud --backend-key $UPSTREAM_KEY",
     "model-gateway backends remove ollama",
     "model-gateway backends alias fast qwen3:8b",
   ],
-  actions: ["list", "add", "remove", "aliases", "alias", "unalias"],
+  actions: ["list", "detect", "add", "remove", "aliases", "alias", "unalias"],
   options: {
     type: { type: "string", help: "kind or engine name, e.g. local-server, external, vllm" },
     name: { type: "string", help: "name of the backend" },
     "backend-key": { type: "string", help: "key that the backend itself asks for" },
     models: { type: "string", help: "model ids, separated by commas" },
+    add: { type: "boolean", help: "with detect: register every server that was found" },
   },
   async run({ words, options, output, connection }) {
+    if (words[0] === "detect") return detect({ add: Boolean(options.add), output, connection });
     const { admin } = connection.asOperator();
     const list = async () => {
       const answer = await admin.backends();

@@ -42,7 +42,7 @@ complete -F _model_gateway model-gateway
         );
         return `#compdef model-gateway
 # model-gateway completion for zsh: eval "$(model-gateway completion zsh)"
-_model_gateway() {
+_model-gateway() {
   local -a commands
   commands=(
 ${list}
@@ -55,7 +55,11 @@ ${list}
 ${cases.join("\n")}
   esac
 }
-compdef _model_gateway model-gateway
+if [ "\${funcstack[1]}" = "_model-gateway" ]; then
+  _model-gateway "$@"
+else
+  compdef _model-gateway model-gateway
+fi
 `;
       },
       fish: () => {

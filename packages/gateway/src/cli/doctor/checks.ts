@@ -1,7 +1,13 @@
 import { accessSync, constants, existsSync, mkdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { dirname, join, resolve } from "node:path";
+import type { BridgeResolver } from "../../backends/contract.ts";
+import { backendFactory } from "../../backends/index.ts";
 import type { Config } from "../../config.ts";
+import { systemClock } from "../../kernel/clock.ts";
+import { randomIds } from "../../kernel/ids.ts";
+import { silentLog } from "../../kernel/log.ts";
+import { findLocalServers, type LocalServer } from "../../rooms/system/index.ts";
 import { openDatabase } from "../../storage/index.ts";
 import { migrations } from "../../storage/migrations/index.ts";
 
@@ -16,6 +22,8 @@ export interface Finding {
 export interface CheckOptions {
   config: Config;
   now(): number;
+  /** For tests; the well-known ones otherwise. */
+  localServers?: readonly LocalServer[];
 }
 
 const TIMEOUT_MS = 5_000;
@@ -212,7 +220,23 @@ export async function checkRedis({ config }: CheckOptions): Promise<Finding[]> {
 
 const ADD_BACKEND = "register one: model-gateway backends add http://localhost:11434";
 
-export async function checkBackends({ config }: CheckOptions): Promise<Finding> {
+/** Model servers on this machine that nobody has registered yet are the shortest way out. */
+async function suggestion({ config, localServers }: CheckOptions): Promise<string> {
+  const deps = { fetch, openOrigin: null, clock: systemClock, ids: randomIds, log: silentLog };
+  const { create } = backendFactory(deps, NO_BRIDGE);
+  const servers = await findLocalServers({ servers: localServers, create, ownPort: config.port });
+  const found = servers.filter((server) => server.found).map(({ label, url }) => `${label} at ${url}`);
+  if (found.length === 0) return ADD_BACKEND;
+  return `${found.join(", ")} answered here; register it: model-gateway backends detect --add`;
+}
+
+const NO_BRIDGE: BridgeResolver = {
+  connect: () => Promise.reject(new Error("no bridge is needed on this machine")),
+  watch: () => () => {},
+};
+
+export async function checkBackends(options: CheckOptions): Promise<Finding> {
+  const { config } = options;
   const running = await runningService(config);
   if (running) {
     if (running.models > 0) return ok("backends", `${running.models} models can be called`);
@@ -220,7 +244,7 @@ export async function checkBackends({ config }: CheckOptions): Promise<Finding> 
       check: "backends",
       state: "warning",
       message: "no backend is healthy, so no model can be called",
-      remedy: ADD_BACKEND,
+      remedy: await suggestion(options),
     };
   }
   const registered = await registeredBackends(config);
@@ -230,7 +254,7 @@ export async function checkBackends({ config }: CheckOptions): Promise<Finding> 
     check: "backends",
     state: "warning",
     message: "no backend is registered",
-    remedy: `start the service, then ${ADD_BACKEND}`,
+    remedy: `start the service, then ${await suggestion(options)}`,
   };
 }
 

@@ -1,7 +1,7 @@
 import type { Compat } from "./service.ts";
 
 export type { ChatBody } from "./chat-body.ts";
-export { convertRequest as chatBodyOfResponses, looksLikeResponses } from "./responses/request.ts";
+export { convertRequest as chatBodyOfResponses } from "./responses/request.ts";
 export * as routes from "./routes.ts";
 export { type ChatFunction, Compat, type CompatOptions, throughRoute } from "./service.ts";
 

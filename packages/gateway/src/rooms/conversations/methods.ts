@@ -3,6 +3,7 @@ import { fail } from "../../kernel/errors.ts";
 import { defineMethod, NoParams, Ok, ok, Timestamp } from "../../kernel/method.ts";
 import { ConversationId } from "./schemas.ts";
 
+const Title = z.string().trim().min(1).max(200);
 const Conversation = z.object({
   id: z.uuid(),
   title: z.string(),
@@ -54,7 +55,7 @@ export const create = defineMethod({
   name: "conversations.create",
   summary: "Start a conversation",
   auth: "jwt",
-  params: z.object({ title: z.string().trim().min(1).max(200).optional() }),
+  params: z.object({ title: Title.optional() }),
   result: Conversation.extend({ messages: z.array(Message) }),
   handler: async ({ params, actor, rooms }) => ({
     ...owned(await rooms.conversations.create(actor.userId, params.title)),
@@ -70,6 +71,16 @@ export const get = defineMethod({
   result: Conversation.extend({ messages: z.array(Message) }),
   handler: async ({ params, actor, rooms }) =>
     owned(await rooms.conversations.get(actor.userId, idOf(params))),
+});
+
+export const rename = defineMethod({
+  name: "conversations.rename",
+  summary: "Give one of your conversations another title",
+  auth: "jwt",
+  params: z.object({ conversation_id: ConversationId, title: Title }),
+  result: Conversation,
+  handler: async ({ params, actor, rooms }) =>
+    owned(await rooms.conversations.rename(actor.userId, params.conversation_id, params.title)),
 });
 
 export const remove = defineMethod({

@@ -57,6 +57,13 @@ export class Conversations {
     return { ...conversation, messages: messages.map(toMessage) };
   }
 
+  /** The title is not a use of it: its place in the list stays. */
+  async rename(userId: string, id: string, title: string): Promise<ConversationRow> {
+    const conversation = await this.#owned(userId, id);
+    await this.#store.rename(id, title);
+    return { ...conversation, title };
+  }
+
   async remove(userId: string, id: string): Promise<void> {
     await this.#owned(userId, id);
     await this.#store.remove(id);

@@ -101,6 +101,10 @@ export class ConversationStore {
     });
   }
 
+  async rename(id: string, title: string): Promise<void> {
+    await this.db.run("UPDATE conversations SET title = $2 WHERE id = $1", [id, title]);
+  }
+
   async remove(id: string): Promise<void> {
     await this.db.run("DELETE FROM conversations WHERE id = $1", [id]);
   }

@@ -1,4 +1,4 @@
-import { BackendError } from "../../backends/contract.ts";
+import { type Answer, BackendError } from "../../backends/contract.ts";
 import { isObject } from "../../kernel/json.ts";
 
 /** 2,048 vectors of 3,072 numbers in text are half of this. */
@@ -6,25 +6,8 @@ const ANSWER_BYTES_MAX = 256 * 1024 * 1024;
 /** Every server writes the list near the beginning. */
 const HEAD_BYTES = 4 * 1024;
 
-/** The whole body of an answer; what breaks or exceeds the limit is a BackendError. */
-export async function readAnswer(response: Response, signal: AbortSignal): Promise<Buffer> {
-  const declared = Number(response.headers.get("content-length") ?? Number.NaN);
-  try {
-    if (declared <= ANSWER_BYTES_MAX) return Buffer.from(await response.arrayBuffer());
-    const chunks: Uint8Array[] = [];
-    let size = 0;
-    for await (const chunk of response.body ?? []) {
-      size += chunk.length;
-      if (size > ANSWER_BYTES_MAX) throw new BackendError("transport", "the upstream's answer is too large");
-      chunks.push(chunk);
-    }
-    return Buffer.concat(chunks);
-  } catch (error) {
-    if (signal.aborted) throw signal.reason;
-    if (error instanceof BackendError) throw error;
-    throw new BackendError("transport", `the upstream broke off its answer: ${(error as Error).message}`);
-  }
-}
+/** The whole body of an answer; at once when it is all there. */
+export const readAnswer = (answer: Answer): Buffer | Promise<Buffer> => answer.bytes(ANSWER_BYTES_MAX);
 
 /** Refuses an answer that lacks its list (`choices`, `data`): an error inside a 200, or no answer at all. */
 export function requireList(body: Buffer, list: "choices" | "data"): void {

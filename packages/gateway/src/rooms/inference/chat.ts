@@ -1,4 +1,4 @@
-import { BackendError } from "../../backends/contract.ts";
+import { type Answer, BackendError } from "../../backends/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { toRestBody, toServiceError } from "../../kernel/errors.ts";
 import { readAnswer, requireList } from "./answer-body.ts";
@@ -13,7 +13,7 @@ import { Relay, type Sink } from "./relay.ts";
 import { replayAsStream } from "./replay.ts";
 import { StreamMeter } from "./stream-meter.ts";
 import { type RecordParts, TurnRecord } from "./turn-record.ts";
-import { type Asker, type CallParts, UpstreamCall } from "./upstream-call.ts";
+import { type Asker, type CallParts, UpstreamCall, type UpstreamCallOptions } from "./upstream-call.ts";
 import { type ReportedUsage, usageOfTail } from "./usage-tail.ts";
 
 export interface ChatParts extends CallParts, RecordParts {
@@ -43,13 +43,16 @@ export class ChatTurn {
     readonly fields: ChatFields,
     readonly record: TurnRecord,
     readonly call: UpstreamCall,
-  ) {}
+  ) {
+    const { signal } = options;
+    if (signal.aborted) this.left();
+    else signal.addEventListener("abort", () => this.left(), { once: true });
+  }
 
   /** Validates, routes and admits, or throws the refusal. Nothing has been sent yet. */
-  static async open(parts: ChatParts, options: ChatTurnOptions): Promise<ChatTurn> {
+  static open(parts: ChatParts, options: ChatTurnOptions): ChatTurn | Promise<ChatTurn> {
     const { asker, payload, signal, withHistory } = options;
     const fields = readChatFields(payload);
-    const { model, provider, conversationId, maxTokens, stream } = fields;
     const record = new TurnRecord(parts, {
       userId: asker.payer.userId,
       requestId: asker.requestId,
@@ -57,7 +60,18 @@ export class ChatTurn {
       fields,
       withHistory,
     });
-    if (record.collector) await record.prepare(signal);
+    const admit = () => ChatTurn.#admit(parts, options, fields, record);
+    return record.collector ? record.prepare(signal).then(admit) : admit();
+  }
+
+  static #admit(
+    parts: ChatParts,
+    options: ChatTurnOptions,
+    fields: ChatFields,
+    record: TurnRecord,
+  ): ChatTurn | Promise<ChatTurn> {
+    const { asker, payload } = options;
+    const { model, provider, conversationId, maxTokens, stream } = fields;
     const admitting = UpstreamCall.admit(parts, {
       asker,
       payload,
@@ -67,14 +81,11 @@ export class ChatTurn {
       conversationId,
       maxTokens,
       set: fieldsToSet(fields, record.messagesJson),
-      send: (backend, { model, body, requestId, signal }) =>
-        backend.chat?.({ model, body, requestId, signal, stream }),
+      stream,
+      send: sendChat,
     });
-    const call = admitting instanceof Promise ? await admitting : admitting;
-    const turn = new ChatTurn(parts, options, fields, record, call);
-    if (signal.aborted) turn.left();
-    else signal.addEventListener("abort", () => turn.left(), { once: true });
-    return turn;
+    const admitted = (call: UpstreamCall) => new ChatTurn(parts, options, fields, record, call);
+    return admitting instanceof Promise ? admitting.then(admitted) : admitted(admitting);
   }
 
   /** The client is gone: the upstream is stopped at once, and what was delivered is settled. */
@@ -100,8 +111,9 @@ export class ChatTurn {
     const { call, record } = this;
     try {
       if (record.collector) await record.sent();
-      const response = await call.send();
-      const body = await readAnswer(response, call.watched.signal);
+      const answer = await call.send();
+      const reading = readAnswer(answer);
+      const body = reading instanceof Promise ? await reading : reading;
       requireList(body, "choices");
       call.route.succeeded();
       const reported = usageOfTail(body);
@@ -120,7 +132,7 @@ export class ChatTurn {
     const { call, record, parts, options } = this;
     try {
       if (record.collector) await record.sent();
-      const response = await call.send();
+      const answer = await call.send();
       const { collector } = record;
       const { onChoice } = options;
       const seen =
@@ -135,8 +147,8 @@ export class ChatTurn {
         onChoice: seen,
         head: this.#head,
       });
-      const body = (await this.#eventStream(response)).body!;
-      const relay = new Relay(body, this.#meter, call.watched, parts.clock);
+      const events = await this.#eventStream(answer);
+      const relay = new Relay(events, this.#meter, call.watched, parts.clock);
       await relay.peek();
       call.observed.firstChunk();
       this.#relay = relay;
@@ -145,16 +157,17 @@ export class ChatTurn {
       call.settle(null, 0);
       throw toFailure(error);
     }
-    if (call.watched.signal.aborted) this.left();
+    if (call.watched.isAborted) this.left();
   }
 
-  async #eventStream(response: Response): Promise<Response> {
-    const type = response.headers.get("content-type") ?? "";
-    if (type.includes("event-stream")) return response;
+  /** The answer as a stream, whatever the upstream made of the wish for one. */
+  async #eventStream(answer: Answer): Promise<Answer> {
+    const type = answer.contentType;
+    if (type.includes("event-stream")) return answer;
     if (type.includes("html")) throw new BackendError("transport", `the upstream answered with ${type}`);
     // Some servers stream under a type of their own; only JSON is known to be a whole answer.
-    if (!type.includes("json")) return response;
-    const body = await readAnswer(response, this.call.watched.signal);
+    if (!type.includes("json")) return answer;
+    const body = await readAnswer(answer);
     requireList(body, "choices");
     return replayAsStream(body);
   }
@@ -186,6 +199,8 @@ export class ChatTurn {
     return settled;
   }
 }
+
+const sendChat: UpstreamCallOptions["send"] = (backend, call) => backend.chat?.(call);
 
 /** Bytes of text in a whole answer, for the estimate where the upstream reports no usage. */
 function textBytesOf(body: Buffer): number {

@@ -39,7 +39,11 @@ type Phase = "waiting" | "streaming" | "blocked" | "closed";
 
 /** One upstream call under watch. Touching it costs a time stamp, not a timer. */
 export class WatchedCall {
-  readonly #controller = new AbortController();
+  /** Made when a signal is asked for: most calls are never aborted, and one of our own backends needs none. */
+  #controller: AbortController | null = null;
+  #onAbort: ((reason: unknown) => void) | null = null;
+  isAborted = false;
+  reason: unknown = null;
   readonly #startedAtMs: number;
   #lastMs: number;
   #phase: Phase = "waiting";
@@ -55,10 +59,25 @@ export class WatchedCall {
   }
 
   get signal(): AbortSignal {
+    if (!this.#controller) {
+      this.#controller = new AbortController();
+      if (this.isAborted) this.#controller.abort(this.reason);
+    }
     return this.#controller.signal;
   }
+
+  /** One at a time: what a later attempt waits for replaces what an earlier one did. */
+  whenAborted(run: (reason: unknown) => void): void {
+    if (this.isAborted) run(this.reason);
+    else this.#onAbort = run;
+  }
+
   abort(reason: unknown): void {
-    if (!this.signal.aborted) this.#controller.abort(reason);
+    if (this.isAborted) return;
+    this.isAborted = true;
+    this.reason = reason;
+    this.#onAbort?.(reason);
+    this.#controller?.abort(reason);
   }
 
   /** A piece of the answer arrived. */

@@ -28,8 +28,7 @@ export async function embed(
   if (signal.aborted) leave();
   else signal.addEventListener("abort", leave, { once: true });
   try {
-    const response = await call.send();
-    const body = await readAnswer(response, call.watched.signal);
+    const body = await readAnswer(await call.send());
     requireList(body, "data");
     call.route.succeeded();
     const reported = usageOfTail(body);

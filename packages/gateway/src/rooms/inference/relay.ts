@@ -1,12 +1,12 @@
-import { BackendError } from "../../backends/contract.ts";
+import { type Answer, BackendError, type Flow, type PieceReader } from "../../backends/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { isAboutClient, type WatchedCall } from "./deadlines.ts";
 import type { StreamMeter } from "./stream-meter.ts";
 
 /** How long the status waits for the first event, in case that is an error which deserves a status of its own. */
 const PEEK_MS = 2_000;
-/** After the end an upstream has this long to close its side, so that the connection can be used again. */
-const DRAIN_MS = 1_000;
+/** What may wait for a client whose response has not begun. */
+const HELD_BYTES_MAX = 256 * 1024;
 const KEEP_ALIVE = Buffer.from(": keep-alive\n\n");
 
 /** Where the client's bytes go: the runtime's direct stream controller, or nowhere. */
@@ -23,67 +23,137 @@ export type Ending =
   /** The client is gone. */
   | { kind: "left" };
 
-type Reader = ReadableStreamDefaultReader<Uint8Array>;
-type Piece = Awaited<ReturnType<Reader["read"]>>;
-
-/** Moves one event stream from the upstream to the client at the client's pace. */
-export class Relay {
-  readonly #reader: Reader;
-  /** A read that was begun while peeking. */
-  #begun: Promise<Piece> | null = null;
-  #first: Uint8Array | null = null;
+/** Moves one event stream from the upstream to the client at the client's pace: each piece as it arrives. */
+export class Relay implements PieceReader {
+  readonly #flow: Flow;
+  #sink: Sink | null = null;
+  /** What is there for the client before its response has begun. */
+  #held: Uint8Array[] = [];
+  #heldBytes = 0;
+  /** Something was written and not flushed. */
+  #isDirty = false;
+  #isBlocked = false;
+  /** The upstream has nothing more for us, one way or the other. */
+  #isOver = false;
+  #error: unknown = null;
+  /** Called when the first piece is there, and later when it is over. */
+  #wake: (() => void) | null = null;
 
   constructor(
-    body: ReadableStream<Uint8Array>,
+    answer: Answer,
     readonly meter: StreamMeter,
     readonly watched: WatchedCall,
     readonly clock: Clock,
   ) {
-    this.#reader = body.getReader();
+    this.#flow = answer.pipe(this);
   }
 
   /** Waits for the first piece, or a moment; throws when it is a failure, which then can still be a status. */
   async peek(): Promise<void> {
-    this.#begun = this.#reader.read();
-    let cancel = () => {};
-    const moment = new Promise<null>((resolve) => {
-      cancel = this.clock.after(PEEK_MS, () => resolve(null));
-    });
-    try {
-      const piece = await Promise.race([this.#begun, moment]);
-      if (piece === null) {
-        // It is awaited again later; until then a failure must not count as unhandled.
-        this.#begun.catch(() => {});
-        return;
-      }
-      this.#begun = null;
-      this.#take(piece);
-    } catch (error) {
-      throw this.#reason(error);
-    } finally {
-      cancel();
+    this.#flow.resume();
+    if (!this.#isOver && this.#heldBytes === 0) {
+      await new Promise<void>((resolve) => {
+        const cancel = this.clock.after(PEEK_MS, resolve);
+        this.#wake = () => {
+          cancel();
+          resolve();
+        };
+      });
+      this.#wake = null;
     }
+    if (this.#error) throw this.#error;
     // Text that came in one piece with the failure is the client's; then it is told inside the stream.
-    if (this.meter.failure !== null && this.meter.textBytes === 0) {
-      void this.#reader.cancel().catch(() => {});
+    if (this.meter.failure !== null && this.meter.textBytes === 0)
       throw new BackendError("upstream", this.meter.failure, 500);
+  }
+
+  piece(bytes: Uint8Array): void {
+    if (this.#isOver) return;
+    const { meter } = this;
+    // While the client is waited for, the time that counts is the client's.
+    if (!this.#isBlocked) this.watched.touch();
+    const passed = meter.feed(bytes);
+    if (passed) this.#pass(passed);
+    if (meter.done || meter.failure !== null) {
+      if (meter.done) this.#flow.leave();
+      else this.#flow.cancel();
+      this.#over();
     }
   }
 
-  #take({ done, value }: Piece): void {
-    if (done) {
-      this.#begun = Promise.resolve({ done: true, value: undefined } as Piece);
-      return;
-    }
-    this.watched.touch();
-    this.#first = this.meter.feed(value);
+  #pass(bytes: Uint8Array): void {
+    // What comes while the client does not keep up waits here: a second write would take the first one's place.
+    if (this.#sink && !this.#isBlocked) this.#write(this.#sink, bytes);
+    else this.#hold(bytes);
   }
 
-  #reason(error: unknown): unknown {
-    const { signal } = this.watched;
-    if (signal.aborted) return signal.reason;
-    if (error instanceof BackendError) return error;
-    return new BackendError("transport", `the upstream broke off: ${(error as Error).message}`);
+  #hold(bytes: Uint8Array): void {
+    this.#held.push(bytes);
+    this.#heldBytes += bytes.length;
+    if (this.#heldBytes > HELD_BYTES_MAX) this.#flow.pause();
+  }
+
+  #write(sink: Sink, bytes: Uint8Array): void {
+    this.#isDirty = true;
+    const written = sink.write(bytes);
+    if (written instanceof Promise) void this.#blocked(written);
+  }
+
+  /** The client does not keep up: nothing more is read for it until it does. */
+  async #blocked(written: Promise<unknown>): Promise<void> {
+    this.#isBlocked = true;
+    this.watched.blocked();
+    this.#flow.pause();
+    try {
+      await written;
+    } catch {
+      // The client is gone; its signal says so to everyone.
+    }
+    this.#isBlocked = false;
+    this.#release();
+    if (this.#isBlocked) return;
+    if (this.#isOver) this.#wake?.();
+    else {
+      this.watched.touch();
+      this.#flow.resume();
+    }
+  }
+
+  /** Writes what waited for the client. */
+  #release(): void {
+    const held = this.#held;
+    if (held.length === 0 || !this.#sink) return;
+    this.#held = [];
+    this.#heldBytes = 0;
+    this.#write(this.#sink, held.length === 1 ? held[0]! : Buffer.concat(held));
+    this.flush();
+  }
+
+  flush(): void {
+    if (this.#isDirty) this.#sink?.flush();
+    this.#isDirty = false;
+    // Before the response has begun somebody waits for the first bytes.
+    if (!this.#sink && this.#heldBytes > 0) this.#wake?.();
+  }
+
+  end(): void {
+    if (this.#isOver) return;
+    const rest = this.meter.flush();
+    if (rest) this.#pass(rest);
+    this.#over();
+  }
+
+  failed(error: unknown): void {
+    if (this.#isOver) return;
+    this.#error = error;
+    this.#over();
+  }
+
+  #over(): void {
+    this.#isOver = true;
+    this.flush();
+    // A client that does not keep up gets what waits for it first; one that is gone does not.
+    if (!this.#isBlocked || this.watched.isAborted) this.#wake?.();
   }
 
   async run(sink: Sink): Promise<Ending> {
@@ -93,69 +163,33 @@ export class Relay {
       sink.write(KEEP_ALIVE);
       sink.flush();
     };
-    try {
-      if (this.#first) await this.#write(sink, this.#first);
-      while (!meter.done && meter.failure === null) {
-        const { done, value } = await (this.#begun ?? this.#reader.read());
-        this.#begun = null;
-        if (done) break;
-        watched.touch();
-        const bytes = meter.feed(value);
-        if (bytes === null) continue;
-        const written = sink.write(bytes);
-        sink.flush();
-        if (written instanceof Promise) await this.#blocked(written);
-      }
-      if (!meter.done && meter.failure === null) {
-        const rest = meter.flush();
-        if (rest) await this.#write(sink, rest);
-      }
-    } catch (error) {
-      const reason = this.#reason(error);
-      if (isAboutClient(reason)) return { kind: "left" };
-      const cut = reason instanceof BackendError ? reason : new BackendError("transport", String(reason));
-      return { kind: "cut", error: cut };
-    } finally {
-      watched.onSilence = null;
+    this.#sink = sink;
+    this.#release();
+    if (!this.#isOver || this.#isBlocked) {
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+        if (!this.#isOver && !this.#isBlocked) this.#flow.resume();
+      });
     }
-    if (watched.signal.aborted && isAboutClient(watched.signal.reason)) return { kind: "left" };
+    watched.onSilence = null;
+    // The response is over for us; a client that left while it was waited for gets nothing more.
+    this.#sink = null;
+    this.#held = [];
     return this.#ending();
   }
 
   #ending(): Ending {
-    const { meter } = this;
-    if (meter.failure !== null) {
-      void this.#reader.cancel().catch(() => {});
+    const { meter, watched } = this;
+    const error = watched.isAborted ? watched.reason : this.#error;
+    if (isAboutClient(error)) return { kind: "left" };
+    if (error) return { kind: "cut", error: asBackendError(error) };
+    if (meter.failure !== null)
       return { kind: "cut", error: new BackendError("upstream", meter.failure, 500) };
-    }
-    if (!meter.complete) {
-      const detail = "the upstream ended the stream before the answer was complete";
-      return { kind: "cut", error: new BackendError("transport", detail) };
-    }
-    void this.#drain();
-    return { kind: "complete" };
-  }
-
-  async #write(sink: Sink, bytes: Uint8Array): Promise<void> {
-    const written = sink.write(bytes);
-    sink.flush();
-    if (written instanceof Promise) await this.#blocked(written);
-  }
-
-  async #blocked(written: Promise<unknown>): Promise<void> {
-    this.watched.blocked();
-    await written;
-    this.watched.touch();
-  }
-
-  async #drain(): Promise<void> {
-    const cancel = this.clock.after(DRAIN_MS, () => void this.#reader.cancel().catch(() => {}));
-    try {
-      while (!(await this.#reader.read()).done);
-    } catch {
-      // It closed in its own way; the answer is complete.
-    } finally {
-      cancel();
-    }
+    if (meter.complete) return { kind: "complete" };
+    const detail = "the upstream ended the stream before the answer was complete";
+    return { kind: "cut", error: new BackendError("transport", detail) };
   }
 }
+
+const asBackendError = (error: unknown): BackendError =>
+  error instanceof BackendError ? error : new BackendError("transport", String(error));

@@ -1,9 +1,10 @@
+import type { Answer } from "../../backends/contract.ts";
 import { isObject } from "../../kernel/json.ts";
 
 const event = (data: unknown): string => `data: ${JSON.stringify(data)}\n\n`;
 
 /** A whole answer as the stream that was asked for, where the upstream does not stream. */
-export function replayAsStream(body: Buffer): Response {
+export function replayAsStream(body: Buffer): Answer {
   const { choices, usage, ...rest } = JSON.parse(body.toString()) as Record<string, unknown>;
   const head = { ...rest, object: "chat.completion.chunk" };
   let text = "";
@@ -17,5 +18,21 @@ export function replayAsStream(body: Buffer): Response {
     text += event({ ...head, choices: [{ index, delta: {}, finish_reason: finish_reason ?? "stop" }] });
   }
   if (usage) text += event({ ...head, choices: [], usage });
-  return new Response(`${text}data: [DONE]\n\n`, { headers: { "content-type": "text/event-stream" } });
+  return wholeAnswer(Buffer.from(`${text}data: [DONE]\n\n`));
 }
+
+/** An answer that is all there. */
+const wholeAnswer = (bytes: Buffer): Answer => ({
+  contentType: "text/event-stream",
+  bytes: () => bytes,
+  pipe: (reader) => ({
+    pause() {},
+    resume() {
+      reader.piece(bytes);
+      reader.flush();
+      reader.end();
+    },
+    leave() {},
+    cancel() {},
+  }),
+});

@@ -1,7 +1,8 @@
+import { BackendError } from "../../backends/contract.ts";
 import type { EventHub, RateLimiter } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
-import { fail, toRestResponse, toServiceError } from "../../kernel/errors.ts";
+import { fail, type ServiceError, toRestResponse, toServiceError } from "../../kernel/errors.ts";
 import { readBody } from "../../kernel/http.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
@@ -18,16 +19,19 @@ import { CallWatch, DEFAULT_DEADLINES, type Deadlines, isAboutClient } from "./d
 import { embed } from "./embeddings.ts";
 import { isFinal, reportTo, toFailure } from "./failures.ts";
 import { KeyWatchers } from "./key-watchers.ts";
-import { CallObserver } from "./observer.ts";
+import { CallObserver, type RequestFailure } from "./observer.ts";
 import { Payload } from "./payload.ts";
 import { QUICK_START_MODELS } from "./quick-start.ts";
 import type { Sink } from "./relay.ts";
+import { fromResponses } from "./responses-body.ts";
 import { ChatSender } from "./send.ts";
 import type { Asker } from "./upstream-call.ts";
 
 const BODY_BYTES_MAX = 32 * 1024 * 1024;
 const REF_LENGTH_MAX = 64;
 const INVOKE_TIMEOUT_MS = 30_000;
+const BAD_KEY = { code: "unauthorized", message: "the API key is missing, unknown or revoked" };
+const KEY_TOO_FAST = { code: "rate_limit_exceeded", message: "the API key is over its requests a minute" };
 /** What proxies use for a client that closed its connection; nobody is there to read it. */
 const CLIENT_CLOSED = 499;
 
@@ -45,6 +49,8 @@ export interface InferenceOptions {
   apiRateLimitRpm: number;
   /** Counts one inference request in the service's figures. */
   countRequest(): void;
+  /** Told of every request that did not get its answer. */
+  onFailure(failure: RequestFailure): void;
   deadlines?: Partial<Deadlines>;
   metrics: Metrics;
   tracer: Tracer;
@@ -60,7 +66,7 @@ export class Inference {
   constructor(readonly options: InferenceOptions) {
     const { clock, log, metering, routing, conversations, memory, events } = options;
     this.#watch = new CallWatch(clock, { ...DEFAULT_DEADLINES, ...options.deadlines });
-    const observer = new CallObserver(options.metrics, options.tracer, clock);
+    const observer = new CallObserver(options.metrics, options.tracer, clock, options.onFailure);
     this.#parts = { clock, log, metering, routing, conversations, memory, watch: this.#watch, observer };
     this.#sender = new ChatSender(this.#parts, events);
     this.#watchers = new KeyWatchers(events);
@@ -73,9 +79,11 @@ export class Inference {
 
   /** `POST /v1/chat/completions`. */
   chatCompletions(request: Request, requestId: string): Promise<Response> {
-    return this.#admitted(request, requestId, async (asker, payload) => {
+    return this.#admitted(request, requestId, async (asker, sent) => {
       const { signal } = request;
-      const turn = await ChatTurn.open(this.#parts, { asker, payload, signal, withHistory: false });
+      const payload = sent.has("messages") || !sent.has("input") ? sent : fromResponses(sent);
+      const opening = ChatTurn.open(this.#parts, { asker, payload, signal, withHistory: false });
+      const turn = opening instanceof Promise ? await opening : opening;
       if (!turn.fields.stream) return jsonResponse(await turn.answer(), requestId);
       await turn.begin();
       return streamResponse(turn, requestId);
@@ -105,7 +113,11 @@ export class Inference {
     const { metering, countRequest } = this.options;
     const found = this.principal(request, requestId);
     const principal = found instanceof Promise ? await found : found;
-    if (principal instanceof Response) return principal;
+    if (principal instanceof Response) {
+      const { status } = principal;
+      this.#parts.observer.turnedAway({ requestId, status, ...(status === 401 ? BAD_KEY : KEY_TOO_FAST) });
+      return principal;
+    }
     countRequest();
     try {
       const payer = payerOf(principal);
@@ -122,20 +134,33 @@ export class Inference {
       return response;
     } catch (error) {
       if (isAboutClient(error)) return new Response(null, { status: CLIENT_CLOSED });
-      this.#watchers.refused(principal.keyId, toServiceError(error));
+      const refusal = toServiceError(error);
+      this.#watchers.refused(principal.keyId, refusal);
+      this.#count(requestId, refusal);
       if (!isFinal(error)) throw error;
-      const response = toRestResponse(toServiceError(error), requestId);
+      const response = toRestResponse(refusal, requestId);
       // Client libraries repeat a 502 on their own; what the upstream refused once it will refuse again.
       response.headers.set("x-should-retry", "false");
       return response;
     }
   }
 
+  /** What an upstream did has been counted as the outcome of a call. */
+  #count(requestId: string, refusal: ServiceError): void {
+    if (!(refusal.cause instanceof BackendError)) this.#parts.observer.refused(requestId, refusal);
+  }
+
   /** `chat.send`. */
-  send(actor: Actor, body: Record<string, unknown>) {
+  async send(actor: Actor, body: Record<string, unknown>) {
     this.options.countRequest();
     // An id of its own: the calls of one RPC batch share theirs, and usage is counted once per id.
-    return this.#sender.send({ actor, requestId: this.options.ids.uuid(), body });
+    const requestId = this.options.ids.uuid();
+    try {
+      return await this.#sender.send({ actor, requestId, body });
+    } catch (error) {
+      this.#count(requestId, toServiceError(error));
+      throw error;
+    }
   }
 
   /** `engine.invoke`: the method and params as they are, and the raw result. */

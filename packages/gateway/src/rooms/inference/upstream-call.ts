@@ -1,4 +1,10 @@
-import { type Backend, BackendError, type JsonBody, type ModelCall } from "../../backends/contract.ts";
+import {
+  type Answer,
+  type Backend,
+  BackendError,
+  type ChatCall,
+  type JsonBody,
+} from "../../backends/contract.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import { type ModelRules, modelAllowed } from "../groups/index.ts";
@@ -6,7 +12,7 @@ import { type Admission, estimatePromptTokens, type Metering } from "../metering
 import type { Route, Routing } from "../routing/index.ts";
 import { type CallWatch, isAboutClient, type WatchedCall } from "./deadlines.ts";
 import { reportTo } from "./failures.ts";
-import type { CallObserver, ObservedCall } from "./observer.ts";
+import { type CallObserver, CLIENT_LEFT_OUTCOME, type ObservedCall } from "./observer.ts";
 import type { Payload } from "./payload.ts";
 import type { ReportedUsage } from "./usage-tail.ts";
 
@@ -47,8 +53,9 @@ export interface UpstreamCallOptions {
   maxTokens?: number | null;
   /** Fields to set in what is sent, besides the model. */
   set?: ReadonlyMap<string, string>;
+  stream?: boolean;
   /** Sends it: the capability's own function. */
-  send(backend: Backend, call: ModelCall): Promise<Response> | undefined;
+  send(backend: Backend, call: ChatCall): Promise<Answer> | undefined;
 }
 
 /** One admitted request on its way to a backend: chosen, paid for, watched, and tried once elsewhere if need be. */
@@ -106,7 +113,7 @@ export class UpstreamCall {
   }
 
   /** The upstream's 2xx answer. A backend that cannot be reached at all is replaced once by another candidate. */
-  async send(): Promise<Response> {
+  async send(): Promise<Answer> {
     for (;;) {
       try {
         const answer = await this.#dispatch();
@@ -114,8 +121,7 @@ export class UpstreamCall {
         return answer;
       } catch (error) {
         this.failed(error);
-        const { signal } = this.watched;
-        if (signal.aborted) throw signal.reason;
+        if (this.watched.isAborted) throw this.watched.reason;
         const isUnsent = error instanceof BackendError && error.kind === "connect";
         const next = isUnsent && this.#tried.length < ATTEMPTS_MAX ? this.#another() : null;
         if (!next) throw error;
@@ -124,15 +130,10 @@ export class UpstreamCall {
     }
   }
 
-  #dispatch(): Promise<Response> {
+  #dispatch(): Promise<Answer> {
     const { route, options } = this;
     this.#tried.push(route.backend);
-    const answer = options.send(route.backend, {
-      model: route.model,
-      body: this.#body(),
-      requestId: options.asker.requestId,
-      signal: this.watched.signal,
-    });
+    const answer = options.send(route.backend, new OutgoingCall(this, this.#body()));
     if (answer) return answer;
     throw new BackendError("unsupported", `the backend does not support ${options.capability}`);
   }
@@ -160,10 +161,10 @@ export class UpstreamCall {
 
   /** The call broke: tells the circuit, unless it is the client's doing. */
   failed(error: unknown): void {
-    const { signal } = this.watched;
-    const reason = signal.aborted ? signal.reason : error;
+    const reason = this.watched.isAborted ? this.watched.reason : error;
     const left = isAboutClient(reason);
-    this.#failure = left ? "client_left" : reason instanceof BackendError ? reason.kind : "internal";
+    this.#failure = left ? CLIENT_LEFT_OUTCOME : reason instanceof BackendError ? reason.kind : "internal";
+    this.observed.broke(reason, this.route.name);
     if (left) this.route.abandoned();
     else reportTo(this.route, reason);
   }
@@ -190,6 +191,31 @@ export class UpstreamCall {
       promptTokens: estimatePromptTokens(this.options.payload.bytes),
       completionTokens: this.options.capability === "chat" ? Math.ceil(deliveredBytes / BYTES_PER_TOKEN) : 0,
     };
+  }
+}
+
+/** What a backend is handed. */
+class OutgoingCall implements ChatCall {
+  readonly model: string;
+  readonly requestId: string;
+  readonly stream: boolean;
+  readonly #watched: WatchedCall;
+
+  constructor(
+    { route, options, watched }: UpstreamCall,
+    readonly body: JsonBody,
+  ) {
+    this.model = route.model;
+    this.requestId = options.asker.requestId;
+    this.stream = options.stream ?? false;
+    this.#watched = watched;
+  }
+
+  get signal(): AbortSignal {
+    return this.#watched.signal;
+  }
+  whenAborted(run: (reason: unknown) => void): void {
+    this.#watched.whenAborted(run);
   }
 }
 

@@ -1,5 +1,6 @@
 import type { Backend, BackendConfig, HealthState, ModelInfo } from "../../backends/contract.ts";
 import { Circuit } from "./circuit.ts";
+import { ProbeHistory } from "./probe-history.ts";
 
 /** One registered backend and what is known about it. */
 export interface Entry {
@@ -12,6 +13,7 @@ export interface Entry {
   /** Why the state is not Healthy. */
   detail: string | null;
   probedAtMs: number | null;
+  probes: ProbeHistory;
   discovered: readonly ModelInfo[];
   circuit: Circuit;
   /** Requests sent to it, or credited so that a newcomer is not flooded. */
@@ -29,6 +31,7 @@ export const newEntry = (config: BackendConfig, backend: Backend, persisted: boo
   state: "Unhealthy",
   detail: "not probed yet",
   probedAtMs: null,
+  probes: new ProbeHistory(),
   discovered: [],
   circuit: new Circuit(),
   requests: 0,

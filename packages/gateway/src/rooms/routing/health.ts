@@ -1,8 +1,9 @@
-import type { HealthState, ProbeResult } from "../../backends/contract.ts";
+import type { HealthState } from "../../backends/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Leases } from "../../storage/contract.ts";
 import type { Entry } from "./entry.ts";
+import type { TimedProbe } from "./probe-history.ts";
 
 export const PROBE_PERIOD_MS = 60_000;
 /** How often the instance that probes renews its lease, and the others look whether it lives. */
@@ -29,7 +30,7 @@ export interface ProbeTeam {
   leases: Leases;
   /** Whether every instance reaches the backend the same way, so that a finding holds for all. */
   isCommon(entry: Entry): boolean;
-  publish(name: string, result: ProbeResult): void;
+  publish(name: string, result: TimedProbe): void;
 }
 
 /**
@@ -67,7 +68,7 @@ export class HealthChecker {
   }
 
   /** What the prober found. */
-  heard(entry: Entry, result: ProbeResult): void {
+  heard(entry: Entry, result: TimedProbe): void {
     if (result.state === "Healthy" || entry.state !== "Healthy") this.#apply(entry, result);
     else void this.probe(entry);
   }
@@ -94,7 +95,7 @@ export class HealthChecker {
   }
 
   /** Null when another probe of it is under way, or the entry is no longer there. */
-  async probe(entry: Entry): Promise<ProbeResult | null> {
+  async probe(entry: Entry): Promise<TimedProbe | null> {
     if (this.#running.has(entry)) return null;
     this.#running.add(entry);
     const { backend } = entry;
@@ -107,23 +108,29 @@ export class HealthChecker {
     return result;
   }
 
-  async #ask({ backend }: Entry): Promise<ProbeResult> {
+  async #ask({ backend }: Entry): Promise<TimedProbe> {
+    const { clock } = this.options;
+    const startedMs = clock.now();
     const expiry = new AbortController();
     const detail = `no answer to a probe within ${PROBE_TIMEOUT_MS / 1000} s`;
-    const cancel = this.options.clock.after(PROBE_TIMEOUT_MS, () => expiry.abort(new Error(detail)));
+    const cancel = clock.after(PROBE_TIMEOUT_MS, () => expiry.abort(new Error(detail)));
     try {
-      return await backend.probe(expiry.signal);
+      const result = await backend.probe(expiry.signal);
+      return { ...result, latencyMs: clock.now() - startedMs };
     } catch (error) {
-      return { state: "Unhealthy", models: [], detail: (error as Error).message };
+      const latencyMs = clock.now() - startedMs;
+      return { state: "Unhealthy", models: [], detail: (error as Error).message, latencyMs };
     } finally {
       cancel();
     }
   }
 
-  #apply(entry: Entry, { state, models, detail }: ProbeResult): void {
+  #apply(entry: Entry, result: TimedProbe): void {
+    const { state, models, detail } = result;
     const { clock, log, changed } = this.options;
     const before = entry.state;
     entry.probedAtMs = clock.now();
+    entry.probes.add(result, entry.probedAtMs);
     entry.state = state;
     entry.detail = state === "Healthy" ? null : (detail ?? null);
     // A backend that cannot be asked is still known for what it listed last.

@@ -72,6 +72,9 @@ interface Candidate {
   model: ModelInfo;
 }
 
+const canServe = ({ entry, model }: Candidate, capability: CapabilityName): boolean =>
+  capabilityOf[capability](entry.backend) && (model.capabilities?.includes(capability) ?? true);
+
 /** Chooses the backend of a request among the registered ones. */
 export class Router {
   readonly #pins = new BoundedMap<string, Entry>(CONVERSATIONS_PINNED_MAX);
@@ -94,37 +97,39 @@ export class Router {
   }
 
   choose({ model, capability, provider, conversationId, exclude }: RouteRequest): Route {
-    let serving = this.#candidates(model);
-    if (provider) serving = serving.filter(({ entry }) => matchesProvider(entry, provider));
-    const refuse = (kind: ErrorName, message: string): never =>
-      fail(capability === "video" ? "no_video_backend" : kind, message);
-    if (serving.length === 0) refuse("model_not_found", `No backend available for model: ${model}`);
-    const capable = serving.filter(
-      ({ entry, model: { capabilities } }) =>
-        capabilityOf[capability](entry.backend) && (capabilities?.includes(capability) ?? true),
-    );
-    const isHealthy = ({ entry }: Candidate) => entry.state === "Healthy";
-    if (capable.length === 0 && serving.some(isHealthy))
-      refuse("backend_error", `${model}: ${unsupported[capability]}`);
-
     const nowMs = this.clock.now();
     const pinned = conversationId ? this.#pins.get(conversationId) : undefined;
     let best: Candidate | null = null;
-    for (const candidate of capable) {
+    for (const candidate of this.#candidates(model)) {
       const { entry } = candidate;
-      if (!isHealthy(candidate) || !entry.circuit.canPass(nowMs) || exclude?.includes(entry.backend))
-        continue;
+      if (entry.state !== "Healthy" || !entry.circuit.canPass(nowMs)) continue;
+      if (!canServe(candidate, capability) || exclude?.includes(entry.backend)) continue;
+      if (provider && !matchesProvider(entry, provider)) continue;
       if (entry === pinned) {
         best = candidate;
         break;
       }
       if (best === null || entry.requests < best.entry.requests) best = candidate;
     }
-    if (best === null) return refuse("all_unhealthy", `all backends unhealthy for model: ${model}`);
+    if (best === null) return this.#refuse(model, capability, provider);
     if (conversationId && best.entry !== pinned) this.#pins.set(conversationId, best.entry);
     best.entry.requests++;
     best.entry.circuit.enter();
     return new Route(best.entry, best.model.id, this.clock);
+  }
+
+  /** Why nobody was chosen. */
+  #refuse(model: string, capability: CapabilityName, provider?: string | null): never {
+    const refuse = (kind: ErrorName, message: string): never =>
+      fail(capability === "video" ? "no_video_backend" : kind, message);
+    const serving = this.#candidates(model).filter(
+      ({ entry }) => !provider || matchesProvider(entry, provider),
+    );
+    if (serving.length === 0) refuse("model_not_found", `No backend available for model: ${model}`);
+    const isAnyHealthy = serving.some(({ entry }) => entry.state === "Healthy");
+    if (isAnyHealthy && !serving.some((candidate) => canServe(candidate, capability)))
+      refuse("backend_error", `${model}: ${unsupported[capability]}`);
+    return refuse("all_unhealthy", `all backends unhealthy for model: ${model}`);
   }
 
   /** A backend that becomes routable starts level with the least used one, instead of getting every request. */

@@ -4,7 +4,6 @@ import type {
   BackendKind,
   BridgeResolver,
   CapabilityName,
-  ProbeResult,
 } from "../../backends/contract.ts";
 import type { Bus } from "../../bus/contract.ts";
 import { type Clock, isoTime } from "../../kernel/clock.ts";
@@ -15,6 +14,7 @@ import type { Database, Leases } from "../../storage/contract.ts";
 import { Aliases } from "./aliases.ts";
 import { type Entry, newEntry } from "./entry.ts";
 import { HealthChecker } from "./health.ts";
+import type { TimedProbe } from "./probe-history.ts";
 import { type Route, type RouteRequest, Router } from "./router.ts";
 import { BackendStore, type StoredBackend } from "./store.ts";
 
@@ -99,7 +99,7 @@ export class Routing {
   }
 
   #heard(message: string): void {
-    const { name, result } = JSON.parse(message) as { name: string; result: ProbeResult };
+    const { name, result } = JSON.parse(message) as { name: string; result: TimedProbe };
     const entry = this.#find(name);
     if (entry?.persisted) this.#health.heard(entry, result);
   }

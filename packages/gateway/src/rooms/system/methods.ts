@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, NoParams } from "../../kernel/method.ts";
+import { defineMethod, NoParams, Timestamp } from "../../kernel/method.ts";
 
 export const status = defineMethod({
   name: "system.status",
@@ -24,4 +24,107 @@ export const probe = defineMethod({
   params: NoParams,
   result: z.object({ ok: z.literal(true), status: z.literal("ok") }),
   handler: () => ({ ok: true as const, status: "ok" as const }),
+});
+
+const FirstToken = z.object({
+  count: z.int().describe("Streamed answers in the window"),
+  p50_ms: z.number().nullable(),
+  p95_ms: z.number().nullable(),
+});
+const State = z.enum(["Healthy", "Degraded", "Unhealthy"]);
+
+export const activity = defineMethod({
+  name: "system.activity",
+  summary: "This instance's last hour: outcomes by minute, first tokens, probes of backends, latest failures",
+  auth: "admin",
+  hint: "the whole instance's requests and failures are for administrators",
+  params: NoParams,
+  result: z.object({
+    minutes: z
+      .array(
+        z.object({
+          at: Timestamp,
+          ok: z.int(),
+          client_error: z.int(),
+          upstream_error: z.int(),
+          gateway_error: z.int(),
+          client_left: z.int(),
+        }),
+      )
+      .describe("At most 60, oldest first; the last one is under way"),
+    first_token: FirstToken.extend({ models: z.array(FirstToken.extend({ model: z.string() })) }),
+    backends_total: z.int(),
+    backends: z
+      .array(
+        z.object({
+          name: z.string(),
+          kind: z.string(),
+          state: State,
+          circuit: z.enum(["closed", "open", "half_open"]),
+          detail: z.string().nullable().describe("Why the state is not Healthy"),
+          probes: z.array(
+            z.object({
+              at: Timestamp,
+              state: State,
+              latency_ms: z.number().nullable(),
+              detail: z.string().nullable(),
+            }),
+          ),
+        }),
+      )
+      .describe("Those in trouble first"),
+    failures: z
+      .array(
+        z.object({
+          at: Timestamp,
+          request_id: z.string(),
+          times: z.int().describe("How often the same failure was seen"),
+          status: z.int().nullable().describe("HTTP status of a refusal; null when an upstream failed"),
+          code: z.string(),
+          model: z.string().nullable(),
+          backend: z.string().nullable(),
+          message: z.string(),
+        }),
+      )
+      .describe("Newest first"),
+  }),
+  handler: ({ rooms }) => rooms.system.activity(),
+});
+
+const SET_UP = "registering model servers is for administrators";
+
+export const detectBackends = defineMethod({
+  name: "backends.detect",
+  summary: "Look for well-known model servers on the service's own machine",
+  auth: "admin",
+  hint: SET_UP,
+  params: NoParams,
+  result: z.object({
+    servers: z.array(
+      z.object({
+        id: z.string().describe("For backends.adopt"),
+        label: z.string(),
+        url: z.string(),
+        found: z.boolean(),
+        models: z.array(z.string()).describe("The first 50"),
+        models_total: z.int(),
+        detail: z.string().nullable().describe("Why it counts as not found"),
+        registered_as: z
+          .string()
+          .nullable()
+          .describe("Name of the backend that is registered at this address"),
+      }),
+    ),
+  }),
+  handler: async ({ rooms }) => ({ servers: await rooms.system.localServers.detect() }),
+});
+
+export const adoptBackend = defineMethod({
+  name: "backends.adopt",
+  summary: "Register one of the model servers that backends.detect looks for",
+  auth: "admin",
+  hint: SET_UP,
+  params: z.object({ server: z.string().max(32).describe("An id from backends.detect") }),
+  result: z.object({ name: z.string().describe("Name of the backend") }),
+  handler: ({ params, rooms }) => rooms.system.localServers.adopt(params.server),
 });

@@ -1,4 +1,13 @@
-import type { Clock } from "../../kernel/clock.ts";
+import { type Clock, isoTime } from "../../kernel/clock.ts";
+import type { Metrics } from "../../kernel/metrics.ts";
+import type { RequestFailure } from "../inference/index.ts";
+import type { Entry } from "../routing/index.ts";
+import { LastHour } from "./last-hour.ts";
+import type { LocalServers } from "./local-servers.ts";
+import { RecentFailures } from "./recent-failures.ts";
+
+/** Those in trouble come first, so that a long list hides nothing that matters. */
+const BACKENDS_SHOWN_MAX = 50;
 
 /** What `system.status` reports; rooms that know a figure set its reader. */
 export interface StatusFigures {
@@ -15,6 +24,9 @@ export interface SystemOptions {
   clock: Clock;
   version: string;
   buildHash: string;
+  metrics: Metrics;
+  backends: () => readonly Entry[];
+  localServers: LocalServers;
   figures: StatusFigures;
 }
 
@@ -42,14 +54,60 @@ class PerMinute {
   }
 }
 
+const troubleOf = ({ state }: Entry): number => ({ Healthy: 0, Degraded: 1, Unhealthy: 2 })[state];
+
 export class System {
   readonly #startedAtMs: number;
   readonly #perMinute = new PerMinute();
   #requestsTotal = 0;
+  readonly #lastHour: LastHour;
+  readonly #failures = new RecentFailures();
   draining = false;
 
   constructor(readonly options: SystemOptions) {
     this.#startedAtMs = options.clock.now();
+    this.#lastHour = new LastHour(options.clock, options.metrics);
+  }
+
+  get localServers(): LocalServers {
+    return this.options.localServers;
+  }
+
+  close(): void {
+    this.#lastHour.close();
+  }
+
+  /** A request did not get its answer. */
+  noteFailure(failure: RequestFailure): void {
+    this.#failures.add(failure, this.options.clock.now());
+  }
+
+  /** What an operator watches: this instance's last hour, its backends' probes and its latest failures. */
+  activity() {
+    const entries = this.options.backends();
+    const shown = entries.toSorted((a, b) => troubleOf(b) - troubleOf(a)).slice(0, BACKENDS_SHOWN_MAX);
+    return {
+      ...this.#lastHour.report(),
+      backends_total: entries.length,
+      backends: shown.map((entry) => ({
+        name: entry.config.name,
+        kind: entry.config.kind,
+        state: entry.state,
+        circuit: entry.circuit.report(this.options.clock.now()).state,
+        detail: entry.detail,
+        probes: entry.probes.list().map(({ atMs, state, latencyMs, detail }) => ({
+          at: isoTime(atMs),
+          state,
+          latency_ms: latencyMs,
+          detail,
+        })),
+      })),
+      failures: this.#failures.list().map(({ atMs, requestId, ...failure }) => ({
+        at: isoTime(atMs),
+        request_id: requestId,
+        ...failure,
+      })),
+    };
   }
 
   /** Counts one inference request. */

@@ -7,8 +7,11 @@ import { bearerOf } from "../../kernel/http.ts";
 const KEEP_ALIVE_MS = 15_000;
 /** What may wait for a subscriber that reads slowly; beyond that it is cut off. */
 const BUFFER_BYTES_MAX = 1024 * 1024;
+/** Notifications that may come between the subscription and the first byte of its answer. */
+const EARLY_MAX = 100;
 const SESSION_ID_LENGTH_MAX = 64;
-const KEEP_ALIVE = new TextEncoder().encode(": keep-alive\n\n");
+const SUBSCRIBED = ": subscribed\n\n";
+const KEEP_ALIVE = ": keep-alive\n\n";
 
 export const SSE_HEADERS = {
   "content-type": "text/event-stream; charset=utf-8",
@@ -22,15 +25,100 @@ export interface SseOptions {
   clock: Clock;
 }
 
+/** The runtime's own stream type: text goes to the socket as it comes, and an idle stream holds no queue. */
+interface Sink {
+  /** A promise when the client does not read fast enough; what was written is kept until it does. */
+  write(text: string): number | Promise<number>;
+  flush(): unknown;
+  close(error: Error): void;
+}
+
+/**
+ * One open subscription: what the hub delivers to and what the runtime reads from in one object, since there may
+ * be very many of them that only wait.
+ */
+class EventResponse implements Subscriber {
+  readonly type = "direct";
+  #sink: Sink | null = null;
+  /** What was delivered before the runtime asked for the body. */
+  #early: string[] | null = null;
+  /** Written since the client stopped reading. */
+  #behindBytes = 0;
+  #isBehind = false;
+  #unsubscribe: (() => void) | null = null;
+
+  constructor(readonly open: Set<EventResponse>) {}
+
+  /** False when the session may not be subscribed to. */
+  subscribe(events: EventHub, sessionId: string, userId: string | null): boolean {
+    this.#unsubscribe = events.subscribe({ sessionId, userId, subscriber: this });
+    if (this.#unsubscribe) this.open.add(this);
+    return this.#unsubscribe !== null;
+  }
+
+  /** Called by the runtime when the headers are on their way. The stream stays open without a promise. */
+  pull(sink: Sink): void {
+    // A reader within the process asks again for every piece.
+    if (this.#sink === sink) return;
+    this.#sink = sink;
+    // Written at once, so that the client knows that it is subscribed.
+    this.#write(SUBSCRIBED);
+    for (const json of this.#early ?? []) this.deliver(json);
+    this.#early = null;
+  }
+
+  /** Called by the runtime when the client has left. */
+  cancel(): void {
+    this.open.delete(this);
+    this.#sink = null;
+    this.#unsubscribe?.();
+    this.#unsubscribe = null;
+  }
+
+  deliver(json: string): boolean {
+    if (this.#sink) return this.#write(`data: ${json}\n\n`);
+    this.#early ??= [];
+    this.#early.push(json);
+    return this.#early.length <= EARLY_MAX;
+  }
+
+  keepAlive(): void {
+    if (this.#sink) this.#write(KEEP_ALIVE);
+  }
+
+  closed(): void {
+    const sink = this.#sink;
+    this.cancel();
+    sink?.close(new Error("the subscriber read too slowly"));
+  }
+
+  #write(text: string): boolean {
+    const written = this.#sink!.write(text);
+    this.#sink!.flush();
+    if (this.#isBehind) this.#behindBytes += text.length;
+    else if (written instanceof Promise) this.#fallBehind(written, text.length);
+    return this.#behindBytes <= BUFFER_BYTES_MAX;
+  }
+
+  #fallBehind(caughtUp: Promise<unknown>, bytes: number): void {
+    this.#isBehind = true;
+    this.#behindBytes = bytes;
+    const end = () => {
+      this.#isBehind = false;
+      this.#behindBytes = 0;
+    };
+    caughtUp.then(end, end);
+  }
+}
+
 /** `GET /api/rpc/events?session=<id>`: the notifications of one session, one `data:` line each. */
 export class EventsTransport {
-  #open = new Set<() => void>();
-  #encoder = new TextEncoder();
+  readonly #open = new Set<EventResponse>();
 
   constructor(readonly options: SseOptions) {
     // One timer for all streams keeps an idle subscription as small as its socket.
     options.clock.every(KEEP_ALIVE_MS, () => {
-      for (const ping of this.#open) ping();
+      for (const response of this.#open) response.keepAlive();
     });
   }
 
@@ -53,50 +141,15 @@ export class EventsTransport {
       );
     }
     const { actor } = await this.options.authenticator.identify(bearerOf(request) ?? query.get("token"));
-    const stream = this.#subscribe(sessionId, actor?.userId ?? null);
-    if (!stream) {
+    const source = new EventResponse(this.#open);
+    if (!source.subscribe(this.options.events, sessionId, actor?.userId ?? null)) {
       return toRestResponse(
         new ServiceError("not_found", "No such session, or it has too many subscribers"),
         requestId,
       );
     }
-    return new Response(stream, { headers: { ...SSE_HEADERS, "x-request-id": requestId } });
-  }
-
-  #subscribe(sessionId: string, userId: string | null): ReadableStream<Uint8Array> | null {
-    let controller: ReadableStreamDefaultController<Uint8Array> | null = null;
-    const ping = () => write(KEEP_ALIVE);
-    const write = (bytes: Uint8Array): boolean => {
-      if (!controller) return false;
-      controller.enqueue(bytes);
-      return (controller.desiredSize ?? 0) > -BUFFER_BYTES_MAX;
-    };
-    const leave = () => {
-      controller = null;
-      this.#open.delete(ping);
-      unsubscribe?.();
-    };
-    const subscriber: Subscriber = {
-      deliver: (json) => write(this.#encoder.encode(`data: ${json}\n\n`)),
-      closed: () => {
-        const ending = controller;
-        leave();
-        ending?.error(new Error("the subscriber read too slowly"));
-      },
-    };
-    const unsubscribe = this.options.events.subscribe({ sessionId, userId, subscriber });
-    if (!unsubscribe) return null;
-    return new ReadableStream<Uint8Array>(
-      {
-        start: (own) => {
-          controller = own;
-          this.#open.add(ping);
-          // Headers leave at once, so that the client knows that it is subscribed.
-          own.enqueue(this.#encoder.encode(": subscribed\n\n"));
-        },
-        cancel: leave,
-      },
-      new ByteLengthQueuingStrategy({ highWaterMark: 64 * 1024 }),
-    );
+    return new Response(new ReadableStream(source as unknown as UnderlyingSource<Uint8Array>), {
+      headers: { ...SSE_HEADERS, "x-request-id": requestId },
+    });
   }
 }

@@ -34,6 +34,7 @@ export function echoId(id: unknown, source?: string): string {
   if (id === undefined || id === null) return "null";
   if (typeof id === "string") return JSON.stringify(id);
   if (typeof id === "number") {
+    if (source === undefined && Number.isSafeInteger(id)) return String(id);
     const text = source ?? String(id);
     if (/^-?\d+$/.test(text) && BigInt(text) >= I64_MIN && BigInt(text) <= I64_MAX) return text;
     return JSON.stringify(text);

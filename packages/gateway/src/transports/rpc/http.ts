@@ -17,6 +17,7 @@ export interface RpcHttpOptions {
 
 /** `POST /api/rpc`. Answers are HTTP 200, apart from a body that is too large. */
 export function createRpcHttp({ runner, authenticator, events }: RpcHttpOptions) {
+  const guard = (method: string) => socketOnly(runner.options.registry, method);
   return async (
     request: Request,
     { requestId, source }: { requestId: string; source: { readonly ip: string } },
@@ -41,7 +42,7 @@ export function createRpcHttp({ runner, authenticator, events }: RpcHttpOptions)
       sessionId && sessionId.length <= SESSION_ID_LENGTH_MAX
         ? (json: string) => events.push(sessionId, json)
         : undefined;
-    const guard = (method: string) => socketOnly(runner.options.registry, method);
-    return answer(await runner.run(text, { caller, requestId, guard, onResponse }));
+    const running = runner.run(text, { caller, requestId, guard, onResponse });
+    return answer(typeof running === "string" ? running : await running);
   };
 }

@@ -35,17 +35,25 @@ export class RpcRunner {
 
   constructor(readonly options: RpcRunnerOptions) {}
 
-  async run(text: string, call: RpcCallOptions): Promise<string> {
+  /** The answer at once where nothing has to be waited for. */
+  run(text: string, call: RpcCallOptions): string | Promise<string> {
     let body: ReturnType<typeof decodeBody>;
     try {
       body = decodeBody(text);
     } catch (error) {
       return this.#respond(encodeFailure(toServiceError(error)), call);
     }
-    if (!body.batch) return this.#respond(await this.#one(body.requests[0], call), call);
+    if (body.batch) return this.#batch(body.requests, call);
+    const response = this.#one(body.requests[0], call);
+    return typeof response === "string"
+      ? this.#respond(response, call)
+      : response.then((json) => this.#respond(json, call));
+  }
+
+  /** Element by element, as the contract says: a later element may rely on an earlier one. */
+  async #batch(requests: readonly RpcRequest[], call: RpcCallOptions): Promise<string> {
     const responses: string[] = [];
-    // Element by element, as the contract says: a later element may rely on an earlier one.
-    for (const request of body.requests) responses.push(this.#respond(await this.#one(request, call), call));
+    for (const request of requests) responses.push(this.#respond(await this.#one(request, call), call));
     return `[${responses.join(",")}]`;
   }
 
@@ -64,24 +72,32 @@ export class RpcRunner {
     return json;
   }
 
-  async #one(request: RpcRequest, { caller, requestId, guard }: RpcCallOptions): Promise<string> {
+  #one(request: RpcRequest, { caller, requestId, guard }: RpcCallOptions): string | Promise<string> {
     if ("invalid" in request) return encodeFailure(request.invalid, request.idJson);
-    const { registry, rooms, log, calls } = this.options;
-    const known = registry.methods.has(request.method);
-    const context: CallContext = { caller, requestId, rooms, log };
+    const { registry, rooms, log } = this.options;
+    const { method, params, idJson } = request;
+    const succeeded = (result: unknown): string => {
+      this.#counterOf(method).add();
+      return encodeResult(idJson, result);
+    };
+    const failed = (error: unknown): string => this.#failed(error, request, requestId);
     try {
-      const refusal = guard?.(request.method);
+      const refusal = guard?.(method);
       if (refusal) throw refusal;
-      const result = await dispatch(registry, { method: request.method, params: request.params, context });
-      this.#counterOf(request.method).add();
-      return encodeResult(request.idJson, result);
+      const context: CallContext = { caller, requestId, rooms, log };
+      const result = dispatch(registry, { method, params, context });
+      return result instanceof Promise ? result.then(succeeded).catch(failed) : succeeded(result);
     } catch (error) {
-      const failure = toServiceError(error);
-      calls.add(1, { method: known ? request.method : "unknown", outcome: failure.kind });
-      if (failure.kind === "internal") {
-        log.error("method failed", { request_id: requestId, method: request.method, error });
-      }
-      return encodeFailure(failure, request.idJson);
+      return failed(error);
     }
+  }
+
+  #failed(error: unknown, { method, idJson }: { method: string; idJson: string }, requestId: string): string {
+    const { registry, log, calls } = this.options;
+    const failure = toServiceError(error);
+    const isKnown = registry.methods.has(method);
+    calls.add(1, { method: isKnown ? method : "unknown", outcome: failure.kind });
+    if (failure.kind === "internal") log.error("method failed", { request_id: requestId, method, error });
+    return encodeFailure(failure, idJson);
   }
 }

@@ -38,10 +38,6 @@ const PASSED = [
   "service_tier",
 ] as const;
 
-/** Does a body that was sent to the chat path speak the Responses API? Cursor does that. */
-export const looksLikeResponses = (body: unknown): boolean =>
-  isObject(body) && body.input !== undefined && body.messages === undefined;
-
 /** A Responses request as a chat-completions body. */
 export function convertRequest(value: unknown): ConvertedRequest {
   const { body, model } = requestAt(value);

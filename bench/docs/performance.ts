@@ -1,0 +1,160 @@
+import { format, type Measured, type Results } from "../lib/figures.ts";
+import { cell, type Lookup, markdownTable, times } from "./lookup.ts";
+
+export const CHAT = "chat, 64 connections, CPU per request";
+export const PAID = "chat paid in points, 64 connections, CPU per request";
+export const EMBEDDINGS = "embeddings, 32 x 1536, CPU per request";
+const P50 = "chat, one at a time, p50";
+export const tokensOf = (streams: string) => `${streams} streams, CPU per event`;
+export const historyOf = (rows: string, how = "") => `chat${how} with ${rows} usage rows, CPU per request`;
+
+const PEERS: readonly [Measured, string][] = [
+  ["direct", "no proxy"],
+  ["nginx", "nginx"],
+  ["bare", "bare Bun proxy"],
+  ["portkey", "Portkey's gateway"],
+  ["gateway", "this gateway"],
+];
+
+const fraction = (ratio: number): string =>
+  Number.isFinite(ratio) ? `1/${format(Number((1 / ratio).toPrecision(2)))}` : "";
+
+/** What is measured on all of them. */
+export function peersTable(lookup: Lookup): string {
+  const figures = lookup.of("chat", "latency", "ttft", "prompt", "embeddings", "streams");
+  const head = ["", ...PEERS.map(([, title]) => title), "of bare", "of Portkey's"];
+  const rows = figures.map((figure) => {
+    const { gateway = Number.NaN, bare = Number.NaN, portkey = Number.NaN } = figure.values;
+    const ratios = figure.name.includes("CPU")
+      ? [times(gateway / bare), fraction(gateway / portkey)]
+      : ["", ""];
+    return [figure.name, ...PEERS.map(([peer]) => cell(figure, peer)), ...ratios];
+  });
+  return markdownTable(head, rows);
+}
+
+/** What only a gateway has, or only this one. */
+export function ownTable(lookup: Lookup): string {
+  const figures = lookup.of("rpc", "idle", "growth", "soak");
+  const starts = lookup.of("start");
+  const rows = figures.map((figure) => [figure.name, cell(figure, "gateway")]);
+  const startRows = starts.map((figure) => {
+    const others = (["nginx", "bare", "portkey"] as const)
+      .filter((peer) => figure.values[peer] !== undefined)
+      .map((peer) => `${PEERS.find(([name]) => name === peer)![1]} ${cell(figure, peer)}`);
+    return [figure.name, `${cell(figure, "gateway")}${others.length ? ` (${others.join(", ")})` : ""}`];
+  });
+  return markdownTable(["this gateway", ""], [...rows, ...startRows]);
+}
+
+interface Goal {
+  goal: string;
+  /** What was measured, and whether that is enough. */
+  reached(lookup: Lookup): [shown: string, reached: boolean];
+}
+
+const ratioGoal = (goal: string, most: number, ratio: (lookup: Lookup) => number): Goal => ({
+  goal,
+  reached: (lookup) => [times(ratio(lookup)), ratio(lookup) <= most],
+});
+
+const STREAMS = ["100", "500", "1,000"];
+const IDLE = ["idle event stream", "idle WebSocket"].flatMap((kind) => [kind, `${kind} with Redis`]);
+
+const goals: readonly Goal[] = [
+  ratioGoal(
+    "at most 1.8 x the bare proxy's CPU per request, settled in the ledger",
+    1.8,
+    (lookup) => lookup.value(PAID) / lookup.value(CHAT, "bare"),
+  ),
+  ratioGoal("at most 1.2 x the bare proxy's CPU per streamed event, worst of the three", 1.2, (lookup) =>
+    Math.max(
+      ...STREAMS.map((count) => lookup.value(tokensOf(count)) / lookup.value(tokensOf(count), "bare")),
+    ),
+  ),
+  {
+    goal: "at least 20 x less CPU per request than Portkey's gateway",
+    reached: (lookup) => {
+      const ratio = lookup.value(CHAT, "portkey") / lookup.value(CHAT);
+      return [times(ratio), ratio >= 20];
+    },
+  },
+  {
+    goal: "less than 0.25 ms added to the p50 of one request at a time",
+    reached: (lookup) => {
+      const addedUs = lookup.value(P50) - lookup.value(P50, "direct");
+      return [`${format(addedUs / 1000)} ms`, addedUs < 250];
+    },
+  },
+  ratioGoal(
+    "embeddings for at most 3 x nginx's CPU",
+    3,
+    (lookup) => lookup.value(EMBEDDINGS) / lookup.value(EMBEDDINGS, "nginx"),
+  ),
+  {
+    goal: "1,000 streams without a silence over 1 s",
+    reached: (lookup) => [
+      lookup.shown("1,000 streams, longest silence"),
+      lookup.value("1,000 streams, longest silence") < 1_000,
+    ],
+  },
+  {
+    goal: "under 120 MB with 1,000 streams",
+    reached: (lookup) => [lookup.shown("1,000 streams, memory"), lookup.value("1,000 streams, memory") < 120],
+  },
+  {
+    goal: "8 KB for an idle event stream or WebSocket, with Redis or without",
+    reached: (lookup) => {
+      const most = Math.max(...IDLE.map((name) => lookup.value(name)));
+      return [`${format(most)} KB at most`, most <= 8];
+    },
+  },
+  {
+    goal: "`auth.me` by HTTP for less than 60 µs of CPU",
+    reached: (lookup) => [
+      lookup.shown("auth.me by HTTP, CPU per call"),
+      lookup.value("auth.me by HTTP, CPU per call") < 60,
+    ],
+  },
+  {
+    goal: "healthy within 1 s of the start, under 80 MB at rest",
+    reached: (lookup) => [
+      `${lookup.shown("start to healthy")}, ${lookup.shown("memory at rest")}`,
+      lookup.value("start to healthy") < 1_000 && lookup.value("memory at rest") < 80,
+    ],
+  },
+  {
+    goal: "a 60 s soak, two thirds of its streams left by their clients, ends within 10 % of its memory after 10 s",
+    reached: (lookup) => {
+      const percent = lookup.value("soak of 60 s, growth after 10 s");
+      return [`${percent > 0 ? "+" : ""}${percent.toFixed(1)} %`, percent <= 10];
+    },
+  },
+  {
+    goal: "a million usage rows make a request cost at most 10 % more",
+    reached: (lookup) => {
+      const percents = ["", " paid in points"].map(
+        (how) => (lookup.value(historyOf("1,000,000", how)) / lookup.value(historyOf("0", how)) - 1) * 100,
+      );
+      return [
+        percents.map((percent) => `${percent.toFixed(1)} %`).join(", in points "),
+        percents.every((percent) => percent <= 10),
+      ];
+    },
+  },
+];
+
+export const goalsTable = (lookup: Lookup): string =>
+  markdownTable(
+    ["Goal", "Measured", ""],
+    goals.map(({ goal, reached }) => {
+      const [shown, isReached] = reached(lookup);
+      return [goal, shown, isReached ? "reached" : "**missed**"];
+    }),
+  );
+
+export function circumstances({ takenAt, machine, missing }: Results): string {
+  const { cores, bun, loadBefore, loadAfter } = machine;
+  const left = missing.length > 0 ? ` Left out: ${missing.join("; ")}.` : "";
+  return `Taken on ${takenAt.slice(0, 10)} on a machine with ${cores} ${process.arch} cores, Bun ${bun}; its load was ${loadBefore.toFixed(1)} before and ${loadAfter.toFixed(1)} at the end of the run. Medians.${left}`;
+}

@@ -1,0 +1,43 @@
+import { join } from "node:path";
+import type { Figure } from "./figures.ts";
+import type { GatewayTarget } from "./gateway.ts";
+import type { LoadPlan, LoadReport } from "./load.ts";
+import type { Target } from "./targets.ts";
+
+/** What a row of the bench is given. */
+export interface Bench {
+  /** Everything between clients and upstream, in the order in which they take turns. */
+  targets: readonly Target[];
+  gateway: GatewayTarget;
+  upstreamPort: number;
+  quick: boolean;
+  rounds: number;
+  /** Fewer in a quick run. */
+  scale(count: number): number;
+}
+
+export interface Row {
+  /** What `--only` picks. */
+  group: string;
+  measure(bench: Bench): Promise<Figure[]>;
+}
+
+/** Runs a program of this folder with a plan and returns what it printed. */
+export async function runPlan<Report>(file: string, plan: unknown): Promise<Report> {
+  const child = Bun.spawn([process.execPath, join(import.meta.dir, file), JSON.stringify(plan)], {
+    stdout: "pipe",
+    stderr: "inherit",
+  });
+  const text = await new Response(child.stdout).text();
+  if ((await child.exited) !== 0) throw new Error(`${file} failed`);
+  return JSON.parse(text) as Report;
+}
+
+export const runLoad = (
+  { port, key, headers }: Pick<Target, "port" | "key" | "headers">,
+  plan: Omit<LoadPlan, "port" | "key" | "headers">,
+) => runPlan<LoadReport>("load.ts", { ...plan, port, key, headers });
+
+export const CHAT_PATH = "/v1/chat/completions";
+export const chatBody = (content: string, rest: object = {}) =>
+  JSON.stringify({ model: "bench", messages: [{ role: "user", content }], ...rest });

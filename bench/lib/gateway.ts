@@ -1,0 +1,112 @@
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { openStorage } from "../../packages/gateway/src/storage/index.ts";
+import { freePort } from "../../scripts/lib/services.ts";
+import { seedUsage } from "../growth-seed.ts";
+import { rssMb, startCommand, stop, until } from "./processes.ts";
+import { folder, type Target } from "./targets.ts";
+
+const ADMIN_TOKEN = "bench-admin-token-0123456789";
+/** Far above what a load test sends, so that every limit is checked and none refuses. */
+const LIMIT_RPM = 1_000_000;
+const POOL_POINTS = 1_000_000_000;
+const pricingFile = join(folder, "prices.json");
+writeFileSync(pricingFile, JSON.stringify({ prices: [{ match: "bench", input: 1, output: 1 }] }));
+
+export interface GatewayOptions {
+  upstreamPort: number;
+  /** Names its data directory. */
+  name: string;
+  /** Usage rows that it has from earlier; the caller of the measurement made a fifth of them. */
+  history?: number;
+  /** Postgres and Redis, instead of SQLite and nothing. */
+  shared?: { databaseUrl: string; redisUrl: string };
+}
+
+export interface GatewayTarget extends Target {
+  url: string;
+  accessToken: string;
+  /** A key whose requests are paid in points, from a group's pool. */
+  groupKey: string;
+  /** Memory before the first request. */
+  restingRssMb: number;
+}
+
+const dataDirOf = (name: string) => join(folder, name);
+
+async function post(url: string, body: unknown, bearer?: string): Promise<Record<string, string>> {
+  const response = await fetch(url, {
+    method: "POST",
+    headers: { "content-type": "application/json", ...(bearer && { authorization: `Bearer ${bearer}` }) },
+    body: JSON.stringify(body),
+  });
+  const answer = (await response.json()) as { result?: Record<string, string>; error?: unknown };
+  if (answer.error) throw new Error(`${url}: ${JSON.stringify(answer.error)}`);
+  return answer.result ?? {};
+}
+
+export const rpc = (url: string, method: string, params: unknown, bearer?: string) =>
+  post(`${url}/api/rpc`, { jsonrpc: "2.0", id: 1, method, params }, bearer);
+
+/** The service as it is started for real: keys, limits, metering and journal on. */
+export async function launchGateway({ name, shared }: Omit<GatewayOptions, "upstreamPort">) {
+  mkdirSync(dataDirOf(name), { recursive: true });
+  const port = await freePort();
+  const url = `http://127.0.0.1:${port}`;
+  const beganAt = performance.now();
+  const flags = process.env.BENCH_GATEWAY_FLAGS?.split(" ") ?? [];
+  const { pid } = startCommand([process.execPath, ...flags, "packages/gateway/src/main.ts"], {
+    BUN_CONFIG_MAX_HTTP_REQUESTS: "65336",
+    SERVICE_PORT: String(port),
+    SERVICE_DATA_DIR: dataDirOf(name),
+    SERVICE_ADMIN_TOKEN: ADMIN_TOKEN,
+    SERVICE_JWT_SECRET: "one secret for all instances, 0123456789",
+    SERVICE_REGISTRATION_OPEN: "true",
+    SERVICE_API_RATE_LIMIT_RPM: String(LIMIT_RPM),
+    SERVICE_PRICING_FILE: pricingFile,
+    SERVICE_LOG_LEVEL: "warn",
+    ...(shared && { SERVICE_DATABASE_URL: shared.databaseUrl, SERVICE_REDIS_URL: shared.redisUrl }),
+  });
+  await until("the gateway", async () => (await fetch(`${url}/v1/health`)).ok);
+  return { pid, port, url, startedMs: performance.now() - beganAt, restingRssMb: rssMb(pid) };
+}
+
+export async function signUp(url: string): Promise<{ email: string; accessToken: string }> {
+  const email = `bench-${crypto.randomUUID()}@example.com`;
+  const { access_token } = await rpc(url, "auth.register", { email, password: "bench password" });
+  return { email, accessToken: access_token! };
+}
+
+/** A user with a key, a group whose pool pays for another one, and the upstream as backend. */
+async function populate(url: string, upstreamPort: number) {
+  const { email, accessToken } = await signUp(url);
+  const { id: userId } = await rpc(url, "auth.me", {}, accessToken);
+  await rpc(url, "billing.plan.set", { user_email: email, tier: "enterprise" }, ADMIN_TOKEN);
+  const { key } = await rpc(url, "keys.create", { name: "bench" }, accessToken);
+  const { id: groupId } = await rpc(url, "group.create", { name: "bench" }, accessToken);
+  await rpc(url, "group.credits.topup", { group_id: groupId, points: POOL_POINTS }, accessToken);
+  const { key: groupKey } = await rpc(url, "keys.create", { name: "group", group_id: groupId }, accessToken);
+  const backend = { type: "external", url: `http://127.0.0.1:${upstreamPort}` };
+  await post(`${url}/api/admin/backends`, backend, ADMIN_TOKEN);
+  return { userId: userId!, accessToken, key: key!, groupKey: groupKey! };
+}
+
+/** What no method can set: the limit of a tier, and a history. */
+async function prepareDatabase({ name, history, shared }: GatewayOptions, heavyUser: string): Promise<void> {
+  const db = await openStorage({ dataDir: dataDirOf(name), databaseUrl: shared?.databaseUrl ?? null });
+  await db.run("UPDATE billing_tiers SET rpm = $1", [LIMIT_RPM]);
+  if (history) await seedUsage(db, history, { endMs: Date.now(), heavyUser });
+  await db.close();
+}
+
+export async function startGateway(options: GatewayOptions): Promise<GatewayTarget> {
+  const first = await launchGateway(options);
+  const { userId, ...account } = await populate(first.url, options.upstreamPort);
+  await stop(first.pid);
+  await prepareDatabase(options, userId);
+  const launched = await launchGateway(options);
+  await until("the backend", async () =>
+    (await (await fetch(`${launched.url}/v1/models`)).text()).includes('"bench"'),
+  );
+  return { peer: "gateway", headers: "", share: 1, ...account, ...launched };
+}

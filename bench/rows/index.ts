@@ -1,0 +1,10 @@
+import type { Row } from "../lib/bench.ts";
+import { rows as growth } from "./growth.ts";
+import { rows as idle } from "./idle.ts";
+import { rows as loads } from "./loads.ts";
+import { rows as rpc } from "./rpc.ts";
+import { rows as sharing } from "./sharing.ts";
+import { rows as soak } from "./soak.ts";
+import { rows as start } from "./start.ts";
+
+export const rows: readonly Row[] = [...loads, ...rpc, ...idle, ...start, ...growth, ...soak, ...sharing];

@@ -1,0 +1,170 @@
+import { type Bench, CHAT_PATH, chatBody, type Row, runLoad } from "../lib/bench.ts";
+import { type Measured, Samples } from "../lib/figures.ts";
+import type { LoadPlan } from "../lib/load.ts";
+import { cpuUs, rssMb } from "../lib/processes.ts";
+
+type Plan = Omit<LoadPlan, "port" | "key" | "headers">;
+type Shown = "cpu" | "latency" | "firstEvent" | "gap" | "memory";
+
+interface LoadRow {
+  group: string;
+  name: string;
+  /** What processor time is divided by. */
+  per: "request" | "event";
+  shows: readonly Shown[];
+  plan(bench: Bench): Plan;
+  /** Only the gateway, with requests that are paid in points. */
+  paid?: boolean;
+}
+
+interface Tested {
+  measured: Measured;
+  target: { port: number; key: string; headers: string };
+  /** Null: what it costs is not the question. */
+  pid: number | null;
+  share: number;
+}
+
+const WARM_UP_REQUESTS = 500;
+
+function testedOf(bench: Bench, { shows, paid }: LoadRow): Tested[] {
+  const { gateway, targets, upstreamPort } = bench;
+  if (paid) {
+    const target = { ...gateway, key: gateway.groupKey };
+    return [{ measured: "gateway", target, pid: gateway.pid, share: 1 }];
+  }
+  const through = targets.map(
+    (target): Tested => ({ measured: target.peer, target, pid: target.pid, share: target.share }),
+  );
+  // Added latency is what is above that of the upstream without anything between.
+  const direct: Tested = {
+    measured: "direct",
+    target: { port: upstreamPort, key: "none", headers: "" },
+    pid: null,
+    share: 1,
+  };
+  return shows.includes("cpu") ? through : [direct, ...through];
+}
+
+async function sample(row: LoadRow, { measured, target, pid, share }: Tested, plan: Plan, into: Samples) {
+  const requests = plan.stream ? plan.requests : Math.ceil(plan.requests * share);
+  const before = pid === null ? 0 : cpuUs(pid);
+  const report = await runLoad(target, { ...plan, requests });
+  if (report.errors > 0) throw new Error(`${row.name}, ${measured}: ${report.errors} requests failed`);
+  const add = (name: string, unit: "µs" | "ms" | "MB", value: number) =>
+    into.add(measured, `${row.name}, ${name}`, unit, value);
+  const count = row.per === "event" ? report.events : report.requests;
+  for (const shown of row.shows) {
+    if (shown === "cpu") add(`CPU per ${row.per}`, "µs", (cpuUs(pid!) - before) / count);
+    if (shown === "latency") add("p50", "µs", report.p50Us);
+    if (shown === "latency") add("p99", "µs", report.p99Us);
+    if (shown === "firstEvent") add("first token p50", "ms", report.firstEventP50Ms);
+    if (shown === "gap") add("longest silence", "ms", report.gapMaxMs);
+    if (shown === "memory") add("memory", "MB", rssMb(pid!));
+  }
+}
+
+async function measure(row: LoadRow, bench: Bench) {
+  const plan = row.plan(bench);
+  const tested = testedOf(bench, row);
+  const warmUp = { ...plan, requests: Math.min(plan.requests, plan.stream ? 100 : WARM_UP_REQUESTS) };
+  // As many for a slow one: it has the more to warm.
+  for (const each of tested) await sample(row, { ...each, share: 1 }, warmUp, new Samples(row.group));
+  const samples = new Samples(row.group);
+  for (let round = 0; round < bench.rounds; round++)
+    for (const each of tested) await sample(row, each, plan, samples);
+  return samples.figures;
+}
+
+const LONG_PROMPT = 'The quick brown fox said "no" to the lazy dog.\n'.repeat(1_300);
+const TEXTS = Array.from({ length: 32 }, (_, i) => `text ${i}`);
+
+const chat = (connections: number, requests: number, content = "hi") => ({
+  path: CHAT_PATH,
+  body: chatBody(content),
+  connections,
+  requests,
+  stream: false,
+});
+
+const streams = (count: number): LoadRow => ({
+  group: "streams",
+  name: `${count.toLocaleString("en")} streams`,
+  per: "event",
+  shows: ["cpu", "gap", "memory"],
+  plan: () => ({
+    path: CHAT_PATH,
+    body: chatBody("hi", { stream: true }),
+    connections: count,
+    // A few streams alone are too little work to be measured in hundredths of a second.
+    requests: Math.max(count, 200),
+    stream: true,
+  }),
+});
+
+const loadRows: LoadRow[] = [
+  {
+    group: "chat",
+    name: "chat, 64 connections",
+    per: "request",
+    shows: ["cpu", "memory"],
+    plan: ({ scale }) => chat(64, scale(15_000)),
+  },
+  {
+    group: "chat",
+    name: "chat paid in points, 64 connections",
+    per: "request",
+    shows: ["cpu"],
+    paid: true,
+    plan: ({ scale }) => chat(64, scale(15_000)),
+  },
+  {
+    group: "latency",
+    name: "chat, one at a time",
+    per: "request",
+    shows: ["latency"],
+    plan: ({ scale }) => chat(1, scale(3_000)),
+  },
+  {
+    group: "ttft",
+    name: "stream, one at a time",
+    per: "event",
+    shows: ["firstEvent"],
+    plan: ({ scale }) => ({
+      path: CHAT_PATH,
+      // The upstream ends these after two tokens.
+      body: chatBody("hi", { stream: true, seed: 2 }),
+      connections: 1,
+      requests: scale(60),
+      stream: true,
+    }),
+  },
+  {
+    group: "prompt",
+    name: "chat, 64 KB prompt",
+    per: "request",
+    shows: ["cpu"],
+    plan: ({ scale }) => chat(16, scale(4_000), LONG_PROMPT),
+  },
+  streams(100),
+  streams(500),
+  streams(1_000),
+  {
+    group: "embeddings",
+    name: "embeddings, 32 x 1536",
+    per: "request",
+    shows: ["cpu", "memory"],
+    plan: ({ scale }) => ({
+      path: "/v1/embeddings",
+      body: JSON.stringify({ model: "bench", input: TEXTS }),
+      connections: 8,
+      requests: scale(1_000),
+      stream: false,
+    }),
+  },
+];
+
+export const rows: Row[] = loadRows.map((row) => ({
+  group: row.group,
+  measure: (bench) => measure(row, bench),
+}));

@@ -1,0 +1,96 @@
+import { useState } from "react";
+import { type RequestFailure, useActivity } from "../../lib/activity.ts";
+import { shortRequestId } from "../../lib/format.ts";
+import { Button, Copyable } from "../../ui/controls.tsx";
+import { Section } from "../../ui/page.tsx";
+import { Loaded, Status, When } from "../../ui/states.tsx";
+import { type Column, Table } from "../../ui/table.tsx";
+
+const SHOWN = 6;
+
+/** What happened to a call, by the word that the metrics have for it. */
+const UPSTREAM_FAULTS: Readonly<Record<string, string>> = {
+  connect: "upstream unreachable",
+  transport: "upstream broke off",
+  upstream: "upstream error",
+  unsupported: "not supported",
+  request: "not convertible",
+  internal: "internal error",
+};
+
+const columns: Column<RequestFailure>[] = [
+  { id: "when", label: "When", cell: ({ at }) => <When time={at} /> },
+  {
+    id: "what",
+    label: "What",
+    cell: ({ status, code, times }) => (
+      <span className="row">
+        <Status tone={status !== null && status < 500 ? "warn" : "bad"}>
+          {status === null ? (UPSTREAM_FAULTS[code] ?? code) : `${status} ${code}`}
+        </Status>
+        {times > 1 && <span className="tag">{times} times</span>}
+      </span>
+    ),
+  },
+  {
+    id: "where",
+    label: "Model",
+    cell: ({ model, backend }) =>
+      model === null ? (
+        <span className="muted">none</span>
+      ) : (
+        <span className="nowrap">
+          <span className="mono">{model}</span>
+          {backend && <span className="muted"> at {backend}</span>}
+        </span>
+      ),
+  },
+  {
+    id: "why",
+    label: "Reason",
+    cell: ({ message }) => (
+      <span className="clamp reason" title={message}>
+        {message}
+      </span>
+    ),
+  },
+  {
+    id: "request",
+    label: "Request",
+    cell: ({ request_id }) => <Copyable text={request_id} shown={shortRequestId(request_id)} />,
+  },
+];
+
+/** What went wrong lately, for anyone: the request's id leads to the log and to the client's own trace. */
+export function LatestFailures() {
+  const query = useActivity();
+  const [all, setAll] = useState(false);
+  const total = query.data?.failures.length ?? 0;
+  return (
+    <Section
+      title="Latest failures"
+      actions={
+        total > SHOWN && (
+          <Button small look="quiet" onClick={() => setAll(!all)}>
+            {all ? "Show fewer" : `Show all ${total}`}
+          </Button>
+        )
+      }
+    >
+      <Loaded query={query} lines={2}>
+        {({ failures }) =>
+          failures.length === 0 ? (
+            <Status tone="good">No request has failed since this instance started.</Status>
+          ) : (
+            <Table
+              label="Latest failures"
+              columns={columns}
+              rows={all ? failures : failures.slice(0, SHOWN)}
+              rowKey={({ request_id }) => request_id}
+            />
+          )
+        }
+      </Loaded>
+    </Section>
+  );
+}

@@ -1,0 +1,48 @@
+import type { Answer, Flow, PieceReader } from "../contract.ts";
+
+/** The same answer; `ended` is called once, when its body was taken whole, failed, or was given up. */
+export function whenAnswerEnds(answer: Answer, signal: AbortSignal, ended: () => void): Answer {
+  let isOpen = true;
+  const once = () => {
+    if (isOpen) ended();
+    isOpen = false;
+  };
+  signal.addEventListener("abort", once, { once: true });
+  return {
+    contentType: answer.contentType,
+    bytes(bytesMax) {
+      const body = answer.bytes(bytesMax);
+      if (body instanceof Promise) return body.finally(once);
+      once();
+      return body;
+    },
+    pipe: (reader) => watchedFlow(answer, reader, once),
+  };
+}
+
+function watchedFlow(answer: Answer, reader: PieceReader, once: () => void): Flow {
+  const flow = answer.pipe({
+    piece: (bytes) => reader.piece(bytes),
+    flush: () => reader.flush(),
+    end() {
+      once();
+      reader.end();
+    },
+    failed(error) {
+      once();
+      reader.failed(error);
+    },
+  });
+  return {
+    pause: () => flow.pause(),
+    resume: () => flow.resume(),
+    leave() {
+      once();
+      flow.leave();
+    },
+    cancel() {
+      once();
+      flow.cancel();
+    },
+  };
+}

@@ -1,0 +1,251 @@
+import type { Socket } from "bun";
+import type { Clock } from "../../kernel/clock.ts";
+import { BackendError, type HttpAnswer, type ModelCall, type Origin } from "../contract.ts";
+import { type Carrier, Exchange } from "./exchange.ts";
+
+/** Shorter than the five seconds after which common servers close an idle connection. */
+const IDLE_MS = 4_000;
+const IDLE_MAX = 512;
+const CONNECT_MS = 10_000;
+/** What an answer that nobody reads any more gets to end, so that its connection can be used again. */
+const LINGER_MS = 1_000;
+const KEEP_ALIVE_MS = 30_000;
+/**
+ * Where head and body are put together, so that they leave in one write; larger ones leave in two. Shared by
+ * all connections: the socket has taken the bytes, or a copy of the rest is kept, before anyone else runs.
+ */
+const SCRATCH = Buffer.allocUnsafeSlow(64 * 1024);
+
+export interface OriginOptions {
+  /** Scheme, host and port; only http. */
+  url: string;
+  /** Sent with every request. */
+  headers: Readonly<Record<string, string>>;
+  clock: Clock;
+}
+
+/**
+ * HTTP/1.1 to one plain-http server over kept connections. The runtime's `fetch` runs on a thread of its own
+ * and wraps everything in web streams, which costs a gateway more than its own work; this is the part of HTTP
+ * that a POST needs, on sockets of the event loop.
+ */
+export class HttpOrigin implements Origin {
+  readonly #hostname: string;
+  readonly #port: number;
+  readonly #fixedHead: string;
+  readonly #clock: Clock;
+  readonly #idle: Connection[] = [];
+  #cancelSweep: (() => void) | null = null;
+  #closed = false;
+
+  constructor({ url, headers, clock }: OriginOptions) {
+    const { hostname, port, host } = new URL(url);
+    // Sockets want an IPv6 address without the brackets that a URL has around it.
+    this.#hostname = hostname.replace(/^\[(.*)\]$/, "$1");
+    this.#port = Number(port || 80);
+    this.#clock = clock;
+    const lines = Object.entries(headers).map(([name, value]) => `${name}: ${headerValue(name, value)}\r\n`);
+    this.#fixedHead = ` HTTP/1.1\r\nhost: ${host}\r\n${lines.join("")}content-length: `;
+  }
+
+  /** Resolves with the answer's head, whatever its status. */
+  post(path: string, body: Uint8Array | string, abort: Pick<ModelCall, "whenAborted">): Promise<HttpAnswer> {
+    const bytes = typeof body === "string" ? Buffer.from(body) : body;
+    const exchange = new Exchange(`POST ${path}${this.#fixedHead}${bytes.length}\r\n\r\n`, bytes);
+    abort.whenAborted((reason) => exchange.failed(reason));
+    if (!exchange.isOver) {
+      const kept = this.#take();
+      if (kept) kept.carry(exchange);
+      else this.#carryOnNew(exchange);
+    }
+    return exchange.answered;
+  }
+
+  #carryOnNew(exchange: Exchange): void {
+    const connection = new Connection({
+      clock: this.#clock,
+      idle: (kept) => this.#keep(kept),
+      gone: (lost) => this.#forget(lost),
+      again: (unanswered) => this.#carryOnNew(unanswered),
+    });
+    const fail = (error: unknown) => exchange.failed(connectError(error));
+    const giveUp = this.#clock.after(CONNECT_MS, () => {
+      fail(new Error(`no connection within ${CONNECT_MS} ms`));
+    });
+    Bun.connect({ hostname: this.#hostname, port: this.#port, data: connection, socket: HANDLERS })
+      .then(() => (exchange.isOver ? connection.free() : connection.carry(exchange)), fail)
+      .finally(giveUp);
+  }
+
+  #take(): Connection | null {
+    const oldestMs = this.#clock.now() - IDLE_MS;
+    for (;;) {
+      const connection = this.#idle.pop();
+      if (!connection) return null;
+      if (connection.idleSinceMs > oldestMs) return connection;
+      connection.destroy();
+    }
+  }
+
+  #keep(connection: Connection): void {
+    if (this.#closed || this.#idle.length >= IDLE_MAX) {
+      connection.destroy();
+      return;
+    }
+    this.#idle.push(connection);
+    this.#cancelSweep ??= this.#clock.after(IDLE_MS, () => this.#sweep());
+  }
+
+  #forget(connection: Connection): void {
+    const at = this.#idle.indexOf(connection);
+    if (at !== -1) this.#idle.splice(at, 1);
+  }
+
+  /** The oldest stand first. */
+  #sweep(): void {
+    this.#cancelSweep = null;
+    const oldestMs = this.#clock.now() - IDLE_MS;
+    const firstYoung = this.#idle.findIndex(({ idleSinceMs }) => idleSinceMs > oldestMs);
+    for (const old of this.#idle.splice(0, firstYoung === -1 ? this.#idle.length : firstYoung)) old.destroy();
+    if (this.#idle.length > 0) this.#cancelSweep = this.#clock.after(IDLE_MS, () => this.#sweep());
+  }
+
+  /** Closes what is idle; answers that are under way end on their own. */
+  close(): void {
+    this.#closed = true;
+    this.#cancelSweep?.();
+    for (const connection of this.#idle.splice(0)) connection.destroy();
+  }
+}
+
+interface ConnectionOptions {
+  clock: Clock;
+  idle: (connection: Connection) => void;
+  gone: (connection: Connection) => void;
+  /** The server closed a kept connection just as it was used: the request goes over a new one. */
+  again: (exchange: Exchange) => void;
+}
+
+class Connection implements Carrier {
+  idleSinceMs = 0;
+  #socket: Socket<Connection> | null = null;
+  #exchange: Exchange | null = null;
+  /** What the socket has not taken yet of the request. */
+  #unsent: Uint8Array[] = [];
+  #carried = 0;
+  #isPaused = false;
+  #cancelLinger: (() => void) | null = null;
+
+  constructor(readonly options: ConnectionOptions) {}
+
+  opened(socket: Socket<Connection>): void {
+    this.#socket = socket;
+    socket.setNoDelay(true);
+    // A model may think for minutes without a byte; what is between must not forget the connection meanwhile.
+    socket.setKeepAlive(true, KEEP_ALIVE_MS);
+  }
+
+  carry(exchange: Exchange): void {
+    this.#carried++;
+    this.#exchange = exchange;
+    exchange.carriedBy(this);
+    const { head, body } = exchange;
+    const length = head.length + body.length;
+    if (length > SCRATCH.length) {
+      this.#unsent = [Buffer.from(head, "latin1"), body];
+      this.write();
+      return;
+    }
+    SCRATCH.write(head, 0, "latin1");
+    SCRATCH.set(body, head.length);
+    const taken = this.#socket?.write(SCRATCH, 0, length) ?? 0;
+    if (taken < length) this.#unsent = [Buffer.from(SCRATCH.subarray(Math.max(0, taken), length))];
+  }
+
+  /** As much of the rest as the socket takes now. */
+  write(): void {
+    for (let first = this.#unsent[0]; first; first = this.#unsent[0]) {
+      const taken = this.#socket?.write(first) ?? 0;
+      if (taken < first.length) {
+        this.#unsent[0] = first.subarray(Math.max(0, taken));
+        return;
+      }
+      this.#unsent.shift();
+    }
+  }
+
+  received(bytes: Buffer): void {
+    // Nothing was asked, so nothing should come: such a connection is not to be trusted with a request.
+    if (this.#exchange) this.#exchange.received(bytes);
+    else this.destroy();
+  }
+
+  disconnected(error: Error | null): void {
+    this.#socket = null;
+    this.#cancelLinger?.();
+    const exchange = this.#exchange;
+    if (!exchange) {
+      this.options.gone(this);
+      return;
+    }
+    this.#exchange = null;
+    if (this.#carried > 1 && !exchange.hasBegun) this.options.again(exchange);
+    else exchange.disconnected(error);
+  }
+
+  pause(): void {
+    if (this.#isPaused) return;
+    this.#isPaused = true;
+    this.#socket?.pause();
+  }
+  resume(): void {
+    if (!this.#isPaused) return;
+    this.#isPaused = false;
+    this.#socket?.resume();
+  }
+  linger(): void {
+    this.resume();
+    this.#cancelLinger ??= this.options.clock.after(LINGER_MS, () => this.destroy());
+  }
+
+  done(isReusable: boolean): void {
+    this.#exchange = null;
+    this.#cancelLinger?.();
+    this.#cancelLinger = null;
+    // A request that was answered before it was sent in full leaves its rest in the way.
+    if (!isReusable || this.#unsent.length > 0) {
+      this.destroy();
+      return;
+    }
+    this.resume();
+    this.free();
+  }
+
+  free(): void {
+    this.idleSinceMs = this.options.clock.now();
+    this.options.idle(this);
+  }
+
+  destroy(): void {
+    this.#unsent = [];
+    this.#socket?.terminate();
+    this.#socket = null;
+  }
+}
+
+const HANDLERS = {
+  open: (socket: Socket<Connection>) => socket.data.opened(socket),
+  data: (socket: Socket<Connection>, bytes: Buffer) => socket.data.received(bytes),
+  drain: (socket: Socket<Connection>) => socket.data.write(),
+  close: (socket: Socket<Connection>, error?: Error) => socket.data.disconnected(error ?? null),
+  error: (socket: Socket<Connection>, error: Error) => socket.data.disconnected(error),
+};
+
+/** A line break in a header's value would be the beginning of another header. */
+function headerValue(name: string, value: string): string {
+  if (/[\r\n\0]/.test(value)) throw new BackendError("request", `the header ${name} has a line break in it`);
+  return value;
+}
+
+const connectError = (error: unknown): BackendError =>
+  new BackendError("connect", `cannot connect to the upstream: ${(error as Error).message}`);

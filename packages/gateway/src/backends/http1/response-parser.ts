@@ -1,0 +1,300 @@
+/**
+ * Reads HTTP/1.1 answers from bytes as they arrive, one after the other on a connection. Pieces of a body are
+ * views of what came in, not copies.
+ */
+export interface ResponseHead {
+  status: number;
+  statusText: string;
+  contentType: string;
+  retryAfter: string | null;
+  /** Null when the length is not told in advance. */
+  contentLength: number | null;
+}
+
+export interface ResponseEvents {
+  headed(head: ResponseHead): void;
+  piece(bytes: Buffer): void;
+  end(): void;
+}
+
+export class HttpParseError extends Error {}
+
+const HEAD_BYTES_MAX = 64 * 1024;
+/** Digits of a chunk's size; more would not be a number that can be counted to. */
+const SIZE_DIGITS_MAX = 12;
+const EXTENSION_BYTES_MAX = 4 * 1024;
+const CR = 13;
+const LF = 10;
+const SEMICOLON = 59;
+const ZERO = 48;
+const LETTER_C = 99;
+const LETTER_R = 114;
+const LETTER_T = 116;
+const HEAD_END = Buffer.from("\r\n\r\n");
+
+type State =
+  | "head"
+  | "length"
+  | "until-close"
+  | "size"
+  | "extension"
+  | "data"
+  | "data-end"
+  | "trailer"
+  | "done";
+
+interface Framing extends ResponseHead {
+  chunked: boolean;
+  /** The server closes the connection after this answer, or it cannot be told where the next one begins. */
+  closes: boolean;
+}
+
+export class ResponseParser {
+  #state: State = "head";
+  /** Bytes of a head that is not complete yet. */
+  #partialHead: Buffer | null = null;
+  /** Bytes that are left of the body or of the current chunk. */
+  #left = 0;
+  #digits = 0;
+  #lineBytes = 0;
+  #closes = false;
+
+  constructor(readonly events: ResponseEvents) {}
+
+  /** Whether the whole answer was read and another one may follow on the connection. */
+  get isReusable(): boolean {
+    return this.#state === "done" && !this.#closes;
+  }
+  get isDone(): boolean {
+    return this.#state === "done";
+  }
+
+  /** Throws HttpParseError for what is no HTTP. */
+  feed(bytes: Buffer): void {
+    for (let at = 0; at < bytes.length; ) {
+      switch (this.#state) {
+        case "head":
+          at = this.#readHead(bytes, at);
+          break;
+        case "length":
+        case "data":
+          at = this.#readData(bytes, at);
+          break;
+        case "until-close":
+          this.events.piece(at === 0 ? bytes : bytes.subarray(at));
+          return;
+        case "size":
+          at = this.#readSizeLine(bytes, at);
+          break;
+        case "done":
+          throw new HttpParseError("bytes follow the end of the answer");
+        default:
+          at = this.#readFraming(bytes, at);
+      }
+    }
+  }
+
+  /** The server has closed the connection. False when something of the answer is missing. */
+  closed(): boolean {
+    if (this.#state !== "until-close") return this.#state === "done";
+    this.#finish();
+    return true;
+  }
+
+  #finish(): void {
+    this.#state = "done";
+    this.events.end();
+  }
+
+  #readHead(bytes: Buffer, at: number): number {
+    const earlier = this.#partialHead;
+    const all = earlier ? Buffer.concat([earlier, bytes.subarray(at)]) : bytes;
+    const from = earlier ? 0 : at;
+    const end = all.indexOf(HEAD_END, from);
+    if (end === -1) {
+      if (all.length - from > HEAD_BYTES_MAX) throw new HttpParseError("the answer's headers do not end");
+      // A copy: the bytes it came in would otherwise be kept for the sake of a few of them.
+      this.#partialHead = Buffer.from(all.subarray(from));
+      return bytes.length;
+    }
+    this.#partialHead = null;
+    const framing = parseHead(all.toString("latin1", from, end));
+    const next = end + HEAD_END.length - (earlier?.length ?? 0) + (earlier ? at : 0);
+    // Interim answers say that the real one is on its way.
+    if (framing.status >= 100 && framing.status < 200) {
+      if (framing.status === 101) throw new HttpParseError("the upstream switched protocols unasked");
+      return next;
+    }
+    this.#closes = framing.closes;
+    this.#left = framing.contentLength ?? 0;
+    const isEmpty = framing.contentLength === 0 || framing.status === 204 || framing.status === 304;
+    this.#state = isEmpty
+      ? "done"
+      : framing.chunked
+        ? "size"
+        : framing.contentLength === null
+          ? "until-close"
+          : "length";
+    this.events.headed(framing);
+    if (isEmpty) this.events.end();
+    return next;
+  }
+
+  #readData(bytes: Buffer, at: number): number {
+    const end = Math.min(bytes.length, at + this.#left);
+    this.#left -= end - at;
+    const isWhole = this.#left === 0;
+    if (this.#state === "data") {
+      const isClosed = isWhole && bytes[end] === CR && bytes[end + 1] === LF;
+      if (isWhole) this.#state = isClosed ? "size" : "data-end";
+      this.events.piece(bytes.subarray(at, end));
+      return isClosed ? end + 2 : end;
+    }
+    if (isWhole) this.#state = "done";
+    this.events.piece(bytes.subarray(at, end));
+    if (isWhole) this.events.end();
+    return end;
+  }
+
+  /** The size of a chunk; its whole line at once when that is here and says nothing else. */
+  #readSizeLine(bytes: Buffer, at: number): number {
+    let next = at;
+    for (; next < bytes.length && hexDigit(bytes[next]!) !== -1; next++) {
+      if (++this.#digits > SIZE_DIGITS_MAX) throw new HttpParseError("a chunk's size is not a number");
+      this.#left = this.#left * 16 + hexDigit(bytes[next]!);
+    }
+    if (next === bytes.length) return next;
+    if (this.#digits > 0 && bytes[next] === CR && bytes[next + 1] === LF) {
+      this.#sizeKnown();
+      return next + 2;
+    }
+    return this.#readSizeEnd(bytes[next]!, next);
+  }
+
+  /** What stands between the chunks, a byte at a time: there are few of them. */
+  #readFraming(bytes: Buffer, at: number): number {
+    const byte = bytes[at]!;
+    switch (this.#state) {
+      case "extension":
+        if (byte === LF) this.#sizeKnown();
+        else if (++this.#lineBytes > EXTENSION_BYTES_MAX)
+          throw new HttpParseError("a chunk's size line does not end");
+        return at + 1;
+      case "data-end":
+        if (byte === LF) this.#state = "size";
+        else if (byte !== CR) throw new HttpParseError("a chunk is longer than its size says");
+        return at + 1;
+      default:
+        return this.#readTrailer(byte, at);
+    }
+  }
+
+  #readSizeEnd(byte: number, at: number): number {
+    if (this.#digits === 0) throw new HttpParseError("a chunk has no size");
+    if (byte === LF) this.#sizeKnown();
+    else if (byte === CR || byte === SEMICOLON || byte === 32 || byte === 9) {
+      this.#state = "extension";
+      this.#lineBytes = 0;
+    } else throw new HttpParseError("a chunk's size is not a number");
+    return at + 1;
+  }
+
+  #sizeKnown(): void {
+    this.#digits = 0;
+    this.#lineBytes = 0;
+    this.#state = this.#left === 0 ? "trailer" : "data";
+  }
+
+  /** Trailers say nothing that we need; an empty line ends them and the answer. */
+  #readTrailer(byte: number, at: number): number {
+    if (byte === LF) {
+      if (this.#digits === 0) this.#finish();
+      this.#digits = 0;
+    } else if (byte !== CR) {
+      this.#digits = 1;
+      if (++this.#lineBytes > HEAD_BYTES_MAX) throw new HttpParseError("the answer's trailers do not end");
+    }
+    return at + 1;
+  }
+}
+
+function hexDigit(byte: number): number {
+  if (byte >= 48 && byte <= 57) return byte - 48;
+  const lower = byte | 32;
+  return lower >= 97 && lower <= 102 ? lower - 87 : -1;
+}
+
+/** Status line and headers, without the empty line. */
+function parseHead(text: string): Framing {
+  const status = /^HTTP\/1\.[01] \d{3}(?: |\r|$)/.test(text) ? Number(text.slice(9, 12)) : 0;
+  if (status === 0) throw new HttpParseError("the upstream's answer is not HTTP/1.1");
+  let lineEnd = endOfLine(text, 0);
+  const head: Framing = {
+    status,
+    statusText: text.slice(13, lineEnd),
+    contentType: "",
+    retryAfter: null,
+    contentLength: null,
+    chunked: false,
+    // HTTP/1.0 closes unless it says otherwise.
+    closes: text.charCodeAt(7) === ZERO,
+  };
+  let hasEncoding = false;
+  while (lineEnd < text.length) {
+    const start = lineEnd + 2;
+    lineEnd = endOfLine(text, start);
+    // Only names that begin with one of these are of interest, and most headers are not.
+    const initial = text.charCodeAt(start) | 32;
+    if (initial !== LETTER_C && initial !== LETTER_T && initial !== LETTER_R) continue;
+    const colon = text.indexOf(":", start);
+    if (colon === -1 || colon > lineEnd) throw new HttpParseError("a header has no colon");
+    const name = text.slice(start, colon).toLowerCase();
+    const value = text.slice(colon + 1, lineEnd).trim();
+    if (name === "transfer-encoding") {
+      hasEncoding = true;
+      head.chunked = /(?:^|,)\s*chunked$/i.test(value);
+    } else readHeader(head, name, value);
+  }
+  return framed(head, hasEncoding);
+}
+
+function endOfLine(text: string, from: number): number {
+  const end = text.indexOf("\r\n", from);
+  return end === -1 ? text.length : end;
+}
+
+function readHeader(head: Framing, name: string, value: string): void {
+  switch (name) {
+    case "content-type":
+      head.contentType = value;
+      break;
+    case "content-length":
+      head.contentLength = lengthOf(value, head.contentLength);
+      break;
+    case "connection":
+      if (/\bclose\b/i.test(value)) head.closes = true;
+      else if (/\bkeep-alive\b/i.test(value)) head.closes = false;
+      break;
+    case "retry-after":
+      head.retryAfter = value;
+      break;
+    case "content-encoding":
+      if (value !== "" && value.toLowerCase() !== "identity")
+        throw new HttpParseError(`the upstream answered in ${value.slice(0, 32)}, which was not asked for`);
+  }
+}
+
+function framed(head: Framing, hasEncoding: boolean): Framing {
+  // Two opinions about where the answer ends: the encoding counts, and nothing may follow.
+  if (hasEncoding && head.contentLength !== null) head.closes = true;
+  if (hasEncoding) head.contentLength = null;
+  if (!head.chunked && head.contentLength === null) head.closes = true;
+  return head;
+}
+
+function lengthOf(value: string, before: number | null): number {
+  const length = /^\d{1,15}$/.test(value) ? Number(value) : Number.NaN;
+  if (Number.isNaN(length) || (before !== null && before !== length))
+    throw new HttpParseError("the answer's content-length is not one number");
+  return length;
+}

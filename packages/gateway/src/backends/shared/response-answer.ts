@@ -1,0 +1,138 @@
+import {
+  type Answer,
+  type Backend,
+  BackendError,
+  type ChatCall,
+  type Flow,
+  type ModelCall,
+  type PieceReader,
+} from "../contract.ts";
+
+/** What an answer that nobody reads any more gets to end, so that its connection can be used again. */
+const LINGER_MS = 1_000;
+
+/** A web response in the form of the contract. */
+export class ResponseAnswer implements Answer, Flow {
+  #reader: PieceReader | null = null;
+  #body: ReadableStreamDefaultReader<Uint8Array> | null = null;
+  #isPumping = false;
+  /** Set while paused: lets the pump go on. */
+  #go: (() => void) | null = null;
+  #paused: Promise<void> | null = null;
+
+  constructor(
+    readonly response: Response,
+    readonly signal: AbortSignal,
+  ) {}
+
+  get contentType(): string {
+    return this.response.headers.get("content-type") ?? "";
+  }
+
+  async bytes(bytesMax: number): Promise<Buffer> {
+    const { response } = this;
+    const declared = Number(response.headers.get("content-length") ?? Number.NaN);
+    try {
+      if (declared <= bytesMax) return Buffer.from(await response.arrayBuffer());
+      const pieces: Uint8Array[] = [];
+      let size = 0;
+      for await (const piece of response.body ?? []) {
+        size += piece.length;
+        if (size > bytesMax)
+          throw new BackendError("transport", `the upstream's answer is larger than ${bytesMax} bytes`);
+        pieces.push(piece);
+      }
+      return Buffer.concat(pieces);
+    } catch (error) {
+      throw this.#reason(error);
+    }
+  }
+
+  #reason(error: unknown): unknown {
+    if (this.signal.aborted) return this.signal.reason;
+    if (error instanceof BackendError) return error;
+    return new BackendError("transport", `the upstream broke off its answer: ${(error as Error).message}`);
+  }
+
+  pipe(reader: PieceReader): Flow {
+    this.#reader = reader;
+    this.#body = (this.response.body ?? new Blob([]).stream()).getReader();
+    return this;
+  }
+
+  pause(): void {
+    this.#paused ??= new Promise((resolve) => {
+      this.#go = resolve;
+    });
+  }
+
+  resume(): void {
+    this.#paused = null;
+    this.#go?.();
+    this.#go = null;
+    if (this.#isPumping) return;
+    this.#isPumping = true;
+    void this.#pump();
+  }
+
+  async #pump(): Promise<void> {
+    try {
+      for (;;) {
+        if (this.#paused) await this.#paused;
+        const { done, value } = await this.#body!.read();
+        if (done) {
+          this.#reader?.end();
+          return;
+        }
+        this.#reader?.piece(value);
+        this.#reader?.flush();
+      }
+    } catch (error) {
+      this.#reader?.failed(this.#reason(error));
+    }
+  }
+
+  leave(): void {
+    this.#reader = null;
+    this.resume();
+    setTimeout(() => this.cancel(), LINGER_MS).unref();
+  }
+
+  cancel(): void {
+    this.#reader = null;
+    void this.#body?.cancel().catch(() => {});
+  }
+}
+
+/** A kind that makes web responses. */
+export interface ResponseBackend extends Omit<Backend, "chat" | "embed"> {
+  chat?(call: ChatCall): Promise<Response>;
+  embed?(call: ModelCall): Promise<Response>;
+}
+
+/** The same backend with its answers in the form of the contract. What it can do may change while it runs. */
+export function answering(backend: ResponseBackend): Backend {
+  const { config } = backend;
+  return {
+    config,
+    get chat(): Backend["chat"] {
+      const { chat } = backend;
+      return chat && (async (call) => new ResponseAnswer(await chat.call(backend, call), call.signal));
+    },
+    get embed(): Backend["embed"] {
+      const { embed } = backend;
+      return embed && (async (call) => new ResponseAnswer(await embed.call(backend, call), call.signal));
+    },
+    get video() {
+      return backend.video;
+    },
+    get realtime() {
+      return backend.realtime;
+    },
+    get invoke() {
+      return backend.invoke?.bind(backend);
+    },
+    probe: (signal) => backend.probe(signal),
+    close: () => backend.close(),
+  };
+}

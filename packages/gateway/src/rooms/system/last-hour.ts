@@ -1,0 +1,158 @@
+import type { Clock } from "../../kernel/clock.ts";
+import type { HistogramReading, Metrics } from "../../kernel/metrics.ts";
+import { CLIENT_LEFT_OUTCOME } from "../inference/index.ts";
+
+const MINUTE_MS = 60_000;
+const MINUTES_KEPT = 60;
+const MODELS_SHOWN_MAX = 20;
+const REQUESTS = "gateway_inference_requests_total";
+const REFUSALS = "gateway_inference_refusals_total";
+const FIRST_CHUNK = "gateway_time_to_first_chunk_seconds";
+
+/** How requests ended, as an operator sorts them. */
+export interface Outcomes {
+  ok: number;
+  /** Refused for what the client sent or may not do. */
+  client_error: number;
+  upstream_error: number;
+  /** The gateway's own fault, or nobody there to serve it. */
+  gateway_error: number;
+  client_left: number;
+}
+
+const OUTCOME_NAMES = ["ok", "client_error", "upstream_error", "gateway_error", "client_left"] as const;
+/** Outcomes of a call that are not an upstream's doing; every other word is. */
+const OUTCOME_OF: Readonly<Record<string, keyof Outcomes>> = {
+  ok: "ok",
+  [CLIENT_LEFT_OUTCOME]: "client_left",
+  request: "client_error",
+  internal: "gateway_error",
+};
+const nothing = (): Outcomes => ({
+  ok: 0,
+  client_error: 0,
+  upstream_error: 0,
+  gateway_error: 0,
+  client_left: 0,
+});
+
+type CountsByModel = Map<string, number[]>;
+
+/** What the counters stood at, or by how much they rose. */
+interface Reading {
+  outcomes: Outcomes;
+  firstTokens: CountsByModel;
+}
+
+export interface FirstTokenFigures {
+  count: number;
+  p50_ms: number | null;
+  p95_ms: number | null;
+}
+
+/**
+ * The last hour, minute by minute, from readings of the metrics: requests pay nothing for it. What is kept is
+ * bounded by the minutes and by the label sets that the metrics themselves allow.
+ */
+export class LastHour {
+  /** Whole minutes, oldest first. */
+  readonly #minutes: (Reading & { atMs: number })[] = [];
+  #base: Reading;
+  #baseAtMs: number;
+  readonly #stop: () => void;
+
+  constructor(
+    readonly clock: Clock,
+    readonly metrics: Metrics,
+  ) {
+    this.#base = this.#read();
+    this.#baseAtMs = clock.now();
+    this.#stop = clock.every(MINUTE_MS, () => this.#turn());
+  }
+
+  close(): void {
+    this.#stop();
+  }
+
+  #turn(): void {
+    const now = this.#read();
+    this.#minutes.push({ atMs: this.#baseAtMs, ...difference(now, this.#base) });
+    if (this.#minutes.length > MINUTES_KEPT) this.#minutes.shift();
+    this.#base = now;
+    this.#baseAtMs = this.clock.now();
+  }
+
+  #read(): Reading {
+    const outcomes = nothing();
+    for (const { labels, value } of this.metrics.readCounter(REQUESTS))
+      outcomes[OUTCOME_OF[labels.outcome ?? ""] ?? "upstream_error"] += value;
+    for (const { labels, value } of this.metrics.readCounter(REFUSALS))
+      outcomes[Number(labels.status) < 500 ? "client_error" : "gateway_error"] += value;
+    const { series } = this.metrics.readHistogram(FIRST_CHUNK);
+    const firstTokens = new Map(series.map(({ labels, counts }) => [labels.model ?? "", [...counts]]));
+    return { outcomes, firstTokens };
+  }
+
+  /** The minutes so far, the one under way last, and how long first tokens took in them. */
+  report() {
+    const running = { atMs: this.#baseAtMs, ...difference(this.#read(), this.#base) };
+    const minutes = [...this.#minutes, running].slice(-MINUTES_KEPT);
+    const { bounds } = this.metrics.readHistogram(FIRST_CHUNK);
+    const byModel: CountsByModel = new Map();
+    for (const { firstTokens } of minutes)
+      for (const [model, counts] of firstTokens) byModel.set(model, sum(byModel.get(model), counts));
+    const all = [...byModel.values()].reduce<number[] | undefined>(sum, undefined);
+    const models = [...byModel]
+      .map(([model, counts]) => ({ model, ...figuresOf(counts, bounds) }))
+      .sort((a, b) => b.count - a.count)
+      .slice(0, MODELS_SHOWN_MAX);
+    return {
+      minutes: minutes.map(({ atMs, outcomes }) => ({ at: new Date(atMs).toISOString(), ...outcomes })),
+      first_token: { ...figuresOf(all ?? [], bounds), models },
+    };
+  }
+}
+
+const sum = (a: readonly number[] | undefined, b: readonly number[]): number[] =>
+  a ? a.map((value, i) => value + (b[i] ?? 0)) : [...b];
+
+function difference(now: Reading, before: Reading): Reading {
+  const outcomes = nothing();
+  for (const name of OUTCOME_NAMES) outcomes[name] = now.outcomes[name] - before.outcomes[name];
+  const firstTokens: CountsByModel = new Map();
+  for (const [model, counts] of now.firstTokens) {
+    const past = before.firstTokens.get(model);
+    const rise = past ? counts.map((value, i) => value - (past[i] ?? 0)) : counts;
+    if (rise.some((value) => value > 0)) firstTokens.set(model, rise);
+  }
+  return { outcomes, firstTokens };
+}
+
+function figuresOf(counts: readonly number[], bounds: HistogramReading["bounds"]): FirstTokenFigures {
+  const count = counts.reduce((total, value) => total + value, 0);
+  const at = (share: number) => quantileMs({ counts, bounds, rank: share * count });
+  return count === 0 ? { count, p50_ms: null, p95_ms: null } : { count, p50_ms: at(0.5), p95_ms: at(0.95) };
+}
+
+/** Within its bucket a quantile is taken to lie where an even spread would put it. */
+function quantileMs({
+  counts,
+  bounds,
+  rank,
+}: {
+  counts: readonly number[];
+  bounds: readonly number[];
+  rank: number;
+}): number {
+  let below = 0;
+  for (const [i, bound] of bounds.entries()) {
+    const inside = counts[i] ?? 0;
+    if (inside > 0 && below + inside >= rank) {
+      const from = bounds[i - 1] ?? 0;
+      const seconds = from + ((bound - from) * (rank - below)) / inside;
+      return Math.round(seconds * 10_000) / 10;
+    }
+    below += inside;
+  }
+  return (bounds.at(-1) ?? 0) * 1_000;
+}

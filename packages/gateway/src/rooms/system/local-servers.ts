@@ -1,0 +1,122 @@
+import type { Backend, BackendConfig, BackendKind } from "../../backends/contract.ts";
+import { fail } from "../../kernel/errors.ts";
+import type { Routing } from "../routing/index.ts";
+
+/** A model server that people run on their own machine, at the port that it has unless told otherwise. */
+export interface LocalServer {
+  id: string;
+  label: string;
+  type: string;
+  kind: BackendKind;
+  port: number;
+}
+
+/** The only addresses that are ever tried: what a caller sends decides nothing about them. */
+export const LOCAL_SERVERS: readonly LocalServer[] = [
+  { id: "ollama", label: "Ollama", type: "ollama", kind: "local-server", port: 11434 },
+  { id: "vllm", label: "vLLM", type: "vllm", kind: "external", port: 8000 },
+  { id: "llama-cpp", label: "llama.cpp", type: "llama_cpp", kind: "external", port: 8080 },
+  { id: "sglang", label: "SGLang", type: "sglang", kind: "external", port: 30000 },
+  { id: "lm-studio", label: "LM Studio", type: "lmstudio", kind: "external", port: 1234 },
+];
+
+const PROBE_TIMEOUT_MS = 1_500;
+const MODELS_SHOWN_MAX = 50;
+const LOOPBACK = new Set(["localhost", "127.0.0.1", "[::1]"]);
+
+export interface FoundServer {
+  id: string;
+  label: string;
+  url: string;
+  /** It answered with its models. */
+  found: boolean;
+  models: string[];
+  models_total: number;
+  /** Why it counts as not found. */
+  detail: string | null;
+}
+
+const urlOf = ({ port }: LocalServer) => `http://127.0.0.1:${port}`;
+
+export interface FindOptions {
+  servers?: readonly LocalServer[];
+  /** How a backend is made; its own probe is what is tried. */
+  create(config: BackendConfig): Backend;
+  /** Where this service itself listens: it would find itself there. */
+  ownPort: number;
+}
+
+/** Tries every well-known address on this machine at once; spends no tokens and takes a second or two. */
+export function findLocalServers({
+  servers = LOCAL_SERVERS,
+  create,
+  ownPort,
+}: FindOptions): Promise<FoundServer[]> {
+  return Promise.all(
+    servers.map(async (server) => {
+      const { id, label, type, kind, port } = server;
+      const url = urlOf(server);
+      const absent = { id, label, url, found: false, models: [], models_total: 0 };
+      if (port === ownPort) return { ...absent, detail: "this service itself listens there" };
+      const backend = create({ name: id, kind, type, url, apiKey: null, models: [] });
+      try {
+        const { state, models, detail } = await backend.probe(AbortSignal.timeout(PROBE_TIMEOUT_MS));
+        if (state !== "Healthy") return { ...absent, detail: detail ?? "it did not answer" };
+        const ids = models.slice(0, MODELS_SHOWN_MAX).map((model) => model.id);
+        return { ...absent, found: true, models: ids, models_total: models.length, detail: null };
+      } catch (error) {
+        return { ...absent, detail: (error as Error).message };
+      } finally {
+        backend.close();
+      }
+    }),
+  );
+}
+
+export interface LocalServersOptions extends Omit<FindOptions, "ownPort"> {
+  ownPort(): number;
+  routing: Routing;
+}
+
+/** Model servers beside the service, offered to whoever sets it up. */
+export class LocalServers {
+  /** One look at a time, however many ask. */
+  #looking: Promise<FoundServer[]> | null = null;
+
+  constructor(readonly options: LocalServersOptions) {}
+
+  async detect() {
+    const { servers, create, ownPort } = this.options;
+    this.#looking ??= findLocalServers({ servers, create, ownPort: ownPort() }).finally(() => {
+      this.#looking = null;
+    });
+    const found = await this.#looking;
+    return found.map((server) => ({ ...server, registered_as: this.#registeredAs(server.url) }));
+  }
+
+  /** Registers one of the list; nothing changes when it is registered already. */
+  async adopt(id: string): Promise<{ name: string }> {
+    const { servers = LOCAL_SERVERS, routing } = this.options;
+    const server = servers.find((one) => one.id === id);
+    if (!server) fail("not_found", `\`server\` must be one of ${servers.map((one) => one.id).join(", ")}`);
+    const url = urlOf(server);
+    const known = this.#registeredAs(url);
+    if (known !== null) return { name: known };
+    if (routing.backendNamed(id))
+      fail(
+        "conflict",
+        `There is a backend named ${id} at another address; register this one under another name`,
+      );
+    const entry = await routing.register({ type: server.type, url, name: id });
+    return { name: entry.config.name };
+  }
+
+  #registeredAs(url: string): string | null {
+    const { port } = new URL(url);
+    const same = this.options.routing.entries.find(({ config }) => {
+      const at = URL.canParse(config.url) ? new URL(config.url) : null;
+      return at !== null && at.port === port && LOOPBACK.has(at.hostname);
+    });
+    return same?.config.name ?? null;
+  }
+}

@@ -1,0 +1,35 @@
+import type { RequestFailure } from "../inference/index.ts";
+
+const FAILURES_KEPT = 50;
+const MESSAGE_LENGTH_MAX = 300;
+
+export interface RecentFailure extends RequestFailure {
+  /** When it happened last. */
+  atMs: number;
+  /** How often in a row of the like; the request id is the latest one's. */
+  times: number;
+}
+
+const isAlike = (a: RequestFailure, b: RequestFailure) =>
+  a.code === b.code &&
+  a.status === b.status &&
+  a.model === b.model &&
+  a.backend === b.backend &&
+  a.message === b.message;
+
+/** The latest failures, newest first. The same one again is counted, so that a flood of one hides no other. */
+export class RecentFailures {
+  #failures: RecentFailure[] = [];
+
+  add(failure: RequestFailure, atMs: number): void {
+    const told = { ...failure, message: failure.message.slice(0, MESSAGE_LENGTH_MAX) };
+    const index = this.#failures.findIndex((known) => isAlike(known, told));
+    const times = index === -1 ? 1 : this.#failures.splice(index, 1)[0]!.times + 1;
+    this.#failures.unshift({ ...told, atMs, times });
+    if (this.#failures.length > FAILURES_KEPT) this.#failures.pop();
+  }
+
+  list(): readonly RecentFailure[] {
+    return this.#failures;
+  }
+}

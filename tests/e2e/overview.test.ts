@@ -1,0 +1,90 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import type { LocalServer } from "../../packages/gateway/src/rooms/system/index.ts";
+import { openSite, type Site, seriousIssues, shot } from "./support/site.ts";
+
+let site: Site;
+let key: string;
+const localServers: LocalServer[] = [];
+beforeAll(async () => {
+  site = await openSite({ overrides: { localServers } });
+  const port = Number(new URL(site.upstream.url).port);
+  localServers.push(
+    { id: "vllm", label: "vLLM", type: "vllm", kind: "external", port },
+    { id: "lm-studio", label: "LM Studio", type: "lmstudio", kind: "external", port: 1 },
+  );
+  const token = await site.gateway.signIn("operator");
+  ({ key } = await site.gateway.rpc<{ key: string }>("keys.create", { name: "k" }, token));
+});
+afterAll(() => site.stop());
+
+const chat = async (body: Record<string, unknown>) => {
+  const response = await fetch(`${site.gateway.url}/v1/chat/completions`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+    body: JSON.stringify({ model: "demo-chat", messages: [{ role: "user", content: "hi" }], ...body }),
+  });
+  await response.text();
+  return response;
+};
+
+test("a model server on the machine is found and registered with one click, without the admin token", async () => {
+  const { page, complaints } = await site.visitAs("operator");
+  await page.getByText("1 model server found on the gateway's machine").waitFor();
+  await page.getByText("demo-chat, demo-slow").waitFor();
+  await shot(page, "first-run-found");
+  await page.getByRole("button", { name: "Register", exact: true }).click();
+  await page.getByText("A backend is healthy (done)").waitFor();
+  const strip = page.getByRole("img", { name: /1 probe of vllm, 0 not healthy; the latest: .*Healthy/ });
+  await strip.waitFor();
+  expect(complaints).toEqual([]);
+});
+
+test("the last hour, first tokens and failures of everyone are an operator's to see, and nobody else's", async () => {
+  await chat({});
+  await chat({ stream: true });
+  await chat({ model: "absent" });
+  site.upstream.failing = true;
+  const failed = await chat({});
+  site.upstream.failing = false;
+  const requestId = failed.headers.get("x-request-id") ?? "";
+
+  const { page, complaints } = await site.visitAs("operator");
+  await page.getByRole("img", { name: /4 requests in the last hour, by minute: answered 2/ }).waitFor();
+  await page
+    .getByRole("row", { name: /upstream error demo-chat at vllm .*no worker is available/ })
+    .waitFor();
+  await page.getByRole("row", { name: /404 model_not_found/ }).waitFor();
+  await page.getByRole("button", { name: requestId.slice(-8) }).waitFor();
+  const model = page.getByRole("row", { name: /^demo-chat [\d.]+ (ms|s) [\d.]+ (ms|s)/ });
+  await model.waitFor();
+  await page.getByRole("heading", { name: "Your latest requests" }).scrollIntoViewIfNeeded();
+  await shot(page, "overview-operator");
+  expect(await seriousIssues(page)).toEqual([]);
+  expect(complaints).toEqual([]);
+
+  const asked: string[] = [];
+  const member = await site.visitAs("somebody");
+  member.page.on("request", (request) => asked.push(request.postData() ?? ""));
+  await member.page.reload();
+  await member.page.getByRole("heading", { name: "Your latest requests" }).waitFor();
+  await member.page.getByText("No requests yet").waitFor();
+  expect(await member.page.getByRole("heading", { name: "Latest failures" }).count()).toBe(0);
+  expect(asked.filter((body) => body.includes("system.activity") || body.includes("backends."))).toEqual([]);
+});
+
+test("a conversation gets another title in place, and keeps it when the edit is left", async () => {
+  const { page, complaints } = await site.visitAs("writer");
+  await page.goto(`${site.gateway.url}/conversations`);
+  await page.getByRole("button", { name: "New conversation" }).first().click();
+  await page.getByRole("button", { name: "Rename this conversation" }).click();
+  await page.getByLabel("Title").fill("Plans for May");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Plans for May" }).waitFor();
+  await page.getByRole("navigation", { name: "Conversations" }).getByText("Plans for May").waitFor();
+  await page.getByRole("button", { name: "Rename this conversation" }).click();
+  await page.getByLabel("Title").fill("something else");
+  await page.keyboard.press("Escape");
+  await page.getByRole("heading", { name: "Plans for May" }).waitFor();
+  await shot(page, "conversation-title");
+  expect(complaints).toEqual([]);
+});
