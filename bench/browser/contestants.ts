@@ -10,7 +10,8 @@ export const packages = ["@playwright/mcp@0.0.83", "chrome-devtools-mcp@1.11.0",
 
 export interface Contestant {
   name: string;
-  start: CommandLine;
+  /** The command line of a fresh one. */
+  start: () => CommandLine;
   navigate(client: McpClient, url: string, timeoutMs?: number): Promise<ToolReply>;
   snapshot(client: McpClient, timeoutMs?: number): Promise<ToolReply>;
   click(client: McpClient, ref: string): Promise<ToolReply>;
@@ -24,7 +25,10 @@ const bin = (name: string) => join(installDir, "node_modules/.bin", name);
 
 const ours = (name: string, start: CommandLine): Contestant => ({
   name,
-  start: { ...start, env: { BROWSER_CHROMIUM_PATH: chromiumPath, BROWSER_BACKEND: "chromium" } },
+  start: () => ({
+    ...start,
+    env: { BROWSER_CHROMIUM_PATH: chromiumPath, BROWSER_BACKEND: "chromium" },
+  }),
   navigate: (client, url, timeoutMs) => client.call("browser_navigate", { url }, timeoutMs),
   snapshot: (client, timeoutMs) => client.call("browser_snapshot", {}, timeoutMs),
   click: (client, target) => client.call("browser_click", { element: "it", target }),
@@ -49,7 +53,7 @@ const playwright: Contestant = {
 
 const devtools: Contestant = {
   name: "chrome-devtools-mcp",
-  start: {
+  start: () => ({
     command: "node",
     args: [
       bin("chrome-devtools-mcp"),
@@ -60,7 +64,7 @@ const devtools: Contestant = {
       "--chromeArg=--no-sandbox",
     ],
     env: { CI: "1" },
-  },
+  }),
   navigate: (client, url, timeoutMs) =>
     client.call("navigate_page", { pageId: 1, type: "url", url, timeout: timeoutMs }, timeoutMs),
   snapshot: (client, timeoutMs) => client.call("take_snapshot", { pageId: 1 }, timeoutMs),
@@ -70,18 +74,19 @@ const devtools: Contestant = {
   refPattern: /uid=(\w+)/,
 };
 
-const session = `bench-${process.pid}`;
+let sessions = 0;
 const agentBrowser: Contestant = {
   name: "agent-browser",
-  start: {
+  start: () => ({
     command: bin("agent-browser"),
     args: ["mcp"],
     env: {
       AGENT_BROWSER_EXECUTABLE_PATH: chromiumPath,
       AGENT_BROWSER_ARGS: "--no-sandbox",
-      AGENT_BROWSER_SESSION: session,
+      // Its daemon outlives the client; without a session of its own the next start would find it running.
+      AGENT_BROWSER_SESSION: `bench-${process.pid}-${sessions++}`,
     },
-  },
+  }),
   navigate: (client, url, timeoutMs) => client.call("agent_browser_open", { url }, timeoutMs),
   snapshot: (client, timeoutMs) => client.call("agent_browser_snapshot", {}, timeoutMs),
   click: (client, ref) => client.call("agent_browser_click", { selector: `@${ref}` }),
@@ -99,5 +104,5 @@ export function contestants(compiled: string | null): Contestant[] {
     devtools,
     agentBrowser,
   ];
-  return all.map((each) => ({ ...each, start: { ...each.start, cwd: installDir } }));
+  return all.map((each) => ({ ...each, start: () => ({ ...each.start(), cwd: installDir }) }));
 }

@@ -3,6 +3,7 @@
 import { CdpConnection } from "../../packages/browser/src/cdp/connection.ts";
 import type { PipeTransport } from "../../packages/browser/src/cdp/pipe.ts";
 import { launchBrowser } from "../../packages/browser/src/launch/launch.ts";
+import { binaryBehind } from "../../packages/browser/src/launch/open.ts";
 import { chromiumPath } from "./contestants.ts";
 
 export interface Floor {
@@ -18,7 +19,7 @@ export interface Floor {
 export async function startFloor(url: string): Promise<Floor> {
   const began = performance.now();
   const { transport } = launchBrowser({
-    path: chromiumPath,
+    path: binaryBehind(chromiumPath),
     headful: false,
     viewport: { width: 1280, height: 720 },
   });

@@ -34,26 +34,41 @@ function carries(pid: number, mark: string): boolean {
   }
 }
 
-/** Browser processes that were started, directly or not, with this mark in their environment. */
-export function browsersOf(mark: string): number[] {
-  return allProcesses()
-    .filter((entry) => isBrowser(entry) && carries(entry.pid, mark))
-    .map(({ pid }) => pid);
-}
-
-/** The tool's own processes: everything below (and including) `pid` that is not the browser. */
-export function ownPids(pid: number): number[] {
+/**
+ * Everything that a tool has started: what is below it, and what carries its mark wherever it went (a daemon of
+ * its own belongs to its cost). Browsers apart.
+ */
+export function pidsOf({ child, mark }: { child: { pid?: number }; mark: string }): {
+  own: number[];
+  browsers: number[];
+} {
   const all = allProcesses();
-  const found = new Set([pid]);
+  const found = new Set(
+    all.filter(({ pid }) => pid === child.pid || carries(pid, mark)).map(({ pid }) => pid),
+  );
   for (let grown = true; grown; ) {
     grown = false;
     for (const entry of all) {
-      if (!found.has(entry.parentPid) || found.has(entry.pid) || isBrowser(entry)) continue;
+      if (!found.has(entry.parentPid) || found.has(entry.pid)) continue;
       found.add(entry.pid);
       grown = true;
     }
   }
-  return [...found];
+  const entries = all.filter(({ pid }) => found.has(pid));
+  const isBelowBrowser = new Set<number>();
+  for (let grown = true; grown; ) {
+    grown = false;
+    for (const entry of entries) {
+      if (isBelowBrowser.has(entry.pid)) continue;
+      if (!isBrowser(entry) && !isBelowBrowser.has(entry.parentPid)) continue;
+      isBelowBrowser.add(entry.pid);
+      grown = true;
+    }
+  }
+  return {
+    own: [...found].filter((pid) => !isBelowBrowser.has(pid)),
+    browsers: [...isBelowBrowser],
+  };
 }
 
 export function residentMegabytes(pids: number[]): number {

@@ -11,7 +11,7 @@ const usage = `browser-tool ${version}
 
   browser-tool debug --port <port>   HTTP debug server on 127.0.0.1 (port 0: any free one)
   browser-tool mcp                   Model Context Protocol server on stdio
-  browser-tool doctor [--json]       which browser would be used and why, and what is missing
+  browser-tool doctor                which browser would be used and why, and what is missing
   browser-tool fetch [dir]           download the pinned browser now
   browser-tool deps <file>           shared libraries that a binary needs
   browser-tool bundle [dir]          copy the libraries of BROWSER_BUNDLE_LIBS and _MANIFEST, and report
@@ -28,6 +28,11 @@ Options
   --allow-file              open file: addresses
   --allow-link-local        open link-local and cloud metadata addresses
   --keep-running            debug: outlive the process that started the tool
+  --json                    doctor, fetch, deps, bundle: print JSON
+  --version, -h, --help
+
+BROWSER_URL is a page to open at the start. BROWSER_NO_SANDBOX=1 turns Chromium's sandbox off.
+"browser-tool doctor" names the other BROWSER_ variables that are in effect.
 `;
 
 const engineNames = ["auto", "chrome", "chromium", "edge", "webkit", "servo"];

@@ -17,6 +17,7 @@ export const errorStatus = {
   evaluation_failed: 422,
   busy: 429,
   internal_error: 500,
+  not_supported: 501,
   navigation_failed: 502,
   browser_unavailable: 503,
   timeout: 504,

@@ -2,6 +2,7 @@
 import { bundleLibraries, renderBundleReport, renderScan, scanDependencies } from "./bundle/index.ts";
 import { ToolError } from "./errors.ts";
 import { doctor, fetchForBuild, renderDoctor } from "./resolve/index.ts";
+import { progressLines } from "./resolve/progress.ts";
 
 export interface SetupArguments {
   command: string;
@@ -25,7 +26,9 @@ export async function runSetupCommand({ command, operand, backend, json }: Setup
     return report.ok ? 0 : 1;
   }
   if (command === "fetch") {
-    const fetched = await fetchForBuild({ env, outDir: operand });
+    // On stderr, so that a script that reads the path sees nothing else.
+    const onProgress = progressLines((line) => process.stderr.write(`${line}\n`));
+    const fetched = await fetchForBuild({ env, outDir: operand, onProgress });
     const text = fetched.skipped
       ? "skipped: BROWSER_SKIP_BROWSER_FETCH is set"
       : `${fetched.path} (${fetched.version})`;

@@ -1,71 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
-import { join } from "node:path";
-import { type Site, startSite, testEnv } from "./helpers.ts";
-
-const cli = join(import.meta.dir, "../src/cli.ts");
-
-interface Reply {
-  // biome-ignore lint/suspicious/noExplicitAny: answers are asserted field by field.
-  result?: any;
-  error?: { code: number; message: string };
-}
-
-class Client {
-  readonly child: ChildProcess;
-  #nextId = 1;
-  #waiting = new Map<number, (reply: Reply) => void>();
-
-  constructor(args: string[] = []) {
-    this.child = spawn(process.execPath, [cli, "mcp", ...args], {
-      stdio: ["pipe", "pipe", "inherit"],
-      env: testEnv,
-    });
-    let rest = "";
-    this.child.stdout!.on("data", (chunk: Buffer) => {
-      const lines = (rest + chunk.toString()).split("\n");
-      rest = lines.pop() ?? "";
-      for (const line of lines) {
-        const reply = JSON.parse(line) as Reply & { id?: number };
-        if (reply.id !== undefined) this.#waiting.get(reply.id)?.(reply);
-      }
-    });
-  }
-
-  send(method: string, params: object = {}): Promise<Reply> {
-    const id = this.#nextId++;
-    this.child.stdin!.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`);
-    return new Promise((resolve) => this.#waiting.set(id, resolve));
-  }
-
-  async initialize(): Promise<Reply> {
-    const reply = await this.send("initialize", {
-      protocolVersion: "2025-06-18",
-      capabilities: {},
-      clientInfo: { name: "test", version: "1" },
-    });
-    this.child.stdin!.write(`${JSON.stringify({ jsonrpc: "2.0", method: "notifications/initialized" })}\n`);
-    return reply;
-  }
-
-  async call(
-    name: string,
-    args: object = {},
-  ): Promise<{ text: string; isError: boolean; content: { type: string }[] }> {
-    const { result, error } = await this.send("tools/call", { name, arguments: args });
-    if (!result) throw new Error(error?.message);
-    return { text: result.content[0].text, isError: result.isError === true, content: result.content };
-  }
-
-  async end(): Promise<void> {
-    this.child.stdin!.end();
-    if (this.child.exitCode === null) await once(this.child, "exit");
-  }
-}
+import { type Site, startSite } from "./helpers.ts";
+import { McpClient } from "./mcp-client.ts";
 
 describe("the MCP server", () => {
-  let client: Client;
+  let client: McpClient;
   let site: Site;
   beforeAll(async () => {
     site = startSite({
@@ -74,7 +12,7 @@ describe("the MCP server", () => {
       "/next": `<title>Next page</title><p>next</p>`,
       "/list": `<title>List</title><ul>${"<li><a href='/x'>An item with some text in it</a></li>".repeat(3_000)}</ul>`,
     });
-    client = new Client();
+    client = new McpClient();
     await client.initialize();
   });
   afterAll(async () => {
@@ -104,6 +42,15 @@ describe("the MCP server", () => {
       "browser_type",
     ]);
     expect(JSON.stringify(result).length).toBeLessThan(6_000);
+  });
+
+  test("answers calls made at once in their order", async () => {
+    const [, , said] = await Promise.all([
+      client.call("browser_navigate", { url: site.url }),
+      client.call("browser_evaluate", { function: "() => console.warn('after the load')" }),
+      client.call("browser_console_messages"),
+    ]);
+    expect(said.text).toContain("after the load");
   });
 
   test("drives a page with ref and with target", async () => {
@@ -185,7 +132,7 @@ describe("the MCP server", () => {
   });
 
   test("speaks the 2026 protocol, without a handshake", async () => {
-    const modern = new Client();
+    const modern = new McpClient();
     const _meta = {
       "io.modelcontextprotocol/protocolVersion": "2026-07-28",
       "io.modelcontextprotocol/clientInfo": { name: "test", version: "1" },

@@ -11,6 +11,7 @@ export type Result<M extends keyof Commands> = Commands[M]["returnType"];
 export type EventParams<E extends keyof Events> = Events[E][0];
 
 export const callTimeoutMsDefault = 30_000;
+const methodNotFound = -32601;
 
 interface Pending {
   method: string;
@@ -33,6 +34,15 @@ export class CdpError extends Error {
     this.method = method;
     this.cdpCode = cdpCode;
   }
+}
+
+/** An engine may know only a part of the protocol; that is no fault, and another one may do it. */
+function refusal(method: string, { code, message }: NonNullable<CdpMessage["error"]>): Error {
+  if (code !== methodNotFound) return new CdpError(method, code, message);
+  return new ToolError(
+    "not_supported",
+    `This browser engine cannot do that: ${message}. Use another backend for it.`,
+  );
 }
 
 export class CdpSession {
@@ -150,8 +160,7 @@ export class CdpConnection {
     if (!pending) return;
     this.#pending.delete(message.id);
     clearTimeout(pending.timer);
-    if (message.error)
-      pending.reject(new CdpError(pending.method, message.error.code, message.error.message));
+    if (message.error) pending.reject(refusal(pending.method, message.error));
     else pending.resolve((message.result ?? {}) as never);
   }
 

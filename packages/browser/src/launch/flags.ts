@@ -49,12 +49,14 @@ export interface FlagOptions {
   proxy?: string;
   /** Chromium's own sandbox cannot be used by root, nor where the kernel forbids user namespaces. */
   sandbox: boolean;
+  /** Large pages crash a Chromium that runs out of /dev/shm. */
+  smallSharedMemory: boolean;
   viewport: { width: number; height: number };
   extra: readonly string[];
 }
 
 export function chromiumFlags(options: FlagOptions): string[] {
-  const { profileDir, headful, proxy, sandbox, viewport, extra } = options;
+  const { profileDir, headful, proxy, sandbox, smallSharedMemory, viewport, extra } = options;
   const flags = [
     "--remote-debugging-pipe",
     `--user-data-dir=${profileDir}`,
@@ -63,6 +65,7 @@ export function chromiumFlags(options: FlagOptions): string[] {
   ];
   if (!headful) flags.push("--headless=new", "--hide-scrollbars", "--disable-gpu");
   if (!sandbox) flags.push("--no-sandbox");
+  if (smallSharedMemory) flags.push("--disable-dev-shm-usage");
   // The default bypass of loopback is lifted so that a proxy sees every request of the browser.
   if (proxy) flags.push(`--proxy-server=${proxy}`, "--proxy-bypass-list=<-loopback>");
   return [...flags, ...extra, "about:blank"];

@@ -12,7 +12,7 @@ import { type ChildProcess, spawn } from "node:child_process";
  */
 const guardScript = `trap '' HUP INT TERM
 read -r group
-cat >/dev/null
+while read -r rest; do :; done
 if [ -n "$group" ]; then kill -s KILL -- "-$group"; else pkill -KILL -f -- "--user-data-dir=$1"; fi 2>/dev/null
 gone=0 tries=0
 while [ $gone -lt 2 ] && [ $tries -lt 60 ]; do

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import { PipeTransport } from "../cdp/pipe.ts";
 import { ToolError } from "../errors.ts";
+import { isSharedMemorySmall } from "../resolve/host-facts.ts";
 import { chromiumFlags } from "./flags.ts";
 import { Guard } from "./guard.ts";
 
@@ -55,6 +56,7 @@ export function launchBrowser(options: LaunchOptions): LaunchedBrowser {
     proxy: options.proxy,
     viewport: options.viewport,
     sandbox: sandboxUsable(),
+    smallSharedMemory: isSharedMemorySmall(),
     extra: options.extraFlags ?? [],
   });
   const child = spawn(options.path, flags, {

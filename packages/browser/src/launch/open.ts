@@ -2,7 +2,9 @@
 import { existsSync } from "node:fs";
 import type { EngineTransport, ResolvedEngine } from "../engines/contract.ts";
 import { ToolError } from "../errors.ts";
-import { type Progress, resolveEngine, SetupError } from "../resolve/index.ts";
+import { SetupError } from "../resolve/errors.ts";
+import { progressLines } from "../resolve/progress.ts";
+import { resolveEngine } from "../resolve/resolve.ts";
 import type { SessionOptions } from "../session.ts";
 import { launchBrowser } from "./launch.ts";
 
@@ -13,20 +15,9 @@ export interface OpenedEngine {
 }
 
 /** Distributions wrap the browser in a shell script that starts a dozen programs first; the binary itself is quicker. */
-function binaryBehind(path: string): string {
+export function binaryBehind(path: string): string {
   const binary = "/usr/lib/chromium/chromium";
   return path === "/usr/bin/chromium" && existsSync(binary) ? binary : path;
-}
-
-/** One line for each phase and each tenth of the way. */
-function progressLines(report: (text: string) => void): (progress: Progress) => void {
-  let last = "";
-  return ({ phase, doneBytes, totalBytes }) => {
-    const tenths = totalBytes ? Math.floor((doneBytes / totalBytes) * 10) : 0;
-    const line = `browser: ${phase}${totalBytes ? ` ${tenths * 10}%` : ""}`;
-    if (line !== last) report(line);
-    last = line;
-  };
 }
 
 async function open(options: SessionOptions): Promise<OpenedEngine> {

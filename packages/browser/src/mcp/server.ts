@@ -1,4 +1,6 @@
 /** The MCP server over stdio: the operations that have a tool, in both protocol eras. */
+import "./plain-schemas.ts";
+
 import { Server } from "@modelcontextprotocol/server";
 import { type StdioServerHandle, serveStdio } from "@modelcontextprotocol/server/stdio";
 import { z } from "zod";
@@ -44,13 +46,16 @@ export async function callTool(
     return presentError(error, [], charsMax);
   }
   try {
-    const { value, events } = await execute(
-      session,
-      operation,
-      operation.tool.toParams(input),
-      (result, context, params): Promise<ToolOutput> =>
-        operation.tool.present(result as never, context, params as never),
-    );
+    const run = () =>
+      execute(
+        session,
+        operation,
+        operation.tool.toParams(input),
+        (result, context, params): Promise<ToolOutput> =>
+          operation.tool.present(result as never, context, params as never),
+      );
+    // Calls that a model makes at once mean one after the other: a click, then what the console says of it.
+    const { value, events } = await (operation.timeoutMs === null ? session.exclusive(run) : run());
     const browser = session.isStarted ? await session.browser() : null;
     return presentOutput(value, { browser, events, charsMax });
   } catch (error) {
@@ -63,10 +68,13 @@ export async function callTool(
 }
 
 export function serveMcp(session: Session): StdioServerHandle {
-  const tools = listTools();
+  let tools: ReturnType<typeof listTools> | null = null;
   return serveStdio(() => {
     const server = new Server({ name: "browser-tool", version }, { capabilities: { tools: {} } });
-    server.setRequestHandler("tools/list", () => ({ tools }));
+    server.setRequestHandler("tools/list", () => {
+      tools ??= listTools();
+      return { tools };
+    });
     server.setRequestHandler("tools/call", ({ params }) =>
       callTool(session, params.name, params.arguments ?? {}),
     );

@@ -1,4 +1,6 @@
 import { z } from "zod";
+import { ToolError } from "../errors.ts";
+import type { Browser } from "../page/browser.ts";
 import { version } from "../version.ts";
 import { defineOperation } from "./define.ts";
 
@@ -31,6 +33,18 @@ const Page = z.object({
   opener_id: z.string().nullable(),
 });
 
+const versionTimeoutMs = 5_000;
+
+/** What the browser says of itself; a foreign engine need not say anything. */
+async function aboutBrowser({ connection }: Browser): Promise<{ product?: string; userAgent?: string }> {
+  try {
+    return await connection.root.send("Browser.getVersion", undefined, versionTimeoutMs);
+  } catch (error) {
+    if (error instanceof ToolError && error.code === "not_supported") return {};
+    throw error;
+  }
+}
+
 export const infoOperation = defineOperation({
   name: "info",
   summary: "Browser status and selected backend",
@@ -52,7 +66,7 @@ export const infoOperation = defineOperation({
   run: async ({ session, browser }) => {
     const { engine, options } = session;
     const running = session.isStarted ? await browser() : null;
-    const about = running ? await running.connection.root.send("Browser.getVersion", undefined, 5_000) : null;
+    const about = running ? await aboutBrowser(running) : null;
     return {
       running: running !== null,
       backend: engine?.name ?? options.backend ?? "auto",

@@ -47,6 +47,15 @@ async function describe(page: Page, stillLoading: boolean, deadline: Deadline): 
   return { url, title, status: page.status, stillLoading };
 }
 
+/** The agent is made while its document still loads, so that what looks at the page afterwards need not wait for it. */
+function prepareAgent(page: Page, loaderId: string, deadline: Deadline): void {
+  page
+    .until(() => page.documentLoaderId === loaderId, deadline.restMs)
+    .then((isThere) => (isThere ? page.mainFrame.agent(deadline.leftMs) : null))
+    // Whoever needs the agent makes it again, and reports what is wrong.
+    .catch(() => {});
+}
+
 async function waitUntil(
   page: Page,
   stage: LoadStage,
@@ -82,6 +91,7 @@ export async function navigate(
   }
   // Without a loader the address is within the same document.
   if (!answer.loaderId) return describe(page, false, deadline);
+  prepareAgent(page, answer.loaderId, deadline);
   const isLoaded = await waitUntil(page, options.until, answer.loaderId, deadline);
   return describe(page, !isLoaded, deadline);
 }

@@ -50,6 +50,8 @@ export class Page {
   navigationsBegun = 0;
   /** Counts main documents; a change means that refs of the old one are gone. */
   documents = 0;
+  /** Which loading brought the document that is there now. */
+  documentLoaderId = "";
   status: number | null = null;
   /** Addresses of the windows that the page has asked for, and the pages that came of it. */
   readonly popupsAsked: string[] = [];
@@ -148,6 +150,7 @@ export class Page {
       known.documentChanged();
       if (known !== this.mainFrame) return;
       this.documents++;
+      this.documentLoaderId = frame.loaderId;
       // A page that comes back from the cache is complete, and says nothing more.
       if (type === "BackForwardCacheRestore") this.#loading = { loaderId: frame.loaderId, stage: "load" };
       this.#wake();

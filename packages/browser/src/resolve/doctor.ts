@@ -5,8 +5,8 @@ import type { ResolvedEngine } from "../engines/contract.ts";
 import { EngineLibrary } from "../engines/foreign/index.ts";
 import { messageOf, SetupError } from "./errors.ts";
 import { debianPackageOf, type HostFacts, readHostFacts, readOsRelease } from "./host-facts.ts";
-import { type PlanOptions, type PlanStep, planResolution } from "./plan.ts";
-import { type Env, readDownloadSettings, redactUrl } from "./settings.ts";
+import { isForeign, type PlanOptions, type PlanStep, planResolution } from "./plan.ts";
+import { type Backend, type Env, readDownloadSettings, redactUrl } from "./settings.ts";
 
 export type DoctorOptions = PlanOptions;
 
@@ -32,7 +32,7 @@ export interface BinaryReport {
 export interface DoctorReport {
   /** A browser would start as far as can be told without starting it. */
   ok: boolean;
-  backend: string;
+  backend: Backend;
   engine: ResolvedEngine | null;
   download: { version: string; platform: string; url: string; checksumKnown: boolean } | null;
   error: { code: string; message: string } | null;
@@ -154,7 +154,8 @@ function adviceFor(report: Omit<DoctorReport, "advice">): string[] {
     advice.push(
       "No checksum is known for this download; set BROWSER_CHROME_SHA256 to have it checked against yours.",
     );
-  return [...advice, ...report.host.notes];
+  // They are about Chromium's needs, which a library does not share.
+  return isForeign(report.backend) ? advice : [...advice, ...report.host.notes];
 }
 
 /** Says which browser would be used and why, what is missing, and what to do; changes nothing. */
@@ -203,9 +204,8 @@ export function renderDoctor(report: DoctorReport): string {
     for (const { name, neededBy, debianPackage } of binary.missing)
       lines.push(`  ${name} needed by ${neededBy}${debianPackage ? ` (package ${debianPackage})` : ""}`);
   }
-  lines.push(
-    `system: ${host.platform} ${host.arch}${host.libc ? ` ${host.libc}` : ""}, sandbox: ${host.sandbox}`,
-  );
+  const system = `${host.platform} ${host.arch}${host.libc ? ` ${host.libc}` : ""}`;
+  lines.push(`system: ${system}${isForeign(report.backend) ? "" : `, sandbox: ${host.sandbox}`}`);
   for (const [name, value] of Object.entries(report.settings)) lines.push(`${name}=${value}`);
   for (const line of report.advice) lines.push(`- ${line}`);
   lines.push(report.ok ? "ok" : "not ok");

@@ -13,7 +13,21 @@ export interface HostFacts {
 }
 
 /** Docker's default /dev/shm of 64 MiB makes large pages crash. */
-const SHARED_MEMORY_BYTES_MIN = 128 * 1024 * 1024;
+const SHARED_MEMORY_BYTES_MIN = 512 * 1024 * 1024;
+
+function readSharedMemoryBytes(): number | null {
+  try {
+    const { blocks, bsize } = statfsSync("/dev/shm");
+    return blocks * bsize;
+  } catch {
+    return null;
+  }
+}
+
+/** Chromium must then keep its shared memory in ordinary files. */
+export function isSharedMemorySmall(bytes = readSharedMemoryBytes()): boolean {
+  return bytes !== null && bytes < SHARED_MEMORY_BYTES_MIN;
+}
 
 function readKernelSetting(path: string): string | null {
   try {
@@ -50,13 +64,7 @@ export function readHostFacts(): HostFacts {
   const { platform, arch } = process;
   const root = platform !== "win32" && process.getuid?.() === 0;
   const sandbox = sandboxOf(platform, root);
-  let sharedMemoryBytes: number | null = null;
-  try {
-    const { blocks, bsize } = statfsSync("/dev/shm");
-    sharedMemoryBytes = blocks * bsize;
-  } catch {
-    sharedMemoryBytes = null;
-  }
+  const sharedMemoryBytes = readSharedMemoryBytes();
   const notes: string[] = [];
   if (sandbox === "unusable as root")
     notes.push(
@@ -66,8 +74,10 @@ export function readHostFacts(): HostFacts {
     notes.push(
       "User namespaces are restricted, so Chromium's sandbox may not start. Allow them (sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0) or run without the sandbox.",
     );
-  if (sharedMemoryBytes !== null && sharedMemoryBytes < SHARED_MEMORY_BYTES_MIN)
-    notes.push("/dev/shm is small; in Docker add --shm-size=1g, or large pages may crash.");
+  if (isSharedMemorySmall(sharedMemoryBytes))
+    notes.push(
+      "/dev/shm is small, so Chromium uses the temporary folder instead. In Docker --shm-size=1g is faster.",
+    );
   return { platform, arch, libc: libcOf(platform), root, sandbox, sharedMemoryBytes, notes };
 }
 

@@ -2,7 +2,6 @@ import type { EngineName, ResolvedEngine } from "../engines/contract.ts";
 import { type ChromeBuild, selectBuild } from "./chrome-build.ts";
 import { SetupError } from "./errors.ts";
 import { type Features, readFeatures } from "./features.ts";
-import { findInstalled } from "./install.ts";
 import {
   type Backend,
   type DownloadSettings,
@@ -41,7 +40,7 @@ export interface Plan {
 type CdpName = Extract<ResolvedEngine, { kind: "cdp" }>["name"];
 type Source = "override" | "system";
 
-function isForeign(name: EngineName): name is "webkit" | "servo" {
+export function isForeign(name: Backend): name is "webkit" | "servo" {
   return name === "webkit" || name === "servo";
 }
 
@@ -151,9 +150,9 @@ async function tryDownload(context: Context): Promise<Plan["outcome"]> {
   const off = (detail: string) => {
     steps.push({ step: "download", outcome: "off", detail });
   };
-  if (isForeign(backend as EngineName)) {
+  if (isForeign(backend)) {
     off("engine libraries are not downloaded");
-    const variable = overrideVariables[backend as EngineName];
+    const variable = overrideVariables[backend];
     const error = new SetupError("engine_library_missing", `No ${backend} engine library was found.`, {
       wayOut: `Install the vendor's library and set ${variable} to its path.`,
     });
@@ -179,6 +178,7 @@ async function tryDownload(context: Context): Promise<Plan["outcome"]> {
   }
   const settings = readDownloadSettings(env);
   const build = selectBuild(settings, { os: host.platform, arch: host.arch });
+  const { findInstalled } = await import("./install.ts");
   const installed = await findInstalled(build, settings.cacheDir);
   if (installed) {
     steps.push({ step: "download", outcome: "used", detail: `in the cache: ${installed.path}` });
@@ -208,7 +208,7 @@ export async function planResolution(options: PlanOptions = {}): Promise<Plan> {
     backend = readBackend(env, options.backend);
     const features = options.features ?? readFeatures(env);
     const context: Context = { env, host: options.host ?? realHost(env), features, backend, steps };
-    if (backend !== "auto" && isForeign(backend) && !features.foreignEngine)
+    if (isForeign(backend) && !features.foreignEngine)
       throw new SetupError("feature_disabled", `The ${backend} backend needs the foreign-engine feature.`, {
         wayOut: "Use a build that has it, or set BROWSER_BACKEND to auto.",
       });

@@ -5,22 +5,13 @@ import type { CdpMessage, CdpRequest, EngineTransport } from "../../src/engines/
 import { EngineLibrary, type ForeignOptions, openForeignTransport } from "../../src/engines/foreign/index.ts";
 import { doctor, resolveEngine, SetupError } from "../../src/resolve/index.ts";
 import { type TempDir, tempDir } from "../resolve/support.ts";
+import { compileEngine, include } from "./compile.ts";
 
-const include = join(import.meta.dir, "../../include");
 let temp: TempDir;
 let stub: string;
 
-function compile(
-  name: string,
-  flags: string[] = [],
-  source = join(import.meta.dir, "stub_engine.c"),
-): string {
-  const path = join(temp.path, name);
-  const command = ["cc", "-std=gnu11", "-Wall", "-Werror", "-shared", "-fPIC", "-pthread", `-I${include}`];
-  const built = Bun.spawnSync([...command, ...flags, "-o", path, source]);
-  expect(built.stderr.toString()).toBe("");
-  return path;
-}
+const compile = (name: string, flags?: string[], source?: string) =>
+  compileEngine(join(temp.path, name), flags, source);
 
 beforeAll(() => {
   temp = tempDir();

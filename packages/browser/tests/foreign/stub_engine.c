@@ -1,7 +1,11 @@
-/* A small engine that keeps the contract of browser_engine.h: one page, canned answers, its own thread. */
+/*
+ * A small engine that keeps the contract of browser_engine.h: canned answers, its own thread. Asked to attach to
+ * its pages, it shows the one of stub_page.h, which the tool can open, read, click and photograph.
+ */
 #include "browser_engine.h"
 
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +14,11 @@
 #ifndef STUB_ABI
 #define STUB_ABI BE_ABI_VERSION
 #endif
+/* What stub_page.h answers beside the methods listed below. */
+#define STUB_PAGE_METHODS \
+  "\"Target.setAutoAttach\",\"Page.enable\",\"Page.setLifecycleEventsEnabled\",\"Page.createIsolatedWorld\"," \
+  "\"Page.getLayoutMetrics\",\"Runtime.enable\",\"Runtime.runIfWaitingForDebugger\",\"Runtime.callFunctionOn\"," \
+  "\"Input.dispatchMouseEvent\","
 #ifndef STUB_NAME
 #define STUB_NAME "servo"
 #endif
@@ -32,6 +41,10 @@ typedef struct engine {
   int ticking;
   int handed_out;
   int polls;
+  int attached;
+  int documents;
+  int clicks;
+  char url[1024];
   char log[4096];
 } engine;
 
@@ -43,6 +56,7 @@ const char *be_info(void) {
 #else
   return "{\"name\":\"" STUB_NAME "\",\"version\":\"0.1-stub\",\"methods\":["
          "\"Target.getTargets\",\"Target.attachToTarget\",\"Page.navigate\",\"Page.captureScreenshot\","
+         STUB_PAGE_METHODS
          "\"Runtime.evaluate\",\"Stub.big\",\"Stub.busy\",\"Stub.die\",\"Stub.garbage\",\"Stub.tick\","
          "\"Stub.refuse\",\"Stub.echo\",\"Stub.burst\",\"Stub.counts\"]}";
 #endif
@@ -67,6 +81,8 @@ static void push(engine *e, uint64_t id, const char *json, size_t json_len, cons
 }
 
 static void say(engine *e, uint64_t id, const char *json) { push(e, id, json, strlen(json), NULL, 0); }
+
+#include "stub_page.h"
 
 static void *tick(void *handle) {
   engine *e = handle;
@@ -109,6 +125,7 @@ int32_t be_send(void *handle, uint64_t id, const char *method, const char *param
     e->busy_left--;
     return BE_E_BUSY;
   }
+  if (answer_for_page(e, id, method, params)) return BE_OK;
   if (!strcmp(method, "Target.getTargets"))
     say(e, id, "{\"result\":{\"targetInfos\":[{\"targetId\":\"T1\",\"type\":\"page\",\"url\":\"about:blank\"}]}}");
   else if (!strcmp(method, "Target.attachToTarget")) {

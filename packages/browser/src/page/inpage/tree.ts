@@ -48,6 +48,9 @@ export function createTree({ dom, roles, names, refFor, noticeHost }: TreeTools)
   const depthMax = 250;
   /** What an element costs that leaves no line, so that a walk over many of them ends too. */
   const hiddenCost = 4;
+  /** What is in every line beside role and name: dash, quotes, the ref, the colon and the line's end. */
+  const lineCost = 18;
+  const pointerAndUrlCost = 27;
   /** A child may always use this much, so that list items are not cut in the middle. */
   const shareMin = 400;
   /** Kept back for each child that is still to come. */
@@ -99,6 +102,16 @@ export function createTree({ dom, roles, names, refFor, noticeHost }: TreeTools)
     left: number;
     visible: boolean;
     depth: number;
+    /** How far the lines will be indented; most plain wrappers are left out again and do not count. */
+    level: number;
+  }
+
+  /** About how many characters the node's own line and properties will take. */
+  function costOf(node: AriaNode, level: number): number {
+    const line = 2 * level + node.role.length + node.name.length + lineCost;
+    if (node.role !== "link") return line;
+    const href = node.element.getAttribute("href")?.length ?? 0;
+    return line + 2 * level + pointerAndUrlCost + Math.min(href, shareMin);
   }
 
   function build(root: Element, options: TreeOptions): AriaNode {
@@ -136,8 +149,10 @@ export function createTree({ dom, roles, names, refFor, noticeHost }: TreeTools)
       let own = isVisible ? describe(node, isLarge) : null;
       if (own === null && isLarge) own = emptyGeneric(node);
       if (own) into.children.push({ index: into.at, node: own });
-      const cost = own ? 2 * walk.depth + own.role.length + own.name.length + 14 : hiddenCost;
-      return cost + descend(own ?? into, node, { ...walk, visible: isVisible, left: walk.left - cost });
+      const cost = own ? costOf(own, walk.level) : hiddenCost;
+      const level = own && own.role !== "generic" ? walk.level + 1 : walk.level;
+      const { depth } = walk;
+      return cost + descend(own ?? into, node, { left: walk.left - cost, visible: isVisible, depth, level });
     }
 
     /** An element that would pass its many children on to its parent is kept, so that they can be paged through. */
@@ -184,6 +199,7 @@ export function createTree({ dom, roles, names, refFor, noticeHost }: TreeTools)
           left: shareOf(left, last - index),
           visible: walk.visible,
           depth: walk.depth + 1,
+          level: walk.level,
         });
       }
       for (const id of (element.getAttribute("aria-owns") ?? "").split(/\s+/)) {
@@ -193,6 +209,7 @@ export function createTree({ dom, roles, names, refFor, noticeHost }: TreeTools)
             left: walk.left - used,
             visible: walk.visible,
             depth: walk.depth + 1,
+            level: walk.level,
           });
       }
       push(dom.cssText(element, "::after"));
@@ -216,7 +233,7 @@ export function createTree({ dom, roles, names, refFor, noticeHost }: TreeTools)
     }
 
     active = document.hasFocus() ? document.activeElement : null;
-    visit(top, root, { left: options.charsMax, visible: true, depth: 0 });
+    visit(top, root, { left: options.charsMax, visible: true, depth: 0, level: 0 });
     return top;
   }
 

@@ -1,0 +1,73 @@
+/** What is measured of each tool, and the table that is made of it. */
+
+export interface Figures {
+  startMs: number[];
+  clickMs: number[];
+  typeMs: number[];
+  evaluateMs: number[];
+  listMs: number[];
+  listChars: number;
+  bigMs: number[];
+  bigChars: number;
+  bigNote: string;
+  /** Whether what did not fit into a snapshot is named in it, with the way to see it. */
+  bigExpands: string;
+  toolsBytes: number;
+  memoryMb: number;
+  leftAfterKill: string;
+}
+
+export const newFigures = (): Figures => ({
+  startMs: [],
+  clickMs: [],
+  typeMs: [],
+  evaluateMs: [],
+  listMs: [],
+  listChars: 0,
+  bigMs: [],
+  bigChars: 0,
+  bigNote: "",
+  bigExpands: "",
+  toolsBytes: 0,
+  memoryMb: 0,
+  leftAfterKill: "",
+});
+
+/** For all tools alike: what a common tokenizer makes of snapshots, on average. */
+const charsPerToken = 3.3;
+
+const quantile = (values: number[], share: number) =>
+  values.toSorted((a, b) => a - b)[Math.min(values.length - 1, Math.floor(values.length * share))]!;
+const rounded = (value: number) => (value < 20 ? value.toFixed(1) : value.toFixed(0));
+const ms = (values: number[]) => (values.length === 0 ? "-" : rounded(quantile(values, 0.5)));
+const spread = (values: number[]) =>
+  values.length === 0 ? "-" : `${rounded(quantile(values, 0))} to ${rounded(quantile(values, 0.95))}`;
+const tokens = (chars: number) => (chars === 0 ? "-" : `${(chars / charsPerToken / 1_000).toFixed(1)}k`);
+
+const rows: [string, (f: Figures) => string][] = [
+  ["start → first page, ms", (f) => ms(f.startMs)],
+  ["  least to p95", (f) => spread(f.startMs)],
+  ["click → result, ms", (f) => ms(f.clickMs)],
+  ["  least to p95", (f) => spread(f.clickMs)],
+  ["type → result, ms", (f) => ms(f.typeMs)],
+  ["  least to p95", (f) => spread(f.typeMs)],
+  ["evaluate, ms", (f) => ms(f.evaluateMs)],
+  ["  least to p95", (f) => spread(f.evaluateMs)],
+  ["snapshot 3,000 items, ms", (f) => ms(f.listMs)],
+  ["  least to p95", (f) => spread(f.listMs)],
+  ["  its tokens", (f) => tokens(f.listChars)],
+  ["snapshot 10 MB page, ms", (f) => f.bigNote || ms(f.bigMs)],
+  ["  its tokens", (f) => tokens(f.bigChars)],
+  ["  the rest can be asked for", (f) => f.bigExpands || "-"],
+  ["tools/list, bytes", (f) => (f.toolsBytes ? String(f.toolsBytes) : "-")],
+  ["own memory, MB", (f) => (f.memoryMb ? f.memoryMb.toFixed(0) : "-")],
+  ["left 2 s after SIGKILL", (f) => f.leftAfterKill || "-"],
+];
+
+export function table(all: Map<string, Figures>): string {
+  const names = [...all.keys()];
+  const lines = [`| p50 | ${names.join(" | ")} |`, `|---|${names.map(() => "---|").join("")}`];
+  for (const [label, cell] of rows)
+    lines.push(`| ${label} | ${names.map((name) => cell(all.get(name)!)).join(" | ")} |`);
+  return lines.join("\n");
+}
