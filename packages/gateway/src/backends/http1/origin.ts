@@ -149,6 +149,11 @@ class Connection implements Carrier {
     this.#carried++;
     this.#exchange = exchange;
     exchange.carriedBy(this);
+    // It may have been closed between being opened or kept and being used.
+    if (!this.#socket) {
+      this.disconnected(null);
+      return;
+    }
     const { head, body } = exchange;
     const length = head.length + body.length;
     if (length > SCRATCH.length) {
@@ -158,7 +163,7 @@ class Connection implements Carrier {
     }
     SCRATCH.write(head, 0, "latin1");
     SCRATCH.set(body, head.length);
-    const taken = this.#socket?.write(SCRATCH, 0, length) ?? 0;
+    const taken = this.#socket.write(SCRATCH, 0, length);
     if (taken < length) this.#unsent = [Buffer.from(SCRATCH.subarray(Math.max(0, taken), length))];
   }
 
