@@ -22,14 +22,28 @@ export interface Caller extends Identity {
   readonly ip: string;
 }
 
-/** A caller whose address is looked up only when something asks for it: that costs more than a whole call. */
-export const callerFrom = ({ actor, adminToken }: Identity, source: { readonly ip: string }): Caller => ({
-  actor,
-  adminToken,
-  get ip() {
-    return source.ip;
-  },
-});
+/**
+ * A caller whose address is looked up only when something asks for it: that costs more than a whole call. A
+ * class, because a literal with a getter is made anew, getter and all, for every request.
+ */
+class SourcedCaller implements Caller {
+  readonly actor: Actor | null;
+  readonly adminToken: boolean;
+  readonly #source: { readonly ip: string };
+
+  constructor({ actor, adminToken }: Identity, source: { readonly ip: string }) {
+    this.actor = actor;
+    this.adminToken = adminToken;
+    this.#source = source;
+  }
+
+  get ip(): string {
+    return this.#source.ip;
+  }
+}
+
+export const callerFrom = (identity: Identity, source: { readonly ip: string }): Caller =>
+  new SourcedCaller(identity, source);
 
 export interface Authenticator {
   /** Turns a bearer value into an identity; anything that does not verify is nobody's. */

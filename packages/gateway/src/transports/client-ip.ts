@@ -17,3 +17,16 @@ export function clientIp(
     .filter(Boolean);
   return hops.reverse().find((hop) => !trustedProxies.has(hop)) ?? peer;
 }
+
+/** Where a request comes from; few ask, and the answer is not free. */
+export class RequestSource {
+  constructor(
+    readonly request: Request,
+    readonly server: Server<unknown>,
+    readonly trustedProxies: ReadonlySet<string>,
+  ) {}
+
+  get ip(): string {
+    return clientIp(this.request, this.server, this.trustedProxies);
+  }
+}

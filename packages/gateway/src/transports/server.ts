@@ -1,11 +1,18 @@
 import type { Server, ServerWebSocket } from "bun";
-import { type Authenticator, callerFrom, type Identity, type Rooms } from "../kernel/context.ts";
+import {
+  type Authenticator,
+  type CallContext,
+  type Caller,
+  callerFrom,
+  type Identity,
+  type Rooms,
+} from "../kernel/context.ts";
 import { ServiceError, toRestResponse, toServiceError } from "../kernel/errors.ts";
 import { bearerOf, urlParts } from "../kernel/http.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
-import type { RouteDefinition } from "../kernel/route.ts";
-import { clientIp } from "./client-ip.ts";
+import type { RouteCall, RouteDefinition } from "../kernel/route.ts";
+import { clientIp, RequestSource } from "./client-ip.ts";
 import { Cors } from "./cors.ts";
 import type { EventsTransport } from "./events/sse.ts";
 import { Router } from "./router.ts";
@@ -54,6 +61,34 @@ export interface HttpServer {
 type SocketData = RpcSocketData | { kind: string };
 type AnySocket = ServerWebSocket<SocketData>;
 
+/** What a route's handler is handed; the query is parsed for those who look at it. */
+class RoutedCall implements RouteCall {
+  readonly caller: Caller;
+  readonly requestId: string;
+  readonly log: Log;
+  readonly rooms: Rooms;
+  readonly request: Request;
+  readonly path: Record<string, string>;
+  readonly #search: string;
+
+  constructor(
+    { caller, requestId, log, rooms }: CallContext,
+    { request, path, search }: { request: Request; path: Record<string, string>; search: string },
+  ) {
+    this.caller = caller;
+    this.requestId = requestId;
+    this.log = log;
+    this.rooms = rooms;
+    this.request = request;
+    this.path = path;
+    this.#search = search;
+  }
+
+  get query(): URLSearchParams {
+    return new URLSearchParams(this.#search);
+  }
+}
+
 const REQUEST_BODY_BYTES_MAX = 34 * 1024 * 1024;
 const SOCKET_MESSAGE_BYTES_MAX = 8 * 1024 * 1024;
 const NOBODY: Identity = { actor: null, adminToken: false };
@@ -82,17 +117,9 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
       if (route.auth === "admin_token" && !identity.adminToken)
         throw new ServiceError("admin_token_required", "admin access required");
       const caller = callerFrom(identity, sourceOf(request, server));
-      const result = await route.handler({
-        caller,
-        requestId,
-        log,
-        rooms,
-        request,
-        path: found.path,
-        get query() {
-          return new URLSearchParams(search);
-        },
-      });
+      const call = new RoutedCall({ caller, requestId, log, rooms }, { request, path: found.path, search });
+      const handled = route.handler(call);
+      const result = handled instanceof Promise ? await handled : handled;
       if (result instanceof Response) return result;
       return Response.json(result, { headers: { "x-request-id": requestId } });
     } catch (error) {
@@ -143,12 +170,8 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
     return expectedUpgrade("Expected a WebSocket upgrade.\n");
   }
 
-  /** Where a request comes from; few ask, and the answer is not free. */
-  const sourceOf = (request: Request, server: Server<SocketData>) => ({
-    get ip() {
-      return clientIp(request, server, options.trustedProxies);
-    },
-  });
+  const sourceOf = (request: Request, server: Server<SocketData>) =>
+    new RequestSource(request, server, options.trustedProxies);
 
   /** Not async itself: each layer of promises costs, and this one is around every request. */
   function handle(request: Request, server: Server<SocketData>): Promise<Response | undefined> {

@@ -112,7 +112,7 @@ function withBearer(call: RouteCall): RouteCall {
   const headers = new Headers(request.headers);
   headers.set("authorization", `Bearer ${key}`);
   headers.delete("x-api-key");
-  return { ...call, request: new Request(request, { headers }) };
+  return { ...call, query: call.query, request: new Request(request, { headers }) };
 }
 
 /** Describe the body, not the answer: they are another answer's. */
@@ -164,7 +164,7 @@ export function throughRoute(route: RouteDefinition): ChatFunction {
     headers.set("content-length", String(bytes.length));
     const url = new URL(route.path, request.url);
     const inner = new Request(url, { method: "POST", headers, body: bytes, signal: request.signal });
-    const result = await route.handler({ ...call, request: inner });
+    const result = await route.handler({ ...call, query: call.query, request: inner });
     return result instanceof Response ? result : Response.json(result);
   };
 }

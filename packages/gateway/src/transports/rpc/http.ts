@@ -15,6 +15,12 @@ export interface RpcHttpOptions {
   events: EventHub;
 }
 
+const answer = (json: string, requestId: string, status = 200): Response =>
+  new Response(json, {
+    status,
+    headers: { "content-type": "application/json", "x-request-id": requestId },
+  });
+
 /** `POST /api/rpc`. Answers are HTTP 200, apart from a body that is too large. */
 export function createRpcHttp({ runner, authenticator, events }: RpcHttpOptions) {
   const guard = (method: string) => socketOnly(runner.options.registry, method);
@@ -22,17 +28,12 @@ export function createRpcHttp({ runner, authenticator, events }: RpcHttpOptions)
     request: Request,
     { requestId, source }: { requestId: string; source: { readonly ip: string } },
   ): Promise<Response> => {
-    const answer = (json: string, status = 200) =>
-      new Response(json, {
-        status,
-        headers: { "content-type": "application/json", "x-request-id": requestId },
-      });
     let text: string;
     try {
       text = decodeUtf8(await readBody(request, RPC_BODY_BYTES_MAX));
     } catch (error) {
       const failure = toServiceError(error);
-      return answer(encodeFailure(failure), failure.kind === "body_too_large" ? 413 : 200);
+      return answer(encodeFailure(failure), requestId, failure.kind === "body_too_large" ? 413 : 200);
     }
     const identifying = authenticator.identify(bearerOf(request));
     const identity = identifying instanceof Promise ? await identifying : identifying;
@@ -43,6 +44,6 @@ export function createRpcHttp({ runner, authenticator, events }: RpcHttpOptions)
         ? (json: string) => events.push(sessionId, json)
         : undefined;
     const running = runner.run(text, { caller, requestId, guard, onResponse });
-    return answer(typeof running === "string" ? running : await running);
+    return answer(typeof running === "string" ? running : await running, requestId);
   };
 }
