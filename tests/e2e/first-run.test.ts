@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import type { Page } from "playwright-core";
 import { PASSWORD } from "../../packages/gateway/tests/support/gateway.ts";
 import { openSite, type Site, seriousIssues, shot } from "./support/site.ts";
 
@@ -7,6 +8,20 @@ beforeAll(async () => {
   site = await openSite({ config: { registrationOpen: null } });
 });
 afterAll(() => site.stop());
+
+/** Signs the administrator in and makes a key: what follows is the page that waits for its first call. */
+async function firstCallPage(keyName: string): Promise<Page> {
+  const { page } = await site.visit();
+  await page.goto(site.gateway.url);
+  await page.getByLabel("Email").fill("ada@example.com");
+  await page.getByLabel("Password").fill(PASSWORD);
+  await page.locator("form").getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await page.goto(`${site.gateway.url}/keys?new=1`);
+  await page.getByLabel("Name").fill(keyName);
+  await page.getByRole("dialog").getByRole("button", { name: "Create key" }).click();
+  return page;
+}
 
 test("from nothing to the first answer, without leaving the console", async () => {
   const { page, complaints } = await site.visit();
@@ -50,15 +65,7 @@ test("from nothing to the first answer, without leaving the console", async () =
 });
 
 test("the first-call page names the mistake", async () => {
-  const { page } = await site.visit();
-  await page.goto(site.gateway.url);
-  await page.getByLabel("Email").fill("ada@example.com");
-  await page.getByLabel("Password").fill(PASSWORD);
-  await page.locator("form").getByRole("button", { name: "Sign in" }).click();
-  await page.getByRole("heading", { name: "Overview" }).waitFor();
-  await page.goto(`${site.gateway.url}/keys?new=1`);
-  await page.getByLabel("Name").fill("wrong");
-  await page.getByRole("dialog").getByRole("button", { name: "Create key" }).click();
+  const page = await firstCallPage("wrong");
   const models = page.getByLabel("Model", { exact: true });
   await models.locator("option", { hasText: "demo-chat" }).waitFor({ state: "attached" });
   const absent = await models
@@ -73,15 +80,7 @@ test("the first-call page names the mistake", async () => {
 });
 
 test("a call from outside is seen by itself: its mistake first, then its answer", async () => {
-  const { page } = await site.visit();
-  await page.goto(site.gateway.url);
-  await page.getByLabel("Email").fill("ada@example.com");
-  await page.getByLabel("Password").fill(PASSWORD);
-  await page.locator("form").getByRole("button", { name: "Sign in" }).click();
-  await page.getByRole("heading", { name: "Overview" }).waitFor();
-  await page.goto(`${site.gateway.url}/keys?new=1`);
-  await page.getByLabel("Name").fill("outside");
-  await page.getByRole("dialog").getByRole("button", { name: "Create key" }).click();
+  const page = await firstCallPage("outside");
   await page.getByText("Waiting for the first request").waitFor();
   const key = /service-[0-9a-f-]{36}/.exec(await page.locator("main").innerText())![0];
   const call = (body: object) =>

@@ -1,4 +1,5 @@
 import { BackendError, type Flow, type HttpAnswer, type PieceReader } from "../contract.ts";
+import { tooLarge } from "../shared/response-answer.ts";
 import { type ResponseEvents, type ResponseHead, ResponseParser } from "./response-parser.ts";
 
 /** What may wait for a reader that has not come yet; then the connection is not read on. */
@@ -225,6 +226,3 @@ export class Exchange implements HttpAnswer, ResponseEvents, Flow {
     this.#over(false);
   }
 }
-
-const tooLarge = (bytesMax: number) =>
-  new BackendError("transport", `the upstream's answer is larger than ${bytesMax} bytes`);

@@ -1,14 +1,13 @@
 import type { Socket } from "bun";
 import type { Clock } from "../../kernel/clock.ts";
 import { BackendError, type HttpAnswer, type ModelCall, type Origin } from "../contract.ts";
+import { LINGER_MS } from "../shared/response-answer.ts";
 import { type Carrier, Exchange } from "./exchange.ts";
 
 /** Shorter than the five seconds after which common servers close an idle connection. */
 const IDLE_MS = 4_000;
 const IDLE_MAX = 512;
 const CONNECT_MS = 10_000;
-/** What an answer that nobody reads any more gets to end, so that its connection can be used again. */
-const LINGER_MS = 1_000;
 const KEEP_ALIVE_MS = 30_000;
 /**
  * Where head and body are put together, so that they leave in one write; larger ones leave in two. Shared by

@@ -9,7 +9,10 @@ import {
 } from "../contract.ts";
 
 /** What an answer that nobody reads any more gets to end, so that its connection can be used again. */
-const LINGER_MS = 1_000;
+export const LINGER_MS = 1_000;
+
+export const tooLarge = (bytesMax: number) =>
+  new BackendError("transport", `the upstream's answer is larger than ${bytesMax} bytes`);
 
 /** A web response in the form of the contract. */
 export class ResponseAnswer implements Answer, Flow {
@@ -19,6 +22,7 @@ export class ResponseAnswer implements Answer, Flow {
   /** Set while paused: lets the pump go on. */
   #go: (() => void) | null = null;
   #paused: Promise<void> | null = null;
+  #lingering: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
     readonly response: Response,
@@ -38,8 +42,7 @@ export class ResponseAnswer implements Answer, Flow {
       let size = 0;
       for await (const piece of response.body ?? []) {
         size += piece.length;
-        if (size > bytesMax)
-          throw new BackendError("transport", `the upstream's answer is larger than ${bytesMax} bytes`);
+        if (size > bytesMax) throw tooLarge(bytesMax);
         pieces.push(piece);
       }
       return Buffer.concat(pieces);
@@ -89,13 +92,15 @@ export class ResponseAnswer implements Answer, Flow {
       }
     } catch (error) {
       this.#reader?.failed(this.#reason(error));
+    } finally {
+      clearTimeout(this.#lingering);
     }
   }
 
   leave(): void {
     this.#reader = null;
+    this.#lingering = setTimeout(() => this.cancel(), LINGER_MS);
     this.resume();
-    setTimeout(() => this.cancel(), LINGER_MS).unref();
   }
 
   cancel(): void {

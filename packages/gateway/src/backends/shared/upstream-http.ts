@@ -1,6 +1,6 @@
 import { isObject } from "../../kernel/json.ts";
 import { type Answer, type BackendDeps, BackendError, type HttpAnswer } from "../contract.ts";
-import { ResponseAnswer } from "./response-answer.ts";
+import { ResponseAnswer, tooLarge } from "./response-answer.ts";
 
 /** How much of an upstream's error body is read, and how much of it is repeated. */
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
@@ -62,8 +62,7 @@ export async function readJson(response: Response, signal: AbortSignal): Promise
   try {
     for await (const chunk of response.body ?? []) {
       size += chunk.length;
-      if (size > ANSWER_BYTES_MAX)
-        throw new BackendError("transport", `the upstream's answer is larger than ${ANSWER_BYTES_MAX} bytes`);
+      if (size > ANSWER_BYTES_MAX) throw tooLarge(ANSWER_BYTES_MAX);
       chunks.push(chunk);
     }
   } catch (error) {
