@@ -36,7 +36,7 @@ import { createVideo } from "./rooms/video/index.ts";
 import { loadJwtSecret } from "./secrets.ts";
 import { openStorage } from "./storage/index.ts";
 import { DatabaseLeases } from "./storage/leases.ts";
-import { AGENT_SOCKET_KIND, AgentTunnel } from "./transports/agent-tunnel/index.ts";
+import { AgentTunnel } from "./transports/agent-tunnel/index.ts";
 import { createConsole } from "./transports/console/handler.ts";
 import { consoleRoutes } from "./transports/console/routes.ts";
 import { documentRoutes } from "./transports/docs/routes.ts";
@@ -297,11 +297,12 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     rpcHttp: createRpcHttp({ runner, authenticator: accounts, events }),
     rpcSocket: new RpcWebSocket({ runner, registry, authenticator: accounts, clock, ids }),
     events: eventsTransport,
-    sockets: { [AGENT_SOCKET_KIND]: new AgentTunnel({ desk: agents, clock, ids, log }) },
+    sockets: [new AgentTunnel({ desk: agents, clock, ids, log })],
     authenticator: accounts,
     rooms,
     ids,
     log,
+    clock: systemClock,
     trustedProxies: new Set(config.trustedProxies),
     corsOrigins: config.corsOrigins,
   });

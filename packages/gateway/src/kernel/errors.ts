@@ -1,3 +1,5 @@
+import { JSON_TYPE, Reply } from "./reply.ts";
+
 /**
  * Every error that the service answers with, in one table. Code throws `fail("name", …)`; the transports
  * alone turn that into a JSON-RPC error object or a REST body, through the two functions at the end.
@@ -119,8 +121,10 @@ export function toRestBody(error: ServiceError): { error: { message: string; typ
   return { error: { message: error.message, type, code } };
 }
 
-export function toRestResponse(error: ServiceError, requestId: string): Response {
-  const headers: Record<string, string> = { "x-request-id": requestId };
-  if (error.retryAfterSeconds !== undefined) headers["retry-after"] = String(error.retryAfterSeconds);
-  return Response.json(toRestBody(error), { status: ERRORS[error.kind].status, headers });
+export function toRestReply(error: ServiceError, requestId: string, more: Record<string, string> = {}): Reply {
+  const { kind, retryAfterSeconds } = error;
+  const headers =
+    retryAfterSeconds === undefined ? more : { ...more, "retry-after": String(retryAfterSeconds) };
+  const head = { status: ERRORS[kind].status, contentType: JSON_TYPE, requestId, headers };
+  return new Reply(head, JSON.stringify(toRestBody(error)));
 }

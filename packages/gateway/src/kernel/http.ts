@@ -1,49 +1,61 @@
 import { fail } from "./errors.ts";
 
+/** One request as handlers see it. Less than a web `Request`, because this is made for every one of them. */
+export interface HttpRequest {
+  readonly method: string;
+  readonly path: string;
+  /** The query without its question mark; empty when there is none. */
+  readonly search: string;
+  /** By its lower-case name; several lines of one name are joined by commas. */
+  header(name: string): string | null;
+  /** The whole body: at once when it is here. Refused as soon as it is known to be larger than `bytesMax`. */
+  body(bytesMax: number): Buffer | Promise<Buffer>;
+  /** Fires when the client leaves before its answer is complete. Made when it is first asked for. */
+  readonly signal: AbortSignal;
+  /** Calls back once when that happens: what a listener on `signal` does, for less. Takes one. */
+  whenGone(run: () => void): void;
+}
+
 const BEARER = /^bearer /i;
 
 /** The value of `Authorization: Bearer <value>`; the scheme is case-insensitive. */
-export function bearerOf(request: Request): string | null {
-  const header = request.headers.get("authorization");
+export function bearerOf(request: Pick<HttpRequest, "header">): string | null {
+  const header = request.header("authorization");
   if (!header || !BEARER.test(header)) return null;
   return header.slice(7).trim() || null;
 }
 
-const refuseLarge = (bytesMax: number): never =>
+export const refuseLarge = (bytesMax: number): never =>
   fail("body_too_large", `The request body is larger than ${bytesMax} bytes; send a smaller one`);
 
-/** The whole body, refused as soon as it is known to be larger than `bytesMax`. */
-export function readBody(request: Request, bytesMax: number): Promise<Uint8Array<ArrayBuffer>> {
-  const declared = request.headers.get("content-length");
-  if (declared === null) return readUndeclared(request, bytesMax);
-  if (Number(declared) > bytesMax) refuseLarge(bytesMax);
-  // The server holds a sender to its declared length, so this read is bounded.
-  return request.bytes();
-}
+/** A request that is the same as another one but for some of its headers, and its body if one is given. */
+export class DerivedRequest implements HttpRequest {
+  constructor(
+    readonly origin: HttpRequest,
+    readonly headers: Readonly<Record<string, string | null>>,
+    readonly bytes?: Buffer,
+  ) {}
 
-async function readUndeclared(request: Request, bytesMax: number): Promise<Uint8Array<ArrayBuffer>> {
-  if (!request.body) return new Uint8Array();
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  for await (const chunk of request.body as unknown as AsyncIterable<Uint8Array>) {
-    size += chunk.length;
-    if (size > bytesMax) refuseLarge(bytesMax);
-    chunks.push(chunk);
+  get method(): string {
+    return this.origin.method;
   }
-  return Buffer.concat(chunks) as Uint8Array<ArrayBuffer>;
-}
-
-export interface UrlParts {
-  path: string;
-  /** Without the question mark; empty when there is none. */
-  search: string;
-}
-
-/** Path and query of a request without building a URL object: this runs for every request. */
-export function urlParts(url: string): UrlParts {
-  const pathStart = url.indexOf("/", url.indexOf("://") + 3);
-  if (pathStart === -1) return { path: "/", search: "" };
-  const queryStart = url.indexOf("?", pathStart);
-  if (queryStart === -1) return { path: url.slice(pathStart), search: "" };
-  return { path: url.slice(pathStart, queryStart), search: url.slice(queryStart + 1) };
+  get path(): string {
+    return this.origin.path;
+  }
+  get search(): string {
+    return this.origin.search;
+  }
+  get signal(): AbortSignal {
+    return this.origin.signal;
+  }
+  header(name: string): string | null {
+    const own = this.headers[name];
+    return own === undefined ? this.origin.header(name) : own;
+  }
+  body(bytesMax: number): Buffer | Promise<Buffer> {
+    return this.bytes ?? this.origin.body(bytesMax);
+  }
+  whenGone(run: () => void): void {
+    this.origin.whenGone(run);
+  }
 }

@@ -1,12 +1,13 @@
 import type { z } from "zod";
 import type { CallContext } from "./context.ts";
+import type { HttpRequest } from "./http.ts";
 
 export type HttpMethod = "GET" | "POST" | "DELETE" | "PUT";
 /** `api_key` routes authenticate in their own handler, because the key's limits are part of it. */
 export type RouteAuth = "public" | "api_key" | "admin_token";
 
 export interface RouteCall extends CallContext {
-  request: Request;
+  request: HttpRequest;
   /** Path parameters, e.g. `id` of `/v1/video/generations/{id}`. */
   path: Record<string, string>;
   query: URLSearchParams;
@@ -25,7 +26,7 @@ export interface RouteDefinition {
   /** Media type of the answer when it is not JSON. */
   responseType?: string;
   bodyBytesMax?: number;
-  /** Returns a Response, or a value that is sent as JSON with status 200. */
+  /** Returns an answer (see reply.ts), or a value that is sent as JSON with status 200. */
   handler(call: RouteCall): unknown;
 }
 

@@ -1,33 +1,28 @@
-import type { Server, ServerWebSocket } from "bun";
-import {
-  type Authenticator,
-  type CallContext,
-  type Caller,
-  callerFrom,
-  type Identity,
-  type Rooms,
-} from "../kernel/context.ts";
-import { ServiceError, toRestResponse, toServiceError } from "../kernel/errors.ts";
-import { bearerOf, urlParts } from "../kernel/http.ts";
+import type { Clock } from "../kernel/clock.ts";
+import { type Authenticator, type CallContext, type Caller, callerFrom, type Rooms } from "../kernel/context.ts";
+import { ServiceError, toRestReply, toServiceError } from "../kernel/errors.ts";
+import { bearerOf, type HttpRequest } from "../kernel/http.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
+import { jsonReply, Reply, StreamedReply } from "../kernel/reply.ts";
 import type { RouteCall, RouteDefinition } from "../kernel/route.ts";
-import { clientIp, RequestSource } from "./client-ip.ts";
+import { replyOf } from "../kernel/web-reply.ts";
+import { RequestSource } from "./client-ip.ts";
 import { Cors } from "./cors.ts";
 import type { EventsTransport } from "./events/sse.ts";
+import { type HttpAnswer, SocketReply } from "./http1/connection.ts";
+import type { IncomingRequest } from "./http1/incoming.ts";
+import { Listener } from "./http1/listener.ts";
+import type { SocketHandlers } from "./http1/websocket.ts";
 import { Router } from "./router.ts";
 import type { createRpcHttp } from "./rpc/http.ts";
-import { type RpcSocketData, type RpcWebSocket, SEND_BUFFER_BYTES_MAX } from "./rpc/websocket.ts";
+import { type RpcWebSocket, SEND_BUFFER_BYTES_MAX } from "./rpc/websocket.ts";
 
 /** A WebSocket transport beside the RPC plane, e.g. the agents' tunnel. */
-export interface SocketTransport {
+export interface SocketTransport<Data> extends SocketHandlers<Data> {
   path: string;
   /** Data for the new socket, or the refusal; decided before the upgrade. */
-  admit(request: Request, query: URLSearchParams): Promise<{ kind: string } | Response>;
-  open(socket: ServerWebSocket<never>): void;
-  message(socket: ServerWebSocket<never>, message: string | Buffer): void | Promise<void>;
-  drain?(socket: ServerWebSocket<never>): void;
-  close(socket: ServerWebSocket<never>, code: number, reason: string): void;
+  admit(request: HttpRequest, query: URLSearchParams): Promise<Data | Reply>;
 }
 
 export interface HttpServerOptions {
@@ -39,27 +34,19 @@ export interface HttpServerOptions {
   rpcHttp: ReturnType<typeof createRpcHttp>;
   rpcSocket: RpcWebSocket;
   events: EventsTransport;
-  sockets: Readonly<Record<string, SocketTransport>>;
+  // biome-ignore lint/suspicious/noExplicitAny: each transport knows the data of its own sockets
+  sockets: readonly SocketTransport<any>[];
   authenticator: Authenticator;
   rooms: Rooms;
   ids: Ids;
   log: Log;
+  /** Of the network, so real time, whatever time the rooms are told. */
+  clock: Clock;
   trustedProxies: ReadonlySet<string>;
   corsOrigins: readonly string[];
   /** Answers a GET that no route has, e.g. with a page of the console. */
-  fallback?: (request: Request, path: string) => Response | Promise<Response> | null;
+  fallback?: (request: HttpRequest, path: string) => Response | Promise<Response> | null;
 }
-
-export interface HttpServer {
-  port: number;
-  /** From now on every answer ends its connection, so that clients go elsewhere before the listener closes. */
-  retire(): void;
-  /** No new connections; resolves when the open ones are done. With `now` they are broken off. */
-  stop(now?: boolean): Promise<void>;
-}
-
-type SocketData = RpcSocketData | { kind: string };
-type AnySocket = ServerWebSocket<SocketData>;
 
 /** What a route's handler is handed; the query is parsed for those who look at it. */
 class RoutedCall implements RouteCall {
@@ -67,13 +54,12 @@ class RoutedCall implements RouteCall {
   readonly requestId: string;
   readonly log: Log;
   readonly rooms: Rooms;
-  readonly request: Request;
+  readonly request: HttpRequest;
   readonly path: Record<string, string>;
-  readonly #search: string;
 
   constructor(
     { caller, requestId, log, rooms }: CallContext,
-    { request, path, search }: { request: Request; path: Record<string, string>; search: string },
+    { request, path }: { request: HttpRequest; path: Record<string, string> },
   ) {
     this.caller = caller;
     this.requestId = requestId;
@@ -81,173 +67,135 @@ class RoutedCall implements RouteCall {
     this.rooms = rooms;
     this.request = request;
     this.path = path;
-    this.#search = search;
   }
 
   get query(): URLSearchParams {
-    return new URLSearchParams(this.#search);
+    return new URLSearchParams(this.request.search);
   }
 }
 
-const REQUEST_BODY_BYTES_MAX = 34 * 1024 * 1024;
 const SOCKET_MESSAGE_BYTES_MAX = 8 * 1024 * 1024;
-const NOBODY: Identity = { actor: null, adminToken: false };
+const NOBODY = { actor: null, adminToken: false };
 const RPC_METHODS: readonly string[] = ["GET", "POST"];
 
-/** The one HTTP listener: routes, the RPC plane, the event streams and the WebSockets. */
-export function startHttpServer(options: HttpServerOptions): HttpServer {
-  const { rpcHttp, rpcSocket, events, authenticator, rooms, ids, log } = options;
+/** The one listener: routes, the RPC plane, the event streams and the WebSockets. */
+export function startHttpServer(options: HttpServerOptions): Listener {
+  const { rpcHttp, rpcSocket, events, authenticator, rooms, ids, log, trustedProxies } = options;
   const router = new Router(options.routes);
   const cors = new Cors(options.corsOrigins);
 
-  async function runRoute(
-    request: Request,
-    server: Server<SocketData>,
-    path: string,
-    search: string,
-  ): Promise<Response> {
+  /** Not async: each layer of promises costs, and this one is around every request. */
+  function runRoute(request: IncomingRequest, path: string): HttpAnswer | Promise<HttpAnswer> {
     const requestId = ids.ordered();
-    const verb = request.method === "HEAD" ? "GET" : request.method;
-    const found = router.find(verb, path);
+    const failed = (error: unknown) => refuse(error, path, requestId);
     try {
-      if (!found) return await notFound(request, path, requestId);
+      const found = router.find(request.method === "HEAD" ? "GET" : request.method, path);
+      if (!found) return notFound(request, path, requestId);
+      const call = { requestId, log, rooms, caller: callerFrom(NOBODY, sourceOf(request)) };
+      const routed = new RoutedCall(call, { request, path: found.path });
       const { route } = found;
-      const identity =
-        route.auth === "admin_token" ? await authenticator.identify(bearerOf(request)) : NOBODY;
-      if (route.auth === "admin_token" && !identity.adminToken)
-        throw new ServiceError("admin_token_required", "admin access required");
-      const caller = callerFrom(identity, sourceOf(request, server));
-      const call = new RoutedCall({ caller, requestId, log, rooms }, { request, path: found.path, search });
-      const handled = route.handler(call);
-      const result = handled instanceof Promise ? await handled : handled;
-      if (result instanceof Response) return result;
-      return Response.json(result, { headers: { "x-request-id": requestId } });
+      const handled =
+        route.auth === "admin_token" ? asAdmin(routed, route) : (route.handler(routed) as unknown);
+      return handled instanceof Promise
+        ? handled.then((result) => answerOf(result, requestId)).catch(failed)
+        : answerOf(handled, requestId);
     } catch (error) {
-      const failure = toServiceError(error);
-      if (failure.kind === "internal") log.error("route failed", { request_id: requestId, path, error });
-      return toRestResponse(failure, requestId);
+      return failed(error);
     }
   }
 
-  async function notFound(request: Request, path: string, requestId: string): Promise<Response> {
+  async function asAdmin(call: RoutedCall, route: RouteDefinition): Promise<unknown> {
+    const identity = await authenticator.identify(bearerOf(call.request));
+    if (!identity.adminToken) throw new ServiceError("admin_token_required", "admin access required");
+    const caller = callerFrom(identity, call.caller);
+    return route.handler(new RoutedCall({ ...call, caller }, call));
+  }
+
+  function answerOf(result: unknown, requestId: string): HttpAnswer | Promise<HttpAnswer> {
+    if (result instanceof Reply || result instanceof StreamedReply) return result;
+    if (result instanceof Response) return replyOf(result);
+    return jsonReply(JSON.stringify(result), requestId);
+  }
+
+  function refuse(error: unknown, path: string, requestId: string): Reply {
+    const failure = toServiceError(error);
+    if (failure.kind === "internal") log.error("route failed", { request_id: requestId, path, error });
+    return toRestReply(failure, requestId);
+  }
+
+  async function notFound(request: HttpRequest, path: string, requestId: string): Promise<HttpAnswer> {
     const methods = path === "/api/rpc" ? RPC_METHODS : router.methodsOf(path);
     if (methods.length === 0 && (request.method === "GET" || request.method === "HEAD")) {
       const page = await options.fallback?.(request, path);
       page?.headers.set("x-request-id", requestId);
-      if (page) return page;
+      if (page) return replyOf(page);
     }
     const error = methods.length
       ? new ServiceError("method_not_allowed", `${path} takes ${methods.join(", ")}`)
       : new ServiceError("route_not_found", `No such path: ${request.method} ${path.slice(0, 200)}`);
-    const response = toRestResponse(error, requestId);
-    if (methods.length) response.headers.set("allow", methods.join(", "));
-    return response;
+    return toRestReply(error, requestId, methods.length ? { allow: methods.join(", ") } : {});
   }
 
-  const expectedUpgrade = (text: string) =>
-    new Response(text, { status: 426, headers: { upgrade: "websocket", "x-request-id": ids.ordered() } });
-
-  async function upgradeRpc(
-    request: Request,
-    server: Server<SocketData>,
-    query: URLSearchParams,
-  ): Promise<Response | undefined> {
-    const ip = clientIp(request, server, options.trustedProxies);
-    const data = await rpcSocket.admit(query.get("token") ?? bearerOf(request), ip);
-    if (server.upgrade(request, { data })) return undefined;
-    return expectedUpgrade("Expected a WebSocket upgrade; POST JSON-RPC requests instead.\n");
+  async function upgradeRpc(request: IncomingRequest): Promise<HttpAnswer> {
+    const query = new URLSearchParams(request.search);
+    const data = await rpcSocket.admit(query.get("token") ?? bearerOf(request), sourceOf(request).ip);
+    return new SocketReply(data, rpcSocket, "Expected a WebSocket upgrade; POST JSON-RPC requests instead.");
   }
 
   async function upgradeOther(
-    transport: SocketTransport,
-    request: Request,
-    server: Server<SocketData>,
-    query: URLSearchParams,
-  ) {
-    const admitted = await transport.admit(request, query);
-    if (admitted instanceof Response) return admitted;
-    if (server.upgrade(request, { data: admitted })) return undefined;
-    return expectedUpgrade("Expected a WebSocket upgrade.\n");
+    transport: SocketTransport<unknown>,
+    request: IncomingRequest,
+  ): Promise<HttpAnswer> {
+    const admitted = await transport.admit(request, new URLSearchParams(request.search));
+    return admitted instanceof Reply ? admitted : new SocketReply(admitted, transport);
   }
 
-  const sourceOf = (request: Request, server: Server<SocketData>) =>
-    new RequestSource(request, server, options.trustedProxies);
+  const sourceOf = (request: IncomingRequest) => new RequestSource(request, trustedProxies);
 
-  /** Not async itself: each layer of promises costs, and this one is around every request. */
-  function handle(request: Request, server: Server<SocketData>): Promise<Response | undefined> {
-    const { path: asked, search } = urlParts(request.url);
+  function route(request: IncomingRequest): HttpAnswer | Promise<HttpAnswer> {
+    const { method } = request;
     // Clients whose base URL already ends in /v1 often add it once more.
-    const path = asked.startsWith("/v1/v1/") ? asked.slice(3) : asked;
+    const path = request.path.startsWith("/v1/v1/") ? request.path.slice(3) : request.path;
     if (path === "/api/rpc") {
-      if (request.method === "POST") {
-        return rpcHttp(request, { requestId: ids.ordered(), source: sourceOf(request, server) });
+      if (method === "POST") return rpcHttp(request, { requestId: ids.ordered(), source: sourceOf(request) });
+      if (method === "GET") return upgradeRpc(request);
+    }
+    if (method === "GET") {
+      if (path === "/api/rpc/events") {
+        const query = new URLSearchParams(request.search);
+        return events.handle(request, { query, requestId: ids.ordered() });
       }
-      if (request.method === "GET") return upgradeRpc(request, server, new URLSearchParams(search));
-    }
-    if (path === "/api/rpc/events" && request.method === "GET") {
-      return events.handle(request, {
-        query: new URLSearchParams(search),
-        requestId: ids.ordered(),
-      });
-    }
-    for (const transport of socketTransports) {
-      if (transport.path === path && request.method === "GET") {
-        return upgradeOther(transport, request, server, new URLSearchParams(search));
+      for (const transport of options.sockets) {
+        if (transport.path === path) return upgradeOther(transport, request);
       }
     }
-    return runRoute(request, server, path, search);
+    return runRoute(request, path);
   }
 
-  const socketTransports = Object.values(options.sockets);
-  const of = (socket: AnySocket) => options.sockets[socket.data.kind] as SocketTransport;
-  let answer = cors.enabled
-    ? async (request: Request, server: Server<SocketData>) =>
-        cors.preflight(request) ?? cors.decorate(request, await handle(request, server))
-    : handle;
-  const server = Bun.serve<SocketData, never>({
-    hostname: options.host,
+  /** What is thrown past every handler still gets an answer. */
+  function handle(request: IncomingRequest): HttpAnswer | Promise<HttpAnswer> {
+    const failed = (error: unknown) => {
+      log.error("request failed outside every handler", { error });
+      return toRestReply(toServiceError(error), ids.uuid());
+    };
+    try {
+      const answer = route(request);
+      return answer instanceof Promise ? answer.catch(failed) : answer;
+    } catch (error) {
+      return failed(error);
+    }
+  }
+
+  return new Listener({
+    host: options.host,
     port: options.port,
     reusePort: options.reusePort ?? false,
-    // Streams may be silent for minutes; our own deadlines decide, not the listener's.
-    idleTimeout: 0,
-    maxRequestBodySize: REQUEST_BODY_BYTES_MAX,
-    development: false,
-    fetch: (request, server) => answer(request, server),
-    error(error) {
-      log.error("request failed outside every handler", { error });
-      return toRestResponse(toServiceError(error), ids.uuid());
-    },
-    websocket: {
-      idleTimeout: 0,
-      maxPayloadLength: SOCKET_MESSAGE_BYTES_MAX,
-      backpressureLimit: SEND_BUFFER_BYTES_MAX * 4,
-      open: (socket) =>
-        socket.data.kind === "rpc"
-          ? rpcSocket.open(socket as ServerWebSocket<RpcSocketData>)
-          : of(socket).open(socket as never),
-      message: (socket, message) =>
-        socket.data.kind === "rpc"
-          ? rpcSocket.message(socket as ServerWebSocket<RpcSocketData>, message)
-          : of(socket).message(socket as never, message),
-      drain: (socket) => {
-        if (socket.data.kind !== "rpc") of(socket).drain?.(socket as never);
-      },
-      close: (socket, code, reason) =>
-        socket.data.kind === "rpc"
-          ? rpcSocket.close(socket as ServerWebSocket<RpcSocketData>)
-          : of(socket).close(socket as never, code, reason),
-    },
+    handle: cors.enabled
+      ? async (request) => cors.preflight(request) ?? cors.decorate(request, await handle(request))
+      : handle,
+    messageBytesMax: SOCKET_MESSAGE_BYTES_MAX,
+    bufferBytesMax: SEND_BUFFER_BYTES_MAX * 4,
+    clock: options.clock,
+    log,
   });
-  return {
-    port: server.port!,
-    retire() {
-      const before = answer;
-      answer = async (request, server) => {
-        const response = await before(request, server);
-        response?.headers.set("connection", "close");
-        return response;
-      };
-    },
-    stop: (now) => server.stop(now),
-  };
 }

@@ -1,8 +1,10 @@
 import type { Clock } from "../../kernel/clock.ts";
-import { fail, toRestResponse, toServiceError } from "../../kernel/errors.ts";
-import { bearerOf, readBody } from "../../kernel/http.ts";
+import { fail, toRestReply, toServiceError } from "../../kernel/errors.ts";
+import { bearerOf, DerivedRequest, type HttpRequest } from "../../kernel/http.ts";
 import { decodeUtf8, parseJson } from "../../kernel/json.ts";
+import { EVENT_STREAM_HEADERS, EVENT_STREAM_TYPE, Reply, StreamedReply } from "../../kernel/reply.ts";
 import type { RouteCall, RouteDefinition } from "../../kernel/route.ts";
+import { responseOf } from "../../kernel/web-reply.ts";
 import { estimatedCounts, readAnswer } from "./chat-answer.ts";
 import type { ChatBody } from "./chat-body.ts";
 import type { Dialect, Turn } from "./dialect.ts";
@@ -17,11 +19,7 @@ import { convertStream } from "./stream.ts";
 export const BODY_BYTES_MAX = 32 * 1024 * 1024;
 /** Names what could not be passed on, so that it is not lost in silence. */
 const DROPPED_HEADER = "x-service-dropped";
-const STREAM_HEADERS = {
-  "content-type": "text/event-stream; charset=utf-8",
-  "cache-control": "no-cache, no-transform",
-  "x-accel-buffering": "no",
-} as const;
+const STREAM_HEADERS = { "content-type": EVENT_STREAM_TYPE, ...EVENT_STREAM_HEADERS };
 
 /** Answers a chat-completions body like `POST /v1/chat/completions` does; a refusal may also be thrown. */
 export type ChatFunction = (call: RouteCall, body: ChatBody) => Promise<Response>;
@@ -30,8 +28,8 @@ export interface CompatOptions extends Estimator {
   chat: ChatFunction;
   /** Who an API key stands for; null: nobody. */
   authenticate(secret: string): unknown;
-  /** The same with the key's requests a minute counted; a Response is the refusal. */
-  requireApiKey(request: Request, requestId: string): unknown;
+  /** The same with the key's requests a minute counted; a Reply is the refusal. */
+  requireApiKey(request: HttpRequest, requestId: string): unknown;
   clock: Clock;
 }
 
@@ -51,7 +49,7 @@ export class Compat {
     return refusing(call, messagesDialect, async () => {
       const { request } = withBearer(call);
       const principal = await this.options.requireApiKey(request, call.requestId);
-      if (principal instanceof Response) return refusal(call, messagesDialect, principal);
+      if (principal instanceof Reply) return refusal(call, messagesDialect, responseOf(principal));
       const chat = chatBodyOfMessages(await readJson(request));
       const body = { input_tokens: promptTokens(chat, this.options) };
       return Response.json(body, { headers: headersOf(new Headers(), call, messagesDialect) });
@@ -99,20 +97,18 @@ export class Compat {
   }
 }
 
-const readJson = async (request: Request): Promise<unknown> =>
-  parseJson(decodeUtf8(await readBody(request, BODY_BYTES_MAX)));
+const readJson = async (request: HttpRequest): Promise<unknown> =>
+  parseJson(decodeUtf8(await request.body(BODY_BYTES_MAX)));
 
 const headerSafe = (name: string): string => name.replace(/[^\w.-]/g, "").slice(0, 64);
 
 /** Anthropic's clients may send the key in `x-api-key`; everything behind this knows only the bearer. */
 function withBearer(call: RouteCall): RouteCall {
   const { request } = call;
-  const key = request.headers.get("x-api-key");
+  const key = request.header("x-api-key");
   if (!key || bearerOf(request)) return call;
-  const headers = new Headers(request.headers);
-  headers.set("authorization", `Bearer ${key}`);
-  headers.delete("x-api-key");
-  return { ...call, query: call.query, request: new Request(request, { headers }) };
+  const headers = { authorization: `Bearer ${key}`, "x-api-key": null };
+  return { ...call, query: call.query, request: new DerivedRequest(request, headers) };
 }
 
 /** Describe the body, not the answer: they are another answer's. */
@@ -145,26 +141,24 @@ async function refusing(call: RouteCall, dialect: Dialect, task: () => Promise<R
     if (failure.kind === "internal") {
       call.log.error("route failed", {
         request_id: call.requestId,
-        path: new URL(call.request.url).pathname,
+        path: call.request.path,
         error,
       });
     }
-    return refusal(call, dialect, toRestResponse(failure, call.requestId));
+    return refusal(call, dialect, responseOf(toRestReply(failure, call.requestId)));
   }
 }
+
+/** What the client said about its own body is not true of the converted one. */
+const CONVERTED_HEADERS = { "content-type": "application/json", "content-length": null, "content-encoding": null };
 
 /** The chat path as a function: its route's handler, given a request with the converted body. */
 export function throughRoute(route: RouteDefinition): ChatFunction {
   return async (call, body) => {
-    const { request } = call;
-    const bytes = new TextEncoder().encode(JSON.stringify(body));
-    const headers = new Headers(request.headers);
-    for (const name of BODY_HEADERS) headers.delete(name);
-    headers.set("content-type", "application/json");
-    headers.set("content-length", String(bytes.length));
-    const url = new URL(route.path, request.url);
-    const inner = new Request(url, { method: "POST", headers, body: bytes, signal: request.signal });
-    const result = await route.handler({ ...call, query: call.query, request: inner });
+    const bytes = Buffer.from(JSON.stringify(body));
+    const request = new DerivedRequest(call.request, CONVERTED_HEADERS, bytes);
+    const result = await route.handler({ ...call, query: call.query, request });
+    if (result instanceof Reply || result instanceof StreamedReply) return responseOf(result);
     return result instanceof Response ? result : Response.json(result);
   };
 }

@@ -1,5 +1,6 @@
 import type { RateLimiter } from "../../bus/contract.ts";
-import { bearerOf } from "../../kernel/http.ts";
+import { bearerOf, type HttpRequest } from "../../kernel/http.ts";
+import { Reply } from "../../kernel/reply.ts";
 import type { Keys, Principal } from "../keys/index.ts";
 
 const WINDOW_MS = 60_000;
@@ -13,8 +14,8 @@ export interface ApiKeyGate {
   rpm: number;
 }
 
-const plain = (status: number, text: string, headers: Record<string, string>): Response =>
-  new Response(text, { status, headers: { "content-type": "text/plain; charset=utf-8", ...headers } });
+const plain = (status: number, text: string, requestId: string, headers = {}): Reply =>
+  new Reply({ status, contentType: "text/plain; charset=utf-8", requestId, headers }, text);
 
 /**
  * Who the request's key stands for, or the refusal, which is plain text here and not the JSON shape. Synchronous
@@ -22,9 +23,9 @@ const plain = (status: number, text: string, headers: Record<string, string>): R
  */
 export function requireApiKey(
   gate: ApiKeyGate,
-  request: Request,
+  request: HttpRequest,
   requestId: string,
-): Principal | Response | Promise<Principal | Response> {
+): Principal | Reply | Promise<Principal | Reply> {
   const secret = bearerOf(request);
   const found = secret === null ? null : gate.keys.authenticate(secret);
   return found instanceof Promise
@@ -36,11 +37,11 @@ function limit(
   { limiter, rpm }: ApiKeyGate,
   principal: Principal | null,
   requestId: string,
-): Principal | Response | Promise<Principal | Response> {
+): Principal | Reply | Promise<Principal | Reply> {
   if (!principal)
-    return plain(401, UNAUTHORIZED, { "x-request-id": requestId, "www-authenticate": "Bearer" });
+    return plain(401, UNAUTHORIZED, requestId, { "www-authenticate": "Bearer" });
   const decide = (waitMs: number) =>
-    waitMs > 0 ? plain(429, TOO_MANY, { "x-request-id": requestId }) : principal;
+    waitMs > 0 ? plain(429, TOO_MANY, requestId) : principal;
   const hit = limiter.hit(`api:${principal.keyId}`, rpm, WINDOW_MS);
   return typeof hit === "number" ? decide(hit) : hit.then(decide);
 }

@@ -1,6 +1,7 @@
 import { type Answer, BackendError } from "../../backends/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { toRestBody, toServiceError } from "../../kernel/errors.ts";
+import type { HttpRequest } from "../../kernel/http.ts";
 import { readAnswer, requireList } from "./answer-body.ts";
 import { type AnswerHead, completeChat } from "./answer-shape.ts";
 import type { Choice } from "./chunk-normaliser.ts";
@@ -20,11 +21,13 @@ export interface ChatParts extends CallParts, RecordParts {
   clock: Clock;
 }
 
+/** Who waits for the answer, and may leave. */
+export type Client = Pick<HttpRequest, "signal" | "whenGone">;
+
 export interface ChatTurnOptions {
   asker: Asker;
   payload: Payload;
-  /** Fires when the client leaves. */
-  signal: AbortSignal;
+  client: Client;
   /** The stored conversation goes before the messages of the request. */
   withHistory: boolean;
   /** Sees every piece of a streamed answer. */
@@ -44,14 +47,12 @@ export class ChatTurn {
     readonly record: TurnRecord,
     readonly call: UpstreamCall,
   ) {
-    const { signal } = options;
-    if (signal.aborted) this.left();
-    else signal.addEventListener("abort", () => this.left(), { once: true });
+    options.client.whenGone(() => this.left());
   }
 
   /** Validates, routes and admits, or throws the refusal. Nothing has been sent yet. */
   static open(parts: ChatParts, options: ChatTurnOptions): ChatTurn | Promise<ChatTurn> {
-    const { asker, payload, signal, withHistory } = options;
+    const { asker, payload, client, withHistory } = options;
     const fields = readChatFields(payload);
     const record = new TurnRecord(parts, {
       userId: asker.payer.userId,
@@ -61,7 +62,7 @@ export class ChatTurn {
       withHistory,
     });
     const admit = () => ChatTurn.#admit(parts, options, fields, record);
-    return record.collector ? record.prepare(signal).then(admit) : admit();
+    return record.collector ? record.prepare(client.signal).then(admit) : admit();
   }
 
   static #admit(
@@ -186,17 +187,20 @@ export class ChatTurn {
       call.failed(ending.error);
       this.#settle();
       const failure = toServiceError(toFailure(ending.error));
-      sink.write(meter.failing(JSON.stringify(toRestBody(failure))));
-      sink.flush();
+      sink.end(meter.failing(JSON.stringify(toRestBody(failure))));
       throw failure;
     }
     call.route.succeeded();
     const settled = this.#settle();
     const closing = meter.closing();
     if (record.collector) await record.completed();
-    sink.write(closing);
-    sink.flush();
+    sink.end(closing);
     return settled;
+  }
+
+  /** The client has taken what was written to it. */
+  drained(): void {
+    this.#relay?.drained();
   }
 }
 

@@ -1,5 +1,6 @@
 import { readAnswer, requireList } from "./answer-body.ts";
 import { completeEmbeddings } from "./answer-shape.ts";
+import type { Client } from "./chat.ts";
 import { CLIENT_LEFT } from "./deadlines.ts";
 import { toFailure } from "./failures.ts";
 import { readEmbeddingsFields } from "./fields.ts";
@@ -12,7 +13,7 @@ const HEAD_BYTES = 4 * 1024;
 /** One embeddings request; the answer passes as bytes unless the upstream chose the wrong encoding. */
 export async function embed(
   parts: CallParts,
-  { asker, payload, signal }: { asker: Asker; payload: Payload; signal: AbortSignal },
+  { asker, payload, client }: { asker: Asker; payload: Payload; client: Client },
 ): Promise<Buffer> {
   const { model, provider, encoding } = readEmbeddingsFields(payload);
   const admitting = UpstreamCall.admit(parts, {
@@ -24,9 +25,7 @@ export async function embed(
     send: (backend, upstream) => backend.embed?.(upstream),
   });
   const call = admitting instanceof Promise ? await admitting : admitting;
-  const leave = () => call.watched.abort(CLIENT_LEFT);
-  if (signal.aborted) leave();
-  else signal.addEventListener("abort", leave, { once: true });
+  client.whenGone(() => call.watched.abort(CLIENT_LEFT));
   try {
     const body = await readAnswer(await call.send());
     requireList(body, "data");

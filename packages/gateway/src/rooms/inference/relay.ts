@@ -1,5 +1,6 @@
 import { type Answer, BackendError, type Flow, type PieceReader } from "../../backends/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
+import type { ReplyWriter } from "../../kernel/reply.ts";
 import { isAboutClient, type WatchedCall } from "./deadlines.ts";
 import type { StreamMeter } from "./stream-meter.ts";
 
@@ -9,12 +10,8 @@ const PEEK_MS = 2_000;
 const HELD_BYTES_MAX = 256 * 1024;
 const KEEP_ALIVE = Buffer.from(": keep-alive\n\n");
 
-/** Where the client's bytes go: the runtime's direct stream controller, or nowhere. */
-export interface Sink {
-  /** A promise while the client does not keep up. */
-  write(bytes: Uint8Array): unknown;
-  flush(): unknown;
-}
+/** Where the client's bytes go. */
+export type Sink = Pick<ReplyWriter, "write" | "end">;
 
 export type Ending =
   | { kind: "complete" }
@@ -27,11 +24,10 @@ export type Ending =
 export class Relay implements PieceReader {
   readonly #flow: Flow;
   #sink: Sink | null = null;
-  /** What is there for the client before its response has begun. */
+  /** What is there for the client and not written yet: pieces that came together leave together. */
   #held: Uint8Array[] = [];
   #heldBytes = 0;
-  /** Something was written and not flushed. */
-  #isDirty = false;
+  /** The client does not keep up. */
   #isBlocked = false;
   /** The upstream has nothing more for us, one way or the other. */
   #isOver = false;
@@ -73,18 +69,12 @@ export class Relay implements PieceReader {
     // While the client is waited for, the time that counts is the client's.
     if (!this.#isBlocked) this.watched.touch();
     const passed = meter.feed(bytes);
-    if (passed) this.#pass(passed);
+    if (passed) this.#hold(passed);
     if (meter.done || meter.failure !== null) {
       if (meter.done) this.#flow.leave();
       else this.#flow.cancel();
       this.#over();
     }
-  }
-
-  #pass(bytes: Uint8Array): void {
-    // What comes while the client does not keep up waits here: a second write would take the first one's place.
-    if (this.#sink && !this.#isBlocked) this.#write(this.#sink, bytes);
-    else this.#hold(bytes);
   }
 
   #hold(bytes: Uint8Array): void {
@@ -93,24 +83,29 @@ export class Relay implements PieceReader {
     if (this.#heldBytes > HELD_BYTES_MAX) this.#flow.pause();
   }
 
-  #write(sink: Sink, bytes: Uint8Array): void {
-    this.#isDirty = true;
-    const written = sink.write(bytes);
-    if (written instanceof Promise) void this.#blocked(written);
+  flush(): void {
+    if (this.#heldBytes === 0 || this.#isBlocked) return;
+    // Before the response has begun somebody waits for the first bytes.
+    if (this.#sink) this.#write(this.#sink);
+    else this.#wake?.();
   }
 
-  /** The client does not keep up: nothing more is read for it until it does. */
-  async #blocked(written: Promise<unknown>): Promise<void> {
+  #write(sink: Sink): void {
+    const held = this.#held;
+    this.#held = [];
+    this.#heldBytes = 0;
+    if (sink.write(held.length === 1 ? held[0]! : Buffer.concat(held))) return;
+    // Nothing more is read for a client that does not keep up, until it does.
     this.#isBlocked = true;
     this.watched.blocked();
     this.#flow.pause();
-    try {
-      await written;
-    } catch {
-      // The client is gone; its signal says so to everyone.
-    }
+  }
+
+  /** The client has taken what was written. */
+  drained(): void {
+    if (!this.#isBlocked) return;
     this.#isBlocked = false;
-    this.#release();
+    this.flush();
     if (this.#isBlocked) return;
     if (this.#isOver) this.#wake?.();
     else {
@@ -119,27 +114,10 @@ export class Relay implements PieceReader {
     }
   }
 
-  /** Writes what waited for the client. */
-  #release(): void {
-    const held = this.#held;
-    if (held.length === 0 || !this.#sink) return;
-    this.#held = [];
-    this.#heldBytes = 0;
-    this.#write(this.#sink, held.length === 1 ? held[0]! : Buffer.concat(held));
-    this.flush();
-  }
-
-  flush(): void {
-    if (this.#isDirty) this.#sink?.flush();
-    this.#isDirty = false;
-    // Before the response has begun somebody waits for the first bytes.
-    if (!this.#sink && this.#heldBytes > 0) this.#wake?.();
-  }
-
   end(): void {
     if (this.#isOver) return;
     const rest = this.meter.flush();
-    if (rest) this.#pass(rest);
+    if (rest) this.#hold(rest);
     this.#over();
   }
 
@@ -159,12 +137,10 @@ export class Relay implements PieceReader {
   async run(sink: Sink): Promise<Ending> {
     const { meter, watched } = this;
     watched.onSilence = () => {
-      if (!meter.atBoundary) return;
-      sink.write(KEEP_ALIVE);
-      sink.flush();
+      if (meter.atBoundary) sink.write(KEEP_ALIVE);
     };
     this.#sink = sink;
-    this.#release();
+    this.flush();
     if (!this.#isOver || this.#isBlocked) {
       await new Promise<void>((resolve) => {
         this.#wake = resolve;

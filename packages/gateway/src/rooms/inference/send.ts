@@ -5,15 +5,11 @@ import type { RecallState } from "../memory/index.ts";
 import { type ChatParts, ChatTurn } from "./chat.ts";
 import type { Choice } from "./chunk-normaliser.ts";
 import { Payload } from "./payload.ts";
-import type { Sink } from "./relay.ts";
 import { usageFields } from "./usage-tail.ts";
 
 /** Turns that run at once in this process; each holds an upstream connection. */
 const SENDS_MAX = 10_000;
 const NOTIFICATION = "chat.stream";
-
-/** The bytes of the stream are for nobody: the choices are what is passed on. */
-const NOWHERE: Sink = { write: () => 0, flush: () => 0 };
 
 export interface SendOptions {
   actor: Actor;
@@ -40,7 +36,10 @@ export class ChatSender {
     const turn = await ChatTurn.open(this.parts, {
       asker: { requestId, payer, rules: null, refId: null, channel: "rpc", traceparent: null },
       payload: new Payload(Buffer.from(JSON.stringify({ ...body, stream: true }))),
-      signal: deserted.signal,
+      client: {
+        signal: deserted.signal,
+        whenGone: (run) => deserted.signal.addEventListener("abort", run, { once: true }),
+      },
       withHistory: true,
       onChoice: (choice) => pieces.push(choice),
     });
@@ -57,18 +56,19 @@ export class ChatSender {
     const emit = (params: Record<string, unknown>) =>
       stream.emit({ method: NOTIFICATION, params: { stream_id, ...params } });
     let finishReason: unknown = null;
+    // The bytes of the stream are for nobody: the choices are what is passed on.
     const passOn = () => {
       for (const { delta, finish_reason } of pieces.splice(0)) {
         if (typeof finish_reason === "string") finishReason = finish_reason;
         const piece = notificationOf(delta);
         if (piece) emit({ ...piece, finish_reason: null });
       }
-      return 0;
+      return true;
     };
     try {
       await turn.begin();
       await stream.whenHeard();
-      const usage = await turn.run({ ...NOWHERE, flush: passOn });
+      const usage = await turn.run({ write: passOn, end: passOn });
       passOn();
       emit({
         content: "",

@@ -2,11 +2,20 @@ import { BackendError } from "../../backends/contract.ts";
 import type { EventHub, RateLimiter } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
-import { fail, type ServiceError, toRestResponse, toServiceError } from "../../kernel/errors.ts";
-import { readBody } from "../../kernel/http.ts";
+import { fail, type ServiceError, toRestReply, toServiceError } from "../../kernel/errors.ts";
+import type { HttpRequest } from "../../kernel/http.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Metrics } from "../../kernel/metrics.ts";
+import {
+  EVENT_STREAM_HEADERS,
+  EVENT_STREAM_TYPE,
+  jsonReply,
+  Reply,
+  type ReplySource,
+  type ReplyWriter,
+  StreamedReply,
+} from "../../kernel/reply.ts";
 import type { Tracer } from "../../kernel/tracing.ts";
 import type { Conversations } from "../conversations/index.ts";
 import { type Keys, type Principal, payerOf } from "../keys/index.ts";
@@ -22,7 +31,6 @@ import { KeyWatchers } from "./key-watchers.ts";
 import { CallObserver, type RequestFailure } from "./observer.ts";
 import { Payload } from "./payload.ts";
 import { QUICK_START_MODELS } from "./quick-start.ts";
-import type { Sink } from "./relay.ts";
 import { fromResponses } from "./responses-body.ts";
 import { ChatSender } from "./send.ts";
 import type { Asker } from "./upstream-call.ts";
@@ -78,43 +86,42 @@ export class Inference {
   }
 
   /** `POST /v1/chat/completions`. */
-  chatCompletions(request: Request, requestId: string): Promise<Response> {
+  chatCompletions(request: HttpRequest, requestId: string): Promise<Reply | StreamedReply> {
     return this.#admitted(request, requestId, async (asker, sent) => {
-      const { signal } = request;
       const payload = sent.has("messages") || !sent.has("input") ? sent : fromResponses(sent);
-      const opening = ChatTurn.open(this.#parts, { asker, payload, signal, withHistory: false });
+      const opening = ChatTurn.open(this.#parts, { asker, payload, client: request, withHistory: false });
       const turn = opening instanceof Promise ? await opening : opening;
-      if (!turn.fields.stream) return jsonResponse(await turn.answer(), requestId);
+      if (!turn.fields.stream) return jsonReply(await turn.answer(), requestId);
       await turn.begin();
-      return streamResponse(turn, requestId);
+      return streamedReply(turn, requestId);
     });
   }
 
   /** `POST /v1/embeddings`. */
-  embeddings(request: Request, requestId: string): Promise<Response> {
+  embeddings(request: HttpRequest, requestId: string): Promise<Reply | StreamedReply> {
     return this.#admitted(request, requestId, async (asker, payload) => {
-      const body = await embed(this.#parts, { asker, payload, signal: request.signal });
-      return jsonResponse(body, requestId);
+      const body = await embed(this.#parts, { asker, payload, client: request });
+      return jsonReply(body, requestId);
     });
   }
 
   /** Who the request's API key stands for, or the plain-text refusal of the key or its limit. */
-  principal(request: Request, requestId: string): Principal | Response | Promise<Principal | Response> {
+  principal(request: HttpRequest, requestId: string): Principal | Reply | Promise<Principal | Reply> {
     const { keys, limiter, apiRateLimitRpm: rpm } = this.options;
     return requireApiKey({ keys, limiter, rpm }, request, requestId);
   }
 
   /** What both have in common: the key, its limits, the body, and how refusals look. */
   async #admitted(
-    request: Request,
+    request: HttpRequest,
     requestId: string,
-    work: (asker: Asker, payload: Payload) => Promise<Response>,
-  ): Promise<Response> {
+    work: (asker: Asker, payload: Payload) => Promise<Reply | StreamedReply>,
+  ): Promise<Reply | StreamedReply> {
     const { metering, countRequest } = this.options;
     const found = this.principal(request, requestId);
     const principal = found instanceof Promise ? await found : found;
-    if (principal instanceof Response) {
-      const { status } = principal;
+    if (principal instanceof Reply) {
+      const { status } = principal.head;
       this.#parts.observer.turnedAway({ requestId, status, ...(status === 401 ? BAD_KEY : KEY_TOO_FAST) });
       return principal;
     }
@@ -124,24 +131,23 @@ export class Inference {
       const limited = metering.checkRate(payer);
       if (limited) await limited;
       const refId = refOf(request);
-      const traceparent = this.options.tracer.enabled ? request.headers.get("traceparent") : null;
-      const payload = new Payload(await readBody(request, BODY_BYTES_MAX));
-      const response = await work(
+      const traceparent = this.options.tracer.enabled ? request.header("traceparent") : null;
+      const reading = request.body(BODY_BYTES_MAX);
+      const payload = new Payload(reading instanceof Promise ? await reading : reading);
+      const reply = await work(
         { requestId, payer, rules: principal.group, refId, channel: "gateway", traceparent },
         payload,
       );
       this.#watchers.answered(principal.keyId);
-      return response;
+      return reply;
     } catch (error) {
-      if (isAboutClient(error)) return new Response(null, { status: CLIENT_CLOSED });
+      if (isAboutClient(error)) return new Reply({ status: CLIENT_CLOSED, contentType: "", requestId }, "");
       const refusal = toServiceError(error);
       this.#watchers.refused(principal.keyId, refusal);
       this.#count(requestId, refusal);
       if (!isFinal(error)) throw error;
-      const response = toRestResponse(refusal, requestId);
       // Client libraries repeat a 502 on their own; what the upstream refused once it will refuse again.
-      response.headers.set("x-should-retry", "false");
-      return response;
+      return toRestReply(refusal, requestId, { "x-should-retry": "false" });
     }
   }
 
@@ -204,41 +210,31 @@ export class Inference {
   }
 }
 
-function refOf(request: Request): string | null {
-  const ref = request.headers.get("x-service-ref")?.trim() ?? "";
+function refOf(request: HttpRequest): string | null {
+  const ref = request.header("x-service-ref") ?? "";
   if (ref.length > REF_LENGTH_MAX)
     fail("missing_fields", `The header x-service-ref may have at most ${REF_LENGTH_MAX} characters`);
   return ref || null;
 }
 
-const jsonResponse = (body: Buffer, requestId: string): Response =>
-  new Response(body as Uint8Array<ArrayBuffer>, {
-    headers: { "content-type": "application/json", "x-request-id": requestId },
-  });
+/** A turn whose answer is written to the client as it comes. */
+class ChatSource implements ReplySource {
+  constructor(readonly turn: ChatTurn) {}
 
-/** The runtime's own stream type: bytes are written to the socket as they come, without a queue in between. */
-interface DirectSource {
-  type: "direct";
-  pull(sink: Sink & { end(): unknown }): Promise<void>;
-  cancel(): void;
+  begin(writer: ReplyWriter): void {
+    // A failure has been written to the stream by then; the status is long gone.
+    this.turn.run(writer).catch(() => {});
+  }
+  drained(): void {
+    this.turn.drained();
+  }
+  left(): void {
+    this.turn.left();
+  }
 }
 
-function streamResponse(turn: ChatTurn, requestId: string): Response {
-  const source: DirectSource = {
-    type: "direct",
-    async pull(sink) {
-      // A failure has been written to the stream by then; the status is long gone.
-      await turn.run(sink).catch(() => {});
-      sink.end();
-    },
-    cancel: () => turn.left(),
-  };
-  return new Response(new ReadableStream(source as unknown as UnderlyingSource<Uint8Array>), {
-    headers: {
-      "content-type": "text/event-stream; charset=utf-8",
-      "cache-control": "no-cache, no-transform",
-      "x-accel-buffering": "no",
-      "x-request-id": requestId,
-    },
-  });
-}
+const streamedReply = (turn: ChatTurn, requestId: string): StreamedReply =>
+  new StreamedReply(
+    { status: 200, contentType: EVENT_STREAM_TYPE, requestId, headers: EVENT_STREAM_HEADERS },
+    new ChatSource(turn),
+  );

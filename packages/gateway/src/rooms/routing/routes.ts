@@ -1,6 +1,5 @@
 import { z } from "zod";
 import { fail } from "../../kernel/errors.ts";
-import { readBody } from "../../kernel/http.ts";
 import { decodeUtf8, isObject, parseJson } from "../../kernel/json.ts";
 import { defineRoute, type RouteCall } from "../../kernel/route.ts";
 import { validate } from "../../kernel/validate.ts";
@@ -42,7 +41,7 @@ const done = (message: string) => ({ status: "ok" as const, message });
 
 /** The body as an object; an empty one is `{}`, because every field may be absent. */
 async function readFields({ request }: RouteCall): Promise<Record<string, unknown>> {
-  const text = decodeUtf8(await readBody(request, BODY_BYTES_MAX));
+  const text = decodeUtf8(await request.body(BODY_BYTES_MAX));
   const value = text.trim() === "" ? {} : parseJson(text);
   return isObject(value) ? value : fail("invalid_request", "The body must be a JSON object");
 }

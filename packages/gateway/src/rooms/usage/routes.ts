@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { readBody } from "../../kernel/http.ts";
 import { decodeUtf8, parseJson } from "../../kernel/json.ts";
 import { Timestamp } from "../../kernel/method.ts";
 import { defineRoute } from "../../kernel/route.ts";
@@ -55,7 +54,7 @@ export const query = defineRoute({
     offset: z.int().optional(),
   }),
   handler: async ({ request, rooms }) => {
-    const text = decodeUtf8(await readBody(request, BODY_BYTES_MAX));
+    const text = decodeUtf8(await request.body(BODY_BYTES_MAX));
     return rooms.usage.query(text.trim() === "" ? {} : parseJson(text));
   },
 });

@@ -1,7 +1,7 @@
 import { fail } from "../../kernel/errors.ts";
-import { readBody } from "../../kernel/http.ts";
 import { decodeUtf8, parseJson } from "../../kernel/json.ts";
 import { GivenId } from "../../kernel/method.ts";
+import { Reply } from "../../kernel/reply.ts";
 import { defineRoute } from "../../kernel/route.ts";
 import { validate } from "../../kernel/validate.ts";
 import { modelAllowed } from "../groups/index.ts";
@@ -20,12 +20,12 @@ export const submit = defineRoute({
   response: Submitted,
   handler: async ({ rooms, request, requestId }) => {
     const principal = await rooms.inference.principal(request, requestId);
-    if (principal instanceof Response) return principal;
+    if (principal instanceof Reply) return principal;
     const payer = payerOf(principal);
     await rooms.metering.checkRate(payer);
     const task = validate(
       VideoTask,
-      parseJson(decodeUtf8(await readBody(request, BODY_BYTES_MAX))),
+      parseJson(decodeUtf8(await request.body(BODY_BYTES_MAX))),
       "missing_fields",
     );
     const model = rooms.routing.aliases.resolve(task.model);
@@ -46,7 +46,7 @@ export const poll = defineRoute({
   response: Job,
   handler: async ({ rooms, request, requestId, path }) => {
     const principal = await rooms.inference.principal(request, requestId);
-    if (principal instanceof Response) return principal;
+    if (principal instanceof Reply) return principal;
     const id = GivenId.safeParse(path.id);
     if (!id.success) fail("bad_id", "The job id must be a UUID, as the submission returned it");
     return rooms.video.get(principal.userId, id.data);

@@ -1,9 +1,9 @@
 import { RpcErrorCode, type RpcMessage } from "@model-gateway/agent/protocol.ts";
 import { TunnelClient, type TunnelFetchInit } from "@model-gateway/agent/tunnel/client.ts";
 import { SocketChannel } from "@model-gateway/agent/tunnel/socket-channel.ts";
-import type { ServerWebSocket } from "bun";
 import type { Clock } from "../../kernel/clock.ts";
 import { ServiceError } from "../../kernel/errors.ts";
+import type { ServerSocket } from "../http1/websocket.ts";
 
 /** How long a node may take to accept an order; the work itself is reported later. */
 const ANSWER_TIMEOUT_MS = 10_000;
@@ -21,7 +21,7 @@ interface Waiting {
 
 /** One node's WebSocket from this side: orders as JSON-RPC requests, inference as tunnelled HTTP. */
 export class AgentConnection {
-  readonly #socket: ServerWebSocket<unknown>;
+  readonly #socket: ServerSocket<unknown>;
   readonly #clock: Clock;
   readonly #channel: SocketChannel;
   readonly #tunnel: TunnelClient;
@@ -30,11 +30,11 @@ export class AgentConnection {
   #over = false;
   #cancelTerminate: () => void = () => {};
 
-  constructor({ socket, clock }: { socket: ServerWebSocket<unknown>; clock: Clock }) {
+  constructor({ socket, clock }: { socket: ServerSocket<unknown>; clock: Clock }) {
     this.#socket = socket;
     this.#clock = clock;
     this.#channel = new SocketChannel({
-      send: (frame) => this.#check(socket.sendBinary(frame as Uint8Array<ArrayBuffer>)),
+      send: (frame) => this.#check(socket.sendBinary(frame)),
       bufferedBytes: () => socket.getBufferedAmount(),
     });
     this.#tunnel = new TunnelClient({ channel: this.#channel });

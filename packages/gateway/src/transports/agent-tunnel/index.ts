@@ -11,17 +11,17 @@ import {
   TUNNEL_PATH,
 } from "@model-gateway/agent/protocol.ts";
 import { FRAME_BYTES_MAX, FrameError } from "@model-gateway/agent/tunnel/frames.ts";
-import type { ServerWebSocket } from "bun";
 import type { Clock } from "../../kernel/clock.ts";
-import { ServiceError, toRestResponse } from "../../kernel/errors.ts";
-import { bearerOf } from "../../kernel/http.ts";
+import { ServiceError, toRestReply } from "../../kernel/errors.ts";
+import { bearerOf, type HttpRequest } from "../../kernel/http.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
+import type { Reply } from "../../kernel/reply.ts";
 import { describeIssues } from "../../kernel/validate.ts";
+import type { ServerSocket } from "../http1/websocket.ts";
 import type { SocketTransport } from "../server.ts";
 import { AgentConnection } from "./connection.ts";
 
-export const AGENT_SOCKET_KIND = "agent-tunnel";
 const TOKEN_CHARS_MAX = 256;
 /** Far above what hundreds of models report at once; a node that sends more is broken. */
 const TEXT_MESSAGES_PER_WINDOW_MAX = 2_000;
@@ -47,7 +47,6 @@ export interface AgentSession {
 }
 
 interface SocketData<Identity> {
-  kind: string;
   identity: Identity;
   connection: AgentConnection | null;
   session: AgentSession | null;
@@ -56,7 +55,7 @@ interface SocketData<Identity> {
   textMessages: number;
 }
 
-type Socket<Identity> = ServerWebSocket<SocketData<Identity>>;
+type Socket<Identity> = ServerSocket<SocketData<Identity>>;
 
 export interface AgentTunnelOptions<Identity> {
   desk: AgentDesk<Identity>;
@@ -66,12 +65,12 @@ export interface AgentTunnelOptions<Identity> {
 }
 
 /** `GET /ws/agent`: nodes dial in here. A bad token is refused before the upgrade. */
-export class AgentTunnel<Identity> implements SocketTransport {
+export class AgentTunnel<Identity> implements SocketTransport<SocketData<Identity>> {
   readonly path = TUNNEL_PATH;
 
   constructor(readonly options: AgentTunnelOptions<Identity>) {}
 
-  async admit(request: Request, query: URLSearchParams): Promise<SocketData<Identity> | Response> {
+  async admit(request: HttpRequest, query: URLSearchParams): Promise<SocketData<Identity> | Reply> {
     const { desk, ids } = this.options;
     const token = bearerOf(request) ?? query.get("token") ?? "";
     const identity = token && token.length <= TOKEN_CHARS_MAX ? await desk.authenticate(token) : null;
@@ -80,10 +79,9 @@ export class AgentTunnel<Identity> implements SocketTransport {
         "auth_required",
         "This address is for agent nodes: send the token of agents.register as `Authorization: Bearer` or `?token=`",
       );
-      return toRestResponse(refusal, ids.uuid());
+      return toRestReply(refusal, ids.uuid());
     }
     return {
-      kind: AGENT_SOCKET_KIND,
       identity,
       connection: null,
       session: null,

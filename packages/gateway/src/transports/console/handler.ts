@@ -1,3 +1,4 @@
+import type { HttpRequest } from "../../kernel/http.ts";
 import type { Log } from "../../kernel/log.ts";
 import { type Asset, type Assets, INDEX_PATH, loadAssets } from "./assets.ts";
 
@@ -25,7 +26,7 @@ const IMMUTABLE = "public, max-age=31536000, immutable";
 /** Paths of the service's own surfaces: an unknown one there is an error, not a page of the console. */
 const SURFACES = /^\/(api|v1|ws|assets)(\/|$)/;
 
-function respond(request: Request, { type, gzip, immutable }: Asset): Response {
+function respond(request: HttpRequest, { type, gzip, immutable }: Asset): Response {
   const etag = `"${Bun.hash(gzip).toString(36)}"`;
   const headers = new Headers({
     ...SECURITY_HEADERS,
@@ -34,8 +35,8 @@ function respond(request: Request, { type, gzip, immutable }: Asset): Response {
     vary: "accept-encoding",
     etag,
   });
-  if (request.headers.get("if-none-match") === etag) return new Response(null, { status: 304, headers });
-  if (!/\bgzip\b/.test(request.headers.get("accept-encoding") ?? ""))
+  if (request.header("if-none-match") === etag) return new Response(null, { status: 304, headers });
+  if (!/\bgzip\b/.test(request.header("accept-encoding") ?? ""))
     return new Response(Bun.gunzipSync(gzip), { headers });
   headers.set("content-encoding", "gzip");
   return new Response(gzip, { headers });
@@ -51,7 +52,7 @@ export function createConsole({ log }: { log: Log }) {
     });
     return assets;
   };
-  return (request: Request, path: string): Promise<Response> | null => {
+  return (request: HttpRequest, path: string): Promise<Response> | null => {
     const isFile = path.startsWith("/assets/");
     if (SURFACES.test(path) && !isFile) return null;
     return load().then(

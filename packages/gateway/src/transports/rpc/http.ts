@@ -1,8 +1,9 @@
 import type { EventHub } from "../../bus/contract.ts";
-import { type Authenticator, callerFrom } from "../../kernel/context.ts";
+import { type Authenticator, callerFrom, type Identity } from "../../kernel/context.ts";
 import { toServiceError } from "../../kernel/errors.ts";
-import { bearerOf, readBody } from "../../kernel/http.ts";
+import { bearerOf, type HttpRequest } from "../../kernel/http.ts";
 import { decodeUtf8 } from "../../kernel/json.ts";
+import { jsonReply, type Reply } from "../../kernel/reply.ts";
 import { encodeFailure } from "./codec.ts";
 import { type RpcRunner, socketOnly } from "./runner.ts";
 
@@ -15,35 +16,54 @@ export interface RpcHttpOptions {
   events: EventHub;
 }
 
-const answer = (json: string, requestId: string, status = 200): Response =>
-  new Response(json, {
-    status,
-    headers: { "content-type": "application/json", "x-request-id": requestId },
-  });
+interface RpcHttpCall {
+  requestId: string;
+  source: { readonly ip: string };
+}
 
-/** `POST /api/rpc`. Answers are HTTP 200, apart from a body that is too large. */
+/** `POST /api/rpc`. Answers are HTTP 200, apart from a body that is too large. At once where nothing is waited for. */
 export function createRpcHttp({ runner, authenticator, events }: RpcHttpOptions) {
   const guard = (method: string) => socketOnly(runner.options.registry, method);
-  return async (
-    request: Request,
-    { requestId, source }: { requestId: string; source: { readonly ip: string } },
-  ): Promise<Response> => {
+
+  const unreadable = (error: unknown, requestId: string): Reply => {
+    const failure = toServiceError(error);
+    return jsonReply(encodeFailure(failure), requestId, failure.kind === "body_too_large" ? 413 : 200);
+  };
+
+  function run(
+    request: HttpRequest,
+    body: Buffer,
+    identity: Identity,
+    { requestId, source }: RpcHttpCall,
+  ): Reply | Promise<Reply> {
     let text: string;
     try {
-      text = decodeUtf8(await readBody(request, RPC_BODY_BYTES_MAX));
+      text = decodeUtf8(body);
     } catch (error) {
-      const failure = toServiceError(error);
-      return answer(encodeFailure(failure), requestId, failure.kind === "body_too_large" ? 413 : 200);
+      return unreadable(error, requestId);
     }
-    const identifying = authenticator.identify(bearerOf(request));
-    const identity = identifying instanceof Promise ? await identifying : identifying;
-    const caller = callerFrom(identity, source);
-    const sessionId = request.headers.get("x-session-id");
+    const sessionId = request.header("x-session-id");
     const onResponse =
       sessionId && sessionId.length <= SESSION_ID_LENGTH_MAX
         ? (json: string) => events.push(sessionId, json)
         : undefined;
-    const running = runner.run(text, { caller, requestId, guard, onResponse });
-    return answer(typeof running === "string" ? running : await running, requestId);
+    const running = runner.run(text, { caller: callerFrom(identity, source), requestId, guard, onResponse });
+    return typeof running === "string"
+      ? jsonReply(running, requestId)
+      : running.then((json) => jsonReply(json, requestId));
+  }
+
+  return (request: HttpRequest, call: RpcHttpCall): Reply | Promise<Reply> => {
+    try {
+      const body = request.body(RPC_BODY_BYTES_MAX);
+      const identity = authenticator.identify(bearerOf(request));
+      if (!(body instanceof Promise || identity instanceof Promise)) return run(request, body, identity, call);
+      return Promise.all([body, identity]).then(
+        ([bytes, known]) => run(request, bytes, known, call),
+        (error) => unreadable(error, call.requestId),
+      );
+    } catch (error) {
+      return unreadable(error, call.requestId);
+    }
   };
 }

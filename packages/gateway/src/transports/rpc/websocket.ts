@@ -1,10 +1,10 @@
-import type { ServerWebSocket } from "bun";
 import type { Clock } from "../../kernel/clock.ts";
 import { type Authenticator, type Caller, callerFrom } from "../../kernel/context.ts";
 import { ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { decodeUtf8 } from "../../kernel/json.ts";
 import type { Registry } from "../../kernel/registry.ts";
+import type { ServerSocket, SocketHandlers } from "../http1/websocket.ts";
 import { encodeFailure } from "./codec.ts";
 import { RPC_BODY_BYTES_MAX } from "./http.ts";
 import { type RpcRunner, socketOnly } from "./runner.ts";
@@ -16,9 +16,8 @@ const IN_FLIGHT_MAX = 64;
 /** A peer that does not read its answers is cut off here. */
 export const SEND_BUFFER_BYTES_MAX = 4 * 1024 * 1024;
 
-/** Kept on each socket; `kind` tells the server which transport it belongs to. */
+/** Kept on each socket. */
 export interface RpcSocketData {
-  kind: "rpc";
   token: string | null;
   ip: string;
   anonymous: boolean;
@@ -35,17 +34,16 @@ export interface RpcWebSocketOptions {
   ids: Ids;
 }
 
-type Socket = ServerWebSocket<RpcSocketData>;
+type Socket = ServerSocket<RpcSocketData>;
 
 /** `GET /api/rpc` upgraded to a WebSocket: one JSON-RPC text a message; no notifications here. */
-export class RpcWebSocket {
+export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
   constructor(readonly options: RpcWebSocketOptions) {}
 
   /** The data of a new socket. A token that does not verify makes it an anonymous one. */
   async admit(token: string | null, ip: string): Promise<RpcSocketData> {
     const { actor, adminToken } = await this.options.authenticator.identify(token);
     return {
-      kind: "rpc",
       token,
       ip,
       anonymous: actor === null && !adminToken,

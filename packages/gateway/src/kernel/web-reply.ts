@@ -1,0 +1,88 @@
+import { Reply, type ReplyHead, type ReplySource, type ReplyWriter, StreamedReply } from "./reply.ts";
+
+/** A web `Response` as an answer of ours: a stream of events as it comes, anything else whole. */
+export function replyOf(response: Response): StreamedReply | Promise<Reply> {
+  const headers = Object.fromEntries(response.headers);
+  const contentType = take(headers, "content-type");
+  const requestId = take(headers, "x-request-id");
+  const head: ReplyHead = { status: response.status, contentType, requestId, headers };
+  if (response.body && contentType.startsWith("text/event-stream"))
+    return new StreamedReply(head, new WebSource(response.body));
+  return response.bytes().then((body) => new Reply(head, body));
+}
+
+function take(headers: Record<string, string>, name: string): string {
+  const value = headers[name] ?? "";
+  delete headers[name];
+  return value;
+}
+
+/** Reads a web stream at the client's pace. */
+class WebSource implements ReplySource {
+  readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
+  #wake: (() => void) | null = null;
+
+  constructor(stream: ReadableStream<Uint8Array>) {
+    this.#reader = stream.getReader();
+  }
+
+  begin(writer: ReplyWriter): void {
+    this.#pump(writer).catch(() => writer.terminate());
+  }
+
+  async #pump(writer: ReplyWriter): Promise<void> {
+    for (;;) {
+      const { done, value } = await this.#reader.read();
+      if (done) break;
+      if (!writer.write(value)) {
+        await new Promise<void>((resolve) => {
+          this.#wake = resolve;
+        });
+      }
+    }
+    writer.end();
+  }
+
+  drained(): void {
+    this.#wake?.();
+    this.#wake = null;
+  }
+
+  left(): void {
+    void this.#reader.cancel().catch(() => {});
+    this.drained();
+  }
+}
+
+/** An answer of ours as a web `Response`, for those who go on working with it. */
+export function responseOf(reply: Reply | StreamedReply): Response {
+  const { status, contentType, requestId, headers } = reply.head;
+  const body = reply instanceof Reply ? reply.body : webStream(reply.source);
+  return new Response(body as BodyInit, {
+    status,
+    headers: { ...headers, "content-type": contentType, "x-request-id": requestId },
+  });
+}
+
+function webStream(source: ReplySource): ReadableStream<Uint8Array> {
+  return new ReadableStream<Uint8Array>(
+    {
+      start(controller) {
+        source.begin({
+          write(bytes) {
+            controller.enqueue(typeof bytes === "string" ? Buffer.from(bytes) : bytes);
+            return (controller.desiredSize ?? 0) > 0;
+          },
+          end(last) {
+            if (last && last.length > 0) controller.enqueue(last);
+            controller.close();
+          },
+          terminate: () => controller.error(new Error("the answer broke off")),
+        });
+      },
+      pull: () => source.drained(),
+      cancel: () => source.left(),
+    },
+    { highWaterMark: 0 },
+  );
+}

@@ -1,0 +1,76 @@
+import { type HttpRequest, refuseLarge } from "../../kernel/http.ts";
+import { RequestBody } from "./request-body.ts";
+import type { RequestHead } from "./request-head.ts";
+
+/** What a request needs of the connection that it came by. */
+export interface RequestCarrier {
+  readonly remoteAddress: string;
+  /** The client waits with its body until it hears this. */
+  sendContinue(): void;
+}
+
+const CLIENT_GONE = "the client left";
+
+/** A request on a connection of ours. */
+export class IncomingRequest implements HttpRequest {
+  #controller: AbortController | null = null;
+  #whenGone: (() => void) | null = null;
+  #isGone = false;
+
+  constructor(
+    readonly head: RequestHead,
+    /** The body where it came with the head, or who collects it. */
+    readonly content: Buffer | RequestBody,
+    readonly carrier: RequestCarrier,
+  ) {}
+
+  get method(): string {
+    return this.head.method;
+  }
+  get path(): string {
+    return this.head.path;
+  }
+  get search(): string {
+    return this.head.search;
+  }
+  /** The address at the other end of the connection. */
+  get remoteAddress(): string {
+    return this.carrier.remoteAddress;
+  }
+
+  header(name: string): string | null {
+    return this.head.header(name);
+  }
+
+  body(bytesMax: number): Buffer | Promise<Buffer> {
+    const { content } = this;
+    if (content instanceof RequestBody) {
+      const taken = content.take(bytesMax);
+      if (this.head.expectsContinue && taken instanceof Promise) this.carrier.sendContinue();
+      return taken;
+    }
+    return content.length > bytesMax ? refuseLarge(bytesMax) : content;
+  }
+
+  get signal(): AbortSignal {
+    if (!this.#controller) {
+      this.#controller = new AbortController();
+      if (this.#isGone) this.#controller.abort(new Error(CLIENT_GONE));
+    }
+    return this.#controller.signal;
+  }
+
+  whenGone(run: () => void): void {
+    if (this.#isGone) run();
+    else this.#whenGone = run;
+  }
+
+  /** The connection ended before the answer did. */
+  gone(): void {
+    if (this.#isGone) return;
+    this.#isGone = true;
+    if (this.content instanceof RequestBody) this.content.failed(new Error(CLIENT_GONE));
+    this.#whenGone?.();
+    this.#controller?.abort(new Error(CLIENT_GONE));
+  }
+}

@@ -1,0 +1,124 @@
+/** Reads the head of an HTTP/1.1 request, strictly: two opinions about where a request ends are one too many. */
+
+/** What is wrong with a request, and the status that says so. */
+export class BadRequest extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+export const HEAD_BYTES_MAX = 64 * 1024;
+
+const REQUEST_LINE = /^([!#$%&'*+\-.^_`|~\w]{1,32}) ([!-~]+) HTTP\/1\.([01])\r\n/;
+/** A name, a colon and a value without control characters; no line is folded. */
+const HEADER_LINES = /^(?:[!#$%&'*+\-.^_`|~\w]+:[\t -~\x80-\xff]*\r\n)*$/;
+const LENGTH = /^\d{1,15}$/;
+/** Scheme and authority of a target in absolute form. */
+const ABSOLUTE = /^https?:\/\/[^/?#]*/i;
+
+export class RequestHead {
+  readonly method: string;
+  readonly path: string;
+  readonly search: string;
+  /** Null: there is none, or its length is told by its chunks. */
+  readonly contentLength: number | null;
+  readonly isChunked: boolean;
+  /** The client sends the body once it is told to. */
+  readonly expectsContinue: boolean;
+  readonly isHttp10: boolean;
+  readonly keepsAlive: boolean;
+  /** From the line end before the first header on. */
+  readonly #text: string;
+  readonly #lower: string;
+
+  /** `text` is everything up to and with the line end before the empty line, in Latin-1. */
+  constructor(text: string) {
+    const line = REQUEST_LINE.exec(text);
+    if (!line) throw new BadRequest(400, "the request line is not HTTP/1.1");
+    this.method = line[1]!;
+    const linesFrom = line[0].length;
+    if (!HEADER_LINES.test(text.slice(linesFrom))) throw new BadRequest(400, "a header line is malformed");
+    this.#text = text.slice(linesFrom - 2);
+    this.#lower = this.#text.toLowerCase();
+    const target = targetOf(line[2]!);
+    const queryAt = target.indexOf("?");
+    this.path = queryAt === -1 ? target : target.slice(0, queryAt);
+    this.search = queryAt === -1 ? "" : target.slice(queryAt + 1);
+    this.isHttp10 = line[3] === "0";
+    this.isChunked = this.#readEncoding();
+    this.contentLength = this.#readLength();
+    this.keepsAlive = this.#readConnection();
+    this.expectsContinue = this.#readExpectation();
+    if (!this.isHttp10 && this.#count("host") !== 1)
+      throw new BadRequest(400, "a request has exactly one host header");
+  }
+
+  header(name: string): string | null {
+    const needle = `\r\n${name}:`;
+    const at = this.#lower.indexOf(needle);
+    if (at === -1) return null;
+    let value = this.#valueAt(at + needle.length);
+    for (let next = this.#lower.indexOf(needle, at + needle.length); next !== -1; ) {
+      value += `, ${this.#valueAt(next + needle.length)}`;
+      next = this.#lower.indexOf(needle, next + needle.length);
+    }
+    return value;
+  }
+
+  #valueAt(from: number): string {
+    return this.#text.slice(from, this.#text.indexOf("\r\n", from)).trim();
+  }
+
+  #count(name: string): number {
+    const needle = `\r\n${name}:`;
+    const first = this.#lower.indexOf(needle);
+    return first === -1 ? 0 : this.#lower.lastIndexOf(needle) === first ? 1 : 2;
+  }
+
+  #readEncoding(): boolean {
+    const encoding = this.header("transfer-encoding");
+    if (encoding === null) return false;
+    if (this.isHttp10) throw new BadRequest(400, "HTTP/1.0 has no transfer-encoding");
+    if (encoding.toLowerCase() !== "chunked")
+      throw new BadRequest(501, "the only transfer-encoding that is understood is chunked");
+    return true;
+  }
+
+  #readLength(): number | null {
+    const count = this.#count("content-length");
+    if (count === 0) return null;
+    if (this.isChunked) throw new BadRequest(400, "content-length and transfer-encoding contradict each other");
+    const value = this.header("content-length")!;
+    if (count > 1 || !LENGTH.test(value)) throw new BadRequest(400, "content-length is not one number");
+    return Number(value);
+  }
+
+  #readConnection(): boolean {
+    const connection = this.header("connection");
+    if (connection === null) return !this.isHttp10;
+    return this.isHttp10 ? /\bkeep-alive\b/i.test(connection) : !/\bclose\b/i.test(connection);
+  }
+
+  #readExpectation(): boolean {
+    const expectation = this.header("expect");
+    if (expectation === null || this.isHttp10) return false;
+    if (expectation.toLowerCase() !== "100-continue")
+      throw new BadRequest(417, "the only expectation that is understood is 100-continue");
+    return true;
+  }
+}
+
+function targetOf(target: string): string {
+  if (target.startsWith("/")) return target.includes("#") ? target.slice(0, target.indexOf("#")) : target;
+  const origin = ABSOLUTE.exec(target);
+  if (origin) {
+    const rest = target.slice(origin[0].length);
+    return rest.startsWith("/") ? rest : `/${rest}`;
+  }
+  // `OPTIONS *` asks about the server as a whole.
+  if (target === "*") return "/*";
+  throw new BadRequest(400, "the request's target is neither a path nor a URL");
+}
