@@ -26,7 +26,10 @@ export interface BytePipe {
   write(bytes: Uint8Array): void;
   /** Bytes that wait. */
   readonly bufferedBytes: number;
-  /** Ends the connection after what waits has been sent. */
+  /**
+   * Ends our side after what waits has been sent. Half of the connection only: to close it altogether
+   * resets a peer that is still sending, which then never sees the close frame.
+   */
   end(): void;
   /** Breaks it off now. */
   terminate(): void;

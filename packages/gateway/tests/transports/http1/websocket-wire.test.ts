@@ -69,13 +69,14 @@ class Connection implements BytePipe {
       }
       this.#waiting.shift();
     }
-    if (this.#ending) this.socket.end();
+    if (this.#ending) this.socket.shutdown();
     this.webSocket?.drained();
   }
 
+  /** Not `socket.end()`: that resets a peer which is still sending, and our last frame may be lost. */
   end(): void {
     this.#ending = true;
-    if (this.bufferedBytes === 0) this.socket.end();
+    if (this.bufferedBytes === 0) this.socket.shutdown();
   }
 
   terminate(): void {
@@ -197,6 +198,7 @@ describe("with the runtime's own client", () => {
     client.send(Buffer.alloc(MESSAGE_BYTES + 1));
     await until(() => closes.length === 1 && heard.closes.length === 1);
     expect(heard.closes[0]?.[0]).toBe(1009);
+    expect(closes[0]?.[0]).toBe(1009);
   });
 
   test("1,000 messages in order", async () => {
