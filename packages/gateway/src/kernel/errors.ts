@@ -121,7 +121,11 @@ export function toRestBody(error: ServiceError): { error: { message: string; typ
   return { error: { message: error.message, type, code } };
 }
 
-export function toRestReply(error: ServiceError, requestId: string, more: Record<string, string> = {}): Reply {
+export function toRestReply(
+  error: ServiceError,
+  requestId: string,
+  more: Record<string, string> = {},
+): Reply {
   const { kind, retryAfterSeconds } = error;
   const headers =
     retryAfterSeconds === undefined ? more : { ...more, "retry-after": String(retryAfterSeconds) };

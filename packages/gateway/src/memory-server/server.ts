@@ -65,7 +65,9 @@ function refusal(request: Request, token: string | null): Response | null {
   // A page in someone's browser must not reach a service on this machine.
   if (request.headers.has("origin")) return new Response("Browsers may not connect here\n", { status: 403 });
   if (token === null) return null;
-  const given = bearerOf({ header: (name) => request.headers.get(name) }) ?? new URL(request.url).searchParams.get("token");
+  const given =
+    bearerOf({ header: (name) => request.headers.get(name) }) ??
+    new URL(request.url).searchParams.get("token");
   if (given !== null && constantTimeEqual(given, token)) return null;
   return new Response("A valid token is required\n", { status: 401 });
 }

@@ -1,5 +1,11 @@
 import type { Clock } from "../kernel/clock.ts";
-import { type Authenticator, type CallContext, type Caller, callerFrom, type Rooms } from "../kernel/context.ts";
+import {
+  type Authenticator,
+  type CallContext,
+  type Caller,
+  callerFrom,
+  type Rooms,
+} from "../kernel/context.ts";
 import { ServiceError, toRestReply, toServiceError } from "../kernel/errors.ts";
 import { bearerOf, type HttpRequest } from "../kernel/http.ts";
 import type { Ids } from "../kernel/ids.ts";

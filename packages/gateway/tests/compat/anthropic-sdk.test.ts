@@ -17,7 +17,7 @@ const { chat } = server;
 afterAll(() => server.stop());
 afterEach(() => {
   chat.bodies.length = 0;
-  chat.headers.length = 0;
+  chat.requests.length = 0;
   chat.aborts = 0;
   chat.bytesRead = 0;
   chat.answer = () => completion({ content: "ok" });
@@ -67,9 +67,9 @@ test("messages.create: system, text and usage go through", async () => {
 test("x-api-key works like the bearer, and does not travel on", async () => {
   const other = new Anthropic({ baseURL: server.url, apiKey: KEY, authToken: null, maxRetries: 0 });
   await other.messages.create({ model: "m", max_tokens: 5, messages: [{ role: "user", content: "Hi" }] });
-  expect(chat.headers[0]!.get("authorization")).toBe(`Bearer ${KEY}`);
-  expect(chat.headers[0]!.has("x-api-key")).toBe(false);
-  expect(chat.headers[0]!.get("anthropic-version")).toMatch(/^20\d\d-/);
+  expect(chat.requests[0]!.header("authorization")).toBe(`Bearer ${KEY}`);
+  expect(chat.requests[0]!.header("x-api-key")).toBeNull();
+  expect(chat.requests[0]!.header("anthropic-version")).toMatch(/^20\d\d-/);
 });
 
 test("?beta=true and anthropic-beta are tolerated", async () => {
@@ -80,7 +80,7 @@ test("?beta=true and anthropic-beta are tolerated", async () => {
     messages: [{ role: "user", content: "Hi" }],
   });
   expect(message.content[0]).toMatchObject({ type: "text", text: "ok" });
-  expect(chat.headers[0]!.get("anthropic-beta")).toContain("interleaved-thinking");
+  expect(chat.requests[0]!.header("anthropic-beta")).toContain("interleaved-thinking");
 });
 
 test("images, documents and mixed content become parts", async () => {

@@ -17,7 +17,7 @@ const { chat } = server;
 afterAll(() => server.stop());
 afterEach(() => {
   chat.bodies.length = 0;
-  chat.headers.length = 0;
+  chat.requests.length = 0;
   chat.aborts = 0;
   chat.answer = () => completion({ content: "ok" });
 });

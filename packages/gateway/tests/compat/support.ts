@@ -2,12 +2,16 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { systemClock } from "../../src/kernel/clock.ts";
 import type { Rooms } from "../../src/kernel/context.ts";
-import { toRestResponse, toServiceError } from "../../src/kernel/errors.ts";
-import { urlParts } from "../../src/kernel/http.ts";
+import { toRestReply, toServiceError } from "../../src/kernel/errors.ts";
+import type { HttpRequest } from "../../src/kernel/http.ts";
 import { silentLog } from "../../src/kernel/log.ts";
+import { Reply } from "../../src/kernel/reply.ts";
 import { defineRoute, type RouteCall, type RouteDefinition } from "../../src/kernel/route.ts";
+import { replyOf } from "../../src/kernel/web-reply.ts";
 import { Compat, routes, throughRoute } from "../../src/rooms/compat/index.ts";
+import { Listener } from "../../src/transports/http1/listener.ts";
 
+const BODY_BYTES_MAX = 64 * 1024 * 1024;
 export const KEY = "service-11111111-2222-4333-8444-555555555555";
 
 export const fixture = (name: string): Buffer<ArrayBuffer> =>
@@ -19,12 +23,12 @@ export type Any = any;
 export interface FakeChat {
   /** What the chat path was asked, oldest first. */
   bodies: Any[];
-  headers: Headers[];
+  requests: HttpRequest[];
   /** Aborts that reached the chat path. */
   aborts: number;
   /** Bytes that were read from the last streamed answer. */
   bytesRead: number;
-  answer: (body: Any, request: Request) => Response | Promise<Response>;
+  answer: (body: Any, request: HttpRequest) => Response | Promise<Response>;
 }
 
 export const completion = (message: object, finish = "stop", usage: object | null = USAGE): Response =>
@@ -56,13 +60,13 @@ function chatRoute(chat: FakeChat): RouteDefinition {
     summary: "stands in for the chat path",
     auth: "api_key",
     async handler({ request }: RouteCall) {
-      if (request.headers.get("authorization") !== `Bearer ${KEY}`) {
+      if (request.header("authorization") !== `Bearer ${KEY}`) {
         return new Response("Invalid API key", { status: 401 });
       }
       request.signal.addEventListener("abort", () => chat.aborts++);
-      const body = (await request.json()) as Any;
+      const body = JSON.parse((await request.body(BODY_BYTES_MAX)).toString()) as Any;
       chat.bodies.push(body);
-      chat.headers.push(request.headers);
+      chat.requests.push(request);
       return chat.answer(body, request);
     },
   });
@@ -79,7 +83,7 @@ export interface CompatServer {
 export function serveCompat(): CompatServer {
   const chat: FakeChat = {
     bodies: [],
-    headers: [],
+    requests: [],
     aborts: 0,
     bytesRead: 0,
     answer: () => completion({ content: "ok" }),
@@ -88,37 +92,41 @@ export function serveCompat(): CompatServer {
     chat: throughRoute(chatRoute(chat)),
     authenticate: (secret) => (secret === KEY ? { keyId: "k" } : null),
     requireApiKey: async (request) =>
-      request.headers.get("authorization") === `Bearer ${KEY}`
+      request.header("authorization") === `Bearer ${KEY}`
         ? { keyId: "k" }
-        : new Response("Missing or invalid API key", { status: 401 }),
+        : new Reply({ status: 401, contentType: "text/plain", requestId: "r" }, "Missing or invalid API key"),
     estimateTokens: (text) => Math.ceil(Buffer.byteLength(text) / 4),
     imageTokens: 1000,
     clock: systemClock,
   });
   const all = Object.values(routes) as RouteDefinition[];
-  const server = Bun.serve({
+  const server = new Listener({
+    host: "127.0.0.1",
     port: 0,
-    hostname: "127.0.0.1",
-    idleTimeout: 0,
-    async fetch(request) {
-      const { path, search } = urlParts(request.url);
-      const route = all.find((one) => one.path === path && one.method === request.method);
-      if (!route) return new Response("no such path", { status: 404 });
+    reusePort: false,
+    async handle(request) {
+      const route = all.find((one) => one.path === request.path && one.method === request.method);
+      if (!route) return replyOf(new Response("no such path", { status: 404 }));
       const requestId = crypto.randomUUID();
       try {
-        return (await route.handler({
+        const response = await route.handler({
           caller: { actor: null, adminToken: false, ip: "127.0.0.1" },
           requestId,
           log: silentLog,
           rooms: { compat } as Rooms,
           request,
           path: {},
-          query: new URLSearchParams(search),
-        })) as Response;
+          query: new URLSearchParams(request.search),
+        });
+        return replyOf(response as Response);
       } catch (error) {
-        return toRestResponse(toServiceError(error), requestId);
+        return toRestReply(toServiceError(error), requestId);
       }
     },
+    messageBytesMax: 1024,
+    bufferBytesMax: 1024,
+    clock: systemClock,
+    log: silentLog,
   });
   const url = `http://127.0.0.1:${server.port}`;
   return {

@@ -3,7 +3,10 @@ import { connect } from "node:net";
 import { BusEventHub } from "../../src/bus/event-hub.ts";
 import { InProcessBus } from "../../src/bus/in-process/bus.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
+import { responseOf } from "../../src/kernel/web-reply.ts";
 import { EventsTransport } from "../../src/transports/events/sse.ts";
+import { IncomingRequest } from "../../src/transports/http1/incoming.ts";
+import { RequestHead } from "../../src/transports/http1/request-head.ts";
 import { ManualClock } from "../support/clock.ts";
 import { bootGateway, type TestGateway } from "../support/gateway.ts";
 
@@ -62,11 +65,14 @@ const user = (userId: string) => ({
 function hub(clock = new ManualClock()) {
   return { clock, events: new BusEventHub(new InProcessBus(), clock, randomIds) };
 }
-const subscribeTo = (transport: EventsTransport, session: string) =>
-  transport.handle(new Request(`http://x/api/rpc/events?session=${session}`), {
-    query: new URLSearchParams({ session }),
-    requestId: "r",
-  });
+const HERE = { remoteAddress: "127.0.0.1", sendContinue: () => {} };
+async function subscribeTo(transport: EventsTransport, session: string): Promise<Response> {
+  const head = new RequestHead(`GET /api/rpc/events?session=${session} HTTP/1.1\r\nhost: x\r\n`);
+  const request = new IncomingRequest(head, Buffer.alloc(0), HERE);
+  return responseOf(
+    await transport.handle(request, { query: new URLSearchParams({ session }), requestId: "r" }),
+  );
+}
 
 test("nothing emitted before the subscription is delivered, everything after it is, in order", async () => {
   const { events, clock } = hub();

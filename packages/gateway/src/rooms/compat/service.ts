@@ -150,7 +150,11 @@ async function refusing(call: RouteCall, dialect: Dialect, task: () => Promise<R
 }
 
 /** What the client said about its own body is not true of the converted one. */
-const CONVERTED_HEADERS = { "content-type": "application/json", "content-length": null, "content-encoding": null };
+const CONVERTED_HEADERS = {
+  "content-type": "application/json",
+  "content-length": null,
+  "content-encoding": null,
+};
 
 /** The chat path as a function: its route's handler, given a request with the converted body. */
 export function throughRoute(route: RouteDefinition): ChatFunction {

@@ -38,10 +38,8 @@ function limit(
   principal: Principal | null,
   requestId: string,
 ): Principal | Reply | Promise<Principal | Reply> {
-  if (!principal)
-    return plain(401, UNAUTHORIZED, requestId, { "www-authenticate": "Bearer" });
-  const decide = (waitMs: number) =>
-    waitMs > 0 ? plain(429, TOO_MANY, requestId) : principal;
+  if (!principal) return plain(401, UNAUTHORIZED, requestId, { "www-authenticate": "Bearer" });
+  const decide = (waitMs: number) => (waitMs > 0 ? plain(429, TOO_MANY, requestId) : principal);
   const hit = limiter.hit(`api:${principal.keyId}`, rpm, WINDOW_MS);
   return typeof hit === "number" ? decide(hit) : hit.then(decide);
 }

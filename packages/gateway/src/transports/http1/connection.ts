@@ -1,7 +1,13 @@
 import type { Socket } from "bun";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
-import { Reply, type ReplyHead, type ReplySource, type ReplyWriter, StreamedReply } from "../../kernel/reply.ts";
+import {
+  Reply,
+  type ReplyHead,
+  type ReplySource,
+  type ReplyWriter,
+  StreamedReply,
+} from "../../kernel/reply.ts";
 import { IncomingRequest, type RequestCarrier } from "./incoming.ts";
 import { Outbox } from "./outbox.ts";
 import { RequestBody } from "./request-body.ts";

@@ -90,7 +90,8 @@ export class RequestHead {
   #readLength(): number | null {
     const count = this.#count("content-length");
     if (count === 0) return null;
-    if (this.isChunked) throw new BadRequest(400, "content-length and transfer-encoding contradict each other");
+    if (this.isChunked)
+      throw new BadRequest(400, "content-length and transfer-encoding contradict each other");
     const value = this.header("content-length")!;
     if (count > 1 || !LENGTH.test(value)) throw new BadRequest(400, "content-length is not one number");
     return Number(value);

@@ -57,7 +57,8 @@ export function createRpcHttp({ runner, authenticator, events }: RpcHttpOptions)
     try {
       const body = request.body(RPC_BODY_BYTES_MAX);
       const identity = authenticator.identify(bearerOf(request));
-      if (!(body instanceof Promise || identity instanceof Promise)) return run(request, body, identity, call);
+      if (!(body instanceof Promise || identity instanceof Promise))
+        return run(request, body, identity, call);
       return Promise.all([body, identity]).then(
         ([bytes, known]) => run(request, bytes, known, call),
         (error) => unreadable(error, call.requestId),
