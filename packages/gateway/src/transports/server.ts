@@ -145,7 +145,12 @@ export function startHttpServer(options: HttpServerOptions): Listener {
   async function upgradeRpc(request: IncomingRequest): Promise<HttpAnswer> {
     const query = new URLSearchParams(request.search);
     const data = await rpcSocket.admit(query.get("token") ?? bearerOf(request), sourceOf(request).ip);
-    return new SocketReply(data, rpcSocket, "Expected a WebSocket upgrade; POST JSON-RPC requests instead.");
+    return new SocketReply(
+      ids.ordered(),
+      data,
+      rpcSocket,
+      "Expected a WebSocket upgrade; POST JSON-RPC requests instead.",
+    );
   }
 
   async function upgradeOther(
@@ -153,7 +158,7 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     request: IncomingRequest,
   ): Promise<HttpAnswer> {
     const admitted = await transport.admit(request, new URLSearchParams(request.search));
-    return admitted instanceof Reply ? admitted : new SocketReply(admitted, transport);
+    return admitted instanceof Reply ? admitted : new SocketReply(ids.ordered(), admitted, transport);
   }
 
   const sourceOf = (request: IncomingRequest) => new RequestSource(request, trustedProxies);
@@ -199,6 +204,7 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     handle: cors.enabled
       ? async (request) => cors.preflight(request) ?? cors.decorate(request, await handle(request))
       : handle,
+    newRequestId: () => ids.ordered(),
     messageBytesMax: SOCKET_MESSAGE_BYTES_MAX,
     bufferBytesMax: SEND_BUFFER_BYTES_MAX * 4,
     clock: options.clock,

@@ -123,6 +123,7 @@ export function serveCompat(): CompatServer {
         return toRestReply(toServiceError(error), requestId);
       }
     },
+    newRequestId: () => crypto.randomUUID(),
     messageBytesMax: 1024,
     bufferBytesMax: 1024,
     clock: systemClock,

@@ -80,7 +80,9 @@ export class Relay implements PieceReader {
   #hold(bytes: Uint8Array): void {
     this.#held.push(bytes);
     this.#heldBytes += bytes.length;
-    if (this.#heldBytes > HELD_BYTES_MAX) this.#flow.pause();
+    // Otherwise it leaves at the next flush.
+    const isWaiting = this.#sink === null || this.#isBlocked;
+    if (isWaiting && this.#heldBytes > HELD_BYTES_MAX) this.#flow.pause();
   }
 
   flush(): void {

@@ -31,10 +31,12 @@ const DISCARDED_BYTES_MAX = 256 * 1024;
 const PIPELINED_BYTES_MAX = 64 * 1024;
 const HEAD_END = Buffer.from("\r\n\r\n");
 const NOTHING = Buffer.alloc(0);
+const TEXT_TYPE = "text/plain; charset=utf-8";
 
 /** An answer that turns the connection into a WebSocket. */
 export class SocketReply<Data = unknown> {
   constructor(
+    readonly requestId: string,
     readonly data: Data,
     readonly handlers: SocketHandlers<Data>,
     /** What a request that asks for no WebSocket is told. */
@@ -48,6 +50,7 @@ export type HttpAnswer = Reply | StreamedReply | SocketReply<any>;
 export interface ConnectionOptions {
   /** Must not throw or reject. */
   handle(request: IncomingRequest): HttpAnswer | Promise<HttpAnswer>;
+  newRequestId(): string;
   log: Log;
   clock: Clock;
   /** Every answer ends its connection. */
@@ -245,7 +248,7 @@ export class Connection implements RequestCarrier, ReplyWriter, BytePipe {
       return;
     }
     this.#keepsAlive = false;
-    this.#writeWhole({ status, contentType: "text/plain; charset=utf-8", requestId: "" }, text, false);
+    this.#writeWhole({ status, contentType: TEXT_TYPE, requestId: this.options.newRequestId() }, text, false);
     this.#finished();
   }
 
@@ -359,7 +362,7 @@ export class Connection implements RequestCarrier, ReplyWriter, BytePipe {
 
   // WebSockets.
 
-  #upgrade({ data, handlers, hint }: SocketReply, request: IncomingRequest): void {
+  #upgrade({ requestId, data, handlers, hint }: SocketReply, request: IncomingRequest): void {
     const shaken = webSocketHandshake(request) ?? {
       accepted: false,
       status: 426,
@@ -368,7 +371,7 @@ export class Connection implements RequestCarrier, ReplyWriter, BytePipe {
     };
     if (!shaken.accepted) {
       const { status, text, headers } = shaken;
-      const head = { status, contentType: "text/plain; charset=utf-8", requestId: "", headers };
+      const head = { status, contentType: TEXT_TYPE, requestId, headers };
       this.#writeWhole(head, text, request.head.isHttp10);
       this.#finished();
       return;

@@ -9,7 +9,7 @@ const SWEEP_MS = 1_000;
 const KEEP_ALIVE_MS = 60_000;
 
 export interface ListenerOptions
-  extends Pick<ConnectionOptions, "handle" | "messageBytesMax" | "bufferBytesMax"> {
+  extends Pick<ConnectionOptions, "handle" | "newRequestId" | "messageBytesMax" | "bufferBytesMax"> {
   host: string;
   port: number;
   /** Lets several processes listen on one port. */
