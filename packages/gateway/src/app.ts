@@ -1,6 +1,7 @@
 import { AgentPool } from "./backends/agent-node/index.ts";
 import { Bridge } from "./backends/bridge/index.ts";
-import { HttpOrigin, type OriginOptions } from "./backends/http1/origin.ts";
+import type { OriginOptions } from "./backends/contract.ts";
+import { HttpOrigin } from "./backends/http1/origin.ts";
 import { backendFactory } from "./backends/index.ts";
 import { BusEventHub } from "./bus/event-hub.ts";
 import { openBus } from "./bus/index.ts";
@@ -142,9 +143,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
   const bridge = new Bridge({ agentUrl: config.bridgeUrl, clock, log });
   const backendDeps = {
     fetch: (url: string, init?: BunFetchRequestInit) => fetch(url, init),
-    openOrigin: config.usesHttpProxy
-      ? null
-      : (options: Omit<OriginOptions, "clock">) => new HttpOrigin({ ...options, clock }),
+    openOrigin: config.usesHttpProxy ? null : (options: OriginOptions) => new HttpOrigin(options, clock),
     clock,
     ids,
     log,

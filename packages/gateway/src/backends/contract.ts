@@ -166,10 +166,19 @@ export interface HttpAnswer extends Answer {
   readonly retryAfter: string | null;
 }
 
+export interface OriginOptions {
+  /** Scheme, host and port; only http. */
+  url: string;
+  /** Sent with every request. */
+  headers: Readonly<Record<string, string>>;
+  /** The error that an answer other than 2xx stands for. */
+  errorOf(answer: HttpAnswer): Promise<BackendError>;
+}
+
 /** One plain-http server. */
 export interface Origin {
-  /** Rejects with a BackendError, or the reason for which it was aborted. */
-  post(path: string, body: Uint8Array | string, abort: Pick<ModelCall, "whenAborted">): Promise<HttpAnswer>;
+  /** A 2xx answer. Rejects with a BackendError, or the reason for which it was aborted. */
+  post(path: string, body: Uint8Array | string, abort: Pick<ModelCall, "whenAborted">): Promise<Answer>;
   close(): void;
 }
 
@@ -177,7 +186,7 @@ export interface Origin {
 export interface BackendDeps {
   fetch: (url: string, init?: BunFetchRequestInit) => Promise<Response>;
   /** Connections to a plain-http server without `fetch`; null where only `fetch` knows the way. */
-  openOrigin: ((options: { url: string; headers: Readonly<Record<string, string>> }) => Origin) | null;
+  openOrigin: ((options: OriginOptions) => Origin) | null;
   clock: Clock;
   ids: Ids;
   log: Log;

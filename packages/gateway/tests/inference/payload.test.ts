@@ -1,8 +1,11 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { AnswerBody } from "../../src/rooms/inference/answer-body.ts";
 import { JsonScanError, scanObject } from "../../src/rooms/inference/json-scan.ts";
 import { Payload } from "../../src/rooms/inference/payload.ts";
 import { usageOfTail } from "../../src/rooms/inference/usage-tail.ts";
+
+const usageIn = (bytes: Buffer) => usageOfTail(new AnswerBody(bytes));
 
 const payload = (text: string) => new Payload(Buffer.from(text));
 const NOTHING: ReadonlyMap<string, string> = new Map();
@@ -136,19 +139,19 @@ describe("usage at the end of an answer", () => {
       details: { usage: { prompt_tokens: 99 } },
     };
     const expected = { promptTokens: 3, completionTokens: 4 };
-    expect(usageOfTail(body({ choices: [], usage }))).toEqual(expected);
-    expect(usageOfTail(body({ choices: [], usage, service_tier: 'a "quoted" } thing' }))).toEqual(expected);
-    expect(usageOfTail(body(JSON.stringify({ data: "x".repeat(20_000), usage }, null, 2)))).toEqual(expected);
+    expect(usageIn(body({ choices: [], usage }))).toEqual(expected);
+    expect(usageIn(body({ choices: [], usage, service_tier: 'a "quoted" } thing' }))).toEqual(expected);
+    expect(usageIn(body(JSON.stringify({ data: "x".repeat(20_000), usage }, null, 2)))).toEqual(expected);
     // Early in a long body.
-    expect(usageOfTail(body({ usage, data: "x".repeat(20_000) }))).toEqual(expected);
+    expect(usageIn(body({ usage, data: "x".repeat(20_000) }))).toEqual(expected);
   });
 
   test("is not confused by texts and deeper objects of that name", () => {
     const text = 'say "usage":{"prompt_tokens":5}';
-    expect(usageOfTail(body({ choices: [{ message: { content: text } }] }))).toBeNull();
-    expect(usageOfTail(body({ choices: [{ usage: { prompt_tokens: 5 } }] }))).toBeNull();
+    expect(usageIn(body({ choices: [{ message: { content: text } }] }))).toBeNull();
+    expect(usageIn(body({ choices: [{ usage: { prompt_tokens: 5 } }] }))).toBeNull();
     const usage = { prompt_tokens: 1, completion_tokens: 2 };
-    expect(usageOfTail(body({ usage, choices: [{ usage: { prompt_tokens: 5 } }] }))).toEqual({
+    expect(usageIn(body({ usage, choices: [{ usage: { prompt_tokens: 5 } }] }))).toEqual({
       promptTokens: 1,
       completionTokens: 2,
     });
@@ -156,8 +159,8 @@ describe("usage at the end of an answer", () => {
 
   test("is nothing when it is null, missing or the body is no JSON", () => {
     for (const value of [{ usage: null }, {}, { usage: {} }, "not json", '{"usage":{'])
-      expect(usageOfTail(body(value))).toBeNull();
-    expect(usageOfTail(body({ usage: { total_tokens: 8 } }))).toEqual({
+      expect(usageIn(body(value))).toBeNull();
+    expect(usageIn(body({ usage: { total_tokens: 8 } }))).toEqual({
       promptTokens: 8,
       completionTokens: 0,
     });

@@ -14,7 +14,7 @@ import { silentLog } from "../../src/kernel/log.ts";
 
 export const realDeps: BackendDeps = {
   fetch: (url, init) => fetch(url, init),
-  openOrigin: (options) => new HttpOrigin({ ...options, clock: systemClock }),
+  openOrigin: (options) => new HttpOrigin(options, systemClock),
   clock: systemClock,
   ids: randomIds,
   log: silentLog,

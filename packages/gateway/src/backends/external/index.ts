@@ -4,7 +4,6 @@ import {
   type BackendConfig,
   type BackendDeps,
   BackendError,
-  type HttpAnswer,
   type ModelCall,
   type ProbeResult,
 } from "../contract.ts";
@@ -31,7 +30,9 @@ export function create(config: BackendConfig, { fetch, openOrigin }: BackendDeps
 
   // Encrypted connections, proxies and tunnels are the business of `fetch`.
   const origin =
-    openOrigin && URL.parse(base)?.protocol === "http:" ? openOrigin({ url: base, headers }) : null;
+    openOrigin && URL.parse(base)?.protocol === "http:"
+      ? openOrigin({ url: base, headers, errorOf: (answer) => upstreamError(answer, config.apiKey) })
+      : null;
 
   async function overFetch(url: string, { body, signal }: ModelCall): Promise<Answer> {
     let response: Response;
@@ -53,17 +54,11 @@ export function create(config: BackendConfig, { fetch, openOrigin }: BackendDeps
     throw await upstreamError(response, config.apiKey);
   }
 
-  /** Sees to it that only a 2xx is an answer. */
-  const judge = (answer: HttpAnswer): Answer | Promise<never> =>
-    answer.status >= 200 && answer.status < 300
-      ? answer
-      : upstreamError(answer, config.apiKey).then((error) => Promise.reject(error));
-
   const poster = (url: string): ((call: ModelCall) => Promise<Answer>) => {
     if (!origin) return (call) => overFetch(url, call);
     const { pathname, search } = new URL(url);
     const path = pathname + search;
-    return (call) => origin.post(path, call.body.bytes(), call).then(judge);
+    return (call) => origin.post(path, call.body.bytes(), call);
   };
   const postChat = poster(`${base}/chat/completions`);
   // Half a megabyte of numbers is collected by the runtime outside of our heap, and let go at once.

@@ -1,4 +1,11 @@
-import { BackendError, type Flow, type HttpAnswer, type PieceReader } from "../contract.ts";
+import {
+  type Answer,
+  BackendError,
+  type Flow,
+  type HttpAnswer,
+  type OriginOptions,
+  type PieceReader,
+} from "../contract.ts";
 import { tooLarge } from "../shared/response-answer.ts";
 import { type ResponseEvents, type ResponseHead, ResponseParser } from "./response-parser.ts";
 
@@ -43,10 +50,10 @@ export class Exchange implements HttpAnswer, ResponseEvents, Flow {
   /** Nobody wants the rest. */
   #discards = false;
   #settled = false;
-  #resolve!: (answer: HttpAnswer) => void;
+  #resolve!: (answer: Answer | Promise<never>) => void;
   #reject!: (error: unknown) => void;
-  /** Resolves with the head, or rejects with a BackendError. */
-  readonly answered = new Promise<HttpAnswer>((resolve, reject) => {
+  /** Resolves with a 2xx answer once its head is there, or rejects with a BackendError. */
+  readonly answered = new Promise<Answer>((resolve, reject) => {
     this.#resolve = resolve;
     this.#reject = reject;
   });
@@ -57,6 +64,7 @@ export class Exchange implements HttpAnswer, ResponseEvents, Flow {
     /** Of the request, in Latin-1. */
     readonly head: string,
     readonly body: Uint8Array,
+    readonly errorOf: OriginOptions["errorOf"],
   ) {}
 
   get status(): number {
@@ -129,7 +137,8 @@ export class Exchange implements HttpAnswer, ResponseEvents, Flow {
 
   headed(head: ResponseHead): void {
     this.#answerHead = head;
-    this.#resolve(this);
+    if (head.status >= 200 && head.status < 300) this.#resolve(this);
+    else this.#resolve(this.errorOf(this).then((error) => Promise.reject(error)));
   }
 
   piece(bytes: Buffer): void {

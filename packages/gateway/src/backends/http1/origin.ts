@@ -1,6 +1,6 @@
 import type { Socket } from "bun";
 import type { Clock } from "../../kernel/clock.ts";
-import { BackendError, type HttpAnswer, type ModelCall, type Origin } from "../contract.ts";
+import { type Answer, BackendError, type ModelCall, type Origin, type OriginOptions } from "../contract.ts";
 import { LINGER_MS } from "../shared/response-answer.ts";
 import { type Carrier, Exchange } from "./exchange.ts";
 
@@ -15,14 +15,6 @@ const KEEP_ALIVE_MS = 30_000;
  */
 const SCRATCH = Buffer.allocUnsafeSlow(64 * 1024);
 
-export interface OriginOptions {
-  /** Scheme, host and port; only http. */
-  url: string;
-  /** Sent with every request. */
-  headers: Readonly<Record<string, string>>;
-  clock: Clock;
-}
-
 /**
  * HTTP/1.1 to one plain-http server over kept connections. The runtime's `fetch` runs on a thread of its own
  * and wraps everything in web streams, which costs a gateway more than its own work; this is the part of HTTP
@@ -33,11 +25,13 @@ export class HttpOrigin implements Origin {
   readonly #port: number;
   readonly #fixedHead: string;
   readonly #clock: Clock;
+  readonly #errorOf: OriginOptions["errorOf"];
   readonly #idle: Connection[] = [];
   #cancelSweep: (() => void) | null = null;
   #closed = false;
 
-  constructor({ url, headers, clock }: OriginOptions) {
+  constructor({ url, headers, errorOf }: OriginOptions, clock: Clock) {
+    this.#errorOf = errorOf;
     const { hostname, port, host } = new URL(url);
     // Sockets want an IPv6 address without the brackets that a URL has around it.
     this.#hostname = hostname.replace(/^\[(.*)\]$/, "$1");
@@ -47,10 +41,10 @@ export class HttpOrigin implements Origin {
     this.#fixedHead = ` HTTP/1.1\r\nhost: ${host}\r\n${lines.join("")}content-length: `;
   }
 
-  /** Resolves with the answer's head, whatever its status. */
-  post(path: string, body: Uint8Array | string, abort: Pick<ModelCall, "whenAborted">): Promise<HttpAnswer> {
+  post(path: string, body: Uint8Array | string, abort: Pick<ModelCall, "whenAborted">): Promise<Answer> {
     const bytes = typeof body === "string" ? Buffer.from(body) : body;
-    const exchange = new Exchange(`POST ${path}${this.#fixedHead}${bytes.length}\r\n\r\n`, bytes);
+    const head = `POST ${path}${this.#fixedHead}${bytes.length}\r\n\r\n`;
+    const exchange = new Exchange(head, bytes, this.#errorOf);
     abort.whenAborted((reason) => exchange.failed(reason));
     if (!exchange.isOver) {
       const kept = this.#take();

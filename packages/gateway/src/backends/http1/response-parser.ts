@@ -32,6 +32,8 @@ const LETTER_R = 114;
 const LETTER_T = 116;
 const HEAD_END = Buffer.from("\r\n\r\n");
 
+const STATUS_LINE = /^HTTP\/1\.[01] \d{3}(?: |\r|$)/;
+
 type State =
   | "head"
   | "length"
@@ -226,8 +228,8 @@ function hexDigit(byte: number): number {
 
 /** Status line and headers, without the empty line. */
 function parseHead(text: string): Framing {
-  const status = /^HTTP\/1\.[01] \d{3}(?: |\r|$)/.test(text) ? Number(text.slice(9, 12)) : 0;
-  if (status === 0) throw new HttpParseError("the upstream's answer is not HTTP/1.1");
+  if (!STATUS_LINE.test(text)) throw new HttpParseError("the upstream's answer is not HTTP/1.1");
+  const status = Number(text.slice(9, 12));
   let lineEnd = endOfLine(text, 0);
   const head: Framing = {
     status,

@@ -1,4 +1,5 @@
 import { isObject } from "../../kernel/json.ts";
+import type { AnswerBody } from "./answer-body.ts";
 import { type ReportedUsage, usageFields } from "./usage-tail.ts";
 
 /** What an answer says about itself, for upstreams that leave it out. */
@@ -19,6 +20,11 @@ const LIST_FIELDS = ["object", "index", "model"].map((name) => `"${name}"`);
 const USAGE_BYTES_MAX = 8 * 1024;
 const NO_COMPLETION = Buffer.from('"completion_tokens":0,');
 
+function mentionsAll(body: AnswerBody, names: readonly string[]): boolean {
+  for (const name of names) if (!body.mentions(name)) return false;
+  return true;
+}
+
 /** The answer with its fields added by `complete`; one that cannot be read passes as it is. */
 function rewritten(body: Buffer, complete: (answer: Record<string, unknown>) => object): Buffer {
   try {
@@ -38,9 +44,9 @@ const entries = (list: unknown, fallback: object) =>
     .map((entry, index) => ({ index, ...fallback, ...entry }));
 
 /** A whole chat answer in the contract's form. Almost every upstream's own bytes are, and pass. */
-export function completeChat(body: Buffer, head: AnswerHead, usage: Owed): Buffer {
-  if (usage.reported && HEAD_FIELDS.every((field) => body.includes(field))) return body;
-  return rewritten(body, (answer) => ({
+export function completeChat(body: AnswerBody, head: AnswerHead, usage: Owed): Buffer {
+  if (usage.reported && mentionsAll(body, HEAD_FIELDS)) return body.bytes;
+  return rewritten(body.bytes, (answer) => ({
     id: answer.id ?? head.id,
     object: "chat.completion",
     created: answer.created ?? head.created,
@@ -51,7 +57,7 @@ export function completeChat(body: Buffer, head: AnswerHead, usage: Owed): Buffe
 }
 
 /** An embeddings answer in the contract's form: most upstreams lack only `completion_tokens`, which is spliced in. */
-export function completeEmbeddings(body: Buffer, model: string, usage: Owed): Buffer {
+export function completeEmbeddings(body: AnswerBody, model: string, usage: Owed): Buffer {
   const whole = completeList(body, model, usage);
   const usageAt = whole.lastIndexOf('"usage"');
   if (usageAt === -1 || whole.length - usageAt > USAGE_BYTES_MAX) return whole;
@@ -60,9 +66,9 @@ export function completeEmbeddings(body: Buffer, model: string, usage: Owed): Bu
   return Buffer.concat([whole.subarray(0, open), NO_COMPLETION, whole.subarray(open)]);
 }
 
-function completeList(body: Buffer, model: string, usage: Owed): Buffer {
-  if (usage.reported && LIST_FIELDS.every((field) => body.includes(field))) return body;
-  return rewritten(body, (answer) => ({
+function completeList(body: AnswerBody, model: string, usage: Owed): Buffer {
+  if (usage.reported && mentionsAll(body, LIST_FIELDS)) return body.bytes;
+  return rewritten(body.bytes, (answer) => ({
     object: "list",
     data: entries(answer.data, { object: "embedding" }),
     model: answer.model ?? model,

@@ -2,7 +2,7 @@ import { type Answer, BackendError } from "../../backends/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { toRestBody, toServiceError } from "../../kernel/errors.ts";
 import type { HttpRequest } from "../../kernel/http.ts";
-import { readAnswer, requireList } from "./answer-body.ts";
+import { AnswerBody, readAnswer, requireList } from "./answer-body.ts";
 import { type AnswerHead, completeChat } from "./answer-shape.ts";
 import type { Choice } from "./chunk-normaliser.ts";
 import { CLIENT_LEFT } from "./deadlines.ts";
@@ -114,12 +114,12 @@ export class ChatTurn {
       if (record.collector) await record.sent();
       const answer = await call.send();
       const reading = readAnswer(answer);
-      const body = reading instanceof Promise ? await reading : reading;
+      const body = new AnswerBody(reading instanceof Promise ? await reading : reading);
       requireList(body, "choices");
       call.route.succeeded();
       const reported = usageOfTail(body);
-      const owed = call.settle(reported, reported ? 0 : textBytesOf(body));
-      if (record.collector) await record.completedWith(body);
+      const owed = call.settle(reported, reported ? 0 : textBytesOf(body.bytes));
+      if (record.collector) await record.completedWith(body.bytes);
       return completeChat(body, this.#head, { reported, owed });
     } catch (error) {
       call.failed(error);
@@ -129,7 +129,7 @@ export class ChatTurn {
   }
 
   /** Starts the stream; throws while a failure can still be told by a status. */
-  async begin(): Promise<void> {
+  async begin(): Promise<this> {
     const { call, record, parts, options } = this;
     try {
       if (record.collector) await record.sent();
@@ -159,6 +159,7 @@ export class ChatTurn {
       throw toFailure(error);
     }
     if (call.watched.isAborted) this.left();
+    return this;
   }
 
   /** The answer as a stream, whatever the upstream made of the wish for one. */
@@ -169,7 +170,7 @@ export class ChatTurn {
     // Some servers stream under a type of their own; only JSON is known to be a whole answer.
     if (!type.includes("json")) return answer;
     const body = await readAnswer(answer);
-    requireList(body, "choices");
+    requireList(new AnswerBody(body), "choices");
     return replayAsStream(body);
   }
 
@@ -214,11 +215,14 @@ function textBytesOf(body: Buffer): number {
   return Buffer.byteLength(messages.join(""));
 }
 
+const NOTHING_TO_SET: ReadonlyMap<string, string> = new Map();
+
 /** Fields that the gateway sets itself. The upstream is always asked for the usage of a stream. */
 function fieldsToSet(
   { stream, streamOptions }: ChatFields,
   messagesJson: string | null,
-): Map<string, string> {
+): ReadonlyMap<string, string> {
+  if (messagesJson === null && !stream) return NOTHING_TO_SET;
   const set = new Map<string, string>();
   if (messagesJson !== null) set.set("messages", messagesJson);
   if (stream) set.set("stream_options", JSON.stringify({ ...streamOptions, include_usage: true }));

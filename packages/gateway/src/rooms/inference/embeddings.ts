@@ -1,4 +1,4 @@
-import { readAnswer, requireList } from "./answer-body.ts";
+import { AnswerBody, readAnswer, requireList } from "./answer-body.ts";
 import { completeEmbeddings } from "./answer-shape.ts";
 import type { Client } from "./chat.ts";
 import { CLIENT_LEFT } from "./deadlines.ts";
@@ -27,13 +27,14 @@ export async function embed(
   const call = admitting instanceof Promise ? await admitting : admitting;
   client.whenGone(() => call.watched.abort(CLIENT_LEFT));
   try {
-    const body = await readAnswer(await call.send());
+    const body = new AnswerBody(await readAnswer(await call.send()));
     requireList(body, "data");
     call.route.succeeded();
     const reported = usageOfTail(body);
-    const owed = call.settle(reported, body.length);
-    const actual = encodingOfAnswer(body);
-    const encoded = actual === null || actual === encoding ? body : reencode(body, encoding);
+    const owed = call.settle(reported, body.bytes.length);
+    const actual = encodingOfAnswer(body.bytes);
+    const encoded =
+      actual === null || actual === encoding ? body : new AnswerBody(reencode(body.bytes, encoding));
     return completeEmbeddings(encoded, call.route.model, { reported, owed });
   } catch (error) {
     call.failed(error);

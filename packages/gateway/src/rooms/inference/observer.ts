@@ -126,7 +126,11 @@ export class CallObserver {
   readonly #seconds: Histogram;
   readonly #firstChunk: Histogram;
   readonly #tokens: Counter;
-  readonly #handles = new BoundedMap<string, Handles>(MODELS_MAX);
+  /** By model, for each operation: no text is put together to find them. */
+  readonly #handles = {
+    chat: new BoundedMap<string, Handles>(MODELS_MAX),
+    embeddings: new BoundedMap<string, Handles>(MODELS_MAX),
+  };
 
   constructor(
     metrics: Metrics,
@@ -174,8 +178,7 @@ export class CallObserver {
   }
 
   #handlesOf({ operation, model }: CallFacts): Handles {
-    const key = `${operation} ${model}`;
-    let handles = this.#handles.get(key);
+    let handles = this.#handles[operation].get(model);
     if (!handles) {
       handles = {
         ok: this.requests.labelled({ operation, model, outcome: "ok" }),
@@ -184,7 +187,7 @@ export class CallObserver {
         input: this.#tokens.labelled({ model, direction: "input" }),
         output: this.#tokens.labelled({ model, direction: "output" }),
       };
-      this.#handles.set(key, handles);
+      this.#handles[operation].set(model, handles);
     }
     return handles;
   }

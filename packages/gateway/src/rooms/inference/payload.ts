@@ -15,6 +15,9 @@ const PROTECTED = new Set([
   "input",
   ...OWN_FIELDS,
 ]);
+const TEXT_KEPT_MAX = 16 * 1024;
+/** Stands in JSON as it is: ASCII, and nothing escaped. */
+const PLAIN_STRING = /^"[ !#-[\]-~]*"$/;
 const OPEN = Buffer.from("{");
 const CLOSE = Buffer.from("}");
 const COMMA = Buffer.from(",");
@@ -25,13 +28,18 @@ const COMMA = Buffer.from(",");
  */
 export class Payload {
   readonly #bytes: Buffer;
+  /** In Latin-1: positions are the same in both, and a short text is cheaper to look into than bytes. */
+  readonly #text: string | null;
   /** Each key once; where a client repeats one, the last counts, as it does to every JSON parser. */
   readonly #members = new Map<string, Member>();
   readonly #hasDuplicates: boolean;
 
   constructor(body: Uint8Array) {
-    this.#bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
-    const members = scan(this.#bytes);
+    this.#bytes = asBuffer(body);
+    const text = this.#bytes.toString("latin1");
+    // A long one would be kept twice until the answer is there.
+    this.#text = text.length <= TEXT_KEPT_MAX ? text : null;
+    const members = scan(this.#bytes, text);
     for (const member of members) this.#members.set(member.key, member);
     this.#hasDuplicates = this.#members.size !== members.length;
   }
@@ -82,7 +90,10 @@ export class Payload {
   value(key: string): unknown {
     const member = this.#members.get(key);
     if (!member) return undefined;
-    const text = this.#bytes.toString("utf8", member.valueStart, member.end);
+    const { valueStart, end } = member;
+    const raw = this.#text?.slice(valueStart, end);
+    if (raw !== undefined && PLAIN_STRING.test(raw)) return raw.slice(1, -1);
+    const text = this.#bytes.toString("utf8", valueStart, end);
     try {
       return JSON.parse(text);
     } catch {
@@ -96,15 +107,9 @@ export class Payload {
    */
   compose(set: ReadonlyMap<string, string>): JsonBody {
     const dropsSome = this.#hasDuplicates || OWN_FIELDS.some((key) => this.#members.has(key));
-    const bytes = dropsSome || set.size > 0 ? this.#splice(set) : (this.#bytes as Uint8Array<ArrayBuffer>);
-    let parsed: Record<string, unknown> | null = null;
-    return {
-      bytes: () => bytes,
-      object: () => {
-        parsed ??= parseObject(bytes);
-        return parsed;
-      },
-    };
+    return new ComposedBody(
+      dropsSome || set.size > 0 ? this.#splice(set) : (this.#bytes as Uint8Array<ArrayBuffer>),
+    );
   }
 
   #splice(set: ReadonlyMap<string, string>): Uint8Array<ArrayBuffer> {
@@ -135,9 +140,28 @@ export class Payload {
 
 const isOwnField = (key: string) => (OWN_FIELDS as readonly string[]).includes(key);
 
-function scan(bytes: Buffer): Member[] {
+class ComposedBody implements JsonBody {
+  readonly #bytes: Uint8Array<ArrayBuffer>;
+  #parsed: Record<string, unknown> | null = null;
+
+  constructor(bytes: Uint8Array<ArrayBuffer>) {
+    this.#bytes = bytes;
+  }
+  bytes(): Uint8Array<ArrayBuffer> {
+    return this.#bytes;
+  }
+  object(): Record<string, unknown> {
+    this.#parsed ??= parseObject(this.#bytes);
+    return this.#parsed;
+  }
+}
+
+const asBuffer = (bytes: Uint8Array): Buffer =>
+  bytes instanceof Buffer ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+
+function scan(bytes: Buffer, text?: string): Member[] {
   try {
-    return scanObject(bytes);
+    return scanObject(bytes, text);
   } catch (error) {
     if (error instanceof JsonScanError)
       fail("invalid_request", `The body is not a valid JSON object: ${error.message}`);
@@ -147,7 +171,7 @@ function scan(bytes: Buffer): Member[] {
 
 function parseObject(bytes: Uint8Array): Record<string, unknown> {
   try {
-    return JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString());
+    return JSON.parse(asBuffer(bytes).toString());
   } catch {
     return fail("invalid_request", "The body is not valid JSON");
   }

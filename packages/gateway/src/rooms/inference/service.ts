@@ -64,6 +64,10 @@ export interface InferenceOptions {
   tracer: Tracer;
 }
 
+type Answered = Reply | StreamedReply;
+/** What an admitted request comes to: the whole answer, or a turn whose stream has begun. */
+type Work = (asker: Asker, payload: Payload) => Promise<Buffer | ChatTurn>;
+
 /** Chat and embeddings on every surface. */
 export class Inference {
   readonly #parts: ChatParts;
@@ -86,23 +90,19 @@ export class Inference {
   }
 
   /** `POST /v1/chat/completions`. */
-  chatCompletions(request: HttpRequest, requestId: string): Promise<Reply | StreamedReply> {
-    return this.#admitted(request, requestId, async (asker, sent) => {
+  chatCompletions(request: HttpRequest, requestId: string): Answered | Promise<Answered> {
+    return this.#admitted(request, requestId, (asker, sent) => {
       const payload = sent.has("messages") || !sent.has("input") ? sent : fromResponses(sent);
       const opening = ChatTurn.open(this.#parts, { asker, payload, client: request, withHistory: false });
-      const turn = opening instanceof Promise ? await opening : opening;
-      if (!turn.fields.stream) return jsonReply(await turn.answer(), requestId);
-      await turn.begin();
-      return streamedReply(turn, requestId);
+      return opening instanceof Promise ? opening.then(answerTurn) : answerTurn(opening);
     });
   }
 
   /** `POST /v1/embeddings`. */
-  embeddings(request: HttpRequest, requestId: string): Promise<Reply | StreamedReply> {
-    return this.#admitted(request, requestId, async (asker, payload) => {
-      const body = await embed(this.#parts, { asker, payload, client: request });
-      return jsonReply(body, requestId);
-    });
+  embeddings(request: HttpRequest, requestId: string): Answered | Promise<Answered> {
+    return this.#admitted(request, requestId, (asker, payload) =>
+      embed(this.#parts, { asker, payload, client: request }),
+    );
   }
 
   /** Who the request's API key stands for, or the plain-text refusal of the key or its limit. */
@@ -111,44 +111,68 @@ export class Inference {
     return requireApiKey({ keys, limiter, rpm }, request, requestId);
   }
 
-  /** What both have in common: the key, its limits, the body, and how refusals look. */
-  async #admitted(
+  /**
+   * What both have in common: the key, its limits, the body, and how refusals look. Promises are made only where
+   * something has to be waited for: this is around every request.
+   */
+  #admitted(request: HttpRequest, requestId: string, work: Work): Answered | Promise<Answered> {
+    const found = this.principal(request, requestId);
+    return found instanceof Promise
+      ? found.then((principal) => this.#identified(request, requestId, principal, work))
+      : this.#identified(request, requestId, found, work);
+  }
+
+  #identified(
     request: HttpRequest,
     requestId: string,
-    work: (asker: Asker, payload: Payload) => Promise<Reply | StreamedReply>,
-  ): Promise<Reply | StreamedReply> {
-    const { metering, countRequest } = this.options;
-    const found = this.principal(request, requestId);
-    const principal = found instanceof Promise ? await found : found;
+    principal: Principal | Reply,
+    work: Work,
+  ): Answered | Promise<Answered> {
     if (principal instanceof Reply) {
       const { status } = principal.head;
       this.#parts.observer.turnedAway({ requestId, status, ...(status === 401 ? BAD_KEY : KEY_TOO_FAST) });
       return principal;
     }
-    countRequest();
+    this.options.countRequest();
     try {
-      const payer = payerOf(principal);
-      const limited = metering.checkRate(payer);
-      if (limited) await limited;
-      const refId = refOf(request);
-      const traceparent = this.options.tracer.enabled ? request.header("traceparent") : null;
-      const reading = request.body(BODY_BYTES_MAX);
-      const payload = new Payload(reading instanceof Promise ? await reading : reading);
-      const reply = await work(
-        { requestId, payer, rules: principal.group, refId, channel: "gateway", traceparent },
-        payload,
+      return this.#work(request, requestId, principal, work).then(
+        (answer) => {
+          this.#watchers.answered(principal.keyId);
+          return answer instanceof ChatTurn ? streamedReply(answer, requestId) : jsonReply(answer, requestId);
+        },
+        (error) => this.#refused(error, requestId, principal),
       );
-      this.#watchers.answered(principal.keyId);
-      return reply;
     } catch (error) {
-      if (isAboutClient(error)) return new Reply({ status: CLIENT_CLOSED, contentType: "", requestId }, "");
-      const refusal = toServiceError(error);
-      this.#watchers.refused(principal.keyId, refusal);
-      this.#count(requestId, refusal);
-      if (!isFinal(error)) throw error;
-      // Client libraries repeat a 502 on their own; what the upstream refused once it will refuse again.
-      return toRestReply(refusal, requestId, { "x-should-retry": "false" });
+      return this.#refused(error, requestId, principal);
     }
+  }
+
+  #work(
+    request: HttpRequest,
+    requestId: string,
+    principal: Principal,
+    work: Work,
+  ): Promise<Buffer | ChatTurn> {
+    const payer = payerOf(principal);
+    const limited = this.options.metering.checkRate(payer);
+    const refId = refOf(request);
+    const traceparent = this.options.tracer.enabled ? request.header("traceparent") : null;
+    const { group: rules } = principal;
+    const asker: Asker = { requestId, payer, rules, refId, channel: "gateway", traceparent };
+    const read = (body: Buffer) => work(asker, new Payload(body));
+    if (limited) return limited.then(() => request.body(BODY_BYTES_MAX)).then(read);
+    const body = request.body(BODY_BYTES_MAX);
+    return body instanceof Promise ? body.then(read) : read(body);
+  }
+
+  #refused(error: unknown, requestId: string, { keyId }: Principal): Reply {
+    if (isAboutClient(error)) return new Reply({ status: CLIENT_CLOSED, contentType: "", requestId }, "");
+    const refusal = toServiceError(error);
+    this.#watchers.refused(keyId, refusal);
+    this.#count(requestId, refusal);
+    if (!isFinal(error)) throw error;
+    // Client libraries repeat a 502 on their own; what the upstream refused once it will refuse again.
+    return toRestReply(refusal, requestId, { "x-should-retry": "false" });
   }
 
   /** What an upstream did has been counted as the outcome of a call. */
@@ -216,6 +240,9 @@ function refOf(request: HttpRequest): string | null {
     fail("missing_fields", `The header x-service-ref may have at most ${REF_LENGTH_MAX} characters`);
   return ref || null;
 }
+
+const answerTurn = (turn: ChatTurn): Promise<Buffer | ChatTurn> =>
+  turn.fields.stream ? turn.begin() : turn.answer();
 
 /** A turn whose answer is written to the client as it comes. */
 class ChatSource implements ReplySource {

@@ -147,8 +147,8 @@ export class StreamMeter {
     this.#atBoundary = false;
     if (!text.startsWith("data:", start)) return "keep";
     const from = text.charCodeAt(start + 5) === 32 ? start + 6 : start + 5;
+    if (this.#isPlainDelta(text, from, end)) return "keep";
     const data = text.slice(from, end);
-    if (this.#isPlainDelta(data)) return "keep";
     if (data.trim() === DONE) {
       this.done = true;
       this.#atBoundary = wasAtBoundary;
@@ -168,14 +168,16 @@ export class StreamMeter {
     return verdict;
   }
 
-  #isPlainDelta(data: string): boolean {
+  /** Whether the event between `from` and `end` differs from the template only in its text. */
+  #isPlainDelta(text: string, from: number, end: number): boolean {
     const template = this.#template;
-    if (!template || !data.startsWith(template.before) || !data.endsWith(template.after)) return false;
-    const textEnd = data.length - template.after.length;
-    const quote = data.indexOf('"', template.before.length);
+    if (!template || !text.startsWith(template.before, from)) return false;
+    const textStart = from + template.before.length;
+    const textEnd = end - template.after.length;
     // The first quote after the frame's beginning is the one that its end starts with, so the text has none.
-    if (quote !== textEnd || data.charCodeAt(textEnd - 1) === 92) return false;
-    this.textBytes += textEnd - template.before.length;
+    if (text.indexOf('"', textStart) !== textEnd || text.charCodeAt(textEnd - 1) === 92) return false;
+    if (!text.startsWith(template.after, textEnd)) return false;
+    this.textBytes += textEnd - textStart;
     return true;
   }
 

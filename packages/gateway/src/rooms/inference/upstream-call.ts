@@ -113,29 +113,29 @@ export class UpstreamCall {
   }
 
   /** The upstream's 2xx answer. A backend that cannot be reached at all is replaced once by another candidate. */
-  async send(): Promise<Answer> {
-    for (;;) {
-      try {
-        const answer = await this.#dispatch();
-        this.#failure = null;
-        return answer;
-      } catch (error) {
-        this.failed(error);
-        if (this.watched.isAborted) throw this.watched.reason;
-        const isUnsent = error instanceof BackendError && error.kind === "connect";
-        const next = isUnsent && this.#tried.length < ATTEMPTS_MAX ? this.#another() : null;
-        if (!next) throw error;
-        this.route = next;
-      }
-    }
+  send(): Promise<Answer> {
+    this.#failure = null;
+    return this.#dispatch().then(undefined, this.#again);
   }
+
+  readonly #again = (error: unknown): Promise<Answer> => {
+    this.failed(error);
+    if (this.watched.isAborted) throw this.watched.reason;
+    const isUnsent = error instanceof BackendError && error.kind === "connect";
+    const next = isUnsent && this.#tried.length < ATTEMPTS_MAX ? this.#another() : null;
+    if (!next) throw error;
+    this.route = next;
+    return this.send();
+  };
 
   #dispatch(): Promise<Answer> {
     const { route, options } = this;
     this.#tried.push(route.backend);
     const answer = options.send(route.backend, new OutgoingCall(this, this.#body()));
-    if (answer) return answer;
-    throw new BackendError("unsupported", `the backend does not support ${options.capability}`);
+    return (
+      answer ??
+      Promise.reject(new BackendError("unsupported", `the backend does not support ${options.capability}`))
+    );
   }
 
   #body(): JsonBody {

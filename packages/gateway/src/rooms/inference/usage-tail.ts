@@ -1,3 +1,5 @@
+import type { AnswerBody } from "./answer-body.ts";
+
 /** Token counts as an upstream reports them. */
 export interface ReportedUsage {
   promptTokens: number;
@@ -11,8 +13,6 @@ export const usageFields = ({ promptTokens, completionTokens }: ReportedUsage) =
   total_tokens: promptTokens + completionTokens,
 });
 
-/** Usage objects with all their details are far smaller than this. */
-const USAGE_BYTES_MAX = 8 * 1024;
 const KEY = '"usage"';
 
 const count = (value: unknown): number =>
@@ -36,15 +36,14 @@ export function readUsage(value: unknown): ReportedUsage | null {
  * The usage of a whole JSON answer without parsing it: the last `"usage"` that is followed by a complete object
  * and stands at the top level, which is where every server writes it, near the end.
  */
-export function usageOfTail(bytes: Buffer): ReportedUsage | null {
-  // Most answers end with it: the native search finds the place, and only what follows becomes a text.
-  const last = bytes.lastIndexOf(KEY);
-  if (last === -1) return null;
-  if (bytes.length - last <= USAGE_BYTES_MAX) {
-    const tail = bytes.toString("latin1", last + KEY.length);
-    const found = usageAt(tail);
-    if (found && closesTopLevel(tail, found.end)) return readUsage(found.value);
-  }
+export function usageOfTail({ bytes, tail, tailStart }: AnswerBody): ReportedUsage | null {
+  // Most answers end with it.
+  const last = tail.lastIndexOf(KEY);
+  if (last !== -1) {
+    const rest = tail.slice(last + KEY.length);
+    const found = usageAt(rest);
+    if (found && closesTopLevel(rest, found.end)) return readUsage(found.value);
+  } else if (tailStart === 0 || !bytes.includes(KEY)) return null;
   // Written early, or there is another of that name behind it: parsing is the honest way, and rare.
   return usageByParsing(bytes);
 }

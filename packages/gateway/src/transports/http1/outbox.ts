@@ -6,7 +6,25 @@ import type { Socket } from "bun";
  */
 const SCRATCH = Buffer.allocUnsafeSlow(64 * 1024);
 const CHUNK_END = Buffer.from("\r\n");
-const LAST_CHUNK = "0\r\n\r\n";
+const FINAL_CHUNK_END = Buffer.from("\r\n0\r\n\r\n");
+/** A size line, a line end and the last chunk. */
+const FRAMING_BYTES_MAX = 32;
+const ZERO = 48;
+const HEX = Buffer.from("0123456789abcdef");
+
+/** Digit by digit: a call into the runtime for a few bytes costs more than all of them. */
+function writeSize(size: number, at: number): number {
+  let shift = 0;
+  while (size >>> shift > 15) shift += 4;
+  for (; shift >= 0; shift -= 4) SCRATCH[at++] = HEX[(size >>> shift) & 15]!;
+  return writeLineEnd(at);
+}
+
+function writeLineEnd(at: number): number {
+  SCRATCH[at] = 13;
+  SCRATCH[at + 1] = 10;
+  return at + 2;
+}
 
 /** What a connection has to send: written at once as far as the socket takes it, kept in order beyond. */
 export class Outbox {
@@ -44,19 +62,24 @@ export class Outbox {
 
   /** A piece of a body whose length nobody knows: with what stands before it, its size, and the end if it is the last. */
   sendChunk(before: string, piece: Uint8Array, isLast: boolean): void {
-    const size = piece.length === 0 ? before : `${before}${piece.length.toString(16)}\r\n`;
-    const after = piece.length === 0 ? (isLast ? LAST_CHUNK : "") : isLast ? `\r\n${LAST_CHUNK}` : "\r\n";
-    const length = size.length + piece.length + after.length;
-    if (length > SCRATCH.length) {
-      this.send(Buffer.from(size, "latin1"));
+    const { length } = piece;
+    if (before.length + length > SCRATCH.length - FRAMING_BYTES_MAX) {
+      this.send(Buffer.from(`${before}${length.toString(16)}\r\n`, "latin1"));
       this.send(piece);
-      this.send(isLast ? Buffer.from(after, "latin1") : CHUNK_END);
+      this.send(isLast ? FINAL_CHUNK_END : CHUNK_END);
       return;
     }
-    SCRATCH.write(size, 0, "latin1");
-    SCRATCH.set(piece, size.length);
-    SCRATCH.write(after, size.length + piece.length, "latin1");
-    this.#sendScratch(length);
+    let at = before === "" ? 0 : SCRATCH.write(before, 0, "latin1");
+    if (length > 0) {
+      at = writeSize(length, at);
+      SCRATCH.set(piece, at);
+      at = writeLineEnd(at + length);
+    }
+    if (isLast) {
+      SCRATCH[at] = ZERO;
+      at = writeLineEnd(writeLineEnd(at + 1));
+    }
+    this.#sendScratch(at);
   }
 
   #sendScratch(length: number): void {
