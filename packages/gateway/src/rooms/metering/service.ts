@@ -93,7 +93,7 @@ export class MeteringService implements Metering {
   }
 
   admit(options: AdmitOptions): Admission | Promise<Admission> {
-    if (this.#journal.backlog.bytes > BACKLOG_BYTES_MAX) {
+    if (this.#journal.backlogBytes > BACKLOG_BYTES_MAX) {
       fail("unavailable", "Usage cannot be recorded right now; try again later", { retryAfterSeconds: 30 });
     }
     const { payer, model, estimate } = options;

@@ -77,7 +77,7 @@ export class JournalWriter {
         const backoffMs = Math.min(BACKOFF_MS.most, BACKOFF_MS.first * 2 ** (this.#failures - 1));
         // Instances that lost the same database should not come back to it all at once.
         this.#schedule(backoffMs * (0.5 + Math.random() / 2));
-      } else if (this.options.journal.backlog.bytes > 0) this.#schedule(DRAIN_DELAY_MS);
+      } else if (this.options.journal.backlogBytes > 0) this.#schedule(DRAIN_DELAY_MS);
     });
   }
 
@@ -160,7 +160,7 @@ export class JournalWriter {
   /** Seconds for which rows have been waiting without progress; 0 when none wait. */
   get stalledSeconds(): number {
     const { journal, clock } = this.options;
-    if (journal.backlog.bytes === 0) return 0;
+    if (journal.backlogBytes === 0) return 0;
     return Math.max(0, Math.floor((clock.now() - this.#lastProgressMs) / 1000));
   }
 
