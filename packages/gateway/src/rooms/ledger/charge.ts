@@ -31,6 +31,10 @@ export function exactPoints({
   pointsPerUsd: number;
   multiplierMicros: number;
 }): ExactPoints | null {
+  // Numbers are exact up to here, and quicker than big integers.
+  const product = Number(costNanoUsd) * pointsPerUsd * multiplierMicros;
+  if (product <= Number.MAX_SAFE_INTEGER)
+    return { points: Math.floor(product / FEMTO_PER_POINT), femto: product % FEMTO_PER_POINT };
   const femto = costNanoUsd * BigInt(pointsPerUsd) * BigInt(multiplierMicros);
   const points = femto / FEMTO_PER_POINT_BIG;
   if (points >= BigInt(Number.MAX_SAFE_INTEGER) || costNanoUsd > BigInt(Number.MAX_SAFE_INTEGER)) return null;

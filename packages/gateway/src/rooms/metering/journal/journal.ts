@@ -273,13 +273,18 @@ export class Journal {
     this.advance(batch);
   }
 
+  /** Rows of this run that wait for the database. */
+  get ownRows(): number {
+    return this.appended - this.drained - this.lost;
+  }
+
   /** Bytes that wait, without counting rows: every request asks. */
   get backlogBytes(): number {
     return this.#backlogBytes;
   }
 
   get backlog(): Backlog {
-    let rows = this.appended - this.drained - this.lost;
+    let rows = this.ownRows;
     for (const segment of this.#segments)
       if (!segment.own) rows += Math.ceil((segment.size - segment.drained) / ROW_BYTES_TYPICAL);
     return { rows, bytes: this.#backlogBytes };

@@ -3,8 +3,8 @@ import type { Log } from "../../../kernel/log.ts";
 import type { Batch, Journal } from "./journal.ts";
 
 const BATCH_ROWS_MAX = 256;
-/** Rows that come within this time share a transaction. */
-const DRAIN_DELAY_MS = 50;
+/** Rows that come within this time share a transaction; who reads them does not wait for it. */
+const DRAIN_DELAY_MS = 100;
 const BACKOFF_MS = { first: 100, most: 5_000 };
 /** How often a single row may be refused for its contents before it is set aside. */
 const REFUSALS_MAX = 3;
@@ -101,9 +101,15 @@ export class JournalWriter {
         if (refusesContents(error)) this.#narrow(batch);
         return;
       }
+      if (this.#maySoonTakeMore(batch)) return;
       // Between batches everyone else has a turn: a long backlog must not hold up requests.
       await new Promise((resolve) => setImmediate(resolve));
     }
+  }
+
+  /** Under load there is always a next row; a transaction for a few of them would cost as much as for many. */
+  #maySoonTakeMore({ segment }: Batch): boolean {
+    return segment.own && this.options.journal.ownRows < BATCH_ROWS_MAX && this.#waiting.length === 0;
   }
 
   #progress(): void {
@@ -139,8 +145,8 @@ export class JournalWriter {
   /** Waits until everything appended so far is in the database, at most for `timeoutMs`; true when it is. */
   async flush(timeoutMs: number): Promise<boolean> {
     const { journal, clock } = this.options;
-    const target = journal.appended;
-    if (journal.drained >= target) return true;
+    if (journal.ownRows === 0) return true;
+    const target = journal.drained + journal.ownRows;
     // After a failure the backoff decides; asking must not hammer a database that is down.
     if (this.#failures === 0) this.#start();
     let cancel = () => {};
