@@ -10,6 +10,13 @@ const OVERWRITES_IN_PLACE = new Set([
   0x01021994, // tmpfs
 ]);
 
+const ZEROS = Buffer.alloc(64 * 1024);
+
+/** Throws when the disk has no room for all of them. */
+function writeZeros(fd: number, bytes: number): void {
+  for (let left = bytes; left > 0; ) left -= writeSync(fd, ZEROS, 0, Math.min(left, ZEROS.length));
+}
+
 /**
  * Makes a file of `bytes` zeros and maps it into memory, shared with the kernel's page cache: what is stored
  * there is in the file at once, and stays there when the process is killed. The zeros are really written, so
@@ -20,7 +27,7 @@ export function mapNewFile(path: string, bytes: number): Buffer | null {
   try {
     if (!OVERWRITES_IN_PLACE.has(statfsSync(dirname(path)).type)) return null;
     fd = openSync(path, "wx", 0o600);
-    if (writeSync(fd, Buffer.alloc(bytes)) < bytes) throw new Error("the file was not written whole");
+    writeZeros(fd, bytes);
     const mapped = Bun.mmap(path, { shared: true });
     return Buffer.from(mapped.buffer, mapped.byteOffset, mapped.byteLength);
   } catch {

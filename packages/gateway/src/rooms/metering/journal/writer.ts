@@ -3,8 +3,8 @@ import type { Log } from "../../../kernel/log.ts";
 import type { Batch, Journal } from "./journal.ts";
 
 const BATCH_ROWS_MAX = 256;
-/** Rows that come within this time share a transaction; who reads them does not wait for it. */
-const DRAIN_DELAY_MS = 100;
+/** Rows that come within this time share a transaction, unless they are enough for one sooner. */
+const DRAIN_DELAY_MS = 250;
 const BACKOFF_MS = { first: 100, most: 5_000 };
 /** How often a single row may be refused for its contents before it is set aside. */
 const REFUSALS_MAX = 3;
@@ -32,6 +32,8 @@ export interface WriterOptions {
 export class JournalWriter {
   #running: Promise<void> | null = null;
   #cancelTimer: (() => void) | null = null;
+  /** The timer runs out at the end of this turn of the event loop. */
+  #isDue = false;
   #failures = 0;
   #rowsMax = BATCH_ROWS_MAX;
   #refusals = 0;
@@ -53,9 +55,17 @@ export class JournalWriter {
 
   /** Something was appended. */
   wake(): void {
-    if (this.#running || this.#cancelTimer || this.#closed) return;
-    this.#lastProgressMs = this.options.clock.now();
-    this.#schedule(DRAIN_DELAY_MS);
+    if (this.#running || this.#isDue || this.#closed) return;
+    const { clock, journal } = this.options;
+    if (!this.#cancelTimer) {
+      this.#lastProgressMs = clock.now();
+      this.#schedule(DRAIN_DELAY_MS);
+    } else if (this.#failures === 0 && journal.ownRows >= BATCH_ROWS_MAX) {
+      this.#cancelTimer();
+      this.#isDue = true;
+      // Not at once: the request whose row this is ends first.
+      this.#schedule(0);
+    }
   }
 
   #schedule(delayMs: number): void {
@@ -69,6 +79,7 @@ export class JournalWriter {
     if (this.#running) return;
     this.#cancelTimer?.();
     this.#cancelTimer = null;
+    this.#isDue = false;
     this.#running = this.#drain().finally(() => {
       this.#running = null;
       this.#resolveWaiting();
