@@ -54,18 +54,24 @@ function* chunks<T>(items: readonly T[]): Generator<readonly T[]> {
   }
 }
 
-const valueLists = new Map<string, string>();
-
-/** `($1, $2), ($3, $4)` and so on; the few shapes that exist are built once. */
+/** `($1, $2), ($3, $4)` and so on. */
 function valueList(rowCount: number, columnCount: number): string {
-  const shape = `${rowCount}x${columnCount}`;
-  let text = valueLists.get(shape);
-  if (text === undefined) {
-    let number = 0;
-    const row = () => `(${Array.from({ length: columnCount }, () => `$${++number}`).join(", ")})`;
-    text = Array.from({ length: rowCount }, row).join(", ");
-    valueLists.set(shape, text);
-  }
+  let number = 0;
+  const row = () => `(${Array.from({ length: columnCount }, () => `$${++number}`).join(", ")})`;
+  return Array.from({ length: rowCount }, row).join(", ");
+}
+
+/** Texts of inserts by what they insert into, how many rows and what follows: few, and long. */
+const insertTexts = new Map<string, Map<string, string>[]>();
+
+function insertText(into: string, suffix: string, { rows, columns }: { rows: number; columns: number }) {
+  const bySize = insertTexts.get(into) ?? [];
+  insertTexts.set(into, bySize);
+  bySize[rows] ??= new Map();
+  const known = bySize[rows].get(suffix);
+  if (known !== undefined) return known;
+  const text = `INSERT INTO ${into} VALUES ${valueList(rows, columns)} ${suffix}`;
+  bySize[rows].set(suffix, text);
   return text;
 }
 
@@ -81,8 +87,8 @@ export async function insertRows<T = Row>(
 ): Promise<T[]> {
   const returned: T[] = [];
   for (const chunk of chunks(rows)) {
-    const values = valueList(chunk.length, chunk[0]!.length);
-    returned.push(...(await on.all<T>(`INSERT INTO ${into} VALUES ${values} ${suffix}`, chunk.flat())));
+    const text = insertText(into, suffix, { rows: chunk.length, columns: chunk[0]!.length });
+    returned.push(...(await on.all<T>(text, chunk.flat())));
   }
   return returned;
 }

@@ -19,6 +19,25 @@ describe("the arithmetic of a charge", () => {
     );
   });
 
+  test("an amount is exact on both sides of what a number holds exactly", () => {
+    const max = BigInt(Number.MAX_SAFE_INTEGER);
+    const nearMax = fc.bigInt({ min: max - 1_000_000n, max: max + 1_000_000n });
+    const nearWholePoints = fc
+      .tuple(fc.bigInt({ min: 0n, max: 9n }), fc.bigInt({ min: -3n, max: 3n }))
+      .map(([points, femto]) => points * BigInt(FEMTO_PER_POINT) + femto)
+      .filter((femto) => femto >= 0n);
+    fc.assert(
+      fc.property(fc.oneof(nearMax, nearWholePoints), fc.constantFrom(2, 7, 100), (femto, perUsd) => {
+        const costNanoUsd = femto / BigInt(perUsd);
+        const exact = exactPoints({ costNanoUsd, pointsPerUsd: perUsd, multiplierMicros: 1 })!;
+        const expected = costNanoUsd * BigInt(perUsd);
+        expect(BigInt(exact.points) * BigInt(FEMTO_PER_POINT) + BigInt(exact.femto)).toBe(expected);
+        expect(exact.femto).toBeLessThan(FEMTO_PER_POINT);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
   test("over time the points taken and the remainder are exactly the cost", () => {
     fc.assert(
       fc.property(fc.array(fc.tuple(cost, multiplier), { maxLength: 60 }), (charges) => {

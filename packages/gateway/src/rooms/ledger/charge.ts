@@ -8,6 +8,7 @@
 export const FEMTO_PER_POINT = 1_000_000_000_000_000;
 const HALF_POINT = FEMTO_PER_POINT / 2;
 const FEMTO_PER_POINT_BIG = BigInt(FEMTO_PER_POINT);
+const EXACT_MAX = BigInt(Number.MAX_SAFE_INTEGER);
 
 /** An exact amount: whole points and a fraction of 0 to FEMTO_PER_POINT - 1. */
 export interface ExactPoints {
@@ -31,9 +32,16 @@ export function exactPoints({
   pointsPerUsd: number;
   multiplierMicros: number;
 }): ExactPoints | null {
+  if (costNanoUsd > EXACT_MAX) return null;
+  const product = Number(costNanoUsd) * pointsPerUsd * multiplierMicros;
+  if (product <= Number.MAX_SAFE_INTEGER) {
+    // Still exact as a number, which is quicker than a big integer; so is the division of what has no rest.
+    const rest = product % FEMTO_PER_POINT;
+    return { points: (product - rest) / FEMTO_PER_POINT, femto: rest };
+  }
   const femto = costNanoUsd * BigInt(pointsPerUsd) * BigInt(multiplierMicros);
   const points = femto / FEMTO_PER_POINT_BIG;
-  if (points >= BigInt(Number.MAX_SAFE_INTEGER) || costNanoUsd > BigInt(Number.MAX_SAFE_INTEGER)) return null;
+  if (points >= EXACT_MAX) return null;
   return { points: Number(points), femto: Number(femto % FEMTO_PER_POINT_BIG) };
 }
 

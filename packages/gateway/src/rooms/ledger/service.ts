@@ -80,9 +80,14 @@ export class Ledger implements Settling {
     return result;
   }
 
-  async settleBatch(tx: Transaction, items: readonly Settlement[]): Promise<Settled[]> {
+  async settleBatch(
+    tx: Transaction,
+    items: readonly Settlement[],
+    { mayExist } = { mayExist: true },
+  ): Promise<Settled[]> {
     if (items.length === 0) return [];
-    const { settled, changed } = await settleBatch(tx, items, this.options.pointsPerUsd);
+    const { pointsPerUsd } = this.options;
+    const { settled, changed } = await settleBatch(tx, items, { pointsPerUsd, mayExist });
     for (const account of changed) this.#changed(tx, account);
     return settled;
   }

@@ -11,24 +11,30 @@ interface Drawing {
   movements: MovementRow[];
 }
 
+export interface SettleOptions {
+  pointsPerUsd: number;
+  /** Whether some of the items may have been settled before. */
+  mayExist: boolean;
+}
+
 /** Charges the batch in memory; what could not be covered is null and leaves no movement. */
 async function chargeAll(
   tx: Transaction,
   items: readonly Settlement[],
-  pointsPerUsd: number,
+  { pointsPerUsd, mayExist }: SettleOptions,
 ): Promise<{ settled: Settled[]; drawings: Drawing[] }> {
-  const accounts = await store.lockAccounts(tx, [
-    ...new Set(items.map(({ account }) => accountKey(account))),
-  ]);
+  const keys = items.map(({ account }) => accountKey(account));
+  const ids = items.map(({ requestId }) => settlementId(requestId));
+  const accounts = await store.lockAccounts(tx, [...new Set(keys)]);
   // Read after the rows are locked: another transaction that settled the same request has committed by now.
-  const known = await store.pointsOf(tx, [...new Set(items.map(({ requestId }) => settlementId(requestId)))]);
+  const known = mayExist ? await store.pointsOf(tx, [...new Set(ids)]) : new Map<string, number>();
   const drawings = new Map<string, Drawing>();
 
-  const settled = items.map((item): Settled => {
-    const id = settlementId(item.requestId);
+  const settled = items.map((item, index): Settled => {
+    const id = ids[index]!;
     const before = known.get(id);
     if (before !== undefined) return { points: before };
-    const account = accounts.get(accountKey(item.account));
+    const account = accounts.get(keys[index]!);
     const { costNanoUsd, multiplierMicros } = item;
     const exact = account && exactPoints({ costNanoUsd, pointsPerUsd, multiplierMicros });
     const charged = exact && charge(account, exact);
@@ -64,9 +70,9 @@ const pointsOf = (movements: readonly MovementRow[]) =>
 export async function settleBatch(
   tx: Transaction,
   items: readonly Settlement[],
-  pointsPerUsd: number,
+  options: SettleOptions,
 ): Promise<{ settled: Settled[]; changed: AccountRow[] }> {
-  const { settled, drawings } = await chargeAll(tx, items, pointsPerUsd);
+  const { settled, drawings } = await chargeAll(tx, items, options);
   const changed: AccountRow[] = [];
   const entries: EntryRow[] = [];
   const paid: MovementRow[] = [];

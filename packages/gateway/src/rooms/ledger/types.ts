@@ -46,8 +46,15 @@ export interface Settling {
    *
    * Call it once a transaction: accounts are locked in one order, which keeps two batches from waiting for
    * each other.
+   *
+   * `mayExist: false` says that none of them can have been settled before, which saves looking for them; were
+   * one, its movement's key makes this throw.
    */
-  settleBatch(tx: Transaction, items: readonly Settlement[]): Promise<Settled[]>;
+  settleBatch(
+    tx: Transaction,
+    items: readonly Settlement[],
+    options?: { mayExist: boolean },
+  ): Promise<Settled[]>;
   settle(tx: Transaction, item: Settlement): Promise<Settled>;
   /** Tells every instance the new balances of what `tx` changed. To be called once `tx` is committed. */
   committed(tx: Transaction): void;

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import type { RateLimiter, Reservations, ReservedChange } from "../../bus/contract.ts";
+import type { Quantity, RateLimiter, Reservations, ReservedChange } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
@@ -28,6 +28,7 @@ const READ_FLUSH_MS = 1_000;
 const RATE_WINDOW_MS = 60_000;
 const RATE_RETRY_AFTER_SECONDS = 60;
 const NOTHING = { money: 0, tokens: 0 };
+const NO_CHANGES: readonly ReservedChange[] = [];
 const TEXT_MAX = { model: 128, backend: 64, ref: 64 };
 
 export interface MeteringOptions {
@@ -53,7 +54,8 @@ export interface JournalFigures {
 }
 
 /** Postgres keeps no NUL in texts, and columns have their widths. */
-const tidy = (text: string, lengthMax: number): string => text.replaceAll("\u0000", "").slice(0, lengthMax);
+const tidy = (text: string, lengthMax: number): string =>
+  (text.includes("\u0000") ? text.replaceAll("\u0000", "") : text).slice(0, lengthMax);
 /** What an upstream reports is not believed beyond these: one absurd answer must not spoil every sum it is in. */
 const TOKENS_MAX = 1e9;
 const COST_NANO_USD_MAX = 1e6 * NANO_PER_USD;
@@ -93,7 +95,7 @@ export class MeteringService implements Metering {
   }
 
   admit(options: AdmitOptions): Admission | Promise<Admission> {
-    if (this.#journal.backlog.bytes > BACKLOG_BYTES_MAX) {
+    if (this.#journal.backlogBytes > BACKLOG_BYTES_MAX) {
       fail("unavailable", "Usage cannot be recorded right now; try again later", { retryAfterSeconds: 30 });
     }
     const { payer, model, estimate } = options;
@@ -173,11 +175,11 @@ export class MeteringService implements Metering {
 
   /** What the entry will take once it is in the database; until then it stays reserved. */
   #reserve(entry: JournalEntry): void {
-    this.options.reservations.change(this.#reservedFor(entry));
+    if (entry.hold !== "none") this.options.reservations.change(this.#reservedFor(entry));
   }
 
-  #reservedFor(entry: JournalEntry): ReservedChange[] {
-    if (entry.hold === "none") return [];
+  #reservedFor(entry: JournalEntry): readonly ReservedChange[] {
+    if (entry.hold === "none") return NO_CHANGES;
     if (entry.hold === "points") {
       const { costNanoUsd, costMultiplierMicros } = entry;
       const money = nanoPoints(costNanoUsd ?? 0, costMultiplierMicros, this.options.pointsPerUsd);
@@ -199,23 +201,30 @@ export class MeteringService implements Metering {
    * it: an instance that had not heard of them would otherwise see the room twice.
    */
   #giveBack({ entries, segment }: Batch, months: readonly MonthAfter[] = []): void {
-    const changes: ReservedChange[] = [];
+    const given = new Map<string, Quantity>();
     const accounts = new Map<string, AccountRef>();
     for (const entry of entries) {
-      const account = accountOf(entry);
-      accounts.set(accountKey(account), account);
+      const drawn = entry.groupId ?? entry.userId;
+      if (!accounts.has(drawn)) accounts.set(drawn, accountOf(entry));
       // What an earlier run of the process wrote was reserved there, and is forgotten with it.
       if (!segment.own) continue;
-      for (const { name, amount } of this.#reservedFor(entry))
-        changes.push({ name, amount: negative(amount) });
+      for (const { name, amount } of this.#reservedFor(entry)) {
+        const sum = given.get(name);
+        if (!sum) given.set(name, negative(amount));
+        else {
+          sum.money -= amount.money;
+          sum.tokens -= amount.tokens;
+        }
+      }
     }
+    const changes: ReservedChange[] = Array.from(given, ([name, amount]) => ({ name, amount }));
     for (const month of months) {
       const spent = spentOf({ money: month.quotaCostNanoUsd, tokens: month.quotaTokens });
       changes.push({ name: keyOf(month), amount: NOTHING, spent });
     }
-    for (const [name, account] of accounts) {
+    for (const account of accounts.values()) {
       const known = months.length > 0 ? this.options.ledger.balances.peek(account) : null;
-      if (known) changes.push({ name, amount: NOTHING, spent: spentPoints(known) });
+      if (known) changes.push({ name: accountKey(account), amount: NOTHING, spent: spentPoints(known) });
     }
     this.options.reservations.change(changes);
   }

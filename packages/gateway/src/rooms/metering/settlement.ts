@@ -53,12 +53,12 @@ export async function settleEntries(
   let used: Transaction | undefined;
   const months = await db.transaction(async (tx) => {
     used = tx;
-    const existing = mayExist ? await store.existing(tx, [...byId.keys()]) : new Set<string>();
-    const fresh = [...byId.values()].filter(({ requestId }) => !existing.has(requestId));
+    for (const id of mayExist ? await store.existing(tx, [...byId.keys()]) : []) byId.delete(id);
+    const fresh = [...byId.values()];
     if (fresh.length === 0) return [];
     // What costs nothing, or has no price, takes no points.
     const priced = fresh.filter(({ costNanoUsd }) => costNanoUsd !== null && costNanoUsd > 0);
-    const settled = await ledger.settleBatch(tx, priced.map(toSettlement));
+    const settled = await ledger.settleBatch(tx, priced.map(toSettlement), { mayExist });
     const points = new Map(priced.map(({ requestId }, i) => [requestId, settled[i]?.points ?? null]));
     return store.insert(
       tx,

@@ -1,5 +1,4 @@
 import type { Quantity, Spent } from "../../bus/contract.ts";
-import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { MonthAfter, MonthKey, UsageStore } from "../usage/index.ts";
@@ -26,18 +25,42 @@ export const spentOf = ({ money, tokens }: Quantity): Spent => ({ money, tokens,
 
 export const keyOf = ({ userId, month, project }: MonthKey) => `${userId} ${month} ${project}`;
 
+/**
+ * Windows by month, user and project, one after the other: every request asks several times, and a key made of
+ * the three would be a new text each time.
+ */
+class WindowIndex {
+  readonly #months = new Map<string, Map<string, Map<string, QuotaWindow>>>();
+  #size = 0;
+
+  get({ month, userId, project }: MonthKey): QuotaWindow | undefined {
+    return this.#months.get(month)?.get(userId)?.get(project);
+  }
+
+  add(window: QuotaWindow): void {
+    // A cache may always forget; those that are still used are read again.
+    if (this.#size >= WINDOWS_MAX) {
+      this.#months.clear();
+      this.#size = 0;
+    }
+    const { month, userId, project } = window.key;
+    const users = this.#months.get(month) ?? new Map<string, Map<string, QuotaWindow>>();
+    const projects = users.get(userId) ?? new Map<string, QuotaWindow>();
+    this.#months.set(month, users.set(userId, projects.set(project, window)));
+    this.#size++;
+  }
+}
+
 /** Quota windows without a database round trip once they are warm. */
 export class QuotaWindows {
-  readonly #windows = new BoundedMap<string, QuotaWindow>(WINDOWS_MAX);
+  readonly #windows = new WindowIndex();
   constructor(readonly options: { store: UsageStore; clock: Clock; log: Log }) {}
 
   get(key: MonthKey): QuotaWindow {
-    const name = keyOf(key);
-    let window = this.#windows.get(name);
-    if (!window) {
-      window = { key, name, base: null, readAtMs: 0, reading: null, version: 0 };
-      this.#windows.set(name, window);
-    }
+    const known = this.#windows.get(key);
+    if (known) return known;
+    const window = { key, name: keyOf(key), base: null, readAtMs: 0, reading: null, version: 0 };
+    this.#windows.add(window);
     return window;
   }
 
@@ -72,7 +95,7 @@ export class QuotaWindows {
   /** A batch was committed and left the rollups like this. */
   written(months: readonly MonthAfter[]): void {
     for (const month of months) {
-      const window = this.#windows.get(keyOf(month));
+      const window = this.#windows.get(month);
       if (!window) continue;
       window.version++;
       window.base = { money: month.quotaCostNanoUsd, tokens: month.quotaTokens };

@@ -3,6 +3,7 @@ import {
   type Database,
   insertRows,
   type Queryable,
+  type SqlValue,
   selectIn,
   type Transaction,
 } from "../../storage/contract.ts";
@@ -29,60 +30,114 @@ const MONTHS = rollup(
   ["requests", "tokens", "cost_nano_usd", "quota_tokens", "quota_cost_nano_usd"],
 );
 
+const MONTHS_RETURNING = `${MONTHS.adding} RETURNING user_id, month, project, quota_tokens, quota_cost_nano_usd`;
+
 /** What a month's rollup has become after a batch. */
 export interface MonthAfter extends MonthKey {
   quotaTokens: number;
   quotaCostNanoUsd: number;
 }
 
-interface Sum<Key> {
-  key: Key;
+type KeyPart = string | boolean;
+
+interface Sum {
+  key: readonly KeyPart[];
   values: number[];
 }
 
-/** Sums of `values` by key, in the order of the keys: two writers then lock rows in the same order. */
-function sumBy<Key extends readonly (string | boolean)[]>(
-  entries: Iterable<{ key: Key; values: number[] }>,
-): Sum<Key>[] {
-  const sums = new Map<string, Sum<Key>>();
-  for (const { key, values } of entries) {
-    const id = key.join("\u0000");
-    const sum = sums.get(id);
-    if (sum) for (let i = 0; i < values.length; i++) sum.values[i]! += values[i]!;
-    else sums.set(id, { key, values: [...values] });
+/** Sums by key. Keys are found part by part: the parts recur, a text made of them would be new each time. */
+class Sums {
+  readonly #root = new Map<KeyPart, unknown>();
+  readonly #sums: Sum[] = [];
+
+  add(key: readonly KeyPart[], values: readonly number[]): void {
+    let level = this.#root;
+    const last = key.length - 1;
+    for (let i = 0; i < last; i++) {
+      let next = level.get(key[i]!) as Map<KeyPart, unknown> | undefined;
+      if (!next) {
+        next = new Map();
+        level.set(key[i]!, next);
+      }
+      level = next;
+    }
+    const sum = level.get(key[last]!) as Sum | undefined;
+    if (!sum) {
+      const first = { key, values: [...values] };
+      level.set(key[last]!, first);
+      this.#sums.push(first);
+    } else for (let i = 0; i < values.length; i++) sum.values[i]! += values[i]!;
   }
-  return [...sums.entries()].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, sum]) => sum);
+
+  get isEmpty(): boolean {
+    return this.#sums.length === 0;
+  }
+
+  /** Rows of key and sums, in the order of the keys: two writers then lock rows in the same order. */
+  rows(): (readonly (KeyPart | number)[])[] {
+    return this.#sums
+      .map(({ key, values }) => ({ id: key.join("\u0000"), row: [...key, ...values] }))
+      .sort((a, b) => (a.id < b.id ? -1 : 1))
+      .map(({ row }) => row);
+  }
+}
+
+/** The rollups' parts of a batch. */
+interface Rollups {
+  months: Sums;
+  days: Sums;
+  refDays: Sums;
 }
 
 const totalTokens = (row: UsageRow) => row.promptTokens + row.completionTokens;
 
-/** A row with its time as text, of which month and day are parts: formatting a date costs more than a slice. */
-interface StampedRow extends UsageRow {
-  createdAt: string;
-}
-const monthOf = ({ createdAt }: StampedRow) => createdAt.slice(0, 7);
-const dayOf = ({ createdAt }: StampedRow) => createdAt.slice(0, 10);
-
-function monthSums(rows: readonly StampedRow[]) {
-  const entries = rows.flatMap((row) => {
-    const cost = row.costNanoUsd ?? 0;
-    const counted = row.points === null;
-    const values = [1, totalTokens(row), cost, counted ? totalTokens(row) : 0, counted ? cost : 0];
-    const month = monthOf(row);
-    const whole = { key: [row.userId, month, WHOLE_USER] as const, values };
-    return row.project === null
-      ? [whole]
-      : [whole, { key: [row.userId, month, row.project] as const, values }];
-  });
-  return sumBy(entries);
+/** Counts the row in every rollup; month and day are parts of its time, which is cheaper than formatting a date. */
+function rollUp({ months, days, refDays }: Rollups, row: UsageRow, { month, day }: Stamp): void {
+  const tokens = totalTokens(row);
+  const cost = row.costNanoUsd ?? 0;
+  const counted = row.points === null;
+  const monthValues = [1, tokens, cost, counted ? tokens : 0, counted ? cost : 0];
+  months.add([row.userId, month, WHOLE_USER], monthValues);
+  if (row.project !== null) months.add([row.userId, month, row.project], monthValues);
+  const dayValues = [1, row.promptTokens, row.completionTokens, tokens, cost];
+  days.add([day, row.model, row.backend, row.refId !== null], dayValues);
+  if (row.refId !== null) refDays.add([row.refId, day, row.model, row.backend], dayValues);
 }
 
-const dayValues = (row: UsageRow) => [
-  1,
+/** An instant as text, with its month and day. */
+interface Stamp {
+  ms: number;
+  text: string;
+  month: string;
+  day: string;
+}
+
+/** The stamp of `ms`; what it has in common with the one before is taken from there. */
+function stampOf(ms: number, before: Stamp | null): Stamp {
+  if (before?.ms === ms) return before;
+  const text = isoTime(ms);
+  if (before && text.startsWith(before.day)) return { ...before, ms, text };
+  return { ms, text, month: text.slice(0, 7), day: text.slice(0, 10) };
+}
+
+const toValues = (row: UsageRow, createdAt: string): SqlValue[] => [
+  row.id,
+  row.userId,
+  row.keyId,
+  row.project,
+  row.apiKeyId,
+  row.model,
+  row.backend,
   row.promptTokens,
   row.completionTokens,
   totalTokens(row),
-  row.costNanoUsd ?? 0,
+  row.costNanoUsd === null ? null : row.costNanoUsd / NANO_PER_USD,
+  createdAt,
+  row.createdAtMs,
+  row.refId,
+  row.points,
+  row.accountType,
+  row.estimated,
 ];
 
 export interface ListOptions {
@@ -129,71 +184,27 @@ export class UsageStore {
    * Inserts rows that are known to be new and bumps every rollup. Should another writer have inserted one of
    * them meanwhile, its unique id makes this throw and the transaction roll back.
    */
-  async insert(tx: Transaction, unstamped: readonly UsageRow[]): Promise<MonthAfter[]> {
-    const rows = unstamped.map((row) => ({ ...row, createdAt: isoTime(row.createdAtMs) }));
-    await insertRows(
-      tx,
-      ROWS,
-      rows.map((row) => [
-        row.id,
-        row.userId,
-        row.keyId,
-        row.project,
-        row.apiKeyId,
-        row.model,
-        row.backend,
-        row.promptTokens,
-        row.completionTokens,
-        totalTokens(row),
-        row.costNanoUsd === null ? null : row.costNanoUsd / NANO_PER_USD,
-        row.createdAt,
-        row.createdAtMs,
-        row.refId,
-        row.points,
-        row.accountType,
-        row.estimated,
-      ]),
-    );
+  async insert(tx: Transaction, rows: readonly UsageRow[]): Promise<MonthAfter[]> {
+    const rollups: Rollups = { months: new Sums(), days: new Sums(), refDays: new Sums() };
+    let stamp: Stamp | null = null;
+    const values: SqlValue[][] = [];
+    for (const row of rows) {
+      stamp = stampOf(row.createdAtMs, stamp);
+      values.push(toValues(row, stamp.text));
+      rollUp(rollups, row, stamp);
+    }
+    await insertRows(tx, ROWS, values);
     const months = await insertRows<{
       user_id: string;
       month: string;
       project: string;
       quota_tokens: number;
       quota_cost_nano_usd: number;
-    }>(
-      tx,
-      MONTHS.into,
-      monthSums(rows).map(({ key, values }) => [...key, ...values]),
-      `${MONTHS.adding} RETURNING user_id, month, project, quota_tokens, quota_cost_nano_usd`,
-    );
-    const tagged = rows.filter(({ refId }) => refId !== null);
-    if (tagged.length > 0) {
-      const sums = sumBy(
-        tagged.map((row) => ({
-          key: [row.refId!, dayOf(row), row.model, row.backend],
-          values: dayValues(row),
-        })),
-      );
-      await insertRows(
-        tx,
-        REF_DAYS.into,
-        sums.map(({ key, values }) => [...key, ...values]),
-        REF_DAYS.adding,
-      );
-    }
+    }>(tx, MONTHS.into, rollups.months.rows(), MONTHS_RETURNING);
+    if (!rollups.refDays.isEmpty)
+      await insertRows(tx, REF_DAYS.into, rollups.refDays.rows(), REF_DAYS.adding);
     // Every instance bumps the same few rows of the day, so they are locked last and for the shortest time.
-    const days = sumBy(
-      rows.map((row) => ({
-        key: [dayOf(row), row.model, row.backend, row.refId !== null],
-        values: dayValues(row),
-      })),
-    );
-    await insertRows(
-      tx,
-      DAYS.into,
-      days.map(({ key, values }) => [...key, ...values]),
-      DAYS.adding,
-    );
+    await insertRows(tx, DAYS.into, rollups.days.rows(), DAYS.adding);
     return months.map((row) => ({
       userId: row.user_id,
       month: row.month,

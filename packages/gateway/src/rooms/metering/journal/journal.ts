@@ -1,15 +1,12 @@
-import { appendFileSync, fdatasync, mkdirSync, readdirSync, statSync } from "node:fs";
+import { appendFileSync, mkdirSync, readdirSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
 import type { Clock } from "../../../kernel/clock.ts";
 import type { Log } from "../../../kernel/log.ts";
 import { encodeEntry, type JournalEntry } from "./codec.ts";
 import { InstanceLock } from "./instance-lock.ts";
-import { Segment } from "./segment.ts";
+import { mapNewFile } from "./mapping.ts";
+import { LeftSegment, OwnSegment, type Segment } from "./segment.ts";
 
-const SEGMENT_BYTES_MAX = 8 * 1024 * 1024;
-/** A drained segment of this size is replaced, so that little is read again after a crash. */
-const SEGMENT_DRAINED_BYTES_MAX = 1024 * 1024;
-const READ_BYTES = 128 * 1024;
 /** Longest time that a written line may wait for the disk: what a power cut can take. */
 const SYNC_DELAY_MS = 50;
 /** Rows kept in memory while the disk refuses them. */
@@ -31,6 +28,8 @@ export interface JournalOptions {
   instance: string;
   clock: Clock;
   log: Log;
+  /** How a file is mapped; null from it means that lines are written one by one. */
+  mapFile?: typeof mapNewFile;
 }
 
 export interface Batch {
@@ -54,9 +53,11 @@ export interface Backlog {
 export class Journal {
   readonly #locks = new Map<string, InstanceLock>();
   #segments: Segment[] = [];
-  #active: Segment;
+  #active: OwnSegment;
   #sequence = 0;
-  #refused: string[] = [];
+  #refused: JournalEntry[] = [];
+  /** Written and not drained, over all segments. */
+  #backlogBytes = 0;
   #syncing = false;
   #dirty = false;
   #closed = false;
@@ -90,17 +91,15 @@ export class Journal {
       this.#locks.set(instance, lock);
       // Listed only now: until the lock was ours, its owner may have removed files.
       const names = readdirSync(dir).filter((name) => instanceOf(name) === instance);
-      const segments = names.sort().map((name) => new Segment(join(dir, name), false));
+      const segments = names.sort().map((name) => new LeftSegment(join(dir, name)));
       if (segments.length === 0) {
         this.#unlock(instance);
         continue;
       }
       this.#segments.unshift(...segments);
-      log.info("usage journal of an earlier run found", {
-        instance,
-        files: names.length,
-        bytes: segments.reduce((sum, { size }) => sum + size, 0),
-      });
+      const bytes = segments.reduce((sum, { size }) => sum + size, 0);
+      this.#backlogBytes += bytes;
+      log.info("usage journal of an earlier run found", { instance, files: names.length, bytes });
     }
   }
 
@@ -123,9 +122,9 @@ export class Journal {
     this.#locks.delete(instance);
   }
 
-  #newSegment(): Segment {
-    const { dir, instance } = this.options;
-    const segment = new Segment(join(dir, segmentName(instance, ++this.#sequence)), true);
+  #newSegment(): OwnSegment {
+    const { dir, instance, mapFile = mapNewFile } = this.options;
+    const segment = new OwnSegment(join(dir, segmentName(instance, ++this.#sequence)), mapFile);
     this.#segments.push(segment);
     return segment;
   }
@@ -133,53 +132,66 @@ export class Journal {
   /** The row is in the file when this returns; if the disk refuses it, in memory. */
   append(entry: JournalEntry): void {
     this.appended++;
-    this.#write(encodeEntry(entry));
-  }
-
-  #write(line: string): void {
     if (this.#refused.length > 0) this.retryRefused();
     try {
-      if (this.#active.size >= SEGMENT_BYTES_MAX || this.#active.broken) this.#rotate();
-      this.#active.append(line);
-      this.#syncSoon();
+      this.#put(entry);
     } catch (error) {
-      this.#refuse(line, error);
+      this.#refuse(entry, error);
     }
   }
 
-  #refuse(line: string, error: unknown): void {
+  #put(entry: JournalEntry): void {
+    const line = encodeEntry(entry);
+    const before = this.#active.size;
+    if (this.#active.append(line, entry)) this.#backlogBytes += this.#active.size - before;
+    else {
+      this.#rotate();
+      if (!this.#active.append(line, entry)) throw new Error("an empty file of the journal took no line");
+      this.#backlogBytes += this.#active.size;
+    }
+    this.#syncSoon();
+  }
+
+  #refuse(entry: JournalEntry, error: unknown): void {
     const { log } = this.options;
     if (this.#refused.length < REFUSED_ROWS_MAX) {
       if (this.#refused.length === 0)
         log.error("the usage journal cannot be written; rows wait in memory", { error });
-      this.#refused.push(line);
+      this.#refused.push(entry);
       return;
     }
     this.lost++;
     // The log is the last place where the row can still be found.
+    const line = encodeEntry(entry);
     log.error("usage row lost: the journal cannot be written and its buffer is full", { line, error });
   }
 
   /** Writes what the disk refused before, as far as it takes it now. */
   retryRefused(): void {
-    const lines = this.#refused;
-    for (let i = 0; i < lines.length; i++) {
+    const entries = this.#refused;
+    for (let i = 0; i < entries.length; i++) {
       try {
-        this.#active.append(lines[i]!);
+        this.#put(entries[i]!);
       } catch {
-        this.#refused = lines.slice(i);
+        this.#refused = entries.slice(i);
         return;
       }
     }
-    if (lines.length > 0)
-      this.options.log.info("the usage journal can be written again", { rows: lines.length });
+    if (entries.length > 0)
+      this.options.log.info("the usage journal can be written again", { rows: entries.length });
     this.#refused = [];
-    this.#syncSoon();
   }
 
   #rotate(): void {
-    this.#active.syncNow();
+    const full = this.#active;
     this.#active = this.#newSegment();
+    // Behind others its rows have long to wait, and the file has them.
+    full.seal({ keepRecent: full === this.#segments[0] });
+    full.sync((error) => {
+      this.#reportSync(error);
+      // A long backlog has more files than a process may have open.
+      full.close();
+    });
   }
 
   /** Lines reach the disk in groups: one fdatasync for all that were written within the delay. */
@@ -190,14 +202,18 @@ export class Journal {
     this.#cancelSync = this.options.clock.after(SYNC_DELAY_MS, () => {
       this.#cancelSync = null;
       this.#dirty = false;
-      fdatasync(this.#active.fd, (error) => {
-        // The segment may have been drained and deleted meanwhile; then the database has the rows.
-        if (error && error.code !== "EBADF")
-          this.options.log.error("fdatasync of the usage journal failed", { error });
+      this.#active.sync((error) => {
+        this.#reportSync(error);
         this.#syncing = false;
         if (this.#dirty) this.#syncSoon();
       });
     });
+  }
+
+  #reportSync(error: NodeJS.ErrnoException | null): void {
+    // The segment may have been drained and deleted meanwhile; then the database has the rows.
+    if (error && error.code !== "EBADF")
+      this.options.log.error("fdatasync of the usage journal failed", { error });
   }
 
   /** The oldest rows that are not drained; null when there are none. */
@@ -205,11 +221,11 @@ export class Journal {
     for (;;) {
       const segment = this.#segments[0]!;
       if (segment.drained < segment.size) {
-        const { entries, damaged, length } = segment.read(rowsMax, READ_BYTES);
+        const { entries, damaged, length } = segment.read(rowsMax);
         if (length > 0) return { segment, entries, damaged, end: segment.drained + length };
         // Nobody writes this file any more, so the rest of its last line will not come.
         this.options.log.warn("dropped an incomplete last line of the usage journal", { file: segment.path });
-        segment.drained = segment.size;
+        this.#advance(segment, segment.size);
       } else if (segment === this.#active) return null;
       else this.#remove(segment);
     }
@@ -218,13 +234,14 @@ export class Journal {
   /** The rows of `batch` are in the database for good. */
   advance({ segment, entries, damaged, end }: Batch): void {
     if (damaged.length > 0) this.#setAside(segment, damaged);
-    segment.drained = end;
+    this.#advance(segment, end);
     if (segment.own) this.drained += entries.length + damaged.length;
-    const emptied = segment.drained === segment.size;
-    if (emptied && segment === this.#active && segment.size >= SEGMENT_DRAINED_BYTES_MAX) {
-      this.#active = this.#newSegment();
-    }
-    if (emptied && segment !== this.#active) this.#remove(segment);
+    if (segment.drained === segment.size && segment !== this.#active) this.#remove(segment);
+  }
+
+  #advance(segment: Segment, end: number): void {
+    this.#backlogBytes -= end - segment.drained;
+    segment.advance(end);
   }
 
   #remove(segment: Segment): void {
@@ -256,14 +273,21 @@ export class Journal {
     this.advance(batch);
   }
 
+  /** Rows of this run that wait for the database. */
+  get ownRows(): number {
+    return this.appended - this.drained - this.lost;
+  }
+
+  /** Bytes that wait, without counting rows: every request asks. */
+  get backlogBytes(): number {
+    return this.#backlogBytes;
+  }
+
   get backlog(): Backlog {
-    let rows = this.appended - this.drained - this.lost;
-    let bytes = 0;
-    for (const segment of this.#segments) {
-      bytes += segment.size - segment.drained;
+    let rows = this.ownRows;
+    for (const segment of this.#segments)
       if (!segment.own) rows += Math.ceil((segment.size - segment.drained) / ROW_BYTES_TYPICAL);
-    }
-    return { rows, bytes };
+    return { rows, bytes: this.#backlogBytes };
   }
 
   /** Everything written is on the disk; files that are fully drained are gone. */
@@ -271,13 +295,12 @@ export class Journal {
     this.#closed = true;
     this.#cancelSync?.();
     this.retryRefused();
-    for (const line of this.#refused)
-      this.options.log.error("usage row lost: the journal cannot be written", { line });
+    for (const entry of this.#refused)
+      this.options.log.error("usage row lost: the journal cannot be written", { line: encodeEntry(entry) });
     for (const segment of this.#segments) {
-      if (segment.drained < segment.size) {
-        if (segment.own) segment.syncNow();
-        segment.close();
-      } else segment.delete();
+      if (segment.drained === segment.size) segment.delete();
+      else if (segment.own) segment.leave();
+      else segment.close();
     }
     for (const lock of this.#locks.values()) lock.release();
   }

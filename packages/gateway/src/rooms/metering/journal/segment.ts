@@ -1,56 +1,47 @@
 import {
   closeSync,
+  fdatasync,
   fdatasyncSync,
+  fstatSync,
   ftruncateSync,
   openSync,
   readSync,
   rmSync,
-  statSync,
   writeSync,
 } from "node:fs";
-import { type Decoded, decodeLines } from "./codec.ts";
+import { type Decoded, decodeLines, type JournalEntry } from "./codec.ts";
+import type { mapNewFile } from "./mapping.ts";
+import { RecentRows } from "./recent-rows.ts";
+
+/** A file takes lines up to this size; a mapped one has it from the start. */
+export const SEGMENT_BYTES = 1024 * 1024;
+const READ_BYTES = 128 * 1024;
+const NEWLINE = 10;
+/** The most bytes that a UTF-16 code unit becomes. */
+const UTF8_BYTES_MAX = 3;
 
 /** One file of a journal, and how far it has been drained. */
-export class Segment {
+abstract class SegmentFile {
   /** Bytes that are safely whole lines. */
-  size: number;
+  abstract readonly size: number;
+  abstract readonly own: boolean;
   drained = 0;
-  /** Ends in the part of a line that could not be removed. */
-  broken = false;
   #fd: number | null = null;
 
-  constructor(
-    readonly path: string,
-    /** Written by this run of the process; otherwise left behind by an earlier one. */
-    readonly own: boolean,
-  ) {
-    this.size = own ? 0 : statSync(path).size;
-  }
+  constructor(public path: string) {}
 
-  /** Opened when it is first needed. */
+  protected abstract open(): number;
+
+  /** Opened when it is needed, and again after it was closed. */
   get fd(): number {
-    this.#fd ??= openSync(this.path, this.own ? "a+" : "r", 0o600);
+    this.#fd ??= this.open();
     return this.#fd;
   }
 
-  /** Appends a line; when it cannot be written whole, nothing of it counts and this throws. */
-  append(line: string): void {
-    const bytes = Buffer.byteLength(line);
-    const written = writeSync(this.fd, line);
-    if (written !== bytes) {
-      // A disk that fills up may take a part of the line; should the part stay, nothing may follow it.
-      this.broken = true;
-      ftruncateSync(this.fd, this.size);
-      this.broken = false;
-      throw new Error(`only ${written} of ${bytes} bytes were written to ${this.path}`);
-    }
-    this.size += bytes;
-  }
-
   /** The next lines; their bytes grow only when a single line needs it. */
-  read(rowsMax: number, bytesMax: number): Decoded {
-    for (let length = bytesMax; ; length *= 2) {
-      const wanted = Math.min(length, this.size - this.drained);
+  read(rowsMax: number, end = this.size): Decoded {
+    for (let length = READ_BYTES; ; length *= 2) {
+      const wanted = Math.min(length, end - this.drained);
       const bytes = Buffer.allocUnsafe(wanted);
       const got = readSync(this.fd, bytes, 0, wanted, this.drained);
       const decoded = decodeLines(bytes.subarray(0, got), rowsMax);
@@ -58,8 +49,9 @@ export class Segment {
     }
   }
 
-  syncNow(): void {
-    fdatasyncSync(this.fd);
+  /** Everything before `end` is in the database. */
+  advance(end: number): void {
+    this.drained = end;
   }
 
   close(): void {
@@ -72,3 +64,123 @@ export class Segment {
     rmSync(this.path, { force: true });
   }
 }
+
+/** A file that an earlier run of the process left behind. */
+export class LeftSegment extends SegmentFile {
+  readonly own = false;
+  readonly size: number;
+
+  constructor(path: string) {
+    super(path);
+    this.size = this.#endOfText();
+    this.close();
+  }
+
+  protected open(): number {
+    return openSync(this.path, "r");
+  }
+
+  /** Lines contain no zero byte, so the zeros at the end are what a mapped file has not used. */
+  #endOfText(): number {
+    const bytes = Buffer.allocUnsafe(READ_BYTES);
+    for (let end = fstatSync(this.fd).size; end > 0; ) {
+      const start = Math.max(0, end - READ_BYTES);
+      const got = readSync(this.fd, bytes, 0, end - start, start);
+      for (let i = got; i > 0; i--) if (bytes[i - 1] !== 0) return start + i;
+      end = start;
+    }
+    return 0;
+  }
+}
+
+/** A file that this process writes: by storing into a mapping of it, or else line by line. */
+export class OwnSegment extends SegmentFile {
+  readonly own = true;
+  size = 0;
+  /** Ends in the part of a line that could not be removed. */
+  #broken = false;
+  /** Null: written line by line; undefined until the first line comes. */
+  #map: Buffer | null | undefined;
+  readonly #recent = new RecentRows();
+
+  constructor(
+    path: string,
+    readonly mapFile: typeof mapNewFile,
+  ) {
+    super(path);
+  }
+
+  protected open(): number {
+    return openSync(this.path, "a+", 0o600);
+  }
+
+  /**
+   * Appends a line, which ends in a newline. False when there is no room for it: another segment must take it.
+   * When it cannot be written whole, nothing of it counts and this throws.
+   */
+  append(line: string, entry: JournalEntry): boolean {
+    if (this.#map === undefined)
+      this.#map = this.mapFile(this.path, Math.max(SEGMENT_BYTES, line.length * UTF8_BYTES_MAX));
+    const start = this.size;
+    const length = this.#map ? this.#store(this.#map, line) : this.#write(line);
+    if (length === 0) return false;
+    this.size = start + length;
+    this.#recent.add(entry, start, this.size);
+    return true;
+  }
+
+  #store(map: Buffer, line: string): number {
+    const room = map.length - this.size;
+    if (line.length * UTF8_BYTES_MAX > room && Buffer.byteLength(line) > room) return 0;
+    // The newline comes after the rest: a process that is killed in between leaves no line.
+    const length = map.write(line.slice(0, -1), this.size, "utf8");
+    map[this.size + length] = NEWLINE;
+    return length + 1;
+  }
+
+  #write(line: string): number {
+    const bytes = Buffer.byteLength(line);
+    if (this.#broken || (this.size > 0 && this.size + bytes > SEGMENT_BYTES)) return 0;
+    const written = writeSync(this.fd, line);
+    if (written !== bytes) {
+      // A disk that fills up may take a part of the line; should the part stay, nothing may follow it.
+      this.#broken = true;
+      ftruncateSync(this.fd, this.size);
+      this.#broken = false;
+      throw new Error(`only ${written} of ${bytes} bytes were written to ${this.path}`);
+    }
+    return bytes;
+  }
+
+  override read(rowsMax: number): Decoded {
+    if (this.#recent.isEmpty) return super.read(rowsMax);
+    if (this.drained < this.#recent.start) return super.read(rowsMax, this.#recent.start);
+    return this.#recent.first(rowsMax);
+  }
+
+  override advance(end: number): void {
+    super.advance(end);
+    this.#recent.dropBefore(end);
+  }
+
+  /** Brings what was written to the disk, without waiting for it. */
+  sync(done: (error: NodeJS.ErrnoException | null) => void): void {
+    fdatasync(this.fd, done);
+  }
+
+  /** Leaves the file for a later run: on the disk, and without the room that was not used. */
+  leave(): void {
+    this.#map = null;
+    ftruncateSync(this.fd, this.size);
+    fdatasyncSync(this.fd);
+    this.close();
+  }
+
+  /** No more lines will come. The mapping ends when the collector comes by. */
+  seal({ keepRecent }: { keepRecent: boolean }): void {
+    this.#map = null;
+    if (!keepRecent) this.#recent.clear();
+  }
+}
+
+export type Segment = LeftSegment | OwnSegment;

@@ -3,8 +3,8 @@ import type { Log } from "../../../kernel/log.ts";
 import type { Batch, Journal } from "./journal.ts";
 
 const BATCH_ROWS_MAX = 256;
-/** Rows that come within this time share a transaction. */
-const DRAIN_DELAY_MS = 50;
+/** Rows that come within this time share a transaction, unless they are enough for one sooner. */
+const DRAIN_DELAY_MS = 250;
 const BACKOFF_MS = { first: 100, most: 5_000 };
 /** How often a single row may be refused for its contents before it is set aside. */
 const REFUSALS_MAX = 3;
@@ -32,6 +32,8 @@ export interface WriterOptions {
 export class JournalWriter {
   #running: Promise<void> | null = null;
   #cancelTimer: (() => void) | null = null;
+  /** The timer runs out at the end of this turn of the event loop. */
+  #isDue = false;
   #failures = 0;
   #rowsMax = BATCH_ROWS_MAX;
   #refusals = 0;
@@ -53,9 +55,17 @@ export class JournalWriter {
 
   /** Something was appended. */
   wake(): void {
-    if (this.#running || this.#cancelTimer || this.#closed) return;
-    this.#lastProgressMs = this.options.clock.now();
-    this.#schedule(DRAIN_DELAY_MS);
+    if (this.#running || this.#isDue || this.#closed) return;
+    const { clock, journal } = this.options;
+    if (!this.#cancelTimer) {
+      this.#lastProgressMs = clock.now();
+      this.#schedule(DRAIN_DELAY_MS);
+    } else if (this.#failures === 0 && journal.ownRows >= BATCH_ROWS_MAX) {
+      this.#cancelTimer();
+      this.#isDue = true;
+      // Not at once: the request whose row this is ends first.
+      this.#schedule(0);
+    }
   }
 
   #schedule(delayMs: number): void {
@@ -69,6 +79,7 @@ export class JournalWriter {
     if (this.#running) return;
     this.#cancelTimer?.();
     this.#cancelTimer = null;
+    this.#isDue = false;
     this.#running = this.#drain().finally(() => {
       this.#running = null;
       this.#resolveWaiting();
@@ -77,7 +88,7 @@ export class JournalWriter {
         const backoffMs = Math.min(BACKOFF_MS.most, BACKOFF_MS.first * 2 ** (this.#failures - 1));
         // Instances that lost the same database should not come back to it all at once.
         this.#schedule(backoffMs * (0.5 + Math.random() / 2));
-      } else if (this.options.journal.backlog.bytes > 0) this.#schedule(DRAIN_DELAY_MS);
+      } else if (this.options.journal.backlogBytes > 0) this.#schedule(DRAIN_DELAY_MS);
     });
   }
 
@@ -101,9 +112,15 @@ export class JournalWriter {
         if (refusesContents(error)) this.#narrow(batch);
         return;
       }
+      if (this.#maySoonTakeMore(batch)) return;
       // Between batches everyone else has a turn: a long backlog must not hold up requests.
       await new Promise((resolve) => setImmediate(resolve));
     }
+  }
+
+  /** Under load there is always a next row; a transaction for a few of them would cost as much as for many. */
+  #maySoonTakeMore({ segment }: Batch): boolean {
+    return segment.own && this.options.journal.ownRows < BATCH_ROWS_MAX && this.#waiting.length === 0;
   }
 
   #progress(): void {
@@ -139,8 +156,8 @@ export class JournalWriter {
   /** Waits until everything appended so far is in the database, at most for `timeoutMs`; true when it is. */
   async flush(timeoutMs: number): Promise<boolean> {
     const { journal, clock } = this.options;
-    const target = journal.appended;
-    if (journal.drained >= target) return true;
+    if (journal.ownRows === 0) return true;
+    const target = journal.drained + journal.ownRows;
     // After a failure the backoff decides; asking must not hammer a database that is down.
     if (this.#failures === 0) this.#start();
     let cancel = () => {};
@@ -160,7 +177,7 @@ export class JournalWriter {
   /** Seconds for which rows have been waiting without progress; 0 when none wait. */
   get stalledSeconds(): number {
     const { journal, clock } = this.options;
-    if (journal.backlog.bytes === 0) return 0;
+    if (journal.backlogBytes === 0) return 0;
     return Math.max(0, Math.floor((clock.now() - this.#lastProgressMs) / 1000));
   }
 

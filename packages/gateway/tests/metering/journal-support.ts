@@ -1,0 +1,55 @@
+import { afterEach } from "bun:test";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { silentLog } from "../../src/kernel/log.ts";
+import type { JournalEntry } from "../../src/rooms/metering/journal/codec.ts";
+import { Journal, type JournalOptions } from "../../src/rooms/metering/journal/journal.ts";
+import { ManualClock } from "../support/clock.ts";
+
+const dirs: string[] = [];
+export function temporaryDir(parent = tmpdir()): string {
+  const dir = mkdtempSync(join(parent, "journal-test-"));
+  dirs.push(dir);
+  return dir;
+}
+/** To be called once in a file of tests. */
+export function removeDirsAfterEach(): void {
+  afterEach(() => {
+    for (const dir of dirs.splice(0)) rmSync(dir, { recursive: true, force: true });
+  });
+}
+
+export const entry = (fields: Partial<JournalEntry> = {}): JournalEntry => ({
+  requestId: crypto.randomUUID(),
+  userId: crypto.randomUUID(),
+  keyId: crypto.randomUUID(),
+  attribution: "0a1b2c3d",
+  project: "projekt ünïcode 项目",
+  groupId: null,
+  costMultiplierMicros: 1_000_000,
+  model: "gpt-4o-mini",
+  backend: "gateway",
+  promptTokens: 10,
+  completionTokens: 20,
+  costNanoUsd: 13_500,
+  refId: null,
+  estimated: false,
+  atMs: 1_763_208_000_000,
+  hold: "quota",
+  ...fields,
+});
+
+export const open = (dir: string, options: Partial<JournalOptions> = {}) =>
+  Journal.open({ dir, instance: crypto.randomUUID(), clock: new ManualClock(), log: silentLog, ...options });
+
+/** Takes everything out, as the writer does. */
+export function drain(journal: Journal, rowsMax = 3): JournalEntry[] {
+  const entries: JournalEntry[] = [];
+  for (let batch = journal.next(rowsMax); batch; batch = journal.next(rowsMax)) {
+    entries.push(...batch.entries);
+    journal.advance(batch);
+  }
+  return entries;
+}
+export const files = (dir: string) => readdirSync(dir).filter((name) => name.endsWith(".jsonl"));
