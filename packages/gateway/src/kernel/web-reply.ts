@@ -1,10 +1,14 @@
 import { Reply, type ReplyHead, type ReplySource, type ReplyWriter, StreamedReply } from "./reply.ts";
 
+const FRAMING_HEADERS = ["connection", "content-length", "date", "keep-alive", "transfer-encoding"];
+
 /** A web `Response` as an answer of ours: a stream of events as it comes, anything else whole. */
 export function replyOf(response: Response): StreamedReply | Promise<Reply> {
   const headers = Object.fromEntries(response.headers);
   const contentType = take(headers, "content-type");
   const requestId = take(headers, "x-request-id");
+  // How the answer is framed is up to the connection; two opinions about it would be one too many.
+  for (const name of FRAMING_HEADERS) delete headers[name];
   const head: ReplyHead = { status: response.status, contentType, requestId, headers };
   if (response.body && contentType.startsWith("text/event-stream"))
     return new StreamedReply(head, new WebSource(response.body));

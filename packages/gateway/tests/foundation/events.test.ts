@@ -65,7 +65,7 @@ const user = (userId: string) => ({
 function hub(clock = new ManualClock()) {
   return { clock, events: new BusEventHub(new InProcessBus(), clock, randomIds) };
 }
-const HERE = { remoteAddress: "127.0.0.1", sendContinue: () => {} };
+const HERE = { remoteAddress: "127.0.0.1", bodyAwaited: () => {} };
 async function subscribeTo(transport: EventsTransport, session: string): Promise<Response> {
   const head = new RequestHead(`GET /api/rpc/events?session=${session} HTTP/1.1\r\nhost: x\r\n`);
   const request = new IncomingRequest(head, Buffer.alloc(0), HERE);

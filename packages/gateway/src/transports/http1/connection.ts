@@ -1,54 +1,36 @@
 import type { Socket } from "bun";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
-import {
-  Reply,
-  type ReplyHead,
-  type ReplySource,
-  type ReplyWriter,
-  StreamedReply,
-} from "../../kernel/reply.ts";
+import { Reply, type ReplyHead, StreamedReply } from "../../kernel/reply.ts";
 import { IncomingRequest, type RequestCarrier } from "./incoming.ts";
+import {
+  BODY_SILENCE_MS,
+  DISCARDED_BYTES_MAX,
+  HEAD_MS,
+  IDLE_MS,
+  LINGER_MS,
+  LINGER_SENDING_MS,
+  STREAK_MAX,
+  UNREAD_MS,
+  WAITING_BYTES_MAX,
+} from "./limits.ts";
 import { Outbox } from "./outbox.ts";
+import { ReplyStream, type StreamCarrier } from "./reply-stream.ts";
 import { RequestBody } from "./request-body.ts";
-import { BadRequest, HEAD_BYTES_MAX, RequestHead } from "./request-head.ts";
-import { type BytePipe, ServerSocket, type SocketHandlers } from "./websocket.ts";
-import { webSocketHandshake } from "./websocket-handshake.ts";
-import { CONTINUE, type Framing, headText } from "./wire.ts";
+import { BadRequest, checkBeginning, HEAD_BYTES_MAX, RequestHead } from "./request-head.ts";
+import { type SocketReply, upgradeHead } from "./upgrade.ts";
+import { type BytePipe, ServerSocket } from "./websocket.ts";
+import { CONTINUE, headText, TEXT_TYPE } from "./wire.ts";
 
-/** How long a client may take for the head of a request, and be silent within its body. */
-const HEAD_MS = 30_000;
-const BODY_SILENCE_MS = 60_000;
-/** How long a connection without a request is kept: longer than the proxies in front of us keep theirs. */
-const IDLE_MS = 120_000;
-/** How long a client may take nothing of an answer that is all there. */
-const UNREAD_MS = 120_000;
-/** How long a client may still send what nobody reads, so that it gets to read why. */
-const LINGER_MS = 2_000;
-/** What is read on for the sake of the next request, when nobody wanted the body of this one. */
-const DISCARDED_BYTES_MAX = 256 * 1024;
-/** Requests that come while one is being answered wait here. */
-const PIPELINED_BYTES_MAX = 64 * 1024;
 const HEAD_END = Buffer.from("\r\n\r\n");
 const NOTHING = Buffer.alloc(0);
-const TEXT_TYPE = "text/plain; charset=utf-8";
-
-/** An answer that turns the connection into a WebSocket. */
-export class SocketReply<Data = unknown> {
-  constructor(
-    readonly requestId: string,
-    readonly data: Data,
-    readonly handlers: SocketHandlers<Data>,
-    /** What a request that asks for no WebSocket is told. */
-    readonly hint = "This address is for WebSockets",
-  ) {}
-}
+const LATE = new BadRequest(408, "the request did not come in time");
 
 // biome-ignore lint/suspicious/noExplicitAny: whoever made it knows the data of its sockets
 export type HttpAnswer = Reply | StreamedReply | SocketReply<any>;
 
 export interface ConnectionOptions {
-  /** Must not throw or reject. */
+  /** Answers whatever happens; what it throws all the same is logged and answered with 500. */
   handle(request: IncomingRequest): HttpAnswer | Promise<HttpAnswer>;
   newRequestId(): string;
   log: Log;
@@ -61,20 +43,20 @@ export interface ConnectionOptions {
 }
 
 /** One client's connection: its requests one after the other, or the WebSocket that it became. */
-export class Connection implements RequestCarrier, ReplyWriter, BytePipe {
+export class Connection implements RequestCarrier, StreamCarrier, BytePipe {
+  /** Asked for now: a socket that is closed has none. */
+  readonly remoteAddress: string;
   readonly #outbox: Outbox;
   /** Bytes that have not been looked at yet. */
   #held: Buffer | null = null;
   #request: IncomingRequest | null = null;
   /** The rest of the current request's body is still to come. */
   #body: RequestBody | null = null;
-  #source: ReplySource | null = null;
+  #stream: ReplyStream | null = null;
   #webSocket: ServerSocket<unknown> | null = null;
-  /** What goes before the first piece of a streamed answer. */
-  #streamHead = "";
-  #framing: Framing = "length";
   #keepsAlive = true;
   #isAdvancing = false;
+  #streak = 0;
   #isPaused = false;
   /** The last answer is written; what still comes is thrown away. */
   #isLingering = false;
@@ -86,16 +68,9 @@ export class Connection implements RequestCarrier, ReplyWriter, BytePipe {
     readonly socket: Socket<Connection>,
     readonly options: ConnectionOptions,
   ) {
+    this.remoteAddress = socket.remoteAddress ?? "";
     this.#outbox = new Outbox(socket);
     this.#deadlineMs = options.clock.now() + HEAD_MS;
-  }
-
-  get remoteAddress(): string {
-    return this.socket.remoteAddress;
-  }
-  /** Nothing is asked and nothing is being answered. */
-  get isIdle(): boolean {
-    return this.#request === null && this.#webSocket === null && this.#outbox.waitingBytes === 0;
   }
 
   // What the socket says.
@@ -105,24 +80,30 @@ export class Connection implements RequestCarrier, ReplyWriter, BytePipe {
     else if (this.#isLingering || this.#isClosed) return;
     else if (this.#body) this.#readBody(this.#body, bytes);
     else {
+      const isBeginning = this.#held === null;
       this.#held = this.#held ? Buffer.concat([this.#held, bytes]) : bytes;
-      if (this.#request === null) this.#advance();
-      else if (this.#held.length > PIPELINED_BYTES_MAX) this.pause();
+      if (this.#request === null && !this.#isAdvancing && this.#outbox.waitingBytes === 0) {
+        this.#streak = 0;
+        this.#advance();
+        if (isBeginning && this.#held !== null && this.#request === null) this.#expectWithin(HEAD_MS);
+      } else if (this.#held.length > WAITING_BYTES_MAX) this.pause();
     }
   }
 
   drained(): void {
     const before = this.#outbox.waitingBytes;
+    // The runtime also calls when reading is paused or resumed.
+    if (before === 0 || this.#isClosed) return;
     this.#outbox.flush();
     const { waitingBytes } = this.#outbox;
     if (waitingBytes > 0) {
       if (waitingBytes < before && this.#deadlineMs > 0) this.#expectWithin(UNREAD_MS);
-      return;
-    }
-    if (this.#webSocket) this.#webSocket.drained();
-    else if (this.#source) this.#source.drained();
-    else if (this.#isLingering) this.socket.shutdown();
-    else if (this.#request === null) this.#expectWithin(IDLE_MS);
+    } else if (this.#isLingering) this.#shutDown();
+    else if (this.#webSocket) this.#webSocket.drained();
+    else if (this.#stream) {
+      this.#deadlineMs = 0;
+      this.#stream.drained();
+    } else if (this.#request === null && this.#body === null) this.#next();
   }
 
   closed(): void {
@@ -131,34 +112,41 @@ export class Connection implements RequestCarrier, ReplyWriter, BytePipe {
     this.#deadlineMs = 0;
     this.#held = null;
     this.options.gone(this);
-    const source = this.#source;
-    this.#source = null;
-    this.#webSocket?.disconnected();
-    source?.left();
-    this.#request?.gone();
+    const stream = this.#stream;
+    const request = this.#request;
+    this.#stream = null;
     this.#request = null;
+    this.#webSocket?.disconnected();
+    stream?.left();
+    request?.gone();
   }
 
   /** Ends the connection if its client has kept us waiting for too long. */
   check(nowMs: number): void {
     if (this.#deadlineMs === 0 || nowMs < this.#deadlineMs) return;
-    const isAsking = this.#request === null && this.#held !== null && this.#outbox.waitingBytes === 0;
-    if (isAsking && !this.#isLingering) this.#refuse(new BadRequest(408, "the request did not come in time"));
-    else this.terminate();
+    const isUnread = this.#outbox.waitingBytes > 0;
+    if (isUnread || this.#isLingering) this.terminate();
+    else if (this.#body && this.#request) this.#refuseBody(this.#body, LATE);
+    else if (this.#held) this.#refuse(LATE);
+    else this.#leave();
   }
 
   /** Ends it once nothing is under way on it. */
   retire(): void {
-    if (this.isIdle && this.#held === null) {
-      this.socket.end();
-      this.closed();
-    } else this.#webSocket?.close(1001, "the service is stopping");
+    if (this.#webSocket) this.#webSocket.close(1001, "the service is stopping");
+    else if (this.#request === null && this.#held === null && this.#outbox.waitingBytes === 0) this.#leave();
+  }
+
+  /** Nothing is under way. */
+  #leave(): void {
+    this.socket.end();
+    this.closed();
   }
 
   // Requests.
 
   #expectWithin(ms: number): void {
-    this.#deadlineMs = ms === 0 ? 0 : this.options.clock.now() + ms;
+    this.#deadlineMs = this.options.clock.now() + ms;
   }
 
   /** Reads requests as long as whole heads are there and none is being answered. */
@@ -166,7 +154,11 @@ export class Connection implements RequestCarrier, ReplyWriter, BytePipe {
     if (this.#isAdvancing) return;
     this.#isAdvancing = true;
     try {
-      while (this.#held && this.#request === null && !this.#isLingering && !this.#isClosed) {
+      while (this.#held && this.#isReady) {
+        if (++this.#streak > STREAK_MAX) {
+          this.#yield();
+          return;
+        }
         if (!this.#readHead(this.#held)) break;
       }
     } catch (error) {
@@ -175,57 +167,77 @@ export class Connection implements RequestCarrier, ReplyWriter, BytePipe {
     this.#isAdvancing = false;
   }
 
+  /** The last answer is with the client, and it gets another one. */
+  get #isReady(): boolean {
+    return this.#request === null && this.#outbox.waitingBytes === 0 && !this.#isLingering && !this.#isClosed;
+  }
+
+  /** Goes on when everybody else has had a turn. */
+  #yield(): void {
+    setImmediate(() => {
+      this.#isAdvancing = false;
+      this.#streak = 0;
+      if (this.#isReady) this.#next();
+    });
+  }
+
   /** False when the head is not all there. */
-  #readHead(bytes: Buffer): boolean {
+  #readHead(held: Buffer): boolean {
     let from = 0;
     // An empty line before a request is somebody's idea of ending the one before.
-    while (bytes[from] === 13 || bytes[from] === 10) from++;
-    const end = bytes.indexOf(HEAD_END, from);
+    while (held[from] === 13 && held[from + 1] === 10) from += 2;
+    const end = held.indexOf(HEAD_END, from);
     if (end === -1 || end - from > HEAD_BYTES_MAX) {
-      if (bytes.length - from > HEAD_BYTES_MAX) throw new BadRequest(431, "the headers are too large");
+      this.#held = from === held.length ? null : held.subarray(from);
+      if (this.#held) checkBeginning(this.#held);
       return false;
     }
-    const head = new RequestHead(bytes.toString("latin1", from, end + 2));
+    const head = new RequestHead(held.toString("latin1", from, end + 2));
     this.#held = null;
-    this.#keepsAlive = head.keepsAlive && !this.options.isRetiring;
+    this.#keepsAlive = head.keepsAlive;
     this.#deadlineMs = 0;
-    const content = this.#contentOf(head, bytes, end + HEAD_END.length);
-    const request = new IncomingRequest(head, content, this);
+    const request = new IncomingRequest(head, this.#contentOf(head, held, end + HEAD_END.length), this);
     this.#request = request;
     const answer = this.options.handle(request);
-    if (answer instanceof Promise) void answer.then((later) => this.#answer(request, later));
-    else this.#answer(request, answer);
+    if (answer instanceof Promise) {
+      answer.then(
+        (later) => this.#answer(request, later),
+        (error) => this.#failed(request, error),
+      );
+    } else this.#answer(request, answer);
     return true;
   }
 
   /** The body if it is here already, or who collects it. */
   #contentOf(head: RequestHead, bytes: Buffer, from: number): Buffer | RequestBody {
-    if (!head.isChunked) {
-      const length = head.contentLength ?? 0;
-      if (bytes.length - from >= length) {
-        if (bytes.length - from > length) this.#held = bytes.subarray(from + length);
-        return length === 0 ? NOTHING : bytes.subarray(from, from + length);
-      }
+    const length = head.contentLength ?? 0;
+    if (!head.isChunked && bytes.length - from >= length) {
+      this.#hold(bytes, from + length);
+      return length === 0 ? NOTHING : bytes.subarray(from, from + length);
     }
     const body = new RequestBody(head.contentLength);
-    this.#body = body;
-    if (bytes.length > from) this.#readBody(body, bytes.subarray(from));
-    if (this.#body) this.#expectWithin(BODY_SILENCE_MS);
+    const to = from + body.feed(bytes.subarray(from));
+    if (body.isDone) this.#hold(bytes, to);
+    else {
+      this.#body = body;
+      this.#bodyGrew(body);
+    }
     return body;
+  }
+
+  /** What comes behind a request is the next one. */
+  #hold(bytes: Buffer, from: number): void {
+    if (from < bytes.length) this.#held = bytes.subarray(from);
   }
 
   #readBody(body: RequestBody, bytes: Buffer): void {
     try {
-      const taken = body.feed(bytes);
-      if (taken < bytes.length) this.#held = bytes.subarray(taken);
+      this.#hold(bytes, body.feed(bytes));
     } catch (error) {
-      body.failed(error);
-      this.#body = null;
-      this.#refuse(error);
+      this.#refuseBody(body, error);
       return;
     }
-    // Nobody has asked for it yet: it may come once somebody does.
-    if (!body.isDone) this.#expectWithin(BODY_SILENCE_MS);
+    if (!body.isDone) this.#bodyGrew(body);
     else {
       this.#body = null;
       this.#deadlineMs = 0;
@@ -233,29 +245,59 @@ export class Connection implements RequestCarrier, ReplyWriter, BytePipe {
     }
   }
 
+  #bodyGrew(body: RequestBody): void {
+    if (this.#request === null && body.discardedBytes > DISCARDED_BYTES_MAX) this.#close();
+    else if (body.isAwaited) this.#awaitBody();
+    else if (body.waitingBytes > WAITING_BYTES_MAX) this.pause();
+  }
+
+  /** While a streamed answer is on its way, its reader is what there is to wait for. */
+  #awaitBody(): void {
+    this.resume();
+    if (this.#stream === null) this.#expectWithin(BODY_SILENCE_MS);
+  }
+
+  bodyAwaited(expectsContinue: boolean): void {
+    if (expectsContinue) this.#outbox.send(CONTINUE);
+    this.#awaitBody();
+  }
+
+  /** The rest of a body cannot be read. */
+  #refuseBody(body: RequestBody, error: unknown): void {
+    body.failed(error instanceof Error ? error.message : String(error));
+    // A second answer would be taken for the answer to another request.
+    if (this.#request === null) this.#close();
+    else this.#refuse(error);
+  }
+
   /** Says what is wrong with a request that cannot be read, and nothing more. */
   #refuse(error: unknown): void {
     const isBad = error instanceof BadRequest;
-    if (!isBad) this.options.log.error("a request could not be read", { error });
-    const status = isBad ? error.status : 500;
-    const text = isBad ? `${error.message}\n` : "Internal error\n";
-    const request = this.#request;
-    this.#request = null;
-    request?.gone();
+    if (!isBad) this.options.log.error("a request failed outside of its handler", { error });
     // What was being answered is cut off; a second answer into the middle of it would be worse.
-    if (request && this.#source) {
+    if (this.#stream) {
       this.terminate();
       return;
     }
+    const status = isBad ? error.status : 500;
+    const text = isBad ? `${error.message}\n` : "Internal error\n";
+    const request = this.#request;
     this.#keepsAlive = false;
     this.#writeWhole({ status, contentType: TEXT_TYPE, requestId: this.options.newRequestId() }, text, false);
     this.#finished();
+    request?.gone();
+  }
+
+  #failed(request: IncomingRequest, error: unknown): void {
+    if (this.#request === request) this.#refuse(error);
+    else this.options.log.error("a request failed after its client had left", { error });
   }
 
   // Answers.
 
   #answer(request: IncomingRequest, answer: HttpAnswer): void {
-    if (this.#isClosed || this.#request !== request) {
+    // The client is gone, or has been told that its request was bad.
+    if (this.#request !== request) {
       if (answer instanceof StreamedReply) answer.source.left();
       return;
     }
@@ -274,110 +316,108 @@ export class Connection implements RequestCarrier, ReplyWriter, BytePipe {
   #writeWhole(head: ReplyHead, body: string | Uint8Array, isHttp10: boolean): void {
     const lengthBytes = typeof body === "string" ? Buffer.byteLength(body) : body.length;
     const isBodiless = head.status === 204 || head.status === 304;
-    // A body that nobody has read is read on for the sake of the next request only if that is soon over.
-    if (this.#body && !this.#isSoonOver(this.#body)) this.#keepsAlive = false;
+    this.#decideKeeping(this.#isBodySoonOver);
     const framing = isBodiless ? "none" : "length";
     const text = headText(head, { framing, lengthBytes, keepsAlive: this.#keepsAlive, isHttp10 });
     const isHeadOnly = isBodiless || this.#request?.method === "HEAD";
     this.#outbox.sendMessage(text, isHeadOnly ? "" : body);
   }
 
-  #isSoonOver(body: RequestBody): boolean {
-    return body.leftBytes <= DISCARDED_BYTES_MAX && !this.#request!.head.expectsContinue;
+  #decideKeeping(isPossible: boolean): void {
+    if (!isPossible || this.options.isRetiring) this.#keepsAlive = false;
+  }
+
+  /** A body that nobody has read is read on for the sake of the next request only if that is soon over. */
+  get #isBodySoonOver(): boolean {
+    if (this.#body === null) return true;
+    return this.#body.leftBytes <= DISCARDED_BYTES_MAX && this.#request?.head.expectsContinue === false;
   }
 
   #beginStream({ head, source }: StreamedReply, { method, head: { isHttp10 } }: IncomingRequest): void {
-    this.#framing = isHttp10 ? "until-close" : "chunked";
-    if (isHttp10 || this.#body) this.#keepsAlive = false;
-    const { status, contentType, requestId, headers } = head;
-    const text = headText(
-      { status, contentType, requestId, headers },
-      { framing: this.#framing, keepsAlive: this.#keepsAlive, isHttp10 },
-    );
+    this.#decideKeeping(!isHttp10 && this.#body === null);
+    const framing = isHttp10 ? "until-close" : "chunked";
+    const text = headText(head, { framing, keepsAlive: this.#keepsAlive, isHttp10 });
     if (method === "HEAD") {
       this.#outbox.sendMessage(text, "");
       this.#finished();
       source.left();
       return;
     }
-    this.#streamHead = text;
-    this.#source = source;
-    source.begin(this);
-    // A source that has nothing to say yet does not keep the client from the head.
-    if (this.#streamHead !== "") this.#writePiece(NOTHING, false);
+    this.#deadlineMs = 0;
+    const isChunked = !isHttp10;
+    const stream = new ReplyStream({ source, head: text, isChunked, outbox: this.#outbox, carrier: this });
+    this.#stream = stream;
+    if (this.#body) this.#discard(this.#body);
+    stream.begin();
   }
 
-  #writePiece(piece: Uint8Array, isLast: boolean): void {
-    const before = this.#streamHead;
-    this.#streamHead = "";
-    if (this.#framing === "chunked") this.#outbox.sendChunk(before, piece, isLast);
-    else this.#outbox.sendMessage(before, piece);
+  streamBlocked(): void {
+    if (this.#deadlineMs === 0) this.#expectWithin(UNREAD_MS);
   }
-
-  write(piece: Uint8Array | string): boolean {
-    if (this.#webSocket) this.#outbox.send(piece as Uint8Array);
-    else if (this.#source) {
-      const bytes = typeof piece === "string" ? Buffer.from(piece) : piece;
-      if (bytes.length > 0) this.#writePiece(bytes, false);
-    }
-    return this.#outbox.waitingBytes === 0;
+  streamEnded(): void {
+    this.#stream = null;
+    this.#finished();
   }
-
-  end(last: Uint8Array = NOTHING): void {
-    if (this.#webSocket) this.#close();
-    else if (this.#source) {
-      this.#source = null;
-      this.#writePiece(last, true);
-      this.#finished();
-    }
+  streamBroken(): void {
+    this.#stream = null;
+    this.#request = null;
+    this.terminate();
   }
 
   /** The current answer is written, as far as it is up to us. */
   #finished(): void {
     this.#request = null;
     if (!this.#keepsAlive) this.#close();
-    else if (this.#body) this.#body.discard();
+    else if (this.#body) this.#discard(this.#body);
     else this.#next();
   }
 
+  #discard(body: RequestBody): void {
+    body.discard();
+    this.#awaitBody();
+  }
+
+  /** Waits for the next request, or turns to it, once the client has taken the answer to the last. */
   #next(): void {
+    if (this.#outbox.waitingBytes > 0) {
+      this.#expectWithin(UNREAD_MS);
+      return;
+    }
     this.resume();
-    this.#expectWithin(this.#outbox.waitingBytes > 0 ? UNREAD_MS : this.#held ? HEAD_MS : IDLE_MS);
-    if (this.#held) this.#advance();
+    if (this.#held) {
+      this.#expectWithin(HEAD_MS);
+      this.#advance();
+    } else if (this.options.isRetiring) this.#close();
+    else this.#expectWithin(IDLE_MS);
   }
 
   /** Nothing more is answered: the client gets what is written, and then the end. */
   #close(): void {
+    if (this.#isLingering || this.#isClosed) return;
     this.#isLingering = true;
     this.#held = null;
     // What it still sends must be read away, or its end of the connection breaks before it has read ours.
     this.resume();
-    this.#expectWithin(this.#outbox.waitingBytes > 0 ? UNREAD_MS : LINGER_MS);
-    if (this.#outbox.waitingBytes === 0) this.socket.shutdown();
+    if (this.#outbox.waitingBytes > 0) this.#expectWithin(UNREAD_MS);
+    else this.#shutDown();
   }
 
-  sendContinue(): void {
-    this.#outbox.send(CONTINUE);
+  #shutDown(): void {
+    this.#expectWithin(this.#body ? LINGER_SENDING_MS : LINGER_MS);
+    this.socket.shutdown();
   }
 
   // WebSockets.
 
-  #upgrade({ requestId, data, handlers, hint }: SocketReply, request: IncomingRequest): void {
-    const shaken = webSocketHandshake(request) ?? {
-      accepted: false,
-      status: 426,
-      headers: { upgrade: "websocket" },
-      text: `${hint}\n`,
-    };
-    if (!shaken.accepted) {
-      const { status, text, headers } = shaken;
-      const head = { status, contentType: TEXT_TYPE, requestId, headers };
-      this.#writeWhole(head, text, request.head.isHttp10);
-      this.#finished();
+  #upgrade(answer: SocketReply, request: IncomingRequest): void {
+    const head = upgradeHead(answer, request);
+    if (head instanceof Reply) {
+      this.#answer(request, head);
       return;
     }
+    const { data, handlers } = answer;
     const { log, clock, messageBytesMax, bufferBytesMax } = this.options;
-    this.#outbox.sendMessage(shaken.head, "");
+    this.#outbox.sendMessage(head, "");
     this.#request = null;
     const webSocket = new ServerSocket({
       pipe: this,
@@ -392,11 +432,23 @@ export class Connection implements RequestCarrier, ReplyWriter, BytePipe {
     webSocket.opened();
     const held = this.#held;
     this.#held = null;
+    this.resume();
     if (held) webSocket.received(held);
+    if (this.options.isRetiring) this.retire();
   }
 
   get bufferedBytes(): number {
     return this.#outbox.waitingBytes;
+  }
+  write(bytes: Uint8Array): void {
+    this.#outbox.send(bytes);
+  }
+  end(): void {
+    this.#close();
+  }
+  terminate(): void {
+    this.socket.terminate();
+    this.closed();
   }
 
   pause(): void {
@@ -408,10 +460,5 @@ export class Connection implements RequestCarrier, ReplyWriter, BytePipe {
     if (!this.#isPaused) return;
     this.#isPaused = false;
     this.socket.resume();
-  }
-
-  terminate(): void {
-    this.socket.terminate();
-    this.closed();
   }
 }

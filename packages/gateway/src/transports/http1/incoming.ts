@@ -5,8 +5,8 @@ import type { RequestHead } from "./request-head.ts";
 /** What a request needs of the connection that it came by. */
 export interface RequestCarrier {
   readonly remoteAddress: string;
-  /** The client waits with its body until it hears this. */
-  sendContinue(): void;
+  /** Somebody waits for the body, and perhaps the client for being told so. */
+  bodyAwaited(expectsContinue: boolean): void;
 }
 
 const CLIENT_GONE = "the client left";
@@ -46,7 +46,7 @@ export class IncomingRequest implements HttpRequest {
     const { content } = this;
     if (content instanceof RequestBody) {
       const taken = content.take(bytesMax);
-      if (this.head.expectsContinue && taken instanceof Promise) this.carrier.sendContinue();
+      if (taken instanceof Promise) this.carrier.bodyAwaited(this.head.expectsContinue);
       return taken;
     }
     return content.length > bytesMax ? refuseLarge(bytesMax) : content;
@@ -69,7 +69,7 @@ export class IncomingRequest implements HttpRequest {
   gone(): void {
     if (this.#isGone) return;
     this.#isGone = true;
-    if (this.content instanceof RequestBody) this.content.failed(new Error(CLIENT_GONE));
+    if (this.content instanceof RequestBody) this.content.failed(CLIENT_GONE);
     this.#whenGone?.();
     this.#controller?.abort(new Error(CLIENT_GONE));
   }

@@ -54,7 +54,11 @@ export class Listener {
         data: (socket: Socket<Connection>, bytes: Buffer) => socket.data.received(bytes),
         drain: (socket) => socket.data.drained(),
         close: (socket) => socket.data?.closed(),
-        error: (socket) => socket.data?.closed(),
+        // Called for what one of the above has thrown: the connection is then in no state to go on.
+        error(socket, error) {
+          options.log.error("a connection failed", { error });
+          socket.data?.terminate();
+        },
       },
     };
     this.#listener = Bun.listen(listen);

@@ -45,7 +45,10 @@ export class Outbox {
     if (typeof body === "string") {
       // Three bytes are the most that one unit of a string becomes.
       if (head.length + body.length * 3 > SCRATCH.length) {
-        this.send(Buffer.from(head + body));
+        const message = Buffer.allocUnsafe(head.length + Buffer.byteLength(body));
+        message.write(head, 0, "latin1");
+        message.write(body, head.length, "utf8");
+        this.send(message);
         return;
       }
       const headBytes = SCRATCH.write(head, 0, "latin1");

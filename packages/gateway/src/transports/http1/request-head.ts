@@ -13,9 +13,15 @@ export class BadRequest extends Error {
 export const HEAD_BYTES_MAX = 64 * 1024;
 
 const REQUEST_LINE = /^([!#$%&'*+\-.^_`|~\w]{1,32}) ([!-~]+) HTTP\/1\.([01])\r\n/;
+const OTHER_VERSION = /^\S+ \S+ HTTP\/\d(?:\.\d)?\r\n/;
 /** A name, a colon and a value without control characters; no line is folded. */
 const HEADER_LINES = /^(?:[!#$%&'*+\-.^_`|~\w]+:[\t -~\x80-\xff]*\r\n)*$/;
 const LENGTH = /^\d{1,15}$/;
+const TOKEN = /[!#$%&'*+\-.^_`|~\w]/;
+const TAB = 9;
+const LF = 10;
+const CR = 13;
+const SPACE = 32;
 /** Scheme and authority of a target in absolute form. */
 const ABSOLUTE = /^https?:\/\/[^/?#]*/i;
 
@@ -37,13 +43,13 @@ export class RequestHead {
   /** `text` is everything up to and with the line end before the empty line, in Latin-1. */
   constructor(text: string) {
     const line = REQUEST_LINE.exec(text);
-    if (!line) throw new BadRequest(400, "the request line is not HTTP/1.1");
+    if (!line) throw notHttp(text);
     this.method = line[1]!;
     const linesFrom = line[0].length;
     if (!HEADER_LINES.test(text.slice(linesFrom))) throw new BadRequest(400, "a header line is malformed");
     this.#text = text.slice(linesFrom - 2);
     this.#lower = this.#text.toLowerCase();
-    const target = targetOf(line[2]!);
+    const target = targetOf(line[2]!, this.method);
     const queryAt = target.indexOf("?");
     this.path = queryAt === -1 ? target : target.slice(0, queryAt);
     this.search = queryAt === -1 ? "" : target.slice(queryAt + 1);
@@ -52,8 +58,13 @@ export class RequestHead {
     this.contentLength = this.#readLength();
     this.keepsAlive = this.#readConnection();
     this.expectsContinue = this.#readExpectation();
-    if (!this.isHttp10 && this.#count("host") !== 1)
+    const hosts = this.#count("host");
+    if (hosts > 1 || (hosts === 0 && !this.isHttp10))
       throw new BadRequest(400, "a request has exactly one host header");
+  }
+
+  get hasBody(): boolean {
+    return this.isChunked || (this.contentLength ?? 0) > 0;
   }
 
   header(name: string): string | null {
@@ -68,8 +79,14 @@ export class RequestHead {
     return value;
   }
 
+  /** Without the spaces and tabs around it, and no other characters: `trim` would take more than other servers do. */
   #valueAt(from: number): string {
-    return this.#text.slice(from, this.#text.indexOf("\r\n", from)).trim();
+    const text = this.#text;
+    let start = from;
+    let end = text.indexOf("\r\n", from);
+    while (start < end && isBlank(text.charCodeAt(start))) start++;
+    while (end > start && isBlank(text.charCodeAt(end - 1))) end--;
+    return text.slice(start, end);
   }
 
   #count(name: string): number {
@@ -112,14 +129,39 @@ export class RequestHead {
   }
 }
 
-function targetOf(target: string): string {
-  if (target.startsWith("/")) return target.includes("#") ? target.slice(0, target.indexOf("#")) : target;
-  const origin = ABSOLUTE.exec(target);
+const isBlank = (code: number): boolean => code === SPACE || code === TAB;
+
+const notHttp = (text: string): BadRequest =>
+  OTHER_VERSION.test(text)
+    ? new BadRequest(505, "only HTTP/1.1 is spoken here")
+    : new BadRequest(400, "the request line is not HTTP/1.1");
+
+function targetOf(target: string, method: string): string {
+  // A fragment is the client's own business and should not have been sent.
+  const fragmentAt = target.indexOf("#");
+  const whole = fragmentAt === -1 ? target : target.slice(0, fragmentAt);
+  if (whole.startsWith("/")) return whole;
+  const origin = ABSOLUTE.exec(whole);
   if (origin) {
-    const rest = target.slice(origin[0].length);
+    const rest = whole.slice(origin[0].length);
     return rest.startsWith("/") ? rest : `/${rest}`;
   }
-  // `OPTIONS *` asks about the server as a whole.
-  if (target === "*") return "/*";
+  // It asks about the server as a whole.
+  if (whole === "*" && method === "OPTIONS") return "/*";
   throw new BadRequest(400, "the request's target is neither a path nor a URL");
+}
+
+/** Throws when what has come of a head cannot become one that is accepted, so that nobody waits for its end. */
+export function checkBeginning(bytes: Buffer): void {
+  const first = bytes[0]!;
+  const isHalfEmptyLine = first === CR && bytes.length === 1;
+  if (!TOKEN.test(String.fromCharCode(first)) && !isHalfEmptyLine)
+    throw new BadRequest(400, "this is no HTTP request");
+  const lineEnd = bytes.indexOf(LF);
+  if (lineEnd > 0 && bytes[lineEnd - 1] !== CR)
+    throw new BadRequest(400, "lines end with a carriage return and a line feed");
+  if (bytes.length <= HEAD_BYTES_MAX) return;
+  if (lineEnd === -1 || lineEnd > HEAD_BYTES_MAX)
+    throw new BadRequest(414, "the request's target is too long");
+  throw new BadRequest(431, "the headers are too large");
 }

@@ -1,17 +1,15 @@
 import { STATUS_CODES } from "node:http";
 import type { ReplyHead } from "../../kernel/reply.ts";
 
-/** A line break in a header's value would be the beginning of another header. */
-const UNSAFE = /[\r\n\0]/;
+/**
+ * What a header's value may not have in it. A line break would be the beginning of another header, and so would a
+ * character beyond Latin-1 whose lower byte is one: the head is written a byte a character.
+ */
+const UNSAFE = /[^\t -~\x80-\xff]/;
 
-function headerLines(headers: Readonly<Record<string, string>>): string {
-  let lines = "";
-  for (const name in headers) {
-    const value = headers[name]!;
-    if (UNSAFE.test(value)) throw new Error(`the header ${name} has a line break in it`);
-    lines += `${name}: ${value}\r\n`;
-  }
-  return lines;
+function headerLine(name: string, value: string): string {
+  if (UNSAFE.test(value)) throw new Error(`the header ${name} has a character in it that no header may have`);
+  return `${name}: ${value}\r\n`;
 }
 
 export type Framing = "length" | "chunked" | "until-close" | "none";
@@ -42,9 +40,9 @@ export function headText(
   { framing, lengthBytes, keepsAlive, isHttp10 }: HeadOptions,
 ): string {
   let text = status === 200 ? "HTTP/1.1 200 OK\r\n" : `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\n`;
-  if (contentType !== "") text += `content-type: ${contentType}\r\n`;
-  if (requestId !== "") text += `x-request-id: ${requestId}\r\n`;
-  if (headers) text += headerLines(headers);
+  if (contentType !== "") text += headerLine("content-type", contentType);
+  if (requestId !== "") text += headerLine("x-request-id", requestId);
+  for (const name in headers) text += headerLine(name, headers[name]!);
   text += date(Date.now());
   if (!keepsAlive) text += "connection: close\r\n";
   else if (isHttp10) text += "connection: keep-alive\r\n";
@@ -53,4 +51,5 @@ export function headText(
   return `${text}\r\n`;
 }
 
+export const TEXT_TYPE = "text/plain; charset=utf-8";
 export const CONTINUE = Buffer.from("HTTP/1.1 100 Continue\r\n\r\n");
