@@ -1,5 +1,7 @@
 import type { Socket } from "bun";
 import type { Clock } from "../../kernel/clock.ts";
+import { arrived, departed, type Recipient } from "../../kernel/sockets/inbox.ts";
+import { Outbox } from "../../kernel/sockets/outbox.ts";
 import { type Answer, BackendError, type ModelCall, type Origin, type OriginOptions } from "../contract.ts";
 import { LINGER_MS } from "../shared/response-answer.ts";
 import { type Carrier, Exchange } from "./exchange.ts";
@@ -9,11 +11,6 @@ const IDLE_MS = 4_000;
 const IDLE_MAX = 512;
 const CONNECT_MS = 10_000;
 const KEEP_ALIVE_MS = 30_000;
-/**
- * Where head and body are put together, so that they leave in one write; larger ones leave in two. Shared by
- * all connections: the socket has taken the bytes, or a copy of the rest is kept, before anyone else runs.
- */
-const SCRATCH = Buffer.allocUnsafeSlow(64 * 1024);
 
 /**
  * HTTP/1.1 to one plain-http server over kept connections. The runtime's `fetch` runs on a thread of its own
@@ -119,12 +116,11 @@ interface ConnectionOptions {
   again: (exchange: Exchange) => void;
 }
 
-class Connection implements Carrier {
+class Connection implements Carrier, Recipient {
   idleSinceMs = 0;
   #socket: Socket<Connection> | null = null;
   #exchange: Exchange | null = null;
-  /** What the socket has not taken yet of the request. */
-  #unsent: Uint8Array[] = [];
+  #outbox: Outbox | null = null;
   #carried = 0;
   #isPaused = false;
   #cancelLinger: (() => void) | null = null;
@@ -133,6 +129,7 @@ class Connection implements Carrier {
 
   opened(socket: Socket<Connection>): void {
     this.#socket = socket;
+    this.#outbox = new Outbox(socket);
     socket.setNoDelay(true);
     // A model may think for minutes without a byte; what is between must not forget the connection meanwhile.
     socket.setKeepAlive(true, KEEP_ALIVE_MS);
@@ -143,33 +140,12 @@ class Connection implements Carrier {
     this.#exchange = exchange;
     exchange.carriedBy(this);
     // It may have been closed between being opened or kept and being used.
-    if (!this.#socket) {
-      this.disconnected(null);
-      return;
-    }
-    const { head, body } = exchange;
-    const length = head.length + body.length;
-    if (length > SCRATCH.length) {
-      this.#unsent = [Buffer.from(head, "latin1"), body];
-      this.write();
-      return;
-    }
-    SCRATCH.write(head, 0, "latin1");
-    SCRATCH.set(body, head.length);
-    const taken = this.#socket.write(SCRATCH, 0, length);
-    if (taken < length) this.#unsent = [Buffer.from(SCRATCH.subarray(Math.max(0, taken), length))];
+    if (this.#outbox) this.#outbox.sendMessage(exchange.head, exchange.body);
+    else this.disconnected(null);
   }
 
-  /** As much of the rest as the socket takes now. */
-  write(): void {
-    for (let first = this.#unsent[0]; first; first = this.#unsent[0]) {
-      const taken = this.#socket?.write(first) ?? 0;
-      if (taken < first.length) {
-        this.#unsent[0] = first.subarray(Math.max(0, taken));
-        return;
-      }
-      this.#unsent.shift();
-    }
+  drained(): void {
+    this.#outbox?.drained();
   }
 
   received(bytes: Buffer): void {
@@ -180,6 +156,7 @@ class Connection implements Carrier {
 
   disconnected(error: Error | null): void {
     this.#socket = null;
+    this.#outbox = null;
     this.#cancelLinger?.();
     const exchange = this.#exchange;
     if (!exchange) {
@@ -211,7 +188,7 @@ class Connection implements Carrier {
     this.#cancelLinger?.();
     this.#cancelLinger = null;
     // A request that was answered before it was sent in full leaves its rest in the way.
-    if (!isReusable || this.#unsent.length > 0) {
+    if (!isReusable || (this.#outbox?.waitingBytes ?? 0) > 0) {
       this.destroy();
       return;
     }
@@ -225,18 +202,23 @@ class Connection implements Carrier {
   }
 
   destroy(): void {
-    this.#unsent = [];
     this.#socket?.terminate();
     this.#socket = null;
+    this.#outbox = null;
+  }
+
+  broke(error: unknown): void {
+    this.#exchange?.failed(new BackendError("transport", `the answer could not be read: ${String(error)}`));
+    this.destroy();
   }
 }
 
 const HANDLERS = {
   open: (socket: Socket<Connection>) => socket.data.opened(socket),
-  data: (socket: Socket<Connection>, bytes: Buffer) => socket.data.received(bytes),
-  drain: (socket: Socket<Connection>) => socket.data.write(),
-  close: (socket: Socket<Connection>, error?: Error) => socket.data.disconnected(error ?? null),
-  error: (socket: Socket<Connection>, error: Error) => socket.data.disconnected(error),
+  data: (socket: Socket<Connection>, bytes: Buffer) => arrived(socket.data, bytes),
+  drain: (socket: Socket<Connection>) => socket.data.drained(),
+  close: (socket: Socket<Connection>, error?: Error) => departed(socket.data, error ?? null),
+  error: (socket: Socket<Connection>, error: Error) => departed(socket.data, error),
 };
 
 /** A line break in a header's value would be the beginning of another header. */

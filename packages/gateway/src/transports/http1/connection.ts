@@ -2,6 +2,8 @@ import type { Socket } from "bun";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import { Reply, type ReplyHead, StreamedReply } from "../../kernel/reply.ts";
+import type { Recipient } from "../../kernel/sockets/inbox.ts";
+import { Outbox } from "../../kernel/sockets/outbox.ts";
 import { IncomingRequest, type RequestCarrier } from "./incoming.ts";
 import {
   BODY_SILENCE_MS,
@@ -14,7 +16,6 @@ import {
   UNREAD_MS,
   WAITING_BYTES_MAX,
 } from "./limits.ts";
-import { Outbox } from "./outbox.ts";
 import { ReplyStream, type StreamCarrier } from "./reply-stream.ts";
 import { RequestBody } from "./request-body.ts";
 import { BadRequest, checkBeginning, HEAD_BYTES_MAX, RequestHead } from "./request-head.ts";
@@ -43,7 +44,7 @@ export interface ConnectionOptions {
 }
 
 /** One client's connection: its requests one after the other, or the WebSocket that it became. */
-export class Connection implements RequestCarrier, StreamCarrier, BytePipe {
+export class Connection implements Recipient, RequestCarrier, StreamCarrier, BytePipe {
   /** Asked for now: a socket that is closed has none. */
   readonly remoteAddress: string;
   readonly #outbox: Outbox;
@@ -94,7 +95,7 @@ export class Connection implements RequestCarrier, StreamCarrier, BytePipe {
     const before = this.#outbox.waitingBytes;
     // The runtime also calls when reading is paused or resumed.
     if (before === 0 || this.#isClosed) return;
-    this.#outbox.flush();
+    this.#outbox.drained();
     const { waitingBytes } = this.#outbox;
     if (waitingBytes > 0) {
       if (waitingBytes < before && this.#deadlineMs > 0) this.#expectWithin(UNREAD_MS);
@@ -106,7 +107,7 @@ export class Connection implements RequestCarrier, StreamCarrier, BytePipe {
     } else if (this.#request === null && this.#body === null) this.#next();
   }
 
-  closed(): void {
+  disconnected(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#deadlineMs = 0;
@@ -139,8 +140,9 @@ export class Connection implements RequestCarrier, StreamCarrier, BytePipe {
 
   /** Nothing is under way. */
   #leave(): void {
+    Outbox.flush();
     this.socket.end();
-    this.closed();
+    this.disconnected();
   }
 
   // Requests.
@@ -398,6 +400,8 @@ export class Connection implements RequestCarrier, StreamCarrier, BytePipe {
     this.#held = null;
     // What it still sends must be read away, or its end of the connection breaks before it has read ours.
     this.resume();
+    // Whether the socket takes everything has to be known now.
+    Outbox.flush();
     if (this.#outbox.waitingBytes > 0) this.#expectWithin(UNREAD_MS);
     else this.#shutDown();
   }
@@ -447,8 +451,15 @@ export class Connection implements RequestCarrier, StreamCarrier, BytePipe {
     this.#close();
   }
   terminate(): void {
+    Outbox.flush();
     this.socket.terminate();
-    this.closed();
+    this.disconnected();
+  }
+
+  broke(error: unknown): void {
+    // It is then in no state to go on.
+    this.options.log.error("a connection failed", { error });
+    this.terminate();
   }
 
   pause(): void {

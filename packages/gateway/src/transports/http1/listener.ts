@@ -1,6 +1,7 @@
 import type { Socket, TCPSocketListenOptions } from "bun";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
+import { arrived, departed } from "../../kernel/sockets/inbox.ts";
 import { Connection, type ConnectionOptions } from "./connection.ts";
 
 /** How often the connections are looked at for clients that keep us waiting. */
@@ -51,14 +52,11 @@ export class Listener {
           socket.data = connection;
           connections.add(connection);
         },
-        data: (socket: Socket<Connection>, bytes: Buffer) => socket.data.received(bytes),
+        data: (socket: Socket<Connection>, bytes: Buffer) => arrived(socket.data, bytes),
         drain: (socket) => socket.data.drained(),
-        close: (socket) => socket.data?.closed(),
-        // Called for what one of the above has thrown: the connection is then in no state to go on.
-        error(socket, error) {
-          options.log.error("a connection failed", { error });
-          socket.data?.terminate();
-        },
+        close: (socket) => departed(socket.data, null),
+        // Called for what one of the above has thrown.
+        error: (socket, error) => socket.data.broke(error),
       },
     };
     this.#listener = Bun.listen(listen);

@@ -1,5 +1,5 @@
 import type { ReplySource, ReplyWriter } from "../../kernel/reply.ts";
-import type { Outbox } from "./outbox.ts";
+import type { Outbox } from "../../kernel/sockets/outbox.ts";
 
 const NOTHING = Buffer.alloc(0);
 
