@@ -15,8 +15,35 @@ const child = Bun.spawn([process.execPath, "test", "--timeout", "60000", ...proc
   stderr: "pipe",
 });
 
-// bun test reports on stderr; it is passed on as it comes and read for the closing counts.
+/** How much of each failure, and how many of them, are repeated at the end. */
+const REPEATED_LINES_MAX = 60;
+const REPEATED_MAX = 20;
+
+/** What a long run says about its failures scrolls away; it is kept to be said once more at the end. */
+class Failures {
+  readonly told: string[][] = [];
+  /** Lines since the last test ended: what a failing one says comes before its verdict. */
+  #block: string[] = [];
+  /** Lines that still belong to an error outside of every test. */
+  #left = 0;
+
+  read(line: string): void {
+    if (this.#left > 0) {
+      this.told.at(-1)?.push(line);
+      this.#left--;
+    } else if (line.includes("Unhandled error")) {
+      this.told.push([line]);
+      this.#left = REPEATED_LINES_MAX;
+    }
+    this.#block.push(line);
+    if (/^\(fail\)/.test(line)) this.told.push(this.#block.slice(-REPEATED_LINES_MAX));
+    if (/^\((pass|fail|skip)\)/.test(line)) this.#block = [];
+  }
+}
+
+// bun test reports on stderr; it is passed on as it comes and read for the failures and the closing counts.
 const counts = { pass: 0, fail: 0, skip: 0 };
+const failures = new Failures();
 const decoder = new TextDecoder();
 let rest = "";
 for await (const chunk of child.stderr) {
@@ -25,11 +52,15 @@ for await (const chunk of child.stderr) {
   const lines = rest.split("\n");
   rest = lines.pop() ?? "";
   for (const line of lines) {
-    const match = /^\s*(\d+) (pass|fail|skip)\s*$/.exec(Bun.stripANSI(line));
+    const plain = Bun.stripANSI(line);
+    failures.read(plain);
+    const match = /^\s*(\d+) (pass|fail|skip)\s*$/.exec(plain);
     if (match) counts[match[2] as keyof typeof counts] = Number(match[1]);
   }
 }
 const code = await child.exited;
+for (const lines of failures.told.slice(0, REPEATED_MAX))
+  console.log(`\n--- once more:\n${lines.join("\n")}`);
 for (const what of services.missing) console.log(`skipped for want of ${what}`);
 const failed = counts.fail > 0 ? counts.fail : code === 0 ? 0 : 1;
 console.log(`${counts.pass} passed, ${failed} failed${counts.skip ? `, ${counts.skip} skipped` : ""}`);
