@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import http from "node:http";
-import net from "node:net";
 import { StreamedReply } from "../../../src/kernel/reply.ts";
 import type { HttpAnswer } from "../../../src/transports/http1/connection.ts";
 import type { IncomingRequest } from "../../../src/transports/http1/incoming.ts";
@@ -121,43 +120,7 @@ describe.if(Bun.which("curl") !== null)("curl", () => {
   test("speaks HTTP/1.0, asks for heads, reads streams", async () => {
     expect(await curl("/x", ["--http1.0"])).toBe("GET /x?\n");
     expect(await curl("/stream", ["--http1.0"])).toBe("one two");
-    expect(await curl("/x", ["-I"])).toContain("content-length: 8");
+    expect(await curl("/x", ["-I"])).toContain("content-length: 9");
     expect(await curl("/stream", [])).toBe("one two");
   });
 });
-
-test("5,000 connections that are opened, used and abandoned leave nothing behind", async () => {
-  const head = "POST /soak HTTP/1.1\r\nHost: a\r\n";
-  const STAGES = [
-    "",
-    "POST /so",
-    `${head}Content-Le`,
-    `${head}Content-Length: 100\r\n\r\nhalf`,
-    `${head}Transfer-Encoding: chunked\r\n\r\n5\r\nhel`,
-    `${head}Content-Length: 2\r\n\r\nhi`,
-    `${head}Content-Length: 2\r\n\r\nhi${head}`,
-    "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n",
-    "GET /never HTTP/1.1\r\nHost: a\r\n\r\n",
-    "nonsense\r\n\r\n",
-  ];
-  const WAYS = ["end", "destroy", "resetAndDestroy"] as const;
-  const abandon = (i: number) =>
-    new Promise<void>((resolve) => {
-      const socket = net.connect({ host: "127.0.0.1", port: server.port });
-      const leave = () => socket[WAYS[i % WAYS.length]!]();
-      socket.on("error", () => {});
-      socket.on("close", () => resolve());
-      socket.on("connect", () => {
-        socket.write(STAGES[i % STAGES.length]! || "\r\n");
-        if (i % 7 === 0) leave();
-        else setImmediate(leave);
-      });
-      socket.resume();
-    });
-  for (let i = 0; i < 5_000; i += 100)
-    await Promise.all(Array.from({ length: 100 }, (_, k) => abandon(i + k)));
-  await server.untilEmpty().catch(() => {});
-  expect(server.listener.connectionCount).toBe(0);
-  const never = server.requests.filter((request) => request.path === "/never");
-  expect(never.every((request) => request.signal.aborted)).toBe(true);
-}, 30_000);

@@ -1,9 +1,8 @@
 import { afterEach, describe, expect, test } from "bun:test";
-import { toRestReply, toServiceError } from "../../../src/kernel/errors.ts";
-import { type Reply, StreamedReply } from "../../../src/kernel/reply.ts";
+import { StreamedReply } from "../../../src/kernel/reply.ts";
 import type { HttpAnswer } from "../../../src/transports/http1/connection.ts";
 import type { IncomingRequest } from "../../../src/transports/http1/incoming.ts";
-import { echo, type Handle, Pending, TestServer, TestSource, text, until } from "./http-support.ts";
+import { answered, echo, type Handle, Pending, TestServer, TestSource, text, until } from "./http-support.ts";
 
 const HOST = "Host: a\r\n";
 const get = (path: string, headers = "") => `GET ${path} HTTP/1.1\r\n${HOST}${headers}\r\n`;
@@ -19,16 +18,8 @@ afterEach(async () => {
   expectedErrors = [];
 });
 
-/** As the gateway does: what is thrown becomes the answer. */
-const limited =
-  (bytesMax: number) =>
-  async (request: IncomingRequest): Promise<Reply> => {
-    try {
-      return text(await request.body(bytesMax));
-    } catch (error) {
-      return toRestReply(toServiceError(error), "r");
-    }
-  };
+const limited = (bytesMax: number) => (request: IncomingRequest) =>
+  answered(async () => text(await request.body(bytesMax)));
 
 describe("bodies", () => {
   test("too large by its declared length: refused at once, and a client that goes on sending can read why", async () => {

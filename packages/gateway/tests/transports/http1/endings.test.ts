@@ -73,7 +73,7 @@ describe("clients that keep us waiting", () => {
     const failure = new Pending<unknown>();
     serve(async (request) => {
       try {
-        return await echo(request);
+        return text(await request.body(100));
       } catch (error) {
         failure.resolve(error);
         return text("late");

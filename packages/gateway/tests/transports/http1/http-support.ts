@@ -1,5 +1,6 @@
 import { expect } from "bun:test";
 import net from "node:net";
+import { toRestReply, toServiceError } from "../../../src/kernel/errors.ts";
 import type { Log } from "../../../src/kernel/log.ts";
 import { Reply, type ReplySource, type ReplyWriter } from "../../../src/kernel/reply.ts";
 import type { ConnectionOptions } from "../../../src/transports/http1/connection.ts";
@@ -24,11 +25,21 @@ export async function until(condition: () => boolean, what: string): Promise<voi
 export const text = (body: string | Uint8Array, status = 200, headers: Record<string, string> = {}): Reply =>
   new Reply({ status, contentType: "text/plain", requestId: "r1", headers }, body);
 
-/** Answers with what was asked, so that a mixed-up answer shows. */
-export async function echo(request: IncomingRequest): Promise<Reply> {
-  const body = await request.body(BODY_BYTES_MAX);
-  return text(Buffer.concat([Buffer.from(`${request.method} ${request.path}?${request.search}\n`), body]));
+/** As the gateway does: what is thrown becomes the answer. */
+export async function answered(answering: () => Promise<Reply>): Promise<Reply> {
+  try {
+    return await answering();
+  } catch (error) {
+    return toRestReply(toServiceError(error), "r");
+  }
 }
+
+/** Answers with what was asked, so that a mixed-up answer shows. */
+export const echo = (request: IncomingRequest): Promise<Reply> =>
+  answered(async () => {
+    const body = await request.body(BODY_BYTES_MAX);
+    return text(Buffer.concat([Buffer.from(`${request.method} ${request.path}?${request.search}\n`), body]));
+  });
 
 export class TestServer {
   readonly listener: Listener;
