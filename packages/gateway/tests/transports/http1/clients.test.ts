@@ -104,7 +104,10 @@ describe.if(Bun.which("curl") !== null)("curl", () => {
     const stdin = new Blob([input]);
     const command = ["curl", "-sS", "--max-time", "15", ...options, `${server.url}${path}`];
     const process = Bun.spawn(command, { stdin, stdout: "pipe", stderr: "pipe" });
-    const [output, errors] = await Promise.all([process.stdout.text(), process.stderr.text()]);
+    const [output, errors] = await Promise.all([
+      new Response(process.stdout).text(),
+      new Response(process.stderr).text(),
+    ]);
     expect([await process.exited, errors]).toEqual([0, ""]);
     return output;
   }

@@ -123,7 +123,7 @@ export class RawClient {
       this.#wake();
     };
     socket.setNoDelay(true);
-    socket.on("data", (bytes) => {
+    socket.on("data", (bytes: Buffer) => {
       this.bytes = Buffer.concat([this.bytes, bytes]);
       this.#wake();
     });
