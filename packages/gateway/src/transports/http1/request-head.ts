@@ -13,7 +13,7 @@ export class BadRequest extends Error {
 export const HEAD_BYTES_MAX = 64 * 1024;
 
 const REQUEST_LINE = /^([!#$%&'*+\-.^_`|~\w]{1,32}) ([!-~]+) HTTP\/1\.([01])\r\n/;
-const OTHER_VERSION = /^\S+ \S+ HTTP\/\d(?:\.\d)?\r\n/;
+const OTHER_VERSION = /^\S+ \S+ HTTP\/(?!1\.[01]\r)\d(?:\.\d)?\r\n/;
 /** A name, a colon and a value without control characters; no line is folded. */
 const HEADER_LINES = /^(?:[!#$%&'*+\-.^_`|~\w]+:[\t -~\x80-\xff]*\r\n)*$/;
 const LENGTH = /^\d{1,15}$/;
