@@ -27,7 +27,12 @@ class Failures {
   /** Lines that still belong to an error outside of every test. */
   #left = 0;
 
+  /** The runner's own list of failed tests, without what they said, comes last. */
+  #isOver = false;
+
   read(line: string): void {
+    this.#isOver ||= /^\d+ tests? failed:/.test(line);
+    if (this.#isOver) return;
     if (this.#left > 0) {
       this.told.at(-1)?.push(line);
       this.#left--;

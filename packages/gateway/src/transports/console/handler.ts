@@ -42,6 +42,9 @@ function respond(request: HttpRequest, { type, gzip, immutable }: Asset): Respon
   return new Response(gzip, { headers });
 }
 
+const plain = (text: string, status: number): Response =>
+  new Response(text, { status, headers: { "content-type": "text/plain; charset=utf-8" } });
+
 /** Answers a GET that no route has: the console's files, the documentation, or the console itself. */
 export function createConsole({ log }: { log: Log }) {
   let assets: Promise<Assets> | null = null;
@@ -60,12 +63,12 @@ export function createConsole({ log }: { log: Log }) {
         const found = files.get(path);
         if (found) return respond(request, found);
         // A file that is gone must not come back as a page: the browser would run it as a script.
-        if (isFile || /\.\w+$/.test(path)) return new Response("Not found\n", { status: 404 });
+        if (isFile || /\.\w+$/.test(path)) return plain("Not found\n", 404);
         return respond(request, files.get(INDEX_PATH)!);
       },
       (error: unknown) => {
         log.error("the console could not be bundled", { error });
-        return new Response("The console could not be built; the server's log says why.\n", { status: 500 });
+        return plain("The console could not be built; the server's log says why.\n", 500);
       },
     );
   };

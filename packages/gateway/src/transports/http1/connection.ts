@@ -134,7 +134,7 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
 
   /** Ends it once nothing is under way on it. */
   retire(): void {
-    if (this.#webSocket) this.#webSocket.close(1001, "the service is stopping");
+    if (this.#webSocket) this.#webSocket.close(1001, "this instance is stopping");
     else if (this.#request === null && this.#held === null && this.#outbox.waitingBytes === 0) this.#leave();
   }
 

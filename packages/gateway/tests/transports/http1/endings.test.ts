@@ -306,7 +306,7 @@ describe("WebSockets", () => {
     later.resolve(answer());
     const goingAway = Buffer.from([0x03, 0xe9]);
     for (const client of [open!, opening!]) {
-      await client.containing("the service is stopping");
+      await client.containing("this instance is stopping");
       expect(client.bytes.includes(goingAway)).toBe(true);
       client.send(clientFrame({ opcode: 8, payload: goingAway }));
       await client.ended();
