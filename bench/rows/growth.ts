@@ -4,7 +4,7 @@ import { startGateway } from "../lib/gateway.ts";
 import { cpuUs, stop } from "../lib/processes.ts";
 
 const HISTORIES = [0, 100_000, 1_000_000];
-/** What drains the journal runs every 50 ms; by then what a load left behind is in the database. */
+/** Usage is written within a quarter of a second; by then what a load left behind is in the database. */
 const SETTLED_MS = 1_000;
 
 /** The same chat requests on databases of different age, in turns. */

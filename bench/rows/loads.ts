@@ -29,6 +29,9 @@ interface Tested {
 const WARM_UP_REQUESTS = 10_000;
 const WARM_UP_STREAMS = { streams: 1_000, connections: 250 };
 
+/** Usage is written within a quarter of a second. */
+const SETTLED_MS = 400;
+
 function testedOf(bench: Bench, { shows, paid }: LoadRow): Tested[] {
   const { gateway, targets, upstreamPort } = bench;
   if (paid) {
@@ -55,6 +58,8 @@ async function sample(row: LoadRow, { measured, target, pid, share }: Tested, pl
   if (report.errors > 0) throw new Error(`${row.name}, ${measured}: ${report.errors} requests failed`);
   const add = (name: string, unit: "µs" | "ms" | "MB", value: number) =>
     into.add(measured, `${row.name}, ${name}`, unit, value);
+  // What it has yet to write belongs to what it was asked.
+  if (pid !== null) await Bun.sleep(SETTLED_MS);
   const count = row.per === "event" ? report.events : report.requests;
   for (const shown of row.shows) {
     if (shown === "cpu") add(`CPU per ${row.per}`, "µs", (cpuUs(pid!) - before) / count);

@@ -7,7 +7,7 @@ import { median, Samples } from "../lib/figures.ts";
 import { type GatewayTarget, launchGateway, rpc, startGateway } from "../lib/gateway.ts";
 import { cpuUs, stop } from "../lib/processes.ts";
 
-/** The journal is drained every 50 ms; by then what a load left behind is in the database. */
+/** Usage is written within a quarter of a second; by then what a load left behind is in the database. */
 const SETTLED_MS = 1_500;
 const REVOCATIONS = 50;
 

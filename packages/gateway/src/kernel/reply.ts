@@ -9,11 +9,13 @@ export interface ReplyHead {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** An answer that is all there. */
+/** An answer that is all there; a large one may come in parts, so that none is copied to put them together. */
 export class Reply {
   constructor(
     readonly head: ReplyHead,
-    readonly body: string | Uint8Array,
+    readonly body: string | Uint8Array | readonly Uint8Array[],
+    /** Called once the client's connection has taken it all, or will not: large memory is better given back at once. */
+    readonly release: (() => void) | null = null,
   ) {}
 }
 

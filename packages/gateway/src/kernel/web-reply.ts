@@ -61,12 +61,15 @@ class WebSource implements ReplySource {
 /** An answer of ours as a web `Response`, for those who go on working with it. */
 export function responseOf(reply: Reply | StreamedReply): Response {
   const { status, contentType, requestId, headers } = reply.head;
-  const body = reply instanceof Reply ? reply.body : webStream(reply.source);
+  const body = reply instanceof Reply ? bodyOf(reply) : webStream(reply.source);
   return new Response(body as BodyInit, {
     status,
     headers: { ...headers, "content-type": contentType, "x-request-id": requestId },
   });
 }
+
+const bodyOf = ({ body }: Reply): string | Uint8Array =>
+  typeof body === "string" || body instanceof Uint8Array ? body : Buffer.concat(body);
 
 function webStream(source: ReplySource): ReadableStream<Uint8Array> {
   return new ReadableStream<Uint8Array>(

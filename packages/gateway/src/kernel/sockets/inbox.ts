@@ -1,3 +1,5 @@
+import { tidyAfter } from "./tidying.ts";
+
 /**
  * What arrives within one turn of the event loop is handled together, once everything has been read. Between two
  * reads the operating system would otherwise push our code out of the processor's caches, and each message would
@@ -52,6 +54,7 @@ function handOver(): void {
   arrivals = [];
   gatheredBytes = 0;
   for (let i = 0; i < to.length; i++) deliver(to[i]!, what[i]!);
+  tidyAfter(to.length);
 }
 
 function deliver(recipient: Recipient, arrival: Arrival): void {

@@ -56,14 +56,17 @@ export function completeChat(body: AnswerBody, head: AnswerHead, usage: Owed): B
   }));
 }
 
-/** An embeddings answer in the contract's form: most upstreams lack only `completion_tokens`, which is spliced in. */
-export function completeEmbeddings(body: AnswerBody, model: string, usage: Owed): Buffer {
+/**
+ * An embeddings answer in the contract's form, in parts: most upstreams lack only `completion_tokens`, which goes
+ * between what they wrote.
+ */
+export function completeEmbeddings(body: AnswerBody, model: string, usage: Owed): readonly Buffer[] {
   const whole = completeList(body, model, usage);
   const usageAt = whole.lastIndexOf('"usage"');
-  if (usageAt === -1 || whole.length - usageAt > USAGE_BYTES_MAX) return whole;
+  if (usageAt === -1 || whole.length - usageAt > USAGE_BYTES_MAX) return [whole];
   const open = whole.indexOf("{", usageAt) + 1;
-  if (open === 0 || whole.includes('"completion_tokens"', open)) return whole;
-  return Buffer.concat([whole.subarray(0, open), NO_COMPLETION, whole.subarray(open)]);
+  if (open === 0 || whole.includes('"completion_tokens"', open)) return [whole];
+  return [whole.subarray(0, open), NO_COMPLETION, whole.subarray(open)];
 }
 
 function completeList(body: AnswerBody, model: string, usage: Owed): Buffer {

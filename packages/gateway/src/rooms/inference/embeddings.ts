@@ -1,3 +1,4 @@
+import { JSON_TYPE, Reply } from "../../kernel/reply.ts";
 import { AnswerBody, readAnswer, requireList } from "./answer-body.ts";
 import { completeEmbeddings } from "./answer-shape.ts";
 import type { Client } from "./chat.ts";
@@ -9,12 +10,13 @@ import { type Asker, type CallParts, UpstreamCall } from "./upstream-call.ts";
 import { usageOfTail } from "./usage-tail.ts";
 
 const HEAD_BYTES = 4 * 1024;
+const GIVEN_BACK_FROM_BYTES = 64 * 1024;
 
 /** One embeddings request; the answer passes as bytes unless the upstream chose the wrong encoding. */
 export async function embed(
   parts: CallParts,
   { asker, payload, client }: { asker: Asker; payload: Payload; client: Client },
-): Promise<Buffer> {
+): Promise<Reply> {
   const { model, provider, encoding } = readEmbeddingsFields(payload);
   const admitting = UpstreamCall.admit(parts, {
     asker,
@@ -35,12 +37,20 @@ export async function embed(
     const actual = encodingOfAnswer(body.bytes);
     const encoded =
       actual === null || actual === encoding ? body : new AnswerBody(reencode(body.bytes, encoding));
-    return completeEmbeddings(encoded, call.route.model, { reported, owed });
+    const parts = completeEmbeddings(encoded, call.route.model, { reported, owed });
+    const head = { status: 200, contentType: JSON_TYPE, requestId: asker.requestId };
+    return new Reply(head, parts, () => giveBack(body.bytes));
   } catch (error) {
     call.failed(error);
     call.settle(null, 0);
     throw toFailure(error);
   }
+}
+
+/** Vectors are half a megabyte that the collector would see only much later. Nobody else has these bytes. */
+function giveBack({ buffer, length }: Buffer): void {
+  const isWhole = buffer instanceof ArrayBuffer && buffer.byteLength === length;
+  if (isWhole && length >= GIVEN_BACK_FROM_BYTES) buffer.transfer(0);
 }
 
 /** What the first vector looks like; null when there is none. */

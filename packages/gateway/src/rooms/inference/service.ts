@@ -66,7 +66,7 @@ export interface InferenceOptions {
 
 type Answered = Reply | StreamedReply;
 /** What an admitted request comes to: the whole answer, or a turn whose stream has begun. */
-type Work = (asker: Asker, payload: Payload) => Promise<Buffer | ChatTurn>;
+type Work = (asker: Asker, payload: Payload) => Promise<Buffer | ChatTurn | Reply>;
 
 /** Chat and embeddings on every surface. */
 export class Inference {
@@ -138,6 +138,7 @@ export class Inference {
       return this.#work(request, requestId, principal, work).then(
         (answer) => {
           this.#watchers.answered(principal.keyId);
+          if (answer instanceof Reply) return answer;
           return answer instanceof ChatTurn ? streamedReply(answer, requestId) : jsonReply(answer, requestId);
         },
         (error) => this.#refused(error, requestId, principal),
@@ -147,12 +148,7 @@ export class Inference {
     }
   }
 
-  #work(
-    request: HttpRequest,
-    requestId: string,
-    principal: Principal,
-    work: Work,
-  ): Promise<Buffer | ChatTurn> {
+  #work(request: HttpRequest, requestId: string, principal: Principal, work: Work): ReturnType<Work> {
     const payer = payerOf(principal);
     const limited = this.options.metering.checkRate(payer);
     const refId = refOf(request);

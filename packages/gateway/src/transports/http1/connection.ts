@@ -21,7 +21,7 @@ import { RequestBody } from "./request-body.ts";
 import { BadRequest, checkBeginning, HEAD_BYTES_MAX, RequestHead } from "./request-head.ts";
 import { type SocketReply, upgradeHead } from "./upgrade.ts";
 import { type BytePipe, ServerSocket } from "./websocket.ts";
-import { CONTINUE, headText, TEXT_TYPE } from "./wire.ts";
+import { CONTINUE, headText, sendWhole, TEXT_TYPE } from "./wire.ts";
 
 const HEAD_END = Buffer.from("\r\n\r\n");
 const NOTHING = Buffer.alloc(0);
@@ -55,6 +55,8 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
   #body: RequestBody | null = null;
   #stream: ReplyStream | null = null;
   #webSocket: ServerSocket<unknown> | null = null;
+  /** Gives back the memory of the answer that is being sent. */
+  #release: (() => void) | null = null;
   #keepsAlive = true;
   #isAdvancing = false;
   #streak = 0;
@@ -99,7 +101,10 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
     const { waitingBytes } = this.#outbox;
     if (waitingBytes > 0) {
       if (waitingBytes < before && this.#deadlineMs > 0) this.#expectWithin(UNREAD_MS);
-    } else if (this.#isLingering) this.#shutDown();
+      return;
+    }
+    this.#released();
+    if (this.#isLingering) this.#shutDown();
     else if (this.#webSocket) this.#webSocket.drained();
     else if (this.#stream) {
       this.#deadlineMs = 0;
@@ -112,6 +117,7 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
     this.#isClosed = true;
     this.#deadlineMs = 0;
     this.#held = null;
+    this.#released();
     this.options.gone(this);
     const stream = this.#stream;
     const request = this.#request;
@@ -301,11 +307,15 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
     // The client is gone, or has been told that its request was bad.
     if (this.#request !== request) {
       if (answer instanceof StreamedReply) answer.source.left();
+      else if (answer instanceof Reply) answer.release?.();
       return;
     }
     try {
       if (answer instanceof Reply) {
         this.#writeWhole(answer.head, answer.body, request.head.isHttp10);
+        // What was taken has been sent or copied.
+        if (this.#outbox.waitingBytes > 0) this.#release = answer.release;
+        else answer.release?.();
         this.#finished();
       } else if (answer instanceof StreamedReply) this.#beginStream(answer, request);
       else this.#upgrade(answer, request);
@@ -315,14 +325,16 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
     }
   }
 
-  #writeWhole(head: ReplyHead, body: string | Uint8Array, isHttp10: boolean): void {
-    const lengthBytes = typeof body === "string" ? Buffer.byteLength(body) : body.length;
-    const isBodiless = head.status === 204 || head.status === 304;
+  #writeWhole(head: ReplyHead, body: Reply["body"], isHttp10: boolean): void {
     this.#decideKeeping(this.#isBodySoonOver);
-    const framing = isBodiless ? "none" : "length";
-    const text = headText(head, { framing, lengthBytes, keepsAlive: this.#keepsAlive, isHttp10 });
-    const isHeadOnly = isBodiless || this.#request?.method === "HEAD";
-    this.#outbox.sendMessage(text, isHeadOnly ? "" : body);
+    const isHeadOnly = this.#request?.method === "HEAD";
+    sendWhole(this.#outbox, head, body, { keepsAlive: this.#keepsAlive, isHttp10, isHeadOnly });
+  }
+
+  /** Nobody looks at the last answer's bytes any more. */
+  #released(): void {
+    this.#release?.();
+    this.#release = null;
   }
 
   #decideKeeping(isPossible: boolean): void {

@@ -1,5 +1,6 @@
 import { STATUS_CODES } from "node:http";
-import type { ReplyHead } from "../../kernel/reply.ts";
+import type { Reply, ReplyHead } from "../../kernel/reply.ts";
+import type { Outbox } from "../../kernel/sockets/outbox.ts";
 
 /**
  * What a header's value may not have in it. A line break would be the beginning of another header, and so would a
@@ -53,3 +54,33 @@ export function headText(
 
 export const TEXT_TYPE = "text/plain; charset=utf-8";
 export const CONTINUE = Buffer.from("HTTP/1.1 100 Continue\r\n\r\n");
+
+export interface WholeOptions {
+  keepsAlive: boolean;
+  isHttp10: boolean;
+  /** The client asked for the head alone. */
+  isHeadOnly: boolean;
+}
+
+/** Sends an answer that is all there. */
+export function sendWhole(
+  outbox: Outbox,
+  head: ReplyHead,
+  body: Reply["body"],
+  { keepsAlive, isHttp10, isHeadOnly }: WholeOptions,
+): void {
+  const isBodiless = head.status === 204 || head.status === 304;
+  const framing = isBodiless ? "none" : "length";
+  const text = headText(head, { framing, lengthBytes: lengthOf(body), keepsAlive, isHttp10 });
+  if (isBodiless || isHeadOnly) outbox.sendMessage(text, "");
+  else if (typeof body === "string" || body instanceof Uint8Array) outbox.sendMessage(text, body);
+  else {
+    outbox.sendMessage(text, "");
+    for (const part of body) outbox.send(part);
+  }
+}
+
+function lengthOf(body: Reply["body"]): number {
+  if (typeof body === "string") return Buffer.byteLength(body);
+  return body instanceof Uint8Array ? body.length : body.reduce((sum, { length }) => sum + length, 0);
+}
