@@ -63,6 +63,11 @@ const IDLE = ["idle event stream", "idle WebSocket"].flatMap((kind) => [kind, `$
 
 const goals: readonly Goal[] = [
   ratioGoal(
+    "at most 1.6 x the bare proxy's CPU per request, keys and limits on",
+    1.6,
+    (lookup) => lookup.value(CHAT) / lookup.value(CHAT, "bare"),
+  ),
+  ratioGoal(
     "at most 1.8 x the bare proxy's CPU per request, settled in the ledger",
     1.8,
     (lookup) => lookup.value(PAID) / lookup.value(CHAT, "bare"),

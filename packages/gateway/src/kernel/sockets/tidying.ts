@@ -1,22 +1,30 @@
-import { fullGC, heapSize } from "bun:jsc";
+import { edenGC, fullGC, heapSize } from "bun:jsc";
 
 /**
- * What requests leave behind is old to the collector as soon as it has survived one of its quick rounds, and many
- * are under way at any time. Left to itself it lets that pile up to several times what is in use before it looks
- * at everything, and then it takes the longer. So it is asked to look earlier: when about as much was left behind
- * as is in use, which keeps the cost a request the same, however large the process is.
+ * When the collector is asked to work. Left to itself it lets the heap of a busy gateway grow to several times what
+ * is in use, and then comes in the middle of a turn: what that turn is using survives, counts as old from then on,
+ * and is only found again by a look at everything. Between two turns the least is in use.
  */
+const ARRIVALS_PER_QUICK_LOOK = 2_000;
+/** A look at everything: when about as much was left behind as is in use, so that its share of the cost stays the same. */
+const ARRIVALS_PER_FULL_LOOK_MIN = 20_000;
 const LEFT_BYTES_PER_ARRIVAL = 1_500;
-const ARRIVALS_MIN = 20_000;
 
-let arrivals = 0;
-let arrivalsMax = ARRIVALS_MIN;
+let sinceQuick = 0;
+let sinceFull = 0;
+let arrivalsPerFullLook = ARRIVALS_PER_FULL_LOOK_MIN;
 
-/** Called between two turns of the event loop, when the least is in use. */
-export function tidyAfter(count: number): void {
-  arrivals += count;
-  if (arrivals < arrivalsMax) return;
-  arrivals = 0;
-  fullGC();
-  arrivalsMax = Math.max(ARRIVALS_MIN, heapSize() / LEFT_BYTES_PER_ARRIVAL);
+/** Called at the end of a turn that handled so many arrivals. */
+export function tidyAfter(arrivals: number): void {
+  sinceQuick += arrivals;
+  sinceFull += arrivals;
+  if (sinceFull >= arrivalsPerFullLook) {
+    sinceFull = 0;
+    sinceQuick = 0;
+    fullGC();
+    arrivalsPerFullLook = Math.max(ARRIVALS_PER_FULL_LOOK_MIN, heapSize() / LEFT_BYTES_PER_ARRIVAL);
+  } else if (sinceQuick >= ARRIVALS_PER_QUICK_LOOK) {
+    sinceQuick = 0;
+    edenGC();
+  }
 }
