@@ -42,6 +42,7 @@ import { createConsole } from "./transports/console/handler.ts";
 import { consoleRoutes } from "./transports/console/routes.ts";
 import { documentRoutes } from "./transports/docs/routes.ts";
 import { EventsTransport } from "./transports/events/sse.ts";
+import type { Listener } from "./transports/http1/listener.ts";
 import { createRpcHttp } from "./transports/rpc/http.ts";
 import { RpcRunner } from "./transports/rpc/runner.ts";
 import { RpcWebSocket } from "./transports/rpc/websocket.ts";
@@ -82,64 +83,53 @@ function openTracer(config: Config, parts: { clock: Clock; log: Log; metrics: Me
   return createTracer({ endpoint, headers, serviceName, version: VERSION, clock, log, onDropped });
 }
 
-/** Wires the whole service together; the only place that knows every part. */
-export async function startApp(config: Config, overrides: AppOverrides = {}): Promise<App> {
+/** What everything stands on. */
+async function openFoundation(config: Config, overrides: AppOverrides) {
   const clock = overrides.clock ?? systemClock;
   const ids = overrides.ids ?? randomIds;
   const log = overrides.log ?? createLog({ level: config.logLevel, format: config.logFormat });
   const metrics = new Metrics();
   const tracer = openTracer(config, { clock, log, metrics });
-
   const db = await openStorage(config);
   const { bus, limiter, reservations } = await openBus({ redisUrl: config.redisUrl, clock, ids, log });
-  const events = new BusEventHub(bus, clock, ids);
-  const requests = bus.shared ? new BusRequests({ bus, clock, ids }) : null;
-
-  const jwtSecret = loadJwtSecret(config.jwtSecret, config.dataDir);
-  const accounts = createAccounts({
-    db,
-    bus,
-    limiter,
-    clock,
-    ids,
-    jwtSecret,
-    adminToken: config.adminToken,
-    registrationOpen: config.registrationOpen,
-  });
-  const ledger = createLedger({ db, bus, clock, ids, pointsPerUsd: config.pointsPerUsd });
-  const groups = createGroups({ db, bus, clock, ids, accounts, ledger });
-  const usage = new Usage({ db, clock, retentionMonths: config.usageRetentionMonths });
-  const { pointsPerUsd, pricingFile, dataDir } = config;
-  const billing = await Billing.open({
-    db,
-    bus,
-    clock,
-    log,
-    usage,
-    balances: ledger.balances,
-    pointsPerUsd,
-    pricingFile,
-  }).catch(async (error) => {
-    await db.close();
-    throw error;
-  });
-  const metering = createMetering({
-    db,
+  return {
     clock,
     ids,
     log,
+    metrics,
+    tracer,
+    db,
+    bus,
     limiter,
     reservations,
-    billing,
-    usage,
-    ledger,
-    pointsPerUsd,
-    dataDir,
-  });
-  const providers = new Providers(db, clock);
+    events: new BusEventHub(bus, clock, ids),
+    /** Questions to other instances; null where there are none. */
+    requests: bus.shared ? new BusRequests({ bus, clock, ids }) : null,
+    leases: new DatabaseLeases({ db, clock, instance: ids.uuid() }),
+    jwtSecret: loadJwtSecret(config.jwtSecret, config.dataDir),
+  };
+}
+type Foundation = Awaited<ReturnType<typeof openFoundation>>;
+
+/** Who someone is, and what they may spend. */
+async function openAccounts(config: Config, foundation: Foundation) {
+  const { db, bus, limiter, clock, ids, log, jwtSecret, reservations } = foundation;
+  const { adminToken, registrationOpen, pointsPerUsd, pricingFile, dataDir } = config;
+  const accounts = createAccounts({ db, bus, limiter, clock, ids, jwtSecret, adminToken, registrationOpen });
+  const ledger = createLedger({ db, bus, clock, ids, pointsPerUsd });
+  const groups = createGroups({ db, bus, clock, ids, accounts, ledger });
+  const usage = new Usage({ db, clock, retentionMonths: config.usageRetentionMonths });
+  const { balances } = ledger;
+  const billing = await Billing.open({ db, bus, clock, log, usage, balances, pointsPerUsd, pricingFile });
+  const money = { limiter, reservations, billing, usage, ledger, pointsPerUsd };
+  const metering = createMetering({ db, clock, ids, log, dataDir, ...money });
   const keys = createKeys({ db, bus, clock, ids, groups });
-  const conversations = new Conversations({ db, clock, ids });
-  const memory = new Memory({ url: config.memoryUrl, bus, clock, log });
+  return { accounts, ledger, groups, usage, billing, metering, keys };
+}
+type Accounts = Awaited<ReturnType<typeof openAccounts>>;
+
+/** Backends of every kind, and the choice among them. */
+async function openRouting(config: Config, { db, bus, clock, ids, log, leases, jwtSecret }: Foundation) {
   const bridge = new Bridge({ agentUrl: config.bridgeUrl, clock, log });
   const backendDeps = {
     fetch: (url: string, init?: BunFetchRequestInit) => fetch(url, init),
@@ -148,20 +138,31 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     ids,
     log,
   };
-  const leases = new DatabaseLeases({ db, clock, instance: ids.uuid() });
   const factory = backendFactory(backendDeps, bridge);
-  const routing = new Routing({
-    db,
-    bus,
-    clock,
-    log,
-    leases,
-    factory,
-    sealer: createSealer(jwtSecret),
-  });
+  const routing = new Routing({ db, bus, clock, log, leases, factory, sealer: createSealer(jwtSecret) });
   // What is read from now on cannot be changed elsewhere without this instance hearing of it.
   await bus.ready();
   await routing.start();
+  return { bridge, backendDeps, factory, routing };
+}
+type RoutingParts = Awaited<ReturnType<typeof openRouting>>;
+
+interface RoomParts {
+  config: Config;
+  overrides: AppOverrides;
+  foundation: Foundation;
+  people: Accounts;
+  backends: RoutingParts;
+  /** Known once the listener is open. */
+  ownPort: () => number;
+}
+
+function openRooms({ config, overrides, foundation, people, backends, ownPort }: RoomParts): Rooms {
+  const { db, bus, events, requests, limiter, clock, ids, log, metrics, tracer } = foundation;
+  const { keys, metering, billing } = people;
+  const { routing, factory, backendDeps } = backends;
+  const conversations = new Conversations({ db, clock, ids });
+  const memory = new Memory({ url: config.memoryUrl, bus, clock, log });
   const inference = new Inference({
     clock,
     ids,
@@ -180,8 +181,6 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     metrics,
     tracer,
   });
-  const video = createVideo({ db, bus, events, clock, ids, log, routing, metering, billing });
-  const realtime = createRealtime({ requests, events, clock, ids, log, routing, metering, conversations });
   const agents = new Agents({
     db,
     bus,
@@ -192,27 +191,32 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     backends: routing,
     createPool: (modelId) => new AgentPool({ modelId, deps: backendDeps }),
   });
-  const housekeeping = new Housekeeping({
+  const providers = new Providers(db, clock);
+  const system = new System({
     clock,
-    log,
-    leases,
-    sweeps: {
-      "usage rows": usage.sweepRows,
-      "refresh tokens": accounts.sweepTokens,
-      invitations: groups.invitations.sweep,
-      "video payloads": video.sweepPayloads,
+    version: VERSION,
+    buildHash: buildHash(),
+    metrics,
+    backends: () => routing.entries,
+    localServers: new LocalServers({
+      servers: overrides.localServers,
+      create: factory.create,
+      ownPort,
+      routing,
+    }),
+    figures: {
+      agentsOnline: () => agents.agentsOnline(),
+      gpuNodes: () => agents.gpuNodes(),
+      modelsDeployed: () => agents.modelsDeployed(),
+      modelsRoutable: () => routing.modelCount,
+      providers: () => providers.count(),
+      journal: () => metering.figures,
     },
   });
   const rooms: Rooms = {
-    accounts,
+    ...people,
     agents,
-    ledger,
-    groups,
-    keys,
     providers,
-    usage,
-    billing,
-    metering,
     conversations,
     memory,
     routing,
@@ -225,62 +229,49 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
       imageTokens: IMAGE_TOKENS,
       clock,
     }),
-    video,
-    realtime,
-    system: new System({
-      clock,
-      version: VERSION,
-      buildHash: buildHash(),
-      metrics,
-      backends: () => routing.entries,
-      localServers: new LocalServers({
-        servers: overrides.localServers,
-        create: factory.create,
-        ownPort: () => server.port,
-        routing,
-      }),
-      figures: {
-        agentsOnline: () => agents.agentsOnline(),
-        gpuNodes: () => agents.gpuNodes(),
-        modelsDeployed: () => agents.modelsDeployed(),
-        modelsRoutable: () => routing.modelCount,
-        providers: () => providers.count(),
-        journal: () => metering.figures,
-      },
-    }),
+    video: createVideo({ db, bus, events, clock, ids, log, routing, metering, billing }),
+    realtime: createRealtime({ requests, events, clock, ids, log, routing, metering, conversations }),
+    system,
   };
+  return rooms;
+}
 
+interface Watched extends Pick<Accounts, "metering">, Pick<Rooms, "inference"> {
+  events: EventsTransport;
+}
+
+function publishFigures(metrics: Metrics, { metering, inference, events }: Watched): void {
+  const figures: readonly [name: string, help: string, read: () => number][] = [
+    ["gateway_event_subscribers", "Open notification streams", () => events.subscriberCount],
+    ["gateway_calls_in_flight", "Calls to upstreams under way", () => inference.callsInFlight],
+    ["gateway_usage_journal_rows", "Usage rows that wait for the database", () => metering.figures.rows],
+    ["gateway_usage_journal_bytes", "Size of what waits for the database", () => metering.figures.bytes],
+    [
+      "gateway_usage_journal_stalled_seconds",
+      "Time without progress while usage rows wait",
+      () => metering.figures.stalled_seconds,
+    ],
+    ["gateway_usage_rows_lost", "Usage rows that no disk would take", () => metering.lostRows],
+    ["gateway_holds", "Reservations of requests under way", () => metering.holdCount],
+  ];
+  for (const [name, help, read] of figures) metrics.gauge(name, help, read);
+}
+
+interface TransportParts extends Pick<RoomParts, "config" | "foundation" | "people"> {
+  rooms: Rooms;
+}
+
+/** Opens the listener: from here on the service is heard. */
+function startTransports({ config, foundation, people, rooms }: TransportParts): Listener {
+  const { events, clock, ids, log, metrics } = foundation;
+  const { agents, inference } = rooms;
+  const { accounts, metering } = people;
   const registry = new Registry(surfaces);
   const calls = metrics.counter("gateway_rpc_calls_total", "JSON-RPC calls by method and outcome");
   const runner = new RpcRunner({ registry, rooms, log, calls });
   const eventsTransport = new EventsTransport({ events, authenticator: accounts, clock });
-  metrics.gauge(
-    "gateway_event_subscribers",
-    "Open notification streams",
-    () => eventsTransport.subscriberCount,
-  );
-
-  metrics.gauge("gateway_calls_in_flight", "Calls to upstreams under way", () => inference.callsInFlight);
-  metrics.gauge(
-    "gateway_usage_journal_rows",
-    "Usage rows that wait for the database",
-    () => metering.figures.rows,
-  );
-  metrics.gauge(
-    "gateway_usage_journal_bytes",
-    "Size of what waits for the database",
-    () => metering.figures.bytes,
-  );
-  metrics.gauge(
-    "gateway_usage_journal_stalled_seconds",
-    "Time without progress while usage rows wait",
-    () => metering.figures.stalled_seconds,
-  );
-  metrics.gauge("gateway_usage_rows_lost", "Usage rows that no disk would take", () => metering.lostRows);
-  metrics.gauge("gateway_holds", "Reservations of requests under way", () => metering.holdCount);
-
-  await bus.ready();
-  const server = startHttpServer({
+  publishFigures(metrics, { metering, inference, events: eventsTransport });
+  return startHttpServer({
     host: config.host,
     port: config.port,
     reusePort: config.reusePort,
@@ -305,10 +296,56 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     trustedProxies: new Set(config.trustedProxies),
     corsOrigins: config.corsOrigins,
   });
+}
 
-  const close = async (journalDeadlineMs: number) => {
+interface RunningParts extends TransportParts {
+  bridge: Bridge;
+  housekeeping: Housekeeping;
+  server: Listener;
+}
+
+class RunningApp implements App {
+  readonly url: string;
+  readonly port: number;
+  readonly rooms: Rooms;
+  readonly log: Log;
+
+  constructor(readonly parts: RunningParts) {
+    const { config, server, rooms, foundation } = parts;
+    const host = config.host.includes(":") ? `[${config.host}]` : config.host;
+    this.port = server.port;
+    this.url = `http://${host}:${server.port}`;
+    this.rooms = rooms;
+    this.log = foundation.log;
+  }
+
+  async drain(): Promise<void> {
+    const { server, config } = this.parts;
+    const { system, agents, memory } = this.rooms;
+    system.draining = true;
+    server.retire();
+    await Bun.sleep(config.drainGraceMs);
+    const finished = server.stop();
+    agents.retire();
+    await Promise.race([finished, Bun.sleep(config.drainTimeoutMs)]);
+    await server.stop(true);
+    await memory.flush();
+    await this.#close(JOURNAL_DRAIN_MS);
+  }
+
+  async stop(): Promise<void> {
+    await this.parts.server.stop(true);
+    await this.#close(JOURNAL_STOP_MS);
+  }
+
+  /** From what makes work to what the work needs. */
+  async #close(journalDeadlineMs: number): Promise<void> {
+    const { foundation, people, bridge, housekeeping } = this.parts;
+    const { requests, leases, reservations, tracer, bus, db } = foundation;
+    const { metering, billing } = people;
+    const { inference, system, realtime, video, agents, routing, memory } = this.rooms;
     await inference.close();
-    rooms.system.close();
+    system.close();
     realtime.closeAll();
     await housekeeping.close();
     await video.stop();
@@ -317,33 +354,40 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     bridge.close();
     await metering.close(journalDeadlineMs);
     billing.close();
-    rooms.memory.close();
+    memory.close();
     requests?.close();
     await leases.releaseAll().catch(() => {});
     await reservations.close();
     await tracer.close();
     await bus.close();
     await db.close();
-  };
-  return {
-    url: `http://${config.host.includes(":") ? `[${config.host}]` : config.host}:${server.port}`,
-    port: server.port,
-    rooms,
+  }
+}
+
+/** Wires the whole service together; the only place that knows every part. */
+export async function startApp(config: Config, overrides: AppOverrides = {}): Promise<App> {
+  const foundation = await openFoundation(config, overrides);
+  const { db, bus, clock, log, leases } = foundation;
+  const people = await openAccounts(config, foundation).catch(async (error) => {
+    await db.close();
+    throw error;
+  });
+  const backends = await openRouting(config, foundation);
+  const ownPort = () => server.port;
+  const rooms = openRooms({ config, overrides, foundation, people, backends, ownPort });
+  const housekeeping = new Housekeeping({
+    clock,
     log,
-    async drain() {
-      rooms.system.draining = true;
-      server.retire();
-      await Bun.sleep(config.drainGraceMs);
-      const finished = server.stop();
-      agents.retire();
-      await Promise.race([finished, Bun.sleep(config.drainTimeoutMs)]);
-      await server.stop(true);
-      await rooms.memory.flush();
-      await close(JOURNAL_DRAIN_MS);
+    leases,
+    sweeps: {
+      "usage rows": rooms.usage.sweepRows,
+      "refresh tokens": rooms.accounts.sweepTokens,
+      invitations: rooms.groups.invitations.sweep,
+      "video payloads": rooms.video.sweepPayloads,
     },
-    async stop() {
-      await server.stop(true);
-      await close(JOURNAL_STOP_MS);
-    },
-  };
+  });
+  await bus.ready();
+  const parts = { config, foundation, people, rooms };
+  const server = startTransports(parts);
+  return new RunningApp({ ...parts, bridge: backends.bridge, housekeeping, server });
 }

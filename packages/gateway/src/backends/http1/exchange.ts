@@ -1,3 +1,4 @@
+import { headRead } from "../../kernel/sockets/tidying.ts";
 import {
   type Answer,
   BackendError,
@@ -137,6 +138,7 @@ export class Exchange implements HttpAnswer, ResponseEvents, Flow {
 
   headed(head: ResponseHead): void {
     this.#answerHead = head;
+    headRead();
     if (head.status >= 200 && head.status < 300) this.#resolve(this);
     else this.#resolve(this.errorOf(this).then((error) => Promise.reject(error)));
   }

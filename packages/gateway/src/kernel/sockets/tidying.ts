@@ -5,26 +5,38 @@ import { edenGC, fullGC, heapSize } from "bun:jsc";
  * is in use, and then comes in the middle of a turn: what that turn is using survives, counts as old from then on,
  * and is only found again by a look at everything. Between two turns the least is in use.
  */
-const ARRIVALS_PER_QUICK_LOOK = 2_000;
-/** A look at everything: when about as much was left behind as is in use, so that its share of the cost stays the same. */
-const ARRIVALS_PER_FULL_LOOK_MIN = 20_000;
-const LEFT_BYTES_PER_ARRIVAL = 1_500;
+const QUICK_LOOK_AFTER_BYTES = 16 * 1024 * 1024;
+/** A look at everything takes the longer the more is in use, so it comes the later. */
+const FULL_LOOK_AFTER_BYTES_MIN = 96 * 1024 * 1024;
+const FULL_LOOK_AFTER_HEAPS = 3;
 
-let sinceQuick = 0;
-let sinceFull = 0;
-let arrivalsPerFullLook = ARRIVALS_PER_FULL_LOOK_MIN;
+/** What is left behind, as measured: by each read from a socket, and by the head of a request or an answer. */
+const LEFT_BY_ARRIVAL_BYTES = 2_000;
+const LEFT_BY_HEAD_BYTES = 8_000;
+
+let sinceQuickBytes = 0;
+let sinceFullBytes = 0;
+let fullLookAfterBytes = FULL_LOOK_AFTER_BYTES_MIN;
+let heads = 0;
+
+/** A request or an answer begins, and with it everything that is made for one. */
+export function headRead(): void {
+  heads++;
+}
 
 /** Called at the end of a turn that handled so many arrivals. */
 export function tidyAfter(arrivals: number): void {
-  sinceQuick += arrivals;
-  sinceFull += arrivals;
-  if (sinceFull >= arrivalsPerFullLook) {
-    sinceFull = 0;
-    sinceQuick = 0;
+  const leftBytes = arrivals * LEFT_BY_ARRIVAL_BYTES + heads * LEFT_BY_HEAD_BYTES;
+  heads = 0;
+  sinceQuickBytes += leftBytes;
+  sinceFullBytes += leftBytes;
+  if (sinceFullBytes >= fullLookAfterBytes) {
+    sinceFullBytes = 0;
+    sinceQuickBytes = 0;
     fullGC();
-    arrivalsPerFullLook = Math.max(ARRIVALS_PER_FULL_LOOK_MIN, heapSize() / LEFT_BYTES_PER_ARRIVAL);
-  } else if (sinceQuick >= ARRIVALS_PER_QUICK_LOOK) {
-    sinceQuick = 0;
+    fullLookAfterBytes = Math.max(FULL_LOOK_AFTER_BYTES_MIN, heapSize() * FULL_LOOK_AFTER_HEAPS);
+  } else if (sinceQuickBytes >= QUICK_LOOK_AFTER_BYTES) {
+    sinceQuickBytes = 0;
     edenGC();
   }
 }

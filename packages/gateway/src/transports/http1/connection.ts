@@ -4,6 +4,7 @@ import type { Log } from "../../kernel/log.ts";
 import { Reply, type ReplyHead, StreamedReply } from "../../kernel/reply.ts";
 import type { Recipient } from "../../kernel/sockets/inbox.ts";
 import { Outbox } from "../../kernel/sockets/outbox.ts";
+import { headRead } from "../../kernel/sockets/tidying.ts";
 import { IncomingRequest, type RequestCarrier } from "./incoming.ts";
 import {
   BODY_SILENCE_MS,
@@ -201,6 +202,7 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
       return false;
     }
     const head = new RequestHead(held.toString("latin1", from, end + 2));
+    headRead();
     this.#held = null;
     this.#keepsAlive = head.keepsAlive;
     this.#deadlineMs = 0;
