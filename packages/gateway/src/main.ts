@@ -56,6 +56,9 @@ async function main(args: readonly string[]): Promise<void> {
     process.stdout.write(`\n${text}`);
   }
 
+  // One request's mistake must not end everybody's service.
+  process.on("unhandledRejection", (error) => app.log.error("a promise failed unheard", { error }));
+
   let stopping = false;
   for (const signal of ["SIGTERM", "SIGINT"] as const) {
     process.on(signal, async () => {

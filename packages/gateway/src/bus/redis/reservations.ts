@@ -1,3 +1,4 @@
+import { inBackground } from "../../kernel/background.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
@@ -210,7 +211,8 @@ export class RedisReservations implements Reservations {
       ...(spent ? numbers(spent.version, spent) : ["", "", ""]),
     ]);
     const asInstance = this.#instance;
-    this.options.scripts
+    const { scripts, log } = this.options;
+    scripts
       .run(
         CHANGE,
         changes.map(({ name }) => HOLDS + name),
@@ -218,7 +220,7 @@ export class RedisReservations implements Reservations {
       )
       .then(
         (answer) => {
-          if (answer === -1) void this.#unknown(asInstance);
+          if (answer === -1) inBackground(log, "telling Redis of this instance", this.#unknown(asInstance));
         },
         () => {
           this.#uncertain = true;

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import type { Bus } from "../../bus/contract.ts";
+import { inBackground } from "../../kernel/background.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import { NodeState } from "./state.ts";
@@ -47,11 +48,15 @@ export class Presence {
   readonly #unsubscribe: () => void;
 
   constructor(readonly options: PresenceOptions) {
-    const { bus } = options;
+    const { bus, log } = options;
     const subscription = bus.subscribe(TOPIC, (text) => this.#receive(text));
     this.#unsubscribe = subscription;
     bus.onGap(() => this.#ask());
-    void subscription.ready.then(() => this.#ask());
+    inBackground(
+      log,
+      "asking the other instances for their nodes",
+      subscription.ready.then(() => this.#ask()),
+    );
   }
 
   /** The newest that is known of nodes held elsewhere. */

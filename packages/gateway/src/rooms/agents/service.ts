@@ -1,6 +1,7 @@
 import { CloseCode, HEARTBEAT_INTERVAL_MS, HEARTBEATS_MISSED_MAX } from "@model-gateway/agent/protocol.ts";
 import type { Backend } from "../../backends/contract.ts";
 import type { Bus, EventHub } from "../../bus/contract.ts";
+import { inBackground } from "../../kernel/background.ts";
 import { type Clock, isoTime } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
@@ -201,13 +202,13 @@ export class Agents {
     hello: (session) => {
       const { agentId } = session;
       this.#presence.forget(agentId);
-      const routable = this.#serving.update(session.state!, here(session));
+      const routable = this.#serve(session.state!, here(session));
       this.#streams.reconcile(session.state!, routable);
       void this.#claim(session);
     },
     changed: (session, news) => {
       const state = session.state!;
-      const routable = this.#serving.update(state, here(session));
+      const routable = this.#serve(state, here(session));
       if (news) this.#streams.progress(session.agentId, news, routable);
       else this.#noteSeen(session);
       this.#announce(state);
@@ -266,10 +267,17 @@ export class Agents {
   }
 
   #onRemote({ instance, state }: RemoteNode): void {
-    void this.#serving.update(state, {
+    this.#serve(state, {
       id: `${instance} ${state.epoch}`,
       fetch: this.#tunnels.fetchVia(instance, state.agentId),
     });
+  }
+
+  /** Routes to what the node has now; those who wait for it may, and nobody has to. */
+  #serve(...update: Parameters<Serving["update"]>): Promise<void> {
+    const routable = this.#serving.update(...update);
+    inBackground(this.options.log, "routing to a node's models", routable);
+    return routable;
   }
 
   #onDeregistered(agentId: string): void {

@@ -1,4 +1,5 @@
 import type { EventHub, EventStream } from "../../bus/contract.ts";
+import { inBackground } from "../../kernel/background.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { ERRORS, fail, toServiceError } from "../../kernel/errors.ts";
 import type { RecallState } from "../memory/index.ts";
@@ -46,7 +47,7 @@ export class ChatSender {
     const stream = this.events.open(actor.userId);
     // Whoever stops listening has stopped the answer; what was delivered until then is metered.
     stream.onDeserted(() => deserted.abort());
-    void this.#run(turn, stream, pieces);
+    inBackground(this.parts.log, "a chat over notifications", this.#run(turn, stream, pieces));
     return { stream_id: stream.sessionId, memory: turn.record.recall };
   }
 

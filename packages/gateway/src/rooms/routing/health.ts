@@ -1,4 +1,5 @@
 import type { HealthState } from "../../backends/contract.ts";
+import { inBackground } from "../../kernel/background.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Leases } from "../../storage/contract.ts";
@@ -70,7 +71,12 @@ export class HealthChecker {
   /** What the prober found. */
   heard(entry: Entry, result: TimedProbe): void {
     if (result.state === "Healthy" || entry.state !== "Healthy") this.#apply(entry, result);
-    else void this.probe(entry);
+    else this.probeSoon(entry);
+  }
+
+  /** Its result is applied when it is there. */
+  probeSoon(entry: Entry): void {
+    inBackground(this.options.log, "a probe", this.probe(entry));
   }
 
   /** One probe of everything; a round that is still running is not overtaken by the next. */

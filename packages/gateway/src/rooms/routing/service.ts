@@ -283,7 +283,7 @@ export class Routing {
         onPort: (port) => this.#move(entry, factory.tunnelUrl(config.kind, port)),
       });
     }
-    void this.#health.probe(entry);
+    this.#health.probeSoon(entry);
     return entry;
   }
 
@@ -311,7 +311,7 @@ export class Routing {
     entry.state = "Unhealthy";
     entry.detail = "the tunnel has moved; not probed yet";
     this.#router.changed();
-    void this.#health.probe(entry);
+    this.#health.probeSoon(entry);
   }
 
   #drop(entry: Entry): void {
