@@ -112,6 +112,11 @@ export function isAlive(pid: number): boolean {
   return found !== null && found.state !== "Z";
 }
 
+/** A process that has been killed still shows for a moment, without its environment. */
+export async function untilEnded(...pids: number[]): Promise<void> {
+  await until(`processes ${pids.join(", ")} have ended`, () => !pids.some(isAlive));
+}
+
 /** Engine processes of any node that uses this workplace. */
 export async function enginesOf({ dataDir }: Workplace): Promise<number[]> {
   const state = (await Bun.file(join(dataDir, "state.json")).json()) as { node_id: string };

@@ -10,6 +10,7 @@ import {
   prepareWorkplace,
   type RunningNode,
   startNode,
+  untilEnded,
   untilNoEngines,
   type Workplace,
 } from "./node-harness.ts";
@@ -180,7 +181,7 @@ test("when the node program is killed its engines end, and the next start brings
   const downloads = files.requests.length;
   node.kill("SIGKILL");
   await untilNoEngines(workplace);
-  expect([tiny.pid, tiny.stray, small.pid, small.stray].filter(isAlive)).toEqual([]);
+  await untilEnded(tiny.pid, tiny.stray, small.pid, small.stray);
 
   gateway.progress.length = 0;
   node = startNode({ gateway: gateway.url, workplace });
@@ -207,7 +208,7 @@ test("even with its guard killed too, an engine does not outlive the node progra
   // The kernel ends the engine where setpriv is there to ask for it; the rest waits for the next start.
   node = startNode({ gateway: gateway.url, workplace });
   await until("the model is back", () => gateway.heartbeats.at(-1)?.models.length === 1);
-  expect([pid, stray].filter(isAlive)).toEqual([]);
+  await untilEnded(pid, stray);
   expect((await enginesOf(workplace)).length).toBeGreaterThan(0);
 });
 
@@ -217,7 +218,7 @@ test("a guard that is killed alone costs a restart, not an orphan", async () => 
   const { pid, stray } = await pidsOf("tiny");
   signal(readProcess(pid)!.parentPid, "SIGKILL");
   await until("it is ready again", () => gateway.statuses("s1").slice(-3).join() === "ready,loading,ready");
-  expect([pid, stray].filter(isAlive)).toEqual([]);
+  await untilEnded(pid, stray);
 });
 
 test("two deployments of a model are one, and both are told", async () => {

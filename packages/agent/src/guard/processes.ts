@@ -89,11 +89,31 @@ export function signal(pid: number, name: NodeJS.Signals): void {
 const POLL_MS = 25;
 const KILL_WAIT_MAX_MS = 10_000;
 
+/**
+ * Finds what `findPids` finds, and goes on finding it until it has ended: a dying process loses its environment,
+ * and with it its marker, before it closes its files, and until then it holds the GPU.
+ */
+function untilEnded(findPids: () => number[]): () => number[] {
+  const seen = new Map<number, string>();
+  return () => {
+    for (const pid of findPids()) {
+      const found = readProcess(pid);
+      if (found) seen.set(pid, found.startTicks);
+    }
+    for (const [pid, startTicks] of seen) {
+      const found = readProcess(pid);
+      if (!found || !isAlive(found) || found.startTicks !== startTicks) seen.delete(pid);
+    }
+    return [...seen.keys()];
+  };
+}
+
 /** SIGKILL until none of them is left; what is stuck in the kernel beyond that is returned. */
 export async function killAll(findPids: () => number[]): Promise<number[]> {
   const deadline = Date.now() + KILL_WAIT_MAX_MS;
+  const findLeft = untilEnded(findPids);
   for (;;) {
-    const pids = findPids();
+    const pids = findLeft();
     if (pids.length === 0 || Date.now() > deadline) return pids;
     for (const pid of pids) signal(pid, "SIGKILL");
     await Bun.sleep(POLL_MS);
@@ -102,7 +122,8 @@ export async function killAll(findPids: () => number[]): Promise<number[]> {
 
 /** Waits until none is left; false when some still are at the deadline, which may move meanwhile. */
 export async function waitForNone(findPids: () => number[], deadlineMs: () => number): Promise<boolean> {
-  while (findPids().length > 0) {
+  const findLeft = untilEnded(findPids);
+  while (findLeft().length > 0) {
     if (Date.now() > deadlineMs()) return false;
     await Bun.sleep(POLL_MS);
   }
