@@ -172,7 +172,10 @@ export function createClient(options: ClientOptions): Client {
     signIn: async (params) => keeper.accept(await call("auth.login", params)),
     signUp: async (params) => keeper.accept(await call("auth.register", params)),
     signOut: () => keeper.clear(),
-    close: () => socket?.close(),
+    close() {
+      socket?.close();
+      keeper.close();
+    },
   };
 }
 

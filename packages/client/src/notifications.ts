@@ -57,8 +57,11 @@ export interface Notifications {
   "video.done": { job_id: string; status: string; result: VideoResult | null; cost: number | null };
   "video.failed": { job_id: string; status: string; error: string };
   "realtime.event": { session_id: string; event: { type: string; [field: string]: unknown } };
-  /** On the channel of a key's id: its first answer, and every refusal. */
-  "key.request": { key_id: string; ok: true } | ({ key_id: string; ok: false } & KeyRefusal);
+  /**
+   * On the channel of a key's id: its first answer, and every refusal. On the channel `key-` and what the key's
+   * uuid begins with: refusals of keys that begin like it but are none, which have no id.
+   */
+  "key.request": { key_id: string; ok: true } | ({ key_id: string | null; ok: false } & KeyRefusal);
 }
 
 export type Notification = {

@@ -15,6 +15,8 @@ export interface Session {
 export interface TokenStore {
   load(): Session | null | Promise<Session | null>;
   save(session: Session | null): void | Promise<void>;
+  /** Tells of changes that another client made, e.g. a sign-out in another tab. The returned function ends it. */
+  watch?(listener: (session: Session | null) => void): () => void;
   /** Runs `work` while no other client that shares the store does; a refresh token works only once. */
   exclusive?<T>(work: () => Promise<T>): Promise<T>;
 }
@@ -33,15 +35,24 @@ type WebStorage = Pick<Storage, "getItem" | "setItem" | "removeItem">;
 
 /** Tokens in `localStorage` or `sessionStorage`; tabs take turns to refresh where the browser has locks. */
 export function webStorageTokens(storage: WebStorage, key = "model-gateway.session"): TokenStore {
+  const load = () => {
+    const text = storage.getItem(key);
+    if (text === null) return null;
+    try {
+      return JSON.parse(text) as Session;
+    } catch {
+      return null;
+    }
+  };
   return {
-    load() {
-      const text = storage.getItem(key);
-      if (text === null) return null;
-      try {
-        return JSON.parse(text) as Session;
-      } catch {
-        return null;
-      }
+    load,
+    watch(listener) {
+      const changed = (event: StorageEvent) => {
+        // No key means that the whole storage was emptied.
+        if (event.storageArea === storage && (event.key === key || event.key === null)) listener(load());
+      };
+      globalThis.addEventListener?.("storage", changed);
+      return () => globalThis.removeEventListener?.("storage", changed);
     },
     save(session) {
       if (session) storage.setItem(key, JSON.stringify(session));
@@ -66,12 +77,19 @@ export class SessionKeeper {
   #loading: Promise<void> | null = null;
   #renewing: Promise<Session | null> | null = null;
   #listeners = new Set<(session: Session | null) => void>();
+  #unwatch: (() => void) | undefined;
 
   constructor(
     readonly store: TokenStore,
     readonly exchange: Exchange,
     readonly now: () => number = Date.now,
-  ) {}
+  ) {
+    this.#unwatch = store.watch?.((session) => this.#announce(session));
+  }
+
+  close(): void {
+    this.#unwatch?.();
+  }
 
   get current(): Session | null {
     return this.#session;

@@ -5,11 +5,13 @@ import { api } from "../../lib/api.ts";
 import { client } from "../../lib/client.ts";
 import { compact, money } from "../../lib/format.ts";
 import { secretOf } from "../../lib/fresh-keys.ts";
+import { useCallableModels, withChosen } from "../../lib/models.ts";
 import { useQuery } from "../../lib/query.ts";
 import type { UsageRecord } from "../../lib/records.ts";
 import { useSearch } from "../../lib/router.ts";
 import { LANGUAGES, type Language, snippet } from "../../lib/snippets.ts";
 import { Button, Code, LinkButton, Segments, SmallSelect } from "../../ui/controls.tsx";
+import { NoModels } from "../../ui/no-models.tsx";
 import { PageHead, Section } from "../../ui/page.tsx";
 import { Empty, Loaded, Note, Status, When } from "../../ui/states.tsx";
 import type { PageProps } from "../index.ts";
@@ -47,8 +49,8 @@ const refOf = (prefix: string) => `first-call-${prefix}`;
 function FirstCall({ id, name, prefix }: { id: string; name: string; prefix: string }) {
   const secret = secretOf(id);
   const [search, setSearch] = useSearch();
-  const models = useQuery("models", () => client.rest.models());
-  const model = search.get("model") ?? models.data?.[0]?.id ?? "";
+  const models = useCallableModels();
+  const model = search.get("model") ?? models.data?.[0] ?? "";
   const language = (search.get("language") ?? "curl") as Language;
   const text = snippet(language, {
     origin: location.origin,
@@ -85,7 +87,7 @@ function FirstCall({ id, name, prefix }: { id: string; name: string; prefix: str
               label="Model"
               value={model}
               onChange={(value) => setSearch({ model: value })}
-              choices={(models.data ?? []).map((entry) => ({ value: entry.id, label: entry.id }))}
+              choices={withChosen(models.data ?? [], model).map((id) => ({ value: id, label: id }))}
             />
             <Segments
               label="Language"
@@ -96,22 +98,28 @@ function FirstCall({ id, name, prefix }: { id: string; name: string; prefix: str
           </>
         }
       >
-        <Code label="The call" text={text} />
+        <div className="stack tight">
+          {models.data?.length === 0 && <NoModels />}
+          <Code label="The call" text={text} />
+        </div>
       </Section>
       <Watch id={id} prefix={prefix} secret={secret} model={model} />
     </>
   );
 }
 
-/** What went wrong with the key's latest request, wherever it came from. */
-function useRefusals(keyId: string, onAnswered: () => void): RestError | null {
+/** What went wrong with the key's latest request, wherever it came from, or with one that was miscopied from it. */
+function useRefusals(
+  { keyId, prefix }: { keyId: string; prefix: string },
+  onAnswered: () => void,
+): RestError | null {
   const [refusal, setRefusal] = useState<RestError | null>(null);
   const answered = useRef(onAnswered);
   answered.current = onAnswered;
   useEffect(() => {
     const aborter = new AbortController();
-    const follow = async () => {
-      for await (const { method, params } of client.events(keyId, { signal: aborter.signal })) {
+    const follow = async (channel: string) => {
+      for await (const { method, params } of client.events(channel, { signal: aborter.signal })) {
         if (method !== "key.request") continue;
         if (params.ok) answered.current();
         else
@@ -126,11 +134,12 @@ function useRefusals(keyId: string, onAnswered: () => void): RestError | null {
           );
       }
     };
-    follow().catch(() => {
-      // Left the page, or the service is away; the list of usage is asked for all the same.
-    });
+    for (const channel of [keyId, `key-${prefix}`])
+      follow(channel).catch(() => {
+        // Left the page, or the service is away; the list of usage is asked for all the same.
+      });
     return () => aborter.abort();
-  }, [keyId]);
+  }, [keyId, prefix]);
   return refusal;
 }
 
@@ -150,7 +159,7 @@ function Watch({ id, prefix, secret, model }: WatchProps) {
     const found = usage.data?.records.find(({ api_key_id }) => api_key_id === prefix);
     if (found) setSeen(found);
   }, [usage.data, prefix]);
-  const refusal = useRefusals(id, usage.reload);
+  const refusal = useRefusals({ keyId: id, prefix }, usage.reload);
   const attempt = useAction(() =>
     client.rest.chat(
       { model, messages: [{ role: "user", content: REQUEST.messages[0]!.content }] },
@@ -191,11 +200,16 @@ function Watch({ id, prefix, secret, model }: WatchProps) {
       ) : (attempt.error ?? refusal) ? (
         <Mistake error={attempt.error ?? refusal} />
       ) : (
-        <p className="waiting" role="status">
-          <Status tone="plain" icon="waiting">
-            Waiting for the first request
-          </Status>
-        </p>
+        <div className="waiting">
+          <p role="status">
+            <Status tone="plain" icon="waiting">
+              Waiting for the first request
+            </Status>
+          </p>
+          <p className="muted small">
+            A call that carries no key, or goes to another address, cannot be seen here.
+          </p>
+        </div>
       )}
     </Section>
   );

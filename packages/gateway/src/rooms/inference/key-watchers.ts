@@ -1,6 +1,7 @@
 import type { EventHub } from "../../bus/contract.ts";
 import { BoundedMap } from "../../kernel/bounded.ts";
 import { ERRORS, type ServiceError } from "../../kernel/errors.ts";
+import { prefixOf } from "../keys/index.ts";
 
 const KEYS_MAX = 50_000;
 
@@ -24,10 +25,17 @@ export class KeyWatchers {
     this.#tell(keyId, { ok: false, status, code, message });
   }
 
+  /** A key that nobody has, told to whoever set up one that begins like it: most are miscopied. */
+  unknown(secret: string, refusal: { status: number; code: string; message: string }): void {
+    const prefix = prefixOf(secret);
+    if (prefix !== null) this.#push(`key-${prefix}`, { key_id: null, ok: false, ...refusal });
+  }
+
   #tell(keyId: string, outcome: Record<string, unknown>): void {
-    this.events.push(
-      keyId,
-      JSON.stringify({ jsonrpc: "2.0", method: "key.request", params: { key_id: keyId, ...outcome } }),
-    );
+    this.#push(keyId, { key_id: keyId, ...outcome });
+  }
+
+  #push(channel: string, params: Record<string, unknown>): void {
+    this.events.push(channel, JSON.stringify({ jsonrpc: "2.0", method: "key.request", params }));
   }
 }

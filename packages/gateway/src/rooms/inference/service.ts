@@ -3,7 +3,7 @@ import type { EventHub, RateLimiter } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail, type ServiceError, toRestReply, toServiceError } from "../../kernel/errors.ts";
-import type { HttpRequest } from "../../kernel/http.ts";
+import { bearerOf, type HttpRequest } from "../../kernel/http.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Metrics } from "../../kernel/metrics.ts";
@@ -130,6 +130,7 @@ export class Inference {
   ): Answered | Promise<Answered> {
     if (principal instanceof Reply) {
       const { status } = principal.head;
+      if (status === 401) this.#watchers.unknown(bearerOf(request) ?? "", { status, ...BAD_KEY });
       this.#parts.observer.turnedAway({ requestId, status, ...(status === 401 ? BAD_KEY : KEY_TOO_FAST) });
       return principal;
     }

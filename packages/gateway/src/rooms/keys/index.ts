@@ -1,7 +1,14 @@
 import { Keys, type KeysOptions } from "./service.ts";
 
 export * as methods from "./methods.ts";
-export { type GroupTerms, type Keys, type KeysOptions, type Principal, payerOf } from "./service.ts";
+export {
+  type GroupTerms,
+  type Keys,
+  type KeysOptions,
+  type Principal,
+  payerOf,
+  prefixOf,
+} from "./service.ts";
 
 declare module "../../kernel/context.ts" {
   interface Rooms {

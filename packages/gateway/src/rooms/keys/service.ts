@@ -23,6 +23,12 @@ const UNHEARD_TRUSTED_MS = 1_000;
 const REREAD_WITHIN_MS = 500;
 const UNAVAILABLE_RETRY_SECONDS = 5;
 
+/** What usage rows call a key by its text; null for what does not look like one at all. */
+export function prefixOf(secret: string): string | null {
+  const prefix = secret.slice(KEY_PREFIX.length, KEY_PREFIX.length + ATTRIBUTION_LENGTH);
+  return secret.startsWith(KEY_PREFIX) && prefix.length === ATTRIBUTION_LENGTH ? prefix : null;
+}
+
 /** What the group of a key sets for its requests; the member's multiplier included. */
 export interface GroupTerms extends ModelRules {
   id: string;
