@@ -1,21 +1,17 @@
 import { Component, type ReactNode, Suspense, useEffect } from "react";
 import { online, session } from "./lib/client.ts";
-import { forgetAll } from "./lib/query.ts";
 import { usePath } from "./lib/router.ts";
 import { useStore } from "./lib/store.ts";
 import { findPage } from "./pages/index.ts";
 import { SignIn } from "./pages/sign-in.tsx";
 import { Shell } from "./shell/shell.tsx";
 import { Toasts } from "./shell/toasts.tsx";
-import { LinkButton } from "./ui/controls.tsx";
-import { Empty, Failure, Skeleton } from "./ui/states.tsx";
+import { NotFound } from "./ui/page.tsx";
+import { Failure, Skeleton } from "./ui/states.tsx";
 
 export function App() {
   const current = useStore(session);
   const connected = useStore(online);
-  const userId = current?.user.id;
-  // biome-ignore lint/correctness/useExhaustiveDependencies: someone else must not see what was loaded before
-  useEffect(() => forgetAll(), [userId]);
   if (current === undefined) return null;
   return (
     <div className={connected ? undefined : "offline"}>
@@ -40,7 +36,7 @@ function CurrentPage({ isAdmin }: { isAdmin: boolean }) {
   if (!found || (found.entry.adminOnly && !isAdmin)) return <NotFound />;
   const { entry, params } = found;
   return (
-    <PageBoundary key={entry.patterns[0]}>
+    <PageBoundary key={entry.patterns[0]} preload={entry.preload}>
       <Suspense fallback={<Skeleton lines={6} />}>
         <entry.Component params={params} />
       </Suspense>
@@ -48,26 +44,23 @@ function CurrentPage({ isAdmin }: { isAdmin: boolean }) {
   );
 }
 
-function NotFound() {
-  return (
-    <Empty
-      icon="search"
-      title="There is no such page"
-      action={<LinkButton href="/">Go to the overview</LinkButton>}
-    >
-      The address may be mistyped, or the page is for administrators only.
-    </Empty>
-  );
-}
-
 /** Keeps a page that fails from taking the rest of the console with it. */
-class PageBoundary extends Component<{ children: ReactNode }, { error: unknown }> {
+class PageBoundary extends Component<
+  { children: ReactNode; preload(): Promise<unknown> },
+  { error: unknown }
+> {
   override state = { error: null as unknown };
   static getDerivedStateFromError(error: unknown) {
     return { error };
   }
   override render() {
     if (this.state.error === null) return this.props.children;
-    return <Failure error={this.state.error} onRetry={() => this.setState({ error: null })} />;
+    // A page whose file was missing stays lazy and failed until the file is there.
+    const retry = () =>
+      void this.props.preload().then(
+        () => this.setState({ error: null }),
+        () => {},
+      );
+    return <Failure error={this.state.error} onRetry={retry} />;
   }
 }

@@ -1,4 +1,6 @@
+import { ConnectionError } from "@model-gateway/client";
 import { useCallback, useEffect, useRef, useSyncExternalStore } from "react";
+import { session } from "./client.ts";
 
 interface Entry {
   data: unknown;
@@ -9,10 +11,18 @@ interface Entry {
 
 const EMPTY: Entry = { data: undefined, error: null, loading: false, version: 0 };
 const ENTRIES_MAX = 300;
+/** What the service could not be reached for is asked for again after this, for as long as it is on screen. */
+const RECONNECT_EVERY_MS = 3_000;
 const entries = new Map<string, Entry>();
 const listeners = new Set<() => void>();
+interface Load {
+  done: Promise<void>;
+  /** What the call brings may be older than a change that was made since it began. */
+  version: number;
+}
+
 /** Loads under way by key, so that two components that ask for one thing share the call. */
-const underWay = new Map<string, Promise<void>>();
+const underWay = new Map<string, Load>();
 
 function put(key: string, change: Partial<Entry>): void {
   const before = entries.get(key) ?? EMPTY;
@@ -22,18 +32,25 @@ function put(key: string, change: Partial<Entry>): void {
   for (const listener of listeners) listener();
 }
 
+const versionOf = (key: string) => (entries.get(key) ?? EMPTY).version;
+
 function load(key: string, loader: () => Promise<unknown>): Promise<void> {
   const running = underWay.get(key);
-  if (running) return running;
+  if (running?.version === versionOf(key)) return running.done;
   put(key, { loading: true });
-  const run = loader()
-    .then(
-      (data) => put(key, { data, error: null, loading: false }),
-      (error: unknown) => put(key, { error, loading: false }),
-    )
-    .finally(() => underWay.delete(key));
-  underWay.set(key, run);
-  return run;
+  const own: Load = { version: versionOf(key), done: Promise.resolve() };
+  underWay.set(key, own);
+  // A later load has taken its place, or everything was forgotten: what this one brings is of yesterday.
+  const settle = (change: Partial<Entry>) => {
+    if (underWay.get(key) !== own) return;
+    underWay.delete(key);
+    put(key, { ...change, loading: false });
+  };
+  own.done = loader().then(
+    (data) => settle({ data, error: null }),
+    (error: unknown) => settle({ error }),
+  );
+  return own.done;
 }
 
 /** Says that what is shown under keys with this beginning has changed; what is on screen loads anew. */
@@ -43,11 +60,16 @@ export function invalidate(prefix: string): void {
     if (key.startsWith(prefix)) put(key, { version: entry.version + 1 });
 }
 
-/** Forgets everything, e.g. when someone else signs in. */
-export function forgetAll(): void {
-  entries.clear();
+let userId: string | undefined;
+session.subscribe(() => {
+  const id = session.get()?.user.id;
+  if (id === userId) return;
+  userId = id;
+  // Someone else must not see what was loaded before, nor what is still under way.
+  underWay.clear();
+  for (const [key, { version }] of [...entries]) entries.set(key, { ...EMPTY, version: version + 1 });
   for (const listener of listeners) listener();
-}
+});
 
 export interface Query<T> {
   /** The latest that is known; it stays on screen while a new one loads. */
@@ -79,6 +101,11 @@ export function useQuery<T>(
   useEffect(() => {
     void reload();
   }, [reload, entry.version]);
+  useEffect(() => {
+    if (!(entry.error instanceof ConnectionError)) return;
+    const timer = setTimeout(reload, RECONNECT_EVERY_MS);
+    return () => clearTimeout(timer);
+  }, [entry.error, reload]);
   useEffect(() => {
     if (!everyMs || key === null) return;
     const timer = setInterval(() => {

@@ -5,9 +5,16 @@ const here = () => location.pathname + location.search;
 const current = new Store(here());
 addEventListener("popstate", () => current.set(here()));
 
-export function navigate(to: string, { replace = false }: { replace?: boolean } = {}): void {
+/** Marks an entry of the history that was made by opening a sheet or a form over the page. */
+const LAYER = { layer: true };
+const isLayer = () => (history.state as Partial<typeof LAYER> | null)?.layer === true;
+
+export function navigate(
+  to: string,
+  { replace = false, state = null }: { replace?: boolean; state?: unknown } = {},
+): void {
   if (to === current.get()) return;
-  history[replace ? "replaceState" : "pushState"](null, "", to);
+  history[replace ? "replaceState" : "pushState"](state, "", to);
   const samePage = new URL(to, location.href).pathname === new URL(current.get(), location.href).pathname;
   current.set(here());
   if (!samePage) scrollTo(0, 0);
@@ -16,6 +23,9 @@ export function navigate(to: string, { replace = false }: { replace?: boolean } 
 export function usePath(): string {
   return useStore(current).split("?")[0]!;
 }
+
+/** Names in the query that open something over the page. */
+const LAYERS = ["open", "new"];
 
 /** The query of the address as state: what can be chosen on a page can be pasted as a link. */
 export function useSearch(): [URLSearchParams, (change: Record<string, string | null>) => void] {
@@ -28,9 +38,27 @@ export function useSearch(): [URLSearchParams, (change: Record<string, string | 
       else next.set(name, value);
     }
     const text = next.toString();
-    navigate(`${location.pathname}${text ? `?${text}` : ""}`, { replace: true });
+    const to = `${location.pathname}${text ? `?${text}` : ""}`;
+    const opens = LAYERS.some((name) => fields[name]);
+    const closes = !opens && LAYERS.some((name) => name in fields);
+    // What lies over the page is a step of the history, so that Back closes it; closing it takes the step back.
+    if (closes && isLayer()) {
+      // Going back takes a moment; a second press of Close must not leave the page.
+      history.replaceState(null, "");
+      history.back();
+    } else
+      navigate(to, opens ? { replace: isLayer(), state: LAYER } : { replace: true, state: history.state });
   }, []);
   return [search, change];
+}
+
+function decoded(segment: string): string {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    // Not something that the console made; it names nothing either way.
+    return segment;
+  }
 }
 
 /** Values of `:name` segments when `path` has the form of `pattern`. */
@@ -41,7 +69,7 @@ export function matchPath(pattern: string, path: string): Record<string, string>
   if (path === "/") return pattern === "/" ? {} : null;
   const values: Record<string, string> = {};
   for (const [i, segment] of wanted.entries()) {
-    if (segment.startsWith(":")) values[segment.slice(1)] = decodeURIComponent(given[i]!);
+    if (segment.startsWith(":")) values[segment.slice(1)] = decoded(given[i]!);
     else if (segment !== given[i]) return null;
   }
   return values;

@@ -11,6 +11,9 @@ export const LANGUAGES = [
 ] as const;
 export type Language = (typeof LANGUAGES)[number]["value"];
 
+/** Fields of this service: Python's `openai` takes arguments that it does not know only as an extra body. */
+const OWN_FIELDS = new Set(["provider", "memory"]);
+
 const pythonOf = (value: unknown, indent = 0): string => {
   const pad = "    ".repeat(indent + 1);
   const end = "    ".repeat(indent);
@@ -40,7 +43,7 @@ export function snippet(
   const body = JSON.stringify(request, null, 2);
   if (language === "curl") {
     const refHeader = ref ? `  -H "x-service-ref: ${ref}" \\\n` : "";
-    return `curl ${origin}/v1/chat/completions \\
+    return `curl ${request.stream ? "-N " : ""}${origin}/v1/chat/completions \\
   -H "authorization: Bearer ${key}" \\
   -H "content-type: application/json" \\
 ${refHeader}  -d '${body.replaceAll("'", "'\\''")}'`;
@@ -57,9 +60,10 @@ const client = new OpenAI({ baseURL: "${origin}/v1", apiKey: "${key}" });
 ${call}
 ${read}`;
   }
-  const fields = Object.entries(request).map(
-    ([name, value]) => `    ${name}=${indented(pythonOf(value), "    ")},`,
-  );
+  const known = Object.entries(request).filter(([name]) => !OWN_FIELDS.has(name));
+  const own = Object.fromEntries(Object.entries(request).filter(([name]) => OWN_FIELDS.has(name)));
+  const fields = known.map(([name, value]) => `    ${name}=${indented(pythonOf(value), "    ")},`);
+  if (Object.keys(own).length > 0) fields.push(`    extra_body=${pythonOf(own)},`);
   if (ref) fields.push(`    extra_headers={"x-service-ref": "${ref}"},`);
   const read = request.stream
     ? 'for part in answer:\n    if part.choices:\n        print(part.choices[0].delta.content or "", end="", flush=True)'

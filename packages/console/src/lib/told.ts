@@ -3,6 +3,8 @@ export class Told extends Error {
   constructor(
     readonly title: string,
     message: string,
+    /** Trying again without changing anything can help. */
+    readonly retry = false,
   ) {
     super(message);
     this.name = "Told";

@@ -1,5 +1,6 @@
 import { type ComponentType, createElement, lazy, useState } from "react";
 import { matchPath } from "../lib/router.ts";
+import { Told } from "../lib/told.ts";
 import type { IconName } from "../ui/icons.tsx";
 
 export interface PageProps {
@@ -8,6 +9,9 @@ export interface PageProps {
 
 type Loader = () => Promise<{ Page: ComponentType<PageProps> }>;
 
+const MISSING =
+  "The service cannot be reached, or it was updated since this tab was opened; then reload the tab.";
+
 /** A page in a file of its own. One that is there already is shown at once, without a moment of skeleton. */
 function page(load: Loader) {
   let ready: ComponentType<PageProps> | null = null;
@@ -15,7 +19,11 @@ function page(load: Loader) {
     ready = (await load()).Page;
     return { default: ready };
   };
-  const Lazy = lazy(preload);
+  const Lazy = lazy(() =>
+    preload().catch(() => {
+      throw new Told("This page could not be loaded", MISSING, true);
+    }),
+  );
   // Chosen when it is mounted: to change it later would throw the page's state away.
   const Component = (props: PageProps) => {
     const [chosen] = useState<ComponentType<PageProps>>(() => ready ?? Lazy);

@@ -60,7 +60,7 @@ function AccountForm({ registering, submit }: { registering: boolean; submit: st
   const [password, setPassword] = useState("");
   const action = useAction(() =>
     registering
-      ? client.signUp({ email, password, ...(name && { name }) })
+      ? client.signUp({ email, password, ...(name.trim() && { name: name.trim() }) })
       : client.signIn({ email, password }),
   );
   const send = (event: FormEvent) => {
@@ -70,7 +70,15 @@ function AccountForm({ registering, submit }: { registering: boolean; submit: st
   return (
     <form className="form" onSubmit={send}>
       {registering && (
-        <TextField label="Name" value={name} onChange={setName} autoComplete="name" maxLength={80} />
+        <TextField
+          label="Name"
+          value={name}
+          onChange={setName}
+          autoFocus
+          autoComplete="name"
+          maxLength={80}
+          hint="May be left empty"
+        />
       )}
       <TextField
         label="Email"
@@ -78,6 +86,7 @@ function AccountForm({ registering, submit }: { registering: boolean; submit: st
         value={email}
         onChange={setEmail}
         required
+        autoFocus={!registering}
         autoComplete="username"
       />
       <TextField

@@ -1,6 +1,6 @@
 import { type KeyboardEvent, useEffect, useMemo, useRef, useState } from "react";
 import { api } from "../lib/api.ts";
-import { client } from "../lib/client.ts";
+import { useCallableModels } from "../lib/models.ts";
 import { useQuery } from "../lib/query.ts";
 import { navigate } from "../lib/router.ts";
 import type { PageEntry } from "../pages/index.ts";
@@ -32,7 +32,7 @@ function score(query: string, text: string): number | null {
 function useEntries(pages: readonly PageEntry[], isAdmin: boolean): Entry[] {
   const keys = useQuery("keys", () => api("keys.list")).data;
   const groups = useQuery("groups", () => api("group.list")).data;
-  const models = useQuery("models", () => client.rest.models()).data;
+  const models = useCallableModels().data;
   return useMemo(
     () => [
       ...pages.map(({ title, icon, patterns }) => ({
@@ -69,7 +69,7 @@ function useEntries(pages: readonly PageEntry[], isAdmin: boolean): Entry[] {
         ({ id, name }) => ({ id, label: name, kind: "group", icon: "groups", to: `/groups/${id}` }) as const,
       ),
       ...(models ?? []).map(
-        ({ id }) =>
+        (id) =>
           ({
             id: `model ${id}`,
             label: id,

@@ -1,3 +1,4 @@
+import { useEffect, useRef } from "react";
 import { useStore } from "../lib/store.ts";
 import { dismiss, toasts } from "../lib/toast.ts";
 import { Button } from "../ui/controls.tsx";
@@ -5,8 +6,16 @@ import { Icon } from "../ui/icons.tsx";
 
 export function Toasts() {
   const shown = useStore(toasts);
+  const box = useRef<HTMLDivElement>(null);
+  const newest = shown.at(-1)?.id;
+  useEffect(() => {
+    if (newest === undefined) return;
+    // Opened anew it lies above every dialog, also one that was opened later.
+    box.current?.hidePopover();
+    box.current?.showPopover();
+  }, [newest]);
   return (
-    <div className="toasts" role="status" aria-live="polite">
+    <div ref={box} popover="manual" className="toasts" role="status" aria-live="polite">
       {shown.map(({ id, text, tone }) => (
         <div key={id} className={`toast ${tone === "bad" ? "bad" : ""}`}>
           <Icon name={tone === "good" ? "ok" : "error"} />

@@ -1,5 +1,6 @@
 import { type ButtonHTMLAttributes, type ReactNode, useId, useState } from "react";
 import { Link } from "../lib/router.ts";
+import { toast } from "../lib/toast.ts";
 import { Icon, type IconName } from "./icons.tsx";
 
 interface ButtonProps extends ButtonHTMLAttributes<HTMLButtonElement> {
@@ -228,10 +229,13 @@ const COPIED_SHOWN_MS = 1_500;
 export function useCopy(): [boolean, (text: string) => void] {
   const [copied, setCopied] = useState(false);
   const copy = (text: string) => {
-    void writeClipboard(text).then(() => {
-      setCopied(true);
-      setTimeout(() => setCopied(false), COPIED_SHOWN_MS);
-    });
+    writeClipboard(text).then(
+      () => {
+        setCopied(true);
+        setTimeout(() => setCopied(false), COPIED_SHOWN_MS);
+      },
+      () => toast("The browser did not let it be copied; select the text instead", "bad"),
+    );
   };
   return [copied, copy];
 }
@@ -239,12 +243,16 @@ export function useCopy(): [boolean, (text: string) => void] {
 /** The clipboard API exists only on secure origins; a selected text area works on the others. */
 async function writeClipboard(text: string): Promise<void> {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const focused = document.activeElement as HTMLElement | null;
   const area = document.createElement("textarea");
   area.value = text;
-  document.body.append(area);
+  // While a dialog is open, nothing outside it can be selected.
+  ([...document.querySelectorAll("dialog[open]")].at(-1) ?? document.body).append(area);
   area.select();
-  document.execCommand("copy");
+  const isCopied = document.execCommand("copy");
   area.remove();
+  focused?.focus();
+  if (!isCopied) throw new Error("not copied");
 }
 
 /** A short form that copies the whole on click. */

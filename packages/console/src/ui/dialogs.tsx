@@ -17,9 +17,12 @@ export function Dialog({ title, onClose, children, kind = "modal" }: DialogProps
   useEffect(() => {
     const dialog = ref.current;
     if (!dialog || dialog.open) return;
+    const before = document.activeElement as HTMLElement | null;
     dialog.showModal();
     // Whoever opens a form wants to fill it in; the close button comes first only in the markup.
     dialog.querySelector<HTMLElement>(".dialog-body :is(input, select, textarea)")?.focus();
+    // It is taken out of the page without being closed, so the browser does not give the focus back by itself.
+    return () => before?.focus();
   }, []);
   return (
     // biome-ignore lint/a11y/useKeyWithClickEvents: Escape closes it, the click is only the backdrop

@@ -1,4 +1,6 @@
 import type { ReactNode } from "react";
+import { LinkButton } from "./controls.tsx";
+import { Empty } from "./states.tsx";
 
 export function PageHead({
   title,
@@ -17,6 +19,18 @@ export function PageHead({
       </div>
       {actions && <div className="row wrap">{actions}</div>}
     </div>
+  );
+}
+
+export function NotFound() {
+  return (
+    <Empty
+      icon="search"
+      title="There is no such page"
+      action={<LinkButton href="/">Go to the overview</LinkButton>}
+    >
+      The address may be mistyped, or the page is for administrators only.
+    </Empty>
   );
 }
 

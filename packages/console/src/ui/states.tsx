@@ -45,6 +45,10 @@ interface Explained {
   retry: boolean;
 }
 
+/** Messages of the service go on in the middle of a line; here they stand for themselves. */
+const asSentence = (message: string) =>
+  message.replace(/^[a-z]+(?= )/, (word) => word[0]!.toUpperCase() + word.slice(1));
+
 /** What went wrong, why, and what to do, for any thrown value. */
 export function explain(error: unknown): Explained {
   if (error instanceof ConnectionError)
@@ -66,7 +70,7 @@ export function explain(error: unknown): Explained {
       return { title: "Only for administrators", detail: error.message, tone: "plain", retry: false };
     return {
       title: "That did not work",
-      detail: error.message,
+      detail: asSentence(error.message),
       tone: "bad",
       retry: error.code === RPC_CODE.internal,
     };
@@ -86,9 +90,15 @@ export function explain(error: unknown): Explained {
         tone: "bad",
         retry: false,
       };
-    return { title: "That did not work", detail: error.message, tone: "bad", retry: error.status >= 500 };
+    return {
+      title: "That did not work",
+      detail: asSentence(error.message),
+      tone: "bad",
+      retry: error.status >= 500,
+    };
   }
-  if (error instanceof Told) return { title: error.title, detail: error.message, tone: "bad", retry: false };
+  if (error instanceof Told)
+    return { title: error.title, detail: error.message, tone: "bad", retry: error.retry };
   return {
     title: "Something went wrong in this page",
     detail: error instanceof Error ? error.message : String(error),

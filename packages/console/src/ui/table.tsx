@@ -84,7 +84,10 @@ function Row<T>({
     tabIndex: 0,
     onClick: () => onOpen(row),
     onKeyDown: (event: KeyboardEvent) => {
-      if (event.key === "Enter" && event.target === event.currentTarget) onOpen(row);
+      if (event.key !== "Enter" || event.target !== event.currentTarget) return;
+      // Or the same key press would also press the button that what opens has the focus on: its Close.
+      event.preventDefault();
+      onOpen(row);
     },
   };
   return (

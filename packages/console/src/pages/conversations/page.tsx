@@ -1,30 +1,33 @@
 import { useEffect, useRef, useState } from "react";
+import { useAction } from "../../lib/action.ts";
 import { api } from "../../lib/api.ts";
 import { type Answer, NEW_ANSWER, type Picture, runChat, userMessage } from "../../lib/chat.ts";
-import { client } from "../../lib/client.ts";
 import { plural } from "../../lib/format.ts";
 import { useFollowEnd } from "../../lib/live.ts";
+import { useCallableModels, withChosen } from "../../lib/models.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
 import { Link, navigate, useSearch } from "../../lib/router.ts";
 import { Button, SmallSelect } from "../../ui/controls.tsx";
 import { Confirm } from "../../ui/dialogs.tsx";
 import { Markdown } from "../../ui/markdown.tsx";
+import { NoModels } from "../../ui/no-models.tsx";
 import { PageHead } from "../../ui/page.tsx";
-import { Empty, Loaded } from "../../ui/states.tsx";
+import { Empty, FormError, Loaded } from "../../ui/states.tsx";
 import type { PageProps } from "../index.ts";
 import { AnswerView } from "../playground/answer.tsx";
 import { Composer } from "../playground/composer.tsx";
+import { UserWords } from "../playground/user-words.tsx";
 import { Title } from "./title.tsx";
 
 export function Page({ params }: PageProps) {
   const list = useQuery("conversations", () => api("conversations.list"));
-  const create = async () => {
+  const create = useAction(async () => {
     const made = await api("conversations.create");
     invalidate("conversations");
     navigate(`/conversations/${made.id}`);
-  };
+  });
   const start = (
-    <Button look="primary" icon="plus" onClick={() => void create()}>
+    <Button look="primary" icon="plus" busy={create.busy} onClick={() => void create.run()}>
       New conversation
     </Button>
   );
@@ -33,6 +36,7 @@ export function Page({ params }: PageProps) {
       <PageHead title="Conversations" actions={start}>
         Kept by the service, so that any program of yours can go on with them by their id.
       </PageHead>
+      <FormError error={create.error} />
       <Loaded query={list}>
         {(conversations) =>
           conversations.length === 0 ? (
@@ -71,20 +75,20 @@ export function Page({ params }: PageProps) {
 function Conversation({ id }: { id: string }) {
   const [search, setSearch] = useSearch();
   const query = useQuery(`conversation ${id}`, () => api("conversations.get", { conversation_id: id }));
-  const models = useQuery("models", () => client.rest.models()).data ?? [];
-  const [sent, setSent] = useState<string | null>(null);
+  const models = useCallableModels();
+  const [sent, setSent] = useState<{ text: string; pictures: readonly Picture[] } | null>(null);
   const [answer, setAnswer] = useState<Answer | null>(null);
   const [deleting, setDeleting] = useState(false);
   const running = useRef<AbortController | null>(null);
   useEffect(() => () => running.current?.abort(), []);
   useFollowEnd(answer);
-  const model = search.get("model") ?? models[0]?.id ?? "";
+  const model = search.get("model") ?? models.data?.[0] ?? "";
   const busy = answer?.state === "waiting" || answer?.state === "streaming";
 
   const send = async (text: string, pictures: readonly Picture[]) => {
     const aborter = new AbortController();
     running.current = aborter;
-    setSent(text);
+    setSent({ text, pictures });
     setAnswer(NEW_ANSWER);
     const messages = [userMessage(text, pictures)];
     const ended = await runChat({
@@ -107,7 +111,7 @@ function Conversation({ id }: { id: string }) {
           label="Model"
           value={model}
           onChange={(value) => setSearch({ model: value })}
-          choices={models.map((entry) => ({ value: entry.id, label: entry.id }))}
+          choices={withChosen(models.data ?? [], model).map((name) => ({ value: name, label: name }))}
         />
         <Button look="danger" small icon="trash" onClick={() => setDeleting(true)}>
           Delete
@@ -119,28 +123,30 @@ function Conversation({ id }: { id: string }) {
             {messages.length === 0 && sent === null && <p className="muted">Nothing has been said yet.</p>}
             {messages.map((message) =>
               message.role === "user" ? (
-                <div key={message.id} className="user-words">
-                  <p>{message.content}</p>
-                </div>
+                <UserWords key={message.id} text={message.content} />
               ) : (
                 <Markdown key={message.id} text={message.content} />
               ),
             )}
-            {sent !== null && (
-              <div className="user-words">
-                <p>{sent}</p>
-              </div>
+            {sent !== null && <UserWords {...sent} />}
+            {answer && (
+              <AnswerView
+                answer={answer}
+                onRetry={sent === null ? undefined : () => void send(sent.text, sent.pictures)}
+              />
             )}
-            {answer && <AnswerView answer={answer} />}
           </>
         )}
       </Loaded>
-      <Composer
-        busy={busy}
-        disabled={!model}
-        onSend={(text, pictures) => void send(text, pictures)}
-        onStop={() => running.current?.abort()}
-      />
+      {models.data?.length === 0 && <NoModels />}
+      {query.data && (
+        <Composer
+          busy={busy}
+          disabled={!model}
+          onSend={(text, pictures) => void send(text, pictures)}
+          onStop={() => running.current?.abort()}
+        />
+      )}
       {deleting && (
         <Confirm
           title="Delete this conversation?"

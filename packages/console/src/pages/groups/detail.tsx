@@ -1,11 +1,11 @@
 import { api } from "../../lib/api.ts";
 import { session } from "../../lib/client.ts";
-import { count } from "../../lib/format.ts";
+import { plural } from "../../lib/format.ts";
 import { useQuery } from "../../lib/query.ts";
 import type { Group, Member } from "../../lib/records.ts";
 import { useStore } from "../../lib/store.ts";
 import { LinkButton, Tabs } from "../../ui/controls.tsx";
-import { PageHead } from "../../ui/page.tsx";
+import { NotFound, PageHead } from "../../ui/page.tsx";
 import { Loaded } from "../../ui/states.tsx";
 import { GroupCredits } from "./credits.tsx";
 import { GroupMembers } from "./members.tsx";
@@ -27,23 +27,22 @@ export function GroupDetail({ id, tab }: { id: string; tab: string }) {
     <Loaded query={query}>
       {(group) => {
         const manages = platformAdmin || group.my_role === "owner" || group.my_role === "admin";
+        const tabs = TABS.filter((entry) => manages || entry.id === "members");
+        if (!tabs.some((entry) => entry.id === tab)) return <NotFound />;
         return (
           <>
             <PageHead title={group.name} actions={<LinkButton href="/groups">All groups</LinkButton>}>
-              {group.description || `${count(group.member_count)} members`}
+              {group.description || plural(group.member_count, "member")}
             </PageHead>
             <Tabs
               label="Parts of the group"
               current={tab}
-              tabs={TABS.filter((entry) => manages || entry.id === "members").map((entry) => ({
-                ...entry,
-                href: `/groups/${id}/${entry.id}`,
-              }))}
+              tabs={tabs.map((entry) => ({ ...entry, href: `/groups/${id}/${entry.id}` }))}
             />
             {tab === "members" && <GroupMembers group={group} manages={manages} />}
-            {tab === "models" && manages && <GroupModels group={group} />}
-            {tab === "credits" && manages && <GroupCredits group={group} mayIssue={platformAdmin} />}
-            {tab === "settings" && manages && <GroupSettings group={group} />}
+            {tab === "models" && <GroupModels group={group} />}
+            {tab === "credits" && <GroupCredits group={group} mayIssue={platformAdmin} />}
+            {tab === "settings" && <GroupSettings group={group} />}
           </>
         );
       }}

@@ -1,7 +1,7 @@
 import { type FormEvent, useState } from "react";
 import { useAction } from "../../lib/action.ts";
 import { api } from "../../lib/api.ts";
-import { client } from "../../lib/client.ts";
+import { useKnownModels } from "../../lib/models.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
 import { Button, Check } from "../../ui/controls.tsx";
 import { Section } from "../../ui/page.tsx";
@@ -50,7 +50,7 @@ function ModelList({
   models: readonly string[];
 }) {
   const [model, setModel] = useState("");
-  const known = useQuery("models", () => client.rest.models()).data ?? [];
+  const known = useKnownModels().data ?? [];
   const change = useAction(async (id: string, remove: boolean) => {
     await api(method, { group_id: groupId, model_ids: [id], remove });
     invalidate(`group ${groupId} models`);

@@ -25,7 +25,11 @@ function useColumns(): Column<Key>[] {
       sort: ({ name }) => name.toLowerCase(),
       cell: ({ name }) => <strong>{name}</strong>,
     },
-    { id: "prefix", label: "Begins with", cell: ({ key_prefix }) => <code>service-{key_prefix}…</code> },
+    {
+      id: "prefix",
+      label: "Begins with",
+      cell: ({ key_prefix }) => <code className="nowrap">service-{key_prefix}…</code>,
+    },
     {
       id: "project",
       label: "Project",
@@ -109,7 +113,7 @@ export function Page() {
       {search.has("new") && (
         <CreateKey
           onClose={() => setSearch({ new: null })}
-          onCreated={(key) => navigate(`/keys/${key.id}/first-call`)}
+          onCreated={(key) => navigate(`/keys/${key.id}/first-call`, { replace: true })}
         />
       )}
       {open && <KeySheet value={open} onClose={() => setSearch({ open: null })} />}

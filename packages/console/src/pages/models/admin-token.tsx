@@ -2,12 +2,19 @@ import { createClient } from "@model-gateway/client";
 import { type FormEvent, useState } from "react";
 import { useAction } from "../../lib/action.ts";
 import { setAdminToken } from "../../lib/client.ts";
-import { Button, TextField } from "../../ui/controls.tsx";
+import { Button, Code, TextField } from "../../ui/controls.tsx";
 import { FormError } from "../../ui/states.tsx";
+
+const TOKEN_BYTES = 24;
+const newToken = () =>
+  [...crypto.getRandomValues(new Uint8Array(TOKEN_BYTES))]
+    .map((byte) => byte.toString(16).padStart(2, "0"))
+    .join("");
 
 /** The admin surface takes the operator's token and nothing else, so it is asked for here. */
 export function AdminTokenForm() {
   const [token, setToken] = useState("");
+  const [suggested] = useState(newToken);
   const enter = useAction(async () => {
     const given = token.trim();
     // Tried before it is kept: a wrong one must leave the form as it is.
@@ -35,6 +42,16 @@ export function AdminTokenForm() {
           Unlock
         </Button>
       </div>
+      <details className="folded">
+        <summary>The service was started without one?</summary>
+        <div className="stack tight">
+          <p className="muted small">
+            Then it refuses every token. Start it anew with one; this one was made up just now, in your
+            browser:
+          </p>
+          <Code label="Start with an admin token" text={`SERVICE_ADMIN_TOKEN=${suggested} npm start`} />
+        </div>
+      </details>
     </form>
   );
 }

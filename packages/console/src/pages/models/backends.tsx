@@ -3,7 +3,8 @@ import { useState } from "react";
 import { useActivity } from "../../lib/activity.ts";
 import { circuitOf, HEALTH_TONE, indexOf, kindOf, useBackends } from "../../lib/backends.ts";
 import { client } from "../../lib/client.ts";
-import { invalidate, useQuery } from "../../lib/query.ts";
+import { useKnownModels } from "../../lib/models.ts";
+import { invalidate } from "../../lib/query.ts";
 import { useSearch } from "../../lib/router.ts";
 import { toast } from "../../lib/toast.ts";
 import { Button } from "../../ui/controls.tsx";
@@ -106,9 +107,7 @@ export function Backends() {
 function BackendSheet({ backend, onClose }: { backend: BackendHealth; onClose(): void }) {
   const [removing, setRemoving] = useState(false);
   const name = nameOf(backend);
-  const models = useQuery("models", () => client.rest.models()).data?.filter(
-    ({ owned_by }) => owned_by === name,
-  );
+  const models = useKnownModels().data?.filter(({ owned_by, price }) => price && owned_by === name);
   const { cause } = circuitOf(backend);
   const probes = useActivity().data?.backends.find((one) => one.name === name)?.probes;
   return (

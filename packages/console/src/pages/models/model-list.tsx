@@ -1,19 +1,18 @@
-import type { Model, ModelPrice } from "@model-gateway/client";
-import { client } from "../../lib/client.ts";
 import { money } from "../../lib/format.ts";
-import { useQuery } from "../../lib/query.ts";
+import { type KnownModel, useKnownModels } from "../../lib/models.ts";
 import { LinkButton } from "../../ui/controls.tsx";
 import { Loaded } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 
-interface PricedModel extends Model {
-  /** Undefined when no backend serves the model now. */
-  price?: ModelPrice;
-}
-
-const columns: Column<PricedModel>[] = [
+const columns: Column<KnownModel>[] = [
   { id: "id", label: "Model", sort: ({ id }) => id, cell: ({ id }) => <span className="mono">{id}</span> },
-  { id: "owner", label: "Served by", sort: ({ owned_by }) => owned_by, cell: ({ owned_by }) => owned_by },
+  {
+    id: "owner",
+    label: "Served by",
+    sort: ({ owned_by, price }) => (price ? owned_by : ""),
+    cell: ({ owned_by, price }) =>
+      price ? owned_by : <span className="muted">no backend, offered by {owned_by}</span>,
+  },
   {
     id: "input",
     label: "In, $ per million",
@@ -32,11 +31,12 @@ const columns: Column<PricedModel>[] = [
     id: "try",
     label: "",
     numeric: true,
-    cell: ({ id }) => (
-      <LinkButton href={`/playground?model=${encodeURIComponent(id)}`} small look="quiet" icon="playground">
-        Try
-      </LinkButton>
-    ),
+    cell: ({ id, price }) =>
+      price && (
+        <LinkButton href={`/playground?model=${encodeURIComponent(id)}`} small look="quiet" icon="playground">
+          Try
+        </LinkButton>
+      ),
   },
 ];
 
@@ -46,14 +46,8 @@ function Price({ value }: { value: number | null | undefined }) {
   return value === null ? <span className="muted">unpriced</span> : money(value);
 }
 
-async function pricedModels(): Promise<PricedModel[]> {
-  const [models, prices] = await Promise.all([client.rest.models(), client.rest.prices()]);
-  const byModel = new Map(prices.map((price) => [price.model, price]));
-  return models.map((model) => ({ ...model, price: byModel.get(model.id) }));
-}
-
 export function ModelList() {
-  const models = useQuery("priced-models", pricedModels);
+  const models = useKnownModels();
   return (
     <Loaded query={models}>
       {(list) => (

@@ -2,7 +2,7 @@ import { adminToken } from "../../lib/client.ts";
 import { useSearch } from "../../lib/router.ts";
 import { useStore } from "../../lib/store.ts";
 import { Button, Tabs } from "../../ui/controls.tsx";
-import { PageHead } from "../../ui/page.tsx";
+import { NotFound, PageHead } from "../../ui/page.tsx";
 import type { PageProps } from "../index.ts";
 import { AdminTokenForm } from "./admin-token.tsx";
 import { Aliases } from "./aliases.tsx";
@@ -23,6 +23,7 @@ export function Page({ params }: PageProps) {
   const [search, setSearch] = useSearch();
   const tab = params.tab ?? "backends";
   const open = tab === "list" || token !== null;
+  if (!TABS.some(({ id }) => id === tab)) return <NotFound />;
   return (
     <>
       <PageHead

@@ -1,11 +1,12 @@
 import type { Answer } from "../../lib/chat.ts";
 import { compact, money, seconds } from "../../lib/format.ts";
-import { Code } from "../../ui/controls.tsx";
+import { Button, Code } from "../../ui/controls.tsx";
 import { Icon } from "../../ui/icons.tsx";
 import { Markdown } from "../../ui/markdown.tsx";
 import { Failure, Status } from "../../ui/states.tsx";
 
-export function AnswerView({ answer }: { answer: Answer }) {
+/** `onRetry` offers a failed turn once more. */
+export function AnswerView({ answer, onRetry }: { answer: Answer; onRetry?: () => void }) {
   const { state, text, reasoning, toolCalls, error } = answer;
   return (
     <div className="answer" aria-busy={state === "waiting" || state === "streaming"}>
@@ -31,7 +32,18 @@ export function AnswerView({ answer }: { answer: Answer }) {
           Waiting for the first token
         </p>
       )}
-      {state === "failed" && <Failure error={error} />}
+      {state === "failed" && (
+        <>
+          <Failure error={error} />
+          {onRetry && (
+            <div>
+              <Button small icon="refresh" onClick={onRetry}>
+                Send again
+              </Button>
+            </div>
+          )}
+        </>
+      )}
       <Stats answer={answer} />
     </div>
   );

@@ -7,17 +7,18 @@ import {
   runChat,
   userMessage,
 } from "../../lib/chat.ts";
-import { client } from "../../lib/client.ts";
 import { useFollowEnd } from "../../lib/live.ts";
-import { useQuery } from "../../lib/query.ts";
+import { useCallableModels, withChosen } from "../../lib/models.ts";
 import { useSearch } from "../../lib/router.ts";
 import { Button } from "../../ui/controls.tsx";
+import { NoModels } from "../../ui/no-models.tsx";
 import { PageHead } from "../../ui/page.tsx";
 import { Empty, Failure } from "../../ui/states.tsx";
 import { AnswerView } from "./answer.tsx";
 import { CodeDialog } from "./code-dialog.tsx";
 import { Composer } from "./composer.tsx";
 import { EMPTY_PARAMETERS, fieldsOf, type Parameters, ParametersPanel } from "./parameters.tsx";
+import { UserWords } from "./user-words.tsx";
 
 interface Turn {
   id: number;
@@ -41,7 +42,7 @@ function messagesFor(pane: number, turns: readonly Turn[], system: string): Chat
 
 export function Page() {
   const [search, setSearch] = useSearch();
-  const models = useQuery("models", () => client.rest.models());
+  const models = useCallableModels();
   const [turns, setTurns] = useState<readonly Turn[]>([]);
   const [parameters, setParameters] = useState<Parameters>(EMPTY_PARAMETERS);
   const [tuning, setTuning] = useState(false);
@@ -50,7 +51,7 @@ export function Page() {
   useEffect(() => () => running.current?.abort(), []);
   useFollowEnd(turns);
 
-  const first = search.get("model") ?? models.data?.[0]?.id ?? "";
+  const first = search.get("model") ?? models.data?.[0] ?? "";
   const second = search.get("compare");
   const panes = second === null ? [first] : [first, second];
   const busy =
@@ -65,14 +66,14 @@ export function Page() {
       ),
     );
 
-  const send = (text: string, pictures: readonly Picture[]) => {
+  const send = (text: string, pictures: readonly Picture[], before = turns) => {
     const turn: Turn = {
       id: (turns.at(-1)?.id ?? 0) + 1,
       text,
       pictures,
       answers: panes.map(() => NEW_ANSWER),
     };
-    const all = [...turns, turn];
+    const all = [...before, turn];
     const aborter = new AbortController();
     running.current = aborter;
     setTurns(all);
@@ -81,6 +82,8 @@ export function Page() {
       void runChat({ request, signal: aborter.signal, onChange: (answer) => update(turn.id, pane, answer) });
     }
   };
+
+  const sendAgain = ({ text, pictures }: Turn) => send(text, pictures, turns.slice(0, -1));
 
   return (
     <>
@@ -93,8 +96,7 @@ export function Page() {
               aria-pressed={second !== null}
               onClick={() =>
                 setSearch({
-                  compare:
-                    second === null ? (models.data?.find(({ id }) => id !== first)?.id ?? first) : null,
+                  compare: second === null ? (models.data?.find((id) => id !== first) ?? first) : null,
                 })
               }
             >
@@ -122,6 +124,7 @@ export function Page() {
         Talk to any model that the gateway serves. What you send is metered like any other request.
       </PageHead>
       {Boolean(models.error) && <Failure error={models.error} onRetry={models.reload} />}
+      {models.data?.length === 0 && <NoModels />}
       {tuning && <ParametersPanel value={parameters} onChange={setParameters} />}
       <div className={`panes panes-${panes.length}`}>
         {panes.map((model, pane) => (
@@ -130,7 +133,7 @@ export function Page() {
             <ModelSelect
               label={panes.length > 1 ? `Model ${pane + 1}` : "Model"}
               value={model}
-              models={models.data?.map(({ id }) => id) ?? []}
+              models={models.data ?? []}
               onChange={(id) => setSearch(pane === 0 ? { model: id } : { compare: id })}
             />
             {turns.length === 0 && (
@@ -141,7 +144,12 @@ export function Page() {
             {turns.map((turn) => (
               <article key={turn.id} className="turn">
                 <UserWords text={turn.text} pictures={turn.pictures} />
-                {turn.answers[pane] && <AnswerView answer={turn.answers[pane]} />}
+                {turn.answers[pane] && (
+                  <AnswerView
+                    answer={turn.answers[pane]}
+                    onRetry={!busy && turn === turns.at(-1) ? () => sendAgain(turn) : undefined}
+                  />
+                )}
               </article>
             ))}
           </section>
@@ -173,7 +181,7 @@ function ModelSelect({
   models: readonly string[];
   onChange(id: string): void;
 }) {
-  const choices = models.includes(value) || !value ? models : [value, ...models];
+  const choices = withChosen(models, value);
   return (
     <select
       className="select mono"
@@ -186,16 +194,5 @@ function ModelSelect({
         <option key={id}>{id}</option>
       ))}
     </select>
-  );
-}
-
-function UserWords({ text, pictures }: { text: string; pictures: readonly Picture[] }) {
-  return (
-    <div className="user-words">
-      {pictures.map(({ dataUrl, name }) => (
-        <img key={dataUrl} src={dataUrl} alt={name} />
-      ))}
-      <p>{text}</p>
-    </div>
   );
 }

@@ -1,10 +1,11 @@
 import { useState } from "react";
 import { api } from "../../lib/api.ts";
-import { client } from "../../lib/client.ts";
+import { useCallableModels } from "../../lib/models.ts";
 import { rememberPrompt } from "../../lib/prompts.ts";
-import { invalidate, useQuery } from "../../lib/query.ts";
+import { invalidate } from "../../lib/query.ts";
 import { Field, TextField } from "../../ui/controls.tsx";
 import { FormDialog } from "../../ui/dialogs.tsx";
+import { NoModels } from "../../ui/no-models.tsx";
 
 export function CreateVideo({ onClose }: { onClose(): void }) {
   const [model, setModel] = useState("");
@@ -12,7 +13,7 @@ export function CreateVideo({ onClose }: { onClose(): void }) {
   const [duration, setDuration] = useState("5");
   const [width, setWidth] = useState("");
   const [height, setHeight] = useState("");
-  const models = useQuery("models", () => client.rest.models()).data ?? [];
+  const models = useCallableModels();
   const create = async () => {
     const { job_id } = await api("video.create", {
       model: model.trim(),
@@ -26,6 +27,7 @@ export function CreateVideo({ onClose }: { onClose(): void }) {
   };
   return (
     <FormDialog title="New video" submit="Start" onSubmit={create} onClose={onClose}>
+      {models.data?.length === 0 && <NoModels />}
       <TextField
         label="Model"
         value={model}
@@ -35,7 +37,7 @@ export function CreateVideo({ onClose }: { onClose(): void }) {
         hint="One that a video backend serves"
       />
       <datalist id="video-models">
-        {models.map(({ id }) => (
+        {models.data?.map((id) => (
           <option key={id} value={id} />
         ))}
       </datalist>

@@ -1,8 +1,8 @@
 import { useState } from "react";
-import { client } from "../../lib/client.ts";
 import { seconds } from "../../lib/format.ts";
-import { useQuery } from "../../lib/query.ts";
+import { useCallableModels } from "../../lib/models.ts";
 import { Button, TextField } from "../../ui/controls.tsx";
+import { NoModels } from "../../ui/no-models.tsx";
 import { PageHead, Section } from "../../ui/page.tsx";
 import { Empty, Failure, Meter, Status } from "../../ui/states.tsx";
 import { useVoice } from "./session.ts";
@@ -12,7 +12,7 @@ const loudness = (level: number) => (level <= 0 ? 0 : Math.max(0, 1 + Math.log10
 
 export function Page() {
   const [model, setModel] = useState("");
-  const models = useQuery("models", () => client.rest.models()).data ?? [];
+  const models = useCallableModels();
   const voice = useVoice();
   const running = voice.state !== "idle";
   return (
@@ -20,6 +20,7 @@ export function Page() {
       <PageHead title="Voice">
         Talk to a realtime model: your microphone goes out as it is, its voice comes back as it is made.
       </PageHead>
+      {models.data?.length === 0 && <NoModels />}
       <form
         className="form narrow"
         onSubmit={(event) => {
@@ -36,7 +37,7 @@ export function Page() {
           hint="One whose backend has the realtime capability"
         />
         <datalist id="voice-models">
-          {models.map(({ id }) => (
+          {models.data?.map((id) => (
             <option key={id} value={id} />
           ))}
         </datalist>
