@@ -1,4 +1,4 @@
-import { count, points, shortId, shortRequestId } from "../lib/format.ts";
+import { count, plural, points, shortId, shortRequestId } from "../lib/format.ts";
 import type { LedgerEntry } from "../lib/records.ts";
 import { Copyable } from "./controls.tsx";
 import { When } from "./states.tsx";
@@ -81,6 +81,6 @@ export function verifyEntries(balance: number, entries: readonly LedgerEntry[]):
     return { ok: false, text: "The balance is not that of the newest entry." };
   return {
     ok: true,
-    text: `${count(entries.length)} entries recomputed: each balance follows from the one before it.`,
+    text: `${plural(entries.length, "entry", "entries")} recomputed: each balance follows from the one before it.`,
   };
 }

@@ -96,27 +96,31 @@ function Conversation({ id }: { id: string }) {
       signal: aborter.signal,
       onChange: setAnswer,
     });
-    if (ended.state !== "done") return;
     await query.reload();
     invalidate("conversations");
+    if (ended.state !== "done") return;
     setSent(null);
     setAnswer(null);
   };
 
   return (
     <section className="stack" aria-label="Messages">
-      {query.data && <Title id={id} title={query.data.title} />}
-      <div className="row between">
-        <SmallSelect
-          label="Model"
-          value={model}
-          onChange={(value) => setSearch({ model: value })}
-          choices={withChosen(models.data ?? [], model).map((name) => ({ value: name, label: name }))}
-        />
-        <Button look="danger" small icon="trash" onClick={() => setDeleting(true)}>
-          Delete
-        </Button>
-      </div>
+      {query.data && (
+        <>
+          <Title id={id} title={query.data.title} />
+          <div className="row between">
+            <SmallSelect
+              label="Model"
+              value={model}
+              onChange={(value) => setSearch({ model: value })}
+              choices={withChosen(models.data ?? [], model).map((name) => ({ value: name, label: name }))}
+            />
+            <Button look="danger" small icon="trash" onClick={() => setDeleting(true)}>
+              Delete
+            </Button>
+          </div>
+        </>
+      )}
       <Loaded query={query}>
         {({ messages }) => (
           <>
@@ -128,7 +132,8 @@ function Conversation({ id }: { id: string }) {
                 <Markdown key={message.id} text={message.content} />
               ),
             )}
-            {sent !== null && <UserWords {...sent} />}
+            {/* The service keeps a turn that failed or was stopped; then it is among the messages. */}
+            {sent !== null && messages.at(-1)?.content !== sent.text && <UserWords {...sent} />}
             {answer && (
               <AnswerView
                 answer={answer}

@@ -85,7 +85,7 @@ function Allocate({ group, balance, onClose }: { group: GroupView; balance: numb
     });
     invalidate(`group ${group.id} credits`);
     invalidate("plan");
-    toast(`${points(Number(amount))} are in the wallet of ${email}`);
+    toast(`Moved ${points(Number(amount))} to the wallet of ${email}`);
   };
   return (
     <FormDialog

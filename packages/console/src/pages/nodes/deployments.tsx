@@ -103,6 +103,8 @@ function DeploymentRow({
   const leftMs = status === "downloading" ? leftMsOf(samples, transfer) : null;
   const tone = status === "ready" ? "good" : status === "failed" ? "bad" : "plain";
   const over = OVER.has(status);
+  // A server that does not say how large the file is: bytes arrive, but of how many nobody knows.
+  const sizeUnknown = status === "downloading" && share === 0 && transfer === null;
   const cancel = async (latest: ModelsProgress) => {
     setStopping(true);
     try {
@@ -122,7 +124,7 @@ function DeploymentRow({
         <span className="row">
           <Status tone={tone} icon={over ? (status === "stopped" ? "stop" : undefined) : "waiting"}>
             {status}
-            {!over && `, ${Math.round(share * 100)}%`}
+            {!over && !sizeUnknown && `, ${Math.round(share * 100)}%`}
             {transfer?.bytesPerSecond != null && `, ${rate(transfer.bytesPerSecond)}`}
             {leftMs !== null && `, about ${seconds(leftMs)} left`}
           </Status>
@@ -147,7 +149,7 @@ function DeploymentRow({
         label={`Progress of ${modelId}`}
         tone={tone === "plain" ? undefined : tone}
         tall
-        busy={status === "queued" || status === "loading"}
+        busy={status === "queued" || status === "loading" || sizeUnknown}
       />
       {progress?.message && (
         <p className={status === "failed" ? "bad small" : "muted small"}>{progress.message}</p>

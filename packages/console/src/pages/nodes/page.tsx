@@ -66,6 +66,10 @@ export function Page() {
   );
 }
 
+/** What is under way has a share that is done; what is over has none. */
+const inWords = ({ status, progress }: Pick<AgentNode["models"][number], "status" | "progress">) =>
+  status === "downloading" || status === "loading" ? `${status} ${Math.round(progress)}%` : status;
+
 function NodeRow({ node, onOpen }: { node: AgentNode; onOpen(): void }) {
   return (
     <li>
@@ -85,7 +89,7 @@ function NodeRow({ node, onOpen }: { node: AgentNode; onOpen(): void }) {
             node.models.map(({ model_id, status, progress }) => (
               <span key={model_id} className={status === "ready" ? "tag accent" : "tag"}>
                 {model_id}
-                {status !== "ready" && `, ${status} ${Math.round(progress)}%`}
+                {status !== "ready" && `, ${inWords({ status, progress })}`}
               </span>
             ))
           )}
@@ -136,9 +140,11 @@ function NodeSheet({ node, onClose }: { node: AgentNode; onClose(): void }) {
         <GpuBars gpus={node.gpus} old={!node.online} />
         {node.models.length > 0 && (
           <ul className="lines">
-            {node.models.map(({ model_id }) => (
+            {node.models.map(({ model_id, ...state }) => (
               <li key={model_id}>
-                <code>{model_id}</code>
+                <span>
+                  <code>{model_id}</code> <span className="muted small">{inWords(state)}</span>
+                </span>
                 <Button small icon="stop" onClick={() => void stop(model_id)}>
                   Stop
                 </Button>
@@ -217,7 +223,14 @@ function Deploy({ nodes, onClose }: { nodes: readonly AgentNode[]; onClose(): vo
   };
   return (
     <FormDialog title="Deploy a model" submit="Deploy" onSubmit={deploy} onClose={onClose}>
-      <TextField label="Model" value={model} onChange={setModel} required placeholder="Qwen/Qwen3-8B" />
+      <TextField
+        label="Model"
+        value={model}
+        onChange={setModel}
+        required
+        placeholder="Qwen/Qwen3-8B"
+        hint="A name from the node's configuration, or owner/name of a model on the hub"
+      />
       <SelectField
         label="Node"
         value={nodeId}
