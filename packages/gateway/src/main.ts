@@ -47,6 +47,9 @@ async function main(args: readonly string[]): Promise<void> {
       `  reference   ${app.url}/api/reference.md`,
       `  data        ${config.databaseUrl ? "Postgres" : "SQLite"}, ${config.dataDir}`,
       `  accounts    registration is ${open ? (config.registrationOpen ? "open" : "open for the first user, who becomes administrator") : "closed"}`,
+      ...(config.adminToken
+        ? []
+        : ["  operating   no backend can be given by its address until SERVICE_ADMIN_TOKEN is set"]),
       "",
     ].join("\n"),
   );

@@ -7,6 +7,35 @@ export interface OutputOptions {
 const BAR_WIDTH = 24;
 const bold = (text: string) => `\x1b[1m${text}\x1b[0m`;
 
+/** Names come from other people; what would move the cursor or change its colour is not printed. */
+const plain = (text: string) => text.replace(/\p{Cc}/gu, "\ufffd");
+
+const GAP = 2;
+const CELL_WIDTH_MIN = 12;
+/** What is copied into the next command must not be cut. */
+const WHOLE = new Set(["id", "key", "model", "url", "address"]);
+
+const clipped = (text: string, width: number) =>
+  text.length <= width ? text : `${text.slice(0, width - 1)}…`;
+
+/** Widths that fit a terminal where they can: the widest column gives way first. */
+function fitted(heads: readonly string[], natural: readonly number[], columns: number | undefined): number[] {
+  const widths = [...natural];
+  const gives = (i: number) =>
+    !WHOLE.has(heads[i]!) && widths[i]! > Math.max(CELL_WIDTH_MIN, heads[i]!.length);
+  for (;;) {
+    const total = widths.reduce((sum, width) => sum + width + GAP, -GAP);
+    const widest = widths.reduce(
+      (best, width, i) => (gives(i) && width > (widths[best] ?? 0) ? i : best),
+      -1,
+    );
+    if (!columns || total <= columns) return widths;
+    // Cut as far as may be it would wrap all the same; then nothing is cut.
+    if (widest < 0) return [...natural];
+    widths[widest]!--;
+  }
+}
+
 /** What a command says: JSON for programs, tables and sentences for people. */
 export class Output {
   readonly json: boolean;
@@ -35,12 +64,13 @@ export class Output {
       return;
     }
     const heads = Object.keys(columns);
-    const cells = rows.map((row) => heads.map((head) => columns[head]!(row as never)));
-    const widths = heads.map((head, i) => Math.max(head.length, ...cells.map((line) => line[i]!.length)));
+    const cells = rows.map((row) => heads.map((head) => plain(columns[head]!(row as never))));
+    const natural = heads.map((head, i) => Math.max(head.length, ...cells.map((line) => line[i]!.length)));
+    const widths = fitted(heads, natural, this.isTerminal ? this.options.stdout.columns : undefined);
     const line = (parts: readonly string[]) =>
       parts
-        .map((part, i) => part.padEnd(widths[i]!))
-        .join("  ")
+        .map((part, i) => clipped(part, widths[i]!).padEnd(widths[i]!))
+        .join(" ".repeat(GAP))
         .trimEnd();
     const head = line(heads);
     this.write(`${[this.isTerminal ? bold(head) : head, ...cells.map(line)].join("\n")}\n`);

@@ -55,6 +55,11 @@ test("a login by pipe lasts, and keys are made, listed and revoked", async () =>
   expect(list.out).toMatch(/laptop\s+service-[0-9a-f]{8}…\s+work\s+active/);
   expect(list.out).not.toContain(made.out.trim());
   expect((await shell.run(["keys", "revoke", "laptop"])).out).toContain("no longer works");
+  const again = await shell.run(["keys", "revoke", "laptop"]);
+  expect([again.code, again.err]).toEqual([
+    1,
+    "model-gateway keys: no active key is called laptop; model-gateway keys lists them\n",
+  ]);
   const rows = JSON.parse((await shell.run(["keys", "--json"])).out) as { active: boolean }[];
   expect(rows.map(({ active }) => active)).toEqual([false]);
 });
@@ -70,6 +75,19 @@ test("on a terminal the password is asked for and not shown", async () => {
   expect(out).toContain("Signed in at");
   expect(out).not.toContain(PASSWORD);
   expect(code).toBe(0);
+});
+
+test("names cannot drive the terminal, and a reader that has seen enough ends it quietly", async () => {
+  await shell.run(["keys", "create", "red\x1b[31m"]);
+  const list = await shell.run(["keys"]);
+  expect(list.out).toContain("red\ufffd[31m");
+  expect(list.out).not.toContain("\x1b");
+  const cli = join(import.meta.dir, "../../src/cli.ts");
+  const piped = Bun.spawn(["sh", "-c", `${process.execPath} ${cli} --help | true`], {
+    stderr: "pipe",
+  });
+  expect(await new Response(piped.stderr).text()).toBe("");
+  expect(await piped.exited).toBe(0);
 });
 
 test("the wallet is shown", async () => {

@@ -1,5 +1,6 @@
-import type { Alias, BackendHealth, Result } from "@model-gateway/client";
+import type { Alias, BackendHealth, Model, ModelPrice, Result } from "@model-gateway/client";
 import { act, CliError, type Command, type Invocation, needed, text } from "../command.ts";
+import type { Connection } from "../connection.ts";
 
 const nameOf = (backend: BackendHealth) => backend.name ?? backend.label;
 
@@ -134,16 +135,34 @@ export const backends: Command = {
   },
 };
 
+export interface CallableModel extends Model, Record<string, unknown> {
+  price: ModelPrice;
+}
+
+/** The service also lists models that it suggests; those that no backend serves cannot be called. */
+export async function callableModels({ client }: Connection): Promise<CallableModel[]> {
+  const [list, prices] = await Promise.all([client.rest.models(), client.rest.prices()]);
+  return list.flatMap((model) => {
+    const price = prices.find((one) => one.model === model.id);
+    return price ? [{ ...model, price }] : [];
+  });
+}
+
 export const models: Command = {
   name: "models",
   summary: "List the models that can be called",
   examples: ["model-gateway models", "model-gateway models --json"],
   async run({ output, connection }) {
-    const list = await connection.client.rest.models();
+    const list = await callableModels(connection);
     output.table(
-      list as unknown as Record<string, unknown>[],
-      { model: (row: { id: string }) => row.id, "served by": (row: { owned_by: string }) => row.owned_by },
-      "No model is listed",
+      list,
+      {
+        model: ({ id }: CallableModel) => id,
+        "served by": ({ owned_by }: CallableModel) => owned_by,
+        "$ per million in": ({ price }: CallableModel) => price.input?.toString() ?? "unpriced",
+        out: ({ price }: CallableModel) => price.output?.toString() ?? "unpriced",
+      },
+      "No model can be called; register a backend: model-gateway backends add <url>",
     );
   },
 };

@@ -1,6 +1,7 @@
 import { createInterface } from "node:readline";
 import type { ChatMessage } from "@model-gateway/client";
 import { CliError, type Command, type Invocation, text } from "../command.ts";
+import { callableModels } from "./backends.ts";
 
 /** The pieces of an answer: by key over the inference surface, or as the signed-in person. */
 async function* answer(
@@ -53,12 +54,12 @@ export const chat: Command = {
     "cat notes.txt | model-gateway chat --system 'Summarise in three lines'",
   ],
   options: {
-    model: { type: "string", short: "m", help: "model id; the first listed one unless given" },
+    model: { type: "string", short: "m", help: "model id; the first that can be called unless given" },
     system: { type: "string", help: "system prompt" },
   },
   async run(invocation) {
     const { words, options, connection } = invocation;
-    const model = text(options, "model") ?? (await connection.client.rest.models())[0]?.id;
+    const model = text(options, "model") ?? (await callableModels(connection))[0]?.id;
     if (!model)
       throw new CliError("no model can be called; register a backend: model-gateway backends add <url>");
     const system = text(options, "system");

@@ -1,4 +1,4 @@
-import { act, type Command, needed, text } from "../command.ts";
+import { act, CliError, type Command, needed, text } from "../command.ts";
 
 interface KeyRow {
   id: string;
@@ -54,8 +54,9 @@ export const keys: Command = {
       const wanted = needed(words, 1, "the name or id of the key");
       const rows = await client.call("keys.list");
       const found = rows.find(({ id, name, active }) => id === wanted || (name === wanted && active));
-      await client.call("keys.revoke", { key_id: found?.id ?? wanted });
-      output.result({ ok: true }, () => `${found?.name ?? wanted} no longer works`);
+      if (!found) throw new CliError(`no active key is called ${wanted}; model-gateway keys lists them`);
+      await client.call("keys.revoke", { key_id: found.id });
+      output.result({ ok: true }, () => `${found.name} no longer works`);
     };
     await act(words, { list, create, revoke }, "list");
   },

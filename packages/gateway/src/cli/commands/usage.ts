@@ -2,7 +2,8 @@ import type { UsageQuery, UsageSums } from "@model-gateway/client";
 import { type Command, text, wholeNumber } from "../command.ts";
 
 const GROUPINGS = ["model", "backend", "ref", "day"] as const;
-const money = (usd: number | null) => (usd === null ? "unpriced" : `$${usd.toFixed(usd >= 0.01 ? 2 : 6)}`);
+const money = (usd: number | null) =>
+  usd === null ? "unpriced" : `$${usd.toFixed(usd >= 0.01 || usd === 0 ? 2 : 6)}`;
 
 interface UsageRow {
   created_at: string;
