@@ -28,7 +28,7 @@ test("CSV quotes what it must and disarms formulas", () => {
 
 test("Markdown becomes blocks, and nothing in it can run", () => {
   const blocks = parseMarkdown(
-    "# Title\n\nSome **bold** `code` and [a link](https://example.org).\n\n- one\n- two\n  - inner\n\n```sh\necho hi\n```\n\n| A | B |\n|---|---|\n| 1 | x \\| y |\n\n<script>alert(1)</script>",
+    "# Title\n\nSome **bold** `code` and [a link](https://example.org).\n\n- one\n- two\n  - inner\n\n```sh\necho hi\n```\n\n| A | B |\n|---|---|\n| 1 | x \\| y |\n\n<!-- a remark -->\n<script>alert(1)</script>",
   );
   expect(blocks.map(({ kind }) => kind)).toEqual([
     "heading",
@@ -50,6 +50,19 @@ test("Markdown becomes blocks, and nothing in it can run", () => {
   });
 });
 
+test("images are known apart from links", () => {
+  expect(parseMarkdown("![Usage](images/usage.png) and [more](more.md)")).toEqual([
+    {
+      kind: "paragraph",
+      children: [
+        { kind: "image", href: "images/usage.png", text: "Usage" },
+        { kind: "text", text: " and " },
+        { kind: "link", href: "more.md", children: [{ kind: "text", text: "more" }] },
+      ],
+    },
+  ]);
+});
+
 test("every prefix of an answer parses, because answers arrive in pieces", () => {
   const text = "Look:\n\n```js\nconst a = `b`;\n```\n\n1. **first\n2. [x](y\n\n| a |\n|--";
   for (let end = 0; end <= text.length; end++)
@@ -63,4 +76,11 @@ test("programs say the same in each language, with quotes that hold", () => {
   expect(printed.stdout.toString()).toContain(`"content": "it's"`);
   expect(snippet("js", options)).toContain('"x-service-ref": "r"');
   expect(snippet("python", options)).toContain("stream=True");
+});
+
+test("what only this service knows goes into Python's extra body, which refuses unknown arguments", () => {
+  const request = { model: "m", messages: [], provider: "demo", memory: false };
+  const python = snippet("python", { origin: "http://x", key: "k", request });
+  expect(python).toContain('    extra_body={"provider": "demo", "memory": False},');
+  expect(python).not.toContain("provider=");
 });

@@ -3,7 +3,8 @@ export type Inline =
   | { kind: "text"; text: string }
   | { kind: "code"; text: string }
   | { kind: "strong" | "em"; children: Inline[] }
-  | { kind: "link"; href: string; children: Inline[] };
+  | { kind: "link"; href: string; children: Inline[] }
+  | { kind: "image"; href: string; text: string };
 
 export type Block =
   | { kind: "heading"; level: number; children: Inline[] }
@@ -15,7 +16,7 @@ export type Block =
   | { kind: "rule" };
 
 const INLINE =
-  /(`+)([\s\S]*?)\1|\*\*([\s\S]+?)\*\*|\*([^\s*][^*]*?)\*|!?\[([^\]]*)\]\(([^)\s]+)[^)]*\)|(https?:\/\/[^\s<>)]+)/;
+  /(`+)([\s\S]*?)\1|\*\*([\s\S]+?)\*\*|\*([^\s*][^*]*?)\*|(!?)\[([^\]]*)\]\(([^)\s]+)[^)]*\)|(https?:\/\/[^\s<>)]+)/;
 
 export function parseInline(text: string): Inline[] {
   const parts: Inline[] = [];
@@ -24,10 +25,11 @@ export function parseInline(text: string): Inline[] {
     const match = INLINE.exec(rest);
     if (!match) break;
     if (match.index > 0) parts.push({ kind: "text", text: rest.slice(0, match.index) });
-    const [whole, , code, strong, em, label, href, bare] = match;
+    const [whole, , code, strong, em, bang, label, href, bare] = match;
     if (code !== undefined) parts.push({ kind: "code", text: code });
     else if (strong !== undefined) parts.push({ kind: "strong", children: parseInline(strong) });
     else if (em !== undefined) parts.push({ kind: "em", children: parseInline(em) });
+    else if (href !== undefined && bang) parts.push({ kind: "image", href, text: label ?? "" });
     else if (href !== undefined) parts.push({ kind: "link", href, children: parseInline(label ?? href) });
     else if (bare !== undefined)
       parts.push({ kind: "link", href: bare, children: [{ kind: "text", text: bare }] });
@@ -41,6 +43,8 @@ const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/;
 const FENCE = /^\s*(`{3,}|~{3,})\s*([\w+-]*)/;
 const HEADING = /^(#{1,6})\s+(.*?)\s*#*$/;
 const RULE = /^\s*([-*_])(\s*\1){2,}\s*$/;
+/** A remark for those who write the text, alone on its line. */
+const REMARK = /^\s*<!--.*-->\s*$/;
 const DIVIDER = /^\s*\|?[\s:|-]+\|[\s:|-]*$/;
 
 const cellsOf = (line: string): Inline[][] =>
@@ -96,7 +100,7 @@ export function parseMarkdown(text: string): Block[] {
     const fence = FENCE.exec(line);
     const heading = HEADING.exec(line);
     const item = ITEM.exec(line);
-    if (line.trim() === "") lines.at++;
+    if (line.trim() === "" || REMARK.test(line)) lines.at++;
     else if (fence) blocks.push(takeCode(lines, fence));
     else if (heading) {
       blocks.push({ kind: "heading", level: heading[1]!.length, children: parseInline(heading[2]!) });

@@ -7,18 +7,21 @@ import { Code } from "./controls.tsx";
 type Resolve = (href: string) => string | null;
 
 const external: Resolve = (href) => (/^https?:\/\//.test(href) ? href : null);
+/** As the hosts of repositories make it, so that links work in both places. */
 const slug = (parts: readonly Inline[]): string =>
   parts
     .map((part) => ("text" in part ? part.text : slug(part.children)))
     .join("")
     .toLowerCase()
-    .replace(/[^a-z0-9]+/g, "-");
+    .replace(/[^\p{L}\p{N}\s_-]/gu, "")
+    .replace(/\s/g, "-");
 
 function Inlines({ parts, resolve }: { parts: readonly Inline[]; resolve: Resolve }) {
   return parts.map((part, i) => {
     const key = `${i}${part.kind}`;
     if (part.kind === "text") return <Fragment key={key}>{part.text}</Fragment>;
     if (part.kind === "code") return <code key={key}>{part.text}</code>;
+    if (part.kind === "image") return <Image key={key} part={part} resolve={resolve} />;
     const inside = <Inlines parts={part.children} resolve={resolve} />;
     if (part.kind !== "link") return createElement(part.kind, { key }, inside);
     const href = resolve(part.href);
@@ -35,6 +38,18 @@ function Inlines({ parts, resolve }: { parts: readonly Inline[]; resolve: Resolv
       </a>
     );
   });
+}
+
+/** A picture of the documentation; one from elsewhere is a link, because no other host is ever asked. */
+function Image({ part, resolve }: { part: Extract<Inline, { kind: "image" }>; resolve: Resolve }) {
+  const src = resolve(part.href);
+  if (src === null) return part.text;
+  if (src.startsWith("/")) return <img src={src} alt={part.text} />;
+  return (
+    <a href={src} target="_blank" rel="noreferrer">
+      {part.text || src}
+    </a>
+  );
 }
 
 function OneBlock({ block, resolve }: { block: Block; resolve: Resolve }) {

@@ -1,3 +1,4 @@
+import { useEffect } from "react";
 import { client } from "../../lib/client.ts";
 import { useQuery } from "../../lib/query.ts";
 import { Link } from "../../lib/router.ts";
@@ -42,6 +43,13 @@ export function Page({ params }: PageProps) {
   const current = [params.folder, params.name ?? FIRST].filter(Boolean).join("/");
   const contents = useQuery("docs", () => client.rest.text("/llms.txt"));
   const text = useQuery(`docs ${current}`, () => client.rest.text(`/docs/${current}.md`));
+  const isLoaded = text.data !== undefined;
+  // biome-ignore lint/correctness/useExhaustiveDependencies: another page has other headings
+  useEffect(() => {
+    // The heading did not exist yet when the browser looked for it.
+    if (isLoaded && location.hash)
+      document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
+  }, [isLoaded, current]);
   return (
     <div className="split">
       <nav aria-label="Documentation" className="list with-detail">

@@ -53,6 +53,10 @@ async function documents(): Promise<Map<string, Asset>> {
     files.set(`/${path}`, asset(text, "text/markdown; charset=utf-8", false));
     titles.set(`/${path}`, titleOf(text, path));
   }
+  for await (const path of new Glob("docs/images/*.{svg,png}").scan(ROOT)) {
+    const file = Bun.file(join(ROOT, path));
+    files.set(`/${path}`, asset(await file.bytes(), file.type, false));
+  }
   const index = [...titles]
     .sort(([a], [b]) => a.localeCompare(b))
     .map(([path, title]) => `- [${title}](${path})`);
