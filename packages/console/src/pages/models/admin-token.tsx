@@ -49,7 +49,7 @@ export function AdminTokenForm() {
             Then it refuses every token. Start it anew with one; this one was made up just now, in your
             browser:
           </p>
-          <Code label="Start with an admin token" text={`SERVICE_ADMIN_TOKEN=${suggested} npm start`} />
+          <Code label="How to start it" text={`SERVICE_ADMIN_TOKEN=${suggested} npm start`} />
         </div>
       </details>
     </form>
