@@ -9,15 +9,15 @@ const DETAIL_CHARS_MAX = 4_096;
 const ANSWER_BYTES_MAX = 64 * 1024 * 1024;
 const RETRY_AFTER_SECONDS_MAX = 86_400;
 
-/** Codes of failures in which no byte of the request left this machine. */
-const NOT_SENT = new Set([
-  "ECONNREFUSED",
-  "ENOTFOUND",
-  "EAI_AGAIN",
-  "EHOSTUNREACH",
-  "ENETUNREACH",
-  "ConnectionRefused",
-  "FailedToOpenSocket",
+/** Codes of failures in which no byte of the request left this machine, and what they say to an operator. */
+const NOT_SENT: ReadonlyMap<string, string> = new Map([
+  ["ECONNREFUSED", "connection refused; nothing listens at this address"],
+  ["ConnectionRefused", "connection refused; nothing listens at this address"],
+  ["ENOTFOUND", "the name of the host is not known"],
+  ["EAI_AGAIN", "the name of the host cannot be looked up just now"],
+  ["EHOSTUNREACH", "there is no way to the host"],
+  ["ENETUNREACH", "there is no way to the host's network"],
+  ["FailedToOpenSocket", "the connection could not be opened"],
 ]);
 
 export interface UpstreamRequest {
@@ -80,7 +80,9 @@ export function transportError(error: unknown, signal: AbortSignal): unknown {
   if (signal.aborted) return signal.reason;
   if (error instanceof BackendError) return error;
   const { code, message } = error as { code?: string; message?: string };
-  return new BackendError(code && NOT_SENT.has(code) ? "connect" : "transport", bounded(message ?? ""));
+  const unsent = NOT_SENT.get(code ?? "");
+  if (unsent !== undefined) return new BackendError("connect", `${unsent} (${code})`);
+  return new BackendError("transport", bounded(message ?? ""));
 }
 
 const bounded = (text: string): string => text.slice(0, DETAIL_CHARS_MAX);
