@@ -42,6 +42,16 @@ test("addresses that name nothing say so", async () => {
   expect(complaints).toEqual([]);
 });
 
+test("filters that were typed wrong are as if they were not there", async () => {
+  const { page, complaints } = await site.visitAs("operator");
+  for (const query of ["days=abc&by=bogus&metric=zzz", "since=garbage&until=2026-13-45"]) {
+    await page.goto(`${site.gateway.url}/usage?${query}`);
+    await page.getByRole("button", { name: "30 days", pressed: true }).waitFor();
+    await page.getByText("Nothing in this range").or(page.locator(".figures")).first().waitFor();
+  }
+  expect(complaints).toEqual([]);
+});
+
 test("what could not be loaded comes by itself when the service is back, a page's own file on request", async () => {
   const { page, context } = await site.visitAs("operator");
   await page.getByRole("link", { name: "Keys" }).first().click();

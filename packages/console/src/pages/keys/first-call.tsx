@@ -37,7 +37,12 @@ export function Page({ params }: PageProps) {
               It may belong to someone else.
             </Empty>
           );
-        return <FirstCall id={key.id} name={key.name} prefix={key.key_prefix} />;
+        return (
+          <>
+            {!key.active && <Note tone="bad">This key is revoked: every call with it is refused.</Note>}
+            <FirstCall id={key.id} name={key.name} prefix={key.key_prefix} />
+          </>
+        );
       }}
     </Loaded>
   );

@@ -11,10 +11,11 @@ import { Figure, PageHead } from "../../ui/page.tsx";
 import { Empty, Loaded, Note } from "../../ui/states.tsx";
 import {
   allRows,
+  GROUPINGS,
   type Grid,
-  type Grouping,
   gridOf,
   lastDays,
+  METRICS,
   type Metric,
   ownRows,
   type Range,
@@ -40,21 +41,27 @@ const shortDay = (seconds: number) =>
   new Date(seconds * 1000).toLocaleDateString("en-US", { month: "short", day: "numeric", timeZone: "UTC" });
 const FORMATS: Record<Metric, (value: number) => string> = { cost: money, tokens: compact, requests: count };
 
+/** An address can be typed by hand; what it asks for and does not exist is as if it were not there. */
+const oneOf = <T,>(known: readonly T[], asked: unknown, otherwise: T): T =>
+  known.find((value) => value === asked) ?? otherwise;
+const dayIn = (text: string | null) =>
+  text !== null && /^\d{4}-\d\d-\d\d$/.test(text) && !Number.isNaN(Date.parse(text)) ? text : null;
+
 /** Filters live in the address, so that a view can be pasted to someone else. */
 function useFilters() {
   const [search, setSearch] = useSearch();
-  const days = Number(search.get("days") ?? 30);
-  const since = search.get("since");
-  const until = search.get("until");
+  const days = oneOf(RANGES, Number(search.get("days")), 30);
+  const since = dayIn(search.get("since"));
+  const until = dayIn(search.get("until"));
   const range: Range = useMemo(
     () => (since && until ? { since, until } : lastDays(days)),
     [since, until, days],
   );
   return {
     range,
-    days: since ? null : days,
-    grouping: (search.get("by") ?? "model") as Grouping,
-    metric: (search.get("metric") ?? "cost") as Metric,
+    days: since && until ? null : days,
+    grouping: oneOf(GROUPINGS, search.get("by"), "model"),
+    metric: oneOf(METRICS, search.get("metric"), "cost"),
     project: search.get("project"),
     everyone: search.get("whose") === "all",
     model: search.get("model"),
@@ -72,20 +79,15 @@ export function Page() {
   const asOperator = everyone && token !== null;
   const key = `usage rows ${asOperator} ${range.since} ${range.until} ${project}`;
   const query = useQuery(key, () => (asOperator ? allRows(range) : ownRows(range, project)));
+  const chosen = (rows: readonly UsageRow[]) => (model ? rows.filter((row) => row.model === model) : rows);
   return (
     <>
-      <PageHead title="Usage" actions={<Export rows={query.data?.rows} range={range} />}>
+      <PageHead title="Usage" actions={<Export rows={query.data && chosen(query.data.rows)} range={range} />}>
         Every metered request: what it used, what it cost, who it was for. Days are UTC.
       </PageHead>
       <Filters filters={filters} mayseeAll={Boolean(isAdmin && token)} rows={query.data?.rows ?? []} />
       <Loaded query={query} lines={8}>
-        {({ rows, truncated }) => (
-          <Report
-            rows={model ? rows.filter((row) => row.model === model) : rows}
-            truncated={truncated}
-            filters={filters}
-          />
-        )}
+        {({ rows, truncated }) => <Report rows={chosen(rows)} truncated={truncated} filters={filters} />}
       </Loaded>
     </>
   );
