@@ -4,11 +4,30 @@ import { isObject } from "./json.ts";
 
 const ISSUES_SHOWN_MAX = 3;
 
+const UNITS: Readonly<Record<string, readonly [one: string, many: string]>> = {
+  string: ["character", "characters"],
+  array: ["entry", "entries"],
+};
+
+/** A bound that was missed, as people say it; a schema's own words stay as they are. */
+function boundInWords(issue: z.core.$ZodIssue): string {
+  const isSmall = issue.code === "too_small";
+  if ((!isSmall && issue.code !== "too_big") || !/^Too (small|big): /.test(issue.message))
+    return issue.message;
+  const bound = Number(isSmall ? issue.minimum : issue.maximum);
+  const unit = UNITS[issue.origin];
+  if (unit && isSmall && bound === 1) return "must not be empty";
+  const side = issue.inclusive ? (isSmall ? "at least" : "at most") : isSmall ? "more than" : "less than";
+  if (unit) return `must have ${side} ${bound} ${bound === 1 ? unit[0] : unit[1]}`;
+  return `must be ${side} ${bound}`;
+}
+
 /** "`messages.0.role`: Invalid option …", the first few problems, each with its field. */
 export function describeIssues(error: z.ZodError): string {
   const lines = error.issues.slice(0, ISSUES_SHOWN_MAX).map((issue) => {
     const field = issue.path.map(String).join(".");
-    return field ? `\`${field}\`: ${issue.message}` : issue.message;
+    const words = boundInWords(issue);
+    return field ? `\`${field}\`: ${words}` : words;
   });
   const more = error.issues.length - lines.length;
   return lines.join("; ") + (more > 0 ? `; and ${more} more` : "");
