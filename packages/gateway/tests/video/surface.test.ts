@@ -94,6 +94,7 @@ test("RPC: create, get, list, cancel, with the owner's own jobs only", async () 
     { message: expect.any(String), type: "not_found", code: "no_job" },
   ]);
   expect((await gateway.rpc("video.list", { limit: 5000 }, token)).jobs[0].id).toBe(job_id);
+  expect((await gateway.rpc("video.list", { limit: 2 ** 63 }, token)).jobs[0].id).toBe(job_id);
   expect((await gateway.rpc("video.list", { limit: 0 }, token)).jobs).toHaveLength(1);
   expect((await gateway.rpc("video.list", {}, other)).jobs).toEqual([]);
   expect(await gateway.rpc("video.cancel", { job_id }, token)).toEqual({ ok: true });

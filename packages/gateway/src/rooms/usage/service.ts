@@ -42,8 +42,9 @@ export class Usage {
     options: { limit?: number | undefined; offset?: number | undefined; project?: string | undefined },
   ) {
     const limit = clamp(options.limit ?? LIST.fallback, LIST.min, LIST.max);
-    const offset = Math.max(0, options.offset ?? 0);
-    const project = options.project ?? null;
+    const offset = clamp(options.offset ?? 0, 0, Number.MAX_SAFE_INTEGER);
+    // Not `??`: the rollups keep the sum of everything under the empty project.
+    const project = options.project || null;
     await this.settled();
     const { userId } = actor;
     const fromMs = this.#keptFromMs(this.options.clock.now());
