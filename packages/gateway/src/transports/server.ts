@@ -146,6 +146,8 @@ export function startHttpServer(options: HttpServerOptions): Listener {
   async function upgradeRpc(request: IncomingRequest): Promise<HttpAnswer> {
     const query = new URLSearchParams(request.search);
     const data = await rpcSocket.admit(query.get("token") ?? bearerOf(request), sourceOf(request).ip);
+    const refusal = data.anonymous ? cors.refusal(request) : null;
+    if (refusal) return toRestReply(refusal, ids.ordered());
     return new SocketReply(
       ids.ordered(),
       data,
@@ -169,7 +171,8 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     // Clients whose base URL already ends in /v1 often add it once more.
     const path = request.path.startsWith("/v1/v1/") ? request.path.slice(3) : request.path;
     if (path === "/api/rpc") {
-      if (method === "POST") return rpcHttp(request, { requestId: ids.ordered(), source: sourceOf(request) });
+      if (method === "POST")
+        return rpcHttp(request, { requestId: ids.ordered(), source: sourceOf(request), cors });
       if (method === "GET") return upgradeRpc(request);
     }
     if (method === "GET") {
