@@ -115,11 +115,13 @@ export class MeteringService implements Metering {
     if ("costUsd" in estimate) return { costNanoUsd: nanoUsdOf(estimate.costUsd), tokens: 0 };
     const promptTokens = within(estimate.promptTokens, TOKENS_MAX);
     const completionTokens = within(estimate.completionTokensMax, TOKENS_MAX);
-    const cost = this.options.billing.costNanoUsd(model, { promptTokens, completionTokens });
-    return {
-      costNanoUsd: cost === null ? null : within(cost, COST_NANO_USD_MAX),
-      tokens: promptTokens + completionTokens,
-    };
+    const costNanoUsd = this.#costNanoUsd(model, { promptTokens, completionTokens });
+    return { costNanoUsd, tokens: promptTokens + completionTokens };
+  }
+
+  #costNanoUsd(model: string, tokens: { promptTokens: number; completionTokens: number }): number | null {
+    const cost = this.options.billing.costNanoUsd(model, tokens);
+    return cost === null ? null : within(cost, COST_NANO_USD_MAX);
   }
 
   #admitted(options: AdmitOptions, cover: Cover): Admission {
@@ -163,7 +165,7 @@ export class MeteringService implements Metering {
         completionTokens,
         costNanoUsd:
           usage.costUsd === undefined
-            ? this.options.billing.costNanoUsd(model, { promptTokens, completionTokens })
+            ? this.#costNanoUsd(model, { promptTokens, completionTokens })
             : nanoUsdOf(usage.costUsd),
         refId: refId === null ? null : tidy(refId, TEXT_MAX.ref),
         estimated: usage.estimated,
