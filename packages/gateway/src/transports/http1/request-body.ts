@@ -1,6 +1,7 @@
 import { ChunkDecoder, type ChunkReader } from "../../kernel/chunks.ts";
 import { ServiceError } from "../../kernel/errors.ts";
 import { refuseLarge } from "../../kernel/http.ts";
+import { BODY_BYTES_PER_SECOND_MIN, BODY_SILENCE_MS } from "./limits.ts";
 import { BadRequest } from "./request-head.ts";
 
 /** Smaller pieces are copied together: a view costs more than it shows, and a chunk may be a single byte. */
@@ -24,6 +25,9 @@ export class RequestBody implements ChunkReader {
   /** Nobody wants it; it is read only to find the next request. */
   #discards = false;
   #discardedBytes = 0;
+  #receivedBytes = 0;
+  /** Since when somebody waits for it. */
+  #awaitedSinceMs: number | null = null;
   #failure: ServiceError | null = null;
   #taker: { resolve(body: Buffer): void; reject(error: unknown): void } | null = null;
 
@@ -52,6 +56,13 @@ export class RequestBody implements ChunkReader {
     return this.#chunks?.leftBytes ?? this.#left;
   }
 
+  /** By when more of it must have come, now that somebody waits for it. */
+  dueMs(nowMs: number): number {
+    this.#awaitedSinceMs ??= nowMs;
+    const paceMs = (this.#receivedBytes / BODY_BYTES_PER_SECOND_MIN) * 1_000;
+    return Math.min(nowMs, this.#awaitedSinceMs + paceMs) + BODY_SILENCE_MS;
+  }
+
   /** How many of the bytes belong to the body. Throws BadRequest for what is no chunk. */
   feed(bytes: Buffer): number {
     const end = this.#chunks ? this.#chunks.feed(bytes, 0) : Math.min(bytes.length, this.#left);
@@ -59,6 +70,7 @@ export class RequestBody implements ChunkReader {
       this.#left -= end;
       this.piece(bytes.subarray(0, end));
     }
+    this.#receivedBytes += end;
     if (this.#discards) this.#discardedBytes += end;
     if (this.isDone) this.#finish();
     return end;
