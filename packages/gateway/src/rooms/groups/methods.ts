@@ -37,7 +37,7 @@ const Group = z.object({
   rpm_ceiling: z
     .int()
     .nullable()
-    .describe("Requests a minute of all the group's keys together; null: no ceiling"),
+    .describe("Requests a minute for all keys of the group together; null: no ceiling"),
   created_at: Timestamp,
 });
 const Member = z.object({
