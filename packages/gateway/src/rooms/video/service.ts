@@ -6,6 +6,7 @@ import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import type { Database, Sweep } from "../../storage/contract.ts";
+import { type ClipFacts, clipFacts } from "./clip-facts.ts";
 import { checkImages, type InputImage } from "./images.ts";
 import { JobRunner } from "./runner.ts";
 import { type JobRow, type JobSummary, VideoStore } from "./store.ts";
@@ -15,14 +16,6 @@ const ACTIVE_JOBS_MAX = 100;
 const JOB_DEADLINE_MS = 60 * 60_000;
 /** For a look at what was asked for, when someone wonders about a result. */
 const PAYLOAD_KEPT_MS = 24 * 60 * 60_000;
-
-/** What the price of a clip depends on. */
-export interface ClipFacts {
-  durationSeconds: number;
-  width?: number;
-  height?: number;
-  frames?: number;
-}
 
 export interface VideoOptions {
   db: Database;
@@ -79,24 +72,6 @@ export interface JobView {
   error: string | null;
   cost: number;
   created_at: number;
-}
-
-const DEFAULT_DURATION_SECONDS = 5;
-const DEFAULT_FRAMES_PER_SECOND = 24;
-
-/** The facts of a clip: what the upstream reports goes before what was asked for. */
-export function clipFacts(request: VideoRequest, result?: VideoResult): ClipFacts {
-  const durationSeconds = result?.duration_seconds ?? request.durationSeconds ?? DEFAULT_DURATION_SECONDS;
-  const { frames, fps } = request.extra;
-  return {
-    durationSeconds,
-    width: result?.width ?? request.width,
-    height: result?.height ?? request.height,
-    frames:
-      typeof frames === "number"
-        ? frames
-        : Math.round(durationSeconds * (typeof fps === "number" ? fps : DEFAULT_FRAMES_PER_SECOND)),
-  };
 }
 
 export const toView = (job: JobSummary): JobView => ({
