@@ -30,9 +30,9 @@ export async function embed(
   client.whenGone(() => call.watched.abort(CLIENT_LEFT));
   try {
     const body = new AnswerBody(await readAnswer(await call.send()));
-    requireList(body, "data");
-    call.route.succeeded();
     const reported = usageOfTail(body);
+    requireList(body, { list: "data", endsProperly: reported !== null });
+    call.route.succeeded();
     const owed = call.settle(reported, body.bytes.length);
     const actual = encodingOfAnswer(body.bytes);
     const encoded =

@@ -1,7 +1,7 @@
 import { isObject } from "../../kernel/json.ts";
 import type { AnswerHead } from "./answer-shape.ts";
 import { type ChatChunk, type Choice, ChunkNormaliser } from "./chunk-normaliser.ts";
-import { type ReportedUsage, readUsage } from "./usage-tail.ts";
+import { type ReportedUsage, readUsage, usageFields } from "./usage-tail.ts";
 
 /** An event that is still incomplete after this much is relayed as it comes, unread. */
 const PENDING_BYTES_MAX = 1024 * 1024;
@@ -238,16 +238,21 @@ export class StreamMeter {
     return this.#lines(Buffer.concat([...this.#takePending(), Buffer.from("\n\n")]));
   }
 
-  /** What closes a whole answer: the finish that some upstreams forget, then `[DONE]`. */
-  closing(): Uint8Array {
+  /** What closes a whole answer: the finish and the usage that some upstreams forget, then `[DONE]`. */
+  closing(settled: ReportedUsage | null): Uint8Array {
     const parts: Uint8Array[] = this.atBoundary ? [] : [Buffer.from("\n\n")];
-    if (!this.finished && this.#last) {
-      const { id, created, model } = this.#last;
-      const choice = { index: 0, delta: {}, finish_reason: this.#sawTools ? "tool_calls" : "stop" };
-      const chunk = { id, object: "chat.completion.chunk", created, model, choices: [choice] };
+    const add = (last: ChatChunk, fields: ChatChunk) => {
+      const { id, created, model } = last;
+      const chunk = { id, object: "chat.completion.chunk", created, model, ...fields };
       parts.push(Buffer.from(`data: ${JSON.stringify(chunk)}\n\n`));
+    };
+    if (!this.finished && this.#last) {
+      const choice = { index: 0, delta: {}, finish_reason: this.#sawTools ? "tool_calls" : "stop" };
+      add(this.#last, { choices: [choice] });
       this.options.onChoice?.(choice);
     }
+    const isUsageMissing = this.options.keepUsage && this.usage === null && settled !== null;
+    if (isUsageMissing && this.#last) add(this.#last, { choices: [], usage: usageFields(settled) });
     parts.push(DONE_EVENT);
     return join(parts)!;
   }

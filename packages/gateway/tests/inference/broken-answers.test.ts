@@ -1,0 +1,98 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { eventsOf } from "../support/backends.ts";
+import { bootInference, type InferenceBench } from "../support/inference.ts";
+import { chunk, completion, DONE, type UpstreamHandler } from "../support/upstream.ts";
+
+let bench: InferenceBench;
+beforeAll(async () => {
+  bench = await bootInference();
+});
+afterAll(() => bench.stop());
+// Registered anew, its circuit is closed: tests do not depend on each other.
+afterEach(() => bench.addBackend({ name: "first", type: "external", url: bench.upstream.url }));
+
+const failures = async () => (await bench.backends()).backends.health[0].circuit.consecutive_failures;
+
+/** A body that only the end of the connection ends, so that nothing tells when it was cut short. */
+const untilClosed =
+  (contentType: string, body: string): UpstreamHandler =>
+  async (_, reply) => {
+    await reply.raw(`HTTP/1.1 200 OK\r\ncontent-type: ${contentType}\r\nconnection: close\r\n\r\n${body}`);
+    reply.close();
+  };
+
+const whole = JSON.stringify(completion("hello there"));
+const { usage: _, ...unmetered } = completion("hello there");
+
+/** Under status 200, and yet no answer. */
+const BROKEN: Record<string, UpstreamHandler> = {
+  "cut in its usage": untilClosed("application/json", whole.slice(0, -20)),
+  "cut in its text": untilClosed("application/json", whole.slice(0, whole.indexOf("there"))),
+  "an error beside null choices": (_, reply) =>
+    reply.json({ choices: null, error: { message: "overloaded" } }),
+  "an error beside no choices": (_, reply) => reply.json({ choices: [], error: "overloaded" }),
+  "an error beside no choices, with usage": (_, reply) =>
+    reply.json({ ...completion(""), choices: [], error: { message: "overloaded" } }),
+  "choices of another type": (_, reply) => reply.json({ ...unmetered, choices: { index: 0 } }),
+  "plain text": untilClosed("text/plain", "Service busy"),
+  nothing: untilClosed("text/event-stream", ""),
+};
+
+for (const [what, handler] of Object.entries(BROKEN)) {
+  for (const stream of [false, true]) {
+    test(`${what} is a 502 ${stream ? "also when a stream was asked for" : ""} and counts`, async () => {
+      bench.upstream.answer(handler);
+      const rowsBefore = (await bench.usageRows()).length;
+      const response = await bench.chat({ stream });
+      expect(await response.json()).toMatchObject({ error: { type: "server_error", code: "bad_gateway" } });
+      expect(response.status).toBe(502);
+      expect(await failures()).toBe(1);
+      expect((await bench.usageRows()).length).toBe(rowsBefore);
+    });
+  }
+}
+
+test("a stream to someone who asked for none is a 502, not JSON that is none", async () => {
+  bench.upstream.answer((_, reply) => reply.stream([chunk({ delta: { content: "hi" } }), DONE]));
+  const response = await bench.chat({ stream: false });
+  expect(response.status).toBe(502);
+  expect((await response.json()).error.message).toContain("not JSON");
+});
+
+test("vectors that were cut short are a 502", async () => {
+  const body = JSON.stringify({
+    object: "list",
+    data: [{ object: "embedding", index: 0, embedding: [1, 2, 3] }],
+  });
+  bench.upstream.answer(untilClosed("application/json", body.slice(0, -8)));
+  const response = await bench.post("/v1/embeddings", { model: "m", input: "hi" });
+  expect(response.status).toBe(502);
+});
+
+describe("usage that was asked for", () => {
+  const events = async () => {
+    const response = await bench.chat({ stream: true, stream_options: { include_usage: true } });
+    return eventsOf(await response.text());
+  };
+
+  test("comes after the finish, as it is recorded, where the upstream reports none", async () => {
+    bench.upstream.answer((_, reply) =>
+      reply.stream([chunk({ delta: { role: "assistant", content: "four score" } }), DONE]),
+    );
+    const [finish, last, done] = (await events()).slice(-3);
+    expect(finish.choices[0].finish_reason).toBe("stop");
+    const [row] = await bench.usageRows();
+    const { prompt_tokens, completion_tokens, total_tokens } = row;
+    expect(last).toMatchObject({ choices: [], usage: { prompt_tokens, completion_tokens, total_tokens } });
+    expect(last.id).toBe(finish.id);
+    expect(done).toBe("[DONE]");
+  });
+
+  test("is not repeated where the upstream put it elsewhere", async () => {
+    const usage = { prompt_tokens: 3, completion_tokens: 1, total_tokens: 4 };
+    bench.upstream.answer((_, reply) =>
+      reply.stream([chunk({ delta: { content: "hi" }, finish_reason: "stop", usage }), DONE]),
+    );
+    expect((await events()).filter((event) => event.usage)).toHaveLength(1);
+  });
+});
