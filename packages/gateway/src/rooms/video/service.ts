@@ -82,20 +82,26 @@ export interface JobView {
 }
 
 const DEFAULT_DURATION_SECONDS = 5;
-const DEFAULT_FRAMES_PER_SECOND = 24;
+const FRAMES_PER_SECOND = { usual: 24, most: 240 };
+const FRAMES_MAX = 1_000_000;
+const CLIP_SECONDS_MAX = 86_400;
+
+/** A figure that others told, where it is one that a clip can have. */
+const positive = (value: unknown, max: number): number | undefined =>
+  typeof value === "number" && value > 0 ? Math.min(value, max) : undefined;
 
 /** The facts of a clip: what the upstream reports goes before what was asked for. */
 export function clipFacts(request: VideoRequest, result?: VideoResult): ClipFacts {
-  const durationSeconds = result?.duration_seconds ?? request.durationSeconds ?? DEFAULT_DURATION_SECONDS;
-  const { frames, fps } = request.extra;
+  const reportedSeconds = positive(result?.duration_seconds, CLIP_SECONDS_MAX);
+  const durationSeconds = reportedSeconds ?? request.durationSeconds ?? DEFAULT_DURATION_SECONDS;
+  const { extra } = request;
+  const asked = reportedSeconds === undefined ? positive(extra.frames, FRAMES_MAX) : undefined;
+  const fps = positive(extra.fps, FRAMES_PER_SECOND.most) ?? FRAMES_PER_SECOND.usual;
   return {
     durationSeconds,
     width: result?.width ?? request.width,
     height: result?.height ?? request.height,
-    frames:
-      typeof frames === "number"
-        ? frames
-        : Math.round(durationSeconds * (typeof fps === "number" ? fps : DEFAULT_FRAMES_PER_SECOND)),
+    frames: Math.max(1, Math.round(asked ?? durationSeconds * fps)),
   };
 }
 
