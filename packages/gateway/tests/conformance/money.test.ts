@@ -134,6 +134,22 @@ onEachDatabase("money", (fresh) => {
     });
   });
 
+  test("a max_tokens beyond all measure leaves the quota as it is", async () => {
+    const { ask, chat, plan } = await person("max");
+    const quota = { user_email: "max@example.com", tier: "pro" };
+    await bench.rpc("billing.plan.set", quota, ADMIN_TOKEN);
+    spend(1);
+    for (const max_tokens of [Number.MAX_VALUE, 1e300, -1]) {
+      const answer = await ask("/v1/chat/completions", { model: PRICED, messages, max_tokens });
+      expect(answer.status).toBe(200);
+    }
+    // 20 dollars are used up, and not half of the 5 million tokens.
+    tokens = { prompt_tokens: 1, completion_tokens: 2_000_000, total_tokens: 2_000_001 };
+    expect((await chat(PRICED)).status).toBe(200);
+    expect((await plan()).remaining.cost_usd).toBe(0);
+    expect((await chat(PRICED)).status).toBe(429);
+  });
+
   test("a group's key draws on the pool by the member's multiplier, and the row says so", async () => {
     const { id } = await bench.rpc("group.create", { name: "pool" }, bench.token);
     await bench.rpc("group.credits.topup", { group_id: id, points: 1_000 }, bench.token);

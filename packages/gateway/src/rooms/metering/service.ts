@@ -10,7 +10,7 @@ import type { Database } from "../../storage/contract.ts";
 import type { Billing } from "../billing/index.ts";
 import { type AccountRef, accountKey, accountOf, type Balances, type Settling } from "../ledger/index.ts";
 import { type MonthAfter, NANO_PER_USD, type Usage } from "../usage/index.ts";
-import { AdmissionCheck, type Cover, negative, spentPoints } from "./admission.ts";
+import { AdmissionCheck, type Cover, type Demand, negative, spentPoints } from "./admission.ts";
 import { type Hold, Holds } from "./holds.ts";
 import type { JournalEntry } from "./journal/codec.ts";
 import { type Batch, Journal } from "./journal/journal.ts";
@@ -56,10 +56,12 @@ export interface JournalFigures {
 /** Postgres keeps no NUL in texts, and columns have their widths. */
 const tidy = (text: string, lengthMax: number): string =>
   (text.includes("\u0000") ? text.replaceAll("\u0000", "") : text).slice(0, lengthMax);
-/** What an upstream reports is not believed beyond these: one absurd answer must not spoil every sum it is in. */
+/** What upstreams report and clients claim is not believed beyond these: one absurd figure must not spoil every sum it is in. */
 const TOKENS_MAX = 1e9;
 const COST_NANO_USD_MAX = 1e6 * NANO_PER_USD;
 const within = (value: number, max: number): number => (value > 0 ? Math.min(Math.floor(value), max) : 0);
+const toCostNanoUsd = (costUsd: number): number =>
+  within(Math.round(costUsd * NANO_PER_USD), COST_NANO_USD_MAX);
 
 export class MeteringService implements Metering {
   readonly #journal: Journal;
@@ -100,21 +102,22 @@ export class MeteringService implements Metering {
     }
     const { payer, model, estimate } = options;
     const { billing } = this.options;
-    const cover = this.#check.check({
-      payer,
-      tier: billing.tier(payer.tier),
-      costNanoUsd: this.#estimatedCost(model, estimate),
-      tokens: "costUsd" in estimate ? 0 : estimate.promptTokens + estimate.completionTokensMax,
-    });
+    const expected = this.#expected(model, estimate);
+    const cover = this.#check.check({ payer, tier: billing.tier(payer.tier), ...expected });
     return cover instanceof Promise
       ? cover.then((known) => this.#admitted(options, known))
       : this.#admitted(options, cover);
   }
 
-  #estimatedCost(model: string, estimate: Estimate): number | null {
-    if ("costUsd" in estimate) return Math.round(estimate.costUsd * NANO_PER_USD);
-    const { promptTokens, completionTokensMax: completionTokens } = estimate;
-    return this.options.billing.costNanoUsd(model, { promptTokens, completionTokens });
+  /** Bounded like what is recorded: sums of reservations must stay exact, whatever a client claims to want. */
+  #expected(model: string, estimate: Estimate): Pick<Demand, "costNanoUsd" | "tokens"> {
+    if ("costUsd" in estimate) return { costNanoUsd: toCostNanoUsd(estimate.costUsd), tokens: 0 };
+    const promptTokens = within(estimate.promptTokens, TOKENS_MAX);
+    const completionTokens = within(estimate.completionTokensMax, TOKENS_MAX);
+    return {
+      costNanoUsd: this.options.billing.costNanoUsd(model, { promptTokens, completionTokens }),
+      tokens: promptTokens + completionTokens,
+    };
   }
 
   #admitted(options: AdmitOptions, cover: Cover): Admission {
@@ -159,7 +162,7 @@ export class MeteringService implements Metering {
         costNanoUsd:
           usage.costUsd === undefined
             ? this.options.billing.costNanoUsd(model, { promptTokens, completionTokens })
-            : within(Math.round(usage.costUsd * NANO_PER_USD), COST_NANO_USD_MAX),
+            : toCostNanoUsd(usage.costUsd),
         refId: refId === null ? null : tidy(refId, TEXT_MAX.ref),
         estimated: usage.estimated,
         atMs: this.options.clock.now(),
