@@ -144,7 +144,7 @@ onEachDatabase("video jobs", (fresh) => {
     });
     await until(() => journal.attempts === 1);
     expect([...journal.rows]).toEqual([[job.id, 0.06]]);
-    expect(holds.open).toBe(0);
+    await until(() => holds.open === 0);
     expect(upstream.submissions).toEqual([
       { model: "m", prompt: "a fox", duration: 6, first_frame_image: `data:image/png;base64,${PNG}` },
     ]);
@@ -190,7 +190,7 @@ onEachDatabase("video jobs", (fresh) => {
       expect([failed.status, failed.cost, failed.result]).toEqual(["failed", 0, null]);
       expect(failed.error).toContain(message);
       expect(journal.rows.size).toBe(0);
-      expect(holds.open).toBe(0);
+      await until(() => holds.open === 0);
       expect(events.at(-1)).toContain('"video.failed"');
     },
   );
@@ -309,7 +309,7 @@ onEachDatabase("video jobs", (fresh) => {
     await Bun.sleep(60);
     expect((await video.get(payer.userId, job.id)).status).toBe("cancelled");
     expect(journal.rows.size).toBe(0);
-    expect(holds.open).toBe(0);
+    await until(() => holds.open === 0);
   });
 
   test("a job whose backend is gone before it is submitted goes to another one, and is polled there", async () => {
