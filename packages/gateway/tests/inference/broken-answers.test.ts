@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { eventsOf } from "../support/backends.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
+import { startFakeOllama } from "../support/ollama.ts";
 import { chunk, completion, DONE, type UpstreamHandler } from "../support/upstream.ts";
 
 let bench: InferenceBench;
@@ -67,6 +68,34 @@ test("vectors that were cut short are a 502", async () => {
   bench.upstream.answer(untilClosed("application/json", body.slice(0, -8)));
   const response = await bench.post("/v1/embeddings", { model: "m", input: "hi" });
   expect(response.status).toBe(502);
+});
+
+test("an answer without usage costs what it says: thoughts count, nothing costs nothing", async () => {
+  const say = (message: object) =>
+    bench.upstream.answer((_, reply) => reply.json({ ...unmetered, choices: [{ index: 0, message }] }));
+  const before = (await bench.usageRows()).length;
+  say({ role: "assistant", content: "" });
+  expect((await bench.chat({})).status).toBe(200);
+  expect(await bench.usageRows()).toHaveLength(before);
+  say({ role: "assistant", content: "yes!", reasoning_content: "0123456789ab" });
+  expect((await (await bench.chat({})).json()).usage.completion_tokens).toBe(4);
+  const rows = await bench.usageRows();
+  expect(rows).toHaveLength(before + 1);
+  expect(rows[0].completion_tokens).toBe(4);
+});
+
+test("a local server's answer without a message is a 502", async () => {
+  const ollama = startFakeOllama();
+  await bench.addBackend({ name: "native", type: "ollama", url: ollama.url });
+  for (const body of [[1], {}, { done: true, message: "hi" }]) {
+    ollama.on("/api/chat", () => Response.json(body));
+    const response = await bench.chat({ model: "llama3.2" });
+    expect([response.status, (await response.json()).error.message]).toEqual([
+      502,
+      "the upstream answered without a message",
+    ]);
+  }
+  await ollama.stop();
 });
 
 describe("usage that was asked for", () => {

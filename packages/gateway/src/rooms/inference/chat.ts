@@ -209,10 +209,12 @@ const sendChat: UpstreamCallOptions["send"] = (backend, call) => backend.chat?.(
 
 /** Bytes of text in a whole answer, for the estimate where the upstream reports no usage. */
 function textBytesOf(body: Buffer): number {
-  const messages = messagesOf(body).map(
-    ({ content, tool_calls }) => `${textOf(content)}${JSON.stringify(tool_calls ?? "")}`,
-  );
-  return Buffer.byteLength(messages.join(""));
+  const messages = messagesOf(body).map(({ content, reasoning_content, reasoning, tool_calls }) => [
+    textOf(content),
+    textOf(reasoning_content ?? reasoning),
+    Array.isArray(tool_calls) ? JSON.stringify(tool_calls) : "",
+  ]);
+  return Buffer.byteLength(messages.flat().join(""));
 }
 
 const NOTHING_TO_SET: ReadonlyMap<string, string> = new Map();
