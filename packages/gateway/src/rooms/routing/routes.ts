@@ -6,7 +6,8 @@ import { validate } from "../../kernel/validate.ts";
 import type { Entry } from "./entry.ts";
 
 const BODY_BYTES_MAX = 1024 * 1024;
-const MODEL_ID = z.string().trim().min(1).max(256);
+const MODEL_ID_LENGTH_MAX = 256;
+const MODEL_ID = z.string().trim().min(1).max(MODEL_ID_LENGTH_MAX);
 
 const Registration = z.object({
   type: z.string().trim().min(1).max(64).optional().describe("A kind, or an engine's name such as vllm"),
@@ -119,8 +120,11 @@ export const removeBackend = defineRoute({
 
 const textField = (fields: Record<string, unknown>, name: "alias" | "target"): string => {
   const value = fields[name];
-  if (typeof value === "string" && value.trim() !== "") return value.trim().slice(0, 256);
-  return fail(name === "alias" ? "missing_alias" : "missing_target", `Missing '${name}' field`);
+  const kind = name === "alias" ? "missing_alias" : "missing_target";
+  if (typeof value !== "string" || value.trim() === "") return fail(kind, `Missing '${name}' field`);
+  if (value.trim().length > MODEL_ID_LENGTH_MAX)
+    fail(kind, `'${name}' may have at most ${MODEL_ID_LENGTH_MAX} characters, like every model id`);
+  return value.trim();
 };
 
 export const addAlias = defineRoute({

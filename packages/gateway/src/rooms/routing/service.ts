@@ -353,7 +353,7 @@ function requireUrl(kind: BackendKind, url: string, isBridge: boolean): void {
   const wanted = [...schemes.map((scheme) => `${scheme}//`), "bridge://"].join(", ");
   fail(
     "missing_fields",
-    `\`url\` must be an absolute URL beginning with one of ${wanted} for a ${kind} backend`,
+    `\`url\` must be an absolute URL beginning with one of ${wanted} for a backend of the kind ${kind}`,
   );
 }
 
