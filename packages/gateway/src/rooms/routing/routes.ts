@@ -2,6 +2,7 @@ import { z } from "zod";
 import { fail } from "../../kernel/errors.ts";
 import { decodeUtf8, isObject, parseJson } from "../../kernel/json.ts";
 import { defineRoute, type RouteCall } from "../../kernel/route.ts";
+import { shownUrl } from "../../kernel/shown-address.ts";
 import { validate } from "../../kernel/validate.ts";
 import type { Entry } from "./entry.ts";
 
@@ -47,9 +48,6 @@ async function readFields({ request }: RouteCall): Promise<Record<string, unknow
   return isObject(value) ? value : fail("invalid_request", "The body must be a JSON object");
 }
 
-/** Credentials in a URL are a secret like any other. */
-const withoutCredentials = (url: string): string => url.replace(/^([a-z]+:\/\/)[^/@]*@/i, "$1");
-
 function healthOf(entry: Entry, index: number, nowMs: number): z.output<typeof Health> {
   const { config, state, detail, circuit, discovered, requests, probedAtMs } = entry;
   const report = circuit.report(nowMs);
@@ -58,7 +56,7 @@ function healthOf(entry: Entry, index: number, nowMs: number): z.output<typeof H
     state,
     name: config.name,
     type: config.type,
-    url: withoutCredentials(config.url),
+    url: shownUrl(config.url),
     models: new Set([...config.models, ...discovered.map(({ id }) => id)]).size,
     requests,
     circuit: report,
