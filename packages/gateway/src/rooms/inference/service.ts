@@ -208,7 +208,9 @@ export class Inference {
       route.succeeded();
       return result;
     } catch (error) {
-      reportTo(route, error);
+      // An error that the engine answered is about the method; chats must not lose their backend over it.
+      if (error instanceof BackendError && error.kind === "upstream") route.succeeded();
+      else reportTo(route, error);
       throw toFailure(error);
     }
   }
