@@ -103,7 +103,7 @@ describe("the router", () => {
   });
 
   test("does not flood a newcomer", () => {
-    const entries = [entry("old")];
+    const entries = [entry("old"), entry("of another model", { models: ["other"] })];
     const router = new Router(entries, clock);
     for (let i = 0; i < 100; i++) chosen(router);
     const young = entry("young");

@@ -137,11 +137,18 @@ export class Router {
     return refuse("all_unhealthy", `all backends unhealthy for model: ${model}`);
   }
 
-  /** A backend that becomes routable starts level with the least used one, instead of getting every request. */
+  /**
+   * A backend that becomes routable starts level with the least used one of those it shares a model with, instead
+   * of getting every request until it has caught up.
+   */
   joined(entry: Entry): void {
-    const others = this.entries.filter((other) => other !== entry && other.state === "Healthy");
-    if (others.length === 0) return;
-    entry.requests = Math.max(entry.requests, Math.min(...others.map(({ requests }) => requests)));
+    const ids = new Set(modelsOf(entry).map(({ id }) => id));
+    const peers = this.entries.filter(
+      (other) =>
+        other !== entry && other.state === "Healthy" && modelsOf(other).some(({ id }) => ids.has(id)),
+    );
+    if (peers.length === 0) return;
+    entry.requests = Math.max(entry.requests, Math.min(...peers.map(({ requests }) => requests)));
   }
 
   /** Models of healthy backends with the name of the backend that was registered first with each. */
