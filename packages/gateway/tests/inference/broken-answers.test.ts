@@ -60,6 +60,39 @@ test("a stream to someone who asked for none is a 502, not JSON that is none", a
   expect((await response.json()).error.message).toContain("not JSON");
 });
 
+test("a stream of two answers that ends after the first is a cut", async () => {
+  const piece = (index: number, finish_reason: string | null) =>
+    `data: ${JSON.stringify({ id: "c", choices: [{ index, delta: { content: "hi" }, finish_reason }] })}\n\n`;
+  const said = async (pieces: string[]) => {
+    bench.upstream.answer((_, reply) => reply.stream(pieces));
+    return eventsOf(await (await bench.chat({ stream: true, n: 2 })).text());
+  };
+  const opening = [piece(0, null), piece(1, null), piece(0, "stop")];
+  expect((await said(opening)).at(-1).error.code).toBe("bad_gateway");
+  expect((await said([...opening, piece(1, "length")])).at(-1)).toBe("[DONE]");
+});
+
+test("an upstream's long complaint is told up to 4 KB, and no character is cut in two", async () => {
+  const complaint = "错".repeat(5_000);
+  const told = async (handler: UpstreamHandler) => {
+    bench.upstream.answer(handler);
+    const { error } = await (await bench.chat({})).json();
+    return error.message.replace(/^upstream \d+: /, "");
+  };
+  const expected = complaint.slice(0, Math.floor(4_096 / 3));
+  expect(await told((_, reply) => reply.json({ error: { message: complaint } }, 400))).toBe(expected);
+  expect(await told((_, reply) => reply.json({ error: complaint }))).toBe(expected);
+});
+
+test("vectors that cannot be read are a 502", async () => {
+  const rowsBefore = (await bench.usageRows()).length;
+  bench.upstream.answer((_, reply) => reply.json({ data: [{ embedding: "not base64!" }] }));
+  const response = await bench.post("/v1/embeddings", { model: "m", input: "hi", encoding_format: "float" });
+  expect([response.status, (await response.json()).error.code]).toEqual([502, "bad_gateway"]);
+  expect(await failures()).toBe(1);
+  expect((await bench.usageRows()).length).toBe(rowsBefore);
+});
+
 test("vectors that were cut short are a 502", async () => {
   const body = JSON.stringify({
     object: "list",

@@ -57,6 +57,8 @@ export class StreamMeter {
   #atBoundary = true;
   #template: Template | null = null;
   #last: ChatChunk | null = null;
+  /** Choices that have begun, each with whether it came to its end. */
+  readonly #ends = new Map<number, boolean>();
   #sawTools = false;
 
   constructor(readonly options: StreamMeterOptions) {
@@ -65,7 +67,9 @@ export class StreamMeter {
 
   /** Whether the answer is whole: it may then end even without `[DONE]`. */
   get complete(): boolean {
-    return this.done || this.finished;
+    if (this.done || !this.finished) return this.done;
+    for (const hasEnded of this.#ends.values()) if (!hasEnded) return false;
+    return true;
   }
 
   /** Takes bytes of the upstream and returns those for the client; null when there are none yet. */
@@ -215,8 +219,9 @@ export class StreamMeter {
   }
 
   #choice(choice: Choice): void {
-    const { delta, finish_reason } = choice;
+    const { index, delta, finish_reason } = choice;
     if (typeof finish_reason === "string") this.finished = true;
+    this.#ends.set(index, this.#ends.get(index) || typeof finish_reason === "string");
     for (const text of [delta.content, delta.reasoning_content ?? delta.reasoning, delta.refusal]) {
       if (typeof text === "string") this.textBytes += Buffer.byteLength(text);
     }
