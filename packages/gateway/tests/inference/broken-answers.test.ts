@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { eventsOf } from "../support/backends.ts";
-import { bootInference, type InferenceBench } from "../support/inference.ts";
+import { bootInference, type InferenceBench, until } from "../support/inference.ts";
 import { startFakeOllama } from "../support/ollama.ts";
 import { chunk, completion, DONE, type UpstreamHandler } from "../support/upstream.ts";
 
@@ -83,6 +83,22 @@ test("an upstream's long complaint is told up to 4 KB, and no character is cut i
   expect(await told((_, reply) => reply.json({ error: { message: complaint } }, 400))).toBe(expected);
   expect(await told((_, reply) => reply.json({ error: complaint }))).toBe(expected);
 });
+
+test("an error whose body does not come to its end is told soon, as far as it came", async () => {
+  bench.upstream.answer(async (request, reply) => {
+    await reply.raw(`HTTP/1.1 500 Oops\r\ncontent-length: 1000\r\n\r\n${request.json.user}`);
+    await until(() => request.closedAtMs !== null, "the gateway gives up");
+  });
+  const told = ["", "out of mem"].map(async (user) => {
+    const response = await bench.chat({ user });
+    return [response.status, (await response.json()).error.message];
+  });
+  expect(await Promise.all(told)).toEqual([
+    [502, "upstream 500: Oops"],
+    [502, "upstream 500: out of mem"],
+  ]);
+  expect(await failures()).toBe(2);
+}, 30_000);
 
 test("vectors that cannot be read are a 502", async () => {
   const rowsBefore = (await bench.usageRows()).length;
