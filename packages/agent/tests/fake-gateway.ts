@@ -33,6 +33,8 @@ export interface FakeGateway {
   /** Deploys and waits until the model is ready (or has failed). */
   deploy(modelId: string, streamId?: string): Promise<ProgressParams>;
   statuses(streamId: string): string[];
+  /** Waits until the node has left and forgets what it said, so that its successor cannot be taken for it. */
+  forgetNode(): Promise<void>;
   stop(): void;
 }
 
@@ -107,6 +109,10 @@ export function startFakeGateway(options: { port?: number; heartbeatIntervalMs?:
     statuses(streamId) {
       const all = heard.progress.filter((each) => each.stream_id === streamId).map(({ status }) => status);
       return all.filter((status, index) => status !== all[index - 1]);
+    },
+    async forgetNode() {
+      await until("the node has left", () => connection === null);
+      for (const list of Object.values(heard)) list.length = 0;
     },
     stop: () => server.stop(true),
   };

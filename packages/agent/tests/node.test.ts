@@ -183,7 +183,7 @@ test("when the node program is killed its engines end, and the next start brings
   await untilNoEngines(workplace);
   await untilEnded(tiny.pid, tiny.stray, small.pid, small.stray);
 
-  gateway.progress.length = 0;
+  await gateway.forgetNode();
   node = startNode({ gateway: gateway.url, workplace });
   await until("both are ready again", () => gateway.heartbeats.at(-1)?.models.length === 2);
   expect(files.requests.length).toBe(downloads);
@@ -206,6 +206,7 @@ test("even with its guard killed too, an engine does not outlive the node progra
   await node.exited;
   signal(guard, "SIGKILL");
   // The kernel ends the engine where setpriv is there to ask for it; the rest waits for the next start.
+  await gateway.forgetNode();
   node = startNode({ gateway: gateway.url, workplace });
   await until("the model is back", () => gateway.heartbeats.at(-1)?.models.length === 1);
   await untilEnded(pid, stray);

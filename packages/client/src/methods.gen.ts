@@ -87,7 +87,7 @@ export interface Methods {
       member_count: number;
       /** Group keys may use only the allowed models */
       enforce_model_allowlist: boolean;
-      /** Requests a minute for each key of the group; null: no ceiling */
+      /** Requests a minute for all keys of the group together; null: no ceiling */
       rpm_ceiling: number | null;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
@@ -191,7 +191,7 @@ export interface Methods {
       member_count: number;
       /** Group keys may use only the allowed models */
       enforce_model_allowlist: boolean;
-      /** Requests a minute for each key of the group; null: no ceiling */
+      /** Requests a minute for all keys of the group together; null: no ceiling */
       rpm_ceiling: number | null;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
@@ -222,7 +222,7 @@ export interface Methods {
       member_count: number;
       /** Group keys may use only the allowed models */
       enforce_model_allowlist: boolean;
-      /** Requests a minute for each key of the group; null: no ceiling */
+      /** Requests a minute for all keys of the group together; null: no ceiling */
       rpm_ceiling: number | null;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
@@ -278,7 +278,7 @@ export interface Methods {
       member_count: number;
       /** Group keys may use only the allowed models */
       enforce_model_allowlist: boolean;
-      /** Requests a minute for each key of the group; null: no ceiling */
+      /** Requests a minute for all keys of the group together; null: no ceiling */
       rpm_ceiling: number | null;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
@@ -353,7 +353,7 @@ export interface Methods {
       member_count: number;
       /** Group keys may use only the allowed models */
       enforce_model_allowlist: boolean;
-      /** Requests a minute for each key of the group; null: no ceiling */
+      /** Requests a minute for all keys of the group together; null: no ceiling */
       rpm_ceiling: number | null;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
@@ -571,6 +571,7 @@ export interface Methods {
       limit?: number;
       /** Default 0 */
       offset?: number;
+      /** Empty: all rows, as without it */
       project?: string;
     };
     result: {

@@ -271,10 +271,16 @@ function startTransports({ config, foundation, people, rooms }: TransportParts):
   const runner = new RpcRunner({ registry, rooms, log, calls });
   const eventsTransport = new EventsTransport({ events, authenticator: accounts, clock });
   publishFigures(metrics, { metering, inference, events: eventsTransport });
-  return startHttpServer({
+  const refused = metrics.counter(
+    "gateway_connections_refused_total",
+    "Connections turned away because there were too many",
+  );
+  const listener = startHttpServer({
     host: config.host,
     port: config.port,
     reusePort: config.reusePort,
+    connectionsMax: config.connectionsMax,
+    connectionRefused: () => refused.add(),
     routes: [
       ...registry.routes,
       ...documentRoutes({ registry, metrics, version: VERSION }),
@@ -296,6 +302,8 @@ function startTransports({ config, foundation, people, rooms }: TransportParts):
     trustedProxies: new Set(config.trustedProxies),
     corsOrigins: config.corsOrigins,
   });
+  metrics.gauge("gateway_connections", "Open connections of clients", () => listener.connectionCount);
+  return listener;
 }
 
 interface RunningParts extends TransportParts {

@@ -74,6 +74,11 @@ const settings = {
     schema: flag,
     fallback: false,
   }),
+  connectionsMax: setting(
+    "SERVICE_CONNECTIONS_MAX",
+    "connections of clients at once; more are turned away with 503",
+    optional(integer(16, 1_000_000), "80 % of the open files allowed"),
+  ),
   dataDir: setting("SERVICE_DATA_DIR", "directory of the embedded database, journal and secrets", {
     schema: z.string().min(1),
     fallback: "./data",

@@ -59,4 +59,12 @@ export const Ok = z.object({ ok: z.literal(true) });
 export const ok = { ok: true } as const;
 /** An id that comes in: in any case, and from here on in the one that the databases compare. */
 export const GivenId = z.uuid().toLowerCase();
+/**
+ * A whole number however large, for what is brought into a range rather than refused: `z.int()` stops at the
+ * integers that a double holds exactly.
+ */
+export const WholeNumber = z
+  .number()
+  .refine(Number.isInteger, "must be a whole number")
+  .meta({ type: "integer" });
 export const Timestamp = z.iso.datetime().describe("RFC 3339 timestamp, UTC");

@@ -14,15 +14,21 @@ export function describeIssues(error: z.ZodError): string {
   return lines.join("; ") + (more > 0 ? `; and ${more} more` : "");
 }
 
-const hasNul = (value: unknown): boolean =>
-  typeof value === "string" ? value.includes("\u0000") : Array.isArray(value) && value.some(hasNul);
+/** What keeps a text from being stored as it is: Postgres takes no NUL, and UTF-8 has no half surrogate pairs. */
+function unstorable(value: unknown): string | undefined {
+  if (Array.isArray(value)) return value.map(unstorable).find((reason) => reason !== undefined);
+  if (typeof value !== "string") return undefined;
+  if (value.includes("\u0000")) return "must not contain a NUL character";
+  return value.isWellFormed() ? undefined : "must not contain half of a surrogate pair";
+}
 
-/**
- * The first field with a NUL character, which Postgres keeps in no text. What lies deeper, such as the content of
- * a message, is passed on and not ours to refuse.
- */
-function fieldWithNul(value: unknown): string | undefined {
-  return isObject(value) ? Object.keys(value).find((field) => hasNul(value[field])) : undefined;
+/** Refuses such texts. What lies deeper, such as the content of a message, is passed on and not ours to refuse. */
+function refuseUnstorable(value: unknown, kind: ErrorName): void {
+  if (!isObject(value)) return;
+  for (const field of Object.keys(value)) {
+    const reason = unstorable(value[field]);
+    if (reason) fail(kind, `Invalid params: \`${field}\`: ${reason}`, { data: { fields: [field] } });
+  }
 }
 
 /** Many clients write null for what they leave out: where null means nothing else, it is left out here too. */
@@ -50,7 +56,6 @@ export function validate<S extends z.ZodType>(
     const fields = parsed.error.issues.map((issue) => issue.path.map(String).join("."));
     fail(kind, `Invalid params: ${describeIssues(parsed.error)}`, { data: { fields: fields.slice(0, 20) } });
   }
-  const field = fieldWithNul(parsed.data);
-  if (field === undefined) return parsed.data;
-  fail(kind, `Invalid params: \`${field}\`: must not contain a NUL character`, { data: { fields: [field] } });
+  refuseUnstorable(parsed.data, kind);
+  return parsed.data;
 }

@@ -1,3 +1,4 @@
+import { ServiceError } from "../kernel/errors.ts";
 import type { HttpRequest } from "../kernel/http.ts";
 import { Reply, StreamedReply } from "../kernel/reply.ts";
 
@@ -18,6 +19,25 @@ export class Cors {
   #allowed(request: HttpRequest): string | null {
     const origin = request.header("origin");
     return origin && this.#origins.has(origin) ? origin : null;
+  }
+
+  /**
+   * The refusal of what a page of another, unlisted site sends without credentials; null for anything else.
+   * Withholding the answer from such a page is not enough: with one request that it cannot read, or a WebSocket,
+   * for which browsers keep no such rule, any page could register the first account of a service on the same
+   * machine. With credentials it has been let in by someone who has them.
+   */
+  refusal(request: HttpRequest): ServiceError | null {
+    const origin = request.header("origin");
+    if (!origin || this.#origins.has(origin)) return null;
+    const site = request.header("sec-fetch-site");
+    const isForeign =
+      site === null ? !isSameHost(origin, request.header("host")) : site !== "same-origin" && site !== "none";
+    if (!isForeign) return null;
+    return new ServiceError(
+      "forbidden",
+      `Pages of ${origin.slice(0, 200)} may not call this service; SERVICE_CORS_ORIGINS lists those that may`,
+    );
   }
 
   preflight(request: HttpRequest): Reply | null {
@@ -51,4 +71,9 @@ export class Cors {
     };
     return answer instanceof Reply ? new Reply(head, answer.body) : new StreamedReply(head, answer.source);
   }
+}
+
+/** By name and port: behind a proxy the scheme may be another one. */
+function isSameHost(origin: string, host: string | null): boolean {
+  return URL.canParse(origin) && new URL(origin).host === host?.toLowerCase();
 }

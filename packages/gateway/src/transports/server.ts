@@ -19,6 +19,7 @@ import type { EventsTransport } from "./events/sse.ts";
 import type { HttpAnswer } from "./http1/connection.ts";
 import type { IncomingRequest } from "./http1/incoming.ts";
 import { Listener } from "./http1/listener.ts";
+import { connectionsByOpenFiles } from "./http1/open-files.ts";
 import { SocketReply } from "./http1/upgrade.ts";
 import type { SocketHandlers } from "./http1/websocket.ts";
 import { Router } from "./router.ts";
@@ -37,6 +38,9 @@ export interface HttpServerOptions {
   port: number;
   /** Lets several processes listen on one port. */
   reusePort?: boolean;
+  /** Null: as many as the open files allow. */
+  connectionsMax: number | null;
+  connectionRefused(): void;
   routes: readonly RouteDefinition[];
   rpcHttp: ReturnType<typeof createRpcHttp>;
   rpcSocket: RpcWebSocket;
@@ -146,6 +150,8 @@ export function startHttpServer(options: HttpServerOptions): Listener {
   async function upgradeRpc(request: IncomingRequest): Promise<HttpAnswer> {
     const query = new URLSearchParams(request.search);
     const data = await rpcSocket.admit(query.get("token") ?? bearerOf(request), sourceOf(request).ip);
+    const refusal = data.anonymous ? cors.refusal(request) : null;
+    if (refusal) return toRestReply(refusal, ids.ordered());
     return new SocketReply(
       ids.ordered(),
       data,
@@ -169,7 +175,8 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     // Clients whose base URL already ends in /v1 often add it once more.
     const path = request.path.startsWith("/v1/v1/") ? request.path.slice(3) : request.path;
     if (path === "/api/rpc") {
-      if (method === "POST") return rpcHttp(request, { requestId: ids.ordered(), source: sourceOf(request) });
+      if (method === "POST")
+        return rpcHttp(request, { requestId: ids.ordered(), source: sourceOf(request), cors });
       if (method === "GET") return upgradeRpc(request);
     }
     if (method === "GET") {
@@ -202,6 +209,8 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     host: options.host,
     port: options.port,
     reusePort: options.reusePort ?? false,
+    connectionsMax: options.connectionsMax ?? connectionsByOpenFiles(),
+    refused: options.connectionRefused,
     handle: cors.enabled
       ? async (request) => cors.preflight(request) ?? cors.decorate(request, await handle(request))
       : handle,

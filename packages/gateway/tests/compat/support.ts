@@ -104,6 +104,8 @@ export function serveCompat(): CompatServer {
     host: "127.0.0.1",
     port: 0,
     reusePort: false,
+    connectionsMax: 100,
+    refused() {},
     async handle(request) {
       const route = all.find((one) => one.path === request.path && one.method === request.method);
       if (!route) return replyOf(new Response("no such path", { status: 404 }));

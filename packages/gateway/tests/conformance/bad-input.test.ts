@@ -54,6 +54,8 @@ const HOSTILE: readonly string[] = [
   "[]",
   "[null]",
   '["a\\u0000b"]',
+  // Stored as UTF-8 the two would be the same text.
+  '["a\\ud800","a\\ud801"]',
   "[{}]",
   `[${"0,".repeat(2_000)}0]`,
   "{}",

@@ -51,12 +51,25 @@ describe("ids are echoed with their type", () => {
       '{"jsonrpc":"2.0","id":9007199254740993,"error"',
     );
   });
+  test("an id whose key is written with escapes keeps its digits", async () => {
+    const { text } = await post('{"jsonrpc":"2.0","\\u0069d":9007199254740993,"method":"auth.me"}');
+    expect(text).toStartWith('{"jsonrpc":"2.0","id":9007199254740993,');
+  });
   test("a delicate id inside params does not disturb the outer one", async () => {
     const { text } = await post(
       '{"jsonrpc":"2.0","params":{"id":9007199254740993.5},"id":5,"method":"auth.me"}',
     );
     expect(text).toStartWith('{"jsonrpc":"2.0","id":5,');
   });
+});
+
+test("each element of a batch has its own id, whatever else is called id", async () => {
+  const { text } = await post(
+    ` [1, {"id":1.5,"x":"id","method":"a\\"id\\":7.5"}, ["id",2.5], {"params":{"id":3.5},"id":9007199254740993},
+      {"id":4.5,"id":5}, {"id":6.5,"id":"six"}, {"x":[{"id":1.5}],"id":-7e1}]`,
+  );
+  const ids = [...text.matchAll(/"id":("(?:[^"]*)"|[^,]*),"error"/g)].map(([, id]) => id);
+  expect(ids).toEqual(["null", '"1.5"', "null", "9007199254740993", "5", '"six"', '"-7e1"']);
 });
 
 describe("requests that cannot run", () => {

@@ -115,6 +115,28 @@ describe("an authenticated socket", () => {
     socket.socket.close();
   });
 
+  test("answers every call of a burst under its own id", async () => {
+    const socket = await Socket.open(`?token=${token}`);
+    const ids = Array.from({ length: 800 }, (_, i) => i);
+    for (const id of ids)
+      socket.socket.send(JSON.stringify({ jsonrpc: "2.0", id, method: id % 2 ? "keys.list" : "auth.me" }));
+    const answers: Awaited<ReturnType<Socket["next"]>>[] = [];
+    while (answers.length < ids.length) answers.push(await socket.next());
+    expect(answers.map(({ id }) => id).toSorted((a, b) => Number(a) - Number(b))).toEqual(ids);
+    expect(answers.filter(({ error }) => error)).toEqual([]);
+    // More than may wait: whichever of them are refused, each has its answer.
+    const flood = Array.from({ length: 200 }, (_, i) => `flood ${i}`);
+    for (const id of flood) {
+      const params = { pad: "x".repeat(100_000) };
+      socket.socket.send(JSON.stringify({ jsonrpc: "2.0", id, method: "keys.list", params }));
+    }
+    const seen: typeof answers = [];
+    while (seen.length < flood.length) seen.push(await socket.next());
+    expect(seen.map(({ id }) => id).toSorted()).toEqual(flood.toSorted());
+    expect(seen.every(({ result, error }) => result !== undefined || error?.code === -32000)).toBe(true);
+    socket.socket.close();
+  }, 30_000);
+
   test("may be the admin token's: its methods, and no person's", async () => {
     const socket = await Socket.open(`?token=${ADMIN_TOKEN}`);
     clock.advance(60_000);

@@ -41,12 +41,17 @@ onEachDatabase("retention", (fresh) => {
       const before = await usage.query({ group_by: "model" });
       // What is on its way out is not listed any more, whether it is gone yet or not.
       expect(await usage.list(actor, {})).toMatchObject({ total: 12, records: { length: 12 } });
+      const rows = { records_total: 12, records: { length: 12 }, totals: { requests: 15 } };
+      expect(await usage.query({ include_records: true })).toMatchObject(rows);
       expect(await usage.sweepRows(NOVEMBER, 2)).toBe(2);
       expect(await usage.sweepRows(NOVEMBER, 2)).toBe(1);
       expect(await usage.sweepRows(NOVEMBER, 2)).toBe(0);
       expect(await db.get("SELECT COUNT(*) AS n FROM usage_records")).toEqual({ n: 12 });
       expect(await usage.list(actor, {})).toMatchObject({ total: 12, records: { length: 12 } });
       expect(await usage.query({ group_by: "model" })).toEqual(before);
+      expect(await usage.query({ include_records: true })).toMatchObject(rows);
+      const september = { include_records: true, since: "2026-07-01", until: "2026-09-30" };
+      expect(await usage.query(september)).toMatchObject({ records_total: 3, records: { length: 3 } });
       expect(before.totals.requests).toBe(15);
       const all = new Usage({ db, clock, retentionMonths: null });
       expect(await all.sweepRows(NOVEMBER, 100)).toBe(0);

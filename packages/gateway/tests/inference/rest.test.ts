@@ -114,6 +114,11 @@ describe("what the upstream is sent", () => {
     });
   });
 
+  test("a max_tokens of -1 passes, as local servers take it for no limit", async () => {
+    expect((await bench.chat({ max_tokens: -1 })).status).toBe(200);
+    expect(bench.upstream.requests.at(-1)!.json.max_tokens).toBe(-1);
+  });
+
   test("a bare name is sent as the tagged listing it matches, an exact tag as itself", async () => {
     await bench.chat({ model: "tagged" });
     expect(sent().model).toBe("tagged:latest");

@@ -17,7 +17,7 @@ beforeAll(async () => {
       name: "voice",
       url: upstream.url,
       api_key: "sk",
-      models: ["omni"],
+      models: ["omni", "gpt-4o-voice"],
     }),
   });
   await until(() => gateway.app.rooms.routing.modelCount > 0);
@@ -90,4 +90,33 @@ test("refusals: unknown event, foreign session, model without voice, long refere
   expect((await gateway.call("realtime.start", { model: "no-such" }, token)).error.code).toBe(-32000);
   const long = await gateway.call("realtime.start", { model: "omni", ref_id: "x".repeat(65) }, token);
   expect(long.error.data?.fields).toEqual(["ref_id"]);
+});
+
+test("with the quota used up a session needs points that can pay for it", async () => {
+  const { metering } = gateway.app.rooms;
+  const drained = async (name: string) => {
+    const person = await gateway.signIn(name);
+    const { id: userId } = await gateway.rpc("auth.me", {}, person);
+    const usage = { backend: "realtime", promptTokens: 0, completionTokens: 0, estimated: false, costUsd: 2 };
+    const row = { requestId: crypto.randomUUID(), model: "m", refId: null };
+    metering.record({ ...row, payer: await metering.payerOf({ userId }) }, usage);
+    await until(async () => (await gateway.rpc("billing.plan", {}, person)).quota_exceeded);
+    return person;
+  };
+  /** The code of the refusal, or 0. */
+  const start = async (model: string, person: string): Promise<number> =>
+    (await gateway.call("realtime.start", { model }, person)).error?.code ?? 0;
+
+  const poor = await drained("poor");
+  expect([await start("gpt-4o-voice", poor), await start("omni", poor)]).toEqual([-32006, -32006]);
+
+  const rich = await drained("rich");
+  const { id: group_id } = await gateway.rpc("group.create", { name: "g" }, token);
+  const email = "rich@example.com";
+  await gateway.rpc("group.members.add", { group_id, email }, token);
+  await gateway.rpc("group.credits.topup", { group_id, points: 100 }, token);
+  await gateway.rpc("group.credits.allocate", { group_id, user_id: email, points: 100 }, token);
+  expect(await start("gpt-4o-voice", rich)).toBe(0);
+  // This one has no price, so points cannot pay for it.
+  expect(await start("omni", rich)).toBe(-32006);
 });

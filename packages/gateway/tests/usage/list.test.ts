@@ -83,7 +83,10 @@ onEachDatabase("usage.list", (_, kind) => {
       total: 1,
       records: [{ id: requestIds[0] }],
     });
+    expect(await list({ project: " web " }, ann)).toMatchObject({ total: 1, project: "web" });
     expect(await list({ project: "none" }, ann)).toMatchObject({ total: 0, records: [] });
+    const { records, ...rest } = await list({ project: "" }, ann);
+    expect([records.length, rest]).toEqual([3, { total: 3, limit: 50, offset: 0, project: null }]);
   });
 
   test("shows nobody else's rows", async () => {
@@ -99,10 +102,13 @@ onEachDatabase("usage.list", (_, kind) => {
       [0, 1],
       [-1, 1],
       [1000, 200],
+      [2 ** 63, 200],
+      [-(2 ** 63), 1],
     ]) {
       expect((await list({ limit: given }, ann)).limit).toBe(used!);
     }
     expect((await list({ offset: -3 }, ann)).offset).toBe(0);
+    expect((await list({ offset: 2 ** 63 }, ann)).records).toEqual([]);
     expect((await gateway.call("usage.list", { limit: 1.5 }, ann)).error.code).toBe(-32602);
   });
 

@@ -196,9 +196,11 @@ onEachDatabase("the usage query", (_, kind) => {
       [0, 1],
       [-5, 1],
       [10_000, 500],
+      [2 ** 63, 500],
     ]) {
       expect((await ask({ include_records: true, limit: given })).limit).toBe(used);
     }
+    expect((await ask({ include_records: true, offset: 2 ** 63 })).records).toEqual([]);
     expect((await ask({ ref_ids: ["order-2"], include_records: true })).records).toHaveLength(1);
   });
 

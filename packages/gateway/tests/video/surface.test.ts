@@ -16,7 +16,7 @@ beforeAll(async () => {
     name: "hailuo",
     url: upstream.url,
     api_key: "sk-up",
-    models: ["hailuo-2"],
+    models: ["hailuo-2", "hailuo-plain", "hailuo-frames"],
   });
   await until(async () =>
     ((await admin("GET", "/api/admin/backends")) as { models: string[] }).models.includes("hailuo-2"),
@@ -94,6 +94,7 @@ test("RPC: create, get, list, cancel, with the owner's own jobs only", async () 
     { message: expect.any(String), type: "not_found", code: "no_job" },
   ]);
   expect((await gateway.rpc("video.list", { limit: 5000 }, token)).jobs[0].id).toBe(job_id);
+  expect((await gateway.rpc("video.list", { limit: 2 ** 63 }, token)).jobs[0].id).toBe(job_id);
   expect((await gateway.rpc("video.list", { limit: 0 }, token)).jobs).toHaveLength(1);
   expect((await gateway.rpc("video.list", {}, other)).jobs).toEqual([]);
   expect(await gateway.rpc("video.cancel", { job_id }, token)).toEqual({ ok: true });
@@ -171,4 +172,38 @@ test("an exhausted quota refuses new jobs", async () => {
   expect((await gateway.call("video.create", { model: "hailuo-2", prompt: "p" }, poor)).error.code).toBe(
     -32006,
   );
+}, 30_000);
+
+test("what `extra` asks for in the vendor's words is paid for, and absurd figures are bounded", async () => {
+  const [plain, frames] = ["hailuo-plain", "hailuo-frames"];
+  for (const price of [
+    { model: plain, price_per_second: 0.01, resolution_coeff: { "1080": 3, "*": 1 } },
+    { model: frames, mode: "per_frame", price_per_frame: 0.000_1 },
+  ])
+    await gateway.rpc("billing.video.pricing.set", price, ADMIN_TOKEN);
+  // This answer names no size.
+  upstream.script = [minimax.status("Success", { file_id: "9007199254740993" })];
+  const cases: [model: string, extra: Record<string, unknown>, cost: number][] = [
+    [plain, { duration: 10, resolution: "1080P" }, 0.3],
+    [plain, { duration: "10", size: "1920*1080" }, 0.3],
+    [plain, { duration: -1, resolution: {} }, 0.05],
+    [frames, { frames: 200 }, 0.02],
+    [frames, { frames: -5, fps: 48 }, 0.024],
+    [frames, { frames: 1e308 }, 86.4],
+  ];
+  const who = await gateway.signIn("wily");
+  await gateway.rpc("billing.plan.set", { user_email: "wily@example.com", tier: "pro" }, ADMIN_TOKEN);
+  const jobIds: string[] = [];
+  for (const [model, extra] of cases) {
+    const job = await gateway.rpc("video.create", { model, prompt: "p", extra }, who);
+    jobIds.push(job.job_id);
+  }
+  const jobs = async () => (await gateway.rpc("video.list", {}, who)).jobs.toReversed();
+  await until(async () => (await jobs()).every(({ status }: { status: string }) => status === "done"));
+  expect((await jobs()).map(({ id }: { id: string }) => id)).toEqual(jobIds);
+  expect((await jobs()).map(({ cost }: { cost: number }) => cost)).toEqual(cases.map(([, , cost]) => cost));
+  // The last one crossed the line, which is in force.
+  await until(async () => (await gateway.rpc("billing.plan", {}, who)).quota_exceeded);
+  const { error } = await gateway.call("video.create", { model: plain, prompt: "p" }, who);
+  expect(error.code).toBe(-32006);
 }, 30_000);

@@ -1,3 +1,5 @@
+import { ChunkDecoder, type ChunkReader } from "../../kernel/chunks.ts";
+
 /**
  * Reads HTTP/1.1 answers from bytes as they arrive, one after the other on a connection. Pieces of a body are
  * views of what came in, not copies.
@@ -20,12 +22,6 @@ export interface ResponseEvents {
 export class HttpParseError extends Error {}
 
 const HEAD_BYTES_MAX = 64 * 1024;
-/** Digits of a chunk's size; more would not be a number that can be counted to. */
-const SIZE_DIGITS_MAX = 12;
-const EXTENSION_BYTES_MAX = 4 * 1024;
-const CR = 13;
-const LF = 10;
-const SEMICOLON = 59;
 const ZERO = 48;
 const LETTER_C = 99;
 const LETTER_R = 114;
@@ -34,16 +30,7 @@ const HEAD_END = Buffer.from("\r\n\r\n");
 
 const STATUS_LINE = /^HTTP\/1\.[01] \d{3}(?: |\r|$)/;
 
-type State =
-  | "head"
-  | "length"
-  | "until-close"
-  | "size"
-  | "extension"
-  | "data"
-  | "data-end"
-  | "trailer"
-  | "done";
+type State = "head" | "length" | "chunks" | "until-close" | "done";
 
 interface Framing extends ResponseHead {
   chunked: boolean;
@@ -51,14 +38,13 @@ interface Framing extends ResponseHead {
   closes: boolean;
 }
 
-export class ResponseParser {
+export class ResponseParser implements ChunkReader {
   #state: State = "head";
   /** Bytes of a head that is not complete yet. */
   #partialHead: Buffer | null = null;
-  /** Bytes that are left of the body or of the current chunk. */
+  /** Bytes that are left of a declared length. */
   #left = 0;
-  #digits = 0;
-  #lineBytes = 0;
+  #chunks: ChunkDecoder | null = null;
   #closes = false;
 
   constructor(readonly events: ResponseEvents) {}
@@ -79,19 +65,16 @@ export class ResponseParser {
           at = this.#readHead(bytes, at);
           break;
         case "length":
-        case "data":
           at = this.#readData(bytes, at);
+          break;
+        case "chunks":
+          at = this.#readChunks(this.#chunks!, bytes, at);
           break;
         case "until-close":
           this.events.piece(at === 0 ? bytes : bytes.subarray(at));
           return;
-        case "size":
-          at = this.#readSizeLine(bytes, at);
-          break;
         case "done":
           throw new HttpParseError("bytes follow the end of the answer");
-        default:
-          at = this.#readFraming(bytes, at);
       }
     }
   }
@@ -129,11 +112,12 @@ export class ResponseParser {
     }
     this.#closes = framing.closes;
     this.#left = framing.contentLength ?? 0;
+    if (framing.chunked) this.#chunks = new ChunkDecoder(this, { isLenient: true });
     const isEmpty = framing.contentLength === 0 || framing.status === 204 || framing.status === 304;
     this.#state = isEmpty
       ? "done"
       : framing.chunked
-        ? "size"
+        ? "chunks"
         : framing.contentLength === null
           ? "until-close"
           : "length";
@@ -146,84 +130,25 @@ export class ResponseParser {
     const end = Math.min(bytes.length, at + this.#left);
     this.#left -= end - at;
     const isWhole = this.#left === 0;
-    if (this.#state === "data") {
-      const isClosed = isWhole && bytes[end] === CR && bytes[end + 1] === LF;
-      if (isWhole) this.#state = isClosed ? "size" : "data-end";
-      this.events.piece(bytes.subarray(at, end));
-      return isClosed ? end + 2 : end;
-    }
     if (isWhole) this.#state = "done";
     this.events.piece(bytes.subarray(at, end));
     if (isWhole) this.events.end();
     return end;
   }
 
-  /** The size of a chunk; its whole line at once when that is here and says nothing else. */
-  #readSizeLine(bytes: Buffer, at: number): number {
-    let next = at;
-    for (; next < bytes.length && hexDigit(bytes[next]!) !== -1; next++) {
-      if (++this.#digits > SIZE_DIGITS_MAX) throw new HttpParseError("a chunk's size is not a number");
-      this.#left = this.#left * 16 + hexDigit(bytes[next]!);
-    }
-    if (next === bytes.length) return next;
-    if (this.#digits > 0 && bytes[next] === CR && bytes[next + 1] === LF) {
-      this.#sizeKnown();
-      return next + 2;
-    }
-    return this.#readSizeEnd(bytes[next]!, next);
+  #readChunks(chunks: ChunkDecoder, bytes: Buffer, at: number): number {
+    const next = chunks.feed(bytes, at);
+    if (chunks.isDone) this.#finish();
+    return next;
   }
 
-  /** What stands between the chunks, a byte at a time: there are few of them. */
-  #readFraming(bytes: Buffer, at: number): number {
-    const byte = bytes[at]!;
-    switch (this.#state) {
-      case "extension":
-        if (byte === LF) this.#sizeKnown();
-        else if (++this.#lineBytes > EXTENSION_BYTES_MAX)
-          throw new HttpParseError("a chunk's size line does not end");
-        return at + 1;
-      case "data-end":
-        if (byte === LF) this.#state = "size";
-        else if (byte !== CR) throw new HttpParseError("a chunk is longer than its size says");
-        return at + 1;
-      default:
-        return this.#readTrailer(byte, at);
-    }
+  piece(bytes: Buffer): void {
+    this.events.piece(bytes);
   }
 
-  #readSizeEnd(byte: number, at: number): number {
-    if (this.#digits === 0) throw new HttpParseError("a chunk has no size");
-    if (byte === LF) this.#sizeKnown();
-    else if (byte === CR || byte === SEMICOLON || byte === 32 || byte === 9) {
-      this.#state = "extension";
-      this.#lineBytes = 0;
-    } else throw new HttpParseError("a chunk's size is not a number");
-    return at + 1;
+  malformed(reason: string): never {
+    throw new HttpParseError(reason);
   }
-
-  #sizeKnown(): void {
-    this.#digits = 0;
-    this.#lineBytes = 0;
-    this.#state = this.#left === 0 ? "trailer" : "data";
-  }
-
-  /** Trailers say nothing that we need; an empty line ends them and the answer. */
-  #readTrailer(byte: number, at: number): number {
-    if (byte === LF) {
-      if (this.#digits === 0) this.#finish();
-      this.#digits = 0;
-    } else if (byte !== CR) {
-      this.#digits = 1;
-      if (++this.#lineBytes > HEAD_BYTES_MAX) throw new HttpParseError("the answer's trailers do not end");
-    }
-    return at + 1;
-  }
-}
-
-function hexDigit(byte: number): number {
-  if (byte >= 48 && byte <= 57) return byte - 48;
-  const lower = byte | 32;
-  return lower >= 97 && lower <= 102 ? lower - 87 : -1;
 }
 
 /** Status line and headers, without the empty line. */

@@ -34,7 +34,10 @@ const Group = z.object({
     .describe("Null for a platform administrator who is not a member"),
   member_count: z.int().describe("Active members"),
   enforce_model_allowlist: z.boolean().describe("Group keys may use only the allowed models"),
-  rpm_ceiling: z.int().nullable().describe("Requests a minute for each key of the group; null: no ceiling"),
+  rpm_ceiling: z
+    .int()
+    .nullable()
+    .describe("Requests a minute for all keys of the group together; null: no ceiling"),
   created_at: Timestamp,
 });
 const Member = z.object({

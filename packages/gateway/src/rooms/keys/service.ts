@@ -28,7 +28,7 @@ export interface GroupTerms extends ModelRules {
   id: string;
   /** The member's cost multiplier in millionths. */
   multiplierMicros: number;
-  /** Requests a minute for each key of the group; null: no ceiling. */
+  /** Requests a minute for all keys of the group together; null: no ceiling. */
   rpmCeiling: number | null;
 }
 

@@ -56,12 +56,14 @@ export interface JournalFigures {
 /** Postgres keeps no NUL in texts, and columns have their widths. */
 const tidy = (text: string, lengthMax: number): string =>
   (text.includes("\u0000") ? text.replaceAll("\u0000", "") : text).slice(0, lengthMax);
-/** What upstreams report and clients claim is not believed beyond these: one absurd figure must not spoil every sum it is in. */
+/**
+ * What an upstream reports, or a client asks for, is not believed beyond these: one absurd number must not spoil
+ * every sum it is in. An infinite one, reserved and given back, would leave a sum that limits nothing any more.
+ */
 const TOKENS_MAX = 1e9;
 const COST_NANO_USD_MAX = 1e6 * NANO_PER_USD;
 const within = (value: number, max: number): number => (value > 0 ? Math.min(Math.floor(value), max) : 0);
-const toCostNanoUsd = (costUsd: number): number =>
-  within(Math.round(costUsd * NANO_PER_USD), COST_NANO_USD_MAX);
+const nanoUsdOf = (usd: number): number => within(Math.round(usd * NANO_PER_USD), COST_NANO_USD_MAX);
 
 export class MeteringService implements Metering {
   readonly #journal: Journal;
@@ -101,23 +103,25 @@ export class MeteringService implements Metering {
       fail("unavailable", "Usage cannot be recorded right now; try again later", { retryAfterSeconds: 30 });
     }
     const { payer, model, estimate } = options;
-    const { billing } = this.options;
-    const expected = this.#expected(model, estimate);
-    const cover = this.#check.check({ payer, tier: billing.tier(payer.tier), ...expected });
+    const tier = this.options.billing.tier(payer.tier);
+    const cover = this.#check.check({ payer, tier, ...this.#mostOf(model, estimate) });
     return cover instanceof Promise
       ? cover.then((known) => this.#admitted(options, known))
       : this.#admitted(options, cover);
   }
 
-  /** Bounded like what is recorded: sums of reservations must stay exact, whatever a client claims to want. */
-  #expected(model: string, estimate: Estimate): Pick<Demand, "costNanoUsd" | "tokens"> {
-    if ("costUsd" in estimate) return { costNanoUsd: toCostNanoUsd(estimate.costUsd), tokens: 0 };
+  /** What the request may take at most. */
+  #mostOf(model: string, estimate: Estimate): Pick<Demand, "costNanoUsd" | "tokens"> {
+    if ("costUsd" in estimate) return { costNanoUsd: nanoUsdOf(estimate.costUsd), tokens: 0 };
     const promptTokens = within(estimate.promptTokens, TOKENS_MAX);
     const completionTokens = within(estimate.completionTokensMax, TOKENS_MAX);
-    return {
-      costNanoUsd: this.options.billing.costNanoUsd(model, { promptTokens, completionTokens }),
-      tokens: promptTokens + completionTokens,
-    };
+    const costNanoUsd = this.#costNanoUsd(model, { promptTokens, completionTokens });
+    return { costNanoUsd, tokens: promptTokens + completionTokens };
+  }
+
+  #costNanoUsd(model: string, tokens: { promptTokens: number; completionTokens: number }): number | null {
+    const cost = this.options.billing.costNanoUsd(model, tokens);
+    return cost === null ? null : within(cost, COST_NANO_USD_MAX);
   }
 
   #admitted(options: AdmitOptions, cover: Cover): Admission {
@@ -161,8 +165,8 @@ export class MeteringService implements Metering {
         completionTokens,
         costNanoUsd:
           usage.costUsd === undefined
-            ? this.options.billing.costNanoUsd(model, { promptTokens, completionTokens })
-            : toCostNanoUsd(usage.costUsd),
+            ? this.#costNanoUsd(model, { promptTokens, completionTokens })
+            : nanoUsdOf(usage.costUsd),
         refId: refId === null ? null : tidy(refId, TEXT_MAX.ref),
         estimated: usage.estimated,
         atMs: this.options.clock.now(),

@@ -18,7 +18,8 @@ export function createRealtime({ routing, metering, conversations, ...parts }: R
     route: (model) => routing.choose({ model: routing.aliases.resolve(model), capability: "realtime" }),
     async checkQuota(actor, model, requestId) {
       const payer = await metering.payerOf(actor);
-      const estimate = { promptTokens: 0, completionTokensMax: 0 };
+      // Something rather than nothing, or points would not be asked whether they can pay.
+      const estimate = { promptTokens: 1, completionTokensMax: 1 };
       const admission = await metering.admit({ requestId, payer, model, estimate, refId: null });
       // Each response is recorded by itself; the session as such costs nothing.
       admission.release();

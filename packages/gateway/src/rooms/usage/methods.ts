@@ -1,14 +1,14 @@
 import { z } from "zod";
-import { defineMethod, Timestamp } from "../../kernel/method.ts";
+import { defineMethod, Timestamp, WholeNumber } from "../../kernel/method.ts";
 
 export const list = defineMethod({
   name: "usage.list",
   summary: "Your requests, newest first; with `project` only those of the project's keys",
   auth: "jwt",
   params: z.object({
-    limit: z.int().optional().describe("Default 50; values outside 1-200 are brought into it"),
-    offset: z.int().optional().describe("Default 0"),
-    project: z.string().max(64).optional(),
+    limit: WholeNumber.optional().describe("Default 50; values outside 1-200 are brought into it"),
+    offset: WholeNumber.optional().describe("Default 0"),
+    project: z.string().trim().max(64).optional().describe("Empty: all rows, as without it"),
   }),
   result: z.object({
     records: z.array(

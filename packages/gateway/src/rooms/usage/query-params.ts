@@ -92,7 +92,7 @@ function groupBy(value: unknown): GroupBy | null {
 
 function integer(value: unknown, field: string, fallback: number): number {
   if (value === undefined || value === null) return fallback;
-  return Number.isSafeInteger(value)
+  return Number.isInteger(value)
     ? (value as number)
     : fail("invalid_params", `\`${field}\` must be a whole number`);
 }
@@ -111,7 +111,7 @@ export function parseUsageQuery(body: unknown): UsageQuery {
     untilMs: bound(body.until, "until"),
     groupBy: groupBy(body.group_by),
     limit: clamp(integer(body.limit, "limit", PAGE.fallback), PAGE.min, PAGE.max),
-    offset: Math.max(0, integer(body.offset, "offset", 0)),
+    offset: clamp(integer(body.offset, "offset", 0), 0, Number.MAX_SAFE_INTEGER),
     includeRecords: body.include_records === true,
   };
 }

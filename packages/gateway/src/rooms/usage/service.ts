@@ -42,8 +42,9 @@ export class Usage {
     options: { limit?: number | undefined; offset?: number | undefined; project?: string | undefined },
   ) {
     const limit = clamp(options.limit ?? LIST.fallback, LIST.min, LIST.max);
-    const offset = Math.max(0, options.offset ?? 0);
-    const project = options.project ?? null;
+    const offset = clamp(options.offset ?? 0, 0, Number.MAX_SAFE_INTEGER);
+    // Not `??`: the rollups keep the sum of everything under the empty project.
+    const project = options.project || null;
     await this.settled();
     const { userId } = actor;
     const fromMs = this.#keptFromMs(this.options.clock.now());
@@ -69,17 +70,21 @@ export class Usage {
   async query(body: unknown) {
     const query = parseUsageQuery(body);
     await this.settled();
-    const [totals, grouped, records] = await Promise.all([
+    const keptFromMs = this.#keptFromMs(this.options.clock.now());
+    // Sums outlive their rows, so those of earlier months do not say how many rows there are.
+    const kept = (query.sinceMs ?? 0) < keptFromMs ? { ...query, sinceMs: keptFromMs } : null;
+    const [totals, grouped, records, keptTotals] = await Promise.all([
       this.#queries.totals(query),
       query.groupBy && this.#queries.groups(query, query.groupBy),
-      query.includeRecords ? this.#queries.records(query) : null,
+      query.includeRecords ? this.#queries.records(kept ?? query) : null,
+      query.includeRecords && kept ? this.#queries.totals(kept) : null,
     ]);
     return {
       totals,
       ...(grouped && { groups: grouped.groups, ...(grouped.truncated && { groups_truncated: true }) }),
       ...(records && {
         records,
-        records_total: totals.requests,
+        records_total: (keptTotals ?? totals).requests,
         limit: query.limit,
         offset: query.offset,
       }),

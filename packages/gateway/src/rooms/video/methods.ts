@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, GivenId, Ok, ok } from "../../kernel/method.ts";
+import { defineMethod, GivenId, Ok, ok, WholeNumber } from "../../kernel/method.ts";
 import { Job, VideoTask } from "./schemas.ts";
 
 const JobId = z.object({ job_id: GivenId });
@@ -37,7 +37,7 @@ export const list = defineMethod({
   name: "video.list",
   summary: "Your video jobs, newest first",
   auth: "jwt",
-  params: z.object({ limit: z.int().default(LIST_DEFAULT).describe(`Clamped to 1-${LIST_MAX}`) }),
+  params: z.object({ limit: WholeNumber.default(LIST_DEFAULT).describe(`Clamped to 1-${LIST_MAX}`) }),
   result: z.object({ jobs: z.array(JobWithId) }),
   handler: async ({ params, actor, rooms }) => {
     const jobs = await rooms.video.list(actor.userId, Math.min(LIST_MAX, Math.max(1, params.limit)));

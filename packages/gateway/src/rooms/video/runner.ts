@@ -1,7 +1,8 @@
 import { BackendError, type VideoRequest, type VideoResult } from "../../backends/contract.ts";
 import { isoTime } from "../../kernel/clock.ts";
 import type { Payer } from "../../kernel/payer.ts";
-import { clipFacts, type VideoOptions } from "./service.ts";
+import { clipFacts } from "./clip-facts.ts";
+import type { VideoOptions } from "./service.ts";
 import type { JobRow, VideoStore } from "./store.ts";
 
 /** Message: the id of a job that ended; the instance that made it has its hold. */

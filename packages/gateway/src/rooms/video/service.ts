@@ -6,6 +6,7 @@ import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import type { Database, Sweep } from "../../storage/contract.ts";
+import { type ClipFacts, clipFacts } from "./clip-facts.ts";
 import { checkImages, type InputImage } from "./images.ts";
 import { JobRunner } from "./runner.ts";
 import { type JobRow, type JobSummary, VideoStore } from "./store.ts";
@@ -15,14 +16,6 @@ const ACTIVE_JOBS_MAX = 100;
 const JOB_DEADLINE_MS = 60 * 60_000;
 /** For a look at what was asked for, when someone wonders about a result. */
 const PAYLOAD_KEPT_MS = 24 * 60 * 60_000;
-
-/** What the price of a clip depends on. */
-export interface ClipFacts {
-  durationSeconds: number;
-  width?: number;
-  height?: number;
-  frames?: number;
-}
 
 export interface VideoOptions {
   db: Database;
@@ -79,30 +72,6 @@ export interface JobView {
   error: string | null;
   cost: number;
   created_at: number;
-}
-
-const DEFAULT_DURATION_SECONDS = 5;
-const FRAMES_PER_SECOND = { usual: 24, most: 240 };
-const FRAMES_MAX = 1_000_000;
-const CLIP_SECONDS_MAX = 86_400;
-
-/** A figure that others told, where it is one that a clip can have. */
-const positive = (value: unknown, max: number): number | undefined =>
-  typeof value === "number" && value > 0 ? Math.min(value, max) : undefined;
-
-/** The facts of a clip: what the upstream reports goes before what was asked for. */
-export function clipFacts(request: VideoRequest, result?: VideoResult): ClipFacts {
-  const reportedSeconds = positive(result?.duration_seconds, CLIP_SECONDS_MAX);
-  const durationSeconds = reportedSeconds ?? request.durationSeconds ?? DEFAULT_DURATION_SECONDS;
-  const { extra } = request;
-  const asked = reportedSeconds === undefined ? positive(extra.frames, FRAMES_MAX) : undefined;
-  const fps = positive(extra.fps, FRAMES_PER_SECOND.most) ?? FRAMES_PER_SECOND.usual;
-  return {
-    durationSeconds,
-    width: result?.width ?? request.width,
-    height: result?.height ?? request.height,
-    frames: Math.max(1, Math.round(asked ?? durationSeconds * fps)),
-  };
 }
 
 export const toView = (job: JobSummary): JobView => ({

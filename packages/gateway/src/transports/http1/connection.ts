@@ -7,7 +7,6 @@ import { Outbox } from "../../kernel/sockets/outbox.ts";
 import { headRead } from "../../kernel/sockets/tidying.ts";
 import { IncomingRequest, type RequestCarrier } from "./incoming.ts";
 import {
-  BODY_SILENCE_MS,
   DISCARDED_BYTES_MAX,
   HEAD_MS,
   IDLE_MS,
@@ -67,14 +66,17 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
   #isClosed = false;
   /** When the client has kept us waiting for too long; 0: it does not. */
   #deadlineMs: number;
+  /** When it was last left without a request, or opened. */
+  #idleSinceMs: number;
 
   constructor(
-    readonly socket: Socket<Connection>,
+    readonly socket: Socket<unknown>,
     readonly options: ConnectionOptions,
   ) {
     this.remoteAddress = socket.remoteAddress ?? "";
     this.#outbox = new Outbox(socket);
-    this.#deadlineMs = options.clock.now() + HEAD_MS;
+    this.#idleSinceMs = options.clock.now();
+    this.#deadlineMs = this.#idleSinceMs + HEAD_MS;
   }
 
   // What the socket says.
@@ -142,7 +144,17 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
   /** Ends it once nothing is under way on it. */
   retire(): void {
     if (this.#webSocket) this.#webSocket.close(1001, "this instance is stopping");
-    else if (this.#request === null && this.#held === null && this.#outbox.waitingBytes === 0) this.#leave();
+    else if (this.#isIdle) this.#leave();
+  }
+
+  /** Ends it if nothing has been under way on it since then. */
+  spare(sinceMs: number): void {
+    if (this.#isIdle && this.#idleSinceMs <= sinceMs) this.#leave();
+  }
+
+  get #isIdle(): boolean {
+    const isAnswered = this.#request === null && this.#outbox.waitingBytes === 0;
+    return isAnswered && this.#held === null && this.#webSocket === null;
   }
 
   /** Nothing is under way. */
@@ -257,19 +269,19 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
 
   #bodyGrew(body: RequestBody): void {
     if (this.#request === null && body.discardedBytes > DISCARDED_BYTES_MAX) this.#close();
-    else if (body.isAwaited) this.#awaitBody();
+    else if (body.isAwaited) this.#awaitBody(body);
     else if (body.waitingBytes > WAITING_BYTES_MAX) this.pause();
   }
 
   /** While a streamed answer is on its way, its reader is what there is to wait for. */
-  #awaitBody(): void {
+  #awaitBody(body: RequestBody): void {
     this.resume();
-    if (this.#stream === null) this.#expectWithin(BODY_SILENCE_MS);
+    if (this.#stream === null) this.#deadlineMs = body.dueMs(this.options.clock.now());
   }
 
   bodyAwaited(expectsContinue: boolean): void {
     if (expectsContinue) this.#outbox.send(CONTINUE);
-    this.#awaitBody();
+    if (this.#body) this.#awaitBody(this.#body);
   }
 
   /** The rest of a body cannot be read. */
@@ -390,7 +402,7 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
 
   #discard(body: RequestBody): void {
     body.discard();
-    this.#awaitBody();
+    this.#awaitBody(body);
   }
 
   /** Waits for the next request, or turns to it, once the client has taken the answer to the last. */
@@ -404,7 +416,10 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
       this.#expectWithin(HEAD_MS);
       this.#advance();
     } else if (this.options.isRetiring) this.#close();
-    else this.#expectWithin(IDLE_MS);
+    else {
+      this.#idleSinceMs = this.options.clock.now();
+      this.#deadlineMs = this.#idleSinceMs + IDLE_MS;
+    }
   }
 
   /** Nothing more is answered: the client gets what is written, and then the end. */

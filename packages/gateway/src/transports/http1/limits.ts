@@ -3,6 +3,8 @@
 /** How long a client may take for the head of a request, and be silent within its body. */
 export const HEAD_MS = 30_000;
 export const BODY_SILENCE_MS = 60_000;
+/** A body that comes more slowly than this for longer than that would take its time for ever. */
+export const BODY_BYTES_PER_SECOND_MIN = 500;
 /** How long a connection without a request is kept: longer than the proxies in front of us keep theirs. */
 export const IDLE_MS = 120_000;
 /** How long a client may take nothing of what is written to it. */
@@ -17,3 +19,5 @@ export const DISCARDED_BYTES_MAX = 256 * 1024;
 export const WAITING_BYTES_MAX = 64 * 1024;
 /** Requests of one connection that are answered in a row before others have their turn. */
 export const STREAK_MAX = 64;
+/** How long a connection must have been without a request to be given up for a new one, when there are too many. */
+export const SPARE_AFTER_MS = 5_000;

@@ -1,44 +1,20 @@
+import { ChunkDecoder, type ChunkReader } from "../../kernel/chunks.ts";
 import { ServiceError } from "../../kernel/errors.ts";
 import { refuseLarge } from "../../kernel/http.ts";
+import { BODY_BYTES_PER_SECOND_MIN, BODY_SILENCE_MS } from "./limits.ts";
 import { BadRequest } from "./request-head.ts";
 
-/** Digits of a chunk's size; more would not be a number that can be counted to. */
-const SIZE_DIGITS_MAX = 12;
-/** A size line with its extensions, or all trailers together. */
-const FRAMING_BYTES_MAX = 8 * 1024;
 /** Smaller pieces are copied together: a view costs more than it shows, and a chunk may be a single byte. */
 const COPIED_BELOW_BYTES = 4 * 1024;
 const COPY_BYTES = 16 * 1024;
-const TAB = 9;
-const LF = 10;
-const CR = 13;
-const SPACE = 32;
-const SEMICOLON = 59;
-const DELETE = 127;
 const NOTHING = Buffer.alloc(0);
 
-/** Where in a body the next byte is; of the ends of lines the line feed is a place of its own. */
-type State =
-  | "size"
-  | "extension"
-  | "size-end"
-  | "data"
-  | "after-data"
-  | "data-end"
-  | "line"
-  | "trailer"
-  | "trailer-end"
-  | "last-end"
-  | "done";
-
 /** Collects a body that did not come with its head: of a declared length, or in chunks. */
-export class RequestBody {
-  #state: State;
-  /** Bytes that are left of the body or of the current chunk. */
+export class RequestBody implements ChunkReader {
+  /** Null when the length is declared. */
+  readonly #chunks: ChunkDecoder | null;
+  /** Bytes that are left of the declared length. */
   #left: number;
-  readonly #isChunked: boolean;
-  #digits = 0;
-  #framingBytes = 0;
   #pieces: Buffer[] = [];
   #bytes = 0;
   /** Where small pieces go; the part from `#copyFrom` to `#copyTo` is not among the pieces yet. */
@@ -49,17 +25,19 @@ export class RequestBody {
   /** Nobody wants it; it is read only to find the next request. */
   #discards = false;
   #discardedBytes = 0;
+  #receivedBytes = 0;
+  /** Since when somebody waits for it. */
+  #awaitedSinceMs: number | null = null;
   #failure: ServiceError | null = null;
   #taker: { resolve(body: Buffer): void; reject(error: unknown): void } | null = null;
 
   constructor(contentLength: number | null) {
-    this.#isChunked = contentLength === null;
+    this.#chunks = contentLength === null ? new ChunkDecoder(this, { isLenient: false }) : null;
     this.#left = contentLength ?? 0;
-    this.#state = this.#isChunked ? "size" : this.#left === 0 ? "done" : "data";
   }
 
   get isDone(): boolean {
-    return this.#state === "done";
+    return this.#chunks?.isDone ?? this.#left === 0;
   }
   /** Somebody waits for the rest, or for its end. */
   get isAwaited(): boolean {
@@ -75,28 +53,37 @@ export class RequestBody {
   }
   /** How much is known to be still to come. */
   get leftBytes(): number {
-    return this.#left;
+    return this.#chunks?.leftBytes ?? this.#left;
+  }
+
+  /** By when more of it must have come, now that somebody waits for it. */
+  dueMs(nowMs: number): number {
+    this.#awaitedSinceMs ??= nowMs;
+    const paceMs = (this.#receivedBytes / BODY_BYTES_PER_SECOND_MIN) * 1_000;
+    return Math.min(nowMs, this.#awaitedSinceMs + paceMs) + BODY_SILENCE_MS;
   }
 
   /** How many of the bytes belong to the body. Throws BadRequest for what is no chunk. */
   feed(bytes: Buffer): number {
-    let at = 0;
-    while (at < bytes.length && this.#state !== "done")
-      at = this.#state === "data" ? this.#readData(bytes, at) : this.#readFraming(bytes[at]!, at);
-    if (this.#discards) this.#discardedBytes += at;
-    if (this.#state === "done") this.#finish();
-    return at;
+    const end = this.#chunks ? this.#chunks.feed(bytes, 0) : Math.min(bytes.length, this.#left);
+    if (!this.#chunks) {
+      this.#left -= end;
+      this.piece(bytes.subarray(0, end));
+    }
+    this.#receivedBytes += end;
+    if (this.#discards) this.#discardedBytes += end;
+    if (this.isDone) this.#finish();
+    return end;
   }
 
-  #readData(bytes: Buffer, at: number): number {
-    const end = Math.min(bytes.length, at + this.#left);
-    this.#left -= end - at;
-    if (!this.#discards) {
-      this.#keep(bytes.subarray(at, end));
-      if (this.#bytes > this.#bytesMax) this.#refuse();
-    }
-    if (this.#left === 0) this.#state = this.#isChunked ? "after-data" : "done";
-    return end;
+  piece(bytes: Buffer): void {
+    if (this.#discards) return;
+    this.#keep(bytes);
+    if (this.#bytes > this.#bytesMax) this.#refuse();
+  }
+
+  malformed(reason: string): never {
+    throw new BadRequest(400, reason);
   }
 
   #keep(piece: Buffer): void {
@@ -119,57 +106,6 @@ export class RequestBody {
   #addCopied(): void {
     if (this.#copyTo > this.#copyFrom) this.#pieces.push(this.#copy.subarray(this.#copyFrom, this.#copyTo));
     this.#copyFrom = this.#copyTo;
-  }
-
-  /** What stands between the chunks, a byte at a time: there are few of them. */
-  #readFraming(byte: number, at: number): number {
-    if (++this.#framingBytes > FRAMING_BYTES_MAX) throw new BadRequest(400, "a chunk's framing does not end");
-    switch (this.#state) {
-      case "size":
-        this.#readSize(byte);
-        break;
-      case "extension":
-        if (byte === CR) this.#state = "size-end";
-        else requireText(byte);
-        break;
-      case "size-end":
-        requireLineFeed(byte);
-        this.#framingBytes = 0;
-        this.#state = this.#left === 0 ? "line" : "data";
-        break;
-      case "after-data":
-        if (byte !== CR) throw new BadRequest(400, "a chunk is longer than its size says");
-        this.#state = "data-end";
-        break;
-      case "data-end":
-        requireLineFeed(byte);
-        this.#digits = 0;
-        this.#framingBytes = 0;
-        this.#state = "size";
-        break;
-      case "line":
-      case "trailer":
-        if (byte === CR) this.#state = this.#state === "line" ? "last-end" : "trailer-end";
-        else {
-          requireText(byte);
-          this.#state = "trailer";
-        }
-        break;
-      default:
-        requireLineFeed(byte);
-        this.#state = this.#state === "last-end" ? "done" : "line";
-    }
-    return at + 1;
-  }
-
-  #readSize(byte: number): void {
-    const digit = hexDigit(byte);
-    if (digit !== -1 && this.#digits < SIZE_DIGITS_MAX) {
-      this.#digits++;
-      this.#left = this.#left * 16 + digit;
-    } else if (this.#digits > 0 && byte === CR) this.#state = "size-end";
-    else if (this.#digits > 0 && byte === SEMICOLON) this.#state = "extension";
-    else throw new BadRequest(400, "a chunk's size is not a number");
   }
 
   #finish(): void {
@@ -197,7 +133,7 @@ export class RequestBody {
 
   take(bytesMax: number): Buffer | Promise<Buffer> {
     if (this.#failure) throw this.#failure;
-    if (this.#bytes + (this.#isChunked ? 0 : this.#left) > bytesMax) {
+    if (this.#bytes + this.#left > bytesMax) {
       this.discard();
       return refuseLarge(bytesMax);
     }
@@ -230,20 +166,4 @@ export class RequestBody {
     this.#taker = null;
     taker?.reject(error);
   }
-}
-
-function hexDigit(byte: number): number {
-  if (byte >= 48 && byte <= 57) return byte - 48;
-  const letter = byte | 32;
-  return letter >= 97 && letter <= 102 ? letter - 87 : -1;
-}
-
-function requireLineFeed(byte: number): void {
-  if (byte !== LF) throw new BadRequest(400, "a chunk's line does not end with a line feed");
-}
-
-/** A line feed of its own ends a line for some and not for others. */
-function requireText(byte: number): void {
-  if ((byte < SPACE && byte !== TAB) || byte === DELETE)
-    throw new BadRequest(400, "a chunk's line has a control character in it");
 }

@@ -53,6 +53,12 @@ export function headText(
 }
 
 export const TEXT_TYPE = "text/plain; charset=utf-8";
+const TOO_MANY = "Too many connections; try again in a moment.\n";
+/** The whole answer to a client for whom there is no room. */
+export const REFUSED_FOR_NOW = Buffer.from(
+  `HTTP/1.1 503 Service Unavailable\r\ncontent-type: ${TEXT_TYPE}\r\nretry-after: 1\r\n` +
+    `connection: close\r\ncontent-length: ${TOO_MANY.length}\r\n\r\n${TOO_MANY}`,
+);
 export const CONTINUE = Buffer.from("HTTP/1.1 100 Continue\r\n\r\n");
 
 export interface WholeOptions {

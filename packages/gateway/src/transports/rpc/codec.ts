@@ -13,20 +13,41 @@ export type RpcRequest = { idJson: string } & (
 
 export type RpcBody = { batch: false; requests: [RpcRequest] } | { batch: true; requests: RpcRequest[] };
 
-// Only these ids lose something in JSON.parse: long digits, and numbers written with a point or an exponent.
-const DELICATE_ID = /"id"\s*:\s*-?(\d{16}|\d+[.eE]|0\d*[^\d,}\]\s])/;
+// Only these ids lose something in JSON.parse: long digits, and numbers written with a point or an exponent. The
+// key may be written with escapes.
+const DELICATE_ID = /"(?:i|\\u0069)(?:d|\\u0064)"\s*:\s*-?(\d{16}|\d+[.eE]|0\d*[^\d,}\]\s])/;
 
-/** The source texts of every numeric `id` at the top level (of each batch element). */
+const NUMBER_AFTER_KEY = /\s*:\s*(-?\d[\d.eE+-]*)/y;
+
+/** Where the string that begins at `from` is over. */
+function endOfString(text: string, from: number): number {
+  let i = from + 1;
+  while (text.charCodeAt(i) !== 34) i += text.charCodeAt(i) === 92 ? 2 : 1;
+  return i + 1;
+}
+
+/**
+ * The source texts of every numeric `id` at the top level (of each batch element) of a valid JSON text. A scan
+ * and not a second parse with a reviver, which a long list of numbers would make many times as slow.
+ */
 function idSources(text: string): (string | undefined)[] {
-  const marked: unknown = JSON.parse(
-    text,
-    function (this: unknown, key, value, context?: { source?: string }) {
-      return key === "id" && typeof value === "number" ? { source: context?.source } : value;
-    },
-  );
-  const sourceOf = (item: unknown) =>
-    isObject(item) && isObject(item.id) ? (item.id.source as string | undefined) : undefined;
-  return Array.isArray(marked) ? marked.map(sourceOf) : [sourceOf(marked)];
+  const sources: (string | undefined)[] = [];
+  const requestDepth = /^\s*\[/.test(text) ? 2 : 1;
+  let depth = 0;
+  let element = 0;
+  for (let i = 0; i < text.length; i++) {
+    const char = text.charCodeAt(i);
+    if (char === 34) {
+      const end = endOfString(text, i);
+      NUMBER_AFTER_KEY.lastIndex = end;
+      const number = depth === requestDepth ? NUMBER_AFTER_KEY.exec(text) : null;
+      if (number && JSON.parse(text.slice(i, end)) === "id") sources[element] = number[1];
+      i = end - 1;
+    } else if (char === 123 || char === 91) depth++;
+    else if (char === 125 || char === 93) depth--;
+    else if (char === 44 && depth === requestDepth - 1) element++;
+  }
+  return sources;
 }
 
 /** JSON text of the echoed id: null, string and 64-bit integer keep their type, anything else becomes a string. */
@@ -36,7 +57,8 @@ export function echoId(id: unknown, source?: string): string {
   if (typeof id === "number") {
     if (source === undefined && Number.isSafeInteger(id)) return String(id);
     const text = source ?? String(id);
-    if (/^-?\d+$/.test(text) && BigInt(text) >= I64_MIN && BigInt(text) <= I64_MAX) return text;
+    // No more digits than an i64 has: reading a million of them would hold up everyone else.
+    if (/^-?\d{1,19}$/.test(text) && BigInt(text) >= I64_MIN && BigInt(text) <= I64_MAX) return text;
     return JSON.stringify(text);
   }
   return JSON.stringify(JSON.stringify(id));

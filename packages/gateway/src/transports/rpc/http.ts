@@ -1,9 +1,10 @@
 import type { EventHub } from "../../bus/contract.ts";
 import { type Authenticator, callerFrom, type Identity } from "../../kernel/context.ts";
-import { toServiceError } from "../../kernel/errors.ts";
+import { type ErrorName, toServiceError } from "../../kernel/errors.ts";
 import { bearerOf, type HttpRequest } from "../../kernel/http.ts";
 import { decodeUtf8 } from "../../kernel/json.ts";
 import { jsonReply, type Reply } from "../../kernel/reply.ts";
+import type { Cors } from "../cors.ts";
 import { encodeFailure } from "./codec.ts";
 import { type RpcRunner, socketOnly } from "./runner.ts";
 
@@ -19,23 +20,29 @@ export interface RpcHttpOptions {
 interface RpcHttpCall {
   requestId: string;
   source: { readonly ip: string };
+  cors: Pick<Cors, "refusal">;
 }
 
-/** `POST /api/rpc`. Answers are HTTP 200, apart from a body that is too large. At once where nothing is waited for. */
+/** The only refusals that are not HTTP 200. */
+const STATUS: { readonly [Kind in ErrorName]?: number } = { body_too_large: 413, forbidden: 403 };
+
+/** `POST /api/rpc`. At once where nothing is waited for. */
 export function createRpcHttp({ runner, authenticator, events }: RpcHttpOptions) {
   const guard = (method: string) => socketOnly(runner.options.registry, method);
 
   const unreadable = (error: unknown, requestId: string): Reply => {
     const failure = toServiceError(error);
-    return jsonReply(encodeFailure(failure), requestId, failure.kind === "body_too_large" ? 413 : 200);
+    return jsonReply(encodeFailure(failure), requestId, STATUS[failure.kind] ?? 200);
   };
 
   function run(
     request: HttpRequest,
     body: Buffer,
     identity: Identity,
-    { requestId, source }: RpcHttpCall,
+    { requestId, source, cors }: RpcHttpCall,
   ): Reply | Promise<Reply> {
+    const refusal = identity.actor || identity.adminToken ? null : cors.refusal(request);
+    if (refusal) return unreadable(refusal, requestId);
     let text: string;
     try {
       text = decodeUtf8(body);

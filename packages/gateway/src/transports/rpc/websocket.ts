@@ -1,3 +1,4 @@
+import { inBackground } from "../../kernel/background.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { type Authenticator, type Caller, callerFrom } from "../../kernel/context.ts";
 import { ServiceError, toServiceError } from "../../kernel/errors.ts";
@@ -11,8 +12,13 @@ import { type RpcRunner, socketOnly } from "./runner.ts";
 
 export const ANONYMOUS_IDLE_MS = 10_000;
 export const PROBE_METHOD = "system.probe";
-/** Calls of one socket that may be under way; more are refused, so a flood cannot pile up. */
+/** Calls of one socket that may be under way; more wait for their turn. */
 const IN_FLIGHT_MAX = 64;
+/** What may wait; beyond either a call is refused, so a flood cannot pile up. */
+const WAITING_MAX = 1_000;
+const WAITING_BYTES_MAX = 4 * 1024 * 1024;
+/** With more than this unread, what waits goes on waiting. */
+const UNREAD_BYTES_MAX = 1024 * 1024;
 /** A peer that does not read its answers is cut off here. */
 export const SEND_BUFFER_BYTES_MAX = 4 * 1024 * 1024;
 
@@ -22,6 +28,9 @@ export interface RpcSocketData {
   ip: string;
   anonymous: boolean;
   inFlight: number;
+  /** Oldest first. */
+  waiting: (string | Buffer)[];
+  waitingBytes: number;
   cancelIdle: () => void;
   closing: boolean;
 }
@@ -36,6 +45,20 @@ export interface RpcWebSocketOptions {
 
 type Socket = ServerSocket<RpcSocketData>;
 
+const BUSY = new ServiceError(
+  "app_error",
+  `More than ${IN_FLIGHT_MAX + WAITING_MAX} calls, or ${WAITING_BYTES_MAX} bytes of them, are under way on this socket; wait for answers`,
+);
+
+/** What waited longest; nothing once the socket is closing, or while answers are not being read. */
+function nextOf(socket: Socket): string | Buffer | undefined {
+  const { data } = socket;
+  if (data.closing || socket.getBufferedAmount() > UNREAD_BYTES_MAX) return undefined;
+  const message = data.waiting.shift();
+  if (message !== undefined) data.waitingBytes -= message.length;
+  return message;
+}
+
 /** `GET /api/rpc` upgraded to a WebSocket: one JSON-RPC text a message; no notifications here. */
 export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
   constructor(readonly options: RpcWebSocketOptions) {}
@@ -48,6 +71,8 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
       ip,
       anonymous: actor === null && !adminToken,
       inFlight: 0,
+      waiting: [],
+      waitingBytes: 0,
       cancelIdle: () => {},
       closing: false,
     };
@@ -59,6 +84,7 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
 
   close(socket: Socket): void {
     socket.data.closing = true;
+    socket.data.waiting.length = 0;
     socket.data.cancelIdle();
   }
 
@@ -75,42 +101,62 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
     const { data } = socket;
     if (data.closing) return;
     this.#restartIdle(socket);
-    if (data.inFlight >= IN_FLIGHT_MAX) {
-      const busy = new ServiceError(
-        "app_error",
-        `More than ${IN_FLIGHT_MAX} calls are under way on this socket; wait for answers`,
-      );
-      this.#send(socket, encodeFailure(busy));
-      return;
-    }
-    data.inFlight++;
-    try {
-      await this.#answer(socket, message);
-    } finally {
-      data.inFlight--;
+    if (data.inFlight >= IN_FLIGHT_MAX || data.waiting.length > 0) await this.#postpone(socket, message);
+    else await this.#run(socket, message);
+  }
+
+  drain(socket: Socket): void {
+    const { log } = this.options.runner.options;
+    while (socket.data.inFlight < IN_FLIGHT_MAX) {
+      const message = nextOf(socket);
+      if (message === undefined) return;
+      inBackground(log, "calls that waited on a socket", this.#run(socket, message));
     }
   }
 
-  async #answer(socket: Socket, message: string | Buffer): Promise<void> {
+  /** Answers the message, and then what waits. */
+  async #run(socket: Socket, first: string | Buffer): Promise<void> {
+    socket.data.inFlight++;
+    try {
+      for (let message: typeof first | undefined = first; message !== undefined; message = nextOf(socket))
+        await this.#answer(socket, message);
+    } finally {
+      socket.data.inFlight--;
+    }
+  }
+
+  #postpone(socket: Socket, message: string | Buffer): void | Promise<void> {
+    const { data } = socket;
+    if (data.waiting.length >= WAITING_MAX || data.waitingBytes + message.length > WAITING_BYTES_MAX)
+      return this.#answer(socket, message, BUSY);
+    data.waiting.push(message);
+    data.waitingBytes += message.length;
+  }
+
+  /** Runs what the message asks for; with `refusal` it answers each of its requests with that instead. */
+  async #answer(socket: Socket, message: string | Buffer, refusal?: ServiceError): Promise<void> {
     const { data } = socket;
     const { runner, authenticator, ids } = this.options;
-    let text: string;
+    const requestId = ids.uuid();
+    let probed = false;
+    let json: string;
     try {
-      text = typeof message === "string" ? message : decodeUtf8(message);
+      const text = typeof message === "string" ? message : decodeUtf8(message);
       if (text.length > RPC_BODY_BYTES_MAX)
         throw new ServiceError("body_too_large", "The message is larger than 1 MiB");
+      // Asked anew for every message: the account's rights may have changed, the token may have expired.
+      const caller = callerFrom(await authenticator.identify(data.token), data);
+      const guard = (method: string) => {
+        probed ||= method === PROBE_METHOD;
+        return refusal ?? this.#refusal(method, caller);
+      };
+      json = await runner.run(text, { caller, requestId, guard });
     } catch (error) {
-      this.#send(socket, encodeFailure(toServiceError(error)));
-      return;
+      const failure = toServiceError(error);
+      if (failure.kind === "internal")
+        runner.options.log.error("message not answered", { request_id: requestId, error });
+      json = encodeFailure(failure);
     }
-    // Asked anew for every message: the account's rights may have changed, the token may have expired.
-    const caller = callerFrom(await authenticator.identify(data.token), data);
-    let probed = false;
-    const guard = (method: string) => {
-      probed ||= method === PROBE_METHOD;
-      return this.#refusal(method, caller);
-    };
-    const json = await runner.run(text, { caller, requestId: ids.uuid(), guard });
     this.#send(socket, json);
     if (probed && data.anonymous) {
       data.closing = true;

@@ -88,6 +88,26 @@ describe("clients that keep us waiting", () => {
     expect((await client.everything()).length).toBe(0);
   });
 
+  test("a body that drips: 408 once it is slower than 500 bytes a second, and not a steady one", async () => {
+    serve(echo);
+    const [dripping, steady] = [await server.connect(), await server.connect()];
+    dripping.send(post("Content-Length: 1000\r\n", "x"));
+    steady.send(post("Content-Length: 40000\r\n", "x".repeat(10_000)));
+    await until(() => server.requests.length === 2, "the requests");
+    for (let i = 0; i < 3; i++) {
+      server.clock.advance(BODY_SILENCE_MS / 3);
+      dripping.send("x");
+      steady.send("x".repeat(10_000));
+      // Both have come when another request that was sent later is answered.
+      const other = await server.connect();
+      other.send(get("/z"));
+      await other.answer();
+    }
+    expect((await steady.answer()).status).toBe(200);
+    server.clock.advance(SWEEP_MS);
+    expect((await dripping.answer()).status).toBe(408);
+  });
+
   test("our own time does not count: neither a handler's, nor before it asks for the body", async () => {
     const wanted = new Pending<void>();
     const answer = new Pending<void>();

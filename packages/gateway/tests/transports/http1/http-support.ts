@@ -46,9 +46,10 @@ export class TestServer {
   readonly clock = new ManualClock();
   readonly errors: string[] = [];
   readonly requests: IncomingRequest[] = [];
+  refused = 0;
   readonly #clients: RawClient[] = [];
 
-  constructor(handle: Handle, options: { port?: number; reusePort?: boolean } = {}) {
+  constructor(handle: Handle, options: { port?: number; reusePort?: boolean; connectionsMax?: number } = {}) {
     const note = (message: string, fields?: Record<string, unknown>) =>
       void this.errors.push(`${message}: ${String(fields?.error)}`);
     const log: Log = { debug() {}, info() {}, warn: note, error: note, with: () => log };
@@ -56,6 +57,10 @@ export class TestServer {
       host: "127.0.0.1",
       port: options.port ?? 0,
       reusePort: options.reusePort ?? false,
+      connectionsMax: options.connectionsMax ?? 100_000,
+      refused: () => {
+        this.refused++;
+      },
       handle: (request) => {
         this.requests.push(request);
         return handle(request);

@@ -23,6 +23,15 @@ function serve(): void {
 
 const url = () => `http://127.0.0.1:${server.listener.port}/`;
 
+async function askWithoutReading() {
+  serve();
+  const client = await server.connect();
+  client.socket.pause();
+  client.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n");
+  await until(() => server.requests.length === 1, "it is asked");
+  return client;
+}
+
 test("an answer in parts arrives whole, and its memory is given back once", async () => {
   serve();
   for (let i = 1; i <= 3; i++) {
@@ -36,11 +45,7 @@ test("an answer in parts arrives whole, and its memory is given back once", asyn
 });
 
 test("not before the client has taken all of it", async () => {
-  serve();
-  const client = await server.connect();
-  client.socket.pause();
-  client.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n");
-  await until(() => server.requests.length === 1, "it is asked");
+  const client = await askWithoutReading();
   await Bun.sleep(50);
   expect(released).toBe(0);
   client.socket.resume();
@@ -49,11 +54,7 @@ test("not before the client has taken all of it", async () => {
 });
 
 test("also when the client leaves in the middle", async () => {
-  serve();
-  const client = await server.connect();
-  client.socket.pause();
-  client.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n");
-  await until(() => server.requests.length === 1, "it is asked");
+  const client = await askWithoutReading();
   client.socket.destroy();
   await until(() => released === 1, "it is given back");
 });
