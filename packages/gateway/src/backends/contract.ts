@@ -212,6 +212,15 @@ export type BackendErrorKind = "connect" | "transport" | "upstream" | "request" 
 /** The runtime's advice to whoever calls fetch, which is nothing to our callers. */
 const RUNTIME_ADVICE = / For more information, pass `verbose: true` in the second argument to fetch\(\)/;
 
+const DETAIL_BYTES_MAX = 4_096;
+
+/** The beginning of a text, as much as 4 KB of UTF-8 hold. */
+function boundedDetail(text: string): string {
+  if (text.length * 3 <= DETAIL_BYTES_MAX || Buffer.byteLength(text) <= DETAIL_BYTES_MAX) return text;
+  // A character that was cut in two is left out.
+  return new TextDecoder().decode(Buffer.from(text).subarray(0, DETAIL_BYTES_MAX), { stream: true });
+}
+
 export class BackendError extends Error {
   /** Bounded to 4 KB, without secrets. */
   readonly detail: string;
@@ -221,7 +230,7 @@ export class BackendError extends Error {
     readonly status?: number,
     readonly retryAfterSeconds?: number,
   ) {
-    const told = detail.replace(RUNTIME_ADVICE, "");
+    const told = boundedDetail(detail.replace(RUNTIME_ADVICE, ""));
     super(kind === "upstream" ? `upstream ${status}: ${told}` : told);
     this.name = "BackendError";
     this.detail = told;

@@ -25,6 +25,18 @@ export function bearerOf(request: Pick<HttpRequest, "header">): string | null {
   return header.slice(7).trim() || null;
 }
 
+const strictUtf8 = new TextDecoder("utf-8", { fatal: true });
+
+/** A header's text as its sender wrote it. The wire has bytes: most programs put UTF-8 there, browsers Latin-1. */
+export function textOfHeader(value: string): string {
+  if (!/[\x80-\xff]/.test(value)) return value;
+  try {
+    return strictUtf8.decode(Buffer.from(value, "latin1"));
+  } catch {
+    return value;
+  }
+}
+
 export const refuseLarge = (bytesMax: number): never =>
   fail("body_too_large", `The request body is larger than ${bytesMax} bytes; send a smaller one`);
 

@@ -1,5 +1,6 @@
 import type { Clock } from "./clock.ts";
 import { isObject } from "./json.ts";
+import { socketFailure } from "./shown-address.ts";
 
 /** A larger message ends the connection, unless the user of the client sets another limit. */
 const MESSAGE_CHARS_MAX = 64 * 1024 * 1024;
@@ -113,7 +114,8 @@ export class RpcConnection {
         cancelTimeout();
         resolve(new RpcConnection(opened, options));
       };
-      socket.onerror = (event) => fail((event as ErrorEvent).message || "the connection failed");
+      socket.onerror = (event) =>
+        fail(socketFailure((event as ErrorEvent).message || "the connection failed"));
       socket.onclose = ({ code }) => fail(`the connection was refused (${code})`);
     });
   }

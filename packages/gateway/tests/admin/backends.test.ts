@@ -224,5 +224,8 @@ describe("aliases", () => {
     expect(await refusal("POST", { alias: "a" })).toBe("missing_target");
     expect(await refusal("POST", { alias: " ", target: "m" })).toBe("missing_alias");
     expect(await refusal("DELETE", {})).toBe("missing_alias");
+    // Cut to the length of a model id, it would be a name that nobody can ask for.
+    expect(await refusal("POST", { alias: "a".repeat(257), target: "m" })).toBe("missing_alias");
+    expect(await refusal("POST", { alias: "a", target: "m".repeat(257) })).toBe("missing_target");
   });
 });

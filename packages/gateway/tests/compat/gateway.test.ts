@@ -172,15 +172,27 @@ test("refusals of the chat path come in each API's form", async () => {
   expect(await failing(stranger.messages.countTokens(ask))).toBeInstanceOf(Anthropic.AuthenticationError);
 });
 
+const refusal = async (path: string, body: object) => {
+  const response = await fetch(`${bench.url}/v1/${path}`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${bench.key}`, "content-type": "application/json" },
+    body: JSON.stringify({ model: "m", ...body }),
+  });
+  const { error } = (await response.json()) as { error: { message: string } };
+  return { status: response.status, message: error.message };
+};
+
+test("an input that is no text and no list is refused with what it may be", async () => {
+  for (const input of [undefined, 5, {}, []]) {
+    const { status, message } = await refusal("responses", { input });
+    expect([status, message]).toEqual([400, "`input`: is required: a text, or a list of items"]);
+  }
+});
+
 test("a wrong limit of tokens is refused by the name that the API gives it", async () => {
   const refusedField = async (path: string, body: object) => {
-    const response = await fetch(`${bench.url}/v1/${path}`, {
-      method: "POST",
-      headers: { authorization: `Bearer ${bench.key}`, "content-type": "application/json" },
-      body: JSON.stringify({ model: "m", ...body }),
-    });
-    const { error } = (await response.json()) as { error: { message: string } };
-    return [response.status, /`(\w+)`/.exec(error.message)?.[1]];
+    const { status, message } = await refusal(path, body);
+    return [status, /`(\w+)`/.exec(message)?.[1]];
   };
   const { messages } = ask;
   for (const wrong of ["many", -1, 1.5, true]) {

@@ -81,6 +81,9 @@ test("a field that only the chosen backend cannot take is a 400 that names it, a
   const cases: [unknown, string][] = [
     [null, "messages.0"],
     [{ role: "user", content: [{ type: "hologram" }] }, "messages.0.content.0"],
+    [{ role: "user", content: [{ type: "text", text: 5 }] }, "messages.0.content.0.text"],
+    [{ role: "user", content: 5 }, "messages.0.content"],
+    [{ content: "x" }, "messages.0.role"],
     [{ role: "user", content: "x", images: [5] }, "messages.0.images.0"],
     [{ role: "assistant", content: null, tool_calls: [{}] }, "messages.0.tool_calls.0.function"],
   ];

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { createLog } from "../../src/kernel/log.ts";
 import { onEachDatabase, type TestDatabase } from "../support/databases.ts";
 import { ADMIN_TOKEN, bootGateway, PASSWORD } from "../support/gateway.ts";
-import { bootInference, type InferenceBench } from "../support/inference.ts";
+import { bootInference, type InferenceBench, until } from "../support/inference.ts";
 
 const UPSTREAM_KEY = "sk-canary-0123456789abcdef";
 
@@ -107,6 +107,44 @@ onEachDatabase("secrets", (fresh, kind) => {
     }
     expect(stored).toContain("keyed");
     expect(stored).toContain("ada@example.com");
+  });
+
+  test("in the addresses of upstreams are shown to nobody", async () => {
+    const { call, token } = bench;
+    const [password, parameter] = ["pw-in-an-address", "tok-in-an-address"];
+    bench.upstream.listing((_, reply) => reply.json({ hello: "no listing" }));
+    const at = (scheme: string) =>
+      `${scheme}://user:${password}@127.0.0.1:${bench.upstream.port}/?access_token=${parameter}&v=2`;
+    for (const [type, url] of [
+      ["external", at("http")],
+      ["engine", at("ws")],
+      ["cloud-realtime", at("ws")],
+    ]) {
+      await bench.admin("POST", "/backends", {
+        name: `at-${type}`,
+        type,
+        url,
+        models: [type],
+        capabilities: [],
+      });
+    }
+    const shown = async () => (await bench.admin("GET", "/backends")).text();
+    await until(
+      async () => (JSON.stringify(await bench.backends()).match(/not probed yet/g) ?? []).length === 0,
+      "probed",
+    );
+    const seen = [
+      await shown(),
+      JSON.stringify(await call("realtime.start", { model: "cloud-realtime" }, token)),
+      JSON.stringify(await call("system.activity", {}, token)),
+      await (await bench.chat({ model: "external" })).text(),
+      await (await bench.chat({ model: "engine" })).text(),
+      ...lines,
+    ].join("\n");
+    expect(seen).toContain("could not be opened");
+    expect(seen).toContain("access_token=[redacted]&v=2");
+    expect(seen).not.toContain(password);
+    expect(seen).not.toContain(parameter);
   });
 
   test("a sealed key is there after a restart", async () => {

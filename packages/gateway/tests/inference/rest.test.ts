@@ -68,6 +68,15 @@ describe("what a chat request may be", () => {
     expect((await errorOf(await bench.chat({}, { headers }))).status).toBe(400);
   });
 
+  test("a reference is kept as it was written, in the bytes of a program or of a browser", async () => {
+    const ref = "Büro 7 ".repeat(9).trim();
+    const programs = Buffer.from(ref).toString("latin1");
+    for (const header of [programs, ref]) {
+      expect((await bench.chat({}, { headers: { "x-service-ref": header } })).status).toBe(200);
+      expect((await bench.usageRows())[0].ref_id).toBe(ref);
+    }
+  });
+
   test("/v1/v1 is forgiven", async () => {
     const body = { model: "m", messages: [{ role: "user", content: "twice" }] };
     expect((await bench.post("/v1/v1/chat/completions", body)).status).toBe(200);
@@ -103,6 +112,11 @@ describe("what the upstream is sent", () => {
       temperature: 0.3,
       top_k: 5,
     });
+  });
+
+  test("a max_tokens of -1 passes, as local servers take it for no limit", async () => {
+    expect((await bench.chat({ max_tokens: -1 })).status).toBe(200);
+    expect(bench.upstream.requests.at(-1)!.json.max_tokens).toBe(-1);
   });
 
   test("a bare name is sent as the tagged listing it matches, an exact tag as itself", async () => {

@@ -25,7 +25,7 @@ function metered(
     const rest = meter.flush();
     if (rest) out.push(rest);
   }
-  if (meter.complete && meter.failure === null) out.push(meter.closing());
+  if (meter.complete && meter.failure === null) out.push(meter.closing(null));
   return { meter, text: Buffer.concat(out).toString() };
 }
 

@@ -73,12 +73,14 @@ describe("the circuit", () => {
     const circuit = new Circuit();
     for (let i = 0; i < 3; i++) circuit.failed("x", now);
     const later = now + 30_000;
-    circuit.enter();
+    expect(circuit.enter()).toBe(true);
     expect(circuit.canPass(later)).toBe(false);
     expect(circuit.report(later).state).toBe("half_open");
+    circuit.tested();
     circuit.failed("again", later);
     expect(circuit.canPass(later + 29_999)).toBe(false);
     circuit.enter();
+    circuit.tested();
     circuit.succeeded();
     expect(circuit.canPass(later)).toBe(true);
     expect(circuit.report(later).state).toBe("closed");
@@ -89,7 +91,7 @@ describe("the circuit", () => {
     for (let i = 0; i < 3; i++) circuit.failed("x", now);
     const later = now + 30_000;
     circuit.enter();
-    circuit.abandoned();
+    circuit.tested();
     expect(circuit.canPass(later)).toBe(true);
   });
 });
@@ -101,7 +103,7 @@ describe("the router", () => {
   });
 
   test("does not flood a newcomer", () => {
-    const entries = [entry("old")];
+    const entries = [entry("old"), entry("of another model", { models: ["other"] })];
     const router = new Router(entries, clock);
     for (let i = 0; i < 100; i++) chosen(router);
     const young = entry("young");
@@ -144,6 +146,23 @@ describe("the router", () => {
     expect(kindOf(() => chosen(router))).toBe("all_unhealthy");
     trial.succeeded();
     expect(chosen(router)).toBe("a");
+  });
+
+  test("sends no second one when calls from before the circuit opened end meanwhile", () => {
+    const only = entry("a");
+    const router = new Router([only], clock);
+    const choose = () => router.choose({ model: "m", capability: "chat" });
+    const [left, broken] = [choose(), choose()];
+    for (let i = 0; i < 3; i++) only.circuit.failed("x", clock.now());
+    clock.advance(30_000);
+    const trial = choose();
+    left.abandoned();
+    expect(kindOf(choose)).toBe("all_unhealthy");
+    broken.failed("y");
+    clock.advance(30_000);
+    expect(kindOf(choose)).toBe("all_unhealthy");
+    trial.abandoned();
+    expect(choose().name).toBe("a");
   });
 
   test("pins a conversation, and binds it anew when its backend is gone", () => {

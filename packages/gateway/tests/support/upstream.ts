@@ -20,6 +20,8 @@ export interface Reply {
   write(piece: string | Uint8Array): Promise<void>;
   /** Ends the body properly. */
   end(): Promise<void>;
+  /** Closes the connection after what was sent. */
+  close(): void;
   /** Breaks the connection at once, in the middle of whatever was being sent. */
   reset(): void;
   /** Bytes outside of every framing. */
@@ -288,6 +290,7 @@ function replyOn(socket: UpstreamSocket): Reply {
       );
     },
     end: () => (chunked ? raw("0\r\n\r\n") : Promise.resolve()),
+    close: () => socket.end(),
     reset: () => socket.terminate(),
     async json(value, status = 200, headers = {}) {
       const body = JSON.stringify(value);

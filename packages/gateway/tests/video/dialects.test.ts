@@ -76,6 +76,15 @@ const cases: Case[] = [
         ok({ base_resp: { status_code: 1002, status_msg: "rate limit" } }),
         { error: "rate limit (1002)", transient: true },
       ],
+      [
+        ok({ base_resp: { status_code: 1024, status_msg: "internal error" } }),
+        { error: "internal error (1024)", transient: true },
+      ],
+      [
+        ok({ task_id: "", base_resp: { status_code: 1001, status_msg: "timeout" } }),
+        { error: "timeout (1001)", transient: true, unclear: true },
+      ],
+      [ok({ task_id: "t2", base_resp: { status_code: 1001, status_msg: "timeout" } }), { taskId: "t2" }],
       [ok({}), { error: "the upstream named no task", transient: false }],
       [
         { status: 503, body: null },
@@ -103,7 +112,7 @@ const cases: Case[] = [
       ],
       [
         ok({ base_resp: { status_code: 1001, status_msg: "timeout" } }),
-        { error: "timeout (1001)", transient: true },
+        { error: "timeout (1001)", transient: true, unclear: true },
       ],
     ],
   },

@@ -39,7 +39,7 @@ const post = (body: unknown, bearer = key) =>
   fetch(`${gateway.url}/v1/video/generations`, {
     method: "POST",
     headers: { authorization: `Bearer ${bearer}`, "content-type": "application/json" },
-    body: JSON.stringify(body),
+    body: typeof body === "string" ? body : JSON.stringify(body),
   });
 const get = (id: string, bearer = key) =>
   fetch(`${gateway.url}/v1/video/generations/${id}`, { headers: { authorization: `Bearer ${bearer}` } });
@@ -138,6 +138,27 @@ test("the price follows the configured row and its resolution coefficient", asyn
   );
   await until(async () => (await gateway.rpc("video.get", { job_id }, token)).status === "done");
   expect((await gateway.rpc("video.get", { job_id }, token)).cost).toBe(0.5);
+}, 30_000);
+
+test("the price of frames counts what a clip can have, whatever `extra` claims", async () => {
+  const price = { model: "hailuo-2", mode: "per_frame", base_price: 0.1, price_per_frame: 0.001 };
+  await gateway.rpc("billing.video.pricing.set", price, ADMIN_TOKEN);
+  const rich = await gateway.signIn("rich");
+  await gateway.rpc("billing.plan.set", { user_email: "rich@example.com", tier: "enterprise" }, ADMIN_TOKEN);
+  const { key: richKey } = await gateway.rpc("keys.create", { name: "k" }, rich);
+  upstream.script = [minimax.success];
+  // A clip of 10 s has 240 frames. 1e999 is JSON, and no number once it was read.
+  const costs = { "12": 0.112, "0.1": 0.101, "-1000000": 0.34, "1e999": 0.34, '"many"': 0.34 };
+  for (const [frames, cost] of Object.entries(costs)) {
+    const extra = `{"frames":${frames}}`;
+    const body = `{"model":"hailuo-2","prompt":"p","duration_seconds":10,"extra":${extra}}`;
+    const response = await post(body, richKey);
+    expect([frames, response.status]).toEqual([frames, 200]);
+    const { id } = await response.json();
+    const job = () => gateway.rpc("video.get", { job_id: id }, rich);
+    await until(async () => (await job()).status === "done");
+    expect([frames, (await job()).cost]).toEqual([frames, cost]);
+  }
 }, 30_000);
 
 test("an exhausted quota refuses new jobs", async () => {

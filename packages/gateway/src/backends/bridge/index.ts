@@ -4,6 +4,7 @@ import type { Clock } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import { RpcClient } from "../../kernel/json-rpc-socket.ts";
 import type { Log } from "../../kernel/log.ts";
+import { shownUrl } from "../../kernel/shown-address.ts";
 import type { BackendKind, BridgeResolver } from "../contract.ts";
 import { portAnswers } from "./port-probe.ts";
 
@@ -73,7 +74,7 @@ export class Bridge implements BridgeResolver {
     const port = await this.#ask(target).catch((error: Error) =>
       fail(
         "bridge_unreachable",
-        `The bridge agent at ${this.options.agentUrl} could not reach ${target.node}/${target.service}: ${error.message.slice(0, 500)}`,
+        `The bridge agent at ${shownUrl(this.options.agentUrl)} could not reach ${target.node}/${target.service}: ${error.message.slice(0, 500)}`,
         { cause: error },
       ),
     );

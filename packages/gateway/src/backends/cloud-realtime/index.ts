@@ -1,3 +1,4 @@
+import { socketFailure } from "../../kernel/shown-address.ts";
 import {
   type Backend,
   type BackendConfig,
@@ -88,7 +89,7 @@ function connected(socket: WebSocket, signal: AbortSignal): Promise<void> {
       done();
       resolve();
     };
-    socket.onerror = (event) => give((event as ErrorEvent).message || "connection failed");
+    socket.onerror = (event) => give(socketFailure((event as ErrorEvent).message || "connection failed"));
     socket.onclose = ({ code, reason }) => give(reason || `closed with code ${code}`);
   });
 }

@@ -14,8 +14,8 @@ export interface ApiReply {
   body: unknown;
 }
 
-/** `transient`: worth asking again; otherwise the task is lost. */
-export type Refusal = { error: string; transient: boolean };
+/** `transient`: worth asking again; otherwise the task is lost. `unclear`: it may have been done all the same. */
+export type Refusal = { error: string; transient: boolean; unclear?: boolean };
 /** `file`: the task is done, but its address has to be asked for separately. */
 export type PollReading =
   | VideoPoll

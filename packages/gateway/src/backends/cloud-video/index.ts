@@ -57,13 +57,8 @@ export function createCloudVideo(config: BackendConfig, { fetch, clock }: CloudV
     return { status: response.status, body: await readReply(response) };
   }
 
-  const refused = ({ error, transient }: Refusal, status: number): never => {
-    // A refusal inside HTTP 200 is still the upstream's; 500 marks one that is worth asking again.
-    throw new BackendError(
-      "upstream",
-      error.slice(0, DETAIL_LENGTH_MAX),
-      status >= 400 ? status : transient ? 500 : 400,
-    );
+  const refused = (refusal: Refusal, status: number): never => {
+    throw new BackendError("upstream", refusal.error.slice(0, DETAIL_LENGTH_MAX), statusOf(refusal, status));
   };
 
   async function poll(taskId: string, signal: AbortSignal): Promise<VideoPoll> {
@@ -107,6 +102,13 @@ export function createCloudVideo(config: BackendConfig, { fetch, clock }: CloudV
     probe: (signal) => reachability({ fetch, url: base, signal }),
     close() {},
   };
+}
+
+/** A refusal inside HTTP 200 is still the upstream's: the status that others would have sent for it. */
+function statusOf({ transient, unclear }: Refusal, status: number): number {
+  if (unclear) return 504;
+  if (status >= 400) return status;
+  return transient ? 500 : 400;
 }
 
 function splitTask(config: BackendConfig, taskId: string): { dialect: VideoDialect; upstreamId: string } {

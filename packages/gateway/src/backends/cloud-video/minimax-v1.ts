@@ -12,15 +12,23 @@ import {
   withExtra,
 } from "./dialect.ts";
 
-/** Codes in a 200 answer that pass by themselves: unknown, timeout, rate limit. */
-const TRANSIENT_CODES = new Set([1000, 1001, 1002]);
+/** Their request timed out somewhere inside: what it asked for may have happened all the same. */
+const TIMED_OUT = 1001;
+/** Codes in a 200 answer that pass by themselves: unknown and internal errors, and limits of all kinds. */
+const TRANSIENT_CODES = new Set([1000, TIMED_OUT, 1002, 1024, 1033, 1039, 1041, 2045]);
 
 /** MiniMax wraps failures in HTTP 200 with a code of its own. */
 function refusal({ status, body }: ApiReply): Refusal | null {
   const { status_code, status_msg } = asObject(asObject(body).base_resp);
   const code = asNumber(status_code) ?? 0;
-  if (code !== 0)
-    return { error: `${asText(status_msg) ?? "error"} (${code})`, transient: TRANSIENT_CODES.has(code) };
+  if (code !== 0) {
+    const error = `${asText(status_msg) ?? "error"} (${code})`;
+    return {
+      error,
+      transient: TRANSIENT_CODES.has(code),
+      ...(code === TIMED_OUT && { unclear: true }),
+    };
+  }
   if (status >= 400) return { error: `status ${status}`, transient: isTransientStatus(status) };
   return null;
 }
@@ -41,9 +49,10 @@ export const minimaxV1: VideoDialect = {
   }),
   readSubmit(reply) {
     const refused = refusal(reply);
-    if (refused) return refused;
     const taskId = asText(asObject(reply.body).task_id);
-    return taskId ? { taskId } : { error: "the upstream named no task", transient: false };
+    // A task that is named exists, even where its submission ran out of time.
+    if (taskId && (!refused || refused.unclear)) return { taskId };
+    return refused ?? { error: "the upstream named no task", transient: false };
   },
   poll: (taskId) => ({
     method: "GET",

@@ -1,3 +1,4 @@
+import { shownUrl } from "../../kernel/shown-address.ts";
 import {
   type Answer,
   type Backend,
@@ -90,7 +91,11 @@ async function probe({
     const response = await callUpstream(fetch, { url, apiKey: config.apiKey, signal });
     const models = modelsOfListing(await listing(response));
     if (models) return { state: "Healthy", models };
-    return { state: "Degraded", models: [], detail: `${url} answered with something that is no model list` };
+    return {
+      state: "Degraded",
+      models: [],
+      detail: `${shownUrl(url)} answered with something that is no model list`,
+    };
   } catch (error) {
     const alive = error instanceof BackendError && error.status !== undefined && NO_LISTING.has(error.status);
     if (!alive) return probeFailure(error);
@@ -98,7 +103,7 @@ async function probe({
     return {
       state: "Degraded",
       models: [],
-      detail: `${url} lists no models (${error.status}); register the backend with \`models\``,
+      detail: `${shownUrl(url)} lists no models (${error.status}); register the backend with \`models\``,
     };
   }
 }

@@ -1,3 +1,4 @@
+import { isObject } from "../../kernel/json.ts";
 import {
   type BackendConfig,
   type BackendDeps,
@@ -53,9 +54,11 @@ class LocalServer implements ResponseBackend {
     const answer = await this.#post("/api/chat", toOllamaChat(body.object(), { model, stream }), either);
     const identity = chatIdentity({ requestId, model, nowMs: clock.now() });
     if (!stream) {
-      const line = (await readJson(answer, signal)) as Record<string, unknown>;
-      const error = errorOf(line);
+      const line = await readJson(answer, signal);
+      const error = isObject(line) ? errorOf(line) : null;
       if (error !== null) throw new BackendError("upstream", error.slice(0, 4_096), 500);
+      if (!isObject(line) || !isObject(line.message))
+        throw new BackendError("transport", "the upstream answered without a message");
       return Response.json(toCompletion(line, { identity, ids }));
     }
     const events = await relayLines({

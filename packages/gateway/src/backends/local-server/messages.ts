@@ -49,7 +49,8 @@ function imageOf(image: unknown, field: string): string {
 /** Text and images of a message's content, which the native API keeps apart. */
 function splitContent(content: unknown, field: string): { text: string; images: string[] } {
   if (typeof content === "string") return { text: content, images: [] };
-  if (!Array.isArray(content)) return { text: "", images: [] };
+  if (content === undefined || content === null) return { text: "", images: [] };
+  if (!Array.isArray(content)) return refuse(field, "must be a text or an array of parts");
   const texts: string[] = [];
   const images: string[] = [];
   for (const [i, part] of content.entries()) {
@@ -61,6 +62,7 @@ function splitContent(content: unknown, field: string): { text: string; images: 
       images.push(part.input_audio.data);
     else if (typeof part.text === "string") texts.push(part.text);
     else if (typeof part.refusal === "string") texts.push(part.refusal);
+    else if (part.type === "text") refuse(`${at}.text`, "must be a text");
     else
       refuse(
         at,
@@ -107,7 +109,8 @@ export function toOllamaMessages(messages: unknown): OllamaMessage[] {
     if (Array.isArray(message.images)) {
       images.push(...message.images.map((image, at) => imageOf(image, `${field}.images.${at}`)));
     }
-    const role = String(message.role);
+    const { role } = message;
+    if (typeof role !== "string") return refuse(`${field}.role`, "must be a text such as user");
     const converted: OllamaMessage = { role: ROLES.get(role) ?? role, content: text };
     if (images.length > 0) converted.images = images;
     const thinking = message.reasoning_content ?? message.reasoning;

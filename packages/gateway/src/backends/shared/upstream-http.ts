@@ -5,6 +5,8 @@ import { ResponseAnswer, tooLarge } from "./response-answer.ts";
 /** How much of an upstream's error body is read, and how much of it is repeated. */
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
 const DETAIL_CHARS_MAX = 4_096;
+/** How long that may take: whoever waits for the answer has waited for nothing. */
+const ERROR_BODY_WAIT_MS = 2_000;
 /** The largest answer that is read as a whole. */
 const ANSWER_BYTES_MAX = 64 * 1024 * 1024;
 const RETRY_AFTER_SECONDS_MAX = 86_400;
@@ -102,20 +104,26 @@ export async function upstreamError(
 
 const NEVER = new AbortController().signal;
 
-/** The beginning of an error's body, as far as it comes: the status alone says that it failed. */
+/** The beginning of an error's body, as far as it comes in time: the status alone says that it failed. */
 function startOf(answer: Answer): Promise<string> {
   return new Promise((resolve) => {
     const pieces: Uint8Array[] = [];
     let size = 0;
-    const done = () => resolve(Buffer.concat(pieces).subarray(0, ERROR_BODY_BYTES_MAX).toString());
+    const done = () => {
+      clearTimeout(patience);
+      resolve(Buffer.concat(pieces).subarray(0, ERROR_BODY_BYTES_MAX).toString());
+    };
+    const enough = () => {
+      flow.cancel();
+      done();
+    };
+    const patience = setTimeout(enough, ERROR_BODY_WAIT_MS);
     const flow = answer.pipe({
       piece(bytes) {
         if (size >= ERROR_BODY_BYTES_MAX) return;
         pieces.push(bytes);
         size += bytes.length;
-        if (size < ERROR_BODY_BYTES_MAX) return;
-        flow.cancel();
-        done();
+        if (size >= ERROR_BODY_BYTES_MAX) enough();
       },
       flush() {},
       end: done,

@@ -1,5 +1,6 @@
 import { type Answer, BackendError } from "../../backends/contract.ts";
 import { isObject } from "../../kernel/json.ts";
+import { skipSpace } from "./json-scan.ts";
 
 /** 2,048 vectors of 3,072 numbers in text are half of this. */
 const ANSWER_BYTES_MAX = 256 * 1024 * 1024;
@@ -28,25 +29,39 @@ export class AnswerBody {
     return this.tailStart > 0 && (this.tail.includes(name) || this.bytes.includes(name));
   }
 
-  startMentions(name: string): boolean {
-    return this.#head.includes(name);
+  /** Whether a list of that name, with something in it, begins near the start. `key` has its quotes. */
+  opensList(key: string): boolean {
+    const text = this.#head;
+    let at = text.indexOf(key);
+    if (at === -1) return false;
+    at = skipSpace(text, at + key.length);
+    if (text[at] !== ":") return false;
+    at = skipSpace(text, at + 1);
+    return text[at] === "[" && text[skipSpace(text, at + 1)] !== "]";
   }
 }
 
-/** Refuses an answer that lacks its list (`choices`, `data`): an error inside a 200, or no answer at all. */
-export function requireList(body: AnswerBody, list: "choices" | "data"): void {
-  if (body.startMentions(list === "data" ? '"data"' : '"choices"')) return;
+const LISTS = { choices: '"choices"', data: '"data"' } as const;
+
+export interface RequiredList {
+  list: keyof typeof LISTS;
+  /** Usage stood where it closes the answer, so that this was not cut short. */
+  endsProperly: boolean;
+}
+
+/** Refuses an answer that lacks its list: an error inside a 200, one that was cut short, or no answer at all. */
+export function requireList(body: AnswerBody, { list, endsProperly }: RequiredList): void {
+  if (endsProperly && body.opensList(LISTS[list])) return;
   let parsed: unknown;
   try {
     parsed = JSON.parse(body.bytes.toString());
   } catch {
     throw new BackendError("transport", "the upstream answered with something that is not JSON");
   }
-  if (isObject(parsed) && Array.isArray(parsed[list])) return;
-  const error = isObject(parsed)
-    ? (parsed.error ?? (parsed.object === "error" ? parsed.message : null))
-    : null;
-  const message = isObject(error) ? error.message : error;
-  if (typeof message === "string") throw new BackendError("upstream", message.slice(0, 4_096), 500);
+  const { [list]: entries, error, object, message }: Record<string, unknown> = isObject(parsed) ? parsed : {};
+  const told = error ?? (object === "error" ? message : null);
+  if (Array.isArray(entries) && (entries.length > 0 || !told)) return;
+  const words = isObject(told) ? told.message : told;
+  if (typeof words === "string") throw new BackendError("upstream", words.slice(0, 4_096), 500);
   throw new BackendError("transport", `the upstream answered without \`${list}\``);
 }

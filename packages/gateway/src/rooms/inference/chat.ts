@@ -115,9 +115,9 @@ export class ChatTurn {
       const answer = await call.send();
       const reading = readAnswer(answer);
       const body = new AnswerBody(reading instanceof Promise ? await reading : reading);
-      requireList(body, "choices");
-      call.route.succeeded();
       const reported = usageOfTail(body);
+      requireList(body, { list: "choices", endsProperly: reported !== null });
+      call.route.succeeded();
       const owed = call.settle(reported, reported ? 0 : textBytesOf(body.bytes));
       if (record.collector) await record.completedWith(body.bytes);
       return completeChat(body, this.#head, { reported, owed });
@@ -170,7 +170,7 @@ export class ChatTurn {
     // Some servers stream under a type of their own; only JSON is known to be a whole answer.
     if (!type.includes("json")) return answer;
     const body = await readAnswer(answer);
-    requireList(new AnswerBody(body), "choices");
+    requireList(new AnswerBody(body), { list: "choices", endsProperly: false });
     return replayAsStream(body);
   }
 
@@ -193,7 +193,7 @@ export class ChatTurn {
     }
     call.route.succeeded();
     const settled = this.#settle();
-    const closing = meter.closing();
+    const closing = meter.closing(settled);
     if (record.collector) await record.completed();
     sink.end(closing);
     return settled;
@@ -209,10 +209,12 @@ const sendChat: UpstreamCallOptions["send"] = (backend, call) => backend.chat?.(
 
 /** Bytes of text in a whole answer, for the estimate where the upstream reports no usage. */
 function textBytesOf(body: Buffer): number {
-  const messages = messagesOf(body).map(
-    ({ content, tool_calls }) => `${textOf(content)}${JSON.stringify(tool_calls ?? "")}`,
-  );
-  return Buffer.byteLength(messages.join(""));
+  const messages = messagesOf(body).map(({ content, reasoning_content, reasoning, tool_calls }) => [
+    textOf(content),
+    textOf(reasoning_content ?? reasoning),
+    Array.isArray(tool_calls) ? JSON.stringify(tool_calls) : "",
+  ]);
+  return Buffer.byteLength(messages.flat().join(""));
 }
 
 const NOTHING_TO_SET: ReadonlyMap<string, string> = new Map();

@@ -1,3 +1,4 @@
+import { BackendError } from "../../backends/contract.ts";
 import { JSON_TYPE, Reply } from "../../kernel/reply.ts";
 import { AnswerBody, readAnswer, requireList } from "./answer-body.ts";
 import { completeEmbeddings } from "./answer-shape.ts";
@@ -30,13 +31,13 @@ export async function embed(
   client.whenGone(() => call.watched.abort(CLIENT_LEFT));
   try {
     const body = new AnswerBody(await readAnswer(await call.send()));
-    requireList(body, "data");
-    call.route.succeeded();
     const reported = usageOfTail(body);
-    const owed = call.settle(reported, body.bytes.length);
+    requireList(body, { list: "data", endsProperly: reported !== null });
     const actual = encodingOfAnswer(body.bytes);
     const encoded =
       actual === null || actual === encoding ? body : new AnswerBody(reencode(body.bytes, encoding));
+    call.route.succeeded();
+    const owed = call.settle(reported, body.bytes.length);
     const parts = completeEmbeddings(encoded, call.route.model, { reported, owed });
     const head = { status: 200, contentType: JSON_TYPE, requestId: asker.requestId };
     return new Reply(head, parts, () => giveBack(body.bytes));
@@ -65,7 +66,14 @@ interface EmbeddingsBody {
 
 /** Little-endian float32 in base64, or numbers: whichever the client asked for and the upstream did not send. */
 function reencode(body: Buffer, encoding: "float" | "base64"): Buffer {
-  const parsed = JSON.parse(body.toString()) as EmbeddingsBody;
+  try {
+    return reencoded(JSON.parse(body.toString()) as EmbeddingsBody, encoding);
+  } catch {
+    throw new BackendError("transport", "the upstream answered with vectors that cannot be read");
+  }
+}
+
+function reencoded(parsed: EmbeddingsBody, encoding: "float" | "base64"): Buffer {
   for (const item of parsed.data) {
     const { embedding } = item;
     if (encoding === "base64" && Array.isArray(embedding)) {

@@ -45,9 +45,9 @@ const BOOLEAN: Kind<boolean> = {
   expected: "must be true or false",
 };
 const NUMBER: Kind<number> = { is: (v): v is number => typeof v === "number", expected: "must be a number" };
-const COUNT: Kind<number> = {
-  is: (v): v is number => Number.isInteger(v) && (v as number) >= 0,
-  expected: "must be a whole number, 0 or more",
+const INTEGER: Kind<number> = {
+  is: (v): v is number => Number.isInteger(v),
+  expected: "must be a whole number",
 };
 const TEXT: Kind<string> = {
   is: (v): v is string => typeof v === "string" && v.length <= TEXT_LENGTH_MAX,
@@ -71,14 +71,15 @@ export function readChatFields(payload: Payload): ChatFields {
   optional(payload, "temperature", NUMBER);
   const streamOptions = optional(payload, "stream_options", OBJECT);
   const maxTokens =
-    optional(payload, "max_tokens", COUNT) ?? optional(payload, "max_completion_tokens", COUNT);
+    optional(payload, "max_tokens", INTEGER) ?? optional(payload, "max_completion_tokens", INTEGER);
   return {
     model,
     stream: optional(payload, "stream", BOOLEAN) ?? false,
     provider: optional(payload, "provider", TEXT),
     conversationId: optional(payload, "conversation_id", TEXT)?.toLowerCase() ?? null,
     memory: optional(payload, "memory", BOOLEAN) ?? true,
-    maxTokens,
+    // Local servers take -1 for "no limit".
+    maxTokens: maxTokens !== null && maxTokens < 0 ? null : maxTokens,
     wantsUsage: streamOptions?.include_usage === true,
     streamOptions,
   };

@@ -27,7 +27,8 @@ const CLOSE_BRACKET = 93;
 const SCALAR = /(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)(?=[\s,}]|$)/y;
 const MEMBERS_MAX = 10_000;
 
-function skipSpace(text: string, at: number): number {
+/** The position of the first character from `at` on that is not white space. */
+export function skipSpace(text: string, at: number): number {
   for (;;) {
     const char = text.charCodeAt(at);
     if (char !== 32 && char !== 10 && char !== 13 && char !== 9) return at;

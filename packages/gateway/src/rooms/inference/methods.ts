@@ -18,7 +18,7 @@ export const send = defineMethod({
     model: z.string().min(1).max(256),
     messages: z.array(Message).min(1),
     temperature: z.number().optional(),
-    max_tokens: z.int().min(0).optional(),
+    max_tokens: z.int().optional(),
     conversation_id: ConversationId.optional().describe(
       "Its stored messages go before these, and the turn is added to it",
     ),

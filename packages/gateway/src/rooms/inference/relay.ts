@@ -61,6 +61,7 @@ export class Relay implements PieceReader {
     // Text that came in one piece with the failure is the client's; then it is told inside the stream.
     if (this.meter.failure !== null && this.meter.textBytes === 0)
       throw new BackendError("upstream", this.meter.failure, 500);
+    if (this.#isOver && !this.meter.complete && this.meter.textBytes === 0) throw endedEarly();
   }
 
   piece(bytes: Uint8Array): void {
@@ -164,10 +165,12 @@ export class Relay implements PieceReader {
     if (meter.failure !== null)
       return { kind: "cut", error: new BackendError("upstream", meter.failure, 500) };
     if (meter.complete) return { kind: "complete" };
-    const detail = "the upstream ended the stream before the answer was complete";
-    return { kind: "cut", error: new BackendError("transport", detail) };
+    return { kind: "cut", error: endedEarly() };
   }
 }
+
+const endedEarly = (): BackendError =>
+  new BackendError("transport", "the upstream ended the stream before the answer was complete");
 
 const asBackendError = (error: unknown): BackendError =>
   error instanceof BackendError ? error : new BackendError("transport", String(error));

@@ -3,7 +3,7 @@ import type { EventHub, RateLimiter } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail, type ServiceError, toRestReply, toServiceError } from "../../kernel/errors.ts";
-import { bearerOf, type HttpRequest } from "../../kernel/http.ts";
+import { bearerOf, type HttpRequest, textOfHeader } from "../../kernel/http.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Metrics } from "../../kernel/metrics.ts";
@@ -151,8 +151,8 @@ export class Inference {
 
   #work(request: HttpRequest, requestId: string, principal: Principal, work: Work): ReturnType<Work> {
     const payer = payerOf(principal);
-    const limited = this.options.metering.checkRate(payer);
     const refId = refOf(request);
+    const limited = this.options.metering.checkRate(payer);
     const traceparent = this.options.tracer.enabled ? request.header("traceparent") : null;
     const { group: rules } = principal;
     const asker: Asker = { requestId, payer, rules, refId, channel: "gateway", traceparent };
@@ -209,7 +209,9 @@ export class Inference {
       route.succeeded();
       return result;
     } catch (error) {
-      reportTo(route, error);
+      // An error that the engine answered is about the method; chats must not lose their backend over it.
+      if (error instanceof BackendError && error.kind === "upstream") route.succeeded();
+      else reportTo(route, error);
       throw toFailure(error);
     }
   }
@@ -232,7 +234,7 @@ export class Inference {
 }
 
 function refOf(request: HttpRequest): string | null {
-  const ref = request.header("x-service-ref") ?? "";
+  const ref = textOfHeader(request.header("x-service-ref") ?? "");
   if (ref.length > REF_LENGTH_MAX)
     fail("missing_fields", `The header x-service-ref may have at most ${REF_LENGTH_MAX} characters`);
   return ref || null;

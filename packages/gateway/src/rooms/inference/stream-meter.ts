@@ -1,7 +1,7 @@
 import { isObject } from "../../kernel/json.ts";
 import type { AnswerHead } from "./answer-shape.ts";
 import { type ChatChunk, type Choice, ChunkNormaliser } from "./chunk-normaliser.ts";
-import { type ReportedUsage, readUsage } from "./usage-tail.ts";
+import { type ReportedUsage, readUsage, usageFields } from "./usage-tail.ts";
 
 /** An event that is still incomplete after this much is relayed as it comes, unread. */
 const PENDING_BYTES_MAX = 1024 * 1024;
@@ -57,6 +57,8 @@ export class StreamMeter {
   #atBoundary = true;
   #template: Template | null = null;
   #last: ChatChunk | null = null;
+  /** Choices that have begun, each with whether it came to its end. */
+  readonly #ends = new Map<number, boolean>();
   #sawTools = false;
 
   constructor(readonly options: StreamMeterOptions) {
@@ -65,7 +67,9 @@ export class StreamMeter {
 
   /** Whether the answer is whole: it may then end even without `[DONE]`. */
   get complete(): boolean {
-    return this.done || this.finished;
+    if (this.done || !this.finished) return this.done;
+    for (const hasEnded of this.#ends.values()) if (!hasEnded) return false;
+    return true;
   }
 
   /** Takes bytes of the upstream and returns those for the client; null when there are none yet. */
@@ -215,8 +219,9 @@ export class StreamMeter {
   }
 
   #choice(choice: Choice): void {
-    const { delta, finish_reason } = choice;
+    const { index, delta, finish_reason } = choice;
     if (typeof finish_reason === "string") this.finished = true;
+    this.#ends.set(index, this.#ends.get(index) || typeof finish_reason === "string");
     for (const text of [delta.content, delta.reasoning_content ?? delta.reasoning, delta.refusal]) {
       if (typeof text === "string") this.textBytes += Buffer.byteLength(text);
     }
@@ -238,16 +243,21 @@ export class StreamMeter {
     return this.#lines(Buffer.concat([...this.#takePending(), Buffer.from("\n\n")]));
   }
 
-  /** What closes a whole answer: the finish that some upstreams forget, then `[DONE]`. */
-  closing(): Uint8Array {
+  /** What closes a whole answer: the finish and the usage that some upstreams forget, then `[DONE]`. */
+  closing(settled: ReportedUsage | null): Uint8Array {
     const parts: Uint8Array[] = this.atBoundary ? [] : [Buffer.from("\n\n")];
-    if (!this.finished && this.#last) {
-      const { id, created, model } = this.#last;
-      const choice = { index: 0, delta: {}, finish_reason: this.#sawTools ? "tool_calls" : "stop" };
-      const chunk = { id, object: "chat.completion.chunk", created, model, choices: [choice] };
+    const add = (last: ChatChunk, fields: ChatChunk) => {
+      const { id, created, model } = last;
+      const chunk = { id, object: "chat.completion.chunk", created, model, ...fields };
       parts.push(Buffer.from(`data: ${JSON.stringify(chunk)}\n\n`));
+    };
+    if (!this.finished && this.#last) {
+      const choice = { index: 0, delta: {}, finish_reason: this.#sawTools ? "tool_calls" : "stop" };
+      add(this.#last, { choices: [choice] });
       this.options.onChoice?.(choice);
     }
+    const isUsageMissing = this.options.keepUsage && this.usage === null && settled !== null;
+    if (isUsageMissing && this.#last) add(this.#last, { choices: [], usage: usageFields(settled) });
     parts.push(DONE_EVENT);
     return join(parts)!;
   }

@@ -24,28 +24,28 @@ export class Circuit {
     return this.#openUntilMs === null || (!this.#trialRunning && nowMs >= this.#openUntilMs);
   }
 
-  /** A call is sent: on an open circuit it is the test call. */
-  enter(): void {
-    if (this.#openUntilMs !== null) this.#trialRunning = true;
+  /** A call is sent. True when it is the test call of an open circuit, whose end has to be told with `tested`. */
+  enter(): boolean {
+    if (this.#openUntilMs === null) return false;
+    this.#trialRunning = true;
+    return true;
+  }
+
+  /** The test call has ended. Calls from before the circuit opened may end meanwhile, and are no tests. */
+  tested(): void {
+    this.#trialRunning = false;
   }
 
   succeeded(): void {
     this.#failures = 0;
     this.#openUntilMs = null;
-    this.#trialRunning = false;
     this.#cause = null;
   }
 
   failed(cause: string, nowMs: number): void {
     this.#failures++;
     this.#cause = cause.slice(0, CAUSE_LENGTH_MAX);
-    this.#trialRunning = false;
     if (this.#failures >= FAILURES_TO_OPEN) this.#openUntilMs = nowMs + OPEN_MS;
-  }
-
-  /** The call ended without saying anything about the backend, e.g. because the client left. */
-  abandoned(): void {
-    this.#trialRunning = false;
   }
 
   report(nowMs: number): CircuitReport {

@@ -37,12 +37,16 @@ export interface RouteRequest {
 /** One chosen backend. Exactly one of the three endings is reported; later ones do nothing. */
 export class Route {
   #open = true;
+  readonly #isTest: boolean;
+
   constructor(
     readonly entry: Entry,
     /** The model id as this backend lists it. */
     readonly model: string,
     readonly clock: Clock,
-  ) {}
+  ) {
+    this.#isTest = entry.circuit.enter();
+  }
 
   get backend(): Backend {
     return this.entry.backend;
@@ -52,9 +56,10 @@ export class Route {
   }
 
   #end(): boolean {
-    const wasOpen = this.#open;
+    if (!this.#open) return false;
     this.#open = false;
-    return wasOpen;
+    if (this.#isTest) this.entry.circuit.tested();
+    return true;
   }
   succeeded(): void {
     if (this.#end()) this.entry.circuit.succeeded();
@@ -62,8 +67,9 @@ export class Route {
   failed(cause: string): void {
     if (this.#end()) this.entry.circuit.failed(cause, this.clock.now());
   }
+  /** The call ended without saying anything about the backend, e.g. because the client left. */
   abandoned(): void {
-    if (this.#end()) this.entry.circuit.abandoned();
+    this.#end();
   }
 }
 
@@ -114,7 +120,6 @@ export class Router {
     if (best === null) return this.#refuse(model, capability, provider);
     if (conversationId && best.entry !== pinned) this.#pins.set(conversationId, best.entry);
     best.entry.requests++;
-    best.entry.circuit.enter();
     return new Route(best.entry, best.model.id, this.clock);
   }
 
@@ -132,11 +137,18 @@ export class Router {
     return refuse("all_unhealthy", `all backends unhealthy for model: ${model}`);
   }
 
-  /** A backend that becomes routable starts level with the least used one, instead of getting every request. */
+  /**
+   * A backend that becomes routable starts level with the least used one of those it shares a model with, instead
+   * of getting every request until it has caught up.
+   */
   joined(entry: Entry): void {
-    const others = this.entries.filter((other) => other !== entry && other.state === "Healthy");
-    if (others.length === 0) return;
-    entry.requests = Math.max(entry.requests, Math.min(...others.map(({ requests }) => requests)));
+    const ids = new Set(modelsOf(entry).map(({ id }) => id));
+    const peers = this.entries.filter(
+      (other) =>
+        other !== entry && other.state === "Healthy" && modelsOf(other).some(({ id }) => ids.has(id)),
+    );
+    if (peers.length === 0) return;
+    entry.requests = Math.max(entry.requests, Math.min(...peers.map(({ requests }) => requests)));
   }
 
   /** Models of healthy backends with the name of the backend that was registered first with each. */

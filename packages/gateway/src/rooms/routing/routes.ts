@@ -2,11 +2,13 @@ import { z } from "zod";
 import { fail } from "../../kernel/errors.ts";
 import { decodeUtf8, isObject, parseJson } from "../../kernel/json.ts";
 import { defineRoute, type RouteCall } from "../../kernel/route.ts";
+import { shownUrl } from "../../kernel/shown-address.ts";
 import { validate } from "../../kernel/validate.ts";
 import type { Entry } from "./entry.ts";
 
 const BODY_BYTES_MAX = 1024 * 1024;
-const MODEL_ID = z.string().trim().min(1).max(256);
+const MODEL_ID_LENGTH_MAX = 256;
+const MODEL_ID = z.string().trim().min(1).max(MODEL_ID_LENGTH_MAX);
 
 const Registration = z.object({
   type: z.string().trim().min(1).max(64).optional().describe("A kind, or an engine's name such as vllm"),
@@ -46,9 +48,6 @@ async function readFields({ request }: RouteCall): Promise<Record<string, unknow
   return isObject(value) ? value : fail("invalid_request", "The body must be a JSON object");
 }
 
-/** Credentials in a URL are a secret like any other. */
-const withoutCredentials = (url: string): string => url.replace(/^([a-z]+:\/\/)[^/@]*@/i, "$1");
-
 function healthOf(entry: Entry, index: number, nowMs: number): z.output<typeof Health> {
   const { config, state, detail, circuit, discovered, requests, probedAtMs } = entry;
   const report = circuit.report(nowMs);
@@ -57,7 +56,7 @@ function healthOf(entry: Entry, index: number, nowMs: number): z.output<typeof H
     state,
     name: config.name,
     type: config.type,
-    url: withoutCredentials(config.url),
+    url: shownUrl(config.url),
     models: new Set([...config.models, ...discovered.map(({ id }) => id)]).size,
     requests,
     circuit: report,
@@ -119,8 +118,11 @@ export const removeBackend = defineRoute({
 
 const textField = (fields: Record<string, unknown>, name: "alias" | "target"): string => {
   const value = fields[name];
-  if (typeof value === "string" && value.trim() !== "") return value.trim().slice(0, 256);
-  return fail(name === "alias" ? "missing_alias" : "missing_target", `Missing '${name}' field`);
+  const kind = name === "alias" ? "missing_alias" : "missing_target";
+  if (typeof value !== "string" || value.trim() === "") return fail(kind, `Missing '${name}' field`);
+  if (value.trim().length > MODEL_ID_LENGTH_MAX)
+    fail(kind, `'${name}' may have at most ${MODEL_ID_LENGTH_MAX} characters, like every model id`);
+  return value.trim();
 };
 
 export const addAlias = defineRoute({

@@ -3,6 +3,7 @@ import {
   arrayAt,
   type ChatBody,
   type ChatPart,
+  countAt,
   gatewayFields,
   invalid,
   objectAt,
@@ -18,7 +19,7 @@ import { chatToolChoice, chatTools } from "./tools.ts";
 const ATTRIBUTION_BLOCK = "x-anthropic-billing-header:";
 /** Features of Anthropic's own servers that a client must not believe to be at work. */
 const SERVER_SIDE = ["container", "mcp_servers"] as const;
-const SAMPLING = ["temperature", "top_p", "top_k", "max_tokens"] as const;
+const SAMPLING = ["temperature", "top_p", "top_k"] as const;
 
 type Block = Record<string, unknown>;
 
@@ -34,6 +35,7 @@ export function chatBodyOfMessages(value: unknown): ChatBody {
     model,
     messages: chatMessages(body),
     ...pick(body, SAMPLING),
+    ...(body.max_tokens != null && { max_tokens: countAt(body.max_tokens, "max_tokens") }),
     ...(body.stop_sequences != null && { stop: body.stop_sequences }),
     ...(tools.length > 0 && { tools, ...chatToolChoice(body.tool_choice) }),
     ...outputFields(body),

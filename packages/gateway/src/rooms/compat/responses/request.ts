@@ -80,17 +80,20 @@ function outputFields({ text, reasoning }: Record<string, unknown>): Record<stri
   };
 }
 
+const INPUT_NEEDED = "is required: a text, or a list of items";
+
 function chatMessages(body: Record<string, unknown>, dropped: Set<string>) {
   const messages = new ChatMessages();
-  if (body.instructions != null) messages.system(stringAt(body.instructions, "instructions"));
-  if (typeof body.input === "string") messages.user([{ type: "text", text: body.input }]);
-  else {
-    for (const [i, item] of arrayAt(body.input, "input").entries()) {
+  const { instructions, input } = body;
+  if (instructions != null) messages.system(stringAt(instructions, "instructions"));
+  if (typeof input === "string") messages.user([{ type: "text", text: input }]);
+  else if (Array.isArray(input)) {
+    for (const [i, item] of input.entries()) {
       addItem(messages, { item: objectAt(item, `input.${i}`), path: `input.${i}`, dropped });
     }
-  }
+  } else invalid("input", INPUT_NEEDED);
   const done = messages.done();
-  if (done.length === 0) invalid("input", "is required: a text, or a list of items");
+  if (done.length === 0) invalid("input", INPUT_NEEDED);
   return done;
 }
 
