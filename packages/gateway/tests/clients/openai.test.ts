@@ -86,6 +86,10 @@ describe("the openai client", () => {
     for await (const model of client.models.list()) ids.push(model.id);
     expect(ids).toContain("m");
     expect(ids.length).toBe(7);
+    expect(await client.models.retrieve("m")).toMatchObject({ id: "m", object: "model" });
+    const unknown = await client.models.retrieve("acme/nothing").catch((e) => e);
+    expect(unknown).toBeInstanceOf(OpenAI.NotFoundError);
+    expect(unknown.message).toContain("No backend available for model: acme/nothing");
   });
 
   test("gets errors that it understands", async () => {

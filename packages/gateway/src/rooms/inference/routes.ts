@@ -80,6 +80,13 @@ export const embeddings = defineRoute({
   handler: ({ rooms, request, requestId }) => rooms.inference.embeddings(request, requestId),
 });
 
+const Model = z.object({
+  id: z.string(),
+  object: z.literal("model"),
+  created: z.int(),
+  owned_by: z.string(),
+});
+
 export const models = defineRoute({
   method: "GET",
   path: "/v1/models",
@@ -87,9 +94,16 @@ export const models = defineRoute({
   auth: "public",
   response: z.object({
     object: z.literal("list"),
-    data: z.array(
-      z.object({ id: z.string(), object: z.literal("model"), created: z.int(), owned_by: z.string() }),
-    ),
+    data: z.array(Model),
   }),
   handler: ({ rooms }) => rooms.inference.models(),
+});
+
+export const model = defineRoute({
+  method: "GET",
+  path: "/v1/models/{model}",
+  summary: "One of the models that are listed; a slash in its id is written %2F",
+  auth: "public",
+  response: Model,
+  handler: ({ rooms, path }) => rooms.inference.model(path.model!),
 });

@@ -227,6 +227,11 @@ export class Inference {
     };
   }
 
+  model(id: string) {
+    const found = this.models().data.find((each) => each.id === id);
+    return found ?? fail("model_not_found", `No backend available for model: ${id.slice(0, 256)}`);
+  }
+
   /** Ends every call; their usage is journaled when this resolves. */
   close(): Promise<void> {
     return this.#watch.close();

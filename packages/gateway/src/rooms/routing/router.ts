@@ -138,8 +138,8 @@ export class Router {
   }
 
   /**
-   * A backend that becomes routable starts level with the least used one of those it shares a model with, instead
-   * of getting every request until it has caught up.
+   * A backend that becomes routable starts just behind the least used one of those it shares a model with: it gets
+   * the next request, and not every request until it has caught up.
    */
   joined(entry: Entry): void {
     const ids = new Set(modelsOf(entry).map(({ id }) => id));
@@ -148,7 +148,7 @@ export class Router {
         other !== entry && other.state === "Healthy" && modelsOf(other).some(({ id }) => ids.has(id)),
     );
     if (peers.length === 0) return;
-    entry.requests = Math.max(entry.requests, Math.min(...peers.map(({ requests }) => requests)));
+    entry.requests = Math.max(entry.requests, Math.min(...peers.map(({ requests }) => requests)) - 1);
   }
 
   /** Models of healthy backends with the name of the backend that was registered first with each. */
