@@ -34,6 +34,10 @@ const quietFlags = [
   "--disable-search-engine-choice-screen",
   "--disable-backgrounding-occluded-windows",
   "--disable-background-timer-throttling",
+  // A page that comes back from this cache brings its frames along without saying so.
+  "--disable-back-forward-cache",
+  // Windows that a script opens late, after an answer of its server, are as wanted as others.
+  "--disable-popup-blocking",
   "--disable-renderer-backgrounding",
   "--metrics-recording-only",
   "--password-store=basic",

@@ -5,10 +5,11 @@ import { NetworkCapture } from "../capture/network.ts";
 import { CdpConnection, type CdpSession, type EventParams } from "../cdp/connection.ts";
 import type { EngineTransport } from "../engines/contract.ts";
 import { ToolError } from "../errors.ts";
+import type { ProxyLogin } from "../launch/proxy.ts";
 import { enforceUrlPolicy } from "../policy/enforce.ts";
 import type { UrlPolicy } from "../policy/url-policy.ts";
 import { Notices } from "./notices.ts";
-import { type DialogPolicy, Page } from "./page.ts";
+import { type DialogPolicy, type Numbering, Page } from "./page.ts";
 import { autoAttach } from "./targets.ts";
 
 const startTimeoutMs = 30_000;
@@ -20,6 +21,7 @@ export interface BrowserOptions {
   viewport: { width: number; height: number } | null;
   dialogPolicy: DialogPolicy;
   urlPolicy: UrlPolicy;
+  proxyLogin: ProxyLogin | null;
   downloadsDir: string;
 }
 
@@ -29,8 +31,10 @@ export class Browser {
   readonly console = new ConsoleCapture();
   readonly network = new NetworkCapture();
   readonly pages = new Map<string, Page>();
+  downloadsBegun = 0;
   readonly options: BrowserOptions;
   viewport: BrowserOptions["viewport"];
+  readonly #numbering: Numbering = { mainRefs: { last: 0 }, framesNamed: 0 };
   #activeId: string | null = null;
   #recovery: Promise<void> | null = null;
   #arrivals = new Set<() => void>();
@@ -126,7 +130,12 @@ export class Browser {
    */
   recover(page: Page): void {
     if (this.#recovery || page.crashed || page.closed) return;
-    this.#recovery = this.#revive(page)
+    this.#recoverBy(this.#revive(page));
+  }
+
+  /** What fails here fails again, and is reported, in the operation that needs the page. */
+  #recoverBy(work: Promise<void>): void {
+    this.#recovery = work
       .catch(() => {})
       .finally(() => {
         this.#recovery = null;
@@ -180,22 +189,19 @@ export class Browser {
       notices: this.notices,
       dialogPolicy: this.options.dialogPolicy,
       viewport: this.viewport,
+      numbering: this.#numbering,
       sessionOf: (id) => this.connection.session(id),
       onSession: (each, _kind, owner) => this.#watch(each, owner),
     });
     page.onCrash = () => {
-      this.#recovery ??= this.#replace(page).finally(() => {
-        this.#recovery = null;
-      });
+      if (!this.#recovery) this.#recoverBy(this.#replace(page));
     };
     this.pages.set(page.id, page);
     if (!isFirst && (targetInfo.openerId || this.#creating === 0)) {
-      this.notices.add(
-        "popup",
-        `A new page was opened and is now the active one: ${targetInfo.url || "about:blank"}`,
-      );
       // Without an opener id (noopener) it is still the active page that asked for it.
       const opener = this.pages.get(targetInfo.openerId ?? this.#activeId ?? "");
+      const url = targetInfo.url || opener?.lastPopup.url || "about:blank";
+      this.notices.add("popup", `A new page was opened and is now the active one: ${url.slice(0, 200)}`);
       this.#activeId = page.id;
       opener?.popupArrived(page);
     } else if (isFirst) this.#activeId = page.id;
@@ -206,7 +212,8 @@ export class Browser {
   #watch(session: CdpSession, owner: { id: string; documents: number }): void {
     this.console.attach(session, owner);
     this.network.attach(session, owner);
-    enforceUrlPolicy(session, { policy: this.options.urlPolicy, notices: this.notices });
+    const { urlPolicy: policy, proxyLogin } = this.options;
+    enforceUrlPolicy(session, { policy, proxyLogin, notices: this.notices });
   }
 
   #detached(sessionId: string): void {
@@ -237,6 +244,7 @@ export class Browser {
 
   #downloadBegins({ guid, suggestedFilename, url }: EventParams<"Browser.downloadWillBegin">): void {
     const downloadsMax = 200;
+    this.downloadsBegun++;
     if (this.#downloads.size >= downloadsMax) this.#downloads.clear();
     this.#downloads.set(guid, suggestedFilename);
     this.notices.add("download", `Download of ${suggestedFilename} began (${url.slice(0, 200)}).`);
