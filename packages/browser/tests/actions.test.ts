@@ -34,6 +34,12 @@ const clearing = `${covered}<script>setTimeout(() => veil.remove(), 300)</script
 
 const far = `<title>Far</title><div style="height:5000px"></div><button onclick="document.title='Hit'">Bottom</button>`;
 
+const pulsing = `<title>Pulsing</title><style>@keyframes p { 50% { opacity: .5 } } body { animation: p 1s infinite }</style>
+<button id="p" onclick="document.title='Hit'">Pulse</button>`;
+
+const rolling = `<title>Rolling</title><style>@keyframes r { to { transform: rotate(1turn) } } #r { animation: r 2s linear infinite }</style>
+<button id="r" style="margin:50px" onclick="document.title='Hit'">Roll</button>`;
+
 const inner = `<title>Inner</title><header style="position:fixed;top:0;left:0;right:0;height:60px;background:#fff">Bar</header>
 <div style="height:100px;overflow:auto;margin-top:100px">${Array.from({ length: 20 }, (_, i) => `<p><button id="b${i}" onclick="document.title='Hit ${i}'">B</button></p>`).join("")}</div>
 <div style="height:3000px"></div><button id="low" onclick="document.title='Low'">Low</button>`;
@@ -65,6 +71,8 @@ describe("actions in a real browser", () => {
       "/clearing": clearing,
       "/far": far,
       "/inner": inner,
+      "/pulsing": pulsing,
+      "/rolling": rolling,
       "/values": values,
       "/box": styledBox,
       "/keys": keys,
@@ -150,6 +158,8 @@ describe("actions in a real browser", () => {
       ["/jumping", "#j", "Hit"],
       ["/far", "text=Bottom", "Hit"],
       ["/clearing", "#b", "Hit"],
+      ["/pulsing", "#p", "Hit"],
+      ["/rolling", "#r", "Hit"],
     ] as const) {
       await open(path);
       const { status } = await tool.post("/click", { target, timeout_ms: 10_000 });
@@ -240,6 +250,9 @@ describe("actions in a real browser", () => {
     expect(await tool.evaluate("async () => (await Promise.resolve(document.title))")).toBe("Keys");
     expect(await tool.evaluate("const a = 2; a * 3")).toBe(6);
     expect(await tool.evaluate("const b = [1]; return b")).toEqual([1]);
+    expect(await tool.evaluate("() => { return 4 };\n")).toBe(4);
+    const broken = await tool.post("/evaluate", { expression: "const c = await 1; c" });
+    expect(broken.body.error.message).toContain("async () =>");
     expect((await tool.post("/evaluate", { expression: "void 0" })).body).toEqual({
       json: null,
       cut_from: null,

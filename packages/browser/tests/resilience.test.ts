@@ -14,6 +14,12 @@ describe("nothing leaves the tool stuck", () => {
   beforeAll(() => {
     tool = startTool({ downloadsDir: downloads });
     site = startSite({
+      "/calls": `<title>Calls</title><a id="link" href="tel:123">Call</a>
+        <button id="script" onclick="setTimeout(() => { location.href = 'zoommtg://join' })">Join</button>
+        <a id="redirect" href="/to-application">Sign in</a><button id="window" onclick="window.open('foo:bar')">Window</button>
+        <iframe id="f" src="about:blank"></iframe><button id="frame" onclick="f.src = '/to-application'">Frame</button>
+        <button id="alive" onclick="document.title = 'Alive'">Alive</button>`,
+      "/to-application": () => new Response(null, { status: 302, headers: { location: "foo:signed-in" } }),
       "/": `<title>Home</title><h1>Home</h1>`,
       "/dialogs": `<title>Dialogs</title><button id="a" onclick="alert('hello');document.title='after alert'">Alert</button>
         <button id="c" onclick="document.title='confirm '+confirm('sure?')">Confirm</button>
@@ -194,6 +200,22 @@ describe("nothing leaves the tool stuck", () => {
     expect(existsSync(path)).toBe(true);
     expect(readFileSync(path, "utf8")).toBe("payload");
     expect((await open("/file.bin")).status).toBe(200);
+    await works();
+  });
+
+  test("an address for another application does not block the page", async () => {
+    await open("/calls");
+    for (const target of ["#link", "#script", "#redirect", "#window", "#frame"]) {
+      const clicked = await tool.post("/click", { target });
+      let report = texts(clicked.body);
+      await until(`${target} is reported`, async () => {
+        report += texts((await tool.get("/pages")).body);
+        return report.includes("Another application was asked to open");
+      });
+      await tool.post("/click", { target: "#alive" });
+      expect([target, await tool.evaluate("document.title")]).toEqual([target, "Alive"]);
+      await open("/calls");
+    }
     await works();
   });
 

@@ -1,5 +1,6 @@
 /** Click, type, press and wait: look, act with real input, and see what it led to. */
 import { ToolError } from "../errors.ts";
+import { needsApplication } from "./applications.ts";
 import type { Deadline } from "./deadline.ts";
 import { type Frame, isContextGone } from "./frame.ts";
 import type { Found, PageState } from "./inpage/agent.ts";
@@ -16,6 +17,8 @@ const lookAgainMs = 100;
 const looksPerReveal = 5;
 /** A window that was asked for is there soon, or it is one that was open already. */
 const popupWaitMsMax = 1_000;
+/** How long an element is given to come to rest. */
+const settleMsMax = 1_000;
 const alignments: ScrollLogicalPosition[] = ["nearest", "center", "end", "start"];
 
 export interface ActionResult {
@@ -54,6 +57,12 @@ async function waitForChange(page: Page, deadline: Deadline): Promise<void> {
   }
 }
 
+interface Look {
+  attempt: number;
+  checkMotion: boolean;
+  leftMs: number;
+}
+
 interface Ready {
   frame: Frame;
   found: Found;
@@ -64,12 +73,16 @@ async function whenReady(
   page: Page,
   target: string,
   deadline: Deadline,
-  look: (frame: Frame, attempt: number, limited: Deadline) => Promise<Found>,
+  look: (frame: Frame, how: Look) => Promise<Found>,
 ): Promise<Ready> {
+  // An animation that never ends need not move the element; and one that it does move may still be hit.
+  let checkMotion = true;
   for (let attempt = 0; ; attempt++) {
     let seen: Ready | null = null;
     for (const frame of framesFor(page, target)) {
-      const found = await askFrame(page, frame, deadline, (limited) => look(frame, attempt, limited));
+      const found = await askFrame(page, frame, deadline, ({ leftMs }) =>
+        look(frame, { attempt, checkMotion, leftMs }),
+      );
       if (found?.problem) throw new ToolError("invalid_request", found.problem);
       if (!found?.found) continue;
       const { state } = found.readiness!;
@@ -78,10 +91,13 @@ async function whenReady(
       if (seen === null || state !== "hidden") seen = { frame, found };
       // What is hidden in one frame may be shown in the next.
       if (state === "hidden") continue;
-      if (state === "moving")
-        await frame.call("settled", [target, Math.min(1_000, deadline.restMs)], deadline.leftMs);
+      if (state === "moving") {
+        await frame.call("settled", [target, Math.min(settleMsMax, deadline.restMs)], deadline.leftMs);
+        checkMotion = false;
+      }
       break;
     }
+    if (seen?.found.readiness?.state === "moving" && !deadline.hasPassed) continue;
     const isRevealTurn = seen === null && attempt % looksPerReveal === 0;
     if (isRevealTurn && (await revealShadows(page, target, deadline))) continue;
     const isRefGone = seen === null && isRef(target);
@@ -160,7 +176,7 @@ async function waitForPopup(page: Page, before: Before, deadline: Deadline): Pro
   if (page.popupsAsked === before.popupsAsked || page.session.ended) return hasArrived();
   if (!(await page.until(hasArrived, Math.min(popupWaitMsMax, deadline.restMs)))) return false;
   const { url, page: popup } = page.lastPopup;
-  if (popup && url && url !== "about:blank")
+  if (popup && url && url !== "about:blank" && !needsApplication(url))
     await popup
       .until(
         () => popup.mainFrame.url !== "" && popup.hasReached("domcontentloaded"),
@@ -180,11 +196,11 @@ const stateBefore = (page: Page): Before => ({
 export async function click(page: Page, options: ClickOptions, deadline: Deadline): Promise<ActionResult> {
   const before = stateBefore(page);
   for (let attempt = 0; ; attempt++) {
-    const { frame, found } = await whenReady(page, options.target, deadline, (each, look, limited) =>
+    const { frame, found } = await whenReady(page, options.target, deadline, (each, look) =>
       each.call(
         "click",
-        [options.target, alignments[(look + attempt) % alignments.length]!, true],
-        limited.leftMs,
+        [options.target, alignments[(look.attempt + attempt) % alignments.length]!, look.checkMotion],
+        look.leftMs,
       ),
     );
     const readiness = found.readiness!;
@@ -213,8 +229,8 @@ export async function click(page: Page, options: ClickOptions, deadline: Deadlin
 
 export async function type(page: Page, options: TypeOptions, deadline: Deadline): Promise<ActionResult> {
   const before = stateBefore(page);
-  const { frame, found } = await whenReady(page, options.target, deadline, (each, _look, limited) =>
-    each.call("type", [options.target, options.text], limited.leftMs),
+  const { frame, found } = await whenReady(page, options.target, deadline, (each, look) =>
+    each.call("type", [options.target, options.text], look.leftMs),
   );
   const sent: Promise<unknown>[] = [];
   if (found.readiness!.state === "ready") {

@@ -16,6 +16,7 @@ const startTimeoutMs = 30_000;
 /** A page that is merely busy answers within the first, one whose script was just stopped within the second. */
 const firstProbeMs = 300;
 const laterProbeMs = 1_000;
+const reopenMsMax = 5_000;
 
 export interface BrowserOptions {
   viewport: { width: number; height: number } | null;
@@ -69,6 +70,7 @@ export class Browser {
     const usable =
       active?.crashed === false ? active : [...this.pages.values()].reverse().find((page) => !page.crashed);
     if (!usable) return this.#firstPage();
+    if (usable.isBlocked) return this.#reopen(usable);
     this.#activeId = usable.id;
     await usable.ready;
     return usable;
@@ -172,6 +174,26 @@ export class Browser {
     this.#forget(page, new ToolError("page_crashed", "The page was lost and replaced by a blank one."));
     await this.newPage();
     this.connection.root.tell("Target.closeTarget", { targetId: page.id });
+  }
+
+  /** A window of the browser over the page goes only with the page. */
+  async #reopen(page: Page): Promise<Page> {
+    page.isBlocked = false;
+    const { url } = page.mainFrame;
+    const isEmpty = url === "" || url === "about:blank";
+    if (isEmpty && page.openerId && this.pages.has(page.openerId)) {
+      await this.closePage(page);
+      return this.page();
+    }
+    this.notices.add("blocked", `The page ${url.slice(0, 200)} was opened anew; take a snapshot.`);
+    this.#forget(page, new ToolError("page_closed", "The page was opened anew. Take a snapshot."));
+    const fresh = await this.newPage();
+    this.connection.root.tell("Target.closeTarget", { targetId: page.id });
+    if (!isEmpty && !url.startsWith("chrome-error:")) {
+      await fresh.session.send("Page.navigate", { url }, reopenMsMax);
+      await fresh.until(() => fresh.documents > 0 && fresh.hasReached("domcontentloaded"), reopenMsMax);
+    }
+    return fresh;
   }
 
   #attached({ sessionId, targetInfo }: EventParams<"Target.attachedToTarget">): void {

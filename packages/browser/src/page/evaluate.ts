@@ -31,7 +31,8 @@ type Exception = EventParams<"Runtime.exceptionThrown">["exceptionDetails"];
 
 function failure(details: Exception): ToolError {
   const text = details.exception?.description ?? String(details.exception?.value ?? details.text);
-  return new ToolError("evaluation_failed", `The script failed: ${text.slice(0, 2_000)}`);
+  const hint = isSyntaxError(details) ? ". Write it as a function: async () => { …; return value }" : "";
+  return new ToolError("evaluation_failed", `The script failed: ${text.slice(0, 2_000)}${hint}`);
 }
 
 /** A script that sends its own page elsewhere gives no answer any more. */
@@ -48,6 +49,9 @@ function leftMeanwhile(error: unknown): unknown {
 function packing(charsMax: number): string {
   return `const t=v===undefined?undefined:JSON.stringify(v,null,2);return t===undefined?{}:t.length>${charsMax}?{json:t.slice(0,${charsMax}),cutFrom:t.length}:{json:t}`;
 }
+
+/** A function is often written as a statement; its value is wanted all the same. */
+const asExpression = (code: string) => code.replace(/[\s;]+$/, "");
 
 interface Packed {
   json?: string;
@@ -88,8 +92,8 @@ async function evaluateIn(page: Page, options: EvaluateOptions, deadline: Deadli
       { expression, awaitPromise: true, returnByValue: true, userGesture: true },
       deadline.leftMs,
     );
-  const asExpression = `(async()=>{let v=(${code}\n);if(typeof v==="function")v=v();v=await v;${packing(charsMax)}})()`;
-  const first = await run(asExpression);
+  const expression = `(async()=>{let v=(${asExpression(code)}\n);if(typeof v==="function")v=v();v=await v;${packing(charsMax)}})()`;
+  const first = await run(expression);
   if (!first.exceptionDetails) return unpack(first.result.value);
   if (!isSyntaxError(first.exceptionDetails)) throw failure(first.exceptionDetails);
   // Not an expression: statements, whose last value counts, or the body of a function with a return.
@@ -121,7 +125,7 @@ async function pageObject(
 
 async function evaluateOn(page: Page, target: string, options: EvaluateOptions, deadline: Deadline) {
   const { frame, objectId } = await pageObject(page, target, deadline);
-  const call = `async function(){let v=(${options.code}\n);if(typeof v==="function")v=v(this);v=await v;${packing(options.charsMax)}}`;
+  const call = `async function(){let v=(${asExpression(options.code)}\n);if(typeof v==="function")v=v(this);v=await v;${packing(options.charsMax)}}`;
   const { result, exceptionDetails } = await frame.session.send(
     "Runtime.callFunctionOn",
     { functionDeclaration: call, objectId, awaitPromise: true, returnByValue: true, userGesture: true },

@@ -3,7 +3,7 @@ import { CdpError, type CdpSession, type Params } from "../cdp/connection.ts";
 import { ToolError } from "../errors.ts";
 import { type Agent, agentSource } from "./inpage/agent.ts";
 
-const worldName = "browser-tool";
+export const worldName = "browser-tool";
 
 type Answer<M extends keyof Agent> = Awaited<ReturnType<Agent[M]>>;
 

@@ -37,7 +37,7 @@ const hints: [RegExp, string][] = [
   [/CERT/, "Its certificate is not trusted; use http:// where the server offers it."],
   [/INVALID_AUTH/, "The server asks for a login: write it into the address, http://user:password@host/."],
   [/HTTP_RESPONSE_CODE_FAILURE/, "The server answered with an error and an empty page."],
-  [/ABORTED/, "The server sent no document (status 204), so the page before is still there."],
+  [/ABORTED/, "The server sent no document to show (status 204, or a redirect to another application)."],
   [/TOO_MANY_REDIRECTS/, "The server redirects in a circle."],
 ];
 

@@ -1,6 +1,7 @@
 /** One page (tab or popup): its frames and sessions, its dialogs, and where its main document is in loading. */
 import type { CdpSession, EventParams } from "../cdp/connection.ts";
 import { ToolError } from "../errors.ts";
+import { guardApplications } from "./applications.ts";
 import { Frame, type RefCount } from "./frame.ts";
 import type { Notices } from "./notices.ts";
 import { autoAttach } from "./targets.ts";
@@ -53,6 +54,8 @@ export class Page {
   /** Resolves once the page may be sent somewhere. */
   ready: Promise<void> = Promise.resolve();
   crashed = false;
+  /** The browser shows a window of its own over the page, which therefore gets no input any more. */
+  isBlocked = false;
   closed = false;
   /** Counts main-frame navigations that have begun; compared before and after an action. */
   navigationsBegun = 0;
@@ -143,6 +146,13 @@ export class Page {
     if (kind !== "worker") {
       this.#followFrames(session);
       session.tell("Page.enable");
+      guardApplications(session, {
+        onPrevented: (url) => this.#reportApplication(url),
+        onAsked: (url) => {
+          this.isBlocked = true;
+          this.#reportApplication(url);
+        },
+      });
     }
     session.tell("Runtime.enable");
     session.tell("Target.setAutoAttach", autoAttach);
@@ -219,6 +229,13 @@ export class Page {
     this.session.tell("Page.handleJavaScriptDialog", { accept, promptText });
     const what = message ? `${type} dialog ${JSON.stringify(message.slice(0, 300))}` : `${type} dialog`;
     this.#options.notices.add("dialog", `${what} was ${accept ? "accepted" : "dismissed"}`);
+  }
+
+  #reportApplication(url: string): void {
+    this.#options.notices.add(
+      "blocked",
+      `Another application was asked to open ${url.slice(0, 200)}; there is none here.`,
+    );
   }
 
   #crash(): void {
