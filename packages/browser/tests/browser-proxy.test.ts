@@ -30,6 +30,20 @@ describe("the browser behind a proxy", () => {
     });
   }
 
+  test("the browser asks for nothing but the page", async () => {
+    const proxy = await startHttpProxy({ hosts });
+    const tool = startTool({ proxy: `http://127.0.0.1:${proxy.port}` });
+    try {
+      await tool.post("/navigate", { url: `http://site.invalid:${site.port}/` });
+      // What it used to ask by itself came within a second of the start.
+      await tool.evaluate("new Promise((resolve) => setTimeout(resolve, 1500))");
+      expect([...new Set(proxy.targets)]).toEqual([`site.invalid:${site.port}`]);
+    } finally {
+      await tool.stop();
+      await proxy.close();
+    }
+  });
+
   test("a wrong login and a dead proxy are blamed on the proxy", async () => {
     const proxy = await startHttpProxy({ credentials: "me:right", hosts });
     const wrong = startTool({ proxy: `http://me:wrong@127.0.0.1:${proxy.port}` });

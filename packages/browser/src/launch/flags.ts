@@ -6,6 +6,7 @@ const disabledFeatures = [
   "OptimizationHints",
   "AutofillServerCommunication",
   "HttpsUpgrades",
+  "NetworkTimeServiceQuerying",
   "DestroyProfileOnBrowserClose",
   // Parts of the window that are web pages themselves and would start renderers of their own.
   "WebUIOmniboxPopup",
@@ -16,11 +17,16 @@ const disabledFeatures = [
   "PreloadTopChromeWebUI",
 ];
 
+/** Nothing listens there. What the browser asks of its maker by itself has no switch, only an address. */
+const nowhere = "http://127.0.0.1:1/";
+
 const quietFlags = [
   "--no-first-run",
   "--no-default-browser-check",
   "--disable-background-networking",
   "--disable-component-update",
+  `--component-updater=url-source=${nowhere}`,
+  `--gaia-url=${nowhere}`,
   "--disable-default-apps",
   "--disable-extensions",
   "--disable-sync",
