@@ -19,6 +19,9 @@ describe("nothing leaves the tool stuck", () => {
         <a id="redirect" href="/to-application">Sign in</a><button id="window" onclick="window.open('foo:bar')">Window</button>
         <iframe id="f" src="about:blank"></iframe><button id="frame" onclick="f.src = '/to-application'">Frame</button>
         <button id="alive" onclick="document.title = 'Alive'">Alive</button>`,
+      "/asks": `<title>Asks</title><button id="alive" onclick="document.title = 'Alive'">Alive</button>
+        <button id="passkey" onclick="navigator.credentials.get({ publicKey: { challenge: new Uint8Array(16) } })">Passkey</button>
+        <button id="screen" onclick="navigator.mediaDevices.getDisplayMedia()">Screen</button>`,
       "/to-application": () => new Response(null, { status: 302, headers: { location: "foo:signed-in" } }),
       "/": `<title>Home</title><h1>Home</h1>`,
       "/dialogs": `<title>Dialogs</title><button id="a" onclick="alert('hello');document.title='after alert'">Alert</button>
@@ -216,6 +219,21 @@ describe("nothing leaves the tool stuck", () => {
       expect([target, await tool.evaluate("document.title")]).toEqual([target, "Alive"]);
       await open("/calls");
     }
+    await works();
+  });
+
+  test("a passkey or a screen to share does not swallow clicks in silence", async () => {
+    const local = site.url.replace("127.0.0.1", "localhost");
+    await tool.post("/navigate", { url: `${local}/asks` });
+    await tool.post("/click", { target: "#passkey" });
+    await tool.post("/click", { target: "#alive" });
+    expect(await tool.evaluate("document.title")).toBe("Alive");
+    await tool.post("/navigate", { url: `${local}/asks` });
+    await tool.post("/click", { target: "#screen" });
+    await until("the browser asks for a screen", async () => {
+      const { body } = await tool.post("/click", { target: "#alive" });
+      return body.error?.message.includes("a window of its own") === true;
+    });
     await works();
   });
 

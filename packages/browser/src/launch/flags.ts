@@ -40,6 +40,8 @@ const quietFlags = [
   "--disable-search-engine-choice-screen",
   "--disable-backgrounding-occluded-windows",
   "--disable-background-timer-throttling",
+  // Otherwise clicks are dropped until a new document has been drawn.
+  "--allow-pre-commit-input",
   // A page that comes back from this cache brings its frames along without saying so.
   "--disable-back-forward-cache",
   // Windows that a script opens late, after an answer of its server, are as wanted as others.

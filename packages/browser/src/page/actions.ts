@@ -19,6 +19,8 @@ const looksPerReveal = 5;
 const popupWaitMsMax = 1_000;
 /** How long an element is given to come to rest. */
 const settleMsMax = 1_000;
+/** A click that does not arrive is tried again so often; a list that is open takes the first one to close. */
+const clicksLostMax = 3;
 const alignments: ScrollLogicalPosition[] = ["nearest", "center", "end", "start"];
 
 export interface ActionResult {
@@ -116,6 +118,15 @@ function unready(target: string, { readiness }: Found): ToolError {
   return new ToolError(code, `"${target}" cannot be used: ${reason}. ${hint}`);
 }
 
+/** Input that the browser itself keeps from the page, for a passkey or a screen to share, leaves no trace in it. */
+function undelivered(target: string): ToolError {
+  return new ToolError(
+    "element_not_actionable",
+    `The click on "${target}" did not reach the page: the browser shows a window of its own over it, ` +
+      "for a passkey or the like. Navigate to close that, or use evaluate to call the element's click().",
+  );
+}
+
 /** The page as it is right after the input; null when its document is already gone. */
 async function seenIn(frame: Frame, deadline: Deadline): Promise<PageState | null> {
   try {
@@ -166,6 +177,7 @@ export async function waitForLoad(page: Page, deadline: Deadline): Promise<boole
 interface Before {
   navigations: number;
   documents: number;
+  moves: number;
   popupsAsked: number;
   popupsArrived: number;
 }
@@ -189,12 +201,14 @@ async function waitForPopup(page: Page, before: Before, deadline: Deadline): Pro
 const stateBefore = (page: Page): Before => ({
   navigations: page.navigationsBegun,
   documents: page.documents,
+  moves: page.moves,
   popupsAsked: page.popupsAsked,
   popupsArrived: page.popupsArrived,
 });
 
 export async function click(page: Page, options: ClickOptions, deadline: Deadline): Promise<ActionResult> {
   const before = stateBefore(page);
+  let lost = 0;
   for (let attempt = 0; ; attempt++) {
     const { frame, found } = await whenReady(page, options.target, deadline, (each, look) =>
       each.call(
@@ -213,8 +227,11 @@ export async function click(page: Page, options: ClickOptions, deadline: Deadlin
       });
       seen = page.session.ended ? null : await seenIn(frame, deadline);
     }
+    const isSamePlace = page.navigationsBegun === before.navigations && page.moves === before.moves;
     const isMissed = seen?.hit === false && page.navigationsBegun === before.navigations;
-    if (!isMissed) {
+    const isLost = seen?.hit === null && isSamePlace;
+    if (isLost && ++lost >= clicksLostMax) throw undelivered(options.target);
+    if (!isMissed && !isLost) {
       const state = frame === page.mainFrame ? seen : null;
       return { ...(await conclude(page, before, deadline, state)), matches: found.matches };
     }

@@ -125,6 +125,8 @@ export class Page {
       () => {},
     );
     this.setViewport(this.#options.viewport);
+    // Without this the question for a passkey is a window of the browser, which nobody can answer.
+    session.tell("WebAuthn.enable", { enableUI: false });
     session.tell("Runtime.runIfWaitingForDebugger");
   }
 

@@ -31,7 +31,6 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
     "contextmenu",
   ];
   let armed: { element: Element; hit: boolean | null; reason: string; until: number } | null = null;
-  let listening = false;
   let formSent = false;
   addEventListener(
     "formdata",
@@ -167,15 +166,15 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
   function arm(element: Element): void {
     const armedForMs = 2_000;
     armed = { element, hit: null, reason: "", until: performance.now() + armedForMs };
-    if (listening) return;
-    listening = true;
+    // Each time, because document.open() takes all listeners away; one that is there is not added again.
     for (const name of eventNames) addEventListener(name, inspect, { capture: true });
   }
 
   function inspect(event: Event): void {
     if (!armed || !event.isTrusted) return;
     if (performance.now() > armed.until) {
-      armed = null;
+      // It comes from a page that was busy for long; the place may have changed, but it did arrive.
+      armed.hit ??= true;
       return;
     }
     if (armed.hit === null && event instanceof MouseEvent) {
