@@ -128,6 +128,7 @@ function endWith(end: () => Promise<void>, keepRunning: boolean): void {
 async function debug(values: Values): Promise<void> {
   const port = wholeNumber("port", values.port, { min: 0, max: 65_535 });
   if (port === null) throw wrong("debug needs --port <port>.");
+  if (values.token === "") throw wrong("--token must not be empty; leave it out to need none.");
   const session = new Session(sessionOptions(values, "debug"));
   const { startDebugServer } = await import("./http/server.ts");
   const server = startDebugServer({ session, port, token: values.token ?? null });

@@ -2,9 +2,9 @@
 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { EngineName, EngineTransport, ResolvedEngine } from "./engines/contract.ts";
+import type { EngineName, ResolvedEngine } from "./engines/contract.ts";
 import { ToolError } from "./errors.ts";
-import { openEngine } from "./launch/open.ts";
+import { type OpenedEngine, openEngine } from "./launch/open.ts";
 import { Browser } from "./page/browser.ts";
 import { Deadline } from "./page/deadline.ts";
 import { navigate } from "./page/navigate.ts";
@@ -59,6 +59,15 @@ export class Session {
     return this.options.tokensMax * charsPerToken;
   }
 
+  /** What a page may fill of a result; the rest is for its address, the open tabs and the events. */
+  get contentCharsMax(): number {
+    return this.charsMax - this.aroundCharsMax;
+  }
+
+  get aroundCharsMax(): number {
+    return Math.round(Math.max(this.charsMax / 10, Math.min(1_200, this.charsMax / 2)));
+  }
+
   get isStarted(): boolean {
     return this.#browser !== null;
   }
@@ -83,7 +92,7 @@ export class Session {
     const downloadsDir =
       this.options.downloadsDir ??
       join(opened.profileDir ?? join(tmpdir(), "browser-tool-downloads"), "downloads");
-    const browser = await this.#connect(opened.transport, downloadsDir);
+    const browser = await this.#connect(opened, downloadsDir);
     if (this.#closed) await browser.close();
     else await this.#openStartPage(browser);
     return browser;
@@ -100,16 +109,18 @@ export class Session {
     }
   }
 
-  async #connect(transport: EngineTransport, downloadsDir: string): Promise<Browser> {
+  async #connect(opened: OpenedEngine, downloadsDir: string): Promise<Browser> {
     const { options } = this;
-    const browser = new Browser(transport, {
+    const browser = new Browser(opened.transport, {
       viewport: options.headful ? null : options.viewport,
       dialogPolicy: options.dialogs,
       urlPolicy: options.urlPolicy,
+      proxyLogin: opened.proxyLogin,
       downloadsDir,
     });
     browser.connection.onClose = () => {
       this.#browser = null;
+      opened.dispose();
     };
     try {
       await browser.start();

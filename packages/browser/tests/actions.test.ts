@@ -34,6 +34,19 @@ const clearing = `${covered}<script>setTimeout(() => veil.remove(), 300)</script
 
 const far = `<title>Far</title><div style="height:5000px"></div><button onclick="document.title='Hit'">Bottom</button>`;
 
+const pulsing = `<title>Pulsing</title><style>@keyframes p { 50% { opacity: .5 } } body { animation: p 1s infinite }</style>
+<button id="p" onclick="document.title='Hit'">Pulse</button>`;
+
+const rolling = `<title>Rolling</title><style>@keyframes r { to { transform: rotate(1turn) } } #r { animation: r 2s linear infinite }</style>
+<button id="r" style="margin:50px" onclick="document.title='Hit'">Roll</button>`;
+
+const inner = `<title>Inner</title><header style="position:fixed;top:0;left:0;right:0;height:60px;background:#fff">Bar</header>
+<div style="height:100px;overflow:auto;margin-top:100px">${Array.from({ length: 20 }, (_, i) => `<p><button id="b${i}" onclick="document.title='Hit ${i}'">B</button></p>`).join("")}</div>
+<div style="height:3000px"></div><button id="low" onclick="document.title='Low'">Low</button>`;
+
+const values = `<title>Values</title><input id="color" type="color" value="#112233"><input id="range" type="range" max="10" value="3">
+<input id="number" type="number"><input id="when" type="datetime-local"><input id="file" type="file">`;
+
 const styledBox = `<title>Box</title><style>input{opacity:0;position:absolute}span{display:inline-block;width:20px;height:20px}</style>
 <label><input type="checkbox" id="c"><span>x</span></label>`;
 
@@ -57,6 +70,10 @@ describe("actions in a real browser", () => {
       "/covered": covered,
       "/clearing": clearing,
       "/far": far,
+      "/inner": inner,
+      "/pulsing": pulsing,
+      "/rolling": rolling,
+      "/values": values,
       "/box": styledBox,
       "/keys": keys,
     });
@@ -141,11 +158,49 @@ describe("actions in a real browser", () => {
       ["/jumping", "#j", "Hit"],
       ["/far", "text=Bottom", "Hit"],
       ["/clearing", "#b", "Hit"],
+      ["/pulsing", "#p", "Hit"],
+      ["/rolling", "#r", "Hit"],
     ] as const) {
       await open(path);
       const { status } = await tool.post("/click", { target, timeout_ms: 10_000 });
       expect([path, status, await tool.evaluate("document.title")]).toEqual([path, 200, title]);
     }
+  });
+
+  test("an element that is scrolled away inside a list or below a fixed header is scrolled to", async () => {
+    await open("/inner");
+    await tool.post("/click", { target: "#b15" });
+    expect(await tool.evaluate("document.title")).toBe("Hit 15");
+    await tool.evaluate("scrollTo(0, low.offsetTop - 10)");
+    await tool.post("/click", { target: "#low" });
+    expect(await tool.evaluate("document.title")).toBe("Low");
+  });
+
+  test("a value that a field does not take is refused and leaves the field as it was", async () => {
+    await open("/values");
+    for (const [target, text, hint] of [
+      ["#color", "redd", "#ff8800"],
+      ["#range", "99", "from 0 to 10"],
+      ["#number", "many", "no number"],
+      ["#when", "tomorrow", "2026-01-31T23:59"],
+      ["#file", "/etc/hostname", "DataTransfer"],
+    ] as const) {
+      const { status, body } = await tool.post("/type", { target, text });
+      expect([target, status, body.error?.code]).toEqual([target, 409, "element_not_actionable"]);
+      expect(body.error.message).toContain(hint);
+    }
+    await tool.post("/type", { target: "#number", text: "-1.5e3" });
+    expect(await tool.evaluate("[color.value, range.value, number.value]")).toEqual([
+      "#112233",
+      "3",
+      "-1.5e3",
+    ]);
+  });
+
+  test("an answer to a dialog holds for its action only", async () => {
+    await open("/keys");
+    await tool.post("/click", { target: "#k", dialog: { accept: false } });
+    expect(await tool.evaluate("confirm('Sure?')")).toBe(true);
   });
 
   test("a covered element is not clicked, and the cover is named", async () => {
@@ -171,6 +226,12 @@ describe("actions in a real browser", () => {
       "C-Control-ControlLeft C-a-KeyA S-Shift-ShiftLeft S-ArrowLeft-ArrowLeft Enter-Enter S-?-Slash ",
     );
     expect((await tool.post("/press-key", { key: "Hyper+q" })).body.error.code).toBe("invalid_request");
+    await tool.evaluate("log.textContent = ''");
+    for (const key of ["enter", "ctrl+A", "Shift+A", "arrowdown", "f2", "A"])
+      await tool.post("/press-key", { key });
+    expect(await tool.evaluate("log.textContent")).toBe(
+      "Enter-Enter C-Control-ControlLeft C-a-KeyA S-Shift-ShiftLeft S-A-KeyA ArrowDown-ArrowDown F2-F2 S-A-KeyA ",
+    );
   });
 
   test("wait-for-selector waits for each state and reports what it waited for", async () => {
@@ -189,6 +250,9 @@ describe("actions in a real browser", () => {
     expect(await tool.evaluate("async () => (await Promise.resolve(document.title))")).toBe("Keys");
     expect(await tool.evaluate("const a = 2; a * 3")).toBe(6);
     expect(await tool.evaluate("const b = [1]; return b")).toEqual([1]);
+    expect(await tool.evaluate("() => { return 4 };\n")).toBe(4);
+    const broken = await tool.post("/evaluate", { expression: "const c = await 1; c" });
+    expect(broken.body.error.message).toContain("async () =>");
     expect((await tool.post("/evaluate", { expression: "void 0" })).body).toEqual({
       json: null,
       cut_from: null,

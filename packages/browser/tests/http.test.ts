@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { request as httpRequest } from "node:http";
+import { join } from "node:path";
 import { operations } from "../src/operations/index.ts";
 import { type Site, startSite, startTool, type Tool, until } from "./helpers.ts";
 
@@ -150,6 +151,52 @@ describe("the debug API", () => {
     expect(wrong.body.error.message).toContain("steps.0.op");
   });
 
+  test("a batch goes on after a step that hung, and keeps what was done when its time is over", async () => {
+    await tool.post("/navigate", { url: site.url });
+    const { body } = await tool.post("/batch", {
+      stop_on_error: false,
+      steps: [
+        { op: "evaluate", expression: "for (;;);", timeout_ms: 300 },
+        { op: "evaluate", expression: "1 + 1" },
+        { op: "console", level: "error" },
+      ],
+    });
+    expect(body.results.map(({ ok }: { ok: boolean }) => ok)).toEqual([false, true, true]);
+    expect(body.results[0].error.message).toStartWith("Timeout 300ms exceeded.");
+    const late = await tool.post("/batch", {
+      timeout_ms: 500,
+      stop_on_error: false,
+      steps: [
+        { op: "evaluate", expression: "1" },
+        { op: "wait-for-selector", selector: "#never" },
+        { op: "evaluate", expression: "2" },
+      ],
+    });
+    expect(late.body.results.map(({ ok }: { ok: boolean }) => ok)).toEqual([true, false, false]);
+    expect(late.body.results[2].error.message).toContain("timeout_ms");
+  });
+
+  test("every operation on a page takes its time limit, in a query too", async () => {
+    await tool.post("/navigate", { url: site.url });
+    for (const path of ["/dom", "/a11y"])
+      expect((await tool.get(`${path}?timeout_ms=5000`)).status).toBe(200);
+    expect((await tool.get("/dom?timeout_ms=soon")).body.error.message).toContain("timeout_ms");
+  });
+
+  test("a target that is no selector, a broken path and a body too large are told apart from absence", async () => {
+    await tool.post("/navigate", { url: site.url });
+    const wrong = {
+      code: "invalid_request",
+      message: expect.stringContaining("is not a ref, a CSS selector"),
+    };
+    expect((await tool.get("/dom?target=%21%21")).body.error).toEqual(wrong);
+    expect((await tool.post("/screenshot", { target: "!!" })).body.error).toEqual(wrong);
+    expect((await tool.post("/evaluate", { target: "!!", expression: "1" })).body.error).toEqual(wrong);
+    expect((await tool.get("/network/%ff/body")).status).toBe(400);
+    const large = await tool.post("/evaluate", { expression: "x".repeat(9_000_000) });
+    expect([large.status, large.body.error.code]).toEqual([413, "payload_too_large"]);
+  });
+
   test("says which field is wrong, and what exists", async () => {
     const wrong = await tool.post("/click", { target: "a", button: "up" });
     expect([wrong.status, wrong.body.error.code]).toEqual([400, "invalid_request"]);
@@ -211,6 +258,21 @@ describe("the debug API", () => {
     expect(await raw({}, "POST", "/navigate")).toBe(415);
     const answer = await fetch(`${tool.url}/health`);
     expect(answer.headers.get("access-control-allow-origin")).toBeNull();
+  });
+
+  test("an empty token is refused at the start instead of letting everyone in", async () => {
+    const cli = join(import.meta.dir, "../src/cli.ts");
+    const { exitCode, stderr } = Bun.spawnSync([
+      process.execPath,
+      cli,
+      "debug",
+      "--port",
+      "0",
+      "--token",
+      "",
+    ]);
+    expect(exitCode).toBe(2);
+    expect(stderr.toString()).toContain("--token must not be empty");
   });
 
   test("asks for the token when one is set", async () => {

@@ -10,6 +10,9 @@ describe("the MCP server", () => {
       "/": `<title>Start</title><h1>Start</h1><label>Name <input></label><button onclick="document.title='Clicked'">Go</button>
         <a href="/next">Next</a><button onclick="alert('boo')">Alert</button><script>console.error('broken')</script>`,
       "/next": `<title>Next page</title><p>next</p>`,
+      "/popup": `<title>Popup</title><p>in the popup</p>`,
+      "/opener": `<title>Opener</title><a href="/popup" target="_blank">Open</a>${"<button>Same</button>".repeat(3)}`,
+      "/frames": `<title>Frames</title>${'<iframe src="/list"></iframe>'.repeat(3)}`,
       "/list": `<title>List</title><ul>${"<li><a href='/x'>An item with some text in it</a></li>".repeat(3_000)}</ul>`,
     });
     client = new McpClient();
@@ -129,6 +132,53 @@ describe("the MCP server", () => {
       const { text } = await client.call(name, args);
       expect([name, text.length <= 24_000]).toEqual([name, true]);
     }
+  });
+
+  test("what was left out of a result can be asked for, in frames too", async () => {
+    for (const path of ["/list", "/frames"]) {
+      const opened = await client.call("browser_navigate", { url: site.url + path });
+      const asked = await client.call("browser_snapshot");
+      for (const { text } of [opened, asked]) {
+        expect(text).not.toContain("… cut");
+        expect(text.trimEnd()).toEndWith("```");
+        const [, target, offset] =
+          /\/more: "\d+ more not shown, see browser_snapshot {\\"target\\":\\"(\w+)\\",\\"offset\\":(\d+)/.exec(
+            text,
+          )!;
+        const more = await client.call("browser_snapshot", { ref: target, offset: Number(offset) });
+        expect(more.text).toContain(`[ref=${target}]`);
+        expect(more.text).toContain("An item with some text");
+        expect(more.text).not.toContain("- iframe");
+      }
+    }
+  });
+
+  test("takes ref for target in every tool", async () => {
+    await client.call("browser_navigate", { url: site.url });
+    expect((await client.call("browser_dom", { ref: "h1" })).text).toBe("### Result\n<h1>Start</h1>");
+    expect((await client.call("browser_snapshot", { ref: "h1" })).text).not.toContain("textbox");
+  });
+
+  test("shows the page that a click opened, and says when a target was not the only one", async () => {
+    await client.call("browser_navigate", { url: `${site.url}/opener` });
+    const several = await client.call("browser_click", { target: "button" });
+    expect(several.text).toContain("The target matched 3 elements");
+    const { text } = await client.call("browser_click", { target: "a" });
+    expect(text).toContain(`- Page URL: ${site.url}/popup`);
+    expect(text).toContain("in the popup");
+    expect(text).toContain(`now the active one: ${site.url}/popup`);
+    await client.call("browser_navigate_back");
+  });
+
+  test("a long value is cut with a hint, and what happened by itself is said all the same", async () => {
+    await client.call("browser_navigate", { url: site.url });
+    const { text } = await client.call("browser_evaluate", {
+      function: "() => { alert('meanwhile'); return 'x'.repeat(100_000) }",
+    });
+    expect(text).toContain("100002 characters in all; return less");
+    expect(text).toEndWith('### Events\n- alert dialog "meanwhile" was accepted');
+    const moved = await client.call("browser_evaluate", { function: "() => { location.href = '/next' }" });
+    expect(moved.text).toContain("- Page Title: Next page");
   });
 
   test("speaks the 2026 protocol, without a handshake", async () => {

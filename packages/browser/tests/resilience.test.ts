@@ -14,6 +14,15 @@ describe("nothing leaves the tool stuck", () => {
   beforeAll(() => {
     tool = startTool({ downloadsDir: downloads });
     site = startSite({
+      "/calls": `<title>Calls</title><a id="link" href="tel:123">Call</a>
+        <button id="script" onclick="setTimeout(() => { location.href = 'zoommtg://join' })">Join</button>
+        <a id="redirect" href="/to-application">Sign in</a><button id="window" onclick="window.open('foo:bar')">Window</button>
+        <iframe id="f" src="about:blank"></iframe><button id="frame" onclick="f.src = '/to-application'">Frame</button>
+        <button id="alive" onclick="document.title = 'Alive'">Alive</button>`,
+      "/asks": `<title>Asks</title><button id="alive" onclick="document.title = 'Alive'">Alive</button>
+        <button id="passkey" onclick="navigator.credentials.get({ publicKey: { challenge: new Uint8Array(16) } })">Passkey</button>
+        <button id="screen" onclick="navigator.mediaDevices.getDisplayMedia()">Screen</button>`,
+      "/to-application": () => new Response(null, { status: 302, headers: { location: "foo:signed-in" } }),
       "/": `<title>Home</title><h1>Home</h1>`,
       "/dialogs": `<title>Dialogs</title><button id="a" onclick="alert('hello');document.title='after alert'">Alert</button>
         <button id="c" onclick="document.title='confirm '+confirm('sure?')">Confirm</button>
@@ -194,6 +203,37 @@ describe("nothing leaves the tool stuck", () => {
     expect(existsSync(path)).toBe(true);
     expect(readFileSync(path, "utf8")).toBe("payload");
     expect((await open("/file.bin")).status).toBe(200);
+    await works();
+  });
+
+  test("an address for another application does not block the page", async () => {
+    await open("/calls");
+    for (const target of ["#link", "#script", "#redirect", "#window", "#frame"]) {
+      const clicked = await tool.post("/click", { target });
+      let report = texts(clicked.body);
+      await until(`${target} is reported`, async () => {
+        report += texts((await tool.get("/pages")).body);
+        return report.includes("Another application was asked to open");
+      });
+      await tool.post("/click", { target: "#alive" });
+      expect([target, await tool.evaluate("document.title")]).toEqual([target, "Alive"]);
+      await open("/calls");
+    }
+    await works();
+  });
+
+  test("a passkey or a screen to share does not swallow clicks in silence", async () => {
+    const local = site.url.replace("127.0.0.1", "localhost");
+    await tool.post("/navigate", { url: `${local}/asks` });
+    await tool.post("/click", { target: "#passkey" });
+    await tool.post("/click", { target: "#alive" });
+    expect(await tool.evaluate("document.title")).toBe("Alive");
+    await tool.post("/navigate", { url: `${local}/asks` });
+    await tool.post("/click", { target: "#screen" });
+    await until("the browser asks for a screen", async () => {
+      const { body } = await tool.post("/click", { target: "#alive" });
+      return body.error?.message.includes("a window of its own") === true;
+    });
     await works();
   });
 

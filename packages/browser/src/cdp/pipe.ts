@@ -20,6 +20,8 @@ export class PipeTransport implements EngineTransport {
   #parts: Buffer[] = [];
   #partsBytes = 0;
   #closed = false;
+  /** Whether the browser has said anything yet, that is, whether it has come up. */
+  hasSpoken = false;
 
   constructor(ends: PipeEnds) {
     this.#ends = ends;
@@ -44,6 +46,7 @@ export class PipeTransport implements EngineTransport {
   }
 
   #receive(chunk: Buffer): void {
+    this.hasSpoken = true;
     let start = 0;
     let end = chunk.indexOf(0);
     while (end !== -1) {

@@ -9,6 +9,7 @@ import { openApi } from "./openapi.ts";
 import { checkRequest } from "./safety.ts";
 
 const bodyBytesMax = 8 * 1024 * 1024;
+const listenerBytesMax = 8 * bodyBytesMax;
 
 export interface DebugServerOptions {
   session: Session;
@@ -43,6 +44,14 @@ function makeRoutes(): Route[] {
   return [...routes.values()];
 }
 
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    throw new ToolError("invalid_request", `"${part}" in the path is not percent-encoded UTF-8.`);
+  }
+}
+
 function findRoute(
   routes: Route[],
   method: string,
@@ -56,16 +65,23 @@ function findRoute(
       const allowed = [...byMethod.keys()].join(", ");
       throw new ToolError("method_not_allowed", `${path} takes ${allowed}, not ${method}.`);
     }
-    const params = Object.fromEntries(
-      names.map((name, index) => [name, decodeURIComponent(match[index + 1]!)]),
-    );
+    const params = Object.fromEntries(names.map((name, index) => [name, decoded(match[index + 1]!)]));
     return { operation, params };
   }
   throw new ToolError("not_found", `There is no ${path}. GET /openapi.json describes every endpoint.`);
 }
 
+/** Bodies are measured here: what the listener itself refuses gets an answer without words. */
 async function readBody(request: Request): Promise<Record<string, unknown>> {
-  const text = await request.text();
+  const parts: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const part of request.body ?? []) {
+    bytes += part.length;
+    if (bytes > bodyBytesMax)
+      throw new ToolError("payload_too_large", `The body is larger than ${bodyBytesMax} bytes.`);
+    parts.push(part);
+  }
+  const text = Buffer.concat(parts).toString();
   if (text.trim() === "") return {};
   let body: unknown;
   try {
@@ -114,7 +130,7 @@ export function startDebugServer({ session, port, token }: DebugServerOptions): 
   const server = Bun.serve({
     hostname: "127.0.0.1",
     port,
-    maxRequestBodySize: bodyBytesMax,
+    maxRequestBodySize: listenerBytesMax,
     fetch: async (request, bunServer) => {
       try {
         return await answer(request, bunServer);

@@ -6,6 +6,7 @@ const disabledFeatures = [
   "OptimizationHints",
   "AutofillServerCommunication",
   "HttpsUpgrades",
+  "NetworkTimeServiceQuerying",
   "DestroyProfileOnBrowserClose",
   // Parts of the window that are web pages themselves and would start renderers of their own.
   "WebUIOmniboxPopup",
@@ -16,11 +17,16 @@ const disabledFeatures = [
   "PreloadTopChromeWebUI",
 ];
 
+/** Nothing listens there. What the browser asks of its maker by itself has no switch, only an address. */
+const nowhere = "http://127.0.0.1:1/";
+
 const quietFlags = [
   "--no-first-run",
   "--no-default-browser-check",
   "--disable-background-networking",
   "--disable-component-update",
+  `--component-updater=url-source=${nowhere}`,
+  `--gaia-url=${nowhere}`,
   "--disable-default-apps",
   "--disable-extensions",
   "--disable-sync",
@@ -34,6 +40,12 @@ const quietFlags = [
   "--disable-search-engine-choice-screen",
   "--disable-backgrounding-occluded-windows",
   "--disable-background-timer-throttling",
+  // Otherwise clicks are dropped until a new document has been drawn.
+  "--allow-pre-commit-input",
+  // A page that comes back from this cache brings its frames along without saying so.
+  "--disable-back-forward-cache",
+  // Windows that a script opens late, after an answer of its server, are as wanted as others.
+  "--disable-popup-blocking",
   "--disable-renderer-backgrounding",
   "--metrics-recording-only",
   "--password-store=basic",

@@ -78,7 +78,9 @@ export function launchBrowser(options: LaunchOptions): LaunchedBrowser {
   });
   const ended = (how: string) => {
     void guard.release();
-    transport.processExited(complaints ? `${how}; it said: ${complaints.trim()}` : how);
+    // A browser that ran complained about many things; only one that never came up says why.
+    const isExplained = complaints !== "" && !transport.hasSpoken;
+    transport.processExited(isExplained ? `${how}; it said: ${complaints.trim()}` : how);
   };
   child.once("error", (error) => ended(`it could not be started: ${error.message}`));
   child.once("exit", (code, signal) => ended(`it exited with ${signal ?? `code ${code}`}`));

@@ -7,11 +7,15 @@ import { progressLines } from "../resolve/progress.ts";
 import { resolveEngine } from "../resolve/resolve.ts";
 import type { SessionOptions } from "../session.ts";
 import { launchBrowser } from "./launch.ts";
+import { type ProxyLogin, prepareProxy } from "./proxy.ts";
 
 export interface OpenedEngine {
   engine: ResolvedEngine;
   transport: EngineTransport;
   profileDir: string | null;
+  proxyLogin: ProxyLogin | null;
+  /** Ends what was opened beside the engine. */
+  dispose(): void;
 }
 
 /** Distributions wrap the browser in a shell script that starts a dozen programs first; the binary itself is quicker. */
@@ -30,15 +34,16 @@ async function open(options: SessionOptions): Promise<OpenedEngine> {
   if (engine.kind === "foreign") {
     const { openForeignTransport } = await import("../engines/foreign/index.ts");
     const transport = await openForeignTransport(engine, { headless: !headful, ...viewport, proxy });
-    return { engine, transport, profileDir: null };
+    return { engine, transport, profileDir: null, proxyLogin: null, dispose() {} };
   }
+  const { server, login, close } = await prepareProxy(proxy);
   const { transport, profileDir } = launchBrowser({
     path: binaryBehind(engine.path),
     headful,
-    proxy,
+    proxy: server,
     viewport,
   });
-  return { engine, transport, profileDir };
+  return { engine, transport, profileDir, proxyLogin: login, dispose: close };
 }
 
 export async function openEngine(options: SessionOptions): Promise<OpenedEngine> {

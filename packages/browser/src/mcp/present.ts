@@ -3,6 +3,7 @@ import type { ToolError } from "../errors.ts";
 import type { ToolOutput } from "../operations/define.ts";
 import type { Browser } from "../page/browser.ts";
 import type { Notice } from "../page/notices.ts";
+import type { Session } from "../session.ts";
 
 export type Content = { type: "text"; text: string } | { type: "image"; data: string; mimeType: string };
 
@@ -12,8 +13,19 @@ export interface ToolResult {
   isError?: boolean;
 }
 
+const urlCharsMax = 300;
+const titleCharsMax = 150;
+const tabsShownMax = 5;
+const eventCharsMax = 400;
+
+const short = (text: string, charsMax: number) =>
+  text.length > charsMax ? `${text.slice(0, charsMax)}…` : text;
+
 function pageSection(page: NonNullable<ToolOutput["page"]>, browser: Browser | null): string {
-  const lines = [`- Page URL: ${page.url}`, `- Page Title: ${page.title}`];
+  const lines = [
+    `- Page URL: ${short(page.url, urlCharsMax)}`,
+    `- Page Title: ${short(page.title, titleCharsMax)}`,
+  ];
   if (page.status && (page.status < 200 || page.status > 299)) lines.push(`- HTTP status: ${page.status}`);
   const active = browser?.activeId ? browser.pages.get(browser.activeId) : undefined;
   if (browser && active) {
@@ -29,46 +41,64 @@ function pageSection(page: NonNullable<ToolOutput["page"]>, browser: Browser | n
 
 function tabsSection(browser: Browser | null): string | null {
   if (!browser || browser.pages.size <= 1) return null;
-  return [...browser.pages.values()]
-    .map((page, index) => {
-      const current = page.id === browser.activeId ? " (current)" : "";
-      return `- ${index}:${current} ${page.mainFrame.url || "about:blank"}`;
-    })
-    .join("\n");
+  const tabs = [...browser.pages.values()].map((page, index) => {
+    const current = page.id === browser.activeId ? " (current)" : "";
+    return `- ${index}:${current} ${short(page.mainFrame.url || "about:blank", titleCharsMax)}`;
+  });
+  // The newest are the ones that matter.
+  const left = tabs.length - tabsShownMax;
+  return left > 0 ? [`- … ${left} more`, ...tabs.slice(left)].join("\n") : tabs.join("\n");
 }
 
 const section = (title: string, body: string | null | undefined) => (body ? [`### ${title}\n${body}`] : []);
-const eventsSection = (events: Notice[]) =>
-  section("Events", events.map(({ text }) => `- ${text}`).join("\n"));
 
-/** No result is longer than its budget, whatever it holds. */
-function limited(text: string, charsMax: number): string {
-  if (text.length <= charsMax) return text;
-  return `${text.slice(0, charsMax - 80)}\n… cut: the result has ${text.length} characters`;
+/** The newest events that fit; how many older ones there were is said. */
+function eventsSection(events: Notice[], charsMax: number): string[] {
+  const lines: string[] = [];
+  let chars = 0;
+  for (const { text } of events.toReversed()) {
+    const line = `- ${short(text, eventCharsMax)}`;
+    chars += line.length + 1;
+    if (chars > charsMax && lines.length > 0) break;
+    lines.unshift(line);
+  }
+  const left = events.length - lines.length;
+  return section("Events", [...(left > 0 ? [`- … ${left} more before these`] : []), ...lines].join("\n"));
+}
+
+/** No result is longer than its budget, whatever it holds; what happened by itself is said in any case. */
+function limited(sections: string[], events: Notice[], session: Session): string {
+  const { charsMax, aroundCharsMax } = session;
+  const after = eventsSection(events, aroundCharsMax / 2)
+    .map((text) => `\n${text}`)
+    .join("");
+  const text = sections.join("\n");
+  const room = charsMax - after.length;
+  if (text.length <= room) return (text + after).trimStart();
+  return `${text.slice(0, room - 80)}\n… cut: the result has ${text.length} characters${after}`;
 }
 
 export interface PresentOptions {
   browser: Browser | null;
   events: Notice[];
-  charsMax: number;
+  session: Session;
 }
 
-export function presentOutput(output: ToolOutput, { browser, events, charsMax }: PresentOptions): ToolResult {
+export function presentOutput(output: ToolOutput, { browser, events, session }: PresentOptions): ToolResult {
   const snapshot = output.snapshot === undefined ? null : `\`\`\`yaml\n${output.snapshot}\n\`\`\``;
   const sections = [
     ...section("Result", output.result),
     ...section("Open tabs", output.page ? tabsSection(browser) : null),
     ...section("Page", output.page && pageSection(output.page, browser)),
     ...section("Snapshot", snapshot),
-    ...eventsSection(events),
   ];
-  const content: Content[] = [{ type: "text", text: limited(sections.join("\n") || "Done.", charsMax) }];
+  const content: Content[] = [{ type: "text", text: limited(sections, events, session) || "Done." }];
   if (output.image)
     content.push({ type: "image", data: output.image.base64, mimeType: output.image.mimeType });
   return { content };
 }
 
-export function presentError(error: ToolError, events: Notice[], charsMax: number): ToolResult {
-  const text = [`### Error\n${error.message}`, ...eventsSection(events)].join("\n");
-  return { content: [{ type: "text", text: limited(text, charsMax) }], isError: true };
+export function presentError(error: ToolError, events: Notice[], session: Session): ToolResult {
+  const text = limited(section("Error", error.message), events, session);
+  return { content: [{ type: "text", text }], isError: true };
 }

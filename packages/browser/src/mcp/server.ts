@@ -39,11 +39,10 @@ export async function callTool(
   name: string,
   input: Record<string, unknown>,
 ): Promise<ToolResult> {
-  const { charsMax } = session;
   const operation = byName.get(name);
   if (!operation) {
     const error = new ToolError("not_found", `Tool "${name}" not found. tools/list names those that exist.`);
-    return presentError(error, [], charsMax);
+    return presentError(error, [], session);
   }
   try {
     const run = () =>
@@ -57,13 +56,13 @@ export async function callTool(
     // Calls that a model makes at once mean one after the other: a click, then what the console says of it.
     const { value, events } = await (operation.timeoutMs === null ? session.exclusive(run) : run());
     const browser = session.isStarted ? await session.browser() : null;
-    return presentOutput(value, { browser, events, charsMax });
+    return presentOutput(value, { browser, events, session });
   } catch (error) {
-    if (error instanceof OperationFailed) return presentError(error.reason, error.events, charsMax);
+    if (error instanceof OperationFailed) return presentError(error.reason, error.events, session);
     const reason = error as ToolError;
     const isInvalid = reason.code === "invalid_request";
     const text = isInvalid ? `Invalid arguments for tool "${name}": ${reason.message}` : reason.message;
-    return presentError(new ToolError("invalid_request", text), [], charsMax);
+    return presentError(new ToolError("invalid_request", text), [], session);
   }
 }
 

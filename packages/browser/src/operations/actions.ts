@@ -1,30 +1,26 @@
 import { z } from "zod";
 import { type ActionResult, click, press, type, waitFor } from "../page/actions.ts";
-import { type Context, defineOperation, type ToolOutput } from "./define.ts";
+import type { Page } from "../page/page.ts";
+import { type Context, defineOperation, refAsTarget, type ToolOutput } from "./define.ts";
 import { Outcome, Target, TimeoutMs } from "./schemas.ts";
-import { inlineSnapshot } from "./snapshot.ts";
+import { activePage } from "./snapshot.ts";
 
 export const actionTimeoutMs = 5_000;
 const textCharsMax = 1_000_000;
 
 function outcome(result: ActionResult): z.input<typeof Outcome> {
-  const { url, title, navigated, stillLoading, matches } = result;
-  return { url, title, navigated, still_loading: stillLoading, matches };
-}
-
-/** Older clients say `ref`, newer ones `target`. */
-export function refAsTarget(input: Record<string, unknown>): Record<string, unknown> {
-  const { ref, target, ...rest } = input;
-  const value = target ?? ref;
-  return value === undefined ? rest : { ...rest, target: value };
+  const { url, title, navigated, stillLoading, openedPage, matches } = result;
+  return { url, title, navigated, still_loading: stillLoading, opened_page: openedPage, matches };
 }
 
 /** After a new document old refs are useless, so the new snapshot comes along; otherwise the model asks when it needs it. */
 async function present(result: z.output<typeof Outcome>, context: Context): Promise<ToolOutput> {
-  if (!result.navigated) return { page: result };
-  const page = await (await context.browser()).page();
-  const { url, title } = await page.mainFrame.call("state", [], context.deadline.leftMs);
-  return { page: { url, title }, snapshot: await inlineSnapshot(context) };
+  const note =
+    result.matches > 1
+      ? `The target matched ${result.matches} elements; the first visible one was used.`
+      : "";
+  if (!result.navigated && !result.opened_page) return { page: result, result: note };
+  return { ...(await activePage(context)), result: note };
 }
 
 const Dialog = z
@@ -32,10 +28,19 @@ const Dialog = z
   .optional()
   .describe("Answer to a dialog that this action opens, instead of the standing policy");
 
-async function pageWithDialog({ browser }: Context, dialog: z.output<typeof Dialog>) {
+/** The answer holds for this action only, whether or not a dialog came. */
+async function withDialog<T>(
+  { browser }: Context,
+  dialog: z.output<typeof Dialog>,
+  act: (page: Page) => Promise<T>,
+): Promise<T> {
   const page = await (await browser()).page();
   page.nextDialog = dialog ? { accept: dialog.accept, promptText: dialog.prompt_text } : null;
-  return page;
+  try {
+    return await act(page);
+  } finally {
+    page.nextDialog = null;
+  }
 }
 
 const toolTarget = z.string().describe("Ref from the snapshot, or selector");
@@ -56,11 +61,10 @@ export const clickOperation = defineOperation({
   }),
   result: Outcome,
   run: async (context, { target, double_click, button, modifiers, dialog }) => {
-    const page = await pageWithDialog(context, dialog);
     const primary = process.platform === "darwin" ? "Meta" : "Control";
     const keys = modifiers.map((name) => (name === "ControlOrMeta" ? primary : name));
     const options = { target, button, modifiers: keys, doubleClick: double_click };
-    return outcome(await click(page, options, context.deadline));
+    return outcome(await withDialog(context, dialog, (page) => click(page, options, context.deadline)));
   },
   tool: {
     name: "browser_click",
@@ -94,7 +98,9 @@ export const typeOperation = defineOperation({
   result: Outcome,
   run: async (context, { target, text, submit, slowly, dialog }) =>
     outcome(
-      await type(await pageWithDialog(context, dialog), { target, text, submit, slowly }, context.deadline),
+      await withDialog(context, dialog, (page) =>
+        type(page, { target, text, submit, slowly }, context.deadline),
+      ),
     ),
   tool: {
     name: "browser_type",
@@ -120,7 +126,7 @@ export const pressKeyOperation = defineOperation({
   params: z.object({ key: z.string().min(1).max(60), dialog: Dialog, timeout_ms: TimeoutMs }),
   result: Outcome,
   run: async (context, { key, dialog }) =>
-    outcome(await press(await pageWithDialog(context, dialog), key, context.deadline)),
+    outcome(await withDialog(context, dialog, (page) => press(page, key, context.deadline))),
   tool: {
     name: "browser_press_key",
     description: "Press a key: Enter, ArrowDown, a, Control+a",

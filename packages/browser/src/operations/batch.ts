@@ -1,30 +1,28 @@
 import { z } from "zod";
-import { toToolError } from "../errors.ts";
 import { Deadline } from "../page/deadline.ts";
 import { type Context, defineOperation, type Operation } from "./define.ts";
-import { checkParams } from "./execute.ts";
+import { checkParams, reasonOf, runWithinTime } from "./execute.ts";
 import { TimeoutMs } from "./schemas.ts";
 
 const stepsMax = 100;
 const batchTimeoutMs = 120_000;
 
-/** Each operation with a time limit is a step: its own parameters, and `op` to name it. */
+/** Each operation is a step: its own parameters, and `op` to name it. */
 export function makeBatchOperation(operations: Operation[]): Operation {
-  const steps = new Map(
-    operations.filter(({ timeoutMs }) => timeoutMs !== null).map((each) => [each.name, each]),
-  );
+  const steps = new Map(operations.map((each) => [each.name, each]));
   const names = [...steps.keys()];
 
   async function runStep(context: Context, step: { op: string } & Record<string, unknown>) {
     const { op, ...params } = step;
     const operation = steps.get(op)!;
+    let { deadline } = context;
     try {
-      const checked = checkParams(operation, params);
-      const ownMs = typeof params.timeout_ms === "number" ? params.timeout_ms : operation.timeoutMs!;
-      const deadline = new Deadline(Math.min(ownMs, context.deadline.leftMs));
-      return { op, ok: true, result: await operation.run({ ...context, deadline }, checked as never) };
+      const checked = checkParams(operation, params) as { timeout_ms?: number };
+      const ownMs = checked.timeout_ms ?? operation.timeoutMs ?? deadline.restMs;
+      deadline = new Deadline(Math.ceil(Math.min(ownMs, deadline.restMs)));
+      return { op, ok: true, result: await runWithinTime(operation, { ...context, deadline }, checked) };
     } catch (error) {
-      const { code, message } = toToolError(error);
+      const { code, message } = await reasonOf(error, deadline, await context.browser().catch(() => null));
       return { op, ok: false, error: { code, message } };
     }
   }
@@ -58,6 +56,11 @@ export function makeBatchOperation(operations: Operation[]): Operation {
     run: async (context, { steps: wanted, stop_on_error }) => {
       const results: Awaited<ReturnType<typeof runStep>>[] = [];
       for (const step of wanted) {
+        if (context.deadline.hasPassed) {
+          const message = `The ${context.deadline.timeoutMs} ms of the batch were over before this step; give it more timeout_ms.`;
+          results.push({ op: step.op, ok: false, error: { code: "timeout", message } });
+          break;
+        }
         const outcome = await runStep(context, step);
         results.push(outcome);
         if (!outcome.ok && stop_on_error) break;

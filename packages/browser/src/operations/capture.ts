@@ -2,15 +2,12 @@ import { z } from "zod";
 import { type ConsoleLevel, levelOrder } from "../capture/console.ts";
 import { ToolError } from "../errors.ts";
 import { defineOperation } from "./define.ts";
-import { queryFlag, queryInt } from "./schemas.ts";
+import { QueryTimeoutMs, queryFlag, queryInt } from "./schemas.ts";
 
 const listMax = 1_000;
 const limit = queryInt(1, listMax).default(200).describe("The newest so many");
 const none = z.object({});
 const cleared = z.object({ cleared: z.boolean() });
-
-/** Left free in a tool result for the lines around the messages. */
-const resultOverheadChars = 600;
 
 function newestWithin(lines: string[], charsMax: number): string[] {
   let chars = 0;
@@ -61,7 +58,10 @@ export const consoleOperation = defineOperation({
       errors: atLevel("error"),
       warnings: atLevel("warning"),
       dropped: running.console.messages.dropped,
-      messages: inScope.filter((message) => levelOrder.indexOf(message.level) >= wanted).slice(-max),
+      messages: inScope
+        .filter((message) => levelOrder.indexOf(message.level) >= wanted)
+        .slice(-max)
+        .map(({ document: _, ...message }) => message),
     };
   },
   tool: {
@@ -77,7 +77,7 @@ export const consoleOperation = defineOperation({
       const lines = messages.map(
         ({ level, text, url, line }) => `[${level.toUpperCase()}] ${text} @ ${url}:${line}`,
       );
-      const kept = newestWithin(lines, session.charsMax - resultOverheadChars);
+      const kept = newestWithin(lines, session.contentCharsMax);
       const left = lines.length - kept.length;
       const head = `Total messages: ${total} (Errors: ${errors}, Warnings: ${warnings})`;
       const note = left > 0 ? `\n… ${left} older messages left out` : "";
@@ -145,7 +145,7 @@ export const networkBodyOperation = defineOperation({
   method: "GET",
   path: "/network/:id/body",
   timeoutMs: 10_000,
-  params: z.object({ id: z.string().min(1).max(40) }),
+  params: z.object({ id: z.string().min(1).max(40), timeout_ms: QueryTimeoutMs }),
   result: z.object({ body: z.string(), base64: z.boolean() }),
   run: async ({ browser, deadline }, { id }) => (await browser()).network.body(id, deadline.leftMs),
 });

@@ -32,7 +32,10 @@ export class OperationFailed extends Error {
 export function checkParams(operation: Operation, params: unknown): unknown {
   const parsed = operation.params.safeParse(params);
   if (parsed.success) return parsed.data;
-  const problems = parsed.error.issues.map(({ path, message }) => `${path.join(".") || "body"}: ${message}`);
+  const problems = parsed.error.issues.map(({ path, message }) => {
+    const missing = /^Invalid input: expected (.+), received undefined$/.exec(message)?.[1];
+    return `${path.join(".") || "body"}: ${missing ? `is required (${missing})` : message}`;
+  });
   throw new ToolError("invalid_request", problems.join("; "));
 }
 
@@ -64,29 +67,34 @@ async function attempt<T>(
     if (operation.timeoutMs !== null) await browser();
     deadline = new Deadline(deadline.timeoutMs);
     const context: Context = { session, deadline, browser };
-    const result = await withinTime(operation.run(context, params as never), deadline);
+    const result = await runWithinTime(operation, context, params);
     const value = await then(result, context, params);
     return { value, events: taken(running) };
   } catch (error) {
-    let reason = toToolError(error);
-    if (reason.code === "timeout") {
-      await startRecovery(running);
-      if (!reason.message.startsWith("Timeout ")) reason = deadline.expired(unresponsive);
-    }
-    throw new OperationFailed(reason, taken(running));
+    throw new OperationFailed(await reasonOf(error, deadline, running), taken(running));
   }
+}
+
+/** Why an operation failed, in words for its caller. A page that kept it waiting is looked after before the next one. */
+export async function reasonOf(
+  error: unknown,
+  deadline: Deadline,
+  running: Browser | null,
+): Promise<ToolError> {
+  const reason = toToolError(error);
+  if (reason.code !== "timeout") return reason;
+  if (running) running.recover(await running.page());
+  return reason.message.startsWith("Timeout ") ? reason : deadline.expired(unresponsive);
 }
 
 const taken = (running: Browser | null): Notice[] => running?.notices.take() ?? [];
 
-async function startRecovery(running: Browser | null): Promise<void> {
-  if (running) running.recover(await running.page());
-}
-
-function withinTime<T>(work: Promise<T>, deadline: Deadline): Promise<T> {
+export function runWithinTime(operation: Operation, context: Context, params: unknown): Promise<unknown> {
+  const { deadline } = context;
   let timer: ReturnType<typeof setTimeout>;
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(() => reject(deadline.expired(unresponsive)), deadline.leftMs + graceMs);
   });
+  const work = operation.run(context, params as never);
   return Promise.race([work, late]).finally(() => clearTimeout(timer));
 }

@@ -1,9 +1,9 @@
 import { z } from "zod";
 import { evaluate } from "../page/evaluate.ts";
 import { screenshot } from "../page/screenshot.ts";
-import { refAsTarget } from "./actions.ts";
-import { defineOperation } from "./define.ts";
+import { defineOperation, refAsTarget } from "./define.ts";
 import { Target, TimeoutMs } from "./schemas.ts";
+import { activePage } from "./snapshot.ts";
 
 const scriptTimeoutMs = 30_000;
 const screenshotTimeoutMs = 30_000;
@@ -30,13 +30,14 @@ export const evaluateOperation = defineOperation({
     value: z.unknown().describe("The JSON value; absent when undefined or cut"),
     json: z.string().nullable().describe("The value as JSON text; cut where cut_from says so"),
     cut_from: z.number().int().nullable(),
+    navigated: z.literal(true).optional().describe("The script led to a new document"),
   }),
   run: async ({ browser, deadline }, { expression, target, max_chars }) => {
     const page = await (await browser()).page();
     const options = { code: expression, target: target ?? null, charsMax: max_chars };
-    const { json, cutFrom } = await evaluate(page, options, deadline);
+    const { json, cutFrom, navigated } = await evaluate(page, options, deadline);
     const value: unknown = json === undefined || cutFrom !== null ? undefined : JSON.parse(json);
-    return { value, json: json ?? null, cut_from: cutFrom };
+    return { value, json: json ?? null, cut_from: cutFrom, navigated: navigated || undefined };
   },
   tool: {
     name: "browser_evaluate",
@@ -47,12 +48,16 @@ export const evaluateOperation = defineOperation({
       element: z.string().optional(),
     }),
     toParams: ({ function: code, ...input }) => refAsTarget({ ...input, expression: code }),
-    present: async ({ json, cut_from }) => ({
-      result:
-        cut_from === null
-          ? (json ?? "undefined")
-          : `${json}\n… cut, ${cut_from} characters in all; return less`,
-    }),
+    present: async ({ json, cut_from, navigated }, context) => {
+      const text = json ?? "undefined";
+      // After a new document most of the room is for its snapshot.
+      const charsMax = navigated ? context.session.aroundCharsMax / 2 : context.session.contentCharsMax;
+      const result =
+        text.length <= charsMax
+          ? text
+          : `${text.slice(0, charsMax)}\n… cut, ${cut_from ?? text.length} characters in all; return less`;
+      return navigated ? { ...(await activePage(context)), result } : { result };
+    },
   },
 });
 

@@ -1,24 +1,33 @@
 import { z } from "zod";
+import { ToolError } from "../errors.ts";
+import { frameHolding } from "../page/search.ts";
 import { snapshot } from "../page/snapshot.ts";
-import { framesFor, notFound } from "../page/targets.ts";
-import { type Context, defineOperation } from "./define.ts";
-import { queryFlag, queryInt, Target, TimeoutMs } from "./schemas.ts";
+import { notFound } from "../page/targets.ts";
+import { type Context, defineOperation, refAsTarget, type ToolOutput } from "./define.ts";
+import { QueryTimeoutMs, queryFlag, queryInt, Target } from "./schemas.ts";
 
 const readTimeoutMs = 10_000;
-/** Left free in a tool result for the lines around the snapshot. */
-const resultOverheadChars = 1_200;
 const offsetMax = 1_000_000_000;
 
 /** The snapshot that comes along with another result; a page that cannot be read must not spoil that result. */
 export async function inlineSnapshot({ browser, session, deadline }: Context): Promise<string | undefined> {
+  const running = await browser();
+  const page = await running.page();
+  const charsMax = session.contentCharsMax;
   try {
-    const page = await (await browser()).page();
-    const charsMax = session.charsMax - resultOverheadChars;
     return (await snapshot(page, { target: null, offset: 0, depth: 0, boxes: false, charsMax }, deadline))
       .yaml;
-  } catch {
+  } catch (error) {
+    if (error instanceof ToolError && error.code === "timeout") running.recover(page);
     return undefined;
   }
+}
+
+/** The page as it is now, with its snapshot: what the model wants to see after an action that led elsewhere. */
+export async function activePage(context: Context): Promise<ToolOutput> {
+  const page = await (await context.browser()).page();
+  const { url, title } = await page.mainFrame.call("state", [], context.deadline.leftMs);
+  return { page: { url, title }, snapshot: await inlineSnapshot(context) };
 }
 
 export const a11yOperation = defineOperation({
@@ -33,12 +42,12 @@ export const a11yOperation = defineOperation({
     depth: queryInt(0, 1_000).default(0).describe("0: no limit"),
     boxes: queryFlag.default(false).describe("Add each element's place as [box=x,y,width,height]"),
     max_chars: queryInt(500, 10_000_000).optional(),
-    timeout_ms: TimeoutMs,
+    timeout_ms: QueryTimeoutMs,
   }),
   result: z.object({ url: z.string(), title: z.string(), snapshot: z.string(), truncated: z.boolean() }),
   run: async ({ browser, session, deadline }, { target, offset, depth, boxes, max_chars }) => {
     const page = await (await browser()).page();
-    const charsMax = max_chars ?? session.charsMax;
+    const charsMax = max_chars ?? session.contentCharsMax;
     const options = { target: target ?? null, offset, depth, boxes, charsMax };
     const { yaml, url, title, truncated } = await snapshot(page, options, deadline);
     return { url, title, snapshot: yaml, truncated };
@@ -54,7 +63,7 @@ export const a11yOperation = defineOperation({
       depth: z.number().optional(),
       boxes: z.boolean().optional(),
     }),
-    toParams: (input) => ({ ...input, max_chars: undefined }),
+    toParams: (input) => refAsTarget({ ...input, max_chars: undefined }),
     present: async ({ url, title, snapshot: yaml }) => ({ page: { url, title }, snapshot: yaml }),
   },
 });
@@ -70,7 +79,7 @@ export const domOperation = defineOperation({
     selector: Target.optional().describe("Same as target"),
     offset: queryInt(0, offsetMax).default(0).describe("First character to return"),
     max_chars: queryInt(1, 10_000_000).optional(),
-    timeout_ms: TimeoutMs,
+    timeout_ms: QueryTimeoutMs,
   }),
   result: z.object({
     html: z.string(),
@@ -81,18 +90,16 @@ export const domOperation = defineOperation({
   run: async ({ browser, session, deadline }, params) => {
     const target = params.target ?? params.selector ?? null;
     const page = await (await browser()).page();
-    const charsMax = params.max_chars ?? session.charsMax - resultOverheadChars;
-    for (const frame of target === null ? [page.mainFrame] : framesFor(page, target)) {
-      const { found, html, total, matches } = await frame.call(
-        "html",
-        [target, params.offset, charsMax],
-        deadline.leftMs,
-      );
-      if (!found) continue;
-      const end = params.offset + html.length;
-      return { html, matches, total_chars: total, next_offset: end < total ? end : null };
-    }
-    throw notFound(target!);
+    const charsMax = params.max_chars ?? session.contentCharsMax;
+    const frame = target === null ? page.mainFrame : await frameHolding(page, target, deadline);
+    const { found, html, total, matches } = await frame.call(
+      "html",
+      [target, params.offset, charsMax],
+      deadline.leftMs,
+    );
+    if (!found) throw notFound(target!);
+    const end = params.offset + html.length;
+    return { html, matches, total_chars: total, next_offset: end < total ? end : null };
   },
   tool: {
     name: "browser_dom",
@@ -102,6 +109,7 @@ export const domOperation = defineOperation({
       target: z.string().optional().describe("Ref or selector"),
       offset: z.number().optional().describe("First character"),
     }),
+    toParams: refAsTarget,
     present: async ({ html, total_chars, next_offset }) => ({
       result:
         next_offset === null

@@ -3,6 +3,7 @@ import { ToolError } from "../errors.ts";
 import type { Browser } from "../page/browser.ts";
 import { version } from "../version.ts";
 import { defineOperation } from "./define.ts";
+import { TimeoutMs } from "./schemas.ts";
 
 const startedAt = performance.now();
 
@@ -93,7 +94,7 @@ function pagesOf(running: Running): z.input<typeof Page>[] {
   }));
 }
 
-const pageId = z.object({ page_id: z.string().min(1).max(100) });
+const pageId = z.object({ page_id: z.string().min(1).max(100), timeout_ms: TimeoutMs });
 const PageList = z.object({ pages: z.array(Page) });
 
 export const pagesOperation = defineOperation({

@@ -1,18 +1,26 @@
 /** Click, type, press and wait: look, act with real input, and see what it led to. */
-import { CdpError } from "../cdp/connection.ts";
 import { ToolError } from "../errors.ts";
+import { needsApplication } from "./applications.ts";
 import type { Deadline } from "./deadline.ts";
 import { type Frame, isContextGone } from "./frame.ts";
 import type { Found, PageState } from "./inpage/agent.ts";
 import { clickAt, type MouseButton, pressChord, typeKeys } from "./input.ts";
 import type { Page } from "./page.ts";
-import { adoptClosedRoots } from "./shadow.ts";
+import { askFrame, revealShadows } from "./search.ts";
 import { framesFor, isRef, notFound, placeInPage } from "./targets.ts";
 
 /** How long an action waits for a document that it began to load; the result says when it is still loading. */
 const loadWaitMsMax = 5_000;
 /** While an element is awaited, the page is looked at again at each change and at least this often. */
 const lookAgainMs = 100;
+/** Content that comes late may bring closed shadow roots; they are looked for at every so many looks. */
+const looksPerReveal = 5;
+/** A window that was asked for is there soon, or it is one that was open already. */
+const popupWaitMsMax = 1_000;
+/** How long an element is given to come to rest. */
+const settleMsMax = 1_000;
+/** A click that does not arrive is tried again so often; a list that is open takes the first one to close. */
+const clicksLostMax = 3;
 const alignments: ScrollLogicalPosition[] = ["nearest", "center", "end", "start"];
 
 export interface ActionResult {
@@ -21,6 +29,8 @@ export interface ActionResult {
   /** The action led to a new document, so refs of the old one are gone. */
   navigated: boolean;
   stillLoading: boolean;
+  /** The action opened a page, which is the active one now. */
+  openedPage: boolean;
   matches: number;
 }
 
@@ -49,6 +59,12 @@ async function waitForChange(page: Page, deadline: Deadline): Promise<void> {
   }
 }
 
+interface Look {
+  attempt: number;
+  checkMotion: boolean;
+  leftMs: number;
+}
+
 interface Ready {
   frame: Frame;
   found: Found;
@@ -59,38 +75,37 @@ async function whenReady(
   page: Page,
   target: string,
   deadline: Deadline,
-  look: (frame: Frame, attempt: number) => Promise<Found>,
+  look: (frame: Frame, how: Look) => Promise<Found>,
 ): Promise<Ready> {
-  let last: Ready | null = null;
+  // An animation that never ends need not move the element; and one that it does move may still be hit.
+  let checkMotion = true;
   for (let attempt = 0; ; attempt++) {
+    let seen: Ready | null = null;
     for (const frame of framesFor(page, target)) {
-      const found = await look(frame, attempt);
-      if (found.problem) throw new ToolError("invalid_request", found.problem);
-      if (!found.found) continue;
-      last = { frame, found };
+      const found = await askFrame(page, frame, deadline, ({ leftMs }) =>
+        look(frame, { attempt, checkMotion, leftMs }),
+      );
+      if (found?.problem) throw new ToolError("invalid_request", found.problem);
+      if (!found?.found) continue;
       const { state } = found.readiness!;
-      if (state === "ready" || state === "done") return last;
+      if (state === "ready" || state === "done") return { frame, found };
       if (state === "unsuitable") throw unready(target, found);
-      if (state === "moving")
-        await frame.call("settled", [target, Math.min(1_000, deadline.restMs)], deadline.leftMs);
+      if (seen === null || state !== "hidden") seen = { frame, found };
+      // What is hidden in one frame may be shown in the next.
+      if (state === "hidden") continue;
+      if (state === "moving") {
+        await frame.call("settled", [target, Math.min(settleMsMax, deadline.restMs)], deadline.leftMs);
+        checkMotion = false;
+      }
       break;
     }
-    if (last === null && attempt === 0 && (await revealShadows(page, target, deadline))) continue;
-    const isRefGone = last === null && isRef(target);
-    if (isRefGone || deadline.hasPassed) throw last ? unready(target, last.found) : notFound(target);
+    if (seen?.found.readiness?.state === "moving" && !deadline.hasPassed) continue;
+    const isRevealTurn = seen === null && attempt % looksPerReveal === 0;
+    if (isRevealTurn && (await revealShadows(page, target, deadline))) continue;
+    const isRefGone = seen === null && isRef(target);
+    if (isRefGone || deadline.hasPassed) throw seen ? unready(target, seen.found) : notFound(target);
     await waitForChange(page, deadline);
   }
-}
-
-/** An element that is not found may be inside a closed shadow root that no snapshot has met yet. */
-async function revealShadows(page: Page, target: string, deadline: Deadline): Promise<boolean> {
-  if (isRef(target)) return false;
-  let revealed = 0;
-  for (const frame of framesFor(page, target)) {
-    if ((await frame.call("scanHosts", [], deadline.leftMs)) > 0)
-      revealed += await adoptClosedRoots(frame, false, deadline);
-  }
-  return revealed > 0;
 }
 
 function unready(target: string, { readiness }: Found): ToolError {
@@ -101,6 +116,15 @@ function unready(target: string, { readiness }: Found): ToolError {
       ? "Close or click what is in the way, or use evaluate to call the element's click()."
       : "Take a snapshot to see its state.";
   return new ToolError(code, `"${target}" cannot be used: ${reason}. ${hint}`);
+}
+
+/** Input that the browser itself keeps from the page, for a passkey or a screen to share, leaves no trace in it. */
+function undelivered(target: string): ToolError {
+  return new ToolError(
+    "element_not_actionable",
+    `The click on "${target}" did not reach the page: the browser shows a window of its own over it, ` +
+      "for a passkey or the like. Navigate to close that, or use evaluate to call the element's click().",
+  );
 }
 
 /** The page as it is right after the input; null when its document is already gone. */
@@ -124,10 +148,11 @@ async function conclude(
   deadline: Deadline,
   seen: PageState | null,
 ): Promise<Omit<ActionResult, "matches">> {
-  await waitForPopup(page, before, deadline);
+  const openedPage = await waitForPopup(page, before, deadline);
   const hasLeft = () => page.navigationsBegun > before.navigations || page.documents !== before.documents;
   const now = seen ?? (await seenIn(page.mainFrame, deadline));
-  if (now && !hasLeft()) return { url: now.url, title: now.title, navigated: false, stillLoading: false };
+  if (now && !hasLeft())
+    return { url: now.url, title: now.title, navigated: false, stillLoading: false, openedPage };
   const isLoaded = await waitForLoad(page, deadline);
   const after = page.session.ended ? null : await seenIn(page.mainFrame, deadline);
   return {
@@ -135,10 +160,11 @@ async function conclude(
     title: after?.title ?? "",
     navigated: page.session.ended !== null || page.documents !== before.documents,
     stillLoading: !isLoaded,
+    openedPage,
   };
 }
 
-async function waitForLoad(page: Page, deadline: Deadline): Promise<boolean> {
+export async function waitForLoad(page: Page, deadline: Deadline): Promise<boolean> {
   const waitMs = Math.min(loadWaitMsMax, deadline.restMs);
   try {
     return await page.until(() => !page.isNavigating && page.hasReached("domcontentloaded"), waitMs);
@@ -151,37 +177,44 @@ async function waitForLoad(page: Page, deadline: Deadline): Promise<boolean> {
 interface Before {
   navigations: number;
   documents: number;
-  popups: number;
+  moves: number;
+  popupsAsked: number;
+  popupsArrived: number;
 }
 
 /** A window that the action asked for is there, and its document too, when the action returns. */
-async function waitForPopup(page: Page, before: Before, deadline: Deadline): Promise<void> {
-  const asked = page.popupsAsked.length;
-  if (asked === before.popups || page.session.ended) return;
-  const waitMs = () => Math.min(loadWaitMsMax, deadline.restMs);
-  if (!(await page.until(() => page.popups.length >= asked, waitMs()))) return;
-  const url = page.popupsAsked[asked - 1];
-  const popup = page.popups[asked - 1];
-  if (!popup || !url || url === "about:blank") return;
-  await popup
-    .until(() => popup.mainFrame.url !== "" && popup.hasReached("domcontentloaded"), waitMs())
-    .catch(() => false);
+async function waitForPopup(page: Page, before: Before, deadline: Deadline): Promise<boolean> {
+  const hasArrived = () => page.popupsArrived > before.popupsArrived;
+  if (page.popupsAsked === before.popupsAsked || page.session.ended) return hasArrived();
+  if (!(await page.until(hasArrived, Math.min(popupWaitMsMax, deadline.restMs)))) return false;
+  const { url, page: popup } = page.lastPopup;
+  if (popup && url && url !== "about:blank" && !needsApplication(url))
+    await popup
+      .until(
+        () => popup.mainFrame.url !== "" && popup.hasReached("domcontentloaded"),
+        Math.min(loadWaitMsMax, deadline.restMs),
+      )
+      .catch(() => false);
+  return true;
 }
 
 const stateBefore = (page: Page): Before => ({
   navigations: page.navigationsBegun,
   documents: page.documents,
-  popups: page.popupsAsked.length,
+  moves: page.moves,
+  popupsAsked: page.popupsAsked,
+  popupsArrived: page.popupsArrived,
 });
 
 export async function click(page: Page, options: ClickOptions, deadline: Deadline): Promise<ActionResult> {
   const before = stateBefore(page);
+  let lost = 0;
   for (let attempt = 0; ; attempt++) {
     const { frame, found } = await whenReady(page, options.target, deadline, (each, look) =>
       each.call(
         "click",
-        [options.target, alignments[(look + attempt) % alignments.length]!, true],
-        deadline.leftMs,
+        [options.target, alignments[(look.attempt + attempt) % alignments.length]!, look.checkMotion],
+        look.leftMs,
       ),
     );
     const readiness = found.readiness!;
@@ -194,8 +227,11 @@ export async function click(page: Page, options: ClickOptions, deadline: Deadlin
       });
       seen = page.session.ended ? null : await seenIn(frame, deadline);
     }
+    const isSamePlace = page.navigationsBegun === before.navigations && page.moves === before.moves;
     const isMissed = seen?.hit === false && page.navigationsBegun === before.navigations;
-    if (!isMissed) {
+    const isLost = seen?.hit === null && isSamePlace;
+    if (isLost && ++lost >= clicksLostMax) throw undelivered(options.target);
+    if (!isMissed && !isLost) {
       const state = frame === page.mainFrame ? seen : null;
       return { ...(await conclude(page, before, deadline, state)), matches: found.matches };
     }
@@ -210,8 +246,8 @@ export async function click(page: Page, options: ClickOptions, deadline: Deadlin
 
 export async function type(page: Page, options: TypeOptions, deadline: Deadline): Promise<ActionResult> {
   const before = stateBefore(page);
-  const { frame, found } = await whenReady(page, options.target, deadline, (each) =>
-    each.call("type", [options.target, options.text], deadline.leftMs),
+  const { frame, found } = await whenReady(page, options.target, deadline, (each, look) =>
+    each.call("type", [options.target, options.text], look.leftMs),
   );
   const sent: Promise<unknown>[] = [];
   if (found.readiness!.state === "ready") {
@@ -241,22 +277,22 @@ export async function waitFor(
   state: WantedState,
   deadline: Deadline,
 ): Promise<number> {
-  for (;;) {
+  const wantsPresence = state === "visible" || state === "attached";
+  for (let attempt = 0; ; attempt++) {
     const answers: { reached: boolean; found: boolean; matches: number }[] = [];
     for (const frame of framesFor(page, target)) {
-      try {
-        const answer = await frame.call("isInState", [target, state], deadline.leftMs);
-        if (answer.problem) throw new ToolError("invalid_request", answer.problem);
-        answers.push(answer);
-      } catch (error) {
-        if (!(error instanceof CdpError)) throw error;
-      }
+      const answer = await askFrame(page, frame, deadline, (limited) =>
+        frame.call("isInState", [target, state], limited.leftMs),
+      );
+      if (answer?.problem) throw new ToolError("invalid_request", answer.problem);
+      if (answer) answers.push(answer);
     }
-    const wantsPresence = state === "visible" || state === "attached";
     const isReached = wantsPresence
       ? answers.some(({ reached }) => reached)
       : answers.every(({ reached }) => reached);
     if (isReached) return answers.reduce((sum, { matches }) => sum + matches, 0);
+    const isRevealTurn = wantsPresence && attempt % looksPerReveal === 0;
+    if (isRevealTurn && (await revealShadows(page, target, deadline))) continue;
     if (deadline.hasPassed)
       throw deadline.expired(`"${target}" did not become ${state}. Take a snapshot to see what is there.`);
     await waitForChange(page, deadline);

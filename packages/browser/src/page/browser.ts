@@ -5,21 +5,24 @@ import { NetworkCapture } from "../capture/network.ts";
 import { CdpConnection, type CdpSession, type EventParams } from "../cdp/connection.ts";
 import type { EngineTransport } from "../engines/contract.ts";
 import { ToolError } from "../errors.ts";
+import type { ProxyLogin } from "../launch/proxy.ts";
 import { enforceUrlPolicy } from "../policy/enforce.ts";
 import type { UrlPolicy } from "../policy/url-policy.ts";
 import { Notices } from "./notices.ts";
-import { type DialogPolicy, Page } from "./page.ts";
+import { type DialogPolicy, type Numbering, Page } from "./page.ts";
 import { autoAttach } from "./targets.ts";
 
 const startTimeoutMs = 30_000;
 /** A page that is merely busy answers within the first, one whose script was just stopped within the second. */
 const firstProbeMs = 300;
 const laterProbeMs = 1_000;
+const reopenMsMax = 5_000;
 
 export interface BrowserOptions {
   viewport: { width: number; height: number } | null;
   dialogPolicy: DialogPolicy;
   urlPolicy: UrlPolicy;
+  proxyLogin: ProxyLogin | null;
   downloadsDir: string;
 }
 
@@ -29,8 +32,10 @@ export class Browser {
   readonly console = new ConsoleCapture();
   readonly network = new NetworkCapture();
   readonly pages = new Map<string, Page>();
+  downloadsBegun = 0;
   readonly options: BrowserOptions;
   viewport: BrowserOptions["viewport"];
+  readonly #numbering: Numbering = { mainRefs: { last: 0 }, framesNamed: 0 };
   #activeId: string | null = null;
   #recovery: Promise<void> | null = null;
   #arrivals = new Set<() => void>();
@@ -65,6 +70,7 @@ export class Browser {
     const usable =
       active?.crashed === false ? active : [...this.pages.values()].reverse().find((page) => !page.crashed);
     if (!usable) return this.#firstPage();
+    if (usable.isBlocked) return this.#reopen(usable);
     this.#activeId = usable.id;
     await usable.ready;
     return usable;
@@ -126,7 +132,12 @@ export class Browser {
    */
   recover(page: Page): void {
     if (this.#recovery || page.crashed || page.closed) return;
-    this.#recovery = this.#revive(page)
+    this.#recoverBy(this.#revive(page));
+  }
+
+  /** What fails here fails again, and is reported, in the operation that needs the page. */
+  #recoverBy(work: Promise<void>): void {
+    this.#recovery = work
       .catch(() => {})
       .finally(() => {
         this.#recovery = null;
@@ -165,6 +176,26 @@ export class Browser {
     this.connection.root.tell("Target.closeTarget", { targetId: page.id });
   }
 
+  /** A window of the browser over the page goes only with the page. */
+  async #reopen(page: Page): Promise<Page> {
+    page.isBlocked = false;
+    const { url } = page.mainFrame;
+    const isEmpty = url === "" || url === "about:blank";
+    if (isEmpty && page.openerId && this.pages.has(page.openerId)) {
+      await this.closePage(page);
+      return this.page();
+    }
+    this.notices.add("blocked", `The page ${url.slice(0, 200)} was opened anew; take a snapshot.`);
+    this.#forget(page, new ToolError("page_closed", "The page was opened anew. Take a snapshot."));
+    const fresh = await this.newPage();
+    this.connection.root.tell("Target.closeTarget", { targetId: page.id });
+    if (!isEmpty && !url.startsWith("chrome-error:")) {
+      await fresh.session.send("Page.navigate", { url }, reopenMsMax);
+      await fresh.until(() => fresh.documents > 0 && fresh.hasReached("domcontentloaded"), reopenMsMax);
+    }
+    return fresh;
+  }
+
   #attached({ sessionId, targetInfo }: EventParams<"Target.attachedToTarget">): void {
     const session = this.connection.session(sessionId);
     if (targetInfo.type !== "page") {
@@ -180,22 +211,19 @@ export class Browser {
       notices: this.notices,
       dialogPolicy: this.options.dialogPolicy,
       viewport: this.viewport,
+      numbering: this.#numbering,
       sessionOf: (id) => this.connection.session(id),
       onSession: (each, _kind, owner) => this.#watch(each, owner),
     });
     page.onCrash = () => {
-      this.#recovery ??= this.#replace(page).finally(() => {
-        this.#recovery = null;
-      });
+      if (!this.#recovery) this.#recoverBy(this.#replace(page));
     };
     this.pages.set(page.id, page);
     if (!isFirst && (targetInfo.openerId || this.#creating === 0)) {
-      this.notices.add(
-        "popup",
-        `A new page was opened and is now the active one: ${targetInfo.url || "about:blank"}`,
-      );
       // Without an opener id (noopener) it is still the active page that asked for it.
       const opener = this.pages.get(targetInfo.openerId ?? this.#activeId ?? "");
+      const url = targetInfo.url || opener?.lastPopup.url || "about:blank";
+      this.notices.add("popup", `A new page was opened and is now the active one: ${url.slice(0, 200)}`);
       this.#activeId = page.id;
       opener?.popupArrived(page);
     } else if (isFirst) this.#activeId = page.id;
@@ -206,7 +234,8 @@ export class Browser {
   #watch(session: CdpSession, owner: { id: string; documents: number }): void {
     this.console.attach(session, owner);
     this.network.attach(session, owner);
-    enforceUrlPolicy(session, { policy: this.options.urlPolicy, notices: this.notices });
+    const { urlPolicy: policy, proxyLogin } = this.options;
+    enforceUrlPolicy(session, { policy, proxyLogin, notices: this.notices });
   }
 
   #detached(sessionId: string): void {
@@ -237,6 +266,7 @@ export class Browser {
 
   #downloadBegins({ guid, suggestedFilename, url }: EventParams<"Browser.downloadWillBegin">): void {
     const downloadsMax = 200;
+    this.downloadsBegun++;
     if (this.#downloads.size >= downloadsMax) this.#downloads.clear();
     this.#downloads.set(guid, suggestedFilename);
     this.notices.add("download", `Download of ${suggestedFilename} began (${url.slice(0, 200)}).`);

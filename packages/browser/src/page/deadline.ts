@@ -5,7 +5,8 @@ const callGraceMs = 200;
 
 export class Deadline {
   readonly timeoutMs: number;
-  readonly #at: number;
+  #at: number;
+  #callMsMax = Number.POSITIVE_INFINITY;
 
   constructor(timeoutMs: number) {
     this.timeoutMs = timeoutMs;
@@ -19,7 +20,15 @@ export class Deadline {
 
   /** The limit for one call to the browser: a little more, so that a call that waits in the page can still answer. */
   get leftMs(): number {
-    return Math.ceil(this.restMs) + callGraceMs;
+    return Math.min(Math.ceil(this.restMs) + callGraceMs, this.#callMsMax);
+  }
+
+  /** The same end, with a limit for each single call. */
+  withCallLimit(callMsMax: number): Deadline {
+    const limited = new Deadline(this.timeoutMs);
+    limited.#at = this.#at;
+    limited.#callMsMax = Math.min(callMsMax, this.#callMsMax);
+    return limited;
   }
 
   get hasPassed(): boolean {

@@ -1,10 +1,12 @@
 /** Runs script of the caller in the page's own world. */
-import type { EventParams } from "../cdp/connection.ts";
+import { CdpError, type EventParams } from "../cdp/connection.ts";
 import { ToolError } from "../errors.ts";
+import { waitForLoad } from "./actions.ts";
 import type { Deadline } from "./deadline.ts";
 import type { Frame } from "./frame.ts";
 import type { Page } from "./page.ts";
-import { framesFor, notFound } from "./targets.ts";
+import { frameHolding } from "./search.ts";
+import { notFound } from "./targets.ts";
 
 export interface EvaluateOptions {
   /** An expression, statements, or a function, which is called (with the target element, when there is one). */
@@ -20,17 +22,36 @@ export interface EvaluateResult {
   cutFrom: number | null;
 }
 
+export interface EvaluateOutcome extends EvaluateResult {
+  /** The script led to a new document, which is there now. */
+  navigated: boolean;
+}
+
 type Exception = EventParams<"Runtime.exceptionThrown">["exceptionDetails"];
 
 function failure(details: Exception): ToolError {
   const text = details.exception?.description ?? String(details.exception?.value ?? details.text);
-  return new ToolError("evaluation_failed", `The script failed: ${text.slice(0, 2_000)}`);
+  const hint = isSyntaxError(details) ? ". Write it as a function: async () => { …; return value }" : "";
+  return new ToolError("evaluation_failed", `The script failed: ${text.slice(0, 2_000)}${hint}`);
+}
+
+/** A script that sends its own page elsewhere gives no answer any more. */
+function leftMeanwhile(error: unknown): unknown {
+  if (!(error instanceof CdpError) || !/navigated or closed|context was destroyed/.test(error.message))
+    return error;
+  return new ToolError(
+    "evaluation_failed",
+    "The page went to another document before the script had finished. Take a snapshot to see where it is.",
+  );
 }
 
 /** The value is turned into text in the page, so that a huge one never travels. */
 function packing(charsMax: number): string {
   return `const t=v===undefined?undefined:JSON.stringify(v,null,2);return t===undefined?{}:t.length>${charsMax}?{json:t.slice(0,${charsMax}),cutFrom:t.length}:{json:t}`;
 }
+
+/** A function is often written as a statement; its value is wanted all the same. */
+const asExpression = (code: string) => code.replace(/[\s;]+$/, "");
 
 interface Packed {
   json?: string;
@@ -49,8 +70,21 @@ export async function evaluate(
   page: Page,
   options: EvaluateOptions,
   deadline: Deadline,
-): Promise<EvaluateResult> {
-  if (options.target !== null) return evaluateOn(page, options.target, options, deadline);
+): Promise<EvaluateOutcome> {
+  const { navigationsBegun, documents } = page;
+  const { target } = options;
+  try {
+    const work =
+      target === null ? evaluateIn(page, options, deadline) : evaluateOn(page, target, options, deadline);
+    const result = await work;
+    if (page.navigationsBegun > navigationsBegun) await waitForLoad(page, deadline);
+    return { ...result, navigated: page.documents !== documents };
+  } catch (error) {
+    throw leftMeanwhile(error);
+  }
+}
+
+async function evaluateIn(page: Page, options: EvaluateOptions, deadline: Deadline): Promise<EvaluateResult> {
   const { code, charsMax } = options;
   const run = (expression: string) =>
     page.session.send(
@@ -58,8 +92,8 @@ export async function evaluate(
       { expression, awaitPromise: true, returnByValue: true, userGesture: true },
       deadline.leftMs,
     );
-  const asExpression = `(async()=>{let v=(${code}\n);if(typeof v==="function")v=v();v=await v;${packing(charsMax)}})()`;
-  const first = await run(asExpression);
+  const expression = `(async()=>{let v=(${asExpression(code)}\n);if(typeof v==="function")v=v();v=await v;${packing(charsMax)}})()`;
+  const first = await run(expression);
   if (!first.exceptionDetails) return unpack(first.result.value);
   if (!isSyntaxError(first.exceptionDetails)) throw failure(first.exceptionDetails);
   // Not an expression: statements, whose last value counts, or the body of a function with a return.
@@ -76,23 +110,22 @@ async function pageObject(
   target: string,
   deadline: Deadline,
 ): Promise<{ frame: Frame; objectId: string }> {
-  for (const frame of framesFor(page, target)) {
-    const own = await frame.callForObject("element", [target], deadline.leftMs);
-    if (!own) continue;
-    const { node } = await frame.session.send("DOM.describeNode", { objectId: own }, deadline.leftMs);
-    const { object } = await frame.session.send(
-      "DOM.resolveNode",
-      { backendNodeId: node.backendNodeId, executionContextId: frame.mainContextId ?? undefined },
-      deadline.leftMs,
-    );
-    if (object.objectId) return { frame, objectId: object.objectId };
-  }
-  throw notFound(target);
+  const frame = await frameHolding(page, target, deadline);
+  const own = await frame.callForObject("element", [target], deadline.leftMs);
+  if (!own) throw notFound(target);
+  const { node } = await frame.session.send("DOM.describeNode", { objectId: own }, deadline.leftMs);
+  const { object } = await frame.session.send(
+    "DOM.resolveNode",
+    { backendNodeId: node.backendNodeId, executionContextId: frame.mainContextId ?? undefined },
+    deadline.leftMs,
+  );
+  if (!object.objectId) throw notFound(target);
+  return { frame, objectId: object.objectId };
 }
 
 async function evaluateOn(page: Page, target: string, options: EvaluateOptions, deadline: Deadline) {
   const { frame, objectId } = await pageObject(page, target, deadline);
-  const call = `async function(){let v=(${options.code}\n);if(typeof v==="function")v=v(this);v=await v;${packing(options.charsMax)}}`;
+  const call = `async function(){let v=(${asExpression(options.code)}\n);if(typeof v==="function")v=v(this);v=await v;${packing(options.charsMax)}}`;
   const { result, exceptionDetails } = await frame.session.send(
     "Runtime.callFunctionOn",
     { functionDeclaration: call, objectId, awaitPromise: true, returnByValue: true, userGesture: true },

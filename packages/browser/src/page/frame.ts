@@ -3,7 +3,7 @@ import { CdpError, type CdpSession, type Params } from "../cdp/connection.ts";
 import { ToolError } from "../errors.ts";
 import { type Agent, agentSource } from "./inpage/agent.ts";
 
-const worldName = "browser-tool";
+export const worldName = "browser-tool";
 
 type Answer<M extends keyof Agent> = Awaited<ReturnType<Agent[M]>>;
 
@@ -18,6 +18,12 @@ export interface FrameOptions {
   session: CdpSession;
   /** "" for the main frame, f1, f2 … for the others: what its refs begin with. */
   refPrefix: string;
+  refs: RefCount;
+}
+
+/** Last number given out as a ref, shared by all documents that use the same prefix: an old ref never means a new element. */
+export interface RefCount {
+  last: number;
 }
 
 /** The browser's words for "the document is gone"; the caller tries again in the next one. */
@@ -36,18 +42,20 @@ export class Frame {
   session: CdpSession;
   url = "";
   readonly refPrefix: string;
-  /** Refs go on counting in the next document, so that an old ref never means a new element. */
-  lastRef = 0;
+  readonly refs: RefCount;
   mainContextId: number | null = null;
+  /** It did not answer when it was last asked. */
+  isSilent = false;
   /** The world that the agent lives in, once there is an agent. */
   agentContextId: number | null = null;
   #agent: Promise<string> | null = null;
 
-  constructor({ id, parentId, session, refPrefix }: FrameOptions) {
+  constructor({ id, parentId, session, refPrefix, refs }: FrameOptions) {
     this.id = id;
     this.parentId = parentId;
     this.session = session;
     this.refPrefix = refPrefix;
+    this.refs = refs;
   }
 
   documentChanged(): void {
@@ -75,7 +83,7 @@ export class Frame {
     this.agentContextId = executionContextId;
     const { result, exceptionDetails } = await this.session.send(
       "Runtime.evaluate",
-      { expression: agentSource(this.refPrefix, this.lastRef), contextId: executionContextId },
+      { expression: agentSource(this.refPrefix), contextId: executionContextId },
       timeoutMs,
     );
     if (!result.objectId)

@@ -84,12 +84,21 @@ export function keyOfCharacter(character: string): Key | null {
   return null;
 }
 
+/** Names are written in every way: enter, ESC, arrowdown. One character alone is that character. */
+const byLowerCase = new Map(
+  [...Object.keys(named), ...Object.keys(aliases)].map((name) => [name.toLowerCase(), aliases[name] ?? name]),
+);
+const nameOf = (text: string) => (text.length === 1 ? text : (byLowerCase.get(text.toLowerCase()) ?? text));
+
 export function keyNamed(name: string): Key {
-  const wanted = aliases[name] ?? name;
+  const wanted = nameOf(name);
   const known = named[wanted];
   if (known) return { key: wanted, code: known[0], keyCode: known[1], text: known[2] };
-  const functionKey = /^F([1-9]|1\d|2[0-4])$/.exec(wanted);
-  if (functionKey) return { key: wanted, code: wanted, keyCode: 111 + Number(functionKey[1]) };
+  const functionKey = /^F([1-9]|1\d|2[0-4])$/i.exec(wanted);
+  if (functionKey) {
+    const key = wanted.toUpperCase();
+    return { key, code: key, keyCode: 111 + Number(functionKey[1]) };
+  }
   const codeName = /^(?:Key([A-Z])|Digit(\d))$/.exec(wanted);
   const key = keyOfCharacter(codeName ? (codeName[1]?.toLowerCase() ?? codeName[2]!) : wanted);
   if (key) return key;
@@ -109,11 +118,11 @@ export function parseChord(chord: string): { modifiers: string[]; key: Key } {
   const last = parts.pop() ?? "";
   const modifiers = parts.map((part) => {
     const name =
-      part === "ControlOrMeta"
+      part.toLowerCase() === "controlormeta"
         ? process.platform === "darwin"
           ? "Meta"
           : "Control"
-        : (aliases[part] ?? part);
+        : nameOf(part);
     if (!(name in modifierBits))
       throw new ToolError(
         "invalid_request",
@@ -121,5 +130,7 @@ export function parseChord(chord: string): { modifiers: string[]; key: Key } {
       );
     return name;
   });
-  return { modifiers, key: keyNamed(last) };
+  // "Control+A" names the key; only Shift makes it the capital letter.
+  const isPlainLetter = /^[A-Z]$/.test(last) && modifiers.length > 0 && !modifiers.includes("Shift");
+  return { modifiers, key: keyNamed(isPlainLetter ? last.toLowerCase() : last) };
 }

@@ -29,16 +29,23 @@ function checkAllowed(url: string, policy: UrlPolicy): void {
   throw new ToolError(/not a valid URL/.test(reason) ? "invalid_request" : "url_blocked", `${reason}.`);
 }
 
-function failureOf(url: string, errorText: string): ToolError {
+const hints: [RegExp, string][] = [
+  [/NAME_NOT_RESOLVED/, "Check the host name."],
+  [/CONNECTION_REFUSED/, "Nothing listens there; start the server first."],
+  [/PROXY|SOCKS|TUNNEL|status 407/, "The proxy of the tool (--proxy) failed, not the site."],
+  [/SSL_PROTOCOL/, "The server does not speak https there; try http://."],
+  [/CERT/, "Its certificate is not trusted; use http:// where the server offers it."],
+  [/INVALID_AUTH/, "The server asks for a login: write it into the address, http://user:password@host/."],
+  [/HTTP_RESPONSE_CODE_FAILURE/, "The server answered with an error and an empty page."],
+  [/ABORTED/, "The server sent no document to show (status 204, or a redirect to another application)."],
+  [/TOO_MANY_REDIRECTS/, "The server redirects in a circle."],
+];
+
+function failureOf(url: string, netError: string, status: number | null): ToolError {
+  const errorText = status === null ? netError : `${netError}, status ${status}`;
   if (/BLOCKED_BY_CLIENT|UNSAFE_REDIRECT/.test(errorText))
     return new ToolError("url_blocked", `${url} leads to an address that is blocked (${errorText}).`);
-  const hint = /NAME_NOT_RESOLVED/.test(errorText)
-    ? "Check the host name."
-    : /CONNECTION_REFUSED/.test(errorText)
-      ? "Nothing listens there; start the server first."
-      : /CERT/.test(errorText)
-        ? "Its certificate is not trusted."
-        : "Check the address and try again.";
+  const hint = hints.find(([pattern]) => pattern.test(errorText))?.[1] ?? "Check the address and try again.";
   return new ToolError("navigation_failed", `${url} could not be opened: ${errorText}. ${hint}`);
 }
 
@@ -67,7 +74,11 @@ async function waitUntil(
   if (!isThere)
     throw deadline.expired(`${page.mainFrame.url} is still loading. Take a snapshot to see what is there.`);
   if (stage !== "load") return true;
-  return page.until(() => page.hasReached("load", loaderId), Math.min(loadGraceMs, deadline.restMs));
+  // A document that sends the browser on at once is not what was asked for; the one it leads to is.
+  return page.until(
+    () => page.hasReached("load", loaderId) && !page.isNavigating,
+    Math.min(loadGraceMs, deadline.restMs),
+  );
 }
 
 export interface NavigateOptions {
@@ -84,10 +95,11 @@ export async function navigate(
   checkAllowed(url, browser.options.urlPolicy);
   const page = await browser.page();
   page.status = null;
+  const { downloadsBegun } = browser;
   const answer = await page.session.send("Page.navigate", { url }, deadline.leftMs);
   if (answer.errorText) {
-    if (answer.isDownload || browser.notices.has("download")) return describe(page, false, deadline);
-    throw failureOf(url, answer.errorText);
+    if (answer.isDownload || browser.downloadsBegun > downloadsBegun) return describe(page, false, deadline);
+    throw failureOf(url, answer.errorText, page.status);
   }
   // Without a loader the address is within the same document.
   if (!answer.loaderId) return describe(page, false, deadline);
@@ -113,11 +125,10 @@ export async function step(browser: Browser, by: -1 | 1, deadline: Deadline): Pr
     throw new ToolError("invalid_request", `There is no page to go ${by === -1 ? "back" : "forward"} to.`);
   }
   checkAllowed(entry.url, browser.options.urlPolicy);
-  const { documents, mainFrame } = page;
-  const urlBefore = mainFrame.url;
+  const { documents, moves } = page;
   await page.session.send("Page.navigateToHistoryEntry", { entryId: entry.id }, deadline.leftMs);
   const isThere = await page.until(
-    () => page.documents !== documents || (mainFrame.url !== urlBefore && !page.isNavigating),
+    () => page.documents !== documents || (page.moves !== moves && !page.isNavigating),
     deadline.restMs,
   );
   if (!isThere) throw deadline.expired(`Going ${by === -1 ? "back" : "forward"} did not finish.`);

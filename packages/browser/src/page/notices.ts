@@ -23,8 +23,4 @@ export class Notices {
     this.#list = [];
     return taken;
   }
-
-  has(kind: NoticeKind): boolean {
-    return this.#list.some((notice) => notice.kind === kind);
-  }
 }

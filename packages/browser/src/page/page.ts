@@ -1,7 +1,8 @@
 /** One page (tab or popup): its frames and sessions, its dialogs, and where its main document is in loading. */
 import type { CdpSession, EventParams } from "../cdp/connection.ts";
 import { ToolError } from "../errors.ts";
-import { Frame } from "./frame.ts";
+import { guardApplications } from "./applications.ts";
+import { Frame, type RefCount } from "./frame.ts";
 import type { Notices } from "./notices.ts";
 import { autoAttach } from "./targets.ts";
 
@@ -17,10 +18,18 @@ export interface PageOptions {
   /** Called for every session of the page: its own, its out-of-process frames', its workers'. */
   onSession: (session: CdpSession, kind: "page" | "iframe" | "worker", page: Page) => void;
   sessionOf: (sessionId: string) => CdpSession;
+  numbering: Numbering;
+}
+
+/** Counts over all pages of a browser, so that a ref of one page is never taken for an element of another. */
+export interface Numbering {
+  mainRefs: RefCount;
+  framesNamed: number;
 }
 
 export type LoadStage = "commit" | "domcontentloaded" | "load";
 const stageOrder: LoadStage[] = ["commit", "domcontentloaded", "load"];
+const leftLoadersMax = 20;
 
 const lifecycleStages: Partial<Record<string, LoadStage>> = {
   init: "commit",
@@ -45,22 +54,28 @@ export class Page {
   /** Resolves once the page may be sent somewhere. */
   ready: Promise<void> = Promise.resolve();
   crashed = false;
+  /** The browser shows a window of its own over the page, which therefore gets no input any more. */
+  isBlocked = false;
   closed = false;
   /** Counts main-frame navigations that have begun; compared before and after an action. */
   navigationsBegun = 0;
   /** Counts main documents; a change means that refs of the old one are gone. */
   documents = 0;
+  /** Counts the steps of all frames, those within a document too. */
+  moves = 0;
   /** Which loading brought the document that is there now. */
   documentLoaderId = "";
   status: number | null = null;
-  /** Addresses of the windows that the page has asked for, and the pages that came of it. */
-  readonly popupsAsked: string[] = [];
-  readonly popups: Page[] = [];
+  /** Counts the windows that the page has asked for, and the pages that came of it. */
+  popupsAsked = 0;
+  popupsArrived = 0;
+  lastPopup: { url: string; page: Page | null } = { url: "", page: null };
   #loading: Loading = { loaderId: "", stage: "load" };
+  /** Loadings whose document has given way to the next one, newest last. */
+  #leftLoaderIds: string[] = [];
   #isNavigating = false;
   #waiters = new Set<() => void>();
   readonly #options: PageOptions;
-  #framesNamed = 0;
 
   constructor(options: PageOptions) {
     this.#options = options;
@@ -73,6 +88,7 @@ export class Page {
       parentId: null,
       session: options.session,
       refPrefix: "",
+      refs: options.numbering.mainRefs,
     });
     this.frames.set(this.mainFrame.id, this.mainFrame);
     this.#attachPageSession();
@@ -97,7 +113,10 @@ export class Page {
     session.on("Network.responseReceived", ({ frameId, type, response }) => {
       if (type === "Document" && frameId === this.mainFrame.id) this.status = response.status;
     });
-    session.on("Page.windowOpen", ({ url }) => this.popupsAsked.push(url));
+    session.on("Page.windowOpen", ({ url }) => {
+      this.popupsAsked++;
+      this.lastPopup = { url, page: null };
+    });
     session.on("Inspector.targetCrashed", () => this.#crash());
     session.tell("Page.setLifecycleEventsEnabled", { enabled: true });
     // A navigation that begins before this is answered can crash the page (seen in Chromium 156), hence `ready`.
@@ -106,6 +125,8 @@ export class Page {
       () => {},
     );
     this.setViewport(this.#options.viewport);
+    // Without this the question for a passkey is a window of the browser, which nobody can answer.
+    session.tell("WebAuthn.enable", { enableUI: false });
     session.tell("Runtime.runIfWaitingForDebugger");
   }
 
@@ -127,6 +148,13 @@ export class Page {
     if (kind !== "worker") {
       this.#followFrames(session);
       session.tell("Page.enable");
+      guardApplications(session, {
+        onPrevented: (url) => this.#reportApplication(url),
+        onAsked: (url) => {
+          this.isBlocked = true;
+          this.#reportApplication(url);
+        },
+      });
     }
     session.tell("Runtime.enable");
     session.tell("Target.setAutoAttach", autoAttach);
@@ -143,21 +171,24 @@ export class Page {
       // A frame that moves to another process keeps its place; its new session announces itself.
       if (reason === "remove") this.#dropFrame(frameId);
     });
-    session.on("Page.frameNavigated", ({ frame, type }) => {
+    session.on("Page.frameNavigated", ({ frame }) => {
       const known = this.frames.get(frame.id) ?? this.#addFrame(frame.id, frame.parentId ?? null, session);
+      // Frames of the document before are not always reported as gone, least those of other processes.
+      this.#dropFramesBelow(frame.id);
+      this.moves++;
       known.session = session;
       known.url = frame.url + (frame.urlFragment ?? "");
       known.documentChanged();
-      if (known !== this.mainFrame) return;
-      this.documents++;
-      this.documentLoaderId = frame.loaderId;
-      // A page that comes back from the cache is complete, and says nothing more.
-      if (type === "BackForwardCacheRestore") this.#loading = { loaderId: frame.loaderId, stage: "load" };
+      if (known === this.mainFrame) {
+        this.documents++;
+        this.documentLoaderId = frame.loaderId;
+      }
       this.#wake();
     });
     session.on("Page.navigatedWithinDocument", ({ frameId, url }) => {
       const frame = this.frames.get(frameId);
       if (frame) frame.url = url;
+      this.moves++;
       this.#wake();
     });
     session.on("Runtime.executionContextCreated", ({ context }) => {
@@ -169,6 +200,10 @@ export class Page {
 
   #dropFrame(frameId: string): void {
     this.frames.delete(frameId);
+    this.#dropFramesBelow(frameId);
+  }
+
+  #dropFramesBelow(frameId: string): void {
     for (const frame of [...this.frames.values()]) if (frame.parentId === frameId) this.#dropFrame(frame.id);
   }
 
@@ -198,6 +233,13 @@ export class Page {
     this.#options.notices.add("dialog", `${what} was ${accept ? "accepted" : "dismissed"}`);
   }
 
+  #reportApplication(url: string): void {
+    this.#options.notices.add(
+      "blocked",
+      `Another application was asked to open ${url.slice(0, 200)}; there is none here.`,
+    );
+  }
+
   #crash(): void {
     this.crashed = true;
     this.#options.notices.add("crash", `The page ${this.mainFrame.url} crashed.`);
@@ -224,13 +266,27 @@ export class Page {
   }
 
   #addFrame(id: string, parentId: string | null, session: CdpSession): Frame {
-    const frame = new Frame({ id, parentId, session, refPrefix: `f${++this.#framesNamed}` });
+    const refPrefix = `f${++this.#options.numbering.framesNamed}`;
+    const frame = new Frame({ id, parentId, session, refPrefix, refs: { last: 0 } });
     this.frames.set(id, frame);
     return frame;
   }
 
+  /** The first time it may only be busy; the second time the script that keeps it is stopped. */
+  frameSaidNothing(frame: Frame): void {
+    const { notices } = this.#options;
+    if (!frame.isSilent) {
+      notices.add("hang", `The frame ${frame.url} did not respond and was passed over.`);
+    } else {
+      frame.session.tell("Runtime.terminateExecution");
+      notices.add("hang", `The frame ${frame.url} did not respond; its running script was stopped.`);
+    }
+    frame.isSilent = true;
+  }
+
   popupArrived(popup: Page): void {
-    this.popups.push(popup);
+    this.popupsArrived++;
+    this.lastPopup.page = popup;
     this.#wake();
   }
 
@@ -246,7 +302,7 @@ export class Page {
     if (!stage) return;
     if (stage === "commit") {
       // A new document says "init", one that was there at the start says "commit".
-      if (this.#loading.loaderId !== loaderId) this.#loading = { loaderId, stage };
+      if (this.#loading.loaderId !== loaderId) this.#beginLoading(loaderId);
     } else if (this.#loading.loaderId === loaderId) {
       this.#loading.stage = stage;
       this.#isNavigating = false;
@@ -254,12 +310,20 @@ export class Page {
     this.#wake();
   }
 
+  #beginLoading(loaderId: string): void {
+    this.#leftLoaderIds.push(this.#loading.loaderId);
+    if (this.#leftLoaderIds.length > leftLoadersMax) this.#leftLoaderIds.shift();
+    this.#loading = { loaderId, stage: "commit" };
+  }
+
   get isNavigating(): boolean {
     return this.#isNavigating;
   }
 
+  /** Whether the document is that far; with a loader: the document that it brought, or one that followed by itself. */
   hasReached(stage: LoadStage, loaderId?: string): boolean {
-    if (loaderId !== undefined && this.#loading.loaderId !== loaderId) return false;
+    const isCurrent = loaderId === undefined || this.#loading.loaderId === loaderId;
+    if (!isCurrent && !this.#leftLoaderIds.includes(loaderId)) return false;
     return stageOrder.indexOf(this.#loading.stage) >= stageOrder.indexOf(stage);
   }
 

@@ -2,7 +2,8 @@
 import { ToolError } from "../errors.ts";
 import type { Deadline } from "./deadline.ts";
 import type { Page } from "./page.ts";
-import { framesFor, notFound, placeInPage } from "./targets.ts";
+import { frameHolding } from "./search.ts";
+import { notFound, placeInPage } from "./targets.ts";
 
 /** Larger pictures are refused by common model APIs and end the conversation, so they are scaled down or cut. */
 const sidePixelsMax = 7_900;
@@ -70,30 +71,24 @@ export async function screenshot(
 }
 
 async function elementArea(page: Page, target: string, deadline: Deadline): Promise<Area> {
-  for (const frame of framesFor(page, target)) {
-    const rect = await frame.call("rect", [target], deadline.leftMs);
-    if (!rect) continue;
-    if (rect.width < 1 || rect.height < 1)
-      throw new ToolError(
-        "element_not_actionable",
-        `"${target}" has no size, so there is nothing to picture.`,
-      );
-    const place =
-      frame === page.mainFrame
-        ? rect
-        : await placeInPage(page, { frame, x: rect.x, y: rect.y, mustBeHit: false }, deadline);
-    // Scrolling to the element may have moved the page, so the offset is read afterwards.
-    const { cssLayoutViewport } = await page.session.send(
-      "Page.getLayoutMetrics",
-      undefined,
-      deadline.leftMs,
+  const frame = await frameHolding(page, target, deadline);
+  const rect = await frame.call("rect", [target], deadline.leftMs);
+  if (!rect) throw notFound(target);
+  if (rect.width < 1 || rect.height < 1)
+    throw new ToolError(
+      "element_not_actionable",
+      `"${target}" has no size, so there is nothing to picture. Leave the target out to picture the page.`,
     );
-    return {
-      x: place.x + cssLayoutViewport.pageX,
-      y: place.y + cssLayoutViewport.pageY,
-      width: rect.width,
-      height: rect.height,
-    };
-  }
-  throw notFound(target);
+  const place =
+    frame === page.mainFrame
+      ? rect
+      : await placeInPage(page, { frame, x: rect.x, y: rect.y, mustBeHit: false }, deadline);
+  // Scrolling to the element may have moved the page, so the offset is read afterwards.
+  const { cssLayoutViewport } = await page.session.send("Page.getLayoutMetrics", undefined, deadline.leftMs);
+  return {
+    x: place.x + cssLayoutViewport.pageX,
+    y: place.y + cssLayoutViewport.pageY,
+    width: rect.width,
+    height: rect.height,
+  };
 }

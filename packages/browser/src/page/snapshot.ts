@@ -1,12 +1,11 @@
 /** The aria snapshot of a page: each frame writes its own part, and the parts are put together here. */
-import { CdpError } from "../cdp/connection.ts";
-import { ToolError } from "../errors.ts";
 import type { Deadline } from "./deadline.ts";
 import type { Frame } from "./frame.ts";
 import type { SnapshotAnswer } from "./inpage/agent.ts";
 import type { Page } from "./page.ts";
+import { askFrame, frameHolding } from "./search.ts";
 import { adoptClosedRoots } from "./shadow.ts";
-import { framesFor, notFound } from "./targets.ts";
+import { notFound } from "./targets.ts";
 
 export interface SnapshotOptions {
   target: string | null;
@@ -33,25 +32,17 @@ export async function snapshot(
   options: SnapshotOptions,
   deadline: Deadline,
 ): Promise<SnapshotResult> {
-  const [frame] =
-    options.target === null ? [page.mainFrame] : await frameHolding(page, options.target, deadline);
-  if (!frame) throw notFound(options.target!);
-  const whole = await frameSnapshot(page, frame, { ...options, depthLeft: framesDepthMax }, deadline);
+  const frame = options.target === null ? page.mainFrame : await frameHolding(page, options.target, deadline);
+  const request = { ...options, depthLeft: framesDepthMax, indentChars: 0 };
+  const whole = await frameSnapshot(page, frame, request, deadline);
   if (!whole.found) throw notFound(options.target!);
   return { yaml: whole.lines.join("\n"), truncated: whole.truncated, url: whole.url, title: whole.title };
 }
 
-async function frameHolding(page: Page, target: string, deadline: Deadline): Promise<Frame[]> {
-  for (const frame of framesFor(page, target)) {
-    const { found, problem } = await frame.call("find", [target], deadline.leftMs);
-    if (problem) throw new ToolError("invalid_request", problem);
-    if (found) return [frame];
-  }
-  return [];
-}
-
 interface FrameRequest extends SnapshotOptions {
   depthLeft: number;
+  /** By how much its lines are moved to the right in the end. */
+  indentChars: number;
 }
 
 async function frameSnapshot(
@@ -70,6 +61,8 @@ async function frameSnapshot(
           offset: request.offset,
           depthMax: request.depth,
           boxes: request.boxes,
+          indentChars: request.indentChars,
+          refsAfter: frame.refs.last,
           charsMax: hasFrames ? Math.floor(request.charsMax * ownShare) : request.charsMax,
         },
       ],
@@ -77,7 +70,7 @@ async function frameSnapshot(
     );
   let own = await ask();
   if (own.hosts > 0 && (await adoptClosedRoots(frame, own.isSmall, deadline)) > 0) own = await ask();
-  frame.lastRef = Math.max(frame.lastRef, own.lastRef);
+  frame.refs.last = Math.max(frame.refs.last, own.lastRef);
   if (own.frames.length > 0 && request.depthLeft > 0) await stitchFrames(page, frame, own, request, deadline);
   return own;
 }
@@ -101,20 +94,21 @@ async function stitchFrames(
     }
     const child = await childFrame(page, frame, ref, deadline);
     if (!child) continue;
-    const answer = await frameSnapshot(
-      page,
-      child,
-      { ...request, target: null, offset: 0, charsMax: share, depthLeft: request.depthLeft - 1 },
-      deadline,
-    ).catch((error) => {
-      // A frame that goes away while it is read is left empty.
-      if (error instanceof CdpError || (error instanceof ToolError && error.code === "page_closed"))
-        return null;
-      throw error;
-    });
+    const inside = {
+      ...request,
+      target: null,
+      offset: 0,
+      charsMax: share,
+      depthLeft: request.depthLeft - 1,
+      indentChars: request.indentChars + 2 * depth,
+    };
+    const answer = await askFrame(page, child, deadline, (limited) =>
+      frameSnapshot(page, child, inside, limited),
+    );
+    if (!answer && child.isSilent) inner.push({ line, depth, lines: [silentFrame] });
+    // A frame that goes away while it is read is left empty.
     if (!answer || answer.lines.length === 0) continue;
-    const indentChars = answer.lines.length * depth * 2;
-    charsLeft -= answer.chars + indentChars;
+    charsLeft -= answer.chars;
     own.truncated ||= answer.truncated;
     inner.push({ line, depth, lines: answer.lines });
   }
@@ -123,9 +117,10 @@ async function stitchFrames(
     own.lines[line - 1] += ":";
     own.lines.splice(line, 0, ...lines.map((text) => indent + text));
   }
-  own.chars = own.lines.reduce((sum, line) => sum + line.length + 1, 0);
+  own.chars = own.lines.reduce((sum, line) => sum + request.indentChars + line.length + 1, 0);
 }
 
+const silentFrame = '- /more: "not shown, the frame does not respond; take the snapshot again"';
 const quoted = (target: string) => JSON.stringify({ target }).replace(/"/g, '\\"');
 
 async function childFrame(page: Page, frame: Frame, ref: string, deadline: Deadline): Promise<Frame | null> {

@@ -72,8 +72,8 @@ export async function placeInPage(
     if (!parent) throw new ToolError("element_not_actionable", "The frame is no longer in its page.");
     const objectId = await ownerElement(parent, at, deadline);
     const origin = await parent.call("framePlace", [{ objectId }], deadline.leftMs);
-    x += origin.x;
-    y += origin.y;
+    x = origin.x + x * origin.scaleX;
+    y = origin.y + y * origin.scaleY;
     const cover = !mustBeHit ? null : await parent.call("isFrameHit", [{ objectId }, x, y], deadline.leftMs);
     if (cover !== null)
       throw new ToolError(

@@ -52,8 +52,9 @@ function forwardedHead({ method, headers }: RequestHead, url: URL): string {
 }
 
 /**
- * Bun's fetch speaks to HTTP proxies but not to SOCKS5. This small HTTP proxy on loopback takes fetch's
- * connections and makes them through the SOCKS5 proxy; a random password keeps other programs out.
+ * Bun's fetch speaks to HTTP proxies but not to SOCKS5, and Chromium to SOCKS5 only without a login. This small
+ * HTTP proxy on loopback takes their connections and makes them through the SOCKS5 proxy; a random password keeps
+ * other programs out.
  */
 export async function openSocksBridge(proxy: URL): Promise<SocksBridge> {
   const token = randomBytes(24).toString("hex");
@@ -66,7 +67,7 @@ export async function openSocksBridge(proxy: URL): Promise<SocksBridge> {
     const given = Buffer.from(headerValue(head.headers, "proxy-authorization"));
     if (given.length !== expected.length || !timingSafeEqual(given, expected)) {
       client.end(
-        "HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        'HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm="bridge"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n',
       );
       return;
     }

@@ -116,7 +116,9 @@ export async function startHttpProxy(options: ProxyOptions = {}): Promise<TestPr
       const [method, target = ""] = line.split(" ");
       const given = headers.find((header) => /^proxy-authorization:/i.test(header))?.split(" ")[2];
       if (options.credentials && given !== btoa(options.credentials)) {
-        client.end("HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n");
+        client.end(
+          'HTTP/1.1 407 Proxy Authentication Required\r\nproxy-authenticate: Basic realm="test"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n',
+        );
         return;
       }
       const url = new URL(method === "CONNECT" ? `http://${target}` : target);

@@ -31,7 +31,6 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
     "contextmenu",
   ];
   let armed: { element: Element; hit: boolean | null; reason: string; until: number } | null = null;
-  let listening = false;
   let formSent = false;
   addEventListener(
     "formdata",
@@ -127,22 +126,25 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
     if (!dom.boxOf(element).visible) return { state: "hidden", reason: "it is not visible" };
     if (roles.isDisabledForAria(element)) return { state: "disabled", reason: "it is disabled" };
     if (checkMotion && isAnimated(element)) return { state: "moving" };
-    let rects = visibleRects(element);
-    const hasRoom = rects[0] && isWholeInView(element);
-    if (!hasRoom) {
+    let place = isWholeInView(element) ? placeToHit(element) : null;
+    // In view as far as the window goes, it may still be scrolled away inside a list or lie below a fixed header.
+    if (place?.state !== "ready") {
       element.scrollIntoView({ block: alignment, inline: alignment, behavior: "instant" });
-      rects = visibleRects(element);
+      place = placeToHit(element);
     }
+    if (place.state === "ready") arm(element);
+    return place;
+  }
+
+  function placeToHit(element: Element): Readiness {
+    const rects = visibleRects(element);
     if (rects.length === 0)
       return { state: "outside", reason: "it lies outside of what can be scrolled into view" };
     let cover: Element | null = null;
     for (const rect of rects.slice(0, 3)) {
       for (const { x, y } of pointsOf(rect)) {
         const hit = deepestAt(x, y);
-        if (hit && reaches(element, hit)) {
-          arm(element);
-          return { state: "ready", x, y };
-        }
+        if (hit && reaches(element, hit)) return { state: "ready", x, y };
         cover ??= hit;
       }
     }
@@ -164,15 +166,15 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
   function arm(element: Element): void {
     const armedForMs = 2_000;
     armed = { element, hit: null, reason: "", until: performance.now() + armedForMs };
-    if (listening) return;
-    listening = true;
+    // Each time, because document.open() takes all listeners away; one that is there is not added again.
     for (const name of eventNames) addEventListener(name, inspect, { capture: true });
   }
 
   function inspect(event: Event): void {
     if (!armed || !event.isTrusted) return;
     if (performance.now() > armed.until) {
-      armed = null;
+      // It comes from a page that was busy for long; the place may have changed, but it did arrive.
+      armed.hit ??= true;
       return;
     }
     if (armed.hit === null && event instanceof MouseEvent) {
@@ -245,11 +247,32 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
   /** Kinds of input that take a value as a whole and ignore keys in part. */
   const valueTypes = /^(date|time|datetime-local|month|week|color|range)$/;
 
+  function wantedValue({ type, min, max, step }: HTMLInputElement): string {
+    if (type === "range")
+      return `it takes numbers from ${min || 0} to ${max || 100} in steps of ${step || 1}`;
+    const examples: Record<string, string> = {
+      date: "2026-01-31",
+      time: "23:59",
+      "datetime-local": "2026-01-31T23:59",
+      month: "2026-01",
+      week: "2026-W05",
+      color: "#ff8800",
+    };
+    return `write it like ${examples[type]}, within what the field allows`;
+  }
+
   function setValue(input: HTMLInputElement, text: string): Readiness {
+    const before = input.value;
     input.focus();
     input.value = text;
-    if (input.value !== text && input.type !== "color" && input.type !== "range")
-      return { state: "unsuitable", reason: `"${text}" is no ${input.type} value (2026-01-31, 23:59, …)` };
+    const isTaken =
+      input.type === "range"
+        ? Number(input.value) === Number(text)
+        : input.value.toLowerCase() === text.toLowerCase();
+    if (!isTaken) {
+      input.value = before;
+      return { state: "unsuitable", reason: `"${text}" is no ${input.type} value; ${wantedValue(input)}` };
+    }
     input.dispatchEvent(new Event("input", { bubbles: true, composed: true }));
     input.dispatchEvent(new Event("change", { bubbles: true }));
     return { state: "done" };
@@ -272,7 +295,15 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
     if (isInput && field.readOnly) return { state: "disabled", reason: "it is read-only" };
     if (field instanceof HTMLInputElement) {
       if (valueTypes.test(field.type)) return setValue(field, text);
-      if (/^(checkbox|radio|submit|button|reset|image|file|hidden)$/.test(field.type))
+      if (field.type === "number" && text.trim() !== "" && Number.isNaN(Number(text)))
+        return { state: "unsuitable", reason: `"${text}" is no number` };
+      if (field.type === "file")
+        return {
+          state: "unsuitable",
+          reason:
+            "files cannot be typed; give it one with evaluate on this target: (e) => { const t = new DataTransfer(); t.items.add(new File(['text'], 'name.txt')); e.files = t.files; e.dispatchEvent(new Event('change', { bubbles: true })) }",
+        };
+      if (/^(checkbox|radio|submit|button|reset|image|hidden)$/.test(field.type))
         return {
           state: "unsuitable",
           reason: `an input of type ${field.type} takes no text; click it instead`,

@@ -15,11 +15,14 @@ export interface SnapshotRequest {
   charsMax: number;
   depthMax: number;
   boxes: boolean;
+  indentChars: number;
+  /** New refs count on from here: what was given out elsewhere under the same prefix is not given out again. */
+  refsAfter: number;
 }
 
 export interface SnapshotAnswer extends Rendered {
   found: boolean;
-  /** Last number given out as a ref; the next document goes on from there. */
+  /** Last number given out as a ref. */
   lastRef: number;
   /** Elements met that may hold a closed shadow root and have not been asked about. */
   hosts: number;
@@ -33,6 +36,7 @@ export interface Found {
   found: boolean;
   matches: number;
   problem?: string;
+  isVisible?: boolean;
   readiness?: Readiness;
 }
 
@@ -67,7 +71,7 @@ export interface Agent {
   html(target: string | null, offset: number, charsMax: number): DomAnswer;
   rect(target: string): { x: number; y: number; width: number; height: number } | null;
   isFrameHit(frame: Element, x: number, y: number): string | null;
-  framePlace(frame: Element): { x: number; y: number };
+  framePlace(frame: Element): { x: number; y: number; scaleX: number; scaleY: number };
   element(target: string): Element | null;
   /** Looks through the whole document for elements that may hold a closed shadow root; says how many. */
   scanHosts(): number;
@@ -89,13 +93,13 @@ type Parts = {
   createAct: typeof createAct;
 };
 
-function createAgent(parts: Parts, refPrefix: string, firstRef: number): Agent {
+function createAgent(parts: Parts, refPrefix: string): Agent {
   const dom = parts.createDom();
   const roles = parts.createRoles(dom);
   const names = parts.createNames(dom, roles);
   const refsByElement = new WeakMap<Element, string>();
   const elementsByRef = new Map<string, WeakRef<Element>>();
-  let lastRef = firstRef;
+  let lastRef = 0;
   const refsMax = 50_000;
 
   function refFor(element: Element): string {
@@ -137,7 +141,10 @@ function createAgent(parts: Parts, refPrefix: string, firstRef: number): Agent {
   return {
     snapshot(request) {
       dom.resetCaches();
-      const root = request.target === null ? document.body : locate(request.target).element;
+      lastRef = Math.max(lastRef, request.refsAfter);
+      // A picture in SVG is a document without a body.
+      const whole: Element | null = document.body ?? document.documentElement;
+      const root = request.target === null ? whole : locate(request.target).element;
       const where = { url: location.href, title: document.title };
       if (!root) {
         const nothing = { lines: [], frames: [], truncated: false, chars: 0 };
@@ -163,7 +170,9 @@ function createAgent(parts: Parts, refPrefix: string, firstRef: number): Agent {
     },
     find: (target) => {
       const { element, matches, problem } = locate(target);
-      return { found: element !== null, matches, problem };
+      dom.resetCaches();
+      const isVisible = element !== null && dom.boxOf(element).visible;
+      return { found: element !== null, matches, problem, isVisible };
     },
     click: (target, alignment, checkMotion) =>
       answer(target, (element) => act.prepareClick(element, alignment, checkMotion)),
@@ -210,12 +219,16 @@ function createAgent(parts: Parts, refPrefix: string, firstRef: number): Agent {
       const box = frame.getBoundingClientRect();
       if (box.top < 0 || box.left < 0 || box.bottom > innerHeight || box.right > innerWidth)
         frame.scrollIntoView({ block: "nearest", inline: "nearest", behavior: "instant" });
-      const { x, y } = frame.getBoundingClientRect();
+      const { x, y, width, height } = frame.getBoundingClientRect();
       const style = getComputedStyle(frame);
       const edge = (side: string) =>
         Number.parseFloat(style.getPropertyValue(`border-${side}-width`)) +
         Number.parseFloat(style.getPropertyValue(`padding-${side}`));
-      return { x: x + edge("left"), y: y + edge("top") };
+      // A preview is often the whole page, made smaller by a transform.
+      const { offsetWidth, offsetHeight } = frame as HTMLElement;
+      const scaleX = offsetWidth > 0 ? width / offsetWidth : 1;
+      const scaleY = offsetHeight > 0 ? height / offsetHeight : 1;
+      return { x: x + edge("left") * scaleX, y: y + edge("top") * scaleY, scaleX, scaleY };
     },
     element: (target) => locate(target).element,
     scanHosts: hosts.scan,
@@ -225,7 +238,7 @@ function createAgent(parts: Parts, refPrefix: string, firstRef: number): Agent {
 }
 
 /** The expression that makes the agent when evaluated in a document. */
-export function agentSource(refPrefix: string, firstRef: number): string {
+export function agentSource(refPrefix: string): string {
   const parts = {
     createDom,
     createHosts,
@@ -238,5 +251,5 @@ export function agentSource(refPrefix: string, firstRef: number): string {
     createAct,
   };
   const fields = Object.entries(parts).map(([name, part]) => `${name}:${part.toString()}`);
-  return `(${createAgent.toString()})({${fields.join(",")}},${JSON.stringify(refPrefix)},${firstRef})`;
+  return `(${createAgent.toString()})({${fields.join(",")}},${JSON.stringify(refPrefix)})`;
 }

@@ -6,6 +6,8 @@ export interface RenderOptions {
   /** 0: no limit. */
   depthMax: number;
   boxes: boolean;
+  /** What each line grows by when it is put into the lines of the document around this one. */
+  indentChars: number;
 }
 
 export interface RenderedFrame {
@@ -38,6 +40,7 @@ interface Limits {
   text: number;
   /** Writing stops once the result is past this; it does not fit then anyway. */
   chars: number;
+  indent: number;
 }
 
 export function createRender(refFor: (element: Element) => string) {
@@ -141,7 +144,7 @@ export function createRender(refFor: (element: Element) => string) {
     let chars = 0;
     const add = (line: string) => {
       lines.push(line);
-      chars += line.length + 1;
+      chars += limits.indent + line.length + 1;
     };
     const text = (value: string) => {
       if (value.length > limits.text) truncated = true;
@@ -211,38 +214,39 @@ export function createRender(refFor: (element: Element) => string) {
   }
 
   function render(top: AriaNode, options: RenderOptions): Rendered {
-    const { charsMax, boxes } = options;
+    const { charsMax, boxes, indentChars: indent } = options;
     const chars = charsMax;
     const pieces = top.children.map((child) =>
       typeof child.node === "string" ? child.node : toPiece(child.node, true, boxes),
     );
     const unlimited = 1_000_000_000;
     const depth = options.depthMax > 0 ? options.depthMax : unlimited;
-    const whole = write(pieces, { children: unlimited, depth, text: unlimited, chars });
+    const whole = write(pieces, { children: unlimited, depth, text: unlimited, chars, indent });
     if (whole.chars <= charsMax) return whole;
-    const texts = write(pieces, { children: unlimited, depth, text: textCharsWhenCut, chars });
+    const texts = write(pieces, { children: unlimited, depth, text: textCharsWhenCut, chars, indent });
     if (texts.chars <= charsMax) return texts;
     const byChildren = largestFitting(
       3,
       2_000,
-      (children) => write(pieces, { children, depth, text: textCharsWhenCut, chars }),
+      (children) => write(pieces, { children, depth, text: textCharsWhenCut, chars, indent }),
       charsMax,
     );
     if (byChildren) return byChildren;
     const byDepth = largestFitting(
       1,
       Math.min(depth, 200),
-      (level) => write(pieces, { children: childrenWhenDeep, depth: level, text: textCharsWhenCut, chars }),
+      (level) =>
+        write(pieces, { children: childrenWhenDeep, depth: level, text: textCharsWhenCut, chars, indent }),
       charsMax,
     );
     if (byDepth) return byDepth;
-    return cutLines(write(pieces, { children: 3, depth: 1, text: 80, chars }), charsMax);
+    return cutLines(write(pieces, { children: 3, depth: 1, text: 80, chars, indent }), options);
   }
 
-  function cutLines(rendered: Rendered, charsMax: number): Rendered {
+  function cutLines(rendered: Rendered, { charsMax, indentChars }: RenderOptions): Rendered {
     let size = 0;
     const lines = rendered.lines.filter((line) => {
-      size += line.length + 1;
+      size += indentChars + line.length + 1;
       return size <= charsMax;
     });
     return {

@@ -1,0 +1,62 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { type Site, startSite, startTool } from "./helpers.ts";
+import { startHttpProxy, startSocksProxy } from "./resolve/servers.ts";
+
+/** A name that only the proxy can resolve, so a page that opens came through it. */
+const hosts = { "site.invalid": "127.0.0.1" };
+
+describe("the browser behind a proxy", () => {
+  let site: Site;
+  beforeAll(() => {
+    site = startSite({ "/": "<title>Behind</title>there" });
+  });
+  afterAll(() => site.stop());
+
+  for (const [scheme, start] of [
+    ["http", startHttpProxy],
+    ["socks5", startSocksProxy],
+  ] as const) {
+    test(`a ${scheme} proxy is given its login`, async () => {
+      const proxy = await start({ credentials: "me:s3c:ret", hosts });
+      const tool = startTool({ proxy: `${scheme}://me:s3c%3Aret@127.0.0.1:${proxy.port}` });
+      try {
+        const { status, body } = await tool.post("/navigate", { url: `http://site.invalid:${site.port}/` });
+        expect([status, body.title]).toEqual([200, "Behind"]);
+        expect(proxy.targets).toContain(`site.invalid:${site.port}`);
+      } finally {
+        await tool.stop();
+        await proxy.close();
+      }
+    });
+  }
+
+  test("the browser asks for nothing but the page", async () => {
+    const proxy = await startHttpProxy({ hosts });
+    const tool = startTool({ proxy: `http://127.0.0.1:${proxy.port}` });
+    try {
+      await tool.post("/navigate", { url: `http://site.invalid:${site.port}/` });
+      // What it used to ask by itself came within a second of the start.
+      await tool.evaluate("new Promise((resolve) => setTimeout(resolve, 1500))");
+      expect([...new Set(proxy.targets)]).toEqual([`site.invalid:${site.port}`]);
+    } finally {
+      await tool.stop();
+      await proxy.close();
+    }
+  });
+
+  test("a wrong login and a dead proxy are blamed on the proxy", async () => {
+    const proxy = await startHttpProxy({ credentials: "me:right", hosts });
+    const wrong = startTool({ proxy: `http://me:wrong@127.0.0.1:${proxy.port}` });
+    const dead = startTool({ proxy: "http://127.0.0.1:1" });
+    try {
+      for (const tool of [wrong, dead]) {
+        const { status, body } = await tool.post("/navigate", { url: `http://site.invalid:${site.port}/` });
+        expect([status, body.error.code]).toEqual([502, "navigation_failed"]);
+        expect(body.error.message).toContain("--proxy");
+      }
+    } finally {
+      await Promise.all([wrong.stop(), dead.stop()]);
+      await proxy.close();
+    }
+  });
+});
