@@ -1,8 +1,11 @@
 import { SQL } from "bun";
 import type { Database, Queryable, Row, SqlValue, Transaction } from "../contract.ts";
+import { ServerWatch } from "./watch.ts";
 
 const CONNECTIONS_MAX = 10;
 const CONNECT_TIMEOUT_SECONDS = 5;
+/** Between two statements of a transaction there is computing only, and little of it. */
+const IDLE_TRANSACTION_MS = 60_000;
 
 /** The driver's Date and bigint values become what the contract promises. */
 function normalise<T>(rows: Iterable<Row>): T[] {
@@ -31,44 +34,68 @@ function queryable(unsafe: Unsafe): Queryable {
   };
 }
 
+function connect(url: string): SQL {
+  return new SQL(url, { max: CONNECTIONS_MAX, bigint: true, connectionTimeout: CONNECT_TIMEOUT_SECONDS });
+}
+
+export interface PostgresOptions {
+  /** How long a transaction may stand still before the server ends it. */
+  idleTransactionMs?: number;
+}
+
 export class PostgresDatabase implements Database {
   readonly dialect = "postgres";
-  readonly #sql: SQL;
+  readonly #watch: ServerWatch;
+  readonly #idleTransactionMs: number;
+  #sql: SQL;
   readonly all: Queryable["all"];
   readonly get: Queryable["get"];
   readonly run: Queryable["run"];
 
-  private constructor(sql: SQL) {
-    this.#sql = sql;
-    const direct = queryable((text, params) => sql.unsafe(text, params));
+  private constructor(url: string, { idleTransactionMs = IDLE_TRANSACTION_MS }: PostgresOptions) {
+    this.#sql = connect(url);
+    this.#idleTransactionMs = idleTransactionMs;
+    this.#watch = new ServerWatch(url, () => {
+      const silent = this.#sql;
+      this.#sql = connect(url);
+      // Fails everything that waits for it; what was not sent yet never will be.
+      void silent.close({ timeout: 0 }).catch(() => {});
+    });
+    const direct = queryable((text, params) => this.#watch.during(() => this.#sql.unsafe(text, params)));
     this.all = direct.all;
     this.get = direct.get;
     this.run = direct.run;
   }
 
-  static async open(url: string): Promise<PostgresDatabase> {
-    const sql = new SQL(url, {
-      max: CONNECTIONS_MAX,
-      bigint: true,
-      connectionTimeout: CONNECT_TIMEOUT_SECONDS,
-    });
-    await sql.unsafe("SELECT 1");
-    return new PostgresDatabase(sql);
+  static async open(url: string, options: PostgresOptions = {}): Promise<PostgresDatabase> {
+    const db = new PostgresDatabase(url, options);
+    try {
+      await db.get("SELECT 1");
+      return db;
+    } catch (error) {
+      await db.close();
+      throw error;
+    }
   }
 
   transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T> {
-    return this.#sql.begin((session) => {
-      const inner = queryable((text, params) => session.unsafe(text, params));
-      return work({
-        ...inner,
-        lock: async (name) => {
-          await inner.get("SELECT pg_advisory_xact_lock(hashtextextended($1, 0)) AS locked", [name]);
-        },
-      });
-    }) as Promise<T>;
+    const begun = () =>
+      this.#sql.begin(async (session) => {
+        // A machine that stops in the middle says no goodbye, and others wait for the locks that it holds.
+        await session.unsafe(`SET LOCAL idle_in_transaction_session_timeout = ${this.#idleTransactionMs}`);
+        const inner = queryable((text, params) => session.unsafe(text, params));
+        return work({
+          ...inner,
+          lock: async (name) => {
+            await inner.get("SELECT pg_advisory_xact_lock(hashtextextended($1, 0)) AS locked", [name]);
+          },
+        });
+      }) as Promise<T>;
+    return this.#watch.during(begun);
   }
 
   async close(): Promise<void> {
+    this.#watch.close();
     await this.#sql.close();
   }
 }

@@ -1,0 +1,122 @@
+import { describe, expect, test } from "bun:test";
+import { connect, createServer, type Socket } from "node:net";
+import { PostgresDatabase } from "../../src/storage/postgres/database.ts";
+import { registerBackend, until } from "../instances/support.ts";
+import { freshDatabase } from "../support/databases.ts";
+import { bootGateway, PASSWORD } from "../support/gateway.ts";
+import { startUpstream } from "../support/upstream.ts";
+
+/** A way to Postgres that stays open and lets nothing through while it is `silent`, as a frozen server does. */
+async function startLine(databaseUrl: string) {
+  const url = new URL(databaseUrl);
+  const server = { host: url.hostname, port: Number(url.port) };
+  const sockets = new Set<Socket>();
+  let isSilent = false;
+  const relay = (from: Socket, to: Socket) => {
+    sockets.add(from);
+    if (isSilent) from.pause();
+    from.on("data", (bytes) => to.write(bytes));
+    from.on("error", () => {});
+    from.on("close", () => {
+      sockets.delete(from);
+      to.destroy();
+    });
+  };
+  const listener = createServer((client) => {
+    const upstream = connect(server);
+    relay(client, upstream);
+    relay(upstream, client);
+  });
+  await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
+  const address = listener.address();
+  url.host = `127.0.0.1:${typeof address === "object" ? address?.port : 0}`;
+  return {
+    url: url.href,
+    silence(silent: boolean) {
+      isSilent = silent;
+      for (const socket of sockets) silent ? socket.pause() : socket.resume();
+    },
+    end() {
+      listener.close();
+      for (const socket of sockets) socket.destroy();
+    },
+  };
+}
+
+describe.if(process.env.TEST_POSTGRES_URL !== undefined)("a Postgres that does not answer", () => {
+  test.concurrent("known keys are served, probes are answered, everything else fails instead of waiting", async () => {
+    const { options, drop } = await freshDatabase("postgres");
+    const line = await startLine(options.databaseUrl!);
+    const upstream = startUpstream();
+    const gateway = await bootGateway({ config: { databaseUrl: line.url } });
+    const chat = (key: string) =>
+      fetch(`${gateway.url}/v1/chat/completions`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+        body: JSON.stringify({ model: "m", messages: [{ role: "user", content: "hi" }] }),
+      });
+    try {
+      const token = await gateway.signIn("ada");
+      await registerBackend(gateway, { type: "external_api", name: "up", url: `${upstream.url}/v1` });
+      await until(() => gateway.app.rooms.routing.modelCount > 0);
+      const { key: known } = await gateway.rpc("keys.create", { name: "known" }, token);
+      const { key: unknown } = await gateway.rpc("keys.create", { name: "never used" }, token);
+      expect((await chat(known)).status).toBe(200);
+
+      line.silence(true);
+      expect((await chat(known)).status).toBe(200);
+      expect((await fetch(`${gateway.url}/healthz`)).status).toBe(200);
+      expect((await fetch(`${gateway.url}/readyz`)).status).toBe(200);
+      const [refused, login] = await Promise.all([
+        chat(unknown),
+        gateway.call("auth.login", { email: "ada@example.com", password: PASSWORD }),
+      ]);
+      expect(refused.status).toBe(503);
+      expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(0);
+      expect(login.error).toBeDefined();
+      expect((await chat(known)).status).toBe(200);
+
+      line.silence(false);
+      await until(async () => (await chat(unknown)).status === 200);
+      await until(() => gateway.app.rooms.metering.figures.rows === 0);
+      const db = await PostgresDatabase.open(options.databaseUrl!);
+      const counted = await db.get<{ n: number }>("SELECT COUNT(*) AS n FROM usage_records");
+      await db.close();
+      expect(counted?.n).toBe(upstream.requests.length);
+    } finally {
+      await gateway.stop();
+      upstream.stop();
+      line.end();
+      await drop();
+    }
+  }, 60_000);
+
+  test.concurrent("one that is slow is waited for", async () => {
+    const db = await PostgresDatabase.open(process.env.TEST_POSTGRES_URL!);
+    expect(await db.get<{ n: number }>("SELECT 1 AS n FROM pg_sleep(8)")).toEqual({ n: 1 });
+    await db.close();
+  }, 60_000);
+
+  test.concurrent("a transaction that stands still gives its locks back", async () => {
+    const stuck = await PostgresDatabase.open(process.env.TEST_POSTGRES_URL!, { idleTransactionMs: 200 });
+    const other = await PostgresDatabase.open(process.env.TEST_POSTGRES_URL!);
+    const name = crypto.randomUUID();
+    const locked = Promise.withResolvers<void>();
+    const released = Promise.withResolvers<void>();
+    const standing = stuck
+      .transaction(async (tx) => {
+        await tx.lock(name);
+        locked.resolve();
+        await released.promise;
+      })
+      .then(
+        () => "committed",
+        () => "ended by the server",
+      );
+    await locked.promise;
+    await other.transaction((tx) => tx.lock(name));
+    released.resolve();
+    expect(await standing).toBe("ended by the server");
+    await Promise.all([stuck.close(), other.close()]);
+  }, 60_000);
+});
