@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { sha256Hex } from "../../src/kernel/ids.ts";
+import { until } from "../instances/support.ts";
 import { onEachDatabase, openDatabase } from "../support/databases.ts";
 import { ADMIN_TOKEN, bootGateway, type TestGateway } from "../support/gateway.ts";
 
@@ -19,6 +20,21 @@ onEachDatabase("rooms", (fresh) => {
     await gateway.stop();
     await drop();
   });
+
+  test("admin rights given and taken in the database hold soon after", async () => {
+    await gateway.signIn("deputy");
+    const deputy = await gateway.signIn("deputy");
+    const isAdmin = async () => (await gateway.call("system.activity", {}, deputy)).error === undefined;
+    const db = await openDatabase(options);
+    const grant = (right: boolean) =>
+      db.run("UPDATE users SET is_admin = $1 WHERE email = 'deputy@example.com'", [right]);
+    expect(await isAdmin()).toBe(false);
+    await grant(true);
+    await until(isAdmin);
+    await grant(false);
+    await until(async () => !(await isAdmin()));
+    await db.close();
+  }, 60_000);
 
   describe("keys", () => {
     test("the secret is shown once and stored as a hash", async () => {
