@@ -31,7 +31,7 @@ export async function openBus({ redisUrl, clock, ids, log }: BusOptions): Promis
     return { bus: new InProcessBus(), limiter: fallback, reservations: new InProcessReservations() };
   }
   const bus = await RedisBus.connect({ url: redisUrl, instanceId: ids.uuid(), log });
-  const scripts = new RedisScripts({ client: bus.client, clock, log });
+  const scripts = new RedisScripts({ server: bus, clock, log });
   return {
     bus,
     limiter: new RedisRateLimiter({ scripts, fallback, log }),

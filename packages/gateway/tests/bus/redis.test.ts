@@ -186,6 +186,20 @@ describe.if(url !== undefined)("a Redis that hangs", () => {
       return !granted;
     });
   });
+
+  test("counts as away, so that nobody trusts a cache that it would tell of changes", async () => {
+    const redis = await startRedis(tmpdir());
+    cleanups.push(() => redis.child.kill("SIGKILL"));
+    const [a, b] = [await instance(redis.url), await instance(redis.url)];
+    const heard: string[] = [];
+    await b.bus.subscribe("topic", (message) => heard.push(message)).ready;
+    process.kill(redis.child.pid!, "SIGSTOP");
+    await until(() => !a.bus.connected && !b.bus.connected);
+    process.kill(redis.child.pid!, "SIGCONT");
+    await until(() => a.bus.connected && b.bus.connected);
+    a.bus.publish("topic", "after");
+    await until(() => heard.includes("after"));
+  });
 });
 
 async function fetchable(port: number): Promise<boolean> {

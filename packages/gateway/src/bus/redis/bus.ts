@@ -6,6 +6,12 @@ import { InProcessBus } from "../in-process/bus.ts";
 const CHANNEL_PREFIX = "gateway:";
 /** The client's largest value: an instance never gives up on its Redis. */
 const RECONNECTS_MAX = 2 ** 32 - 1;
+/** How often an instance says something to itself by way of Redis. */
+const BEAT_MS = 250;
+/** With so many of its own words unheard in a row it does not hear others either. */
+const UNHEARD_BEATS_MAX = 2;
+/** By then the connections are taken for dead, though nobody has closed them, and made anew. */
+const UNHEARD_BEATS_RENEW = 40;
 
 export interface RedisBusOptions {
   url: string;
@@ -21,8 +27,11 @@ export interface RedisBusOptions {
 export class RedisBus implements Bus {
   readonly shared = true;
   readonly #local = new InProcessBus();
-  readonly #commands: RedisClient;
-  readonly #listener: RedisClient;
+  readonly #heartbeat: ReturnType<typeof setInterval>;
+  readonly #beatChannel: string;
+  #commands: RedisClient;
+  #listener: RedisClient;
+  #unheardBeats = 0;
   /** Resolves when Redis has confirmed the subscription to the channel. */
   readonly #channels = new Map<string, Promise<void>>();
   readonly #forget = new Set<() => void>();
@@ -30,21 +39,34 @@ export class RedisBus implements Bus {
   #closing = false;
 
   private constructor(readonly options: RedisBusOptions) {
-    // A message that cannot be sent now is worthless later, so nothing queues up while Redis is away.
-    this.#commands = new RedisClient(options.url, {
-      enableOfflineQueue: false,
-      maxRetries: RECONNECTS_MAX,
-    });
-    this.#listener = new RedisClient(options.url, {
-      enableOfflineQueue: false,
-      maxRetries: RECONNECTS_MAX,
-    });
-    this.#listener.onconnect = () => this.#restore();
+    this.#beatChannel = `${CHANNEL_PREFIX}beat:${options.instanceId}`;
+    this.#commands = this.#newClient();
+    this.#listener = this.#newListener();
+    this.#heartbeat = setInterval(() => this.#beat(), BEAT_MS);
+    this.#heartbeat.unref();
+  }
+
+  /** A message that cannot be sent now is worthless later, so nothing queues up while Redis is away. */
+  #newClient(): RedisClient {
+    return new RedisClient(this.options.url, { enableOfflineQueue: false, maxRetries: RECONNECTS_MAX });
+  }
+
+  #newListener(): RedisClient {
+    const listener = this.#newClient();
+    listener.onconnect = () => {
+      if (listener === this.#listener) this.#restore();
+    };
+    return listener;
   }
 
   static async connect(options: RedisBusOptions): Promise<RedisBus> {
     const bus = new RedisBus(options);
-    await Promise.all([bus.#commands.connect(), bus.#listener.connect()]);
+    try {
+      await Promise.all([bus.#commands.connect(), bus.#listener.connect()]);
+    } catch (error) {
+      await bus.close();
+      throw error;
+    }
     return bus;
   }
 
@@ -54,7 +76,25 @@ export class RedisBus implements Bus {
   }
 
   get connected(): boolean {
-    return this.#commands.connected && this.#listener.connected;
+    return this.#commands.connected && this.#listener.connected && this.#unheardBeats <= UNHEARD_BEATS_MAX;
+  }
+
+  /** An open connection says little: a frozen server has one, and one that lost its way without a word. */
+  #beat(): void {
+    if (!this.#commands.connected || !this.#listener.connected) return;
+    this.#unheardBeats++;
+    if (this.#unheardBeats > UNHEARD_BEATS_RENEW) this.#renew();
+    else this.#commands.publish(this.#beatChannel, "").catch(() => {});
+  }
+
+  #renew(): void {
+    this.options.log.warn("Redis has been silent for long; its connections are made anew");
+    const silent = [this.#commands, this.#listener];
+    this.#unheardBeats = UNHEARD_BEATS_MAX + 1;
+    this.#commands = this.#newClient();
+    this.#listener = this.#newListener();
+    for (const client of silent) client.close();
+    for (const client of [this.#commands, this.#listener]) client.connect().catch(() => {});
   }
 
   publish(topic: string, message: string): void {
@@ -87,13 +127,17 @@ export class RedisBus implements Bus {
   async #listen(channel: string, topic: string): Promise<void> {
     // Not connected: `#restore` subscribes again as soon as it is.
     if (!this.#listener.connected) return;
+    await this.#subscribe(channel, (text) => {
+      const separator = text.indexOf(" ");
+      if (text.slice(0, separator) === this.options.instanceId) return;
+      this.#local.publish(topic, text.slice(separator + 1));
+    });
+  }
+
+  async #subscribe(channel: string, receive: (text: string) => void): Promise<void> {
     await this.#listener
-      .subscribe(channel, (text) => {
-        const separator = text.indexOf(" ");
-        if (text.slice(0, separator) === this.options.instanceId) return;
-        this.#local.publish(topic, text.slice(separator + 1));
-      })
-      .catch((error) => this.options.log.warn("could not subscribe to the bus", { topic, error }));
+      .subscribe(channel, receive)
+      .catch((error) => this.options.log.warn("could not subscribe to the bus", { channel, error }));
   }
 
   /** After a reconnection the subscriptions are gone, and so is what was said meanwhile. */
@@ -101,6 +145,9 @@ export class RedisBus implements Bus {
     if (this.#closing) return;
     const again = this.#wasConnected;
     this.#wasConnected = true;
+    void this.#subscribe(this.#beatChannel, () => {
+      this.#unheardBeats = 0;
+    });
     for (const channel of this.#channels.keys()) {
       this.#channels.set(channel, this.#listen(channel, channel.slice(CHANNEL_PREFIX.length)));
     }
@@ -115,6 +162,7 @@ export class RedisBus implements Bus {
 
   async close(): Promise<void> {
     this.#closing = true;
+    clearInterval(this.#heartbeat);
     this.#listener.close();
     this.#commands.close();
     await this.#local.close();

@@ -8,7 +8,8 @@ const ANSWER_WITHIN_MS = 500;
 const SUSPENDED_MS = 1_000;
 
 export interface RedisScriptsOptions {
-  client: RedisClient;
+  /** The connection of the moment, and whether the server is heard on it. */
+  server: { readonly client: RedisClient; readonly connected: boolean };
   clock: Clock;
   log: Log;
 }
@@ -31,8 +32,8 @@ export class RedisScripts {
 
   /** Whether the server can be asked; when not, each instance counts for itself. */
   get available(): boolean {
-    const { client, clock, log } = this.options;
-    const away = !client.connected || clock.now() < this.#suspendedUntilMs;
+    const { server, clock, log } = this.options;
+    const away = !server.connected || clock.now() < this.#suspendedUntilMs;
     if (away !== this.#away) {
       this.#away = away;
       if (away) log.warn("Redis is away: limits and holds are counted by each instance alone");
@@ -80,7 +81,7 @@ export class RedisScripts {
   }
 
   async #send(script: string, args: string[]): Promise<unknown> {
-    const { client } = this.options;
+    const { client } = this.options.server;
     let hash = this.#hashes.get(script);
     if (!hash) {
       hash = client.send("SCRIPT", ["LOAD", script]);
