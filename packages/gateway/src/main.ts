@@ -16,6 +16,8 @@ Settings (environment variables):
 ${describeSettings()}
 `;
 
+const HINT = "`npx model-gateway doctor`, with the same settings, looks at everything that a start needs";
+
 async function main(args: readonly string[]): Promise<void> {
   if (args.includes("--help") || args.includes("-h")) {
     process.stdout.write(HELP);
@@ -32,7 +34,7 @@ async function main(args: readonly string[]): Promise<void> {
   if ("problems" in read) stopWith(read.problems);
   const demo = args.includes("--demo") ? startDemo(read.config) : null;
   const config = demo?.config ?? read.config;
-  const app = await startApp(config).catch((error: Error) => stopWith([explain(error)]));
+  const app = await startApp(config).catch((error: Error) => stopWith([explain(error), HINT]));
 
   if (config.adminToken && config.adminToken.length < ADMIN_TOKEN_LENGTH_MIN) {
     app.log.warn("SERVICE_ADMIN_TOKEN is short enough to be guessed; use 16 characters or more");

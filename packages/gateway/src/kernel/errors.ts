@@ -91,9 +91,19 @@ export function fail(kind: ErrorName, message: string, options?: FailOptions): n
   throw new ServiceError(kind, message, options);
 }
 
+/** Something that the service stands on is away: what was asked may succeed later. */
+export class Outage extends Error {}
+
+const OUTAGE_RETRY_SECONDS = 5;
+
 /** What the caller may see of any thrown value; unexpected ones stay behind a neutral sentence. */
 export function toServiceError(error: unknown): ServiceError {
   if (error instanceof ServiceError) return error;
+  if (error instanceof Outage)
+    return new ServiceError("unavailable", "The database cannot be used right now; try again shortly", {
+      retryAfterSeconds: OUTAGE_RETRY_SECONDS,
+      cause: error,
+    });
   return new ServiceError(
     "internal",
     "Internal error; the server's log has the details under this request id",
@@ -102,6 +112,10 @@ export function toServiceError(error: unknown): ServiceError {
     },
   );
 }
+
+/** Whether the operator must be told: the caller can do nothing about it. */
+export const isOurs = ({ kind, cause }: ServiceError): boolean =>
+  kind === "internal" || cause instanceof Outage;
 
 export interface RpcErrorObject {
   code: number;

@@ -1,5 +1,6 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
+import { shownUrl } from "../kernel/shown-address.ts";
 import type { Database } from "./contract.ts";
 import { migrate } from "./migrate.ts";
 import { PostgresDatabase } from "./postgres/database.ts";
@@ -13,10 +14,17 @@ export interface StorageOptions {
 
 export const SQLITE_FILE = "gateway.sqlite";
 
-export function openDatabase({ dataDir, databaseUrl }: StorageOptions): Promise<Database> {
-  if (databaseUrl) return PostgresDatabase.open(databaseUrl);
+export async function openDatabase({ dataDir, databaseUrl }: StorageOptions): Promise<Database> {
+  if (databaseUrl) {
+    return PostgresDatabase.open(databaseUrl).catch((error: Error) => {
+      throw new Error(`${shownUrl(databaseUrl)} cannot be reached: ${error.message}`, { cause: error });
+    });
+  }
   mkdirSync(dataDir, { recursive: true, mode: 0o700 });
-  return SqliteDatabase.open(join(dataDir, SQLITE_FILE));
+  const path = join(dataDir, SQLITE_FILE);
+  return SqliteDatabase.open(path).catch((error: Error) => {
+    throw new Error(`${path} cannot be opened: ${error.message}`, { cause: error });
+  });
 }
 
 /** An open database whose schema is up to date. */

@@ -6,7 +6,7 @@ import {
   callerFrom,
   type Rooms,
 } from "../kernel/context.ts";
-import { ServiceError, toRestReply, toServiceError } from "../kernel/errors.ts";
+import { isOurs, ServiceError, toRestReply, toServiceError } from "../kernel/errors.ts";
 import { bearerOf, type HttpRequest } from "../kernel/http.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
@@ -130,7 +130,7 @@ export function startHttpServer(options: HttpServerOptions): Listener {
 
   function refuse(error: unknown, path: string, requestId: string): Reply {
     const failure = toServiceError(error);
-    if (failure.kind === "internal") log.error("route failed", { request_id: requestId, path, error });
+    if (isOurs(failure)) log.error("route failed", { request_id: requestId, path, error });
     return toRestReply(failure, requestId);
   }
 

@@ -82,3 +82,18 @@ test("SIGTERM: unready at once, open streams finish, exit 0", async () => {
   expect(await child.exited).toBe(0);
   expect(fetch(`${url}/healthz`)).rejects.toThrow();
 });
+
+test("a start without its database or Redis ends and says which, without the password", async () => {
+  const nobody = "127.0.0.1:1";
+  const withoutDatabase = start([], { SERVICE_DATABASE_URL: `postgres://u:hidden@${nobody}/x` });
+  const withoutRedis = start([], { SERVICE_REDIS_URL: `redis://:hidden@${nobody}` });
+  for (const [child, place] of [
+    [withoutDatabase, `postgres://${nobody}/x`],
+    [withoutRedis, `redis://${nobody}`],
+  ] as const) {
+    const text = await new Response(child.stderr).text();
+    expect(await child.exited).toBe(1);
+    expect(text).toContain(`${place} cannot be reached`);
+    expect(text).not.toContain("hidden");
+  }
+}, 30_000);

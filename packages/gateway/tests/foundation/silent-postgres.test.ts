@@ -73,12 +73,16 @@ describe.if(process.env.TEST_POSTGRES_URL !== undefined)("a Postgres that does n
       ]);
       expect(refused.status).toBe(503);
       expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(0);
-      expect(login.error).toBeDefined();
+      expect(login.error.message).toContain("database cannot be used right now");
+      expect(login.error.data?.retry_after).toBeGreaterThan(0);
       expect((await chat(known)).status).toBe(200);
 
       line.silence(false);
       await until(async () => (await chat(unknown)).status === 200);
-      await until(() => gateway.app.rooms.metering.figures.rows === 0);
+      await until(async () => {
+        const ready = await fetch(`${gateway.url}/readyz`);
+        return ((await ready.json()) as { usage_journal: { rows: number } }).usage_journal.rows === 0;
+      });
       const db = await PostgresDatabase.open(options.databaseUrl!);
       const counted = await db.get<{ n: number }>("SELECT COUNT(*) AS n FROM usage_records");
       await db.close();

@@ -1,5 +1,6 @@
 import { RedisClient } from "bun";
 import type { Log } from "../../kernel/log.ts";
+import { shownUrl } from "../../kernel/shown-address.ts";
 import type { Bus, Subscription } from "../contract.ts";
 import { InProcessBus } from "../in-process/bus.ts";
 
@@ -12,6 +13,21 @@ const BEAT_MS = 250;
 const UNHEARD_BEATS_MAX = 2;
 /** By then the connections are taken for dead, though nobody has closed them, and made anew. */
 const UNHEARD_BEATS_RENEW = 40;
+
+const FIRST_ANSWER_WITHIN_MS = 5_000;
+
+/** A start without Redis fails and says so; a client that never gives up would wait in silence. */
+async function reach(url: string): Promise<void> {
+  const client = new RedisClient(url, { autoReconnect: false, connectionTimeout: FIRST_ANSWER_WITHIN_MS });
+  try {
+    await client.connect();
+    await client.send("PING", []);
+  } catch (error) {
+    throw new Error(`${shownUrl(url)} cannot be reached: ${(error as Error).message}`, { cause: error });
+  } finally {
+    client.close();
+  }
+}
 
 export interface RedisBusOptions {
   url: string;
@@ -32,6 +48,8 @@ export class RedisBus implements Bus {
   #commands: RedisClient;
   #listener: RedisClient;
   #unheardBeats = 0;
+  /** Connections that were made anew and never heard: unlike others they do not try again by themselves. */
+  #isRenewed = false;
   /** Resolves when Redis has confirmed the subscription to the channel. */
   readonly #channels = new Map<string, Promise<void>>();
   readonly #forget = new Set<() => void>();
@@ -60,6 +78,7 @@ export class RedisBus implements Bus {
   }
 
   static async connect(options: RedisBusOptions): Promise<RedisBus> {
+    await reach(options.url);
     const bus = new RedisBus(options);
     try {
       await Promise.all([bus.#commands.connect(), bus.#listener.connect()]);
@@ -81,14 +100,17 @@ export class RedisBus implements Bus {
 
   /** An open connection says little: a frozen server has one, and one that lost its way without a word. */
   #beat(): void {
-    if (!this.#commands.connected || !this.#listener.connected) return;
+    const isOpen = this.#commands.connected && this.#listener.connected;
+    if (!isOpen && !this.#isRenewed) return;
     this.#unheardBeats++;
     if (this.#unheardBeats > UNHEARD_BEATS_RENEW) this.#renew();
-    else this.#commands.publish(this.#beatChannel, "").catch(() => {});
+    else if (isOpen) this.#commands.publish(this.#beatChannel, "").catch(() => {});
   }
 
   #renew(): void {
-    this.options.log.warn("Redis has been silent for long; its connections are made anew");
+    if (!this.#isRenewed)
+      this.options.log.warn("Redis has been silent for long; its connections are made anew");
+    this.#isRenewed = true;
     const silent = [this.#commands, this.#listener];
     this.#unheardBeats = UNHEARD_BEATS_MAX + 1;
     this.#commands = this.#newClient();
@@ -147,6 +169,7 @@ export class RedisBus implements Bus {
     this.#wasConnected = true;
     void this.#subscribe(this.#beatChannel, () => {
       this.#unheardBeats = 0;
+      this.#isRenewed = false;
     });
     for (const channel of this.#channels.keys()) {
       this.#channels.set(channel, this.#listen(channel, channel.slice(CHANNEL_PREFIX.length)));

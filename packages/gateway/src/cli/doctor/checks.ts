@@ -7,6 +7,7 @@ import type { Config } from "../../config.ts";
 import { systemClock } from "../../kernel/clock.ts";
 import { randomIds } from "../../kernel/ids.ts";
 import { silentLog } from "../../kernel/log.ts";
+import { shownUrl } from "../../kernel/shown-address.ts";
 import { findLocalServers, type LocalServer } from "../../rooms/system/index.ts";
 import { openDatabase } from "../../storage/index.ts";
 import { migrations } from "../../storage/migrations/index.ts";
@@ -110,11 +111,9 @@ export function checkDataDir({ config }: CheckOptions): Finding {
   }
 }
 
-const withoutPassword = (url: string) => url.replace(/\/\/([^:@/]+):[^@/]*@/, "//$1:…@");
-
 export async function checkDatabase({ config, now }: CheckOptions): Promise<Finding[]> {
   const embedded = config.databaseUrl === null;
-  const where = embedded ? "the embedded database" : withoutPassword(config.databaseUrl!);
+  const where = embedded ? "the embedded database" : shownUrl(config.databaseUrl!);
   if (embedded && !existsSync(config.dataDir)) return [ok("database", "it will be made at the first start")];
   try {
     if (embedded) mkdirSync(config.dataDir, { recursive: true });
@@ -142,7 +141,7 @@ export async function checkDatabase({ config, now }: CheckOptions): Promise<Find
     return [
       failed(
         "database",
-        `${where} cannot be reached: ${(error as Error).message}`,
+        (error as Error).message,
         embedded
           ? "check the data directory, or restore a backup"
           : "check SERVICE_DATABASE_URL and that the database runs and lets this machine in",
@@ -209,9 +208,9 @@ export async function checkRedis({ config }: CheckOptions): Promise<Finding[]> {
   });
   try {
     await client.send("PING", []);
-    return [ok("redis", `${withoutPassword(config.redisUrl)} answers`)];
+    return [ok("redis", `${shownUrl(config.redisUrl)} answers`)];
   } catch (error) {
-    const message = `${withoutPassword(config.redisUrl)} cannot be reached: ${(error as Error).message}`;
+    const message = `${shownUrl(config.redisUrl)} cannot be reached: ${(error as Error).message}`;
     return [failed("redis", message, "check SERVICE_REDIS_URL and that Redis runs")];
   } finally {
     client.close();

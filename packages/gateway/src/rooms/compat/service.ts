@@ -1,5 +1,5 @@
 import type { Clock } from "../../kernel/clock.ts";
-import { fail, toRestReply, toServiceError } from "../../kernel/errors.ts";
+import { fail, isOurs, toRestReply, toServiceError } from "../../kernel/errors.ts";
 import { bearerOf, DerivedRequest, type HttpRequest } from "../../kernel/http.ts";
 import { decodeUtf8, parseJson } from "../../kernel/json.ts";
 import { EVENT_STREAM_HEADERS, EVENT_STREAM_TYPE, Reply, StreamedReply } from "../../kernel/reply.ts";
@@ -138,7 +138,7 @@ async function refusing(call: RouteCall, dialect: Dialect, task: () => Promise<R
     return await task();
   } catch (error) {
     const failure = toServiceError(error);
-    if (failure.kind === "internal") {
+    if (isOurs(failure)) {
       call.log.error("route failed", {
         request_id: call.requestId,
         path: call.request.path,

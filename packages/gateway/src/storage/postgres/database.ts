@@ -1,5 +1,6 @@
 import { SQL } from "bun";
 import type { Database, Queryable, Row, SqlValue, Transaction } from "../contract.ts";
+import { namingOutages } from "../outage.ts";
 import { ServerWatch } from "./watch.ts";
 
 const CONNECTIONS_MAX = 10;
@@ -61,7 +62,7 @@ export class PostgresDatabase implements Database {
       // Fails everything that waits for it; what was not sent yet never will be.
       void silent.close({ timeout: 0 }).catch(() => {});
     });
-    const direct = queryable((text, params) => this.#watch.during(() => this.#sql.unsafe(text, params)));
+    const direct = queryable((text, params) => this.#guarded(() => this.#sql.unsafe(text, params)));
     this.all = direct.all;
     this.get = direct.get;
     this.run = direct.run;
@@ -91,7 +92,11 @@ export class PostgresDatabase implements Database {
           },
         });
       }) as Promise<T>;
-    return this.#watch.during(begun);
+    return this.#guarded(begun);
+  }
+
+  #guarded<T>(work: () => Promise<T>): Promise<T> {
+    return namingOutages(() => this.#watch.during(work));
   }
 
   async close(): Promise<void> {

@@ -1,4 +1,5 @@
 import { SQL } from "bun";
+import { Outage } from "../../kernel/errors.ts";
 
 const TICK_MS = 1_000;
 /** A query that waits longer makes the instance ask whether the server is there at all. */
@@ -31,7 +32,7 @@ export class ServerWatch {
 
   /** Runs a query, unless the server is known not to answer. */
   async during<T>(query: () => Promise<T>): Promise<T> {
-    if (this.#isSilent) throw new Error("the database does not answer");
+    if (this.#isSilent) throw new Outage("the database does not answer");
     const entry = { begunAt: this.#tick };
     this.#underWay.add(entry);
     try {

@@ -1,5 +1,6 @@
 import { Database as Sqlite } from "bun:sqlite";
 import type { Database, Queryable, Row, SqlValue, Transaction } from "../contract.ts";
+import { namingOutages } from "../outage.ts";
 
 /** How long a statement waits for another process's lock before it fails. */
 const LOCK_WAIT_MS = 10_000;
@@ -95,15 +96,15 @@ export class SqliteDatabase implements Database {
   }
 
   all<T = Row>(sql: string, params?: readonly SqlValue[]): Promise<T[]> {
-    if (isRead(sql)) return this.#reader.all(sql, params);
-    return this.#exclusively(() => this.#writer.all(sql, params));
+    if (isRead(sql)) return namingOutages(() => this.#reader.all(sql, params));
+    return this.#exclusively(() => namingOutages(() => this.#writer.all(sql, params)));
   }
   get<T = Row>(sql: string, params?: readonly SqlValue[]): Promise<T | null> {
-    if (isRead(sql)) return this.#reader.get(sql, params);
-    return this.#exclusively(() => this.#writer.get(sql, params));
+    if (isRead(sql)) return namingOutages(() => this.#reader.get(sql, params));
+    return this.#exclusively(() => namingOutages(() => this.#writer.get(sql, params)));
   }
   run(sql: string, params?: readonly SqlValue[]): Promise<number> {
-    return this.#exclusively(() => this.#writer.run(sql, params));
+    return this.#exclusively(() => namingOutages(() => this.#writer.run(sql, params)));
   }
 
   transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T> {
@@ -116,7 +117,7 @@ export class SqliteDatabase implements Database {
       run: (sql, params) => writer.run(sql, params),
       lock: async () => {},
     };
-    return this.#exclusively(async () => {
+    const committed = async () => {
       await writer.run("BEGIN IMMEDIATE");
       try {
         const result = await work(tx);
@@ -126,7 +127,8 @@ export class SqliteDatabase implements Database {
         if (writer.handle.inTransaction) writer.handle.run("ROLLBACK");
         throw error;
       }
-    });
+    };
+    return this.#exclusively(() => namingOutages(committed));
   }
 
   async close(): Promise<void> {

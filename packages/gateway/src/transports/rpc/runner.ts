@@ -1,6 +1,6 @@
 import type { CallContext, Caller, Rooms } from "../../kernel/context.ts";
 import { dispatch } from "../../kernel/dispatch.ts";
-import { ServiceError, toServiceError } from "../../kernel/errors.ts";
+import { isOurs, ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Counter } from "../../kernel/metrics.ts";
 import type { Registry } from "../../kernel/registry.ts";
@@ -97,7 +97,7 @@ export class RpcRunner {
     const failure = toServiceError(error);
     const isKnown = registry.methods.has(method);
     calls.add(1, { method: isKnown ? method : "unknown", outcome: failure.kind });
-    if (failure.kind === "internal") log.error("method failed", { request_id: requestId, method, error });
+    if (isOurs(failure)) log.error("method failed", { request_id: requestId, method, error });
     return encodeFailure(failure, idJson);
   }
 }

@@ -106,9 +106,9 @@ export class JournalWriter {
         journal.advance(batch);
         this.#progress();
       } catch (error) {
-        this.#failures++;
         const { rows, bytes } = journal.backlog;
-        log.warn("usage rows wait in the journal: the database does not take them", { error, rows, bytes });
+        if (++this.#failures === 1)
+          log.warn("usage rows wait in the journal: the database does not take them", { error, rows, bytes });
         if (refusesContents(error)) this.#narrow(batch);
         return;
       }
@@ -124,6 +124,7 @@ export class JournalWriter {
   }
 
   #progress(): void {
+    if (this.#failures > 0) this.options.log.info("the database takes usage rows again");
     this.#failures = 0;
     this.#refusals = 0;
     this.#rowsMax = Math.min(BATCH_ROWS_MAX, this.#rowsMax * 2);
