@@ -35,6 +35,7 @@ onEachDatabase("a backup", (fresh, kind) => {
           env: env(options.dataDir, options.databaseUrl),
         });
         expect(made).toMatchObject({ code: 0, err: "" });
+        expect(made.out).not.toContain(".lock");
       });
       const source = join(shell.dir, `backup-${kind}`);
       const running = await shell.run(["restore", source, "--force"], {

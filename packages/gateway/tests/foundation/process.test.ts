@@ -83,6 +83,19 @@ test("SIGTERM: unready at once, open streams finish, exit 0", async () => {
   expect(fetch(`${url}/healthz`)).rejects.toThrow();
 });
 
+test("a second process on the same embedded database is refused, and may start once the first is gone", async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), "gateway-shared-"));
+  cleanups.push(() => rmSync(dataDir, { recursive: true, force: true }));
+  const first = start([], { SERVICE_DATA_DIR: dataDir });
+  await listening(first);
+  const second = start([], { SERVICE_DATA_DIR: dataDir });
+  expect(await new Response(second.stderr).text()).toContain(`another process serves from ${dataDir}`);
+  expect(await second.exited).toBe(1);
+  first.kill("SIGKILL");
+  await first.exited;
+  await listening(start([], { SERVICE_DATA_DIR: dataDir }));
+}, 30_000);
+
 test("a start without its database or Redis ends and says which, without the password", async () => {
   const nobody = "127.0.0.1:1";
   const withoutDatabase = start([], { SERVICE_DATABASE_URL: `postgres://u:hidden@${nobody}/x` });

@@ -2,8 +2,8 @@ import { Database as Sqlite } from "bun:sqlite";
 import { copyFileSync, existsSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import type { Config } from "../../config.ts";
+import { InstanceLock } from "../../kernel/instance-lock.ts";
 import { verifyLedger } from "../../rooms/ledger/index.ts";
-import { InstanceLock } from "../../rooms/metering/journal/instance-lock.ts";
 import { openStorage, SQLITE_FILE } from "../../storage/index.ts";
 import { CliError, type Command, needed } from "../command.ts";
 import { dumpPostgres, forgetShared, restorePostgres } from "../postgres-tools.ts";
@@ -12,6 +12,8 @@ import { serviceConfig } from "./storage.ts";
 const DUMP_FILE = "database.sql";
 const JOURNAL_DIR = "journal";
 const LOCK_SUFFIX = ".lock";
+/** A lock, and what SQLite keeps beside it. */
+const LOCK_FILE = /\.lock(-journal)?$/;
 
 export const backup: Command = {
   name: "backup",
@@ -116,7 +118,7 @@ function copyOthers(from: string, to: string, { inside = "", without = "" } = {}
   const copied: string[] = [];
   for (const name of readdirSync(join(from, inside))) {
     const path = join(inside, name);
-    if (name.startsWith(SQLITE_FILE) || name.endsWith(LOCK_SUFFIX) || path === without) continue;
+    if (name.startsWith(SQLITE_FILE) || LOCK_FILE.test(name) || path === without) continue;
     try {
       if (statSync(join(from, path)).isDirectory()) {
         mkdirSync(join(to, path), { recursive: true, mode: 0o700 });

@@ -1,9 +1,9 @@
 import { appendFileSync, mkdirSync, readdirSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
 import type { Clock } from "../../../kernel/clock.ts";
+import { InstanceLock } from "../../../kernel/instance-lock.ts";
 import type { Log } from "../../../kernel/log.ts";
 import { encodeEntry, type JournalEntry } from "./codec.ts";
-import { InstanceLock } from "./instance-lock.ts";
 import { mapNewFile } from "./mapping.ts";
 import { LeftSegment, OwnSegment, type Segment } from "./segment.ts";
 
