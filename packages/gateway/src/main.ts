@@ -16,7 +16,7 @@ Settings (environment variables):
 ${describeSettings()}
 `;
 
-const HINT = "`npx model-gateway doctor`, with the same settings, looks at everything that a start needs";
+const HINT = "`model-gateway doctor`, with the same settings, looks at everything that a start needs";
 
 async function main(args: readonly string[]): Promise<void> {
   if (args.includes("--help") || args.includes("-h")) {

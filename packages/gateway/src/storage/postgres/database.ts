@@ -5,6 +5,8 @@ import { ServerWatch } from "./watch.ts";
 
 const CONNECTIONS_MAX = 10;
 const CONNECT_TIMEOUT_SECONDS = 5;
+/** Sooner than firewalls and balancers forget a quiet connection without telling its ends. */
+const IDLE_CONNECTION_SECONDS = 240;
 /** Between two statements of a transaction there is computing only, and little of it. */
 const IDLE_TRANSACTION_MS = 60_000;
 
@@ -36,7 +38,12 @@ function queryable(unsafe: Unsafe): Queryable {
 }
 
 function connect(url: string): SQL {
-  return new SQL(url, { max: CONNECTIONS_MAX, bigint: true, connectionTimeout: CONNECT_TIMEOUT_SECONDS });
+  return new SQL(url, {
+    max: CONNECTIONS_MAX,
+    bigint: true,
+    connectionTimeout: CONNECT_TIMEOUT_SECONDS,
+    idleTimeout: IDLE_CONNECTION_SECONDS,
+  });
 }
 
 export interface PostgresOptions {
