@@ -35,7 +35,7 @@ import { type LocalServer, LocalServers, System } from "./rooms/system/index.ts"
 import { Usage } from "./rooms/usage/index.ts";
 import { createVideo } from "./rooms/video/index.ts";
 import { loadJwtSecret } from "./secrets.ts";
-import { lockAlone } from "./single-process.ts";
+import { watchSigning } from "./signing-watch.ts";
 import { openStorage } from "./storage/index.ts";
 import { DatabaseLeases } from "./storage/leases.ts";
 import { AgentTunnel } from "./transports/agent-tunnel/index.ts";
@@ -91,19 +91,16 @@ async function openFoundation(config: Config, overrides: AppOverrides) {
   const log = overrides.log ?? createLog({ level: config.logLevel, format: config.logFormat });
   const metrics = new Metrics();
   const tracer = openTracer(config, { clock, log, metrics });
-  const lock = lockAlone(config);
-  const db = await openStorage(config).catch((error) => {
-    lock?.release();
-    throw error;
-  });
+  const db = await openStorage(config);
   const { bus, limiter, reservations } = await openBus({ redisUrl: config.redisUrl, clock, ids, log });
+  const jwtSecret = loadJwtSecret(config.jwtSecret, config.dataDir);
+  await watchSigning({ bus, log, secret: jwtSecret });
   return {
     clock,
     ids,
     log,
     metrics,
     tracer,
-    lock,
     db,
     bus,
     limiter,
@@ -112,7 +109,7 @@ async function openFoundation(config: Config, overrides: AppOverrides) {
     /** Questions to other instances; null where there are none. */
     requests: bus.shared ? new BusRequests({ bus, clock, ids }) : null,
     leases: new DatabaseLeases({ db, clock, instance: ids.uuid() }),
-    jwtSecret: loadJwtSecret(config.jwtSecret, config.dataDir),
+    jwtSecret,
   };
 }
 type Foundation = Awaited<ReturnType<typeof openFoundation>>;
@@ -355,7 +352,7 @@ class RunningApp implements App {
   /** From what makes work to what the work needs. */
   async #close(journalDeadlineMs: number): Promise<void> {
     const { foundation, people, bridge, housekeeping } = this.parts;
-    const { requests, leases, reservations, tracer, bus, db, lock } = foundation;
+    const { requests, leases, reservations, tracer, bus, db } = foundation;
     const { metering, billing } = people;
     const { inference, system, realtime, video, agents, routing, memory } = this.rooms;
     await inference.close();
@@ -375,7 +372,6 @@ class RunningApp implements App {
     await tracer.close();
     await bus.close();
     await db.close();
-    lock?.release();
   }
 }
 
@@ -385,7 +381,6 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
   const { db, bus, clock, log, leases } = foundation;
   const people = await openAccounts(config, foundation).catch(async (error) => {
     await db.close();
-    foundation.lock?.release();
     throw error;
   });
   const backends = await openRouting(config, foundation);

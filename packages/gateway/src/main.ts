@@ -1,6 +1,8 @@
-import { startApp } from "./app.ts";
-import { describeSettings, readConfig } from "./config.ts";
+import { type App, startApp } from "./app.ts";
+import { type Config, describeSettings, readConfig } from "./config.ts";
 import { startDemo } from "./demo/index.ts";
+import type { InstanceLock } from "./kernel/instance-lock.ts";
+import { lockAlone } from "./single-process.ts";
 import { VERSION } from "./version.ts";
 
 /** A shorter admin token works, but the start says that it can be guessed. */
@@ -34,7 +36,7 @@ async function main(args: readonly string[]): Promise<void> {
   if ("problems" in read) stopWith(read.problems);
   const demo = args.includes("--demo") ? startDemo(read.config) : null;
   const config = demo?.config ?? read.config;
-  const app = await startApp(config).catch((error: Error) => stopWith([explain(error), HINT]));
+  const { app, lock } = await serve(config).catch((error: Error) => stopWith([explain(error), HINT]));
 
   if (config.adminToken && config.adminToken.length < ADMIN_TOKEN_LENGTH_MIN) {
     app.log.warn("SERVICE_ADMIN_TOKEN is short enough to be guessed; use 16 characters or more");
@@ -73,9 +75,15 @@ async function main(args: readonly string[]): Promise<void> {
       app.log.info("draining", { signal });
       await app.drain();
       await demo?.stop();
+      lock?.release();
       process.exit(0);
     });
   }
+}
+
+async function serve(config: Config): Promise<{ app: App; lock: InstanceLock | null }> {
+  const lock = lockAlone(config);
+  return { app: await startApp(config), lock };
 }
 
 function explain(error: Error & { code?: string }): string {

@@ -1,5 +1,8 @@
 import { describe, expect, test } from "bun:test";
+import { createLog } from "../../src/kernel/log.ts";
 import { ManualClock } from "../support/clock.ts";
+import { freshDatabase } from "../support/databases.ts";
+import { bootGateway } from "../support/gateway.ts";
 import { startRealtimeUpstream } from "../support/realtime.ts";
 import { startUpstream } from "../support/upstream.ts";
 import { bootPair, canShare, registerBackend, startOwnRedis, until } from "./support.ts";
@@ -33,6 +36,27 @@ describe.if(canShare)("two instances", () => {
       await stop();
       upstream.stop();
     }
+  });
+
+  test("different signing secrets are in the log of both", async () => {
+    const { options, drop } = await freshDatabase("postgres");
+    const lines: string[][] = [[], []];
+    const boot = (index: number) =>
+      bootGateway({
+        config: {
+          databaseUrl: options.databaseUrl,
+          redisUrl: process.env.TEST_REDIS_URL!,
+          jwtSecret: `the secret of instance ${index}, which is long enough`,
+        },
+        overrides: {
+          log: createLog({ level: "error", format: "json", write: (line) => lines[index]!.push(line) }),
+        },
+      });
+    const [a, b] = [await boot(0), await boot(1)];
+    await until(() => lines.every((log) => log.some((line) => line.includes("SERVICE_JWT_SECRET"))));
+    await a.stop();
+    await b.stop();
+    await drop();
   });
 
   test("one of them probes, the other believes good news and looks for itself at bad news", async () => {
