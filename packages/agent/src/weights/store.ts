@@ -27,7 +27,7 @@ interface Job {
 }
 
 /** Says that a folder is complete, and with what; written last. */
-const MANIFEST = "manifest.json";
+const MANIFEST = ".complete.json";
 const Manifest = z.object({ files: z.array(z.string()).min(1) });
 
 /** Name on disk for a plain URL. */
