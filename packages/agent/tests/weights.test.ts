@@ -77,6 +77,52 @@ test("a part from an earlier run is resumed, unless the file has changed since",
   expect(Buffer.compare(onDisk(), content)).toBe(0);
 });
 
+test("what a server that minds no If-Range adds of another file is not joined to the part", async () => {
+  const newer = crypto.getRandomValues(new Uint8Array(60_000));
+  server.put("/model.bin", newer);
+  writeFileSync(join(dir, "model.bin.part"), content.subarray(0, 30_000));
+  writeFileSync(
+    join(dir, "model.bin.part.json"),
+    JSON.stringify({ url: `${server.url}/model.bin`, validator: etag }),
+  );
+  server.intercept = (response) => {
+    server.intercept = null;
+    const headers = { etag: '"newer"', "content-range": "bytes 30000-59999/60000", "content-length": 30_000 };
+    response.writeHead(206, headers).end(newer.subarray(30_000));
+    return true;
+  };
+  await download({ sha256: null });
+  expect(server.requests.map(({ range }) => range)).toEqual(["bytes=30000-", null]);
+  expect(Buffer.compare(onDisk(), newer)).toBe(0);
+});
+
+test("a server that asks to be left alone for a while is left alone", async () => {
+  server.put("/model.bin", content);
+  let refusedAtMs = 0;
+  server.intercept = (response) => {
+    server.intercept = null;
+    refusedAtMs = Date.now();
+    return sendStatus(response, 429, { "retry-after": "1" });
+  };
+  await download();
+  expect(Date.now() - refusedAtMs).toBeGreaterThanOrEqual(990);
+  expect(Buffer.compare(onDisk(), content)).toBe(0);
+});
+
+test("what is said of an address leaves its secrets out", async () => {
+  const url = `${server.url.replace("//", "//me:hidden@")}/gone.bin?signature=hidden`;
+  const error = await failure(download({ url }));
+  expect(error).toMatchObject({
+    message: expect.stringContaining(`${server.url}/gone.bin failed: HTTP 404`),
+  });
+  expect(String(error)).not.toContain("hidden");
+
+  const mirror = "http://me:hidden@127.0.0.1:1";
+  const unreachable = await failure(obtain(new WeightsStore({ dir, access: { mirror, token: null } })));
+  expect(String(unreachable)).toContain("the hub http://127.0.0.1:1 cannot be reached");
+  expect(String(unreachable)).not.toContain("hidden");
+});
+
 test("a part that turns out to be wrong gets one fresh start; a wrong file is refused", async () => {
   server.put("/model.bin", content, { etag: null });
   writeFileSync(join(dir, "model.bin.part"), new Uint8Array(30_000));
@@ -187,6 +233,14 @@ test("a hub repository is fetched once, for everyone who asks, and found again o
 
   server.stop();
   expect(await obtain(new WeightsStore({ dir, access }))).toBe(paths[0]!);
+});
+
+test("a repository's own manifest.json is kept as it is", async () => {
+  const manifest = new TextEncoder().encode('{"files": ["model.safetensors"]}');
+  server.putRepository("acme/tiny", { "manifest.json": manifest, "model.safetensors": content });
+  const access = { mirror: server.url, token: null };
+  const path = await obtain(new WeightsStore({ dir, access }));
+  expect(readFileSync(join(path, "manifest.json"), "utf8")).toBe('{"files": ["model.safetensors"]}');
 });
 
 test("whoever leaves does not stop the others", async () => {

@@ -2,6 +2,7 @@
 import { posix } from "node:path";
 import { z } from "zod";
 import { describeError } from "../errors.ts";
+import { shownUrl } from "./format.ts";
 
 const LIST_TIMEOUT_MS = 30_000;
 const LIST_BYTES_MAX = 16 * 1024 * 1024;
@@ -68,6 +69,7 @@ export async function listHubFiles(
   const { repo, revision } = source;
   const path = revision === "main" ? `/api/models/${repo}` : `/api/models/${repo}/revision/${revision}`;
   const url = `${access.mirror}${path}?blobs=true`;
+  const hub = shownUrl(access.mirror);
   let response: Response;
   try {
     response = await fetch(url, {
@@ -76,17 +78,17 @@ export async function listHubFiles(
     });
   } catch (error) {
     signal.throwIfAborted();
-    throw new Error(`the hub ${access.mirror} cannot be reached: ${describeError(error)}`);
+    throw new Error(`the hub ${hub} cannot be reached: ${describeError(error)}`);
   }
   if (response.status === 401 || response.status === 403 || response.status === 404)
     throw new Error(
-      `the hub ${access.mirror} shows no model ${repo} at ${revision} (HTTP ${response.status}): check the id, and set an access token if the model is gated or private`,
+      `the hub ${hub} shows no model ${repo} at ${revision} (HTTP ${response.status}): check the id, and set an access token if the model is gated or private`,
     );
-  if (!response.ok) throw new Error(`the hub ${access.mirror} answered HTTP ${response.status} for ${repo}`);
+  if (!response.ok) throw new Error(`the hub ${hub} answered HTTP ${response.status} for ${repo}`);
   const text = await response.text();
   if (text.length > LIST_BYTES_MAX) throw new Error(`the file list of ${repo} is too large`);
   const listing = HubListing.safeParse(parseJson(text));
-  if (!listing.success) throw new Error(`the file list of ${repo} from ${access.mirror} is not understood`);
+  if (!listing.success) throw new Error(`the file list of ${repo} from ${hub} is not understood`);
   const pinned = listing.data.sha ?? revision;
   const files = listing.data.siblings.flatMap(({ rfilename, size, lfs }) => {
     const name = safeRelativePath(rfilename);
