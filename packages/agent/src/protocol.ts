@@ -24,7 +24,8 @@ export const CloseCode = {
   deregistered: 4003,
 } as const;
 
-const Name = z.string().max(256);
+export const NAME_CHARS_MAX = 256;
+const Name = z.string().max(NAME_CHARS_MAX);
 const Message = z.string().max(4096);
 const Port = z.int().min(1).max(65_535);
 const StreamId = z.string().min(1).max(128);
@@ -66,9 +67,12 @@ export const PendingModel = z.object({
 });
 export type PendingModel = z.infer<typeof PendingModel>;
 
-const Gpus = z.array(GpuReport).max(64);
-const ServingModels = z.array(ServingModel).max(256);
-const PendingModels = z.array(PendingModel).max(256);
+export const GPUS_MAX = 64;
+/** Models that one node may have, whatever their status. */
+export const MODELS_MAX = 256;
+const Gpus = z.array(GpuReport).max(GPUS_MAX);
+const ServingModels = z.array(ServingModel).max(MODELS_MAX);
+const PendingModels = z.array(PendingModel).max(MODELS_MAX);
 
 export const HelloParams = z.object({
   version: z.string().max(64),
