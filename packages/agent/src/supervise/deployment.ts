@@ -1,4 +1,5 @@
 /** One model on this node, from its first byte of weights until nothing of it is left. */
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { AgentConfig } from "../config.ts";
 import { chooseGpus, type EnginePlan, type Launch, renderLaunch } from "../engines/plan.ts";
@@ -79,6 +80,10 @@ export class Deployment {
     return !this.#stop.signal.aborted && this.progress.status !== "failed";
   }
 
+  get stopping(): boolean {
+    return this.#stop.signal.aborted;
+  }
+
   get port(): number | null {
     return this.#port;
   }
@@ -125,7 +130,9 @@ export class Deployment {
 
   async #obtainWeights(): Promise<string> {
     const { plan, context } = this.#options;
-    if (!plan.source) return plan.entry.path ?? "";
+    const { path } = plan.entry;
+    if (path && !existsSync(path)) throw new Error(`path: there is nothing at ${path} on this node`);
+    if (!plan.source) return path ?? "";
     const meter = new DownloadMeter();
     return context.weights.obtain(plan.source, {
       signal: this.#stop.signal,
@@ -184,7 +191,7 @@ export class Deployment {
       command,
       env: { ...inheritedEnv(), ...env },
       cwd: dataDir,
-      logFile: join(dataDir, "logs", `${safeFolderName(this.modelId)}.log`),
+      logFile: this.#logFile(),
       marker: `${nodeId}/${crypto.randomUUID()}`,
     });
   }
@@ -228,7 +235,7 @@ export class Deployment {
       : Math.min(FIRST_START_RETRIES, config.restarts_max);
     if (this.#restarts >= restartsMax)
       throw new Error(
-        `the engine ended (${why}), after ${this.#restarts} restarts; its log is in the data folder`,
+        `the engine ended (${why}), after ${this.#restarts} restarts; its log is ${this.#logFile()}`,
       );
     this.#restarts++;
     const initialMs = config.restart_delay_s * 1000;
@@ -241,6 +248,10 @@ export class Deployment {
 
   #loading(message: string): void {
     this.#reporter.update({ status: "loading", progress: DOWNLOADED_PERCENT, message });
+  }
+
+  #logFile(): string {
+    return join(this.#options.context.dataDir, "logs", `${safeFolderName(this.modelId)}.log`);
   }
 
   #stopGraceMs(): number {

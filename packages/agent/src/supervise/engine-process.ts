@@ -76,5 +76,7 @@ export class EngineProcess {
 export function describeExit({ code, signal, tail }: EngineExit): string {
   const how = signal ?? `code ${code}`;
   const lastLine = tail.split("\n").at(-1)?.trim().slice(-300);
-  return lastLine ? `${how}: ${lastLine}` : how;
+  // Whoever goes to the background ends like this, and is ended there: nobody could watch it.
+  const advice = code === 0 ? "; it has to stay in the foreground" : "";
+  return `${how}${lastLine ? `: ${lastLine}` : ""}${advice}`;
 }
