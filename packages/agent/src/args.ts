@@ -5,6 +5,7 @@ import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { type AgentConfig, loadConfig } from "./config.ts";
 import { describeError, UsageError } from "./errors.ts";
+import { hostProblem } from "./host.ts";
 import { TUNNEL_PATH } from "./protocol.ts";
 
 export const HELP = `Example:
@@ -47,7 +48,10 @@ export function readSettings(argv: string[], env: Env): AgentSettings | null {
   const gateway = flags.gateway || env.AGENT_GATEWAY || config.gateway;
   if (!gateway) throw new UsageError("no gateway given: --gateway wss://…, or AGENT_GATEWAY");
   const url = tunnelUrl(gateway);
-  const advertised = flags.host ?? config.host ?? (isLoopback(url.hostname) ? "127.0.0.1" : null);
+  const given = flags.host ?? config.host;
+  const problem = given === undefined ? null : hostProblem(given);
+  if (problem) throw new UsageError(`--host: ${problem}`);
+  const advertised = given ?? (isLoopback(url.hostname) ? "127.0.0.1" : null);
   return {
     url: url.href,
     token: readToken(flags.token, env, config),

@@ -179,6 +179,10 @@ describe("flags and environment", () => {
     expect(() => tunnelUrl("ftp://h")).toThrow("use ws:// or wss://");
     expect(tunnelUrl("https://h/base/").href).toBe("wss://h/base/ws/agent");
     expect(tunnelUrl("ws://h/ws/agent").href).toBe("ws://h/ws/agent");
+    for (const host of ["http://10.0.0.5", "10.0.0.5:80", "h/latest?x=", "me@h", "a b", "169.254.169.254"])
+      expect(() => readSettings(["--host", host], env)).toThrow("--host: ");
+    for (const host of ["10.0.0.5", "gpu-1.lan", "gpu_1", "fd00::5", "[fd00::5]", "GPU1"])
+      expect(readSettings(["--host", host], env)).toMatchObject({ host, direct: true });
     expect(() => tunnelUrl("wss://me:secret@h")).toThrow("leave out user, password and query");
     expect(() => tunnelUrl("wss://h/?token=secret")).toThrow("leave out user, password and query");
     expect(() => readSettings(["--token", "two words"], env)).toThrow("the token is no token: one word");

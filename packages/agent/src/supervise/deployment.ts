@@ -5,6 +5,7 @@ import type { AgentConfig } from "../config.ts";
 import { chooseGpus, type EnginePlan, type Launch, renderLaunch } from "../engines/plan.ts";
 import { describeError } from "../errors.ts";
 import type { GpuMonitor } from "../gpu.ts";
+import { urlHost } from "../host.ts";
 import type { Log } from "../log.ts";
 import { safeFolderName } from "../model-id.ts";
 import { abortableDelay, backoffMs } from "../time.ts";
@@ -262,7 +263,7 @@ export class Deployment {
   #baseUrl(): string {
     const { bind } = this.#options.context;
     const host = bind === "0.0.0.0" ? "127.0.0.1" : bind === "::" ? "::1" : bind;
-    return `http://${host.includes(":") ? `[${host}]` : host}:${this.#port}`;
+    return `http://${urlHost(host)}:${this.#port}`;
   }
 }
 
