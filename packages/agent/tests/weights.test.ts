@@ -118,7 +118,8 @@ test("what is said of an address leaves its secrets out", async () => {
   expect(String(error)).not.toContain("hidden");
 
   const mirror = "http://me:hidden@127.0.0.1:1";
-  const unreachable = await failure(obtain(new WeightsStore({ dir, access: { mirror, token: null } })));
+  const access = { mirror, token: null, retryDelayMs: 5 };
+  const unreachable = await failure(obtain(new WeightsStore({ dir, access })));
   expect(String(unreachable)).toContain("the hub http://127.0.0.1:1 cannot be reached");
   expect(String(unreachable)).not.toContain("hidden");
 });
@@ -233,6 +234,35 @@ test("a hub repository is fetched once, for everyone who asks, and found again o
 
   server.stop();
   expect(await obtain(new WeightsStore({ dir, access }))).toBe(paths[0]!);
+});
+
+test("a hub that is busy for a while is asked again", async () => {
+  server.putRepository("acme/tiny", { "model.safetensors": content });
+  let refusals = 2;
+  server.intercept = (response) => refusals-- > 0 && sendStatus(response, 429);
+  const access = { mirror: server.url, token: null, retryDelayMs: 5 };
+  expect(
+    readFileSync(join(await obtain(new WeightsStore({ dir, access })), "model.safetensors")).length,
+  ).toBe(content.length);
+  server.intercept = (response) => sendStatus(response, 503);
+  const hopeless = await failure(obtain(new WeightsStore({ dir, access }), source({ repo: "acme/other" })));
+  expect(String(hopeless)).toContain("answered HTTP 503 for acme/other at main");
+});
+
+test("a folder is called after its source without showing the address", async () => {
+  server.put("/model.bin", content);
+  const store = new WeightsStore({ dir, access: { mirror: server.url, token: null } });
+  const urls = ["a", "b"].map((signature) => `${server.url}/model.bin?signature=hidden-${signature}`);
+  const paths = await Promise.all(
+    urls.map((url) =>
+      store.obtain(
+        { kind: "files", files: [{ url, sha256: null, name: "model.bin" }] },
+        { signal: new AbortController().signal, onProgress: () => undefined },
+      ),
+    ),
+  );
+  expect(new Set(paths).size).toBe(2);
+  for (const path of paths) expect(path.slice(dir.length)).toMatch(/^\/model\.bin-[0-9a-f]{10}\/model\.bin$/);
 });
 
 test("a repository's own manifest.json is kept as it is", async () => {

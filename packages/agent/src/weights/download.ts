@@ -13,14 +13,10 @@ import {
 } from "node:fs/promises";
 import { dirname } from "node:path";
 import { describeError, errorCode } from "../errors.ts";
-import { abortableDelay, backoffMs } from "../time.ts";
 import { formatBytes, shownUrl } from "./format.ts";
+import { BusyError, isBusy, pauseAfter } from "./retry.ts";
 
 const FAILURES_MAX = 6;
-const RETRY_DELAY_MS = 500;
-const RETRY_DELAY_MAX_MS = 30_000;
-/** A server that asks for more patience than this is not waited for any longer than this. */
-const RETRY_AFTER_MAX_MS = 5 * 60_000;
 const STALL_TIMEOUT_MS = 60_000;
 const REDIRECTS_MAX = 6;
 
@@ -40,16 +36,6 @@ export interface DownloadOptions {
 
 /** No use in trying again. */
 class PermanentError extends Error {}
-
-/** The server says when to come back. */
-class BusyError extends Error {
-  constructor(
-    message: string,
-    readonly retryAfterMs: number,
-  ) {
-    super(message);
-  }
-}
 
 /** What is remembered beside a partial file, to know whether the rest still belongs to it. */
 interface PartNote {
@@ -78,9 +64,7 @@ export async function downloadFile(options: DownloadOptions): Promise<void> {
         throw new Error(`download of ${shownUrl(options.url)} failed: ${describeError(error)}`, {
           cause: error,
         });
-      const initialMs = options.retryDelayMs ?? RETRY_DELAY_MS;
-      const delayMs = backoffMs(failures, { initialMs, maxMs: RETRY_DELAY_MAX_MS });
-      await abortableDelay(Math.max(delayMs, error instanceof BusyError ? error.retryAfterMs : 0), signal);
+      await pauseAfter(error, { failures, signal, retryDelayMs: options.retryDelayMs });
     }
   }
 }
@@ -208,16 +192,8 @@ async function accepted(response: Response, options: DownloadOptions): Promise<R
     throw new PermanentError(`HTTP ${status}: no such file at this address`);
   if (status === 401 || status === 403)
     throw new PermanentError(`HTTP ${status}: access refused; a token may be missing or lack rights`);
-  if (status === 408 || status === 425 || status === 429 || status >= 500)
-    throw new BusyError(`HTTP ${status}`, retryAfterMs(response));
+  if (isBusy(response)) throw new BusyError(`HTTP ${status}`, response);
   throw new PermanentError(`HTTP ${status}`);
-}
-
-/** Seconds, or a date (RFC 9110 section 10.2.3); 0 when nothing of use is said. */
-function retryAfterMs(response: Response): number {
-  const text = response.headers.get("retry-after") ?? "";
-  const waitMs = /^\d+$/.test(text) ? Number(text) * 1000 : Date.parse(text) - Date.now();
-  return Number.isNaN(waitMs) ? 0 : Math.min(Math.max(0, waitMs), RETRY_AFTER_MAX_MS);
 }
 
 function totalOf(response: Response, offset: number): number | null {

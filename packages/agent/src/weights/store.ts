@@ -93,7 +93,7 @@ export class WeightsStore {
 
   async #fetch(key: string, source: WeightsSource, job: Job): Promise<string> {
     const label = source.kind === "hub" ? `${source.repo}@${source.revision}` : source.files[0]!.name;
-    const dir = join(this.#dir, safeFolderName(`${label} ${key}`));
+    const dir = join(this.#dir, safeFolderName(label, key));
     const present = await readManifest(dir);
     if (present) return pathFor(source, dir, present);
     await mkdir(dir, { recursive: true });
