@@ -55,6 +55,12 @@ url = "${files.url}/tiny.gguf"
 sha256 = "${"0".repeat(64)}"
 [models.gone]
 url = "${files.url}/gone.gguf"
+[models.deaf]
+engine = "deaf"
+[engines.deaf]
+command = ["sh", "-c", "echo waiting for a licence; sleep 3600"]
+weights = "none"
+ready_timeout_s = 0.5
 [models.homeless]
 path = "/no/such/weights"
 [models.daemon]
@@ -303,6 +309,9 @@ describe("what cannot work is said", () => {
     expect(await message("wrong")).toContain("checksum mismatch");
     expect(await message("unstartable")).toContain("no-such-engine-program is not installed");
     expect(await message("homeless")).toBe("path: there is nothing at /no/such/weights on this node");
+    expect(await message("deaf")).toMatch(
+      /not ready within 0\.5 s .*; it last wrote: waiting for a licence\), after 1 restarts/,
+    );
     expect(await message("daemon")).toMatch(
       /^the engine ended \(code 0: gone to the background; it has to stay in the foreground\), after 1 restarts; its log is .*\/data\/logs\/daemon-/,
     );

@@ -12,7 +12,7 @@ import { abortableDelay, backoffMs } from "../time.ts";
 import type { EngineTarget } from "../tunnel/server.ts";
 import type { WeightsStore } from "../weights/store.ts";
 import { runAfterStart } from "./after-start.ts";
-import { describeExit, type EngineExit, EngineProcess, inheritedEnv } from "./engine-process.ts";
+import { describeExit, type EngineExit, EngineProcess, inheritedEnv, lastLineOf } from "./engine-process.ts";
 import { waitUntilHealthy, watchHealth } from "./health.ts";
 import { DOWNLOADED_PERCENT, DownloadMeter, type Progress, ProgressReporter } from "./progress.ts";
 
@@ -162,7 +162,9 @@ export class Deployment {
       );
       const endedByItself = over.signal.aborted;
       const exit = await (endedByItself ? ended : engine.stop(this.#stopGraceMs()));
-      return endedByItself ? describeEnd(exit) : trouble;
+      if (endedByItself) return describeEnd(exit);
+      const lastLine = lastLineOf(exit.tail);
+      return lastLine ? `${trouble}; it last wrote: ${lastLine}` : trouble;
     } finally {
       over.abort();
       await engine?.stop(this.#stopGraceMs());
