@@ -5,6 +5,7 @@ import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { type AgentConfig, loadConfig } from "./config.ts";
 import { describeError, UsageError } from "./errors.ts";
+import { hostProblem } from "./host.ts";
 import { TUNNEL_PATH } from "./protocol.ts";
 
 export const HELP = `Example:
@@ -44,18 +45,21 @@ export function readSettings(argv: string[], env: Env): AgentSettings | null {
   const flags = parseFlags(argv);
   if (flags.help) return null;
   const config = loadConfig(flags.config ?? null);
-  const gateway = flags.gateway ?? env.AGENT_GATEWAY ?? config.gateway;
+  const gateway = flags.gateway || env.AGENT_GATEWAY || config.gateway;
   if (!gateway) throw new UsageError("no gateway given: --gateway wss://…, or AGENT_GATEWAY");
   const url = tunnelUrl(gateway);
-  const advertised = flags.host ?? config.host ?? (isLoopback(url.hostname) ? "127.0.0.1" : null);
+  const given = flags.host ?? config.host;
+  const problem = given === undefined ? null : hostProblem(given);
+  if (problem) throw new UsageError(`--host: ${problem}`);
+  const advertised = given ?? (isLoopback(url.hostname) ? "127.0.0.1" : null);
   return {
     url: url.href,
     token: readToken(flags.token, env, config),
     name: flags.name ?? config.name ?? hostname(),
     dataDir: resolve(
-      flags["data-dir"] ??
-        env.AGENT_DATA_DIR ??
-        config.data_dir ??
+      flags["data-dir"] ||
+        env.AGENT_DATA_DIR ||
+        config.data_dir ||
         join(homedir(), ".local/share/model-agent"),
     ),
     bind: config.bind ?? (advertised && !isLoopback(advertised) ? "0.0.0.0" : "127.0.0.1"),
@@ -95,21 +99,33 @@ export function tunnelUrl(gateway: string): URL {
   }
   if (url.protocol !== "ws:" && url.protocol !== "wss:")
     throw new UsageError(`--gateway: ${url.protocol}// is not understood; use ws:// or wss://`);
+  // It would be shown in the log, and could not be sent: the token takes the place of other credentials.
+  if (url.username || url.password || url.search)
+    throw new UsageError("--gateway: leave out user, password and query; the token has a flag of its own");
   const path = url.pathname.replace(/\/+$/, "");
   url.pathname = path.endsWith(TUNNEL_PATH) ? path : `${path}${TUNNEL_PATH}`;
   return url;
 }
 
 function readToken(flag: string | undefined, env: Env, config: AgentConfig): string {
-  const given = flag ?? env.AGENT_TOKEN ?? config.token;
-  if (given) return given.trim();
+  const given = flag || env.AGENT_TOKEN || config.token;
+  if (given) return checkedToken(given, "the token");
   if (!config.token_file)
     throw new UsageError("no token given: --token, AGENT_TOKEN or token_file; agents.register issues one");
+  let text: string;
   try {
-    return readFileSync(config.token_file, "utf8").trim();
+    text = readFileSync(config.token_file, "utf8");
   } catch (error) {
     throw new UsageError(`token_file cannot be read: ${describeError(error)}`);
   }
+  return checkedToken(text, `what ${config.token_file} holds`);
+}
+
+/** Never repeats the text itself, which may be a secret in the wrong place. */
+function checkedToken(text: string, what: string): string {
+  const token = text.trim();
+  if (/^[\x21-\x7e]+$/.test(token)) return token;
+  throw new UsageError(`${what} is no token: one word is expected, as agents.register returned it`);
 }
 
 export function isLoopback(host: string): boolean {

@@ -6,6 +6,7 @@ import { checkTemplate } from "./engines/render.ts";
 import { describeError, UsageError } from "./errors.ts";
 import { ModelId } from "./model-id.ts";
 import { describeIssues } from "./protocol.ts";
+import { fileNameOf } from "./weights/store.ts";
 
 const Template = z.string().superRefine((text, context) => {
   const problem = checkTemplate(text);
@@ -18,8 +19,19 @@ const Sha256 = z
   .string()
   .regex(/^[0-9a-fA-F]{64}$/, "64 hex digits are expected")
   .transform((hex) => hex.toLowerCase());
-const HttpUrl = z.string().regex(/^https?:\/\/[^\s/]+/, "an http:// or https:// URL is expected");
+const HttpUrl = z
+  .string()
+  .refine((text) => isHttpUrl(text), { error: "an http:// or https:// URL is expected" });
 const Command = z.array(Template).min(1).max(256);
+
+function isHttpUrl(text: string): boolean {
+  try {
+    decodeURIComponent(new URL(text).pathname);
+    return /^https?:\/\/[^\s/]+/.test(text);
+  } catch {
+    return false;
+  }
+}
 
 export const EngineTemplate = z.strictObject({
   command: Command,
@@ -71,6 +83,16 @@ export const ModelEntry = z
   })
   .refine((entry) => !entry.sha256 || entry.url, {
     error: "sha256 belongs to url; with files, give one each",
+  })
+  .superRefine(({ files = [] }, context) => {
+    const names = files.map(({ name, url }) => name ?? fileNameOf(url));
+    const twice = names.find((name, index) => names.indexOf(name) < index);
+    if (twice !== undefined)
+      context.addIssue({
+        code: "custom",
+        path: ["files"],
+        message: `two are called "${twice}"; give each its own name`,
+      });
   });
 export type ModelEntry = z.infer<typeof ModelEntry>;
 
@@ -105,7 +127,8 @@ export function parseConfig(toml: string, source: string): AgentConfig {
   try {
     raw = Bun.TOML.parse(toml);
   } catch (error) {
-    throw new UsageError(`${source} is not valid TOML: ${describeError(error)}`);
+    const why = describeError(error).replace(/^TOML Parse error: /, "");
+    throw new UsageError(`${source} is not valid TOML, line ${faultyLine(toml)}: ${why}`);
   }
   const parsed = AgentConfigFile.safeParse(raw);
   if (!parsed.success) throw new UsageError(`${source}: ${describeIssues(parsed.error)}`);
@@ -114,16 +137,39 @@ export function parseConfig(toml: string, source: string): AgentConfig {
   );
   const config = { ...parsed.data, engines: { ...builtIn, ...parsed.data.engines } };
   const known = Object.keys(config.engines).join(", ");
-  if (!config.engines[config.default_engine])
+  const hasEngine = (name: string) => Object.hasOwn(config.engines, name);
+  if (!hasEngine(config.default_engine))
     throw new UsageError(
       `${source}: default_engine: no engine "${config.default_engine}"; there are ${known}`,
     );
   for (const [modelId, { engine }] of Object.entries(config.models))
-    if (engine && !config.engines[engine])
+    if (engine && !hasEngine(engine))
       throw new UsageError(
         `${source}: models."${modelId}".engine: no engine "${engine}"; there are ${known}`,
       );
   return config;
+}
+
+/**
+ * Where the statement begins that cannot be read. Bun's parser does not say, but what stands before that
+ * statement can be read, and nothing longer can.
+ */
+function faultyLine(toml: string): number {
+  const lines = toml.split("\n");
+  let soundLines = lines.length - 1;
+  while (soundLines > 0 && !isToml(lines.slice(0, soundLines).join("\n"))) soundLines--;
+  const isEmpty = (line: string) => /^\s*(#|$)/.test(line);
+  const offset = lines.slice(soundLines).findIndex((line) => !isEmpty(line));
+  return soundLines + Math.max(0, offset) + 1;
+}
+
+function isToml(text: string): boolean {
+  try {
+    Bun.TOML.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 export function loadConfig(path: string | null): AgentConfig {

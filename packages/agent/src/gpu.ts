@@ -1,7 +1,7 @@
 /** What the GPUs of this machine are doing, from `nvidia-smi`. */
 import { describeError } from "./errors.ts";
 import type { Log } from "./log.ts";
-import type { GpuReport } from "./protocol.ts";
+import { GPUS_MAX, type GpuReport, NAME_CHARS_MAX } from "./protocol.ts";
 
 const QUERY_FIELDS = [
   "index",
@@ -28,6 +28,14 @@ function numberOrNull(text: string): number | null {
   return text === "" || !Number.isFinite(value) ? null : value;
 }
 
+/** A failing driver also gives figures that cannot be; the gateway would refuse the whole report for one. */
+function withinOrNull(text: string, max = Number.MAX_SAFE_INTEGER): number | null {
+  const value = numberOrNull(text);
+  return value !== null && value >= 0 && value <= max ? value : null;
+}
+
+const named = (text: string): string | null => (text.startsWith("[") ? null : text.slice(0, NAME_CHARS_MAX));
+
 /** Parses the CSV of `--format=csv,noheader,nounits`. Lines that describe no GPU are left out. */
 export function parseGpuCsv(csv: string): GpuReport[] {
   const byUuid = new Map<string, GpuReport>();
@@ -35,23 +43,23 @@ export function parseGpuCsv(csv: string): GpuReport[] {
     const cells = line.split(",").map((cell) => cell.trim());
     if (cells.length !== QUERY_FIELDS.length) continue;
     const cell = (field: Field) => cells[QUERY_FIELDS.indexOf(field)]!;
-    const index = numberOrNull(cell("index"));
-    if (index === null) continue;
-    const uuid = cell("uuid");
-    byUuid.set(uuid.startsWith("[") ? `index-${index}` : uuid, {
+    const index = withinOrNull(cell("index"));
+    if (index === null || !Number.isInteger(index)) continue;
+    const uuid = named(cell("uuid"));
+    byUuid.set(uuid ?? `index-${index}`, {
       index,
-      uuid: uuid.startsWith("[") ? undefined : uuid,
-      name: cell("name").startsWith("[") ? "unknown GPU" : cell("name"),
-      memory_total_mb: numberOrNull(cell("memory.total")),
-      memory_used_mb: numberOrNull(cell("memory.used")),
-      memory_free_mb: numberOrNull(cell("memory.free")),
-      utilization: numberOrNull(cell("utilization.gpu")),
+      uuid: uuid ?? undefined,
+      name: named(cell("name")) ?? "unknown GPU",
+      memory_total_mb: withinOrNull(cell("memory.total")),
+      memory_used_mb: withinOrNull(cell("memory.used")),
+      memory_free_mb: withinOrNull(cell("memory.free")),
+      utilization: withinOrNull(cell("utilization.gpu"), 100),
       temperature_c: numberOrNull(cell("temperature.gpu")),
       power_w: numberOrNull(cell("power.draw")),
-      driver_version: cell("driver_version").startsWith("[") ? null : cell("driver_version"),
+      driver_version: named(cell("driver_version")),
     });
   }
-  return [...byUuid.values()].sort((a, b) => a.index - b.index);
+  return [...byUuid.values()].sort((a, b) => a.index - b.index).slice(0, GPUS_MAX);
 }
 
 async function queryNvidiaSmi(command: string): Promise<string> {

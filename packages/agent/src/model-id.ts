@@ -16,9 +16,12 @@ export const ModelId = z
     error: `model_id must be 1-4 parts joined by "/", each of letters, digits and inner . _ : @ + -, at most ${MODEL_ID_CHARS_MAX} characters`,
   });
 
-/** A folder name for any string: readable, and distinct even where two ids differ only in what is replaced. */
-export function safeFolderName(name: string): string {
+/**
+ * A folder name for any string: readable, and distinct even where two ids differ only in what is replaced.
+ * `identity` is what tells it apart where the name alone does not; it does not show.
+ */
+export function safeFolderName(name: string, identity = name): string {
   const readable = name.replace(/[^A-Za-z0-9._-]+/g, "-").slice(0, 80);
-  const digest = createHash("sha256").update(name).digest("hex").slice(0, 10);
+  const digest = createHash("sha256").update(identity).digest("hex").slice(0, 10);
   return `${readable}-${digest}`;
 }

@@ -7,7 +7,10 @@
  * as requests (answered `{ok: true}` once accepted) or as notifications.
  */
 import { z } from "zod";
+import { hostProblem } from "./host.ts";
 import { ModelId } from "./model-id.ts";
+
+export { urlHost } from "./host.ts";
 
 export const PROTOCOL_VERSION = 1;
 export const TUNNEL_PATH = "/ws/agent";
@@ -24,7 +27,8 @@ export const CloseCode = {
   deregistered: 4003,
 } as const;
 
-const Name = z.string().max(256);
+export const NAME_CHARS_MAX = 256;
+const Name = z.string().max(NAME_CHARS_MAX);
 const Message = z.string().max(4096);
 const Port = z.int().min(1).max(65_535);
 const StreamId = z.string().min(1).max(128);
@@ -66,13 +70,23 @@ export const PendingModel = z.object({
 });
 export type PendingModel = z.infer<typeof PendingModel>;
 
-const Gpus = z.array(GpuReport).max(64);
-const ServingModels = z.array(ServingModel).max(256);
-const PendingModels = z.array(PendingModel).max(256);
+export const GPUS_MAX = 64;
+/** Models that one node may have, whatever their status. */
+export const MODELS_MAX = 256;
+const Gpus = z.array(GpuReport).max(GPUS_MAX);
+const ServingModels = z.array(ServingModel).max(MODELS_MAX);
+const PendingModels = z.array(PendingModel).max(MODELS_MAX);
 
-export const HelloParams = z.object({
+const Host = z.string().min(1).max(255);
+
+function checkDialled(host: string, context: z.RefinementCtx, path: string[] = []): void {
+  const problem = hostProblem(host);
+  if (problem) context.addIssue({ code: "custom", path, message: problem });
+}
+
+const HelloFields = z.object({
   version: z.string().max(64),
-  host: z.string().min(1).max(255),
+  host: Host,
   gpus: Gpus,
   models: ServingModels,
   pending: PendingModels.optional(),
@@ -82,6 +96,10 @@ export const HelloParams = z.object({
   direct: z.boolean().optional(),
   /** Whether this node carries inference through the tunnel. */
   tunnel: z.boolean().optional(),
+});
+/** A host that is not meant to be dialled is only shown, and may be any text. */
+export const HelloParams = HelloFields.superRefine(({ host, direct }, context) => {
+  if (direct !== false) checkDialled(host, context, ["host"]);
 });
 export type HelloParams = z.infer<typeof HelloParams>;
 
@@ -106,7 +124,7 @@ export const ProgressParams = z.object({
   status: DeployStatus,
   progress: z.number().min(0).max(100),
   message: Message.optional(),
-  host: z.string().max(255).optional(),
+  host: Host.superRefine((host, context) => checkDialled(host, context)).optional(),
   port: Port.optional(),
   api_key: z.string().max(256).optional(),
 });

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { GpuMonitor, parseGpuCsv } from "../src/gpu.ts";
 import { createLog } from "../src/log.ts";
-import { GpuReport } from "../src/protocol.ts";
+import { GPUS_MAX, GpuReport } from "../src/protocol.ts";
 
 const fixture = (name: string) => Bun.file(join(import.meta.dir, "fixtures", "nvidia-smi", name)).text();
 const dir = mkdtempSync(join(tmpdir(), "gpu-"));
@@ -60,6 +60,23 @@ describe("the output of nvidia-smi", () => {
     expect(gpus[2]).toMatchObject({ name: "NVIDIA GB10", memory_total_mb: null, memory_used_mb: null });
     expect(gpus[3]).toMatchObject({ temperature_c: null, power_w: null });
     for (const gpu of gpus) expect(GpuReport.safeParse(gpu).success).toBe(true);
+  });
+
+  test("with figures that cannot be gives null for them, so that the rest still counts", () => {
+    const line = (index: string, memory: string, utilization: string) =>
+      `${index}, GPU-${index}, ${"N".repeat(400)}, 580, ${memory}, ${memory}, ${memory}, ${utilization}, 38, 125.9`;
+    const gpus = parseGpuCsv(
+      [line("0", "-1", "4294967295"), line("1.5", "1", "1"), line("2", "5", "-3")].join("\n"),
+    );
+    expect(
+      gpus.map(({ index, memory_total_mb, utilization }) => [index, memory_total_mb, utilization]),
+    ).toEqual([
+      [0, null, null],
+      [2, 5, null],
+    ]);
+    for (const gpu of gpus) expect(GpuReport.safeParse(gpu).success).toBe(true);
+    const many = Array.from({ length: 100 }, (_, i) => line(String(i), "1", "1")).join("\n");
+    expect(parseGpuCsv(many).length).toBe(GPUS_MAX);
   });
 
   test("that is no list of GPUs gives none", () => {

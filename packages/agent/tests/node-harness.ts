@@ -7,7 +7,7 @@ import { TOKEN } from "./fake-gateway.ts";
 import { until } from "./tunnel-harness.ts";
 
 const PROGRAM = join(import.meta.dir, "..", "src", "main.ts");
-const ENGINE = join(import.meta.dir, "fixtures", "chat-engine.ts");
+export const ENGINE = join(import.meta.dir, "fixtures", "chat-engine.ts");
 const GPUS = join(import.meta.dir, "fixtures", "nvidia-smi", "mixed.csv");
 
 export interface Workplace {

@@ -1,9 +1,11 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, rmSync, writeFileSync } from "node:fs";
 import { readProcess, signal } from "../src/guard/processes.ts";
+import { MODELS_MAX } from "../src/protocol.ts";
 import { type FakeGateway, startFakeGateway } from "./fake-gateway.ts";
 import { type FileServer, sha256, startFileServer } from "./file-server.ts";
 import {
+  ENGINE,
   endNodes,
   enginesOf,
   isAlive,
@@ -53,6 +55,19 @@ url = "${files.url}/tiny.gguf"
 sha256 = "${"0".repeat(64)}"
 [models.gone]
 url = "${files.url}/gone.gguf"
+[models.deaf]
+engine = "deaf"
+[engines.deaf]
+command = ["sh", "-c", "echo waiting for a licence; sleep 3600"]
+weights = "none"
+ready_timeout_s = 0.5
+[models.homeless]
+path = "/no/such/weights"
+[models.daemon]
+engine = "daemon"
+[engines.daemon]
+command = ["sh", "-c", "sleep 3600 & echo gone to the background"]
+weights = "none"
 [models.unstartable]
 engine = "missing"
 url = "${files.url}/tiny.gguf"
@@ -242,6 +257,46 @@ test("a deployment can be stopped before it is ready, and started anew at once",
   expect((await enginesOf(workplace)).length).toBe(2);
 });
 
+test("a model that was stopped stays stopped, even if the node ends while its engine still does", async () => {
+  const stubborn = `
+[engines.stubborn]
+command = ["sh", "-c", "trap '' TERM; exec ${process.execPath} ${ENGINE} --alias m --host {bind} --port {port}"]
+weights = "none"
+stop_grace_s = 20
+[models.stubborn]
+engine = "stubborn"
+`;
+  appendFileSync(workplace.configFile, stubborn);
+  await connect();
+  await gateway.deploy("stubborn", "s1");
+  const { pid, stray } = await pidsOf("stubborn");
+  const stopped = gateway.request("agent.stop", { model_id: "stubborn" });
+  await until("the stop is accepted", () => gateway.answers.some(({ id }) => id === stopped));
+  expect(isAlive(pid)).toBe(true);
+  await until("it shows as no longer served", () => gateway.heartbeats.at(-1)?.models.length === 0);
+  expect(gateway.heartbeats.at(-1)?.pending).toMatchObject([{ model_id: "stubborn", status: "stopped" }]);
+  node.kill("SIGKILL");
+  await node.exited;
+  await untilEnded(pid, stray);
+  gateway.hellos.length = 0;
+  await connect();
+  expect(gateway.hellos[0]).toMatchObject({ models: [], pending: [] });
+});
+
+test("failed models give way to new ones before the node has more than it may report", async () => {
+  await connect();
+  const fail = async (modelIds: string[]) => {
+    for (const model_id of modelIds) gateway.request("agent.deploy", { model_id, stream_id: model_id });
+    await until("all have failed", () => modelIds.every((id) => gateway.statuses(id).at(-1) === "failed"));
+  };
+  await fail(Array.from({ length: MODELS_MAX }, (_, i) => `acme/unknown-${i}`));
+  await fail(["acme/one-more"]);
+  const told = () => gateway.heartbeats.at(-1)?.pending ?? [];
+  await until("a heartbeat tells", () => told().at(-1)?.model_id === "acme/one-more");
+  expect(told().length).toBe(MODELS_MAX);
+  expect(told()[0]?.model_id).toBe("acme/unknown-1");
+});
+
 describe("what cannot work is said", () => {
   test("for models: no weights, wrong checksum, no engine program, no such hub id, no name", async () => {
     await connect();
@@ -253,6 +308,13 @@ describe("what cannot work is said", () => {
     expect(await message("gone")).toContain("HTTP 404: no such file");
     expect(await message("wrong")).toContain("checksum mismatch");
     expect(await message("unstartable")).toContain("no-such-engine-program is not installed");
+    expect(await message("homeless")).toBe("path: there is nothing at /no/such/weights on this node");
+    expect(await message("deaf")).toMatch(
+      /not ready within 0\.5 s .*; it last wrote: waiting for a licence\), after 1 restarts/,
+    );
+    expect(await message("daemon")).toMatch(
+      /^the engine ended \(code 0: gone to the background; it has to stay in the foreground\), after 1 restarts; its log is .*\/data\/logs\/daemon-/,
+    );
     expect(await message("acme/unknown")).toContain("shows no model acme/unknown");
     expect(await message("nowhere")).toContain('give hub, url, files or path under [models."nowhere"]');
 

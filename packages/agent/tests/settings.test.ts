@@ -28,7 +28,13 @@ const given = {
 describe("the configuration file", () => {
   test.each([
     ["port = 1", "agent.toml: Unrecognized key"],
-    ["gateway = [", "agent.toml is not valid TOML"],
+    ["gateway = [", "agent.toml is not valid TOML, line 1"],
+    ['# here\nname = "n"\n\n[models.x\nengine = "vllm"\n', "not valid TOML, line 4: Expected ']'"],
+    [
+      'files = [\n  "a",\n  "b"\n]\n\n# twice\nname = "a"\nname = "b"',
+      "not valid TOML, line 8: Cannot redefine",
+    ],
+    ['name = "n"\nports = [\n  1,\n  oops\n]\nhost = "h"', "not valid TOML, line 2"],
     [
       '[engines.mine]\ncommand = ["run", "{nonsense}"]',
       "engines.mine.command.1: unknown variable {nonsense}; there are {model_id}",
@@ -40,6 +46,12 @@ describe("the configuration file", () => {
       'models."x".engine: no engine "none"; there are llama-cpp, vllm, sglang, ollama',
     ],
     ['default_engine = "none"', 'default_engine: no engine "none"'],
+    ['default_engine = "constructor"', 'default_engine: no engine "constructor"'],
+    [
+      '[models.x]\nfiles = [{ url = "http://h/a/w.bin" }, { url = "http://h/b/w.bin" }]',
+      'models.x.files: two are called "w.bin"; give each its own name',
+    ],
+    ['[models.x]\nurl = "http://h/%zz"', "models.x.url: an http:// or https:// URL is expected"],
     ['[models.x]\nurl = "file:///etc/passwd"', "models.x.url: an http:// or https:// URL is expected"],
     ['[models.x]\nurl = "http://h/a"\nhub = "a/b"', "models.x: give one of hub, url, files, path"],
     ['[models.x]\nurl = "http://h/a"\nsha256 = "12"', "models.x.sha256: 64 hex digits"],
@@ -60,6 +72,11 @@ describe("the configuration file", () => {
       "vllm serve /w/m --served-model-name acme/model --host 127.0.0.1 --port 20001 --tensor-parallel-size 2",
     );
     expect(env).toEqual({ VLLM_API_KEY: "secret" });
+  });
+
+  test("knows a model by what is listed, not by what every object has", () => {
+    const closed = config("allow_unlisted = false");
+    expect(() => planModel("constructor", closed)).toThrow("constructor is not listed on this node");
   });
 
   test("gives models their engine, weights, arguments and GPUs", () => {
@@ -162,6 +179,20 @@ describe("flags and environment", () => {
     expect(() => tunnelUrl("ftp://h")).toThrow("use ws:// or wss://");
     expect(tunnelUrl("https://h/base/").href).toBe("wss://h/base/ws/agent");
     expect(tunnelUrl("ws://h/ws/agent").href).toBe("ws://h/ws/agent");
+    for (const host of ["http://10.0.0.5", "10.0.0.5:80", "h/latest?x=", "me@h", "a b", "169.254.169.254"])
+      expect(() => readSettings(["--host", host], env)).toThrow("--host: ");
+    for (const host of ["10.0.0.5", "gpu-1.lan", "gpu_1", "fd00::5", "[fd00::5]", "GPU1"])
+      expect(readSettings(["--host", host], env)).toMatchObject({ host, direct: true });
+    expect(() => tunnelUrl("wss://me:secret@h")).toThrow("leave out user, password and query");
+    expect(() => tunnelUrl("wss://h/?token=secret")).toThrow("leave out user, password and query");
+    expect(() => readSettings(["--token", "two words"], env)).toThrow("the token is no token: one word");
+    const file = join(dir, "empty.toml");
+    writeFileSync(join(dir, "empty-token"), "\n");
+    writeFileSync(file, `token_file = "${dir}/empty-token"`);
+    expect(() => readSettings(["--gateway", "ws://h", "--config", file], {})).toThrow(
+      `what ${dir}/empty-token holds is no token`,
+    );
+    expect(readSettings([], { ...env, AGENT_DATA_DIR: "" })?.dataDir).toEndWith("/model-agent");
     expect(readSettings(["--help"], {})).toBeNull();
     expect(HELP).toStartWith("Example:\n  npm run agent -- --gateway wss://");
   });

@@ -263,6 +263,15 @@ describe("a peer that breaks the protocol", () => {
     }
   });
 
+  test("loses the stream, and no more, when its headers are none", async () => {
+    const { TunnelClient } = await import("../src/tunnel/client.ts");
+    const client = new TunnelClient({ channel: { send: () => undefined, writable: () => null } });
+    const call = client.fetch(MODEL, "/x");
+    client.receive(encodeHead(1, { status: 200, headers: [["not a name", "x"]] }));
+    expect(await failure(call)).toMatchObject({ code: "protocol_error" });
+    expect(client.openStreams).toBe(0);
+  });
+
   test("is told apart from noise: garbage frames throw, so the socket can be closed", () => {
     const { client, server, stop } = memoryTunnel(targetOf(engine));
     const garbage = [

@@ -77,6 +77,53 @@ test("a part from an earlier run is resumed, unless the file has changed since",
   expect(Buffer.compare(onDisk(), content)).toBe(0);
 });
 
+test("what a server that minds no If-Range adds of another file is not joined to the part", async () => {
+  const newer = crypto.getRandomValues(new Uint8Array(60_000));
+  server.put("/model.bin", newer);
+  writeFileSync(join(dir, "model.bin.part"), content.subarray(0, 30_000));
+  writeFileSync(
+    join(dir, "model.bin.part.json"),
+    JSON.stringify({ url: `${server.url}/model.bin`, validator: etag }),
+  );
+  server.intercept = (response) => {
+    server.intercept = null;
+    const headers = { etag: '"newer"', "content-range": "bytes 30000-59999/60000", "content-length": 30_000 };
+    response.writeHead(206, headers).end(newer.subarray(30_000));
+    return true;
+  };
+  await download({ sha256: null });
+  expect(server.requests.map(({ range }) => range)).toEqual(["bytes=30000-", null]);
+  expect(Buffer.compare(onDisk(), newer)).toBe(0);
+});
+
+test("a server that asks to be left alone for a while is left alone", async () => {
+  server.put("/model.bin", content);
+  let refusedAtMs = 0;
+  server.intercept = (response) => {
+    server.intercept = null;
+    refusedAtMs = Date.now();
+    return sendStatus(response, 429, { "retry-after": "1" });
+  };
+  await download();
+  expect(Date.now() - refusedAtMs).toBeGreaterThanOrEqual(990);
+  expect(Buffer.compare(onDisk(), content)).toBe(0);
+});
+
+test("what is said of an address leaves its secrets out", async () => {
+  const url = `${server.url.replace("//", "//me:hidden@")}/gone.bin?signature=hidden`;
+  const error = await failure(download({ url }));
+  expect(error).toMatchObject({
+    message: expect.stringContaining(`${server.url}/gone.bin failed: HTTP 404`),
+  });
+  expect(String(error)).not.toContain("hidden");
+
+  const mirror = "http://me:hidden@127.0.0.1:1";
+  const access = { mirror, token: null, retryDelayMs: 5 };
+  const unreachable = await failure(obtain(new WeightsStore({ dir, access })));
+  expect(String(unreachable)).toContain("the hub http://127.0.0.1:1 cannot be reached");
+  expect(String(unreachable)).not.toContain("hidden");
+});
+
 test("a part that turns out to be wrong gets one fresh start; a wrong file is refused", async () => {
   server.put("/model.bin", content, { etag: null });
   writeFileSync(join(dir, "model.bin.part"), new Uint8Array(30_000));
@@ -187,6 +234,43 @@ test("a hub repository is fetched once, for everyone who asks, and found again o
 
   server.stop();
   expect(await obtain(new WeightsStore({ dir, access }))).toBe(paths[0]!);
+});
+
+test("a hub that is busy for a while is asked again", async () => {
+  server.putRepository("acme/tiny", { "model.safetensors": content });
+  let refusals = 2;
+  server.intercept = (response) => refusals-- > 0 && sendStatus(response, 429);
+  const access = { mirror: server.url, token: null, retryDelayMs: 5 };
+  expect(
+    readFileSync(join(await obtain(new WeightsStore({ dir, access })), "model.safetensors")).length,
+  ).toBe(content.length);
+  server.intercept = (response) => sendStatus(response, 503);
+  const hopeless = await failure(obtain(new WeightsStore({ dir, access }), source({ repo: "acme/other" })));
+  expect(String(hopeless)).toContain("answered HTTP 503 for acme/other at main");
+});
+
+test("a folder is called after its source without showing the address", async () => {
+  server.put("/model.bin", content);
+  const store = new WeightsStore({ dir, access: { mirror: server.url, token: null } });
+  const urls = ["a", "b"].map((signature) => `${server.url}/model.bin?signature=hidden-${signature}`);
+  const paths = await Promise.all(
+    urls.map((url) =>
+      store.obtain(
+        { kind: "files", files: [{ url, sha256: null, name: "model.bin" }] },
+        { signal: new AbortController().signal, onProgress: () => undefined },
+      ),
+    ),
+  );
+  expect(new Set(paths).size).toBe(2);
+  for (const path of paths) expect(path.slice(dir.length)).toMatch(/^\/model\.bin-[0-9a-f]{10}\/model\.bin$/);
+});
+
+test("a repository's own manifest.json is kept as it is", async () => {
+  const manifest = new TextEncoder().encode('{"files": ["model.safetensors"]}');
+  server.putRepository("acme/tiny", { "manifest.json": manifest, "model.safetensors": content });
+  const access = { mirror: server.url, token: null };
+  const path = await obtain(new WeightsStore({ dir, access }));
+  expect(readFileSync(join(path, "manifest.json"), "utf8")).toBe('{"files": ["model.safetensors"]}');
 });
 
 test("whoever leaves does not stop the others", async () => {

@@ -264,8 +264,13 @@ interface TransportParts extends Pick<RoomParts, "config" | "foundation" | "peop
   rooms: Rooms;
 }
 
+interface Transports {
+  server: Listener;
+  events: EventsTransport;
+}
+
 /** Opens the listener: from here on the service is heard. */
-function startTransports({ config, foundation, people, rooms }: TransportParts): Listener {
+function startTransports({ config, foundation, people, rooms }: TransportParts): Transports {
   const { events, clock, ids, log, metrics } = foundation;
   const { agents, inference } = rooms;
   const { accounts, metering } = people;
@@ -278,7 +283,7 @@ function startTransports({ config, foundation, people, rooms }: TransportParts):
     "gateway_connections_refused_total",
     "Connections turned away because there were too many",
   );
-  const listener = startHttpServer({
+  const server = startHttpServer({
     host: config.host,
     port: config.port,
     reusePort: config.reusePort,
@@ -305,14 +310,13 @@ function startTransports({ config, foundation, people, rooms }: TransportParts):
     trustedProxies: new Set(config.trustedProxies),
     corsOrigins: config.corsOrigins,
   });
-  metrics.gauge("gateway_connections", "Open connections of clients", () => listener.connectionCount);
-  return listener;
+  metrics.gauge("gateway_connections", "Open connections of clients", () => server.connectionCount);
+  return { server, events: eventsTransport };
 }
 
-interface RunningParts extends TransportParts {
+interface RunningParts extends TransportParts, Transports {
   bridge: Bridge;
   housekeeping: Housekeeping;
-  server: Listener;
 }
 
 class RunningApp implements App {
@@ -331,13 +335,16 @@ class RunningApp implements App {
   }
 
   async drain(): Promise<void> {
-    const { server, config } = this.parts;
-    const { system, agents, memory } = this.rooms;
+    const { server, events, config, foundation } = this.parts;
+    const { system, agents, memory, inference, realtime } = this.rooms;
     system.draining = true;
     server.retire();
     await Bun.sleep(config.drainGraceMs);
     const finished = server.stop();
     agents.retire();
+    // What other instances are at is not known here.
+    const { shared } = foundation.bus;
+    events.retire(() => shared || inference.callsInFlight > 0 || realtime.sessionCount > 0);
     await Promise.race([finished, Bun.sleep(config.drainTimeoutMs)]);
     await server.stop(true);
     await memory.flush();
@@ -384,7 +391,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     throw error;
   });
   const backends = await openRouting(config, foundation);
-  const ownPort = () => server.port;
+  const ownPort = () => transports.server.port;
   const rooms = openRooms({ config, overrides, foundation, people, backends, ownPort });
   const housekeeping = new Housekeeping({
     clock,
@@ -399,6 +406,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
   });
   await bus.ready();
   const parts = { config, foundation, people, rooms };
-  const server = startTransports(parts);
-  return new RunningApp({ ...parts, bridge: backends.bridge, housekeeping, server });
+  const transports = startTransports(parts);
+  const { bridge } = backends;
+  return new RunningApp({ ...parts, ...transports, bridge, housekeeping });
 }

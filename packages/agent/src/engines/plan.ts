@@ -19,7 +19,7 @@ export interface EnginePlan {
 
 /** Decides how a model is served. Throws an error that says what to add to the configuration. */
 export function planModel(modelId: string, config: AgentConfig): EnginePlan {
-  const listed = config.models[modelId];
+  const listed = Object.hasOwn(config.models, modelId) ? config.models[modelId] : undefined;
   const entry = listed ?? ModelEntrySchema.parse({});
   const engineName = entry.engine ?? config.default_engine;
   const template = config.engines[engineName];

@@ -48,7 +48,9 @@ async function guard(order: GuardOrder, commands: AsyncGenerator<string>): Promi
   const env: Record<string, string> = { ...order.env, [MARKER_VARIABLE]: order.marker };
   const program = Bun.which(order.command[0]!, { PATH: env.PATH ?? "", cwd: order.cwd });
   if (!program) {
-    tell({ event: "failed", message: `${order.command[0]} is not installed (not found in PATH)` });
+    const name = order.command[0]!;
+    const why = name.includes("/") ? "is no program that can be run" : "is not installed (not found in PATH)";
+    tell({ event: "failed", message: `${name} ${why}` });
     return;
   }
   const log = new EngineLog(order.logFile);

@@ -20,15 +20,17 @@ export type GuardEvent =
   | { event: "failed"; message: string }
   | { event: "exited"; code: number | null; signal: string | null; tail: string };
 
-/** Splits a byte stream into lines. A line longer than the limit ends the reading. */
-export async function* linesOf(source: ReadableStream<Uint8Array>, lineCharsMax = 1024 * 1024) {
+const LINE_CHARS_MAX = 1024 * 1024;
+
+/** Splits a byte stream into lines. Of a line longer than the limit only the end is kept. */
+export async function* linesOf(source: ReadableStream<Uint8Array>, separator: string | RegExp = "\n") {
   const decoder = new TextDecoder();
   let rest = "";
   for await (const chunk of source) {
     rest += decoder.decode(chunk, { stream: true });
-    const lines = rest.split("\n");
-    rest = lines.pop() ?? "";
+    const lines = rest.split(separator);
+    rest = (lines.pop() ?? "").slice(-LINE_CHARS_MAX);
     yield* lines;
-    if (rest.length > lineCharsMax) return;
   }
+  if (rest) yield rest;
 }

@@ -22,8 +22,10 @@ export async function runAfterStart(run: {
   });
   let lastLine = "";
   const follow = async (stream: ReadableStream<Uint8Array>) => {
-    for await (const line of linesOf(stream)) {
-      lastLine = line.trim().slice(-200) || lastLine;
+    // Progress bars write one line over and over.
+    for await (const line of linesOf(stream, /[\r\n]/)) {
+      if (line.trim() === "") continue;
+      lastLine = line.trim().slice(-200);
       run.onRunning(lastLine);
     }
   };

@@ -1,16 +1,18 @@
 /** One model on this node, from its first byte of weights until nothing of it is left. */
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { AgentConfig } from "../config.ts";
 import { chooseGpus, type EnginePlan, type Launch, renderLaunch } from "../engines/plan.ts";
 import { describeError } from "../errors.ts";
 import type { GpuMonitor } from "../gpu.ts";
+import { urlHost } from "../host.ts";
 import type { Log } from "../log.ts";
 import { safeFolderName } from "../model-id.ts";
 import { abortableDelay, backoffMs } from "../time.ts";
 import type { EngineTarget } from "../tunnel/server.ts";
 import type { WeightsStore } from "../weights/store.ts";
 import { runAfterStart } from "./after-start.ts";
-import { describeExit, type EngineExit, EngineProcess, inheritedEnv } from "./engine-process.ts";
+import { describeExit, type EngineExit, EngineProcess, inheritedEnv, lastLineOf } from "./engine-process.ts";
 import { waitUntilHealthy, watchHealth } from "./health.ts";
 import { DOWNLOADED_PERCENT, DownloadMeter, type Progress, ProgressReporter } from "./progress.ts";
 
@@ -79,6 +81,10 @@ export class Deployment {
     return !this.#stop.signal.aborted && this.progress.status !== "failed";
   }
 
+  get stopping(): boolean {
+    return this.#stop.signal.aborted;
+  }
+
   get port(): number | null {
     return this.#port;
   }
@@ -125,7 +131,9 @@ export class Deployment {
 
   async #obtainWeights(): Promise<string> {
     const { plan, context } = this.#options;
-    if (!plan.source) return plan.entry.path ?? "";
+    const { path } = plan.entry;
+    if (path && !existsSync(path)) throw new Error(`path: there is nothing at ${path} on this node`);
+    if (!plan.source) return path ?? "";
     const meter = new DownloadMeter();
     return context.weights.obtain(plan.source, {
       signal: this.#stop.signal,
@@ -154,7 +162,9 @@ export class Deployment {
       );
       const endedByItself = over.signal.aborted;
       const exit = await (endedByItself ? ended : engine.stop(this.#stopGraceMs()));
-      return endedByItself ? describeEnd(exit) : trouble;
+      if (endedByItself) return describeEnd(exit);
+      const lastLine = lastLineOf(exit.tail);
+      return lastLine ? `${trouble}; it last wrote: ${lastLine}` : trouble;
     } finally {
       over.abort();
       await engine?.stop(this.#stopGraceMs());
@@ -184,7 +194,7 @@ export class Deployment {
       command,
       env: { ...inheritedEnv(), ...env },
       cwd: dataDir,
-      logFile: join(dataDir, "logs", `${safeFolderName(this.modelId)}.log`),
+      logFile: this.#logFile(),
       marker: `${nodeId}/${crypto.randomUUID()}`,
     });
   }
@@ -228,7 +238,7 @@ export class Deployment {
       : Math.min(FIRST_START_RETRIES, config.restarts_max);
     if (this.#restarts >= restartsMax)
       throw new Error(
-        `the engine ended (${why}), after ${this.#restarts} restarts; its log is in the data folder`,
+        `the engine ended (${why}), after ${this.#restarts} restarts; its log is ${this.#logFile()}`,
       );
     this.#restarts++;
     const initialMs = config.restart_delay_s * 1000;
@@ -243,6 +253,10 @@ export class Deployment {
     this.#reporter.update({ status: "loading", progress: DOWNLOADED_PERCENT, message });
   }
 
+  #logFile(): string {
+    return join(this.#options.context.dataDir, "logs", `${safeFolderName(this.modelId)}.log`);
+  }
+
   #stopGraceMs(): number {
     return this.#options.plan.template.stop_grace_s * 1000;
   }
@@ -251,7 +265,7 @@ export class Deployment {
   #baseUrl(): string {
     const { bind } = this.#options.context;
     const host = bind === "0.0.0.0" ? "127.0.0.1" : bind === "::" ? "::1" : bind;
-    return `http://${host.includes(":") ? `[${host}]` : host}:${this.#port}`;
+    return `http://${urlHost(host)}:${this.#port}`;
   }
 }
 

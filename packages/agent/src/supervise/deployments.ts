@@ -3,7 +3,13 @@ import { planModel } from "../engines/plan.ts";
 import { findFreePort } from "../engines/ports.ts";
 import { describeError } from "../errors.ts";
 import { killAll, markedProcesses } from "../guard/processes.ts";
-import type { DeployParams, PendingModel, ProgressParams, ServingModel } from "../protocol.ts";
+import {
+  type DeployParams,
+  MODELS_MAX,
+  type PendingModel,
+  type ProgressParams,
+  type ServingModel,
+} from "../protocol.ts";
 import type { EngineTarget } from "../tunnel/server.ts";
 import { Deployment, type DeploymentContext } from "./deployment.ts";
 import type { Progress } from "./progress.ts";
@@ -77,6 +83,7 @@ export class Deployments {
       this.#save();
       return;
     }
+    if (!current) this.#makeRoom();
     this.#begin(model_id, {
       model_id,
       stream_ids: [stream_id],
@@ -89,10 +96,11 @@ export class Deployments {
   async stop(modelId: string): Promise<void> {
     const entry = this.#entries.get(modelId);
     if (!entry) return;
-    const { deployment } = entry;
-    await deployment.stop();
-    if (this.#entries.get(modelId) === entry) this.#entries.delete(modelId);
+    const gone = entry.deployment.stop();
+    // At once: a model whose engine is still ending when this program ends must not come back.
     this.#save();
+    await gone;
+    if (this.#entries.get(modelId) === entry) this.#entries.delete(modelId);
   }
 
   /** Ends every engine; what was wanted stays wanted, for the next start of this program. */
@@ -122,8 +130,16 @@ export class Deployments {
     return [...this.#entries.values()].flatMap(({ deployment, streamIds }) =>
       deployment.ready
         ? []
-        : { model_id: deployment.modelId, ...deployment.progress, stream_id: streamIds.at(-1) },
+        : { model_id: deployment.modelId, ...standing(deployment), stream_id: streamIds.at(-1) },
     );
+  }
+
+  /** A report has room for so many models; those that failed are kept only to be told of. */
+  #makeRoom(): void {
+    if (this.#entries.size < MODELS_MAX) return;
+    const failed = [...this.#entries].find(([, { deployment }]) => deployment.progress.status === "failed");
+    if (!failed) throw new Error(`this node has ${MODELS_MAX} models already: stop one of them first`);
+    this.#entries.delete(failed[0]);
   }
 
   #begin(modelId: string, saved: SavedDeployment): void {
@@ -196,4 +212,9 @@ export class Deployments {
       this.#context.log.error("the state file cannot be written", { why: describeError(error) });
     }
   }
+}
+
+/** How a model that does not answer stands; one that was told to stop is no longer what it last said. */
+function standing({ progress, stopping }: Deployment): Progress {
+  return stopping ? { ...progress, status: "stopped", message: "its engine is ending" } : progress;
 }

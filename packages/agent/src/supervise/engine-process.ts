@@ -72,9 +72,13 @@ export class EngineProcess {
   }
 }
 
+export const lastLineOf = (tail: string): string => tail.split("\n").at(-1)?.trim().slice(-300) ?? "";
+
 /** "code 1" or "SIGSEGV", and the last line that the engine wrote. */
 export function describeExit({ code, signal, tail }: EngineExit): string {
   const how = signal ?? `code ${code}`;
-  const lastLine = tail.split("\n").at(-1)?.trim().slice(-300);
-  return lastLine ? `${how}: ${lastLine}` : how;
+  const lastLine = lastLineOf(tail);
+  // Whoever goes to the background ends like this, and is ended there: nobody could watch it.
+  const advice = code === 0 ? "; it has to stay in the foreground" : "";
+  return `${how}${lastLine ? `: ${lastLine}` : ""}${advice}`;
 }

@@ -2,7 +2,7 @@
 import { chmodSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
-import { describeError, UsageError } from "../errors.ts";
+import { describeError, errorCode, UsageError } from "../errors.ts";
 import { readProcess } from "../guard/processes.ts";
 import { ModelId } from "../model-id.ts";
 
@@ -42,7 +42,13 @@ export class StateFile {
         `another node program (pid ${owner.pid}) uses ${dataDir}: stop it, or give this one its own --data-dir`,
       );
     this.#state.owner = { pid: process.pid, start_ticks: readProcess(process.pid)?.startTicks ?? "" };
-    this.#write();
+    try {
+      this.#write();
+    } catch (error) {
+      throw new UsageError(
+        `the data folder cannot be written: ${describeError(error)}; choose another --data-dir`,
+      );
+    }
   }
 
   get nodeId(): string {
@@ -62,7 +68,9 @@ export class StateFile {
     let text: string;
     try {
       text = readFileSync(this.#path, "utf8");
-    } catch {
+    } catch (error) {
+      if (errorCode(error) !== "ENOENT")
+        throw new UsageError(`the node's state cannot be read: ${describeError(error)}`);
       return { node_id: crypto.randomUUID(), deployments: [], owner: null };
     }
     try {

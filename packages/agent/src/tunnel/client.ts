@@ -74,13 +74,24 @@ export class TunnelClient {
     });
     const head = Promise.withResolvers<HeadMeta>();
     const stream = this.#createStream(head.resolve, head.reject);
-    this.#channel.send(encodeOpen(stream.id, meta));
+    try {
+      this.#channel.send(encodeOpen(stream.id, meta));
+    } catch (error) {
+      this.#remove(stream);
+      throw error;
+    }
     if (body) this.#pumpRequest(stream, body.stream);
 
     this.#watchCaller(stream, init);
     const { status, headers } = await head.promise;
     const empty = NULL_BODY_STATUS.has(status) || meta.method === "HEAD";
-    return new Response(empty ? null : stream.body.stream, { status, headers });
+    try {
+      return new Response(empty ? null : stream.body.stream, { status, headers });
+    } catch {
+      const error = new TunnelError("protocol_error", "the node sent headers that are none");
+      this.#abandon(stream, error, "protocol_error");
+      throw error;
+    }
   }
 
   /** One binary message from the node. Throws FrameError when the node breaks the protocol. */

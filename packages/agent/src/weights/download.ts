@@ -13,12 +13,10 @@ import {
 } from "node:fs/promises";
 import { dirname } from "node:path";
 import { describeError, errorCode } from "../errors.ts";
-import { abortableDelay, backoffMs } from "../time.ts";
-import { formatBytes } from "./format.ts";
+import { formatBytes, shownUrl } from "./format.ts";
+import { BusyError, isBusy, pauseAfter } from "./retry.ts";
 
 const FAILURES_MAX = 6;
-const RETRY_DELAY_MS = 500;
-const RETRY_DELAY_MAX_MS = 30_000;
 const STALL_TIMEOUT_MS = 60_000;
 const REDIRECTS_MAX = 6;
 
@@ -63,10 +61,10 @@ export async function downloadFile(options: DownloadOptions): Promise<void> {
       if (full) throw full;
       failures++;
       if (error instanceof PermanentError || failures >= FAILURES_MAX)
-        throw new Error(`download of ${options.url} failed: ${describeError(error)}`, { cause: error });
-      const initialMs = options.retryDelayMs ?? RETRY_DELAY_MS;
-      const delayMs = backoffMs(failures, { initialMs, maxMs: RETRY_DELAY_MAX_MS });
-      await abortableDelay(delayMs, signal);
+        throw new Error(`download of ${shownUrl(options.url)} failed: ${describeError(error)}`, {
+          cause: error,
+        });
+      await pauseAfter(error, { failures, signal, retryDelayMs: options.retryDelayMs });
     }
   }
 }
@@ -110,6 +108,10 @@ async function fetchRest(
   try {
     const { offset: askedFrom, note } = from;
     const response = await request(options, { offset: askedFrom, validator: note?.validator ?? null, stall });
+    if (response.status === 206 && !options.sha256 && validatorOf(response) !== note?.validator) {
+      await discard(part);
+      throw new Error("the file has changed since a part of it was fetched");
+    }
     const offset = response.status === 206 ? askedFrom : 0;
     const totalBytes = totalOf(response, offset);
     checkSize(options, totalBytes);
@@ -190,7 +192,7 @@ async function accepted(response: Response, options: DownloadOptions): Promise<R
     throw new PermanentError(`HTTP ${status}: no such file at this address`);
   if (status === 401 || status === 403)
     throw new PermanentError(`HTTP ${status}: access refused; a token may be missing or lack rights`);
-  if (status === 408 || status === 425 || status === 429 || status >= 500) throw new Error(`HTTP ${status}`);
+  if (isBusy(response)) throw new BusyError(`HTTP ${status}`, response);
   throw new PermanentError(`HTTP ${status}`);
 }
 

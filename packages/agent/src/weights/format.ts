@@ -1,5 +1,11 @@
 const UNITS = ["bytes", "KiB", "MiB", "GiB", "TiB"] as const;
 
+/** An address without what may be secret in it: user, password and query. */
+export function shownUrl(address: string): string {
+  const { origin, pathname } = new URL(address);
+  return pathname === "/" ? origin : `${origin}${pathname}`;
+}
+
 export function formatBytes(bytes: number): string {
   let value = bytes;
   let unit = 0;

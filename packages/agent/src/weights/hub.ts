@@ -2,8 +2,11 @@
 import { posix } from "node:path";
 import { z } from "zod";
 import { describeError } from "../errors.ts";
+import { shownUrl } from "./format.ts";
+import { BusyError, isBusy, pauseAfter } from "./retry.ts";
 
 const LIST_TIMEOUT_MS = 30_000;
+const LIST_TRIES_MAX = 4;
 const LIST_BYTES_MAX = 16 * 1024 * 1024;
 const PREFERRED_VARIANT = "Q4_K_M";
 
@@ -28,6 +31,7 @@ export interface HubSource {
 export interface HubAccess {
   mirror: string;
   token: string | null;
+  retryDelayMs?: number;
 }
 
 const HubListing = z.object({
@@ -66,27 +70,12 @@ export async function listHubFiles(
   signal: AbortSignal,
 ): Promise<WeightsFile[]> {
   const { repo, revision } = source;
-  const path = revision === "main" ? `/api/models/${repo}` : `/api/models/${repo}/revision/${revision}`;
-  const url = `${access.mirror}${path}?blobs=true`;
-  let response: Response;
-  try {
-    response = await fetch(url, {
-      headers: access.token ? { authorization: `Bearer ${access.token}` } : {},
-      signal: AbortSignal.any([signal, AbortSignal.timeout(LIST_TIMEOUT_MS)]),
-    });
-  } catch (error) {
-    signal.throwIfAborted();
-    throw new Error(`the hub ${access.mirror} cannot be reached: ${describeError(error)}`);
-  }
-  if (response.status === 401 || response.status === 403 || response.status === 404)
-    throw new Error(
-      `the hub ${access.mirror} shows no model ${repo} at ${revision} (HTTP ${response.status}): check the id, and set an access token if the model is gated or private`,
-    );
-  if (!response.ok) throw new Error(`the hub ${access.mirror} answered HTTP ${response.status} for ${repo}`);
+  const hub = shownUrl(access.mirror);
+  const response = await askHub(source, access, signal);
   const text = await response.text();
   if (text.length > LIST_BYTES_MAX) throw new Error(`the file list of ${repo} is too large`);
   const listing = HubListing.safeParse(parseJson(text));
-  if (!listing.success) throw new Error(`the file list of ${repo} from ${access.mirror} is not understood`);
+  if (!listing.success) throw new Error(`the file list of ${repo} from ${hub} is not understood`);
   const pinned = listing.data.sha ?? revision;
   const files = listing.data.siblings.flatMap(({ rfilename, size, lfs }) => {
     const name = safeRelativePath(rfilename);
@@ -100,6 +89,40 @@ export async function listHubFiles(
     };
   });
   return chooseFiles(files, source);
+}
+
+/** The hub's answer about the repository. A hub that is busy or out of reach is asked again a few times. */
+async function askHub(source: HubSource, access: HubAccess, signal: AbortSignal): Promise<Response> {
+  const { repo, revision } = source;
+  const hub = shownUrl(access.mirror);
+  const path = revision === "main" ? `/api/models/${repo}` : `/api/models/${repo}/revision/${revision}`;
+  for (let failures = 1; ; failures++) {
+    let trouble: Error;
+    try {
+      const response = await fetch(`${access.mirror}${path}?blobs=true`, {
+        headers: access.token ? { authorization: `Bearer ${access.token}` } : {},
+        signal: AbortSignal.any([signal, AbortSignal.timeout(LIST_TIMEOUT_MS)]),
+      });
+      if (response.ok) return response;
+      await response.body?.cancel();
+      trouble = refusal(response, `${repo} at ${revision}`, hub);
+    } catch (error) {
+      signal.throwIfAborted();
+      trouble = new BusyError(`the hub ${hub} cannot be reached: ${describeError(error)}`);
+    }
+    if (!(trouble instanceof BusyError) || failures >= LIST_TRIES_MAX) throw trouble;
+    await pauseAfter(trouble, { failures, signal, retryDelayMs: access.retryDelayMs });
+  }
+}
+
+function refusal(response: Response, model: string, hub: string): Error {
+  const { status } = response;
+  if (status === 401 || status === 403 || status === 404)
+    return new Error(
+      `the hub ${hub} shows no model ${model} (HTTP ${status}): check the id, and set an access token if the model is gated or private`,
+    );
+  const message = `the hub ${hub} answered HTTP ${status} for ${model}`;
+  return isBusy(response) ? new BusyError(message, response) : new Error(message);
 }
 
 function parseJson(text: string): unknown {

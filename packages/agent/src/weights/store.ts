@@ -27,7 +27,7 @@ interface Job {
 }
 
 /** Says that a folder is complete, and with what; written last. */
-const MANIFEST = "manifest.json";
+const MANIFEST = ".complete.json";
 const Manifest = z.object({ files: z.array(z.string()).min(1) });
 
 /** Name on disk for a plain URL. */
@@ -93,7 +93,7 @@ export class WeightsStore {
 
   async #fetch(key: string, source: WeightsSource, job: Job): Promise<string> {
     const label = source.kind === "hub" ? `${source.repo}@${source.revision}` : source.files[0]!.name;
-    const dir = join(this.#dir, safeFolderName(`${label} ${key}`));
+    const dir = join(this.#dir, safeFolderName(label, key));
     const present = await readManifest(dir);
     if (present) return pathFor(source, dir, present);
     await mkdir(dir, { recursive: true });

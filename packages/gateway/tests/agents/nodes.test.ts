@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { rmSync } from "node:fs";
+import { MODELS_MAX } from "@model-gateway/agent/protocol.ts";
 import { failure, until } from "../../../agent/tests/tunnel-harness.ts";
 import { ManualClock } from "../support/clock.ts";
 import { bootGateway, type TestGateway } from "../support/gateway.ts";
@@ -408,6 +409,16 @@ describe("what breaks the protocol closes the connection", () => {
     ["no JSON-RPC", (node) => node.send({ hello: 1 }), 1002],
     ["no hello first", (node) => node.notify("agent.progress", {}), 1002],
     ["a hello that is none", (node) => node.notify("agent.hello", { ...HELLO, gpus: "many" }), 1002],
+    [
+      "a host that is more than one",
+      (node) => node.notify("agent.hello", { ...HELLO, direct: true, host: "h/latest?x=" }),
+      1002,
+    ],
+    [
+      "a host that no node has",
+      (node) => node.notify("agent.hello", { ...HELLO, direct: true, host: "0xa9fea9fe" }),
+      1002,
+    ],
     ["a frame that is none", (node) => node.socket.send(new Uint8Array([9, 0, 0, 0, 1])), 1002],
     [
       "a frame that only the gateway sends",
@@ -437,12 +448,38 @@ describe("what breaks the protocol closes the connection", () => {
     await node.hello();
     expect((await node.call("agent.heartbeat", { gpus: "many" })).error).toMatchObject({ code: -32602 });
     expect((await node.call("agent.explode", {})).error).toMatchObject({ code: -32601 });
+    const elsewhere = {
+      stream_id: "s",
+      model_id: "m",
+      status: "ready",
+      progress: 100,
+      host: "h:1/x",
+      port: 1,
+    };
+    expect((await node.call("agent.progress", elsewhere)).error?.message).toContain("`host`: an IP address");
     expect((await status(agent_id)).online).toBe(true);
 
     const mute = await dialRaw(gateway, (await register("mute")).token);
     clock.advance(15_000);
     expect(await mute.closed).toEqual({ code: 1008, reason: "no agent.hello came" });
   });
+});
+
+test("a node that tells of ever more models is heard up to a bound", async () => {
+  const { agent_id, token } = await register("node");
+  const node = await dialRaw(gateway, token);
+  await node.hello();
+  const told = (model_id: string, progress: number) => ({
+    stream_id: "s",
+    model_id,
+    status: "loading",
+    progress,
+  });
+  for (let i = 0; i < MODELS_MAX + 20; i++) node.notify("agent.progress", told(`m${i}`, 1));
+  await node.call("agent.progress", told("m0", 50));
+  const { models } = await status(agent_id);
+  expect(models.length).toBe(MODELS_MAX);
+  expect(models.find(({ model_id }: { model_id: string }) => model_id === "m0").progress).toBe(50);
 });
 
 test("what a tunnel refuses is an error that lets the router go on", async () => {

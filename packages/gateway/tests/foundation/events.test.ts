@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { connect } from "node:net";
 import { BusEventHub } from "../../src/bus/event-hub.ts";
 import { InProcessBus } from "../../src/bus/in-process/bus.ts";
@@ -167,4 +167,33 @@ test("a subscriber that leaves is forgotten", async () => {
   expect(transport.subscriberCount).toBe(1);
   await reader.cancel();
   expect(transport.subscriberCount).toBe(0);
+});
+
+describe("an instance that stops", () => {
+  test("ends streams at once when nothing is under way", async () => {
+    const { events, clock } = hub();
+    const transport = new EventsTransport({ events, authenticator: nobody, clock });
+    const response = await subscribeTo(transport, crypto.randomUUID());
+    transport.retire(() => false);
+    expect(await response.text()).toBe(": subscribed\n\n");
+    expect(transport.subscriberCount).toBe(0);
+  });
+
+  test("otherwise those on which nothing has come for 3 s, and the others when they fall silent", async () => {
+    const { events, clock } = hub();
+    const transport = new EventsTransport({ events, authenticator: nobody, clock });
+    const stream = events.open("user-1");
+    const [spoken, silent] = [stream.sessionId, crypto.randomUUID()];
+    const responses = [await subscribeTo(transport, spoken), await subscribeTo(transport, silent)];
+    transport.retire(() => true);
+    for (let i = 0; i < 8; i++) {
+      clock.advance(400);
+      stream.emit({ method: "chat.stream", params: { i } });
+    }
+    expect(transport.subscriberCount).toBe(1);
+    expect(await responses[1]!.text()).toBe(": subscribed\n\n");
+    clock.advance(3_500);
+    expect(transport.subscriberCount).toBe(0);
+    expect(await responses[0]!.text()).toEndWith('"params":{"i":7}}\n\n');
+  });
 });

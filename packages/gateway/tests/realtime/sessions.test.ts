@@ -172,6 +172,44 @@ describe("sessions", () => {
     await until(() => upstream.sessions() === 0);
   });
 
+  test("what an upstream says before it hangs up at once still reaches the subscriber", async () => {
+    const { realtime, upstream, listen } = setUp();
+    const { stream_session } = await realtime.start(owner, { model: "voice" });
+    await until(() => upstream.sessions() === 1);
+    upstream.emit({ type: "error", error: { message: "no such model" } });
+    upstream.closeAll(1008, "refused");
+    await until(() => realtime.sessionCount === 0);
+    const received = listen(stream_session);
+    await until(() => received.at(-1)?.event.type === "session.closed");
+    expect(received.map(({ event }) => event.type)).toContain("error");
+    expect(received.at(-1)?.event).toEqual({ type: "session.closed", reason: "refused" });
+  });
+
+  test("one that is closed while it opens is not handed out, and its connection is let go", async () => {
+    let closed = 0;
+    const { realtime } = setUp("openai", {
+      open: async ({ onClose }) => {
+        onClose("no room");
+        return { send: () => true, close: () => closed++ };
+      },
+    });
+    expect(await failure(() => realtime.start(owner, { model: "voice" }))).toMatchObject({
+      kind: "bad_gateway",
+      message: expect.stringContaining("closed while it opened"),
+    });
+    expect([closed, realtime.sessionCount]).toEqual([1, 0]);
+  });
+
+  test("that are asked for all at once count like those before", async () => {
+    const { realtime } = setUp("openai", { open: async () => ({ send: () => true, close() {} }) });
+    const starts = Array.from({ length: 300 }, () =>
+      failure(() => realtime.start(owner, { model: "voice" })),
+    );
+    const refused = (await Promise.all(starts)).filter((error) => error !== null);
+    expect([refused.length, realtime.sessionCount]).toEqual([50, 250]);
+    expect(refused[0]?.message).toContain("250 open realtime sessions");
+  });
+
   test("zero-token responses are recorded only with a reference", async () => {
     const { realtime, upstream, usage } = setUp();
     const empty = {

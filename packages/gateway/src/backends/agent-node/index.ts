@@ -1,3 +1,4 @@
+import { urlHost } from "@model-gateway/agent/protocol.ts";
 import type { TunnelFetchInit } from "@model-gateway/agent/tunnel/client.ts";
 import { TunnelError } from "@model-gateway/agent/tunnel/frames.ts";
 import {
@@ -91,8 +92,7 @@ export class AgentPool {
   }
 
   #direct({ host, port, apiKey }: AgentReplica): Backend {
-    const url = `http://${host.includes(":") && !host.startsWith("[") ? `[${host}]` : host}:${port}`;
-    return createExternal(this.#config(url, apiKey), this.options.deps);
+    return createExternal(this.#config(`http://${urlHost(host)}:${port}`, apiKey), this.options.deps);
   }
 
   /** The tunnel adds the engine's key by itself, on the node. */

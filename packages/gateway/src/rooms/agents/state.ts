@@ -3,6 +3,7 @@ import {
   GpuReport,
   type HeartbeatParams,
   type HelloParams,
+  MODELS_MAX,
   PendingModel,
   type ProgressParams,
   ServingModel,
@@ -69,7 +70,10 @@ export function withProgress(state: NodeState, news: ProgressParams): NodeState 
     const at = port ?? known?.port;
     if (at !== undefined) models.push({ engine: known?.engine, model_id, port: at, api_key });
   } else if (status !== "stopped") pending.push({ model_id, status, progress, message, stream_id });
-  return { ...state, host, models, pending };
+  // A node that tells of ever more models is broken; what it says of those that are known still counts.
+  return models.length > MODELS_MAX || pending.length > MODELS_MAX
+    ? state
+    : { ...state, host, models, pending };
 }
 
 export const withoutModel = (state: NodeState, modelId: string): NodeState => ({

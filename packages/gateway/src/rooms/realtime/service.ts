@@ -100,7 +100,6 @@ export class Realtime {
     { model, config = {}, conversationId, refId }: StartOptions,
   ): Promise<{ session_id: string; stream_session: string }> {
     const { ids, events, clock, route, checkQuota, conversations } = this.options;
-    this.#checkRoom(actor);
     if (conversationId) await conversations.access(actor.userId, conversationId);
     const routed = route(model);
     if (!routed.backend.realtime) {
@@ -113,6 +112,8 @@ export class Realtime {
     const sessionId = ids.uuid();
     try {
       await checkQuota(actor, routed.model, sessionId);
+      // Last, so that between the counting and the place that is taken nobody else comes in.
+      this.#checkRoom(actor);
     } catch (error) {
       routed.abandoned();
       throw error;
@@ -141,6 +142,10 @@ export class Realtime {
         },
         new AbortController().signal,
       );
+      if (!this.#sessions.has(sessionId)) {
+        session.link.close();
+        throw new Error("it was closed while it opened");
+      }
       routed.succeeded();
     } catch (error) {
       routed.failed((error as Error).message);
@@ -220,9 +225,14 @@ export class Realtime {
     if (!this.#sessions.delete(session.id)) return;
     session.served?.();
     this.options.log.debug("realtime session ended", { session_id: session.id, reason });
-    this.#release(session);
-    this.#emit(session, { type: "session.closed", reason });
-    session.stream.end();
+    const end = () => {
+      this.#release(session);
+      this.#emit(session, { type: "session.closed", reason });
+      session.stream.end();
+    };
+    // An upstream that hangs up at once has said why; who opened the session is still about to listen.
+    if (session.opening === null) end();
+    else void session.stream.whenHeard().then(end);
   }
 
   #forward(session: Session, event: ServerEvent): void {

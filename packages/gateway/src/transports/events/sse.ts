@@ -17,6 +17,9 @@ const KEEP_ALIVE_MS = 15_000;
 const BUFFER_BYTES_MAX = 1024 * 1024;
 /** Notifications that may come between the subscription and the first byte of its answer. */
 const EARLY_MAX = 100;
+/** While the instance stops: how often its streams are looked at, and for how long nothing must have come on one. */
+const RETIRING_SWEEP_MS = 500;
+const QUIET_SWEEPS_MAX = 6;
 const SESSION_ID_LENGTH_MAX = 64;
 const SUBSCRIBED = ": subscribed\n\n";
 const KEEP_ALIVE = ": keep-alive\n\n";
@@ -38,6 +41,8 @@ class Subscription implements Subscriber, ReplySource {
   /** Written since the client stopped reading. */
   #behindBytes = 0;
   #unsubscribe: (() => void) | null = null;
+  /** Since something was delivered. */
+  #quietSweeps = 0;
 
   constructor(readonly open: Set<Subscription>) {}
 
@@ -68,6 +73,7 @@ class Subscription implements Subscriber, ReplySource {
   }
 
   deliver(json: string): boolean {
+    this.#quietSweeps = 0;
     if (this.#writer) return this.#write(`data: ${json}\n\n`);
     this.#early ??= [];
     this.#early.push(json);
@@ -76,6 +82,16 @@ class Subscription implements Subscriber, ReplySource {
 
   keepAlive(): void {
     if (this.#writer) this.#write(KEEP_ALIVE);
+  }
+
+  isQuiet(): boolean {
+    return this.#quietSweeps++ >= QUIET_SWEEPS_MAX;
+  }
+
+  end(): void {
+    const writer = this.#writer;
+    this.left();
+    writer?.end();
   }
 
   /** It read too slowly. */
@@ -106,6 +122,18 @@ export class EventsTransport {
 
   get subscriberCount(): number {
     return this.#open.size;
+  }
+
+  /**
+   * The instance is stopping. Its streams would keep it until their readers leave; they end once nothing is under
+   * way that could say something, or nothing has been said for a while, and their readers ask another instance.
+   */
+  retire(isBusy: () => boolean): void {
+    const sweep = () => {
+      for (const subscription of [...this.#open]) if (!isBusy() || subscription.isQuiet()) subscription.end();
+    };
+    sweep();
+    this.options.clock.every(RETIRING_SWEEP_MS, sweep);
   }
 
   async handle(

@@ -3,19 +3,10 @@ import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import { Reply, type ReplyHead, StreamedReply } from "../../kernel/reply.ts";
 import type { Recipient } from "../../kernel/sockets/inbox.ts";
-import { Outbox } from "../../kernel/sockets/outbox.ts";
 import { headRead } from "../../kernel/sockets/tidying.ts";
+import { ClientSocket } from "./client-socket.ts";
 import { IncomingRequest, type RequestCarrier } from "./incoming.ts";
-import {
-  DISCARDED_BYTES_MAX,
-  HEAD_MS,
-  IDLE_MS,
-  LINGER_MS,
-  LINGER_SENDING_MS,
-  STREAK_MAX,
-  UNREAD_MS,
-  WAITING_BYTES_MAX,
-} from "./limits.ts";
+import { DISCARDED_BYTES_MAX, HEAD_MS, IDLE_MS, STREAK_MAX, UNREAD_MS, WAITING_BYTES_MAX } from "./limits.ts";
 import { ReplyStream, type StreamCarrier } from "./reply-stream.ts";
 import { RequestBody } from "./request-body.ts";
 import { BadRequest, checkBeginning, HEAD_BYTES_MAX, RequestHead } from "./request-head.ts";
@@ -45,9 +36,7 @@ export interface ConnectionOptions {
 
 /** One client's connection: its requests one after the other, or the WebSocket that it became. */
 export class Connection implements Recipient, RequestCarrier, StreamCarrier, BytePipe {
-  /** Asked for now: a socket that is closed has none. */
-  readonly remoteAddress: string;
-  readonly #outbox: Outbox;
+  readonly #client: ClientSocket;
   /** Bytes that have not been looked at yet. */
   #held: Buffer | null = null;
   #request: IncomingRequest | null = null;
@@ -60,65 +49,56 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
   #keepsAlive = true;
   #isAdvancing = false;
   #streak = 0;
-  #isPaused = false;
-  /** The last answer is written; what still comes is thrown away. */
-  #isLingering = false;
-  #isClosed = false;
-  /** When the client has kept us waiting for too long; 0: it does not. */
-  #deadlineMs: number;
   /** When it was last left without a request, or opened. */
   #idleSinceMs: number;
 
   constructor(
-    readonly socket: Socket<unknown>,
+    socket: Socket<unknown>,
     readonly options: ConnectionOptions,
   ) {
-    this.remoteAddress = socket.remoteAddress ?? "";
-    this.#outbox = new Outbox(socket);
+    this.#client = new ClientSocket(socket, options.clock);
     this.#idleSinceMs = options.clock.now();
-    this.#deadlineMs = this.#idleSinceMs + HEAD_MS;
+    this.#client.expectBy(this.#idleSinceMs + HEAD_MS);
+  }
+
+  get remoteAddress(): string {
+    return this.#client.remoteAddress;
   }
 
   // What the socket says.
 
   received(bytes: Buffer): void {
     if (this.#webSocket) this.#webSocket.received(bytes);
-    else if (this.#isLingering || this.#isClosed) return;
+    else if (!this.#client.isUsable) return;
     else if (this.#body) this.#readBody(this.#body, bytes);
     else {
       const isBeginning = this.#held === null;
       this.#held = this.#held ? Buffer.concat([this.#held, bytes]) : bytes;
-      if (this.#request === null && !this.#isAdvancing && this.#outbox.waitingBytes === 0) {
+      if (this.#request === null && !this.#isAdvancing && this.#client.isTaken) {
         this.#streak = 0;
         this.#advance();
-        if (isBeginning && this.#held !== null && this.#request === null) this.#expectWithin(HEAD_MS);
-      } else if (this.#held.length > WAITING_BYTES_MAX) this.pause();
+        if (isBeginning && this.#held !== null && this.#request === null) this.#client.expectWithin(HEAD_MS);
+      } else if (this.#held.length > WAITING_BYTES_MAX) this.#client.pause();
     }
   }
 
   drained(): void {
-    const before = this.#outbox.waitingBytes;
     // The runtime also calls when reading is paused or resumed.
-    if (before === 0 || this.#isClosed) return;
-    this.#outbox.drained();
-    const { waitingBytes } = this.#outbox;
-    if (waitingBytes > 0) {
-      if (waitingBytes < before && this.#deadlineMs > 0) this.#expectWithin(UNREAD_MS);
-      return;
-    }
+    if (this.#client.isTaken || this.#client.isClosed) return;
+    if (!this.#client.drained()) return;
     this.#released();
-    if (this.#isLingering) this.#shutDown();
+    if (this.#client.isLingering) this.#client.shutDown();
     else if (this.#webSocket) this.#webSocket.drained();
     else if (this.#stream) {
-      this.#deadlineMs = 0;
+      this.#client.expectNothing();
       this.#stream.drained();
     } else if (this.#request === null && this.#body === null) this.#next();
   }
 
   disconnected(): void {
-    if (this.#isClosed) return;
-    this.#isClosed = true;
-    this.#deadlineMs = 0;
+    if (this.#client.isClosed) return;
+    this.#client.isClosed = true;
+    this.#client.expectNothing();
     this.#held = null;
     this.#released();
     this.options.gone(this);
@@ -133,9 +113,8 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
 
   /** Ends the connection if its client has kept us waiting for too long. */
   check(nowMs: number): void {
-    if (this.#deadlineMs === 0 || nowMs < this.#deadlineMs) return;
-    const isUnread = this.#outbox.waitingBytes > 0;
-    if (isUnread || this.#isLingering) this.terminate();
+    if (!this.#client.isOverdue(nowMs)) return;
+    if (!this.#client.isTaken || this.#client.isLingering) this.terminate();
     else if (this.#body && this.#request) this.#refuseBody(this.#body, LATE);
     else if (this.#held) this.#refuse(LATE);
     else this.#leave();
@@ -153,22 +132,17 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
   }
 
   get #isIdle(): boolean {
-    const isAnswered = this.#request === null && this.#outbox.waitingBytes === 0;
+    const isAnswered = this.#request === null && this.#client.isTaken;
     return isAnswered && this.#held === null && this.#webSocket === null;
   }
 
   /** Nothing is under way. */
   #leave(): void {
-    Outbox.flush();
-    this.socket.end();
+    this.#client.end();
     this.disconnected();
   }
 
   // Requests.
-
-  #expectWithin(ms: number): void {
-    this.#deadlineMs = this.options.clock.now() + ms;
-  }
 
   /** Reads requests as long as whole heads are there and none is being answered. */
   #advance(): void {
@@ -190,7 +164,7 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
 
   /** The last answer is with the client, and it gets another one. */
   get #isReady(): boolean {
-    return this.#request === null && this.#outbox.waitingBytes === 0 && !this.#isLingering && !this.#isClosed;
+    return this.#request === null && this.#client.isTaken && this.#client.isUsable;
   }
 
   /** Goes on when everybody else has had a turn. */
@@ -217,7 +191,7 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
     headRead();
     this.#held = null;
     this.#keepsAlive = head.keepsAlive;
-    this.#deadlineMs = 0;
+    this.#client.expectNothing();
     const request = new IncomingRequest(head, this.#contentOf(head, held, end + HEAD_END.length), this);
     this.#request = request;
     const answer = this.options.handle(request);
@@ -262,7 +236,7 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
     if (!body.isDone) this.#bodyGrew(body);
     else {
       this.#body = null;
-      this.#deadlineMs = 0;
+      this.#client.expectNothing();
       if (this.#request === null) this.#next();
     }
   }
@@ -270,17 +244,17 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
   #bodyGrew(body: RequestBody): void {
     if (this.#request === null && body.discardedBytes > DISCARDED_BYTES_MAX) this.#close();
     else if (body.isAwaited) this.#awaitBody(body);
-    else if (body.waitingBytes > WAITING_BYTES_MAX) this.pause();
+    else if (body.waitingBytes > WAITING_BYTES_MAX) this.#client.pause();
   }
 
   /** While a streamed answer is on its way, its reader is what there is to wait for. */
   #awaitBody(body: RequestBody): void {
-    this.resume();
-    if (this.#stream === null) this.#deadlineMs = body.dueMs(this.options.clock.now());
+    this.#client.resume();
+    if (this.#stream === null) this.#client.expectBy(body.dueMs(this.options.clock.now()));
   }
 
   bodyAwaited(expectsContinue: boolean): void {
-    if (expectsContinue) this.#outbox.send(CONTINUE);
+    if (expectsContinue) this.#client.outbox.send(CONTINUE);
     if (this.#body) this.#awaitBody(this.#body);
   }
 
@@ -328,7 +302,7 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
       if (answer instanceof Reply) {
         this.#writeWhole(answer.head, answer.body, request.head.isHttp10);
         // What was taken has been sent or copied.
-        if (this.#outbox.waitingBytes > 0) this.#release = answer.release;
+        if (!this.#client.isTaken) this.#release = answer.release;
         else answer.release?.();
         this.#finished();
       } else if (answer instanceof StreamedReply) this.#beginStream(answer, request);
@@ -342,7 +316,7 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
   #writeWhole(head: ReplyHead, body: Reply["body"], isHttp10: boolean): void {
     this.#decideKeeping(this.#isBodySoonOver);
     const isHeadOnly = this.#request?.method === "HEAD";
-    sendWhole(this.#outbox, head, body, { keepsAlive: this.#keepsAlive, isHttp10, isHeadOnly });
+    sendWhole(this.#client.outbox, head, body, { keepsAlive: this.#keepsAlive, isHttp10, isHeadOnly });
   }
 
   /** Nobody looks at the last answer's bytes any more. */
@@ -366,21 +340,27 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
     const framing = isHttp10 ? "until-close" : "chunked";
     const text = headText(head, { framing, keepsAlive: this.#keepsAlive, isHttp10 });
     if (method === "HEAD") {
-      this.#outbox.sendMessage(text, "");
+      this.#client.outbox.sendMessage(text, "");
       this.#finished();
       source.left();
       return;
     }
-    this.#deadlineMs = 0;
+    this.#client.expectNothing();
     const isChunked = !isHttp10;
-    const stream = new ReplyStream({ source, head: text, isChunked, outbox: this.#outbox, carrier: this });
+    const stream = new ReplyStream({
+      source,
+      head: text,
+      isChunked,
+      outbox: this.#client.outbox,
+      carrier: this,
+    });
     this.#stream = stream;
     if (this.#body) this.#discard(this.#body);
     stream.begin();
   }
 
   streamBlocked(): void {
-    if (this.#deadlineMs === 0) this.#expectWithin(UNREAD_MS);
+    if (!this.#client.isExpecting) this.#client.expectWithin(UNREAD_MS);
   }
   streamEnded(): void {
     this.#stream = null;
@@ -407,37 +387,25 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
 
   /** Waits for the next request, or turns to it, once the client has taken the answer to the last. */
   #next(): void {
-    if (this.#outbox.waitingBytes > 0) {
-      this.#expectWithin(UNREAD_MS);
+    if (!this.#client.isTaken) {
+      this.#client.expectWithin(UNREAD_MS);
       return;
     }
-    this.resume();
+    this.#client.resume();
     if (this.#held) {
-      this.#expectWithin(HEAD_MS);
+      this.#client.expectWithin(HEAD_MS);
       this.#advance();
     } else if (this.options.isRetiring) this.#close();
     else {
       this.#idleSinceMs = this.options.clock.now();
-      this.#deadlineMs = this.#idleSinceMs + IDLE_MS;
+      this.#client.expectBy(this.#idleSinceMs + IDLE_MS);
     }
   }
 
-  /** Nothing more is answered: the client gets what is written, and then the end. */
   #close(): void {
-    if (this.#isLingering || this.#isClosed) return;
-    this.#isLingering = true;
+    if (!this.#client.isUsable) return;
     this.#held = null;
-    // What it still sends must be read away, or its end of the connection breaks before it has read ours.
-    this.resume();
-    // Whether the socket takes everything has to be known now.
-    Outbox.flush();
-    if (this.#outbox.waitingBytes > 0) this.#expectWithin(UNREAD_MS);
-    else this.#shutDown();
-  }
-
-  #shutDown(): void {
-    this.#expectWithin(this.#body ? LINGER_SENDING_MS : LINGER_MS);
-    this.socket.shutdown();
+    this.#client.linger(this.#body !== null);
   }
 
   // WebSockets.
@@ -450,7 +418,7 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
     }
     const { data, handlers } = answer;
     const { log, clock, messageBytesMax, bufferBytesMax } = this.options;
-    this.#outbox.sendMessage(head, "");
+    this.#client.outbox.sendMessage(head, "");
     this.#request = null;
     const webSocket = new ServerSocket({
       pipe: this,
@@ -465,23 +433,22 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
     webSocket.opened();
     const held = this.#held;
     this.#held = null;
-    this.resume();
+    this.#client.resume();
     if (held) webSocket.received(held);
     if (this.options.isRetiring) this.retire();
   }
 
   get bufferedBytes(): number {
-    return this.#outbox.waitingBytes;
+    return this.#client.outbox.waitingBytes;
   }
   write(bytes: Uint8Array): void {
-    this.#outbox.send(bytes);
+    this.#client.outbox.send(bytes);
   }
   end(): void {
     this.#close();
   }
   terminate(): void {
-    Outbox.flush();
-    this.socket.terminate();
+    this.#client.terminate();
     this.disconnected();
   }
 
@@ -489,16 +456,5 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
     // It is then in no state to go on.
     this.options.log.error("a connection failed", { error });
     this.terminate();
-  }
-
-  pause(): void {
-    if (this.#isPaused) return;
-    this.#isPaused = true;
-    this.socket.pause();
-  }
-  resume(): void {
-    if (!this.#isPaused) return;
-    this.#isPaused = false;
-    this.socket.resume();
   }
 }
