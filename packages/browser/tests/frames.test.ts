@@ -22,6 +22,10 @@ describe("frames and pages", () => {
           `<title>Hangs</title><button>Outer</button><iframe src="${elsewhere(request, "/loop")}"></iframe>`,
         ),
       "/loop": `<button>Stuck</button><script>setTimeout(() => { for (;;); }, 0)</script>`,
+      "/objects": (request) =>
+        html(`<title>Objects</title><object data="/inner" width="200" height="60">no objects here</object>
+          <embed type="text/html" src="/consent-in" width="200" height="60"><object data="/none.png">No picture</object>
+          <iframe src="${elsewhere(request, "/small-in")}">no frames here</iframe>`),
       "/consent": `<title>Consent</title><button class="ok" style="display:none">Accept</button><iframe src="/consent-in"></iframe>`,
       "/consent-in": `<button class="ok" onclick="top.document.title='Accepted'">Accept</button>`,
       "/small": (request) =>
@@ -67,6 +71,16 @@ describe("frames and pages", () => {
   test("what is hidden in the page and shown in a frame is found there", async () => {
     await open("/consent");
     expect((await tool.post("/click", { target: ".ok" })).status).toBe(200);
+    expect(await tool.evaluate("document.title")).toBe("Accepted");
+  });
+
+  test("documents in <object> and <embed> are seen and clicked", async () => {
+    await tool.post("/navigate", { url: `${site.url}/objects` });
+    const yaml = await tool.snapshot();
+    for (const text of ['button "Inner"', 'button "Accept"', 'button "x"', "No picture"])
+      expect(yaml).toContain(text);
+    expect(yaml).not.toContain("here");
+    await tool.post("/click", { target: await tool.ref('button "Accept"') });
     expect(await tool.evaluate("document.title")).toBe("Accepted");
   });
 

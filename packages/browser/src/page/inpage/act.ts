@@ -74,9 +74,37 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
     return target instanceof HTMLLabelElement && target.control === hit;
   }
 
+  /** What an element is clicked at: itself, or with `display: contents` the first thing in it that has a box. */
+  function boxedIn(node: Node): Element | Text | null {
+    if (node instanceof Text) return dom.isTextShown(node) ? node : null;
+    if (!(node instanceof Element)) return null;
+    if (dom.styleOf(node).display !== "contents") return dom.boxOf(node).visible ? node : null;
+    for (const child of dom.childrenOf(node)) {
+      const boxed = boxedIn(child);
+      if (boxed) return boxed;
+    }
+    return null;
+  }
+
+  function boxed(element: Element): Element | Range {
+    const found = dom.styleOf(element).display === "contents" ? boxedIn(element) : element;
+    if (!(found instanceof Text)) return found ?? element;
+    const range = document.createRange();
+    range.selectNode(found);
+    return range;
+  }
+
+  function scrollTo(element: Element, alignment: ScrollLogicalPosition): void {
+    const place = boxed(element);
+    let at: Element | null = place instanceof Element ? place : element;
+    // Only what has a box can be scrolled to; around a bare text that is the next ancestor with one.
+    while (at && dom.styleOf(at).display === "contents") at = slotParent(at);
+    at?.scrollIntoView({ block: alignment, inline: alignment, behavior: "instant" });
+  }
+
   function visibleRects(element: Element): DOMRect[] {
     const inView: DOMRect[] = [];
-    for (const rect of element.getClientRects()) {
+    for (const rect of boxed(element).getClientRects()) {
       const left = Math.max(rect.left, 0);
       const top = Math.max(rect.top, 0);
       const width = Math.min(rect.right, innerWidth) - left;
@@ -129,7 +157,7 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
     let place = isWholeInView(element) ? placeToHit(element) : null;
     // In view as far as the window goes, it may still be scrolled away inside a list or lie below a fixed header.
     if (place?.state !== "ready") {
-      element.scrollIntoView({ block: alignment, inline: alignment, behavior: "instant" });
+      scrollTo(element, alignment);
       place = placeToHit(element);
     }
     if (place.state === "ready") arm(element);
@@ -155,7 +183,7 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
   }
 
   function isWholeInView(element: Element): boolean {
-    const rect = element.getBoundingClientRect();
+    const rect = boxed(element).getBoundingClientRect();
     return rect.top >= 0 && rect.left >= 0 && rect.bottom <= innerHeight && rect.right <= innerWidth;
   }
 
@@ -309,8 +337,7 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
           reason: `an input of type ${field.type} takes no text; click it instead`,
         };
     }
-    if (!isWholeInView(field))
-      field.scrollIntoView({ block: "nearest", inline: "nearest", behavior: "instant" });
+    if (!isWholeInView(field)) scrollTo(field, "nearest");
     field.focus({ preventScroll: true });
     if (isInput) field.select();
     else getSelection()?.selectAllChildren(field);
