@@ -6,7 +6,7 @@ import { CdpConnection, type CdpSession, type EventParams } from "../cdp/connect
 import type { EngineTransport } from "../engines/contract.ts";
 import { ToolError } from "../errors.ts";
 import type { ProxyLogin } from "../launch/proxy.ts";
-import { enforceUrlPolicy } from "../policy/enforce.ts";
+import { RequestGate } from "../policy/enforce.ts";
 import type { UrlPolicy } from "../policy/url-policy.ts";
 import { Notices } from "./notices.ts";
 import { type DialogPolicy, type Numbering, Page } from "./page.ts";
@@ -34,6 +34,7 @@ export class Browser {
   readonly pages = new Map<string, Page>();
   downloadsBegun = 0;
   readonly options: BrowserOptions;
+  readonly gate: RequestGate;
   viewport: BrowserOptions["viewport"];
   readonly #numbering: Numbering = { mainRefs: { last: 0 }, framesNamed: 0 };
   #activeId: string | null = null;
@@ -45,6 +46,8 @@ export class Browser {
   constructor(transport: EngineTransport, options: BrowserOptions) {
     this.options = options;
     this.viewport = options.viewport;
+    const { urlPolicy: policy, proxyLogin } = options;
+    this.gate = new RequestGate({ policy, proxyLogin, notices: this.notices });
     this.connection = new CdpConnection(transport);
     const { root } = this.connection;
     root.on("Target.attachedToTarget", (event) => this.#attached(event));
@@ -234,8 +237,7 @@ export class Browser {
   #watch(session: CdpSession, owner: { id: string; documents: number }): void {
     this.console.attach(session, owner);
     this.network.attach(session, owner);
-    const { urlPolicy: policy, proxyLogin } = this.options;
-    enforceUrlPolicy(session, { policy, proxyLogin, notices: this.notices });
+    this.gate.attach(session);
   }
 
   #detached(sessionId: string): void {
