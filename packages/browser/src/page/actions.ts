@@ -141,6 +141,32 @@ async function seenIn(frame: Frame, deadline: Deadline): Promise<PageState | nul
   }
 }
 
+/**
+ * Whether the page has taken the input. Thousands of console messages take the browser longer than the script that
+ * writes them, so a page that still writes is left to go on.
+ */
+async function isTaken(page: Page, input: Promise<unknown>): Promise<boolean> {
+  try {
+    await input;
+    return true;
+  } catch (error) {
+    if (!(error instanceof ToolError)) throw error;
+    // Input that closes its own page is input that worked.
+    if (error.code === "page_closed") return true;
+    if (error.code === "timeout" && page.isWriting) return false;
+    throw error;
+  }
+}
+
+function stillBusy(page: Page, matches: number): ActionResult {
+  page.report(
+    "hang",
+    "The page is still busy with this: it writes to the console without a pause. Look again later.",
+  );
+  const { url } = page.mainFrame;
+  return { url, title: "", navigated: false, stillLoading: true, openedPage: false, matches };
+}
+
 /** Where the action led to a navigation, waits until its document is there. */
 async function conclude(
   page: Page,
@@ -221,10 +247,8 @@ export async function click(page: Page, options: ClickOptions, deadline: Deadlin
     let seen: PageState | null = null;
     if (readiness.state === "ready") {
       const place = await placeInPage(page, { frame, ...readiness, mustBeHit: true }, deadline);
-      await clickAt(page.session, { ...options, ...place }, deadline.leftMs).catch((error) => {
-        // A click that closes its own page is a click that worked.
-        if (!(error instanceof ToolError) || error.code !== "page_closed") throw error;
-      });
+      if (!(await isTaken(page, clickAt(page.session, { ...options, ...place }, deadline.leftMs))))
+        return stillBusy(page, found.matches);
       seen = page.session.ended ? null : await seenIn(frame, deadline);
     }
     const isSamePlace = page.navigationsBegun === before.navigations && page.moves === before.moves;
@@ -258,14 +282,14 @@ export async function type(page: Page, options: TypeOptions, deadline: Deadline)
     } else sent.push(frame.session.send("Input.insertText", { text: options.text }, deadline.leftMs));
   }
   if (options.submit) sent.push(pressChord(frame.session, "Enter", deadline.leftMs));
-  await Promise.all(sent);
+  if (!(await isTaken(page, Promise.all(sent)))) return stillBusy(page, found.matches);
   return { ...(await conclude(page, before, deadline, null)), matches: found.matches };
 }
 
 export async function press(page: Page, chord: string, deadline: Deadline): Promise<ActionResult> {
   const before = stateBefore(page);
   await page.mainFrame.agent(deadline.leftMs);
-  await pressChord(page.session, chord, deadline.leftMs);
+  if (!(await isTaken(page, pressChord(page.session, chord, deadline.leftMs)))) return stillBusy(page, 0);
   return { ...(await conclude(page, before, deadline, null)), matches: 0 };
 }
 

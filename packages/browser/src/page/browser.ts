@@ -16,6 +16,8 @@ const startTimeoutMs = 30_000;
 /** A page that is merely busy answers within the first, one whose script was just stopped within the second. */
 const firstProbeMs = 300;
 const laterProbeMs = 1_000;
+/** What a stopped script had written is read first, so its page may be long in answering. */
+const laterProbesMax = 4;
 const reopenMsMax = 5_000;
 
 export interface BrowserOptions {
@@ -153,7 +155,8 @@ export class Browser {
     if (await this.#answers(page, firstProbeMs)) return;
     page.session.tell("Runtime.terminateExecution");
     // The first script after the stop may be the one that is stopped, hence a second look.
-    if ((await this.#answers(page, laterProbeMs)) || (await this.#answers(page, laterProbeMs))) {
+    for (let probes = 0; probes < 2 || (page.isWriting && probes < laterProbesMax); probes++) {
+      if (!(await this.#answers(page, laterProbeMs))) continue;
       this.notices.add("hang", "The page did not respond; its running script was stopped.");
       return;
     }

@@ -3,7 +3,7 @@ import type { CdpSession, EventParams } from "../cdp/connection.ts";
 import { ToolError } from "../errors.ts";
 import { guardApplications } from "./applications.ts";
 import { Frame, type RefCount } from "./frame.ts";
-import type { Notices } from "./notices.ts";
+import type { NoticeKind, Notices } from "./notices.ts";
 import { autoAttach } from "./targets.ts";
 
 export type DialogPolicy = "accept" | "dismiss";
@@ -30,6 +30,8 @@ export interface Numbering {
 export type LoadStage = "commit" | "domcontentloaded" | "load";
 const stageOrder: LoadStage[] = ["commit", "domcontentloaded", "load"];
 const leftLoadersMax = 20;
+/** A page that wrote to the console this recently is busy, and not stuck. */
+const writingMsMax = 1_000;
 
 const lifecycleStages: Partial<Record<string, LoadStage>> = {
   init: "commit",
@@ -75,6 +77,7 @@ export class Page {
   #leftLoaderIds: string[] = [];
   #isNavigating = false;
   #waiters = new Set<() => void>();
+  #lastWroteMs = Number.NEGATIVE_INFINITY;
   readonly #options: PageOptions;
 
   constructor(options: PageOptions) {
@@ -156,6 +159,9 @@ export class Page {
         },
       });
     }
+    session.on("Runtime.consoleAPICalled", () => {
+      this.#lastWroteMs = performance.now();
+    });
     session.tell("Runtime.enable");
     session.tell("Target.setAutoAttach", autoAttach);
     this.#options.onSession(session, kind, this);
@@ -231,6 +237,10 @@ export class Page {
     this.session.tell("Page.handleJavaScriptDialog", { accept, promptText });
     const what = message ? `${type} dialog ${JSON.stringify(message.slice(0, 300))}` : `${type} dialog`;
     this.#options.notices.add("dialog", `${what} was ${accept ? "accepted" : "dismissed"}`);
+  }
+
+  report(kind: NoticeKind, text: string): void {
+    this.#options.notices.add(kind, text);
   }
 
   #reportApplication(url: string): void {
@@ -314,6 +324,10 @@ export class Page {
     this.#leftLoaderIds.push(this.#loading.loaderId);
     if (this.#leftLoaderIds.length > leftLoadersMax) this.#leftLoaderIds.shift();
     this.#loading = { loaderId, stage: "commit" };
+  }
+
+  get isWriting(): boolean {
+    return performance.now() - this.#lastWroteMs < writingMsMax;
   }
 
   get isNavigating(): boolean {
