@@ -81,6 +81,7 @@ describe("actions in a real browser", () => {
       "/values": values,
       "/box": styledBox,
       "/contents": contents,
+      "/editor": `<title>Editor</title><div id="rich" contenteditable><p>old</p></div><textarea id="plain"></textarea>`,
       "/keys": keys,
     });
   });
@@ -154,6 +155,8 @@ describe("actions in a real browser", () => {
     const missing = await tool.post("/click", { target: "#nothing", ...short });
     expect(missing.status).toBe(404);
     expect(missing.body.error.message).toContain('"#nothing" does not match any elements');
+    const words = await tool.post("/click", { target: "Send", ...short });
+    expect(words.body.error.message).toContain("text=Send");
     expect((await tool.post("/click", { target: "!!" })).status).toBe(400);
   });
 
@@ -223,6 +226,18 @@ describe("actions in a real browser", () => {
     for (const id of ["text", "child", "nested"]) {
       expect((await tool.post("/click", { target: `#${id}` })).body.title).toBe(id);
     }
+  });
+
+  test("after several lines the caret is at their end", async () => {
+    await open("/editor");
+    for (const id of ["rich", "plain"]) {
+      await tool.post("/type", { target: `#${id}`, text: "one\ntwo" });
+      await tool.post("/press-key", { key: "!" });
+    }
+    expect(await tool.evaluate("[rich.innerText.trim().split(/\\n+/), plain.value]")).toEqual([
+      ["one", "two!"],
+      "one\ntwo!",
+    ]);
   });
 
   test("a checkbox behind its styled label is clicked through it", async () => {

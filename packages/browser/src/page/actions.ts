@@ -21,6 +21,7 @@ const popupWaitMsMax = 1_000;
 const settleMsMax = 1_000;
 /** A click that does not arrive is tried again so often; a list that is open takes the first one to close. */
 const clicksLostMax = 3;
+const invalidCharsMax = 500;
 const alignments: ScrollLogicalPosition[] = ["nearest", "center", "end", "start"];
 
 export interface ActionResult {
@@ -128,9 +129,11 @@ function undelivered(target: string): ToolError {
 }
 
 /** The page as it is right after the input; null when its document is already gone. */
-async function seenIn(frame: Frame, deadline: Deadline): Promise<PageState | null> {
+async function seenIn(page: Page, frame: Frame, deadline: Deadline): Promise<PageState | null> {
   try {
     const state = await frame.call("state", [], deadline.leftMs);
+    if (state.invalid)
+      page.report("form", `A field is not valid: ${state.invalid.slice(0, invalidCharsMax)}`);
     // Input goes before everything else in the browser, so a form that it sent is still in line now.
     return state.formSent
       ? { ...(await frame.call("stateAfter", [], deadline.leftMs)), hit: state.hit }
@@ -176,11 +179,11 @@ async function conclude(
 ): Promise<Omit<ActionResult, "matches">> {
   const openedPage = await waitForPopup(page, before, deadline);
   const hasLeft = () => page.navigationsBegun > before.navigations || page.documents !== before.documents;
-  const now = seen ?? (await seenIn(page.mainFrame, deadline));
+  const now = seen ?? (await seenIn(page, page.mainFrame, deadline));
   if (now && !hasLeft())
     return { url: now.url, title: now.title, navigated: false, stillLoading: false, openedPage };
   const isLoaded = await waitForLoad(page, deadline);
-  const after = page.session.ended ? null : await seenIn(page.mainFrame, deadline);
+  const after = page.session.ended ? null : await seenIn(page, page.mainFrame, deadline);
   return {
     url: after?.url ?? "",
     title: after?.title ?? "",
@@ -249,7 +252,7 @@ export async function click(page: Page, options: ClickOptions, deadline: Deadlin
       const place = await placeInPage(page, { frame, ...readiness, mustBeHit: true }, deadline);
       if (!(await isTaken(page, clickAt(page.session, { ...options, ...place }, deadline.leftMs))))
         return stillBusy(page, found.matches);
-      seen = page.session.ended ? null : await seenIn(frame, deadline);
+      seen = page.session.ended ? null : await seenIn(page, frame, deadline);
     }
     const isSamePlace = page.navigationsBegun === before.navigations && page.moves === before.moves;
     const isMissed = seen?.hit === false && page.navigationsBegun === before.navigations;
@@ -268,6 +271,11 @@ export async function click(page: Page, options: ClickOptions, deadline: Deadlin
   }
 }
 
+async function insert(frame: Frame, { target, text }: TypeOptions, deadline: Deadline): Promise<void> {
+  await frame.session.send("Input.insertText", { text }, deadline.leftMs);
+  if (text.includes("\n")) await frame.call("caretToEnd", [target], deadline.leftMs);
+}
+
 export async function type(page: Page, options: TypeOptions, deadline: Deadline): Promise<ActionResult> {
   const before = stateBefore(page);
   const { frame, found } = await whenReady(page, options.target, deadline, (each, look) =>
@@ -279,8 +287,11 @@ export async function type(page: Page, options: TypeOptions, deadline: Deadline)
       // What was selected is removed first; typing over it would do the same, but not for an empty text.
       sent.push(pressChord(frame.session, "Delete", deadline.leftMs));
       sent.push(typeKeys(frame.session, options.text, deadline.leftMs));
-    } else sent.push(frame.session.send("Input.insertText", { text: options.text }, deadline.leftMs));
+    } else sent.push(insert(frame, options, deadline));
   }
+  // What Enter does depends on where the caret is.
+  if (options.submit && options.text.includes("\n") && !(await isTaken(page, Promise.all(sent))))
+    return stillBusy(page, found.matches);
   if (options.submit) sent.push(pressChord(frame.session, "Enter", deadline.leftMs));
   if (!(await isTaken(page, Promise.all(sent)))) return stillBusy(page, found.matches);
   return { ...(await conclude(page, before, deadline, null)), matches: found.matches };

@@ -302,6 +302,7 @@ export class Page {
 
   #navigationBegins(): void {
     this.navigationsBegun++;
+    this.status = null;
     this.#isNavigating = true;
     this.#wake();
   }

@@ -17,6 +17,8 @@ export interface Outcome {
   reason: string;
   /** A form was sent; the page leaves once the browser gets to it. */
   formSent: boolean;
+  /** The first field that was found wrong, as when a form is sent, and what the browser wants there; else empty. */
+  invalid: string;
 }
 
 export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
@@ -32,6 +34,15 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
   ];
   let armed: { element: Element; hit: boolean | null; reason: string; until: number } | null = null;
   let formSent = false;
+  let invalid = "";
+  addEventListener(
+    "invalid",
+    ({ target }) => {
+      if (invalid || !(target instanceof HTMLElement) || !("validationMessage" in target)) return;
+      invalid = `${describe(target)}: ${target.validationMessage}`;
+    },
+    { capture: true },
+  );
   addEventListener(
     "formdata",
     () => {
@@ -43,10 +54,12 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
   function describe(element: Element): string {
     const tag = dom.tagOf(element).toLowerCase();
     const id = element.id ? ` id="${element.id}"` : "";
+    const given = element.getAttribute("name");
+    const name = given ? ` name="${given}"` : "";
     const className =
       typeof element.className === "string" && element.className ? ` class="${element.className}"` : "";
     const text = (element.textContent ?? "").trim().replace(/\s+/g, " ").slice(0, 40);
-    return `<${tag}${id}${className}>${text}</${tag}>`;
+    return `<${tag}${id}${name}${className}>${text}</${tag}>`;
   }
 
   function deepestAt(x: number, y: number): Element | null {
@@ -217,9 +230,10 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
   }
 
   function outcome(): Outcome {
-    const answer = { hit: armed?.hit ?? null, reason: armed?.reason ?? "", formSent };
+    const answer = { hit: armed?.hit ?? null, reason: armed?.reason ?? "", formSent, invalid };
     armed = null;
     formSent = false;
+    invalid = "";
     return answer;
   }
 
@@ -339,9 +353,19 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
     }
     if (!isWholeInView(field)) scrollTo(field, "nearest");
     field.focus({ preventScroll: true });
+    // What came of the input before this one is not of interest any more.
+    outcome();
     if (isInput) field.select();
     else getSelection()?.selectAllChildren(field);
     return { state: "ready", x: 0, y: 0 };
+  }
+
+  /** Where lines are elements, the browser leaves the caret somewhere in the last of those that it inserted. */
+  function caretToEnd(element: Element): void {
+    const field = fieldOf(element);
+    if (!field?.isContentEditable) return;
+    getSelection()?.selectAllChildren(field);
+    getSelection()?.collapseToEnd();
   }
 
   function fieldOf(element: Element): HTMLElement | null {
@@ -354,7 +378,7 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
     return element instanceof HTMLElement && element.isContentEditable ? element : null;
   }
 
-  return { prepareClick, prepareType, outcome, settled, changed, describe, deepestAt };
+  return { prepareClick, prepareType, caretToEnd, outcome, settled, changed, describe, deepestAt };
 }
 
 export type Act = ReturnType<typeof createAct>;
