@@ -29,6 +29,8 @@ describe("navigation", () => {
           : new Response("<h1>Log in first</h1>", { status: 401, headers: challenge }),
       "/plain-login": () => html("<h1>Log in first</h1>", 401),
       "/empty-login": () => new Response(null, { status: 401, headers: challenge }),
+      "/login-link": ({ url }) =>
+        html(`<a href="${url.replace("127.0.0.1", "me:too@localhost").replace("-link", "")}">in</a>`),
       "/uses-login": `<title>Uses</title><iframe src="/login"></iframe><a href="/login">go</a>
         <button onclick="fetch('/login').then((r) => { document.title = 'answer ' + r.status })">ask</button>`,
       "/elsewhere": ({ url }) => Response.redirect(`${url.replace("127.0.0.1", "localhost")}-in`, 302),
@@ -108,6 +110,8 @@ describe("navigation", () => {
     await tool.post("/click", { target: "text=ask" });
     await until("the answer", async () => (await tool.evaluate("document.title")) === "answer 200");
     expect((await open("/elsewhere")).body.title).toBe("null");
+    await open("/login-link");
+    expect((await tool.post("/click", { target: "a" })).body.title).toBe("In");
   });
 
   test("a certificate that nobody signed is refused, and taken when the tool is told to", async () => {

@@ -12,6 +12,9 @@ export interface GateOptions {
   notices: Notices;
 }
 
+/** A link may bring a login along too. */
+const loginInLink = { urlPattern: "*://*:*@*", resourceType: "Document" } as const;
+
 /** What the requests of all targets pass through; only those that match a pattern are stopped and looked at. */
 export class RequestGate {
   readonly #options: GateOptions;
@@ -43,9 +46,8 @@ export class RequestGate {
     const { policy, proxyLogin } = this.#options;
     const origins = [...this.#logins.origins].map((origin) => `${origin}/*`);
     const patterns = proxyLogin ? ["*"] : [...suspectPatterns(policy), ...origins];
-    if (patterns.length === 0) return;
     session.tell("Fetch.enable", {
-      patterns: patterns.map((urlPattern) => ({ urlPattern })),
+      patterns: [...patterns.map((urlPattern) => ({ urlPattern })), loginInLink],
       handleAuthRequests: proxyLogin !== null,
     });
   }
@@ -58,7 +60,7 @@ export class RequestGate {
       session.tell("Fetch.failRequest", { requestId, errorReason: "BlockedByClient" });
       return;
     }
-    const login = this.#logins.headerFor(request.url);
+    const login = this.#logins.headerFor(this.takeLogin(request.url));
     const isOwn = Object.keys(request.headers).some((name) => name.toLowerCase() === "authorization");
     if (login === undefined || isOwn) {
       session.tell("Fetch.continueRequest", { requestId });
