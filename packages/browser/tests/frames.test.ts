@@ -22,6 +22,9 @@ describe("frames and pages", () => {
           `<title>Hangs</title><button>Outer</button><iframe src="${elsewhere(request, "/loop")}"></iframe>`,
         ),
       "/loop": `<button>Stuck</button><script>setTimeout(() => { for (;;); }, 0)</script>`,
+      "/order": (request) =>
+        html(`<title>Order</title><iframe src="${elsewhere(request, "/card")}"></iframe>`),
+      "/card": `<form><input name="card" pattern="[0-9]{4}" required><button>Pay</button></form>`,
       "/objects": (request) =>
         html(`<title>Objects</title><object data="/inner" width="200" height="60">no objects here</object>
           <embed type="text/html" src="/consent-in" width="200" height="60"><object data="/none.png">No picture</object>
@@ -72,6 +75,16 @@ describe("frames and pages", () => {
     await open("/consent");
     expect((await tool.post("/click", { target: ".ok" })).status).toBe(200);
     expect(await tool.evaluate("document.title")).toBe("Accepted");
+  });
+
+  test("a form in a frame that is not sent names its field", async () => {
+    await tool.post("/navigate", { url: `${site.url}/order` });
+    const sent = { target: "[name=card]", text: "12", submit: true };
+    for (const body of [
+      (await tool.post("/type", sent)).body,
+      (await tool.post("/click", { target: "button" })).body,
+    ])
+      expect(body.events).toEqual([{ kind: "form", text: expect.stringContaining('name="card"') }]);
   });
 
   test("documents in <object> and <embed> are seen and clicked", async () => {

@@ -294,6 +294,8 @@ export async function type(page: Page, options: TypeOptions, deadline: Deadline)
     return stillBusy(page, found.matches);
   if (options.submit) sent.push(pressChord(frame.session, "Enter", deadline.leftMs));
   if (!(await isTaken(page, Promise.all(sent)))) return stillBusy(page, found.matches);
+  // The form is the frame's, and so is what is wrong with it.
+  if (options.submit && frame !== page.mainFrame) await seenIn(page, frame, deadline);
   return { ...(await conclude(page, before, deadline, null)), matches: found.matches };
 }
 
