@@ -149,6 +149,7 @@ async function seenIn(page: Page, frame: Frame, deadline: Deadline): Promise<Pag
  * writes them, so a page that still writes is left to go on.
  */
 async function isTaken(page: Page, input: Promise<unknown>): Promise<boolean> {
+  const sentMs = performance.now();
   try {
     await input;
     return true;
@@ -156,7 +157,7 @@ async function isTaken(page: Page, input: Promise<unknown>): Promise<boolean> {
     if (!(error instanceof ToolError)) throw error;
     // Input that closes its own page is input that worked.
     if (error.code === "page_closed") return true;
-    if (error.code === "timeout" && page.isWriting) return false;
+    if (error.code === "timeout" && page.isWriting(sentMs)) return false;
     throw error;
   }
 }

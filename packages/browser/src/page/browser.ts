@@ -154,8 +154,9 @@ export class Browser {
     if (page.isNavigating) page.session.tell("Page.stopLoading");
     if (await this.#answers(page, firstProbeMs)) return;
     page.session.tell("Runtime.terminateExecution");
+    const stoppedMs = performance.now();
     // The first script after the stop may be the one that is stopped, hence a second look.
-    for (let probes = 0; probes < 2 || (page.isWriting && probes < laterProbesMax); probes++) {
+    for (let probes = 0; probes < 2 || (page.isWriting(stoppedMs) && probes < laterProbesMax); probes++) {
       if (!(await this.#answers(page, laterProbeMs))) continue;
       this.notices.add("hang", "The page did not respond; its running script was stopped.");
       return;

@@ -31,7 +31,7 @@ export type LoadStage = "commit" | "domcontentloaded" | "load";
 const stageOrder: LoadStage[] = ["commit", "domcontentloaded", "load"];
 const leftLoadersMax = 20;
 /** A page that wrote to the console this recently is busy, and not stuck. */
-const writingMsMax = 1_000;
+const writingMsMax = 500;
 
 const lifecycleStages: Partial<Record<string, LoadStage>> = {
   init: "commit",
@@ -327,8 +327,9 @@ export class Page {
     this.#loading = { loaderId, stage: "commit" };
   }
 
-  get isWriting(): boolean {
-    return performance.now() - this.#lastWroteMs < writingMsMax;
+  /** Whether it writes to the console now, because of what was done after `sinceMs` (on the clock of performance). */
+  isWriting(sinceMs: number): boolean {
+    return this.#lastWroteMs > sinceMs && performance.now() - this.#lastWroteMs < writingMsMax;
   }
 
   get isNavigating(): boolean {
