@@ -27,6 +27,7 @@ Options
   --max-tokens <n>          upper bound of one result, default 8000
   --allow-file              open file: addresses
   --allow-link-local        open link-local and cloud metadata addresses
+  --ignore-https-errors     open https pages whatever their certificate
   --keep-running            debug: outlive the process that started the tool
   --json                    doctor, fetch, deps, bundle: print JSON
   --version, -h, --help
@@ -53,6 +54,7 @@ function readArguments(args: string[]) {
       "max-tokens": { type: "string" },
       "allow-file": { type: "boolean", default: false },
       "allow-link-local": { type: "boolean", default: false },
+      "ignore-https-errors": { type: "boolean", default: false },
       "keep-running": { type: "boolean", default: false },
       json: { type: "boolean", default: false },
       help: { type: "boolean", short: "h", default: false },
@@ -108,6 +110,7 @@ function sessionOptions(values: Values, command: string): Partial<SessionOptions
       wholeNumber("max-tokens", values["max-tokens"], { min: 500, max: 1_000_000 }) ??
       sessionDefaults.tokensMax,
     urlPolicy: { allowFile: values["allow-file"], allowLinkLocal: values["allow-link-local"] },
+    ignoreHttpsErrors: values["ignore-https-errors"],
     env,
     onProgress: (text) => process.stderr.write(`${text}\n`),
   };

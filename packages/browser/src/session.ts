@@ -18,6 +18,7 @@ export interface SessionOptions {
   viewport: { width: number; height: number };
   dialogs: DialogPolicy;
   urlPolicy: UrlPolicy;
+  ignoreHttpsErrors: boolean;
   /** Where downloads go; null: beside the profile, and gone with it. */
   downloadsDir: string | null;
   startUrl: string;
@@ -32,6 +33,7 @@ export const sessionDefaults: SessionOptions = {
   viewport: { width: 1280, height: 720 },
   dialogs: "accept",
   urlPolicy: { allowFile: false, allowLinkLocal: false },
+  ignoreHttpsErrors: false,
   downloadsDir: null,
   startUrl: "about:blank",
   tokensMax: 8_000,

@@ -50,6 +50,11 @@ const values = `<title>Values</title><input id="color" type="color" value="#1122
 const styledBox = `<title>Box</title><style>input{opacity:0;position:absolute}span{display:inline-block;width:20px;height:20px}</style>
 <label><input type="checkbox" id="c"><span>x</span></label>`;
 
+const contents = `<title>Contents</title><style>[onclick] { display: contents }</style><div style="height:3000px"></div>
+<button id="text" onclick="document.title=this.id">Text only</button>
+<div id="child" onclick="document.title=this.id"><i hidden>x</i><p>Box</p></div>
+<div id="nested" onclick="document.title=this.id"><div style="display:contents"><b>Deep</b></div></div>`;
+
 const keys = `<title>Keys</title><input id="k" value="hello world"><pre id="log"></pre><script>
 k.addEventListener('keydown', e => log.textContent += [e.ctrlKey&&'C',e.shiftKey&&'S',e.key,e.code].filter(Boolean).join('-')+' ')</script>`;
 
@@ -75,6 +80,8 @@ describe("actions in a real browser", () => {
       "/rolling": rolling,
       "/values": values,
       "/box": styledBox,
+      "/contents": contents,
+      "/editor": `<title>Editor</title><div id="rich" contenteditable><p>old</p></div><textarea id="plain"></textarea>`,
       "/keys": keys,
     });
   });
@@ -148,6 +155,8 @@ describe("actions in a real browser", () => {
     const missing = await tool.post("/click", { target: "#nothing", ...short });
     expect(missing.status).toBe(404);
     expect(missing.body.error.message).toContain('"#nothing" does not match any elements');
+    const words = await tool.post("/click", { target: "Send", ...short });
+    expect(words.body.error.message).toContain("text=Send");
     expect((await tool.post("/click", { target: "!!" })).status).toBe(400);
   });
 
@@ -210,6 +219,25 @@ describe("actions in a real browser", () => {
     expect(body.error.code).toBe("element_covered");
     expect(body.error.message).toContain('id="veil"');
     expect(await tool.evaluate("document.title")).toBe("Covered");
+  });
+
+  test("an element without a box of its own is clicked at what it holds", async () => {
+    await open("/contents");
+    for (const id of ["text", "child", "nested"]) {
+      expect((await tool.post("/click", { target: `#${id}` })).body.title).toBe(id);
+    }
+  });
+
+  test("after several lines the caret is at their end", async () => {
+    await open("/editor");
+    for (const id of ["rich", "plain"]) {
+      await tool.post("/type", { target: `#${id}`, text: "one\ntwo" });
+      await tool.post("/press-key", { key: "!" });
+    }
+    expect(await tool.evaluate("[rich.innerText.trim().split(/\\n+/), plain.value]")).toEqual([
+      ["one", "two!"],
+      "one\ntwo!",
+    ]);
   });
 
   test("a checkbox behind its styled label is clicked through it", async () => {

@@ -8,7 +8,16 @@ const hosts = { "site.invalid": "127.0.0.1" };
 describe("the browser behind a proxy", () => {
   let site: Site;
   beforeAll(() => {
-    site = startSite({ "/": "<title>Behind</title>there" });
+    site = startSite({
+      "/": "<title>Behind</title>there",
+      "/login": ({ headers }) => {
+        const login = headers.get("authorization");
+        return new Response(`<title>${login ?? "Who?"}</title>`, {
+          status: login ? 200 : 401,
+          headers: { "content-type": "text/html", "www-authenticate": 'Basic realm="test"' },
+        });
+      },
+    });
   });
   afterAll(() => site.stop());
 
@@ -23,6 +32,10 @@ describe("the browser behind a proxy", () => {
         const { status, body } = await tool.post("/navigate", { url: `http://site.invalid:${site.port}/` });
         expect([status, body.title]).toEqual([200, "Behind"]);
         expect(proxy.targets).toContain(`site.invalid:${site.port}`);
+        const asked = await tool.post("/navigate", { url: `http://site.invalid:${site.port}/login` });
+        expect([asked.status, asked.body.status, asked.body.title]).toEqual([200, 401, "Who?"]);
+        const known = await tool.post("/navigate", { url: `http://a:b@site.invalid:${site.port}/login` });
+        expect(known.body.title).toBe(`Basic ${btoa("a:b")}`);
       } finally {
         await tool.stop();
         await proxy.close();

@@ -22,6 +22,13 @@ describe("frames and pages", () => {
           `<title>Hangs</title><button>Outer</button><iframe src="${elsewhere(request, "/loop")}"></iframe>`,
         ),
       "/loop": `<button>Stuck</button><script>setTimeout(() => { for (;;); }, 0)</script>`,
+      "/order": (request) =>
+        html(`<title>Order</title><iframe src="${elsewhere(request, "/card")}"></iframe>`),
+      "/card": `<form><input name="card" pattern="[0-9]{4}" required><button>Pay</button></form>`,
+      "/objects": (request) =>
+        html(`<title>Objects</title><object data="/inner" width="200" height="60">no objects here</object>
+          <embed type="text/html" src="/consent-in" width="200" height="60"><object data="/none.png">No picture</object>
+          <iframe src="${elsewhere(request, "/small-in")}">no frames here</iframe>`),
       "/consent": `<title>Consent</title><button class="ok" style="display:none">Accept</button><iframe src="/consent-in"></iframe>`,
       "/consent-in": `<button class="ok" onclick="top.document.title='Accepted'">Accept</button>`,
       "/small": (request) =>
@@ -67,6 +74,26 @@ describe("frames and pages", () => {
   test("what is hidden in the page and shown in a frame is found there", async () => {
     await open("/consent");
     expect((await tool.post("/click", { target: ".ok" })).status).toBe(200);
+    expect(await tool.evaluate("document.title")).toBe("Accepted");
+  });
+
+  test("a form in a frame that is not sent names its field", async () => {
+    await tool.post("/navigate", { url: `${site.url}/order` });
+    const sent = { target: "[name=card]", text: "12", submit: true };
+    for (const body of [
+      (await tool.post("/type", sent)).body,
+      (await tool.post("/click", { target: "button" })).body,
+    ])
+      expect(body.events).toEqual([{ kind: "form", text: expect.stringContaining('name="card"') }]);
+  });
+
+  test("documents in <object> and <embed> are seen and clicked", async () => {
+    await tool.post("/navigate", { url: `${site.url}/objects` });
+    const yaml = await tool.snapshot();
+    for (const text of ['button "Inner"', 'button "Accept"', 'button "x"', "No picture"])
+      expect(yaml).toContain(text);
+    expect(yaml).not.toContain("here");
+    await tool.post("/click", { target: await tool.ref('button "Accept"') });
     expect(await tool.evaluate("document.title")).toBe("Accepted");
   });
 

@@ -1,7 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { once } from "node:events";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { PassThrough } from "node:stream";
+import { PipeTransport } from "../src/cdp/pipe.ts";
 import { type Site, startSite, startTool, type Tool, until } from "./helpers.ts";
 
 const html = (text: string) =>
@@ -32,6 +35,8 @@ describe("nothing leaves the tool stuck", () => {
       "/popup": `<title>Opener</title><button onclick="window.w = window.open('/child','_blank')">Open</button><a href="/child" target="_blank" rel="noopener">Link</a>`,
       "/child": `<title>Child</title><button onclick="window.close()">Close me</button>`,
       "/loop": `<title>Loop</title><button onclick="for(;;);">Spin</button>`,
+      "/flood": `<title>Flood</title><button onclick="const end = performance.now() + 2000;
+        while (performance.now() < end) console.log('line', { end }); this.textContent = 'Finished'">Write</button>`,
       "/alerts": `<title>Alerts</title><button onclick="for(;;) alert('again')">Nag</button>`,
       "/slow": () => new Promise<Response>(() => {}),
       "/to-file": () => Response.redirect("file:///etc/passwd", 302),
@@ -123,6 +128,32 @@ describe("nothing leaves the tool stuck", () => {
     const evaluated = await tool.post("/evaluate", { expression: "for(;;);", timeout_ms: 500 });
     expect(evaluated.status).toBe(504);
     await works();
+  });
+
+  test("a script that fills the console is neither stopped nor taken for a hang", async () => {
+    await tool.post("/navigate", { url: `${site.url}/flood` });
+    const { status, body } = await tool.post("/click", { target: "button", timeout_ms: 700 });
+    expect([status, body.still_loading]).toEqual([200, true]);
+    expect(body.events[0].text).toContain("still busy");
+    await tool.post("/wait-for-selector", { selector: "text=Finished", timeout_ms: 60_000 });
+    expect((await tool.get("/console")).body.messages).not.toHaveLength(0);
+  });
+
+  test("what arrives from the browser after the end is passed over", async () => {
+    const fromBrowser = new PassThrough();
+    const transport = new PipeTransport({
+      toBrowser: new PassThrough(),
+      fromBrowser,
+      endProcess: async () => {},
+    });
+    const heard: unknown[] = [];
+    transport.onMessage = (message) => heard.push(message);
+    fromBrowser.write('{"id":1}\0{"id":');
+    await until("the first message", () => heard.length === 1);
+    await transport.close();
+    fromBrowser.end('2}\0{"id":3}\0');
+    await once(fromBrowser, "close");
+    expect(heard).toEqual([{ id: 1 }]);
   });
 
   test("endless dialogs end at the deadline too", async () => {

@@ -46,6 +46,8 @@ export class PipeTransport implements EngineTransport {
   }
 
   #receive(chunk: Buffer): void {
+    // What still comes after the end may be the rest of a message whose beginning was let go.
+    if (this.#closed) return;
     this.hasSpoken = true;
     let start = 0;
     let end = chunk.indexOf(0);
@@ -56,6 +58,7 @@ export class PipeTransport implements EngineTransport {
       this.#parts = [];
       this.#partsBytes = 0;
       this.onMessage(JSON.parse(text) as CdpMessage);
+      if (this.#closed) return;
       start = end + 1;
       end = chunk.indexOf(0, start);
     }

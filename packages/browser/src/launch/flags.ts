@@ -61,6 +61,8 @@ export interface FlagOptions {
   proxy?: string;
   /** Chromium's own sandbox cannot be used by root, nor where the kernel forbids user namespaces. */
   sandbox: boolean;
+  /** Certificates that nobody signed are taken too. */
+  ignoreHttpsErrors: boolean;
   /** Large pages crash a Chromium that runs out of /dev/shm. */
   smallSharedMemory: boolean;
   viewport: { width: number; height: number };
@@ -68,7 +70,8 @@ export interface FlagOptions {
 }
 
 export function chromiumFlags(options: FlagOptions): string[] {
-  const { profileDir, headful, proxy, sandbox, smallSharedMemory, viewport, extra } = options;
+  const { profileDir, headful, proxy, sandbox, ignoreHttpsErrors, smallSharedMemory, viewport, extra } =
+    options;
   const flags = [
     "--remote-debugging-pipe",
     `--user-data-dir=${profileDir}`,
@@ -77,6 +80,7 @@ export function chromiumFlags(options: FlagOptions): string[] {
   ];
   if (!headful) flags.push("--headless=new", "--hide-scrollbars", "--disable-gpu");
   if (!sandbox) flags.push("--no-sandbox");
+  if (ignoreHttpsErrors) flags.push("--ignore-certificate-errors");
   if (smallSharedMemory) flags.push("--disable-dev-shm-usage");
   // The default bypass of loopback is lifted so that a proxy sees every request of the browser.
   if (proxy) flags.push(`--proxy-server=${proxy}`, "--proxy-bypass-list=<-loopback>");

@@ -1,6 +1,6 @@
 /** Starts a Chromium on a throw-away profile and hands back its pipe. */
 import { spawn } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Readable, Writable } from "node:stream";
@@ -18,6 +18,9 @@ export interface LaunchOptions {
   headful: boolean;
   proxy?: string;
   viewport: { width: number; height: number };
+  ignoreHttpsErrors?: boolean;
+  /** The proxy's challenges are answered by the tool, and the servers' then too. */
+  hasProxyLogin?: boolean;
   extraFlags?: readonly string[];
 }
 
@@ -42,6 +45,11 @@ function temporaryDirInside(profileDir: string): Record<string, string> {
   return { TMPDIR: dir };
 }
 
+/** A browser that knows no way to log in shows the page that a server sends along with its challenge. */
+function askForNoLogins(profileDir: string): void {
+  writeFileSync(join(profileDir, "Local State"), JSON.stringify({ auth: { schemes: "" } }));
+}
+
 export function launchBrowser(options: LaunchOptions): LaunchedBrowser {
   if (!existsSync(options.path))
     throw new ToolError(
@@ -50,12 +58,14 @@ export function launchBrowser(options: LaunchOptions): LaunchedBrowser {
     );
   const profileDir = mkdtempSync(join(tmpdir(), "browser-tool-"));
   const guard = new Guard(profileDir);
+  if (!options.hasProxyLogin) askForNoLogins(profileDir);
   const flags = chromiumFlags({
     profileDir,
     headful: options.headful,
     proxy: options.proxy,
     viewport: options.viewport,
     sandbox: sandboxUsable(),
+    ignoreHttpsErrors: options.ignoreHttpsErrors ?? false,
     smallSharedMemory: isSharedMemorySmall(),
     extra: options.extraFlags ?? [],
   });

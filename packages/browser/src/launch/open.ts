@@ -25,7 +25,7 @@ export function binaryBehind(path: string): string {
 }
 
 async function open(options: SessionOptions): Promise<OpenedEngine> {
-  const { env, backend, headful, proxy, viewport, onProgress } = options;
+  const { env, backend, headful, proxy, viewport, ignoreHttpsErrors, onProgress } = options;
   const engine = await resolveEngine({
     env,
     backend,
@@ -37,13 +37,20 @@ async function open(options: SessionOptions): Promise<OpenedEngine> {
     return { engine, transport, profileDir: null, proxyLogin: null, dispose() {} };
   }
   const { server, login, close } = await prepareProxy(proxy);
-  const { transport, profileDir } = launchBrowser({
-    path: binaryBehind(engine.path),
-    headful,
-    proxy: server,
-    viewport,
-  });
-  return { engine, transport, profileDir, proxyLogin: login, dispose: close };
+  try {
+    const { transport, profileDir } = launchBrowser({
+      path: binaryBehind(engine.path),
+      headful,
+      proxy: server,
+      viewport,
+      ignoreHttpsErrors,
+      hasProxyLogin: login !== null,
+    });
+    return { engine, transport, profileDir, proxyLogin: login, dispose: close };
+  } catch (error) {
+    close();
+    throw error;
+  }
 }
 
 export async function openEngine(options: SessionOptions): Promise<OpenedEngine> {

@@ -1,4 +1,5 @@
 /** Chromium takes no login in its proxy flag, and none at all for SOCKS5; both are brought about here. */
+import { unescaped } from "../policy/logins.ts";
 import { openSocksBridge } from "../resolve/socks-bridge.ts";
 
 export interface ProxyLogin {
@@ -16,7 +17,7 @@ export interface BrowserProxy {
 
 function withoutLogin(address: string): Pick<BrowserProxy, "server" | "login"> {
   const { protocol, host, username, password } = new URL(address);
-  const login = { username: decodeURIComponent(username), password: decodeURIComponent(password) };
+  const login = { username: unescaped(username), password: unescaped(password) };
   return { server: `${protocol}//${host}`, login };
 }
 

@@ -15,10 +15,11 @@ function outcome(result: ActionResult): z.input<typeof Outcome> {
 
 /** After a new document old refs are useless, so the new snapshot comes along; otherwise the model asks when it needs it. */
 async function present(result: z.output<typeof Outcome>, context: Context): Promise<ToolOutput> {
-  const note =
-    result.matches > 1
-      ? `The target matched ${result.matches} elements; the first visible one was used.`
-      : "";
+  const notes: string[] = [];
+  if (result.matches > 1)
+    notes.push(`The target matched ${result.matches} elements; the first visible one was used.`);
+  if (result.still_loading) notes.push("The page is still loading; take a snapshot later.");
+  const note = notes.join("\n");
   if (!result.navigated && !result.opened_page) return { page: result, result: note };
   return { ...(await activePage(context)), result: note };
 }

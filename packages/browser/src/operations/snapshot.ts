@@ -27,7 +27,7 @@ export async function inlineSnapshot({ browser, session, deadline }: Context): P
 export async function activePage(context: Context): Promise<ToolOutput> {
   const page = await (await context.browser()).page();
   const { url, title } = await page.mainFrame.call("state", [], context.deadline.leftMs);
-  return { page: { url, title }, snapshot: await inlineSnapshot(context) };
+  return { page: { url, title, status: page.status }, snapshot: await inlineSnapshot(context) };
 }
 
 export const a11yOperation = defineOperation({

@@ -21,6 +21,7 @@ const popupWaitMsMax = 1_000;
 const settleMsMax = 1_000;
 /** A click that does not arrive is tried again so often; a list that is open takes the first one to close. */
 const clicksLostMax = 3;
+const invalidCharsMax = 500;
 const alignments: ScrollLogicalPosition[] = ["nearest", "center", "end", "start"];
 
 export interface ActionResult {
@@ -128,9 +129,11 @@ function undelivered(target: string): ToolError {
 }
 
 /** The page as it is right after the input; null when its document is already gone. */
-async function seenIn(frame: Frame, deadline: Deadline): Promise<PageState | null> {
+async function seenIn(page: Page, frame: Frame, deadline: Deadline): Promise<PageState | null> {
   try {
     const state = await frame.call("state", [], deadline.leftMs);
+    if (state.invalid)
+      page.report("form", `A field is not valid: ${state.invalid.slice(0, invalidCharsMax)}`);
     // Input goes before everything else in the browser, so a form that it sent is still in line now.
     return state.formSent
       ? { ...(await frame.call("stateAfter", [], deadline.leftMs)), hit: state.hit }
@@ -139,6 +142,33 @@ async function seenIn(frame: Frame, deadline: Deadline): Promise<PageState | nul
     if (isContextGone(error) || (error instanceof ToolError && error.code === "page_closed")) return null;
     throw error;
   }
+}
+
+/**
+ * Whether the page has taken the input. Thousands of console messages take the browser longer than the script that
+ * writes them, so a page that still writes is left to go on.
+ */
+async function isTaken(page: Page, input: Promise<unknown>): Promise<boolean> {
+  const sentMs = performance.now();
+  try {
+    await input;
+    return true;
+  } catch (error) {
+    if (!(error instanceof ToolError)) throw error;
+    // Input that closes its own page is input that worked.
+    if (error.code === "page_closed") return true;
+    if (error.code === "timeout" && page.isWriting(sentMs)) return false;
+    throw error;
+  }
+}
+
+function stillBusy(page: Page, matches: number): ActionResult {
+  page.report(
+    "hang",
+    "The page is still busy with this: it writes to the console without a pause. Look again later.",
+  );
+  const { url } = page.mainFrame;
+  return { url, title: "", navigated: false, stillLoading: true, openedPage: false, matches };
 }
 
 /** Where the action led to a navigation, waits until its document is there. */
@@ -150,11 +180,11 @@ async function conclude(
 ): Promise<Omit<ActionResult, "matches">> {
   const openedPage = await waitForPopup(page, before, deadline);
   const hasLeft = () => page.navigationsBegun > before.navigations || page.documents !== before.documents;
-  const now = seen ?? (await seenIn(page.mainFrame, deadline));
+  const now = seen ?? (await seenIn(page, page.mainFrame, deadline));
   if (now && !hasLeft())
     return { url: now.url, title: now.title, navigated: false, stillLoading: false, openedPage };
   const isLoaded = await waitForLoad(page, deadline);
-  const after = page.session.ended ? null : await seenIn(page.mainFrame, deadline);
+  const after = page.session.ended ? null : await seenIn(page, page.mainFrame, deadline);
   return {
     url: after?.url ?? "",
     title: after?.title ?? "",
@@ -221,11 +251,9 @@ export async function click(page: Page, options: ClickOptions, deadline: Deadlin
     let seen: PageState | null = null;
     if (readiness.state === "ready") {
       const place = await placeInPage(page, { frame, ...readiness, mustBeHit: true }, deadline);
-      await clickAt(page.session, { ...options, ...place }, deadline.leftMs).catch((error) => {
-        // A click that closes its own page is a click that worked.
-        if (!(error instanceof ToolError) || error.code !== "page_closed") throw error;
-      });
-      seen = page.session.ended ? null : await seenIn(frame, deadline);
+      if (!(await isTaken(page, clickAt(page.session, { ...options, ...place }, deadline.leftMs))))
+        return stillBusy(page, found.matches);
+      seen = page.session.ended ? null : await seenIn(page, frame, deadline);
     }
     const isSamePlace = page.navigationsBegun === before.navigations && page.moves === before.moves;
     const isMissed = seen?.hit === false && page.navigationsBegun === before.navigations;
@@ -244,6 +272,11 @@ export async function click(page: Page, options: ClickOptions, deadline: Deadlin
   }
 }
 
+async function insert(frame: Frame, { target, text }: TypeOptions, deadline: Deadline): Promise<void> {
+  await frame.session.send("Input.insertText", { text }, deadline.leftMs);
+  if (text.includes("\n")) await frame.call("caretToEnd", [target], deadline.leftMs);
+}
+
 export async function type(page: Page, options: TypeOptions, deadline: Deadline): Promise<ActionResult> {
   const before = stateBefore(page);
   const { frame, found } = await whenReady(page, options.target, deadline, (each, look) =>
@@ -255,17 +288,22 @@ export async function type(page: Page, options: TypeOptions, deadline: Deadline)
       // What was selected is removed first; typing over it would do the same, but not for an empty text.
       sent.push(pressChord(frame.session, "Delete", deadline.leftMs));
       sent.push(typeKeys(frame.session, options.text, deadline.leftMs));
-    } else sent.push(frame.session.send("Input.insertText", { text: options.text }, deadline.leftMs));
+    } else sent.push(insert(frame, options, deadline));
   }
+  // What Enter does depends on where the caret is.
+  if (options.submit && options.text.includes("\n") && !(await isTaken(page, Promise.all(sent))))
+    return stillBusy(page, found.matches);
   if (options.submit) sent.push(pressChord(frame.session, "Enter", deadline.leftMs));
-  await Promise.all(sent);
+  if (!(await isTaken(page, Promise.all(sent)))) return stillBusy(page, found.matches);
+  // The form is the frame's, and so is what is wrong with it.
+  if (options.submit && frame !== page.mainFrame) await seenIn(page, frame, deadline);
   return { ...(await conclude(page, before, deadline, null)), matches: found.matches };
 }
 
 export async function press(page: Page, chord: string, deadline: Deadline): Promise<ActionResult> {
   const before = stateBefore(page);
   await page.mainFrame.agent(deadline.leftMs);
-  await pressChord(page.session, chord, deadline.leftMs);
+  if (!(await isTaken(page, pressChord(page.session, chord, deadline.leftMs)))) return stillBusy(page, 0);
   return { ...(await conclude(page, before, deadline, null)), matches: 0 };
 }
 

@@ -6,7 +6,7 @@ import { CdpConnection, type CdpSession, type EventParams } from "../cdp/connect
 import type { EngineTransport } from "../engines/contract.ts";
 import { ToolError } from "../errors.ts";
 import type { ProxyLogin } from "../launch/proxy.ts";
-import { enforceUrlPolicy } from "../policy/enforce.ts";
+import { RequestGate } from "../policy/enforce.ts";
 import type { UrlPolicy } from "../policy/url-policy.ts";
 import { Notices } from "./notices.ts";
 import { type DialogPolicy, type Numbering, Page } from "./page.ts";
@@ -16,6 +16,8 @@ const startTimeoutMs = 30_000;
 /** A page that is merely busy answers within the first, one whose script was just stopped within the second. */
 const firstProbeMs = 300;
 const laterProbeMs = 1_000;
+/** What a stopped script had written is read first, so its page may be long in answering. */
+const laterProbesMax = 4;
 const reopenMsMax = 5_000;
 
 export interface BrowserOptions {
@@ -34,6 +36,7 @@ export class Browser {
   readonly pages = new Map<string, Page>();
   downloadsBegun = 0;
   readonly options: BrowserOptions;
+  readonly gate: RequestGate;
   viewport: BrowserOptions["viewport"];
   readonly #numbering: Numbering = { mainRefs: { last: 0 }, framesNamed: 0 };
   #activeId: string | null = null;
@@ -45,6 +48,8 @@ export class Browser {
   constructor(transport: EngineTransport, options: BrowserOptions) {
     this.options = options;
     this.viewport = options.viewport;
+    const { urlPolicy: policy, proxyLogin } = options;
+    this.gate = new RequestGate({ policy, proxyLogin, notices: this.notices });
     this.connection = new CdpConnection(transport);
     const { root } = this.connection;
     root.on("Target.attachedToTarget", (event) => this.#attached(event));
@@ -149,8 +154,10 @@ export class Browser {
     if (page.isNavigating) page.session.tell("Page.stopLoading");
     if (await this.#answers(page, firstProbeMs)) return;
     page.session.tell("Runtime.terminateExecution");
+    const stoppedMs = performance.now();
     // The first script after the stop may be the one that is stopped, hence a second look.
-    if ((await this.#answers(page, laterProbeMs)) || (await this.#answers(page, laterProbeMs))) {
+    for (let probes = 0; probes < 2 || (page.isWriting(stoppedMs) && probes < laterProbesMax); probes++) {
+      if (!(await this.#answers(page, laterProbeMs))) continue;
       this.notices.add("hang", "The page did not respond; its running script was stopped.");
       return;
     }
@@ -234,8 +241,7 @@ export class Browser {
   #watch(session: CdpSession, owner: { id: string; documents: number }): void {
     this.console.attach(session, owner);
     this.network.attach(session, owner);
-    const { urlPolicy: policy, proxyLogin } = this.options;
-    enforceUrlPolicy(session, { policy, proxyLogin, notices: this.notices });
+    this.gate.attach(session);
   }
 
   #detached(sessionId: string): void {

@@ -34,8 +34,11 @@ const hints: [RegExp, string][] = [
   [/CONNECTION_REFUSED/, "Nothing listens there; start the server first."],
   [/PROXY|SOCKS|TUNNEL|status 407/, "The proxy of the tool (--proxy) failed, not the site."],
   [/SSL_PROTOCOL/, "The server does not speak https there; try http://."],
-  [/CERT/, "Its certificate is not trusted; use http:// where the server offers it."],
-  [/INVALID_AUTH/, "The server asks for a login: write it into the address, http://user:password@host/."],
+  [
+    /CERT/,
+    "Its certificate is not trusted; use http:// where the server offers it, or start the tool with --ignore-https-errors.",
+  ],
+  [/status 401/, "The server asks for a login: write it into the address, http://user:password@host/."],
   [/HTTP_RESPONSE_CODE_FAILURE/, "The server answered with an error and an empty page."],
   [/ABORTED/, "The server sent no document to show (status 204, or a redirect to another application)."],
   [/TOO_MANY_REDIRECTS/, "The server redirects in a circle."],
@@ -91,9 +94,10 @@ export async function navigate(
   options: NavigateOptions,
   deadline: Deadline,
 ): Promise<NavigateResult> {
-  const url = completeUrl(options.url);
-  checkAllowed(url, browser.options.urlPolicy);
+  const address = completeUrl(options.url);
+  checkAllowed(address, browser.options.urlPolicy);
   const page = await browser.page();
+  const url = browser.gate.takeLogin(address);
   page.status = null;
   const { downloadsBegun } = browser;
   const answer = await page.session.send("Page.navigate", { url }, deadline.leftMs);

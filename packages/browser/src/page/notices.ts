@@ -1,6 +1,6 @@
 /** Things that happened by themselves (a dialog, a popup, a download, a crash), reported with the next result. */
 
-export type NoticeKind = "dialog" | "popup" | "download" | "crash" | "closed" | "blocked" | "hang";
+export type NoticeKind = "dialog" | "popup" | "download" | "crash" | "closed" | "blocked" | "hang" | "form";
 
 export interface Notice {
   kind: NoticeKind;

@@ -3,7 +3,7 @@ import type { CdpSession, EventParams } from "../cdp/connection.ts";
 import { ToolError } from "../errors.ts";
 import { guardApplications } from "./applications.ts";
 import { Frame, type RefCount } from "./frame.ts";
-import type { Notices } from "./notices.ts";
+import type { NoticeKind, Notices } from "./notices.ts";
 import { autoAttach } from "./targets.ts";
 
 export type DialogPolicy = "accept" | "dismiss";
@@ -30,6 +30,8 @@ export interface Numbering {
 export type LoadStage = "commit" | "domcontentloaded" | "load";
 const stageOrder: LoadStage[] = ["commit", "domcontentloaded", "load"];
 const leftLoadersMax = 20;
+/** A page that wrote to the console this recently is busy, and not stuck. */
+const writingMsMax = 500;
 
 const lifecycleStages: Partial<Record<string, LoadStage>> = {
   init: "commit",
@@ -75,6 +77,7 @@ export class Page {
   #leftLoaderIds: string[] = [];
   #isNavigating = false;
   #waiters = new Set<() => void>();
+  #lastWroteMs = Number.NEGATIVE_INFINITY;
   readonly #options: PageOptions;
 
   constructor(options: PageOptions) {
@@ -156,6 +159,9 @@ export class Page {
         },
       });
     }
+    session.on("Runtime.consoleAPICalled", () => {
+      this.#lastWroteMs = performance.now();
+    });
     session.tell("Runtime.enable");
     session.tell("Target.setAutoAttach", autoAttach);
     this.#options.onSession(session, kind, this);
@@ -233,6 +239,10 @@ export class Page {
     this.#options.notices.add("dialog", `${what} was ${accept ? "accepted" : "dismissed"}`);
   }
 
+  report(kind: NoticeKind, text: string): void {
+    this.#options.notices.add(kind, text);
+  }
+
   #reportApplication(url: string): void {
     this.#options.notices.add(
       "blocked",
@@ -292,6 +302,7 @@ export class Page {
 
   #navigationBegins(): void {
     this.navigationsBegun++;
+    this.status = null;
     this.#isNavigating = true;
     this.#wake();
   }
@@ -314,6 +325,11 @@ export class Page {
     this.#leftLoaderIds.push(this.#loading.loaderId);
     if (this.#leftLoaderIds.length > leftLoadersMax) this.#leftLoaderIds.shift();
     this.#loading = { loaderId, stage: "commit" };
+  }
+
+  /** Whether it writes to the console now, because of what was done after `sinceMs` (on the clock of performance). */
+  isWriting(sinceMs: number): boolean {
+    return this.#lastWroteMs > sinceMs && performance.now() - this.#lastWroteMs < writingMsMax;
   }
 
   get isNavigating(): boolean {

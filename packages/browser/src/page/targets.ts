@@ -18,6 +18,10 @@ export function isRef(target: string): boolean {
   return refPattern.test(target);
 }
 
+/** Words of the page are easily taken for a target, and make a selector that matches nothing. */
+const wordsHint = (target: string) =>
+  /^[A-Z][\w ]*$/.test(target) ? `It was taken for a CSS selector; for words write text=${target}. ` : "";
+
 export function notFound(target: string): ToolError {
   return isRef(target)
     ? new ToolError(
@@ -26,7 +30,7 @@ export function notFound(target: string): ToolError {
       )
     : new ToolError(
         "element_not_found",
-        `"${target}" does not match any elements. Take a snapshot to see what is there.`,
+        `"${target}" does not match any elements. ${wordsHint(target)}Take a snapshot to see what is there.`,
       );
 }
 

@@ -1,58 +1,104 @@
 /** Holds every target of the browser to the URL policy: redirects, page-made navigations and subresources included. */
-import type { CdpSession } from "../cdp/connection.ts";
+import type { CdpSession, EventParams } from "../cdp/connection.ts";
 import type { ProxyLogin } from "../launch/proxy.ts";
 import type { Notices } from "../page/notices.ts";
+import { Logins } from "./logins.ts";
 import { isLinkLocalHost, suspectPatterns, type UrlPolicy, whyBlocked } from "./url-policy.ts";
 
-export interface EnforceOptions {
+export interface GateOptions {
   policy: UrlPolicy;
   /** For a proxy that asks for one; every request is looked at then, as each may be the one that is asked. */
   proxyLogin: ProxyLogin | null;
   notices: Notices;
 }
 
-export function enforceUrlPolicy(session: CdpSession, options: EnforceOptions): void {
-  const { policy, proxyLogin, notices } = options;
-  const patterns = proxyLogin ? ["*"] : suspectPatterns(policy);
-  if (patterns.length === 0) return;
-  session.on("Fetch.requestPaused", ({ requestId, request }) => {
+/** A link may bring a login along too. */
+const loginInLink = { urlPattern: "*://*:*@*", resourceType: "Document" } as const;
+
+/** What the requests of all targets pass through; only those that match a pattern are stopped and looked at. */
+export class RequestGate {
+  readonly #options: GateOptions;
+  readonly #logins = new Logins();
+  readonly #sessions = new Set<CdpSession>();
+
+  constructor(options: GateOptions) {
+    this.#options = options;
+  }
+
+  attach(session: CdpSession): void {
+    for (const known of this.#sessions) if (known.ended) this.#sessions.delete(known);
+    this.#sessions.add(session);
+    const { policy, proxyLogin } = this.#options;
+    session.on("Fetch.requestPaused", (event) => this.#paused(session, event));
+    if (proxyLogin) answerAuth(session, proxyLogin);
+    this.#enable(session);
+    if (!policy.allowLinkLocal) this.#leaveLinkLocal(session);
+  }
+
+  /** The address to go to; a login in it is sent with every request to its origin from now on. */
+  takeLogin(address: string): string {
+    const { url, isNew } = this.#logins.take(address);
+    if (isNew) for (const session of this.#sessions) this.#enable(session);
+    return url;
+  }
+
+  #enable(session: CdpSession): void {
+    const { policy, proxyLogin } = this.#options;
+    const origins = [...this.#logins.origins].map((origin) => `${origin}/*`);
+    const patterns = proxyLogin ? ["*"] : [...suspectPatterns(policy), ...origins];
+    session.tell("Fetch.enable", {
+      patterns: [...patterns.map((urlPattern) => ({ urlPattern })), loginInLink],
+      handleAuthRequests: proxyLogin !== null,
+    });
+  }
+
+  #paused(session: CdpSession, { requestId, request }: EventParams<"Fetch.requestPaused">): void {
+    const { policy, notices } = this.#options;
     const reason = whyBlocked(request.url, policy);
-    if (reason === null) {
+    if (reason !== null) {
+      notices.add("blocked", `A request to ${request.url.slice(0, 200)} was blocked: ${reason}.`);
+      session.tell("Fetch.failRequest", { requestId, errorReason: "BlockedByClient" });
+      return;
+    }
+    const login = this.#logins.headerFor(this.takeLogin(request.url));
+    const isOwn = Object.keys(request.headers).some((name) => name.toLowerCase() === "authorization");
+    if (login === undefined || isOwn) {
       session.tell("Fetch.continueRequest", { requestId });
       return;
     }
-    notices.add("blocked", `A request to ${request.url.slice(0, 200)} was blocked: ${reason}.`);
-    session.tell("Fetch.failRequest", { requestId, errorReason: "BlockedByClient" });
-  });
-  if (proxyLogin) answerProxy(session, proxyLogin);
-  session.tell("Fetch.enable", {
-    patterns: patterns.map((urlPattern) => ({ urlPattern })),
-    handleAuthRequests: proxyLogin !== null,
-  });
-  if (policy.allowLinkLocal) return;
-  // A name may resolve to a blocked address; that shows only once the answer is there, and is not shown further.
-  session.on("Network.responseReceived", ({ type, response }) => {
-    if (type !== "Document" || !isLinkLocalHost(response.remoteIPAddress ?? "")) return;
-    notices.add(
-      "blocked",
-      `${response.url.slice(0, 200)} resolves to a link-local address; the page was left.`,
-    );
-    session.tell("Page.navigate", { url: "about:blank" });
-  });
+    const headers = Object.entries(request.headers).map(([name, value]) => ({ name, value: String(value) }));
+    session.tell("Fetch.continueRequest", {
+      requestId,
+      headers: [...headers, { name: "Authorization", value: login }],
+    });
+  }
+
+  /** A name may resolve to a blocked address; that shows only once the answer is there, and is not shown further. */
+  #leaveLinkLocal(session: CdpSession): void {
+    session.on("Network.responseReceived", ({ type, response }) => {
+      if (type !== "Document" || !isLinkLocalHost(response.remoteIPAddress ?? "")) return;
+      this.#options.notices.add(
+        "blocked",
+        `${response.url.slice(0, 200)} resolves to a link-local address; the page was left.`,
+      );
+      session.tell("Page.navigate", { url: "about:blank" });
+    });
+  }
 }
 
-/** The login is given once to each request; a proxy that asks again has refused it. */
-function answerProxy(session: CdpSession, login: ProxyLogin): void {
+/** The proxy is given the login once for each request; one that asks again has refused it. A server gets none. */
+function answerAuth(session: CdpSession, login: ProxyLogin): void {
   const answeredMax = 1_000;
   const answered = new Set<string>();
   session.on("Fetch.authRequired", ({ requestId, authChallenge }) => {
     const isFirst = authChallenge.source === "Proxy" && !answered.has(requestId);
     if (answered.size >= answeredMax) answered.clear();
     answered.add(requestId);
-    const refused = authChallenge.source === "Proxy" ? "CancelAuth" : "Default";
     session.tell("Fetch.continueWithAuth", {
       requestId,
-      authChallengeResponse: isFirst ? { response: "ProvideCredentials", ...login } : { response: refused },
+      authChallengeResponse: isFirst
+        ? { response: "ProvideCredentials", ...login }
+        : { response: "CancelAuth" },
     });
   });
 }

@@ -17,6 +17,8 @@ export interface Outcome {
   reason: string;
   /** A form was sent; the page leaves once the browser gets to it. */
   formSent: boolean;
+  /** The first field that was found wrong, as when a form is sent, and what the browser wants there; else empty. */
+  invalid: string;
 }
 
 export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
@@ -32,6 +34,15 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
   ];
   let armed: { element: Element; hit: boolean | null; reason: string; until: number } | null = null;
   let formSent = false;
+  let invalid = "";
+  addEventListener(
+    "invalid",
+    ({ target }) => {
+      if (invalid || !(target instanceof HTMLElement) || !("validationMessage" in target)) return;
+      invalid = `${describe(target)}: ${target.validationMessage}`;
+    },
+    { capture: true },
+  );
   addEventListener(
     "formdata",
     () => {
@@ -43,10 +54,12 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
   function describe(element: Element): string {
     const tag = dom.tagOf(element).toLowerCase();
     const id = element.id ? ` id="${element.id}"` : "";
+    const given = element.getAttribute("name");
+    const name = given ? ` name="${given}"` : "";
     const className =
       typeof element.className === "string" && element.className ? ` class="${element.className}"` : "";
     const text = (element.textContent ?? "").trim().replace(/\s+/g, " ").slice(0, 40);
-    return `<${tag}${id}${className}>${text}</${tag}>`;
+    return `<${tag}${id}${name}${className}>${text}</${tag}>`;
   }
 
   function deepestAt(x: number, y: number): Element | null {
@@ -74,9 +87,37 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
     return target instanceof HTMLLabelElement && target.control === hit;
   }
 
+  /** What an element is clicked at: itself, or with `display: contents` the first thing in it that has a box. */
+  function boxedIn(node: Node): Element | Text | null {
+    if (node instanceof Text) return dom.isTextShown(node) ? node : null;
+    if (!(node instanceof Element)) return null;
+    if (dom.styleOf(node).display !== "contents") return dom.boxOf(node).visible ? node : null;
+    for (const child of dom.childrenOf(node)) {
+      const boxed = boxedIn(child);
+      if (boxed) return boxed;
+    }
+    return null;
+  }
+
+  function boxed(element: Element): Element | Range {
+    const found = dom.styleOf(element).display === "contents" ? boxedIn(element) : element;
+    if (!(found instanceof Text)) return found ?? element;
+    const range = document.createRange();
+    range.selectNode(found);
+    return range;
+  }
+
+  function scrollTo(element: Element, alignment: ScrollLogicalPosition): void {
+    const place = boxed(element);
+    let at: Element | null = place instanceof Element ? place : element;
+    // Only what has a box can be scrolled to; around a bare text that is the next ancestor with one.
+    while (at && dom.styleOf(at).display === "contents") at = slotParent(at);
+    at?.scrollIntoView({ block: alignment, inline: alignment, behavior: "instant" });
+  }
+
   function visibleRects(element: Element): DOMRect[] {
     const inView: DOMRect[] = [];
-    for (const rect of element.getClientRects()) {
+    for (const rect of boxed(element).getClientRects()) {
       const left = Math.max(rect.left, 0);
       const top = Math.max(rect.top, 0);
       const width = Math.min(rect.right, innerWidth) - left;
@@ -129,7 +170,7 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
     let place = isWholeInView(element) ? placeToHit(element) : null;
     // In view as far as the window goes, it may still be scrolled away inside a list or lie below a fixed header.
     if (place?.state !== "ready") {
-      element.scrollIntoView({ block: alignment, inline: alignment, behavior: "instant" });
+      scrollTo(element, alignment);
       place = placeToHit(element);
     }
     if (place.state === "ready") arm(element);
@@ -155,7 +196,7 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
   }
 
   function isWholeInView(element: Element): boolean {
-    const rect = element.getBoundingClientRect();
+    const rect = boxed(element).getBoundingClientRect();
     return rect.top >= 0 && rect.left >= 0 && rect.bottom <= innerHeight && rect.right <= innerWidth;
   }
 
@@ -189,9 +230,10 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
   }
 
   function outcome(): Outcome {
-    const answer = { hit: armed?.hit ?? null, reason: armed?.reason ?? "", formSent };
+    const answer = { hit: armed?.hit ?? null, reason: armed?.reason ?? "", formSent, invalid };
     armed = null;
     formSent = false;
+    invalid = "";
     return answer;
   }
 
@@ -309,12 +351,21 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
           reason: `an input of type ${field.type} takes no text; click it instead`,
         };
     }
-    if (!isWholeInView(field))
-      field.scrollIntoView({ block: "nearest", inline: "nearest", behavior: "instant" });
+    if (!isWholeInView(field)) scrollTo(field, "nearest");
     field.focus({ preventScroll: true });
+    // What came of the input before this one is not of interest any more.
+    outcome();
     if (isInput) field.select();
     else getSelection()?.selectAllChildren(field);
     return { state: "ready", x: 0, y: 0 };
+  }
+
+  /** Where lines are elements, the browser leaves the caret somewhere in the last of those that it inserted. */
+  function caretToEnd(element: Element): void {
+    const field = fieldOf(element);
+    if (!field?.isContentEditable) return;
+    getSelection()?.selectAllChildren(field);
+    getSelection()?.collapseToEnd();
   }
 
   function fieldOf(element: Element): HTMLElement | null {
@@ -327,7 +378,7 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
     return element instanceof HTMLElement && element.isContentEditable ? element : null;
   }
 
-  return { prepareClick, prepareType, outcome, settled, changed, describe, deepestAt };
+  return { prepareClick, prepareType, caretToEnd, outcome, settled, changed, describe, deepestAt };
 }
 
 export type Act = ReturnType<typeof createAct>;

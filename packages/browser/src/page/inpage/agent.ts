@@ -58,6 +58,7 @@ export interface Agent {
   find(target: string): Found;
   click(target: string, alignment: ScrollLogicalPosition, checkMotion: boolean): Found;
   type(target: string, text: string): Found;
+  caretToEnd(target: string): void;
   /** True when it is visible, absent and so on, as wanted by wait-for-selector. */
   isInState(
     target: string,
@@ -177,6 +178,10 @@ function createAgent(parts: Parts, refPrefix: string): Agent {
     click: (target, alignment, checkMotion) =>
       answer(target, (element) => act.prepareClick(element, alignment, checkMotion)),
     type: (target, text) => answer(target, (element) => act.prepareType(element, text)),
+    caretToEnd(target) {
+      const { element } = locate(target);
+      if (element) act.caretToEnd(element);
+    },
     isInState(target, state) {
       const { element, matches, problem } = locate(target);
       dom.resetCaches();

@@ -245,6 +245,7 @@ export function createDom() {
     childrenOf,
     styleOf,
     isShown,
+    isTextShown,
     boxOf,
     isRemoved,
     isHiddenForAria,

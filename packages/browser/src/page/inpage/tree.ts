@@ -58,9 +58,19 @@ export function createTree({ dom, roles, names, refFor, noticeHost }: TreeTools)
   let active: Element | null = null;
   const nodeOf = (child: AriaChild) => (typeof child.node === "string" ? null : child.node);
 
-  function describe(element: Element, keepInlineText: boolean): AriaNode | null {
+  function holdsDocument(element: Element): boolean {
     const tag = dom.tagOf(element);
-    const isFrame = tag === "IFRAME" || tag === "FRAME";
+    if (tag === "IFRAME" || tag === "FRAME") return true;
+    if (tag === "OBJECT") return (element as HTMLObjectElement).contentWindow !== null;
+    // An <embed> does not tell what it holds.
+    return (
+      tag === "EMBED" &&
+      /^(text\/html|application\/xhtml|image\/svg)|^$/.test((element as HTMLEmbedElement).type)
+    );
+  }
+
+  function describe(element: Element, keepInlineText: boolean): AriaNode | null {
+    const isFrame = holdsDocument(element);
     const known = roles.roleOf(element);
     const role = isFrame ? "iframe" : (known ?? "generic");
     if (role === "presentation" || role === "none") return null;
@@ -151,6 +161,8 @@ export function createTree({ dom, roles, names, refFor, noticeHost }: TreeTools)
       if (own) into.children.push({ index: into.at, node: own });
       const cost = own ? costOf(own, walk.level) : hiddenCost;
       const level = own && own.role !== "generic" ? walk.level + 1 : walk.level;
+      // What stands inside of a frame's element is for browsers that show no frames.
+      if (holdsDocument(node)) return cost;
       const { depth } = walk;
       return cost + descend(own ?? into, node, { left: walk.left - cost, visible: isVisible, depth, level });
     }
