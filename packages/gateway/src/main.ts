@@ -2,7 +2,7 @@ import { type App, startApp } from "./app.ts";
 import { type Config, describeSettings, readConfig } from "./config.ts";
 import { startDemo } from "./demo/index.ts";
 import type { InstanceLock } from "./kernel/instance-lock.ts";
-import { lockAlone } from "./single-process.ts";
+import { lockAlone, warnUnlessAlone } from "./single-process.ts";
 import { VERSION } from "./version.ts";
 
 /** A shorter admin token works, but the start says that it can be guessed. */
@@ -38,6 +38,12 @@ async function main(args: readonly string[]): Promise<void> {
   const config = demo?.config ?? read.config;
   const { app, lock } = await serve(config).catch((error: Error) => stopWith([explain(error), HINT]));
 
+  // Before anything is said: whoever hears that it serves may end it.
+  watchProcess(app, async () => {
+    await demo?.stop();
+    lock?.release();
+  });
+
   if (config.adminToken && config.adminToken.length < ADMIN_TOKEN_LENGTH_MIN) {
     app.log.warn("SERVICE_ADMIN_TOKEN is short enough to be guessed; use 16 characters or more");
   }
@@ -62,10 +68,11 @@ async function main(args: readonly string[]): Promise<void> {
     const { text } = await demo.introduce(app.url).catch((error: Error) => stopWith([error.message]));
     process.stdout.write(`\n${text}`);
   }
+}
 
-  // One request's mistake must not end everybody's service.
+/** Lets the service outlive one request's mistake, and end in order when it is told to. */
+function watchProcess(app: App, ended: () => Promise<void>): void {
   process.on("unhandledRejection", (error) => app.log.error("a promise failed unheard", { error }));
-
   let stopping = false;
   for (const signal of ["SIGTERM", "SIGINT"] as const) {
     process.on(signal, async () => {
@@ -74,8 +81,7 @@ async function main(args: readonly string[]): Promise<void> {
       stopping = true;
       app.log.info("draining", { signal });
       await app.drain();
-      await demo?.stop();
-      lock?.release();
+      await ended();
       process.exit(0);
     });
   }
@@ -83,7 +89,9 @@ async function main(args: readonly string[]): Promise<void> {
 
 async function serve(config: Config): Promise<{ app: App; lock: InstanceLock | null }> {
   const lock = lockAlone(config);
-  return { app: await startApp(config), lock };
+  const app = await startApp(config);
+  warnUnlessAlone(config, lock, app.log);
+  return { app, lock };
 }
 
 function explain(error: Error & { code?: string }): string {

@@ -2,6 +2,7 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { Config } from "./config.ts";
 import { InstanceLock } from "./kernel/instance-lock.ts";
+import type { Log } from "./kernel/log.ts";
 
 function tryLock(dataDir: string): InstanceLock | null {
   try {
@@ -11,13 +12,23 @@ function tryLock(dataDir: string): InstanceLock | null {
   }
 }
 
-/** Processes that share a file but no bus would not hear of each other's revocations, and each count limits anew. */
-export function lockAlone({ dataDir, databaseUrl, redisUrl }: Config): InstanceLock | null {
-  if (databaseUrl !== null || redisUrl !== null) return null;
-  mkdirSync(dataDir, { recursive: true, mode: 0o700 });
-  const lock = tryLock(dataDir);
-  if (lock) return lock;
-  throw new Error(
-    `another process serves from ${dataDir}: stop it, or set SERVICE_DATA_DIR to another directory; several instances share a Postgres (SERVICE_DATABASE_URL) and a Redis (SERVICE_REDIS_URL)`,
+/** Whether several processes may share what this one is told to use. */
+const isShared = ({ databaseUrl, redisUrl }: Config) => databaseUrl !== null || redisUrl !== null;
+
+/** Held as long as the process lives; null when another one holds it, or when there may be several. */
+export function lockAlone(config: Config): InstanceLock | null {
+  if (isShared(config)) return null;
+  mkdirSync(config.dataDir, { recursive: true, mode: 0o700 });
+  return tryLock(config.dataDir);
+}
+
+/**
+ * Processes that share a file but no bus do not hear of each other's revocations, and each counts limits anew.
+ * Enough for the moment in which one takes over from the other, and no way to run them.
+ */
+export function warnUnlessAlone(config: Config, lock: InstanceLock | null, log: Log): void {
+  if (lock || isShared(config)) return;
+  log.warn(
+    `another process serves from ${config.dataDir}: neither hears of keys that the other revokes, and each counts limits alone; stop one, or let them share a Postgres (SERVICE_DATABASE_URL) and a Redis (SERVICE_REDIS_URL)`,
   );
 }
