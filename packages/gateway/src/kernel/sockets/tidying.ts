@@ -7,7 +7,7 @@ import { edenGC, fullGC, heapSize } from "bun:jsc";
  */
 const QUICK_LOOK_AFTER_BYTES = 16 * 1024 * 1024;
 /** A look at everything takes the longer the more is in use, so it comes the later. */
-const FULL_LOOK_AFTER_BYTES_MIN = 96 * 1024 * 1024;
+const FULL_LOOK_AFTER_BYTES_MIN = 64 * 1024 * 1024;
 const FULL_LOOK_AFTER_HEAPS = 3;
 
 /** What is left behind, as measured: by each read from a socket, and by the head of a request or an answer. */
