@@ -2,6 +2,7 @@
 import type { Deadline } from "./deadline.ts";
 import type { Frame } from "./frame.ts";
 import type { SnapshotAnswer } from "./inpage/agent.ts";
+import { adoptListening } from "./listeners.ts";
 import type { Page } from "./page.ts";
 import { askFrame, frameHolding } from "./search.ts";
 import { adoptClosedRoots } from "./shadow.ts";
@@ -70,6 +71,7 @@ async function frameSnapshot(
     );
   let own = await ask();
   if (own.hosts > 0 && (await adoptClosedRoots(frame, own.isSmall, deadline)) > 0) own = await ask();
+  if (own.silent > 0 && (await adoptListening(frame, deadline)) > 0) own = await ask();
   frame.refs.last = Math.max(frame.refs.last, own.lastRef);
   if (own.frames.length > 0 && request.depthLeft > 0) await stitchFrames(page, frame, own, request, deadline);
   return own;

@@ -378,7 +378,7 @@ export function createAct({ dom, roles }: { dom: Dom; roles: Roles }) {
     return element instanceof HTMLElement && element.isContentEditable ? element : null;
   }
 
-  return { prepareClick, prepareType, caretToEnd, outcome, settled, changed, describe, deepestAt };
+  return { prepareClick, prepareType, caretToEnd, outcome, settled, changed, describe, deepestAt, reaches };
 }
 
 export type Act = ReturnType<typeof createAct>;

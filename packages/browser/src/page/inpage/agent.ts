@@ -1,12 +1,19 @@
 /** The object that the tool keeps in each document: everything in this folder, put together. */
 import { createAct, type Outcome, type Readiness } from "./act.ts";
+import { createAffordances } from "./affordances.ts";
+import { createCounters } from "./counters.ts";
+import { createDescriber } from "./describe.ts";
 import { createDistiller } from "./distill.ts";
 import { createDom } from "./dom.ts";
+import { createGenerated } from "./generated.ts";
 import { createHosts } from "./hosts.ts";
 import { createLocate } from "./locate.ts";
 import { createNames } from "./names.ts";
 import { createRender, type Rendered } from "./render.ts";
+import { createRoleTables } from "./role-tables.ts";
 import { createRoles } from "./roles.ts";
+import { createSilent } from "./silent.ts";
+import { createStates } from "./states.ts";
 import { createTree } from "./tree.ts";
 
 export interface SnapshotRequest {
@@ -28,6 +35,8 @@ export interface SnapshotAnswer extends Rendered {
   hosts: number;
   /** Asking about all elements at once is cheaper here than one by one. */
   isSmall: boolean;
+  /** Elements left out that have not been asked about and may be there to be clicked. */
+  silent: number;
   url: string;
   title: string;
 }
@@ -80,13 +89,24 @@ export interface Agent {
   takeHosts(): Element[];
   /** Returns how many roots were new. */
   adoptClosedRoots(...roots: ShadowRoot[]): number;
+  /** Hands out the elements that were left out of the snapshot and may be there to be clicked. */
+  takeSilent(): Element[];
+  /** Told which of them, by position, a script listens to. */
+  adoptListening(positions: number[]): void;
 }
 
 type Parts = {
   createDom: typeof createDom;
   createHosts: typeof createHosts;
+  createCounters: typeof createCounters;
+  createGenerated: typeof createGenerated;
+  createRoleTables: typeof createRoleTables;
+  createStates: typeof createStates;
   createRoles: typeof createRoles;
   createNames: typeof createNames;
+  createAffordances: typeof createAffordances;
+  createSilent: typeof createSilent;
+  createDescriber: typeof createDescriber;
   createTree: typeof createTree;
   createDistiller: typeof createDistiller;
   createRender: typeof createRender;
@@ -96,8 +116,9 @@ type Parts = {
 
 function createAgent(parts: Parts, refPrefix: string): Agent {
   const dom = parts.createDom();
-  const roles = parts.createRoles(dom);
-  const names = parts.createNames(dom, roles);
+  const generated = parts.createGenerated(dom, parts.createCounters(dom));
+  const roles = parts.createRoles(dom, parts.createStates(dom), parts.createRoleTables());
+  const names = parts.createNames(dom, roles, generated);
   const refsByElement = new WeakMap<Element, string>();
   const elementsByRef = new Map<string, WeakRef<Element>>();
   let lastRef = 0;
@@ -119,11 +140,15 @@ function createAgent(parts: Parts, refPrefix: string): Agent {
   }
 
   const hosts = parts.createHosts(dom);
-  const tree = parts.createTree({ dom, roles, names, refFor, noticeHost: hosts.notice });
-  const distiller = parts.createDistiller();
+  const act = parts.createAct({ dom, roles });
+  const affordances = parts.createAffordances({ dom, roles, hits: act });
+  const silent = parts.createSilent(affordances.listening);
+  const noticeSilent = silent.notice;
+  const describer = parts.createDescriber({ dom, roles, names, affordances, refFor, noticeSilent });
+  const tree = parts.createTree({ dom, generated, describer, refFor, noticeHost: hosts.notice });
+  const distiller = parts.createDistiller({ isInteractive: affordances.isInteractive, noticeSilent });
   const renderer = parts.createRender(refFor);
   const locator = parts.createLocate({ dom, roles, names });
-  const act = parts.createAct({ dom, roles });
 
   function locate(target: string): { element: Element | null; matches: number; problem?: string } {
     if (!/^(f\d+)?e\d+$/.test(target)) return locator.locate(target);
@@ -148,14 +173,15 @@ function createAgent(parts: Parts, refPrefix: string): Agent {
       const root = request.target === null ? whole : locate(request.target).element;
       const where = { url: location.href, title: document.title };
       if (!root) {
-        const nothing = { lines: [], frames: [], truncated: false, chars: 0 };
-        return { ...nothing, ...where, found: request.target === null, lastRef, hosts: 0, isSmall: true };
+        const nothing = { lines: [], frames: [], truncated: false, chars: 0, hosts: 0, silent: 0 };
+        return { ...nothing, ...where, found: request.target === null, lastRef, isSmall: true };
       }
       const shortestLine = 28;
       const top = tree.build(root, {
         offset: request.offset,
         charsMax: request.charsMax * 1.2,
         childrenMax: Math.ceil(request.charsMax / shortestLine),
+        isTarget: request.target !== null,
       });
       distiller.distill(top, request.depthMax);
       const rendered = renderer.render(top, request);
@@ -167,6 +193,7 @@ function createAgent(parts: Parts, refPrefix: string): Agent {
         lastRef,
         hosts: hosts.count(),
         isSmall: hosts.isSmallPage(),
+        silent: silent.count(),
       };
     },
     find: (target) => {
@@ -239,6 +266,8 @@ function createAgent(parts: Parts, refPrefix: string): Agent {
     scanHosts: hosts.scan,
     takeHosts: hosts.take,
     adoptClosedRoots: hosts.adopt,
+    takeSilent: silent.take,
+    adoptListening: silent.adopt,
   };
 }
 
@@ -247,8 +276,15 @@ export function agentSource(refPrefix: string): string {
   const parts = {
     createDom,
     createHosts,
+    createCounters,
+    createGenerated,
+    createRoleTables,
+    createStates,
     createRoles,
     createNames,
+    createAffordances,
+    createSilent,
+    createDescriber,
     createTree,
     createDistiller,
     createRender,
