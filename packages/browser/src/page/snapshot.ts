@@ -4,6 +4,7 @@ import type { Frame } from "./frame.ts";
 import type { SnapshotAnswer } from "./inpage/agent.ts";
 import { adoptListening } from "./listeners.ts";
 import type { Page } from "./page.ts";
+import { isPdfViewer, pdfLines, readPdf, viewerBelow } from "./pdf.ts";
 import { askFrame, frameHolding } from "./search.ts";
 import { adoptClosedRoots } from "./shadow.ts";
 import { notFound } from "./targets.ts";
@@ -85,6 +86,7 @@ async function stitchFrames(
   request: FrameRequest,
   deadline: Deadline,
 ) {
+  if (own.isPdf) await viewerBelow(page, frame, deadline);
   let charsLeft = request.charsMax - own.chars;
   const inner: { line: number; depth: number; lines: string[] }[] = [];
   for (const [index, { ref, line, depth }] of own.frames.entries()) {
@@ -104,8 +106,14 @@ async function stitchFrames(
       depthLeft: request.depthLeft - 1,
       indentChars: request.indentChars + 2 * depth,
     };
-    const answer = await askFrame(page, child, deadline, (limited) =>
-      frameSnapshot(page, child, inside, limited),
+    // A frame has no children that could be counted, so an offset into it is one into its text.
+    const pdf = { ref, offset: request.target === null ? 0 : request.offset, charsMax: share };
+    const answer = await askFrame(
+      page,
+      child,
+      deadline,
+      async (limited) =>
+        (await pdfSnapshot(child, pdf, inside, limited)) ?? frameSnapshot(page, child, inside, limited),
     );
     if (!answer && child.isSilent) inner.push({ line, depth, lines: [silentFrame] });
     // A frame that goes away while it is read is left empty.
@@ -120,6 +128,20 @@ async function stitchFrames(
     own.lines.splice(line, 0, ...lines.map((text) => indent + text));
   }
   own.chars = own.lines.reduce((sum, line) => sum + request.indentChars + line.length + 1, 0);
+}
+
+type FrameLines = Pick<SnapshotAnswer, "lines" | "chars" | "truncated">;
+
+async function pdfSnapshot(
+  frame: Frame,
+  wanted: { ref: string; offset: number; charsMax: number },
+  { indentChars }: FrameRequest,
+  deadline: Deadline,
+): Promise<FrameLines | null> {
+  const pdf = isPdfViewer(frame) ? await readPdf(frame, wanted, deadline) : null;
+  if (!pdf) return null;
+  const { lines, truncated } = pdfLines(pdf, wanted);
+  return { lines, truncated, chars: lines.reduce((sum, line) => sum + indentChars + line.length + 1, 0) };
 }
 
 const silentFrame = '- /more: "not shown, the frame does not respond; take the snapshot again"';

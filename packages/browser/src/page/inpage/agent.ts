@@ -2,6 +2,7 @@
 import { createAct, type Outcome, type Readiness } from "./act.ts";
 import { createAffordances } from "./affordances.ts";
 import { createCounters } from "./counters.ts";
+import { createCovers } from "./covers.ts";
 import { createDescriber } from "./describe.ts";
 import { createDistiller } from "./distill.ts";
 import { createDom } from "./dom.ts";
@@ -15,6 +16,7 @@ import { createRoles } from "./roles.ts";
 import { createSilent } from "./silent.ts";
 import { createStates } from "./states.ts";
 import { createTree } from "./tree.ts";
+import { createYaml } from "./yaml.ts";
 
 export interface SnapshotRequest {
   target: string | null;
@@ -37,6 +39,8 @@ export interface SnapshotAnswer extends Rendered {
   isSmall: boolean;
   /** Elements left out that have not been asked about and may be there to be clicked. */
   silent: number;
+  /** The document is the frame around the viewer of a PDF. */
+  isPdf: boolean;
   url: string;
   title: string;
 }
@@ -105,11 +109,13 @@ type Parts = {
   createRoles: typeof createRoles;
   createNames: typeof createNames;
   createAffordances: typeof createAffordances;
+  createCovers: typeof createCovers;
   createSilent: typeof createSilent;
   createDescriber: typeof createDescriber;
   createTree: typeof createTree;
   createDistiller: typeof createDistiller;
   createRender: typeof createRender;
+  createYaml: typeof createYaml;
   createLocate: typeof createLocate;
   createAct: typeof createAct;
 };
@@ -141,13 +147,14 @@ function createAgent(parts: Parts, refPrefix: string): Agent {
 
   const hosts = parts.createHosts(dom);
   const act = parts.createAct({ dom, roles });
-  const affordances = parts.createAffordances({ dom, roles, hits: act });
+  const affordances = parts.createAffordances(dom, roles);
+  const covers = parts.createCovers(dom, act);
   const silent = parts.createSilent(affordances.listening);
   const noticeSilent = silent.notice;
-  const describer = parts.createDescriber({ dom, roles, names, affordances, refFor, noticeSilent });
-  const tree = parts.createTree({ dom, generated, describer, refFor, noticeHost: hosts.notice });
+  const describer = parts.createDescriber({ dom, roles, names, affordances, covers, refFor, noticeSilent });
+  const tree = parts.createTree({ dom, generated, describer, covers, refFor, noticeHost: hosts.notice });
   const distiller = parts.createDistiller({ isInteractive: affordances.isInteractive, noticeSilent });
-  const renderer = parts.createRender(refFor);
+  const renderer = parts.createRender(refFor, parts.createYaml());
   const locator = parts.createLocate({ dom, roles, names });
 
   function locate(target: string): { element: Element | null; matches: number; problem?: string } {
@@ -171,7 +178,8 @@ function createAgent(parts: Parts, refPrefix: string): Agent {
       // A picture in SVG is a document without a body.
       const whole: Element | null = document.body ?? document.documentElement;
       const root = request.target === null ? whole : locate(request.target).element;
-      const where = { url: location.href, title: document.title };
+      const isPdf = document.contentType === "application/pdf";
+      const where = { url: location.href, title: document.title, isPdf };
       if (!root) {
         const nothing = { lines: [], frames: [], truncated: false, chars: 0, hosts: 0, silent: 0 };
         return { ...nothing, ...where, found: request.target === null, lastRef, isSmall: true };
@@ -283,11 +291,13 @@ export function agentSource(refPrefix: string): string {
     createRoles,
     createNames,
     createAffordances,
+    createCovers,
     createSilent,
     createDescriber,
     createTree,
     createDistiller,
     createRender,
+    createYaml,
     createLocate,
     createAct,
   };

@@ -1,5 +1,6 @@
 /** One element as a node of the aria tree. */
 import type { Affordances } from "./affordances.ts";
+import type { Covers } from "./covers.ts";
 import type { Box, Dom } from "./dom.ts";
 import type { Names } from "./names.ts";
 import type { Roles } from "./roles.ts";
@@ -58,18 +59,21 @@ export interface DescribeTools {
   roles: Roles;
   names: Names;
   affordances: Affordances;
+  covers: Covers;
   refFor: (element: Element) => string;
   /** Told of elements that are left out and may be there to be clicked all the same. */
   noticeSilent: (element: Element) => void;
 }
 
-export function createDescriber({ dom, roles, names, affordances, refFor, noticeSilent }: DescribeTools) {
+export function createDescriber(tools: DescribeTools) {
+  const { dom, roles, names, affordances, covers, refFor, noticeSilent } = tools;
   const pictureSidesMin = { IMG: 10, CANVAS: 16, VIDEO: 16, other: 48 };
   let active: Element | null = null;
 
   function begin(): void {
     active = document.hasFocus() ? document.activeElement : null;
     affordances.begin();
+    covers.begin();
   }
 
   function holdsDocument(element: Element): boolean {
@@ -129,9 +133,9 @@ export function createDescriber({ dom, roles, names, affordances, refFor, notice
   /** A word among others can be there to be clicked; what stands alone is clicked through its parent. */
   function noticeText(element: Element): void {
     if (!/^(SPAN|I|A|FONT|TEXT|TSPAN)$/.test(dom.tagOf(element)) && !element.localName.includes("-")) return;
-    const { previousSibling, nextSibling } = element;
-    const isAlone = [previousSibling, nextSibling].every((node) => !node?.textContent?.trim());
-    if (!isAlone) noticeSilent(element);
+    const { previousSibling, nextSibling, parentElement } = element;
+    const hasText = [previousSibling, nextSibling].some((node) => node?.textContent?.trim());
+    if (hasText || (parentElement?.childElementCount ?? 0) > 1) noticeSilent(element);
   }
 
   function isPicture(element: Element, role: string): boolean {
@@ -198,7 +202,7 @@ export function createDescriber({ dom, roles, names, affordances, refFor, notice
     node.isPicture = !node.name && isPicture(element, role);
     const isOwnTarget =
       isInteractive || isClickable || canFocus || (!node.name && startsPointer(element, box));
-    if (isOwnTarget && !marks.inert) marks.covered = affordances.isCovered(element);
+    if (isOwnTarget && !marks.inert) covers.noticeControl(node);
     if ((isOwnTarget || node.isPicture || marks.editable) && isUnreadable(node.name)) {
       const isSilent = isInteractive || isUnreadable(element.textContent ?? "");
       if (isSilent) node.hint = affordances.hintOf(element);

@@ -103,7 +103,7 @@ export function createNames(dom: Dom, roles: Roles, generated: Generated) {
       }
       if (chosen.length === 0 && element instanceof HTMLInputElement)
         return said(element.value, element, reading);
-      if (chosen.length === 0 && role === "combobox") return contentText(element, inside(reading));
+      if (chosen.length === 0 && role === "combobox") return contentText(element, reading);
       return chosen.map((option) => read(option, inside(reading))).join(" ");
     }
     if (valueRoles.has(role)) {
@@ -232,7 +232,8 @@ export function createNames(dom: Dom, roles: Roles, generated: Generated) {
     depth: reading.depth + 1,
   });
 
-  function contentText(element: Element, reading: Reading): string {
+  function contentText(element: Element, outer: Reading): string {
+    const reading = inside(outer);
     let text = generated.cssText(element, "::before");
     for (const node of dom.childrenOf(element)) {
       if (text.length > readingCharsMax) break;
@@ -245,7 +246,8 @@ export function createNames(dom: Dom, roles: Roles, generated: Generated) {
       }
     }
     text += generated.cssText(element, "::after");
-    return reading.inTarget === "self" || !text.trim() ? text : generated.markerText(element) + text;
+    // The bullet of a list item belongs to what is called after the item, not to the item's own name.
+    return outer.inTarget === "self" || !text.trim() ? text : generated.markerText(element) + text;
   }
 
   /** What is invisible by its style can still hold something that is not. */
@@ -269,7 +271,7 @@ export function createNames(dom: Dom, roles: Roles, generated: Generated) {
     if (reading.visited.has(element) || reading.depth > readingDepthMax) return "";
     if (!reading.viaHidden && dom.isHiddenForAria(element)) return visiblePartsOf(element, reading);
     // What is put into a slot is read, what is said about the slot is not.
-    if (tagOf(element) === "SLOT") return contentText(element, inside(reading));
+    if (tagOf(element) === "SLOT") return contentText(element, reading);
     const labelledBy = labelledByOf(element);
     if (reading.via !== "labelledby" && labelledBy.length > 0) {
       const text = labelledBy
@@ -298,7 +300,7 @@ export function createNames(dom: Dom, roles: Roles, generated: Generated) {
       reading.via !== null;
     reading.visited.add(element);
     if (readsContent) {
-      const text = contentText(element, inside(reading));
+      const text = contentText(element, reading);
       if (reading.inTarget === "self" ? text.trim() : text) {
         if (text.trim()) reading.sources.add(element);
         return text;

@@ -1,5 +1,6 @@
 /** Writes an aria tree as YAML within a number of characters; what does not fit is marked and can be asked for. */
 import type { AriaNode } from "./describe.ts";
+import type { Yaml } from "./yaml.ts";
 
 export interface RenderOptions {
   charsMax: number;
@@ -43,44 +44,11 @@ interface Limits {
   indent: number;
 }
 
-export function createRender(refFor: (element: Element) => string) {
+export function createRender(refFor: (element: Element) => string, { asKey, asValue }: Yaml) {
   const nameCharsMax = 900;
   /** A cut text keeps at least its beginning, and a cut list at least its first members. */
   const textCharsWhenCut = 300;
   const childrenWhenDeep = 6;
-
-  const reserved = new Set(["y", "n", "yes", "no", "true", "false", "on", "off", "null", "~"]);
-
-  function needsQuotes(text: string): boolean {
-    return (
-      text === "" ||
-      /^\s|\s$|^[-&*\],?!>|@"'#%[]|[\n\r{}`]|:(\s|$)|\s#/.test(text) ||
-      // biome-ignore lint/suspicious/noControlCharactersInRegex: YAML forbids them in plain text.
-      /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]/.test(text) ||
-      !Number.isNaN(Number(text)) ||
-      reserved.has(text.toLowerCase()) ||
-      /^[-+]?\.(inf|nan)$/i.test(text)
-    );
-  }
-
-  const asKey = (text: string) => (needsQuotes(text) ? `'${text.replace(/'/g, "''")}'` : text);
-
-  function asValue(text: string): string {
-    if (!needsQuotes(text)) return text;
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what has to be escaped.
-    const escaped = text.replace(/[\\"\x00-\x1f\x7f-\x9f]/g, (char) => {
-      const short: Record<string, string> = {
-        "\b": "\\b",
-        "\f": "\\f",
-        "\n": "\\n",
-        "\r": "\\r",
-        "\t": "\\t",
-      };
-      if (char === "\\" || char === '"') return `\\${char}`;
-      return short[char] ?? `\\x${char.charCodeAt(0).toString(16).padStart(2, "0")}`;
-    });
-    return `"${escaped}"`;
-  }
 
   /** What the lines around a node have said already and need not be repeated in its own. */
   interface Around {

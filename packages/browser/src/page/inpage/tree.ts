@@ -1,4 +1,5 @@
 /** Builds the aria tree of a document or a part of it, within a bound on how many elements are looked at. */
+import type { Covers } from "./covers.ts";
 import type { AriaNode, Describer } from "./describe.ts";
 import type { Dom } from "./dom.ts";
 import type { Generated } from "./generated.ts";
@@ -17,12 +18,13 @@ export interface TreeTools {
   dom: Dom;
   generated: Generated;
   describer: Describer;
+  covers: Covers;
   refFor: (element: Element) => string;
   /** Told of every visible element that is walked over. */
   noticeHost: (element: Element) => void;
 }
 
-export function createTree({ dom, generated, describer, refFor, noticeHost }: TreeTools) {
+export function createTree({ dom, generated, describer, covers, refFor, noticeHost }: TreeTools) {
   const depthMax = 250;
   /** What an element costs that leaves no line, so that a walk over many of them ends too. */
   const hiddenCost = 4;
@@ -57,12 +59,11 @@ export function createTree({ dom, generated, describer, refFor, noticeHost }: Tr
   }
 
   function build(root: Element, options: TreeOptions): AriaNode {
-    describer.begin();
-    if (root.getElementsByTagName("*").length <= elementsWholeMax) {
-      const whole = walkTree(root, options, false);
-      if (whole.isComplete) return whole.top;
-    }
-    return walkTree(root, options, true).top;
+    const isSmall = root.getElementsByTagName("*").length <= elementsWholeMax;
+    const whole = isSmall ? walkTree(root, options, false) : null;
+    const { top } = whole?.isComplete ? whole : walkTree(root, options, true);
+    covers.mark();
+    return top;
   }
 
   /** With shares no part of the page takes all the space; without, the walk ends where the space does. */
@@ -71,6 +72,7 @@ export function createTree({ dom, generated, describer, refFor, noticeHost }: Tr
     options: TreeOptions,
     shares: boolean,
   ): { top: AriaNode; isComplete: boolean } {
+    describer.begin();
     const visited = new Set<Node>();
     const top = describer.empty(root, "fragment");
     let spent = 0;
@@ -87,6 +89,7 @@ export function createTree({ dom, generated, describer, refFor, noticeHost }: Tr
       const isVisible = !dom.isHiddenForAria(node) || dom.boxOf(node).visible;
       const inert = describer.isInert(node, walk.inert);
       noticeHost(node);
+      covers.notice(node);
       const isLarge = node.childNodes.length > options.childrenMax;
       const isTarget = options.isTarget && node === root;
       let own = isVisible ? describer.describe(node, { isTarget, isLarge, inert }) : null;
