@@ -1,12 +1,15 @@
 /** Text of PDF documents. Chromium shows them in a viewer whose own document holds nothing but the buttons around the pages. */
 import type { Deadline } from "./deadline.ts";
-import type { Frame } from "./frame.ts";
+import { type Frame, isContextGone } from "./frame.ts";
 import { createYaml } from "./inpage/yaml.ts";
 import type { Page } from "./page.ts";
 
 const viewerUrl = "chrome-extension://mhjfbmdgcfjbbpaeojofohoefgiehjai/";
 /** Less than what a call to a frame may take. */
-const viewerMsMax = 2_500;
+const readMsMax = 2_000;
+/** Kept back from the time of an operation that waits for the viewer. */
+const reserveMs = 500;
+export const stillLoading = '- /more: "the PDF is still loading; take the snapshot again"';
 
 export interface PdfText {
   title: string;
@@ -16,38 +19,50 @@ export interface PdfText {
   totalChars: number;
 }
 
+export interface PdfPart {
+  /** Of the frame that shows the document. */
+  ref: string;
+  /** First character of the text. */
+  offset: number;
+  charsMax: number;
+  /** What each line grows by when it is put into the lines of the document around this one. */
+  indentChars: number;
+}
+
 export function isPdfViewer(frame: Frame): boolean {
   return frame.url.startsWith(viewerUrl);
 }
 
-/** The viewer arrives some time after the document that it shows has loaded. */
-export async function viewerBelow(page: Page, frame: Frame, deadline: Deadline): Promise<void> {
+/** The viewer comes some time after the document that it is to show. True when it had to be waited for and came. */
+export async function viewerArrives(page: Page, frame: Frame, deadline: Deadline): Promise<boolean> {
   const isThere = () =>
-    [...page.frames.values()].some(
-      (each) => each.parentId === frame.id && isPdfViewer(each) && each.mainContextId !== null,
-    );
-  await page.until(isThere, Math.min(viewerMsMax, deadline.restMs));
+    [...page.frames.values()].some((each) => each.parentId === frame.id && isPdfViewer(each));
+  return !isThere() && (await page.until(isThere, deadline.restMs - reserveMs));
 }
 
-/** Null when this viewer does not tell, as when it asks for a password. */
+/** Null when the viewer does not tell, "loading" when it is not ready in time. */
 export async function readPdf(
   frame: Frame,
-  { offset, charsMax }: { offset: number; charsMax: number },
+  part: PdfPart,
   deadline: Deadline,
-): Promise<PdfText | null> {
-  if (frame.mainContextId === null) return null;
-  const waitMs = Math.min(viewerMsMax, deadline.restMs);
-  const { result } = await frame.session.send(
-    "Runtime.evaluate",
-    {
-      expression: `(${readInViewer})(${offset}, ${charsMax}, ${waitMs})`,
-      contextId: frame.mainContextId,
-      awaitPromise: true,
-      returnByValue: true,
-    },
-    deadline.leftMs,
-  );
-  return (result.value as PdfText | null | undefined) ?? null;
+): Promise<PdfText | "loading" | null> {
+  while (deadline.restMs > reserveMs) {
+    const waitMs = Math.min(readMsMax, deadline.restMs - reserveMs);
+    const expression = `(${readInViewer})(${part.offset}, ${part.charsMax}, ${waitMs})`;
+    try {
+      // The viewer is a process of its own, whose session means its document when no other is named.
+      const { result } = await frame.session.send(
+        "Runtime.evaluate",
+        { expression, awaitPromise: true, returnByValue: true },
+        deadline.leftMs,
+      );
+      const answer = result.value as PdfText | "loading" | null | undefined;
+      if (answer !== "loading") return answer ?? null;
+    } catch (error) {
+      if (!isContextGone(error)) throw error;
+    }
+  }
+  return "loading";
 }
 
 const { asKey, asValue } = createYaml();
@@ -55,20 +70,21 @@ const { asKey, asValue } = createYaml();
 /** Lines of a snapshot; what does not fit can be asked for by the ref of the frame, with an offset in characters. */
 export function pdfLines(
   { title, pages, text, totalChars }: PdfText,
-  { ref, offset, charsMax }: { ref: string; offset: number; charsMax: number },
+  { ref, offset, charsMax, indentChars }: PdfPart,
 ): { lines: string[]; truncated: boolean } {
+  const moreCharsMax = 120;
   const name = title ? ` ${JSON.stringify(title)}` : "";
   const lines = [`- ${asKey(`document${name} [pages=${pages}]`)}:`];
   if (totalChars === 0)
     return { lines: [...lines, '  - text: "No text, only pictures; take a screenshot."'], truncated: false };
-  let chars = lines[0]!.length;
+  let chars = lines[0]!.length + moreCharsMax;
   let shown = 0;
   for (const line of text.split("\n")) {
     const written = `  - text: ${asValue(line.trim())}`;
     if (line.trim()) {
-      if (chars + written.length + 1 > charsMax) break;
+      chars += indentChars + written.length + 1;
+      if (chars > charsMax) break;
       lines.push(written);
-      chars += written.length + 1;
     }
     shown += line.length + 1;
   }
@@ -83,6 +99,7 @@ export function pdfLines(
 interface Viewer extends Element {
   loadProgress_?: number;
   docLength_?: number;
+  showPasswordDialog_?: boolean;
   pdfTitle?: string;
 }
 
@@ -93,12 +110,17 @@ interface PluginController {
 }
 
 /** Runs in the viewer: selects everything, reads the selection, and takes it away again. */
-async function readInViewer(offset: number, charsMax: number, waitMs: number): Promise<PdfText | null> {
+async function readInViewer(
+  offset: number,
+  charsMax: number,
+  waitMs: number,
+): Promise<PdfText | "loading" | null> {
   const pollMs = 25;
   const until = performance.now() + waitMs;
   const viewer = () => document.querySelector<Viewer>("pdf-viewer");
   while (viewer()?.loadProgress_ !== 100 || !viewer()?.docLength_) {
-    if (performance.now() > until) return null;
+    if (viewer()?.showPasswordDialog_) return null;
+    if (performance.now() > until) return "loading";
     await new Promise((resolve) => setTimeout(resolve, pollMs));
   }
   const wrapper = "./pdf_viewer_wrapper.js";

@@ -4,7 +4,7 @@ import type { Frame } from "./frame.ts";
 import type { SnapshotAnswer } from "./inpage/agent.ts";
 import { adoptListening } from "./listeners.ts";
 import type { Page } from "./page.ts";
-import { isPdfViewer, pdfLines, readPdf, viewerBelow } from "./pdf.ts";
+import { isPdfViewer, type PdfPart, pdfLines, readPdf, stillLoading, viewerArrives } from "./pdf.ts";
 import { askFrame, frameHolding } from "./search.ts";
 import { adoptClosedRoots } from "./shadow.ts";
 import { notFound } from "./targets.ts";
@@ -71,6 +71,7 @@ async function frameSnapshot(
       deadline.leftMs,
     );
   let own = await ask();
+  if (own.isPdf && (await viewerArrives(page, frame, deadline))) own = await ask();
   if (own.hosts > 0 && (await adoptClosedRoots(frame, own.isSmall, deadline)) > 0) own = await ask();
   if (own.silent > 0 && (await adoptListening(frame, deadline)) > 0) own = await ask();
   frame.refs.last = Math.max(frame.refs.last, own.lastRef);
@@ -86,7 +87,6 @@ async function stitchFrames(
   request: FrameRequest,
   deadline: Deadline,
 ) {
-  if (own.isPdf) await viewerBelow(page, frame, deadline);
   let charsLeft = request.charsMax - own.chars;
   const inner: { line: number; depth: number; lines: string[] }[] = [];
   for (const [index, { ref, line, depth }] of own.frames.entries()) {
@@ -97,7 +97,10 @@ async function stitchFrames(
       continue;
     }
     const child = await childFrame(page, frame, ref, deadline);
-    if (!child) continue;
+    if (!child) {
+      if (own.isPdf) inner.push({ line, depth, lines: [stillLoading] });
+      continue;
+    }
     const inside = {
       ...request,
       target: null,
@@ -107,13 +110,14 @@ async function stitchFrames(
       indentChars: request.indentChars + 2 * depth,
     };
     // A frame has no children that could be counted, so an offset into it is one into its text.
-    const pdf = { ref, offset: request.target === null ? 0 : request.offset, charsMax: share };
+    const offset = request.target === null ? 0 : request.offset;
+    const pdf = { ref, offset, charsMax: share, indentChars: inside.indentChars };
     const answer = await askFrame(
       page,
       child,
       deadline,
       async (limited) =>
-        (await pdfSnapshot(child, pdf, inside, limited)) ?? frameSnapshot(page, child, inside, limited),
+        (await pdfSnapshot(child, pdf, limited)) ?? frameSnapshot(page, child, inside, limited),
     );
     if (!answer && child.isSilent) inner.push({ line, depth, lines: [silentFrame] });
     // A frame that goes away while it is read is left empty.
@@ -132,16 +136,16 @@ async function stitchFrames(
 
 type FrameLines = Pick<SnapshotAnswer, "lines" | "chars" | "truncated">;
 
-async function pdfSnapshot(
-  frame: Frame,
-  wanted: { ref: string; offset: number; charsMax: number },
-  { indentChars }: FrameRequest,
-  deadline: Deadline,
-): Promise<FrameLines | null> {
-  const pdf = isPdfViewer(frame) ? await readPdf(frame, wanted, deadline) : null;
+async function pdfSnapshot(frame: Frame, part: PdfPart, deadline: Deadline): Promise<FrameLines | null> {
+  const pdf = isPdfViewer(frame) ? await readPdf(frame, part, deadline) : null;
   if (!pdf) return null;
-  const { lines, truncated } = pdfLines(pdf, wanted);
-  return { lines, truncated, chars: lines.reduce((sum, line) => sum + indentChars + line.length + 1, 0) };
+  if (pdf === "loading") return { lines: [stillLoading], truncated: true, chars: stillLoading.length };
+  const { lines, truncated } = pdfLines(pdf, part);
+  return {
+    lines,
+    truncated,
+    chars: lines.reduce((sum, line) => sum + part.indentChars + line.length + 1, 0),
+  };
 }
 
 const silentFrame = '- /more: "not shown, the frame does not respond; take the snapshot again"';
