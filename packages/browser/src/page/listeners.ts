@@ -1,22 +1,24 @@
 /** Which elements scripts listen to: the browser tells, the page does not. */
 import { CdpError } from "../cdp/connection.ts";
 import type { Deadline } from "./deadline.ts";
-import type { Frame } from "./frame.ts";
+import type { Frame, ObjectArgument } from "./frame.ts";
 
 const clickEvents =
   /^(click|dblclick|auxclick|contextmenu|mousedown|mouseup|pointerdown|pointerup|touchstart|touchend|dragstart)$/;
 
-/** Asks about the elements that the agent left out of its snapshot. Returns how many of them react to clicks. */
-export async function adoptListening(frame: Frame, deadline: Deadline): Promise<number> {
+/**
+ * Asks about the elements that the agent left out of its snapshot, of which there are `silent`. Returns how many of
+ * them react to clicks.
+ */
+export async function adoptListening(frame: Frame, silent: number, deadline: Deadline): Promise<number> {
   if (frame.mainContextId === null) return 0;
   try {
     const listened = await listenedNodes(frame, frame.mainContextId, deadline);
-    const silentId = await frame.callForObject("takeSilent", [], deadline.leftMs);
-    if (listened.size === 0 || !silentId) return 0;
-    const nodeIds = await nodeIdsOf(frame, silentId, deadline);
-    const positions = nodeIds.flatMap((id, position) => (listened.has(id) ? [position] : []));
-    if (positions.length > 0) await frame.call("adoptListening", [positions], deadline.leftMs);
-    return positions.length;
+    const elements =
+      listened.size <= silent
+        ? await resolveAll(frame, listened, deadline)
+        : await silentAmong(frame, listened, deadline);
+    return await frame.call("adoptListening", elements, deadline.leftMs);
   } catch (error) {
     // Another engine does not tell, and a document may go away in between; the snapshot is complete without it.
     if (error instanceof CdpError) return 0;
@@ -24,6 +26,7 @@ export async function adoptListening(frame: Frame, deadline: Deadline): Promise<
   }
 }
 
+/** Backend ids of the nodes that have a listener for clicks or the like. */
 async function listenedNodes(frame: Frame, contextId: number, deadline: Deadline): Promise<Set<number>> {
   const { result } = await frame.session.send(
     "Runtime.evaluate",
@@ -43,7 +46,23 @@ async function listenedNodes(frame: Frame, contextId: number, deadline: Deadline
   );
 }
 
-async function nodeIdsOf(frame: Frame, listId: string, deadline: Deadline): Promise<number[]> {
+async function resolveAll(frame: Frame, nodeIds: Set<number>, deadline: Deadline): Promise<ObjectArgument[]> {
+  const executionContextId = frame.agentContextId ?? undefined;
+  const nodes = await Promise.all(
+    [...nodeIds].map((backendNodeId) =>
+      frame.session.send("DOM.resolveNode", { backendNodeId, executionContextId }, deadline.leftMs),
+    ),
+  );
+  return nodes.flatMap(({ object }) => (object.objectId ? [{ objectId: object.objectId }] : []));
+}
+
+async function silentAmong(
+  frame: Frame,
+  listened: Set<number>,
+  deadline: Deadline,
+): Promise<ObjectArgument[]> {
+  const listId = await frame.callForObject("silentElements", [], deadline.leftMs);
+  if (!listId) return [];
   const { result } = await frame.session.send(
     "Runtime.getProperties",
     { objectId: listId, ownProperties: true },
@@ -55,5 +74,7 @@ async function nodeIdsOf(frame: Frame, listId: string, deadline: Deadline): Prom
   const nodes = await Promise.all(
     objectIds.map((objectId) => frame.session.send("DOM.describeNode", { objectId }, deadline.leftMs)),
   );
-  return nodes.map(({ node }) => node.backendNodeId);
+  return objectIds
+    .filter((_, position) => listened.has(nodes[position]!.node.backendNodeId))
+    .map((objectId) => ({ objectId }));
 }

@@ -73,7 +73,7 @@ async function frameSnapshot(
   let own = await ask();
   if (own.isPdf && (await viewerArrives(page, frame, deadline))) own = await ask();
   if (own.hosts > 0 && (await adoptClosedRoots(frame, own.isSmall, deadline)) > 0) own = await ask();
-  if (own.silent > 0 && (await adoptListening(frame, deadline)) > 0) own = await ask();
+  if (own.silent > 0 && (await adoptListening(frame, own.silent, deadline)) > 0) own = await ask();
   frame.refs.last = Math.max(frame.refs.last, own.lastRef);
   if (own.frames.length > 0 && request.depthLeft > 0) await stitchFrames(page, frame, own, request, deadline);
   return own;

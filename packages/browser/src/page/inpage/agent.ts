@@ -93,10 +93,10 @@ export interface Agent {
   takeHosts(): Element[];
   /** Returns how many roots were new. */
   adoptClosedRoots(...roots: ShadowRoot[]): number;
-  /** Hands out the elements that were left out of the snapshot and may be there to be clicked. */
-  takeSilent(): Element[];
-  /** Told which of them, by position, a script listens to. */
-  adoptListening(positions: number[]): void;
+  /** The elements that were left out of the snapshot and may be there to be clicked. */
+  silentElements(): Element[];
+  /** Told to which elements scripts listen; returns how many of them had been left out. */
+  adoptListening(...elements: Element[]): number;
 }
 
 type Parts = {
@@ -274,7 +274,7 @@ function createAgent(parts: Parts, refPrefix: string): Agent {
     scanHosts: hosts.scan,
     takeHosts: hosts.take,
     adoptClosedRoots: hosts.adopt,
-    takeSilent: silent.take,
+    silentElements: silent.list,
     adoptListening: silent.adopt,
   };
 }

@@ -271,7 +271,7 @@ export function createNames(dom: Dom, roles: Roles, generated: Generated) {
     if (reading.visited.has(element) || reading.depth > readingDepthMax) return "";
     if (!reading.viaHidden && dom.isHiddenForAria(element)) return visiblePartsOf(element, reading);
     // What is put into a slot is read, what is said about the slot is not.
-    if (tagOf(element) === "SLOT") return contentText(element, reading);
+    if (tagOf(element) === "SLOT" && reading.inTarget !== "self") return contentText(element, reading);
     const labelledBy = labelledByOf(element);
     if (reading.via !== "labelledby" && labelledBy.length > 0) {
       const text = labelledBy

@@ -1,13 +1,12 @@
 /** Elements that a snapshot leaves out because nothing is known of them; the tool asks the browser who listens to them. */
 
 export function createSilent(listening: WeakSet<Element>) {
-  const waitingMax = 100;
+  const waitingMax = 300;
   /** A script may begin to listen some time after the page was first looked at. */
   const timesAskedMax = 2;
   const sideMin = 4;
   const timesAsked = new WeakMap<Element, number>();
-  let waiting = new Set<Element>();
-  let taken: Element[] = [];
+  const waiting = new Set<Element>();
 
   function notice(element: Element): void {
     if (waiting.size >= waitingMax || (timesAsked.get(element) ?? 0) >= timesAskedMax) return;
@@ -16,23 +15,18 @@ export function createSilent(listening: WeakSet<Element>) {
   }
 
   const count = () => waiting.size;
+  const list = () => [...waiting];
 
-  function take(): Element[] {
-    taken = [...waiting];
-    waiting = new Set();
-    for (const element of taken) timesAsked.set(element, (timesAsked.get(element) ?? 0) + 1);
-    return taken;
+  /** Given elements that scripts listen to. Returns how many of those were waiting to hear about it. */
+  function adopt(...elements: Element[]): number {
+    const found = elements.filter((element) => waiting.has(element));
+    for (const element of found) listening.add(element);
+    for (const element of waiting) timesAsked.set(element, (timesAsked.get(element) ?? 0) + 1);
+    waiting.clear();
+    return found.length;
   }
 
-  function adopt(positions: number[]): void {
-    for (const position of positions) {
-      const element = taken[position];
-      if (element) listening.add(element);
-    }
-    taken = [];
-  }
-
-  return { notice, count, take, adopt };
+  return { notice, count, list, adopt };
 }
 
 export type Silent = ReturnType<typeof createSilent>;
