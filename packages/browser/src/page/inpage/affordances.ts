@@ -83,7 +83,8 @@ export function createAffordances(dom: Dom, roles: Roles) {
 
   function colourOf(element: Element): string {
     const { fill, backgroundColor } = dom.styleOf(element);
-    if (element instanceof SVGGeometryElement) return `fill=${element.getAttribute("fill") ?? fill}`;
+    if (element instanceof SVGGeometryElement || element instanceof SVGTextContentElement)
+      return `fill=${element.getAttribute("fill") ?? fill}`;
     const isLeaf = element.childElementCount === 0 && !element.textContent?.trim();
     return isLeaf && !/^rgba\(.* 0\)$/.test(backgroundColor) ? `background=${backgroundColor}` : "";
   }

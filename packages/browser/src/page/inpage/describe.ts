@@ -204,10 +204,14 @@ export function createDescriber(tools: DescribeTools) {
       isInteractive || isClickable || canFocus || (!node.name && startsPointer(element, box));
     if (isOwnTarget && !marks.inert) covers.noticeControl(node);
     if ((isOwnTarget || node.isPicture || marks.editable) && isUnreadable(node.name)) {
-      const isSilent = isInteractive || isUnreadable(element.textContent ?? "");
+      // Of the parts of a drawing the colour matters even where there is a letter in them.
+      const isSilent = isInteractive || isDrawn(element) || isUnreadable(element.textContent ?? "");
       if (isSilent) node.hint = affordances.hintOf(element);
     }
   }
+
+  const isDrawn = (element: Element) =>
+    element instanceof SVGGeometryElement || element instanceof SVGTextContentElement;
 
   function shorten(url: string): string {
     if (!url.startsWith("data:")) return url;

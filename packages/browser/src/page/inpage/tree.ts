@@ -35,8 +35,8 @@ export function createTree({ dom, generated, describer, covers, refFor, noticeHo
   const shareMin = 400;
   /** Kept back for each child that is still to come. */
   const reserveEach = 150;
-  /** A page of at most so many elements is tried as a whole before its space is shared out. */
-  const elementsWholeMax = 1_500;
+  /** A page whose elements need no more than this each is tried as a whole before its space is shared out. */
+  const elementCharsMin = 16;
 
   interface Walk {
     /** How many characters of output may still be gathered below here. */
@@ -59,7 +59,7 @@ export function createTree({ dom, generated, describer, covers, refFor, noticeHo
   }
 
   function build(root: Element, options: TreeOptions): AriaNode {
-    const isSmall = root.getElementsByTagName("*").length <= elementsWholeMax;
+    const isSmall = root.getElementsByTagName("*").length * elementCharsMin <= options.charsMax;
     const whole = isSmall ? walkTree(root, options, false) : null;
     const { top } = whole?.isComplete ? whole : walkTree(root, options, true);
     covers.mark();
