@@ -22,6 +22,8 @@ export interface LaunchOptions {
   /** The proxy's challenges are answered by the tool, and the servers' then too. */
   hasProxyLogin?: boolean;
   extraFlags?: readonly string[];
+  /** Where the loader finds libraries that came with the tool. */
+  libraryEnv?: Record<string, string>;
 }
 
 export interface LaunchedBrowser {
@@ -73,7 +75,7 @@ export function launchBrowser(options: LaunchOptions): LaunchedBrowser {
     // Descriptors 3 and 4 are where Chromium reads and writes with --remote-debugging-pipe.
     stdio: ["ignore", "ignore", "pipe", "pipe", "pipe"],
     detached: true,
-    env: { ...process.env, ...temporaryDirInside(profileDir) },
+    env: { ...process.env, ...options.libraryEnv, ...temporaryDirInside(profileDir) },
   });
   if (child.pid !== undefined) guard.watch(child.pid);
 

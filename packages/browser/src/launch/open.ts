@@ -1,10 +1,12 @@
 /** From the settings to a running engine: resolution, then the pipe of a launched Chromium or a foreign library. */
 import { existsSync } from "node:fs";
+import { embeddedLibraries } from "../bundle/embedded.ts";
 import type { EngineTransport, ResolvedEngine } from "../engines/contract.ts";
 import { ToolError } from "../errors.ts";
 import { SetupError } from "../resolve/errors.ts";
 import { progressLines } from "../resolve/progress.ts";
 import { resolveEngine } from "../resolve/resolve.ts";
+import { defaultCacheDir } from "../resolve/settings.ts";
 import type { SessionOptions } from "../session.ts";
 import { launchBrowser } from "./launch.ts";
 import { type ProxyLogin, prepareProxy } from "./proxy.ts";
@@ -24,6 +26,14 @@ export function binaryBehind(path: string): string {
   return path === "/usr/bin/chromium" && existsSync(binary) ? binary : path;
 }
 
+/** Libraries that were built into the tool are laid down first; nothing is loaded for that where there are none. */
+async function libraryEnvOf(env: SessionOptions["env"]): Promise<Record<string, string>> {
+  if (embeddedLibraries().length === 0) return {};
+  const { bundledLibraryEnv, unpackLibraries } = await import("../bundle/index.ts");
+  const directory = await unpackLibraries({ cacheDir: defaultCacheDir(env) });
+  return directory ? bundledLibraryEnv(directory, env) : {};
+}
+
 async function open(options: SessionOptions): Promise<OpenedEngine> {
   const { env, backend, headful, proxy, viewport, ignoreHttpsErrors, onProgress } = options;
   const engine = await resolveEngine({
@@ -36,6 +46,7 @@ async function open(options: SessionOptions): Promise<OpenedEngine> {
     const transport = await openForeignTransport(engine, { headless: !headful, ...viewport, proxy });
     return { engine, transport, profileDir: null, proxyLogin: null, dispose() {} };
   }
+  const libraryEnv = await libraryEnvOf(env);
   const { server, login, close } = await prepareProxy(proxy);
   try {
     const { transport, profileDir } = launchBrowser({
@@ -45,6 +56,7 @@ async function open(options: SessionOptions): Promise<OpenedEngine> {
       viewport,
       ignoreHttpsErrors,
       hasProxyLogin: login !== null,
+      libraryEnv,
     });
     return { engine, transport, profileDir, proxyLogin: login, dispose: close };
   } catch (error) {
