@@ -10,7 +10,7 @@ const differences: Record<string, string[]> = {
     'name: "title", not "y"',
     'name: "", not "figcaption"',
   ],
-  // A popover that is not open is not on the page, and html-cite is no role of ARIA.
+  // A popover that is not open is not on the page, and html-cite is not an ARIA role.
   "html-aam/roles-minimum.tentative.html": ['role: "group", not ""', 'role: "html-cite", not "generic"'],
   // In HTML <image> is read as <img>, and what stands in it does not belong to it.
   "svg-aam/role/role-img.tentative.html": [

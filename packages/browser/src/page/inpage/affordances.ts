@@ -16,7 +16,7 @@ export function createAffordances(dom: Dom, roles: Roles) {
   /** Elements of which the browser says that a script listens to their clicks. */
   const listening = new WeakSet<Element>();
   let modal: Element | null = null;
-  /** What the modal dialog stands in is no part of it, but does not hide it either. */
+  /** The elements around the modal dialog: they are not inert themselves, because the dialog in them is not. */
   let aroundModal = new Set<Element>();
 
   function begin(): void {

@@ -90,8 +90,20 @@ export function createGenerated(dom: Dom, counters: Counters) {
     return slash ? ` ${textOf(slash[2]!, place)} ` : textOf(content, place);
   }
 
+  const known = { "::before": dom.memo<string>(), "::after": dom.memo<string>() };
+
+  /** An element's generated text goes into its own line and into the names of those around it. */
   function cssText(element: Element, pseudo: "::before" | "::after"): string {
     if (!mayGenerate(element)) return "";
+    let text = known[pseudo].get(element);
+    if (text === undefined) {
+      text = readCssText(element, pseudo);
+      known[pseudo].set(element, text);
+    }
+    return text;
+  }
+
+  function readCssText(element: Element, pseudo: "::before" | "::after"): string {
     const style = getComputedStyle(element, pseudo);
     const { content } = style;
     if (!content || content === "none" || content === "normal") return "";
