@@ -1,5 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { chromium } from "playwright-core";
+import { ToolError } from "../src/errors.ts";
+import { Deadline } from "../src/page/deadline.ts";
+import type { Frame } from "../src/page/frame.ts";
+import { adoptListening } from "../src/page/listeners.ts";
 import { chromiumPath, type Site, startSite, startTool, type Tool } from "./helpers.ts";
 
 /** What a snapshot shows beyond names and roles, and beyond what Playwright's shows. */
@@ -92,6 +96,14 @@ describe("the snapshot shows", () => {
     await tool.evaluate("listen()");
     await tool.post("/click", { target: await tool.ref('"No"') });
     expect(await tool.evaluate("document.title")).toBe("hit");
+  });
+
+  test("the rest where the engine does not tell who listens", async () => {
+    const refuse = async () => {
+      throw new ToolError("not_supported", "DOMDebugger.getEventListeners");
+    };
+    const frame = { mainContextId: 1, session: { send: refuse } } as unknown as Frame;
+    expect(await adoptListening(frame, 1, new Deadline(1_000))).toBe(0);
   });
 
   test("pictures without a text, but no icons of controls", async () => {

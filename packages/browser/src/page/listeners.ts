@@ -1,5 +1,6 @@
 /** Which elements scripts listen to: the browser tells, the page does not. */
 import { CdpError } from "../cdp/connection.ts";
+import { ToolError } from "../errors.ts";
 import type { Deadline } from "./deadline.ts";
 import type { Frame, ObjectArgument } from "./frame.ts";
 
@@ -20,8 +21,9 @@ export async function adoptListening(frame: Frame, silent: number, deadline: Dea
         : await silentAmong(frame, listened, deadline);
     return await frame.call("adoptListening", elements, deadline.leftMs);
   } catch (error) {
-    // Another engine does not tell, and a document may go away in between; the snapshot is complete without it.
-    if (error instanceof CdpError) return 0;
+    // Another engine may not tell, and a document may go away in between; the snapshot does without it then.
+    const isUnknown = error instanceof ToolError && error.code === "not_supported";
+    if (isUnknown || error instanceof CdpError) return 0;
     throw error;
   }
 }

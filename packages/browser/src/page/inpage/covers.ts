@@ -26,7 +26,7 @@ export function createCovers(dom: Dom, hits: HitTest) {
     controls = [];
   }
 
-  /** Told of every element that is walked over. */
+  /** Told of every element that is walked over, but for inline ones: what is taken out of the flow is a block. */
   function notice(element: Element): void {
     const { position } = dom.styleOf(element);
     if (position !== "static" && position !== "relative" && floating.size < floatingMax)
@@ -47,9 +47,9 @@ export function createCovers(dom: Dom, hits: HitTest) {
   const isIn = ({ left, top, right, bottom }: DOMRect, { x, y }: Place) =>
     x >= left && x < right && y >= top && y < bottom;
 
-  function mark(): void {
+  function mark(isComplete: boolean): void {
     if (controls.length === 0) return;
-    probe();
+    if (!isComplete) probe();
     const covers = [...floating]
       .map((element) => ({ element, rect: element.getBoundingClientRect() }))
       .filter(({ rect }) => rect.width > 0 && rect.height > 0);

@@ -32,6 +32,7 @@ export function createDom() {
   }
 
   const styles = memo<CSSStyleDeclaration>();
+  const displays = memo<string>();
   const shown = memo<boolean>();
   const hidden = memo<boolean>();
   const pointer = memo<boolean>();
@@ -98,23 +99,24 @@ export function createDom() {
     return false;
   }
 
-  const ownersAround = (node: Node) =>
-    ownersIn(hasShadow ? (node.getRootNode() as Document | ShadowRoot) : document);
-
-  function ownerOf(element: Element): Element | null {
-    return ownersAround(element).get(element) ?? null;
+  /** Null where nothing is owned, which is nearly everywhere. */
+  function ownersAround(node: Node): Map<Element, Element> | null {
+    const owners = ownersIn(hasShadow ? (node.getRootNode() as Document | ShadowRoot) : document);
+    return owners.size > 0 ? owners : null;
   }
 
   /** The element below which this one is read. */
   function treeParentOf(element: Element): Element | null {
-    return ownerOf(element) ?? slotOf(element) ?? parentOf(element);
+    const owner = ownersAround(element)?.get(element);
+    if (owner) return owner;
+    return (hasShadow ? slotOf(element) : null) ?? parentOf(element);
   }
 
   /** Children in the order in which they are read: the shadow tree with what is slotted into it, then owned elements. */
   function childrenOf(element: Element): Iterable<Node> {
     const children = ownChildrenOf(element);
     const owners = ownersAround(element);
-    if (owners.size === 0) return children;
+    if (!owners) return children;
     const kept = [...children].filter((node) => !(node instanceof Element && owners.has(node)));
     const owned = elementsByIds(element, element.getAttribute("aria-owns"));
     return [...kept, ...owned.filter((each) => owners.get(each) === element)];
@@ -147,6 +149,16 @@ export function createDom() {
     return style;
   }
 
+  /** Asked for several times for each element, and reading it from the style is dear. */
+  function displayOf(element: Element): string {
+    let display = displays.get(element);
+    if (display === undefined) {
+      display = styleOf(element).display;
+      displays.set(element, display);
+    }
+    return display;
+  }
+
   function isShown(element: Element): boolean {
     let answer = shown.get(element);
     if (answer === undefined) {
@@ -175,8 +187,8 @@ export function createDom() {
         cursor: styleOf(element).cursor,
       };
     }
-    const style = styleOf(element);
-    const { cursor, display } = style;
+    const { cursor } = styleOf(element);
+    const display = displayOf(element);
     if (display === "contents") {
       for (const child of element.childNodes) {
         if (child instanceof Element && boxOf(child).visible) return { visible: true, inline: false, cursor };
@@ -190,7 +202,7 @@ export function createDom() {
   }
 
   const isUnrendered = (element: Element) =>
-    element.localName === "area" ? !isShown(element) : styleOf(element).display === "none";
+    element.localName === "area" ? !isShown(element) : displayOf(element) === "none";
 
   /** display:none, aria-hidden or not slotted: the element, or one that it is read below. */
   function isRemoved(element: Element): boolean {
@@ -217,7 +229,7 @@ export function createDom() {
     const tag = tagOf(element);
     if (tag === "STYLE" || tag === "SCRIPT" || tag === "NOSCRIPT" || tag === "TEMPLATE") return true;
     if (tag !== "SLOT") {
-      if (styleOf(element).display === "contents") {
+      if (displayOf(element) === "contents") {
         for (const child of element.childNodes) {
           if (child instanceof Element && !isHiddenForAria(child)) return false;
           if (child instanceof Text && isTextShown(child)) return false;
@@ -282,6 +294,7 @@ export function createDom() {
     imageOf,
     isUnrendered,
     styleOf,
+    displayOf,
     isShown,
     isTextShown,
     boxOf,

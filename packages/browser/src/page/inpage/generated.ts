@@ -114,7 +114,7 @@ export function createGenerated(dom: Dom, counters: Counters) {
 
   /** The bullet or number before a list item. */
   function markerText(element: Element): string {
-    if (dom.styleOf(element).display !== "list-item") return "";
+    if (dom.displayOf(element) !== "list-item") return "";
     const { content } = getComputedStyle(element, "::marker");
     if (content && content !== "normal" && content !== "none")
       return contentText(content, { element, pseudo: "::marker" });
@@ -131,10 +131,21 @@ export function createGenerated(dom: Dom, counters: Counters) {
     );
   }
 
+  const transforms = dom.memo<string>();
+
+  function transformOf(element: Element): string {
+    let transform = transforms.get(element);
+    if (transform === undefined) {
+      transform = dom.styleOf(element).textTransform;
+      transforms.set(element, transform);
+    }
+    return transform;
+  }
+
   /** A text as it is shown, where its element's style changes the case. */
   function shownText(text: Text): string {
     const parent = text.parentElement;
-    const transform = parent ? dom.styleOf(parent).textTransform : "none";
+    const transform = parent ? transformOf(parent) : "none";
     if (transform === "none") return text.data;
     if (transform.includes("uppercase")) return text.data.toUpperCase();
     if (transform.includes("lowercase")) return text.data.toLowerCase();

@@ -239,7 +239,7 @@ export function createNames(dom: Dom, roles: Roles, generated: Generated) {
       if (text.length > readingCharsMax) break;
       if (node instanceof Element) {
         const part = read(node, reading);
-        const isInline = dom.styleOf(node).display === "inline" && tagOf(node) !== "BR";
+        const isInline = dom.displayOf(node) === "inline" && tagOf(node) !== "BR";
         text += isInline ? part : ` ${part} `;
       } else if (node instanceof Text && (reading.viaHidden || !dom.isTextLeftOut(node))) {
         text += generated.shownText(node).slice(0, readingCharsMax);

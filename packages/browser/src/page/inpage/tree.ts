@@ -61,8 +61,8 @@ export function createTree({ dom, generated, describer, covers, refFor, noticeHo
   function build(root: Element, options: TreeOptions): AriaNode {
     const isSmall = root.getElementsByTagName("*").length * elementCharsMin <= options.charsMax;
     const whole = isSmall ? walkTree(root, options, false) : null;
-    const { top } = whole?.isComplete ? whole : walkTree(root, options, true);
-    covers.mark();
+    const { top, isComplete } = whole?.isComplete ? whole : walkTree(root, options, true);
+    covers.mark(isComplete);
     return top;
   }
 
@@ -89,7 +89,6 @@ export function createTree({ dom, generated, describer, covers, refFor, noticeHo
       const isVisible = !dom.isHiddenForAria(node) || dom.boxOf(node).visible;
       const inert = describer.isInert(node, walk.inert);
       noticeHost(node);
-      covers.notice(node);
       const isLarge = node.childNodes.length > options.childrenMax;
       const isTarget = options.isTarget && node === root;
       let own = isVisible ? describer.describe(node, { isTarget, isLarge, inert }) : null;
@@ -124,8 +123,11 @@ export function createTree({ dom, generated, describer, covers, refFor, noticeHo
       const push = (text: string) => {
         if (text) into.children.push({ index: into.at, node: text });
       };
-      const isBlock = dom.styleOf(element).display !== "inline" || element.nodeName === "BR";
-      if (isBlock) push(" ");
+      const isBlock = dom.displayOf(element) !== "inline" || element.nodeName === "BR";
+      if (isBlock) {
+        covers.notice(element);
+        push(" ");
+      }
       push(generated.cssText(element, "::before"));
       let used = 0;
       let index = -1;
