@@ -2,7 +2,10 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { chromium } from "playwright-core";
 import { chromiumPath, type Site, startSite, startTool, type Tool } from "./helpers.ts";
 
-/** Pages whose snapshots must be the same, byte for byte, as those that agents know from Playwright. */
+/**
+ * Pages whose snapshots must be the same, byte for byte, as those that agents know from Playwright. Where the tool
+ * shows more (values of progress bars, pictures without a text and so on) is tested in seeing.test.ts.
+ */
 const corpus: Record<string, string> = {
   "/basic": `<title>Basic</title><h1>Hello</h1><p>Some <b>bold</b> and <em>soft</em> text</p><a href="/docs">Docs</a>`,
   "/form": `<form><label>Name <input value="Ann"></label><label for="m">Mail</label><input id="m" placeholder="you@x">

@@ -39,7 +39,7 @@ export function createAffordances(dom: Dom, roles: Roles) {
     if (element === document.body && document.designMode === "on") return true;
     if (!element.hasAttributes()) return false;
     const given = element.getAttribute("contenteditable");
-    if (given !== null) return given.toLowerCase() !== "false";
+    if (given !== null) return /^(true|plaintext-only)?$/i.test(given);
     if (!element.hasAttribute("tabindex") && !element.hasAttribute("role")) return false;
     const context = (element as { editContext?: unknown }).editContext;
     return context !== undefined && context !== null;
@@ -91,8 +91,9 @@ export function createAffordances(dom: Dom, roles: Roles) {
 
   function lookOf(element: Element): string {
     const tag = dom.tagOf(element).toLowerCase();
-    const id = element.id ? `#${element.id}` : "";
-    const classes = [...element.classList].map((name) => `.${name}`).join("");
+    const given = element.getAttribute("id");
+    const id = given ? `#${given}` : "";
+    const classes = (element.getAttribute("class") ?? "").trim().replace(/(^|\s+)(?=\S)/g, ".");
     const name = element.getAttribute("name");
     const source = sourceOf(element);
     const isField = /^(input|textarea|select|button)$/.test(tag);

@@ -132,10 +132,12 @@ export function createDescriber(tools: DescribeTools) {
 
   /** A word among others can be there to be clicked; what stands alone is clicked through its parent. */
   function noticeText(element: Element): void {
-    if (!/^(SPAN|I|A|FONT|TEXT|TSPAN)$/.test(dom.tagOf(element)) && !element.localName.includes("-")) return;
-    const { previousSibling, nextSibling, parentElement } = element;
-    const hasText = [previousSibling, nextSibling].some((node) => node?.textContent?.trim());
-    if (hasText || (parentElement?.childElementCount ?? 0) > 1) noticeSilent(element);
+    const tag = dom.tagOf(element);
+    if (!/^(SPAN|I|A|FONT|TEXT|TSPAN)$/.test(tag) && !tag.includes("-")) return;
+    const hasNeighbour = [element.previousSibling, element.nextSibling].some(
+      (node) => node instanceof Element || (node instanceof Text && node.data.trim() !== ""),
+    );
+    if (hasNeighbour || (element.parentElement?.childElementCount ?? 0) > 1) noticeSilent(element);
   }
 
   function isPicture(element: Element, role: string): boolean {

@@ -12,6 +12,9 @@ export interface Box {
 }
 
 export function createDom() {
+  /** More references than this in one attribute, or more owners in a document, are not worth the time. */
+  const referencesMax = 200;
+  const ownersMax = 1_000;
   /** Closed shadow roots cannot be reached from script; the tool hands them in. */
   const closedRoots = new WeakMap<Element, ShadowRoot>();
   const resets: (() => void)[] = [];
@@ -83,7 +86,7 @@ export function createDom() {
     if (owners) return owners;
     owners = new Map();
     ownersByRoot.set(root, owners);
-    for (const owner of root.querySelectorAll("[aria-owns]")) {
+    for (const owner of [...root.querySelectorAll("[aria-owns]")].slice(0, ownersMax)) {
       if (owner.closest('[aria-hidden="true" i]') || !isShown(owner)) continue;
       for (const owned of elementsByIds(owner, owner.getAttribute("aria-owns"))) {
         if (owners.has(owned) || !owned.checkVisibility()) continue;
@@ -273,7 +276,7 @@ export function createDom() {
     if (!ids) return [];
     const root = element.getRootNode() as Document | ShadowRoot;
     const found: Element[] = [];
-    for (const id of ids.split(/\s+/)) {
+    for (const id of ids.split(/\s+/, referencesMax)) {
       const match = id ? root.querySelector(`#${CSS.escape(id)}`) : null;
       if (match && !found.includes(match)) found.push(match);
     }

@@ -206,8 +206,8 @@ export function createRoles(dom: Dom, states: StateReader, tables: RoleTables) {
   /** What can be dragged, gets the focus first or pops up is at least a group. */
   function isMoreThanGeneric(element: Element, implicit: string | null): boolean {
     if (implicit !== null) return false;
-    const isCustom = element.localName.includes("-");
-    if (!isCustom && !tables.genericTags.has(tagOf(element))) return false;
+    const tag = tagOf(element);
+    if (!tag.includes("-") && !tables.genericTags.has(tag)) return false;
     const draggable = element.getAttribute("draggable");
     if (draggable !== null && draggable.toLowerCase() !== "false") return true;
     return element.hasAttribute("autofocus") || element.hasAttribute("popover");
