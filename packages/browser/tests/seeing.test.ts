@@ -192,6 +192,16 @@ describe("the snapshot shows", () => {
       expect((await tool.get(`/a11y?target=${encodeURIComponent(target)}`)).status).toBe(200);
   });
 
+  test("forms whose controls have the names of what every element has, and owners that own each other", async () => {
+    const names = ["id", "localName", "tagName", "children", "title", "classList", "attributes"];
+    const fields = names.map((name) => `<input name="${name}">`).join("");
+    const yaml = await see(
+      `<form>${fields}<button>Send</button></form><div id="a" aria-owns="b">A</div><div id="b" aria-owns="a b">B</div>`,
+    );
+    lines(yaml, '- button "Send"', "- /hint: input name=localName");
+    expect(yaml.match(/: [AB]$/gm)).toHaveLength(2);
+  });
+
   test("frames by their title, and a dialog by its heading", async () => {
     const yaml = await see(
       `<iframe title="Map" src="about:blank"></iframe><div role="dialog"><h2>Delete?</h2><button>Yes</button></div>`,
