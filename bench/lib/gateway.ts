@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { freePort } from "@model-gateway/testing/services.ts";
 import { openStorage } from "../../packages/gateway/src/storage/index.ts";
-import { freePort } from "../../scripts/lib/services.ts";
 import { seedUsage } from "../growth-seed.ts";
 import { startCommand, stop, until } from "./processes.ts";
 import { folder, type Target } from "./targets.ts";

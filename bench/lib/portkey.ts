@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { freePort } from "../../scripts/lib/services.ts";
+import { freePort } from "@model-gateway/testing/services.ts";
 import { startCommand, until } from "./processes.ts";
 import type { Target } from "./targets.ts";
 

@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { freePort } from "../../scripts/lib/services.ts";
+import { freePort } from "@model-gateway/testing/services.ts";
 import { startCommand, startServer, until } from "./processes.ts";
 
 /** What a measurement runs against; the keys of every figure. */

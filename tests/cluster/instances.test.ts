@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { minimax, startMinimax, type VideoUpstream } from "@model-gateway/testing/video.ts";
 import { dialRaw, serveTunnel } from "../../packages/gateway/tests/agents/support.ts";
 import { canShare } from "../../packages/gateway/tests/instances/support.ts";
-import { minimax, startMinimax, type VideoUpstream } from "../../packages/gateway/tests/support/video.ts";
 import { type Instance, until } from "./support/cluster.ts";
 import { startLoad } from "./support/load.ts";
 import { openStage, type Stage, settleAccounts } from "./support/stage.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { kinds } from "../../packages/gateway/tests/support/databases.ts";
+import { kinds } from "@model-gateway/testing/databases.ts";
 import { until } from "./support/cluster.ts";
 import { MODELS, VideoStage } from "./support/video-stage.ts";
 

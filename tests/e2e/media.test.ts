@@ -1,16 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { ADMIN_TOKEN } from "@model-gateway/testing/gateway.ts";
+import { type RealtimeUpstream, startRealtimeUpstream } from "@model-gateway/testing/realtime.ts";
+import { FILM, minimax, startMinimax, type VideoUpstream } from "@model-gateway/testing/video.ts";
 import type { Page } from "playwright-core";
-import { ADMIN_TOKEN } from "../../packages/gateway/tests/support/gateway.ts";
-import {
-  type RealtimeUpstream,
-  startRealtimeUpstream,
-} from "../../packages/gateway/tests/support/realtime.ts";
-import {
-  FILM,
-  minimax,
-  startMinimax,
-  type VideoUpstream,
-} from "../../packages/gateway/tests/support/video.ts";
 import { openSite, type Site, seriousIssues, shot } from "./support/site.ts";
 
 let site: Site;

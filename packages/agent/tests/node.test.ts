@@ -1,9 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { appendFileSync, rmSync, writeFileSync } from "node:fs";
-import { readProcess, signal } from "../src/guard/processes.ts";
-import { MODELS_MAX } from "../src/protocol.ts";
-import { type FakeGateway, startFakeGateway } from "./fake-gateway.ts";
-import { type FileServer, sha256, startFileServer } from "./file-server.ts";
+import { MODELS_MAX } from "@model-gateway/protocol/agent.ts";
+import { type FileServer, sha256, startFileServer } from "@model-gateway/testing/file-server.ts";
 import {
   ENGINE,
   endNodes,
@@ -15,9 +13,11 @@ import {
   untilEnded,
   untilNoEngines,
   type Workplace,
-} from "./node-harness.ts";
+} from "@model-gateway/testing/node.ts";
+import { until } from "@model-gateway/testing/until.ts";
+import { readProcess, signal } from "../src/guard/processes.ts";
+import { type FakeGateway, startFakeGateway } from "./fake-gateway.ts";
 import { startProxy } from "./silent-proxy.ts";
-import { until } from "./tunnel-harness.ts";
 
 interface Pids {
   pid: number;

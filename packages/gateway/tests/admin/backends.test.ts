@@ -2,10 +2,10 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { ADMIN_TOKEN, bootGateway } from "@model-gateway/testing/gateway.ts";
+import { startUpstream } from "@model-gateway/testing/upstream.ts";
 import { startFakeBridge } from "../support/bridge.ts";
-import { ADMIN_TOKEN, bootGateway } from "../support/gateway.ts";
 import { bootInference, type InferenceBench, until } from "../support/inference.ts";
-import { startUpstream } from "../support/upstream.ts";
 
 let bench: InferenceBench;
 beforeAll(async () => {

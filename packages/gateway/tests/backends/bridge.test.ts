@@ -1,10 +1,10 @@
 import { afterEach, expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { Bridge, isBridgeUrl, tunnelUrl } from "../../src/backends/bridge/index.ts";
 import { ServiceError } from "../../src/kernel/errors.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import { until } from "../support/backends.ts";
 import { type FakeBridge, startFakeBridge } from "../support/bridge.ts";
-import { ManualClock } from "../support/clock.ts";
 
 const URL_OF_GPU = "bridge://gpu-7/ollama";
 const cleanup: (() => unknown)[] = [];

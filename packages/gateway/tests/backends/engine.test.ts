@@ -1,11 +1,11 @@
 import { afterEach, describe, expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { NO_ANSWER, RpcFailure, type RpcPeer } from "@model-gateway/testing/rpc-socket-server.ts";
 import { type BackendConfig, BackendError } from "../../src/backends/contract.ts";
 import { create } from "../../src/backends/engine/index.ts";
 import type { Clock } from "../../src/kernel/clock.ts";
 import { backendConfig, chatCall, eventsOf, modelCall, realDeps, until } from "../support/backends.ts";
-import { ManualClock } from "../support/clock.ts";
 import { type FakeEngineOptions, sendChunks, startFakeEngine } from "../support/engine.ts";
-import { NO_ANSWER, RpcFailure, type RpcPeer } from "../support/rpc-socket-server.ts";
 
 const cleanup: (() => unknown)[] = [];
 afterEach(async () => {

@@ -1,9 +1,9 @@
 import { afterEach, describe, expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { ADMIN_TOKEN, type BootOptions, bootGateway } from "@model-gateway/testing/gateway.ts";
 import { until } from "../support/backends.ts";
 import { startFakeBridge } from "../support/bridge.ts";
-import { ManualClock } from "../support/clock.ts";
 import { startFakeEngine } from "../support/engine.ts";
-import { ADMIN_TOKEN, type BootOptions, bootGateway } from "../support/gateway.ts";
 import { startFakeOllama } from "../support/ollama.ts";
 
 const cleanup: (() => unknown)[] = [];

@@ -1,14 +1,14 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { type ChildProcess, spawn } from "node:child_process";
 import { tmpdir } from "node:os";
-import { startRedis } from "../../../../scripts/lib/services.ts";
+import { freshDatabase } from "@model-gateway/testing/databases.ts";
+import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { startRedis } from "@model-gateway/testing/services.ts";
 import { BusEventHub } from "../../src/bus/event-hub.ts";
 import { openBus } from "../../src/bus/index.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
-import { freshDatabase } from "../support/databases.ts";
-import { bootGateway, type TestGateway } from "../support/gateway.ts";
 
 const url = process.env.TEST_REDIS_URL;
 const cleanups: (() => unknown)[] = [];

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { ADMIN_TOKEN, bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { startUpstream, type Upstream } from "../../../../tests/e2e/support/upstream.ts";
-import { ADMIN_TOKEN, bootGateway, PASSWORD, type TestGateway } from "../support/gateway.ts";
 import { openShell, type Shell } from "./support.ts";
 
 let gateway: TestGateway;

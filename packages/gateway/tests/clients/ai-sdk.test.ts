@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
+import { chunk, politeHandler } from "@model-gateway/testing/upstream.ts";
 import { embedMany, generateText, jsonSchema, streamText, tool } from "ai";
 import { bootInference, type InferenceBench, until } from "../support/inference.ts";
-import { chunk, politeHandler } from "../support/upstream.ts";
 
 let bench: InferenceBench;
 let provider: ReturnType<typeof createOpenAICompatible>;

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { ChatOpenAI, OpenAIEmbeddings } from "@langchain/openai";
+import { chunk, politeHandler } from "@model-gateway/testing/upstream.ts";
 import { bootInference, type InferenceBench, until } from "../support/inference.ts";
-import { chunk, politeHandler } from "../support/upstream.ts";
 
 let bench: InferenceBench;
 let model: ChatOpenAI;

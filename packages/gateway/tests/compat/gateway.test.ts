@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import Anthropic from "@anthropic-ai/sdk";
+import { chunk, DONE, politeHandler, usageChunk } from "@model-gateway/testing/upstream.ts";
 import OpenAI from "openai";
 import { bootInference, type InferenceBench, until } from "../support/inference.ts";
-import { chunk, DONE, politeHandler, usageChunk } from "../support/upstream.ts";
 import { failing, fixture } from "./support.ts";
 
 let bench: InferenceBench;

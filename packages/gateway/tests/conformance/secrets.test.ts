@@ -2,9 +2,9 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { onEachDatabase, type TestDatabase } from "@model-gateway/testing/databases.ts";
+import { ADMIN_TOKEN, bootGateway, PASSWORD } from "@model-gateway/testing/gateway.ts";
 import { createLog } from "../../src/kernel/log.ts";
-import { onEachDatabase, type TestDatabase } from "../support/databases.ts";
-import { ADMIN_TOKEN, bootGateway, PASSWORD } from "../support/gateway.ts";
 import { bootInference, type InferenceBench, until } from "../support/inference.ts";
 
 const UPSTREAM_KEY = "sk-canary-0123456789abcdef";

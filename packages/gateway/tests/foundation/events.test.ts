@@ -1,14 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { connect } from "node:net";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { responseOf } from "@model-gateway/wire/http";
+import { IncomingRequest, RequestHead } from "@model-gateway/wire/server";
 import { BusEventHub } from "../../src/bus/event-hub.ts";
 import { InProcessBus } from "../../src/bus/in-process/bus.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
-import { responseOf } from "../../src/kernel/web-reply.ts";
 import { EventsTransport } from "../../src/transports/events/sse.ts";
-import { IncomingRequest } from "../../src/transports/http1/incoming.ts";
-import { RequestHead } from "../../src/transports/http1/request-head.ts";
-import { ManualClock } from "../support/clock.ts";
-import { bootGateway, type TestGateway } from "../support/gateway.ts";
 
 let gateway: TestGateway;
 let token: string;

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { onEachDatabase, openDatabase } from "@model-gateway/testing/databases.ts";
+import { ADMIN_TOKEN, bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { sha256Hex } from "../../src/kernel/ids.ts";
 import { until } from "../instances/support.ts";
-import { onEachDatabase, openDatabase } from "../support/databases.ts";
-import { ADMIN_TOKEN, bootGateway, type TestGateway } from "../support/gateway.ts";
 
 onEachDatabase("rooms", (fresh) => {
   let gateway: TestGateway;

@@ -1,10 +1,10 @@
 import { describe, expect, test } from "bun:test";
 import { connect, createServer, type Socket } from "node:net";
+import { freshDatabase } from "@model-gateway/testing/databases.ts";
+import { bootGateway, PASSWORD } from "@model-gateway/testing/gateway.ts";
+import { startUpstream } from "@model-gateway/testing/upstream.ts";
 import { PostgresDatabase } from "../../src/storage/postgres/database.ts";
 import { registerBackend, until } from "../instances/support.ts";
-import { freshDatabase } from "../support/databases.ts";
-import { bootGateway, PASSWORD } from "../support/gateway.ts";
-import { startUpstream } from "../support/upstream.ts";
 
 /** A way to Postgres that stays open and lets nothing through while it is `silent`, as a frozen server does. */
 async function startLine(databaseUrl: string) {

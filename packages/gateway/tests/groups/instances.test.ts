@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { freshDatabase, type TestDatabase } from "../support/databases.ts";
-import { bootGateway, type TestGateway } from "../support/gateway.ts";
+import { freshDatabase, type TestDatabase } from "@model-gateway/testing/databases.ts";
+import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { emailOf, keyWorks, signInAll } from "./support.ts";
 
 const redisUrl = process.env.TEST_REDIS_URL;

@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { chunk, completion, DONE, type UpstreamHandler } from "@model-gateway/testing/upstream.ts";
 import { eventsOf } from "../support/backends.ts";
 import { bootInference, type InferenceBench, until } from "../support/inference.ts";
 import { startFakeOllama } from "../support/ollama.ts";
-import { chunk, completion, DONE, type UpstreamHandler } from "../support/upstream.ts";
 
 let bench: InferenceBench;
 beforeAll(async () => {

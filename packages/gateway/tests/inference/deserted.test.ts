@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { ADMIN_TOKEN, bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { startUpstream, type Upstream } from "../../../../tests/e2e/support/upstream.ts";
-import { ADMIN_TOKEN, bootGateway, type TestGateway } from "../support/gateway.ts";
 
 let gateway: TestGateway;
 let upstream: Upstream;

@@ -1,6 +1,4 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
-import { eventsOf } from "../support/backends.ts";
-import { bootInference, type InferenceBench, until } from "../support/inference.ts";
 import {
   chunk,
   completion,
@@ -10,7 +8,9 @@ import {
   type UpstreamHandler,
   usageChunk,
   wholeStream,
-} from "../support/upstream.ts";
+} from "@model-gateway/testing/upstream.ts";
+import { eventsOf } from "../support/backends.ts";
+import { bootInference, type InferenceBench, until } from "../support/inference.ts";
 
 let bench: InferenceBench;
 beforeAll(async () => {

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connect } from "node:net";
+import { chunk, politeHandler } from "@model-gateway/testing/upstream.ts";
 import { bootInference, type InferenceBench, until } from "../support/inference.ts";
-import { chunk, politeHandler } from "../support/upstream.ts";
 
 const LATE_MS = 5_000;
 const READ_BYTES = 1_024;

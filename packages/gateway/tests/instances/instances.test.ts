@@ -1,10 +1,10 @@
 import { describe, expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { freshDatabase } from "@model-gateway/testing/databases.ts";
+import { bootGateway } from "@model-gateway/testing/gateway.ts";
+import { startRealtimeUpstream } from "@model-gateway/testing/realtime.ts";
+import { startUpstream } from "@model-gateway/testing/upstream.ts";
 import { createLog } from "../../src/kernel/log.ts";
-import { ManualClock } from "../support/clock.ts";
-import { freshDatabase } from "../support/databases.ts";
-import { bootGateway } from "../support/gateway.ts";
-import { startRealtimeUpstream } from "../support/realtime.ts";
-import { startUpstream } from "../support/upstream.ts";
 import { bootPair, canShare, registerBackend, startOwnRedis, until } from "./support.ts";
 
 describe.if(canShare)("two instances", () => {

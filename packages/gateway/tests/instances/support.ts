@@ -1,8 +1,8 @@
 import { tmpdir } from "node:os";
-import { startRedis } from "../../../../scripts/lib/services.ts";
+import { freshDatabase } from "@model-gateway/testing/databases.ts";
+import { ADMIN_TOKEN, bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { startRedis } from "@model-gateway/testing/services.ts";
 import type { AppOverrides } from "../../src/app.ts";
-import { freshDatabase } from "../support/databases.ts";
-import { ADMIN_TOKEN, bootGateway, type TestGateway } from "../support/gateway.ts";
 
 /** Whether the machine has what several instances need. */
 export const canShare =

@@ -2,6 +2,13 @@ import { afterEach, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { bootGateway } from "@model-gateway/testing/gateway.ts";
+import {
+  NO_ANSWER,
+  type RpcHandler,
+  startRpcSocketServer,
+} from "@model-gateway/testing/rpc-socket-server.ts";
 import { InProcessBus } from "../../src/bus/in-process/bus.ts";
 import { type Clock, systemClock } from "../../src/kernel/clock.ts";
 import { silentLog } from "../../src/kernel/log.ts";
@@ -9,9 +16,6 @@ import { startMemoryServer } from "../../src/memory-server/server.ts";
 import { Memory } from "../../src/rooms/memory/index.ts";
 import { WritebackQueue } from "../../src/rooms/memory/writeback.ts";
 import { until } from "../support/backends.ts";
-import { ManualClock } from "../support/clock.ts";
-import { bootGateway } from "../support/gateway.ts";
-import { NO_ANSWER, type RpcHandler, startRpcSocketServer } from "../support/rpc-socket-server.ts";
 
 const cleanup: (() => unknown)[] = [];
 afterEach(async () => {

@@ -1,4 +1,5 @@
 import { afterEach, expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { readConfig } from "../../src/config.ts";
 import { GEN_AI, OTEL } from "../../src/kernel/genai-attributes.ts";
 import { silentLog } from "../../src/kernel/log.ts";
@@ -9,7 +10,6 @@ import {
   type Tracer,
   traceparentOf,
 } from "../../src/kernel/tracing.ts";
-import { ManualClock } from "../support/clock.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: tests look into exports freely
 type Any = any;

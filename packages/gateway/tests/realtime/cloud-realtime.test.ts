@@ -1,8 +1,8 @@
 import { afterEach, expect, test } from "bun:test";
+import { type RealtimeUpstream, startRealtimeUpstream } from "@model-gateway/testing/realtime.ts";
 import { realtimeUrl } from "../../src/backends/cloud-realtime/dialects.ts";
 import { createCloudRealtime } from "../../src/backends/cloud-realtime/index.ts";
 import { BackendError } from "../../src/backends/contract.ts";
-import { type RealtimeUpstream, startRealtimeUpstream } from "../support/realtime.ts";
 
 const upstreams: RealtimeUpstream[] = [];
 afterEach(() => {

@@ -1,8 +1,12 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { join } from "node:path";
+import { ADMIN_TOKEN, bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import {
+  RpcFailure,
+  type RpcHandler,
+  type RpcSocketServer,
+} from "@model-gateway/testing/rpc-socket-server.ts";
 import { startFakeEngine } from "../support/engine.ts";
-import { ADMIN_TOKEN, bootGateway, type TestGateway } from "../support/gateway.ts";
-import { RpcFailure, type RpcHandler, type RpcSocketServer } from "../support/rpc-socket-server.ts";
 
 type Event = Record<string, unknown>;
 type Session = { session_id: string; stream_session: string };

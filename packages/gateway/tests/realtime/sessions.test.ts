@@ -1,4 +1,6 @@
 import { afterEach, describe, expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { type RealtimeUpstream, startRealtimeUpstream } from "@model-gateway/testing/realtime.ts";
 import { createCloudRealtime } from "../../src/backends/cloud-realtime/index.ts";
 import type { Backend } from "../../src/backends/contract.ts";
 import { BusEventHub } from "../../src/bus/event-hub.ts";
@@ -8,8 +10,6 @@ import { fail } from "../../src/kernel/errors.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import { Realtime, type RealtimeUsage } from "../../src/rooms/realtime/index.ts";
-import { ManualClock } from "../support/clock.ts";
-import { type RealtimeUpstream, startRealtimeUpstream } from "../support/realtime.ts";
 
 const cleanups: (() => unknown)[] = [];
 afterEach(() => {

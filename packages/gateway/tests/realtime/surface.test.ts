@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { ADMIN_TOKEN, bootGateway, type TestGateway } from "../support/gateway.ts";
-import { type RealtimeUpstream, startRealtimeUpstream } from "../support/realtime.ts";
+import { ADMIN_TOKEN, bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { type RealtimeUpstream, startRealtimeUpstream } from "@model-gateway/testing/realtime.ts";
 
 let gateway: TestGateway;
 let upstream: RealtimeUpstream;

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from "bun:test";
+import { startUpstream } from "@model-gateway/testing/upstream.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { bootInference, type InferenceBench, until } from "../support/inference.ts";
-import { startUpstream } from "../support/upstream.ts";
 
 /** Real time, with a hand on what happens every minute. */
 function steppedClock() {

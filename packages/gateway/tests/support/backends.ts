@@ -1,3 +1,4 @@
+import { HttpOrigin } from "@model-gateway/wire/client";
 import type {
   Answer,
   BackendConfig,
@@ -7,7 +8,6 @@ import type {
   JsonBody,
   ModelCall,
 } from "../../src/backends/contract.ts";
-import { HttpOrigin } from "../../src/backends/http1/origin.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";

@@ -1,6 +1,15 @@
+import {
+  ADMIN_TOKEN,
+  type BootOptions,
+  bootGateway,
+  type TestGateway,
+} from "@model-gateway/testing/gateway.ts";
+import {
+  type FakeUpstream,
+  type FakeUpstreamOptions,
+  startUpstream,
+} from "@model-gateway/testing/upstream.ts";
 import { until } from "./backends.ts";
-import { ADMIN_TOKEN, type BootOptions, bootGateway, type TestGateway } from "./gateway.ts";
-import { type FakeUpstream, type FakeUpstreamOptions, startUpstream } from "./upstream.ts";
 
 export interface InferenceBench extends TestGateway {
   upstream: FakeUpstream;

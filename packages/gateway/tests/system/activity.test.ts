@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { Metrics } from "../../src/kernel/metrics.ts";
 import { LastHour } from "../../src/rooms/system/last-hour.ts";
 import { RecentFailures } from "../../src/rooms/system/recent-failures.ts";
-import { ManualClock } from "../support/clock.ts";
 import { bootInference, type InferenceBench, until } from "../support/inference.ts";
 
 const MINUTE_MS = 60_000;

@@ -2,13 +2,13 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { type FakeUpstream, startUpstream } from "@model-gateway/testing/upstream.ts";
 import { checkBackends } from "../../src/cli/doctor/checks.ts";
 import { readConfig } from "../../src/config.ts";
 import type { LocalServer } from "../../src/rooms/system/index.ts";
 import { openShell } from "../cli/support.ts";
 import { until } from "../support/backends.ts";
-import { bootGateway, PASSWORD, type TestGateway } from "../support/gateway.ts";
-import { type FakeUpstream, startUpstream } from "../support/upstream.ts";
 
 let gateway: TestGateway;
 let vllm: FakeUpstream;

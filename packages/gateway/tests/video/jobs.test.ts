@@ -1,4 +1,6 @@
 import { afterEach, expect, test } from "bun:test";
+import { onEachDatabase, openStorage } from "@model-gateway/testing/databases.ts";
+import { minimax, startMinimax, type VideoUpstream } from "@model-gateway/testing/video.ts";
 import { createCloudVideo } from "../../src/backends/cloud-video/index.ts";
 import type { Backend } from "../../src/backends/contract.ts";
 import { BusEventHub } from "../../src/bus/event-hub.ts";
@@ -10,8 +12,6 @@ import { silentLog } from "../../src/kernel/log.ts";
 import type { Payer } from "../../src/kernel/payer.ts";
 import { type JobView, Video, type VideoOptions } from "../../src/rooms/video/service.ts";
 import type { Database } from "../../src/storage/contract.ts";
-import { onEachDatabase, openStorage } from "../support/databases.ts";
-import { minimax, startMinimax, type VideoUpstream } from "../support/video.ts";
 
 const cleanups: (() => unknown)[] = [];
 afterEach(async () => {

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { ADMIN_TOKEN, bootGateway, type TestGateway } from "../support/gateway.ts";
-import { minimax, startMinimax, type VideoUpstream } from "../support/video.ts";
+import { ADMIN_TOKEN, bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { minimax, startMinimax, type VideoUpstream } from "@model-gateway/testing/video.ts";
 
 let gateway: TestGateway;
 let upstream: VideoUpstream;

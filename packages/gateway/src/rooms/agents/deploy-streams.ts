@@ -1,4 +1,4 @@
-import type { ProgressParams } from "@model-gateway/agent/protocol.ts";
+import type { ProgressParams } from "@model-gateway/protocol/agent.ts";
 import type { EventHub, EventStream } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { NodeState } from "./state.ts";

@@ -1,0 +1,163 @@
+import { ChunkDecoder, type ChunkReader } from "../http/chunks.ts";
+import { BadRequest, tooLarge } from "../http/request.ts";
+import { BODY_BYTES_PER_SECOND_MIN, BODY_SILENCE_MS } from "./limits.ts";
+
+/** Smaller pieces are copied together: a chunk may be a single byte, and a view of it costs far more. */
+const COPIED_BELOW_BYTES = 4 * 1024;
+const COPY_BYTES = 16 * 1024;
+const NOTHING = Buffer.alloc(0);
+
+/** Collects a body that did not arrive whole with its head: of a declared length, or chunked. */
+export class RequestBody implements ChunkReader {
+  /** Null when the length is declared. */
+  readonly #chunks: ChunkDecoder | null;
+  /** Bytes left of the declared length. */
+  #left: number;
+  #pieces: Buffer[] = [];
+  #bytes = 0;
+  /** Small pieces are copied here; `#copyFrom` to `#copyTo` is not in `#pieces` yet. */
+  #copy = NOTHING;
+  #copyFrom = 0;
+  #copyTo = 0;
+  #bytesMax = Number.POSITIVE_INFINITY;
+  /** Read only to find the next request. */
+  #discards = false;
+  #discardedBytes = 0;
+  #receivedBytes = 0;
+  /** Since when the handler waits for it. */
+  #awaitedSinceMs: number | null = null;
+  #failure: BadRequest | null = null;
+  #taker: { resolve(body: Buffer): void; reject(error: unknown): void } | null = null;
+
+  constructor(contentLength: number | null) {
+    this.#chunks = contentLength === null ? new ChunkDecoder(this, { isLenient: false }) : null;
+    this.#left = contentLength ?? 0;
+  }
+
+  get isDone(): boolean {
+    return this.#chunks?.isDone ?? this.#left === 0;
+  }
+  /** The rest is needed, if only to skip it. */
+  get isAwaited(): boolean {
+    return this.#taker !== null || this.#discards;
+  }
+  /** Bytes that are held. */
+  get waitingBytes(): number {
+    return this.#bytes;
+  }
+  /** Bytes that were read and thrown away. */
+  get discardedBytes(): number {
+    return this.#discardedBytes;
+  }
+  /** Bytes that are known to be still to come. */
+  get leftBytes(): number {
+    return this.#chunks?.leftBytes ?? this.#left;
+  }
+
+  /** The deadline for the next bytes, once the body is awaited. */
+  dueMs(nowMs: number): number {
+    this.#awaitedSinceMs ??= nowMs;
+    const paceMs = (this.#receivedBytes / BODY_BYTES_PER_SECOND_MIN) * 1_000;
+    return Math.min(nowMs, this.#awaitedSinceMs + paceMs) + BODY_SILENCE_MS;
+  }
+
+  /** Returns how many of the bytes belong to the body. Throws BadRequest when they are not valid chunks. */
+  feed(bytes: Buffer): number {
+    const end = this.#chunks ? this.#chunks.feed(bytes, 0) : Math.min(bytes.length, this.#left);
+    if (!this.#chunks) {
+      this.#left -= end;
+      this.piece(bytes.subarray(0, end));
+    }
+    this.#receivedBytes += end;
+    if (this.#discards) this.#discardedBytes += end;
+    if (this.isDone) this.#finish();
+    return end;
+  }
+
+  piece(bytes: Buffer): void {
+    if (this.#discards) return;
+    this.#keep(bytes);
+    if (this.#bytes > this.#bytesMax) this.#refuse();
+  }
+
+  malformed(reason: string): never {
+    throw new BadRequest(400, reason);
+  }
+
+  #keep(piece: Buffer): void {
+    this.#bytes += piece.length;
+    if (piece.length >= COPIED_BELOW_BYTES) {
+      this.#addCopied();
+      this.#pieces.push(piece);
+      return;
+    }
+    if (this.#copyTo + piece.length > this.#copy.length) {
+      this.#addCopied();
+      this.#copy = Buffer.allocUnsafeSlow(COPY_BYTES);
+      this.#copyFrom = 0;
+      this.#copyTo = 0;
+    }
+    this.#copy.set(piece, this.#copyTo);
+    this.#copyTo += piece.length;
+  }
+
+  #addCopied(): void {
+    if (this.#copyTo > this.#copyFrom) this.#pieces.push(this.#copy.subarray(this.#copyFrom, this.#copyTo));
+    this.#copyFrom = this.#copyTo;
+  }
+
+  #finish(): void {
+    const taker = this.#taker;
+    this.#taker = null;
+    taker?.resolve(this.#collected());
+  }
+
+  #collected(): Buffer {
+    this.#addCopied();
+    const pieces = this.#pieces;
+    this.#pieces = [];
+    return pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces);
+  }
+
+  /** Larger than the taker allows. */
+  #refuse(): void {
+    this.discard();
+    this.#reject(tooLarge(this.#bytesMax));
+  }
+
+  take(bytesMax: number): Buffer | Promise<Buffer> {
+    if (this.#failure) throw this.#failure;
+    if (this.#bytes + this.#left > bytesMax) {
+      this.discard();
+      throw tooLarge(bytesMax);
+    }
+    if (this.isDone) return this.#collected();
+    this.#bytesMax = bytesMax;
+    const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
+    this.#taker = { resolve, reject };
+    return promise;
+  }
+
+  discard(): void {
+    this.#discards = true;
+    this.#pieces = [];
+    this.#bytes = 0;
+    this.#copy = NOTHING;
+    this.#copyFrom = 0;
+    this.#copyTo = 0;
+  }
+
+  /** The rest will not arrive: rejects the taker, present or future. */
+  failed(reason: string): void {
+    if (this.isDone) return;
+    this.#failure = new BadRequest(400, reason);
+    this.discard();
+    this.#reject(this.#failure);
+  }
+
+  #reject(error: unknown): void {
+    const taker = this.#taker;
+    this.#taker = null;
+    taker?.reject(error);
+  }
+}
