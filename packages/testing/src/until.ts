@@ -1,5 +1,5 @@
 /** Generous, because the machine may be busy; a test that passes does not wait for it. */
-const PATIENCE_MS = 20_000;
+const PATIENCE_MS = 30_000;
 const POLL_MS = 5;
 
 /** Waits for a condition that no event announces; fails with `what` when it does not come true in time. */

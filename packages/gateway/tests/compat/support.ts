@@ -160,15 +160,6 @@ export function eventsOf(text: string): NamedEvent[] {
     });
 }
 
-/** Waits until `condition` holds. */
-export async function until(condition: () => boolean, what: string): Promise<void> {
-  const deadlineMs = Date.now() + 20_000;
-  while (!condition()) {
-    if (Date.now() > deadlineMs) throw new Error(`never happened: ${what}`);
-    await Bun.sleep(5);
-  }
-}
-
 /** A stream that sends one chunk a read for as long as it is read; counts what was taken. */
 export function endlessStream(chat: FakeChat, line: string): Response {
   const bytes = new TextEncoder().encode(line);

@@ -8,11 +8,6 @@ import type { AppOverrides } from "../../src/app.ts";
 export const canShare =
   process.env.TEST_REDIS_URL !== undefined && process.env.TEST_POSTGRES_URL !== undefined;
 
-export async function until(ready: () => boolean | Promise<boolean>, timeoutMs = 20_000): Promise<void> {
-  for (const deadline = Date.now() + timeoutMs; !(await ready()); await Bun.sleep(10))
-    if (Date.now() > deadline) throw new Error("did not happen in time");
-}
-
 export interface PairOptions {
   redisUrl?: string;
   overrides?: AppOverrides;

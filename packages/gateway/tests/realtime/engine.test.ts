@@ -6,6 +6,7 @@ import {
   type RpcHandler,
   type RpcSocketServer,
 } from "@model-gateway/testing/rpc-socket-server.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import { startFakeEngine } from "../support/engine.ts";
 
 type Event = Record<string, unknown>;
@@ -69,11 +70,6 @@ afterAll(async () => {
   await engine.stop();
   for (const cleanup of cleanups) await cleanup();
 });
-
-async function until(what: string, ready: () => boolean | Promise<boolean>) {
-  for (const deadline = Date.now() + 20_000; !(await ready()); await Bun.sleep(20))
-    if (Date.now() > deadline) throw new Error(`not in time: ${what}`);
-}
 
 async function register(name: string, url: string, model: string) {
   const response = await fetch(`${gateway.url}/api/admin/backends`, {

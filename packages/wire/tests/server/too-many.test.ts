@@ -24,7 +24,7 @@ async function fill(): Promise<RawClient[]> {
   return clients;
 }
 
-test("whoever comes when there is no room is told so, and the others go on", async () => {
+test("a client beyond the limit is told so, and the others are not affected", async () => {
   serve(echo);
   expectedErrors = FULL;
   const clients = await fill();
@@ -47,7 +47,7 @@ test("whoever comes when there is no room is told so, and the others go on", asy
   }
 });
 
-test("one that leaves makes room", async () => {
+test("a client that leaves makes space for another", async () => {
   serve(echo);
   const [first] = await fill();
   first!.socket.destroy();

@@ -61,14 +61,14 @@ describe("the inbox", () => {
 /** A socket that takes as much as it is told to, and remembers it. */
 class FakeSocket {
   readonly writes: string[] = [];
-  room = Number.POSITIVE_INFINITY;
+  capacity = Number.POSITIVE_INFINITY;
   onWrite: (() => void) | null = null;
 
   write(data: unknown, offset = 0, length?: number): number {
     const all = data as Uint8Array;
     const whole = Buffer.from(all.subarray(offset, length === undefined ? undefined : offset + length));
-    const taken = Math.min(whole.length, this.room);
-    this.room -= taken;
+    const taken = Math.min(whole.length, this.capacity);
+    this.capacity -= taken;
     if (taken > 0) this.writes.push(whole.subarray(0, taken).toString("latin1"));
     this.onWrite?.();
     return taken;
@@ -149,7 +149,7 @@ describe("the outbox", () => {
           if (each === "flush") Outbox.flush();
           else if (typeof each === "number") {
             for (const [i, socket] of sockets.entries()) {
-              socket.room = each;
+              socket.capacity = each;
               outboxes[i]!.drained();
             }
           } else {
@@ -160,7 +160,7 @@ describe("the outbox", () => {
         }
         Outbox.flush();
         for (const [i, socket] of sockets.entries()) {
-          socket.room = Number.POSITIVE_INFINITY;
+          socket.capacity = Number.POSITIVE_INFINITY;
           outboxes[i]!.drained();
           if (socket.text !== expected[i] || outboxes[i]!.waitingBytes !== 0) return false;
         }

@@ -77,7 +77,7 @@ describe("sending", () => {
     expect(pipe.frames()).toEqual([{ opcode: Opcode.binary, payload }]);
   });
 
-  test("what there is no room for is dropped, until the peer reads again", () => {
+  test("what does not fit into the buffer is dropped, until the peer reads again", () => {
     const { pipe, socket, heard } = setUp();
     pipe.stuck = true;
     expect(socket.sendText("x".repeat(BUFFER_BYTES_MAX + 1))).toBe(BUFFER_BYTES_MAX + 5);
