@@ -1,3 +1,5 @@
+/** The payloads of the notifications that the gateway sends over its event streams. Types only. */
+
 export interface ChatUsage {
   prompt_tokens: number;
   completion_tokens: number;
@@ -42,7 +44,7 @@ export interface VideoResult {
   expires_at?: string;
 }
 
-/** Why a request with a key was refused, as the REST answer said it. */
+/** Why a request with an API key was refused, as in the REST answer. */
 export interface KeyRefusal {
   status: number;
   code: string;
@@ -58,8 +60,8 @@ export interface Notifications {
   "video.failed": { job_id: string; status: string; error: string };
   "realtime.event": { session_id: string; event: { type: string; [field: string]: unknown } };
   /**
-   * On the channel of a key's id: its first answer, and every refusal. On the channel `key-` and what the key's
-   * uuid begins with: refusals of keys that begin like it but are none, which have no id.
+   * On the channel of a key's id: its first answer, and every refusal. On the channel `key-<prefix>`: refusals of
+   * unknown keys whose uuid begins with that prefix; they have no id.
    */
   "key.request": { key_id: string; ok: true } | ({ key_id: string | null; ok: false } & KeyRefusal);
 }
