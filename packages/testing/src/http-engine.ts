@@ -9,7 +9,7 @@ export interface Engine {
   stop(): void;
 }
 
-/** /echo returns the request body; /flood writes 16 MiB; /tokens?n=&ms= sends n events; /hang never answers. */
+/** /echo returns the request body; /flood writes 64 MiB; /tokens?n=&ms= sends n events; /hang never answers. */
 export async function startEngine(): Promise<Engine> {
   let open = 0;
   let flooded = 0;

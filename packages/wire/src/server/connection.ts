@@ -23,7 +23,7 @@ const LATE = new BadRequest(408, "the request did not come in time");
 export type AnyReply = Reply | StreamedReply | SocketReply<any>;
 
 export interface ConnectionOptions {
-  /** Should turn its own failures into replies; what it throws is logged and answered with a 500. */
+  /** Should answer its own failures. What it throws is logged and answered with 500, or the status of a BadRequest. */
   handle(request: IncomingRequest): AnyReply | Promise<AnyReply>;
   newRequestId(): string;
   log: WireLog;

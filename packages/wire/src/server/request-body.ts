@@ -1,11 +1,7 @@
 import { ChunkDecoder, type ChunkReader } from "../http/chunks.ts";
 import { BadRequest, tooLarge } from "../http/request.ts";
+import { Pieces } from "../pieces.ts";
 import { BODY_BYTES_PER_SECOND_MIN, BODY_SILENCE_MS } from "./limits.ts";
-
-/** Smaller pieces are copied together: a chunk may be a single byte, and a view of it costs far more. */
-const COPIED_BELOW_BYTES = 4 * 1024;
-const COPY_BYTES = 16 * 1024;
-const NOTHING = Buffer.alloc(0);
 
 /** Collects a body that did not arrive whole with its head: of a declared length, or chunked. */
 export class RequestBody implements ChunkReader {
@@ -13,12 +9,7 @@ export class RequestBody implements ChunkReader {
   readonly #chunks: ChunkDecoder | null;
   /** Bytes left of the declared length. */
   #left: number;
-  #pieces: Buffer[] = [];
-  #bytes = 0;
-  /** Small pieces are copied here; `#copyFrom` to `#copyTo` is not in `#pieces` yet. */
-  #copy = NOTHING;
-  #copyFrom = 0;
-  #copyTo = 0;
+  #pieces = new Pieces();
   #bytesMax = Number.POSITIVE_INFINITY;
   /** Read only to find the next request. */
   #discards = false;
@@ -43,7 +34,7 @@ export class RequestBody implements ChunkReader {
   }
   /** Bytes that are held. */
   get waitingBytes(): number {
-    return this.#bytes;
+    return this.#pieces.bytes;
   }
   /** Bytes that were read and thrown away. */
   get discardedBytes(): number {
@@ -76,34 +67,12 @@ export class RequestBody implements ChunkReader {
 
   piece(bytes: Buffer): void {
     if (this.#discards) return;
-    this.#keep(bytes);
-    if (this.#bytes > this.#bytesMax) this.#refuse();
+    this.#pieces.add(bytes);
+    if (this.#pieces.bytes > this.#bytesMax) this.#refuse();
   }
 
   malformed(reason: string): never {
     throw new BadRequest(400, reason);
-  }
-
-  #keep(piece: Buffer): void {
-    this.#bytes += piece.length;
-    if (piece.length >= COPIED_BELOW_BYTES) {
-      this.#addCopied();
-      this.#pieces.push(piece);
-      return;
-    }
-    if (this.#copyTo + piece.length > this.#copy.length) {
-      this.#addCopied();
-      this.#copy = Buffer.allocUnsafeSlow(COPY_BYTES);
-      this.#copyFrom = 0;
-      this.#copyTo = 0;
-    }
-    this.#copy.set(piece, this.#copyTo);
-    this.#copyTo += piece.length;
-  }
-
-  #addCopied(): void {
-    if (this.#copyTo > this.#copyFrom) this.#pieces.push(this.#copy.subarray(this.#copyFrom, this.#copyTo));
-    this.#copyFrom = this.#copyTo;
   }
 
   #finish(): void {
@@ -113,10 +82,9 @@ export class RequestBody implements ChunkReader {
   }
 
   #collected(): Buffer {
-    this.#addCopied();
     const pieces = this.#pieces;
-    this.#pieces = [];
-    return pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces);
+    this.#pieces = new Pieces();
+    return pieces.join();
   }
 
   /** Larger than the taker allows. */
@@ -127,7 +95,7 @@ export class RequestBody implements ChunkReader {
 
   take(bytesMax: number): Buffer | Promise<Buffer> {
     if (this.#failure) throw this.#failure;
-    if (this.#bytes + this.#left > bytesMax) {
+    if (this.#pieces.bytes + this.#left > bytesMax) {
       this.discard();
       throw tooLarge(bytesMax);
     }
@@ -140,11 +108,7 @@ export class RequestBody implements ChunkReader {
 
   discard(): void {
     this.#discards = true;
-    this.#pieces = [];
-    this.#bytes = 0;
-    this.#copy = NOTHING;
-    this.#copyFrom = 0;
-    this.#copyTo = 0;
+    this.#pieces = new Pieces();
   }
 
   /** The rest will not arrive: rejects the taker, present or future. */

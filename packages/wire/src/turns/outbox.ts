@@ -100,7 +100,7 @@ export class Outbox {
     } else this.#added(head.length + ARENA.write(body, bodyAt, "utf8"));
   }
 
-  /** One chunk of a chunked body: `before` (a head, or nothing), its size, its bytes, and the final chunk if it is the last. */
+  /** One chunk: `before` (a head, or nothing), the size, the bytes, and the final chunk if it is the last. */
   sendChunk(before: string, piece: Uint8Array, isLast: boolean): void {
     const { length } = piece;
     if (before.length + length > MESSAGE_BYTES_MAX - FRAMING_BYTES_MAX || isFlushing) {

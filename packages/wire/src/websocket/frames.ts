@@ -1,4 +1,5 @@
-import { Pieces, rotateMask, unmask } from "./bytes.ts";
+import { Pieces } from "../pieces.ts";
+import { rotateMask, unmask } from "./masking.ts";
 
 export const Opcode = { continuation: 0, text: 1, binary: 2, close: 8, ping: 9, pong: 10 } as const;
 
@@ -289,7 +290,7 @@ export function encodeText(text: string, payloadBytes = Buffer.byteLength(text))
   return frame;
 }
 
-/** Binary, ping and pong frames. */
+/** Binary and pong frames. */
 export function encodeBytes(opcode: number, payload: Uint8Array): Buffer {
   const frame = allocateFrame(opcode, payload.length);
   frame.set(payload, frame.length - payload.length);

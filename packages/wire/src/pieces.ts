@@ -1,41 +1,11 @@
-/** Below this a byte loop is faster than creating a view of words. */
-const WORDS_FROM_BYTES = 128;
 /** Pieces from this size on are kept as they arrived; smaller ones are copied together. */
 const KEEP_FROM_BYTES = 4 * 1024;
 const BLOCK_BYTES_MIN = 1024;
 const BLOCK_BYTES_MAX = 64 * 1024;
 
-/** The mask for what follows `count` bytes; its lowest byte applies to the next byte. */
-export function rotateMask(mask: number, count: number): number {
-  const bits = (count & 3) * 8;
-  return bits === 0 ? mask : (mask >>> bits) | (mask << (32 - bits));
-}
-
-/** Unmasks in place. The mask's lowest byte applies to the first byte. */
-export function unmask(bytes: Buffer, mask: number): void {
-  let rest = mask;
-  let at = 0;
-  if (bytes.length >= WORDS_FROM_BYTES) {
-    // Words must be aligned in memory, so the mask is rotated to match.
-    const leading = -bytes.byteOffset & 3;
-    for (; at < leading; at++) bytes[at] = bytes[at]! ^ (rest >>> (at * 8));
-    rest = rotateMask(rest, leading);
-    // Little-endian, like every machine that Bun runs on.
-    const words = new Int32Array(bytes.buffer, bytes.byteOffset + at, (bytes.length - at) >>> 2);
-    const count = words.length;
-    for (let word = 0; word < count; word++) words[word] = words[word]! ^ rest;
-    at += count * 4;
-  }
-  const end = bytes.length;
-  for (; at < end; at++) {
-    bytes[at] = bytes[at]! ^ rest;
-    rest = (rest >>> 8) | (rest << 24);
-  }
-}
-
 /**
- * Pieces of one payload, joined once at the end. Uses at most about twice the payload's bytes, however small the
- * pieces are and whatever else arrived in the same reads.
+ * Pieces of one body or message, joined once at the end. Uses at most about twice their bytes, however small they are
+ * and whatever else arrived in the same reads.
  */
 export class Pieces {
   readonly #list: Buffer[] = [];
