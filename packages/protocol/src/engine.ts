@@ -39,19 +39,19 @@ export interface ChatChunkParams {
 /** Result of `Engine.VideoStart`. */
 export const VideoStartResult = z.object({ task_id: z.string().min(1).max(512) });
 
+/** A finished video. */
+export const VideoClip = z.object({
+  url: z.url(),
+  mime_type: z.string().default("video/mp4"),
+  width: z.number().optional(),
+  height: z.number().optional(),
+  duration_seconds: z.number().optional(),
+  expires_at: z.string().optional(),
+});
+
 /** Result of `Engine.VideoPoll`. */
 export const VideoPollResult = z.discriminatedUnion("state", [
   z.object({ state: z.literal("pending"), progress: z.number().optional() }),
-  z.object({
-    state: z.literal("succeeded"),
-    result: z.object({
-      url: z.url(),
-      mime_type: z.string().default("video/mp4"),
-      width: z.number().optional(),
-      height: z.number().optional(),
-      duration_seconds: z.number().optional(),
-      expires_at: z.string().optional(),
-    }),
-  }),
+  z.object({ state: z.literal("succeeded"), result: VideoClip }),
   z.object({ state: z.literal("failed"), error: z.string() }),
 ]);
