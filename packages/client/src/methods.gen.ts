@@ -101,7 +101,7 @@ export interface Methods {
       /** The member's email; a user id works too */
       email: string;
       role?: "admin" | "member";
-      /** What a request costs the pool is multiplied by this; kept to 6 decimals */
+      /** What a request costs the pool is multiplied by this; kept to 6 decimals. Below 1 only by a platform administrator */
       cost_multiplier?: number;
     };
     result: {
@@ -367,7 +367,7 @@ export interface Methods {
       /** The member's email; a user id works too */
       user_id: string;
       role?: "admin" | "member";
-      /** What a request costs the pool is multiplied by this; kept to 6 decimals */
+      /** What a request costs the pool is multiplied by this; kept to 6 decimals. Below 1 only by a platform administrator */
       cost_multiplier?: number;
       is_active?: boolean;
     };
