@@ -34,13 +34,13 @@ onEachDatabase("billing", (_, kind) => {
     const { id: userId } = await gateway.rpc<{ id: string }>("auth.me", {}, ann);
     const { metering, ledger } = gateway.app.rooms;
     const who = await metering.payerOf({ userId });
-    const estimate = { promptTokens: 1, completionTokensMax: 1 };
+    const bound = { promptTokens: 1, outputTokensMax: 1, outputTokensMin: 1 };
     const use = async (promptTokens: number, model = "gpt-4o") => {
       const admission = await metering.admit({
         requestId: Bun.randomUUIDv7(),
         payer: who,
         model,
-        estimate,
+        bound,
         refId: null,
       });
       admission.settle({ backend: "rpc", promptTokens, completionTokens: 0, estimated: false });

@@ -122,12 +122,12 @@ export const payer = (fields: Partial<Payer> = {}): Payer => ({
 export const person = (userId: string = crypto.randomUUID()): Payer =>
   payer({ userId, keyId: null, attribution: `jwt-${userId}`, project: null });
 
-/** A request that is estimated at, and costs, the given cents. */
+/** A request that is held for, and costs, the given cents. */
 export const centRequest = (who: Payer, cents = 1): AdmitOptions => ({
   requestId: Bun.randomUUIDv7(),
   payer: who,
   model: CENT_MODEL,
-  estimate: { promptTokens: CENT_TOKENS * cents, completionTokensMax: 0 },
+  bound: { promptTokens: CENT_TOKENS * cents, outputTokensMax: 0, outputTokensMin: 0 },
   refId: null,
 });
 
@@ -138,7 +138,7 @@ export const centUsage = (cents = 1): FinalUsage => ({
   estimated: false,
 });
 
-/** A request that is admitted, answered and settled at what it was estimated at. */
+/** A request that is admitted, answered and settled at what it was held for. */
 export async function spend({ metering }: Bench, who: Payer, cents = 1): Promise<string> {
   const request = centRequest(who, cents);
   const admission: Admission = await metering.admit(request);

@@ -104,8 +104,12 @@ export class UpstreamCall {
       const { requestId, payer, refId } = asker;
       const promptTokens = estimatePromptTokens(payload.bytes);
       const completionTokensMax = capability === "chat" ? (maxTokens ?? COMPLETION_TOKENS_HELD) : 0;
-      const estimate = { promptTokens, completionTokensMax };
-      const admission = metering.admit({ requestId, payer, model: route.model, estimate, refId });
+      const bound = {
+        promptTokens,
+        outputTokensMax: completionTokensMax,
+        outputTokensMin: completionTokensMax,
+      };
+      const admission = metering.admit({ requestId, payer, model: route.model, bound, refId });
       return admission instanceof Promise ? admission.then(admitted, refused) : admitted(admission);
     } catch (error) {
       return refused(error);

@@ -1,4 +1,4 @@
-import type { Quantity, Reservations, Reserving, Spent } from "../../bus/contract.ts";
+import type { Quantity, Reservations, Spent } from "../../bus/contract.ts";
 import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
@@ -34,14 +34,29 @@ export interface Demand {
   tokens: number;
 }
 
+type Amount = Pick<Demand, "costNanoUsd" | "tokens">;
+
+/** Where a hold is taken, and how a cost counts there. */
+interface Purse {
+  kind: HoldKind;
+  names: readonly string[];
+  /** The whole amount must fit; otherwise one unit of room is enough. */
+  isStrict: boolean;
+  limit: Quantity;
+  amountOf(amount: Amount): Quantity;
+  spent(): Spent;
+}
+
 /** What pays for a request: points, the tier's quota, or nothing that needs reserving. */
 export interface Cover {
   kind: HoldKind;
+  /** Reserves enough for this much in all; false when there is no more. */
+  grow(total: Amount): boolean | Promise<boolean>;
   /** Gives the reservation back. */
   end: () => void;
 }
 
-const NOTHING: Cover = { kind: "none", end: () => {} };
+const NOTHING: Cover = { kind: "none", grow: () => true, end: () => {} };
 const NO_LIMIT = Number.POSITIVE_INFINITY;
 const NO_POINTS: Quantity = { money: 0, tokens: NO_LIMIT };
 /** A quota lets through the request that crosses its line, so one unit of room is enough. */
@@ -132,46 +147,66 @@ export class AdmissionCheck {
   }
 
   #fromPoints(demand: Demand, name: string, balance: Balance): Verdict {
-    const { payer, costNanoUsd } = demand;
-    const money = nanoPoints(costNanoUsd!, payer.costMultiplierMicros, this.options.pointsPerUsd);
-    const amount = { money, tokens: 0 };
-    const spent = spentPoints(balance);
-    return this.#take("points", { names: [name], amount, room: amount, limit: NO_POINTS, spent }, () =>
-      this.#fromQuota(demand),
+    const { costMultiplierMicros } = demand.payer;
+    const { pointsPerUsd } = this.options;
+    const amountOf = ({ costNanoUsd }: Amount): Quantity => ({
+      money: nanoPoints(costNanoUsd ?? 0, costMultiplierMicros, pointsPerUsd),
+      tokens: 0,
+    });
+    const account = accountOf(demand.payer);
+    const spent = () =>
+      spentPoints(this.#balances.get(name) ?? this.options.balances.peek(account) ?? balance);
+    return this.#take(
+      { kind: "points", names: [name], isStrict: true, limit: NO_POINTS, amountOf, spent },
+      demand,
+      () => this.#fromQuota(demand),
     );
   }
 
-  #fromQuota({ payer, tier, costNanoUsd, tokens }: Demand): Verdict {
+  #fromQuota(demand: Demand): Verdict {
+    const { payer, tier } = demand;
     if (tier.monthlyUsdQuota === null && tier.monthlyTokenQuota === null) return NOTHING;
     const { clock, windows } = this.options;
     const counted = this.windowsOf(payer, clock.now());
     // A key spends within its project's window; a signed-in person within the whole user's.
     const limited = counted[0]!;
     if (!windows.isKnown(limited)) return new Missing(() => windows.read(limited));
-    const amount = { money: costNanoUsd ?? 0, tokens };
+    const amountOf = ({ costNanoUsd, tokens }: Amount): Quantity => ({ money: costNanoUsd ?? 0, tokens });
     const limit = {
       money: tier.monthlyUsdQuota === null ? NO_LIMIT : Math.ceil(tier.monthlyUsdQuota * NANO_PER_USD),
       tokens: tier.monthlyTokenQuota ?? NO_LIMIT,
     };
     const names = counted.map(({ name }) => name);
-    return this.#take(
-      "quota",
-      { names, amount, room: ANY_ROOM, limit, spent: spentOf(limited.base!) },
-      () => {
-        const balance = this.#balance(accountOf(payer));
-        return balance instanceof Missing ? balance : this.#refuse(balance);
-      },
-    );
+    const spent = () => spentOf(limited.base!);
+    return this.#take({ kind: "quota", names, isStrict: false, limit, amountOf, spent }, demand, () => {
+      const balance = this.#balance(accountOf(payer));
+      return balance instanceof Missing ? balance : this.#refuse(balance);
+    });
   }
 
-  #take(kind: HoldKind, reserving: Reserving, otherwise: Otherwise): Verdict {
+  #take(purse: Purse, demand: Demand, otherwise: Otherwise): Verdict {
     const { reservations } = this.options;
-    const { names, amount } = reserving;
-    const cover = () => ({
+    const { kind, names, isStrict, limit, amountOf, spent } = purse;
+    let held: Quantity = { money: 0, tokens: 0 };
+    const hold = (total: Quantity): boolean | Promise<boolean> => {
+      const amount = {
+        money: Math.max(0, total.money - held.money),
+        tokens: Math.max(0, total.tokens - held.tokens),
+      };
+      const room = isStrict ? amount : ANY_ROOM;
+      const taken = reservations.take({ names, amount, room, limit, spent: spent() });
+      const keep = (granted: boolean): boolean => {
+        if (granted) held = { money: held.money + amount.money, tokens: held.tokens + amount.tokens };
+        return granted;
+      };
+      return taken instanceof Promise ? taken.then(keep) : keep(taken);
+    };
+    const cover = (): Cover => ({
       kind,
-      end: () => reservations.change(names.map((name) => ({ name, amount: negative(amount) }))),
+      grow: (total) => hold(amountOf(total)),
+      end: () => reservations.change(names.map((name) => ({ name, amount: negative(held) }))),
     });
-    const taken = reservations.take(reserving);
+    const taken = hold(amountOf(demand));
     if (taken instanceof Promise) return taken.then((granted) => (granted ? cover() : otherwise()));
     return taken ? cover() : otherwise();
   }

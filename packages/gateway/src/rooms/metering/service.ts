@@ -17,7 +17,7 @@ import { type Batch, Journal } from "./journal/journal.ts";
 import { JournalWriter } from "./journal/writer.ts";
 import { nanoPoints } from "./points.ts";
 import { settleEntries } from "./settlement.ts";
-import type { Admission, AdmitOptions, Estimate, FinalUsage, Metering, RecordOptions } from "./types.ts";
+import type { Admission, AdmitOptions, Bound, FinalUsage, Metering, RecordOptions } from "./types.ts";
 import { keyOf, QuotaWindows, spentOf } from "./windows.ts";
 
 const JOURNAL_DIR = "journal";
@@ -102,19 +102,19 @@ export class MeteringService implements Metering {
     if (this.#journal.backlogBytes > BACKLOG_BYTES_MAX) {
       fail("unavailable", "Usage cannot be recorded right now; try again later", { retryAfterSeconds: 30 });
     }
-    const { payer, model, estimate } = options;
+    const { payer, model, bound } = options;
     const tier = this.options.billing.tier(payer.tier);
-    const cover = this.#check.check({ payer, tier, ...this.#mostOf(model, estimate) });
+    const cover = this.#check.check({ payer, tier, ...this.#mostOf(model, bound) });
     return cover instanceof Promise
       ? cover.then((known) => this.#admitted(options, known))
       : this.#admitted(options, cover);
   }
 
   /** What the request may take at most. */
-  #mostOf(model: string, estimate: Estimate): Pick<Demand, "costNanoUsd" | "tokens"> {
-    if ("costUsd" in estimate) return { costNanoUsd: nanoUsdOf(estimate.costUsd), tokens: 0 };
-    const promptTokens = within(estimate.promptTokens, TOKENS_MAX);
-    const completionTokens = within(estimate.completionTokensMax, TOKENS_MAX);
+  #mostOf(model: string, bound: Bound): Pick<Demand, "costNanoUsd" | "tokens"> {
+    if ("costUsd" in bound) return { costNanoUsd: nanoUsdOf(bound.costUsd), tokens: 0 };
+    const promptTokens = within(bound.promptTokens, TOKENS_MAX);
+    const completionTokens = within(bound.outputTokensMax, TOKENS_MAX);
     const costNanoUsd = this.#costNanoUsd(model, { promptTokens, completionTokens });
     return { costNanoUsd, tokens: promptTokens + completionTokens };
   }
@@ -133,7 +133,14 @@ export class MeteringService implements Metering {
       if (hold) this.#holds.end(hold);
       return true;
     };
+    const { bound, model } = options;
     return {
+      outputTokensHeld: "costUsd" in bound ? 0 : bound.outputTokensMax,
+      lowered: false,
+      grow: ({ promptTokens, completionTokens }) =>
+        cover.grow(
+          this.#mostOf(model, { promptTokens, outputTokensMax: completionTokens, outputTokensMin: 0 }),
+        ),
       settle: (usage) => {
         if (end()) this.#append(options, usage, cover.kind);
       },

@@ -1,20 +1,29 @@
 import type { Actor } from "../../kernel/context.ts";
 import type { Payer } from "../../kernel/payer.ts";
 
-/** What a request may cost at most, so that a hold can be taken before it is sent. */
-export type Estimate = { promptTokens: number; completionTokensMax: number } | { costUsd: number };
+/** The most that a request can cost, so that a hold can be taken before it is sent. */
+export type Bound =
+  | {
+      /** Of the prompt as it is sent. */
+      promptTokens: number;
+      /** Over all choices together. */
+      outputTokensMax: number;
+      /** What the bound may be lowered to when not all of it can be paid; over all choices together. */
+      outputTokensMin: number;
+    }
+  | { costUsd: number };
 
 export interface AdmitOptions {
   requestId: string;
   payer: Payer;
   /** The model id that is routed to. */
   model: string;
-  estimate: Estimate;
+  bound: Bound;
   refId: string | null;
 }
 
-/** A request without its estimate: what a row says besides the usage. */
-export type RecordOptions = Omit<AdmitOptions, "estimate">;
+/** A request without its bound: what a row says besides the usage. */
+export type RecordOptions = Omit<AdmitOptions, "bound">;
 
 export interface FinalUsage {
   /** `gateway`, `rpc`, `realtime`, or the backend capability name. */
@@ -27,8 +36,19 @@ export interface FinalUsage {
   costUsd?: number;
 }
 
-/** One admitted request. Exactly one of the two ends it; later calls do nothing. */
+/** One admitted request. Exactly one of `settle` and `release` ends it; later calls do nothing. */
 export interface Admission {
+  /**
+   * Output tokens (all choices together) that are held for: fewer than asked for when the bound had to be lowered.
+   * The caller makes sure that the upstream does not write more, or grows the hold first.
+   */
+  readonly outputTokensHeld: number;
+  readonly lowered: boolean;
+  /**
+   * Holds enough for this much in all, in the cover that was chosen at admission; false when there is no more.
+   * Synchronous when the bus is.
+   */
+  grow(total: { promptTokens: number; completionTokens: number }): boolean | Promise<boolean>;
   /** Writes the usage to the journal before it returns. Never throws: a failure is logged. */
   settle(usage: FinalUsage): void;
   /** Nothing is owed; the hold ends. */

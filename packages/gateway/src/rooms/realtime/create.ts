@@ -19,8 +19,8 @@ export function createRealtime({ routing, metering, conversations, ...parts }: R
     async checkQuota(actor, model, requestId) {
       const payer = await metering.payerOf(actor);
       // Something rather than nothing, or points would not be asked whether they can pay.
-      const estimate = { promptTokens: 1, completionTokensMax: 1 };
-      const admission = await metering.admit({ requestId, payer, model, estimate, refId: null });
+      const bound = { promptTokens: 1, outputTokensMax: 1, outputTokensMin: 1 };
+      const admission = await metering.admit({ requestId, payer, model, bound, refId: null });
       // Each response is recorded by itself; the session as such costs nothing.
       admission.release();
     },

@@ -39,7 +39,7 @@ export function createVideo({ routing, metering, billing, ...parts }: VideoParts
       );
     },
     async admit({ requestId, payer, model, costUsd, refId }) {
-      const admission = await metering.admit({ requestId, payer, model, estimate: { costUsd }, refId });
+      const admission = await metering.admit({ requestId, payer, model, bound: { costUsd }, refId });
       return () => admission.release();
     },
     record({ requestId, payer, model, costUsd, refId }) {
