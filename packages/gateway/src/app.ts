@@ -405,6 +405,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     },
   });
   await bus.ready();
+  await rooms.video.start();
   const parts = { config, foundation, people, rooms };
   const transports = startTransports(parts);
   const { bridge } = backends;

@@ -86,10 +86,25 @@ export interface VideoResult {
 
 export type VideoPoll =
   | { state: "pending"; progress?: number }
-  | { state: "succeeded"; result: VideoResult }
+  | {
+      state: "succeeded";
+      result: VideoResult;
+      /** What the upstream reports of what it made, in its own words. */
+      made?: Record<string, unknown>;
+    }
   | { state: "failed"; error: string };
 
+/** What a task asks for, as it will be sent. Its price is read from this. */
+export interface VideoAsked {
+  /** Everything that goes upstream and says how much is to be made, in the upstream's own words and at any depth. */
+  members: Record<string, unknown>;
+  /** How long a video becomes when no member says so. */
+  defaultSeconds: number;
+}
+
 export interface VideoCapability {
+  /** What `submit` will ask for. Sends nothing. */
+  asked(request: VideoRequest): VideoAsked;
   /** Returns the upstream's task id. */
   submit(request: VideoRequest, signal: AbortSignal): Promise<string>;
   poll(taskId: string, signal: AbortSignal): Promise<VideoPoll>;

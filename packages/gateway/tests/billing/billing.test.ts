@@ -128,7 +128,7 @@ onEachDatabase("billing", (_, kind) => {
       changed,
     ]);
 
-    const size = { durationSeconds: 10, width: 1280, height: 720, frames: 240 };
+    const size = { durationSeconds: 10, frames: 240, clips: 1, shortSides: [720], sizeUnclear: false };
     const { billing } = gateway.app.rooms;
     expect(await billing.videoCostNanoUsd("another", size)).toBe(1e9);
     // Without a row, and with one that is switched off: the fallback.

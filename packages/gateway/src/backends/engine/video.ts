@@ -5,7 +5,8 @@ import { readAnswer } from "./protocol.ts";
 type Call = (method: string, params: Record<string, unknown>, signal: AbortSignal) => Promise<unknown>;
 
 const Started = z.object({ task_id: z.string().min(1).max(512) });
-const Result = z.object({
+const DEFAULT_SECONDS = 5;
+const Clip = z.object({
   url: z.url(),
   mime_type: z.string().default("video/mp4"),
   width: z.number().optional(),
@@ -13,9 +14,11 @@ const Result = z.object({
   duration_seconds: z.number().optional(),
   expires_at: z.string().optional(),
 });
+/** Engines may report more of what they made, such as its frames. */
+const Made = Clip.loose();
 const Polled = z.discriminatedUnion("state", [
   z.object({ state: z.literal("pending"), progress: z.number().optional() }),
-  z.object({ state: z.literal("succeeded"), result: Result }),
+  z.object({ state: z.literal("succeeded"), result: Made }),
   z.object({ state: z.literal("failed"), error: z.string() }),
 ]);
 
@@ -35,11 +38,19 @@ const toParams = (request: VideoRequest): Record<string, unknown> => ({
 
 /** Video tasks on an engine: start, poll, cancel. */
 export const engineVideo = (call: Call): VideoCapability => ({
+  asked(request) {
+    const { images: _, ...members } = toParams(request);
+    return { members, defaultSeconds: DEFAULT_SECONDS };
+  },
   submit: async (request, signal) =>
     readAnswer(Started, "Engine.VideoStart", await call("Engine.VideoStart", toParams(request), signal))
       .task_id,
-  poll: async (taskId, signal) =>
-    readAnswer(Polled, "Engine.VideoPoll", await call("Engine.VideoPoll", { task_id: taskId }, signal)),
+  async poll(taskId, signal) {
+    const answer = await call("Engine.VideoPoll", { task_id: taskId }, signal);
+    const polled = readAnswer(Polled, "Engine.VideoPoll", answer);
+    if (polled.state !== "succeeded") return polled;
+    return { state: "succeeded", result: Clip.parse(polled.result), made: polled.result };
+  },
   cancel: async (taskId, signal) => {
     await call("Engine.VideoCancel", { task_id: taskId }, signal);
   },

@@ -1,0 +1,125 @@
+import { isoTime } from "../../kernel/clock.ts";
+import type { Payer } from "../../kernel/payer.ts";
+import type { VideoOptions } from "./service.ts";
+import type { JobSummary, VideoStore } from "./store.ts";
+
+/** Message: the id of a job that ended; the instance that has its hold gives it back. */
+const ENDED = "video-ended";
+/** Message: some jobs have no owner any more. */
+const ABANDONED = "video-abandoned";
+
+/**
+ * A dead instance's jobs are free after this. Holds in Redis outlive their instance by ten seconds at least, so
+ * that these jobs are held again before they are held no more.
+ */
+const LEASE_MS = 9_000;
+const RENEW_MS = 2_000;
+const CLAIMED_MAX = 500;
+
+/** What a job may cost, set aside. */
+export interface JobHold {
+  /** Writes the usage row. */
+  settle(costUsd: number): void;
+  release(): void;
+}
+
+/**
+ * The jobs that this instance carries, each under a lease in its row and each with its hold, for as long as the job
+ * lives. When an instance dies, another takes over both.
+ */
+export class OwnedJobs {
+  readonly #instance: string;
+  /** Null: there was no room for the hold; it is tried again. */
+  readonly #holds = new Map<string, JobHold | null>();
+  #renewedAtMs = 0;
+
+  constructor(
+    readonly store: VideoStore,
+    readonly options: Pick<VideoOptions, "bus" | "clock" | "ids" | "hold">,
+    abandoned: () => void,
+  ) {
+    const { bus, ids } = options;
+    this.#instance = ids.uuid();
+    bus.subscribe(ENDED, (jobId) => this.release(jobId));
+    bus.subscribe(ABANDONED, abandoned);
+  }
+
+  /** For the row of a job that begins here, or is taken over. */
+  lease(): { lease_owner: string; lease_until: string } {
+    return { lease_owner: this.#instance, lease_until: isoTime(this.options.clock.now() + LEASE_MS) };
+  }
+
+  add(jobId: string, hold: JobHold | null): void {
+    this.#holds.set(jobId, hold);
+  }
+
+  /** The job's hold, which is the caller's to end. */
+  take(jobId: string): JobHold | null {
+    const hold = this.#holds.get(jobId) ?? null;
+    this.#holds.delete(jobId);
+    return hold;
+  }
+
+  release(jobId: string): void {
+    this.take(jobId)?.release();
+  }
+
+  /** Ends the job's hold on whichever instance it is. */
+  ended(jobId: string): void {
+    this.options.bus.publish(ENDED, jobId);
+  }
+
+  /** After a start: where nobody else can be, jobs of an earlier run are held again at once. */
+  async start(): Promise<void> {
+    await this.#claim({ fromTheLiving: !this.options.bus.shared });
+  }
+
+  /** Keeps the leases, and takes over jobs that have no owner. */
+  async keep(): Promise<void> {
+    const nowMs = this.options.clock.now();
+    if (nowMs - this.#renewedAtMs >= RENEW_MS || nowMs < this.#renewedAtMs) {
+      this.#renewedAtMs = nowMs;
+      if (this.#holds.size > 0) await this.#renew();
+    }
+    await this.#claim({ fromTheLiving: false });
+  }
+
+  async #renew(): Promise<void> {
+    const before = [...this.#holds.keys()];
+    const owned = new Map((await this.store.renew(this.lease())).map((job) => [job.id, job]));
+    for (const id of before) {
+      const job = owned.get(id);
+      if (!job) this.release(id);
+      else if (this.#holds.get(id) === null) await this.#hold(job);
+    }
+  }
+
+  async #claim({ fromTheLiving }: { fromTheLiving: boolean }): Promise<void> {
+    const now = isoTime(this.options.clock.now());
+    const claimed = await this.store.claim({ ...this.lease(), now, limit: CLAIMED_MAX, fromTheLiving });
+    for (const job of claimed) if (!this.#holds.get(job.id)) await this.#hold(job);
+  }
+
+  async #hold(job: JobSummary): Promise<void> {
+    const { id, payer, model, bound_usd, ref_id, status } = job;
+    // Nothing is charged for a cancelled job; it only waits for its upstream to be told.
+    if (status === "cancelled") return;
+    this.#holds.set(id, null);
+    const hold = await this.options.hold({
+      requestId: id,
+      payer: JSON.parse(payer) as Payer,
+      model,
+      costUsd: bound_usd ?? 0,
+      refId: ref_id,
+    });
+    // It may have ended meanwhile.
+    if (this.#holds.get(id) === null) this.#holds.set(id, hold);
+    else hold?.release();
+  }
+
+  /** Lets others take over. */
+  async abandon(): Promise<void> {
+    await this.store.abandon(this.#instance);
+    this.options.bus.publish(ABANDONED, "");
+  }
+}
