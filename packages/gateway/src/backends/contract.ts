@@ -127,7 +127,20 @@ export interface RealtimeLink {
   close(): void;
 }
 
+/** How the upstream counts what is not text. Where its models differ, the highest of them. */
+export interface MediaRates {
+  /** Samples a second of PCM16 unless a session's settings say otherwise. */
+  inputAudioHz: number;
+  outputAudioHz: number;
+  inputAudioTokensPerSecond: number;
+  outputAudioTokensPerSecond: number;
+  /** Shorter audio counts as this long. */
+  audioSecondsMin: number;
+  tokensPerImage: number;
+}
+
 export interface RealtimeCapability {
+  readonly rates: MediaRates;
   open(options: RealtimeOpen, signal: AbortSignal): Promise<RealtimeLink>;
 }
 

@@ -1,0 +1,125 @@
+import type { MediaRates } from "../../../backends/contract.ts";
+import { isObject } from "../../../kernel/json.ts";
+import { estimateTokens } from "../../metering/index.ts";
+import type { ServerEvent } from "../server-events.ts";
+import { AudioFormats } from "./audio.ts";
+
+/** Longer conversations are cut by the vendors' own windows. */
+const CONTEXT_TOKENS_MAX = 128_000;
+
+/** Switches and numbers are not read by the model. */
+const isTree = (value: unknown): value is object => typeof value === "object" && value !== null;
+
+const text = (value: unknown): string => (typeof value === "string" ? value : "");
+
+/**
+ * What every response of a session has to read: the settings, and the conversation so far, which grows with what is
+ * said on both sides. An estimate until the upstream reports what a response really read.
+ */
+export class SessionContext {
+  readonly formats: AudioFormats;
+  readonly #settings = new Map<string, number>();
+  #conversationTokens = 0;
+  /** Audio that was appended and is no item of the conversation yet. */
+  #bufferedSeconds = 0;
+  #speechStartMs: number | null = null;
+  #speechMs: number | null = null;
+  /** The upstream tells when audio becomes an item; one that does not may take it at any time. */
+  #tellsCommits = false;
+  /** Of committed audio that no response has been charged for. */
+  #unpaidTokens = 0;
+
+  constructor(readonly rates: MediaRates) {
+    this.formats = new AudioFormats(rates);
+  }
+
+  get promptTokens(): number {
+    return Math.min(this.#settingsTokens + this.#conversationTokens, CONTEXT_TOKENS_MAX);
+  }
+
+  get #settingsTokens(): number {
+    let sum = 0;
+    for (const tokens of this.#settings.values()) sum += tokens;
+    return sum;
+  }
+
+  get unpaidTokens(): number {
+    return this.#unpaidTokens;
+  }
+
+  /** Settings of the session; those that are not named stay. */
+  configure(session: Record<string, unknown>, saidBy: "client" | "upstream" = "client"): void {
+    this.formats.configure(session, saidBy);
+    for (const [name, value] of Object.entries(session)) {
+      const written = typeof value === "string" ? value : isTree(value) ? JSON.stringify(value) : "";
+      this.#settings.set(name, estimateTokens(written));
+    }
+  }
+
+  client(event: Record<string, unknown>): void {
+    if (event.type === "session.update" && isObject(event.session)) this.configure(event.session);
+    else if (event.type === "input_audio_buffer.append")
+      this.#bufferedSeconds += this.formats.secondsOf(text(event.audio), "input");
+    else if (event.type === "input_image_buffer.append")
+      this.#conversationTokens += this.rates.tokensPerImage;
+  }
+
+  server(event: ServerEvent): void {
+    if ((event.type === "session.created" || event.type === "session.updated") && isObject(event.session)) {
+      // What the vendor adds of its own is read by every response, too.
+      const { instructions, tools, ...rest } = event.session;
+      this.formats.configure(rest, "upstream");
+      this.configure({ ...(instructions ? { instructions } : {}), ...(tools ? { tools } : {}) });
+    } else if (event.type === "input_audio_buffer.speech_started")
+      this.#speechStartMs = Number(event.audio_start_ms ?? Number.NaN);
+    else if (event.type === "input_audio_buffer.speech_stopped")
+      this.#speechMs = Number(event.audio_end_ms ?? Number.NaN) - (this.#speechStartMs ?? Number.NaN);
+    else if (event.type === "input_audio_buffer.committed") {
+      this.#tellsCommits = true;
+      this.#commit();
+    } else if (event.type === "input_audio_buffer.cleared") this.#bufferedSeconds = 0;
+  }
+
+  /** What was said becomes part of the conversation; of a detected speech, only the speech. */
+  #commit(): void {
+    const speechSeconds = (this.#speechMs ?? Number.NaN) / 1000;
+    const seconds =
+      speechSeconds >= 0 ? Math.min(speechSeconds, this.#bufferedSeconds) : this.#bufferedSeconds;
+    const tokens = this.formats.tokensOf(seconds, "input");
+    this.#conversationTokens += tokens;
+    this.#unpaidTokens += tokens;
+    this.#bufferedSeconds = 0;
+    this.#speechStartMs = null;
+    this.#speechMs = null;
+  }
+
+  /** A response begins. One that the client asks for reads what was appended, committed or not. */
+  read({ byClient }: { byClient: boolean }): { promptTokens: number; conversationTokens: number } {
+    if (this.#bufferedSeconds > 0 && (byClient || !this.#tellsCommits)) this.#commit();
+    return { promptTokens: this.promptTokens, conversationTokens: this.#conversationTokens };
+  }
+
+  /**
+   * A response was charged for. What it reported to have read and said is the conversation from now on, and what came
+   * in since it began; without a report, what it said is added.
+   */
+  said(
+    read: { conversationTokens: number },
+    {
+      promptTokens,
+      completionTokens,
+      reported,
+    }: { promptTokens: number; completionTokens: number; reported: boolean },
+  ): void {
+    if (reported) {
+      const since = Math.max(0, this.#conversationTokens - read.conversationTokens);
+      // The report includes the settings, which are counted apart.
+      this.#conversationTokens = Math.max(0, promptTokens + completionTokens - this.#settingsTokens) + since;
+    } else this.#conversationTokens += completionTokens;
+    this.paid(promptTokens);
+  }
+
+  paid(promptTokens: number): void {
+    this.#unpaidTokens = Math.max(0, this.#unpaidTokens - promptTokens);
+  }
+}
