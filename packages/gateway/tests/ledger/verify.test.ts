@@ -83,9 +83,10 @@ onEachDatabase("ledger verify", (fresh) => {
       await fill(db);
       expect(await verifyLedger(db)).toEqual({
         ok: true,
-        accounts: 4,
+        accounts: 5,
         movements: 4,
         entries: 6,
+        debts: { count: 0, points: 0 },
         problems: [],
       });
       for (const [what, statements, check] of forgeries) {
@@ -141,7 +142,7 @@ onEachDatabase("ledger verify", (fresh) => {
       const db = await openStorage(options);
       await fill(db);
       const clean = await runCommand(options);
-      expect(clean).toMatchObject({ code: 0, stdout: "4 accounts, 4 movements, 6 entries: all in order\n" });
+      expect(clean).toMatchObject({ code: 0, stdout: "5 accounts, 4 movements, 6 entries: all in order\n" });
       await db.run(`UPDATE ledger_accounts SET balance = balance + 1 WHERE id = ${id}`);
       await db.close();
       const broken = await runCommand(options);
@@ -150,7 +151,7 @@ onEachDatabase("ledger verify", (fresh) => {
       expect(broken.stdout).toContain("NOT in order");
       const json = await runCommand(options, "--json");
       expect(json.code).toBe(1);
-      expect(JSON.parse(json.stdout)).toMatchObject({ ok: false, accounts: 4, entries: 6 });
+      expect(JSON.parse(json.stdout)).toMatchObject({ ok: false, accounts: 5, entries: 6 });
     } finally {
       await drop();
     }

@@ -72,8 +72,9 @@ async function memberWithPool({ benches: [first] }: Instances, points: number): 
   const month = new Date().toISOString().slice(0, 7);
   for (const project of ["", who.project!]) {
     await first.db.run(
-      `INSERT INTO usage_months (user_id, month, project, requests, tokens, cost_nano_usd, quota_tokens, quota_cost_nano_usd)
-       VALUES ($1, $2, $3, 1, 1, 1, 100000000, 100000000000)`,
+      `INSERT INTO usage_months (user_id, month, project, requests, tokens, cost_nano_usd, quota_tokens,
+         quota_cost_nano_usd, key_quota_tokens, key_quota_cost_nano_usd)
+       VALUES ($1, $2, $3, 1, 1, 1, 100000000, 100000000000, 100000000, 100000000000)`,
       [who.userId, month, project],
     );
   }

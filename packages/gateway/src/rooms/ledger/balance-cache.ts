@@ -56,8 +56,8 @@ export class BalanceCache implements Balances {
   #learn(key: string, told: Omit<BalanceChange, "account">): Balance {
     const known = this.#known.get(key);
     if (known && known.version > told.version) return known;
-    const { balance, everCredited, version } = told;
-    const entry = { balance, everCredited, version, confirmedAtMs: this.#clock.now() };
+    const { balance, everCredited, debts, version } = told;
+    const entry = { balance, everCredited, debts: debts ?? null, version, confirmedAtMs: this.#clock.now() };
     this.#known.set(key, entry);
     return entry;
   }

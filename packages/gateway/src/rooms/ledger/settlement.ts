@@ -1,100 +1,213 @@
 import type { Transaction } from "../../storage/contract.ts";
-import { accountKey, SPENT, settlementId } from "./account.ts";
+import { accountKey, type DebtRef, debtId, debtKey, SPENT, settlementId } from "./account.ts";
 import { charge, exactPoints } from "./charge.ts";
 import { entriesOf } from "./movement.ts";
 import { type AccountRow, type EntryRow, type MovementRow, store } from "./store.ts";
-import type { Settled, Settlement } from "./types.ts";
+import type { AccountRef, QuotaPayer, Settled, Settlement, SettleOptions } from "./types.ts";
 
 /** One account's part of a batch, charged in memory while its row is locked. */
 interface Drawing {
   account: AccountRow;
   movements: MovementRow[];
+  /** Entries that its debts get. */
+  debtEntries: number;
 }
 
-export interface SettleOptions {
-  pointsPerUsd: number;
-  /** Whether some of the items may have been settled before. */
-  mayExist: boolean;
+/** What a batch leaves owed by one user on one account. */
+interface Debt {
+  ref: DebtRef;
+  movements: MovementRow[];
 }
 
-/** Charges the batch in memory; what could not be covered is null and leaves no movement. */
-async function chargeAll(
-  tx: Transaction,
-  items: readonly Settlement[],
-  { pointsPerUsd, mayExist }: SettleOptions,
-): Promise<{ settled: Settled[]; drawings: Drawing[] }> {
-  const keys = items.map(({ account }) => accountKey(account));
-  const ids = items.map(({ requestId }) => settlementId(requestId));
-  const accounts = await store.lockAccounts(tx, [...new Set(keys)]);
-  // Read after the rows are locked: another transaction that settled the same request has committed by now.
-  const known = mayExist ? await store.pointsOf(tx, [...new Set(ids)]) : new Map<string, number>();
-  const drawings = new Map<string, Drawing>();
+type Accounts = ReadonlyMap<string, AccountRow>;
 
-  const settled = items.map((item, index): Settled => {
-    const id = ids[index]!;
-    const before = known.get(id);
+/** A batch charged in memory: in the order of the items, so that each finds what those before it have left. */
+class Charging {
+  readonly settled: Settled[];
+  readonly #accounts: Accounts;
+  readonly #drawings = new Map<string, Drawing>();
+  readonly #debts = new Map<string, Debt>();
+  readonly #known: Map<string, number>;
+  /** Something was covered neither by its account nor, where it is asked, by the quota. */
+  isUncovered = false;
+
+  constructor(
+    readonly options: { pointsPerUsd: number; quota: QuotaPayer | null },
+    items: readonly Settlement[],
+    { accounts, known }: { accounts: Accounts; known: ReadonlyMap<string, number> },
+  ) {
+    // Copies: the batch may have to be charged a second time.
+    this.#accounts = new Map(Array.from(accounts, ([id, row]) => [id, { ...row }]));
+    this.#known = new Map(known);
+    this.settled = items.map((item) => this.#charge(item));
+  }
+
+  get drawings(): Drawing[] {
+    return [...this.#drawings.values()].sort((a, b) => (a.account.id < b.account.id ? -1 : 1));
+  }
+  get debts(): Debt[] {
+    return Array.from(this.#debts, ([id, debt]) => ({ id, debt }))
+      .sort((a, b) => (a.id < b.id ? -1 : 1))
+      .map(({ debt }) => debt);
+  }
+
+  #charge(item: Settlement): Settled {
+    const before = this.#known.get(item.requestId);
     if (before !== undefined) return { points: before };
-    const account = accounts.get(keys[index]!);
     const { costNanoUsd, multiplierMicros } = item;
-    const exact = account && exactPoints({ costNanoUsd, pointsPerUsd, multiplierMicros });
-    const charged = exact && charge(account, exact);
-    if (!charged) return null;
+    const { pointsPerUsd, quota } = this.options;
+    const exact = exactPoints({ costNanoUsd, pointsPerUsd, multiplierMicros });
+    if (!exact) return null;
+    const account = this.#accounts.get(accountKey(item.account));
+    const charged = account ? charge(account, exact) : null;
+    if (account && charged?.isCovered)
+      return this.#draw(item, { ref: item.account, account, exact, charged });
+    this.isUncovered = true;
+    if (!quota || quota.pays(item)) return null;
+    if (account && charged) return this.#draw(item, { ref: item.account, account, exact, charged });
+    const ref = walletOf(item);
+    const wallet = this.#accounts.get(accountKey(ref));
+    // Wallets are never closed, so its row is there: it was made for this.
+    if (!wallet) throw new Error(`ledger: no wallet to note the debt of ${item.requestId} on`);
+    return this.#draw(item, { ref, account: wallet, exact, charged: charge(wallet, exact) });
+  }
+
+  #draw(
+    item: Settlement,
+    {
+      ref,
+      account,
+      exact,
+      charged,
+    }: {
+      ref: AccountRef;
+      account: AccountRow;
+      exact: NonNullable<ReturnType<typeof exactPoints>>;
+      charged: ReturnType<typeof charge>;
+    },
+  ): Settled {
+    const { points, owed } = charged;
     account.balance = charged.balance;
     account.remainder = charged.remainder;
-    known.set(id, charged.points);
-    const drawing = drawings.get(account.id) ?? { account, movements: [] };
-    drawings.set(account.id, drawing);
-    drawing.movements.push({
-      id,
-      kind: "settlement",
-      from_account_id: account.id,
+    const drawing = this.#drawings.get(account.id) ?? { account, movements: [], debtEntries: 0 };
+    this.#drawings.set(account.id, drawing);
+    const common = {
       to_account_id: SPENT,
-      points: charged.points,
-      cost_nano_usd: Number(costNanoUsd),
-      multiplier_micros: multiplierMicros,
-      exact_points: exact.points,
-      exact_femto: exact.femto,
       note: item.note ?? null,
       actor: null,
       created_at: item.now,
+    };
+    drawing.movements.push({
+      ...common,
+      id: settlementId(item.requestId),
+      kind: "settlement",
+      from_account_id: account.id,
+      points: points - owed,
+      cost_nano_usd: Number(item.costNanoUsd),
+      multiplier_micros: item.multiplierMicros,
+      exact_points: exact.points,
+      exact_femto: exact.femto,
     });
-    return { points: charged.points };
-  });
-  return { settled, drawings: [...drawings.values()].sort((a, b) => (a.account.id < b.account.id ? -1 : 1)) };
+    if (owed > 0) {
+      const debtRef = { account: ref, userId: item.userId };
+      const id = debtKey(debtRef);
+      const debt = this.#debts.get(id) ?? { ref: debtRef, movements: [] };
+      this.#debts.set(id, debt);
+      drawing.debtEntries++;
+      debt.movements.push({
+        ...common,
+        id: debtId(item.requestId),
+        kind: "debt",
+        from_account_id: id,
+        points: owed,
+        cost_nano_usd: null,
+        multiplier_micros: null,
+        exact_points: null,
+        exact_femto: null,
+      });
+    }
+    this.#known.set(item.requestId, points);
+    return { points };
+  }
+}
+
+const walletOf = ({ userId }: Settlement): AccountRef => ({ type: "user", id: userId });
+
+/** Charges the batch; what nobody covers becomes a debt where there is a quota to ask first. */
+async function chargeAll(
+  tx: Transaction,
+  items: readonly Settlement[],
+  { pointsPerUsd, mayExist, quota }: SettleOptions & { pointsPerUsd: number },
+): Promise<Charging> {
+  const keys = new Set(items.map(({ account }) => accountKey(account)));
+  const accounts = await store.lockAccounts(tx, [...keys]);
+  // Read after the rows are locked: another transaction that settled the same request has committed by now.
+  const known = mayExist
+    ? await store.settledBefore(
+        tx,
+        items.map(({ requestId }) => requestId),
+      )
+    : new Map<string, number>();
+  const charged = new Charging({ pointsPerUsd, quota: null }, items, { accounts, known });
+  if (!quota || !charged.isUncovered) return charged;
+  await openMissing(tx, items, accounts);
+  await quota.load(tx);
+  return new Charging({ pointsPerUsd, quota }, items, { accounts, known });
+}
+
+/** Adds to `accounts` those that a debt may have to be noted on: new ones, and wallets in place of closed pools. */
+async function openMissing(
+  tx: Transaction,
+  items: readonly Settlement[],
+  accounts: Map<string, AccountRow>,
+): Promise<void> {
+  const open = async (refs: readonly AccountRef[]) => {
+    const missing = new Map(refs.map((ref) => [accountKey(ref), ref]));
+    for (const id of accounts.keys()) missing.delete(id);
+    for (const [id, { type }] of [...missing].sort()) await store.openAccount(tx, id, type);
+    for (const [id, row] of await store.lockAccounts(tx, [...missing.keys()])) accounts.set(id, row);
+  };
+  await open(items.map(({ account }) => account));
+  await open(items.filter(({ account }) => !accounts.has(accountKey(account))).map(walletOf));
 }
 
 const pointsOf = (movements: readonly MovementRow[]) =>
   movements.reduce((sum, { points }) => sum + points, 0);
 
-/** Settles a batch inside `tx`; also returns the accounts whose balance changed. */
+/** Settles a batch inside `tx`; also returns the accounts whose balance or debts changed. */
 export async function settleBatch(
   tx: Transaction,
   items: readonly Settlement[],
-  options: SettleOptions,
+  options: SettleOptions & { pointsPerUsd: number },
 ): Promise<{ settled: Settled[]; changed: AccountRow[] }> {
-  const { settled, drawings } = await chargeAll(tx, items, options);
+  const { settled, drawings, debts } = await chargeAll(tx, items, options);
   const changed: AccountRow[] = [];
   const entries: EntryRow[] = [];
   const paid: MovementRow[] = [];
-  for (const { account, movements } of drawings) {
+  for (const { account, movements, debtEntries } of drawings) {
     const withPoints = movements.filter(({ points }) => points > 0);
     const after = await store.draw(tx, {
       id: account.id,
       points: pointsOf(withPoints),
       remainder: account.remainder,
       entryCount: withPoints.length,
+      debtEntryCount: debtEntries,
     });
     if (!after || after.balance !== account.balance)
       throw new Error(`ledger: ${account.id} changed while its row was locked`);
-    if (withPoints.length === 0) continue;
-    changed.push(after);
+    if (withPoints.length + debtEntries > 0) changed.push(after);
     entries.push(...entriesOf(after, withPoints));
     paid.push(...withPoints);
+  }
+  for (const { ref, movements } of debts) {
+    await store.openDebt(tx, ref);
+    entries.push(...entriesOf(await store.postDebt(tx, movements), movements));
+    paid.push(...movements);
   }
   if (paid.length > 0) entries.push(...(await postSpent(tx, paid)));
   await store.insertMovements(
     tx,
-    drawings.flatMap(({ movements }) => movements),
+    [...drawings, ...debts].flatMap(({ movements }) => movements),
   );
   await store.insertEntries(tx, entries);
   return { settled, changed };

@@ -3,7 +3,16 @@ import type { Metering } from "./types.ts";
 
 export { estimatePromptTokens, estimateTokens, IMAGE_TOKENS } from "./estimate.ts";
 export type { JournalFigures, MeteringOptions, MeteringService } from "./service.ts";
-export type { Admission, AdmitOptions, Bound, FinalUsage, Metering, RecordOptions } from "./types.ts";
+export type {
+  Admission,
+  AdmitOptions,
+  Bound,
+  FinalUsage,
+  Metering,
+  PointsHold,
+  RecordOptions,
+  TokenBound,
+} from "./types.ts";
 
 declare module "../../kernel/context.ts" {
   interface Rooms {

@@ -5,7 +5,7 @@ export * as methods from "./methods.ts";
 export * as routes from "./routes.ts";
 export { type MonthKey, type MonthTotals, NANO_PER_USD, type UsageRow, WHOLE_USER } from "./rows.ts";
 export { Usage, type UsageOptions } from "./service.ts";
-export type { MonthAfter, UsageStore } from "./store.ts";
+export type { MonthQuota, UsageStore } from "./store.ts";
 
 declare module "../../kernel/context.ts" {
   interface Rooms {
