@@ -120,12 +120,12 @@ async function openAccounts(config: Config, foundation: Foundation) {
   const { adminToken, registrationOpen, pointsPerUsd, pricingFile, dataDir } = config;
   const accounts = createAccounts({ db, bus, limiter, clock, ids, jwtSecret, adminToken, registrationOpen });
   const ledger = createLedger({ db, bus, clock, ids, pointsPerUsd });
-  const groups = createGroups({ db, bus, clock, ids, accounts, ledger });
   const usage = new Usage({ db, clock, retentionMonths: config.usageRetentionMonths });
   const { balances } = ledger;
   const billing = await Billing.open({ db, bus, clock, log, usage, balances, pointsPerUsd, pricingFile });
   const money = { limiter, reservations, billing, usage, ledger, pointsPerUsd };
   const metering = createMetering({ db, clock, ids, log, dataDir, ...money });
+  const groups = createGroups({ db, bus, clock, ids, accounts, ledger, metering });
   const keys = createKeys({ db, bus, clock, ids, groups });
   return { accounts, ledger, groups, usage, billing, metering, keys };
 }

@@ -142,12 +142,13 @@ test("the price follows the configured row and its resolution coefficient", asyn
 
 test("an exhausted quota refuses new jobs", async () => {
   const poor = await gateway.signIn("poor");
-  const price = { model: "hailuo-2", mode: "per_call", base_price: 5 };
+  // More than half of the quota, so that it has no room for a second one.
+  const price = { model: "hailuo-2", mode: "per_call", base_price: 0.6 };
   await gateway.rpc("billing.video.pricing.set", price, ADMIN_TOKEN);
   upstream.script = [minimax.success];
   const { job_id } = await gateway.rpc("video.create", { model: "hailuo-2", prompt: "p" }, poor);
   await until(async () => (await gateway.rpc("video.get", { job_id }, poor)).status === "done");
-  await until(async () => (await gateway.rpc("billing.plan", {}, poor)).quota_exceeded);
+  await until(async () => (await gateway.rpc("billing.plan", {}, poor)).usage.quota_cost_usd === 0.6);
   expect((await gateway.call("video.create", { model: "hailuo-2", prompt: "p" }, poor)).error.code).toBe(
     -32006,
   );
