@@ -29,8 +29,9 @@ export interface JobHold {
  */
 export class OwnedJobs {
   readonly #instance: string;
-  /** Null: there was no room for the hold; it is tried again. */
-  readonly #holds = new Map<string, JobHold | null>();
+  readonly #holds = new Map<string, JobHold>();
+  /** Jobs that were taken over, and have no hold yet: that of a dead instance may still be in its place. */
+  readonly #unheld = new Map<string, JobSummary>();
   #renewedAtMs = 0;
 
   constructor(
@@ -49,7 +50,7 @@ export class OwnedJobs {
     return { lease_owner: this.#instance, lease_until: isoTime(this.options.clock.now() + LEASE_MS) };
   }
 
-  add(jobId: string, hold: JobHold | null): void {
+  add(jobId: string, hold: JobHold): void {
     this.#holds.set(jobId, hold);
   }
 
@@ -57,6 +58,7 @@ export class OwnedJobs {
   take(jobId: string): JobHold | null {
     const hold = this.#holds.get(jobId) ?? null;
     this.#holds.delete(jobId);
+    this.#unheld.delete(jobId);
     return hold;
   }
 
@@ -79,32 +81,28 @@ export class OwnedJobs {
     const nowMs = this.options.clock.now();
     if (nowMs - this.#renewedAtMs >= RENEW_MS || nowMs < this.#renewedAtMs) {
       this.#renewedAtMs = nowMs;
-      if (this.#holds.size > 0) await this.#renew();
+      if (this.#holds.size + this.#unheld.size > 0) await this.#renew();
     }
     await this.#claim({ fromTheLiving: false });
   }
 
   async #renew(): Promise<void> {
-    const before = [...this.#holds.keys()];
-    const owned = new Map((await this.store.renew(this.lease())).map((job) => [job.id, job]));
-    for (const id of before) {
-      const job = owned.get(id);
-      if (!job) this.release(id);
-      else if (this.#holds.get(id) === null) await this.#hold(job);
-    }
+    const before = [...this.#holds.keys(), ...this.#unheld.keys()];
+    const owned = new Set((await this.store.renew(this.lease())).map(({ id }) => id));
+    for (const id of before) if (!owned.has(id)) this.release(id);
   }
 
   async #claim({ fromTheLiving }: { fromTheLiving: boolean }): Promise<void> {
     const now = isoTime(this.options.clock.now());
     const claimed = await this.store.claim({ ...this.lease(), now, limit: CLAIMED_MAX, fromTheLiving });
-    for (const job of claimed) if (!this.#holds.get(job.id)) await this.#hold(job);
+    // Nothing is charged for a cancelled job; it only waits for its upstream to be told.
+    for (const job of claimed)
+      if (job.status !== "cancelled" && !this.#holds.has(job.id)) this.#unheld.set(job.id, job);
+    for (const job of [...this.#unheld.values()]) await this.#hold(job);
   }
 
   async #hold(job: JobSummary): Promise<void> {
-    const { id, payer, model, bound_usd, ref_id, status } = job;
-    // Nothing is charged for a cancelled job; it only waits for its upstream to be told.
-    if (status === "cancelled") return;
-    this.#holds.set(id, null);
+    const { id, payer, model, bound_usd, ref_id } = job;
     const hold = await this.options.hold({
       requestId: id,
       payer: JSON.parse(payer) as Payer,
@@ -112,9 +110,10 @@ export class OwnedJobs {
       costUsd: bound_usd ?? 0,
       refId: ref_id,
     });
+    if (!hold) return;
     // It may have ended meanwhile.
-    if (this.#holds.get(id) === null) this.#holds.set(id, hold);
-    else hold?.release();
+    if (this.#unheld.delete(id)) this.#holds.set(id, hold);
+    else hold.release();
   }
 
   /** Lets others take over. */
