@@ -791,6 +791,8 @@ export interface Methods {
       /** Session of GET /api/rpc/events */
       stream_id: string;
       memory: "enabled" | "disabled" | "offline";
+      /** What the answer was limited to because points and quota pay no more; absent when nothing was */
+      max_tokens?: number;
     };
   };
   /** Cancel one of your video jobs; nothing is charged. */

@@ -174,6 +174,7 @@ function openRooms({ config, overrides, foundation, people, backends, ownPort }:
     events,
     keys,
     metering,
+    billing,
     routing,
     conversations,
     memory,
@@ -239,11 +240,11 @@ function openRooms({ config, overrides, foundation, people, backends, ownPort }:
   return rooms;
 }
 
-interface Watched extends Pick<Accounts, "metering">, Pick<Rooms, "inference"> {
+interface Watched extends Pick<Accounts, "metering">, Pick<Rooms, "inference" | "routing"> {
   events: EventsTransport;
 }
 
-function publishFigures(metrics: Metrics, { metering, inference, events }: Watched): void {
+function publishFigures(metrics: Metrics, { metering, inference, routing, events }: Watched): void {
   const figures: readonly [name: string, help: string, read: () => number][] = [
     ["gateway_event_subscribers", "Open notification streams", () => events.subscriberCount],
     ["gateway_calls_in_flight", "Calls to upstreams under way", () => inference.callsInFlight],
@@ -256,6 +257,11 @@ function publishFigures(metrics: Metrics, { metering, inference, events }: Watch
     ],
     ["gateway_usage_rows_lost", "Usage rows that no disk would take", () => metering.lostRows],
     ["gateway_holds", "Reservations of requests under way", () => metering.holdCount],
+    [
+      "gateway_implausible_usage",
+      "Answers whose reported usage the model cannot have had, since the start",
+      () => routing.suspicions,
+    ],
   ];
   for (const [name, help, read] of figures) metrics.gauge(name, help, read);
 }
@@ -278,7 +284,7 @@ function startTransports({ config, foundation, people, rooms }: TransportParts):
   const calls = metrics.counter("gateway_rpc_calls_total", "JSON-RPC calls by method and outcome");
   const runner = new RpcRunner({ registry, rooms, log, calls });
   const eventsTransport = new EventsTransport({ events, authenticator: accounts, clock });
-  publishFigures(metrics, { metering, inference, events: eventsTransport });
+  publishFigures(metrics, { metering, inference, routing: rooms.routing, events: eventsTransport });
   const refused = metrics.counter(
     "gateway_connections_refused_total",
     "Connections turned away because there were too many",

@@ -176,6 +176,11 @@ export interface Backend {
   readonly config: BackendConfig;
   /** Resolves with a 2xx chat-completions answer: JSON, or SSE when `stream`. Otherwise throws BackendError. */
   chat?(call: ChatCall): Promise<Answer>;
+  /**
+   * Fields by which this server limits a chat's output; `options.x` is inside `options`. The first is the one to add
+   * where a request has none. Absent: `max_tokens`.
+   */
+  limitFields?(model: string): readonly string[];
   /** Resolves with a 2xx embeddings answer; honours `encoding_format`. */
   embed?(call: ModelCall): Promise<Answer>;
   video?: VideoCapability;
@@ -186,6 +191,11 @@ export interface Backend {
   probe(signal: AbortSignal): Promise<ProbeResult>;
   close(): void;
 }
+
+const USUAL_LIMIT_FIELDS = ["max_tokens"] as const;
+
+export const limitFieldsOf = (backend: Backend, model: string): readonly string[] =>
+  backend.limitFields?.(model) ?? USUAL_LIMIT_FIELDS;
 
 /** What a server answers, before anyone has judged its status. */
 export interface HttpAnswer extends Answer {

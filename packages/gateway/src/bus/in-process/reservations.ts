@@ -1,12 +1,13 @@
 import {
   type Asking,
+  grantedAmount,
+  HAIR,
   type Purse,
   type Quantity,
   REFUSED,
   type Reservations,
   type ReservedChange,
 } from "../contract.ts";
-import { grantedAmount, HAIR } from "../granted-amount.ts";
 
 const NOTHING: Quantity = { money: 0, tokens: 0 };
 

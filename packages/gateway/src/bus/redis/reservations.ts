@@ -5,13 +5,14 @@ import type { Log } from "../../kernel/log.ts";
 import {
   type Asking,
   type Bus,
+  grantedAmount,
+  HAIR,
   type Quantity,
   REFUSED,
   type Reservations,
   type ReservedChange,
   type Spent,
 } from "../contract.ts";
-import { grantedAmount, HAIR } from "../granted-amount.ts";
 import { InProcessReservations } from "../in-process/reservations.ts";
 import type { RedisScripts } from "./scripts.ts";
 

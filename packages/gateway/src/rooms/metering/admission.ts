@@ -1,12 +1,12 @@
 import {
   type Asking,
+  grantedAmount,
   type Purse,
   type Quantity,
   REFUSED,
   type Reservations,
   type Spent,
 } from "../../bus/contract.ts";
-import { grantedAmount } from "../../bus/granted-amount.ts";
 import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
