@@ -234,7 +234,17 @@ function openRooms({ config, overrides, foundation, people, backends, ownPort }:
       clock,
     }),
     video: createVideo({ db, bus, events, clock, ids, log, routing, metering, billing }),
-    realtime: createRealtime({ requests, events, clock, ids, log, routing, metering, conversations }),
+    realtime: createRealtime({
+      requests,
+      events,
+      clock,
+      ids,
+      log,
+      routing,
+      metering,
+      billing,
+      conversations,
+    }),
     system,
   };
   return rooms;

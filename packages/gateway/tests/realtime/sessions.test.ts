@@ -63,8 +63,9 @@ function setUp(dialect: "openai" | "dashscope" = "openai", link?: Backend["realt
       succeeded() {},
       failed() {},
       abandoned() {},
+      suspect() {},
     }),
-    outputTokensMax: () => 4_096,
+    limitsOf: () => ({ outputTokensMax: 4_096, contextTokens: null }),
     admit,
     conversations: {
       access: async (userId, id) => {

@@ -39,6 +39,12 @@ export const BUILT_IN_PRICES: readonly Price[] = [
   price("gpt-4.1", 2, 8, 32_768, 1_047_576),
   price("gpt-4o", 2.5, 10, 16_384, 128_000),
   price("gpt-4o-mini", 0.15, 0.6, 16_384, 128_000),
+  // Speech has its own rates, several times those of text; a token of either kind costs what one of speech does.
+  price("gpt-realtime", 32, 64, 4_096, 128_000),
+  price("gpt-realtime-mini", 10, 20, 4_096, 128_000),
+  price("gpt-realtime-2.1-mini", 10, 20, 4_096, 128_000),
+  price("gpt-4o-realtime", 40, 80, 4_096, 32_000),
+  price("gpt-4o-mini-realtime", 10, 20, 4_096, 16_000),
   price("o4-mini", 1.1, 4.4, 100_000, 200_000),
   price("text-embedding-3-small", 0.02, 0),
   price("text-embedding-3-large", 0.13, 0),

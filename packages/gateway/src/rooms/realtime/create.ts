@@ -1,3 +1,4 @@
+import type { Billing } from "../billing/index.ts";
 import type { Conversations } from "../conversations/index.ts";
 import type { Metering } from "../metering/index.ts";
 import type { Routing } from "../routing/index.ts";
@@ -7,19 +8,36 @@ export interface RealtimeParts
   extends Pick<RealtimeOptions, "requests" | "events" | "clock" | "ids" | "log"> {
   routing: Routing;
   metering: Metering;
+  billing: Pick<Billing, "limitsOf">;
   conversations: Conversations;
 }
 
-/** Of a model whose limit is not known. */
-const OUTPUT_TOKENS_MAX = 8_192;
-
 /** The room as the service has it: routed and metered like everything else. */
-export function createRealtime({ routing, metering, conversations, ...parts }: RealtimeParts): Realtime {
+export function createRealtime({
+  routing,
+  metering,
+  billing,
+  conversations,
+  ...parts
+}: RealtimeParts): Realtime {
   return new Realtime({
     ...parts,
     conversations,
-    route: (model) => routing.choose({ model: routing.aliases.resolve(model), capability: "realtime" }),
-    outputTokensMax: () => OUTPUT_TOKENS_MAX,
+    route(requested) {
+      const route = routing.choose({
+        model: routing.aliases.resolve(requested),
+        capability: "realtime",
+      });
+      return {
+        backend: route.backend,
+        model: route.model,
+        succeeded: () => route.succeeded(),
+        failed: (cause) => route.failed(cause),
+        abandoned: () => route.abandoned(),
+        suspect: (problem, requestId) => routing.suspect(route, problem, requestId),
+      };
+    },
+    limitsOf: (model) => billing.limitsOf(model),
     admit({ actor, ...response }) {
       const payer = metering.payerOf(actor);
       return payer instanceof Promise

@@ -5,6 +5,7 @@ import type { Actor } from "../../kernel/context.ts";
 import { type ErrorName, fail, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
+import type { ModelLimits } from "../billing/index.ts";
 import type { StoredMessage } from "../conversations/index.ts";
 import type { Admission, Bound } from "../metering/index.ts";
 import { EventQueue } from "./event-queue.ts";
@@ -33,8 +34,7 @@ export interface RealtimeOptions {
   log: Log;
   /** A backend that serves the model, with the id that it knows it by; throws when there is none. */
   route(model: string): RealtimeRoute;
-  /** The most that a response of the model says when nobody limits it. */
-  outputTokensMax(model: string): number;
+  limitsOf(model: string): ModelLimits;
   /** Holds what a response may cost, or throws the refusal. */
   admit(response: ResponseBound): Admission | Promise<Admission>;
   conversations: {
@@ -50,6 +50,8 @@ export interface RealtimeRoute {
   succeeded(): void;
   failed(cause: string): void;
   abandoned(): void;
+  /** Tells the operator of figures that the backend cannot mean. */
+  suspect(problem: string, requestId: string): void;
 }
 
 /** One response as metering knows it. */
@@ -121,7 +123,7 @@ export class Realtime {
     const { rates } = routed.backend.realtime;
     let meter: SessionMeter;
     try {
-      meter = this.#meter({ actor, model: routed.model, rates, refId: refId ?? null });
+      meter = this.#meter(actor, { routed, rates, refId: refId ?? null });
       meter.configure(config);
       const { firstBound: bound } = meter;
       const admission = await this.options.admit({
@@ -185,14 +187,20 @@ export class Realtime {
     return { session_id: sessionId, stream_session: session.stream.sessionId };
   }
 
-  #meter({ actor, ...session }: { actor: Actor; model: string; rates: MediaRates; refId: string | null }) {
-    const { ids, admit, outputTokensMax } = this.options;
-    const { model, refId } = session;
+  #meter(
+    actor: Actor,
+    { routed, rates, refId }: { routed: RealtimeRoute; rates: MediaRates; refId: string | null },
+  ): SessionMeter {
+    const { ids, admit, limitsOf } = this.options;
+    const { model } = routed;
     return new SessionMeter({
-      ...session,
+      model,
+      refId,
+      rates,
       ids,
-      outputTokensMax: outputTokensMax(model),
+      limits: limitsOf(model),
       admit: (requestId, bound) => admit({ requestId, actor, model, bound, refId }),
+      suspect: (problem, requestId) => routed.suspect(problem, requestId),
     });
   }
 

@@ -4,8 +4,8 @@ import { estimateTokens } from "../../metering/index.ts";
 import type { ServerEvent } from "../server-events.ts";
 import { AudioFormats } from "./audio.ts";
 
-/** Longer conversations are cut by the vendors' own windows. */
-const CONTEXT_TOKENS_MAX = 128_000;
+/** Longer conversations are cut by the model's own window; where that is not known, by this. */
+const CONTEXT_TOKENS_UNKNOWN = 128_000;
 
 /** Switches and numbers are not read by the model. */
 const isTree = (value: unknown): value is object => typeof value === "object" && value !== null;
@@ -29,12 +29,16 @@ export class SessionContext {
   /** Of committed audio that no response has been charged for. */
   #unpaidTokens = 0;
 
-  constructor(readonly rates: MediaRates) {
+  constructor(
+    readonly rates: MediaRates,
+    readonly contextTokens: number | null,
+  ) {
     this.formats = new AudioFormats(rates);
   }
 
   get promptTokens(): number {
-    return Math.min(this.#settingsTokens + this.#conversationTokens, CONTEXT_TOKENS_MAX);
+    const tokens = this.#settingsTokens + this.#conversationTokens;
+    return Math.min(tokens, this.contextTokens ?? CONTEXT_TOKENS_UNKNOWN);
   }
 
   get #settingsTokens(): number {

@@ -2,6 +2,7 @@ import type { MediaRates } from "../../../backends/contract.ts";
 import { fail } from "../../../kernel/errors.ts";
 import type { Ids } from "../../../kernel/ids.ts";
 import { isObject } from "../../../kernel/json.ts";
+import type { ModelLimits } from "../../billing/index.ts";
 import { type Admission, type Bound, estimateTokens } from "../../metering/index.ts";
 import type { ServerEvent } from "../server-events.ts";
 import { SessionContext } from "./context.ts";
@@ -12,6 +13,8 @@ import { Turn, type TurnUsage } from "./turn.ts";
 const RESPONSES_MAX = 16;
 /** A response is let through when so much of it can be paid; what it says beyond is held for as it comes. */
 const OUTPUT_TOKENS_MIN = 256;
+/** What a response may say of a model whose limit is not known, unless somebody limits it. */
+const OUTPUT_TOKENS_UNKNOWN = 8_192;
 /** Transcripts without a response are charged for in portions of about this much. */
 const TRANSCRIBED_TOKENS_MAX = 10_000;
 const TRANSCRIPTION = /^conversation\.item\.input_audio_transcription\./;
@@ -20,11 +23,12 @@ export interface SessionMeterOptions {
   model: string;
   refId: string | null;
   rates: MediaRates;
-  /** The most that a response of the model says when nobody limits it. */
-  outputTokensMax: number;
+  limits: ModelLimits;
   ids: Ids;
   /** Holds what a response may cost, or throws the refusal. */
   admit(requestId: string, bound: Bound): Admission | Promise<Admission>;
+  /** Tells the operator of figures that the backend cannot mean. */
+  suspect(problem: string, requestId: string): void;
 }
 
 /** A response that the client asked for and the upstream has not begun. */
@@ -50,7 +54,7 @@ export class SessionMeter {
   #isClosed = false;
 
   constructor(readonly options: SessionMeterOptions) {
-    this.#context = new SessionContext(options.rates);
+    this.#context = new SessionContext(options.rates, options.limits.contextTokens);
   }
 
   /** The settings that the session begins with; throws when they cannot be. */
@@ -71,7 +75,8 @@ export class SessionMeter {
 
   #bound(promptTokens: number, limit: OutputLimit): Bound {
     const inForce = limit === "none" ? this.#limit : limit;
-    const outputTokensMax = typeof inForce === "number" ? inForce : this.options.outputTokensMax;
+    const outputTokensMax =
+      typeof inForce === "number" ? inForce : (this.options.limits.outputTokensMax ?? OUTPUT_TOKENS_UNKNOWN);
     return { promptTokens, outputTokensMax, outputTokensMin: Math.min(OUTPUT_TOKENS_MIN, outputTokensMax) };
   }
 
@@ -109,12 +114,13 @@ export class SessionMeter {
     { limit = "none", isApart = false }: { limit?: OutputLimit; isApart?: boolean } = {},
   ): Turn | Promise<Turn> {
     const { ids, admit } = this.options;
-    return whenKnown(admit(ids.uuid(), this.#bound(read.promptTokens, limit)), (admission) => {
+    const requestId = ids.uuid();
+    return whenKnown(admit(requestId, this.#bound(read.promptTokens, limit)), (admission) => {
       if (this.#isClosed) {
         admission.release();
         fail("app_error", "The session has ended");
       }
-      return new Turn(admission, read, isApart, this.#context.formats);
+      return new Turn(admission, { requestId, read, isApart, formats: this.#context.formats });
     });
   }
 
@@ -157,14 +163,31 @@ export class SessionMeter {
   }
 
   #ended(turn: Turn, event: ServerEvent): void {
-    const { reported, ...usage } = turn.ended(event);
+    const { reported, isAbsurd, ...usage } = turn.ended(event);
     this.#forget(turn);
     this.#settle(turn, usage);
+    this.#judge(turn, { reported, isAbsurd, promptTokens: usage.promptTokens });
     if (turn.isApart) this.#context.paid(usage.promptTokens);
     else this.#context.said(turn.read, { ...usage, reported });
     if (this.#context.unpaidTokens > 0) return;
     this.#transcribed?.admission.release();
     this.#transcribed = null;
+  }
+
+  /** Figures that the model cannot have are charged, since the operator chose the upstream, but they are told. */
+  #judge(
+    { requestId }: Turn,
+    { reported, isAbsurd, promptTokens }: { reported: boolean; isAbsurd: boolean; promptTokens: number },
+  ): void {
+    const { limits, suspect } = this.options;
+    const { contextTokens } = limits;
+    if (isAbsurd)
+      suspect("figures that no response can have; the gateway's own count was charged instead", requestId);
+    else if (reported && contextTokens !== null && promptTokens > contextTokens)
+      suspect(
+        `${promptTokens} input tokens, more than the model's context window of ${contextTokens}`,
+        requestId,
+      );
   }
 
   #breakOff(turn: Turn): void {

@@ -1,3 +1,4 @@
+import { isObject } from "../../../kernel/json.ts";
 import type { Admission } from "../../metering/index.ts";
 import type { ServerEvent } from "../server-events.ts";
 import type { AudioFormats } from "./audio.ts";
@@ -32,14 +33,24 @@ export class Turn {
   /** The client asked for its end. */
   isCancelled = false;
 
+  readonly requestId: string;
+  /** What it reads; `promptTokens` may grow. */
+  readonly read: { promptTokens: number; conversationTokens: number };
+  /** It does not join the conversation. */
+  readonly isApart: boolean;
+
   constructor(
     readonly admission: Admission,
-    /** What it reads; `promptTokens` may grow. */
-    readonly read: { promptTokens: number; conversationTokens: number },
-    /** It neither reads nor joins the conversation. */
-    readonly isApart: boolean,
-    formats: AudioFormats,
+    {
+      formats,
+      requestId,
+      read,
+      isApart,
+    }: Pick<Turn, "requestId" | "read" | "isApart"> & { formats: AudioFormats },
   ) {
+    this.requestId = requestId;
+    this.read = read;
+    this.isApart = isApart;
     this.#heard = new Heard(formats);
     this.#heldTokens = admission.outputTokensHeld;
     this.#heldPromptTokens = read.promptTokens;
@@ -85,17 +96,24 @@ export class Turn {
   }
 
   /** What a response comes to that ended with this `response.done`. */
-  ended(event: ServerEvent): TurnUsage & { reported: boolean } {
+  ended(event: ServerEvent): TurnUsage & { reported: boolean; isAbsurd: boolean } {
     this.#heard.add(event);
     const response = (event.response ?? {}) as { status?: unknown; usage?: Record<string, unknown> | null };
     const counted = { promptTokens: this.read.promptTokens, completionTokens: this.#heard.tokens };
     const prompt = believed(response.usage?.input_tokens);
     const completion = believed(response.usage?.output_tokens);
     const reported = prompt !== null && completion !== null;
+    const isAbsurd = isObject(response.usage) && !reported;
     const isCut = CUT.has(String(response.status));
     // An upstream that fails without a word has done nothing for the client.
     if (response.status === "failed" && counted.completionTokens === 0)
-      return { promptTokens: prompt ?? 0, completionTokens: completion ?? 0, estimated: !reported, reported };
+      return {
+        promptTokens: prompt ?? 0,
+        completionTokens: completion ?? 0,
+        estimated: !reported,
+        reported,
+        isAbsurd,
+      };
     return {
       promptTokens: isCut ? Math.max(prompt ?? 0, counted.promptTokens) : (prompt ?? counted.promptTokens),
       completionTokens: isCut
@@ -103,6 +121,7 @@ export class Turn {
         : (completion ?? counted.completionTokens),
       estimated: !reported,
       reported,
+      isAbsurd,
     };
   }
 
