@@ -152,9 +152,12 @@ export class SessionMeter {
 
   #refusedByUpstream(event: ServerEvent): void {
     const eventId = (event.error as { event_id?: unknown } | undefined)?.event_id;
-    if (typeof eventId !== "string") return;
-    const at = this.#asked.findIndex((asked) => asked.eventId === eventId);
-    if (at !== -1) this.#asked.splice(at, 1)[0]!.turn.admission.release();
+    // Which one it refuses is not always said; those that come all the same are admitted when they begin.
+    const isRefused = (asked: Asked) => typeof eventId !== "string" || asked.eventId === eventId;
+    for (const asked of this.#asked.filter(isRefused)) {
+      this.#asked.splice(this.#asked.indexOf(asked), 1);
+      asked.turn.admission.release();
+    }
   }
 
   /** Some upstreams never say that a cancelled response has ended; the next one says so for them. */
