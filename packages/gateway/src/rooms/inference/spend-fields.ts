@@ -13,10 +13,20 @@ export const LIMIT_FIELDS = [
   "n_predict",
   "maxOutputTokens",
   "maxTokens",
+  // The same to a server that ignores case, and plain lower case, so that nothing else would notice them.
+  "maxoutputtokens",
+  "maxtokens",
 ] as const;
 
 /** What multiplies it. */
-const COUNT_FIELDS = ["n", "best_of", "num_return_sequences", "candidate_count", "candidateCount"] as const;
+const COUNT_FIELDS = [
+  "n",
+  "best_of",
+  "num_return_sequences",
+  "candidate_count",
+  "candidateCount",
+  "candidatecount",
+] as const;
 
 /** Text that is charged as output as far as the answer differs from it. */
 export const PREDICTION = "prediction";
@@ -52,17 +62,19 @@ const folded = (key: string): string => key.toLowerCase().replaceAll("\u017f", "
 
 /** Names that no other key may fold to; servers that ignore case would take it for them. */
 export class ProtectedNames {
+  readonly #names: ReadonlySet<string>;
   readonly #byFold: ReadonlyMap<string, string>;
 
   constructor(names: Iterable<string>) {
-    this.#byFold = new Map(Array.from(names, (name) => [folded(name), name]));
+    this.#names = new Set(names);
+    this.#byFold = new Map(Array.from(this.#names, (name) => [folded(name), name]));
   }
 
   /** Refuses a key that is another spelling of a name. Most keys are plain lower case, which costs one look. */
   require(key: string, where = ""): void {
     if (!UNUSUAL.test(key)) return;
     const name = this.#byFold.get(folded(key));
-    if (name === undefined || name === key) return;
+    if (name === undefined || this.#names.has(key)) return;
     const field = where + key;
     fail("missing_fields", `\`${field}\` is refused: write \`${name}\`, the only spelling of this field`, {
       data: { fields: [field] },
