@@ -166,6 +166,7 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
       const person = await personWith(40);
       const session = await open(person, { max_output_tokens: 256 });
       expect((await session.send({ type: "response.create" })).result).toEqual({ ok: true });
+      await until("it is asked for", () => received("response.create").length === 1);
       created("r1");
       done("r1", usage(0, 200));
       await heard(session, "response.done");
