@@ -235,6 +235,31 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
       expect(points).toBeLessThan(20);
     });
 
+    test("hours on the free tier: a dollar's worth, and what one response may go beyond it", async () => {
+      const person = await register(`free${people++}`);
+      const session = await open(person);
+      for (let i = 0; i < 100 && !session.closed(); i++) {
+        created(`r${i}`);
+        says(`r${i}`, 4);
+        done(`r${i}`, usage(20, 80));
+        await until(
+          "an end",
+          () => session.closed() || session.types().filter((type) => type === "response.done").length > i,
+        );
+      }
+      expect(session.closed()).toMatchObject({ code: "quota_exceeded" });
+      await meteringOf(gateway).flush(5_000);
+      const { usage: used } = await gateway.rpc("billing.plan", {}, person);
+      expect(used.cost_usd).toBeGreaterThan(0.7);
+      expect(used.cost_usd).toBeLessThanOrEqual(1.1);
+      const again = await gateway.call(
+        "realtime.start",
+        { model: MODEL, config: { max_output_tokens: 1_000 } },
+        person,
+      );
+      expect(again.error?.code ?? 0).toBe(used.cost_usd >= 1 ? -32006 : 0);
+    });
+
     test("what was read and said before counts for the next one", async () => {
       const person = await personWith(130);
       const session = await open(person, { max_output_tokens: 10 });
@@ -263,6 +288,23 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
       await session.send({ type: "response.create" });
       await heard(session, "session.closed");
     });
+  });
+
+  test.each([
+    ["text", [{ type: "message", content: [{ type: "input_text", text: "word ".repeat(400) }] }], 400],
+    // Two seconds and an image, which are not as many tokens as they have letters.
+    ["audio", [{ type: "message", content: [{ type: "input_audio", audio: audio(2) }] }], 20],
+    ["an image", [{ type: "message", content: [{ type: "input_image", image_url: audio(1) }] }], 1_445],
+  ])("%s in the event itself counts as what it is", async (_, input, tokens) => {
+    const person = await personWith(200);
+    const session = await open(person, { max_output_tokens: 10 });
+    const before = received("response.create").length;
+    await session.send({ type: "response.create", response: { conversation: "none", input } });
+    await until("it is asked for", () => received("response.create").length > before);
+    await session.stop();
+    const [[prompt] = []] = await tokensOf(person);
+    expect(prompt).toBeGreaterThanOrEqual(tokens);
+    expect(prompt).toBeLessThan(tokens * 1.3 + 30);
   });
 
   describe("a hold grows with what is heard", () => {

@@ -73,7 +73,8 @@ export class OwnedJobs {
 
   /** After a start: where nobody else can be, jobs of an earlier run are held again at once. */
   async start(): Promise<void> {
-    await this.#claim({ fromTheLiving: !this.options.bus.shared });
+    const fromTheLiving = !this.options.bus.shared;
+    while ((await this.#claim({ fromTheLiving })) === CLAIMED_MAX);
   }
 
   /** Keeps the leases, and takes over jobs that have no owner. */
@@ -92,13 +93,15 @@ export class OwnedJobs {
     for (const id of before) if (!owned.has(id)) this.release(id);
   }
 
-  async #claim({ fromTheLiving }: { fromTheLiving: boolean }): Promise<void> {
+  /** Returns how many jobs were taken over. */
+  async #claim({ fromTheLiving }: { fromTheLiving: boolean }): Promise<number> {
     const now = isoTime(this.options.clock.now());
     const claimed = await this.store.claim({ ...this.lease(), now, limit: CLAIMED_MAX, fromTheLiving });
     // Nothing is charged for a cancelled job; it only waits for its upstream to be told.
     for (const job of claimed)
       if (job.status !== "cancelled" && !this.#holds.has(job.id)) this.#unheld.set(job.id, job);
     for (const job of [...this.#unheld.values()]) await this.#hold(job);
+    return claimed.length;
   }
 
   async #hold(job: JobSummary): Promise<void> {

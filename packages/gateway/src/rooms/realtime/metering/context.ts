@@ -7,8 +7,10 @@ import { AudioFormats } from "./audio.ts";
 /** Longer conversations are cut by the model's own window; where that is not known, by this. */
 const CONTEXT_TOKENS_UNKNOWN = 128_000;
 
-/** Switches and numbers are not read by the model. */
-const isTree = (value: unknown): value is object => typeof value === "object" && value !== null;
+/** Settings that are counted one by one; a vendor has two dozen. */
+const SETTINGS_MAX = 256;
+const OTHER_SETTINGS = "";
+const DEPTH_MAX = 8;
 
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
 
@@ -55,9 +57,27 @@ export class SessionContext {
   configure(session: Record<string, unknown>, saidBy: "client" | "upstream" = "client"): void {
     this.formats.configure(session, saidBy);
     for (const [name, value] of Object.entries(session)) {
-      const written = typeof value === "string" ? value : isTree(value) ? JSON.stringify(value) : "";
-      this.#settings.set(name, estimateTokens(written));
+      const tokens = this.tokensIn(value);
+      if (this.#settings.has(name) || this.#settings.size < SETTINGS_MAX) this.#settings.set(name, tokens);
+      else this.#settings.set(OTHER_SETTINGS, (this.#settings.get(OTHER_SETTINGS) ?? 0) + tokens);
     }
+  }
+
+  /** What a model reads of settings or items. Switches and numbers are not read. */
+  tokensIn(value: unknown, depth = 0): number {
+    if (typeof value === "string") return estimateTokens(value);
+    if (typeof value !== "object" || value === null) return 0;
+    // So deep inside nothing is told apart.
+    if (depth > DEPTH_MAX) return estimateTokens(JSON.stringify(value));
+    const { type } = value as { type?: unknown };
+    let tokens = 0;
+    for (const [name, content] of Object.entries(value)) {
+      if (type === "input_image" && name === "image_url") tokens += this.rates.tokensPerImage;
+      else if (type === "input_audio" && name === "audio")
+        tokens += this.formats.tokensOf(this.formats.secondsOf(text(content), "input"), "input");
+      else tokens += estimateTokens(name) + this.tokensIn(content, depth + 1);
+    }
+    return tokens;
   }
 
   client(event: Record<string, unknown>): void {

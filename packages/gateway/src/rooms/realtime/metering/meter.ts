@@ -3,7 +3,7 @@ import { fail } from "../../../kernel/errors.ts";
 import type { Ids } from "../../../kernel/ids.ts";
 import { isObject } from "../../../kernel/json.ts";
 import type { ModelLimits } from "../../billing/index.ts";
-import { type Admission, type Bound, estimateTokens } from "../../metering/index.ts";
+import type { Admission, Bound } from "../../metering/index.ts";
 import type { ServerEvent } from "../server-events.ts";
 import { SessionContext } from "./context.ts";
 import { type OutputLimit, readLimit } from "./limits.ts";
@@ -98,7 +98,7 @@ export class SessionMeter {
       fail("app_error", `The session has ${RESPONSES_MAX} responses under way; wait until some have ended`);
     const own = isObject(event.response) ? event.response : {};
     const read = this.#context.read({ byClient: true });
-    read.promptTokens += Object.keys(own).length === 0 ? 0 : estimateTokens(JSON.stringify(own));
+    read.promptTokens += this.#context.tokensIn(own);
     return whenKnown(this.#admit(read, { limit, isApart: own.conversation === "none" }), (turn) => {
       this.#asked.push({ eventId: event.event_id, turn });
     });
@@ -143,6 +143,8 @@ export class SessionMeter {
   #turnOf(id: string | null): Turn | Promise<Turn> {
     const known = id === null ? this.#turns.values().next().value : this.#turns.get(id);
     if (known) return known;
+    if (this.#turns.size >= RESPONSES_MAX)
+      fail("app_error", `The upstream has begun more than ${RESPONSES_MAX} responses at once`);
     const opened = this.#asked.shift()?.turn ?? this.#admit(this.#context.read({ byClient: false }));
     return whenKnown(opened, (turn) => {
       this.#turns.set(id ?? "", turn);
