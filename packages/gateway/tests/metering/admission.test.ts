@@ -13,6 +13,7 @@ import {
   centRequest,
   centUsage,
   openBench,
+  outputRequest,
   payer,
   person,
   spend,
@@ -262,6 +263,95 @@ onEachDatabase("holds", (fresh) => {
       await metering.flush(10_000);
       (await metering.admit(centRequest(who))).release();
       expect((await bench.rows()).map(({ total_tokens }) => total_tokens)).toEqual([1000, 1000]);
+    }));
+});
+
+onEachDatabase("a bound", (fresh) => {
+  test("is held as a whole where there is room, and otherwise lowered to what is left", () =>
+    withBench(fresh, async (bench) => {
+      const who = payer();
+      await spend(bench, { ...who, groupId: null }, FREE_CENTS);
+      await bench.topup({ type: "user", id: who.userId }, 10);
+      const whole = await bench.metering.admit(outputRequest(who, 4_000));
+      expect(whole).toMatchObject({ outputTokensHeld: 4_000, lowered: false });
+      const lowered = await bench.metering.admit(outputRequest(who, 50_000));
+      expect(lowered).toMatchObject({ outputTokensHeld: 6_000, lowered: true });
+      await expect(async () => bench.metering.admit(outputRequest(who, 50_000))).toThrow(
+        "cover this request",
+      );
+      whole.release();
+      // What is left is fewer than the least that is worth it.
+      await expect(async () => bench.metering.admit(outputRequest(who, 50_000, 4_001))).toThrow();
+      lowered.release();
+      expect(bench.metering.holdCount).toBe(0);
+    }));
+
+  test("goes to the quota as a whole before it is lowered to what the points pay", () =>
+    withBench(fresh, async (bench) => {
+      const who = payer();
+      await bench.topup({ type: "user", id: who.userId }, 2);
+      const whole = await bench.metering.admit(outputRequest(who, 50_000));
+      expect(whole.lowered).toBe(false);
+      const rest = await bench.metering.admit(outputRequest(who, 90_000));
+      // The points' 2,000 tokens rather than the quota's 50,000 and more: points come first.
+      expect(rest).toMatchObject({ outputTokensHeld: 2_000, lowered: true });
+      whole.release();
+      rest.release();
+    }));
+
+  test("of the request that crosses a quota's line is at most what is left and 1,024 tokens", () =>
+    withBench(fresh, async (bench) => {
+      const who = payer();
+      await spend(bench, who, FREE_CENTS - 5);
+      // 5,000 tokens are left, in dollars and in tokens; the prompt has 10 of them.
+      const crossing = await bench.metering.admit(outputRequest(who, 80_000));
+      expect(crossing).toMatchObject({ outputTokensHeld: 5_000 - 10 + 1_024, lowered: true });
+      expect((await refusal(bench, who)).kind).toBe("quota_exceeded");
+      expect(crossing.grow({ promptTokens: 10, completionTokens: 6_100 })).toBe(false);
+      crossing.release();
+    }));
+
+  test("grows in its cover, then as a whole into the quota, and no further", () =>
+    withBench(fresh, async (bench) => {
+      const who = payer();
+      await bench.topup({ type: "user", id: who.userId }, 10);
+      const held = await bench.metering.admit(outputRequest(who, 4_000));
+      const total = (completionTokens: number) => ({ promptTokens: 10, completionTokens });
+      expect(held.grow(total(9_000))).toBe(true);
+      // 10 points pay 10,000 tokens, the quota 100,000.
+      await expect(async () =>
+        bench.metering.admit(outputRequest(payer(), 100_000_000, 90_000_000)),
+      ).toThrow();
+      expect(held.grow(total(20_000))).toBe(true);
+      // The points are free again.
+      const other = await bench.metering.admit({ ...outputRequest(who, 10_000), payer: who });
+      expect(other).toMatchObject({ outputTokensHeld: 10_000, lowered: false });
+      expect(held.grow(total(200_000))).toBe(false);
+      expect(held.grow(total(99_000))).toBe(true);
+      other.release();
+      held.settle({ backend: "gateway", promptTokens: 10, completionTokens: 99_000, estimated: false });
+      expect(held.grow(total(1))).toBe(false);
+      await bench.metering.flush(10_000);
+      expect(await bench.rows()).toMatchObject([{ points: null, cost: 0.99 }]);
+    }));
+
+  test("points that requests hold cannot be moved away, and what is moved cannot be held", () =>
+    withBench(fresh, async (bench) => {
+      const groupId = crypto.randomUUID();
+      const account = { type: "group", id: groupId } as const;
+      await bench.topup(account, 10);
+      const who = payer({ groupId });
+      await spend(bench, { ...who, groupId: null }, FREE_CENTS);
+      const request = await bench.metering.admit(centRequest(who, 7));
+      expect(await bench.metering.holdPoints(account, 4)).toBeNull();
+      const moving = await bench.metering.holdPoints(account, 3);
+      expect((await refusal(bench, who)).kind).toBe("payment_required");
+      moving!.release();
+      moving!.release();
+      request.release();
+      const all = await bench.metering.holdPoints(account, 10);
+      expect(all).not.toBeNull();
+      all!.release();
     }));
 });
 

@@ -20,7 +20,14 @@ export const POINTS_PER_USD = 100;
 /** Costs exactly one US cent, one point, per 1,000 prompt tokens; completions are free. */
 export const CENT_MODEL = "test-cent-model";
 export const CENT_TOKENS = 1000;
-const PRICES = { prices: [{ match: CENT_MODEL, input: 10, output: 0 }] };
+/** The same for output: a cent per 1,000 tokens of the answer, the prompt is free. */
+export const CENT_OUTPUT_MODEL = "test-output-model";
+const PRICES = {
+  prices: [
+    { match: CENT_MODEL, input: 10, output: 0 },
+    { match: CENT_OUTPUT_MODEL, input: 0, output: 10 },
+  ],
+};
 
 export interface Bench {
   db: Database;
@@ -128,6 +135,15 @@ export const centRequest = (who: Payer, cents = 1): AdmitOptions => ({
   payer: who,
   model: CENT_MODEL,
   bound: { promptTokens: CENT_TOKENS * cents, outputTokensMax: 0, outputTokensMin: 0 },
+  refId: null,
+});
+
+/** A request whose answer may have this many tokens, and is not lowered below `least`. */
+export const outputRequest = (who: Payer, most: number, least = Math.min(most, 256)): AdmitOptions => ({
+  requestId: Bun.randomUUIDv7(),
+  payer: who,
+  model: CENT_OUTPUT_MODEL,
+  bound: { promptTokens: 10, outputTokensMax: most, outputTokensMin: least },
   refId: null,
 });
 

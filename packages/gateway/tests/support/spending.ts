@@ -49,7 +49,7 @@ export interface SpendingBench extends InferenceBench {
 }
 
 /** Counts and writes like a server that does what it is asked: n answers, each as long as it may be. */
-function honest(serve: (tokens: Tokens) => void): UpstreamHandler {
+export function honestUpstream(serve: (tokens: Tokens) => void): UpstreamHandler {
   return async ({ json, text }, reply) => {
     const limit = Math.max(json.max_tokens ?? 0, json.max_completion_tokens ?? 0) || DEAR_OUTPUT_MAX;
     const usage = {
@@ -88,7 +88,7 @@ export async function bootSpending(options: BootOptions = {}): Promise<SpendingB
     upstream: { models: [DEAR, "homemade"] },
   });
   bench.upstream.answer(
-    honest((tokens) => {
+    honestUpstream((tokens) => {
       servedUsd += costUsd(tokens);
     }),
   );

@@ -164,6 +164,8 @@ export class RedisReservations implements Reservations {
   static async open(options: RedisReservationsOptions): Promise<RedisReservations> {
     const reservations = new RedisReservations(options);
     await reservations.#enter();
+    // Loaded now: a question must not overtake a change that waits for its script.
+    await options.scripts.run(CHANGE, [], [reservations.#instance]).catch(() => {});
     return reservations;
   }
 

@@ -28,17 +28,20 @@ class Charging {
   readonly #drawings = new Map<string, Drawing>();
   readonly #debts = new Map<string, Debt>();
   readonly #known: Map<string, number>;
-  /** Something was covered neither by its account nor, where it is asked, by the quota. */
+  /** Something is not covered by its account. */
   isUncovered = false;
+  /** What is owed, and has no account yet that it could be noted on. */
+  readonly unnoted: Settlement[] = [];
 
   constructor(
-    readonly options: { pointsPerUsd: number; quota: QuotaPayer | null },
+    readonly options: { pointsPerUsd: number; quota: QuotaPayer | null; closed: ReadonlySet<string> },
     items: readonly Settlement[],
     { accounts, known }: { accounts: Accounts; known: ReadonlyMap<string, number> },
   ) {
     // Copies: the batch may have to be charged a second time.
     this.#accounts = new Map(Array.from(accounts, ([id, row]) => [id, { ...row }]));
     this.#known = new Map(known);
+    options.quota?.begin();
     this.settled = items.map((item) => this.#charge(item));
   }
 
@@ -67,9 +70,10 @@ class Charging {
     if (account && charged) return this.#draw(item, { ref: item.account, account, exact, charged });
     const ref = walletOf(item);
     const wallet = this.#accounts.get(accountKey(ref));
-    // Wallets are never closed, so its row is there: it was made for this.
-    if (!wallet) throw new Error(`ledger: no wallet to note the debt of ${item.requestId} on`);
-    return this.#draw(item, { ref, account: wallet, exact, charged: charge(wallet, exact) });
+    if (wallet && this.options.closed.has(accountKey(item.account)))
+      return this.#draw(item, { ref, account: wallet, exact, charged: charge(wallet, exact) });
+    this.unnoted.push(item);
+    return null;
   }
 
   #draw(
@@ -142,24 +146,31 @@ async function chargeAll(
   const keys = new Set(items.map(({ account }) => accountKey(account)));
   const accounts = await store.lockAccounts(tx, [...keys]);
   // Read after the rows are locked: another transaction that settled the same request has committed by now.
-  const known = mayExist
-    ? await store.settledBefore(
-        tx,
-        items.map(({ requestId }) => requestId),
-      )
-    : new Map<string, number>();
-  const charged = new Charging({ pointsPerUsd, quota: null }, items, { accounts, known });
-  if (!quota || !charged.isUncovered) return charged;
-  await openMissing(tx, items, accounts);
+  const readKnown = async (): Promise<ReadonlyMap<string, number>> => {
+    const ids = items.map(({ requestId }) => requestId);
+    return mayExist ? store.settledBefore(tx, ids) : NONE;
+  };
+  const known = await readKnown();
+  const closed = new Set<string>();
+  const byPoints = new Charging({ pointsPerUsd, quota: null, closed }, items, { accounts, known });
+  if (!quota || !byPoints.isUncovered) return byPoints;
   await quota.load(tx);
-  return new Charging({ pointsPerUsd, quota }, items, { accounts, known });
+  let charged = new Charging({ pointsPerUsd, quota, closed }, items, { accounts, known });
+  // An account that is made for a debt may turn out to be needed by others, too.
+  while (charged.unnoted.length > 0) {
+    await openMissing(tx, charged.unnoted, { accounts, closed });
+    charged = new Charging({ pointsPerUsd, quota, closed }, items, { accounts, known: await readKnown() });
+  }
+  return charged;
 }
 
-/** Adds to `accounts` those that a debt may have to be noted on: new ones, and wallets in place of closed pools. */
+const NONE: ReadonlyMap<string, number> = new Map();
+
+/** Adds to `accounts` those that debts are noted on: new ones, and wallets in place of pools that are closed. */
 async function openMissing(
   tx: Transaction,
   items: readonly Settlement[],
-  accounts: Map<string, AccountRow>,
+  { accounts, closed }: { accounts: Map<string, AccountRow>; closed: Set<string> },
 ): Promise<void> {
   const open = async (refs: readonly AccountRef[]) => {
     const missing = new Map(refs.map((ref) => [accountKey(ref), ref]));
@@ -168,7 +179,13 @@ async function openMissing(
     for (const [id, row] of await store.lockAccounts(tx, [...missing.keys()])) accounts.set(id, row);
   };
   await open(items.map(({ account }) => account));
-  await open(items.filter(({ account }) => !accounts.has(accountKey(account))).map(walletOf));
+  const without = items.filter(({ account }) => !accounts.has(accountKey(account)));
+  for (const { account } of without) closed.add(accountKey(account));
+  await open(without.map(walletOf));
+  // Wallets are never closed, or this would not come to an end.
+  for (const item of without)
+    if (!accounts.has(accountKey(walletOf(item))))
+      throw new Error(`ledger: ${item.userId} has no open wallet`);
 }
 
 const pointsOf = (movements: readonly MovementRow[]) =>

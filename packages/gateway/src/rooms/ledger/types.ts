@@ -48,6 +48,8 @@ export type Settled = { points: number } | null;
 export interface QuotaPayer {
   /** Reads what it needs; asked once, before `pays`, and only when something is not covered. */
   load(tx: Transaction): Promise<void>;
+  /** The batch is gone through from its beginning, not for the first time perhaps. */
+  begin(): void;
   /** Asked in the order of the items; what it pays counts for those that follow. */
   pays(item: Settlement): boolean;
 }
@@ -86,5 +88,7 @@ export interface Settling {
 export interface Balances {
   /** Null when the balance is not known here, or has not been confirmed for a while: `load` it then. */
   peek(account: AccountRef): Balance | null;
+  /** What was last known of it, confirmed or not; null when nothing was. */
+  last(account: AccountRef): Balance | null;
   load(account: AccountRef): Promise<Balance>;
 }

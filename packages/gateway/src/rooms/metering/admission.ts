@@ -7,7 +7,6 @@ import {
   type Reservations,
   type Spent,
 } from "../../bus/contract.ts";
-import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
@@ -23,7 +22,6 @@ import { type QuotaWindow, type QuotaWindows, spentOf } from "./windows.ts";
 const CHECK_TIMEOUT_MS = 500;
 /** After a failed check the next ones do not wait at all for this long. */
 const UNKNOWN_FOR_MS = 1_000;
-const BALANCES_MAX = 50_000;
 /** How far the bound of the request that crosses a quota's line may go beyond what is left, in output tokens. */
 export const TOKENS_BEYOND_QUOTA = 1_024;
 /** A check that asked for this many facts goes in circles. */
@@ -101,8 +99,6 @@ export interface CountedWindows {
 
 /** Decides whether, and by what, a request is paid. */
 export class AdmissionCheck {
-  /** The last balances seen: used while the ledger confirms a newer one in the background. */
-  readonly #balances = new BoundedMap<string, Balance>(BALANCES_MAX);
   #unknownUntilMs = 0;
   #month = { name: "", untilMs: 0, fromMs: 0 };
 
@@ -259,7 +255,7 @@ export class AdmissionCheck {
     const { pointsPerUsd } = this.options;
     const name = accountKey(account);
     const purses = (): Purse[] => {
-      const known = this.options.balances.peek(account) ?? this.#balances.get(name) ?? balance;
+      const known = this.options.balances.last(account) ?? balance;
       return [{ name, limit: POINTS_LIMIT, spent: spentPoints(known), unitsBeyond: null }];
     };
     const { costMultiplierMicros } = payer;
@@ -303,8 +299,7 @@ export class AdmissionCheck {
     const { clock, log, balances } = this.options;
     try {
       await this.options.payDebt(payer);
-      const account = accountOf(payer);
-      this.#balances.set(accountKey(account), await balances.load(account));
+      await balances.load(accountOf(payer));
     } catch (error) {
       // The debt is known, so the request is not one that cannot be checked.
       this.#unknownUntilMs = clock.now() + UNKNOWN_FOR_MS;
@@ -312,22 +307,20 @@ export class AdmissionCheck {
     }
   }
 
+  /** What the account holds; an old figure is used while a newer one is read behind it. */
   #balance(account: AccountRef): Balance | Missing {
-    const { balances, log } = this.options;
-    const key = accountKey(account);
+    const { balances, clock, log } = this.options;
     const confirmed = balances.peek(account);
-    if (confirmed) {
-      if (this.#balances.get(key) !== confirmed) this.#balances.set(key, confirmed);
-      return confirmed;
-    }
-    const last = this.#balances.get(key);
-    if (!last) {
-      return new Missing(async () => this.#balances.set(key, await balances.load(account)));
-    }
-    if (this.options.clock.now() >= this.#unknownUntilMs) {
+    if (confirmed) return confirmed;
+    const last = balances.last(account);
+    if (!last) return new Missing(() => balances.load(account));
+    if (clock.now() >= this.#unknownUntilMs) {
       balances.load(account).catch((error) => {
-        this.#unknownUntilMs = this.options.clock.now() + UNKNOWN_FOR_MS;
-        log.warn("balance not read again; the known one stays in force", { account: key, error });
+        this.#unknownUntilMs = clock.now() + UNKNOWN_FOR_MS;
+        log.warn("balance not read again; the known one stays in force", {
+          account: accountKey(account),
+          error,
+        });
       });
     }
     return last;

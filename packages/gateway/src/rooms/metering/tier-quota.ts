@@ -2,7 +2,7 @@ import type { Quantity } from "../../bus/contract.ts";
 import type { Transaction } from "../../storage/contract.ts";
 import type { Billing } from "../billing/index.ts";
 import type { QuotaPayer, Settlement } from "../ledger/index.ts";
-import { type MonthKey, type UsageStore, utcMonth, WHOLE_USER } from "../usage/index.ts";
+import { type MonthKey, type MonthQuota, type UsageStore, utcMonth, WHOLE_USER } from "../usage/index.ts";
 import { limitOf } from "./admission.ts";
 import { type JournalEntry, takesPoints } from "./journal/codec.ts";
 import { type Used, usedOf } from "./windows.ts";
@@ -28,6 +28,7 @@ const nameOf = ({ userId, month, project }: MonthKey) => `${userId} ${month} ${p
  */
 export class TierQuota implements QuotaPayer {
   #counted: Counted[] = [];
+  #months: readonly MonthQuota[] = [];
   readonly #used = new Map<string, Used>();
   /** Position in the batch up to which everything was counted that the quota pays in any case. */
   #at = 0;
@@ -49,7 +50,12 @@ export class TierQuota implements QuotaPayer {
         { userId, month, project: WHOLE_USER },
         ...(project === null ? [] : [{ userId, month, project }]),
       ]);
-    for (const month of await store.lockMonths(tx, keys)) this.#used.set(nameOf(month), usedOf(month));
+    this.#months = await store.lockMonths(tx, keys);
+  }
+
+  begin(): void {
+    this.#at = 0;
+    for (const month of this.#months) this.#used.set(nameOf(month), usedOf(month));
   }
 
   pays({ requestId }: Settlement): boolean {

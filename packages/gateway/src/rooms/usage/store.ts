@@ -241,10 +241,17 @@ export class UsageStore {
    * What the months are at, theirs alone until the end of the transaction. Months without a row get one, so that
    * two writers who begin a month cannot both find it empty.
    */
-  lockMonths(tx: Transaction, keys: readonly MonthKey[]): Promise<MonthQuota[]> {
+  async lockMonths(tx: Transaction, keys: readonly MonthKey[]): Promise<MonthQuota[]> {
     const sums = new Sums();
     for (const { userId, month, project } of keys) sums.add([userId, month, project], [0, 0, 0, 0, 0, 0, 0]);
-    return this.#addToMonths(tx, sums.rows());
+    if (tx.dialect === "postgres") return this.#addToMonths(tx, sums.rows());
+    // SQLite's transactions are exclusive, so that reading is enough.
+    const months: MonthQuota[] = [];
+    for (const row of sums.rows()) {
+      const [userId, month, project] = row as [string, string, string];
+      months.push({ userId, month, project, ...(await this.month({ userId, month, project }, tx)) });
+    }
+    return months;
   }
 
   /** Counts a debt that the quota of this month pays: as use of the user and of the user's keys, not as a request. */
@@ -255,8 +262,8 @@ export class UsageStore {
     return this.#addToMonths(tx, [[userId, month, WHOLE_USER, 0, 0, 0, 0, costNanoUsd, 0, costNanoUsd]]);
   }
 
-  async month({ userId, month, project }: MonthKey): Promise<MonthTotals> {
-    const row = await this.db.get<{
+  async month({ userId, month, project }: MonthKey, on: Queryable = this.db): Promise<MonthTotals> {
+    const row = await on.get<{
       requests: number;
       tokens: number;
       cost_nano_usd: number;
