@@ -98,7 +98,7 @@ export type VideoPoll =
 export interface VideoAsked {
   /** Everything that goes upstream and says how much is to be made, in the upstream's own words and at any depth. */
   members: Record<string, unknown>;
-  /** How long a video becomes when no member says so. */
+  /** Seconds of the video when no member names a duration. */
   defaultSeconds: number;
 }
 

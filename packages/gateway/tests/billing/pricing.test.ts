@@ -147,7 +147,7 @@ describe("video costs", () => {
     expect(usd(price, { shortSides: [512], sizeUnclear: true })).toBe(1.25);
     expect(usd(price, { clips: 3 })).toBe(2.85);
   });
-  test("a short side that is no key: the fallback below the smallest, else the key above, or the largest", () => {
+  test("a short side that is not a key: the fallback below the smallest, else the key above, or the largest", () => {
     const price = { price_per_second: 0.1, resolution_coeff: { "720": 2, "1080": 4, "480": 1, "*": 0.5 } };
     const coefficient = (side: number) => Math.round((usd(price, { shortSides: [side] }) / 0.6) * 10) / 10;
     const expected = {

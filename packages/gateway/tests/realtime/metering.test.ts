@@ -342,7 +342,7 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
     test.each([
       ["text", { type: "response.output_text.delta", delta: "word ".repeat(400) }],
       ["arguments", { type: "response.function_call_arguments.delta", delta: "word ".repeat(400) }],
-      ["a member nobody knows", { type: "response.thinking.delta", thoughts: [{ of: "word ".repeat(400) }] }],
+      ["an unknown member", { type: "response.thinking.delta", thoughts: [{ of: "word ".repeat(400) }] }],
       [
         "only the finished transcript",
         { type: "response.output_audio_transcript.done", transcript: "word ".repeat(400) },
@@ -617,7 +617,7 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
   });
 
   describe("limits and models in settings", () => {
-    test.each([0, -1, 1.5, "5", 10_000_001, 1e308, true, {}])("%p is no limit", async (limit) => {
+    test.each([0, -1, 1.5, "5", 10_000_001, 1e308, true, {}])("%p is refused as a limit", async (limit) => {
       const person = await personWith(100);
       const refused = await gateway.call(
         "realtime.start",

@@ -88,7 +88,7 @@ test("settings at the end of a Seedance prompt count; elsewhere they are only wo
   expect(factsOf("dashscope", { prompt })).toMatchObject({ durationSeconds: 5, shortSides: [] });
 });
 
-test("of which nobody says how large it becomes, it is held for at the dearest size", () => {
+test("a task without a size is held for at the dearest one", () => {
   expect(boundFacts(factsOf("minimax", {})).sizeUnclear).toBe(true);
   expect(boundFacts(factsOf("minimax", { width: 640 })).sizeUnclear).toBe(false);
 });

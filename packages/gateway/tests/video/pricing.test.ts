@@ -129,7 +129,7 @@ describe("what is sent upstream is paid for, at the dearest reading", () => {
     [extra('"resolution":[1920,1080]'), 6, 3],
     [extra('"resolution":{"width":1920,"height":1080}'), 6, 3],
     [extra('"resolution":"16:9"'), 6, 1],
-    // Words that nobody here knows may mean anything.
+    // Unknown words may mean anything.
     [extra('"resolution":"cinema"'), 6, 3],
     [extra('"resolution":"constructor"'), 6, 3],
     [extra('"size":"60/1080"'), 6, 3],

@@ -25,7 +25,7 @@ export type PollReading =
 /** How one vendor words a video task. Pure: only the backend talks to the network. */
 export interface VideoDialect {
   name: string;
-  /** How long the vendor's models make a video of which nobody says it. */
+  /** Seconds of a video when the request names no duration. */
   defaultSeconds: number;
   submit(request: VideoRequest): ApiCall;
   /** What the vendor reads from a submission besides members that say how much is to be made. */

@@ -8,7 +8,7 @@ export interface VideoPrice {
   base_price: number;
   price_per_second: number;
   price_per_frame: number;
-  /** Short side in pixels to multiplier; `*` is for sizes below the smallest, and for those that nobody named. */
+  /** Short side in pixels to multiplier; `*` is for sizes below the smallest key, and for unknown sizes. */
   resolution_coeff: Record<string, number>;
   currency: string;
   enabled: boolean;
@@ -31,9 +31,9 @@ export interface VideoSize {
   frames: number;
   /** How many videos the task makes. */
   clips: number;
-  /** Sides that may be the short one, in pixels; the dearest counts. None: nobody said, and `*` counts. */
+  /** Candidates for the short side, in pixels; the dearest counts. Empty: the size is unknown, and `*` counts. */
   shortSides: readonly number[];
-  /** The size was named in words that nobody here knows: the dearest of all coefficients counts. */
+  /** The size was given in words that are not understood: the highest of all coefficients counts. */
   sizeUnclear: boolean;
 }
 

@@ -22,7 +22,7 @@ const CLIENT_SILENCE_MS = 10 * 60_000;
 const SILENCE_CHECK_MS = 30_000;
 export const STOP_EVENT = "session.stop";
 const QUEUE_FULL = "The session's queue is full: the upstream does not keep up; send less or wait";
-/** Refusals after which a session has nothing left to go on with. */
+/** Refusals that end the session. */
 const UNPAID: ReadonlySet<ErrorName> = new Set(["payment_required", "quota_exceeded", "unavailable"]);
 
 export interface RealtimeOptions {
@@ -50,7 +50,7 @@ export interface RealtimeRoute {
   succeeded(): void;
   failed(cause: string): void;
   abandoned(): void;
-  /** Tells the operator of figures that the backend cannot mean. */
+  /** Reports implausible usage to the operator. */
   suspect(problem: string, requestId: string): void;
 }
 
@@ -74,7 +74,7 @@ interface Session {
   id: string;
   actor: Actor;
   meter: SessionMeter;
-  /** Client events on their way up, and upstream events on their way down: each may have to wait for a hold. */
+  /** Client events to the upstream, and upstream events to the client; each may have to wait for a hold. */
   up: EventQueue;
   down: EventQueue;
   conversationId: string | null;
@@ -133,7 +133,7 @@ export class Realtime {
         bound,
         refId: null,
       });
-      // Every response is admitted for itself; the session as such costs nothing.
+      // Each response is admitted separately; the session itself is free.
       admission.release();
       // Last, so that between the counting and the place that is taken nobody else comes in.
       this.#checkRoom(actor);
@@ -238,9 +238,9 @@ export class Realtime {
     }
   }
 
-  /** Sends the event once what it may cost is held. */
+  /** Sends the event once its cost is held. */
   #sendUp(session: Session, event: Record<string, unknown>): void | Promise<void> {
-    // The upstream names it when it refuses, which tells which response does not come.
+    // The upstream's error event repeats it, which tells which request was refused.
     const sent = event.type === "response.create" ? { event_id: this.options.ids.uuid(), ...event } : event;
     const send = () => {
       if (session.link?.send(sent)) return;
@@ -277,14 +277,14 @@ export class Realtime {
     session.link?.close();
   }
 
-  /** Nothing is left to pay with, or the session cannot go on for another reason. */
+  /** Ends a session that cannot be paid, or cannot go on for another reason. */
   #failed(session: Session, error: unknown): void {
     const { kind, message } = toServiceError(error);
     if (session.meter.isAnswering || UNPAID.has(kind)) session.link?.send({ type: "response.cancel" });
     this.#close(session, { reason: message, code: kind });
   }
 
-  /** What the upstream said before it hung up goes out first. */
+  /** Events that arrived before the upstream hung up are delivered first. */
   #hungUp(session: Session, reason: string): void {
     const remove = () => this.#remove(session, { reason, leftBy: "upstream" });
     if (!session.down.push({}, remove)) remove();
@@ -326,7 +326,7 @@ export class Realtime {
     }
   }
 
-  /** Passes the event on once what it costs is held. */
+  /** Delivers the event once its cost is held. */
   #letThrough(session: Session, event: ServerEvent): void | Promise<void> {
     const pass = () => this.#pass(session, event);
     const admitted = session.meter.server(event);

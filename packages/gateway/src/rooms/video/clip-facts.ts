@@ -45,7 +45,7 @@ export function askedFacts(request: VideoRequest, { members, defaultSeconds }: V
   };
 }
 
-/** The most that such a task can cost: of which nobody says how large it becomes, it may become the dearest size. */
+/** The most that such a task can cost: without a size, the model may choose the dearest one. */
 export const boundFacts = (asked: ClipFacts): ClipFacts => ({
   ...asked,
   sizeUnclear: asked.sizeUnclear || asked.shortSides.length === 0,

@@ -102,7 +102,7 @@ function largest(values: readonly (number | undefined)[]): number | undefined {
   return known.length === 0 ? undefined : Math.max(...known);
 }
 
-/** The short side that a size stands for; null when it names none, "unclear" when nobody here knows. */
+/** The short side that a size stands for; null when it names none, "unclear" when it is not understood. */
 function shortSideIn(value: unknown): number | "unclear" | null {
   if (typeof value === "number") return figureIn(value) ?? null;
   if (Array.isArray(value)) {

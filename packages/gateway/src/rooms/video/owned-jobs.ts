@@ -9,14 +9,14 @@ const ENDED = "video-ended";
 const ABANDONED = "video-abandoned";
 
 /**
- * A dead instance's jobs are free after this. Holds in Redis outlive their instance by ten seconds at least, so
- * that these jobs are held again before they are held no more.
+ * A dead instance's jobs are taken over after this. Its holds stay in Redis for at least ten seconds, so the new
+ * owner's hold is there before the old one expires.
  */
 const LEASE_MS = 9_000;
 const RENEW_MS = 2_000;
 const CLAIMED_MAX = 500;
 
-/** What a job may cost, set aside. */
+/** The hold for what a job may cost. */
 export interface JobHold {
   /** Writes the usage row. */
   settle(costUsd: number): void;
@@ -30,7 +30,7 @@ export interface JobHold {
 export class OwnedJobs {
   readonly #instance: string;
   readonly #holds = new Map<string, JobHold>();
-  /** Jobs that were taken over, and have no hold yet: that of a dead instance may still be in its place. */
+  /** Jobs taken over without a hold so far: the dead instance's hold may still occupy the room. */
   readonly #unheld = new Map<string, JobSummary>();
   #renewedAtMs = 0;
 
@@ -45,7 +45,7 @@ export class OwnedJobs {
     bus.subscribe(ABANDONED, abandoned);
   }
 
-  /** For the row of a job that begins here, or is taken over. */
+  /** The lease to write into a job's row. */
   lease(): { lease_owner: string; lease_until: string } {
     return { lease_owner: this.#instance, lease_until: isoTime(this.options.clock.now() + LEASE_MS) };
   }
@@ -54,7 +54,7 @@ export class OwnedJobs {
     this.#holds.set(jobId, hold);
   }
 
-  /** The job's hold, which is the caller's to end. */
+  /** Removes the job and returns its hold, which the caller must end. */
   take(jobId: string): JobHold | null {
     const hold = this.#holds.get(jobId) ?? null;
     this.#holds.delete(jobId);
@@ -66,12 +66,12 @@ export class OwnedJobs {
     this.take(jobId)?.release();
   }
 
-  /** Ends the job's hold on whichever instance it is. */
+  /** Ends the job's hold, on any instance. */
   ended(jobId: string): void {
     this.options.bus.publish(ENDED, jobId);
   }
 
-  /** After a start: where nobody else can be, jobs of an earlier run are held again at once. */
+  /** At start. Without Redis this is the only instance, so jobs of an earlier run are held again at once. */
   async start(): Promise<void> {
     const fromTheLiving = !this.options.bus.shared;
     while ((await this.#claim({ fromTheLiving })) === CLAIMED_MAX);
@@ -97,7 +97,7 @@ export class OwnedJobs {
   async #claim({ fromTheLiving }: { fromTheLiving: boolean }): Promise<number> {
     const now = isoTime(this.options.clock.now());
     const claimed = await this.store.claim({ ...this.lease(), now, limit: CLAIMED_MAX, fromTheLiving });
-    // Nothing is charged for a cancelled job; it only waits for its upstream to be told.
+    // A cancelled job costs nothing; only its upstream has to be told.
     for (const job of claimed)
       if (job.status !== "cancelled" && !this.#holds.has(job.id)) this.#unheld.set(job.id, job);
     for (const job of [...this.#unheld.values()]) await this.#hold(job);

@@ -84,8 +84,8 @@ export class VideoStore {
   }
 
   /**
-   * Takes over jobs that nobody carries. `fromTheLiving`: also those whose lease runs, as far as taking them does no
-   * harm to an owner that lives: a submission without its answer would be given up.
+   * Takes over jobs without an owner. `fromTheLiving`: also jobs whose lease still runs, except those being
+   * submitted: should their owner be alive, taking one over would fail it as lost.
    */
   claim({
     lease_owner,

@@ -4,16 +4,16 @@ import { plainName } from "../../../kernel/member-name.ts";
 
 const PCM_SAMPLE_BYTES = 2;
 const TELEPHONE_BYTES_PER_SECOND = 8_000;
-/** Compressed speech: so few bytes a second that none is taken for shorter than it is. */
+/** A low bit rate for compressed speech, so that its duration is never underestimated. */
 const COMPRESSED_BYTES_PER_SECOND = 2_000;
 
 export type Direction = "input" | "output";
 const DIRECTIONS = ["input", "output"] as const;
 
-/** Bytes that a base64 text stands for. */
+/** Decoded size. */
 const bytesOfBase64 = (text: string): number => Math.floor((text.length * 3) / 4);
 
-/** How long audio is, by the formats that a session's settings name, and how many tokens that is. */
+/** Turns audio into seconds, by the session's audio formats, and seconds into tokens. */
 export class AudioFormats {
   readonly #usual: Readonly<Record<Direction, number>>;
   readonly #bytesPerSecond: Record<Direction, number>;
@@ -25,8 +25,8 @@ export class AudioFormats {
   }
 
   /**
-   * The settings of a session, in either vendor's words. The client's own are believed as far as they make audio
-   * longer: whether the upstream takes the others, it has to say.
+   * Reads the audio formats from session settings of either vendor. A format with more bytes a second makes audio
+   * shorter, so it counts only once the upstream has confirmed it.
    */
   configure(session: Record<string, unknown>, saidBy: "client" | "upstream"): void {
     const audio = isObject(session.audio) ? session.audio : {};
@@ -41,7 +41,7 @@ export class AudioFormats {
     }
   }
 
-  /** Bytes of a second in a format by its name; undefined for what names none. */
+  /** Bytes a second of a format; undefined when the value names none. */
   #bytesOf(format: unknown, direction: Direction): number | undefined {
     if (isObject(format)) {
       const bytes = this.#bytesOf(format.type, direction);

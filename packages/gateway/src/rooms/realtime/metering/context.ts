@@ -4,10 +4,10 @@ import { estimateTokens } from "../../metering/index.ts";
 import type { ServerEvent } from "../server-events.ts";
 import { AudioFormats } from "./audio.ts";
 
-/** Longer conversations are cut by the model's own window; where that is not known, by this. */
+/** Context window of a model whose window is not in the price table. */
 const CONTEXT_TOKENS_UNKNOWN = 128_000;
 
-/** Settings that are counted one by one; a vendor has two dozen. */
+/** Settings that are tracked by name; vendors have about two dozen. */
 const SETTINGS_MAX = 256;
 const OTHER_SETTINGS = "";
 const DEPTH_MAX = 8;
@@ -15,20 +15,20 @@ const DEPTH_MAX = 8;
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
 
 /**
- * What every response of a session has to read: the settings, and the conversation so far, which grows with what is
- * said on both sides. An estimate until the upstream reports what a response really read.
+ * The input of the next response: settings plus the conversation so far, which grows with both sides. Estimated
+ * until the upstream reports the usage of a response.
  */
 export class SessionContext {
   readonly formats: AudioFormats;
   readonly #settings = new Map<string, number>();
   #conversationTokens = 0;
-  /** Audio that was appended and is no item of the conversation yet. */
+  /** Audio that was appended and not committed yet. */
   #bufferedSeconds = 0;
   #speechStartMs: number | null = null;
   #speechMs: number | null = null;
-  /** The upstream tells when audio becomes an item; one that does not may take it at any time. */
+  /** Whether the upstream sends `committed` events; one that does not may use appended audio at any time. */
   #tellsCommits = false;
-  /** Of committed audio that no response has been charged for. */
+  /** Tokens of committed audio that no response has been charged for. */
   #unpaidTokens = 0;
 
   constructor(
@@ -53,7 +53,7 @@ export class SessionContext {
     return this.#unpaidTokens;
   }
 
-  /** Settings of the session; those that are not named stay. */
+  /** Updates the settings that are named. */
   configure(session: Record<string, unknown>, saidBy: "client" | "upstream" = "client"): void {
     this.formats.configure(session, saidBy);
     for (const [name, value] of Object.entries(session)) {
@@ -63,11 +63,11 @@ export class SessionContext {
     }
   }
 
-  /** What a model reads of settings or items. Switches and numbers are not read. */
+  /** Estimated tokens of settings or items; booleans and numbers do not count. */
   tokensIn(value: unknown, depth = 0): number {
     if (typeof value === "string") return estimateTokens(value);
     if (typeof value !== "object" || value === null) return 0;
-    // So deep inside nothing is told apart.
+    // Media parts are never this deep.
     if (depth > DEPTH_MAX) return estimateTokens(JSON.stringify(value));
     const { type } = value as { type?: unknown };
     let tokens = 0;
@@ -90,7 +90,7 @@ export class SessionContext {
 
   server(event: ServerEvent): void {
     if ((event.type === "session.created" || event.type === "session.updated") && isObject(event.session)) {
-      // What the vendor adds of its own is read by every response, too.
+      // The vendor's default instructions are input of every response, too.
       const { instructions, tools, ...rest } = event.session;
       this.formats.configure(rest, "upstream");
       this.configure({ ...(instructions ? { instructions } : {}), ...(tools ? { tools } : {}) });
@@ -104,7 +104,7 @@ export class SessionContext {
     } else if (event.type === "input_audio_buffer.cleared") this.#bufferedSeconds = 0;
   }
 
-  /** What was said becomes part of the conversation; of a detected speech, only the speech. */
+  /** Moves the appended audio into the conversation; after voice detection only the part that was speech. */
   #commit(): void {
     const speechSeconds = (this.#speechMs ?? Number.NaN) / 1000;
     const seconds =
@@ -117,15 +117,15 @@ export class SessionContext {
     this.#speechMs = null;
   }
 
-  /** A response begins. One that the client asks for reads what was appended, committed or not. */
+  /** The input of a response that starts now. One that the client asks for also reads uncommitted audio. */
   read({ byClient }: { byClient: boolean }): { promptTokens: number; conversationTokens: number } {
     if (this.#bufferedSeconds > 0 && (byClient || !this.#tellsCommits)) this.#commit();
     return { promptTokens: this.promptTokens, conversationTokens: this.#conversationTokens };
   }
 
   /**
-   * A response was charged for. What it reported to have read and said is the conversation from now on, and what came
-   * in since it began; without a report, what it said is added.
+   * Updates the conversation after a response. With reported usage, input plus output is the new size, plus what
+   * was added while the response ran; without it, the output is added.
    */
   said(
     read: { conversationTokens: number },
@@ -137,7 +137,7 @@ export class SessionContext {
   ): void {
     if (reported) {
       const since = Math.max(0, this.#conversationTokens - read.conversationTokens);
-      // The report includes the settings, which are counted apart.
+      // The reported input includes the settings, which are counted separately.
       this.#conversationTokens = Math.max(0, promptTokens + completionTokens - this.#settingsTokens) + since;
     } else this.#conversationTokens += completionTokens;
     this.paid(promptTokens);

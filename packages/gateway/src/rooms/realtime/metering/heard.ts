@@ -3,7 +3,7 @@ import { estimateTokens } from "../../metering/index.ts";
 import type { ServerEvent } from "../server-events.ts";
 import type { AudioFormats } from "./audio.ts";
 
-/** Members that name things rather than say something. */
+/** Members that are not content. */
 const NAMES = new Set([
   "type",
   "event_id",
@@ -19,13 +19,13 @@ const NAMES = new Set([
   "obfuscation",
   "logprobs",
 ]);
-/** Events that announce what comes, and settings that are said back. */
+/** Events that announce an item, or echo the settings. */
 const ANNOUNCES = /\.(created|added|in_progress)$/;
-/** So much text is counted as a whole, because every piece that is counted alone is rounded up. */
+/** Text is counted in chunks of this size, because counting every small delta would round up each time. */
 const TEXT_PIECE_CHARS = 2_048;
 const DEPTH_MAX = 8;
 
-/** What came in one way of saying it. */
+/** Output of one level. */
 class Tally {
   audioSeconds = 0;
   #textTokens = 0;
@@ -45,7 +45,7 @@ class Tally {
 
 type Level = "delta" | "part" | "item" | "whole";
 
-/** Vendors say everything several times: in pieces, then each part, each item and the response as a whole. */
+/** Vendors send the same output several times: as deltas, then per part, per item and for the whole response. */
 function levelOf(type: string): Level | null {
   if (ANNOUNCES.test(type)) return null;
   if (!/\.(done|completed)$/.test(type)) return "delta";
@@ -53,7 +53,7 @@ function levelOf(type: string): Level | null {
   return type === "response.output_item.done" || type === "response.content_part.done" ? "item" : "part";
 }
 
-/** Counts what reaches the client in one response, whatever its members are called. */
+/** Counts the output of one response: every string, in any member. */
 export class Heard {
   readonly #tallies = new Map<Level, Tally>();
   constructor(readonly formats: AudioFormats) {}

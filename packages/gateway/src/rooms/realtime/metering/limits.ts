@@ -4,7 +4,7 @@ import { plainName } from "../../../kernel/member-name.ts";
 
 const TOKENS_MAX = 10_000_000;
 const UNLIMITED = "inf";
-/** What the vendors call the most that a response may say, as `plainName` makes it. */
+/** The vendors' names for the output limit, as `plainName` makes them. */
 const LIMITS = new Set([
   "maxoutputtokens",
   "maxresponseoutputtokens",
@@ -17,12 +17,12 @@ function refuse(field: string, why: string): never {
   fail("invalid_params", `Invalid params: \`${field}\`: ${why}`, { data: { fields: [field] } });
 }
 
-/** "none": the settings name no limit. "unlimited": they name one that limits nothing. */
+/** "none": not set. "unlimited": set to `inf`. */
 export type OutputLimit = number | "none" | "unlimited";
 
 /**
- * The largest output limit among the settings. Refuses limits that are not positive whole numbers, and another
- * model, whose price and rights would be another's.
+ * The largest output limit in the settings. Refuses limits that are not positive whole numbers, and another model,
+ * which would have another price and other access rules.
  */
 export function readLimit(
   settings: unknown,

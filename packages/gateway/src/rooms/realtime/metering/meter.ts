@@ -9,13 +9,13 @@ import { SessionContext } from "./context.ts";
 import { type OutputLimit, readLimit } from "./limits.ts";
 import { Turn, type TurnUsage } from "./turn.ts";
 
-/** Responses of one session that are under way or asked for. */
+/** Responses of one session at a time, running or requested. */
 const RESPONSES_MAX = 16;
-/** A response is let through when so much of it can be paid; what it says beyond is held for as it comes. */
+/** A response is admitted if this much output can be paid; its hold grows with the rest. */
 const OUTPUT_TOKENS_MIN = 256;
-/** What a response may say of a model whose limit is not known, unless somebody limits it. */
+/** Output limit of a model that is not in the price table. */
 const OUTPUT_TOKENS_UNKNOWN = 8_192;
-/** Transcripts without a response are charged for in portions of about this much. */
+/** Transcripts without a response are settled whenever they reach about this many tokens. */
 const TRANSCRIBED_TOKENS_MAX = 10_000;
 const TRANSCRIPTION = /^conversation\.item\.input_audio_transcription\./;
 
@@ -27,11 +27,11 @@ export interface SessionMeterOptions {
   ids: Ids;
   /** Holds what a response may cost, or throws the refusal. */
   admit(requestId: string, bound: Bound): Admission | Promise<Admission>;
-  /** Tells the operator of figures that the backend cannot mean. */
+  /** Reports implausible usage to the operator. */
   suspect(problem: string, requestId: string): void;
 }
 
-/** A response that the client asked for and the upstream has not begun. */
+/** A response that the client asked for and the upstream has not started. */
 interface Asked {
   eventId: unknown;
   turn: Turn;
@@ -41,15 +41,15 @@ const whenKnown = <T, R>(value: T | Promise<T>, use: (value: T) => R): R | Promi
   value instanceof Promise ? (value.then(use) as Promise<Awaited<R>>) : use(value);
 
 /**
- * What a session costs. Each response is admitted before it is let through, whoever began it, is held for as it is
- * heard, and settled when it ends or is broken off.
+ * What a session costs. Each response is admitted before it is let through, whether the client or the upstream
+ * started it. Its hold grows with its output, and it is settled when it ends or is cut short.
  */
 export class SessionMeter {
   readonly #context: SessionContext;
   #limit: OutputLimit = "none";
   readonly #turns = new Map<string, Turn>();
   readonly #asked: Asked[] = [];
-  /** Transcripts of what no response was made of. */
+  /** The hold for transcripts of audio that no response was charged for. */
   #transcribed: Turn | null = null;
   #isClosed = false;
 
@@ -57,13 +57,13 @@ export class SessionMeter {
     this.#context = new SessionContext(options.rates, options.limits.contextTokens);
   }
 
-  /** The settings that the session begins with; throws when they cannot be. */
+  /** The initial settings; throws on bad ones. */
   configure(config: Record<string, unknown>): void {
     this.#limit = readLimit(config, { where: "config", model: this.options.model });
     this.#context.configure(config);
   }
 
-  /** What the first response would need: for the look at what is left before the session is opened. */
+  /** The bound of the first response, checked before the session is opened. */
   get firstBound(): Bound {
     return this.#bound(this.#context.promptTokens, "none");
   }
@@ -80,7 +80,7 @@ export class SessionMeter {
     return { promptTokens, outputTokensMax, outputTokensMin: Math.min(OUTPUT_TOKENS_MIN, outputTokensMax) };
   }
 
-  /** Throws when a client event names what cannot be; returns the output limit that it names. */
+  /** Throws on bad settings in a client event; returns the output limit that it sets. */
   check({ type, session, response }: Record<string, unknown>): OutputLimit {
     const { model } = this.options;
     if (type === "session.update") return readLimit(session, { where: "event.session", model });
@@ -139,7 +139,7 @@ export class SessionMeter {
     }) as void | Promise<void>;
   }
 
-  /** The response of this id; one that is new here was asked for by the client, or is begun by the upstream. */
+  /** The response with this id. A new one is the oldest that the client asked for, else the upstream started it. */
   #turnOf(id: string | null): Turn | Promise<Turn> {
     const known = id === null ? this.#turns.values().next().value : this.#turns.get(id);
     if (known) return known;
@@ -154,7 +154,7 @@ export class SessionMeter {
 
   #refusedByUpstream(event: ServerEvent): void {
     const eventId = (event.error as { event_id?: unknown } | undefined)?.event_id;
-    // Which one it refuses is not always said; those that come all the same are admitted when they begin.
+    // Not every upstream says which one it refuses. One that starts all the same is admitted then.
     const isRefused = (asked: Asked) => typeof eventId !== "string" || asked.eventId === eventId;
     for (const asked of this.#asked.filter(isRefused)) {
       this.#asked.splice(this.#asked.indexOf(asked), 1);
@@ -162,7 +162,7 @@ export class SessionMeter {
     }
   }
 
-  /** Some upstreams never say that a cancelled response has ended; the next one says so for them. */
+  /** Some upstreams send no `response.done` for a cancelled response; the next `response.created` ends it. */
   #settleCancelled(nextId: string | null): void {
     for (const [id, turn] of this.#turns) if (turn.isCancelled && id !== nextId) this.#breakOff(turn);
   }
@@ -179,7 +179,7 @@ export class SessionMeter {
     this.#transcribed = null;
   }
 
-  /** Figures that the model cannot have are charged, since the operator chose the upstream, but they are told. */
+  /** Implausible figures are charged, since the operator chose the upstream, but they are reported. */
   #judge(
     { requestId }: Turn,
     { reported, isAbsurd, promptTokens }: { reported: boolean; isAbsurd: boolean; promptTokens: number },
@@ -206,13 +206,13 @@ export class SessionMeter {
     for (const [id, open] of this.#turns) if (open === turn) this.#turns.delete(id);
   }
 
-  /** A row for what took tokens; with a reference also for what took none. */
+  /** Writes a row if there are tokens, or if the session has a reference. */
   #settle({ admission }: Turn, { promptTokens, completionTokens, estimated }: TurnUsage): void {
     if (promptTokens + completionTokens === 0 && this.options.refId === null) admission.release();
     else admission.settle({ backend: "realtime", promptTokens, completionTokens, estimated });
   }
 
-  /** A transcript is worth what was transcribed, until a response is charged for the same audio. */
+  /** Holds the tokens of transcribed audio until a response is charged for the same audio. */
   #transcript(event: ServerEvent): void | Promise<void> {
     const { unpaidTokens } = this.#context;
     if (unpaidTokens === 0) return;
@@ -237,8 +237,8 @@ export class SessionMeter {
   }
 
   /**
-   * Settles what was heard, and what was sent to be answered. An upstream that leaves without a word has done nothing
-   * for the client.
+   * Settles open responses: the output so far, and the input. If the upstream hung up before any output, the
+   * response costs nothing.
    */
   close(leftBy: "upstream" | "us"): void {
     if (this.#isClosed) return;
@@ -258,7 +258,7 @@ function requireHeld(isHeld: boolean): void {
     fail("payment_required", "Nothing is left to pay for the rest of this response; top up and start again");
 }
 
-/** Null where the event does not say which response it belongs to. */
+/** Null when the event names no response. */
 function responseIdOf({ response, response_id }: ServerEvent): string | null {
   const id = isObject(response) ? response.id : response_id;
   return typeof id === "string" && id !== "" ? id : null;

@@ -4,13 +4,13 @@ import type { ServerEvent } from "../server-events.ts";
 import type { AudioFormats } from "./audio.ts";
 import { Heard } from "./heard.ts";
 
-/** More is held when this part of what is held was heard. */
+/** The hold grows when the output reaches this part of it. */
 const GROW_AT = 0.75;
-/** By so much at a time: ten seconds of speech or more. */
+/** Output tokens added each time: at least ten seconds of speech. */
 const GROW_TOKENS = 256;
-/** What an upstream reports is believed up to this. */
+/** Larger reported figures are not believed. */
 const REPORTED_TOKENS_MAX = 10_000_000;
-/** Ways for a response to end before its time. */
+/** Statuses of a response that was cut short. */
 const CUT = new Set(["cancelled", "failed", "incomplete"]);
 
 export interface TurnUsage {
@@ -24,19 +24,19 @@ const believed = (value: unknown): number | null =>
     ? value
     : null;
 
-/** One response: what is held for it, what was heard of it, and what it comes to in the end. */
+/** One response: its hold, its output so far, and its final usage. */
 export class Turn {
   #heard: Heard;
   #heldTokens: number;
   #heldPromptTokens: number;
   #deliveredTokens = 0;
-  /** The client asked for its end. */
+  /** The client sent `response.cancel`. */
   isCancelled = false;
 
   readonly requestId: string;
-  /** What it reads; `promptTokens` may grow. */
+  /** Its input; `promptTokens` may grow. */
   readonly read: { promptTokens: number; conversationTokens: number };
-  /** It does not join the conversation. */
+  /** It is not added to the conversation. */
   readonly isApart: boolean;
 
   constructor(
@@ -56,12 +56,12 @@ export class Turn {
     this.#heldPromptTokens = read.promptTokens;
   }
 
-  /** Of what was let through to the client. */
+  /** Output tokens that reached the client. */
   get deliveredTokens(): number {
     return this.#deliveredTokens;
   }
 
-  /** Whether the event may be let through: what it brings is held for, if it can be. */
+  /** Counts the event and grows the hold for it; false when it cannot be paid. */
   hear(event: ServerEvent): boolean | Promise<boolean> {
     this.#heard.add(event);
     const heard = this.#heard.tokens;
@@ -95,7 +95,7 @@ export class Turn {
     return grown instanceof Promise ? grown.then(keep) : keep(grown);
   }
 
-  /** What a response comes to that ended with this `response.done`. */
+  /** The usage of a response that ends with this `response.done`. */
   ended(event: ServerEvent): TurnUsage & { reported: boolean; isAbsurd: boolean } {
     this.#heard.add(event);
     const response = (event.response ?? {}) as { status?: unknown; usage?: Record<string, unknown> | null };
@@ -105,7 +105,7 @@ export class Turn {
     const reported = prompt !== null && completion !== null;
     const isAbsurd = isObject(response.usage) && !reported;
     const isCut = CUT.has(String(response.status));
-    // An upstream that fails without a word has done nothing for the client.
+    // A failure without any output costs only what the upstream reports.
     if (response.status === "failed" && counted.completionTokens === 0)
       return {
         promptTokens: prompt ?? 0,
@@ -125,7 +125,7 @@ export class Turn {
     };
   }
 
-  /** What it comes to when it was broken off. */
+  /** The usage of a response that was cut short without `response.done`. */
   brokenOff(): TurnUsage {
     return {
       promptTokens: this.read.promptTokens,
