@@ -61,10 +61,10 @@ export class Credits {
   }
 
   /**
-   * Gives what is left in the pool back while `work` goes on, so that no request is admitted on it meanwhile. Refused
-   * while requests hold some of it: they are paid by the pool that they were admitted on.
+   * Runs `work`, which empties the pool, while all of its points are held: no request is admitted on them meanwhile.
+   * Refused while requests hold some of them, because the pool still has to pay those requests.
    */
-  async emptying<T>(groupId: string, work: () => Promise<T>): Promise<T> {
+  async whileHeld<T>(groupId: string, work: () => Promise<T>): Promise<T> {
     const { balance } = await this.options.ledger.balances.load(pool(groupId));
     const hold = await this.#hold(groupId, balance);
     if (!hold)
@@ -79,13 +79,13 @@ export class Credits {
     }
   }
 
-  /** Sets points of the pool aside; null when requests under way hold them, or there are not as many. */
+  /** Holds points of the pool; null when fewer are free. */
   async #hold(groupId: string, points: number): Promise<PointsHold | null> {
     const { metering, ledger } = this.options;
     const account = pool(groupId);
     const held = await metering.holdPoints(account, points);
     if (held) return held;
-    // The balance that it was compared with may have been an older one.
+    // The cached balance may have been out of date.
     await ledger.balances.load(account);
     return metering.holdPoints(account, points);
   }

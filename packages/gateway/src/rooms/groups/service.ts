@@ -124,7 +124,7 @@ export class Groups {
   async remove(call: InGroup): Promise<void> {
     const { ledger, clock, bus, db } = this.options;
     await accessGroup(db, { ...call, need: "owner" });
-    await this.credits.emptying(call.groupId, () =>
+    await this.credits.whileHeld(call.groupId, () =>
       changeGroup(ledger, { ...call, need: "owner" }, async (tx) => {
         await ledger.close(
           tx,

@@ -7,11 +7,11 @@ interface Waiting {
 }
 
 export interface EventQueueOptions {
-  /** An event that waited could not be handled. */
+  /** A queued event could not be handled. */
   failed(error: unknown): void;
 }
 
-/** Handles events one after the other: at once unless one before them is still being handled. */
+/** Handles events in order: at once, unless an earlier one is still being handled. */
 export class EventQueue {
   readonly #waiting: Waiting[] = [];
   #chars = 0;
@@ -20,7 +20,7 @@ export class EventQueue {
 
   constructor(readonly options: EventQueueOptions) {}
 
-  /** False when too much is waiting already. What `run` throws right now is the caller's. */
+  /** False when the queue is full. Throws what `run` throws when it runs at once. */
   push(event: Record<string, unknown>, run: () => void | Promise<void>): boolean {
     if (this.#isEnded) return true;
     if (!this.#isBusy) {
@@ -34,7 +34,7 @@ export class EventQueue {
     return true;
   }
 
-  /** Drops what waits. */
+  /** Drops queued events. */
   end(): void {
     this.#isEnded = true;
     this.#waiting.length = 0;

@@ -2,9 +2,9 @@ import type { VideoAsked, VideoRequest, VideoResult } from "../../backends/contr
 import type { VideoSize } from "../billing/index.ts";
 import { type ClipReading, readClip } from "./clip-reading.ts";
 
-/** What models make of a video when no frame rate is named. */
+/** Assumed when no frame rate is named. */
 const DEFAULT_FRAMES_PER_SECOND = 24;
-/** What a video is believed to have at most: an absurd figure must not become an absurd price. */
+/** Upper bounds: an absurd figure must not become an absurd price. */
 const DURATION_SECONDS_MAX = 3_600;
 const FRAMES_PER_SECOND_MAX = 240;
 const FRAMES_MAX = DURATION_SECONDS_MAX * FRAMES_PER_SECOND_MAX;
@@ -25,7 +25,7 @@ export function askedFacts(request: VideoRequest, { members, defaultSeconds }: V
   const { durationSeconds, width, height } = request;
   const read = readClip({ own: { durationSeconds, width, height }, members });
   const framesNamed = dearest(read.frames, FRAMES_MAX);
-  // Frames last longest at the lowest rate, and seconds have the most frames at the highest.
+  // The lowest rate makes frames last longest; the highest rate puts the most frames into a second.
   const rates = [...read.framesPerSecond, DEFAULT_FRAMES_PER_SECOND];
   const rateLow = Math.max(1, Math.min(...rates));
   const rateHigh = dearest(rates, FRAMES_PER_SECOND_MAX)!;
@@ -51,7 +51,7 @@ export const boundFacts = (asked: ClipFacts): ClipFacts => ({
   sizeUnclear: asked.sizeUnclear || asked.shortSides.length === 0,
 });
 
-/** What the upstream says it made; what it does not say, or what cannot be, is taken as asked for. */
+/** What the upstream reports; where it reports nothing, or something impossible, what was asked for. */
 export function madeFacts(
   asked: ClipFacts,
   { result, made = {} }: { result: VideoResult; made?: Record<string, unknown> },

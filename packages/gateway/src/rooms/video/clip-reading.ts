@@ -4,20 +4,20 @@ import { plainName } from "../../kernel/member-name.ts";
 /** Vendors nest two or three levels deep. */
 const DEPTH_MAX = 8;
 
-/** Everything that one source says about a video; several values where members disagree. */
+/** Everything that one source says about a video; all values where members disagree. */
 export interface ClipReading {
   seconds: number[];
   framesPerSecond: number[];
   frames: number[];
   clips: number[];
   shortSides: number[];
-  /** A size in words that are not known here. */
+  /** A size is given in words that are not understood. */
   sizeUnclear: boolean;
 }
 
 type Measure = "seconds" | "milliseconds" | "framesPerSecond" | "frames" | "clips";
 
-/** Names as `plainName` makes them. What vendors and self-hosted servers call the same thing. */
+/** The names that vendors and self-hosted servers use, as `plainName` makes them. */
 const MEASURES: Readonly<Record<Measure, readonly string[]>> = {
   seconds: [
     "duration",
@@ -70,7 +70,7 @@ const MEASURE_OF = new Map(
 const WIDTHS = new Set(["width", "videowidth"]);
 const HEIGHTS = new Set(["height", "videoheight"]);
 const SIZES = new Set(["size", "videosize", "resolution", "videoresolution", "sr", "shortside", "shortedge"]);
-/** Some vendors name a resolution here; others a quality, which has no price. */
+/** A resolution with some vendors; with others a quality level, which has no price. */
 const MAYBE_SIZES = new Set(["quality"]);
 
 const SIDE_OF_WORD = new Map([
@@ -86,7 +86,7 @@ const SIDE_OF_WORD = new Map([
   ["8k", 4320],
 ]);
 
-/** A figure of any spelling: 10, "10", "10s", "１０"; the largest where there are several. None: undefined. */
+/** A positive number in any spelling: 10, "10", "10s", "１０"; the largest if there are several. */
 function figureIn(value: unknown): number | undefined {
   if (typeof value === "number") return value > 0 && Number.isFinite(value) ? value : undefined;
   if (Array.isArray(value)) return largest(value.map(figureIn));
@@ -102,7 +102,7 @@ function largest(values: readonly (number | undefined)[]): number | undefined {
   return known.length === 0 ? undefined : Math.max(...known);
 }
 
-/** The short side that a size stands for; null when it names none, "unclear" when it is not understood. */
+/** The short side of a size; null when it names none, "unclear" when it is not understood. */
 function shortSideIn(value: unknown): number | "unclear" | null {
   if (typeof value === "number") return figureIn(value) ?? null;
   if (Array.isArray(value)) {
@@ -129,7 +129,7 @@ const empty = (): ClipReading => ({
   sizeUnclear: false,
 });
 
-/** Reads what members of any name, spelling and depth say about a video. */
+/** Collects what the members say about a video, at any depth and in any spelling. */
 export function readClip(members: Record<string, unknown>): ClipReading {
   const reading = empty();
   read(members, reading, 0);
@@ -152,7 +152,7 @@ function read(value: unknown, reading: ClipReading, depth: number): void {
     read(content, reading, depth + 1);
   }
   const [width, height] = [largest(widths), largest(heights)];
-  // A side that stands alone may be the short one: the other is then at least as long.
+  // A single side may be the short one.
   if (width !== undefined || height !== undefined)
     reading.shortSides.push(Math.min(width ?? height!, height ?? width!));
 }

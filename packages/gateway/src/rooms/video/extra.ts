@@ -1,7 +1,7 @@
 import { fail } from "../../kernel/errors.ts";
 import { plainName } from "../../kernel/member-name.ts";
 
-/** Names under which a vendor looks for the model, as `plainName` makes them. */
+/** The vendors' names for the model, as `plainName` makes them. */
 const MODEL_NAMES = new Set(["model", "modelname", "modelid"]);
 const SPELLED_AS_KNOWN = new Set(["model", "model_name", "model_id"]);
 
