@@ -57,7 +57,12 @@ const columns: Column<LedgerEntry>[] = [
 ];
 
 export const LedgerTable = ({ entries }: { entries: readonly LedgerEntry[] }) => (
-  <Table label="Ledger" columns={columns} rows={entries} rowKey={({ seq }) => String(seq)} />
+  <Table
+    label="Ledger"
+    columns={columns}
+    rows={entries}
+    rowKey={({ seq, created_at, request_id }) => `${seq} ${created_at} ${request_id}`}
+  />
 );
 
 export interface Check {

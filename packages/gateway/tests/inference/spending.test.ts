@@ -2,10 +2,12 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { verifyLedger } from "../../src/rooms/ledger/index.ts";
 import { until } from "../support/inference.ts";
+import { doneLine, startFakeOllama } from "../support/ollama.ts";
 import {
   bootSpending,
   costUsd,
   DEAR,
+  NEWER_DEAR,
   QUOTA_USD,
   type Spender,
   type SpendingBench,
@@ -102,6 +104,37 @@ describe("a wallet of 2 points and a drained quota", () => {
       keep: "me",
       options: { num_predict: limit, top_k: 3 },
     });
+  });
+
+  test("the limit is added in the field that the backend and the model know", async () => {
+    const newer = await bench.spender(nameOf("thrifty"), { points: 2, drained: true });
+    const answer = await newer.chat({ model: NEWER_DEAR });
+    expect(answer.status).toBe(200);
+    const sent = bench.upstream.requests.at(-1)!.json;
+    expect(sent.max_completion_tokens).toBe(Number(answer.headers.get("x-service-max-tokens")));
+    expect(sent).not.toHaveProperty("max_tokens");
+
+    const ollama = startFakeOllama();
+    const local = `local-${DEAR}`;
+    ollama.on("/api/tags", () => Response.json({ models: [{ name: `${local}:latest` }] }));
+    ollama.on("/api/chat", () => new Response(doneLine({ message: { role: "assistant", content: "ok" } })));
+    await bench.addBackend({ name: "ollama", type: "local-server", url: ollama.url });
+    try {
+      const ask = async (body: Record<string, unknown>) => {
+        const who = await bench.spender(nameOf("thrifty"), { points: 2, drained: true });
+        const lowered = await who.chat({ model: local, ...body });
+        expect(lowered.status).toBe(200);
+        const limit = Number(lowered.headers.get("x-service-max-tokens"));
+        expect(limit).toBeGreaterThan(600);
+        return { limit, options: ollama.requests.at(-1)!.body.options };
+      };
+      const added = await ask({});
+      expect(added.options).toEqual({ num_predict: added.limit });
+      const own = await ask({ options: { num_predict: 9_000, top_k: 3 } });
+      expect(own.options).toEqual({ num_predict: own.limit, top_k: 3 });
+    } finally {
+      await ollama.stop();
+    }
   });
 
   test("fewer than 256 tokens are not worth sending, unless the client asks for fewer", async () => {

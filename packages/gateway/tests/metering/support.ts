@@ -154,10 +154,15 @@ export const centUsage = (cents = 1): FinalUsage => ({
   estimated: false,
 });
 
-/** A request that is admitted, answered and settled at what it was held for. */
-export async function spend({ metering }: Bench, who: Payer, cents = 1): Promise<string> {
+/** A request that is admitted, answered and settled, at what it was held for unless told otherwise. */
+export async function spend(
+  { metering }: Bench,
+  who: Payer,
+  cents = 1,
+  settledCents = cents,
+): Promise<string> {
   const request = centRequest(who, cents);
   const admission: Admission = await metering.admit(request);
-  admission.settle(centUsage(cents));
+  admission.settle(centUsage(settledCents));
   return request.requestId;
 }

@@ -8,6 +8,8 @@ import { chunk, completion, DONE, type UpstreamHandler, usageChunk } from "./ups
 
 /** 5 USD per million tokens of prompt, 30 of output; writes 20,000 tokens when nothing limits it. */
 export const DEAR = "test-dear";
+/** The same price, by a name of those models that refuse `max_tokens`. */
+export const NEWER_DEAR = `gpt-5-${DEAR}`;
 const DEAR_OUTPUT_MAX = 20_000;
 export const PRICES = {
   prices: [
@@ -85,7 +87,7 @@ export async function bootSpending(options: BootOptions = {}): Promise<SpendingB
     ...options,
     dataDir,
     config: { pricingFile, trustedProxies: ["127.0.0.1"], ...options.config },
-    upstream: { models: [DEAR, "homemade"] },
+    upstream: { models: [DEAR, NEWER_DEAR, "homemade"] },
   });
   bench.upstream.answer(
     honestUpstream((tokens) => {

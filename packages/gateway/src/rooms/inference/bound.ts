@@ -32,16 +32,18 @@ export class EmbeddingsBound implements TokenBound {
   ) {}
 
   get promptTokens(): number {
-    return this.payload.tokenCount("input") ?? samplePromptTokens(bytesOf(this.body));
+    return this.payload.tokenCount("input") ?? samplePromptTokens(bytesOf(this.body), false);
   }
   /** The same from all of it, for what is settled by it. */
   countPromptTokens(): number {
-    return this.payload.tokenCount("input") ?? estimatePromptTokens(bytesOf(this.body));
+    return this.payload.tokenCount("input") ?? estimatePromptTokens(bytesOf(this.body), false);
   }
 }
 
 export interface ChatBoundOptions {
   body: SentBody;
+  /** Whether there may be images or sounds in it. */
+  mayHaveMedia: boolean;
   spend: SpendFields;
   route: Route;
   limits: ModelLimits;
@@ -54,12 +56,14 @@ export class ChatBound implements TokenBound {
   /** Whether the backend is told a limit that it keeps to. */
   readonly isTold: boolean;
   readonly #body: SentBody;
+  readonly #mayHaveMedia: boolean;
   readonly #choices: number;
   readonly #predictionTokens: number;
 
-  constructor({ body, spend, route, limits }: ChatBoundOptions) {
+  constructor({ body, mayHaveMedia, spend, route, limits }: ChatBoundOptions) {
     const { choices, predictionBytes } = spend;
     this.#body = body;
+    this.#mayHaveMedia = mayHaveMedia;
     this.#choices = choices;
     this.#predictionTokens = Math.ceil(predictionBytes / BYTES_PER_TOKEN);
     const honoured = limitFieldsOf(route.backend, route.model);
@@ -78,11 +82,11 @@ export class ChatBound implements TokenBound {
   }
 
   get promptTokens(): number {
-    return samplePromptTokens(bytesOf(this.#body));
+    return samplePromptTokens(bytesOf(this.#body), this.#mayHaveMedia);
   }
   /** The same from all of it, for what is settled by it. */
   countPromptTokens(): number {
-    return estimatePromptTokens(bytesOf(this.#body));
+    return estimatePromptTokens(bytesOf(this.#body), this.#mayHaveMedia);
   }
 
   /** The output tokens that the backend was told to keep to, all choices together; null when it was told nothing. */

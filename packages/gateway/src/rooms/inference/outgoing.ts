@@ -31,9 +31,13 @@ export class Outgoing {
     public route: Route,
     readonly limits: ModelLimits,
   ) {
-    const { spend, payload } = options;
+    const { spend, payload, set } = options;
     const body = { bytes: () => this.body().bytes() };
-    this.bound = spend ? new ChatBound({ body, spend, route, limits }) : new EmbeddingsBound(body, payload);
+    // What the stored history has in it was not looked at.
+    const mayHaveMedia = payload.mayHaveMedia || set?.has("messages") === true;
+    this.bound = spend
+      ? new ChatBound({ body, mayHaveMedia, spend, route, limits })
+      : new EmbeddingsBound(body, payload);
   }
 
   get model(): string {

@@ -1,6 +1,6 @@
 import type { JsonBody } from "../../backends/contract.ts";
 import { fail } from "../../kernel/errors.ts";
-import { JsonScanError, type Member, scanObject } from "./json-scan.ts";
+import { JsonScanError, type Member, type ScanNotes, scanObject } from "./json-scan.ts";
 import {
   isSpendField,
   OPTIONS,
@@ -47,13 +47,14 @@ export class Payload {
   /** Each key once; where a client repeats one, the last counts, as it does to every JSON parser. */
   readonly #members = new Map<string, Member>();
   readonly #hasDuplicates: boolean;
+  readonly #notes: ScanNotes = { hasMediaKeys: false };
 
   constructor(body: Uint8Array) {
     this.#bytes = asBuffer(body);
     const text = this.#bytes.toString("latin1");
     // A long one would be kept twice until the answer is there.
     this.#text = text.length <= TEXT_KEPT_MAX ? text : null;
-    const members = scan(this.#bytes, text);
+    const members = scan(this.#bytes, text, this.#notes);
     for (const member of members) {
       SPELLED_ONE_WAY.require(member.key);
       this.#members.set(member.key, member);
@@ -68,6 +69,11 @@ export class Payload {
   /** The client's bytes, for estimates. */
   get bytes(): Uint8Array {
     return this.#bytes;
+  }
+
+  /** Whether there may be images or sounds in the messages. */
+  get mayHaveMedia(): boolean {
+    return this.#notes.hasMediaKeys;
   }
 
   has(key: string): boolean {
@@ -240,9 +246,9 @@ class ComposedBody implements JsonBody {
 const asBuffer = (bytes: Uint8Array): Buffer =>
   bytes instanceof Buffer ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 
-function scan(bytes: Buffer, text?: string): Member[] {
+function scan(bytes: Buffer, text?: string, notes?: ScanNotes): Member[] {
   try {
-    return scanObject(bytes, text);
+    return scanObject(bytes, text, notes);
   } catch (error) {
     if (error instanceof JsonScanError)
       fail("invalid_request", `The body is not a valid JSON object: ${error.message}`);

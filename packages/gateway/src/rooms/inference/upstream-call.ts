@@ -162,6 +162,8 @@ export class UpstreamCall {
 
   #dispatch(): Promise<Answer> {
     const { route, options } = this;
+    // A client that left before anything was sent owes nothing.
+    if (this.watched.isAborted) return Promise.reject(this.watched.reason);
     this.#tried.push(route.backend);
     const answer = options.send(route.backend, new OutgoingCall(this, this.outgoing.body()));
     return (

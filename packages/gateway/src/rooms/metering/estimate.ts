@@ -96,21 +96,26 @@ const READ_WHOLE_BYTES_MAX = 1_024;
 const SAMPLES = 16;
 const SAMPLE_BYTES = READ_WHOLE_BYTES_MAX / SAMPLES;
 
-/** Tokens of the prompt in a request body, from its text and the media in it. */
-export function estimatePromptTokens(body: Uint8Array): number {
+/**
+ * Tokens of the prompt in a request body, from its text and from the images and sounds in it. `mayHaveMedia: false`
+ * says that there are none, which saves looking for them.
+ */
+export function estimatePromptTokens(body: Uint8Array, mayHaveMedia = true): number {
+  if (!mayHaveMedia) return Math.ceil(weightOf(body, 0, body.length) / 1000);
   const { tokens, texts } = mediaIn(body);
-  return (
-    tokens + Math.ceil(texts.reduce((sum, { start, end }) => sum + weightOf(body, start, end), 0) / 1000)
-  );
+  const weight = texts.reduce((sum, { start, end }) => sum + weightOf(body, start, end), 0);
+  return tokens + Math.ceil(weight / 1000);
 }
 
 /**
  * The same for a hold, which must cost next to nothing: a long text is weighed by samples. They are taken at random,
  * so that no one can put the heavy parts of a prompt between them.
  */
-export function samplePromptTokens(body: Uint8Array): number {
-  if (body.length <= READ_WHOLE_BYTES_MAX) return estimatePromptTokens(body);
-  const { tokens, texts } = mediaIn(body);
+export function samplePromptTokens(body: Uint8Array, mayHaveMedia = true): number {
+  if (body.length <= READ_WHOLE_BYTES_MAX) return estimatePromptTokens(body, mayHaveMedia);
+  const { tokens, texts } = mayHaveMedia
+    ? mediaIn(body)
+    : { tokens: 0, texts: [{ start: 0, end: body.length }] };
   const textBytes = texts.reduce((sum, { start, end }) => sum + end - start, 0);
   let weight = 0;
   let sampled = 0;
