@@ -461,7 +461,8 @@ describe("figures that no request can have", () => {
       );
       await (await who.chat({ stream: true })).text();
       const rows = await who.rows();
-      expect(rows.map(({ completion_tokens }) => completion_tokens)).toEqual([2, 10]);
+      const counted = rows.map(({ completion_tokens }) => completion_tokens);
+      expect(counted.sort((a, b) => a - b)).toEqual([2, 10]);
       for (const row of rows) expect(row.prompt_tokens).toBeLessThan(60);
       expect((await who.wallet()).balance).toBe(100);
     }

@@ -163,12 +163,13 @@ test("the price of frames counts what a clip can have, whatever `extra` claims",
 
 test("an exhausted quota refuses new jobs", async () => {
   const poor = await gateway.signIn("poor");
-  const price = { model: "hailuo-2", mode: "per_call", base_price: 5 };
+  // More than half of the quota, so that it has no room for a second one.
+  const price = { model: "hailuo-2", mode: "per_call", base_price: 0.6 };
   await gateway.rpc("billing.video.pricing.set", price, ADMIN_TOKEN);
   upstream.script = [minimax.success];
   const { job_id } = await gateway.rpc("video.create", { model: "hailuo-2", prompt: "p" }, poor);
   await until(async () => (await gateway.rpc("video.get", { job_id }, poor)).status === "done");
-  await until(async () => (await gateway.rpc("billing.plan", {}, poor)).quota_exceeded);
+  await until(async () => (await gateway.rpc("billing.plan", {}, poor)).usage.quota_cost_usd === 0.6);
   expect((await gateway.call("video.create", { model: "hailuo-2", prompt: "p" }, poor)).error.code).toBe(
     -32006,
   );
@@ -192,7 +193,7 @@ test("what `extra` asks for in the vendor's words is paid for, and absurd figure
     [frames, { frames: 1e308 }, 86.4],
   ];
   const who = await gateway.signIn("wily");
-  await gateway.rpc("billing.plan.set", { user_email: "wily@example.com", tier: "pro" }, ADMIN_TOKEN);
+  await gateway.rpc("billing.plan.set", { user_email: "wily@example.com", tier: "enterprise" }, ADMIN_TOKEN);
   const jobIds: string[] = [];
   for (const [model, extra] of cases) {
     const job = await gateway.rpc("video.create", { model, prompt: "p", extra }, who);
@@ -202,8 +203,8 @@ test("what `extra` asks for in the vendor's words is paid for, and absurd figure
   await until(async () => (await jobs()).every(({ status }: { status: string }) => status === "done"));
   expect((await jobs()).map(({ id }: { id: string }) => id)).toEqual(jobIds);
   expect((await jobs()).map(({ cost }: { cost: number }) => cost)).toEqual(cases.map(([, , cost]) => cost));
-  // The last one crossed the line, which is in force.
-  await until(async () => (await gateway.rpc("billing.plan", {}, who)).quota_exceeded);
-  const { error } = await gateway.call("video.create", { model: plain, prompt: "p" }, who);
-  expect(error.code).toBe(-32006);
+  // A price that no quota has room for is refused.
+  await gateway.rpc("billing.plan.set", { user_email: "wily@example.com", tier: "pro" }, ADMIN_TOKEN);
+  const dear = { model: frames, prompt: "p", extra: { frames: 1e308 } };
+  expect((await gateway.call("video.create", dear, who)).error.code).toBe(-32006);
 }, 30_000);
