@@ -3,8 +3,8 @@ import type { Transaction } from "../../storage/contract.ts";
 import type { Billing } from "../billing/index.ts";
 import type { QuotaPayer, Settlement } from "../ledger/index.ts";
 import { type MonthKey, type MonthQuota, type UsageStore, utcMonth, WHOLE_USER } from "../usage/index.ts";
-import { limitOf } from "./admission.ts";
 import { type JournalEntry, takesPoints } from "./journal/codec.ts";
+import { limitOf } from "./limits.ts";
 import { type Used, usedOf } from "./windows.ts";
 
 export interface TierQuotaOptions {
