@@ -10,7 +10,7 @@ import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import { type AccountRef, accountKey, accountOf, type Balance, type Balances } from "../ledger/index.ts";
-import { NANO_PER_USD, nextMonthMs, utcMonth, WHOLE_USER } from "../usage/index.ts";
+import { MonthNames, NANO_PER_USD, WHOLE_USER } from "../usage/index.ts";
 import { type Cover, type Demand, Held, nothing, type Source } from "./cover.ts";
 import { leftForDebt, limitOf, POINTS_LIMIT, spentPoints, TOKENS_BEYOND_QUOTA } from "./limits.ts";
 import { exactNanoPoints } from "./points.ts";
@@ -55,24 +55,16 @@ export interface CountedWindows {
 /** Decides whether, and by what, a request is paid. */
 export class AdmissionCheck {
   #unknownUntilMs = 0;
-  #month = { name: "", untilMs: 0, fromMs: 0 };
+  readonly #months = new MonthNames();
 
   constructor(readonly options: AdmissionOptions) {}
-
-  /** The current UTC month; computed once a month, because every request asks. */
-  #monthAt(nowMs: number): string {
-    if (nowMs >= this.#month.untilMs || nowMs < this.#month.fromMs) {
-      this.#month = { name: utcMonth(nowMs), fromMs: nowMs, untilMs: nextMonthMs(nowMs) };
-    }
-    return this.#month.name;
-  }
 
   /**
    * A key is limited by its project's window and by that of all the user's keys together, or labels would multiply
    * the quota; it counts in the whole user's, too. A signed-in person is limited by the whole user's alone.
    */
   windowsOf({ userId, project }: Pick<Payer, "userId" | "project">, atMs: number): CountedWindows {
-    const month = this.#monthAt(atMs);
+    const month = this.#months.at(atMs);
     const { windows } = this.options;
     const whole = windows.get({ userId, month, project: WHOLE_USER });
     const purse = (name: string, used: Quantity, limit: Quantity): Purse => ({
@@ -240,7 +232,7 @@ export class AdmissionCheck {
     const { clock, windows, pointsPerUsd } = this.options;
     const whole = windows.get({
       userId: payer.userId,
-      month: this.#monthAt(clock.now()),
+      month: this.#months.at(clock.now()),
       project: WHOLE_USER,
     });
     if (!windows.isKnown(whole)) return new Missing(() => windows.read(whole));
