@@ -29,6 +29,7 @@ onEachDatabase("billing", (_, kind) => {
       remaining: { cost_usd: 1, tokens: 100_000 },
       quota_exceeded: false,
       points_balance: 0,
+      debt_points: 0,
       points_per_usd: 100,
     });
     const { id: userId } = await gateway.rpc<{ id: string }>("auth.me", {}, ann);

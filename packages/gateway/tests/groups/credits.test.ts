@@ -69,6 +69,9 @@ describe.each(kinds)("credits of a group on %s", (kind) => {
           counterparty: { type: "system", id: "issued" },
         }),
       ],
+      debt: 0,
+      debts: [],
+      debt_entries: [],
     });
     expect(ben.balance).toBe(before + 30);
     expect(ben.entries[0]).toMatchObject({

@@ -65,6 +65,16 @@ const admitAtOnce = (benches: readonly Bench[], who: Payer, count: number): Prom
     }),
   );
 
+/** Whether this many output tokens can be held for. */
+async function isFree({ metering }: Bench, who: Payer, tokens: number): Promise<boolean> {
+  try {
+    (await metering.admit(outputRequest(who, tokens, tokens))).release();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** A member of a group without quota: only the pool can pay. */
 async function memberWithPool({ benches: [first] }: Instances, points: number): Promise<Payer> {
   const groupId = crypto.randomUUID();
@@ -163,6 +173,22 @@ describe.if(redisUrl !== undefined && process.env.TEST_POSTGRES_URL !== undefine
       second.release();
     });
 
+    test("growths of one hold that are asked for at once leave nothing behind", async () => {
+      const instances = await openInstances();
+      const [a, b] = instances.benches;
+      const who = await memberWithPool(instances, 10);
+      const held = await a.metering.admit(outputRequest(who, 1_000));
+      const grown = await Promise.all(
+        [3_000, 9_000, 2_000, 20_000, 10_000].map((completionTokens) =>
+          held.grow({ promptTokens: 10, completionTokens }),
+        ),
+      );
+      expect(grown).toEqual([true, true, true, false, true]);
+      expect(await admitAtOnce([b], who, 1)).toEqual([null]);
+      held.release();
+      await until(() => isFree(b, who, 10_000), "all of it is free again");
+    });
+
     test("a hold that is being grown when its request ends is given back", async () => {
       const instances = await openInstances();
       const [a, b] = instances.benches;
@@ -171,13 +197,7 @@ describe.if(redisUrl !== undefined && process.env.TEST_POSTGRES_URL !== undefine
       const growing = held.grow({ promptTokens: 10, completionTokens: 10_000 });
       held.release();
       expect(await growing).toBe(false);
-      await until(async () => {
-        try {
-          return !(await b.metering.admit(outputRequest(who, 10_000, 10_000))).lowered;
-        } catch {
-          return false;
-        }
-      }, "all of it can be held elsewhere");
+      await until(() => isFree(b, who, 10_000), "all of it can be held elsewhere");
     });
 
     test("an overrun on one instance is a debt on all of them, and a top-up frees them", async () => {

@@ -10,7 +10,7 @@ const NOTHING: ReadonlyMap<string, string> = new Map();
 
 export interface OutgoingOptions {
   payload: Payload;
-  /** After alias resolution. */
+  /** As the client wrote it. */
   model: string;
   /** Fields to set in what is sent, besides the model. */
   set?: ReadonlyMap<string, string>;
@@ -27,6 +27,8 @@ export class Outgoing {
 
   constructor(
     readonly options: OutgoingOptions,
+    /** After alias resolution. */
+    readonly model: string,
     /** Changes when another backend is tried. */
     public route: Route,
     readonly limits: ModelLimits,
@@ -40,10 +42,6 @@ export class Outgoing {
       : new EmbeddingsBound(body, payload);
   }
 
-  get model(): string {
-    return this.options.model;
-  }
-
   body(): JsonBody {
     if (this.#composed?.route !== this.route) {
       this.#composed = { route: this.route, body: this.options.payload.compose(this.#set()) };
@@ -52,11 +50,11 @@ export class Outgoing {
   }
 
   #set(): ReadonlyMap<string, string> {
-    const { payload, model, set = NOTHING, spend } = this.options;
+    const { payload, model: written, set = NOTHING, spend } = this.options;
     const { route, loweredTo } = this;
-    if (model === route.model && loweredTo === null) return set;
+    if (written === route.model && loweredTo === null) return set;
     const own = new Map(set);
-    if (model !== route.model) own.set("model", JSON.stringify(route.model));
+    if (written !== route.model) own.set("model", JSON.stringify(route.model));
     if (loweredTo !== null && spend) {
       for (const [name, json] of loweredFields(loweredTo, { payload, spend, route })) own.set(name, json);
     }

@@ -109,7 +109,7 @@ export class UpstreamCall {
       fail("model_not_allowed", `This key's group does not allow the model ${model}; ask a group admin`);
     }
     const route = routing.choose({ model, capability, provider, conversationId });
-    const outgoing = new Outgoing({ ...options, model }, route, parts.limitsOf(route.model));
+    const outgoing = new Outgoing(options, model, route, parts.limitsOf(route.model));
     const admitted = (admission: Admission) => {
       if (admission.lowered) outgoing.lower(admission.outputTokensHeld);
       return new UpstreamCall(parts, options, outgoing, admission);

@@ -1,6 +1,6 @@
 import type { Transaction } from "../../storage/contract.ts";
 import { accountKey, type DebtRef, debtId, debtKey, SPENT, settlementId } from "./account.ts";
-import { charge, exactPoints } from "./charge.ts";
+import { charge, type ExactPoints, exactPoints } from "./charge.ts";
 import { entriesOf } from "./movement.ts";
 import { type AccountRow, type EntryRow, type MovementRow, store } from "./store.ts";
 import type { AccountRef, QuotaPayer, Settled, Settlement, SettleOptions } from "./types.ts";
@@ -21,6 +21,12 @@ interface Debt {
 
 type Accounts = ReadonlyMap<string, AccountRow>;
 
+/** An item with what it costs in points; null beyond what any account can hold. */
+interface Priced {
+  item: Settlement;
+  exact: ExactPoints | null;
+}
+
 /** A batch charged in memory: in the order of the items, so that each finds what those before it have left. */
 class Charging {
   readonly settled: Settled[];
@@ -34,15 +40,15 @@ class Charging {
   readonly unnoted: Settlement[] = [];
 
   constructor(
-    readonly options: { pointsPerUsd: number; quota: QuotaPayer | null; closed: ReadonlySet<string> },
-    items: readonly Settlement[],
+    readonly options: { quota: QuotaPayer | null; closed: ReadonlySet<string> },
+    items: readonly Priced[],
     { accounts, known }: { accounts: Accounts; known: ReadonlyMap<string, number> },
   ) {
     // Copies: the batch may have to be charged a second time.
     this.#accounts = new Map(Array.from(accounts, ([id, row]) => [id, { ...row }]));
     this.#known = new Map(known);
     options.quota?.begin();
-    this.settled = items.map((item) => this.#charge(item));
+    this.settled = items.map(({ item, exact }) => this.#charge(item, exact));
   }
 
   get drawings(): Drawing[] {
@@ -54,12 +60,10 @@ class Charging {
       .map(({ debt }) => debt);
   }
 
-  #charge(item: Settlement): Settled {
+  #charge(item: Settlement, exact: ExactPoints | null): Settled {
     const before = this.#known.get(item.requestId);
     if (before !== undefined) return { points: before };
-    const { costNanoUsd, multiplierMicros } = item;
-    const { pointsPerUsd, quota } = this.options;
-    const exact = exactPoints({ costNanoUsd, pointsPerUsd, multiplierMicros });
+    const { quota } = this.options;
     if (!exact) return null;
     const account = this.#accounts.get(accountKey(item.account));
     const charged = account ? charge(account, exact) : null;
@@ -86,7 +90,7 @@ class Charging {
     }: {
       ref: AccountRef;
       account: AccountRow;
-      exact: NonNullable<ReturnType<typeof exactPoints>>;
+      exact: ExactPoints;
       charged: ReturnType<typeof charge>;
     },
   ): Settled {
@@ -151,15 +155,19 @@ async function chargeAll(
     return mayExist ? store.settledBefore(tx, ids) : NONE;
   };
   const known = await readKnown();
+  const priced = items.map((item) => {
+    const { costNanoUsd, multiplierMicros } = item;
+    return { item, exact: exactPoints({ costNanoUsd, pointsPerUsd, multiplierMicros }) };
+  });
   const closed = new Set<string>();
-  const byPoints = new Charging({ pointsPerUsd, quota: null, closed }, items, { accounts, known });
+  const byPoints = new Charging({ quota: null, closed }, priced, { accounts, known });
   if (!quota || !byPoints.isUncovered) return byPoints;
   await quota.load(tx);
-  let charged = new Charging({ pointsPerUsd, quota, closed }, items, { accounts, known });
+  let charged = new Charging({ quota, closed }, priced, { accounts, known });
   // An account that is made for a debt may turn out to be needed by others, too.
   while (charged.unnoted.length > 0) {
     await openMissing(tx, charged.unnoted, { accounts, closed });
-    charged = new Charging({ pointsPerUsd, quota, closed }, items, { accounts, known: await readKnown() });
+    charged = new Charging({ quota, closed }, priced, { accounts, known: await readKnown() });
   }
   return charged;
 }

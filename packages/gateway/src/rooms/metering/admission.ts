@@ -5,25 +5,22 @@ import {
   type Quantity,
   REFUSED,
   type Reservations,
-  type Spent,
 } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { fail } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Payer } from "../../kernel/payer.ts";
-import type { Tier } from "../billing/index.ts";
 import { type AccountRef, accountKey, accountOf, type Balance, type Balances } from "../ledger/index.ts";
-import { NANO_PER_USD, nextMonthMs, utcMonth, WHOLE_USER } from "../usage/index.ts";
-import type { HoldKind } from "./journal/codec.ts";
-import { exactNanoPoints, NANO_PER_POINT } from "./points.ts";
+import { MonthNames, NANO_PER_USD, WHOLE_USER } from "../usage/index.ts";
+import { type Cover, type Demand, Held, nothing, type Source } from "./cover.ts";
+import { leftForDebt, limitOf, POINTS_LIMIT, spentPoints, TOKENS_BEYOND_QUOTA } from "./limits.ts";
+import { exactNanoPoints } from "./points.ts";
+import { refuseIndebted, refuseUncovered } from "./refusals.ts";
 import { type QuotaWindow, type QuotaWindows, spentOf } from "./windows.ts";
 
 /** How long a request waits for a check whose facts are not in memory; then it is let through. */
 const CHECK_TIMEOUT_MS = 500;
 /** After a failed check the next ones do not wait at all for this long. */
 const UNKNOWN_FOR_MS = 1_000;
-/** How far the bound of the request that crosses a quota's line may go beyond what is left, in output tokens. */
-export const TOKENS_BEYOND_QUOTA = 1_024;
 /** A check that asked for this many facts goes in circles. */
 const ROUNDS_MAX = 16;
 
@@ -38,49 +35,7 @@ export interface AdmissionOptions {
   payDebt(payer: Payer): Promise<void>;
 }
 
-/** What a request may take: a part that is certain, and so much for each output token. */
-export interface Demand {
-  payer: Payer;
-  tier: Tier;
-  /** In nano-dollars and tokens; no money when the model has no price. */
-  readonly fixed: Quantity;
-  readonly perToken: Quantity;
-  /** Output tokens: what is asked for, and the least that it can be lowered to. */
-  tokensMax: number;
-  tokensMin: number;
-  hasPrice: boolean;
-}
-
-/** What pays for a request: points, the tier's quota, or nothing that needs reserving. */
-export interface Cover {
-  readonly kind: HoldKind;
-  /** Output tokens that it is held for. */
-  readonly tokens: number;
-  /** Reserves enough for this much in all; false when there is no more. */
-  grow(total: { fixed: Quantity; tokens: number }): boolean | Promise<boolean>;
-  /** Gives the reservation back. */
-  end(): void;
-}
-
-const NO_LIMIT = Number.POSITIVE_INFINITY;
 const NO_NAMES: readonly string[] = [];
-export const POINTS_LIMIT: Quantity = { money: 0, tokens: NO_LIMIT };
-
-const nothing = ({ tokensMax }: Demand): Cover => ({
-  kind: "none",
-  tokens: tokensMax,
-  grow: () => true,
-  end() {},
-});
-
-/** Where a hold is taken, and how a cost counts there. */
-interface Source {
-  kind: "points" | "quota";
-  /** As they are now. */
-  purses(): Purse[];
-  alsoOn: readonly string[];
-  scaled(amount: Quantity): Quantity;
-}
 
 type Verdict = Cover | Missing | Promise<Cover | Missing>;
 
@@ -100,24 +55,16 @@ export interface CountedWindows {
 /** Decides whether, and by what, a request is paid. */
 export class AdmissionCheck {
   #unknownUntilMs = 0;
-  #month = { name: "", untilMs: 0, fromMs: 0 };
+  readonly #months = new MonthNames();
 
   constructor(readonly options: AdmissionOptions) {}
-
-  /** The current UTC month; computed once a month, because every request asks. */
-  #monthAt(nowMs: number): string {
-    if (nowMs >= this.#month.untilMs || nowMs < this.#month.fromMs) {
-      this.#month = { name: utcMonth(nowMs), fromMs: nowMs, untilMs: nextMonthMs(nowMs) };
-    }
-    return this.#month.name;
-  }
 
   /**
    * A key is limited by its project's window and by that of all the user's keys together, or labels would multiply
    * the quota; it counts in the whole user's, too. A signed-in person is limited by the whole user's alone.
    */
   windowsOf({ userId, project }: Pick<Payer, "userId" | "project">, atMs: number): CountedWindows {
-    const month = this.#monthAt(atMs);
+    const month = this.#months.at(atMs);
     const { windows } = this.options;
     const whole = windows.get({ userId, month, project: WHOLE_USER });
     const purse = (name: string, used: Quantity, limit: Quantity): Purse => ({
@@ -229,7 +176,7 @@ export class AdmissionCheck {
       }
       if (granted !== REFUSED) return this.#hold(facts, { source, asking, tokens: granted });
     }
-    return this.#refuse(balance);
+    return refuseUncovered(balance, this.options.clock.now());
   }
 
   #askingOf(source: Source, { fixed, perToken, tokensMax }: Demand, tokensMin: number): Asking {
@@ -285,14 +232,14 @@ export class AdmissionCheck {
     const { clock, windows, pointsPerUsd } = this.options;
     const whole = windows.get({
       userId: payer.userId,
-      month: this.#monthAt(clock.now()),
+      month: this.#months.at(clock.now()),
       project: WHOLE_USER,
     });
     if (!windows.isKnown(whole)) return new Missing(() => windows.read(whole));
     const mayPay = clock.now() >= this.#unknownUntilMs;
     const left = leftForDebt(limitOf(tier), whole.used!);
     if (mayPay && left * pointsPerUsd >= NANO_PER_USD) return new Missing(() => this.#payDebt(payer));
-    return this.#refuseDebt(payer, owed);
+    return refuseIndebted(payer, owed, clock.now());
   }
 
   async #payDebt(payer: Payer): Promise<void> {
@@ -325,153 +272,7 @@ export class AdmissionCheck {
     }
     return last;
   }
-
-  get #retryAfterSeconds(): number {
-    const nowMs = this.options.clock.now();
-    return Math.max(1, Math.ceil((nextMonthMs(nowMs) - nowMs) / 1000));
-  }
-
-  #refuse({ everCredited }: Balance): never {
-    const retryAfterSeconds = this.#retryAfterSeconds;
-    if (everCredited) {
-      fail(
-        "payment_required",
-        "Neither the points nor what is left of this month's quota cover this request; top up, ask for fewer tokens (max_tokens) or send less, or wait until a new month begins (UTC)",
-        { retryAfterSeconds },
-      );
-    }
-    fail(
-      "quota_exceeded",
-      "This month's quota is used up, or too little of it is left for this request; ask for fewer tokens (max_tokens) or send less, ask for a higher tier, or wait until a new month begins (UTC)",
-      { retryAfterSeconds },
-    );
-  }
-
-  #refuseDebt({ groupId }: Payer, owed: number): never {
-    const where = groupId === null ? "" : " on the group's pool";
-    const topup = groupId === null ? "points in your wallet" : "a top-up of the pool";
-    fail(
-      "payment_required",
-      `You owe ${owed} points${where} for requests that neither points nor the quota covered; ${topup} or the quota of the next month (UTC) pays this first`,
-      { retryAfterSeconds: this.#retryAfterSeconds, data: { debt_points: owed } },
-    );
-  }
 }
 
 const readAll = (windows: QuotaWindows, wanted: readonly QuotaWindow[]): Promise<unknown> =>
   Promise.all(wanted.filter(({ used }) => used === null).map((window) => windows.read(window)));
-
-interface HeldOptions {
-  demand: Demand;
-  source: Source;
-  /** What else may pay when the points have no more. */
-  quota: Source | null;
-  amount: Quantity;
-  tokens: number;
-}
-
-/** A reservation of one request. */
-class Held implements Cover {
-  readonly tokens: number;
-  #source: Source;
-  #amount: Quantity;
-  #ended = false;
-
-  constructor(
-    readonly reservations: Reservations,
-    readonly options: HeldOptions,
-  ) {
-    this.tokens = options.tokens;
-    this.#source = options.source;
-    this.#amount = options.amount;
-  }
-
-  get kind(): HoldKind {
-    return this.#source.kind;
-  }
-
-  grow(total: { fixed: Quantity; tokens: number }): boolean | Promise<boolean> {
-    const grown = this.#growIn(this.#source, total, this.#amount);
-    const { quota } = this.options;
-    // What the points cannot cover as a whole is the quota's as a whole.
-    const otherwise = () =>
-      this.#source.kind === "points" && quota ? this.#growIn(quota, total, NOTHING_HELD) : false;
-    if (grown instanceof Promise) return grown.then((done) => done || otherwise());
-    return grown || otherwise();
-  }
-
-  /** Reserves in `source` what `total` takes beyond `held`, and holds it there from then on. */
-  #growIn(
-    source: Source,
-    total: { fixed: Quantity; tokens: number },
-    held: Quantity,
-  ): boolean | Promise<boolean> {
-    if (this.#ended) return false;
-    const perUnit = source.scaled(this.options.demand.perToken);
-    const wanted = grantedAmount({ fixed: source.scaled(total.fixed), perUnit }, total.tokens);
-    const more = {
-      money: Math.max(0, wanted.money - held.money),
-      tokens: Math.max(0, wanted.tokens - held.tokens),
-    };
-    if (more.money === 0 && more.tokens === 0) return true;
-    const keep = (granted: number): boolean => {
-      if (granted === REFUSED) return false;
-      if (this.#ended) {
-        this.#change(source, negative(more));
-        return false;
-      }
-      if (source !== this.#source) this.#change(this.#source, negative(this.#amount));
-      this.#source = source;
-      this.#amount = { money: held.money + more.money, tokens: held.tokens + more.tokens };
-      return true;
-    };
-    const granted = this.reservations.grant({
-      purses: source.purses(),
-      alsoOn: source.alsoOn,
-      fixed: more,
-      perUnit,
-      unitsMin: 0,
-      unitsMax: 0,
-    });
-    return granted instanceof Promise ? granted.then(keep) : keep(granted);
-  }
-
-  end(): void {
-    if (this.#ended) return;
-    this.#ended = true;
-    this.#change(this.#source, negative(this.#amount));
-  }
-
-  #change(source: Source, amount: Quantity): void {
-    const names = [...source.purses().map(({ name }) => name), ...source.alsoOn];
-    this.reservations.change(names.map((name) => ({ name, amount })));
-  }
-}
-
-const NOTHING_HELD: Quantity = { money: 0, tokens: 0 };
-
-/** The limits of a tier in nano-dollars and tokens; null when it has none. */
-export function limitOf({ monthlyUsdQuota, monthlyTokenQuota }: Tier): Quantity | null {
-  if (monthlyUsdQuota === null && monthlyTokenQuota === null) return null;
-  return {
-    money: monthlyUsdQuota === null ? NO_LIMIT : Math.ceil(monthlyUsdQuota * NANO_PER_USD),
-    tokens: monthlyTokenQuota ?? NO_LIMIT,
-  };
-}
-
-/** Nano-dollars of a quota that may pay a debt: what is left for the user and for the user's keys together. */
-export function leftForDebt(limit: Quantity | null, used: { all: Quantity; byKeys: Quantity }): number {
-  if (limit === null) return NO_LIMIT;
-  const { all, byKeys } = used;
-  if (Math.max(all.tokens, byKeys.tokens) >= limit.tokens) return 0;
-  return Math.max(0, limit.money - Math.max(all.money, byKeys.money));
-}
-
-/** Points are what is left, not what is gone: the limit is 0 and the balance counts as negative use. */
-export const spentPoints = ({ balance, version }: Pick<Balance, "balance" | "version">): Spent => ({
-  money: -balance * NANO_PER_POINT,
-  tokens: 0,
-  version,
-});
-
-export const negative = ({ money, tokens }: Quantity): Quantity => ({ money: -money, tokens: -tokens });

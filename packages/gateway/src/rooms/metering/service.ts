@@ -13,7 +13,7 @@ import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import { MULTIPLIER_ONE, type Payer } from "../../kernel/payer.ts";
 import type { Database } from "../../storage/contract.ts";
-import type { Billing, Tier } from "../billing/index.ts";
+import type { Billing } from "../billing/index.ts";
 import {
   type AccountRef,
   accountKey,
@@ -22,32 +22,19 @@ import {
   type Ledger,
   type Settling,
 } from "../ledger/index.ts";
-import { type MonthQuota, NANO_PER_USD, type Usage, utcMonth, WHOLE_USER } from "../usage/index.ts";
-import {
-  AdmissionCheck,
-  type Cover,
-  type Demand,
-  leftForDebt,
-  limitOf,
-  negative,
-  POINTS_LIMIT,
-  spentPoints,
-} from "./admission.ts";
+import type { MonthQuota, Usage } from "../usage/index.ts";
+import { AdmissionCheck } from "./admission.ts";
+import type { Cover } from "./cover.ts";
+import { payDebtFromQuota } from "./debt-payment.ts";
+import { COST_NANO_USD_MAX, demandOf, fixedOf, nanoUsdOf, TOKENS_MAX, within } from "./demand.ts";
 import type { JournalEntry } from "./journal/codec.ts";
 import { type Batch, Journal } from "./journal/journal.ts";
 import { JournalWriter } from "./journal/writer.ts";
+import { NOTHING, negative, POINTS_LIMIT, spentPoints } from "./limits.ts";
 import { NANO_PER_POINT, nanoPoints } from "./points.ts";
 import { settleEntries } from "./settlement.ts";
-import type {
-  Admission,
-  AdmitOptions,
-  FinalUsage,
-  Metering,
-  PointsHold,
-  RecordOptions,
-  TokenBound,
-} from "./types.ts";
-import { QuotaWindows, spentNames, usedOf } from "./windows.ts";
+import type { Admission, AdmitOptions, FinalUsage, Metering, PointsHold, RecordOptions } from "./types.ts";
+import { QuotaWindows, spentNames } from "./windows.ts";
 
 const JOURNAL_DIR = "journal";
 /** With this much waiting for the database, new spending is refused rather than the disk filled. */
@@ -56,7 +43,6 @@ const BACKLOG_BYTES_MAX = 4 * 1024 ** 3;
 const READ_FLUSH_MS = 1_000;
 const RATE_WINDOW_MS = 60_000;
 const RATE_RETRY_AFTER_SECONDS = 60;
-const NOTHING = { money: 0, tokens: 0 };
 const NO_CHANGES: readonly ReservedChange[] = [];
 const TEXT_MAX = { model: 128, backend: 64, ref: 64 };
 
@@ -85,15 +71,6 @@ export interface JournalFigures {
 /** Postgres keeps no NUL in texts, and columns have their widths. */
 const tidy = (text: string, lengthMax: number): string =>
   (text.includes("\u0000") ? text.replaceAll("\u0000", "") : text).slice(0, lengthMax);
-/**
- * What an upstream reports, or a client asks for, is not believed beyond these: one absurd number must not spoil
- * every sum it is in. An infinite one, reserved and given back, would leave a sum that limits nothing any more.
- */
-const TOKENS_MAX = 1e9;
-const COST_NANO_USD_MAX = 1e6 * NANO_PER_USD;
-const within = (value: number, max: number): number => (value > 0 ? Math.min(Math.floor(value), max) : 0);
-const nanoUsdOf = (usd: number): number => within(Math.round(usd * NANO_PER_USD), COST_NANO_USD_MAX);
-
 const once = (run: () => void): (() => void) => {
   let done = false;
   return () => {
@@ -102,42 +79,6 @@ const once = (run: () => void): (() => void) => {
     run();
   };
 };
-
-type Rates = ReturnType<Billing["ratesOf"]>;
-
-const fixedOf = (promptTokens: number, rates: Rates): Quantity => ({
-  money: promptTokens * (rates?.inputNanoUsd ?? 0),
-  tokens: promptTokens,
-});
-
-/** A bound in tokens. The prompt is counted when it is asked for: where nothing is limited, nobody asks. */
-class TokenDemand implements Demand {
-  readonly payer: Payer;
-  readonly tier: Tier;
-  readonly perToken: Quantity;
-  readonly tokensMax: number;
-  readonly tokensMin: number;
-  readonly hasPrice: boolean;
-  readonly #bound: TokenBound;
-  readonly #rates: Rates;
-  #fixed: Quantity | null = null;
-
-  constructor({ payer, tier, bound, rates }: { payer: Payer; tier: Tier; bound: TokenBound; rates: Rates }) {
-    this.payer = payer;
-    this.tier = tier;
-    this.perToken = { money: rates?.outputNanoUsd ?? 0, tokens: 1 };
-    this.tokensMax = within(bound.outputTokensMax, TOKENS_MAX);
-    this.tokensMin = within(bound.outputTokensMin, this.tokensMax);
-    this.hasPrice = rates !== null && rates.inputNanoUsd + rates.outputNanoUsd > 0;
-    this.#bound = bound;
-    this.#rates = rates;
-  }
-
-  get fixed(): Quantity {
-    this.#fixed ??= fixedOf(within(this.#bound.promptTokens, TOKENS_MAX), this.#rates);
-    return this.#fixed;
-  }
-}
 
 export class MeteringService implements Metering {
   readonly #journal: Journal;
@@ -176,22 +117,10 @@ export class MeteringService implements Metering {
     if (this.#journal.backlogBytes > BACKLOG_BYTES_MAX) {
       fail("unavailable", "Usage cannot be recorded right now; try again later", { retryAfterSeconds: 30 });
     }
-    const cover = this.#check.check(this.#demandOf(options));
+    const cover = this.#check.check(demandOf(this.options.billing, options));
     return cover instanceof Promise
       ? cover.then((known) => this.#admitted(options, known))
       : this.#admitted(options, cover);
-  }
-
-  /** What the request may take at most. */
-  #demandOf({ payer, model, bound }: AdmitOptions): Demand {
-    const { billing } = this.options;
-    const tier = billing.tier(payer.tier);
-    if ("costUsd" in bound) {
-      const money = nanoUsdOf(bound.costUsd);
-      const fixed = { money, tokens: 0 };
-      return { payer, tier, fixed, perToken: NOTHING, tokensMax: 0, tokensMin: 0, hasPrice: money > 0 };
-    }
-    return new TokenDemand({ payer, tier, bound, rates: billing.ratesOf(model) });
   }
 
   #costNanoUsd(model: string, tokens: { promptTokens: number; completionTokens: number }): number | null {
@@ -341,27 +270,10 @@ export class MeteringService implements Metering {
     this.options.reservations.change(changes);
   }
 
-  /**
-   * Lets this month's quota pay what it can of what the payer owes, as use of the quota. In one transaction, under
-   * the lock of the account, so that of several instances one pays.
-   */
   async #payDebt(payer: Payer): Promise<void> {
     const { ledger, usage, billing, clock, pointsPerUsd } = this.options;
-    const debt = { account: accountOf(payer), userId: payer.userId };
-    const month = utcMonth(clock.now());
-    const limit = limitOf(billing.tier(payer.tier));
-    const months = await ledger.transaction(async (tx) => {
-      const owed = await ledger.lockDebt(tx, debt);
-      if (owed === 0) return [];
-      const key = { userId: payer.userId, month, project: WHOLE_USER };
-      const before = await usage.store.lockMonths(tx, [key]);
-      const leftNanoUsd = leftForDebt(limit, usedOf(before[0]!));
-      const points = Math.min(owed, Math.floor((leftNanoUsd * pointsPerUsd) / NANO_PER_USD));
-      if (points <= 0) return before;
-      await ledger.payFromQuota(tx, debt, points);
-      const costNanoUsd = Math.ceil((points * NANO_PER_USD) / pointsPerUsd);
-      return usage.store.addDebt(tx, { userId: payer.userId, month, costNanoUsd });
-    });
+    const parts = { ledger, store: usage.store, billing, clock, pointsPerUsd };
+    const months = await payDebtFromQuota(parts, payer);
     this.#windows.written(months);
     const changes = months.flatMap(spentNames).map(({ name, spent }) => ({ name, amount: NOTHING, spent }));
     if (changes.length > 0) this.options.reservations.change(changes);
