@@ -74,7 +74,7 @@ export async function seedUsage(db: Database, rows: number, { endMs, heavyUser }
   for (const project of ["''", "project"]) {
     await db.run(
       `INSERT INTO usage_months SELECT user_id, ${d.month}, ${project}, COUNT(*), SUM(total_tokens), ${nano},
-         SUM(total_tokens), ${nano} FROM usage_records GROUP BY 1, 2, 3`,
+         SUM(total_tokens), ${nano}, SUM(total_tokens), ${nano} FROM usage_records GROUP BY 1, 2, 3`,
     );
   }
 }

@@ -53,7 +53,7 @@ async function spend(app: App, payer: Payer): Promise<number> {
         requestId: Bun.randomUUIDv7(),
         payer,
         model: "gpt-4o-mini",
-        estimate: { promptTokens: 500, completionTokensMax: 500 },
+        bound: { promptTokens: 500, outputTokensMax: 500, outputTokensMin: 256 },
         refId: null,
       });
       admission.settle({ backend: "gateway", promptTokens: 400, completionTokens: 300, estimated: false });

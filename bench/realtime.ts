@@ -45,6 +45,8 @@ const { access_token: token } = await rpc("auth.register", {
   email: "b@example.com",
   password: "bench password",
 });
+// Every session holds a response's worth of tokens, which is more than a free quota for so many of them.
+await rpc("billing.plan.set", { user_email: "b@example.com", tier: "enterprise" }, ADMIN_TOKEN);
 const backend = {
   type: "cloud-realtime",
   url: `http://127.0.0.1:${upstream.port}/api-ws/v1/realtime`,

@@ -16,7 +16,8 @@ async function main(): Promise<number> {
     if (process.argv.includes("--json")) console.log(JSON.stringify(report));
     else {
       for (const { check, message } of report.problems) console.log(`${check}: ${message}`);
-      const { accounts, movements, entries } = report;
+      const { accounts, movements, entries, debts } = report;
+      if (debts.count > 0) console.log(`${debts.count} debts, ${debts.points} points owed`);
       console.log(
         `${accounts} accounts, ${movements} movements, ${entries} entries: ${report.ok ? "all in order" : "NOT in order"}`,
       );

@@ -102,6 +102,40 @@ test("a member's wallet shows what was allocated", async () => {
   await shot(page, "wallet");
 });
 
+test("what is owed stands on the wallet and the overview until points have paid it", async () => {
+  const { page, complaints } = await site.visitAs("debtor");
+  const { gateway } = site;
+  const token = await gateway.signIn("debtor");
+  const { id } = await gateway.rpc<{ id: string }>("auth.me", {}, token);
+  const { ledger } = gateway.app.rooms;
+  const wallet = { type: "user", id } as const;
+  const topup = (points: number) =>
+    ledger.transaction((tx) => ledger.topup(tx, wallet, { points, note: null, actor: id }));
+  await topup(10);
+  const request = {
+    account: wallet,
+    userId: id,
+    requestId: crypto.randomUUID(),
+    costNanoUsd: 500_000_000n,
+    multiplierMicros: 1_000_000,
+    now: new Date().toISOString(),
+  };
+  const drained = { load: async () => {}, begin() {}, pays: () => false };
+  await ledger.transaction((tx) => ledger.settleBatch(tx, [request], { mayExist: false, quota: drained }));
+
+  await page.goto(`${gateway.url}/`);
+  await page.getByText("40 pt owed: nothing is served until they are paid").waitFor();
+  await page.goto(`${gateway.url}/wallet`);
+  await page.getByText("40 pt are owed for answers").waitFor();
+  await page.getByRole("row", { name: /Debt.*-40/ }).waitFor();
+  await shot(page, "wallet-debt");
+  await topup(100);
+  await page.reload();
+  await page.getByRole("row", { name: /Debt paid.*-40/ }).waitFor();
+  expect(await page.getByText("are owed for answers").count()).toBe(0);
+  expect(complaints).toEqual([]);
+});
+
 test("a revoked key is refused at once", async () => {
   const { page } = await site.visitAs("owner");
   await page.goto(`${site.gateway.url}/keys`);

@@ -27,6 +27,8 @@ export interface BackendHealth {
   url?: string;
   circuit?: BackendCircuit | string;
   last_error?: string | null;
+  /** Usage that the model cannot have had, as the backend reported it. */
+  implausible_usage?: { count: number; problem: string; request_id: string; at: string } | null;
   [field: string]: unknown;
 }
 

@@ -58,19 +58,42 @@ export interface Methods {
       entries: {
         /** Counts the account's entries from 1, without gaps */
         seq: number;
-        kind: "topup" | "allocation" | "settlement" | "return";
+        kind: "topup" | "allocation" | "settlement" | "return" | "debt" | "repayment" | "takeover";
         /** What the entry added, or took when negative */
         points: number;
         balance_after: number;
         /** The account on the other side of the movement */
-        counterparty: { type: "user" | "group" | "system"; id: string };
-        /** Of a settlement: the request that was paid */
+        counterparty: { type: "user" | "group" | "debt" | "system"; id: string };
+        /** Of a settlement or a debt: the request */
         request_id: string | null;
         note: string | null;
         /** RFC 3339 timestamp, UTC */
         created_at: string;
       }[];
+      /** Points owed on this account: served, and covered neither by points nor by a quota */
+      debt: number;
+      /** Who owes them; nothing is admitted for these people on this account until it is paid */
+      debts: { user_id: string; points: number }[];
+      /** The newest 50 entries of the debts, newest first; their balance is minus what is owed */
+      debt_entries: {
+        /** Counts the account's entries from 1, without gaps */
+        seq: number;
+        kind: "topup" | "allocation" | "settlement" | "return" | "debt" | "repayment" | "takeover";
+        /** What the entry added, or took when negative */
+        points: number;
+        balance_after: number;
+        /** The account on the other side of the movement */
+        counterparty: { type: "user" | "group" | "debt" | "system"; id: string };
+        /** Of a settlement or a debt: the request */
+        request_id: string | null;
+        note: string | null;
+        /** RFC 3339 timestamp, UTC */
+        created_at: string;
+        user_id: string;
+      }[];
       account: { type: "user" | "system"; id: string };
+      /** What you owe on the pools of groups */
+      group_debts: { group_id: string; points: number }[];
     };
   };
   /** Join a group by invitation; harmless for someone who is in already. */
@@ -101,7 +124,7 @@ export interface Methods {
       /** The member's email; a user id works too */
       email: string;
       role?: "admin" | "member";
-      /** What a request costs the pool is multiplied by this; kept to 6 decimals */
+      /** What a request costs the pool is multiplied by this; kept to 6 decimals. Below 1 only by a platform administrator */
       cost_multiplier?: number;
     };
     result: {
@@ -157,17 +180,38 @@ export interface Methods {
       entries: {
         /** Counts the account's entries from 1, without gaps */
         seq: number;
-        kind: "topup" | "allocation" | "settlement" | "return";
+        kind: "topup" | "allocation" | "settlement" | "return" | "debt" | "repayment" | "takeover";
         /** What the entry added, or took when negative */
         points: number;
         balance_after: number;
         /** The account on the other side of the movement */
-        counterparty: { type: "user" | "group" | "system"; id: string };
-        /** Of a settlement: the request that was paid */
+        counterparty: { type: "user" | "group" | "debt" | "system"; id: string };
+        /** Of a settlement or a debt: the request */
         request_id: string | null;
         note: string | null;
         /** RFC 3339 timestamp, UTC */
         created_at: string;
+      }[];
+      /** Points owed on this account: served, and covered neither by points nor by a quota */
+      debt: number;
+      /** Who owes them; nothing is admitted for these people on this account until it is paid */
+      debts: { user_id: string; points: number }[];
+      /** The newest 50 entries of the debts, newest first; their balance is minus what is owed */
+      debt_entries: {
+        /** Counts the account's entries from 1, without gaps */
+        seq: number;
+        kind: "topup" | "allocation" | "settlement" | "return" | "debt" | "repayment" | "takeover";
+        /** What the entry added, or took when negative */
+        points: number;
+        balance_after: number;
+        /** The account on the other side of the movement */
+        counterparty: { type: "user" | "group" | "debt" | "system"; id: string };
+        /** Of a settlement or a debt: the request */
+        request_id: string | null;
+        note: string | null;
+        /** RFC 3339 timestamp, UTC */
+        created_at: string;
+        user_id: string;
       }[];
       group_id: string;
     };
@@ -367,7 +411,7 @@ export interface Methods {
       /** The member's email; a user id works too */
       user_id: string;
       role?: "admin" | "member";
-      /** What a request costs the pool is multiplied by this; kept to 6 decimals */
+      /** What a request costs the pool is multiplied by this; kept to 6 decimals. Below 1 only by a platform administrator */
       cost_multiplier?: number;
       is_active?: boolean;
     };
@@ -653,6 +697,8 @@ export interface Methods {
       };
       quota_exceeded: boolean;
       points_balance: number;
+      /** Owed on the wallet: while it is not 0, nothing is admitted on points or quota */
+      debt_points: number;
       points_per_usd: number;
     };
   };
@@ -745,6 +791,8 @@ export interface Methods {
       /** Session of GET /api/rpc/events */
       stream_id: string;
       memory: "enabled" | "disabled" | "offline";
+      /** What the answer was limited to because points and quota pay no more; absent when nothing was */
+      max_tokens?: number;
     };
   };
   /** Cancel one of your video jobs; nothing is charged. */

@@ -120,12 +120,12 @@ async function openAccounts(config: Config, foundation: Foundation) {
   const { adminToken, registrationOpen, pointsPerUsd, pricingFile, dataDir } = config;
   const accounts = createAccounts({ db, bus, limiter, clock, ids, jwtSecret, adminToken, registrationOpen });
   const ledger = createLedger({ db, bus, clock, ids, pointsPerUsd });
-  const groups = createGroups({ db, bus, clock, ids, accounts, ledger });
   const usage = new Usage({ db, clock, retentionMonths: config.usageRetentionMonths });
   const { balances } = ledger;
   const billing = await Billing.open({ db, bus, clock, log, usage, balances, pointsPerUsd, pricingFile });
   const money = { limiter, reservations, billing, usage, ledger, pointsPerUsd };
   const metering = createMetering({ db, clock, ids, log, dataDir, ...money });
+  const groups = createGroups({ db, bus, clock, ids, accounts, ledger, metering });
   const keys = createKeys({ db, bus, clock, ids, groups });
   return { accounts, ledger, groups, usage, billing, metering, keys };
 }
@@ -174,6 +174,7 @@ function openRooms({ config, overrides, foundation, people, backends, ownPort }:
     events,
     keys,
     metering,
+    billing,
     routing,
     conversations,
     memory,
@@ -233,17 +234,27 @@ function openRooms({ config, overrides, foundation, people, backends, ownPort }:
       clock,
     }),
     video: createVideo({ db, bus, events, clock, ids, log, routing, metering, billing }),
-    realtime: createRealtime({ requests, events, clock, ids, log, routing, metering, conversations }),
+    realtime: createRealtime({
+      requests,
+      events,
+      clock,
+      ids,
+      log,
+      routing,
+      metering,
+      billing,
+      conversations,
+    }),
     system,
   };
   return rooms;
 }
 
-interface Watched extends Pick<Accounts, "metering">, Pick<Rooms, "inference"> {
+interface Watched extends Pick<Accounts, "metering">, Pick<Rooms, "inference" | "routing"> {
   events: EventsTransport;
 }
 
-function publishFigures(metrics: Metrics, { metering, inference, events }: Watched): void {
+function publishFigures(metrics: Metrics, { metering, inference, routing, events }: Watched): void {
   const figures: readonly [name: string, help: string, read: () => number][] = [
     ["gateway_event_subscribers", "Open notification streams", () => events.subscriberCount],
     ["gateway_calls_in_flight", "Calls to upstreams under way", () => inference.callsInFlight],
@@ -256,6 +267,11 @@ function publishFigures(metrics: Metrics, { metering, inference, events }: Watch
     ],
     ["gateway_usage_rows_lost", "Usage rows that no disk would take", () => metering.lostRows],
     ["gateway_holds", "Reservations of requests under way", () => metering.holdCount],
+    [
+      "gateway_implausible_usage",
+      "Answers whose reported usage the model cannot have had, since the start",
+      () => routing.suspicions,
+    ],
   ];
   for (const [name, help, read] of figures) metrics.gauge(name, help, read);
 }
@@ -278,7 +294,7 @@ function startTransports({ config, foundation, people, rooms }: TransportParts):
   const calls = metrics.counter("gateway_rpc_calls_total", "JSON-RPC calls by method and outcome");
   const runner = new RpcRunner({ registry, rooms, log, calls });
   const eventsTransport = new EventsTransport({ events, authenticator: accounts, clock });
-  publishFigures(metrics, { metering, inference, events: eventsTransport });
+  publishFigures(metrics, { metering, inference, routing: rooms.routing, events: eventsTransport });
   const refused = metrics.counter(
     "gateway_connections_refused_total",
     "Connections turned away because there were too many",
@@ -405,6 +421,7 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     },
   });
   await bus.ready();
+  await rooms.video.start();
   const parts = { config, foundation, people, rooms };
   const transports = startTransports(parts);
   const { bridge } = backends;

@@ -49,9 +49,9 @@ export const VideoClip = z.object({
   expires_at: z.string().optional(),
 });
 
-/** Result of `Engine.VideoPoll`. */
+/** Result of `Engine.VideoPoll`. Engines may report more of what they made, such as its frames. */
 export const VideoPollResult = z.discriminatedUnion("state", [
   z.object({ state: z.literal("pending"), progress: z.number().optional() }),
-  z.object({ state: z.literal("succeeded"), result: VideoClip }),
+  z.object({ state: z.literal("succeeded"), result: VideoClip.loose() }),
   z.object({ state: z.literal("failed"), error: z.string() }),
 ]);

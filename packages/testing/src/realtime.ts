@@ -34,11 +34,11 @@ const NAMES = {
 
 /**
  * A realtime API as the vendor speaks it: creates the session, echoes appended audio back as output, and
- * answers response.create with audio, a transcript and usage.
+ * answers response.create with audio, a transcript and usage, unless the test answers.
  */
 export function startRealtimeUpstream(
   dialect: keyof typeof NAMES,
-  { echoAudio = false } = {},
+  { echoAudio = false, answers = true } = {},
 ): RealtimeUpstream {
   const names = NAMES[dialect];
   const open = new Set<ServerWebSocket<unknown>>();
@@ -55,7 +55,7 @@ export function startRealtimeUpstream(
       send(socket, { type: names.audio, response_id: "r", delta: event.audio });
     if (event.type === "input_audio_buffer.commit")
       send(socket, { type: "input_audio_buffer.committed", item_id: "i" });
-    if (event.type !== "response.create") return;
+    if (event.type !== "response.create" || !answers) return;
     const usage = {
       total_tokens: 150,
       input_tokens: 100,

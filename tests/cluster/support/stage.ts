@@ -132,7 +132,12 @@ export async function pointsOf(stage: Stage, groupId: string): Promise<{ left: n
       "SELECT CAST(SUM(u.points) AS INTEGER) AS paid FROM usage_records u JOIN api_keys k ON k.id = u.key_id WHERE k.group_id = $1",
       [groupId],
     );
-    return { left: Number(account?.balance), paid: Number(rows?.paid ?? 0) };
+    // What was promised twice while the instances could not hear each other is owed, not paid.
+    const debts = await db.get<{ owed: number | null }>(
+      "SELECT CAST(-SUM(balance) AS INTEGER) AS owed FROM ledger_accounts WHERE debt_of = $1",
+      [`group:${groupId}`],
+    );
+    return { left: Number(account?.balance), paid: Number(rows?.paid ?? 0) - Number(debts?.owed ?? 0) };
   } finally {
     await db.close();
   }

@@ -6,7 +6,10 @@ export type Plan = Result<"billing.plan">;
 export type VideoPrice = Result<"billing.video.pricing.get">["pricing"][number];
 export type Group = Result<"group.list">[number];
 export type Member = Result<"group.members.list">[number];
-export type Statement = Pick<Result<"ledger.self">, "balance" | "entries">;
+export type Statement = Pick<
+  Result<"ledger.self">,
+  "balance" | "entries" | "debt" | "debts" | "debt_entries"
+>;
 export type LedgerEntry = Statement["entries"][number];
 export type MemoryEvent = Result<"memory.status">["events"][number];
 export type AgentNode = Result<"agents.list">[number];

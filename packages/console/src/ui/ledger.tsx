@@ -9,15 +9,14 @@ const KINDS: Record<LedgerEntry["kind"], string> = {
   allocation: "Allocation",
   settlement: "Request",
   return: "Returned",
+  debt: "Debt",
+  repayment: "Debt paid",
+  takeover: "Debt taken over",
 };
+const SYSTEM_NAMES: Record<string, string> = { spent: "spent", quota: "the month's quota" };
+const OWNER_NAMES = { group: "a group's pool", user: "a member's wallet", debt: "a debt" } as const;
 const counterparty = ({ type, id }: LedgerEntry["counterparty"]) =>
-  type === "system"
-    ? id === "spent"
-      ? "spent"
-      : "the platform"
-    : type === "group"
-      ? "a group's pool"
-      : "a member's wallet";
+  type === "system" ? (SYSTEM_NAMES[id] ?? "the platform") : OWNER_NAMES[type];
 
 const columns: Column<LedgerEntry>[] = [
   { id: "seq", label: "No.", numeric: true, cell: ({ seq }) => count(seq) },
@@ -58,7 +57,12 @@ const columns: Column<LedgerEntry>[] = [
 ];
 
 export const LedgerTable = ({ entries }: { entries: readonly LedgerEntry[] }) => (
-  <Table label="Ledger" columns={columns} rows={entries} rowKey={({ seq }) => String(seq)} />
+  <Table
+    label="Ledger"
+    columns={columns}
+    rows={entries}
+    rowKey={({ seq, created_at, request_id }) => `${seq} ${created_at} ${request_id}`}
+  />
 );
 
 export interface Check {

@@ -1,5 +1,5 @@
 import { type ReactNode, useState } from "react";
-import { points } from "../lib/format.ts";
+import { plural, points } from "../lib/format.ts";
 import type { Statement } from "../lib/records.ts";
 import { Button } from "./controls.tsx";
 import { type Check, LedgerTable, verifyEntries } from "./ledger.tsx";
@@ -21,7 +21,7 @@ export function StatementView({
   empty: string;
 }) {
   const [check, setCheck] = useState<Check | null>(null);
-  const { balance, entries } = statement;
+  const { balance, entries, debt, debts, debt_entries } = statement;
   return (
     <div className="stack loose">
       <div className="figures">
@@ -30,7 +30,20 @@ export function StatementView({
           value={points(balance)}
           note={pointsPerUsd ? `worth $${(balance / pointsPerUsd).toFixed(2)}` : undefined}
         />
+        {debt > 0 && (
+          <Figure
+            name="Owed"
+            value={points(debt)}
+            note={debts.length > 1 ? `by ${plural(debts.length, "member")}` : "new points pay this first"}
+          />
+        )}
       </div>
+      {debt > 0 && (
+        <Note tone="bad">
+          {points(debt)} are owed for answers that neither points nor the monthly quota covered. Those who owe
+          them are served nothing until new points or the quota of the next month have paid.
+        </Note>
+      )}
       <Section
         title="Ledger"
         actions={
@@ -57,6 +70,11 @@ export function StatementView({
           )}
         </div>
       </Section>
+      {debt_entries.length > 0 && (
+        <Section title="Debts">
+          <LedgerTable entries={debt_entries} />
+        </Section>
+      )}
     </div>
   );
 }

@@ -82,10 +82,25 @@ export interface VideoRequest {
 
 export type VideoPoll =
   | { state: "pending"; progress?: number }
-  | { state: "succeeded"; result: VideoResult }
+  | {
+      state: "succeeded";
+      result: VideoResult;
+      /** What the upstream reports of what it made, in its own words. */
+      made?: Record<string, unknown>;
+    }
   | { state: "failed"; error: string };
 
+/** What a task asks for, as it will be sent. Its price is read from this. */
+export interface VideoAsked {
+  /** Everything that goes upstream and says how much is to be made, in the upstream's own words and at any depth. */
+  members: Record<string, unknown>;
+  /** Seconds of the video when no member names a duration. */
+  defaultSeconds: number;
+}
+
 export interface VideoCapability {
+  /** What `submit` will ask for. Sends nothing. */
+  asked(request: VideoRequest): VideoAsked;
   /** Returns the upstream's task id. */
   submit(request: VideoRequest, signal: AbortSignal): Promise<string>;
   poll(taskId: string, signal: AbortSignal): Promise<VideoPoll>;
@@ -108,7 +123,20 @@ export interface RealtimeLink {
   close(): void;
 }
 
+/** How the upstream counts what is not text. Where its models differ, the highest of them. */
+export interface MediaRates {
+  /** Samples a second of PCM16 unless a session's settings say otherwise. */
+  inputAudioHz: number;
+  outputAudioHz: number;
+  inputAudioTokensPerSecond: number;
+  outputAudioTokensPerSecond: number;
+  /** Shorter audio counts as this long. */
+  audioSecondsMin: number;
+  tokensPerImage: number;
+}
+
 export interface RealtimeCapability {
+  readonly rates: MediaRates;
   open(options: RealtimeOpen, signal: AbortSignal): Promise<RealtimeLink>;
 }
 
@@ -117,6 +145,11 @@ export interface Backend {
   readonly config: BackendConfig;
   /** Resolves with a 2xx chat-completions answer: JSON, or SSE when `stream`. Otherwise throws BackendError. */
   chat?(call: ChatCall): Promise<Answer>;
+  /**
+   * Fields by which this server limits a chat's output; `options.x` is inside `options`. The first is the one to add
+   * where a request has none. Absent: `max_tokens`.
+   */
+  limitFields?(model: string): readonly string[];
   /** Resolves with a 2xx embeddings answer; honours `encoding_format`. */
   embed?(call: ModelCall): Promise<Answer>;
   video?: VideoCapability;
@@ -127,6 +160,11 @@ export interface Backend {
   probe(signal: AbortSignal): Promise<ProbeResult>;
   close(): void;
 }
+
+const USUAL_LIMIT_FIELDS = ["max_tokens"] as const;
+
+export const limitFieldsOf = (backend: Backend, model: string): readonly string[] =>
+  backend.limitFields?.(model) ?? USUAL_LIMIT_FIELDS;
 
 /** What every kind is handed; tests replace the network, time and randomness here. */
 export interface BackendDeps {

@@ -51,15 +51,42 @@ export interface Spent extends Quantity {
   version: number;
 }
 
-export interface Reserving {
-  /** What the amount is reserved on; only the first of them must have room. */
-  names: readonly string[];
-  amount: Quantity;
-  /** Granted when, in each measure, spent + reserved + room ≤ limit. */
-  room: Quantity;
+/** Something that a grant must fit into. */
+export interface Purse {
+  name: string;
+  /** `Infinity` where there is none. */
   limit: Quantity;
   spent: Spent;
+  /**
+   * Null: the whole grant must fit what is left. Otherwise something must be left in each measure, and the grant
+   * may go this many units beyond it, so that the end of a quota is not lost to those whose requests are larger.
+   */
+  unitsBeyond: number | null;
 }
+
+/** `fixed` plus as many units as fit, each of them costing `perUnit`. */
+export interface Asking {
+  purses: readonly Purse[];
+  /** Names on which the grant is reserved, too, without a limit of their own. */
+  alsoOn: readonly string[];
+  /** Need not be whole numbers; what is reserved is rounded up. */
+  fixed: Quantity;
+  perUnit: Quantity;
+  unitsMin: number;
+  unitsMax: number;
+}
+
+/** Products of fractions may lie a hair above the whole number that they stand for; that is not one more. */
+export const HAIR = 0.001;
+
+/** What is reserved for a grant of this many units: whole numbers, so that sums stay exact. */
+export const grantedAmount = (
+  { fixed, perUnit }: Pick<Asking, "fixed" | "perUnit">,
+  units: number,
+): Quantity => ({
+  money: Math.ceil(fixed.money + units * perUnit.money - HAIR),
+  tokens: Math.ceil(fixed.tokens + units * perUnit.tokens - HAIR),
+});
 
 /** One change of what is reserved on a name, and what its database row has become, where that is known. */
 export interface ReservedChange {
@@ -68,10 +95,16 @@ export interface ReservedChange {
   spent?: Spent;
 }
 
+/** What `grant` returns when nothing was reserved. */
+export const REFUSED = -1;
+
 /** What requests under way will take, counted over every instance that shares the counter. */
 export interface Reservations {
-  /** Reserves, or returns false when there is no room. */
-  take(reserving: Reserving): boolean | Promise<boolean>;
+  /**
+   * Reserves as many units as fit every purse, on all names or on none, and returns how many: `REFUSED` when that
+   * is fewer than `unitsMin`. `grantedAmount` says what was reserved.
+   */
+  grant(asking: Asking): number | Promise<number>;
   /** Reserves more, or gives back (a negative amount), without asking for room. */
   change(changes: readonly ReservedChange[]): void;
   close(): Promise<void>;

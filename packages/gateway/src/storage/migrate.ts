@@ -18,8 +18,8 @@ export interface Migration {
   /** Consecutive from 1; the order of application. */
   id: number;
   name: string;
-  /** Statements in the common subset, with `{timestamp}`-style types. */
-  statements: readonly string[];
+  /** Statements in the common subset, with `{timestamp}`-style types, or what each database needs instead. */
+  statements: readonly (string | Record<Database["dialect"], readonly string[]>)[];
 }
 
 const forDialect = (sql: string, dialect: Database["dialect"]) =>
@@ -51,7 +51,10 @@ export async function migrate(db: Database, known: readonly Migration[] = migrat
     }
     for (const { id, name, statements } of known) {
       if (id <= newest) continue;
-      for (const statement of statements) await tx.run(forDialect(statement, tx.dialect));
+      for (const statement of statements) {
+        const texts = typeof statement === "string" ? [statement] : statement[tx.dialect];
+        for (const text of texts) await tx.run(forDialect(text, tx.dialect));
+      }
       await tx.run("INSERT INTO schema_migrations (id, name, applied_at) VALUES ($1, $2, $3)", [
         id,
         name,

@@ -445,7 +445,7 @@ test("video tasks: start, poll, cancel", async () => {
       "Engine.VideoStart": () => ({ task_id: "t1" }),
       "Engine.VideoPoll": ({ params }) =>
         params.task_id === "t1"
-          ? { state: "succeeded", result: { url: "http://127.0.0.1:1/v.mp4", width: 64 } }
+          ? { state: "succeeded", result: { url: "http://127.0.0.1:1/v.mp4", width: 64, frames: 96 } }
           : { state: "vanished" },
       "Engine.VideoCancel": () => null,
     },
@@ -468,6 +468,7 @@ test("video tasks: start, poll, cancel", async () => {
   expect(await backend.video!.poll("t1", signal())).toEqual({
     state: "succeeded",
     result: { url: "http://127.0.0.1:1/v.mp4", mime_type: "video/mp4", width: 64 },
+    made: { url: "http://127.0.0.1:1/v.mp4", mime_type: "video/mp4", width: 64, frames: 96 },
   });
   expect((await failure(backend.video!.poll("t2", signal()))).kind).toBe("transport");
   await backend.video!.cancel!("t1", signal());

@@ -29,18 +29,19 @@ onEachDatabase("billing", (_, kind) => {
       remaining: { cost_usd: 1, tokens: 100_000 },
       quota_exceeded: false,
       points_balance: 0,
+      debt_points: 0,
       points_per_usd: 100,
     });
     const { id: userId } = await gateway.rpc<{ id: string }>("auth.me", {}, ann);
     const { metering, ledger } = gateway.app.rooms;
     const who = await metering.payerOf({ userId });
-    const estimate = { promptTokens: 1, completionTokensMax: 1 };
+    const bound = { promptTokens: 1, outputTokensMax: 1, outputTokensMin: 1 };
     const use = async (promptTokens: number, model = "gpt-4o") => {
       const admission = await metering.admit({
         requestId: Bun.randomUUIDv7(),
         payer: who,
         model,
-        estimate,
+        bound,
         refId: null,
       });
       admission.settle({ backend: "rpc", promptTokens, completionTokens: 0, estimated: false });
@@ -128,7 +129,7 @@ onEachDatabase("billing", (_, kind) => {
       changed,
     ]);
 
-    const size = { durationSeconds: 10, width: 1280, height: 720, frames: 240 };
+    const size = { durationSeconds: 10, frames: 240, clips: 1, shortSides: [720], sizeUnclear: false };
     const { billing } = gateway.app.rooms;
     expect(await billing.videoCostNanoUsd("another", size)).toBe(1e9);
     // Without a row, and with one that is switched off: the fallback.

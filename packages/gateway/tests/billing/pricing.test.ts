@@ -123,7 +123,7 @@ describe("the pricing file", () => {
 });
 
 describe("video costs", () => {
-  const size = { durationSeconds: 6, width: 1280, height: 720, frames: 144 };
+  const size = { durationSeconds: 6, frames: 144, clips: 1, shortSides: [720], sizeUnclear: false };
   const usd = (price: Partial<typeof FALLBACK_VIDEO_PRICE>, change: Partial<typeof size> = {}) =>
     videoCostNanoUsd({ ...FALLBACK_VIDEO_PRICE, ...price }, { ...size, ...change }) / 1e9;
 
@@ -140,8 +140,32 @@ describe("video costs", () => {
       resolution_coeff: { "720": 1.5, "1080": 2, "*": 0.5 },
     };
     expect(usd(price)).toBe(0.95);
-    expect(usd(price, { width: 1080, height: 1920 })).toBe(1.25);
-    expect(usd(price, { width: 512, height: 512 })).toBe(0.35);
+    expect(usd(price, { shortSides: [1080] })).toBe(1.25);
+    expect(usd(price, { shortSides: [512] })).toBe(0.35);
+    expect(usd(price, { shortSides: [] })).toBe(0.35);
+    expect(usd(price, { shortSides: [512, 1080, 720] })).toBe(1.25);
+    expect(usd(price, { shortSides: [512], sizeUnclear: true })).toBe(1.25);
+    expect(usd(price, { clips: 3 })).toBe(2.85);
+  });
+  test("a short side that is not a key: the fallback below the smallest, else the key above, or the largest", () => {
+    const price = { price_per_second: 0.1, resolution_coeff: { "720": 2, "1080": 4, "480": 1, "*": 0.5 } };
+    const coefficient = (side: number) => Math.round((usd(price, { shortSides: [side] }) / 0.6) * 10) / 10;
+    const expected = {
+      16: 0.5,
+      479: 0.5,
+      480: 1,
+      481: 2,
+      719.5: 2,
+      720: 2,
+      721: 4,
+      1072: 4,
+      1080: 4,
+      1088: 4,
+      16384: 4,
+    };
+    for (const [side, of] of Object.entries(expected))
+      expect([side, coefficient(Number(side))]).toEqual([side, of]);
+    expect(usd({ price_per_second: 0.1, resolution_coeff: { "720": 2 } }, { shortSides: [100] })).toBe(0.6);
   });
   test("a model without a row: half a cent a second", () => {
     expect(usd({})).toBe(0.03);

@@ -5,6 +5,7 @@ import { freshDatabase } from "@model-gateway/testing/databases.ts";
 import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { startRedis } from "@model-gateway/testing/services.ts";
 import { until } from "@model-gateway/testing/until.ts";
+import { REFUSED } from "../../src/bus/contract.ts";
 import { BusEventHub } from "../../src/bus/event-hub.ts";
 import { openBus } from "../../src/bus/index.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
@@ -24,15 +25,18 @@ async function instance(redisUrl: string) {
 }
 
 /** One more of the two that the pool has room for. */
-function holdOne({ reservations }: Awaited<ReturnType<typeof instance>>): boolean | Promise<boolean> {
-  const one = { money: 1, tokens: 0 };
-  return reservations.take({
-    names: ["pool"],
-    amount: one,
-    room: one,
-    limit: { money: 2, tokens: 0 },
-    spent: { money: 0, tokens: 0, version: 0 },
+async function holdOne({ reservations }: Awaited<ReturnType<typeof instance>>): Promise<boolean> {
+  const limit = { money: 2, tokens: 0 };
+  const spent = { money: 0, tokens: 0, version: 0 };
+  const granted = await reservations.grant({
+    purses: [{ name: "pool", limit, spent, unitsBeyond: null }],
+    alsoOn: [],
+    fixed: { money: 1, tokens: 0 },
+    perUnit: { money: 0, tokens: 0 },
+    unitsMin: 0,
+    unitsMax: 0,
   });
+  return granted !== REFUSED;
 }
 
 describe.if(url !== undefined)("the bus over Redis", () => {

@@ -139,11 +139,21 @@ onEachDatabase("money", (fresh) => {
   test("asking for absurdly many tokens does not open the quota", async () => {
     const { ask, rows } = await person("greedy");
     const greedily = () =>
-      ask("/v1/chat/completions", { model: DEAR, messages, max_tokens: 1e308, max_completion_tokens: 1e308 });
-    tokens = { prompt_tokens: 0, completion_tokens: 40_000, total_tokens: 40_000 };
-    expect((await greedily()).status).toBe(200);
-    expect(await rows()).toMatchObject([{ cost: 1.2, total_tokens: 40_000 }]);
+      ask("/v1/chat/completions", {
+        model: DEAR,
+        messages,
+        max_tokens: 10_000_000,
+        max_completion_tokens: 10_000_000,
+        n: 10_000,
+      });
     expect((await greedily()).status).toBe(429);
+    const infinitely = await ask("/v1/chat/completions", { model: DEAR, messages, max_tokens: 1e308 });
+    expect(infinitely.status).toBe(400);
+    tokens = { prompt_tokens: 0, completion_tokens: 40_000, total_tokens: 40_000 };
+    const much = { model: DEAR, messages, max_completion_tokens: 10_000_000 };
+    expect((await ask("/v1/chat/completions", much)).status).toBe(200);
+    expect(await rows()).toMatchObject([{ cost: 1.2, total_tokens: 40_000 }]);
+    expect((await ask("/v1/chat/completions", much)).status).toBe(429);
     expect((await ask("/v1/chat/completions", { model: DEAR, messages, max_tokens: 1 })).status).toBe(429);
   });
 

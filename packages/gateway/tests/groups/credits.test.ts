@@ -47,7 +47,7 @@ describe.each(kinds)("credits of a group on %s", (kind) => {
     });
     const poolStatement = await gateway.rpc("group.credits.balance", { group_id }, people.ann);
     const ben = await gateway.rpc("ledger.self", {}, people.ben);
-    expect(poolStatement).toEqual({
+    expect(poolStatement).toMatchObject({
       group_id,
       balance: 70,
       entries: [
@@ -69,6 +69,9 @@ describe.each(kinds)("credits of a group on %s", (kind) => {
           counterparty: { type: "system", id: "issued" },
         }),
       ],
+      debt: 0,
+      debts: [],
+      debt_entries: [],
     });
     expect(ben.balance).toBe(before + 30);
     expect(ben.entries[0]).toMatchObject({
@@ -134,8 +137,12 @@ describe.each(kinds)("credits of a group on %s", (kind) => {
     const group_id = await funded(50);
     const before = (await gateway.rpc("ledger.self", {}, ADMIN_TOKEN)).balance as number;
     const beforeBen = await walletOf(people.ben);
-    const work = Array.from({ length: 12 }, (_, n) => {
-      if (n === 6) return gateway.call("group.delete", { group_id }, people.ann);
+    // Points that are being moved are held, so that it may take more than one attempt.
+    const remove = async () => {
+      while ((await gateway.call("group.delete", { group_id }, people.ann)).error) await Bun.sleep(1);
+    };
+    const work: Promise<unknown>[] = Array.from({ length: 12 }, (_, n) => {
+      if (n === 6) return remove();
       if (n % 2) return gateway.call("group.credits.topup", { group_id, points: 5 }, people.root);
       return allocate(group_id, 4);
     });

@@ -67,7 +67,11 @@ describe.each(kinds)("keys of a group on %s", (kind) => {
       rpmCeiling: null,
       tier: "free",
     });
-    await setMember(group_id, { cost_multiplier: 0.123456 });
+    await gateway.rpc(
+      "group.members.update",
+      { group_id, user_id: emailOf("ben"), cost_multiplier: 0.123456 },
+      people.root,
+    );
     await gateway.rpc(
       "group.update",
       { group_id, rpm_ceiling: 7, enforce_model_allowlist: true },

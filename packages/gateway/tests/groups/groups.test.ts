@@ -124,6 +124,88 @@ describe.each(kinds)("groups on %s", (kind) => {
       ).toBe(-32602);
   });
 
+  describe("a multiplier below 1", () => {
+    const multiplierOf = async (group_id: string, email: string): Promise<number> =>
+      (await gateway.rpc("group.members.list", { group_id }, people.ann)).find(
+        (member: { email: string }) => member.email === email,
+      )?.cost_multiplier;
+
+    test("is refused to every admin of the group, for themselves and for others", async () => {
+      const group_id = await newGroup();
+      await gateway.rpc("group.members.add", { group_id, email: emailOf("ben"), role: "admin" }, people.ann);
+      for (const bearer of [people.ann, people.ben]) {
+        for (const name of ["ann", "ben"]) {
+          for (const cost_multiplier of [0.000001, 0.5, 0.999999]) {
+            const given = { group_id, cost_multiplier };
+            for (const error of [
+              await refused("group.members.add", { ...given, email: emailOf(name) }, bearer),
+              await refused("group.members.update", { ...given, user_id: emailOf(name) }, bearer),
+            ])
+              expect(error).toMatchObject({
+                code: -32007,
+                message: expect.stringMatching(/cost_multiplier.*platform administrator/),
+              });
+          }
+          expect(await multiplierOf(group_id, emailOf(name))).toBe(1);
+        }
+      }
+    });
+
+    test("is refused for someone who is not in yet, who then stays out", async () => {
+      const group_id = await newGroup();
+      const stranger = { group_id, email: emailOf("ben"), cost_multiplier: 0.1 };
+      expect((await refused("group.members.add", stranger, people.ann)).code).toBe(-32007);
+      expect(await multiplierOf(group_id, emailOf("ben"))).toBeUndefined();
+    });
+
+    test("is not had by an invitation either, whatever role it grants and whatever is added to the call", async () => {
+      const group_id = await newGroup();
+      const { token } = await gateway.rpc(
+        "group.invite.create",
+        { group_id, role: "admin", cost_multiplier: 0.1, costMultiplierMicros: 1 },
+        people.ann,
+      );
+      await gateway.rpc("group.invite.accept", { token, cost_multiplier: 0.1 }, people.ben);
+      expect(await multiplierOf(group_id, emailOf("ben"))).toBe(1);
+      const self = { group_id, user_id: emailOf("ben"), cost_multiplier: 0.1 };
+      expect((await refused("group.members.update", self, people.ben)).code).toBe(-32007);
+    });
+
+    test("given by a platform administrator stays until it is changed, and comes back only by one", async () => {
+      const group_id = await newGroup();
+      const ben = { group_id, user_id: emailOf("ben") };
+      await gateway.rpc(
+        "group.members.add",
+        { group_id, email: emailOf("ben"), cost_multiplier: 0.5 },
+        people.root,
+      );
+      const update = (patch: Record<string, unknown>) =>
+        gateway.rpc("group.members.update", { ...ben, ...patch }, people.ann);
+      // A form that sends every field back changes nothing.
+      expect(await update({ role: "member", cost_multiplier: 0.5 })).toMatchObject({ cost_multiplier: 0.5 });
+      expect(await update({ role: "admin" })).toMatchObject({ cost_multiplier: 0.5 });
+      for (const cost_multiplier of [0.4, 0.6])
+        expect((await refused("group.members.update", { ...ben, cost_multiplier }, people.ann)).code).toBe(
+          -32007,
+        );
+      expect(await update({ cost_multiplier: 1 })).toMatchObject({ cost_multiplier: 1 });
+      expect((await refused("group.members.update", { ...ben, cost_multiplier: 0.5 }, people.ann)).code).toBe(
+        -32007,
+      );
+      const given = await gateway.rpc(
+        "group.members.update",
+        { ...ben, cost_multiplier: 0.000001 },
+        people.root,
+      );
+      expect(given).toMatchObject({ cost_multiplier: 0.000001 });
+      // Leaving and coming back does not bring it along.
+      await gateway.rpc("group.members.remove", ben, people.ann);
+      expect(
+        await gateway.rpc("group.members.add", { group_id, email: emailOf("ben") }, people.ann),
+      ).toMatchObject({ cost_multiplier: 1 });
+    });
+  });
+
   test("members are named by email or by user id; lists hide the inactive unless asked", async () => {
     const group_id = await newGroup();
     const { user_id } = await gateway.rpc(
@@ -133,10 +215,10 @@ describe.each(kinds)("groups on %s", (kind) => {
     );
     const updated = await gateway.rpc(
       "group.members.update",
-      { group_id, user_id, is_active: false, cost_multiplier: 0.5 },
+      { group_id, user_id, is_active: false, cost_multiplier: 2.5 },
       people.ann,
     );
-    expect(updated).toMatchObject({ user_id, is_active: false, cost_multiplier: 0.5, role: "member" });
+    expect(updated).toMatchObject({ user_id, is_active: false, cost_multiplier: 2.5, role: "member" });
     const emails = async (params: Record<string, unknown> = {}) =>
       (await gateway.rpc("group.members.list", { group_id, ...params }, people.ann)).map(
         (member: { email: string }) => member.email,

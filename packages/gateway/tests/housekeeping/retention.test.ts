@@ -88,6 +88,10 @@ onEachDatabase("retention", (fresh) => {
           deadline_at: future,
           next_step_at: past,
           step_count: 0,
+          facts: null,
+          bound_usd: null,
+          lease_owner: "other",
+          lease_until: past,
         });
       const days = 24 * 3600_000;
       await job(true, NOVEMBER - 2 * days);

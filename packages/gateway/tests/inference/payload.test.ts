@@ -163,6 +163,27 @@ describe("usage at the end of an answer", () => {
     expect(usageIn(body({ usage: { total_tokens: 8 } }))).toEqual({
       promptTokens: 8,
       completionTokens: 0,
+      isTotalOnly: true,
     });
+    // Where one of the two is missing, it is the rest of the sum.
+    expect(usageIn(body({ usage: { prompt_tokens: 8, total_tokens: 500 } }))).toEqual({
+      promptTokens: 8,
+      completionTokens: 492,
+    });
+  });
+
+  test("is absurd when it is no whole number from 0 to ten million", () => {
+    for (const figure of [-1, 0.5, 1e308, 10_000_001, "12", true, [], {}]) {
+      for (const name of ["prompt_tokens", "completion_tokens", "total_tokens", "output_tokens"]) {
+        const usage = {
+          prompt_tokens: 1,
+          ...(name !== "output_tokens" && { completion_tokens: 1 }),
+          [name]: figure,
+        };
+        expect(usageIn(body({ choices: [], usage }))).toBe("absurd");
+      }
+    }
+    const most = { prompt_tokens: 10_000_000, completion_tokens: 0 };
+    expect(usageIn(body({ usage: most }))).toEqual({ promptTokens: 10_000_000, completionTokens: 0 });
   });
 });

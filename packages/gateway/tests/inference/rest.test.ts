@@ -114,9 +114,35 @@ describe("what the upstream is sent", () => {
     });
   });
 
-  test("a max_tokens of -1 passes, as local servers take it for no limit", async () => {
-    expect((await bench.chat({ max_tokens: -1 })).status).toBe(200);
-    expect(bench.upstream.requests.at(-1)!.json.max_tokens).toBe(-1);
+  test("a limit that is null is none, as some clients write it", async () => {
+    expect((await bench.chat({ max_tokens: null, n: null })).status).toBe(200);
+    expect(sent()).toMatchObject({ max_tokens: null, n: null });
+  });
+
+  test("a limit that is not a positive whole number is a 400 that names the field", async () => {
+    const before = bench.upstream.requests.length;
+    const bad: [Record<string, unknown>, string][] = [
+      [{ max_tokens: -1 }, "max_tokens"],
+      [{ max_tokens: 0 }, "max_tokens"],
+      [{ max_tokens: 1.5 }, "max_tokens"],
+      [{ max_tokens: "100" }, "max_tokens"],
+      [{ max_tokens: 1e308 }, "max_tokens"],
+      [{ max_completion_tokens: 10_000_001 }, "max_completion_tokens"],
+      [{ n: -3 }, "n"],
+      [{ n: true }, "n"],
+      [{ extra: { n: 0 } }, "extra.n"],
+      [{ extra: { max_tokens: -1 } }, "extra.max_tokens"],
+      [{ extra: { max_new_tokens: [1] } }, "extra.max_new_tokens"],
+      [{ options: { num_predict: -2 } }, "options.num_predict"],
+    ];
+    for (const [fields, name] of bad) {
+      const answer = await bench.chat(fields);
+      expect({ fields, status: answer.status }).toEqual({ fields, status: 400 });
+      const { error } = (await answer.json()) as { error: { message: string; code: string } };
+      expect(error.message).toContain(`\`${name}\` must be a whole number from 1 to 10000000`);
+      expect(error.code).toBe("missing_fields");
+    }
+    expect(bench.upstream.requests.length).toBe(before);
   });
 
   test("a bare name is sent as the tagged listing it matches, an exact tag as itself", async () => {

@@ -11,7 +11,7 @@ describe("the arithmetic of a charge", () => {
     fc.assert(
       fc.property(cost, multiplier, pointsPerUsd, (costNanoUsd, multiplierMicros, perUsd) => {
         const exact = exactPoints({ costNanoUsd, pointsPerUsd: perUsd, multiplierMicros })!;
-        const charged = charge({ balance: Number.MAX_SAFE_INTEGER, remainder: 0 }, exact)!;
+        const charged = charge({ balance: Number.MAX_SAFE_INTEGER, remainder: 0 }, exact);
         const femto = costNanoUsd * BigInt(perUsd) * BigInt(multiplierMicros);
         const rounded = (femto * 2n + BigInt(FEMTO_PER_POINT)) / (2n * BigInt(FEMTO_PER_POINT));
         expect(charged.points).toBe(Number(rounded));
@@ -45,10 +45,7 @@ describe("the arithmetic of a charge", () => {
         let taken = 0n;
         let owed = 0n;
         for (const [costNanoUsd, multiplierMicros] of charges) {
-          const charged = charge(
-            holding,
-            exactPoints({ costNanoUsd, pointsPerUsd: 100, multiplierMicros })!,
-          )!;
+          const charged = charge(holding, exactPoints({ costNanoUsd, pointsPerUsd: 100, multiplierMicros })!);
           holding = charged;
           taken += BigInt(charged.points);
           owed += costNanoUsd * 100n * BigInt(multiplierMicros);
@@ -63,14 +60,18 @@ describe("the arithmetic of a charge", () => {
   test("a thousand requests of a thousandth of a point cost one point, not nothing", () => {
     let holding = { balance: 5, remainder: 0 };
     const exact = exactPoints({ costNanoUsd: 10_000n, pointsPerUsd: 100, multiplierMicros: 1_000_000 })!;
-    for (let request = 0; request < 1_000; request++) holding = charge(holding, exact)!;
+    for (let request = 0; request < 1_000; request++) holding = charge(holding, exact);
     expect(holding).toMatchObject({ balance: 4, remainder: 0 });
   });
 
   test("an empty account covers nothing, not even what rounds to zero", () => {
     const little = exactPoints({ costNanoUsd: 1n, pointsPerUsd: 100, multiplierMicros: 1_000_000 })!;
-    expect(charge({ balance: 0, remainder: 0 }, little)).toBeNull();
-    expect(charge({ balance: 1, remainder: 0 }, little)).toMatchObject({ points: 0, balance: 1 });
+    expect(charge({ balance: 0, remainder: 0 }, little).isCovered).toBe(false);
+    expect(charge({ balance: 1, remainder: 0 }, little)).toMatchObject({
+      points: 0,
+      balance: 1,
+      isCovered: true,
+    });
   });
 
   test("what was rounded up before is still there to draw on", () => {
@@ -79,13 +80,30 @@ describe("the arithmetic of a charge", () => {
       pointsPerUsd: 100,
       multiplierMicros: 1_000_000,
     })!;
-    let holding: { balance: number; remainder: number } | null = { balance: 4, remainder: 0 };
+    let holding = { balance: 4, remainder: 0 };
     let covered = 0;
-    while (holding && covered < 100) {
-      holding = charge(holding, fourTenths);
-      if (holding) covered++;
+    for (
+      let charged = charge(holding, fourTenths);
+      charged.isCovered;
+      charged = charge(holding, fourTenths)
+    ) {
+      holding = charged;
+      covered++;
     }
     expect(covered).toBe(10);
+  });
+
+  test("what the account lacks is owed; taken and owed together are the charge", () => {
+    fc.assert(
+      fc.property(cost, multiplier, fc.nat(200), (costNanoUsd, multiplierMicros, balance) => {
+        const exact = exactPoints({ costNanoUsd, pointsPerUsd: 100, multiplierMicros })!;
+        const charged = charge({ balance, remainder: 0 }, exact);
+        expect(charged.balance).toBe(balance - (charged.points - charged.owed));
+        expect(charged.balance).toBeGreaterThanOrEqual(0);
+        expect(charged.owed).toBe(Math.max(0, charged.points - balance));
+        if (charged.owed > 0) expect(charged.balance).toBe(0);
+      }),
+    );
   });
 
   test("an amount beyond any balance is refused, not overflowed", () => {

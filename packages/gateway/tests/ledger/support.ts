@@ -44,6 +44,7 @@ export function onLedger(db: Database, bus = new InProcessBus()): Bench {
 
 export const settlement = (item: Partial<Settlement>): Settlement => ({
   account: wallet(),
+  userId: item.account?.type === "user" ? item.account.id : crypto.randomUUID(),
   requestId: crypto.randomUUID(),
   costNanoUsd: NANO_PER_POINT,
   multiplierMicros: 1_000_000,

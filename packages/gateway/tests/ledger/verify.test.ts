@@ -8,7 +8,7 @@ import {
 } from "@model-gateway/testing/databases.ts";
 import { type AccountRef, verifyLedger } from "../../src/rooms/ledger/index.ts";
 import type { Database } from "../../src/storage/contract.ts";
-import { NANO_PER_POINT, onLedger } from "./support.ts";
+import { NANO_PER_POINT, onLedger, settlement } from "./support.ts";
 
 const account: AccountRef = { type: "group", id: "6f1c2a34-5b6d-4e7f-8a9b-0c1d2e3f4a5b" };
 const person: AccountRef = { type: "user", id: "0e9d8c7b-6a5f-4e3d-9c2b-1a0f9e8d7c6b" };
@@ -24,6 +24,19 @@ async function fill(db: Database): Promise<void> {
   );
   const order = { points: 10, note: null, actor: "test" };
   await ledger.transaction((tx) => ledger.allocate(tx, { from: account, to: person, order }));
+}
+
+const DEBTOR = "9b8a7c6d-5e4f-4a3b-8c2d-1e0f9a8b7c6d";
+const debtor: AccountRef = { type: "user", id: DEBTOR };
+const debtId = `'debt:user:${DEBTOR}'`;
+
+/** Someone who had 2 points and was served 5. */
+async function owe(db: Database): Promise<void> {
+  const { topup, ledger } = onLedger(db);
+  await topup(debtor, 2);
+  const item = settlement({ account: debtor, requestId: "beyond", costNanoUsd: 5n * NANO_PER_POINT });
+  const quota = { load: async () => {}, begin() {}, pays: () => false };
+  await ledger.transaction((tx) => ledger.settleBatch(tx, [item], { mayExist: true, quota }));
 }
 
 /** Ways to falsify the books that the database itself does not refuse, and who notices. */
@@ -88,9 +101,10 @@ onEachDatabase("ledger verify", (fresh) => {
       await fill(db);
       expect(await verifyLedger(db)).toEqual({
         ok: true,
-        accounts: 4,
+        accounts: 5,
         movements: 4,
         entries: 6,
+        debts: { count: 0, points: 0 },
         problems: [],
       });
       for (const [what, statements, check] of forgeries) {
@@ -109,6 +123,67 @@ onEachDatabase("ledger verify", (fresh) => {
           .catch((error) => expect(error).toBe(undo));
       }
       expect((await verifyLedger(db)).ok).toBe(true);
+    }));
+
+  test("shows what is owed, and finds each way of falsifying it", () =>
+    withDatabase(fresh, async (db) => {
+      await fill(db);
+      await owe(db);
+      expect(await verifyLedger(db)).toMatchObject({
+        ok: true,
+        debts: { count: 1, points: 3 },
+        problems: [],
+      });
+      const debtForgeries: [what: string, sql: string[], check: string][] = [
+        ["a debt that is gone", [`UPDATE ledger_accounts SET balance = 0 WHERE id = ${debtId}`], "balance"],
+        [
+          "points beside a debt",
+          [
+            `UPDATE ledger_accounts SET balance = 4 WHERE id = 'user:${DEBTOR}'`,
+            "UPDATE ledger_accounts SET balance = balance - 4 WHERE id = 'system:issued'",
+          ],
+          "debts",
+        ],
+        [
+          "a debt of another account",
+          [`UPDATE ledger_accounts SET debt_of = 'user:nobody' WHERE id = ${debtId}`],
+          "debts",
+        ],
+        [
+          "an entry of a debt that is not counted",
+          [`UPDATE ledger_accounts SET debt_entries = 0 WHERE id = 'user:${DEBTOR}'`],
+          "debt entries",
+        ],
+        [
+          "a debt of no request",
+          ["UPDATE ledger_movements SET id = 'debt:other' WHERE id = 'debt:beyond'"],
+          "debts of requests",
+        ],
+        ["a smaller debt", ["UPDATE ledger_movements SET points = 1 WHERE id = 'debt:beyond'"], "remainder"],
+      ];
+      for (const [what, statements, check] of debtForgeries) {
+        const undo = new Error("undo");
+        await db
+          .transaction(async (tx) => {
+            // The key of a movement is referred to by its entries.
+            if (tx.dialect === "postgres") await tx.run("SET LOCAL session_replication_role = replica");
+            else await tx.run("PRAGMA defer_foreign_keys = ON");
+            for (const sql of statements) expect(await tx.run(sql)).toBeGreaterThan(0);
+            const { problems } = await verifyLedger(tx);
+            expect({ what, noticed: problems.map((problem) => problem.check) }).toEqual({
+              what,
+              noticed: expect.arrayContaining([check]),
+            });
+            throw undo;
+          })
+          .catch((error) => expect(error).toBe(undo));
+      }
+      for (const sql of [
+        `UPDATE ledger_accounts SET balance = 1 WHERE id = ${debtId}`,
+        `UPDATE ledger_accounts SET debtor_id = NULL WHERE id = ${debtId}`,
+        "UPDATE ledger_movements SET kind = 'repayment' WHERE id = 'debt:beyond'",
+      ])
+        await expect(db.run(sql)).rejects.toThrow();
     }));
 
   test("lists a bounded number of problems", () =>
@@ -146,7 +221,7 @@ onEachDatabase("ledger verify", (fresh) => {
       const db = await openStorage(options);
       await fill(db);
       const clean = await runCommand(options);
-      expect(clean).toMatchObject({ code: 0, stdout: "4 accounts, 4 movements, 6 entries: all in order\n" });
+      expect(clean).toMatchObject({ code: 0, stdout: "5 accounts, 4 movements, 6 entries: all in order\n" });
       await db.run(`UPDATE ledger_accounts SET balance = balance + 1 WHERE id = ${id}`);
       await db.close();
       const broken = await runCommand(options);
@@ -155,7 +230,7 @@ onEachDatabase("ledger verify", (fresh) => {
       expect(broken.stdout).toContain("NOT in order");
       const json = await runCommand(options, "--json");
       expect(json.code).toBe(1);
-      expect(JSON.parse(json.stdout)).toMatchObject({ ok: false, accounts: 4, entries: 6 });
+      expect(JSON.parse(json.stdout)).toMatchObject({ ok: false, accounts: 5, entries: 6 });
     } finally {
       await drop();
     }

@@ -13,6 +13,7 @@ import {
   centRequest,
   centUsage,
   openBench,
+  outputRequest,
   payer,
   person,
   spend,
@@ -99,6 +100,8 @@ onEachDatabase("admission", (fresh) => {
         costNanoUsd: 5e9,
         quotaTokens: 0,
         quotaCostNanoUsd: 0,
+        keyQuotaTokens: 0,
+        keyQuotaCostNanoUsd: 0,
       });
     }));
 
@@ -112,7 +115,32 @@ onEachDatabase("admission", (fresh) => {
       expect(await bench.rows()).toMatchObject([{ points: 3, account_type: "group", cost: 0.02 }]);
     }));
 
-  test("a key spends within its project's window, a person within the whole user's", () =>
+  test("labels do not multiply a quota: a key is held to its project's window and to that of all keys", () =>
+    withBench(fresh, async (bench) => {
+      const userId = crypto.randomUUID();
+      let served = 0;
+      for (let i = 0; i < FREE_CENTS + 20; i++) {
+        const who = payer({ userId, keyId: crypto.randomUUID(), project: `label-${i}` });
+        try {
+          await spend(bench, who);
+          served++;
+        } catch (error) {
+          expect((error as ServiceError).kind).toBe("quota_exceeded");
+        }
+      }
+      expect(served).toBe(FREE_CENTS);
+      await bench.metering.flush(10_000);
+      const other = payer({ userId, project: "yet another" });
+      expect((await refusal(bench, other)).kind).toBe("quota_exceeded");
+      const whole = await bench.usage.month({ userId, month: "2026-11", project: "" });
+      expect(whole).toMatchObject({
+        quotaTokens: 100_000,
+        keyQuotaTokens: 100_000,
+        keyQuotaCostNanoUsd: 1e9,
+      });
+    }));
+
+  test("what a signed-in person does counts in the whole user's window only, which keys count in, too", () =>
     withBench(fresh, async (bench) => {
       const userId = crypto.randomUUID();
       const [a, b, me] = [payer({ userId, project: "a" }), payer({ userId, project: "b" }), person(userId)];
@@ -120,9 +148,10 @@ onEachDatabase("admission", (fresh) => {
       await bench.metering.flush(10_000);
       // What the person did has no project, so it fills the user's window only.
       expect((await refusal(bench, me)).kind).toBe("quota_exceeded");
-      for (let i = 0; i < 10; i++) await spend(bench, a, 10);
-      expect((await refusal(bench, a)).kind).toBe("quota_exceeded");
-      await spend(bench, b);
+      for (let i = 0; i < 9; i++) await spend(bench, a, 10);
+      for (let i = 0; i < 10; i++) await spend(bench, b);
+      for (const key of [a, b]) expect((await refusal(bench, key)).kind).toBe("quota_exceeded");
+      expect((await refusal(bench, me)).kind).toBe("quota_exceeded");
     }));
 
   test("a model without a price costs tokens only", () =>
@@ -133,10 +162,10 @@ onEachDatabase("admission", (fresh) => {
       (await bench.metering.admit(unpriced)).settle(centUsage(99));
       await bench.metering.flush(10_000);
       expect(await bench.rows()).toMatchObject([{ cost: null, points: null, total_tokens: 99_000 }]);
-      (await bench.metering.admit({ ...unpriced, requestId: crypto.randomUUID() })).settle(centUsage(1));
+      const small = () => ({ ...centRequest(who), model: "my-own-llama" });
+      (await bench.metering.admit(small())).settle(centUsage(1));
       await bench.metering.flush(10_000);
-      const again = { ...unpriced, requestId: crypto.randomUUID() };
-      expect(() => bench.metering.admit(again)).toThrow("max_tokens");
+      expect(() => bench.metering.admit(small())).toThrow("max_tokens");
       // Points still pay for what has a price.
       await spend(bench, who);
     }));
@@ -209,7 +238,7 @@ onEachDatabase("holds", (fresh) => {
       expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(3);
     }));
 
-  test("a hold ends with release, with settlement, or by itself", () =>
+  test("a hold ends with its request, by release or settlement, and never by time", () =>
     withBench(fresh, async (bench, clock) => {
       const { metering } = bench;
       const who = payer();
@@ -225,27 +254,104 @@ onEachDatabase("holds", (fresh) => {
       second.settle(centUsage(50));
       second.release();
 
-      const forgotten = await metering.admit(centRequest(who, FREE_CENTS));
+      const long = await metering.admit(centRequest(who, FREE_CENTS - 1));
+      clock.advance(3 * 3_600_000);
+      expect(metering.holdCount).toBe(1);
       expect((await refusal(bench, who)).kind).toBe("quota_exceeded");
-      clock.advance(16 * 60_000);
+      long.settle(centUsage(1));
       expect(metering.holdCount).toBe(0);
       await metering.flush(10_000);
       (await metering.admit(centRequest(who))).release();
-      // What is owed is owed, also when the hold is gone.
-      forgotten.settle(centUsage(1));
-      await metering.flush(10_000);
       expect((await bench.rows()).map(({ total_tokens }) => total_tokens)).toEqual([1000, 1000]);
     }));
+});
 
-  test("a clock that is set back does not keep holds alive", () =>
-    withBench(fresh, async (bench, clock) => {
-      const { metering } = bench;
-      const right = clock.nowMs;
-      clock.nowMs += 86_400_000;
-      await metering.admit(centRequest(payer(), FREE_CENTS));
-      clock.nowMs = right;
-      clock.advance(16 * 60_000);
-      expect(metering.holdCount).toBe(0);
+onEachDatabase("a bound", (fresh) => {
+  test("is held as a whole where there is room, and otherwise lowered to what is left", () =>
+    withBench(fresh, async (bench) => {
+      const who = payer();
+      await spend(bench, { ...who, groupId: null }, FREE_CENTS);
+      await bench.topup({ type: "user", id: who.userId }, 10);
+      const whole = await bench.metering.admit(outputRequest(who, 4_000));
+      expect(whole).toMatchObject({ outputTokensHeld: 4_000, lowered: false });
+      const lowered = await bench.metering.admit(outputRequest(who, 50_000));
+      expect(lowered).toMatchObject({ outputTokensHeld: 6_000, lowered: true });
+      await expect(async () => bench.metering.admit(outputRequest(who, 50_000))).toThrow(
+        "cover this request",
+      );
+      whole.release();
+      // What is left is fewer than the least that is worth it.
+      await expect(async () => bench.metering.admit(outputRequest(who, 50_000, 4_001))).toThrow();
+      lowered.release();
+      expect(bench.metering.holdCount).toBe(0);
+    }));
+
+  test("goes to the quota as a whole before it is lowered to what the points pay", () =>
+    withBench(fresh, async (bench) => {
+      const who = payer();
+      await bench.topup({ type: "user", id: who.userId }, 2);
+      const whole = await bench.metering.admit(outputRequest(who, 50_000));
+      expect(whole.lowered).toBe(false);
+      const rest = await bench.metering.admit(outputRequest(who, 90_000));
+      // The points' 2,000 tokens rather than the quota's 50,000 and more: points come first.
+      expect(rest).toMatchObject({ outputTokensHeld: 2_000, lowered: true });
+      whole.release();
+      rest.release();
+    }));
+
+  test("of the request that crosses a quota's line is at most what is left and 1,024 tokens", () =>
+    withBench(fresh, async (bench) => {
+      const who = payer();
+      await spend(bench, who, FREE_CENTS - 5);
+      // 5,000 tokens are left, in dollars and in tokens; the prompt has 10 of them.
+      const crossing = await bench.metering.admit(outputRequest(who, 80_000));
+      expect(crossing).toMatchObject({ outputTokensHeld: 5_000 - 10 + 1_024, lowered: true });
+      expect((await refusal(bench, who)).kind).toBe("quota_exceeded");
+      expect(crossing.grow({ promptTokens: 10, completionTokens: 6_100 })).toBe(false);
+      crossing.release();
+    }));
+
+  test("grows in its cover, then as a whole into the quota, and no further", () =>
+    withBench(fresh, async (bench) => {
+      const who = payer();
+      await bench.topup({ type: "user", id: who.userId }, 10);
+      const held = await bench.metering.admit(outputRequest(who, 4_000));
+      const total = (completionTokens: number) => ({ promptTokens: 10, completionTokens });
+      expect(held.grow(total(9_000))).toBe(true);
+      // 10 points pay 10,000 tokens, the quota 100,000.
+      await expect(async () =>
+        bench.metering.admit(outputRequest(payer(), 100_000_000, 90_000_000)),
+      ).toThrow();
+      expect(held.grow(total(20_000))).toBe(true);
+      // The points are free again.
+      const other = await bench.metering.admit({ ...outputRequest(who, 10_000), payer: who });
+      expect(other).toMatchObject({ outputTokensHeld: 10_000, lowered: false });
+      expect(held.grow(total(200_000))).toBe(false);
+      expect(held.grow(total(99_000))).toBe(true);
+      other.release();
+      held.settle({ backend: "gateway", promptTokens: 10, completionTokens: 99_000, estimated: false });
+      expect(held.grow(total(1))).toBe(false);
+      await bench.metering.flush(10_000);
+      expect(await bench.rows()).toMatchObject([{ points: null, cost: 0.99 }]);
+    }));
+
+  test("points that requests hold cannot be moved away, and what is moved cannot be held", () =>
+    withBench(fresh, async (bench) => {
+      const groupId = crypto.randomUUID();
+      const account = { type: "group", id: groupId } as const;
+      await bench.topup(account, 10);
+      const who = payer({ groupId });
+      await spend(bench, { ...who, groupId: null }, FREE_CENTS);
+      const request = await bench.metering.admit(centRequest(who, 7));
+      expect(await bench.metering.holdPoints(account, 4)).toBeNull();
+      const moving = await bench.metering.holdPoints(account, 3);
+      expect((await refusal(bench, who)).kind).toBe("payment_required");
+      moving!.release();
+      moving!.release();
+      request.release();
+      const all = await bench.metering.holdPoints(account, 10);
+      expect(all).not.toBeNull();
+      all!.release();
     }));
 });
 

@@ -37,6 +37,7 @@ export const entry = (fields: Partial<JournalEntry> = {}): JournalEntry => ({
   estimated: false,
   atMs: 1_763_208_000_000,
   hold: "quota",
+  tier: "free",
   ...fields,
 });
 

@@ -80,11 +80,11 @@ onEachDatabase("usage rows", (fresh, kind) => {
     try {
       for (const { who, model, refId, usage, row } of surfaces) {
         const requestId = Bun.randomUUIDv7();
-        const estimate =
+        const bound =
           usage.costUsd === undefined
-            ? { promptTokens: 1, completionTokensMax: 1 }
+            ? { promptTokens: 1, outputTokensMax: 1, outputTokensMin: 1 }
             : { costUsd: usage.costUsd };
-        const admission = await bench.metering.admit({ requestId, payer: who, model, estimate, refId });
+        const admission = await bench.metering.admit({ requestId, payer: who, model, bound, refId });
         admission.settle(usage);
         expect(await bench.metering.flush(10_000)).toBe(true);
         const found = await db.get<Record<string, unknown>>("SELECT * FROM usage_records WHERE id = $1", [
@@ -190,6 +190,7 @@ test("what an earlier run journaled is in the database after the next start", as
       estimated: false,
       atMs: Date.parse("2026-11-15T12:00:00.000Z"),
       hold: "none",
+      tier: "free",
     }),
   );
   mkdirSync(join(dataDir, "journal"));

@@ -1,8 +1,9 @@
-import { afterAll, describe, expect, test } from "bun:test";
+import { afterEach, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { freshDatabase } from "@model-gateway/testing/databases.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import { openBus, type Shared } from "../../src/bus/index.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
@@ -11,7 +12,7 @@ import type { Payer } from "../../src/kernel/payer.ts";
 import { verifyLedger } from "../../src/rooms/ledger/index.ts";
 import type { Admission } from "../../src/rooms/metering/index.ts";
 import { openStorage } from "../../src/storage/index.ts";
-import { type Bench, centRequest, centUsage, openBench, payer, spend } from "./support.ts";
+import { type Bench, centRequest, centUsage, openBench, outputRequest, payer, spend } from "./support.ts";
 
 const redisUrl = process.env.TEST_REDIS_URL;
 const INSTANCES = 3;
@@ -24,8 +25,8 @@ interface Instances {
 }
 
 const cleanups: (() => unknown)[] = [];
-afterAll(async () => {
-  for (const cleanup of cleanups.reverse()) await cleanup();
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
 });
 
 /** Three instances on one database and one Redis, without servers around them. */
@@ -64,6 +65,16 @@ const admitAtOnce = (benches: readonly Bench[], who: Payer, count: number): Prom
     }),
   );
 
+/** Whether this many output tokens can be held for. */
+async function isFree({ metering }: Bench, who: Payer, tokens: number): Promise<boolean> {
+  try {
+    (await metering.admit(outputRequest(who, tokens, tokens))).release();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** A member of a group without quota: only the pool can pay. */
 async function memberWithPool({ benches: [first] }: Instances, points: number): Promise<Payer> {
   const groupId = crypto.randomUUID();
@@ -72,8 +83,9 @@ async function memberWithPool({ benches: [first] }: Instances, points: number): 
   const month = new Date().toISOString().slice(0, 7);
   for (const project of ["", who.project!]) {
     await first.db.run(
-      `INSERT INTO usage_months (user_id, month, project, requests, tokens, cost_nano_usd, quota_tokens, quota_cost_nano_usd)
-       VALUES ($1, $2, $3, 1, 1, 1, 100000000, 100000000000)`,
+      `INSERT INTO usage_months (user_id, month, project, requests, tokens, cost_nano_usd, quota_tokens,
+         quota_cost_nano_usd, key_quota_tokens, key_quota_cost_nano_usd)
+       VALUES ($1, $2, $3, 1, 1, 1, 100000000, 100000000000, 100000000, 100000000000)`,
       [who.userId, month, project],
     );
   }
@@ -120,10 +132,7 @@ describe.if(redisUrl !== undefined && process.env.TEST_POSTGRES_URL !== undefine
       const held = await a.metering.admit(centRequest(who));
       expect(await admitAtOnce([b], who, 1)).toEqual([null]);
       held.release();
-      const deadline = Date.now() + 5_000;
-      let again: Admission | null = null;
-      while (!again && Date.now() < deadline) [again = null] = await admitAtOnce([b], who, 1);
-      expect(again).not.toBeNull();
+      await until("it can be held elsewhere", async () => (await admitAtOnce([b], who, 1))[0] !== null);
     });
 
     test("the quota of a tier lets exactly one request cross its line", async () => {
@@ -135,6 +144,83 @@ describe.if(redisUrl !== undefined && process.env.TEST_POSTGRES_URL !== undefine
       for (const admission of admitted) admission.settle(centUsage());
       for (const { metering } of benches) expect(await metering.flush(30_000)).toBe(true);
       expect((await admitAtOnce(benches, who, 9)).filter(Boolean)).toHaveLength(0);
+    });
+
+    test("new labels on every instance do not multiply the quota", async () => {
+      const { benches } = await openInstances();
+      const userId = crypto.randomUUID();
+      const results = await Promise.allSettled(
+        Array.from({ length: 300 }, async (_, i) => {
+          const who = payer({ userId, project: `label-${i}`, keyId: crypto.randomUUID() });
+          return benches[i % 3]!.metering.admit(centRequest(who));
+        }),
+      );
+      expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(100);
+    });
+
+    test("a bound is lowered to what all instances have left, and grows into what they give back", async () => {
+      const instances = await openInstances();
+      const [a, b] = instances.benches;
+      const who = await memberWithPool(instances, 10);
+      const first = await a.metering.admit(outputRequest(who, 6_000));
+      const second = await b.metering.admit(outputRequest(who, 50_000));
+      expect([first.outputTokensHeld, second.outputTokensHeld]).toEqual([6_000, 4_000]);
+      const total = (completionTokens: number) => ({ promptTokens: 10, completionTokens });
+      expect(await second.grow(total(5_000))).toBe(false);
+      first.release();
+      await until("what was given back can be held", () => second.grow(total(10_000)));
+      expect(await admitAtOnce([a], who, 1)).toEqual([null]);
+      second.release();
+    });
+
+    test("growths of one hold that are asked for at once leave nothing behind", async () => {
+      const instances = await openInstances();
+      const [a, b] = instances.benches;
+      const who = await memberWithPool(instances, 10);
+      const held = await a.metering.admit(outputRequest(who, 1_000));
+      const grown = await Promise.all(
+        [3_000, 9_000, 2_000, 20_000, 10_000].map((completionTokens) =>
+          held.grow({ promptTokens: 10, completionTokens }),
+        ),
+      );
+      expect(grown).toEqual([true, true, true, false, true]);
+      expect(await admitAtOnce([b], who, 1)).toEqual([null]);
+      held.release();
+      await until("all of it is free again", () => isFree(b, who, 10_000));
+    });
+
+    test("a hold that is being grown when its request ends is given back", async () => {
+      const instances = await openInstances();
+      const [a, b] = instances.benches;
+      const who = await memberWithPool(instances, 10);
+      const held = await a.metering.admit(outputRequest(who, 1_000));
+      const growing = held.grow({ promptTokens: 10, completionTokens: 10_000 });
+      held.release();
+      expect(await growing).toBe(false);
+      await until("all of it can be held elsewhere", () => isFree(b, who, 10_000));
+    });
+
+    test("an overrun on one instance is a debt on all of them, and a top-up frees them", async () => {
+      const instances = await openInstances();
+      const { benches } = instances;
+      const who = await memberWithPool(instances, 5);
+      const [admission] = await admitAtOnce(benches, who, 1);
+      admission!.settle(centUsage(40));
+      expect(await benches[0].metering.flush(30_000)).toBe(true);
+      const refused = async (bench: Bench): Promise<string> => {
+        try {
+          (await bench.metering.admit(centRequest(who))).release();
+          return "admitted";
+        } catch (error) {
+          return (error as Error).message;
+        }
+      };
+      for (const bench of benches)
+        await until("the debt is known", async () => (await refused(bench)).includes("You owe 35 points"));
+      await benches[1].topup({ type: "group", id: who.groupId! }, 36);
+      for (const bench of benches)
+        await until("the payment is known", async () => (await refused(bench)) === "admitted");
+      expect((await verifyLedger(benches[0].db)).problems).toEqual([]);
     });
 
     test("a flushed Redis is told again what is reserved", async () => {

@@ -20,7 +20,14 @@ export const POINTS_PER_USD = 100;
 /** Costs exactly one US cent, one point, per 1,000 prompt tokens; completions are free. */
 export const CENT_MODEL = "test-cent-model";
 export const CENT_TOKENS = 1000;
-const PRICES = { prices: [{ match: CENT_MODEL, input: 10, output: 0 }] };
+/** The same for output: a cent per 1,000 tokens of the answer, the prompt is free. */
+export const CENT_OUTPUT_MODEL = "test-output-model";
+const PRICES = {
+  prices: [
+    { match: CENT_MODEL, input: 10, output: 0 },
+    { match: CENT_OUTPUT_MODEL, input: 0, output: 10 },
+  ],
+};
 
 export interface Bench {
   db: Database;
@@ -122,12 +129,21 @@ export const payer = (fields: Partial<Payer> = {}): Payer => ({
 export const person = (userId: string = crypto.randomUUID()): Payer =>
   payer({ userId, keyId: null, attribution: `jwt-${userId}`, project: null });
 
-/** A request that is estimated at, and costs, the given cents. */
+/** A request that is held for, and costs, the given cents. */
 export const centRequest = (who: Payer, cents = 1): AdmitOptions => ({
   requestId: Bun.randomUUIDv7(),
   payer: who,
   model: CENT_MODEL,
-  estimate: { promptTokens: CENT_TOKENS * cents, completionTokensMax: 0 },
+  bound: { promptTokens: CENT_TOKENS * cents, outputTokensMax: 0, outputTokensMin: 0 },
+  refId: null,
+});
+
+/** A request whose answer may have this many tokens, and is not lowered below `least`. */
+export const outputRequest = (who: Payer, most: number, least = Math.min(most, 256)): AdmitOptions => ({
+  requestId: Bun.randomUUIDv7(),
+  payer: who,
+  model: CENT_OUTPUT_MODEL,
+  bound: { promptTokens: 10, outputTokensMax: most, outputTokensMin: least },
   refId: null,
 });
 
@@ -138,10 +154,15 @@ export const centUsage = (cents = 1): FinalUsage => ({
   estimated: false,
 });
 
-/** A request that is admitted, answered and settled at what it was estimated at. */
-export async function spend({ metering }: Bench, who: Payer, cents = 1): Promise<string> {
+/** A request that is admitted, answered and settled, at what it was held for unless told otherwise. */
+export async function spend(
+  { metering }: Bench,
+  who: Payer,
+  cents = 1,
+  settledCents = cents,
+): Promise<string> {
   const request = centRequest(who, cents);
   const admission: Admission = await metering.admit(request);
-  admission.settle(centUsage(cents));
+  admission.settle(centUsage(settledCents));
   return request.requestId;
 }

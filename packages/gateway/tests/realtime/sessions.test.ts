@@ -4,13 +4,15 @@ import { type RealtimeUpstream, startRealtimeUpstream } from "@model-gateway/tes
 import { until } from "@model-gateway/testing/until.ts";
 import { createCloudRealtime } from "../../src/backends/cloud-realtime/index.ts";
 import type { Backend } from "../../src/backends/contract.ts";
+import { ENGINE_RATES as rates } from "../../src/backends/engine/realtime.ts";
 import { BusEventHub } from "../../src/bus/event-hub.ts";
 import { InProcessBus } from "../../src/bus/in-process/bus.ts";
 import type { Actor } from "../../src/kernel/context.ts";
 import { fail } from "../../src/kernel/errors.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
-import { Realtime, type RealtimeUsage } from "../../src/rooms/realtime/index.ts";
+import type { Admission, FinalUsage } from "../../src/rooms/metering/index.ts";
+import { Realtime, type ResponseBound } from "../../src/rooms/realtime/index.ts";
 
 const cleanups: (() => unknown)[] = [];
 afterEach(() => {
@@ -25,7 +27,14 @@ function setUp(dialect: "openai" | "dashscope" = "openai", link?: Backend["realt
   const upstream: RealtimeUpstream = startRealtimeUpstream(dialect);
   const clock = new ManualClock();
   const events = new BusEventHub(new InProcessBus(), clock, randomIds);
-  const usage: RealtimeUsage[] = [];
+  const usage: (Omit<ResponseBound, "bound"> & FinalUsage)[] = [];
+  const admit = ({ bound, ...response }: ResponseBound): Admission => ({
+    outputTokensHeld: "costUsd" in bound ? 0 : bound.outputTokensMax,
+    lowered: false,
+    grow: () => true,
+    settle: (spent) => void usage.push({ ...response, ...spent }),
+    release() {},
+  });
   const stored: [string, string][] = [];
   const config = {
     name: "rt",
@@ -50,11 +59,10 @@ function setUp(dialect: "openai" | "dashscope" = "openai", link?: Backend["realt
       succeeded() {},
       failed() {},
       abandoned() {},
+      suspect() {},
     }),
-    checkQuota: async (_, model) => {
-      if (model === "broke") fail("quota_exceeded", "monthly quota exceeded");
-    },
-    record: (row) => void usage.push(row),
+    limitsOf: () => ({ outputTokensMax: 4_096, contextTokens: null }),
+    admit,
     conversations: {
       access: async (userId, id) => {
         if (userId !== "owner") fail("conversation_forbidden", id);
@@ -113,6 +121,8 @@ for (const dialect of ["openai", "dashscope"] as const) {
         promptTokens: 100,
         completionTokens: 50,
         refId: null,
+        backend: "realtime",
+        estimated: false,
       },
     ]);
     expect(stored).toEqual([["c1 assistant", "hello there"]]);
@@ -184,6 +194,7 @@ describe("sessions", () => {
   test("one that is closed while it opens is not handed out, and its connection is let go", async () => {
     let closed = 0;
     const { realtime } = setUp("openai", {
+      rates,
       open: async ({ onClose }) => {
         onClose("no room");
         return { send: () => true, close: () => closed++ };
@@ -197,7 +208,7 @@ describe("sessions", () => {
   });
 
   test("that are asked for all at once count like those before", async () => {
-    const { realtime } = setUp("openai", { open: async () => ({ send: () => true, close() {} }) });
+    const { realtime } = setUp("openai", { rates, open: async () => ({ send: () => true, close() {} }) });
     const starts = Array.from({ length: 300 }, () =>
       failure(() => realtime.start(owner, { model: "voice" })),
     );
@@ -246,6 +257,7 @@ describe("sessions", () => {
   test("a full queue is an error, not a leak", async () => {
     const sent: unknown[] = [];
     const { realtime } = setUp("openai", {
+      rates,
       open: async () => ({ send: (event) => sent.length < 3 && sent.push(event) > 0, close() {} }),
     });
     const { session_id } = await realtime.start(owner, { model: "voice" });

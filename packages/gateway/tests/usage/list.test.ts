@@ -29,12 +29,12 @@ onEachDatabase("usage.list", (_, kind) => {
   const use = async (who: Payer, refId: string | null = null): Promise<void> => {
     const requestId = Bun.randomUUIDv7();
     requestIds.push(requestId);
-    const estimate = { promptTokens: 10, completionTokensMax: 10 };
+    const bound = { promptTokens: 10, outputTokensMax: 10, outputTokensMin: 10 };
     const admission = await gateway.app.rooms.metering.admit({
       requestId,
       payer: who,
       model: "gpt-4o",
-      estimate,
+      bound,
       refId,
     });
     admission.settle({ backend: "gateway", promptTokens: 10, completionTokens: 4, estimated: true });

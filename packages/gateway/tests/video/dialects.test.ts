@@ -24,9 +24,10 @@ const full: VideoRequest = {
   extra: { seed: 7, model: "not this one", prompt: "nor this" },
 };
 const ok = (body: unknown): ApiReply => ({ status: 200, body });
-const video = (url: string, facts = {}): PollReading => ({
+const video = (url: string, facts = {}, made = {}): PollReading => ({
   state: "succeeded",
   result: { url, mime_type: "video/mp4", ...facts },
+  made,
 });
 const noFile: PollReading = { state: "failed", error: "the upstream finished without a file" };
 const pending: PollReading = { state: "pending" };
@@ -150,8 +151,16 @@ const cases: Case[] = [
       [ok({ task: { status: "queued" } }), pending],
       [ok({ task: { status: "running" } }), pending],
       [
-        ok({ task: { status: "succeeded", content: { url: "https://x/v.mp4" }, duration: 6 } }),
-        video("https://x/v.mp4", { duration_seconds: 6 }),
+        ok({
+          task: {
+            status: "succeeded",
+            content: { url: "https://x/v.mp4" },
+            duration: 6,
+            resolution: "2K",
+            usage: {},
+          },
+        }),
+        video("https://x/v.mp4", { duration_seconds: 6 }, { duration: 6, resolution: "2K" }),
       ],
       [ok({ task: { status: "succeeded", content: {} } }), noFile],
       [
@@ -208,8 +217,11 @@ const cases: Case[] = [
       [ok({ output: { task_status: "SUSPENDED" } }), pending],
       [ok({ output: { task_status: "UNKNOWN" } }), pending],
       [
-        ok({ output: { task_status: "SUCCEEDED", video_url: "https://x/v.mp4" }, usage: { duration: 5 } }),
-        video("https://x/v.mp4", { duration_seconds: 5 }),
+        ok({
+          output: { task_status: "SUCCEEDED", video_url: "https://x/v.mp4" },
+          usage: { duration: 5, SR: 720, video_count: 1 },
+        }),
+        video("https://x/v.mp4", { duration_seconds: 5 }, { duration: 5, SR: 720, video_count: 1 }),
       ],
       [ok({ output: { task_status: "SUCCEEDED" } }), noFile],
       [
@@ -275,7 +287,7 @@ const cases: Case[] = [
             task_result: { videos: [{ id: "v", url: "https://x/v.mp4", duration: "5.1" }] },
           },
         }),
-        video("https://x/v.mp4", { duration_seconds: 5.1 }),
+        video("https://x/v.mp4", { duration_seconds: 5.1 }, { duration: ["5.1"], video_count: 1 }),
       ],
       [ok({ code: 0, data: { task_status: "succeed", task_result: {} } }), noFile],
       [

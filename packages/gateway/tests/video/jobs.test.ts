@@ -11,7 +11,8 @@ import { fail } from "../../src/kernel/errors.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import type { Payer } from "../../src/kernel/payer.ts";
-import { type JobView, Video, type VideoOptions } from "../../src/rooms/video/service.ts";
+import type { JobHold } from "../../src/rooms/video/owned-jobs.ts";
+import { type JobCharge, type JobView, Video, type VideoOptions } from "../../src/rooms/video/service.ts";
 import type { Database } from "../../src/storage/contract.ts";
 
 const cleanups: (() => unknown)[] = [];
@@ -45,7 +46,8 @@ interface Setup {
   db: Database;
   upstream: VideoUpstream;
   journal: Journal;
-  holds: { open: number };
+  holds: { open: number; usd: number };
+  backend: Backend;
   events: string[];
   start(more?: Partial<VideoOptions>): Video;
 }
@@ -60,13 +62,27 @@ async function setUp(fresh: Parameters<Parameters<typeof onEachDatabase>[1]>[0])
   const upstream = startMinimax();
   cleanups.push(drop, () => db.close(), upstream.stop);
   const journal = new Journal();
-  const holds = { open: 0 };
+  const holds = { open: 0, usd: 0 };
   const events: string[] = [];
   const backend: Backend = createCloudVideo(
     { name: "hailuo", kind: "cloud-video", type: "minimax", url: upstream.url, apiKey: "key", models: ["m"] },
     { fetch, clock: systemClock },
   );
   const start = (more: Partial<VideoOptions> = {}) => {
+    const record = more.record ?? journal.record;
+    const hold = async (charge: JobCharge): Promise<JobHold> => {
+      holds.open++;
+      holds.usd += charge.costUsd;
+      const release = () => {
+        holds.open--;
+        holds.usd -= charge.costUsd;
+      };
+      const settle = (costUsd: number) => {
+        release();
+        record({ ...charge, costUsd });
+      };
+      return { settle, release };
+    };
     const bus = new InProcessBus();
     const hub = new BusEventHub(bus, systemClock, randomIds);
     const push = hub.push.bind(hub);
@@ -84,13 +100,9 @@ async function setUp(fresh: Parameters<Parameters<typeof onEachDatabase>[1]>[0])
       route: (model) => (model === "m" ? { backend, model } : fail("no_video_backend", "none")),
       backendNamed: (name) => (name === "hailuo" ? backend : null),
       priceUsd: (_, { durationSeconds }) => durationSeconds * 0.01,
-      admit: async () => {
-        holds.open++;
-        return () => {
-          holds.open--;
-        };
-      },
-      record: journal.record,
+      admit: hold,
+      hold,
+      record,
       pollMs: { first: 10, most: 20 },
       tickMs: 10,
       ...more,
@@ -98,7 +110,7 @@ async function setUp(fresh: Parameters<Parameters<typeof onEachDatabase>[1]>[0])
     cleanups.push(() => video.stop());
     return video;
   };
-  return { db, upstream, journal, holds, events, start };
+  return { db, upstream, journal, holds, events, backend, start };
 }
 
 async function ended(video: Video, id: string): Promise<JobView> {
@@ -312,9 +324,9 @@ onEachDatabase("video jobs", (fresh) => {
   });
 
   test("a job whose backend is gone before it is submitted goes to another one, and is polled there", async () => {
-    const { db, start } = await setUp(fresh);
+    const { db, backend, start } = await setUp(fresh);
     const idle = start({ tickMs: 1_000_000, route: (model) => ({ backend: elsewhere, model }) });
-    const elsewhere = { config: { name: "gone" } } as Backend;
+    const elsewhere: Backend = { ...backend, config: { ...backend.config, name: "gone" } };
     const { job } = await idle.create(payer, { model: "m", prompt: "p" }, null);
     await idle.stop();
     await db.run("UPDATE video_jobs SET lease_owner = NULL, lease_until = NULL, status = 'queued'");

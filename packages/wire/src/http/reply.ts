@@ -55,5 +55,9 @@ export const EVENT_STREAM_HEADERS = {
   "x-accel-buffering": "no",
 } as const;
 
-export const jsonReply = (body: string | Uint8Array, requestId: string, status = 200): Reply =>
-  new Reply({ status, contentType: JSON_TYPE, requestId }, body);
+export const jsonReply = (
+  body: string | Uint8Array,
+  requestId: string,
+  status = 200,
+  headers?: Record<string, string>,
+): Reply => new Reply({ status, contentType: JSON_TYPE, requestId, ...(headers && { headers }) }, body);

@@ -1,7 +1,9 @@
 import { useState } from "react";
 import { api } from "../../lib/api.ts";
+import { session } from "../../lib/client.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
 import type { Member } from "../../lib/records.ts";
+import { useStore } from "../../lib/store.ts";
 import { toast } from "../../lib/toast.ts";
 import { Button, Check, type Choice, Code, SelectField, TextField } from "../../ui/controls.tsx";
 import { Confirm, Dialog, FormDialog } from "../../ui/dialogs.tsx";
@@ -114,16 +116,32 @@ function AddMember({ groupId, onClose }: { groupId: string; onClose(): void }) {
         hint="Of someone who has an account here; others can be invited"
       />
       <SelectField label="Role" value={role} onChange={setRole} choices={ROLES} />
-      <TextField
-        label="Cost multiplier"
-        type="number"
-        min={0.000001}
-        step="any"
-        value={multiplier}
-        onChange={setMultiplier}
-        hint="What this member's requests cost the pool is multiplied by it"
-      />
+      <Multiplier value={multiplier} onChange={setMultiplier} />
     </FormDialog>
+  );
+}
+
+const MULTIPLIER_MIN = 0.000001;
+
+/** Below 1 only a platform administrator may go; one that is already `given` may stay. */
+function Multiplier({
+  given = 1,
+  ...field
+}: {
+  given?: number;
+  value: string;
+  onChange(value: string): void;
+}) {
+  const isAdmin = useStore(session)?.user.is_admin ?? false;
+  return (
+    <TextField
+      {...field}
+      label="Cost multiplier"
+      type="number"
+      min={isAdmin ? MULTIPLIER_MIN : Math.min(1, given)}
+      step="any"
+      hint={`What this member's requests cost the pool is multiplied by it${isAdmin ? "" : "; below 1 only a platform administrator may set it"}`}
+    />
   );
 }
 
@@ -212,14 +230,7 @@ function MemberSheet({ groupId, member, onClose }: { groupId: string; member: Me
     <FormDialog title={member.name} kind="sheet" submit="Save" onSubmit={save} onClose={onClose}>
       <p className="muted">{member.email}</p>
       {!member.is_owner && <SelectField label="Role" value={role} onChange={setRole} choices={ROLES} />}
-      <TextField
-        label="Cost multiplier"
-        type="number"
-        min={0.000001}
-        step="any"
-        value={multiplier}
-        onChange={setMultiplier}
-      />
+      <Multiplier value={multiplier} onChange={setMultiplier} given={member.cost_multiplier} />
       {member.is_owner ? (
         <Note>
           <span className="muted">The owner cannot be deactivated or removed.</span>

@@ -225,7 +225,8 @@ const REMEDIES: Record<string, string> = {
   model_not_found: "No backend serves this model. Choose another above, or ask the operator to register one.",
   internal_error: "The model is known, but none of its backends is healthy just now.",
   quota_exceeded: "The monthly quota of your tier is used up; it starts anew with the next month.",
-  payment_required: "Points and quota are both used up. Ask for points, or wait for the next month.",
+  payment_required:
+    "Points and quota are used up, or something is owed. Ask for points, or wait for the next month.",
   rate_limit_exceeded: "Too many requests in a minute. Wait a moment and send it again.",
   model_not_allowed: "The group that pays for this key does not allow this model.",
   bad_gateway: "The model server itself refused. Its own words follow.",

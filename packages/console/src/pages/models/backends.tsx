@@ -3,6 +3,7 @@ import { useState } from "react";
 import { useActivity } from "../../lib/activity.ts";
 import { circuitOf, HEALTH_TONE, indexOf, kindOf, useBackends } from "../../lib/backends.ts";
 import { client } from "../../lib/client.ts";
+import { plural } from "../../lib/format.ts";
 import { useKnownModels } from "../../lib/models.ts";
 import { invalidate } from "../../lib/query.ts";
 import { useSearch } from "../../lib/router.ts";
@@ -58,7 +59,11 @@ const columns: Column<BackendHealth>[] = [
   {
     id: "error",
     label: "Last error",
-    cell: (backend) => <span className="muted clamp">{circuitOf(backend).cause ?? ""}</span>,
+    cell: (backend) => (
+      <span className="muted clamp">
+        {circuitOf(backend).cause ?? (backend.implausible_usage ? "Reports implausible usage" : "")}
+      </span>
+    ),
   },
 ];
 
@@ -150,6 +155,13 @@ function BackendSheet({ backend, onClose }: { backend: BackendHealth; onClose():
           </dd>
         </dl>
         {cause && <Note tone={backend.state === "Healthy" ? "warn" : "bad"}>{cause}</Note>}
+        {backend.implausible_usage && (
+          <Note tone="warn">
+            Reported usage that its model cannot have had, {plural(backend.implausible_usage.count, "time")}.
+            The newest case, <When time={backend.implausible_usage.at} />: {backend.implausible_usage.problem}{" "}
+            (request {backend.implausible_usage.request_id}).
+          </Note>
+        )}
         <div>
           <Button look="danger" icon="trash" onClick={() => setRemoving(true)}>
             Remove backend

@@ -86,7 +86,7 @@ function Figures() {
         <Figure
           name="Points in your wallet"
           value={plan.data ? points(plan.data.points_balance) : "–"}
-          note={plan.data ? `${count(plan.data.points_per_usd)} points are one dollar` : "unknown"}
+          note={plan.data ? walletNote(plan.data) : "unknown"}
         />
         <Figure
           name="Models that can be called"
@@ -99,6 +99,11 @@ function Figures() {
     </div>
   );
 }
+
+const walletNote = ({ debt_points, points_per_usd }: Plan): string =>
+  debt_points > 0
+    ? `${points(debt_points)} owed: nothing is served until they are paid`
+    : `${count(points_per_usd)} points are one dollar`;
 
 /** What the month will have cost at this pace. */
 function projected(spentUsd: number, now = new Date()): number {

@@ -1,3 +1,5 @@
+import type { MediaRates } from "../contract.ts";
+
 type Event = Record<string, unknown>;
 
 /** How one vendor's realtime WebSocket differs from the client events of the contract. Pure. */
@@ -5,6 +7,7 @@ export interface RealtimeDialect {
   name: string;
   /** Appended to the base URL unless that already names a path of its own. */
   path: string;
+  rates: MediaRates;
   /** The `session` object of the first session.update, from the caller's config. */
   session(config: Event): Event;
   /** What is sent upstream for one client event. */
@@ -14,6 +17,15 @@ export interface RealtimeDialect {
 export const openaiRealtime: RealtimeDialect = {
   name: "openai",
   path: "/v1/realtime",
+  // A token is 100 ms of what is heard and 50 ms of what is said; an image has at most 8 tiles.
+  rates: {
+    inputAudioHz: 24_000,
+    outputAudioHz: 24_000,
+    inputAudioTokensPerSecond: 10,
+    outputAudioTokensPerSecond: 20,
+    audioSecondsMin: 0,
+    tokensPerImage: 85 + 8 * 170,
+  },
   session: (config) => ({ type: "realtime", ...config }),
   event(event) {
     if (event.type === "session.update" && typeof event.session === "object" && event.session !== null) {
@@ -33,6 +45,15 @@ export const openaiRealtime: RealtimeDialect = {
 export const dashscopeRealtime: RealtimeDialect = {
   name: "dashscope",
   path: "/api-ws/v1/realtime",
+  // Of Qwen-Omni-Turbo; later models count half of it and less.
+  rates: {
+    inputAudioHz: 16_000,
+    outputAudioHz: 24_000,
+    inputAudioTokensPerSecond: 25,
+    outputAudioTokensPerSecond: 25,
+    audioSecondsMin: 1,
+    tokensPerImage: 1_282,
+  },
   session: (config) => config,
   event: (event) => event,
 };

@@ -64,7 +64,7 @@ export function createCloudRealtime(
 
   return {
     config,
-    realtime: { open },
+    realtime: { open, rates: dialect.rates },
     probe: (signal) => reachability({ fetch, url: config.url.replace(/^ws/, "http"), signal }),
     close() {},
   };

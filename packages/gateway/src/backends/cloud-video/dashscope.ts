@@ -25,6 +25,7 @@ const ENDED_BADLY = new Set(["FAILED", "CANCELED"]);
 
 export const dashscope: VideoDialect = {
   name: "dashscope",
+  defaultSeconds: 5,
   submit(request) {
     const { prompt, negativePrompt, images, width, height, durationSeconds } = request;
     // Text to video takes a size, image to video a resolution, because the image fixes the ratio.
@@ -61,7 +62,7 @@ export const dashscope: VideoDialect = {
     const status = asText(output.task_status) ?? "";
     if (status === "SUCCEEDED") {
       const usage = asObject(asObject(reply.body).usage);
-      return succeeded(output.video_url, { durationSeconds: asNumber(usage.duration) });
+      return succeeded(output.video_url, { durationSeconds: asNumber(usage.duration) }, usage);
     }
     if (ENDED_BADLY.has(status)) {
       return {

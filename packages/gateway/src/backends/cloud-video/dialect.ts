@@ -25,7 +25,11 @@ export type PollReading =
 /** How one vendor words a video task. Pure: only the backend talks to the network. */
 export interface VideoDialect {
   name: string;
+  /** Seconds of a video when the request names no duration. */
+  defaultSeconds: number;
   submit(request: VideoRequest): ApiCall;
+  /** What the vendor reads from a submission besides members that say how much is to be made. */
+  implied?(request: VideoRequest): Json;
   readSubmit(reply: ApiReply, call: ApiCall): { taskId: string } | Refusal;
   poll(taskId: string): ApiCall;
   readPoll(reply: ApiReply): PollReading;
@@ -90,6 +94,7 @@ export function withExtra(extra: Json, fields: Json): Json {
 export function succeeded(
   url: unknown,
   facts: { width?: number; height?: number; durationSeconds?: number; expiresAt?: string } = {},
+  made: Json = {},
 ): VideoPoll {
   const address = asText(url);
   if (!address || !/^https?:\/\//.test(address))
@@ -104,6 +109,7 @@ export function succeeded(
       ...(facts.durationSeconds && { duration_seconds: facts.durationSeconds }),
       ...(facts.expiresAt && { expires_at: facts.expiresAt }),
     },
+    made: withExtra({}, made),
   };
 }
 

@@ -73,7 +73,7 @@ export function createCloudVideo(config: BackendConfig, { fetch, clock }: CloudV
     if (file.state !== "succeeded") return file as VideoPoll;
     const { width, height } = reading;
     return {
-      state: "succeeded",
+      ...file,
       result: { ...file.result, ...(width && { width }), ...(height && { height }) },
     };
   }
@@ -81,6 +81,14 @@ export function createCloudVideo(config: BackendConfig, { fetch, clock }: CloudV
   return {
     config,
     video: {
+      asked(request) {
+        const dialect = chooseDialect({ type: config.type, url: config.url, model: request.model });
+        // Their bytes say nothing about the price.
+        const images = request.images.map((image) => ({ ...image, dataBase64: "" }));
+        const { body = {} } = dialect.submit({ ...request, images });
+        const members = { body, implied: dialect.implied?.(request) };
+        return { members, defaultSeconds: dialect.defaultSeconds };
+      },
       async submit(request: VideoRequest, signal) {
         const dialect = chooseDialect({ type: config.type, url: config.url, model: request.model });
         const submission = dialect.submit(request);

@@ -1,4 +1,5 @@
 import { SignJWT } from "jose";
+import { plainName } from "../../kernel/member-name.ts";
 import {
   type ApiReply,
   asNumber,
@@ -24,8 +25,24 @@ function refusal({ status, body }: ApiReply): Refusal | null {
 /** Text and image tasks live under different paths, so the path is part of the task id that we keep. */
 const KINDS = { text: "text2video", image: "image2video" } as const;
 
+/** Kling takes no size: the mode and the model decide it. A mode that is not known here says nothing of it. */
+const RESOLUTION_OF_MODE = new Map([
+  ["std", "720p"],
+  ["pro", "1080p"],
+]);
+const ALWAYS_LARGE = /master/i;
+
 export const kling: VideoDialect = {
   name: "kling",
+  defaultSeconds: 5,
+  implied({ model, extra }) {
+    const modes = Object.entries(extra).flatMap(([key, value]) =>
+      plainName(key) === "mode" ? [asText(value) ?? ""] : [],
+    );
+    if (ALWAYS_LARGE.test(model)) modes.push("pro");
+    if (modes.length === 0) modes.push("std");
+    return { sizes: modes.map((mode) => ({ resolution: RESOLUTION_OF_MODE.get(mode) ?? `mode ${mode}` })) };
+  },
   submit(request) {
     const kind = request.images.length > 0 ? KINDS.image : KINDS.text;
     return {
@@ -65,9 +82,14 @@ export const kling: VideoDialect = {
       return { state: "failed", error: asText(data.task_status_msg) ?? "the upstream reports failed" };
     }
     if (data.task_status !== "succeed") return { state: "pending" };
-    const videos = asObject(data.task_result).videos;
-    const video = asObject(Array.isArray(videos) ? videos[0] : null);
-    return succeeded(video.url, { durationSeconds: asNumber(video.duration) });
+    const { videos } = asObject(data.task_result);
+    const list = Array.isArray(videos) ? videos.map(asObject) : [];
+    const duration = list.map((video) => video.duration);
+    return succeeded(
+      list[0]?.url,
+      { durationSeconds: asNumber(duration[0]) },
+      { duration, video_count: list.length },
+    );
   },
   /** A key of the form `access:secret` signs a token; anything else is sent as it is. */
   async authorization(apiKey, nowSeconds) {

@@ -35,6 +35,7 @@ function refusal({ status, body }: ApiReply): Refusal | null {
 
 export const minimaxV1: VideoDialect = {
   name: "minimax",
+  defaultSeconds: 6,
   submit: (request) => ({
     method: "POST",
     path: "/v1/video_generation",

@@ -22,6 +22,7 @@ function refusal({ status, body }: ApiReply): Refusal | null {
 
 export const minimaxV2: VideoDialect = {
   name: "minimax-v2",
+  defaultSeconds: 6,
   submit: (request) => ({
     method: "POST",
     path: "/v2/video_generation",
@@ -44,8 +45,13 @@ export const minimaxV2: VideoDialect = {
     const refused = refusal(reply);
     if (refused) return refused;
     const task = asObject(asObject(reply.body).task);
+    const { duration, resolution } = task;
     return readTaskStatus(task, () =>
-      succeeded(asObject(task.content).url, { durationSeconds: asNumber(task.duration) }),
+      succeeded(
+        asObject(task.content).url,
+        { durationSeconds: asNumber(duration) },
+        { duration, resolution },
+      ),
     );
   },
 };

@@ -14,6 +14,12 @@ import {
 } from "./dialect.ts";
 
 const TASKS = "/api/v3/contents/generations/tasks";
+/** Settings at the end of a prompt, such as `--resolution 1080p --dur 10`, which the vendor's models obey. */
+const PROMPT_SETTING = /--([a-z_]+)[\s=:]+([^\s-]\S*)/gi;
+const LONG_NAMES = new Map([
+  ["rs", "resolution"],
+  ["dur", "duration"],
+]);
 
 function refusal({ status, body }: ApiReply): Refusal | null {
   if (status < 400) return null;
@@ -26,6 +32,12 @@ function refusal({ status, body }: ApiReply): Refusal | null {
 
 export const seedance: VideoDialect = {
   name: "seedance",
+  defaultSeconds: 5,
+  implied: ({ prompt }) => ({
+    settings: Array.from(prompt.matchAll(PROMPT_SETTING), ([, name, value]) => ({
+      [LONG_NAMES.get(name!.toLowerCase()) ?? name!]: value,
+    })),
+  }),
   submit: (request) => ({
     method: "POST",
     path: TASKS,
@@ -48,6 +60,9 @@ export const seedance: VideoDialect = {
     const refused = refusal(reply);
     if (refused) return refused;
     const task = asObject(reply.body);
-    return readTaskStatus(task, () => succeeded(asObject(task.content).video_url));
+    const { duration, resolution, frames, framespersecond } = task;
+    return readTaskStatus(task, () =>
+      succeeded(asObject(task.content).video_url, {}, { duration, resolution, frames, framespersecond }),
+    );
   },
 };

@@ -26,7 +26,7 @@ import {
   readModels,
   toChatParams,
 } from "./protocol.ts";
-import { openRealtime, type SessionTable } from "./realtime.ts";
+import { ENGINE_RATES, openRealtime, type SessionTable } from "./realtime.ts";
 import { engineVideo } from "./video.ts";
 
 const CONNECT_TIMEOUT_MS = 5_000;
@@ -79,7 +79,7 @@ class Engine implements ResponseBackend {
   }
   get realtime(): ResponseBackend["realtime"] {
     return this.#can("realtime")
-      ? { open: (options, signal) => this.#openRealtime(options, signal) }
+      ? { rates: ENGINE_RATES, open: (options, signal) => this.#openRealtime(options, signal) }
       : undefined;
   }
   get video(): ResponseBackend["video"] {

@@ -1,7 +1,17 @@
 import type { RpcConnection } from "@model-gateway/wire/json-rpc";
-import type { RealtimeLink, RealtimeOpen } from "../contract.ts";
+import type { MediaRates, RealtimeLink, RealtimeOpen } from "../contract.ts";
 
 const START_TIMEOUT_MS = 15_000;
+
+/** An engine may run any model: the highest rates that are known of one. */
+export const ENGINE_RATES: MediaRates = {
+  inputAudioHz: 16_000,
+  outputAudioHz: 24_000,
+  inputAudioTokensPerSecond: 25,
+  outputAudioTokensPerSecond: 25,
+  audioSecondsMin: 0,
+  tokensPerImage: 1_445,
+};
 
 export interface Session {
   onEvent(event: Record<string, unknown>): void;

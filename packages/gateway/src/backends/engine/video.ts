@@ -1,8 +1,10 @@
-import { VideoPollResult, VideoStartResult } from "@model-gateway/protocol/engine.ts";
+import { VideoClip, VideoPollResult, VideoStartResult } from "@model-gateway/protocol/engine.ts";
 import type { VideoCapability, VideoRequest } from "../contract.ts";
 import { readAnswer } from "./protocol.ts";
 
 type Call = (method: string, params: Record<string, unknown>, signal: AbortSignal) => Promise<unknown>;
+
+const DEFAULT_SECONDS = 5;
 
 const toParams = (request: VideoRequest): Record<string, unknown> => ({
   ...request.extra,
@@ -20,18 +22,22 @@ const toParams = (request: VideoRequest): Record<string, unknown> => ({
 
 /** Video tasks on an engine: start, poll, cancel. */
 export const engineVideo = (call: Call): VideoCapability => ({
+  asked(request) {
+    const { images: _, ...members } = toParams(request);
+    return { members, defaultSeconds: DEFAULT_SECONDS };
+  },
   submit: async (request, signal) =>
     readAnswer(
       VideoStartResult,
       "Engine.VideoStart",
       await call("Engine.VideoStart", toParams(request), signal),
     ).task_id,
-  poll: async (taskId, signal) =>
-    readAnswer(
-      VideoPollResult,
-      "Engine.VideoPoll",
-      await call("Engine.VideoPoll", { task_id: taskId }, signal),
-    ),
+  async poll(taskId, signal) {
+    const answer = await call("Engine.VideoPoll", { task_id: taskId }, signal);
+    const polled = readAnswer(VideoPollResult, "Engine.VideoPoll", answer);
+    if (polled.state !== "succeeded") return polled;
+    return { state: "succeeded", result: VideoClip.parse(polled.result), made: polled.result };
+  },
   cancel: async (taskId, signal) => {
     await call("Engine.VideoCancel", { task_id: taskId }, signal);
   },

@@ -13,6 +13,7 @@ import { probeFailure } from "../shared/probe.ts";
 import { ResponseAnswer } from "../shared/response-answer.ts";
 import { callUpstream, transportError, upstreamError } from "../shared/upstream-http.ts";
 import { apiBase } from "./base-url.ts";
+import { limitFieldsFor } from "./limit-fields.ts";
 import { modelsOfListing } from "./models.ts";
 
 const LISTING_BYTES_MAX = 8 * 1024 * 1024;
@@ -75,6 +76,7 @@ export function create(config: BackendConfig, { fetch, openOrigin }: BackendDeps
   return {
     config,
     ...(can("chat") && { chat: postChat }),
+    limitFields: limitFieldsFor(config),
     ...(can("embeddings") && { embed: postEmbeddings }),
     probe: (signal) => probe({ config, fetch, url: `${base}/models`, signal }),
     close: () => origin?.close(),

@@ -22,6 +22,9 @@ import { modelsOfTags } from "./tags.ts";
 /** Inputs that are embedded one by one on servers without the path that takes many. */
 const LEGACY_INPUTS_MAX = 256;
 
+/** All of them become `options.num_predict`. */
+const LIMIT_FIELDS = ["max_tokens", "max_completion_tokens", "num_predict", "options.num_predict"] as const;
+
 /** A model server by its native API: Ollama's paths, JSON lines and object arguments. */
 class LocalServer implements ResponseBackend {
   readonly #base: string;
@@ -38,6 +41,10 @@ class LocalServer implements ResponseBackend {
   #can(capability: CapabilityName): boolean {
     const { capabilities } = this.config;
     return !capabilities?.length || capabilities.includes(capability);
+  }
+
+  limitFields(): readonly string[] {
+    return LIMIT_FIELDS;
   }
 
   get chat(): ResponseBackend["chat"] {

@@ -125,6 +125,7 @@ export function answering(backend: ResponseBackend): Backend {
       const { embed } = backend;
       return embed && (async (call) => new ResponseAnswer(await embed.call(backend, call), call.signal));
     },
+    ...(backend.limitFields && { limitFields: (model) => backend.limitFields!(model) }),
     get video() {
       return backend.video;
     },

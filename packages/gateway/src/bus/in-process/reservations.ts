@@ -1,15 +1,36 @@
-import type { Quantity, Reservations, ReservedChange, Reserving } from "../contract.ts";
+import {
+  type Asking,
+  grantedAmount,
+  HAIR,
+  type Purse,
+  type Quantity,
+  REFUSED,
+  type Reservations,
+  type ReservedChange,
+} from "../contract.ts";
+
+const NOTHING: Quantity = { money: 0, tokens: 0 };
 
 /** What is reserved by this process. Names on which nothing is reserved are not kept, which bounds the map. */
 export class InProcessReservations implements Reservations {
   readonly #reserved = new Map<string, Quantity>();
 
-  take({ names, amount, room, limit, spent }: Reserving): boolean {
-    const reserved = this.#reserved.get(names[0]!);
-    if (spent.money + (reserved?.money ?? 0) + room.money > limit.money) return false;
-    if (spent.tokens + (reserved?.tokens ?? 0) + room.tokens > limit.tokens) return false;
-    for (const name of names) this.add(name, amount);
-    return true;
+  grant(asking: Asking): number {
+    const { purses, alsoOn, unitsMin, unitsMax } = asking;
+    let units = unitsMax;
+    for (const purse of purses) {
+      const reserved = this.#reserved.get(purse.name) ?? NOTHING;
+      units = Math.min(
+        units,
+        unitsThatFit("money", asking, purse, reserved),
+        unitsThatFit("tokens", asking, purse, reserved),
+      );
+      if (units < unitsMin) return REFUSED;
+    }
+    const amount = grantedAmount(asking, units);
+    for (const { name } of purses) this.add(name, amount);
+    for (const name of alsoOn) this.add(name, amount);
+    return units;
   }
 
   change(changes: readonly ReservedChange[]): void {
@@ -32,4 +53,21 @@ export class InProcessReservations implements Reservations {
   }
 
   async close(): Promise<void> {}
+}
+
+/** The same as `units_that_fit` in the script of the Redis bus. */
+function unitsThatFit(
+  measure: keyof Quantity,
+  { fixed, perUnit }: Pick<Asking, "fixed" | "perUnit">,
+  { limit, spent, unitsBeyond }: Purse,
+  reserved: Quantity,
+): number {
+  let left = limit[measure] - spent[measure] - reserved[measure];
+  if (unitsBeyond !== null) {
+    if (left <= 0) return REFUSED;
+    left = Math.floor(left + unitsBeyond * perUnit[measure]);
+  }
+  const room = left - fixed[measure] + HAIR;
+  if (room < 0) return REFUSED;
+  return perUnit[measure] > 0 ? Math.floor(room / perUnit[measure]) : Number.POSITIVE_INFINITY;
 }

@@ -2,7 +2,17 @@ import { inBackground } from "../../kernel/background.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
-import type { Bus, Quantity, Reservations, ReservedChange, Reserving, Spent } from "../contract.ts";
+import {
+  type Asking,
+  type Bus,
+  grantedAmount,
+  HAIR,
+  type Quantity,
+  REFUSED,
+  type Reservations,
+  type ReservedChange,
+  type Spent,
+} from "../contract.ts";
 import { InProcessReservations } from "../in-process/reservations.ts";
 import type { RedisScripts } from "./scripts.ts";
 
@@ -16,6 +26,9 @@ const NAMES_PER_CALL_MAX = 200;
 const FORGOTTEN_PAUSE_MS = 50;
 /** The topic on which the first one to notice says so. */
 const FORGOTTEN = "holds-forgotten";
+
+/** What a script returns when Redis does not know the instance. */
+const UNKNOWN_INSTANCE = -2;
 
 const HOLDS = "gateway:holds:";
 const ALIVE = "gateway:alive:";
@@ -39,35 +52,60 @@ end
 local me = ARGV[1]
 `;
 
-/** ARGV: instance, version, spent, amount, room, limit (each of the last four twice: money, tokens). */
-const TAKE = `${SHARED}
-if redis.call('EXISTS', '${ALIVE}' .. me) == 0 then return -1 end
+/**
+ * KEYS: the purses, then the names without a limit. ARGV: instance, number of purses, unitsMin, unitsMax, fixed,
+ * perUnit, then for each purse version, spent, limit and unitsBeyond (or ''). Quantities are money and tokens.
+ */
+const GRANT = `${SHARED}
+if redis.call('EXISTS', '${ALIVE}' .. me) == 0 then return ${UNKNOWN_INSTANCE} end
 local n = {}
 for i = 2, #ARGV do n[i] = tonumber(ARGV[i]) end
-local spentMoney, spentTokens = n[3], n[4]
-local reservedMoney, reservedTokens = 0, 0
-local fields = redis.call('HGETALL', KEYS[1])
-for i = 1, #fields, 2 do
-  local name, value = fields[i], fields[i + 1]
-  if name == '=' then
-    local version, money, tokens = string.match(value, '(%S+) (%S+) (%S+)')
-    if tonumber(version) > n[2] then spentMoney, spentTokens = tonumber(money), tonumber(tokens) end
-  elseif name == me or redis.call('EXISTS', '${ALIVE}' .. name) == 1 then
-    local money, tokens = pair(value)
-    reservedMoney, reservedTokens = reservedMoney + money, reservedTokens + tokens
-  else redis.call('HDEL', KEYS[1], name) end
+local unitsMin, units = n[3], n[4]
+local fixed, perUnit = {n[5], n[6]}, {n[7], n[8]}
+
+-- The same as unitsThatFit in the in-process bus.
+local function units_that_fit(measure, left, unitsBeyond)
+  if unitsBeyond then
+    if left <= 0 then return ${REFUSED} end
+    left = math.floor(left + unitsBeyond * perUnit[measure])
+  end
+  local room = left - fixed[measure] + ${HAIR}
+  if room < 0 then return ${REFUSED} end
+  if perUnit[measure] <= 0 then return units end
+  return math.floor(room / perUnit[measure])
 end
-if spentMoney + reservedMoney + n[7] > n[9] then return 0 end
-if spentTokens + reservedTokens + n[8] > n[10] then return 0 end
+
+for i = 1, n[2] do
+  local key, at = KEYS[i], 9 + (i - 1) * 6
+  local spentMoney, spentTokens, reservedMoney, reservedTokens = n[at + 1], n[at + 2], 0, 0
+  local fields = redis.call('HGETALL', key)
+  for f = 1, #fields, 2 do
+    local name, value = fields[f], fields[f + 1]
+    if name == '=' then
+      local version, money, tokens = string.match(value, '(%S+) (%S+) (%S+)')
+      if tonumber(version) > n[at] then spentMoney, spentTokens = tonumber(money), tonumber(tokens) end
+    elseif name == me or redis.call('EXISTS', '${ALIVE}' .. name) == 1 then
+      local money, tokens = pair(value)
+      reservedMoney, reservedTokens = reservedMoney + money, reservedTokens + tokens
+    else redis.call('HDEL', key, name) end
+  end
+  units = math.min(units,
+    units_that_fit(1, n[at + 3] - spentMoney - reservedMoney, n[at + 5]),
+    units_that_fit(2, n[at + 4] - spentTokens - reservedTokens, n[at + 5]))
+  if units < unitsMin then return ${REFUSED} end
+end
+local amount = {
+  math.ceil(fixed[1] + units * perUnit[1] - ${HAIR}),
+  math.ceil(fixed[2] + units * perUnit[2] - ${HAIR})}
 for _, key in ipairs(KEYS) do
   local money, tokens = pair(redis.call('HGET', key, me))
-  put(key, me, money + n[5], tokens + n[6])
+  put(key, me, money + amount[1], tokens + amount[2])
 end
-return 1`;
+return units`;
 
 /** ARGV: instance, then money, tokens and either three times '' or version, money and tokens for each name. */
 const CHANGE = `${SHARED}
-if redis.call('EXISTS', '${ALIVE}' .. me) == 0 then return -1 end
+if redis.call('EXISTS', '${ALIVE}' .. me) == 0 then return ${UNKNOWN_INSTANCE} end
 for i, key in ipairs(KEYS) do
   local at = 2 + (i - 1) * 5
   local money, tokens = pair(redis.call('HGET', key, me))
@@ -126,52 +164,58 @@ export class RedisReservations implements Reservations {
   static async open(options: RedisReservationsOptions): Promise<RedisReservations> {
     const reservations = new RedisReservations(options);
     await reservations.#enter();
+    // Loaded now: a question must not overtake a change that waits for its script.
+    await options.scripts.run(CHANGE, [], [reservations.#instance]).catch(() => {});
     return reservations;
   }
 
-  take(reserving: Reserving): boolean | Promise<boolean> {
-    return this.options.scripts.available ? this.#takeShared(reserving) : this.#takeAlone(reserving);
+  grant(asking: Asking): number | Promise<number> {
+    return this.options.scripts.available ? this.#grantShared(asking) : this.#grantAlone(asking);
   }
 
-  #takeAlone(reserving: Reserving): boolean {
+  #grantAlone(asking: Asking): number {
     this.#uncertain = true;
-    return this.#local.take(reserving);
+    return this.#local.grant(asking);
   }
 
-  async #takeShared(reserving: Reserving): Promise<boolean> {
+  async #grantShared(asking: Asking): Promise<number> {
     const { scripts, log } = this.options;
     try {
       if (this.#entering || this.#uncertain) await this.#enter();
       const asInstance = this.#instance;
-      let answer = await this.#ask(reserving);
-      if (answer < 0) {
+      let granted = await this.#ask(asking);
+      if (granted === UNKNOWN_INSTANCE) {
         await this.#unknown(asInstance);
-        answer = await this.#ask(reserving);
+        granted = await this.#ask(asking);
       }
-      if (answer >= 0) return answer === 1;
+      if (granted !== UNKNOWN_INSTANCE) return granted;
     } catch (error) {
       if (scripts.available) log.warn("a hold could not be shared", { error });
     }
-    return this.#takeAlone(reserving);
+    return this.#grantAlone(asking);
   }
 
-  /** 1: reserved, 0: no room, -1: Redis does not know this instance. */
-  async #ask({ names, amount, room, limit, spent }: Reserving): Promise<number> {
+  /** The units granted, `REFUSED`, or `UNKNOWN_INSTANCE`. */
+  async #ask(asking: Asking): Promise<number> {
+    const { purses, alsoOn, fixed, perUnit, unitsMin, unitsMax } = asking;
+    const names = [...purses.map(({ name }) => name), ...alsoOn];
     // What was given back here must count before the question, which goes the same way behind it.
     if (names.some((name) => this.#queue.has(name))) this.#flush();
     const asInstance = this.#instance;
-    const answer = await this.options.scripts.run(
-      TAKE,
-      names.map((name) => HOLDS + name),
-      [asInstance, ...numbers(spent.version, spent, amount, room, limit)],
-    );
-    if (answer !== 1) return Number(answer);
+    const args = [asInstance, ...numbers(purses.length, unitsMin, unitsMax, fixed, perUnit)];
+    for (const { spent, limit, unitsBeyond } of purses) {
+      args.push(...numbers(spent.version, spent, limit), unitsBeyond === null ? "" : String(unitsBeyond));
+    }
+    const keys = names.map((name) => HOLDS + name);
+    const granted = Number(await this.options.scripts.run(GRANT, keys, args));
+    if (granted < 0) return granted;
+    const amount = grantedAmount(asking, granted);
     for (const name of names) {
       this.#local.add(name, amount);
-      // Redis was told our sums anew while this was on its way, without this one.
+      // Redis was told all our sums while this was on its way, without this one.
       if (this.#instance !== asInstance) this.#enqueue(name, amount);
     }
-    return 1;
+    return granted;
   }
 
   change(changes: readonly ReservedChange[]): void {
@@ -220,7 +264,8 @@ export class RedisReservations implements Reservations {
       )
       .then(
         (answer) => {
-          if (answer === -1) inBackground(log, "telling Redis of this instance", this.#unknown(asInstance));
+          if (answer === UNKNOWN_INSTANCE)
+            inBackground(log, "telling Redis of this instance", this.#unknown(asInstance));
         },
         () => {
           this.#uncertain = true;

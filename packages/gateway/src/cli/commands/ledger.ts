@@ -26,6 +26,9 @@ export const ledger: Command = {
       const statement = await (await connection.signedIn()).call("ledger.self");
       if (output.json) return output.result(statement, () => "");
       output.write(`Balance: ${statement.balance} points\n`);
+      if (statement.debt > 0) {
+        output.write(`Owed: ${statement.debt} points; a top-up or the next month's quota pays this first\n`);
+      }
       output.table(
         statement.entries,
         {
@@ -45,6 +48,9 @@ export const ledger: Command = {
         const report = await verifyLedger(db);
         output.result(report, () => [
           `${report.accounts} accounts, ${report.movements} movements, ${report.entries} entries recomputed`,
+          ...(report.debts.count > 0
+            ? [`${report.debts.count} debts, ${report.debts.points} points owed`]
+            : []),
           ...report.problems.map(({ check, message }) => `  ${check}: ${message}`),
           report.ok ? "Every balance follows from its entries" : "The ledger does not add up",
         ]);

@@ -1,6 +1,7 @@
 import type { Billing } from "./service.ts";
 
 export * as methods from "./methods.ts";
+export type { ModelLimits } from "./pricing.ts";
 export * as routes from "./routes.ts";
 export { Billing, type BillingOptions, DEFAULT_TIER } from "./service.ts";
 export type { Tier } from "./store.ts";

@@ -30,6 +30,9 @@ export const plan = defineMethod({
     remaining: z.object({ cost_usd: Quota, tokens: Quota }),
     quota_exceeded: z.boolean(),
     points_balance: z.int(),
+    debt_points: z
+      .int()
+      .describe("Owed on the wallet: while it is not 0, nothing is admitted on points or quota"),
     points_per_usd: z.int(),
   }),
   handler: ({ actor, rooms }) => rooms.billing.plan(actor),

@@ -10,10 +10,22 @@ const PRICES_MAX = 10_000;
 const USD_PER_MILLION_MAX = 1_000_000;
 const CHECK_EVERY_MS = 2_000;
 
+/** The same as for the limits that clients name. */
+const TOKENS_MAX = 10_000_000;
+
 const Usd = z.number().min(0).max(USD_PER_MILLION_MAX);
+const Tokens = z.int().min(1).max(TOKENS_MAX);
 const PricingFile = z.strictObject({
   prices: z
-    .array(z.strictObject({ match: z.string().trim().min(1).max(128), input: Usd, output: Usd }))
+    .array(
+      z.strictObject({
+        match: z.string().trim().min(1).max(128),
+        input: Usd,
+        output: Usd,
+        max_output_tokens: Tokens.optional(),
+        context_window: Tokens.optional(),
+      }),
+    )
     .max(PRICES_MAX),
 });
 
@@ -38,7 +50,7 @@ export function readPricingFile(path: string): Price[] {
   const parsed = PricingFile.safeParse(json);
   if (!parsed.success)
     return problem(
-      `does not have the form {"prices": [{"match", "input", "output"}]}: ${describeIssues(parsed.error)}`,
+      `does not have the form {"prices": [{"match", "input", "output", "max_output_tokens"?, "context_window"?}]}: ${describeIssues(parsed.error)}`,
     );
   const seen = new Set<string>();
   for (const { match } of parsed.data.prices) {

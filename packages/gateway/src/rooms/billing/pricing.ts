@@ -7,16 +7,30 @@ const REMEMBERED_MODELS_MAX = 10_000;
 const PICO_PER_TOKEN_PER_USD_PER_MILLION = 1e6;
 const PICO_PER_NANO = 1000;
 
-interface Rate {
+interface Rate extends ModelLimits {
   match: string;
   inputPico: number;
   outputPico: number;
 }
 
-const toRate = ({ match, input, output }: Price): Rate => ({
+/** How much a model reads and writes at most, as far as it is known. */
+export interface ModelLimits {
+  outputTokensMax: number | null;
+  /** Prompt and output together. */
+  contextTokens: number | null;
+}
+
+/** What is known of a model: its price, and its limits, which may come from another row. */
+interface Known extends ModelLimits {
+  rate: Rate | null;
+}
+
+const toRate = ({ match, input, output, max_output_tokens, context_window }: Price): Rate => ({
   match: match.toLowerCase(),
   inputPico: Math.round(input * PICO_PER_TOKEN_PER_USD_PER_MILLION),
   outputPico: Math.round(output * PICO_PER_TOKEN_PER_USD_PER_MILLION),
+  outputTokensMax: max_output_tokens ?? null,
+  contextTokens: context_window ?? null,
 });
 
 const longestFirst = (prices: readonly Price[]): Rate[] =>
@@ -32,7 +46,7 @@ export interface TokenCounts {
 /** Prices by part of the model id: the operator's before the built-in ones, the longest match first in each. */
 export class Pricing {
   #rates: readonly Rate[];
-  readonly #known = new BoundedMap<string, Rate | null>(REMEMBERED_MODELS_MAX);
+  readonly #known = new BoundedMap<string, Known>(REMEMBERED_MODELS_MAX);
 
   constructor(
     readonly builtIn: readonly Price[],
@@ -47,18 +61,37 @@ export class Pricing {
     this.#known.clear();
   }
 
-  #rateOf(model: string): Rate | null {
+  #of(model: string): Known {
     const known = this.#known.get(model);
     if (known !== undefined) return known;
     const id = model.toLowerCase();
-    const rate = this.#rates.find(({ match }) => id.includes(match)) ?? null;
-    this.#known.set(model, rate);
-    return rate;
+    const matching = this.#rates.filter(({ match }) => id.includes(match));
+    // An operator's price need not repeat the limits of the built-in one.
+    const found = {
+      rate: matching[0] ?? null,
+      outputTokensMax:
+        matching.find(({ outputTokensMax }) => outputTokensMax !== null)?.outputTokensMax ?? null,
+      contextTokens: matching.find(({ contextTokens }) => contextTokens !== null)?.contextTokens ?? null,
+    };
+    this.#known.set(model, found);
+    return found;
+  }
+
+  limitsOf(model: string): ModelLimits {
+    return this.#of(model);
+  }
+
+  /** Nanodollars a token, in fractions; null when no price matches the model. */
+  ratesOf(model: string): { inputNanoUsd: number; outputNanoUsd: number } | null {
+    const { rate } = this.#of(model);
+    return (
+      rate && { inputNanoUsd: rate.inputPico / PICO_PER_NANO, outputNanoUsd: rate.outputPico / PICO_PER_NANO }
+    );
   }
 
   /** Dollars per million tokens; null when no price matches the model. */
   priceOf(model: string): { input: number; output: number } | null {
-    const rate = this.#rateOf(model);
+    const { rate } = this.#of(model);
     return (
       rate && {
         input: rate.inputPico / PICO_PER_TOKEN_PER_USD_PER_MILLION,
@@ -69,7 +102,7 @@ export class Pricing {
 
   /** Exact cost in whole nanodollars, halves rounded up; null when no price matches the model. */
   costNanoUsd(model: string, { promptTokens, completionTokens }: TokenCounts): number | null {
-    const rate = this.#rateOf(model);
+    const { rate } = this.#of(model);
     if (!rate) return null;
     const pico = promptTokens * rate.inputPico + completionTokens * rate.outputPico;
     if (pico <= Number.MAX_SAFE_INTEGER) return Math.floor((pico + PICO_PER_NANO / 2) / PICO_PER_NANO);

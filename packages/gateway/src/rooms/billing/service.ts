@@ -9,7 +9,7 @@ import type { Database } from "../../storage/contract.ts";
 import type { Balances } from "../ledger/index.ts";
 import { NANO_PER_USD, type Usage, utcMonth, WHOLE_USER } from "../usage/index.ts";
 import { BUILT_IN_PRICES } from "./prices.ts";
-import { Pricing, type TokenCounts } from "./pricing.ts";
+import { type ModelLimits, Pricing, type TokenCounts } from "./pricing.ts";
 import { readPricingFile, watchPricingFile } from "./pricing-file.ts";
 import { BillingStore, type Tier } from "./store.ts";
 import { FALLBACK_VIDEO_PRICE, type VideoPrice, type VideoSize, videoCostNanoUsd } from "./video-cost.ts";
@@ -109,6 +109,15 @@ export class Billing {
     return this.#pricing.costNanoUsd(model, tokens);
   }
 
+  /** Nanodollars a token, in fractions; null when the model has no price. */
+  ratesOf(model: string): { inputNanoUsd: number; outputNanoUsd: number } | null {
+    return this.#pricing.ratesOf(model);
+  }
+
+  limitsOf(model: string): ModelLimits {
+    return this.#pricing.limitsOf(model);
+  }
+
   /** Prices of the given models, in dollars per million tokens. */
   pricesOf(models: readonly string[]): { model: string; input: number | null; output: number | null }[] {
     return models.map((model) => ({
@@ -126,7 +135,7 @@ export class Billing {
       project: WHOLE_USER,
     });
     // After the month, whose reading brings the newest rows into the books first.
-    const { balance } = await balances.load({ type: "user", id: actor.userId });
+    const { balance, debts } = await balances.load({ type: "user", id: actor.userId });
     const left = (quota: number | null, used: number) => (quota === null ? null : Math.max(0, quota - used));
     const usdLeftNano = left(nanoOf(current.monthlyUsdQuota), month.quotaCostNanoUsd);
     const remaining = {
@@ -151,6 +160,7 @@ export class Billing {
       remaining,
       quota_exceeded: remaining.cost_usd === 0 || remaining.tokens === 0,
       points_balance: balance,
+      debt_points: debts?.[actor.userId] ?? 0,
       points_per_usd: pointsPerUsd,
     };
   }

@@ -8,7 +8,7 @@ export interface VideoPrice {
   base_price: number;
   price_per_second: number;
   price_per_frame: number;
-  /** Short side in pixels to multiplier; `*` is for every other size. */
+  /** Short side in pixels to multiplier; `*` is for sizes below the smallest key, and for unknown sizes. */
   resolution_coeff: Record<string, number>;
   currency: string;
   enabled: boolean;
@@ -25,11 +25,16 @@ export const FALLBACK_VIDEO_PRICE: Omit<VideoPrice, "model"> = {
   enabled: true,
 };
 
+/** What the price of a task depends on. */
 export interface VideoSize {
   durationSeconds: number;
-  width: number;
-  height: number;
   frames: number;
+  /** How many videos the task makes. */
+  clips: number;
+  /** Candidates for the short side, in pixels; the dearest counts. Empty: the size is unknown, and `*` counts. */
+  shortSides: readonly number[];
+  /** The size was given in words that are not understood: the highest of all coefficients counts. */
+  sizeUnclear: boolean;
 }
 
 const NANO = 1e9;
@@ -42,24 +47,45 @@ const scaled = (factors: readonly number[], divisor: number): number => {
   return Number((product + BigInt(divisor) / 2n) / BigInt(divisor));
 };
 
-/** Cost of one video in whole nanodollars. */
+const FALLBACK_KEY = "*";
+
+/**
+ * The coefficient of a short side that need not be a key: below the smallest key the fallback, else the key above,
+ * or the largest. So 1088 pays for 1080 at least.
+ */
+function coefficientOf(coefficients: VideoPrice["resolution_coeff"], side: number): number {
+  const keys = Object.keys(coefficients).filter((key) => key !== FALLBACK_KEY);
+  const sides = keys.map(Number).sort((a, b) => a - b);
+  const fallback = coefficients[FALLBACK_KEY] ?? 1;
+  if (sides.length === 0 || side < sides[0]!) return fallback;
+  return coefficients[String(sides.find((key) => key >= side) ?? sides.at(-1))] ?? fallback;
+}
+
+function dearestCoefficient(
+  coefficients: VideoPrice["resolution_coeff"],
+  { shortSides, sizeUnclear }: VideoSize,
+): number {
+  const fallback = coefficients[FALLBACK_KEY] ?? 1;
+  if (sizeUnclear) return Math.max(fallback, ...Object.values(coefficients));
+  if (shortSides.length === 0) return fallback;
+  return Math.max(...shortSides.map((side) => coefficientOf(coefficients, side)));
+}
+
+/** Cost of a task in whole nanodollars. */
 export function videoCostNanoUsd(price: Omit<VideoPrice, "model">, size: VideoSize): number {
   const base = Math.round(price.base_price * NANO);
   switch (price.mode) {
     case "per_call":
-      return base;
+      return base * size.clips;
     case "per_frame":
-      return base + scaled([size.frames, price.price_per_frame * NANO], 1);
+      return (base + scaled([size.frames, price.price_per_frame * NANO], 1)) * size.clips;
     case "per_second_resolution": {
-      const shortSide = String(Math.min(size.width, size.height));
-      const coefficient = price.resolution_coeff[shortSide] ?? price.resolution_coeff["*"] ?? 1;
-      return (
-        base +
-        scaled(
-          [size.durationSeconds * MILLI, price.price_per_second * NANO, coefficient * MICRO],
-          MILLI * MICRO,
-        )
+      const coefficient = dearestCoefficient(price.resolution_coeff, size);
+      const seconds = scaled(
+        [size.durationSeconds * MILLI, price.price_per_second * NANO, coefficient * MICRO],
+        MILLI * MICRO,
       );
+      return (base + seconds) * size.clips;
     }
   }
 }

@@ -1,6 +1,7 @@
 import { fail } from "../../kernel/errors.ts";
 import type { Database } from "../../storage/contract.ts";
 import type { AccountRef, Ledger, Statement } from "../ledger/index.ts";
+import type { Metering, PointsHold } from "../metering/index.ts";
 import { type AccessOptions, accessGroup, changeGroup } from "./access.ts";
 import type { Members } from "./members.ts";
 import { store } from "./store.ts";
@@ -9,6 +10,7 @@ export interface CreditsOptions {
   db: Database;
   ledger: Ledger;
   members: Members;
+  metering: Pick<Metering, "holdPoints">;
 }
 
 type InGroup = Omit<AccessOptions, "need">;
@@ -39,21 +41,68 @@ export class Credits {
   ): Promise<{ poolBalance: number; email: string }> {
     const { ledger, members } = this.options;
     const user = await members.person(call, person);
-    return changeGroup(ledger, { ...call, need: "admin" }, async (tx) => {
-      const member = await store.member(tx, call.groupId, user.userId);
-      if (!member?.is_active)
-        fail("not_found", `${person} is not an active member of this group; points go to members only`);
-      const moved = await ledger.allocate(tx, {
-        from: pool(call.groupId),
-        to: { type: "user", id: user.userId },
-        order: { points, note, actor: call.actor.userId },
+    const hold = (await this.#hold(call.groupId, points)) ?? (await this.#refuseHeld(call.groupId, points));
+    try {
+      return await changeGroup(ledger, { ...call, need: "admin" }, async (tx) => {
+        const member = await store.member(tx, call.groupId, user.userId);
+        if (!member?.is_active)
+          fail("not_found", `${person} is not an active member of this group; points go to members only`);
+        const moved = await ledger.allocate(tx, {
+          from: pool(call.groupId),
+          to: { type: "user", id: user.userId },
+          order: { points, note, actor: call.actor.userId },
+        });
+        if (!moved) refuseShort(points);
+        return { poolBalance: moved.fromBalance, email: user.email };
       });
-      if (!moved)
-        fail(
-          "conflict",
-          `The pool holds fewer than ${points} points; group.credits.balance shows it, a platform administrator tops it up`,
-        );
-      return { poolBalance: moved.fromBalance, email: user.email };
-    });
+    } finally {
+      hold.release();
+    }
   }
+
+  /**
+   * Runs `work`, which empties the pool, while all of its points are held: no request is admitted on them meanwhile.
+   * Refused while requests hold some of them, because the pool still has to pay those requests.
+   */
+  async whileHeld<T>(groupId: string, work: () => Promise<T>): Promise<T> {
+    const { balance } = await this.options.ledger.balances.load(pool(groupId));
+    const hold = await this.#hold(groupId, balance);
+    if (!hold)
+      fail(
+        "conflict",
+        "Requests under way hold points of the pool; delete the group when they have ended. Deactivated members (group.members.update) make no new ones",
+      );
+    try {
+      return await work();
+    } finally {
+      hold.release();
+    }
+  }
+
+  /** Holds points of the pool; null when fewer are free. */
+  async #hold(groupId: string, points: number): Promise<PointsHold | null> {
+    const { metering, ledger } = this.options;
+    const account = pool(groupId);
+    const held = await metering.holdPoints(account, points);
+    if (held) return held;
+    // The cached balance may have been out of date.
+    await ledger.balances.load(account);
+    return metering.holdPoints(account, points);
+  }
+
+  async #refuseHeld(groupId: string, points: number): Promise<never> {
+    const { balance } = await this.options.ledger.balances.load(pool(groupId));
+    if (balance < points) refuseShort(points);
+    fail(
+      "conflict",
+      `The pool has ${balance} points, but requests under way hold so many of them that ${points} are not free; try again when they have ended, or allocate fewer`,
+    );
+  }
+}
+
+function refuseShort(points: number): never {
+  fail(
+    "conflict",
+    `The pool holds fewer than ${points} points; group.credits.balance shows it, a platform administrator tops it up`,
+  );
 }

@@ -82,6 +82,7 @@ export class Members {
     const saved = await changeGroup(this.options.db, { ...call, need: "admin" }, async (tx, group) => {
       const { before, patch } = await find(tx, user);
       if (group.owner_id === user.userId) refuseOwnerChange(patch);
+      if (!call.actor.isAdmin) refuseDiscount(before, patch);
       const member: MemberRow = {
         ...before,
         role: patch.role ?? before.role,
@@ -128,6 +129,16 @@ export class Members {
   #refuseStranger(person: string): never {
     fail("not_found", `${person} is not a member of this group; group.members.add makes them one`);
   }
+}
+
+/** Below 1 the pool pays less than the platform does. One that a platform administrator gave may be sent back unchanged. */
+function refuseDiscount(before: MemberRow, { costMultiplierMicros }: MemberPatch): void {
+  if (costMultiplierMicros === undefined || costMultiplierMicros >= MULTIPLIER_ONE) return;
+  if (costMultiplierMicros === before.cost_multiplier_micros) return;
+  fail(
+    "admin_required",
+    "`cost_multiplier`: only a platform administrator may give one below 1; choose 1 or more, or ask one",
+  );
 }
 
 function refuseOwnerChange({ role, isActive }: MemberPatch): void {

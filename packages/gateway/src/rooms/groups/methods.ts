@@ -20,7 +20,9 @@ const CostMultiplier = z
   .number()
   .min(0.000_001, "must be more than 0; 1 is the plain price")
   .max(1_000)
-  .describe("What a request costs the pool is multiplied by this; kept to 6 decimals");
+  .describe(
+    "What a request costs the pool is multiplied by this; kept to 6 decimals. Below 1 only by a platform administrator",
+  );
 const Points = z.int().min(1).max(POINTS_MAX);
 const Note = z.string().trim().max(200).optional();
 

@@ -8,6 +8,7 @@ import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
 import type { Database, Queryable, Transaction } from "../../storage/contract.ts";
 import type { Accounts } from "../accounts/index.ts";
 import type { Ledger } from "../ledger/index.ts";
+import type { Metering } from "../metering/index.ts";
 import { type AccessOptions, accessGroup, changeGroup, lockGroup } from "./access.ts";
 import { Credits } from "./credits.ts";
 import { Invitations } from "./invitations.ts";
@@ -26,6 +27,7 @@ export interface GroupsOptions {
   ids: Ids;
   accounts: Pick<Accounts, "actor" | "actorByEmail">;
   ledger: Ledger;
+  metering: Pick<Metering, "holdPoints">;
 }
 
 /** What a change of a group may set; null clears the ceiling. */
@@ -120,16 +122,19 @@ export class Groups {
 
   /** What is left in the pool goes back to where points come from; active members' keys become personal. */
   async remove(call: InGroup): Promise<void> {
-    const { ledger, clock, bus } = this.options;
-    await changeGroup(ledger, { ...call, need: "owner" }, async (tx) => {
-      await ledger.close(
-        tx,
-        { type: "group", id: call.groupId },
-        { actor: call.actor.userId, note: "the group was deleted" },
-      );
-      await store.detachKeys(tx, call.groupId, isoTime(clock.now()));
-      await store.deleteGroup(tx, call.groupId);
-    });
+    const { ledger, clock, bus, db } = this.options;
+    await accessGroup(db, { ...call, need: "owner" });
+    await this.credits.whileHeld(call.groupId, () =>
+      changeGroup(ledger, { ...call, need: "owner" }, async (tx) => {
+        await ledger.close(
+          tx,
+          { type: "group", id: call.groupId },
+          { actor: call.actor.userId, note: "the group was deleted" },
+        );
+        await store.detachKeys(tx, call.groupId, isoTime(clock.now()));
+        await store.deleteGroup(tx, call.groupId);
+      }),
+    );
     bus.publish(PRINCIPAL_CHANGED, call.groupId);
   }
 

@@ -9,9 +9,9 @@ export interface AnswerHead {
   model: string;
 }
 
-/** What the books say about the answer: as the upstream reported, else as it was estimated. */
+/** What the books say about the answer, and whether the upstream said it. */
 export interface Owed {
-  reported: ReportedUsage | null;
+  isReported: boolean;
   owed: ReportedUsage | null;
 }
 
@@ -35,8 +35,8 @@ function rewritten(body: Buffer, complete: (answer: Record<string, unknown>) => 
   }
 }
 
-const usageIn = (answer: Record<string, unknown>, { reported, owed }: Owed): object =>
-  reported || !owed ? {} : { usage: { ...(isObject(answer.usage) && answer.usage), ...usageFields(owed) } };
+const usageIn = (answer: Record<string, unknown>, { isReported, owed }: Owed): object =>
+  isReported || !owed ? {} : { usage: { ...(isObject(answer.usage) && answer.usage), ...usageFields(owed) } };
 
 const entries = (list: unknown, fallback: object) =>
   (Array.isArray(list) ? list : [])
@@ -45,7 +45,7 @@ const entries = (list: unknown, fallback: object) =>
 
 /** A whole chat answer in the contract's form. Almost every upstream's own bytes are, and pass. */
 export function completeChat(body: AnswerBody, head: AnswerHead, usage: Owed): Buffer {
-  if (usage.reported && mentionsAll(body, HEAD_FIELDS)) return body.bytes;
+  if (usage.isReported && mentionsAll(body, HEAD_FIELDS)) return body.bytes;
   return rewritten(body.bytes, (answer) => ({
     id: answer.id ?? head.id,
     object: "chat.completion",
@@ -70,7 +70,7 @@ export function completeEmbeddings(body: AnswerBody, model: string, usage: Owed)
 }
 
 function completeList(body: AnswerBody, model: string, usage: Owed): Buffer {
-  if (usage.reported && mentionsAll(body, LIST_FIELDS)) return body.bytes;
+  if (usage.isReported && mentionsAll(body, LIST_FIELDS)) return body.bytes;
   return rewritten(body.bytes, (answer) => ({
     object: "list",
     data: entries(answer.data, { object: "embedding" }),

@@ -8,14 +8,15 @@ import type { Choice } from "./chunk-normaliser.ts";
 import { CLIENT_LEFT } from "./deadlines.ts";
 import { toFailure } from "./failures.ts";
 import { type ChatFields, readChatFields } from "./fields.ts";
-import { messagesOf, textOf } from "./messages.ts";
+import { messagesOf } from "./messages.ts";
 import type { Payload } from "./payload.ts";
 import { Relay, type Sink } from "./relay.ts";
 import { replayAsStream } from "./replay.ts";
 import { StreamMeter } from "./stream-meter.ts";
+import { textBytesIn } from "./text-size.ts";
 import { type RecordParts, TurnRecord } from "./turn-record.ts";
 import { type Asker, type CallParts, UpstreamCall, type UpstreamCallOptions } from "./upstream-call.ts";
-import { type ReportedUsage, usageOfTail } from "./usage-tail.ts";
+import { ABSURD, type ReportedUsage, usageOfTail } from "./usage-tail.ts";
 
 export interface ChatParts extends CallParts, RecordParts {
   clock: Clock;
@@ -72,7 +73,7 @@ export class ChatTurn {
     record: TurnRecord,
   ): ChatTurn | Promise<ChatTurn> {
     const { asker, payload } = options;
-    const { model, provider, conversationId, maxTokens, stream } = fields;
+    const { model, provider, conversationId, spend, stream } = fields;
     const admitting = UpstreamCall.admit(parts, {
       asker,
       payload,
@@ -80,7 +81,7 @@ export class ChatTurn {
       model,
       provider,
       conversationId,
-      maxTokens,
+      spend,
       set: fieldsToSet(fields, record.messagesJson),
       stream,
       send: sendChat,
@@ -92,7 +93,13 @@ export class ChatTurn {
   /** The client is gone: the upstream is stopped at once, and what was delivered is settled. */
   left(): void {
     this.call.watched.abort(CLIENT_LEFT);
-    if (this.#relay && !this.#running) this.#settle();
+    if (this.#relay && !this.#running) this.#leftBehind();
+  }
+
+  /** Says nothing about the backend; what was delivered is owed, and the prompt in any case. */
+  #leftBehind(): ReportedUsage | null {
+    this.call.failed(CLIENT_LEFT);
+    return this.#settle({ isWhole: false });
   }
 
   get #head(): AnswerHead {
@@ -103,8 +110,14 @@ export class ChatTurn {
     };
   }
 
-  #settle(): ReportedUsage | null {
-    return this.call.settle(this.#meter?.usage ?? null, this.#meter?.textBytes ?? 0);
+  /** Settles a stream. */
+  #settle({ isWhole }: { isWhole: boolean }): ReportedUsage | null {
+    const meter = this.#meter;
+    if (!meter) return this.call.settle();
+    const reported = meter.usage ?? (meter.isAbsurd ? ABSURD : null);
+    // Figures that were followed by more text are those of the moment.
+    const isFinal = meter.usage === null || meter.isUsageFinal;
+    return this.call.settle({ isWhole: isWhole && isFinal, reported, delivered: meter.tokens });
   }
 
   /** The whole answer; settled when this returns. */
@@ -118,12 +131,14 @@ export class ChatTurn {
       const reported = usageOfTail(body);
       requireList(body, { list: "choices", endsProperly: reported !== null });
       call.route.succeeded();
-      const owed = call.settle(reported, reported ? 0 : textBytesOf(body.bytes));
+      const isReported = reported !== null && reported !== ABSURD && !reported.isTotalOnly;
+      const delivered = isReported ? 0 : Math.ceil(textBytesOf(body.bytes) / BYTES_PER_TOKEN);
+      const owed = call.settle({ isWhole: true, reported, delivered });
       if (record.collector) await record.completedWith(body.bytes);
-      return completeChat(body, this.#head, { reported, owed });
+      return completeChat(body, this.#head, { isReported, owed });
     } catch (error) {
       call.failed(error);
-      call.settle(null, 0);
+      call.settle();
       throw toFailure(error);
     }
   }
@@ -149,13 +164,13 @@ export class ChatTurn {
         head: this.#head,
       });
       const events = await this.#eventStream(answer);
-      const relay = new Relay(events, this.#meter, call.watched, parts.clock);
+      const relay = new Relay(events, this.#meter, call.watched, parts.clock, call.streamHold());
       await relay.peek();
       call.observed.firstChunk();
       this.#relay = relay;
     } catch (error) {
       call.failed(error);
-      call.settle(null, 0);
+      this.#settle({ isWhole: false });
       throw toFailure(error);
     }
     if (call.watched.isAborted) this.left();
@@ -180,20 +195,18 @@ export class ChatTurn {
     const { call, record } = this;
     const meter = this.#meter!;
     const ending = await this.#relay!.run(sink);
-    if (ending.kind === "left") {
-      call.route.abandoned();
-      return this.#settle();
-    }
+    if (ending.kind === "left") return this.#leftBehind();
     if (ending.kind === "cut") {
       call.failed(ending.error);
-      this.#settle();
+      this.#settle({ isWhole: false });
       const failure = toServiceError(toFailure(ending.error));
       sink.end(meter.failing(JSON.stringify(toRestBody(failure))));
       throw failure;
     }
     call.route.succeeded();
-    const settled = this.#settle();
-    const closing = meter.closing(settled);
+    const isStopped = ending.kind === "stopped";
+    const settled = this.#settle({ isWhole: !isStopped });
+    const closing = meter.closing(settled, { isStopped });
     if (record.collector) await record.completed();
     sink.end(closing);
     return settled;
@@ -207,15 +220,11 @@ export class ChatTurn {
 
 const sendChat: UpstreamCallOptions["send"] = (backend, call) => backend.chat?.(call);
 
-/** Bytes of text in a whole answer, for the estimate where the upstream reports no usage. */
-function textBytesOf(body: Buffer): number {
-  const messages = messagesOf(body).map(({ content, reasoning_content, reasoning, tool_calls }) => [
-    textOf(content),
-    textOf(reasoning_content ?? reasoning),
-    Array.isArray(tool_calls) ? JSON.stringify(tool_calls) : "",
-  ]);
-  return Buffer.byteLength(messages.flat().join(""));
-}
+const BYTES_PER_TOKEN = 4;
+
+/** Bytes of text in a whole answer, for the count where the upstream reports no usage. */
+const textBytesOf = (body: Buffer): number =>
+  messagesOf(body).reduce((sum, message) => sum + textBytesIn(message), 0);
 
 const NOTHING_TO_SET: ReadonlyMap<string, string> = new Map();
 

@@ -25,6 +25,9 @@ export interface Choice {
   index: number;
   delta: Record<string, unknown>;
   finish_reason?: unknown;
+  /** Where servers of other APIs put what belongs into the delta. */
+  text?: unknown;
+  message?: unknown;
 }
 
 /**

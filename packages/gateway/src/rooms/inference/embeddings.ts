@@ -8,7 +8,7 @@ import { toFailure } from "./failures.ts";
 import { readEmbeddingsFields } from "./fields.ts";
 import type { Payload } from "./payload.ts";
 import { type Asker, type CallParts, UpstreamCall } from "./upstream-call.ts";
-import { usageOfTail } from "./usage-tail.ts";
+import { ABSURD, usageOfTail } from "./usage-tail.ts";
 
 const HEAD_BYTES = 4 * 1024;
 const GIVEN_BACK_FROM_BYTES = 64 * 1024;
@@ -37,13 +37,15 @@ export async function embed(
     const encoded =
       actual === null || actual === encoding ? body : new AnswerBody(reencode(body.bytes, encoding));
     call.route.succeeded();
-    const owed = call.settle(reported, body.bytes.length);
-    const parts = completeEmbeddings(encoded, call.route.model, { reported, owed });
+    // Vectors have no tokens of their own; that something came is what counts.
+    const owed = call.settle({ isWhole: true, reported, delivered: 1 });
+    const isReported = reported !== null && reported !== ABSURD;
+    const parts = completeEmbeddings(encoded, call.route.model, { isReported, owed });
     const head = { status: 200, contentType: JSON_TYPE, requestId: asker.requestId };
     return new Reply(head, parts, () => giveBack(body.bytes));
   } catch (error) {
     call.failed(error);
-    call.settle(null, 0);
+    call.settle();
     throw toFailure(error);
   }
 }

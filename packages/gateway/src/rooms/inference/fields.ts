@@ -1,6 +1,7 @@
 import { fail } from "../../kernel/errors.ts";
 import { isObject } from "../../kernel/json.ts";
 import type { Payload } from "./payload.ts";
+import type { SpendFields } from "./spend-fields.ts";
 
 const MODEL_LENGTH_MAX = 256;
 const TEXT_LENGTH_MAX = 256;
@@ -13,7 +14,8 @@ export interface ChatFields {
   conversationId: string | null;
   /** Recall may be injected. */
   memory: boolean;
-  maxTokens: number | null;
+  /** What it says about the size of its answer. */
+  spend: SpendFields;
   /** The client's own wish for the usage chunk. */
   wantsUsage: boolean;
   streamOptions: Record<string, unknown> | null;
@@ -45,10 +47,6 @@ const BOOLEAN: Kind<boolean> = {
   expected: "must be true or false",
 };
 const NUMBER: Kind<number> = { is: (v): v is number => typeof v === "number", expected: "must be a number" };
-const INTEGER: Kind<number> = {
-  is: (v): v is number => Number.isInteger(v),
-  expected: "must be a whole number",
-};
 const TEXT: Kind<string> = {
   is: (v): v is string => typeof v === "string" && v.length <= TEXT_LENGTH_MAX,
   expected: `must be a string of at most ${TEXT_LENGTH_MAX} characters`,
@@ -70,16 +68,13 @@ export function readChatFields(payload: Payload): ChatFields {
     refuse("tools", "must be an array of {type, function}");
   optional(payload, "temperature", NUMBER);
   const streamOptions = optional(payload, "stream_options", OBJECT);
-  const maxTokens =
-    optional(payload, "max_tokens", INTEGER) ?? optional(payload, "max_completion_tokens", INTEGER);
   return {
     model,
     stream: optional(payload, "stream", BOOLEAN) ?? false,
     provider: optional(payload, "provider", TEXT),
     conversationId: optional(payload, "conversation_id", TEXT)?.toLowerCase() ?? null,
     memory: optional(payload, "memory", BOOLEAN) ?? true,
-    // Local servers take -1 for "no limit".
-    maxTokens: maxTokens !== null && maxTokens < 0 ? null : maxTokens,
+    spend: payload.spendFields(),
     wantsUsage: streamOptions?.include_usage === true,
     streamOptions,
   };

@@ -50,13 +50,32 @@ function skipString(text: string, at: number): number {
   }
 }
 
+/** Keys of the parts of a message that are an image or a sound, with their quotes. */
+const MEDIA_KEYS = ['"image_url"', '"input_audio"', '"images"'] as const;
+const KEY_LENGTH_MAX = 100;
+
+/** Whether the key between the positions is one of those, or written so that it may be. */
+function isMediaKey(text: string, start: number, end: number): boolean {
+  for (const key of MEDIA_KEYS) if (end - start === key.length && text.startsWith(key, start)) return true;
+  return end - start <= KEY_LENGTH_MAX && text.slice(start, end).includes("\\");
+}
+
+/** What is noted while a body is scanned, besides its members. */
+export interface ScanNotes {
+  /** A key was seen that the parts of a message have which are an image or a sound. */
+  hasMediaKeys: boolean;
+}
+
 /** The position after the object or array that opens at `at`. */
-function skipNested(text: string, at: number): number {
+function skipNested(text: string, at: number, notes: ScanNotes): number {
   const closers: number[] = [];
   for (let i = at; i < text.length; ) {
     const char = text.charCodeAt(i);
     if (char === QUOTE) {
-      i = skipString(text, i);
+      const end = skipString(text, i);
+      const isKey = text.charCodeAt(end) === COLON || text.charCodeAt(skipSpace(text, end)) === COLON;
+      if (isKey && !notes.hasMediaKeys) notes.hasMediaKeys = isMediaKey(text, i, end);
+      i = end;
       continue;
     }
     if (char === OPEN_BRACE || char === OPEN_BRACKET) {
@@ -72,10 +91,10 @@ function skipNested(text: string, at: number): number {
   throw new JsonScanError("a bracket is not closed");
 }
 
-function skipValue(text: string, at: number): number {
+function skipValue(text: string, at: number, notes: ScanNotes): number {
   const char = text.charCodeAt(at);
   if (char === QUOTE) return skipString(text, at);
-  if (char === OPEN_BRACE || char === OPEN_BRACKET) return skipNested(text, at);
+  if (char === OPEN_BRACE || char === OPEN_BRACKET) return skipNested(text, at, notes);
   SCALAR.lastIndex = at;
   if (!SCALAR.test(text)) throw new JsonScanError(`unexpected text at byte ${at}`);
   return SCALAR.lastIndex;
@@ -93,14 +112,18 @@ function readKey(bytes: Buffer, text: string, start: number, end: number): strin
 }
 
 /** The members of a JSON object, in order, duplicates included. `text` is `bytes` in Latin-1. */
-export function scanObject(bytes: Buffer, text = bytes.toString("latin1")): Member[] {
+export function scanObject(
+  bytes: Buffer,
+  text = bytes.toString("latin1"),
+  notes: ScanNotes = { hasMediaKeys: false },
+): Member[] {
   let at = skipSpace(text, 0);
   if (text.charCodeAt(at) !== OPEN_BRACE) throw new JsonScanError("it is not a JSON object");
   const members: Member[] = [];
   at = skipSpace(text, at + 1);
   if (text.charCodeAt(at) !== CLOSE_BRACE) {
     for (;;) {
-      const member = readMember(bytes, text, at);
+      const member = readMember(bytes, text, at, notes);
       members.push(member);
       if (members.length > MEMBERS_MAX) throw new JsonScanError(`it has more than ${MEMBERS_MAX} members`);
       at = skipSpace(text, member.end);
@@ -114,11 +137,12 @@ export function scanObject(bytes: Buffer, text = bytes.toString("latin1")): Memb
   return members;
 }
 
-function readMember(bytes: Buffer, text: string, start: number): Member {
+function readMember(bytes: Buffer, text: string, start: number, notes: ScanNotes): Member {
   if (text.charCodeAt(start) !== QUOTE) throw new JsonScanError(`a key is missing at byte ${start}`);
   const keyEnd = skipString(text, start);
   const colon = skipSpace(text, keyEnd);
   if (text.charCodeAt(colon) !== COLON) throw new JsonScanError(`a colon is missing at byte ${colon}`);
   const valueStart = skipSpace(text, colon + 1);
-  return { key: readKey(bytes, text, start, keyEnd), start, valueStart, end: skipValue(text, valueStart) };
+  const end = skipValue(text, valueStart, notes);
+  return { key: readKey(bytes, text, start, keyEnd), start, valueStart, end };
 }

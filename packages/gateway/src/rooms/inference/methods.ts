@@ -18,7 +18,7 @@ export const send = defineMethod({
     model: z.string().min(1).max(256),
     messages: z.array(Message).min(1),
     temperature: z.number().optional(),
-    max_tokens: z.int().optional(),
+    max_tokens: z.int().min(1).max(10_000_000).optional(),
     conversation_id: ConversationId.optional().describe(
       "Its stored messages go before these, and the turn is added to it",
     ),
@@ -30,6 +30,12 @@ export const send = defineMethod({
   result: z.object({
     stream_id: z.string().describe("Session of GET /api/rpc/events"),
     memory: z.enum(["enabled", "disabled", "offline"]),
+    max_tokens: z
+      .int()
+      .optional()
+      .describe(
+        "What the answer was limited to because points and quota pay no more; absent when nothing was",
+      ),
   }),
   handler: ({ params, actor, rooms }) => rooms.inference.send(actor, params),
 });

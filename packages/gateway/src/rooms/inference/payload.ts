@@ -1,6 +1,15 @@
 import type { JsonBody } from "../../backends/contract.ts";
 import { fail } from "../../kernel/errors.ts";
-import { JsonScanError, type Member, scanObject } from "./json-scan.ts";
+import { JsonScanError, type Member, type ScanNotes, scanObject } from "./json-scan.ts";
+import {
+  isSpendField,
+  OPTIONS,
+  PREDICTION,
+  ProtectedNames,
+  SPEND_NAMES,
+  SpendFields,
+  spendNumber,
+} from "./spend-fields.ts";
 
 /** Fields that are the gateway's own; no upstream sees them. */
 const OWN_FIELDS = ["conversation_id", "memory", "extra", "provider"] as const;
@@ -15,9 +24,14 @@ const PROTECTED = new Set([
   "input",
   ...OWN_FIELDS,
 ]);
+const SPELLED_ONE_WAY = new ProtectedNames([...PROTECTED, ...SPEND_NAMES, "stream_options", "tools"]);
+const SPELLED_ONE_WAY_IN_OPTIONS = new ProtectedNames(SPEND_NAMES);
 const TEXT_KEPT_MAX = 16 * 1024;
 /** Stands in JSON as it is: ASCII, and nothing escaped. */
 const PLAIN_STRING = /^"[ !#-[\]-~]*"$/;
+/** An array whose first element, or whose first array's first element, is a number. */
+const TOKEN_ARRAY = /^\[\s*(\[\s*)?\d/;
+const COMMA_BYTE = 44;
 const OPEN = Buffer.from("{");
 const CLOSE = Buffer.from("}");
 const COMMA = Buffer.from(",");
@@ -33,14 +47,18 @@ export class Payload {
   /** Each key once; where a client repeats one, the last counts, as it does to every JSON parser. */
   readonly #members = new Map<string, Member>();
   readonly #hasDuplicates: boolean;
+  readonly #notes: ScanNotes = { hasMediaKeys: false };
 
   constructor(body: Uint8Array) {
     this.#bytes = asBuffer(body);
     const text = this.#bytes.toString("latin1");
     // A long one would be kept twice until the answer is there.
     this.#text = text.length <= TEXT_KEPT_MAX ? text : null;
-    const members = scan(this.#bytes, text);
-    for (const member of members) this.#members.set(member.key, member);
+    const members = scan(this.#bytes, text, this.#notes);
+    for (const member of members) {
+      SPELLED_ONE_WAY.require(member.key);
+      this.#members.set(member.key, member);
+    }
     this.#hasDuplicates = this.#members.size !== members.length;
   }
 
@@ -51,6 +69,11 @@ export class Payload {
   /** The client's bytes, for estimates. */
   get bytes(): Uint8Array {
     return this.#bytes;
+  }
+
+  /** Whether there may be images or sounds in the messages. */
+  get mayHaveMedia(): boolean {
+    return this.#notes.hasMediaKeys;
   }
 
   has(key: string): boolean {
@@ -78,6 +101,18 @@ export class Payload {
     return member !== undefined && this.#bytes[member.valueStart] === 110;
   }
 
+  /** How many tokens an array of token numbers, or of such arrays, has; null when the field is something else. */
+  tokenCount(key: string): number | null {
+    const member = this.#members.get(key);
+    if (!member || this.#kind(member) !== "array") return null;
+    const { valueStart, end } = member;
+    const opening = this.#bytes.toString("latin1", valueStart, Math.min(end, valueStart + 64));
+    if (!TOKEN_ARRAY.test(opening)) return null;
+    let count = 1;
+    for (let at = valueStart; at < end; at++) if (this.#bytes[at] === COMMA_BYTE) count++;
+    return count;
+  }
+
   isEmptyArray(key: string): boolean {
     const member = this.#members.get(key);
     if (!member || this.#kind(member) !== "array") return false;
@@ -102,6 +137,39 @@ export class Payload {
   }
 
   /**
+   * What the request, as it will be sent, says about the size of its answer. Throws the refusal of a limit that is
+   * not a number, and of a key that some servers would take for one.
+   */
+  spendFields(): SpendFields {
+    const fields = new SpendFields();
+    for (const [name, { valueStart, end }] of this.#members) {
+      if (name === PREDICTION) fields.predictionBytes = end - valueStart;
+      else if (name === OPTIONS) this.#readOptions(fields);
+      else if (isSpendField(name)) fields.add(name, this.value(name), "");
+    }
+    for (const { key: name, bytes, valueStart, end, isSent } of this.#extra()) {
+      if (isSent && name === PREDICTION) fields.predictionBytes = end - valueStart;
+      if (!isSpendField(name)) continue;
+      const value = parseValue(bytes.subarray(valueStart, end), `extra.${name}`);
+      if (isSent) fields.add(name, value, "extra.");
+      else spendNumber(value, `extra.${name}`);
+    }
+    return fields;
+  }
+
+  /** A key that stands there twice is read twice: servers do not agree on which of them counts. */
+  #readOptions(fields: SpendFields): void {
+    const member = this.#members.get(OPTIONS)!;
+    if (this.#kind(member) !== "object") return;
+    const bytes = this.#bytes.subarray(member.valueStart, member.end);
+    for (const { key, valueStart, end } of scan(bytes)) {
+      SPELLED_ONE_WAY_IN_OPTIONS.require(key, "options.");
+      if (isSpendField(key))
+        fields.add(key, parseValue(bytes.subarray(valueStart, end), `options.${key}`), "options.");
+    }
+  }
+
+  /**
    * What is sent upstream: `set` replaces or adds fields, given as JSON texts; the gateway's own fields go; the
    * members of an `extra` object are added where nothing has that name.
    */
@@ -122,19 +190,38 @@ export class Payload {
       if (!set.has(key) && !isOwnField(key)) add(this.#bytes.subarray(start, end));
     }
     for (const [key, json] of set) add(Buffer.from(`${JSON.stringify(key)}:${json}`));
-    for (const part of this.#extraMembers(set)) add(part);
+    for (const { key, bytes, start, end, isSent } of this.#extra())
+      if (isSent && !set.has(key)) add(bytes.subarray(start, end));
     parts.push(CLOSE);
     return Buffer.concat(parts) as Uint8Array<ArrayBuffer>;
   }
 
-  #extraMembers(set: ReadonlyMap<string, string>): Uint8Array[] {
+  /** The members of an `extra` object, each key once, with whether they go into what is sent. */
+  #extra(): ExtraMember[] {
     const extra = this.#members.get("extra");
     if (!extra || this.#kind(extra) !== "object") return [];
-    const object = this.#bytes.subarray(extra.valueStart, extra.end);
-    const byKey = new Map(scan(object).map((member) => [member.key, member]));
-    return [...byKey.values()]
-      .filter(({ key }) => !PROTECTED.has(key) && !set.has(key) && !this.#members.has(key))
-      .map(({ start, end }) => object.subarray(start, end));
+    const bytes = this.#bytes.subarray(extra.valueStart, extra.end);
+    const byKey = new Map<string, ExtraMember>();
+    for (const member of scan(bytes)) {
+      SPELLED_ONE_WAY.require(member.key, "extra.");
+      const isSent = !PROTECTED.has(member.key) && !this.#members.has(member.key);
+      byKey.set(member.key, { ...member, bytes, isSent });
+    }
+    return [...byKey.values()];
+  }
+}
+
+interface ExtraMember extends Member {
+  /** What its positions are positions in. */
+  bytes: Buffer;
+  isSent: boolean;
+}
+
+function parseValue(bytes: Buffer, field: string): unknown {
+  try {
+    return JSON.parse(bytes.toString());
+  } catch {
+    return fail("missing_fields", `\`${field}\` is not valid JSON`);
   }
 }
 
@@ -159,9 +246,9 @@ class ComposedBody implements JsonBody {
 const asBuffer = (bytes: Uint8Array): Buffer =>
   bytes instanceof Buffer ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 
-function scan(bytes: Buffer, text?: string): Member[] {
+function scan(bytes: Buffer, text?: string, notes?: ScanNotes): Member[] {
   try {
-    return scanObject(bytes, text);
+    return scanObject(bytes, text, notes);
   } catch (error) {
     if (error instanceof JsonScanError)
       fail("invalid_request", `The body is not a valid JSON object: ${error.message}`);

@@ -2,6 +2,7 @@ import type { ReplyWriter } from "@model-gateway/wire/http";
 import { type Answer, BackendError, type Flow, type PieceReader } from "../../backends/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { isAboutClient, type WatchedCall } from "./deadlines.ts";
+import type { StreamHold } from "./stream-hold.ts";
 import type { StreamMeter } from "./stream-meter.ts";
 
 /** How long the status waits for the first event, in case that is an error which deserves a status of its own. */
@@ -15,6 +16,8 @@ export type Sink = Pick<ReplyWriter, "write" | "end">;
 
 export type Ending =
   | { kind: "complete" }
+  /** The gateway stopped it: no more of it can be paid. */
+  | { kind: "stopped" }
   /** The upstream failed on the way. */
   | { kind: "cut"; error: BackendError }
   /** The client is gone. */
@@ -31,6 +34,9 @@ export class Relay implements PieceReader {
   #isBlocked = false;
   /** The upstream has nothing more for us, one way or the other. */
   #isOver = false;
+  #isStopped = false;
+  /** More is being held for what follows. */
+  #isAsking = false;
   #error: unknown = null;
   /** Called when the first piece is there, and later when it is over. */
   #wake: (() => void) | null = null;
@@ -40,6 +46,7 @@ export class Relay implements PieceReader {
     readonly meter: StreamMeter,
     readonly watched: WatchedCall,
     readonly clock: Clock,
+    readonly hold: StreamHold,
   ) {
     this.#flow = answer.pipe(this);
   }
@@ -75,7 +82,40 @@ export class Relay implements PieceReader {
       if (meter.done) this.#flow.leave();
       else this.#flow.cancel();
       this.#over();
+    } else if (meter.tokens >= this.hold.askAt) this.#ask();
+  }
+
+  /** What was delivered nears what is held: more must be, or the stream ends here. */
+  #ask(): void {
+    if (this.#isAsking) return;
+    const mayGoOn = this.hold.delivered(this.meter.tokens);
+    if (mayGoOn === true) return;
+    if (mayGoOn === false) {
+      this.#stop();
+      return;
     }
+    this.#isAsking = true;
+    this.#flow.pause();
+    mayGoOn.then(
+      (goesOn) => this.#answered(goesOn),
+      // The hold cannot be shared right now; what is delivered is settled in any case.
+      () => this.#answered(true),
+    );
+  }
+
+  #answered(goesOn: boolean): void {
+    this.#isAsking = false;
+    if (this.#isOver) return;
+    if (!goesOn) this.#stop();
+    // What came meanwhile may need more again.
+    else if (this.meter.tokens >= this.hold.askAt) this.#ask();
+    else if (!this.#isBlocked) this.#flow.resume();
+  }
+
+  #stop(): void {
+    this.#isStopped = true;
+    this.#flow.cancel();
+    this.#over();
   }
 
   #hold(bytes: Uint8Array): void {
@@ -113,7 +153,7 @@ export class Relay implements PieceReader {
     if (this.#isOver) this.#wake?.();
     else {
       this.watched.touch();
-      this.#flow.resume();
+      if (!this.#isAsking) this.#flow.resume();
     }
   }
 
@@ -147,7 +187,7 @@ export class Relay implements PieceReader {
     if (!this.#isOver || this.#isBlocked) {
       await new Promise<void>((resolve) => {
         this.#wake = resolve;
-        if (!this.#isOver && !this.#isBlocked) this.#flow.resume();
+        if (!this.#isOver && !this.#isBlocked && !this.#isAsking) this.#flow.resume();
       });
     }
     watched.onSilence = null;
@@ -161,6 +201,7 @@ export class Relay implements PieceReader {
     const { meter, watched } = this;
     const error = watched.isAborted ? watched.reason : this.#error;
     if (isAboutClient(error)) return { kind: "left" };
+    if (this.#isStopped) return { kind: "stopped" };
     if (error) return { kind: "cut", error: asBackendError(error) };
     if (meter.failure !== null)
       return { kind: "cut", error: new BackendError("upstream", meter.failure, 500) };

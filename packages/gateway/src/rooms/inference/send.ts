@@ -19,6 +19,13 @@ export interface SendOptions {
   body: Record<string, unknown>;
 }
 
+export interface SendResult {
+  stream_id: string;
+  memory: RecallState;
+  /** Set when the answer was limited to this because no more can be paid. */
+  max_tokens?: number;
+}
+
 /** `chat.send`: the answer goes to a notification channel, piece by piece. */
 export class ChatSender {
   #running = 0;
@@ -28,7 +35,7 @@ export class ChatSender {
     readonly events: EventHub,
   ) {}
 
-  async send({ actor, requestId, body }: SendOptions): Promise<{ stream_id: string; memory: RecallState }> {
+  async send({ actor, requestId, body }: SendOptions): Promise<SendResult> {
     if (this.#running >= SENDS_MAX)
       fail("unavailable", "Too many chats are running; try again shortly", { retryAfterSeconds: 5 });
     const payer = await this.parts.metering.payerOf(actor);
@@ -48,7 +55,12 @@ export class ChatSender {
     // Whoever stops listening has stopped the answer; what was delivered until then is metered.
     stream.onDeserted(() => deserted.abort());
     inBackground(this.parts.log, "a chat over notifications", this.#run(turn, stream, pieces));
-    return { stream_id: stream.sessionId, memory: turn.record.recall };
+    const { loweredTo } = turn.call;
+    return {
+      stream_id: stream.sessionId,
+      memory: turn.record.recall,
+      ...(loweredTo !== null && { max_tokens: loweredTo }),
+    };
   }
 
   async #run(turn: ChatTurn, stream: EventStream, pieces: Choice[]): Promise<void> {

@@ -19,6 +19,7 @@ import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Metrics } from "../../kernel/metrics.ts";
 import type { Tracer } from "../../kernel/tracing.ts";
+import type { Billing } from "../billing/index.ts";
 import type { Conversations } from "../conversations/index.ts";
 import { type Keys, type Principal, payerOf } from "../keys/index.ts";
 import type { Memory } from "../memory/index.ts";
@@ -53,6 +54,7 @@ export interface InferenceOptions {
   events: EventHub;
   keys: Keys;
   metering: Metering;
+  billing: Pick<Billing, "limitsOf">;
   routing: Routing;
   conversations: Conversations;
   memory: Memory;
@@ -68,7 +70,7 @@ export interface InferenceOptions {
 
 type Answered = Reply | StreamedReply;
 /** What an admitted request comes to: the whole answer, or a turn whose stream has begun. */
-type Work = (asker: Asker, payload: Payload) => Promise<Buffer | ChatTurn | Reply>;
+type Work = (asker: Asker, payload: Payload) => Promise<WholeAnswer | ChatTurn | Reply>;
 
 /** Chat and embeddings on every surface. */
 export class Inference {
@@ -78,10 +80,20 @@ export class Inference {
   readonly #watchers: KeyWatchers;
 
   constructor(readonly options: InferenceOptions) {
-    const { clock, log, metering, routing, conversations, memory, events } = options;
+    const { clock, log, metering, routing, conversations, memory, events, billing } = options;
     this.#watch = new CallWatch(clock, { ...DEFAULT_DEADLINES, ...options.deadlines });
     const observer = new CallObserver(options.metrics, options.tracer, clock, options.onFailure);
-    this.#parts = { clock, log, metering, routing, conversations, memory, watch: this.#watch, observer };
+    this.#parts = {
+      clock,
+      log,
+      metering,
+      routing,
+      conversations,
+      memory,
+      watch: this.#watch,
+      observer,
+      limitsOf: (model) => billing.limitsOf(model),
+    };
     this.#sender = new ChatSender(this.#parts, events);
     this.#watchers = new KeyWatchers(events);
   }
@@ -142,7 +154,9 @@ export class Inference {
         (answer) => {
           this.#watchers.answered(principal.keyId);
           if (answer instanceof Reply) return answer;
-          return answer instanceof ChatTurn ? streamedReply(answer, requestId) : jsonReply(answer, requestId);
+          return answer instanceof ChatTurn
+            ? streamedReply(answer, requestId)
+            : wholeReply(answer, requestId);
         },
         (error) => this.#refused(error, requestId, principal),
       );
@@ -247,8 +261,24 @@ function refOf(request: HttpRequest): string | null {
   return ref || null;
 }
 
-const answerTurn = (turn: ChatTurn): Promise<Buffer | ChatTurn> =>
-  turn.fields.stream ? turn.begin() : turn.answer();
+/** An answer that does not stream, and what it was limited to. */
+interface WholeAnswer {
+  body: Buffer;
+  loweredTo: number | null;
+}
+
+const answerTurn = (turn: ChatTurn): Promise<WholeAnswer | ChatTurn> =>
+  turn.fields.stream
+    ? turn.begin()
+    : turn.answer().then((body) => ({ body, loweredTo: turn.call.loweredTo }));
+
+/** Says what an answer was limited to because no more of it can be paid. */
+const LOWERED_HEADER = "x-service-max-tokens";
+
+const wholeReply = ({ body, loweredTo }: WholeAnswer, requestId: string): Reply =>
+  loweredTo === null
+    ? jsonReply(body, requestId)
+    : jsonReply(body, requestId, 200, { [LOWERED_HEADER]: String(loweredTo) });
 
 /** A turn whose answer is written to the client as it comes. */
 class ChatSource implements ReplySource {
@@ -266,8 +296,13 @@ class ChatSource implements ReplySource {
   }
 }
 
+const streamHeaders = (loweredTo: number | null): Record<string, string> =>
+  loweredTo === null
+    ? EVENT_STREAM_HEADERS
+    : { ...EVENT_STREAM_HEADERS, [LOWERED_HEADER]: String(loweredTo) };
+
 const streamedReply = (turn: ChatTurn, requestId: string): StreamedReply =>
   new StreamedReply(
-    { status: 200, contentType: EVENT_STREAM_TYPE, requestId, headers: EVENT_STREAM_HEADERS },
+    { status: 200, contentType: EVENT_STREAM_TYPE, requestId, headers: streamHeaders(turn.call.loweredTo) },
     new ChatSource(turn),
   );

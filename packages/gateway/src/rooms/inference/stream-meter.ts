@@ -1,7 +1,8 @@
 import { isObject } from "../../kernel/json.ts";
 import type { AnswerHead } from "./answer-shape.ts";
 import { type ChatChunk, type Choice, ChunkNormaliser } from "./chunk-normaliser.ts";
-import { type ReportedUsage, readUsage, usageFields } from "./usage-tail.ts";
+import { textBytesIn } from "./text-size.ts";
+import { ABSURD, type ReportedUsage, readUsage, type UsageReport, usageFields } from "./usage-tail.ts";
 
 /** An event that is still incomplete after this much is relayed as it comes, unread. */
 const PENDING_BYTES_MAX = 1024 * 1024;
@@ -9,6 +10,7 @@ const PENDING_BYTES_MAX = 1024 * 1024;
 const textOfBytes = (bytes: Uint8Array, encoding: "latin1" | "utf8", start = 0, end = bytes.length): string =>
   Buffer.prototype.toString.call(bytes, encoding, start, end);
 
+const BYTES_PER_TOKEN = 4;
 const NEWLINE = 10;
 const DONE = "[DONE]";
 const DONE_EVENT = Buffer.from("data: [DONE]\n\n");
@@ -37,9 +39,16 @@ type Verdict = "keep" | "drop" | "end" | { replacement: string };
  * The result does not depend on how the bytes are cut into pieces.
  */
 export class StreamMeter {
+  /** The newest figures; null when there are none that a request can have. */
   usage: ReportedUsage | null = null;
-  /** UTF-8 bytes of text that were passed on: four make about one token, in any script. */
+  /** Figures were reported that no request can have. */
+  isAbsurd = false;
+  /** UTF-8 bytes of text that were passed on. */
   textBytes = 0;
+  /** Events with text: each has one token or more. */
+  #textEvents = 0;
+  /** How much text there was when usage was last reported. */
+  #usageAtBytes = 0;
   /** The upstream said `[DONE]`. */
   done = false;
   /** A choice came to its end. */
@@ -63,6 +72,16 @@ export class StreamMeter {
 
   constructor(readonly options: StreamMeterOptions) {
     this.#normaliser = new ChunkNormaliser(options.head);
+  }
+
+  /** Tokens of the text that was passed on: four bytes make about one, in any script, and an event at least one. */
+  get tokens(): number {
+    return Math.max(Math.ceil(this.textBytes / BYTES_PER_TOKEN), this.#textEvents);
+  }
+
+  /** Whether usage was reported after the last text; what came before it may be the state of the moment. */
+  get isUsageFinal(): boolean {
+    return this.usage !== null && this.#usageAtBytes === this.textBytes;
   }
 
   /** Whether the answer is whole: it may then end even without `[DONE]`. */
@@ -182,6 +201,7 @@ export class StreamMeter {
     if (text.indexOf('"', textStart) !== textEnd || text.charCodeAt(textEnd - 1) === 92) return false;
     if (!text.startsWith(template.after, textEnd)) return false;
     this.textBytes += textEnd - textStart;
+    if (textEnd > textStart) this.#textEvents++;
     return true;
   }
 
@@ -192,6 +212,8 @@ export class StreamMeter {
       choice && (chunk.choices as unknown[]).length === 1 && !choice.finish_reason && !isObject(chunk.usage);
     if (!isPlain || typeof choice.delta.content !== "string" || Object.keys(choice.delta).length !== 1)
       return;
+    // Beside its delta the choice may carry text of another kind, which must be seen in every event.
+    if (typeof choice.text === "string" || choice.message !== undefined) return;
     const opening = /"delta"\s*:\s*\{\s*"content"\s*:\s*"/.exec(data);
     if (!opening) return;
     const textStart = opening.index + opening[0].length;
@@ -210,25 +232,30 @@ export class StreamMeter {
       return "end";
     }
     const usage = readUsage(chunk.usage);
-    if (usage) this.usage = usage;
     const { choices, changed } = this.#normaliser.apply(chunk);
-    if (choices.length === 0 && isObject(chunk.usage) && !this.options.keepUsage) return "drop";
+    const bytesBefore = this.textBytes;
     for (const choice of choices) this.#choice(choice);
+    if (this.textBytes > bytesBefore) this.#textEvents++;
+    if (usage !== null) this.#reported(usage);
+    if (choices.length === 0 && isObject(chunk.usage) && !this.options.keepUsage) return "drop";
     if (choices.length > 0) this.#last = chunk;
     return changed ? { replacement: `data: ${JSON.stringify(chunk)}` } : "keep";
+  }
+
+  #reported(usage: Exclude<UsageReport, null>): void {
+    this.usage = usage === ABSURD ? null : usage;
+    if (usage === ABSURD) this.isAbsurd = true;
+    this.#usageAtBytes = this.textBytes;
   }
 
   #choice(choice: Choice): void {
     const { index, delta, finish_reason } = choice;
     if (typeof finish_reason === "string") this.finished = true;
     this.#ends.set(index, this.#ends.get(index) || typeof finish_reason === "string");
-    for (const text of [delta.content, delta.reasoning_content ?? delta.reasoning, delta.refusal]) {
-      if (typeof text === "string") this.textBytes += Buffer.byteLength(text);
-    }
-    if (Array.isArray(delta.tool_calls)) {
-      this.#sawTools = true;
-      this.textBytes += Buffer.byteLength(JSON.stringify(delta.tool_calls));
-    }
+    this.textBytes += textBytesIn(delta);
+    if (choice.text !== undefined || choice.message !== undefined)
+      this.textBytes += textBytesIn([choice.text, choice.message]);
+    if (Array.isArray(delta.tool_calls)) this.#sawTools = true;
     this.options.onChoice?.(choice);
   }
 
@@ -243,21 +270,28 @@ export class StreamMeter {
     return this.#lines(Buffer.concat([...this.#takePending(), Buffer.from("\n\n")]));
   }
 
-  /** What closes a whole answer: the finish and the usage that some upstreams forget, then `[DONE]`. */
-  closing(settled: ReportedUsage | null): Uint8Array {
+  /**
+   * What closes a whole answer: the finish and the usage that some upstreams forget, then `[DONE]`. One that the
+   * gateway stopped, because no more of it can be paid, ends like one that has reached its limit.
+   */
+  closing(settled: ReportedUsage | null, { isStopped = false } = {}): Uint8Array {
     const parts: Uint8Array[] = this.atBoundary ? [] : [Buffer.from("\n\n")];
     const add = (last: ChatChunk, fields: ChatChunk) => {
       const { id, created, model } = last;
       const chunk = { id, object: "chat.completion.chunk", created, model, ...fields };
       parts.push(Buffer.from(`data: ${JSON.stringify(chunk)}\n\n`));
     };
-    if (!this.finished && this.#last) {
-      const choice = { index: 0, delta: {}, finish_reason: this.#sawTools ? "tool_calls" : "stop" };
-      add(this.#last, { choices: [choice] });
+    const last = this.#last ?? { ...this.options.head };
+    const finish = (index: number, finish_reason: string) => {
+      const choice = { index, delta: {}, finish_reason };
+      add(last, { choices: [choice] });
       this.options.onChoice?.(choice);
-    }
-    const isUsageMissing = this.options.keepUsage && this.usage === null && settled !== null;
-    if (isUsageMissing && this.#last) add(this.#last, { choices: [], usage: usageFields(settled) });
+    };
+    if (isStopped) {
+      for (const [index, hasEnded] of this.#ends) if (!hasEnded) finish(index, "length");
+    } else if (!this.finished && this.#last) finish(0, this.#sawTools ? "tool_calls" : "stop");
+    const isUsageMissing = this.options.keepUsage && settled !== null && (isStopped || this.usage === null);
+    if (isUsageMissing && (this.#last || isStopped)) add(last, { choices: [], usage: usageFields(settled) });
     parts.push(DONE_EVENT);
     return join(parts)!;
   }

@@ -7,18 +7,19 @@ import {
 } from "../../backends/contract.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Payer } from "../../kernel/payer.ts";
+import type { ModelLimits } from "../billing/index.ts";
 import { type ModelRules, modelAllowed } from "../groups/index.ts";
-import { type Admission, estimatePromptTokens, type Metering } from "../metering/index.ts";
+import type { Admission, Metering } from "../metering/index.ts";
 import type { Route, Routing } from "../routing/index.ts";
 import { type CallWatch, isAboutClient, type WatchedCall } from "./deadlines.ts";
 import { reportTo } from "./failures.ts";
 import { type CallObserver, CLIENT_LEFT_OUTCOME, type ObservedCall } from "./observer.ts";
+import { Outgoing } from "./outgoing.ts";
 import type { Payload } from "./payload.ts";
-import type { ReportedUsage } from "./usage-tail.ts";
+import type { SpendFields } from "./spend-fields.ts";
+import { StreamHold } from "./stream-hold.ts";
+import { ABSURD, type ReportedUsage, type UsageReport } from "./usage-tail.ts";
 
-const BYTES_PER_TOKEN = 4;
-/** What a request without a limit of its own is held for; what it really costs is settled at its end. */
-const COMPLETION_TOKENS_HELD = 1_024;
 /** The first, and one on another backend where the first could not be reached. */
 const ATTEMPTS_MAX = 2;
 
@@ -38,6 +39,8 @@ export interface Asker {
 export interface CallParts {
   routing: Routing;
   metering: Metering;
+  /** What is known about how much a model reads and writes. */
+  limitsOf(model: string): ModelLimits;
   watch: CallWatch;
   observer: CallObserver;
 }
@@ -50,13 +53,25 @@ export interface UpstreamCallOptions {
   model: string;
   provider: string | null;
   conversationId?: string | null;
-  maxTokens?: number | null;
+  /** Of a chat: what it says about the size of its answer. */
+  spend?: SpendFields;
   /** Fields to set in what is sent, besides the model. */
   set?: ReadonlyMap<string, string>;
   stream?: boolean;
   /** Sends it: the capability's own function. */
   send(backend: Backend, call: ChatCall): Promise<Answer> | undefined;
 }
+
+/** How a call ended, as far as what is owed depends on it. */
+export interface CallEnd {
+  /** Whether the answer came to its end; otherwise it was cut short, whoever did it. */
+  isWhole: boolean;
+  reported: UsageReport;
+  /** Tokens of the text that was delivered, as counted here. */
+  delivered: number;
+}
+
+const NOTHING_CAME: CallEnd = { isWhole: false, reported: null, delivered: 0 };
 
 /** One admitted request on its way to a backend: chosen, paid for, watched, and tried once elsewhere if need be. */
 export class UpstreamCall {
@@ -69,12 +84,11 @@ export class UpstreamCall {
   private constructor(
     readonly parts: CallParts,
     readonly options: UpstreamCallOptions,
-    /** After alias resolution. */
-    readonly model: string,
-    public route: Route,
+    readonly outgoing: Outgoing,
     readonly admission: Admission,
   ) {
     this.watched = parts.watch.open();
+    const { route } = outgoing;
     const { requestId, channel, traceparent } = options.asker;
     this.observed = parts.observer.begin({
       operation: options.capability,
@@ -89,27 +103,45 @@ export class UpstreamCall {
   /** Chooses a backend and passes admission, or throws the refusal. Synchronous when admission is. */
   static admit(parts: CallParts, options: UpstreamCallOptions): UpstreamCall | Promise<UpstreamCall> {
     const { routing, metering } = parts;
-    const { asker, payload, capability, provider, conversationId, maxTokens } = options;
+    const { asker, capability, provider, conversationId } = options;
     const model = routing.aliases.resolve(options.model);
     if (!modelAllowed(asker.rules, model)) {
       fail("model_not_allowed", `This key's group does not allow the model ${model}; ask a group admin`);
     }
     const route = routing.choose({ model, capability, provider, conversationId });
-    const admitted = (admission: Admission) => new UpstreamCall(parts, options, model, route, admission);
+    const outgoing = new Outgoing(options, model, route, parts.limitsOf(route.model));
+    const admitted = (admission: Admission) => {
+      if (admission.lowered) outgoing.lower(admission.outputTokensHeld);
+      return new UpstreamCall(parts, options, outgoing, admission);
+    };
     const refused = (error: unknown): never => {
       route.abandoned();
       throw error;
     };
     try {
       const { requestId, payer, refId } = asker;
-      const promptTokens = estimatePromptTokens(payload.bytes);
-      const completionTokensMax = capability === "chat" ? (maxTokens ?? COMPLETION_TOKENS_HELD) : 0;
-      const estimate = { promptTokens, completionTokensMax };
-      const admission = metering.admit({ requestId, payer, model: route.model, estimate, refId });
+      const { bound } = outgoing;
+      const admission = metering.admit({ requestId, payer, model: route.model, bound, refId });
       return admission instanceof Promise ? admission.then(admitted, refused) : admitted(admission);
     } catch (error) {
       return refused(error);
     }
+  }
+
+  get route(): Route {
+    return this.outgoing.route;
+  }
+
+  /** What each choice of the answer was limited to because no more can be paid; null when nothing was lowered. */
+  get loweredTo(): number | null {
+    return this.outgoing.loweredTo;
+  }
+
+  /** The hold of a stream, which grows with what is delivered. */
+  streamHold(): StreamHold {
+    const { admission, outgoing } = this;
+    const promptTokens = () => outgoing.bound.promptTokens;
+    return new StreamHold({ admission, promptTokens, isTold: outgoing.isTold });
   }
 
   /** The upstream's 2xx answer. A backend that cannot be reached at all is replaced once by another candidate. */
@@ -124,31 +156,27 @@ export class UpstreamCall {
     const isUnsent = error instanceof BackendError && error.kind === "connect";
     const next = isUnsent && this.#tried.length < ATTEMPTS_MAX ? this.#another() : null;
     if (!next) throw error;
-    this.route = next;
+    this.outgoing.route = next;
     return this.send();
   };
 
   #dispatch(): Promise<Answer> {
     const { route, options } = this;
+    // A client that left before anything was sent owes nothing.
+    if (this.watched.isAborted) return Promise.reject(this.watched.reason);
     this.#tried.push(route.backend);
-    const answer = options.send(route.backend, new OutgoingCall(this, this.#body()));
+    const answer = options.send(route.backend, new OutgoingCall(this, this.outgoing.body()));
     return (
       answer ??
       Promise.reject(new BackendError("unsupported", `the backend does not support ${options.capability}`))
     );
   }
 
-  #body(): JsonBody {
-    const { payload, model, set } = this.options;
-    if (model === this.route.model) return payload.compose(set ?? NOTHING);
-    return payload.compose(new Map([["model", JSON.stringify(this.route.model)], ...(set ?? NOTHING)]));
-  }
-
   #another(): Route | null {
     const { capability, provider, conversationId } = this.options;
     try {
       return this.parts.routing.choose({
-        model: this.model,
+        model: this.outgoing.model,
         capability,
         provider,
         conversationId,
@@ -169,28 +197,57 @@ export class UpstreamCall {
     else reportTo(this.route, reason);
   }
 
-  /** Journals what is owed: as reported, else estimated from what was delivered; nothing for nothing. */
-  settle(usage: ReportedUsage | null, deliveredBytes: number): ReportedUsage | null {
+  /** Journals what is owed and ends the hold. */
+  settle(end: CallEnd = NOTHING_CAME): ReportedUsage | null {
     this.parts.watch.release(this.watched);
-    const owed = usage ?? (deliveredBytes > 0 ? this.#estimate(deliveredBytes) : null);
+    const owed = this.#owed(end);
     this.observed.end({ failure: this.#failure, usage: owed, attempts: this.#tried.length });
     if (owed === null) this.admission.release();
     else {
-      this.admission.settle({
-        backend: this.options.asker.channel,
-        promptTokens: owed.promptTokens,
-        completionTokens: owed.completionTokens,
-        estimated: usage === null,
-      });
+      const { promptTokens, completionTokens, isEstimated } = owed;
+      const backend = this.options.asker.channel;
+      this.admission.settle({ backend, promptTokens, completionTokens, estimated: isEstimated });
+      this.#judge(end, owed);
     }
     return owed;
   }
 
-  #estimate(deliveredBytes: number): ReportedUsage {
+  /**
+   * Of an answer that came to its end, what the upstream reported; otherwise the larger of that and of what was
+   * counted here. A client that leaves before any answer owes the prompt, which the upstream has. An upstream that
+   * fails without having delivered anything is owed nothing.
+   */
+  #owed({ isWhole, reported, delivered }: CallEnd): (ReportedUsage & { isEstimated: boolean }) | null {
+    const usage = reported === ABSURD || reported === null ? null : this.#split(reported, delivered);
+    if (isWhole && usage) return { ...usage, isEstimated: false };
+    const hasLeft = this.#failure === CLIENT_LEFT_OUTCOME && this.#tried.length > 0;
+    if (reported === null && delivered === 0 && !hasLeft) return null;
+    const promptTokens = this.outgoing.bound.countPromptTokens();
+    const completionTokens = this.options.capability === "chat" ? delivered : 0;
     return {
-      promptTokens: estimatePromptTokens(this.options.payload.bytes),
-      completionTokens: this.options.capability === "chat" ? Math.ceil(deliveredBytes / BYTES_PER_TOKEN) : 0,
+      promptTokens: Math.max(usage?.promptTokens ?? 0, promptTokens),
+      completionTokens: Math.max(usage?.completionTokens ?? 0, completionTokens),
+      isEstimated: true,
     };
+  }
+
+  /** Of a sum alone, as much is output as was delivered. */
+  #split({ promptTokens, completionTokens, isTotalOnly }: ReportedUsage, delivered: number): ReportedUsage {
+    if (!isTotalOnly || this.options.capability !== "chat") return { promptTokens, completionTokens };
+    const output = Math.min(promptTokens, delivered);
+    return { promptTokens: promptTokens - output, completionTokens: output };
+  }
+
+  /** Figures that the model cannot have are charged, since the operator chose the upstream, but they are told. */
+  #judge({ isWhole, reported }: CallEnd, owed: ReportedUsage): void {
+    if (reported === null) return;
+    const problem =
+      reported === ABSURD
+        ? "figures that no request can have; the gateway's own count was charged instead"
+        : isWhole
+          ? this.outgoing.implausible(owed)
+          : null;
+    if (problem !== null) this.parts.routing.suspect(this.route, problem, this.options.asker.requestId);
   }
 }
 
@@ -218,5 +275,3 @@ class OutgoingCall implements ChatCall {
     this.#watched.whenAborted(run);
   }
 }
-
-const NOTHING: ReadonlyMap<string, string> = new Map();

@@ -4,6 +4,8 @@ import type { AnswerBody } from "./answer-body.ts";
 export interface ReportedUsage {
   promptTokens: number;
   completionTokens: number;
+  /** Only the sum was reported; it stands as the prompt's. */
+  isTotalOnly?: true;
 }
 
 /** Token counts as an answer carries them. */
@@ -15,28 +17,38 @@ export const usageFields = ({ promptTokens, completionTokens }: ReportedUsage) =
 
 const KEY = '"usage"';
 
-const count = (value: unknown): number =>
-  typeof value === "number" && Number.isFinite(value) && value > 0 ? Math.floor(value) : 0;
+/** More than any request can have; a figure beyond it is believed in nothing. */
+const TOKENS_MAX = 10_000_000;
+/** Figures that no request can have: not whole, below zero, or beyond every model. */
+export const ABSURD = "absurd";
+export type UsageReport = ReportedUsage | typeof ABSURD | null;
+
+const isPlausible = (value: unknown): value is number =>
+  Number.isInteger(value) && (value as number) >= 0 && (value as number) <= TOKENS_MAX;
 
 /** Null when the object says nothing about tokens. */
-export function readUsage(value: unknown): ReportedUsage | null {
+export function readUsage(value: unknown): UsageReport {
   if (typeof value !== "object" || value === null) return null;
   const usage = value as Record<string, unknown>;
-  const promptTokens = count(usage.prompt_tokens ?? usage.input_tokens);
-  const completionTokens = count(usage.completion_tokens ?? usage.output_tokens);
-  const total = count(usage.total_tokens);
-  if (promptTokens + completionTokens === 0 && total === 0) return null;
-  // Embeddings often report a total alone.
-  return promptTokens + completionTokens === 0
-    ? { promptTokens: total, completionTokens: 0 }
-    : { promptTokens, completionTokens };
+  const prompt = usage.prompt_tokens ?? usage.input_tokens;
+  const completion = usage.completion_tokens ?? usage.output_tokens;
+  const total = usage.total_tokens;
+  for (const figure of [prompt, completion, total]) {
+    if (figure !== undefined && figure !== null && !isPlausible(figure)) return ABSURD;
+  }
+  const [p, c, t] = [prompt ?? null, completion ?? null, total ?? null] as (number | null)[];
+  // Embeddings often report a total alone; where one of the others is missing, it is the rest.
+  if (p === null && c === null) return t ? { promptTokens: t, completionTokens: 0, isTotalOnly: true } : null;
+  const promptTokens = p ?? Math.max(0, (t ?? 0) - c!);
+  const completionTokens = c ?? Math.max(0, (t ?? 0) - p!);
+  return promptTokens + completionTokens === 0 ? null : { promptTokens, completionTokens };
 }
 
 /**
  * The usage of a whole JSON answer without parsing it: the last `"usage"` that is followed by a complete object
  * and stands at the top level, which is where every server writes it, near the end.
  */
-export function usageOfTail({ bytes, tail, tailStart }: AnswerBody): ReportedUsage | null {
+export function usageOfTail({ bytes, tail, tailStart }: AnswerBody): UsageReport {
   // Most answers end with it.
   const last = tail.lastIndexOf(KEY);
   if (last !== -1) {
@@ -48,7 +60,7 @@ export function usageOfTail({ bytes, tail, tailStart }: AnswerBody): ReportedUsa
   return usageByParsing(bytes);
 }
 
-function usageByParsing(bytes: Buffer): ReportedUsage | null {
+function usageByParsing(bytes: Buffer): UsageReport {
   try {
     const body = JSON.parse(bytes.toString("utf8")) as { usage?: unknown } | null;
     return readUsage(body?.usage);

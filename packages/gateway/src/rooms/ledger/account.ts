@@ -1,8 +1,8 @@
 import type { Payer } from "../../kernel/payer.ts";
 import type { AccountRef } from "./types.ts";
 
-/** Whose account it is: a person's, a group's, or the ledger's own. */
-export type AccountType = AccountRef["type"] | "system";
+/** Whose account it is: a person's, a group's, what is owed on one of these, or the ledger's own. */
+export type AccountType = AccountRef["type"] | "debt" | "system";
 
 /** The account that a payer's requests draw on: the pool for a group key, the personal wallet otherwise. */
 export const accountOf = ({ groupId, userId }: Pick<Payer, "groupId" | "userId">): AccountRef =>
@@ -15,6 +15,18 @@ export const accountKey = ({ type, id }: AccountRef): string => `${type}:${id}`;
 export const ISSUED = "system:issued";
 /** Where the points of settled requests go. */
 export const SPENT = "system:spent";
+/** Where the points come from with which a tier's quota pays a debt. */
+export const QUOTA = "system:quota";
+
+/** Who owes, and on which wallet or pool. */
+export interface DebtRef {
+  account: AccountRef;
+  userId: string;
+}
+
+/** The account of a debt: its balance is minus what is owed. On a pool each member has their own. */
+export const debtKey = ({ account, userId }: DebtRef): string =>
+  account.type === "user" ? `debt:${accountKey(account)}` : `debt:${accountKey(account)}:${userId}`;
 
 /** An account id of the books in its two parts. */
 export function splitAccountId(accountId: string): { type: AccountType; id: string } {
@@ -23,10 +35,16 @@ export function splitAccountId(accountId: string): { type: AccountType; id: stri
 }
 
 const REQUEST = "request:";
+const DEBT = "debt:";
 
 /** The movement that settles a request has this id, so there is at most one. */
 export const settlementId = (requestId: string): string => REQUEST + requestId;
 
-/** The request that a movement settles; null when it is another kind of movement. */
-export const requestOf = (movementId: string): string | null =>
-  movementId.startsWith(REQUEST) ? movementId.slice(REQUEST.length) : null;
+/** The movement of what a request leaves owed has this id. */
+export const debtId = (requestId: string): string => DEBT + requestId;
+
+/** The request that a movement settles, or leaves owed; null when it is another kind of movement. */
+export function requestOf(movementId: string): string | null {
+  const prefix = [REQUEST, DEBT].find((each) => movementId.startsWith(each));
+  return prefix === undefined ? null : movementId.slice(prefix.length);
+}

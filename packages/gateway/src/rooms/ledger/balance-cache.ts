@@ -24,7 +24,10 @@ export class BalanceCache implements Balances {
   constructor({ bus, clock, read }: { bus: Bus; clock: Clock; read: Read }) {
     this.#clock = clock;
     this.#read = read;
-    bus.onGap(() => this.#known.clear());
+    // What is known may be old by now, and must be confirmed before it is relied on.
+    bus.onGap(() => {
+      for (const [, known] of this.#known.entries()) known.confirmedAtMs = Number.NEGATIVE_INFINITY;
+    });
     bus.subscribe(LEDGER_CHANGED, (message) => {
       const { account, ...change } = JSON.parse(message) as BalanceChange;
       this.#learn(accountKey(account), change);
@@ -37,6 +40,10 @@ export class BalanceCache implements Balances {
     const ageMs = this.#clock.now() - known.confirmedAtMs;
     // A clock that was set back makes the age negative, which confirms nothing.
     return ageMs >= 0 && ageMs <= CONFIRMED_MS ? known : null;
+  }
+
+  last(account: AccountRef): Balance | null {
+    return this.#known.get(accountKey(account)) ?? null;
   }
 
   /** Reads the balance; callers that come while it is being read share the answer. */
@@ -56,8 +63,8 @@ export class BalanceCache implements Balances {
   #learn(key: string, told: Omit<BalanceChange, "account">): Balance {
     const known = this.#known.get(key);
     if (known && known.version > told.version) return known;
-    const { balance, everCredited, version } = told;
-    const entry = { balance, everCredited, version, confirmedAtMs: this.#clock.now() };
+    const { balance, everCredited, debts, version } = told;
+    const entry = { balance, everCredited, debts: debts ?? null, version, confirmedAtMs: this.#clock.now() };
     this.#known.set(key, entry);
     return entry;
   }

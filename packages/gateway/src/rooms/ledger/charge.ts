@@ -45,19 +45,28 @@ export function exactPoints({
   return { points: Number(points), femto: Number(femto % FEMTO_PER_POINT_BIG) };
 }
 
+/** A charge: the points to take, those of them that the account lacks, and what it holds afterwards. */
+export interface Charge extends Holding {
+  points: number;
+  /** 0 when the account covers all of it. */
+  owed: number;
+}
+
 /**
- * Charges `exact` to the holding: the points to take and what it holds afterwards, or null when it cannot
- * cover them. The first charge of an account is the amount rounded half up. A charge that rounds to nothing
- * still needs something to draw on, or an empty account would be used for free up to half a point.
+ * Charges `exact` to the holding, as far as it reaches. The first charge of an account is the amount rounded half
+ * up. `isCovered` says whether the account pays all of it; a charge that rounds to nothing still needs something to
+ * draw on, or an empty account would be used for free up to half a point.
  */
-export function charge(
-  { balance, remainder }: Holding,
-  exact: ExactPoints,
-): (Holding & { points: number }) | null {
+export function charge({ balance, remainder }: Holding, exact: ExactPoints): Charge & { isCovered: boolean } {
   const owedFemto = remainder + exact.femto;
   const extra = owedFemto >= HALF_POINT ? 1 : 0;
   const points = exact.points + extra;
-  const covered = points > 0 ? balance >= points : balance > 0 || owedFemto <= 0;
-  if (!covered) return null;
-  return { points, balance: balance - points, remainder: owedFemto - extra * FEMTO_PER_POINT };
+  const taken = Math.min(points, balance);
+  return {
+    points,
+    owed: points - taken,
+    balance: balance - taken,
+    remainder: owedFemto - extra * FEMTO_PER_POINT,
+    isCovered: points > 0 ? balance >= points : balance > 0 || owedFemto <= 0,
+  };
 }

@@ -1,6 +1,6 @@
 import { Ledger, type LedgerOptions } from "./service.ts";
 
-export { accountKey, accountOf } from "./account.ts";
+export { accountKey, accountOf, type DebtRef } from "./account.ts";
 export * as methods from "./methods.ts";
 export { StatementResult } from "./methods.ts";
 export type { Ledger, LedgerOptions, PointsOrder, Statement } from "./service.ts";
@@ -9,6 +9,7 @@ export type {
   Balance,
   BalanceChange,
   Balances,
+  QuotaPayer,
   Settled,
   Settlement,
   Settling,

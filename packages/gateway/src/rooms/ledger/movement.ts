@@ -16,19 +16,20 @@ export function entriesOf(after: AccountRow, movements: readonly MovementRow[]):
   });
 }
 
+/** Wallets and pools cannot go below zero; debts and the ledger's own accounts may. */
+const holdsPoints = (id: string) => id.startsWith("user:") || id.startsWith("group:");
+
 /**
  * Moves points between two accounts, whole or not at all; null when `from` cannot cover them. Wallets and
- * pools are locked first, in order of id, and a system account after them, as in every other transaction.
+ * pools are locked first, in order of id, and debts and system accounts after them, as in every other transaction.
  */
 export async function moveBetween(
   tx: Transaction,
   movement: MovementRow,
 ): Promise<{ from: AccountRow; to: AccountRow } | null> {
   const { from_account_id, to_account_id, points } = movement;
-  const isSystem = (id: string) => id.startsWith("system:");
-  const owned = [from_account_id, to_account_id].filter((id) => !isSystem(id));
-  const locked = await store.lockAccounts(tx, owned);
-  if (!isSystem(from_account_id) && (locked.get(from_account_id)?.balance ?? 0) < points) return null;
+  const locked = await store.lockAccounts(tx, [from_account_id, to_account_id].filter(holdsPoints));
+  if (holdsPoints(from_account_id) && (locked.get(from_account_id)?.balance ?? 0) < points) return null;
 
   const from = await store.post(tx, { id: from_account_id, points: -points, entryCount: 1 });
   const to = await store.post(tx, { id: to_account_id, points, entryCount: 1 });

@@ -4,12 +4,29 @@ import { fail } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { LEDGER_CHANGED } from "../../kernel/topics.ts";
 import type { Database, Transaction } from "../../storage/contract.ts";
-import { type AccountType, accountKey, ISSUED, requestOf, splitAccountId } from "./account.ts";
+import {
+  type AccountType,
+  accountKey,
+  type DebtRef,
+  debtKey,
+  ISSUED,
+  QUOTA,
+  requestOf,
+  splitAccountId,
+} from "./account.ts";
 import { BalanceCache } from "./balance-cache.ts";
 import { moveBetween } from "./movement.ts";
 import { settleBatch } from "./settlement.ts";
-import { type AccountRow, type MovementKind, type StatementRow, store } from "./store.ts";
-import type { AccountRef, Balance, BalanceChange, Settled, Settlement, Settling } from "./types.ts";
+import { type AccountRow, type DebtRow, type MovementKind, type StatementRow, store } from "./store.ts";
+import type {
+  AccountRef,
+  Balance,
+  BalanceChange,
+  Settled,
+  Settlement,
+  SettleOptions,
+  Settling,
+} from "./types.ts";
 
 const RECENT_ENTRIES = 50;
 
@@ -29,19 +46,31 @@ export interface PointsOrder {
   actor: string;
 }
 
+export interface StatementEntry {
+  seq: number;
+  kind: MovementKind;
+  points: number;
+  balance_after: number;
+  counterparty: { type: AccountType; id: string };
+  request_id: string | null;
+  note: string | null;
+  created_at: string;
+}
+
 export interface Statement {
   balance: number;
   /** Newest first. */
-  entries: {
-    seq: number;
-    kind: MovementKind;
-    points: number;
-    balance_after: number;
-    counterparty: { type: AccountType; id: string };
-    request_id: string | null;
-    note: string | null;
-    created_at: string;
-  }[];
+  entries: StatementEntry[];
+  /** Points owed on the account, by whom, and the newest entries of these debts. */
+  debt: number;
+  debts: { user_id: string; points: number }[];
+  debt_entries: (StatementEntry & { user_id: string })[];
+}
+
+/** What a user owes on an account. */
+export interface OpenDebt {
+  account: AccountRef;
+  points: number;
 }
 
 /** The books: every change of a balance in the service happens here, as a movement with two entries. */
@@ -56,11 +85,8 @@ export class Ledger implements Settling {
       clock,
       read: async (account) => {
         const row = await store.account(db, accountKey(account));
-        return {
-          balance: row?.balance ?? 0,
-          everCredited: row?.ever_credited ?? false,
-          version: row?.version ?? 0,
-        };
+        // After the account: should debts change in between, its version is the older one, and is overtaken.
+        return toBalance(row, await store.debtsOn(db, [accountKey(account)]));
       },
     });
   }
@@ -83,12 +109,12 @@ export class Ledger implements Settling {
   async settleBatch(
     tx: Transaction,
     items: readonly Settlement[],
-    { mayExist } = { mayExist: true },
+    options: SettleOptions = { mayExist: true },
   ): Promise<Settled[]> {
     if (items.length === 0) return [];
     const { pointsPerUsd } = this.options;
-    const { settled, changed } = await settleBatch(tx, items, { pointsPerUsd, mayExist });
-    for (const account of changed) this.#changed(tx, account);
+    const { settled, changed } = await settleBatch(tx, items, { ...options, pointsPerUsd });
+    await this.#changed(tx, changed);
     return settled;
   }
 
@@ -103,15 +129,15 @@ export class Ledger implements Settling {
     this.#changes.delete(tx);
   }
 
-  /** Issues new points to the account and returns its new balance. */
+  /** Issues new points to the account, which pay its debts first, and returns its new balance. */
   async topup(tx: Transaction, account: AccountRef, order: PointsOrder): Promise<number> {
     await store.openAccount(tx, accountKey(account), account.type);
     const moved = await this.#move(tx, { kind: "topup", from: ISSUED, to: accountKey(account), order });
     if (!moved) throw new Error("ledger: issuing points was refused");
-    return moved.to.balance;
+    return (await this.#repay(tx, moved.to)).balance;
   }
 
-  /** Moves points from one account to another; null when the first cannot cover them. */
+  /** Moves points from one account to another, whose debts they pay first; null when the first cannot cover them. */
   async allocate(
     tx: Transaction,
     { from, to, order }: { from: AccountRef; to: AccountRef; order: PointsOrder },
@@ -123,14 +149,67 @@ export class Ledger implements Settling {
       to: accountKey(to),
       order,
     });
-    return moved && { fromBalance: moved.from.balance, toBalance: moved.to.balance };
+    if (!moved) return null;
+    return { fromBalance: moved.from.balance, toBalance: (await this.#repay(tx, moved.to)).balance };
   }
 
-  /** Gives what is left back to where points come from and closes the account for good. */
+  /** Pays debts of the account with what it holds, one after the other; returns the account as it is then. */
+  async #repay(tx: Transaction, account: AccountRow): Promise<AccountRow> {
+    let left = account;
+    if (left.debt_entries === 0) return left;
+    for (const debt of await store.debtsOn(tx, [account.id])) {
+      const points = Math.min(debt.points, left.balance);
+      if (points === 0) break;
+      left = await this.#pay(tx, { from: account.id, debt, points });
+    }
+    return left;
+  }
+
+  /** Pays a part of a debt from `from`; returns the account on which it was owed. */
+  async #pay(
+    tx: Transaction,
+    { from, debt, points }: { from: string; debt: DebtRow; points: number },
+  ): Promise<AccountRow> {
+    const order = { points, note: null, actor: null };
+    const moved = await this.#move(tx, { kind: "repayment", from, to: debt.id, order });
+    if (!moved) throw new Error(`ledger: ${from} could not pay ${debt.id}`);
+    const owing = await store.countDebtEntries(tx, debt.debt_of, 1);
+    await this.#changed(tx, [owing]);
+    return owing;
+  }
+
+  /**
+   * What the user owes on the account, in points; the same until the end of the transaction, in which
+   * `payFromQuota` may then pay it.
+   */
+  async lockDebt(tx: Transaction, debt: DebtRef): Promise<number> {
+    return (await this.#lockedDebt(tx, debt))?.points ?? 0;
+  }
+
+  async #lockedDebt(tx: Transaction, { account, userId }: DebtRef): Promise<DebtRow | null> {
+    const id = accountKey(account);
+    await store.lockAccounts(tx, [id]);
+    const debts = await store.debtsOn(tx, [id]);
+    return debts.find(({ debtor_id }) => debtor_id === userId) ?? null;
+  }
+
+  /** The tier's quota pays `points` of the debt, which the caller counts as use of it. */
+  async payFromQuota(tx: Transaction, debt: DebtRef, points: number): Promise<void> {
+    const row = await this.#lockedDebt(tx, debt);
+    if (!row || row.points < points)
+      throw new Error(`ledger: ${debtKey(debt)} owes less than ${points} points`);
+    await this.#pay(tx, { from: QUOTA, debt: row, points });
+  }
+
+  /**
+   * Gives what is left back to where points come from and closes the account for good. What members owe on it
+   * becomes their own debt.
+   */
   async close(tx: Transaction, account: AccountRef, order: Omit<PointsOrder, "points">): Promise<void> {
     const id = accountKey(account);
     const row = (await store.lockAccounts(tx, [id])).get(id);
     if (!row) return;
+    for (const debt of await store.debtsOn(tx, [id])) await this.#takeOver(tx, debt, order);
     if (row.balance > 0)
       await this.#move(tx, {
         kind: "return",
@@ -139,6 +218,27 @@ export class Ledger implements Settling {
         order: { ...order, points: row.balance },
       });
     await store.closeAccount(tx, id, isoTime(this.options.clock.now()));
+  }
+
+  /** Moves a debt from the account on which it is owed to the debtor's own wallet, which pays what it can. */
+  async #takeOver(
+    tx: Transaction,
+    debt: DebtRow,
+    { note, actor }: Omit<PointsOrder, "points">,
+  ): Promise<void> {
+    const wallet: AccountRef = { type: "user", id: debt.debtor_id };
+    const own = { account: wallet, userId: debt.debtor_id };
+    const walletId = accountKey(wallet);
+    await store.openAccount(tx, walletId, "user");
+    if (!(await store.lockAccounts(tx, [walletId])).has(walletId))
+      throw new Error(`ledger: the wallet ${walletId} is closed and cannot take over a debt`);
+    await store.openDebt(tx, own);
+    const order = { points: debt.points, note, actor };
+    await this.#move(tx, { kind: "takeover", from: debtKey(own), to: debt.id, order });
+    const pool = await store.countDebtEntries(tx, debt.debt_of, 1);
+    const owing = await store.countDebtEntries(tx, walletId, 1);
+    await this.#changed(tx, [pool, owing]);
+    await this.#repay(tx, owing);
   }
 
   /** Refuses an id whose account was closed: its history must not come to someone else. */
@@ -160,13 +260,30 @@ export class Ledger implements Settling {
   async #statement(accountId: string): Promise<Statement> {
     const { db } = this.options;
     const rows = await store.recentEntries(db, accountId, RECENT_ENTRIES);
-    // The newest entry rather than the account's row: so the two cannot disagree while points move.
-    return { balance: rows[0]?.balance_after ?? 0, entries: rows.map((row) => toEntry(row, accountId)) };
+    const debts = await store.debtsOn(db, [accountId]);
+    const debtRows = await store.recentDebtEntries(db, accountId, RECENT_ENTRIES);
+    return {
+      // The newest entry rather than the account's row: so the two cannot disagree while points move.
+      balance: rows[0]?.balance_after ?? 0,
+      entries: rows.map((row) => toEntry(row, accountId)),
+      debt: debts.reduce((sum, { points }) => sum + points, 0),
+      debts: debts.map(({ debtor_id, points }) => ({ user_id: debtor_id, points })),
+      debt_entries: debtRows.map(({ account_id, debtor_id, ...row }) => ({
+        ...toEntry(row, account_id),
+        user_id: debtor_id,
+      })),
+    };
+  }
+
+  /** What the user owes, on the own wallet and on pools. */
+  async debtsOf(userId: string): Promise<OpenDebt[]> {
+    const rows = await store.debtsOf(this.options.db, userId);
+    return rows.map(({ debt_of, points }) => ({ account: splitAccountId(debt_of) as AccountRef, points }));
   }
 
   async #move(
     tx: Transaction,
-    { kind, from, to, order }: { kind: MovementKind; from: string; to: string; order: PointsOrder },
+    { kind, from, to, order }: { kind: MovementKind; from: string; to: string; order: MoveOrder },
   ): Promise<{ from: AccountRow; to: AccountRow } | null> {
     const moved = await moveBetween(tx, {
       id: this.options.ids.uuid(),
@@ -182,18 +299,35 @@ export class Ledger implements Settling {
       actor: order.actor,
       created_at: isoTime(this.options.clock.now()),
     });
-    if (moved) for (const account of [moved.from, moved.to]) this.#changed(tx, account);
+    if (moved) await this.#changed(tx, [moved.from, moved.to]);
     return moved;
   }
 
-  #changed(tx: Transaction, { id, type, balance, ever_credited, version }: AccountRow): void {
-    if (type === "system") return;
+  /** Notes what accounts are now, for those who are told once `tx` is committed. */
+  async #changed(tx: Transaction, rows: readonly AccountRow[]): Promise<void> {
     const changes = this.#changes.get(tx) ?? new Map<string, BalanceChange>();
     this.#changes.set(tx, changes);
-    const account: AccountRef = { type, id: splitAccountId(id).id };
-    changes.set(id, { account, balance, everCredited: ever_credited, version });
+    // Almost no account ever had a debt, and one that had none needs no look-up.
+    const owing = rows.filter(({ debt_entries }) => debt_entries > 0).map(({ id }) => id);
+    const debts = owing.length > 0 ? await store.debtsOn(tx, owing) : [];
+    for (const row of rows) {
+      const { type, id } = splitAccountId(row.id);
+      if (type !== "user" && type !== "group") continue;
+      const own = debts.filter(({ debt_of }) => debt_of === row.id);
+      changes.set(row.id, { account: { type, id }, ...toBalance(row, own) });
+    }
   }
 }
+
+type MoveOrder = Omit<PointsOrder, "actor"> & { actor: string | null };
+
+const toBalance = (row: AccountRow | null, debts: readonly DebtRow[]): Balance => ({
+  balance: row?.balance ?? 0,
+  everCredited: row?.ever_credited ?? false,
+  debts:
+    debts.length === 0 ? null : Object.fromEntries(debts.map(({ debtor_id, points }) => [debtor_id, points])),
+  version: row ? row.version + row.debt_entries : 0,
+});
 
 function toEntry(row: StatementRow, accountId: string): Statement["entries"][number] {
   const { movement_id, from_account_id, to_account_id, ...rest } = row;

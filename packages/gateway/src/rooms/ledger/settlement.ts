@@ -1,100 +1,238 @@
 import type { Transaction } from "../../storage/contract.ts";
-import { accountKey, SPENT, settlementId } from "./account.ts";
-import { charge, exactPoints } from "./charge.ts";
+import { accountKey, type DebtRef, debtId, debtKey, SPENT, settlementId } from "./account.ts";
+import { charge, type ExactPoints, exactPoints } from "./charge.ts";
 import { entriesOf } from "./movement.ts";
 import { type AccountRow, type EntryRow, type MovementRow, store } from "./store.ts";
-import type { Settled, Settlement } from "./types.ts";
+import type { AccountRef, QuotaPayer, Settled, Settlement, SettleOptions } from "./types.ts";
 
 /** One account's part of a batch, charged in memory while its row is locked. */
 interface Drawing {
   account: AccountRow;
   movements: MovementRow[];
+  /** Entries that its debts get. */
+  debtEntries: number;
 }
 
-export interface SettleOptions {
-  pointsPerUsd: number;
-  /** Whether some of the items may have been settled before. */
-  mayExist: boolean;
+/** What a batch leaves owed by one user on one account. */
+interface Debt {
+  ref: DebtRef;
+  movements: MovementRow[];
 }
 
-/** Charges the batch in memory; what could not be covered is null and leaves no movement. */
-async function chargeAll(
-  tx: Transaction,
-  items: readonly Settlement[],
-  { pointsPerUsd, mayExist }: SettleOptions,
-): Promise<{ settled: Settled[]; drawings: Drawing[] }> {
-  const keys = items.map(({ account }) => accountKey(account));
-  const ids = items.map(({ requestId }) => settlementId(requestId));
-  const accounts = await store.lockAccounts(tx, [...new Set(keys)]);
-  // Read after the rows are locked: another transaction that settled the same request has committed by now.
-  const known = mayExist ? await store.pointsOf(tx, [...new Set(ids)]) : new Map<string, number>();
-  const drawings = new Map<string, Drawing>();
+type Accounts = ReadonlyMap<string, AccountRow>;
 
-  const settled = items.map((item, index): Settled => {
-    const id = ids[index]!;
-    const before = known.get(id);
+/** An item with what it costs in points; null beyond what any account can hold. */
+interface Priced {
+  item: Settlement;
+  exact: ExactPoints | null;
+}
+
+/** A batch charged in memory: in the order of the items, so that each finds what those before it have left. */
+class Charging {
+  readonly settled: Settled[];
+  readonly #accounts: Accounts;
+  readonly #drawings = new Map<string, Drawing>();
+  readonly #debts = new Map<string, Debt>();
+  readonly #known: Map<string, number>;
+  /** Something is not covered by its account. */
+  isUncovered = false;
+  /** What is owed, and has no account yet that it could be noted on. */
+  readonly unnoted: Settlement[] = [];
+
+  constructor(
+    readonly options: { quota: QuotaPayer | null; closed: ReadonlySet<string> },
+    items: readonly Priced[],
+    { accounts, known }: { accounts: Accounts; known: ReadonlyMap<string, number> },
+  ) {
+    // Copies: the batch may have to be charged a second time.
+    this.#accounts = new Map(Array.from(accounts, ([id, row]) => [id, { ...row }]));
+    this.#known = new Map(known);
+    options.quota?.begin();
+    this.settled = items.map(({ item, exact }) => this.#charge(item, exact));
+  }
+
+  get drawings(): Drawing[] {
+    return [...this.#drawings.values()].sort((a, b) => (a.account.id < b.account.id ? -1 : 1));
+  }
+  get debts(): Debt[] {
+    return Array.from(this.#debts, ([id, debt]) => ({ id, debt }))
+      .sort((a, b) => (a.id < b.id ? -1 : 1))
+      .map(({ debt }) => debt);
+  }
+
+  #charge(item: Settlement, exact: ExactPoints | null): Settled {
+    const before = this.#known.get(item.requestId);
     if (before !== undefined) return { points: before };
-    const account = accounts.get(keys[index]!);
-    const { costNanoUsd, multiplierMicros } = item;
-    const exact = account && exactPoints({ costNanoUsd, pointsPerUsd, multiplierMicros });
-    const charged = exact && charge(account, exact);
-    if (!charged) return null;
+    const { quota } = this.options;
+    if (!exact) return null;
+    const account = this.#accounts.get(accountKey(item.account));
+    const charged = account ? charge(account, exact) : null;
+    if (account && charged?.isCovered)
+      return this.#draw(item, { ref: item.account, account, exact, charged });
+    this.isUncovered = true;
+    if (!quota || quota.pays(item)) return null;
+    if (account && charged) return this.#draw(item, { ref: item.account, account, exact, charged });
+    const ref = walletOf(item);
+    const wallet = this.#accounts.get(accountKey(ref));
+    if (wallet && this.options.closed.has(accountKey(item.account)))
+      return this.#draw(item, { ref, account: wallet, exact, charged: charge(wallet, exact) });
+    this.unnoted.push(item);
+    return null;
+  }
+
+  #draw(
+    item: Settlement,
+    {
+      ref,
+      account,
+      exact,
+      charged,
+    }: {
+      ref: AccountRef;
+      account: AccountRow;
+      exact: ExactPoints;
+      charged: ReturnType<typeof charge>;
+    },
+  ): Settled {
+    const { points, owed } = charged;
     account.balance = charged.balance;
     account.remainder = charged.remainder;
-    known.set(id, charged.points);
-    const drawing = drawings.get(account.id) ?? { account, movements: [] };
-    drawings.set(account.id, drawing);
-    drawing.movements.push({
-      id,
-      kind: "settlement",
-      from_account_id: account.id,
+    const drawing = this.#drawings.get(account.id) ?? { account, movements: [], debtEntries: 0 };
+    this.#drawings.set(account.id, drawing);
+    const common = {
       to_account_id: SPENT,
-      points: charged.points,
-      cost_nano_usd: Number(costNanoUsd),
-      multiplier_micros: multiplierMicros,
-      exact_points: exact.points,
-      exact_femto: exact.femto,
       note: item.note ?? null,
       actor: null,
       created_at: item.now,
+    };
+    drawing.movements.push({
+      ...common,
+      id: settlementId(item.requestId),
+      kind: "settlement",
+      from_account_id: account.id,
+      points: points - owed,
+      cost_nano_usd: Number(item.costNanoUsd),
+      multiplier_micros: item.multiplierMicros,
+      exact_points: exact.points,
+      exact_femto: exact.femto,
     });
-    return { points: charged.points };
+    if (owed > 0) {
+      const debtRef = { account: ref, userId: item.userId };
+      const id = debtKey(debtRef);
+      const debt = this.#debts.get(id) ?? { ref: debtRef, movements: [] };
+      this.#debts.set(id, debt);
+      drawing.debtEntries++;
+      debt.movements.push({
+        ...common,
+        id: debtId(item.requestId),
+        kind: "debt",
+        from_account_id: id,
+        points: owed,
+        cost_nano_usd: null,
+        multiplier_micros: null,
+        exact_points: null,
+        exact_femto: null,
+      });
+    }
+    this.#known.set(item.requestId, points);
+    return { points };
+  }
+}
+
+const walletOf = ({ userId }: Settlement): AccountRef => ({ type: "user", id: userId });
+
+/** Charges the batch; what nobody covers becomes a debt where there is a quota to ask first. */
+async function chargeAll(
+  tx: Transaction,
+  items: readonly Settlement[],
+  { pointsPerUsd, mayExist, quota }: SettleOptions & { pointsPerUsd: number },
+): Promise<Charging> {
+  const keys = new Set(items.map(({ account }) => accountKey(account)));
+  const accounts = await store.lockAccounts(tx, [...keys]);
+  // Read after the rows are locked: another transaction that settled the same request has committed by now.
+  const readKnown = async (): Promise<ReadonlyMap<string, number>> => {
+    const ids = items.map(({ requestId }) => requestId);
+    return mayExist ? store.settledBefore(tx, ids) : NONE;
+  };
+  const known = await readKnown();
+  const priced = items.map((item) => {
+    const { costNanoUsd, multiplierMicros } = item;
+    return { item, exact: exactPoints({ costNanoUsd, pointsPerUsd, multiplierMicros }) };
   });
-  return { settled, drawings: [...drawings.values()].sort((a, b) => (a.account.id < b.account.id ? -1 : 1)) };
+  const closed = new Set<string>();
+  const byPoints = new Charging({ quota: null, closed }, priced, { accounts, known });
+  if (!quota || !byPoints.isUncovered) return byPoints;
+  await quota.load(tx);
+  let charged = new Charging({ quota, closed }, priced, { accounts, known });
+  // An account that is made for a debt may turn out to be needed by others, too.
+  while (charged.unnoted.length > 0) {
+    await openMissing(tx, charged.unnoted, { accounts, closed });
+    charged = new Charging({ quota, closed }, priced, { accounts, known: await readKnown() });
+  }
+  return charged;
+}
+
+const NONE: ReadonlyMap<string, number> = new Map();
+
+/** Adds to `accounts` those that debts are noted on: new ones, and wallets in place of pools that are closed. */
+async function openMissing(
+  tx: Transaction,
+  items: readonly Settlement[],
+  { accounts, closed }: { accounts: Map<string, AccountRow>; closed: Set<string> },
+): Promise<void> {
+  const open = async (refs: readonly AccountRef[]) => {
+    const missing = new Map(refs.map((ref) => [accountKey(ref), ref]));
+    for (const id of accounts.keys()) missing.delete(id);
+    for (const [id, { type }] of [...missing].sort()) await store.openAccount(tx, id, type);
+    for (const [id, row] of await store.lockAccounts(tx, [...missing.keys()])) accounts.set(id, row);
+  };
+  await open(items.map(({ account }) => account));
+  const without = items.filter(({ account }) => !accounts.has(accountKey(account)));
+  for (const { account } of without) closed.add(accountKey(account));
+  await open(without.map(walletOf));
+  // Wallets are never closed, or this would not come to an end.
+  for (const item of without)
+    if (!accounts.has(accountKey(walletOf(item))))
+      throw new Error(`ledger: ${item.userId} has no open wallet`);
 }
 
 const pointsOf = (movements: readonly MovementRow[]) =>
   movements.reduce((sum, { points }) => sum + points, 0);
 
-/** Settles a batch inside `tx`; also returns the accounts whose balance changed. */
+/** Settles a batch inside `tx`; also returns the accounts whose balance or debts changed. */
 export async function settleBatch(
   tx: Transaction,
   items: readonly Settlement[],
-  options: SettleOptions,
+  options: SettleOptions & { pointsPerUsd: number },
 ): Promise<{ settled: Settled[]; changed: AccountRow[] }> {
-  const { settled, drawings } = await chargeAll(tx, items, options);
+  const { settled, drawings, debts } = await chargeAll(tx, items, options);
   const changed: AccountRow[] = [];
   const entries: EntryRow[] = [];
   const paid: MovementRow[] = [];
-  for (const { account, movements } of drawings) {
+  for (const { account, movements, debtEntries } of drawings) {
     const withPoints = movements.filter(({ points }) => points > 0);
     const after = await store.draw(tx, {
       id: account.id,
       points: pointsOf(withPoints),
       remainder: account.remainder,
       entryCount: withPoints.length,
+      debtEntryCount: debtEntries,
     });
     if (!after || after.balance !== account.balance)
       throw new Error(`ledger: ${account.id} changed while its row was locked`);
-    if (withPoints.length === 0) continue;
-    changed.push(after);
+    if (withPoints.length + debtEntries > 0) changed.push(after);
     entries.push(...entriesOf(after, withPoints));
     paid.push(...withPoints);
+  }
+  for (const { ref, movements } of debts) {
+    await store.openDebt(tx, ref);
+    entries.push(...entriesOf(await store.postDebt(tx, movements), movements));
+    paid.push(...movements);
   }
   if (paid.length > 0) entries.push(...(await postSpent(tx, paid)));
   await store.insertMovements(
     tx,
-    drawings.flatMap(({ movements }) => movements),
+    [...drawings, ...debts].flatMap(({ movements }) => movements),
   );
   await store.insertEntries(tx, entries);
   return { settled, changed };

@@ -1,5 +1,5 @@
 import { insertRows, type Queryable, selectIn, type Transaction } from "../../storage/contract.ts";
-import type { AccountType } from "./account.ts";
+import { type AccountType, accountKey, type DebtRef, debtId, debtKey, settlementId } from "./account.ts";
 
 export interface AccountRow {
   id: string;
@@ -9,9 +9,30 @@ export interface AccountRow {
   ever_credited: boolean;
   version: number;
   closed_at: string | null;
+  /** Entries of the debts that are or were owed on it. */
+  debt_entries: number;
 }
 
-export type MovementKind = "topup" | "allocation" | "settlement" | "return";
+export const MOVEMENT_KINDS = [
+  "topup",
+  "allocation",
+  "settlement",
+  "return",
+  "debt",
+  "repayment",
+  "takeover",
+] as const;
+export type MovementKind = (typeof MOVEMENT_KINDS)[number];
+
+/** What one user owes on one account. */
+export interface DebtRow {
+  id: string;
+  /** The wallet's or the pool's id in the books. */
+  debt_of: string;
+  debtor_id: string;
+  /** Points owed, above zero. */
+  points: number;
+}
 
 export interface MovementRow {
   /** Of a settlement: made from the request's id. */
@@ -38,6 +59,12 @@ export interface EntryRow {
   balance_after: number;
 }
 
+export interface DebtEntry {
+  /** The debt's account. */
+  account_id: string;
+  debtor_id: string;
+}
+
 export interface StatementRow {
   movement_id: string;
   seq: number;
@@ -51,7 +78,7 @@ export interface StatementRow {
 }
 
 const toAccount = (row: AccountRow): AccountRow => ({ ...row, ever_credited: Boolean(row.ever_credited) });
-const ACCOUNT_COLUMNS = "id, type, balance, remainder, ever_credited, version, closed_at";
+const ACCOUNT_COLUMNS = "id, type, balance, remainder, ever_credited, version, closed_at, debt_entries";
 
 /** SQL of the books. */
 export const store = {
@@ -96,7 +123,8 @@ export const store = {
     const row = await tx.get<AccountRow>(
       `UPDATE ledger_accounts
        SET balance = balance + $2, version = version + $3, ever_credited = ever_credited OR $4
-       WHERE id = $1 AND closed_at IS NULL AND (type = 'system' OR balance >= $5) AND balance BETWEEN $6 AND $7
+       WHERE id = $1 AND closed_at IS NULL AND (type IN ('system', 'debt') OR balance >= $5)
+         AND balance BETWEEN $6 AND $7
        RETURNING ${ACCOUNT_COLUMNS}`,
       [id, points, entryCount, points > 0, -points, -max - Math.min(points, 0), max - Math.max(points, 0)],
     );
@@ -111,12 +139,14 @@ export const store = {
       points,
       remainder,
       entryCount,
-    }: { id: string; points: number; remainder: number; entryCount: number },
+      debtEntryCount,
+    }: { id: string; points: number; remainder: number; entryCount: number; debtEntryCount: number },
   ): Promise<AccountRow | null> {
     const row = await tx.get<AccountRow>(
-      `UPDATE ledger_accounts SET balance = balance - $2, remainder = $3, version = version + $4
+      `UPDATE ledger_accounts SET balance = balance - $2, remainder = $3, version = version + $4,
+         debt_entries = debt_entries + $5
        WHERE id = $1 AND balance >= $2 RETURNING ${ACCOUNT_COLUMNS}`,
-      [id, points, remainder, entryCount],
+      [id, points, remainder, entryCount, debtEntryCount],
     );
     return row && toAccount(row);
   },
@@ -125,14 +155,69 @@ export const store = {
     await tx.run("UPDATE ledger_accounts SET closed_at = $2 WHERE id = $1", [id, now]);
   },
 
-  /** Points of those among the movements that exist. */
-  async pointsOf(tx: Transaction, movementIds: readonly string[]): Promise<Map<string, number>> {
+  /** What was settled of those among the requests that were settled before. */
+  async settledBefore(tx: Transaction, requestIds: readonly string[]): Promise<Map<string, number>> {
+    const ids = [...new Set(requestIds)];
     const rows = await selectIn<{ id: string; points: number }>(
       tx,
       (list) => `SELECT id, points FROM ledger_movements WHERE id IN ${list}`,
-      movementIds,
+      ids.flatMap((id) => [settlementId(id), debtId(id)]),
     );
-    return new Map(rows.map(({ id, points }) => [id, points]));
+    const byId = new Map(rows.map(({ id, points }) => [id, points]));
+    const settled = new Map<string, number>();
+    for (const id of ids) {
+      const taken = byId.get(settlementId(id));
+      if (taken !== undefined) settled.set(id, taken + (byId.get(debtId(id)) ?? 0));
+    }
+    return settled;
+  },
+
+  /** Makes the debt's account unless it exists. */
+  async openDebt(tx: Transaction, debt: DebtRef): Promise<void> {
+    await tx.run(
+      `INSERT INTO ledger_accounts (id, type, balance, remainder, ever_credited, version, debt_of, debtor_id)
+       VALUES ($1, 'debt', 0, 0, FALSE, 0, $2, $3) ON CONFLICT (id) DO NOTHING`,
+      [debtKey(debt), accountKey(debt.account), debt.userId],
+    );
+  },
+
+  /** Adds to a debt, by movements that all come from its account. */
+  async postDebt(tx: Transaction, movements: readonly MovementRow[]): Promise<AccountRow> {
+    const id = movements[0]!.from_account_id;
+    const points = -movements.reduce((sum, movement) => sum + movement.points, 0);
+    const after = await this.post(tx, { id, points, entryCount: movements.length });
+    if (!after) throw new Error(`ledger: ${id} cannot owe more`);
+    return after;
+  },
+
+  /** The open debts of accounts. They change only while the account itself is locked. */
+  async debtsOn(on: Queryable, accountIds: readonly string[]): Promise<DebtRow[]> {
+    return selectIn<DebtRow>(
+      on,
+      (list) =>
+        `SELECT id, debt_of, debtor_id, -balance AS points FROM ledger_accounts
+         WHERE debt_of IN ${list} AND balance < 0 ORDER BY id`,
+      accountIds,
+    );
+  },
+
+  /** The open debts of a user, wherever they are owed. */
+  debtsOf(on: Queryable, userId: string): Promise<DebtRow[]> {
+    return on.all<DebtRow>(
+      `SELECT id, debt_of, debtor_id, -balance AS points FROM ledger_accounts
+       WHERE debtor_id = $1 AND balance < 0 ORDER BY id`,
+      [userId],
+    );
+  },
+
+  /** Notes that debts of the account got an entry each. */
+  async countDebtEntries(tx: Transaction, id: string, entryCount: number): Promise<AccountRow> {
+    const row = await tx.get<AccountRow>(
+      `UPDATE ledger_accounts SET debt_entries = debt_entries + $2 WHERE id = $1 RETURNING ${ACCOUNT_COLUMNS}`,
+      [id, entryCount],
+    );
+    if (!row) throw new Error(`ledger: ${id} has debts and is not there`);
+    return toAccount(row);
   },
 
   async insertMovements(tx: Transaction, movements: readonly MovementRow[]): Promise<void> {
@@ -162,6 +247,18 @@ export const store = {
       tx,
       "ledger_entries (account_id, seq, movement_id, points, balance_after)",
       entries.map((e) => [e.account_id, e.seq, e.movement_id, e.points, e.balance_after]),
+    );
+  },
+
+  /** The newest entries of the debts of an account, newest first. */
+  recentDebtEntries(on: Queryable, accountId: string, limit: number): Promise<(StatementRow & DebtEntry)[]> {
+    return on.all<StatementRow & DebtEntry>(
+      `SELECT e.movement_id, e.seq, m.kind, e.points, e.balance_after, m.from_account_id, m.to_account_id,
+              m.note, m.created_at, a.id AS account_id, a.debtor_id
+       FROM ledger_accounts a JOIN ledger_entries e ON e.account_id = a.id
+         JOIN ledger_movements m ON m.id = e.movement_id
+       WHERE a.debt_of = $1 ORDER BY m.created_at DESC, e.seq DESC LIMIT $2`,
+      [accountId, limit],
     );
   },
 

@@ -12,7 +12,9 @@ export interface Balance {
   balance: number;
   /** Whether points were ever put in: an empty account that had some is "drained", another one "never used". */
   everCredited: boolean;
-  /** Grows with every change of the account, so an older one can be told. */
+  /** What is owed on the account, by user id, in points; null when nothing is. */
+  debts: Readonly<Record<string, number>> | null;
+  /** Grows with every change of the account and its debts, so an older one can be told. */
   version: number;
 }
 
@@ -23,7 +25,10 @@ export interface BalanceChange extends Balance {
 
 /** One finished request that is to be paid in points. */
 export interface Settlement {
+  /** What the request draws on. */
   account: AccountRef;
+  /** Who made it, and owes what is not covered. */
+  userId: string;
   requestId: string;
   costNanoUsd: bigint;
   /** The member's multiplier in millionths. */
@@ -33,8 +38,31 @@ export interface Settlement {
   note?: string;
 }
 
-/** The points taken; null when the balance cannot cover it, then nothing changed and the tier quota pays. */
+/**
+ * What was settled in points, those that are owed included; null when the balance cannot cover it and the tier's
+ * quota pays, then nothing changed.
+ */
 export type Settled = { points: number } | null;
+
+/** The tier's quota, which pays whole requests that points do not cover, while it is not drained. */
+export interface QuotaPayer {
+  /** Reads what it needs; asked once, before `pays`, and only when something is not covered. */
+  load(tx: Transaction): Promise<void>;
+  /** The batch is gone through from its beginning, not for the first time perhaps. */
+  begin(): void;
+  /** Asked in the order of the items; what it pays counts for those that follow. */
+  pays(item: Settlement): boolean;
+}
+
+export interface SettleOptions {
+  /**
+   * False: none of the items can have been settled before, which saves looking for them; were one, its movement's
+   * key makes the settlement throw.
+   */
+  mayExist: boolean;
+  /** Without it everything that points do not cover is left to others. */
+  quota?: QuotaPayer;
+}
 
 export interface Settling {
   /**
@@ -44,17 +72,13 @@ export interface Settling {
    * in the order of the items. A request that was not covered leaves no trace here, so the caller's own key
    * (the usage row) is what keeps a replay from settling it later.
    *
+   * What neither the account nor the quota pays takes the account to zero and leaves the rest as a debt of the
+   * user on that account. If the account is closed, the user's own wallet stands in for it.
+   *
    * Call it once a transaction: accounts are locked in one order, which keeps two batches from waiting for
    * each other.
-   *
-   * `mayExist: false` says that none of them can have been settled before, which saves looking for them; were
-   * one, its movement's key makes this throw.
    */
-  settleBatch(
-    tx: Transaction,
-    items: readonly Settlement[],
-    options?: { mayExist: boolean },
-  ): Promise<Settled[]>;
+  settleBatch(tx: Transaction, items: readonly Settlement[], options?: SettleOptions): Promise<Settled[]>;
   settle(tx: Transaction, item: Settlement): Promise<Settled>;
   /** Tells every instance the new balances of what `tx` changed. To be called once `tx` is committed. */
   committed(tx: Transaction): void;
@@ -64,5 +88,7 @@ export interface Settling {
 export interface Balances {
   /** Null when the balance is not known here, or has not been confirmed for a while: `load` it then. */
   peek(account: AccountRef): Balance | null;
+  /** What was last known of it, confirmed or not; null when nothing was. */
+  last(account: AccountRef): Balance | null;
   load(account: AccountRef): Promise<Balance>;
 }

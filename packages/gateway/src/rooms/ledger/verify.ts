@@ -15,6 +15,8 @@ export interface LedgerReport {
   accounts: number;
   movements: number;
   entries: number;
+  /** Open debts, and the points that are owed by them. */
+  debts: { count: number; points: number };
   problems: LedgerProblem[];
 }
 
@@ -63,8 +65,34 @@ const checks: readonly Check[] = [
   },
   {
     name: "overdraft",
-    sql: "SELECT id, balance FROM ledger_accounts WHERE type <> 'system' AND balance < 0",
+    sql: "SELECT id, balance FROM ledger_accounts WHERE type IN ('user', 'group') AND balance < 0",
     describe: ({ id, balance }) => `${id}: the balance is ${balance}, below zero`,
+  },
+  {
+    name: "debts",
+    sql: `SELECT d.id, d.balance, d.debt_of, a.balance AS held FROM ledger_accounts d
+      LEFT JOIN ledger_accounts a ON a.id = d.debt_of AND a.type IN ('user', 'group')
+      WHERE d.type = 'debt' AND (d.balance > 0 OR a.id IS NULL OR (d.balance < 0 AND a.balance > 0))`,
+    describe: ({ id, balance, debt_of, held }) =>
+      held === null
+        ? `${id}: owed on ${debt_of}, which does not exist`
+        : `${id}: the balance is ${balance} while ${debt_of} holds ${held} points`,
+  },
+  {
+    name: "debt entries",
+    sql: `SELECT a.id, a.debt_entries, COALESCE(d.n, 0) AS n FROM ledger_accounts a
+      LEFT JOIN (SELECT debt_of, SUM(version) AS n FROM ledger_accounts WHERE debt_of IS NOT NULL GROUP BY debt_of) d
+        ON d.debt_of = a.id
+      WHERE a.debt_entries <> COALESCE(d.n, 0)`,
+    describe: ({ id, debt_entries, n }) =>
+      `${id}: counts ${debt_entries} entries of its debts, which have ${n}`,
+  },
+  {
+    name: "debts of requests",
+    sql: `SELECT d.id FROM ledger_movements d
+      LEFT JOIN ledger_movements s ON s.id = 'request:' || substr(d.id, 6)
+      WHERE d.kind = 'debt' AND s.id IS NULL`,
+    describe: ({ id }) => `movement ${id} is the debt of a request that was not settled`,
   },
   {
     name: "sum of balances",
@@ -105,16 +133,17 @@ const checks: readonly Check[] = [
     name: "remainder range",
     sql: `SELECT id, remainder FROM ledger_accounts
       WHERE remainder < ${-FEMTO_PER_POINT / 2} OR remainder >= ${FEMTO_PER_POINT / 2}
-        OR (type = 'system' AND remainder <> 0)`,
+        OR (type IN ('system', 'debt') AND remainder <> 0)`,
     describe: ({ id, remainder }) =>
       `${id}: the remainder ${remainder} is not within half a point (10^-15 points)`,
   },
   {
-    // Exact charges minus points taken are the remainder: whole points, high and low part of the fraction.
+    // Exact charges minus points taken and owed are the remainder: whole points, high and low part of the fraction.
     name: "remainder",
     sql: `SELECT id, remainder, CAST(difference AS TEXT) AS difference FROM (
         SELECT a.id, a.remainder,
-          CAST(COALESCE(s.whole, 0) + COALESCE(s.high, 0) / ${FEMTO_PER_POINT / FEMTO_SPLIT} AS {wide}) * ${FEMTO_PER_POINT}
+          CAST(COALESCE(s.whole, 0) - COALESCE(d.owed, 0)
+            + COALESCE(s.high, 0) / ${FEMTO_PER_POINT / FEMTO_SPLIT} AS {wide}) * ${FEMTO_PER_POINT}
           + (COALESCE(s.high, 0) % ${FEMTO_PER_POINT / FEMTO_SPLIT}) * ${FEMTO_SPLIT} + COALESCE(s.low, 0)
           AS difference
         FROM ledger_accounts a
@@ -124,10 +153,15 @@ const checks: readonly Check[] = [
             CAST(SUM(exact_femto / ${FEMTO_SPLIT}) AS {bigint}) AS high,
             CAST(SUM(exact_femto % ${FEMTO_SPLIT}) AS {bigint}) AS low
           FROM ledger_movements WHERE kind = 'settlement' GROUP BY from_account_id) s
-          ON s.from_account_id = a.id) sums
+          ON s.from_account_id = a.id
+        LEFT JOIN (
+          SELECT s.from_account_id, CAST(SUM(d.points) AS {bigint}) AS owed
+          FROM ledger_movements d JOIN ledger_movements s ON s.id = 'request:' || substr(d.id, 6)
+          WHERE d.kind = 'debt' GROUP BY s.from_account_id) d
+          ON d.from_account_id = a.id) sums
       WHERE remainder <> difference`,
     describe: ({ id, remainder, difference }) =>
-      `${id}: the remainder is ${remainder}, exact charges less points taken are ${difference} (10^-15 points)`,
+      `${id}: the remainder is ${remainder}, exact charges less points taken or owed are ${difference} (10^-15 points)`,
   },
   {
     name: "closed accounts",
@@ -158,6 +192,10 @@ export async function verifyLedger(db: Queryable): Promise<LedgerReport> {
     accounts: await counted("ledger_accounts"),
     movements: await counted("ledger_movements"),
     entries: await counted("ledger_entries"),
+    debts: (await db.get<{ count: number; points: number }>(
+      `SELECT COUNT(*) AS count, CAST(COALESCE(-SUM(balance), 0) AS BIGINT) AS points
+       FROM ledger_accounts WHERE type = 'debt' AND balance < 0`,
+    )) ?? { count: 0, points: 0 },
     problems,
   };
 }

@@ -1,21 +1,28 @@
-import type { Quantity, Reservations, Reserving, Spent } from "../../bus/contract.ts";
-import { BoundedMap } from "../../kernel/bounded.ts";
+import {
+  type Asking,
+  grantedAmount,
+  type Purse,
+  type Quantity,
+  REFUSED,
+  type Reservations,
+} from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { fail } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Payer } from "../../kernel/payer.ts";
-import type { Tier } from "../billing/index.ts";
 import { type AccountRef, accountKey, accountOf, type Balance, type Balances } from "../ledger/index.ts";
-import { NANO_PER_USD, nextMonthMs, utcMonth, WHOLE_USER } from "../usage/index.ts";
-import type { HoldKind } from "./journal/codec.ts";
-import { NANO_PER_POINT, nanoPoints } from "./points.ts";
+import { MonthNames, NANO_PER_USD, WHOLE_USER } from "../usage/index.ts";
+import { type Cover, type Demand, Held, nothing, type Source } from "./cover.ts";
+import { leftForDebt, limitOf, POINTS_LIMIT, spentPoints, TOKENS_BEYOND_QUOTA } from "./limits.ts";
+import { exactNanoPoints } from "./points.ts";
+import { refuseIndebted, refuseUncovered } from "./refusals.ts";
 import { type QuotaWindow, type QuotaWindows, spentOf } from "./windows.ts";
 
 /** How long a request waits for a check whose facts are not in memory; then it is let through. */
 const CHECK_TIMEOUT_MS = 500;
 /** After a failed check the next ones do not wait at all for this long. */
 const UNKNOWN_FOR_MS = 1_000;
-const BALANCES_MAX = 50_000;
+/** A check that asked for this many facts goes in circles. */
+const ROUNDS_MAX = 16;
 
 export interface AdmissionOptions {
   clock: Clock;
@@ -24,31 +31,12 @@ export interface AdmissionOptions {
   windows: QuotaWindows;
   reservations: Reservations;
   pointsPerUsd: number;
+  /** Lets the tier's quota pay what it can of the payer's debt. */
+  payDebt(payer: Payer): Promise<void>;
 }
 
-export interface Demand {
-  payer: Payer;
-  tier: Tier;
-  /** Null when the model has no price: then only tokens count. */
-  costNanoUsd: number | null;
-  tokens: number;
-}
+const NO_NAMES: readonly string[] = [];
 
-/** What pays for a request: points, the tier's quota, or nothing that needs reserving. */
-export interface Cover {
-  kind: HoldKind;
-  /** Gives the reservation back. */
-  end: () => void;
-}
-
-const NOTHING: Cover = { kind: "none", end: () => {} };
-const NO_LIMIT = Number.POSITIVE_INFINITY;
-const NO_POINTS: Quantity = { money: 0, tokens: NO_LIMIT };
-/** A quota lets through the request that crosses its line, so one unit of room is enough. */
-const ANY_ROOM: Quantity = { money: 1, tokens: 1 };
-
-/** What a request that has no room where it was looked for gets next: another payer, or the refusal. */
-type Otherwise = () => Verdict;
 type Verdict = Cover | Missing | Promise<Cover | Missing>;
 
 /** Facts that are not in memory: the check goes on once they were read. */
@@ -56,31 +44,53 @@ class Missing {
   constructor(readonly load: () => Promise<unknown>) {}
 }
 
+/** The windows that a request counts in: those whose quota limits it, and the rest. */
+export interface CountedWindows {
+  limiting: readonly QuotaWindow[];
+  names: readonly string[];
+  purses(limit: Quantity): Purse[];
+  alsoOn: readonly string[];
+}
+
 /** Decides whether, and by what, a request is paid. */
 export class AdmissionCheck {
-  /** The last balances seen: used while the ledger confirms a newer one in the background. */
-  readonly #balances = new BoundedMap<string, Balance>(BALANCES_MAX);
   #unknownUntilMs = 0;
-  #month = { name: "", untilMs: 0, fromMs: 0 };
+  readonly #months = new MonthNames();
 
   constructor(readonly options: AdmissionOptions) {}
 
-  /** The current UTC month; computed once a month, because every request asks. */
-  #monthAt(nowMs: number): string {
-    if (nowMs >= this.#month.untilMs || nowMs < this.#month.fromMs) {
-      this.#month = { name: utcMonth(nowMs), fromMs: nowMs, untilMs: nextMonthMs(nowMs) };
-    }
-    return this.#month.name;
-  }
-
-  /** Windows that a request of this payer counts in; the first one is the one whose quota limits it. */
-  windowsOf(payer: Pick<Payer, "userId" | "project">, atMs: number): QuotaWindow[] {
-    const month = this.#monthAt(atMs);
+  /**
+   * A key is limited by its project's window and by that of all the user's keys together, or labels would multiply
+   * the quota; it counts in the whole user's, too. A signed-in person is limited by the whole user's alone.
+   */
+  windowsOf({ userId, project }: Pick<Payer, "userId" | "project">, atMs: number): CountedWindows {
+    const month = this.#months.at(atMs);
     const { windows } = this.options;
-    const whole = windows.get({ userId: payer.userId, month, project: WHOLE_USER });
-    return payer.project === null
-      ? [whole]
-      : [windows.get({ userId: payer.userId, month, project: payer.project }), whole];
+    const whole = windows.get({ userId, month, project: WHOLE_USER });
+    const purse = (name: string, used: Quantity, limit: Quantity): Purse => ({
+      name,
+      limit,
+      spent: spentOf(used),
+      unitsBeyond: TOKENS_BEYOND_QUOTA,
+    });
+    if (project === null) {
+      return {
+        limiting: [whole],
+        names: [whole.name],
+        purses: (limit) => [purse(whole.name, whole.used!.all, limit)],
+        alsoOn: NO_NAMES,
+      };
+    }
+    const own = windows.get({ userId, month, project });
+    return {
+      limiting: [own, whole],
+      names: [own.name, whole.keysName, whole.name],
+      purses: (limit) => [
+        purse(own.name, own.used!.all, limit),
+        purse(whole.keysName, whole.used!.byKeys, limit),
+      ],
+      alsoOn: [whole.name],
+    };
   }
 
   /** Reserves what the request may cost, or throws the refusal; a promise only when something must be asked. */
@@ -93,18 +103,21 @@ export class AdmissionCheck {
 
   async #checkLater(demand: Demand, first: Verdict): Promise<Cover> {
     const { clock, log } = this.options;
-    for (let verdict = await first; ; verdict = await this.#decide(demand)) {
+    let verdict = await first;
+    for (let round = 0; round < ROUNDS_MAX; round++) {
       if (!(verdict instanceof Missing)) return verdict;
       try {
-        if (clock.now() < this.#unknownUntilMs) return NOTHING;
+        if (clock.now() < this.#unknownUntilMs) return nothing(demand);
         await this.#withinDeadline(verdict.load());
       } catch (error) {
         // Better a request that is not checked than one that is refused because a database is away.
         this.#unknownUntilMs = clock.now() + UNKNOWN_FOR_MS;
         log.error("quota check failed; the request is let through", { user_id: demand.payer.userId, error });
-        return NOTHING;
+        return nothing(demand);
       }
+      verdict = await this.#decide(demand);
     }
+    throw new Error("the quota check does not come to an end");
   }
 
   async #withinDeadline(work: Promise<unknown>): Promise<void> {
@@ -122,103 +135,144 @@ export class AdmissionCheck {
   }
 
   #decide(demand: Demand): Verdict {
-    const { payer, costNanoUsd } = demand;
-    if (costNanoUsd === null || costNanoUsd <= 0) return this.#fromQuota(demand);
+    const { payer, tier, hasPrice } = demand;
     const account = accountOf(payer);
     const balance = this.#balance(account);
     if (balance instanceof Missing) return balance;
-    if (balance.balance <= 0) return this.#fromQuota(demand);
-    return this.#fromPoints(demand, accountKey(account), balance);
+    const owed = balance.debts?.[payer.userId] ?? 0;
+    if (owed > 0) return this.#indebted(demand, owed);
+    const points = hasPrice && balance.balance > 0 ? this.#points(payer, account, balance) : null;
+    const limit = limitOf(tier);
+    if (points === null && limit === null) return nothing(demand);
+    const quota = limit && this.#quota(payer, limit);
+    if (quota instanceof Missing) return quota;
+    return this.#tryFrom(0, { demand, points, quota, balance });
   }
 
-  #fromPoints(demand: Demand, name: string, balance: Balance): Verdict {
-    const { payer, costNanoUsd } = demand;
-    const money = nanoPoints(costNanoUsd!, payer.costMultiplierMicros, this.options.pointsPerUsd);
-    const amount = { money, tokens: 0 };
-    const spent = spentPoints(balance);
-    return this.#take("points", { names: [name], amount, room: amount, limit: NO_POINTS, spent }, () =>
-      this.#fromQuota(demand),
-    );
+  /**
+   * Points first, then the quota, each for the whole bound; only when neither has room for it, as much of it as one
+   * of them has room for.
+   */
+  #tryFrom(
+    step: number,
+    facts: { demand: Demand; points: Source | null; quota: Source | null; balance: Balance },
+  ): Verdict {
+    const { demand, points, quota, balance } = facts;
+    for (let at = step; at < 4; at++) {
+      const isWhole = at < 2;
+      const source = at % 2 === 0 ? points : quota;
+      if (source === null) {
+        if (at === 1) return nothing(demand);
+        continue;
+      }
+      if (!isWhole && demand.tokensMin >= demand.tokensMax) continue;
+      const asking = this.#askingOf(source, demand, isWhole ? demand.tokensMax : demand.tokensMin);
+      const granted = this.options.reservations.grant(asking);
+      if (granted instanceof Promise) {
+        const next = at + 1;
+        return granted.then((tokens) =>
+          tokens === REFUSED ? this.#tryFrom(next, facts) : this.#hold(facts, { source, asking, tokens }),
+        );
+      }
+      if (granted !== REFUSED) return this.#hold(facts, { source, asking, tokens: granted });
+    }
+    return refuseUncovered(balance, this.options.clock.now());
   }
 
-  #fromQuota({ payer, tier, costNanoUsd, tokens }: Demand): Verdict {
-    if (tier.monthlyUsdQuota === null && tier.monthlyTokenQuota === null) return NOTHING;
+  #askingOf(source: Source, { fixed, perToken, tokensMax }: Demand, tokensMin: number): Asking {
+    return {
+      purses: source.purses(),
+      alsoOn: source.alsoOn,
+      fixed: source.scaled(fixed),
+      perUnit: source.scaled(perToken),
+      unitsMin: tokensMin,
+      unitsMax: tokensMax,
+    };
+  }
+
+  #hold(
+    { demand, quota }: { demand: Demand; quota: Source | null },
+    { source, asking, tokens }: { source: Source; asking: Asking; tokens: number },
+  ): Cover {
+    const amount = grantedAmount(asking, tokens);
+    return new Held(this.options.reservations, { demand, source, quota, amount, tokens });
+  }
+
+  #points(payer: Payer, account: AccountRef, balance: Balance): Source {
+    const { pointsPerUsd } = this.options;
+    const name = accountKey(account);
+    const purses = (): Purse[] => {
+      const known = this.options.balances.last(account) ?? balance;
+      return [{ name, limit: POINTS_LIMIT, spent: spentPoints(known), unitsBeyond: null }];
+    };
+    const { costMultiplierMicros } = payer;
+    const scaled = ({ money }: Quantity): Quantity => ({
+      money: exactNanoPoints(money, costMultiplierMicros, pointsPerUsd),
+      tokens: 0,
+    });
+    return { kind: "points", purses, alsoOn: NO_NAMES, scaled };
+  }
+
+  #quota(payer: Payer, limit: Quantity): Source | Missing {
     const { clock, windows } = this.options;
     const counted = this.windowsOf(payer, clock.now());
-    // A key spends within its project's window; a signed-in person within the whole user's.
-    const limited = counted[0]!;
-    if (!windows.isKnown(limited)) return new Missing(() => windows.read(limited));
-    const amount = { money: costNanoUsd ?? 0, tokens };
-    const limit = {
-      money: tier.monthlyUsdQuota === null ? NO_LIMIT : Math.ceil(tier.monthlyUsdQuota * NANO_PER_USD),
-      tokens: tier.monthlyTokenQuota ?? NO_LIMIT,
+    for (const window of counted.limiting) {
+      if (!windows.isKnown(window)) return new Missing(() => readAll(windows, counted.limiting));
+    }
+    return {
+      kind: "quota",
+      purses: () => counted.purses(limit),
+      alsoOn: counted.alsoOn,
+      scaled: (amount) => amount,
     };
-    const names = counted.map(({ name }) => name);
-    return this.#take(
-      "quota",
-      { names, amount, room: ANY_ROOM, limit, spent: spentOf(limited.base!) },
-      () => {
-        const balance = this.#balance(accountOf(payer));
-        return balance instanceof Missing ? balance : this.#refuse(balance);
-      },
-    );
   }
 
-  #take(kind: HoldKind, reserving: Reserving, otherwise: Otherwise): Verdict {
-    const { reservations } = this.options;
-    const { names, amount } = reserving;
-    const cover = () => ({
-      kind,
-      end: () => reservations.change(names.map((name) => ({ name, amount: negative(amount) }))),
+  /** Nothing is admitted while a debt stands. A quota that is not drained pays it first; a new month's is not. */
+  #indebted({ payer, tier }: Demand, owed: number): Verdict {
+    const { clock, windows, pointsPerUsd } = this.options;
+    const whole = windows.get({
+      userId: payer.userId,
+      month: this.#months.at(clock.now()),
+      project: WHOLE_USER,
     });
-    const taken = reservations.take(reserving);
-    if (taken instanceof Promise) return taken.then((granted) => (granted ? cover() : otherwise()));
-    return taken ? cover() : otherwise();
+    if (!windows.isKnown(whole)) return new Missing(() => windows.read(whole));
+    const mayPay = clock.now() >= this.#unknownUntilMs;
+    const left = leftForDebt(limitOf(tier), whole.used!);
+    if (mayPay && left * pointsPerUsd >= NANO_PER_USD) return new Missing(() => this.#payDebt(payer));
+    return refuseIndebted(payer, owed, clock.now());
   }
 
+  async #payDebt(payer: Payer): Promise<void> {
+    const { clock, log, balances } = this.options;
+    try {
+      await this.options.payDebt(payer);
+      await balances.load(accountOf(payer));
+    } catch (error) {
+      // The debt is known, so the request is not one that cannot be checked.
+      this.#unknownUntilMs = clock.now() + UNKNOWN_FOR_MS;
+      log.warn("a debt could not be paid by the quota", { user_id: payer.userId, error });
+    }
+  }
+
+  /** What the account holds; an old figure is used while a newer one is read behind it. */
   #balance(account: AccountRef): Balance | Missing {
-    const { balances, log } = this.options;
-    const key = accountKey(account);
+    const { balances, clock, log } = this.options;
     const confirmed = balances.peek(account);
-    if (confirmed) {
-      if (this.#balances.get(key) !== confirmed) this.#balances.set(key, confirmed);
-      return confirmed;
-    }
-    const last = this.#balances.get(key);
-    if (!last) {
-      return new Missing(async () => this.#balances.set(key, await balances.load(account)));
-    }
-    if (this.options.clock.now() >= this.#unknownUntilMs) {
+    if (confirmed) return confirmed;
+    const last = balances.last(account);
+    if (!last) return new Missing(() => balances.load(account));
+    if (clock.now() >= this.#unknownUntilMs) {
       balances.load(account).catch((error) => {
-        this.#unknownUntilMs = this.options.clock.now() + UNKNOWN_FOR_MS;
-        log.warn("balance not read again; the known one stays in force", { account: key, error });
+        this.#unknownUntilMs = clock.now() + UNKNOWN_FOR_MS;
+        log.warn("balance not read again; the known one stays in force", {
+          account: accountKey(account),
+          error,
+        });
       });
     }
     return last;
   }
-
-  #refuse({ everCredited }: Balance): never {
-    const nowMs = this.options.clock.now();
-    const retryAfterSeconds = Math.max(1, Math.ceil((nextMonthMs(nowMs) - nowMs) / 1000));
-    const when = "a new month begins (UTC)";
-    if (everCredited) {
-      fail(
-        "payment_required",
-        `The points do not cover this request and this month's quota is used up; top up, ask for fewer tokens (max_tokens), or wait until ${when}`,
-        { retryAfterSeconds },
-      );
-    }
-    fail("quota_exceeded", `This month's quota is used up; ask for a higher tier or wait until ${when}`, {
-      retryAfterSeconds,
-    });
-  }
 }
 
-/** Points are what is left, not what is gone: the limit is 0 and the balance counts as negative use. */
-export const spentPoints = ({ balance, version }: Balance): Spent => ({
-  money: -balance * NANO_PER_POINT,
-  tokens: 0,
-  version,
-});
-
-export const negative = ({ money, tokens }: Quantity): Quantity => ({ money: -money, tokens: -tokens });
+const readAll = (windows: QuotaWindows, wanted: readonly QuotaWindow[]): Promise<unknown> =>
+  Promise.all(wanted.filter(({ used }) => used === null).map((window) => windows.read(window)));

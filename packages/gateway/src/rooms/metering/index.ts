@@ -1,9 +1,19 @@
 import { type MeteringOptions, MeteringService } from "./service.ts";
 import type { Metering } from "./types.ts";
 
-export { estimatePromptTokens, estimateTokens, IMAGE_TOKENS } from "./estimate.ts";
+export { estimatePromptTokens, estimateTokens, samplePromptTokens } from "./estimate.ts";
+export { IMAGE_TOKENS } from "./media.ts";
 export type { JournalFigures, MeteringOptions, MeteringService } from "./service.ts";
-export type { Admission, AdmitOptions, Estimate, FinalUsage, Metering, RecordOptions } from "./types.ts";
+export type {
+  Admission,
+  AdmitOptions,
+  Bound,
+  FinalUsage,
+  Metering,
+  PointsHold,
+  RecordOptions,
+  TokenBound,
+} from "./types.ts";
 
 declare module "../../kernel/context.ts" {
   interface Rooms {

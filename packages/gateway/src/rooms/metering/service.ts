@@ -1,5 +1,11 @@
 import { join } from "node:path";
-import type { Quantity, RateLimiter, Reservations, ReservedChange } from "../../bus/contract.ts";
+import {
+  type Quantity,
+  type RateLimiter,
+  REFUSED,
+  type Reservations,
+  type ReservedChange,
+} from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
@@ -8,17 +14,27 @@ import type { Log } from "../../kernel/log.ts";
 import { MULTIPLIER_ONE, type Payer } from "../../kernel/payer.ts";
 import type { Database } from "../../storage/contract.ts";
 import type { Billing } from "../billing/index.ts";
-import { type AccountRef, accountKey, accountOf, type Balances, type Settling } from "../ledger/index.ts";
-import { type MonthAfter, NANO_PER_USD, type Usage } from "../usage/index.ts";
-import { AdmissionCheck, type Cover, type Demand, negative, spentPoints } from "./admission.ts";
-import { type Hold, Holds } from "./holds.ts";
+import {
+  type AccountRef,
+  accountKey,
+  accountOf,
+  type Balance,
+  type Ledger,
+  type Settling,
+} from "../ledger/index.ts";
+import type { MonthQuota, Usage } from "../usage/index.ts";
+import { AdmissionCheck } from "./admission.ts";
+import type { Cover } from "./cover.ts";
+import { payDebtFromQuota } from "./debt-payment.ts";
+import { COST_NANO_USD_MAX, demandOf, fixedOf, nanoUsdOf, TOKENS_MAX, within } from "./demand.ts";
 import type { JournalEntry } from "./journal/codec.ts";
 import { type Batch, Journal } from "./journal/journal.ts";
 import { JournalWriter } from "./journal/writer.ts";
-import { nanoPoints } from "./points.ts";
+import { NOTHING, negative, POINTS_LIMIT, spentPoints } from "./limits.ts";
+import { NANO_PER_POINT, nanoPoints } from "./points.ts";
 import { settleEntries } from "./settlement.ts";
-import type { Admission, AdmitOptions, Estimate, FinalUsage, Metering, RecordOptions } from "./types.ts";
-import { keyOf, QuotaWindows, spentOf } from "./windows.ts";
+import type { Admission, AdmitOptions, FinalUsage, Metering, PointsHold, RecordOptions } from "./types.ts";
+import { QuotaWindows, spentNames } from "./windows.ts";
 
 const JOURNAL_DIR = "journal";
 /** With this much waiting for the database, new spending is refused rather than the disk filled. */
@@ -27,7 +43,6 @@ const BACKLOG_BYTES_MAX = 4 * 1024 ** 3;
 const READ_FLUSH_MS = 1_000;
 const RATE_WINDOW_MS = 60_000;
 const RATE_RETRY_AFTER_SECONDS = 60;
-const NOTHING = { money: 0, tokens: 0 };
 const NO_CHANGES: readonly ReservedChange[] = [];
 const TEXT_MAX = { model: 128, backend: 64, ref: 64 };
 
@@ -40,7 +55,7 @@ export interface MeteringOptions {
   reservations: Reservations;
   billing: Billing;
   usage: Usage;
-  ledger: Settling & { balances: Balances };
+  ledger: Pick<Ledger, keyof Settling | "balances" | "transaction" | "lockDebt" | "payFromQuota">;
   pointsPerUsd: number;
   dataDir: string;
 }
@@ -56,19 +71,19 @@ export interface JournalFigures {
 /** Postgres keeps no NUL in texts, and columns have their widths. */
 const tidy = (text: string, lengthMax: number): string =>
   (text.includes("\u0000") ? text.replaceAll("\u0000", "") : text).slice(0, lengthMax);
-/**
- * What an upstream reports, or a client asks for, is not believed beyond these: one absurd number must not spoil
- * every sum it is in. An infinite one, reserved and given back, would leave a sum that limits nothing any more.
- */
-const TOKENS_MAX = 1e9;
-const COST_NANO_USD_MAX = 1e6 * NANO_PER_USD;
-const within = (value: number, max: number): number => (value > 0 ? Math.min(Math.floor(value), max) : 0);
-const nanoUsdOf = (usd: number): number => within(Math.round(usd * NANO_PER_USD), COST_NANO_USD_MAX);
+const once = (run: () => void): (() => void) => {
+  let done = false;
+  return () => {
+    if (done) return;
+    done = true;
+    run();
+  };
+};
 
 export class MeteringService implements Metering {
   readonly #journal: Journal;
   readonly #writer: JournalWriter;
-  readonly #holds: Holds;
+  #holdCount = 0;
   readonly #windows: QuotaWindows;
   readonly #check: AdmissionCheck;
 
@@ -82,8 +97,8 @@ export class MeteringService implements Metering {
       windows: this.#windows,
       reservations,
       pointsPerUsd,
+      payDebt: (payer) => this.#payDebt(payer),
     });
-    this.#holds = new Holds(clock);
     this.#journal = Journal.open({ dir: join(dataDir, JOURNAL_DIR), instance: ids.uuid(), clock, log });
     this.#writer = new JournalWriter({
       journal: this.#journal,
@@ -102,21 +117,10 @@ export class MeteringService implements Metering {
     if (this.#journal.backlogBytes > BACKLOG_BYTES_MAX) {
       fail("unavailable", "Usage cannot be recorded right now; try again later", { retryAfterSeconds: 30 });
     }
-    const { payer, model, estimate } = options;
-    const tier = this.options.billing.tier(payer.tier);
-    const cover = this.#check.check({ payer, tier, ...this.#mostOf(model, estimate) });
+    const cover = this.#check.check(demandOf(this.options.billing, options));
     return cover instanceof Promise
       ? cover.then((known) => this.#admitted(options, known))
       : this.#admitted(options, cover);
-  }
-
-  /** What the request may take at most. */
-  #mostOf(model: string, estimate: Estimate): Pick<Demand, "costNanoUsd" | "tokens"> {
-    if ("costUsd" in estimate) return { costNanoUsd: nanoUsdOf(estimate.costUsd), tokens: 0 };
-    const promptTokens = within(estimate.promptTokens, TOKENS_MAX);
-    const completionTokens = within(estimate.completionTokensMax, TOKENS_MAX);
-    const costNanoUsd = this.#costNanoUsd(model, { promptTokens, completionTokens });
-    return { costNanoUsd, tokens: promptTokens + completionTokens };
   }
 
   #costNanoUsd(model: string, tokens: { promptTokens: number; completionTokens: number }): number | null {
@@ -125,22 +129,53 @@ export class MeteringService implements Metering {
   }
 
   #admitted(options: AdmitOptions, cover: Cover): Admission {
-    const hold: Hold | null = cover.kind === "none" ? null : this.#holds.take(cover.end);
+    const isHeld = cover.kind !== "none";
+    if (isHeld) this.#holdCount++;
     let ended = false;
     const end = (): boolean => {
       if (ended) return false;
       ended = true;
-      if (hold) this.#holds.end(hold);
+      if (isHeld) this.#holdCount--;
+      cover.end();
       return true;
     };
+    const { bound, model } = options;
     return {
+      outputTokensHeld: cover.tokens,
+      lowered: "outputTokensMax" in bound && cover.tokens < within(bound.outputTokensMax, TOKENS_MAX),
+      grow: ({ promptTokens, completionTokens }) => {
+        if (ended) return false;
+        const rates = this.options.billing.ratesOf(model);
+        const fixed = fixedOf(within(promptTokens, TOKENS_MAX), rates);
+        return cover.grow({ fixed, tokens: within(completionTokens, TOKENS_MAX) });
+      },
       settle: (usage) => {
-        if (end()) this.#append(options, usage, cover.kind);
+        // As the hold is then: it may have grown from points into the quota.
+        const { kind } = cover;
+        if (end()) this.#append(options, usage, kind);
       },
       release: () => {
         end();
       },
     };
+  }
+
+  holdPoints(account: AccountRef, points: number): PointsHold | null | Promise<PointsHold | null> {
+    const { ledger, reservations } = this.options;
+    const name = accountKey(account);
+    const fixed = { money: points * NANO_PER_POINT, tokens: 0 };
+    const hold = (balance: Balance): PointsHold | null | Promise<PointsHold | null> => {
+      const purse = { name, limit: POINTS_LIMIT, spent: spentPoints(balance), unitsBeyond: null };
+      const asking = { purses: [purse], alsoOn: [], fixed, perUnit: NOTHING, unitsMin: 0, unitsMax: 0 };
+      const held = (granted: number): PointsHold | null =>
+        granted === REFUSED
+          ? null
+          : { release: once(() => reservations.change([{ name, amount: negative(fixed) }])) };
+      const granted = reservations.grant(asking);
+      return granted instanceof Promise ? granted.then(held) : held(granted);
+    };
+    const known = ledger.balances.peek(account);
+    return known ? hold(known) : ledger.balances.load(account).then(hold);
   }
 
   record(options: RecordOptions, usage: FinalUsage): void {
@@ -171,6 +206,7 @@ export class MeteringService implements Metering {
         estimated: usage.estimated,
         atMs: this.options.clock.now(),
         hold,
+        tier: payer.tier,
       };
       this.#journal.append(entry);
       this.#reserve(entry);
@@ -193,12 +229,13 @@ export class MeteringService implements Metering {
       return [{ name: accountKey(accountOf(entry)), amount: { money, tokens: 0 } }];
     }
     const amount = { money: entry.costNanoUsd ?? 0, tokens: entry.promptTokens + entry.completionTokens };
-    return this.#check.windowsOf(entry, entry.atMs).map(({ name }) => ({ name, amount }));
+    return this.#check.windowsOf(entry, entry.atMs).names.map((name) => ({ name, amount }));
   }
 
   async #apply(batch: Batch, mayExist: boolean): Promise<void> {
-    const { db, ledger, usage } = this.options;
-    const months = await settleEntries({ db, ledger, store: usage.store, mayExist }, batch.entries);
+    const { db, ledger, usage, billing } = this.options;
+    const { store } = usage;
+    const months = await settleEntries({ db, ledger, store, billing, mayExist }, batch.entries);
     this.#windows.written(months);
     this.#giveBack(batch, months);
   }
@@ -207,7 +244,7 @@ export class MeteringService implements Metering {
    * Ends the reservations of rows that are no longer waiting. Where rows were written, the new totals go with
    * it: an instance that had not heard of them would otherwise see the room twice.
    */
-  #giveBack({ entries, segment }: Batch, months: readonly MonthAfter[] = []): void {
+  #giveBack({ entries, segment }: Batch, months: readonly MonthQuota[] = []): void {
     const given = new Map<string, Quantity>();
     const accounts = new Map<string, AccountRef>();
     for (const entry of entries) {
@@ -225,15 +262,21 @@ export class MeteringService implements Metering {
       }
     }
     const changes: ReservedChange[] = Array.from(given, ([name, amount]) => ({ name, amount }));
-    for (const month of months) {
-      const spent = spentOf({ money: month.quotaCostNanoUsd, tokens: month.quotaTokens });
-      changes.push({ name: keyOf(month), amount: NOTHING, spent });
-    }
+    for (const { name, spent } of months.flatMap(spentNames)) changes.push({ name, amount: NOTHING, spent });
     for (const account of accounts.values()) {
       const known = months.length > 0 ? this.options.ledger.balances.peek(account) : null;
       if (known) changes.push({ name: accountKey(account), amount: NOTHING, spent: spentPoints(known) });
     }
     this.options.reservations.change(changes);
+  }
+
+  async #payDebt(payer: Payer): Promise<void> {
+    const { ledger, usage, billing, clock, pointsPerUsd } = this.options;
+    const parts = { ledger, store: usage.store, billing, clock, pointsPerUsd };
+    const months = await payDebtFromQuota(parts, payer);
+    this.#windows.written(months);
+    const changes = months.flatMap(spentNames).map(({ name, spent }) => ({ name, amount: NOTHING, spent }));
+    if (changes.length > 0) this.options.reservations.change(changes);
   }
 
   checkRate(payer: Payer): void | Promise<void> {
@@ -274,8 +317,9 @@ export class MeteringService implements Metering {
   get figures(): JournalFigures {
     return { ...this.#journal.backlog, stalled_seconds: this.#writer.stalledSeconds };
   }
+  /** Requests under way for which something is reserved. */
   get holdCount(): number {
-    return this.#holds.size;
+    return this.#holdCount;
   }
   get lostRows(): number {
     return this.#journal.lost;
@@ -290,7 +334,6 @@ export class MeteringService implements Metering {
   async close(deadlineMs: number): Promise<void> {
     await this.#writer.close(deadlineMs);
     this.#journal.close();
-    this.#holds.close();
   }
 }
 

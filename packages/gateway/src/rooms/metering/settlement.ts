@@ -1,13 +1,13 @@
 import { isoTime } from "../../kernel/clock.ts";
 import type { Database, Transaction } from "../../storage/contract.ts";
 import { accountOf, type Settlement, type Settling } from "../ledger/index.ts";
-import type { MonthAfter, UsageRow, UsageStore } from "../usage/index.ts";
-import type { JournalEntry } from "./journal/codec.ts";
+import type { MonthQuota, UsageRow } from "../usage/index.ts";
+import { type JournalEntry, takesPoints } from "./journal/codec.ts";
+import { TierQuota, type TierQuotaOptions } from "./tier-quota.ts";
 
-export interface SettlementOptions {
+export interface SettlementOptions extends TierQuotaOptions {
   db: Database;
   ledger: Settling;
-  store: UsageStore;
   /**
    * Whether some of the rows may be in the database already: they were left by an earlier run, or an attempt
    * failed whose outcome is unknown. Rows that cannot be there need no look-up.
@@ -17,6 +17,7 @@ export interface SettlementOptions {
 
 const toSettlement = (entry: JournalEntry): Settlement => ({
   account: accountOf(entry),
+  userId: entry.userId,
   requestId: entry.requestId,
   costNanoUsd: BigInt(entry.costNanoUsd ?? 0),
   multiplierMicros: entry.costMultiplierMicros,
@@ -46,9 +47,9 @@ const toRow = (entry: JournalEntry, points: number | null): UsageRow => ({
  * inserted and rollups bumped, and a request whose row exists is passed over. Returns the months it changed.
  */
 export async function settleEntries(
-  { db, ledger, store, mayExist }: SettlementOptions,
+  { db, ledger, store, billing, mayExist }: SettlementOptions,
   entries: readonly JournalEntry[],
-): Promise<MonthAfter[]> {
+): Promise<MonthQuota[]> {
   const byId = new Map(entries.map((entry) => [entry.requestId, entry]));
   let used: Transaction | undefined;
   const months = await db.transaction(async (tx) => {
@@ -56,9 +57,9 @@ export async function settleEntries(
     for (const id of mayExist ? await store.existing(tx, [...byId.keys()]) : []) byId.delete(id);
     const fresh = [...byId.values()];
     if (fresh.length === 0) return [];
-    // What costs nothing, or has no price, takes no points.
-    const priced = fresh.filter(({ costNanoUsd }) => costNanoUsd !== null && costNanoUsd > 0);
-    const settled = await ledger.settleBatch(tx, priced.map(toSettlement), { mayExist });
+    const priced = fresh.filter(takesPoints);
+    const quota = new TierQuota({ store, billing }, fresh);
+    const settled = await ledger.settleBatch(tx, priced.map(toSettlement), { mayExist, quota });
     const points = new Map(priced.map(({ requestId }, i) => [requestId, settled[i]?.points ?? null]));
     return store.insert(
       tx,

@@ -1,20 +1,30 @@
 import type { Actor } from "../../kernel/context.ts";
 import type { Payer } from "../../kernel/payer.ts";
+import type { AccountRef } from "../ledger/index.ts";
 
-/** What a request may cost at most, so that a hold can be taken before it is sent. */
-export type Estimate = { promptTokens: number; completionTokensMax: number } | { costUsd: number };
+export interface TokenBound {
+  /** Of the prompt as it is sent. Read only when something limits the request, so it may be counted then. */
+  readonly promptTokens: number;
+  /** Over all choices together. */
+  readonly outputTokensMax: number;
+  /** What the bound may be lowered to when not all of it can be paid; over all choices together. */
+  readonly outputTokensMin: number;
+}
+
+/** The most that a request can cost, so that a hold can be taken before it is sent. */
+export type Bound = TokenBound | { readonly costUsd: number };
 
 export interface AdmitOptions {
   requestId: string;
   payer: Payer;
   /** The model id that is routed to. */
   model: string;
-  estimate: Estimate;
+  bound: Bound;
   refId: string | null;
 }
 
-/** A request without its estimate: what a row says besides the usage. */
-export type RecordOptions = Omit<AdmitOptions, "estimate">;
+/** A request without its bound: what a row says besides the usage. */
+export type RecordOptions = Omit<AdmitOptions, "bound">;
 
 export interface FinalUsage {
   /** `gateway`, `rpc`, `realtime`, or the backend capability name. */
@@ -27,11 +37,27 @@ export interface FinalUsage {
   costUsd?: number;
 }
 
-/** One admitted request. Exactly one of the two ends it; later calls do nothing. */
+/** One admitted request. Exactly one of `settle` and `release` ends it; later calls do nothing. */
 export interface Admission {
+  /**
+   * Output tokens (all choices together) that are held for: fewer than asked for when the bound had to be lowered.
+   * The caller makes sure that the upstream does not write more, or grows the hold first.
+   */
+  readonly outputTokensHeld: number;
+  readonly lowered: boolean;
+  /**
+   * Holds enough for this much in all; false when there is no more. What points cannot cover as a whole may be held
+   * in the quota as a whole. Synchronous when the bus is.
+   */
+  grow(total: { promptTokens: number; completionTokens: number }): boolean | Promise<boolean>;
   /** Writes the usage to the journal before it returns. Never throws: a failure is logged. */
   settle(usage: FinalUsage): void;
   /** Nothing is owed; the hold ends. */
+  release(): void;
+}
+
+/** Points of an account that nothing else can take until it is released. */
+export interface PointsHold {
   release(): void;
 }
 
@@ -46,6 +72,11 @@ export interface Metering {
    * restart. Once per request id, like every row. Never throws.
    */
   record(options: RecordOptions, usage: FinalUsage): void;
+  /**
+   * Holds points for a transfer, so that it cannot move away what requests under way hold; null when fewer are free.
+   * To be released when the transfer is committed, or will not be.
+   */
+  holdPoints(account: AccountRef, points: number): PointsHold | null | Promise<PointsHold | null>;
   /** Who pays for what a signed-in person does. Synchronous when the tier is known. */
   payerOf(actor: Pick<Actor, "userId">): Payer | Promise<Payer>;
 }

@@ -1,7 +1,7 @@
 import type { Quantity, Spent } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
-import type { MonthAfter, MonthKey, UsageStore } from "../usage/index.ts";
+import { type MonthKey, type MonthQuota, type UsageStore, WHOLE_USER } from "../usage/index.ts";
 
 const WINDOWS_MAX = 50_000;
 /** After this long a window is read again in the background: other instances write to it too. */
@@ -12,18 +12,41 @@ export interface QuotaWindow {
   readonly key: MonthKey;
   /** What reservations on it are made under. */
   readonly name: string;
-  /** What the database has, in nano-dollars and tokens; null until it was read. */
-  base: Quantity | null;
+  /** The same for all keys of the user together; only where the window is the whole user's. */
+  readonly keysName: string;
+  /** What the database has; null until it was read. */
+  used: Used | null;
   readAtMs: number;
   reading: Promise<void> | null;
   /** Grows with every batch written, so that a read that began before it is not believed. */
   version: number;
 }
 
+/** In nano-dollars and tokens. */
+export interface Used {
+  all: Quantity;
+  /** The part that keys used. */
+  byKeys: Quantity;
+}
+
 /** A month's use only grows, so its sum tells which of two readings is the newer one. */
 export const spentOf = ({ money, tokens }: Quantity): Spent => ({ money, tokens, version: money + tokens });
 
-export const keyOf = ({ userId, month, project }: MonthKey) => `${userId} ${month} ${project}`;
+export const usedOf = (month: Omit<MonthQuota, keyof MonthKey>): Used => ({
+  all: { money: month.quotaCostNanoUsd, tokens: month.quotaTokens },
+  byKeys: { money: month.keyQuotaCostNanoUsd, tokens: month.keyQuotaTokens },
+});
+
+const nameOf = ({ userId, month, project }: MonthKey) => `${userId} ${month} ${project}`;
+/** A name of its own: it begins like no other, so no project label can be mistaken for it. */
+const keysNameOf = ({ userId, month }: MonthKey) => `keys ${userId} ${month}`;
+
+/** What is spent under each name that the month stands for. */
+export function spentNames(month: MonthQuota): { name: string; spent: Spent }[] {
+  const { all, byKeys } = usedOf(month);
+  const own = { name: nameOf(month), spent: spentOf(all) };
+  return month.project === WHOLE_USER ? [own, { name: keysNameOf(month), spent: spentOf(byKeys) }] : [own];
+}
 
 /**
  * Windows by month, user and project, one after the other: every request asks several times, and a key made of
@@ -59,21 +82,29 @@ export class QuotaWindows {
   get(key: MonthKey): QuotaWindow {
     const known = this.#windows.get(key);
     if (known) return known;
-    const window = { key, name: keyOf(key), base: null, readAtMs: 0, reading: null, version: 0 };
+    const window = {
+      key,
+      name: nameOf(key),
+      keysName: keysNameOf(key),
+      used: null,
+      readAtMs: 0,
+      reading: null,
+      version: 0,
+    };
     this.#windows.add(window);
     return window;
   }
 
-  /** Whether `base` may be used now; an old one may, while it is read again behind it. */
+  /** Whether `used` may be relied on now; an old one may, while it is read again behind it. */
   isKnown(window: QuotaWindow): boolean {
     const ageMs = this.options.clock.now() - window.readAtMs;
-    if (window.base !== null && (ageMs > REFRESH_AFTER_MS || ageMs < 0)) {
+    if (window.used !== null && (ageMs > REFRESH_AFTER_MS || ageMs < 0)) {
       this.read(window).catch((error) => {
         window.readAtMs = this.options.clock.now();
         this.options.log.warn("quota not read again; the known one stays in force", { error });
       });
     }
-    return window.base !== null;
+    return window.used !== null;
   }
 
   /** Reads the window from the database; one read at a time. */
@@ -86,19 +117,19 @@ export class QuotaWindows {
 
   async #read(window: QuotaWindow): Promise<void> {
     const { version } = window;
-    const { quotaCostNanoUsd, quotaTokens } = await this.options.store.month(window.key);
-    if (version !== window.version && window.base !== null) return;
-    window.base = { money: quotaCostNanoUsd, tokens: quotaTokens };
+    const month = await this.options.store.month(window.key);
+    if (version !== window.version && window.used !== null) return;
+    window.used = usedOf(month);
     window.readAtMs = this.options.clock.now();
   }
 
-  /** A batch was committed and left the rollups like this. */
-  written(months: readonly MonthAfter[]): void {
+  /** A transaction was committed and left the rollups like this. */
+  written(months: readonly MonthQuota[]): void {
     for (const month of months) {
       const window = this.#windows.get(month);
       if (!window) continue;
       window.version++;
-      window.base = { money: month.quotaCostNanoUsd, tokens: month.quotaTokens };
+      window.used = usedOf(month);
       window.readAtMs = this.options.clock.now();
     }
   }

@@ -1,3 +1,4 @@
+import type { Billing } from "../billing/index.ts";
 import type { Conversations } from "../conversations/index.ts";
 import type { Metering } from "../metering/index.ts";
 import type { Routing } from "../routing/index.ts";
@@ -7,27 +8,41 @@ export interface RealtimeParts
   extends Pick<RealtimeOptions, "requests" | "events" | "clock" | "ids" | "log"> {
   routing: Routing;
   metering: Metering;
+  billing: Pick<Billing, "limitsOf">;
   conversations: Conversations;
 }
 
 /** The room as the service has it: routed and metered like everything else. */
-export function createRealtime({ routing, metering, conversations, ...parts }: RealtimeParts): Realtime {
+export function createRealtime({
+  routing,
+  metering,
+  billing,
+  conversations,
+  ...parts
+}: RealtimeParts): Realtime {
   return new Realtime({
     ...parts,
     conversations,
-    route: (model) => routing.choose({ model: routing.aliases.resolve(model), capability: "realtime" }),
-    async checkQuota(actor, model, requestId) {
-      const payer = await metering.payerOf(actor);
-      // Something rather than nothing, or points would not be asked whether they can pay.
-      const estimate = { promptTokens: 1, completionTokensMax: 1 };
-      const admission = await metering.admit({ requestId, payer, model, estimate, refId: null });
-      // Each response is recorded by itself; the session as such costs nothing.
-      admission.release();
+    route(requested) {
+      const route = routing.choose({
+        model: routing.aliases.resolve(requested),
+        capability: "realtime",
+      });
+      return {
+        backend: route.backend,
+        model: route.model,
+        succeeded: () => route.succeeded(),
+        failed: (cause) => route.failed(cause),
+        abandoned: () => route.abandoned(),
+        suspect: (problem, requestId) => routing.suspect(route, problem, requestId),
+      };
     },
-    async record({ requestId, actor, model, promptTokens, completionTokens, refId }) {
-      const payer = await metering.payerOf(actor);
-      const usage = { backend: "realtime", promptTokens, completionTokens, estimated: false };
-      metering.record({ requestId, payer, model, refId }, usage);
+    limitsOf: (model) => billing.limitsOf(model),
+    admit({ actor, ...response }) {
+      const payer = metering.payerOf(actor);
+      return payer instanceof Promise
+        ? payer.then((known) => metering.admit({ ...response, payer: known }))
+        : metering.admit({ ...response, payer });
     },
   });
 }

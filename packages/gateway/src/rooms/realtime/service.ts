@@ -1,13 +1,17 @@
-import type { Backend } from "../../backends/contract.ts";
+import type { Backend, MediaRates } from "../../backends/contract.ts";
 import type { EventHub, EventStream, Requests, Subscription } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
-import { fail } from "../../kernel/errors.ts";
+import { type ErrorName, fail, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
+import type { ModelLimits } from "../billing/index.ts";
 import type { StoredMessage } from "../conversations/index.ts";
+import type { Admission, Bound } from "../metering/index.ts";
+import { EventQueue } from "./event-queue.ts";
+import { SessionMeter } from "./metering/meter.ts";
 import { RemoteSessions } from "./remote.ts";
-import { readServerEvent, type ServerEvent } from "./server-events.ts";
+import { type ServerEvent, transcriptIn } from "./server-events.ts";
 
 const SESSIONS_MAX = 2_000;
 const SESSIONS_PER_USER_MAX = 250;
@@ -17,6 +21,9 @@ const OPENING_EVENTS_MAX = 256;
 const CLIENT_SILENCE_MS = 10 * 60_000;
 const SILENCE_CHECK_MS = 30_000;
 export const STOP_EVENT = "session.stop";
+const QUEUE_FULL = "The session's queue is full: the upstream does not keep up; send less or wait";
+/** Refusals that end the session. */
+const UNPAID: ReadonlySet<ErrorName> = new Set(["payment_required", "quota_exceeded", "unavailable"]);
 
 export interface RealtimeOptions {
   /** Null: this process is alone. */
@@ -27,10 +34,9 @@ export interface RealtimeOptions {
   log: Log;
   /** A backend that serves the model, with the id that it knows it by; throws when there is none. */
   route(model: string): RealtimeRoute;
-  /** Throws when the user's quota is exhausted. */
-  checkQuota(actor: Actor, model: string, requestId: string): Promise<void>;
-  /** Writes one usage row. */
-  record(usage: RealtimeUsage): void | Promise<void>;
+  limitsOf(model: string): ModelLimits;
+  /** Holds what a response may cost, or throws the refusal. */
+  admit(response: ResponseBound): Admission | Promise<Admission>;
   conversations: {
     access(userId: string, id: string): Promise<unknown>;
     append(id: string, messages: readonly StoredMessage[]): Promise<void>;
@@ -44,14 +50,16 @@ export interface RealtimeRoute {
   succeeded(): void;
   failed(cause: string): void;
   abandoned(): void;
+  /** Reports implausible usage to the operator. */
+  suspect(problem: string, requestId: string): void;
 }
 
-export interface RealtimeUsage {
+/** One response as metering knows it. */
+export interface ResponseBound {
   requestId: string;
   actor: Actor;
   model: string;
-  promptTokens: number;
-  completionTokens: number;
+  bound: Bound;
   refId: string | null;
 }
 
@@ -65,8 +73,10 @@ export interface StartOptions {
 interface Session {
   id: string;
   actor: Actor;
-  model: string;
-  refId: string | null;
+  meter: SessionMeter;
+  /** Client events to the upstream, and upstream events to the client; each may have to wait for a hold. */
+  up: EventQueue;
+  down: EventQueue;
   conversationId: string | null;
   stream: EventStream;
   /** Null once the subscriber is there: events then go straight through. */
@@ -99,7 +109,7 @@ export class Realtime {
     actor: Actor,
     { model, config = {}, conversationId, refId }: StartOptions,
   ): Promise<{ session_id: string; stream_session: string }> {
-    const { ids, events, clock, route, checkQuota, conversations } = this.options;
+    const { ids, events, clock, route, conversations } = this.options;
     if (conversationId) await conversations.access(actor.userId, conversationId);
     const routed = route(model);
     if (!routed.backend.realtime) {
@@ -110,8 +120,21 @@ export class Realtime {
       );
     }
     const sessionId = ids.uuid();
+    const { rates } = routed.backend.realtime;
+    let meter: SessionMeter;
     try {
-      await checkQuota(actor, routed.model, sessionId);
+      meter = this.#meter(actor, { routed, rates, refId: refId ?? null });
+      meter.configure(config);
+      const { firstBound: bound } = meter;
+      const admission = await this.options.admit({
+        requestId: sessionId,
+        actor,
+        model: routed.model,
+        bound,
+        refId: null,
+      });
+      // Each response is admitted separately; the session itself is free.
+      admission.release();
       // Last, so that between the counting and the place that is taken nobody else comes in.
       this.#checkRoom(actor);
     } catch (error) {
@@ -121,8 +144,9 @@ export class Realtime {
     const session: Session = {
       id: sessionId,
       actor,
-      model: routed.model,
-      refId: refId ?? null,
+      meter,
+      up: new EventQueue({ failed: (error) => this.#failed(session, error) }),
+      down: new EventQueue({ failed: (error) => this.#failed(session, error) }),
       conversationId: conversationId ?? null,
       stream: events.open(actor.userId),
       opening: [],
@@ -138,7 +162,7 @@ export class Realtime {
           model: routed.model,
           config,
           onEvent: (event) => this.#forward(session, event),
-          onClose: (reason) => this.#remove(session, reason),
+          onClose: (reason) => this.#hungUp(session, reason),
         },
         new AbortController().signal,
       );
@@ -150,6 +174,7 @@ export class Realtime {
     } catch (error) {
       routed.failed((error as Error).message);
       this.#sessions.delete(sessionId);
+      meter.close("upstream");
       session.served?.();
       session.stream.end();
       fail("bad_gateway", `The realtime session could not be opened: ${(error as Error).message}`, {
@@ -160,6 +185,23 @@ export class Realtime {
     await session.served?.ready;
     session.stream.whenHeard().then(() => this.#release(session));
     return { session_id: sessionId, stream_session: session.stream.sessionId };
+  }
+
+  #meter(
+    actor: Actor,
+    { routed, rates, refId }: { routed: RealtimeRoute; rates: MediaRates; refId: string | null },
+  ): SessionMeter {
+    const { ids, admit, limitsOf } = this.options;
+    const { model } = routed;
+    return new SessionMeter({
+      model,
+      refId,
+      rates,
+      ids,
+      limits: limitsOf(model),
+      admit: (requestId, bound) => admit({ requestId, actor, model, bound, refId }),
+      suspect: (problem, requestId) => routed.suspect(problem, requestId),
+    });
   }
 
   #checkRoom(actor: Actor): void {
@@ -187,9 +229,26 @@ export class Realtime {
       this.#close(session);
       return;
     }
-    if (!session.link?.send(event)) {
-      fail("app_error", "The session's queue is full: the upstream does not keep up; send less or wait");
+    session.meter.check(event);
+    try {
+      if (!session.up.push(event, () => this.#sendUp(session, event))) fail("app_error", QUEUE_FULL);
+    } catch (error) {
+      if (UNPAID.has(toServiceError(error).kind)) this.#failed(session, error);
+      throw error;
     }
+  }
+
+  /** Sends the event once its cost is held. */
+  #sendUp(session: Session, event: Record<string, unknown>): void | Promise<void> {
+    // The upstream's error event repeats it, which tells which request was refused.
+    const sent = event.type === "response.create" ? { event_id: this.options.ids.uuid(), ...event } : event;
+    const send = () => {
+      if (session.link?.send(sent)) return;
+      session.meter.notSent(sent);
+      fail("app_error", QUEUE_FULL);
+    };
+    const admitted = session.meter.client(sent);
+    return admitted instanceof Promise ? admitted.then(send) : send();
   }
 
   /** False when there is no such session of the caller's. */
@@ -210,9 +269,25 @@ export class Realtime {
     for (const session of [...this.#sessions.values()]) this.#close(session);
   }
 
-  #close(session: Session): void {
-    this.#remove(session, "stopped");
+  #close(
+    session: Session,
+    { reason, code }: { reason: string; code?: string } = { reason: "stopped" },
+  ): void {
+    this.#remove(session, { reason, code, leftBy: "us" });
     session.link?.close();
+  }
+
+  /** Ends a session that cannot be paid, or cannot go on for another reason. */
+  #failed(session: Session, error: unknown): void {
+    const { kind, message } = toServiceError(error);
+    if (session.meter.isAnswering || UNPAID.has(kind)) session.link?.send({ type: "response.cancel" });
+    this.#close(session, { reason: message, code: kind });
+  }
+
+  /** Events that arrived before the upstream hung up are delivered first. */
+  #hungUp(session: Session, reason: string): void {
+    const remove = () => this.#remove(session, { reason, leftBy: "upstream" });
+    if (!session.down.push({}, remove)) remove();
   }
 
   #closeSilent(): void {
@@ -221,13 +296,19 @@ export class Realtime {
       if (session.lastClientEventMs < limitMs) this.#close(session);
   }
 
-  #remove(session: Session, reason: string): void {
+  #remove(
+    session: Session,
+    { reason, code, leftBy }: { reason: string; code?: string; leftBy: "upstream" | "us" },
+  ): void {
     if (!this.#sessions.delete(session.id)) return;
+    session.up.end();
+    session.down.end();
+    session.meter.close(leftBy);
     session.served?.();
     this.options.log.debug("realtime session ended", { session_id: session.id, reason });
     const end = () => {
       this.#release(session);
-      this.#emit(session, { type: "session.closed", reason });
+      this.#emit(session, { type: "session.closed", reason, ...(code && { code }) });
       session.stream.end();
     };
     // An upstream that hangs up at once has said why; who opened the session is still about to listen.
@@ -237,7 +318,24 @@ export class Realtime {
 
   #forward(session: Session, event: ServerEvent): void {
     if (!this.#sessions.has(session.id)) return;
-    this.#note(session, event);
+    try {
+      if (!session.down.push(event, () => this.#letThrough(session, event)))
+        fail("app_error", "The upstream said more than could wait for what is left to be looked up");
+    } catch (error) {
+      this.#failed(session, error);
+    }
+  }
+
+  /** Delivers the event once its cost is held. */
+  #letThrough(session: Session, event: ServerEvent): void | Promise<void> {
+    const pass = () => this.#pass(session, event);
+    const admitted = session.meter.server(event);
+    return admitted instanceof Promise ? admitted.then(pass) : pass();
+  }
+
+  #pass(session: Session, event: ServerEvent): void {
+    if (!this.#sessions.has(session.id)) return;
+    this.#keepTranscript(session, event);
     if (session.opening === null) this.#emit(session, event);
     else if (session.opening.length < OPENING_EVENTS_MAX) session.opening.push(event);
   }
@@ -253,26 +351,13 @@ export class Realtime {
     session.stream.emit({ method: "realtime.event", params: { session_id: session.id, event } });
   }
 
-  /** Usage and transcripts on their way past. */
-  #note(session: Session, event: ServerEvent): void {
-    const { actor, model, refId, conversationId } = session;
-    const reading = readServerEvent(event);
-    if (
-      reading?.kind === "usage" &&
-      (reading.promptTokens + reading.completionTokens > 0 || refId !== null)
-    ) {
-      const { promptTokens, completionTokens } = reading;
-      const row = { requestId: this.options.ids.uuid(), actor, model, promptTokens, completionTokens, refId };
-      Promise.resolve(this.options.record(row)).catch((error) =>
-        this.options.log.error("usage of a realtime response could not be recorded", { usage: row, error }),
+  #keepTranscript({ id, conversationId }: Session, event: ServerEvent): void {
+    const content = transcriptIn(event);
+    if (content === null || conversationId === null) return;
+    this.options.conversations
+      .append(conversationId, [{ role: "assistant", content }])
+      .catch((error) =>
+        this.options.log.error("a transcript could not be stored", { session_id: id, error }),
       );
-    }
-    if (reading?.kind === "transcript" && conversationId !== null) {
-      this.options.conversations
-        .append(conversationId, [{ role: "assistant", content: reading.text }])
-        .catch((error) =>
-          this.options.log.error("a transcript could not be stored", { session_id: session.id, error }),
-        );
-    }
   }
 }

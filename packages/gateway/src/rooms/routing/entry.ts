@@ -2,6 +2,14 @@ import type { Backend, BackendConfig, HealthState, ModelInfo } from "../../backe
 import { Circuit } from "./circuit.ts";
 import { ProbeHistory } from "./probe-history.ts";
 
+export interface Suspicion {
+  /** How often, since the backend was registered or this process began. */
+  count: number;
+  problem: string;
+  requestId: string;
+  atMs: number;
+}
+
 /** One registered backend and what is known about it. */
 export interface Entry {
   /** As registered: a bridge URL stays one here, and `backend` talks to the resolved address. */
@@ -18,6 +26,8 @@ export interface Entry {
   circuit: Circuit;
   /** Requests sent to it, or credited so that a newcomer is not flooded. */
   requests: number;
+  /** The last time that it reported usage which its model cannot have had. */
+  suspicion: Suspicion | null;
   /** Ends what watches a bridge tunnel. */
   stopWatching: (() => void) | null;
   removed: boolean;
@@ -35,6 +45,7 @@ export const newEntry = (config: BackendConfig, backend: Backend, persisted: boo
   discovered: [],
   circuit: new Circuit(),
   requests: 0,
+  suspicion: null,
   stopWatching: null,
   removed: false,
 });

@@ -36,6 +36,10 @@ const Health = z.object({
   }),
   last_error: z.string().nullable(),
   probed_at: z.string().nullable(),
+  implausible_usage: z
+    .object({ count: z.int(), problem: z.string(), request_id: z.string(), at: z.string() })
+    .nullable()
+    .describe("Usage that the model cannot have had, as this backend reported it; the newest case"),
 });
 
 const Done = z.object({ status: z.literal("ok"), message: z.string() });
@@ -49,7 +53,7 @@ async function readFields({ request }: RouteCall): Promise<Record<string, unknow
 }
 
 function healthOf(entry: Entry, index: number, nowMs: number): z.output<typeof Health> {
-  const { config, state, detail, circuit, discovered, requests, probedAtMs } = entry;
+  const { config, state, detail, circuit, discovered, requests, probedAtMs, suspicion } = entry;
   const report = circuit.report(nowMs);
   return {
     label: `backend_${index}:${config.kind}`,
@@ -62,6 +66,12 @@ function healthOf(entry: Entry, index: number, nowMs: number): z.output<typeof H
     circuit: report,
     last_error: detail ?? report.cause,
     probed_at: probedAtMs === null ? null : new Date(probedAtMs).toISOString(),
+    implausible_usage: suspicion && {
+      count: suspicion.count,
+      problem: suspicion.problem,
+      request_id: suspicion.requestId,
+      at: new Date(suspicion.atMs).toISOString(),
+    },
   };
 }
 

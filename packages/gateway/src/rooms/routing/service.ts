@@ -22,6 +22,8 @@ const CHANGED = "backends-changed";
 /** Message: JSON of a backend's name and what the probing instance found. */
 const PROBED = "backend-probed";
 const BACKENDS_MAX = 1_000;
+/** A backend that reports nonsense does so with every answer; the log has it now and then. */
+const SUSPICION_LOGGED_EVERY_MS = 60_000;
 const DEFAULT_TYPE = "local-server";
 const DEFAULT_URL = "http://localhost:11434";
 
@@ -67,6 +69,8 @@ export class Routing {
   /** One change of the list at a time, so that a reload cannot cross a registration. */
   #turn: Promise<unknown> = Promise.resolve();
   #closed = false;
+  /** Reports of usage that no request can have had, of all backends. */
+  suspicions = 0;
 
   constructor(readonly options: RoutingOptions) {
     const { db, bus, clock, log, leases, factory, sealer } = options;
@@ -129,6 +133,22 @@ export class Routing {
   choose(request: RouteRequest): Route {
     return this.#router.choose(request);
   }
+  /** A backend reported usage that its model cannot have had: it stays in use, and its operator is told. */
+  suspect({ entry }: Route, problem: string, requestId: string): void {
+    const { clock, log } = this.options;
+    const atMs = clock.now();
+    const before = entry.suspicion;
+    entry.suspicion = { count: (before?.count ?? 0) + 1, problem, requestId, atMs };
+    this.suspicions++;
+    if (before && atMs - before.atMs < SUSPICION_LOGGED_EVERY_MS) return;
+    log.warn("a backend reports implausible usage", {
+      backend: entry.config.name,
+      problem,
+      request_id: requestId,
+      times: entry.suspicion.count,
+    });
+  }
+
   /** The backend registered under this name, whatever its health. */
   backendNamed(name: string): Backend | null {
     return this.#find(name)?.backend ?? null;

@@ -40,4 +40,7 @@ export interface MonthTotals {
   /** What points did not pay. */
   quotaTokens: number;
   quotaCostNanoUsd: number;
+  /** The part of it that keys used; a signed-in person's requests are in the whole user's sums only. */
+  keyQuotaTokens: number;
+  keyQuotaCostNanoUsd: number;
 }

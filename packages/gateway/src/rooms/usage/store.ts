@@ -27,16 +27,44 @@ const REF_DAYS = rollup("usage_ref_days", ["ref_id", "day", "model", "backend"],
 const MONTHS = rollup(
   "usage_months",
   ["user_id", "month", "project"],
-  ["requests", "tokens", "cost_nano_usd", "quota_tokens", "quota_cost_nano_usd"],
+  [
+    "requests",
+    "tokens",
+    "cost_nano_usd",
+    "quota_tokens",
+    "quota_cost_nano_usd",
+    "key_quota_tokens",
+    "key_quota_cost_nano_usd",
+  ],
 );
 
-const MONTHS_RETURNING = `${MONTHS.adding} RETURNING user_id, month, project, quota_tokens, quota_cost_nano_usd`;
+const QUOTA_COLUMNS =
+  "user_id, month, project, quota_tokens, quota_cost_nano_usd, key_quota_tokens, key_quota_cost_nano_usd";
 
-/** What a month's rollup has become after a batch. */
-export interface MonthAfter extends MonthKey {
-  quotaTokens: number;
-  quotaCostNanoUsd: number;
+/** What of a month's rollup is compared with quotas. */
+export interface MonthQuota
+  extends MonthKey,
+    Pick<MonthTotals, "quotaTokens" | "quotaCostNanoUsd" | "keyQuotaTokens" | "keyQuotaCostNanoUsd"> {}
+
+interface QuotaRow {
+  user_id: string;
+  month: string;
+  project: string;
+  quota_tokens: number;
+  quota_cost_nano_usd: number;
+  key_quota_tokens: number;
+  key_quota_cost_nano_usd: number;
 }
+
+const toQuota = (row: QuotaRow): MonthQuota => ({
+  userId: row.user_id,
+  month: row.month,
+  project: row.project,
+  quotaTokens: row.quota_tokens,
+  quotaCostNanoUsd: row.quota_cost_nano_usd,
+  keyQuotaTokens: row.key_quota_tokens,
+  keyQuotaCostNanoUsd: row.key_quota_cost_nano_usd,
+});
 
 type KeyPart = string | boolean;
 
@@ -95,8 +123,10 @@ const totalTokens = (row: UsageRow) => row.promptTokens + row.completionTokens;
 function rollUp({ months, days, refDays }: Rollups, row: UsageRow, { month, day }: Stamp): void {
   const tokens = totalTokens(row);
   const cost = row.costNanoUsd ?? 0;
-  const counted = row.points === null;
-  const monthValues = [1, tokens, cost, counted ? tokens : 0, counted ? cost : 0];
+  const quota = row.points === null ? [tokens, cost] : [0, 0];
+  // Only what is done with a key has a project.
+  const keyQuota = row.project === null ? [0, 0] : quota;
+  const monthValues = [1, tokens, cost, ...quota, ...keyQuota];
   months.add([row.userId, month, WHOLE_USER], monthValues);
   if (row.project !== null) months.add([row.userId, month, row.project], monthValues);
   const dayValues = [1, row.promptTokens, row.completionTokens, tokens, cost];
@@ -184,7 +214,7 @@ export class UsageStore {
    * Inserts rows that are known to be new and bumps every rollup. Should another writer have inserted one of
    * them meanwhile, its unique id makes this throw and the transaction roll back.
    */
-  async insert(tx: Transaction, rows: readonly UsageRow[]): Promise<MonthAfter[]> {
+  async insert(tx: Transaction, rows: readonly UsageRow[]): Promise<MonthQuota[]> {
     const rollups: Rollups = { months: new Sums(), days: new Sums(), refDays: new Sums() };
     let stamp: Stamp | null = null;
     const values: SqlValue[][] = [];
@@ -194,35 +224,56 @@ export class UsageStore {
       rollUp(rollups, row, stamp);
     }
     await insertRows(tx, ROWS, values);
-    const months = await insertRows<{
-      user_id: string;
-      month: string;
-      project: string;
-      quota_tokens: number;
-      quota_cost_nano_usd: number;
-    }>(tx, MONTHS.into, rollups.months.rows(), MONTHS_RETURNING);
+    const months = await this.#addToMonths(tx, rollups.months.rows());
     if (!rollups.refDays.isEmpty)
       await insertRows(tx, REF_DAYS.into, rollups.refDays.rows(), REF_DAYS.adding);
     // Every instance bumps the same few rows of the day, so they are locked last and for the shortest time.
     await insertRows(tx, DAYS.into, rollups.days.rows(), DAYS.adding);
-    return months.map((row) => ({
-      userId: row.user_id,
-      month: row.month,
-      project: row.project,
-      quotaTokens: row.quota_tokens,
-      quotaCostNanoUsd: row.quota_cost_nano_usd,
-    }));
+    return months;
   }
 
-  async month({ userId, month, project }: MonthKey): Promise<MonthTotals> {
-    const row = await this.db.get<{
+  async #addToMonths(tx: Transaction, rows: readonly (readonly SqlValue[])[]): Promise<MonthQuota[]> {
+    const suffix = `${MONTHS.adding} RETURNING ${QUOTA_COLUMNS}`;
+    return (await insertRows<QuotaRow>(tx, MONTHS.into, rows, suffix)).map(toQuota);
+  }
+
+  /**
+   * What the months are at, theirs alone until the end of the transaction. Months without a row get one, so that
+   * two writers who begin a month cannot both find it empty.
+   */
+  async lockMonths(tx: Transaction, keys: readonly MonthKey[]): Promise<MonthQuota[]> {
+    const sums = new Sums();
+    for (const { userId, month, project } of keys) sums.add([userId, month, project], [0, 0, 0, 0, 0, 0, 0]);
+    if (tx.dialect === "postgres") return this.#addToMonths(tx, sums.rows());
+    // SQLite's transactions are exclusive, so that reading is enough.
+    const months: MonthQuota[] = [];
+    for (const row of sums.rows()) {
+      const [userId, month, project] = row as [string, string, string];
+      months.push({ userId, month, project, ...(await this.month({ userId, month, project }, tx)) });
+    }
+    return months;
+  }
+
+  /** Counts a debt that the quota of this month pays: as use of the user and of the user's keys, not as a request. */
+  async addDebt(
+    tx: Transaction,
+    { userId, month, costNanoUsd }: Omit<MonthKey, "project"> & { costNanoUsd: number },
+  ): Promise<MonthQuota[]> {
+    return this.#addToMonths(tx, [[userId, month, WHOLE_USER, 0, 0, 0, 0, costNanoUsd, 0, costNanoUsd]]);
+  }
+
+  async month({ userId, month, project }: MonthKey, on: Queryable = this.db): Promise<MonthTotals> {
+    const row = await on.get<{
       requests: number;
       tokens: number;
       cost_nano_usd: number;
       quota_tokens: number;
       quota_cost_nano_usd: number;
+      key_quota_tokens: number;
+      key_quota_cost_nano_usd: number;
     }>(
-      `SELECT requests, tokens, cost_nano_usd, quota_tokens, quota_cost_nano_usd FROM usage_months
+      `SELECT requests, tokens, cost_nano_usd, quota_tokens, quota_cost_nano_usd, key_quota_tokens,
+         key_quota_cost_nano_usd FROM usage_months
        WHERE user_id = $1 AND month = $2 AND project = $3`,
       [userId, month, project],
     );
@@ -232,6 +283,8 @@ export class UsageStore {
       costNanoUsd: row?.cost_nano_usd ?? 0,
       quotaTokens: row?.quota_tokens ?? 0,
       quotaCostNanoUsd: row?.quota_cost_nano_usd ?? 0,
+      keyQuotaTokens: row?.key_quota_tokens ?? 0,
+      keyQuotaCostNanoUsd: row?.key_quota_cost_nano_usd ?? 0,
     };
   }
 

@@ -1,51 +1,82 @@
-import type { VideoRequest, VideoResult } from "../../backends/contract.ts";
+import type { VideoAsked, VideoRequest, VideoResult } from "../../backends/contract.ts";
+import type { VideoSize } from "../billing/index.ts";
+import { type ClipReading, readClip } from "./clip-reading.ts";
 
-const DEFAULT_DURATION_SECONDS = 5;
+/** Assumed when no frame rate is named. */
 const DEFAULT_FRAMES_PER_SECOND = 24;
-/** What a clip is believed to have at most: an absurd figure must not become an absurd price. */
+/** Upper bounds: an absurd figure must not become an absurd price. */
 const DURATION_SECONDS_MAX = 3_600;
 const FRAMES_PER_SECOND_MAX = 240;
 const FRAMES_MAX = DURATION_SECONDS_MAX * FRAMES_PER_SECOND_MAX;
 const SIDE_MAX = 16_384;
+const CLIPS_MAX = 100;
 
-/** What the price of a clip depends on. */
-export interface ClipFacts {
-  durationSeconds: number;
-  width?: number;
-  height?: number;
-  frames?: number;
-}
+/** What the price of a task depends on. */
+export type ClipFacts = VideoSize;
 
-/** A figure that came from outside; undefined when it is none. */
-function figure(value: unknown, most: number): number | undefined {
-  const number = typeof value === "number" || typeof value === "string" ? Number(value) : 0;
-  return number > 0 ? Math.min(number, most) : undefined;
-}
-
-/** The size in a vendor's own words: `1080P`, or `1920*1080`. Only the short side has a price. */
-function sizeIn({ resolution, size }: Record<string, unknown>): { width?: number; height?: number } {
-  const [, short] = /^(\d{2,5})p$/i.exec(String(resolution)) ?? [];
-  const [, width = short, height = short] = /^(\d{2,5})[*x](\d{2,5})$/i.exec(String(size)) ?? [];
-  return { width: figure(width, SIDE_MAX), height: figure(height, SIDE_MAX) };
-}
+const dearest = (values: readonly number[], most: number): number | undefined =>
+  values.length === 0 ? undefined : Math.min(Math.max(...values), most);
 
 /**
- * The facts of a clip: what the upstream reports goes before what was asked for, and that before what `extra` asks
- * the upstream for in its own words, which would else be made and not paid for.
+ * What a task asks for, at the dearest reading of what the client said and of what is sent upstream: whichever of
+ * two members that disagree an upstream obeys, it was paid for.
  */
-export function clipFacts(request: VideoRequest, result?: VideoResult): ClipFacts {
-  const { extra } = request;
-  const durationSeconds =
-    figure(result?.duration_seconds, DURATION_SECONDS_MAX) ??
-    request.durationSeconds ??
-    figure(extra.duration, DURATION_SECONDS_MAX) ??
-    DEFAULT_DURATION_SECONDS;
-  const framesPerSecond = figure(extra.fps, FRAMES_PER_SECOND_MAX) ?? DEFAULT_FRAMES_PER_SECOND;
-  const named = sizeIn(extra);
+export function askedFacts(request: VideoRequest, { members, defaultSeconds }: VideoAsked): ClipFacts {
+  const { durationSeconds, width, height } = request;
+  const read = readClip({ own: { durationSeconds, width, height }, members });
+  const framesNamed = dearest(read.frames, FRAMES_MAX);
+  // The lowest rate makes frames last longest; the highest rate puts the most frames into a second.
+  const rates = [...read.framesPerSecond, DEFAULT_FRAMES_PER_SECOND];
+  const rateLow = Math.max(1, Math.min(...rates));
+  const rateHigh = dearest(rates, FRAMES_PER_SECOND_MAX)!;
+  const seconds = dearest(
+    [
+      dearest(read.seconds, DURATION_SECONDS_MAX) ?? defaultSeconds,
+      framesNamed === undefined ? 0 : framesNamed / rateLow,
+    ],
+    DURATION_SECONDS_MAX,
+  )!;
   return {
-    durationSeconds,
-    width: result?.width ?? request.width ?? named.width,
-    height: result?.height ?? request.height ?? named.height,
-    frames: Math.max(1, Math.round(figure(extra.frames, FRAMES_MAX) ?? durationSeconds * framesPerSecond)),
+    durationSeconds: seconds,
+    frames: Math.ceil(Math.min(Math.max(seconds * rateHigh, framesNamed ?? 0), FRAMES_MAX)),
+    clips: Math.ceil(dearest(read.clips, CLIPS_MAX) ?? 1),
+    shortSides: read.shortSides.map((side) => Math.min(side, SIDE_MAX)),
+    sizeUnclear: read.sizeUnclear,
   };
+}
+
+/** The most that such a task can cost: without a size, the model may choose the dearest one. */
+export const boundFacts = (asked: ClipFacts): ClipFacts => ({
+  ...asked,
+  sizeUnclear: asked.sizeUnclear || asked.shortSides.length === 0,
+});
+
+/** What the upstream reports; where it reports nothing, or something impossible, what was asked for. */
+export function madeFacts(
+  asked: ClipFacts,
+  { result, made = {} }: { result: VideoResult; made?: Record<string, unknown> },
+): ClipFacts {
+  const { duration_seconds, width, height } = result;
+  const read = readClip({ result: { duration_seconds, width, height }, made });
+  const seconds = believed(read, "seconds", DURATION_SECONDS_MAX);
+  const rate = believed(read, "framesPerSecond", FRAMES_PER_SECOND_MAX) ?? DEFAULT_FRAMES_PER_SECOND;
+  const shortSides = read.shortSides.filter((side) => side <= SIDE_MAX);
+  return {
+    durationSeconds: seconds ?? asked.durationSeconds,
+    frames: Math.ceil(
+      believed(read, "frames", FRAMES_MAX) ?? (seconds === undefined ? asked.frames : seconds * rate),
+    ),
+    clips: Math.ceil(believed(read, "clips", CLIPS_MAX) ?? asked.clips),
+    shortSides: shortSides.length > 0 ? shortSides : asked.shortSides,
+    sizeUnclear: shortSides.length === 0 && asked.sizeUnclear,
+  };
+}
+
+function believed(
+  read: ClipReading,
+  measure: "seconds" | "framesPerSecond" | "frames" | "clips",
+  most: number,
+): number | undefined {
+  const possible = read[measure].filter((value) => value <= most);
+  return possible.length === 0 ? undefined : Math.max(...possible);
 }

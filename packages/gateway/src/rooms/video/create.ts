@@ -1,8 +1,9 @@
-import { fail, ServiceError } from "../../kernel/errors.ts";
+import { type ErrorName, fail, ServiceError } from "../../kernel/errors.ts";
 import type { Billing } from "../billing/index.ts";
-import type { Metering } from "../metering/index.ts";
+import type { FinalUsage, Metering } from "../metering/index.ts";
 import type { Routing } from "../routing/index.ts";
-import { Video, type VideoOptions } from "./service.ts";
+import type { JobHold } from "./owned-jobs.ts";
+import { type JobCharge, Video, type VideoOptions } from "./service.ts";
 
 export interface VideoParts
   extends Pick<VideoOptions, "db" | "bus" | "events" | "clock" | "ids" | "log" | "pollMs" | "tickMs"> {
@@ -12,9 +13,25 @@ export interface VideoParts
 }
 
 const NANO_PER_USD = 1e9;
+const REFUSALS: ReadonlySet<ErrorName> = new Set(["payment_required", "quota_exceeded", "unavailable"]);
+
+const usageOf = (costUsd: number): FinalUsage => ({
+  backend: "video",
+  promptTokens: 0,
+  completionTokens: 0,
+  estimated: false,
+  costUsd,
+});
 
 /** The room as the service has it: routed, priced and metered like everything else. */
 export function createVideo({ routing, metering, billing, ...parts }: VideoParts): Video {
+  const admit = async ({ costUsd, ...job }: JobCharge): Promise<JobHold> => {
+    const admission = await metering.admit({ ...job, bound: { costUsd } });
+    return {
+      settle: (spentUsd) => admission.settle(usageOf(spentUsd)),
+      release: () => admission.release(),
+    };
+  };
   return new Video({
     ...parts,
     route(requested, provider) {
@@ -33,18 +50,16 @@ export function createVideo({ routing, metering, billing, ...parts }: VideoParts
       }
     },
     backendNamed: (name) => routing.backendNamed(name),
-    async priceUsd(model, { durationSeconds, width = 0, height = 0, frames = 0 }) {
-      return (
-        (await billing.videoCostNanoUsd(model, { durationSeconds, width, height, frames })) / NANO_PER_USD
-      );
+    priceUsd: async (model, facts) => (await billing.videoCostNanoUsd(model, facts)) / NANO_PER_USD,
+    admit,
+    async hold(bound) {
+      try {
+        return await admit(bound);
+      } catch (error) {
+        if (error instanceof ServiceError && REFUSALS.has(error.kind)) return null;
+        throw error;
+      }
     },
-    async admit({ requestId, payer, model, costUsd, refId }) {
-      const admission = await metering.admit({ requestId, payer, model, estimate: { costUsd }, refId });
-      return () => admission.release();
-    },
-    record({ requestId, payer, model, costUsd, refId }) {
-      const usage = { backend: "video", promptTokens: 0, completionTokens: 0, estimated: false, costUsd };
-      metering.record({ requestId, payer, model, refId }, usage);
-    },
+    record: ({ costUsd, ...job }) => metering.record(job, usageOf(costUsd)),
   });
 }

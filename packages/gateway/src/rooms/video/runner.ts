@@ -1,20 +1,22 @@
-import { BackendError, type VideoRequest, type VideoResult } from "../../backends/contract.ts";
+import {
+  BackendError,
+  type VideoCapability,
+  type VideoRequest,
+  type VideoResult,
+} from "../../backends/contract.ts";
 import { isoTime } from "../../kernel/clock.ts";
 import type { Payer } from "../../kernel/payer.ts";
-import { clipFacts } from "./clip-facts.ts";
+import { askedFacts, boundFacts, type ClipFacts, madeFacts } from "./clip-facts.ts";
+import { type JobHold, OwnedJobs } from "./owned-jobs.ts";
 import type { VideoOptions } from "./service.ts";
 import type { JobRow, VideoStore } from "./store.ts";
 
-/** Message: the id of a job that ended; the instance that made it has its hold. */
-const ENDED = "video-ended";
 const CONCURRENT_STEPS_MAX = 16;
 const TICK_MS = 500;
-/** Renewed while a step is under way; a dead instance's jobs are free after this. */
-const LEASE_MS = 15_000;
 const STEP_TIMEOUT_MS = 120_000;
 const CANCEL_TIMEOUT_MS = 10_000;
-/** After a failed claim the database is left alone for this long. */
-const CLAIM_PAUSE_MS = 5_000;
+/** After a failed look at the jobs the database is left alone for this long. */
+const PAUSE_MS = 2_000;
 const POLL_MS = { first: 2_000, most: 15_000 };
 const POLL_GROWTH = 1.5;
 const ERROR_LENGTH_MAX = 2_000;
@@ -22,6 +24,9 @@ const ERROR_LENGTH_MAX = 2_000;
 const SUBMIT_GRACE_MS = 10_000;
 const SUBMISSION_LOST =
   "the answer to the submission was lost, and it may have been taken: it is not sent twice, and nothing is charged; create the job again";
+
+const DEARER_BACKEND =
+  "the backend that was chosen for this job is gone, and another one would make more of it than was paid for; create the job again";
 
 type End = Parameters<VideoStore["end"]>[1];
 
@@ -43,66 +48,70 @@ const mayBeTaken = (error: unknown): boolean => {
   return error.kind === "upstream" ? UNCLEAR_STATUSES.has(error.status ?? 0) : error.kind === "transport";
 };
 
-/** Carries jobs forward: submit, poll, settle; one step at a time, each under a lease. */
+/** Carries this instance's jobs forward: submit, poll, settle; one step of a job at a time. */
 export class JobRunner {
-  readonly #instance: string;
+  readonly #owned: OwnedJobs;
   readonly #running = new Map<string, Promise<void>>();
-  readonly #holds = new Map<string, () => void>();
   readonly #stopTicking: () => void;
   readonly #stopped = new AbortController();
   /** Fires later than `#stopped`. */
   readonly #submitsStopped = new AbortController();
-  #claiming: Promise<void> | null = null;
+  #looking: Promise<void> | null = null;
   #pausedUntilMs = 0;
 
   constructor(
     readonly store: VideoStore,
     readonly options: VideoOptions,
   ) {
-    this.#instance = options.ids.uuid();
-    options.bus.subscribe(ENDED, (jobId) => this.#releaseHold(jobId));
+    this.#owned = new OwnedJobs(store, options, () => this.wake());
     this.#stopTicking = options.clock.every(options.tickMs ?? TICK_MS, () => this.wake());
   }
 
-  /** The hold of a job made here ends with the job. */
-  holdUntilEnd(jobId: string, endHold: () => void): void {
-    this.#holds.set(jobId, endHold);
+  async start(): Promise<void> {
+    await this.#owned
+      .start()
+      .catch((error) => this.options.log.warn("video jobs of an earlier run wait", { error }));
+  }
+
+  /** A new job, whose hold lives as long as it does. */
+  async begin(job: JobRow, hold: JobHold): Promise<void> {
+    await this.store.insert({ ...job, ...this.#owned.lease() });
+    this.#owned.add(job.id, hold);
+    this.wake();
   }
 
   wake(): void {
     const { clock, log } = this.options;
     if (this.#stopped.signal.aborted || clock.now() < this.#pausedUntilMs) return;
-    this.#claiming ??= this.#claim()
+    this.#looking ??= this.#look()
       .catch((error) => {
-        this.#pausedUntilMs = clock.now() + CLAIM_PAUSE_MS;
-        log.warn("video jobs could not be claimed", { error });
+        this.#pausedUntilMs = clock.now() + PAUSE_MS;
+        log.warn("video jobs could not be looked at", { error });
       })
       .finally(() => {
-        this.#claiming = null;
+        this.#looking = null;
       });
   }
 
   async stop(): Promise<void> {
     this.#stopTicking();
     this.#stopped.abort();
-    await this.#claiming;
+    await this.#looking;
     const endGrace = this.options.clock.after(SUBMIT_GRACE_MS, () => this.#submitsStopped.abort());
     await Promise.allSettled(this.#running.values());
     endGrace();
+    await this.#owned
+      .abandon()
+      .catch((error) => this.options.log.warn("video jobs could not be handed over", { error }));
   }
 
-  async #claim(): Promise<void> {
-    const nowMs = this.options.clock.now();
-    const until = isoTime(nowMs + LEASE_MS);
-    if (this.#running.size > 0) await this.store.renew(this.#instance, [...this.#running.keys()], until);
+  async #look(): Promise<void> {
+    await this.#owned.keep();
     const limit = CONCURRENT_STEPS_MAX - this.#running.size;
     if (limit <= 0) return;
-    for (const job of await this.store.claimDue({
-      owner: this.#instance,
-      now: isoTime(nowMs),
-      until,
-      limit,
-    })) {
+    const { lease_owner: owner } = this.#owned.lease();
+    const now = isoTime(this.options.clock.now());
+    for (const job of await this.store.due({ owner, now, limit, running: [...this.#running.keys()] })) {
       const step = this.#step(job)
         .catch((error) => this.options.log.error("a step of a video job failed", { job_id: job.id, error }))
         .finally(() => this.#running.delete(job.id));
@@ -140,6 +149,9 @@ export class JobRunner {
     const backend = this.options.backendNamed(job.backend) ?? this.options.route(job.model).backend;
     if (!backend.video) throw new BackendError("unsupported", `backend ${job.backend} does not make videos`);
     const request = JSON.parse(job.request) as VideoRequest;
+    const facts = askedFacts(request, backend.video.asked(request));
+    if (backend.config.name !== job.backend && (await this.#costsMore(job, facts)))
+      return void (await this.#fail(job, DEARER_BACKEND));
     if (!(await this.store.submitting(job.id))) return;
     let taskId: string;
     try {
@@ -157,6 +169,7 @@ export class JobRunner {
       taskId,
       backend: backend.config.name,
       request: JSON.stringify({ ...request, images: [] }),
+      facts: JSON.stringify(facts),
     };
     if (await this.store.started(job.id, task)) {
       this.#notify(job, "video.progress", { status: "running", progress: 0 });
@@ -164,6 +177,11 @@ export class JobRunner {
     }
     await this.store.unwanted(job.id, task);
     await this.cancelled({ ...job, backend: task.backend, task_id: taskId });
+  }
+
+  /** Another backend may make more of the same request than was held for. */
+  async #costsMore({ model, bound_usd }: JobRow, facts: ClipFacts): Promise<boolean> {
+    return bound_usd !== null && (await this.options.priceUsd(model, boundFacts(facts))) > bound_usd;
   }
 
   /** Tries until the job's deadline: a task that nobody waits for costs the operator, not the user. */
@@ -203,14 +221,20 @@ export class JobRunner {
     } else if (poll.state === "failed") {
       await this.#fail(job, poll.error);
     } else {
-      const cost = await this.options.priceUsd(
-        job.model,
-        clipFacts(JSON.parse(job.request) as VideoRequest, poll.result),
-      );
+      const cost = await this.#cost(job, backend.video, poll);
       const result = JSON.stringify(poll.result);
       if (await this.end(job, { status: "done", result, error: null, cost }))
         await this.#settle({ ...job, cost, result });
     }
+  }
+
+  /** By what was asked for or by what was made, whichever is more. */
+  async #cost(job: JobRow, video: VideoCapability, clip: Parameters<typeof madeFacts>[1]): Promise<number> {
+    const request = JSON.parse(job.request) as VideoRequest;
+    const asked =
+      job.facts === null ? askedFacts(request, video.asked(request)) : (JSON.parse(job.facts) as ClipFacts);
+    const { priceUsd } = this.options;
+    return Math.max(await priceUsd(job.model, asked), await priceUsd(job.model, madeFacts(asked, clip)));
   }
 
   #fail(job: JobRow, error: string): Promise<boolean> {
@@ -228,7 +252,7 @@ export class JobRunner {
     if (!ended) return false;
     // A done job is told of when it is settled, so that one whose process dies in between is told of too.
     if (end.status !== "done") {
-      this.options.bus.publish(ENDED, job.id);
+      this.#owned.ended(job.id);
       this.#notify(job, "video.failed", { status: end.status, error: end.error ?? "cancelled" });
     }
     return true;
@@ -239,17 +263,21 @@ export class JobRunner {
    * unsettled, and the next one records it again under the same id, which the journal takes once.
    */
   async #settle(job: JobRow): Promise<void> {
-    const payer = JSON.parse(job.payer) as Payer;
-    this.options.record({ requestId: job.id, payer, model: job.model, costUsd: job.cost, refId: job.ref_id });
-    this.options.bus.publish(ENDED, job.id);
+    const hold = this.#owned.take(job.id);
+    if (hold) hold.settle(job.cost);
+    else {
+      const payer = JSON.parse(job.payer) as Payer;
+      this.options.record({
+        requestId: job.id,
+        payer,
+        model: job.model,
+        costUsd: job.cost,
+        refId: job.ref_id,
+      });
+    }
     const result = JSON.parse(job.result!) as VideoResult;
     this.#notify(job, "video.done", { status: "done", result, cost: job.cost });
     await this.store.settled(job.id);
-  }
-
-  #releaseHold(jobId: string): void {
-    this.#holds.get(jobId)?.();
-    this.#holds.delete(jobId);
   }
 
   #notify(job: JobRow, method: string, params: Record<string, unknown>): void {

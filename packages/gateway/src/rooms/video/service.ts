@@ -6,8 +6,10 @@ import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import type { Database, Sweep } from "../../storage/contract.ts";
-import { type ClipFacts, clipFacts } from "./clip-facts.ts";
+import { askedFacts, boundFacts, type ClipFacts } from "./clip-facts.ts";
+import { checkExtra } from "./extra.ts";
 import { checkImages, type InputImage } from "./images.ts";
+import type { JobHold } from "./owned-jobs.ts";
 import { JobRunner } from "./runner.ts";
 import { type JobRow, type JobSummary, VideoStore } from "./store.ts";
 
@@ -16,6 +18,15 @@ const ACTIVE_JOBS_MAX = 100;
 const JOB_DEADLINE_MS = 60 * 60_000;
 /** For a look at what was asked for, when someone wonders about a result. */
 const PAYLOAD_KEPT_MS = 24 * 60 * 60_000;
+
+/** One job as metering knows it. */
+export interface JobCharge {
+  requestId: string;
+  payer: Payer;
+  model: string;
+  costUsd: number;
+  refId: string | null;
+}
 
 export interface VideoOptions {
   db: Database;
@@ -29,22 +40,12 @@ export interface VideoOptions {
   /** The registered backend of this name, for tasks that it already has. */
   backendNamed(name: string): Backend | null;
   priceUsd(model: string, facts: ClipFacts): number | Promise<number>;
-  /** Checks limits and takes the hold, or throws the refusal. The returned function ends the hold. */
-  admit(options: {
-    requestId: string;
-    payer: Payer;
-    model: string;
-    costUsd: number;
-    refId: string | null;
-  }): Promise<() => void>;
+  /** Checks limits and holds the cost, or throws the refusal. */
+  admit(bound: JobCharge): Promise<JobHold>;
+  /** Holds again the cost of a job that was admitted before; null when there is no room for it now. */
+  hold(bound: JobCharge): Promise<JobHold | null>;
   /** Writes the usage row; harmless when it is called again with the same request id. */
-  record(options: {
-    requestId: string;
-    payer: Payer;
-    model: string;
-    costUsd: number;
-    refId: string | null;
-  }): void;
+  record(charge: JobCharge): void;
   /** Time between polls; grows from the first to the most. */
   pollMs?: { first: number; most: number };
   tickMs?: number;
@@ -106,7 +107,9 @@ export class Video {
     const { clock, ids, route, priceUsd, admit, events } = this.options;
     const images = input.images ?? [];
     checkImages(images);
+    const extra = checkExtra(input.extra ?? {});
     const { backend, model } = route(input.model, input.provider);
+    if (!backend.video) fail("no_video_backend", `The backend of ${model} does not make videos`);
     if ((await this.#store.countActive(payer.userId)) >= ACTIVE_JOBS_MAX) {
       fail(
         "rate_limited",
@@ -121,11 +124,12 @@ export class Video {
       durationSeconds: input.duration_seconds,
       width: input.width,
       height: input.height,
-      extra: input.extra ?? {},
+      extra,
     };
     const id = ids.uuid();
-    const costUsd = await priceUsd(model, clipFacts(request));
-    const endHold = await admit({ requestId: id, payer, model, costUsd, refId });
+    const facts = askedFacts(request, backend.video.asked(request));
+    const boundUsd = await priceUsd(model, boundFacts(facts));
+    const hold = await admit({ requestId: id, payer, model, costUsd: boundUsd, refId });
     const nowMs = clock.now();
     const job: JobRow = {
       id,
@@ -147,17 +151,17 @@ export class Video {
       deadline_at: isoTime(nowMs + JOB_DEADLINE_MS),
       next_step_at: isoTime(nowMs),
       step_count: 0,
+      facts: JSON.stringify(facts),
+      bound_usd: boundUsd,
     };
     // The id itself is a channel too, so that jobs made over REST can be followed.
     events.open(payer.userId, id);
     try {
-      await this.#store.insert(job);
+      await this.#runner.begin(job, hold);
     } catch (error) {
-      endHold();
+      hold.release();
       throw error;
     }
-    this.#runner.holdUntilEnd(id, endHold);
-    this.#runner.wake();
     return { job: toView(job), streamId: job.stream_id };
   }
 
@@ -180,6 +184,11 @@ export class Video {
   /** Empties what was sent in by jobs that ended a while ago; what they made stays. */
   readonly sweepPayloads: Sweep = (nowMs, rowsMax) =>
     this.#store.dropPayloads(isoTime(nowMs - PAYLOAD_KEPT_MS), rowsMax);
+
+  /** Takes up the jobs of an earlier run; to be called before requests come in. */
+  start(): Promise<void> {
+    return this.#runner.start();
+  }
 
   stop(): Promise<void> {
     return this.#runner.stop();

@@ -30,6 +30,16 @@ export interface JobRow {
   deadline_at: string;
   next_step_at: string;
   step_count: number;
+  /** JSON of the ClipFacts that are asked for; null in jobs of before they were kept. */
+  facts: string | null;
+  /** What the job may cost at most, which is held for it. */
+  bound_usd: number | null;
+}
+
+/** Which instance carries a job, until when unless it says so again. */
+export interface Lease {
+  lease_owner: string;
+  lease_until: string;
 }
 
 /** A job without what was asked for, which may hold megabytes of images. */
@@ -38,18 +48,18 @@ export type JobSummary = Omit<JobRow, "request">;
 const ACTIVE = "('queued', 'submitting', 'running')";
 
 const COLUMNS =
-  "id, user_id, payer, model, backend, request, status, progress, task_id, result, error, cost, settled, ref_id, stream_id, created_at, deadline_at, next_step_at, step_count";
+  "id, user_id, payer, model, backend, request, status, progress, task_id, result, error, cost, settled, ref_id, stream_id, created_at, deadline_at, next_step_at, step_count, facts, bound_usd";
 
 const SUMMARY_COLUMNS = COLUMNS.replace("request, ", "");
 
-/** SQL of the video jobs. A job's next step is taken by whoever holds its lease. */
+/** SQL of the video jobs. A job is carried by the instance that holds its lease, from the first step to the last. */
 export class VideoStore {
   constructor(readonly db: Database) {}
 
-  async insert(job: JobRow): Promise<void> {
-    const names = COLUMNS.split(", ");
+  async insert(job: JobRow & Lease): Promise<void> {
+    const names = `${COLUMNS}, lease_owner, lease_until`.split(", ");
     await this.db.run(
-      `INSERT INTO video_jobs (${COLUMNS}) VALUES (${names.map((_, i) => `$${i + 1}`).join(", ")})`,
+      `INSERT INTO video_jobs (${names.join(", ")}) VALUES (${names.map((_, i) => `$${i + 1}`).join(", ")})`,
       names.map((name) => job[name as keyof JobRow]),
     );
   }
@@ -73,45 +83,72 @@ export class VideoStore {
     return row?.n ?? 0;
   }
 
-  /** Leases up to `limit` jobs whose next step is due and that nobody else holds. */
-  claimDue({
+  /**
+   * Takes over jobs without an owner. `fromTheLiving`: also jobs whose lease still runs, except those being
+   * submitted: should their owner be alive, taking one over would fail it as lost.
+   */
+  claim({
+    lease_owner,
+    lease_until,
+    now,
+    limit,
+    fromTheLiving,
+  }: Lease & { now: string; limit: number; fromTheLiving: boolean }): Promise<JobSummary[]> {
+    const free = `(lease_until IS NULL OR lease_until < $3${fromTheLiving ? " OR (lease_owner <> $1 AND status <> 'submitting')" : ""})`;
+    return this.db.all<JobSummary>(
+      `UPDATE video_jobs SET lease_owner = $1, lease_until = $2
+       WHERE id IN (SELECT id FROM video_jobs WHERE settled = FALSE AND ${free} ORDER BY next_step_at LIMIT $4)
+         AND ${free}
+       RETURNING ${SUMMARY_COLUMNS}`,
+      [lease_owner, lease_until, now, limit],
+    );
+  }
+
+  /** Prolongs the leases of all jobs that the owner still carries, and returns these. */
+  renew({ lease_owner, lease_until }: Lease): Promise<JobSummary[]> {
+    return this.db.all<JobSummary>(
+      `UPDATE video_jobs SET lease_until = $2 WHERE settled = FALSE AND lease_owner = $1
+       RETURNING ${SUMMARY_COLUMNS}`,
+      [lease_owner, lease_until],
+    );
+  }
+
+  /** Ends the leases of an owner that stops. */
+  async abandon(owner: string): Promise<void> {
+    await this.db.run(
+      "UPDATE video_jobs SET lease_owner = NULL, lease_until = NULL WHERE settled = FALSE AND lease_owner = $1",
+      [owner],
+    );
+  }
+
+  /** The owner's jobs whose next step is due and not under way. */
+  due({
     owner,
     now,
-    until,
     limit,
+    running,
   }: {
     owner: string;
     now: string;
-    until: string;
     limit: number;
+    running: readonly string[];
   }): Promise<JobRow[]> {
+    const others =
+      running.length === 0 ? "" : `AND id NOT IN (${running.map((_, i) => `$${i + 4}`).join(", ")})`;
     return this.db.all<JobRow>(
-      `UPDATE video_jobs SET lease_owner = $1, lease_until = $3
-       WHERE id IN (
-         SELECT id FROM video_jobs
-         WHERE settled = FALSE AND next_step_at <= $2 AND (lease_until IS NULL OR lease_until < $2)
-         ORDER BY next_step_at LIMIT $4
-       ) AND (lease_until IS NULL OR lease_until < $2)
-       RETURNING ${COLUMNS}`,
-      [owner, now, until, limit],
+      `SELECT ${COLUMNS} FROM video_jobs
+       WHERE settled = FALSE AND lease_owner = $1 AND next_step_at <= $2 ${others}
+       ORDER BY next_step_at LIMIT $3`,
+      [owner, now, limit, ...running],
     );
   }
 
-  /** For the jobs whose step is under way: a lease that was left behind runs out, also on a busy instance. */
-  async renew(owner: string, ids: readonly string[], until: string): Promise<void> {
-    await this.db.run(
-      `UPDATE video_jobs SET lease_until = $2 WHERE lease_owner = $1 AND lease_until IS NOT NULL
-       AND id IN (${ids.map((_, i) => `$${i + 3}`).join(", ")})`,
-      [owner, until, ...ids],
-    );
-  }
-
-  /** Ends the lease and says when the next step is due. */
+  /** Says when the next step is due. */
   async rest(id: string, nextStepAt: string): Promise<void> {
-    await this.db.run(
-      "UPDATE video_jobs SET lease_owner = NULL, lease_until = NULL, next_step_at = $2, step_count = step_count + 1 WHERE id = $1",
-      [id, nextStepAt],
-    );
+    await this.db.run("UPDATE video_jobs SET next_step_at = $2, step_count = step_count + 1 WHERE id = $1", [
+      id,
+      nextStepAt,
+    ]);
   }
 
   /** Before the task is sent. False when the job was cancelled meanwhile. */
@@ -133,12 +170,12 @@ export class VideoStore {
   /** False when the job was cancelled meanwhile. */
   async started(
     id: string,
-    { backend, taskId, request }: { backend: string; taskId: string; request: string },
+    { backend, taskId, request, facts }: { backend: string; taskId: string; request: string; facts: string },
   ): Promise<boolean> {
     const changed = await this.db.run(
-      `UPDATE video_jobs SET status = 'running', backend = $2, task_id = $3, request = $4, step_count = 0
+      `UPDATE video_jobs SET status = 'running', backend = $2, task_id = $3, request = $4, facts = $5, step_count = 0
        WHERE id = $1 AND status = 'submitting'`,
-      [id, backend, taskId, request],
+      [id, backend, taskId, request, facts],
     );
     return changed > 0;
   }

@@ -8,6 +8,8 @@ import { usage } from "./006-usage.ts";
 import { video } from "./007-video.ts";
 import { agents } from "./008-agents.ts";
 import { leases } from "./009-leases.ts";
+import { debts } from "./010-debts.ts";
+import { videoBounds } from "./011-video-bounds.ts";
 
 /** In order of application; a released migration is never edited, only followed by another. */
 export const migrations: readonly Migration[] = [
@@ -20,4 +22,6 @@ export const migrations: readonly Migration[] = [
   video,
   agents,
   leases,
+  debts,
+  videoBounds,
 ];

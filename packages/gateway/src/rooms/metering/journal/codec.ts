@@ -21,7 +21,13 @@ export interface JournalEntry {
   atMs: number;
   /** What the admission had reserved; the same is given back once the row is in the database. */
   hold: HoldKind;
+  /** The user's tier when the request was admitted; null in lines of earlier versions. */
+  tier: string | null;
 }
+
+/** What costs nothing, or has no price, takes no points. */
+export const takesPoints = ({ costNanoUsd }: JournalEntry): boolean =>
+  costNanoUsd !== null && costNanoUsd > 0;
 
 export type HoldKind = "points" | "quota" | "none";
 
@@ -51,6 +57,7 @@ type Fields = [
   estimated: boolean,
   atMs: number,
   hold: HoldKind,
+  tier?: string | null,
 ];
 
 export function encodeEntry(entry: JournalEntry): string {
@@ -72,6 +79,7 @@ export function encodeEntry(entry: JournalEntry): string {
     entry.estimated,
     entry.atMs,
     entry.hold,
+    entry.tier,
   ];
   const json = JSON.stringify(fields);
   return `${crcHex(json)} ${json}\n`;
@@ -101,6 +109,7 @@ function decodeLine(line: Buffer): JournalEntry | null {
     estimated: fields[14],
     atMs: fields[15],
     hold: fields[16],
+    tier: fields[17] ?? null,
   };
 }
 

@@ -1,0 +1,17 @@
+/** OpenAI's models since o1 refuse `max_tokens`, whichever host serves them. */
+const NEWER_OPENAI = /(^|[/:])(o[1-9]\d*|gpt-([5-9]|\d\d))([.-]|$)/i;
+/** Hosts and engines that are known to keep to both names; another one may ignore the newer one. */
+const KNOWS_BOTH_HOSTS =
+  /(^|\.)(openai\.com|azure\.com|groq\.com|openrouter\.ai|x\.ai|anthropic\.com|googleapis\.com)$/i;
+const KNOWS_BOTH_TYPES: ReadonlySet<string> = new Set(["vllm", "sglang"]);
+
+const NEWER = ["max_completion_tokens", "max_tokens"] as const;
+const BOTH = ["max_tokens", "max_completion_tokens"] as const;
+const OLDER = ["max_tokens"] as const;
+
+/** The fields that limit an answer of a chat-compatible API, for each of its models. */
+export function limitFieldsFor(config: { url: string; type: string }): (model: string) => readonly string[] {
+  const host = URL.parse(config.url)?.hostname ?? "";
+  const usual = KNOWS_BOTH_TYPES.has(config.type) || KNOWS_BOTH_HOSTS.test(host) ? BOTH : OLDER;
+  return (model) => (NEWER_OPENAI.test(model) ? NEWER : usual);
+}

@@ -1,0 +1,106 @@
+/**
+ * Images and sounds in the messages of a request body, found by their place: by their bytes a photograph would seem
+ * to cost a novel, and by what a text says it could pass for one. What is anywhere else is text.
+ */
+export interface Media {
+  /** What they are taken for together. */
+  tokens: number;
+  /** The rest of the body. */
+  texts: readonly Span[];
+}
+
+/** From the first position up to the second, which is not in it. */
+export interface Span {
+  start: number;
+  end: number;
+}
+
+/** What one image is taken for, whatever its size in bytes. */
+export const IMAGE_TOKENS = 1000;
+/** The densest speech codecs have a kilobyte a second, which models take for about twenty tokens. */
+const AUDIO_BYTES_PER_TOKEN = 50;
+
+const QUOTE = 34;
+const COMMA = 44;
+const COLON = 58;
+const OPEN_BRACKET = 91;
+const BACKSLASH = 92;
+const CLOSE_BRACKET = 93;
+const OPEN_BRACE = 123;
+const CLOSE_BRACE = 125;
+
+/** Ways to the strings that are media, from the body's own keys on; `[]` is a place in an array. */
+const IMAGE_PATHS = new Set([
+  "messages/[]/content/[]/image_url/url",
+  "messages/[]/content/[]/image_url",
+  "messages/[]/images/[]",
+]);
+const AUDIO_PATH = "messages/[]/content/[]/input_audio/data";
+const PATH_DEPTH_MAX = 6;
+
+export function mediaIn(body: Uint8Array): Media {
+  return walk(Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString("latin1"));
+}
+
+/** Looks at every string of the body once; long ones are skipped by the runtime's own search. */
+function walk(text: string): Media {
+  let tokens = 0;
+  const texts: Span[] = [];
+  let textStart = 0;
+  /** For each open container: the key that is being read in it, or `[]`. */
+  const path: string[] = [];
+  for (let i = 0; i < text.length; i++) {
+    const char = text.charCodeAt(i);
+    if (char === OPEN_BRACE) path.push("");
+    else if (char === OPEN_BRACKET) path.push("[]");
+    else if (char === CLOSE_BRACE || char === CLOSE_BRACKET) path.pop();
+    else if (char === COMMA && path.at(-1) !== "[]") path[path.length - 1] = "";
+    else if (char === QUOTE) {
+      const end = stringEnd(text, i);
+      if (path.at(-1) === "") path[path.length - 1] = keyOf(text, i, end);
+      else if (path.length <= PATH_DEPTH_MAX) {
+        const found = tokensAt(path.join("/"), end - i);
+        if (found > 0) {
+          tokens += found;
+          texts.push({ start: textStart, end: i + 1 });
+          textStart = end - 1;
+        }
+      }
+      i = end - 1;
+    } else if (char === COLON && path.at(-1) === "") path[path.length - 1] = "?";
+  }
+  texts.push({ start: textStart, end: text.length });
+  return { tokens, texts };
+}
+
+function tokensAt(path: string, length: number): number {
+  if (IMAGE_PATHS.has(path)) return IMAGE_TOKENS;
+  return path === AUDIO_PATH ? Math.ceil(length / AUDIO_BYTES_PER_TOKEN) : 0;
+}
+
+/** The position after the string that opens at `at`, or the end of a text that is cut off. */
+function stringEnd(text: string, at: number): number {
+  for (let from = at + 1; ; ) {
+    const quote = text.indexOf('"', from);
+    if (quote === -1) return text.length;
+    let slashes = 0;
+    while (text.charCodeAt(quote - 1 - slashes) === BACKSLASH) slashes++;
+    if (slashes % 2 === 0) return quote + 1;
+    from = quote + 1;
+  }
+}
+
+function unescaped(raw: string): string {
+  try {
+    return JSON.parse(raw) as string;
+  } catch {
+    return raw;
+  }
+}
+
+function keyOf(text: string, start: number, end: number): string {
+  const raw = text.slice(start, end);
+  const key = raw.includes("\\") ? unescaped(raw) : raw.slice(1, -1);
+  // It must not look like a place in an array.
+  return key === "[]" ? "?" : key;
+}

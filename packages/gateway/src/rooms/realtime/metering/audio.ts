@@ -1,0 +1,71 @@
+import type { MediaRates } from "../../../backends/contract.ts";
+import { isObject } from "../../../kernel/json.ts";
+import { plainName } from "../../../kernel/member-name.ts";
+
+const PCM_SAMPLE_BYTES = 2;
+const TELEPHONE_BYTES_PER_SECOND = 8_000;
+/** A low bit rate for compressed speech, so that its duration is never underestimated. */
+const COMPRESSED_BYTES_PER_SECOND = 2_000;
+
+export type Direction = "input" | "output";
+const DIRECTIONS = ["input", "output"] as const;
+
+/** Decoded size. */
+const bytesOfBase64 = (text: string): number => Math.floor((text.length * 3) / 4);
+
+/** Turns audio into seconds, by the session's audio formats, and seconds into tokens. */
+export class AudioFormats {
+  readonly #usual: Readonly<Record<Direction, number>>;
+  readonly #bytesPerSecond: Record<Direction, number>;
+
+  constructor(readonly rates: MediaRates) {
+    const { inputAudioHz, outputAudioHz } = rates;
+    this.#usual = { input: inputAudioHz * PCM_SAMPLE_BYTES, output: outputAudioHz * PCM_SAMPLE_BYTES };
+    this.#bytesPerSecond = { ...this.#usual };
+  }
+
+  /**
+   * Reads the audio formats from session settings of either vendor. A format with more bytes a second makes audio
+   * shorter, so it counts only once the upstream has confirmed it.
+   */
+  configure(session: Record<string, unknown>, saidBy: "client" | "upstream"): void {
+    const audio = isObject(session.audio) ? session.audio : {};
+    for (const direction of DIRECTIONS) {
+      const side = isObject(audio[direction]) ? audio[direction] : {};
+      for (const format of [session[`${direction}_audio_format`], side.format]) {
+        const bytes = this.#bytesOf(format, direction);
+        if (bytes === undefined) continue;
+        const before = this.#bytesPerSecond[direction];
+        this.#bytesPerSecond[direction] = saidBy === "client" ? Math.min(before, bytes) : bytes;
+      }
+    }
+  }
+
+  /** Bytes a second of a format; undefined when the value names none. */
+  #bytesOf(format: unknown, direction: Direction): number | undefined {
+    if (isObject(format)) {
+      const bytes = this.#bytesOf(format.type, direction);
+      const isPcm = bytes === this.#usual[direction];
+      return isPcm && Number(format.rate) > 0
+        ? Math.min(bytes, Number(format.rate) * PCM_SAMPLE_BYTES)
+        : bytes;
+    }
+    if (typeof format !== "string" || format === "") return undefined;
+    const name = plainName(format);
+    if (/g711|pcmu|pcma|ulaw|alaw/.test(name)) return TELEPHONE_BYTES_PER_SECOND;
+    return name.includes("pcm") || name.includes("wav")
+      ? this.#usual[direction]
+      : COMPRESSED_BYTES_PER_SECOND;
+  }
+
+  secondsOf(base64: string, direction: Direction): number {
+    return bytesOfBase64(base64) / this.#bytesPerSecond[direction];
+  }
+
+  tokensOf(seconds: number, direction: Direction): number {
+    if (seconds <= 0) return 0;
+    const { audioSecondsMin, inputAudioTokensPerSecond, outputAudioTokensPerSecond } = this.rates;
+    const perSecond = direction === "input" ? inputAudioTokensPerSecond : outputAudioTokensPerSecond;
+    return Math.ceil(Math.max(seconds, audioSecondsMin) * perSecond);
+  }
+}

@@ -1,0 +1,265 @@
+import type { MediaRates } from "../../../backends/contract.ts";
+import { fail } from "../../../kernel/errors.ts";
+import type { Ids } from "../../../kernel/ids.ts";
+import { isObject } from "../../../kernel/json.ts";
+import type { ModelLimits } from "../../billing/index.ts";
+import type { Admission, Bound } from "../../metering/index.ts";
+import type { ServerEvent } from "../server-events.ts";
+import { SessionContext } from "./context.ts";
+import { type OutputLimit, readLimit } from "./limits.ts";
+import { Turn, type TurnUsage } from "./turn.ts";
+
+/** Responses of one session at a time, running or requested. */
+const RESPONSES_MAX = 16;
+/** A response is admitted if this much output can be paid; its hold grows with the rest. */
+const OUTPUT_TOKENS_MIN = 256;
+/** Output limit of a model that is not in the price table. */
+const OUTPUT_TOKENS_UNKNOWN = 8_192;
+/** Transcripts without a response are settled whenever they reach about this many tokens. */
+const TRANSCRIBED_TOKENS_MAX = 10_000;
+const TRANSCRIPTION = /^conversation\.item\.input_audio_transcription\./;
+
+export interface SessionMeterOptions {
+  model: string;
+  refId: string | null;
+  rates: MediaRates;
+  limits: ModelLimits;
+  ids: Ids;
+  /** Holds what a response may cost, or throws the refusal. */
+  admit(requestId: string, bound: Bound): Admission | Promise<Admission>;
+  /** Reports implausible usage to the operator. */
+  suspect(problem: string, requestId: string): void;
+}
+
+/** A response that the client asked for and the upstream has not started. */
+interface Asked {
+  eventId: unknown;
+  turn: Turn;
+}
+
+const whenKnown = <T, R>(value: T | Promise<T>, use: (value: T) => R): R | Promise<Awaited<R>> =>
+  value instanceof Promise ? (value.then(use) as Promise<Awaited<R>>) : use(value);
+
+/**
+ * What a session costs. Each response is admitted before it is let through, whether the client or the upstream
+ * started it. Its hold grows with its output, and it is settled when it ends or is cut short.
+ */
+export class SessionMeter {
+  readonly #context: SessionContext;
+  #limit: OutputLimit = "none";
+  readonly #turns = new Map<string, Turn>();
+  readonly #asked: Asked[] = [];
+  /** The hold for transcripts of audio that no response was charged for. */
+  #transcribed: Turn | null = null;
+  #isClosed = false;
+
+  constructor(readonly options: SessionMeterOptions) {
+    this.#context = new SessionContext(options.rates, options.limits.contextTokens);
+  }
+
+  /** The initial settings; throws on bad ones. */
+  configure(config: Record<string, unknown>): void {
+    this.#limit = readLimit(config, { where: "config", model: this.options.model });
+    this.#context.configure(config);
+  }
+
+  /** The bound of the first response, checked before the session is opened. */
+  get firstBound(): Bound {
+    return this.#bound(this.#context.promptTokens, "none");
+  }
+
+  /** Whether a response is under way. */
+  get isAnswering(): boolean {
+    return this.#turns.size > 0;
+  }
+
+  #bound(promptTokens: number, limit: OutputLimit): Bound {
+    const inForce = limit === "none" ? this.#limit : limit;
+    const outputTokensMax =
+      typeof inForce === "number" ? inForce : (this.options.limits.outputTokensMax ?? OUTPUT_TOKENS_UNKNOWN);
+    return { promptTokens, outputTokensMax, outputTokensMin: Math.min(OUTPUT_TOKENS_MIN, outputTokensMax) };
+  }
+
+  /** Throws on bad settings in a client event; returns the output limit that it sets. */
+  check({ type, session, response }: Record<string, unknown>): OutputLimit {
+    const { model } = this.options;
+    if (type === "session.update") return readLimit(session, { where: "event.session", model });
+    if (type === "response.create") return readLimit(response, { where: "event.response", model });
+    return "none";
+  }
+
+  /** Before a client event is sent: throws, or rejects, when it cannot be paid. */
+  client(event: Record<string, unknown>): void | Promise<void> {
+    const limit = this.check(event);
+    if (event.type === "session.update" && limit !== "none") this.#limit = limit;
+    if (event.type === "response.cancel") for (const turn of this.#turns.values()) turn.isCancelled = true;
+    if (event.type !== "response.create") return this.#context.client(event);
+    if (this.#turns.size + this.#asked.length >= RESPONSES_MAX)
+      fail("app_error", `The session has ${RESPONSES_MAX} responses under way; wait until some have ended`);
+    const own = isObject(event.response) ? event.response : {};
+    const read = this.#context.read({ byClient: true });
+    read.promptTokens += this.#context.tokensIn(own);
+    return whenKnown(this.#admit(read, { limit, isApart: own.conversation === "none" }), (turn) => {
+      this.#asked.push({ eventId: event.event_id, turn });
+    });
+  }
+
+  /** A `response.create` that was admitted could not be sent. */
+  notSent(event: Record<string, unknown>): void {
+    if (event.type === "response.create") this.#asked.pop()?.turn.admission.release();
+  }
+
+  #admit(
+    read: Turn["read"],
+    { limit = "none", isApart = false }: { limit?: OutputLimit; isApart?: boolean } = {},
+  ): Turn | Promise<Turn> {
+    const { ids, admit } = this.options;
+    const requestId = ids.uuid();
+    return whenKnown(admit(requestId, this.#bound(read.promptTokens, limit)), (admission) => {
+      if (this.#isClosed) {
+        admission.release();
+        fail("app_error", "The session has ended");
+      }
+      return new Turn(admission, { requestId, read, isApart, formats: this.#context.formats });
+    });
+  }
+
+  /** Before an upstream event is let through: throws, or rejects, when it cannot be paid. */
+  server(event: ServerEvent): void | Promise<void> {
+    this.#context.server(event);
+    const type = String(event.type);
+    if (type === "error") return this.#refusedByUpstream(event);
+    if (TRANSCRIPTION.test(type)) return this.#transcript(event);
+    if (!type.startsWith("response.")) return;
+    const id = responseIdOf(event);
+    if (type === "response.created") this.#settleCancelled(id);
+    return whenKnown(this.#turnOf(id), (turn) => {
+      if (type === "response.done") return this.#ended(turn, event);
+      return whenKnown(turn.hear(event), requireHeld);
+    }) as void | Promise<void>;
+  }
+
+  /** The response with this id. A new one is the oldest that the client asked for, else the upstream started it. */
+  #turnOf(id: string | null): Turn | Promise<Turn> {
+    const known = id === null ? this.#turns.values().next().value : this.#turns.get(id);
+    if (known) return known;
+    if (this.#turns.size >= RESPONSES_MAX)
+      fail("app_error", `The upstream has begun more than ${RESPONSES_MAX} responses at once`);
+    const opened = this.#asked.shift()?.turn ?? this.#admit(this.#context.read({ byClient: false }));
+    return whenKnown(opened, (turn) => {
+      this.#turns.set(id ?? "", turn);
+      return turn;
+    });
+  }
+
+  #refusedByUpstream(event: ServerEvent): void {
+    const eventId = (event.error as { event_id?: unknown } | undefined)?.event_id;
+    // Not every upstream says which one it refuses. One that starts all the same is admitted then.
+    const isRefused = (asked: Asked) => typeof eventId !== "string" || asked.eventId === eventId;
+    for (const asked of this.#asked.filter(isRefused)) {
+      this.#asked.splice(this.#asked.indexOf(asked), 1);
+      asked.turn.admission.release();
+    }
+  }
+
+  /** Some upstreams send no `response.done` for a cancelled response; the next `response.created` ends it. */
+  #settleCancelled(nextId: string | null): void {
+    for (const [id, turn] of this.#turns) if (turn.isCancelled && id !== nextId) this.#breakOff(turn);
+  }
+
+  #ended(turn: Turn, event: ServerEvent): void {
+    const { reported, isAbsurd, ...usage } = turn.ended(event);
+    this.#forget(turn);
+    this.#settle(turn, usage);
+    this.#judge(turn, { reported, isAbsurd, promptTokens: usage.promptTokens });
+    if (turn.isApart) this.#context.paid(usage.promptTokens);
+    else this.#context.said(turn.read, { ...usage, reported });
+    if (this.#context.unpaidTokens > 0) return;
+    this.#transcribed?.admission.release();
+    this.#transcribed = null;
+  }
+
+  /** Implausible figures are charged, since the operator chose the upstream, but they are reported. */
+  #judge(
+    { requestId }: Turn,
+    { reported, isAbsurd, promptTokens }: { reported: boolean; isAbsurd: boolean; promptTokens: number },
+  ): void {
+    const { limits, suspect } = this.options;
+    const { contextTokens } = limits;
+    if (isAbsurd)
+      suspect("figures that no response can have; the gateway's own count was charged instead", requestId);
+    else if (reported && contextTokens !== null && promptTokens > contextTokens)
+      suspect(
+        `${promptTokens} input tokens, more than the model's context window of ${contextTokens}`,
+        requestId,
+      );
+  }
+
+  #breakOff(turn: Turn): void {
+    const usage = turn.brokenOff();
+    this.#forget(turn);
+    this.#settle(turn, usage);
+    if (!turn.isApart) this.#context.said(turn.read, { ...usage, reported: false });
+  }
+
+  #forget(turn: Turn): void {
+    for (const [id, open] of this.#turns) if (open === turn) this.#turns.delete(id);
+  }
+
+  /** Writes a row if there are tokens, or if the session has a reference. */
+  #settle({ admission }: Turn, { promptTokens, completionTokens, estimated }: TurnUsage): void {
+    if (promptTokens + completionTokens === 0 && this.options.refId === null) admission.release();
+    else admission.settle({ backend: "realtime", promptTokens, completionTokens, estimated });
+  }
+
+  /** Holds the tokens of transcribed audio until a response is charged for the same audio. */
+  #transcript(event: ServerEvent): void | Promise<void> {
+    const { unpaidTokens } = this.#context;
+    if (unpaidTokens === 0) return;
+    const opened =
+      this.#transcribed ?? this.#admit({ promptTokens: unpaidTokens, conversationTokens: 0 }, { limit: 1 });
+    return whenKnown(opened, (turn) => {
+      this.#transcribed = turn;
+      turn.read.promptTokens = unpaidTokens;
+      return whenKnown(turn.hear(event), (isHeld) => {
+        requireHeld(isHeld);
+        if (unpaidTokens + turn.deliveredTokens > TRANSCRIBED_TOKENS_MAX) this.#settleTranscribed();
+      });
+    }) as void | Promise<void>;
+  }
+
+  #settleTranscribed(): void {
+    const turn = this.#transcribed;
+    this.#transcribed = null;
+    if (!turn) return;
+    this.#settle(turn, turn.brokenOff());
+    this.#context.paid(turn.read.promptTokens);
+  }
+
+  /**
+   * Settles open responses: the output so far, and the input. If the upstream hung up before any output, the
+   * response costs nothing.
+   */
+  close(leftBy: "upstream" | "us"): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    for (const turn of [...this.#turns.values(), ...this.#asked.map((asked) => asked.turn)]) {
+      if (leftBy === "upstream" && turn.deliveredTokens === 0) turn.admission.release();
+      else this.#settle(turn, turn.brokenOff());
+    }
+    this.#turns.clear();
+    this.#asked.length = 0;
+    this.#settleTranscribed();
+  }
+}
+
+function requireHeld(isHeld: boolean): void {
+  if (!isHeld)
+    fail("payment_required", "Nothing is left to pay for the rest of this response; top up and start again");
+}
+
+/** Null when the event names no response. */
+function responseIdOf({ response, response_id }: ServerEvent): string | null {
+  const id = isObject(response) ? response.id : response_id;
+  return typeof id === "string" && id !== "" ? id : null;
+}

@@ -1,0 +1,136 @@
+import { isObject } from "../../../kernel/json.ts";
+import type { Admission } from "../../metering/index.ts";
+import type { ServerEvent } from "../server-events.ts";
+import type { AudioFormats } from "./audio.ts";
+import { Heard } from "./heard.ts";
+
+/** The hold grows when the output reaches this part of it. */
+const GROW_AT = 0.75;
+/** Output tokens added each time: at least ten seconds of speech. */
+const GROW_TOKENS = 256;
+/** Larger reported figures are not believed. */
+const REPORTED_TOKENS_MAX = 10_000_000;
+/** Statuses of a response that was cut short. */
+const CUT = new Set(["cancelled", "failed", "incomplete"]);
+
+export interface TurnUsage {
+  promptTokens: number;
+  completionTokens: number;
+  estimated: boolean;
+}
+
+const believed = (value: unknown): number | null =>
+  typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= REPORTED_TOKENS_MAX
+    ? value
+    : null;
+
+/** One response: its hold, its output so far, and its final usage. */
+export class Turn {
+  #heard: Heard;
+  #heldTokens: number;
+  #heldPromptTokens: number;
+  #deliveredTokens = 0;
+  /** The client sent `response.cancel`. */
+  isCancelled = false;
+
+  readonly requestId: string;
+  /** Its input; `promptTokens` may grow. */
+  readonly read: { promptTokens: number; conversationTokens: number };
+  /** It is not added to the conversation. */
+  readonly isApart: boolean;
+
+  constructor(
+    readonly admission: Admission,
+    {
+      formats,
+      requestId,
+      read,
+      isApart,
+    }: Pick<Turn, "requestId" | "read" | "isApart"> & { formats: AudioFormats },
+  ) {
+    this.requestId = requestId;
+    this.read = read;
+    this.isApart = isApart;
+    this.#heard = new Heard(formats);
+    this.#heldTokens = admission.outputTokensHeld;
+    this.#heldPromptTokens = read.promptTokens;
+  }
+
+  /** Output tokens that reached the client. */
+  get deliveredTokens(): number {
+    return this.#deliveredTokens;
+  }
+
+  /** Counts the event and grows the hold for it; false when it cannot be paid. */
+  hear(event: ServerEvent): boolean | Promise<boolean> {
+    this.#heard.add(event);
+    const heard = this.#heard.tokens;
+    const keep = (isHeld: boolean): boolean => {
+      if (isHeld) this.#deliveredTokens = heard;
+      return isHeld;
+    };
+    const held = this.#cover(heard);
+    return held instanceof Promise ? held.then(keep) : keep(held);
+  }
+
+  #cover(heard: number): boolean | Promise<boolean> {
+    const readsMore = this.read.promptTokens > this.#heldPromptTokens;
+    if (!readsMore && heard <= this.#heldTokens * GROW_AT) return true;
+    const orExactly = (grown: boolean): boolean | Promise<boolean> =>
+      grown || (!readsMore && heard <= this.#heldTokens) || this.#grow(heard);
+    const grown = this.#grow(heard + GROW_TOKENS);
+    return grown instanceof Promise ? grown.then(orExactly) : orExactly(grown);
+  }
+
+  #grow(completionTokens: number): boolean | Promise<boolean> {
+    const { promptTokens } = this.read;
+    const keep = (grown: boolean): boolean => {
+      if (grown) {
+        this.#heldTokens = Math.max(this.#heldTokens, completionTokens);
+        this.#heldPromptTokens = promptTokens;
+      }
+      return grown;
+    };
+    const grown = this.admission.grow({ promptTokens, completionTokens });
+    return grown instanceof Promise ? grown.then(keep) : keep(grown);
+  }
+
+  /** The usage of a response that ends with this `response.done`. */
+  ended(event: ServerEvent): TurnUsage & { reported: boolean; isAbsurd: boolean } {
+    this.#heard.add(event);
+    const response = (event.response ?? {}) as { status?: unknown; usage?: Record<string, unknown> | null };
+    const counted = { promptTokens: this.read.promptTokens, completionTokens: this.#heard.tokens };
+    const prompt = believed(response.usage?.input_tokens);
+    const completion = believed(response.usage?.output_tokens);
+    const reported = prompt !== null && completion !== null;
+    const isAbsurd = isObject(response.usage) && !reported;
+    const isCut = CUT.has(String(response.status));
+    // A failure without any output costs only what the upstream reports.
+    if (response.status === "failed" && counted.completionTokens === 0)
+      return {
+        promptTokens: prompt ?? 0,
+        completionTokens: completion ?? 0,
+        estimated: !reported,
+        reported,
+        isAbsurd,
+      };
+    return {
+      promptTokens: isCut ? Math.max(prompt ?? 0, counted.promptTokens) : (prompt ?? counted.promptTokens),
+      completionTokens: isCut
+        ? Math.max(completion ?? 0, counted.completionTokens)
+        : (completion ?? counted.completionTokens),
+      estimated: !reported,
+      reported,
+      isAbsurd,
+    };
+  }
+
+  /** The usage of a response that was cut short without `response.done`. */
+  brokenOff(): TurnUsage {
+    return {
+      promptTokens: this.read.promptTokens,
+      completionTokens: this.#deliveredTokens,
+      estimated: true,
+    };
+  }
+}

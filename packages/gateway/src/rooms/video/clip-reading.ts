@@ -1,0 +1,171 @@
+import { isObject } from "../../kernel/json.ts";
+import { plainName } from "../../kernel/member-name.ts";
+
+/** Vendors nest two or three levels deep. */
+const DEPTH_MAX = 8;
+
+/** Everything that one source says about a video; all values where members disagree. */
+export interface ClipReading {
+  seconds: number[];
+  framesPerSecond: number[];
+  frames: number[];
+  clips: number[];
+  shortSides: number[];
+  /** A size is given in words that are not understood. */
+  sizeUnclear: boolean;
+}
+
+type Measure = "seconds" | "milliseconds" | "framesPerSecond" | "frames" | "clips";
+
+/** The names that vendors and self-hosted servers use, as `plainName` makes them. */
+const MEASURES: Readonly<Record<Measure, readonly string[]>> = {
+  seconds: [
+    "duration",
+    "durations",
+    "durationsec",
+    "durationsecs",
+    "durationseconds",
+    "seconds",
+    "secs",
+    "videoduration",
+    "videodurationseconds",
+    "outputvideoduration",
+    "videoseconds",
+    "clipduration",
+    "lengthseconds",
+  ],
+  milliseconds: ["durationms", "durationmillis", "durationmilliseconds"],
+  framesPerSecond: ["fps", "framerate", "framepersecond", "framespersecond", "videofps"],
+  frames: [
+    "frames",
+    "framecount",
+    "framenum",
+    "nframes",
+    "numframes",
+    "numberofframes",
+    "totalframes",
+    "videoframes",
+    "length",
+    "videolength",
+  ],
+  clips: [
+    "n",
+    "count",
+    "quantity",
+    "batchsize",
+    "samplecount",
+    "videocount",
+    "numvideos",
+    "numvideosperprompt",
+    "numoutputs",
+    "numsamples",
+    "numgenerations",
+    "numresults",
+    "numreturnsequences",
+  ],
+};
+const MEASURE_OF = new Map(
+  Object.entries(MEASURES).flatMap(([measure, names]) => names.map((name) => [name, measure as Measure])),
+);
+const WIDTHS = new Set(["width", "videowidth"]);
+const HEIGHTS = new Set(["height", "videoheight"]);
+const SIZES = new Set(["size", "videosize", "resolution", "videoresolution", "sr", "shortside", "shortedge"]);
+/** A resolution with some vendors; with others a quality level, which has no price. */
+const MAYBE_SIZES = new Set(["quality"]);
+
+const SIDE_OF_WORD = new Map([
+  ["sd", 480],
+  ["hd", 720],
+  ["fhd", 1080],
+  ["fullhd", 1080],
+  ["2k", 1440],
+  ["qhd", 1440],
+  ["wqhd", 1440],
+  ["4k", 2160],
+  ["uhd", 2160],
+  ["8k", 4320],
+]);
+
+/** A positive number in any spelling: 10, "10", "10s", "１０"; the largest if there are several. */
+function figureIn(value: unknown): number | undefined {
+  if (typeof value === "number") return value > 0 && Number.isFinite(value) ? value : undefined;
+  if (Array.isArray(value)) return largest(value.map(figureIn));
+  if (typeof value !== "string") return undefined;
+  const text = value.normalize("NFKC").trim();
+  const whole = text === "" ? Number.NaN : Number(text);
+  if (!Number.isNaN(whole)) return figureIn(whole);
+  return largest(Array.from(text.matchAll(/\d+(?:\.\d+)?/g), ([digits]) => figureIn(Number(digits))));
+}
+
+function largest(values: readonly (number | undefined)[]): number | undefined {
+  const known = values.filter((value) => value !== undefined);
+  return known.length === 0 ? undefined : Math.max(...known);
+}
+
+/** The short side of a size; null when it names none, "unclear" when it is not understood. */
+function shortSideIn(value: unknown): number | "unclear" | null {
+  if (typeof value === "number") return figureIn(value) ?? null;
+  if (Array.isArray(value)) {
+    const sides = value.map(figureIn).filter((side) => side !== undefined);
+    return sides.length === 2 ? Math.min(...sides) : sides.length === 0 ? null : "unclear";
+  }
+  // The members of an object are read one by one.
+  if (typeof value !== "string") return null;
+  const text = value.normalize("NFKC").toLowerCase().replace(/\s+/g, "");
+  if (text === "" || /^\d{1,2}:\d{1,2}$/.test(text)) return null;
+  const [, width, height] = /^(\d+)(?:[*x×]|by)(\d+)$/.exec(text) ?? [];
+  if (width && height) return figureIn(Math.min(Number(width), Number(height))) ?? null;
+  const [, side] = /^(\d+(?:\.\d+)?)(?:p\d{0,3}|px)?$/.exec(text) ?? [];
+  if (side) return figureIn(Number(side)) ?? null;
+  return SIDE_OF_WORD.get(text.replace(/[^a-z0-9]/g, "")) ?? "unclear";
+}
+
+const empty = (): ClipReading => ({
+  seconds: [],
+  framesPerSecond: [],
+  frames: [],
+  clips: [],
+  shortSides: [],
+  sizeUnclear: false,
+});
+
+/** Collects what the members say about a video, at any depth and in any spelling. */
+export function readClip(members: Record<string, unknown>): ClipReading {
+  const reading = empty();
+  read(members, reading, 0);
+  return reading;
+}
+
+function read(value: unknown, reading: ClipReading, depth: number): void {
+  if (depth > DEPTH_MAX) return;
+  if (Array.isArray(value)) for (const entry of value) read(entry, reading, depth + 1);
+  if (!isObject(value)) return;
+  const widths: (number | undefined)[] = [];
+  const heights: (number | undefined)[] = [];
+  for (const [key, content] of Object.entries(value)) {
+    if (content === null || content === undefined) continue;
+    const name = plainName(key);
+    if (WIDTHS.has(name)) widths.push(figureIn(content));
+    else if (HEIGHTS.has(name)) heights.push(figureIn(content));
+    else if (SIZES.has(name) || MAYBE_SIZES.has(name)) readSize(content, reading, SIZES.has(name));
+    else readMeasure(MEASURE_OF.get(name), content, reading);
+    read(content, reading, depth + 1);
+  }
+  const [width, height] = [largest(widths), largest(heights)];
+  // A single side may be the short one.
+  if (width !== undefined || height !== undefined)
+    reading.shortSides.push(Math.min(width ?? height!, height ?? width!));
+}
+
+function readSize(content: unknown, reading: ClipReading, mustBeSize: boolean): void {
+  const side = shortSideIn(content);
+  if (typeof side === "number") reading.shortSides.push(side);
+  else if (side === "unclear" && mustBeSize) reading.sizeUnclear = true;
+}
+
+function readMeasure(measure: Measure | undefined, content: unknown, reading: ClipReading): void {
+  const figure = measure && figureIn(content);
+  if (figure === undefined) return;
+  if (measure === "milliseconds") reading.seconds.push(figure / 1000);
+  else reading[measure!].push(figure);
+}

@@ -1,0 +1,127 @@
+import { isoTime } from "../../kernel/clock.ts";
+import type { Payer } from "../../kernel/payer.ts";
+import type { VideoOptions } from "./service.ts";
+import type { JobSummary, VideoStore } from "./store.ts";
+
+/** Message: the id of a job that ended; the instance that has its hold gives it back. */
+const ENDED = "video-ended";
+/** Message: some jobs have no owner any more. */
+const ABANDONED = "video-abandoned";
+
+/**
+ * A dead instance's jobs are taken over after this. Its holds stay in Redis for at least ten seconds, so the new
+ * owner's hold is there before the old one expires.
+ */
+const LEASE_MS = 9_000;
+const RENEW_MS = 2_000;
+const CLAIMED_MAX = 500;
+
+/** The hold for what a job may cost. */
+export interface JobHold {
+  /** Writes the usage row. */
+  settle(costUsd: number): void;
+  release(): void;
+}
+
+/**
+ * The jobs that this instance carries, each under a lease in its row and each with its hold, for as long as the job
+ * lives. When an instance dies, another takes over both.
+ */
+export class OwnedJobs {
+  readonly #instance: string;
+  readonly #holds = new Map<string, JobHold>();
+  /** Jobs taken over without a hold so far: the dead instance's hold may still occupy the room. */
+  readonly #unheld = new Map<string, JobSummary>();
+  #renewedAtMs = 0;
+
+  constructor(
+    readonly store: VideoStore,
+    readonly options: Pick<VideoOptions, "bus" | "clock" | "ids" | "hold">,
+    abandoned: () => void,
+  ) {
+    const { bus, ids } = options;
+    this.#instance = ids.uuid();
+    bus.subscribe(ENDED, (jobId) => this.release(jobId));
+    bus.subscribe(ABANDONED, abandoned);
+  }
+
+  /** The lease to write into a job's row. */
+  lease(): { lease_owner: string; lease_until: string } {
+    return { lease_owner: this.#instance, lease_until: isoTime(this.options.clock.now() + LEASE_MS) };
+  }
+
+  add(jobId: string, hold: JobHold): void {
+    this.#holds.set(jobId, hold);
+  }
+
+  /** Removes the job and returns its hold, which the caller must end. */
+  take(jobId: string): JobHold | null {
+    const hold = this.#holds.get(jobId) ?? null;
+    this.#holds.delete(jobId);
+    this.#unheld.delete(jobId);
+    return hold;
+  }
+
+  release(jobId: string): void {
+    this.take(jobId)?.release();
+  }
+
+  /** Ends the job's hold, on any instance. */
+  ended(jobId: string): void {
+    this.options.bus.publish(ENDED, jobId);
+  }
+
+  /** At start. Without Redis this is the only instance, so jobs of an earlier run are held again at once. */
+  async start(): Promise<void> {
+    const fromTheLiving = !this.options.bus.shared;
+    while ((await this.#claim({ fromTheLiving })) === CLAIMED_MAX);
+  }
+
+  /** Keeps the leases, and takes over jobs that have no owner. */
+  async keep(): Promise<void> {
+    const nowMs = this.options.clock.now();
+    if (nowMs - this.#renewedAtMs >= RENEW_MS || nowMs < this.#renewedAtMs) {
+      this.#renewedAtMs = nowMs;
+      if (this.#holds.size + this.#unheld.size > 0) await this.#renew();
+    }
+    await this.#claim({ fromTheLiving: false });
+  }
+
+  async #renew(): Promise<void> {
+    const before = [...this.#holds.keys(), ...this.#unheld.keys()];
+    const owned = new Set((await this.store.renew(this.lease())).map(({ id }) => id));
+    for (const id of before) if (!owned.has(id)) this.release(id);
+  }
+
+  /** Returns how many jobs were taken over. */
+  async #claim({ fromTheLiving }: { fromTheLiving: boolean }): Promise<number> {
+    const now = isoTime(this.options.clock.now());
+    const claimed = await this.store.claim({ ...this.lease(), now, limit: CLAIMED_MAX, fromTheLiving });
+    // A cancelled job costs nothing; only its upstream has to be told.
+    for (const job of claimed)
+      if (job.status !== "cancelled" && !this.#holds.has(job.id)) this.#unheld.set(job.id, job);
+    for (const job of [...this.#unheld.values()]) await this.#hold(job);
+    return claimed.length;
+  }
+
+  async #hold(job: JobSummary): Promise<void> {
+    const { id, payer, model, bound_usd, ref_id } = job;
+    const hold = await this.options.hold({
+      requestId: id,
+      payer: JSON.parse(payer) as Payer,
+      model,
+      costUsd: bound_usd ?? 0,
+      refId: ref_id,
+    });
+    if (!hold) return;
+    // It may have ended meanwhile.
+    if (this.#unheld.delete(id)) this.#holds.set(id, hold);
+    else hold.release();
+  }
+
+  /** Lets others take over. */
+  async abandon(): Promise<void> {
+    await this.store.abandon(this.#instance);
+    this.options.bus.publish(ABANDONED, "");
+  }
+}

@@ -1,0 +1,500 @@
+/** Ways to have inference for nothing, each tried as a client with an ordinary key would. */
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { until } from "@model-gateway/testing/until.ts";
+import { chunk, completion, DONE, usageChunk } from "@model-gateway/testing/upstream.ts";
+import { verifyLedger } from "../../src/rooms/ledger/index.ts";
+import { doneLine, startFakeOllama } from "../support/ollama.ts";
+import {
+  bootSpending,
+  costUsd,
+  DEAR,
+  NEWER_DEAR,
+  QUOTA_USD,
+  type Spender,
+  type SpendingBench,
+} from "../support/spending.ts";
+
+let bench: SpendingBench;
+let count = 0;
+const nameOf = (what: string) => `${what}-${++count}`;
+
+beforeAll(async () => {
+  bench = await bootSpending();
+});
+afterAll(async () => {
+  const { problems } = await verifyLedger(bench.app.rooms.usage.store.db);
+  await bench.stop();
+  expect(problems).toEqual([]);
+});
+
+const messages = [{ role: "user", content: "hi there" }];
+/** What a request served beyond the first one's bound would cost at the very least. */
+const SLACK_USD = 1_024 * 30e-6 + 0.001;
+
+describe("a wallet of 2 points and a drained quota", () => {
+  const ways: [what: string, body: Record<string, unknown>][] = [
+    ["no limit at all", {}],
+    ["a small limit beside a large one", { max_tokens: 1, max_completion_tokens: 100_000 }],
+    ["many answers at once", { max_tokens: 100, n: 128 }],
+    ["many answers, without a limit", { n: 128 }],
+    ["many answers in extra", { max_tokens: 100, extra: { n: 128 } }],
+    ["a large limit in extra", { extra: { max_completion_tokens: 100_000 } }],
+    ["a limit that the server does not know", { num_predict: 1, max_new_tokens: 1 }],
+    ["a limit in options, which the server does not read", { options: { num_predict: 1 } }],
+    ["a negative limit", { max_tokens: -1 }],
+  ];
+  for (const [what, body] of ways) {
+    for (const stream of [false, true]) {
+      test(`${what}${stream ? ", streamed" : ""}: 30 requests at once cost no more than there is`, async () => {
+        const who = await bench.spender(nameOf("thrifty"), { points: 2, drained: true });
+        const before = bench.servedUsd;
+        const answers = await Promise.all(
+          Array.from({ length: 30 }, async () => {
+            const answer = await who.chat({ ...body, stream });
+            await answer.text();
+            return answer.status;
+          }),
+        );
+        for (const status of answers) expect([200, 400, 402]).toContain(status);
+        const served = bench.servedUsd - before;
+        expect(served).toBeLessThanOrEqual(0.02);
+        expect(await who.charged()).toBeCloseTo(served, 6);
+        const wallet = await who.wallet();
+        expect(wallet.debt).toBe(0);
+        expect(wallet.balance).toBeGreaterThanOrEqual(0);
+        expect(2 - wallet.balance).toBe(Math.round(served * 100));
+      });
+    }
+  }
+
+  test("the answer is limited to what can be paid, and says so; with room enough nothing is touched", async () => {
+    const who = await bench.spender(nameOf("thrifty"), { points: 2, drained: true });
+    const lowered = await who.chat({});
+    expect(lowered.status).toBe(200);
+    const limit = Number(lowered.headers.get("x-service-max-tokens"));
+    // 2 points less the prompt, at 0.003 points a token.
+    expect(limit).toBeGreaterThan(600);
+    expect(limit).toBeLessThan(667);
+    expect(bench.upstream.requests.at(-1)!.json.max_tokens).toBe(limit);
+
+    const rich = await bench.spender(nameOf("rich"), { points: 1_000, drained: true });
+    const whole = await rich.chat({});
+    expect(whole.headers.get("x-service-max-tokens")).toBeNull();
+    expect(bench.upstream.requests.at(-1)!.json).not.toHaveProperty("max_tokens");
+  });
+
+  test("every field that the client used is set to the limit, for each of its answers", async () => {
+    const who = await bench.spender(nameOf("thrifty"), { points: 8, drained: true });
+    const answer = await who.chat({
+      n: 2,
+      max_tokens: 100_000,
+      max_completion_tokens: 50_000,
+      extra: { max_new_tokens: 70_000, keep: "me" },
+      options: { num_predict: 90_000, top_k: 3 },
+    });
+    expect(answer.status).toBe(200);
+    const limit = Number(answer.headers.get("x-service-max-tokens"));
+    expect(limit).toBeGreaterThan(1_200);
+    expect(limit).toBeLessThan(1_334);
+    expect(bench.upstream.requests.at(-1)!.json).toMatchObject({
+      n: 2,
+      max_tokens: limit,
+      max_completion_tokens: limit,
+      max_new_tokens: limit,
+      keep: "me",
+      options: { num_predict: limit, top_k: 3 },
+    });
+  });
+
+  test("the limit is added in the field that the backend and the model know", async () => {
+    const newer = await bench.spender(nameOf("thrifty"), { points: 2, drained: true });
+    const answer = await newer.chat({ model: NEWER_DEAR });
+    expect(answer.status).toBe(200);
+    const sent = bench.upstream.requests.at(-1)!.json;
+    expect(sent.max_completion_tokens).toBe(Number(answer.headers.get("x-service-max-tokens")));
+    expect(sent).not.toHaveProperty("max_tokens");
+
+    const ollama = startFakeOllama();
+    const local = `local-${DEAR}`;
+    ollama.on("/api/tags", () => Response.json({ models: [{ name: `${local}:latest` }] }));
+    ollama.on("/api/chat", () => new Response(doneLine({ message: { role: "assistant", content: "ok" } })));
+    await bench.addBackend({ name: "ollama", type: "local-server", url: ollama.url });
+    try {
+      const ask = async (body: Record<string, unknown>) => {
+        const who = await bench.spender(nameOf("thrifty"), { points: 2, drained: true });
+        const lowered = await who.chat({ model: local, ...body });
+        expect(lowered.status).toBe(200);
+        const limit = Number(lowered.headers.get("x-service-max-tokens"));
+        expect(limit).toBeGreaterThan(600);
+        return { limit, options: ollama.requests.at(-1)!.body.options };
+      };
+      const added = await ask({});
+      expect(added.options).toEqual({ num_predict: added.limit });
+      const own = await ask({ options: { num_predict: 9_000, top_k: 3 } });
+      expect(own.options).toEqual({ num_predict: own.limit, top_k: 3 });
+    } finally {
+      await ollama.stop();
+    }
+  });
+
+  test("fewer than 256 tokens are not worth sending, unless the client asks for fewer", async () => {
+    const poor = await bench.spender(nameOf("poor"), { points: 1, drained: true });
+    expect((await poor.chat({ n: 2 })).status).toBe(402);
+    const modest = await poor.chat({ max_tokens: 100, n: 2 });
+    expect(modest.status).toBe(200);
+    expect(modest.headers.get("x-service-max-tokens")).toBeNull();
+  });
+
+  test("chat.send says what it was limited to; a stream carries the header", async () => {
+    const who = await bench.spender(nameOf("thrifty"), { points: 2, drained: true });
+    const sent = await bench.rpc("chat.send", { model: DEAR, messages }, who.token);
+    expect(sent.max_tokens).toBeGreaterThan(600);
+    expect(sent.max_tokens).toBeLessThan(667);
+    const other = await bench.spender(nameOf("thrifty"), { points: 2, drained: true });
+    const streamed = await other.chat({ stream: true });
+    expect(Number(streamed.headers.get("x-service-max-tokens"))).toBeGreaterThan(600);
+    await streamed.text();
+  });
+});
+
+describe("the free tier's quota", () => {
+  test("one RPC batch of 50 chat.send with n in extra spends it once", async () => {
+    const who = await bench.spender(nameOf("batch"));
+    const before = bench.servedUsd;
+    const calls = Array.from({ length: 50 }, (_, id) => ({
+      jsonrpc: "2.0",
+      id,
+      method: "chat.send",
+      params: { model: DEAR, messages, max_tokens: 400, extra: { n: 128 } },
+    }));
+    const answers = (await (
+      await fetch(`${bench.url}/api/rpc`, {
+        method: "POST",
+        headers: { "content-type": "application/json", authorization: `Bearer ${who.token}` },
+        body: JSON.stringify(calls),
+      })
+    ).json()) as { result?: object; error?: { code: number } }[];
+    const refused = answers.filter(({ error }) => error);
+    for (const { error } of refused) expect(error!.code).toBe(-32006);
+    expect(refused.length).toBeGreaterThanOrEqual(48);
+    await until("every chat has ended", async () => bench.app.rooms.inference.callsInFlight === 0);
+    expect(bench.servedUsd - before).toBeLessThanOrEqual(QUOTA_USD + SLACK_USD);
+    expect(await who.charged()).toBeCloseTo(bench.servedUsd - before, 6);
+  });
+
+  test("a new project label for every request does not open another one", async () => {
+    const who = await bench.spender(nameOf("labels"));
+    const before = bench.servedUsd;
+    const statuses: number[] = [];
+    for (let i = 0; i < 30; i++) {
+      const { key } = await bench.rpc("keys.create", { name: `k${i}`, project: `label ${i}` }, who.token);
+      const answer = await who.chat({ max_tokens: 3_000 }, { key });
+      await answer.text();
+      statuses.push(answer.status);
+    }
+    expect(statuses.filter((status) => status === 200).length).toBeLessThanOrEqual(12);
+    expect(statuses.at(-1)).toBe(429);
+    expect(bench.servedUsd - before).toBeLessThanOrEqual(QUOTA_USD + SLACK_USD);
+    // What a signed-in person does stays out of it, and the other way round.
+    expect((await bench.call("chat.send", { model: DEAR, messages }, who.token)).error.code).toBe(-32006);
+  });
+
+  test("lets at most one request across its line, whichever way they come", async () => {
+    const who = await bench.spender(nameOf("burst"));
+    const before = bench.servedUsd;
+    const responses = { model: DEAR, input: "hi", max_output_tokens: 4_000 };
+    const anthropic = { model: DEAR, messages, max_tokens: 4_000 };
+    const answers = await Promise.all(
+      Array.from({ length: 40 }, async (_, i) => {
+        const answer =
+          i % 4 === 0
+            ? await who.post("/v1/responses", responses)
+            : i % 4 === 1
+              ? await who.post("/v1/messages", anthropic)
+              : await who.chat({ max_tokens: 4_000, stream: i % 4 === 2 });
+        await answer.text();
+        return answer.status;
+      }),
+    );
+    expect(answers.filter((status) => status === 200).length).toBeGreaterThan(5);
+    for (const status of answers) expect([200, 429]).toContain(status);
+    expect(bench.servedUsd - before).toBeLessThanOrEqual(QUOTA_USD + SLACK_USD);
+    expect(await who.charged()).toBeCloseTo(bench.servedUsd - before, 6);
+  });
+
+  test("responses and messages are limited like chats, and carry the header", async () => {
+    const who = await bench.spender(nameOf("compat"), { points: 2, drained: true });
+    const answer = await who.post("/v1/responses", { model: DEAR, input: "hi", max_output_tokens: 50_000 });
+    expect(answer.status).toBe(200);
+    expect(Number(answer.headers.get("x-service-max-tokens"))).toBeLessThan(667);
+    const other = await bench.spender(nameOf("compat"), { points: 2, drained: true });
+    const message = await other.post("/v1/messages", { model: DEAR, messages, max_tokens: 50_000 });
+    expect(message.status).toBe(200);
+    expect(Number(message.headers.get("x-service-max-tokens"))).toBeLessThan(667);
+  });
+
+  test("a prompt that is larger than what is left is refused, embeddings too", async () => {
+    const who = await bench.spender(nameOf("large"));
+    const content = "word ".repeat(120_000);
+    expect((await who.chat({ messages: [{ role: "user", content }] })).status).toBe(429);
+    const input = Array.from({ length: 220_000 }, () => 1);
+    const answer = await who.post("/v1/embeddings", { model: DEAR, input });
+    expect(answer.status).toBe(429);
+    expect(((await answer.json()) as { error: { message: string } }).error.message).toContain("too little");
+  });
+});
+
+describe("what was delivered is counted", () => {
+  /** The client takes this much of a stream, and leaves. */
+  async function leaveAfter(who: Spender, bytes: number, body: Record<string, unknown> = {}): Promise<void> {
+    const leaving = new AbortController();
+    const answer = await who.chat({ stream: true, ...body }, { signal: leaving.signal });
+    let seen = 0;
+    try {
+      for await (const piece of answer.body!) {
+        seen += piece.length;
+        if (seen >= bytes) break;
+      }
+    } catch {}
+    leaving.abort();
+  }
+  const oneRow = async (who: Spender) => {
+    await until("the row is there", async () => (await who.rows()).length === 1);
+    return (await who.rows())[0];
+  };
+  const TEXT = "some words of an answer, ".repeat(40);
+  const DELTAS: Record<string, Record<string, unknown>> = {
+    "function_call.arguments": { function_call: { arguments: TEXT } },
+    "content parts": { content: [{ type: "text", text: TEXT }] },
+    reasoning_details: { reasoning_details: [{ type: "reasoning.text", text: TEXT }] },
+    audio: { audio: { data: TEXT, transcript: "" } },
+    thinking: { thinking: TEXT },
+    "a name that nobody knows": { zebra: { deep: [{ deeper: TEXT }] } },
+    tool_calls: { tool_calls: [{ index: 0, function: { arguments: TEXT } }] },
+  };
+
+  for (const [where, delta] of Object.entries(DELTAS)) {
+    test(`output in ${where}: leaving before the usage costs what was delivered`, async () => {
+      bench.upstream.answer(async (_, reply) => {
+        reply.head(200, { "content-type": "text/event-stream" });
+        await reply.write(chunk({ delta: { role: "assistant" } }));
+        for (let i = 0; i < 50; i++) await reply.write(chunk({ delta }));
+        // Never comes to an end.
+      });
+      const who = await bench.spender(nameOf("leaver"));
+      await leaveAfter(who, 50 * TEXT.length);
+      const row = await oneRow(who);
+      expect(row.completion_tokens).toBeGreaterThanOrEqual((45 * TEXT.length) / 4);
+      expect(row.completion_tokens).toBeLessThanOrEqual((50 * TEXT.length) / 4 + 50);
+      expect(row).toMatchObject({ estimated: true });
+      expect(row.prompt_tokens).toBeGreaterThan(0);
+    });
+  }
+
+  test("usage of the moment in every chunk does not settle a stream that was left", async () => {
+    bench.upstream.answer(async (_, reply) => {
+      reply.head(200, { "content-type": "text/event-stream" });
+      const usage = { prompt_tokens: 9, completion_tokens: 1, total_tokens: 10 };
+      for (let i = 0; i < 50; i++) await reply.write(chunk({ delta: { content: TEXT }, usage }));
+    });
+    const who = await bench.spender(nameOf("leaver"));
+    const messages = [{ role: "user", content: "word ".repeat(2_000) }];
+    await leaveAfter(who, 50 * TEXT.length, { messages });
+    const row = await oneRow(who);
+    expect(row.completion_tokens).toBeGreaterThanOrEqual((45 * TEXT.length) / 4);
+    expect(row.prompt_tokens).toBeGreaterThan(1_800);
+  });
+
+  test("nor one that ends without saying what it came to", async () => {
+    bench.upstream.answer((_, reply) =>
+      reply.stream([
+        chunk({
+          delta: { content: TEXT },
+          usage: { prompt_tokens: 9, completion_tokens: 1, total_tokens: 10 },
+        }),
+        ...Array.from({ length: 20 }, () => chunk({ delta: { content: TEXT } })),
+        chunk({ finish_reason: "stop" }),
+        DONE,
+      ]),
+    );
+    const who = await bench.spender(nameOf("reader"));
+    await (await who.chat({ stream: true })).text();
+    expect((await oneRow(who)).completion_tokens).toBeGreaterThanOrEqual((20 * TEXT.length) / 4);
+  });
+
+  test("a finished stream costs what was reported, be it more or less than the count", async () => {
+    const usage = { prompt_tokens: 9, completion_tokens: 3, total_tokens: 12 };
+    bench.upstream.answer((_, reply) =>
+      reply.stream([
+        chunk({ delta: { content: TEXT } }),
+        chunk({ finish_reason: "stop" }),
+        usageChunk(usage),
+        DONE,
+      ]),
+    );
+    const who = await bench.spender(nameOf("reader"));
+    await (await who.chat({ stream: true })).text();
+    expect(await oneRow(who)).toMatchObject({ prompt_tokens: 9, completion_tokens: 3, estimated: false });
+  });
+
+  for (const stream of [false, true]) {
+    test(`leaving ${stream ? "a stream" : "a whole answer"} after dispatch, before any of it, costs the prompt`, async () => {
+      const before = bench.upstream.requests.length;
+      bench.upstream.answer(() => new Promise(() => {}));
+      const who = await bench.spender(nameOf("leaver"), { points: 100 });
+      const leaving = new AbortController();
+      const content = "word ".repeat(10_000);
+      const asking = who.chat({ stream, messages: [{ role: "user", content }] }, { signal: leaving.signal });
+      await until("the upstream has it", () => bench.upstream.requests.length > before);
+      leaving.abort();
+      await asking.catch(() => {});
+      const row = await oneRow(who);
+      expect(row.prompt_tokens).toBeGreaterThan(9_000);
+      expect(row.prompt_tokens).toBeLessThan(13_000);
+      expect(row).toMatchObject({ completion_tokens: 0, estimated: true });
+    });
+  }
+
+  test("an upstream that fails by itself without output is owed nothing", async () => {
+    bench.upstream.answer((_, reply) => reply.json({ error: { message: "out of memory" } }, 500));
+    const who = await bench.spender(nameOf("unlucky"));
+    expect((await who.chat()).status).toBe(502);
+    expect((await who.chat({ stream: true })).status).toBe(502);
+    expect(await who.rows()).toEqual([]);
+    expect(bench.app.rooms.metering).toMatchObject({ holdCount: 0 });
+  });
+});
+
+describe("a prompt costs what is sent", () => {
+  beforeEach(() => {
+    // No usage: the gateway's own count is charged.
+    bench.upstream.answer((_, reply) => reply.json(completion("ok", { usage: undefined })));
+  });
+  const promptTokens = async (who: Spender) => (await who.rows())[0].prompt_tokens;
+
+  test("text that begins like an image is text", async () => {
+    const who = await bench.spender(nameOf("disguise"), { points: 100 });
+    const content = `;base64,${"the quick brown fox jumps over the lazy dog ".repeat(2_000)}`;
+    expect((await who.chat({ messages: [{ role: "user", content }] })).status).toBe(200);
+    expect(await promptTokens(who)).toBeGreaterThan(16_000);
+  });
+
+  test("so does the stored history", async () => {
+    const who = await bench.spender(nameOf("historian"), { points: 100 });
+    const { id } = await bench.rpc("conversations.create", {}, who.token);
+    const stored = { role: "user", content: "what was said before, at length. ".repeat(1_200) };
+    await bench.app.rooms.conversations.append(id, [stored]);
+    await bench.rpc("chat.send", { model: DEAR, messages, conversation_id: id }, who.token);
+    await until("the row is there", async () => (await who.rows()).length === 1);
+    expect(await promptTokens(who)).toBeGreaterThan(7_000);
+  });
+
+  test("members of extra count, and token numbers count as tokens", async () => {
+    const who = await bench.spender(nameOf("extra"), { points: 100 });
+    await who.chat({ extra: { documents: ["what the document says, at length. ".repeat(1_000)] } });
+    expect(await promptTokens(who)).toBeGreaterThan(7_000);
+    bench.upstream.answer((_, reply) =>
+      reply.json({ object: "list", model: DEAR, data: [{ object: "embedding", index: 0, embedding: [1] }] }),
+    );
+    await who.post("/v1/embeddings", { model: DEAR, input: Array.from({ length: 5_000 }, () => 7) });
+    expect((await who.rows())[0].prompt_tokens).toBe(5_000);
+  });
+});
+
+describe("keys that fold to a protected name", () => {
+  const spellings: [Record<string, unknown>, string][] = [
+    [{ Model: "other" }, "Model"],
+    [{ N: 128 }, "N"],
+    [{ MAX_TOKENS: 100_000 }, "MAX_TOKENS"],
+    [{ Max_Completion_Tokens: 1 }, "Max_Completion_Tokens"],
+    [{ mes\u017fages: [] }, "mes\u017fages"],
+    [{ max_to\u212aens: 9 }, "max_to\u212aens"],
+    [{ \u017ftream: true }, "\u017ftream"],
+    [{ MaxOutputTokens: 9 }, "MaxOutputTokens"],
+    [{ extra: { MODEL: "other" } }, "extra.MODEL"],
+    [{ extra: { be\u017ft_of: 9 } }, "extra.be\u017ft_of"],
+    [{ options: { NUM_PREDICT: 9 } }, "options.NUM_PREDICT"],
+  ];
+
+  test("are a 400 that names them, on chats and embeddings, and never reach an upstream", async () => {
+    const who = await bench.spender(nameOf("speller"));
+    const before = bench.upstream.requests.length;
+    for (const [fields, name] of spellings) {
+      const answer = await who.chat(fields);
+      expect({ name, status: answer.status }).toEqual({ name, status: 400 });
+      const { error } = (await answer.json()) as { error: { message: string } };
+      expect(error.message).toContain(`\`${name}\` is refused`);
+    }
+    expect((await who.post("/v1/embeddings", { model: DEAR, input: "x", INPUT: "y" })).status).toBe(400);
+    const sent = await bench.call("chat.send", { model: DEAR, messages, extra: { Model: "x" } }, who.token);
+    expect(sent.error.code).toBe(-32602);
+    expect(bench.upstream.requests.length).toBe(before);
+    // Escaped, it is the same key.
+    const raw = `{"model":"${DEAR}","messages":[{"role":"user","content":"x"}],"\\u004eum_predict":1}`;
+    expect((await who.post("/v1/chat/completions", raw)).status).toBe(400);
+  });
+
+  test("other keys pass as they are, in whatever case", async () => {
+    bench.upstream.answer((_, reply) => reply.json(completion("ok")));
+    const who = await bench.spender(nameOf("speller"));
+    expect((await who.chat({ topK: 3, Seed: 1, extra: { doSample: true } })).status).toBe(200);
+    expect(bench.upstream.requests.at(-1)!.json).toMatchObject({ topK: 3, Seed: 1, doSample: true });
+  });
+});
+
+describe("figures that no request can have", () => {
+  const absurd = [1e308, -5, 12.5, 10_000_001, "100"];
+
+  test("are not charged: the count is, and the backend is flagged", async () => {
+    for (const figure of absurd) {
+      const usage = { prompt_tokens: figure, completion_tokens: figure, total_tokens: figure };
+      const who = await bench.spender(nameOf("victim"), { points: 100 });
+      bench.upstream.answer((_, reply) =>
+        reply.json(completion("forty characters of text make ten tokens", { usage })),
+      );
+      const answer = (await (await who.chat()).json()) as { usage: { completion_tokens: number } };
+      expect(answer.usage.completion_tokens).toBe(10);
+      bench.upstream.answer((_, reply) =>
+        reply.stream([
+          chunk({ delta: { content: "words" } }),
+          chunk({ finish_reason: "stop" }),
+          usageChunk(usage),
+          DONE,
+        ]),
+      );
+      await (await who.chat({ stream: true })).text();
+      const rows = await who.rows();
+      const counted = rows.map(({ completion_tokens }) => completion_tokens);
+      expect(counted.sort((a, b) => a - b)).toEqual([2, 10]);
+      for (const row of rows) expect(row.prompt_tokens).toBeLessThan(60);
+      expect((await who.wallet()).balance).toBe(100);
+    }
+    const { backends } = await bench.backends();
+    expect(backends.health[0].implausible_usage).toMatchObject({
+      count: absurd.length * 2,
+      problem: expect.stringContaining("no request can have"),
+    });
+  });
+
+  test("more than the context window, or than the limit, is charged as reported and flags the backend", async () => {
+    const who = await bench.spender(nameOf("victim"), { points: 10_000 });
+    const answerWith = (prompt_tokens: number, completion_tokens: number) => {
+      const usage = { prompt_tokens, completion_tokens, total_tokens: prompt_tokens + completion_tokens };
+      bench.upstream.answer((_, reply) => reply.json(completion("ok", { usage })));
+    };
+    answerWith(200_001, 1);
+    await who.chat();
+    expect((await bench.backends()).backends.health[0].implausible_usage.problem).toContain("context window");
+    answerWith(1, 501);
+    await who.chat({ max_tokens: 250, n: 2 });
+    expect((await bench.backends()).backends.health[0].implausible_usage.problem).toContain(
+      "501 output tokens, more than the limit of 500",
+    );
+    const { count } = (await bench.backends()).backends.health[0].implausible_usage;
+    answerWith(200_000, 500);
+    await who.chat({ max_tokens: 250, n: 2 });
+    expect((await bench.backends()).backends.health[0].implausible_usage.count).toBe(count);
+    expect(await who.charged()).toBeCloseTo(costUsd({ prompt_tokens: 400_002, completion_tokens: 1_002 }), 6);
+    expect(await (await fetch(`${bench.url}/metrics`)).text()).toContain("gateway_implausible_usage ");
+  });
+});

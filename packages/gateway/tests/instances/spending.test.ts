@@ -1,0 +1,109 @@
+import { describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { freshDatabase } from "@model-gateway/testing/databases.ts";
+import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { until } from "@model-gateway/testing/until.ts";
+import { startUpstream } from "@model-gateway/testing/upstream.ts";
+import { verifyLedger } from "../../src/rooms/ledger/index.ts";
+import { openStorage } from "../../src/storage/index.ts";
+import { costUsd, DEAR, honestUpstream, PRICES, QUOTA_USD } from "../support/spending.ts";
+import { canShare, registerBackend } from "./support.ts";
+
+const INSTANCES = 3;
+/** 1,024 tokens of the request that crosses the line. */
+const SLACK_USD = 1_024 * 30e-6 + 0.001;
+
+interface Cluster {
+  gateways: TestGateway[];
+  servedUsd(): number;
+  stop(): Promise<void>;
+}
+
+/** Three instances on one Postgres and one Redis, before an upstream that says what it served. */
+async function bootCluster(): Promise<Cluster> {
+  let servedUsd = 0;
+  const { options, drop } = await freshDatabase("postgres");
+  const dir = mkdtempSync(join(tmpdir(), "gateway-cluster-"));
+  const pricingFile = join(dir, "prices.json");
+  writeFileSync(pricingFile, JSON.stringify(PRICES));
+  const storage = await openStorage(options);
+  await storage.run("UPDATE billing_tiers SET rpm = 1000000");
+  await storage.close();
+  const config = {
+    databaseUrl: options.databaseUrl,
+    redisUrl: process.env.TEST_REDIS_URL!,
+    jwtSecret: "a secret that all instances share, long",
+    apiRateLimitRpm: 1_000_000,
+    pricingFile,
+  };
+  const upstream = startUpstream({
+    models: [DEAR],
+    handler: honestUpstream((tokens) => {
+      servedUsd += costUsd(tokens);
+    }),
+  });
+  const gateways = await Promise.all(Array.from({ length: INSTANCES }, () => bootGateway({ config })));
+  await registerBackend(gateways[0]!, { name: "first", type: "external", url: upstream.url });
+  for (const { app } of gateways)
+    await until("the backend serves a model", () => app.rooms.routing.modelCount > 0);
+  return {
+    gateways,
+    servedUsd: () => servedUsd,
+    async stop() {
+      for (const gateway of gateways) await gateway.stop();
+      upstream.stop();
+      await drop();
+      rmSync(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+describe.if(canShare)("three instances", () => {
+  test("let at most one request across a quota's line, whatever the key, its label and the instance", async () => {
+    const { gateways, servedUsd, stop } = await bootCluster();
+    try {
+      const [first] = gateways as [TestGateway];
+      const token = await first.signIn("ada");
+      const keys = await Promise.all(
+        Array.from({ length: 12 }, async (_, i) =>
+          first.rpc("keys.create", { name: `k${i}`, project: `label ${i}` }, token),
+        ),
+      );
+      const statuses = await Promise.all(
+        Array.from({ length: 120 }, async (_, i) => {
+          const answer = await fetch(`${gateways[i % INSTANCES]!.url}/v1/chat/completions`, {
+            method: "POST",
+            headers: {
+              authorization: `Bearer ${keys[i % keys.length]!.key}`,
+              "content-type": "application/json",
+            },
+            body: JSON.stringify({
+              model: DEAR,
+              messages: [{ role: "user", content: "hi" }],
+              max_tokens: 1_000,
+              stream: i % 2 === 0,
+            }),
+          });
+          await answer.text();
+          return answer.status;
+        }),
+      );
+      for (const status of statuses) expect([200, 429]).toContain(status);
+      expect(statuses.filter((status) => status === 200).length).toBeGreaterThan(25);
+      expect(servedUsd()).toBeLessThanOrEqual(QUOTA_USD + SLACK_USD);
+      await until("the rows add up to what was served", async () => {
+        const rows = (
+          await Promise.all(gateways.map((one) => one.rpc("usage.list", { limit: 200 }, token)))
+        ).at(-1);
+        const charged = rows.records.reduce((sum: number, { cost }: { cost: number }) => sum + cost, 0);
+        return Math.abs(charged - servedUsd()) < 1e-6;
+      });
+      for (const { app } of gateways) expect(app.rooms.metering).toMatchObject({ holdCount: 0 });
+      expect((await verifyLedger(first.app.rooms.usage.store.db)).problems).toEqual([]);
+    } finally {
+      await stop();
+    }
+  });
+});
