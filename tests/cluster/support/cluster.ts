@@ -17,6 +17,8 @@ export interface ClusterOptions {
   /** Null: the instance is alone. */
   redisUrl: string | null;
   env?: Record<string, string>;
+  /** Is told what the process writes to its log, as it comes. */
+  onLog?: (text: string) => void;
 }
 
 /** One process of the service; its data directory outlives it, as a machine's disk does. */
@@ -31,7 +33,7 @@ export class Instance {
   }
 
   async start(): Promise<this> {
-    const { databaseUrl, redisUrl, env } = this.options;
+    const { databaseUrl, redisUrl, env, onLog } = this.options;
     const child = Bun.spawn([process.execPath, MAIN], {
       env: {
         PATH: process.env.PATH ?? "",
@@ -62,6 +64,7 @@ export class Instance {
     });
     void collect(child.stderr, (text) => {
       this.#log = (this.#log + text).slice(-100_000);
+      onLog?.(text);
     });
     await until(
       `the start of an instance: ${this.#log.slice(-500)}`,

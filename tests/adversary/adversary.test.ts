@@ -1,0 +1,41 @@
+import { expect, test } from "bun:test";
+import { canShare } from "../../packages/gateway/tests/instances/support.ts";
+import { storm } from "./storm.ts";
+
+/** As many rounds as fit: the long run is `npm run adversary`. */
+const STORM_MS = 22_000;
+const ROUNDS_MAX = 40;
+const TEST_MS = 120_000;
+const SEED_MAX = 2 ** 31 - 1;
+
+const stages = [
+  { name: "one process on SQLite", database: "sqlite", instances: 1, possible: true },
+  { name: "three instances over Postgres and Redis", database: "postgres", instances: 3, possible: canShare },
+] as const;
+
+for (const { name, possible, ...stage } of stages) {
+  test.skipIf(!possible)(
+    `nothing is served unpaid by ${name}`,
+    async () => {
+      const seed = Math.floor(Math.random() * SEED_MAX);
+      const { findings, tally } = await storm({
+        ...stage,
+        seed,
+        durationMs: STORM_MS,
+        roundsMax: ROUNDS_MAX,
+        worlds: 2,
+        shrinkMs: 0,
+        say: () => {},
+      });
+      console.log(`storm on ${name}, seed ${seed}: ${tally.lines().slice(0, 2).join("; ")}`);
+      const how = `npm run adversary -- --database ${stage.database} --instances ${stage.instances} --rounds 1 --seed`;
+      expect(findings.map(({ rule, message, seed: at }) => `${rule}: ${message} (${how} ${at})`)).toEqual([]);
+      // A storm in which nothing was served, left or refused would prove nothing.
+      expect(tally.times("outcome: served")).toBeGreaterThan(20);
+      expect(tally.times("outcome: left")).toBeGreaterThan(5);
+      expect(tally.times("paid by points")).toBeGreaterThan(5);
+      expect(tally.times("paid by quota")).toBeGreaterThan(5);
+    },
+    TEST_MS,
+  );
+}

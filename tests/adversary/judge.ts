@@ -1,0 +1,63 @@
+import { type Books, quiesce, readBooks } from "./books.ts";
+import {
+  checkClips,
+  checkPoints,
+  checkQuotas,
+  checkRequests,
+  checkSums,
+  isComplete,
+  type Plan,
+  type Problem,
+} from "./checks.ts";
+import { checkBounds, checkValue } from "./covers.ts";
+import type { Plot } from "./plot.ts";
+import type { Population } from "./population.ts";
+import { payDebts, probe } from "./probes.ts";
+import { Round } from "./round.ts";
+import type { Stage } from "./stage.ts";
+
+export interface Verdict {
+  problems: Problem[];
+  round: Round;
+  books: Books;
+}
+
+const LOOKS_MAX = 3;
+
+/** What everyone is told about the month, against the rows. */
+async function checkPlans(stage: Stage, { people }: Population, books: Books): Promise<Problem[]> {
+  const plans = await Promise.all(
+    people.map(({ token }, i) => stage.at(i).rpc<Plan>("billing.plan", {}, token)),
+  );
+  return people.flatMap((someone, i) => checkSums(books, someone, plans[i]!));
+}
+
+/** Plays a plot with people of its own, and holds what was recorded against what the upstream served. */
+export async function judge(stage: Stage, plot: Plot): Promise<Verdict> {
+  const round = await Round.play(stage, plot);
+  const { population, flights } = round;
+  try {
+    await quiesce(stage, population, flights);
+    await round.readConversations();
+    let books = await readBooks(stage, population, (rows) => isComplete(rows, flights));
+    let sums = await checkPlans(stage, population, books);
+    // A request that was left is settled a moment later, perhaps between the two looks.
+    for (let looks = 0; sums.length > 0 && looks < LOOKS_MAX; looks++) {
+      books = await readBooks(stage, population, (rows) => isComplete(rows, flights));
+      sums = await checkPlans(stage, population, books);
+    }
+    const problems = [
+      ...checkRequests(books, flights),
+      ...checkClips(books, round.clips),
+      ...checkBounds(round),
+      ...checkValue(round),
+      ...checkQuotas(books, population, plot),
+      ...checkPoints(books, flights, population),
+      ...sums,
+    ];
+    problems.push(...(await probe(round, books)), ...(await payDebts(round, books)));
+    return { problems, round, books };
+  } finally {
+    stage.flights.forget(flights);
+  }
+}

@@ -1,0 +1,213 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import type { Books, Row } from "./books.ts";
+import { checkPoints, checkQuotas, checkRequests } from "./checks.ts";
+import { type Asked, type Dispatch, Flight } from "./flights.ts";
+import { plot } from "./grammar.ts";
+import { owedTokens } from "./owed.ts";
+import { type AnswerPlan, MODEL_NUMBERS } from "./plot.ts";
+import type { Population } from "./population.ts";
+import { fold, forbidden, LIMIT_NAMES, onlyFolds, spelled } from "./spelling.ts";
+import { countTokens, markOf, marksIn, PIECES_MAX, TEXT_KINDS, textOf } from "./tokens.ts";
+import { readChat, readOllama } from "./upstream/reading.ts";
+import { clipUsd } from "./upstream/video.ts";
+
+const USER = "u1";
+const GROUP = { isDisbanded: false };
+const PLAN: AnswerPlan = {
+  wants: 1_000,
+  pieceTokens: 100,
+  text: "prose",
+  member: "content",
+  alike: false,
+  report: "honest",
+  ending: "whole",
+};
+const DISPATCH: Dispatch = {
+  model: "dear-0",
+  promptTokens: 1_000,
+  choices: 1,
+  limit: null,
+  pieces: Array.from({ length: 10 }, () => 100),
+  hiddenTokens: 0,
+  reported: { prompt: 1_000, completion: 1_000 },
+  end: "whole",
+};
+
+/** A chat of ten pieces, of which the client saw so many. */
+function flightOf({
+  seen = 10,
+  left = false,
+  asked = {},
+  ...dispatch
+}: Partial<Dispatch> & { seen?: number; left?: boolean; asked?: Partial<Asked> } = {}) {
+  const payer = { userId: USER, account: `user:${USER}`, signedIn: false, project: "default" };
+  const flight = new Flight(1, 0, payer, {
+    surface: "chat",
+    model: "dear",
+    plan: PLAN,
+    leave: { at: "never" },
+    promptTokens: 0,
+    members: [],
+    ...asked,
+  });
+  flight.arrive({ ...DISPATCH, ...dispatch });
+  flight.outcome.status = 200;
+  flight.outcome.left = left;
+  for (let piece = 0; piece < seen; piece++) flight.outcome.seen.add(piece);
+  return flight;
+}
+
+const rowOf = (row: Partial<Row> = {}): Row => ({
+  id: "r",
+  userId: USER,
+  signedIn: false,
+  project: "default",
+  model: "dear-0",
+  promptTokens: 1_000,
+  completionTokens: 1_000,
+  costUsd: 1.1,
+  points: 110,
+  ...row,
+});
+const booksOf = (...rows: Row[]): Books => ({ rows, balances: new Map(), debts: new Map() });
+const rules = (problems: readonly { rule: string }[]) => problems.map(({ rule }) => rule.split(":")[0]);
+
+describe("what is owed", () => {
+  test("a finished answer: the figures that can be true", () => {
+    expect(owedTokens(flightOf())).toEqual({ prompt: 1_000, completion: 1_000 });
+    expect(owedTokens(flightOf({ reported: { prompt: 7, completion: 0 } }))).toEqual({
+      prompt: 7,
+      completion: 0,
+    });
+  });
+
+  test("a finished answer without possible figures: the count, less the allowance", () => {
+    const counted = { prompt: 784, completion: 784 };
+    expect(owedTokens(flightOf({ reported: null }))).toEqual(counted);
+    for (const figure of [1e308, -5, 1.5, "17", 10_000_001])
+      expect(owedTokens(flightOf({ reported: { prompt: figure, completion: figure } }))).toEqual(counted);
+  });
+
+  test("left in the middle: the prompt and what was delivered, whatever was reported", () => {
+    const running = { prompt: 1_000, completion: 1 };
+    const flight = flightOf({ seen: 5, left: true, end: "closed", reported: running });
+    expect(owedTokens(flight)).toEqual({ prompt: 784, completion: 384 });
+  });
+
+  test("left before any answer: the prompt; failed before any answer: nothing", () => {
+    expect(owedTokens(flightOf({ seen: 0, left: true, end: "closed", reported: null })).prompt).toBe(784);
+    expect(owedTokens(flightOf({ seen: 0, end: "failed", reported: null }))).toEqual({
+      prompt: 0,
+      completion: 0,
+    });
+  });
+});
+
+describe("what is found", () => {
+  test("nothing where all is in order", () => {
+    expect(checkRequests(booksOf(rowOf()), [flightOf()])).toEqual([]);
+  });
+
+  test("no row, two rows, too little, too much, another model's price", () => {
+    const found = (flight: Flight, ...rows: Row[]) => rules(checkRequests(booksOf(...rows), [flight]));
+    expect(found(flightOf())).toEqual(["no row"]);
+    expect(found(flightOf(), rowOf(), rowOf({ id: "s" }))).toContain("one row");
+    expect(found(flightOf(), rowOf({ completionTokens: 999, costUsd: 1.099 }))).toEqual(["underpaid"]);
+    expect(found(flightOf(), rowOf({ completionTokens: 1e9, costUsd: 1e6 + 0.1 }))).toEqual(["overcharged"]);
+    expect(found(flightOf(), rowOf({ model: "cheap-0", costUsd: 0.011 }))).toEqual(["underpaid"]);
+  });
+
+  test("a key that only folds to a protected one, and a negative limit", () => {
+    const member = { spelling: "plain", place: "top", value: "8", before: null } as const;
+    const found = (members: Asked["members"]) =>
+      rules(checkRequests(booksOf(rowOf()), [flightOf({ asked: { members } })]));
+    expect(found([{ ...member, name: "n" }])).toEqual([]);
+    expect(found([{ ...member, name: "n", spelling: "upper" }])).toEqual(["forbidden"]);
+    expect(found([{ ...member, name: "max_tokens", value: "-1" }])).toEqual(["forbidden"]);
+  });
+
+  test("two requests beyond a quota's line, but not one", () => {
+    const population = { people: [{ userId: USER, tier: "storm-dollar" }] } as unknown as Population;
+    const quota = { points: null, costUsd: 0.9 };
+    const found = (...rows: Row[]) =>
+      rules(checkQuotas(booksOf(...rows), population, { exaggerates: false }));
+    expect(found(rowOf(quota), rowOf(quota))).toEqual([]);
+    expect(found(rowOf(quota), rowOf(quota), rowOf(quota))).toContain("quota");
+    // A label for each request does not make it three quotas.
+    expect(found(...["a", "b", "c"].map((project) => rowOf({ ...quota, project })))).toEqual(["quota"]);
+  });
+
+  test("points that are worth less than the cost, and a negative balance", () => {
+    expect(rules(checkPoints(booksOf(rowOf({ points: 1 })), [flightOf()], GROUP))).toEqual(["points"]);
+    const books = { ...booksOf(rowOf()), balances: new Map([[`user:${USER}`, -1]]) };
+    expect(rules(checkPoints(books, [flightOf()], GROUP))).toEqual(["negative"]);
+  });
+});
+
+describe("the upstream", () => {
+  test("texts have the tokens that they say, in every kind", () => {
+    for (const kind of TEXT_KINDS)
+      for (const tokens of [1, 2, 17, 100, 1_000]) expect(countTokens(textOf(kind, tokens))).toBe(tokens);
+  });
+
+  test("marks are one token, and are found again", () => {
+    const mark = { request: MODEL_NUMBERS - 1, piece: PIECES_MAX - 1 };
+    expect(countTokens(` ${markOf(mark)}`)).toBe(1);
+    expect([...marksIn(`x ${markOf(mark)} y ${markOf({ request: 0, piece: 3 })}`)]).toEqual([
+      mark,
+      { request: 0, piece: 3 },
+    ]);
+  });
+
+  test("obeys the largest limit it is sent, in any spelling, and takes nonsense for none", () => {
+    expect(readChat({ max_tokens: 1, max_completion_tokens: 50 }).limit).toBe(50);
+    expect(readChat({ max_tokens: 5, MAX_TOKENS: 70 }).limit).toBe(70);
+    expect(readChat({ options: { num_predict: 9 } }).limit).toBe(9);
+    expect(readChat({ max_tokens: -1, n_predict: 5 }).limit).toBeNull();
+    expect(readChat({ max_tokens: 1, N: 128, best_of: 3 }).choices).toBe(128);
+    expect(readOllama({ max_tokens: 3, options: { num_predict: 8 } }).limit).toBe(8);
+  });
+
+  test("takes the last of several keys that fold to the same name", () => {
+    expect(readChat({ model: "cheap-1", Model: "dear-1" }).model).toBe("dear-1");
+    for (const name of ["messages", "max_tokens"]) {
+      expect(onlyFolds({ name, spelling: "folded" })).toBe(true);
+      expect(fold(spelled(name, "folded"))).toBe(name);
+    }
+    expect(JSON.parse(`{"${spelled("max_tokens", "escaped")}":1}`)).toEqual({ max_tokens: 1 });
+  });
+
+  test("prices a clip by its shorter side: the key above it, the largest, or the fallback below all", () => {
+    const clip = { mode: "per_second_resolution", seconds: 10, frames: 0, copies: 1 } as const;
+    const usd = (shortSide: number) => clipUsd({ ...clip, shortSide });
+    expect([320, 480, 720, 768, 1072, 1080, 1088].map(usd)).toEqual([0.5, 1, 2, 5, 5, 5, 5]);
+  });
+});
+
+test("the grammar makes every surface, and bodies that must and must not be refused", () => {
+  const plots = fc.sample(plot, { seed: 1, numRuns: 200 });
+  const steps = plots.flatMap(({ steps }) => steps);
+  const kinds = new Set<string>(steps.map((step) => (step.do === "chat" ? step.via : step.do)));
+  for (const kind of [
+    "chat",
+    "responses",
+    "messages",
+    "send",
+    "batch",
+    "rush",
+    "embed",
+    "voice",
+    "video",
+    "topup",
+    "allocate",
+    "discount",
+  ])
+    expect(kinds).toContain(kind);
+  const chats = steps.filter((step) => step.do === "chat");
+  const refused = chats.filter(({ members }) => forbidden(members).length > 0).length;
+  expect(refused).toBeGreaterThan(chats.length / 20);
+  expect(refused).toBeLessThan(chats.length / 3);
+  const names = new Set(chats.flatMap(({ members }) => members.map(({ name }) => name)));
+  for (const name of LIMIT_NAMES) expect(names).toContain(name);
+});

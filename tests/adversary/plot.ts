@@ -1,0 +1,231 @@
+import type { TextKind } from "./tokens.ts";
+
+/** What one round of the storm does; made by the grammar, played by round.ts. All of it is plain data. */
+export interface Plot {
+  /** How many of the steps are under way at once. */
+  atOnce: number;
+  /** Whether upstreams may report far more than they served; then sums of what was recorded prove nothing. */
+  exaggerates: boolean;
+  people: Person[];
+  /** Points in the pool of the group that everybody is in; the first person is its admin. */
+  poolPoints: number;
+  steps: Step[];
+}
+
+export interface Person {
+  tier: TierName;
+  walletPoints: number;
+}
+
+/** Quotas of a month in dollars and tokens; null is unlimited. They stand in billing_tiers before the start. */
+export const TIERS = {
+  "storm-none": { usd: 0, tokens: 0 },
+  "storm-dollar": { usd: 1, tokens: null },
+  "storm-dime": { usd: 0.1, tokens: 1_000_000 },
+  "storm-tokens": { usd: null, tokens: 3_000 },
+  "storm-rich": { usd: null, tokens: null },
+} as const satisfies Record<string, { usd: number | null; tokens: number | null }>;
+export type TierName = keyof typeof TIERS;
+
+/** USD per million tokens, by the beginning of the model id. `free` has no price: it counts in tokens only. */
+export const PRICES = {
+  dear: { input: 100, output: 1_000 },
+  cheap: { input: 1, output: 10 },
+  embed: { input: 100, output: 0 },
+  voice: { input: 100, output: 1_000 },
+  free: null,
+} as const satisfies Record<string, { input: number; output: number } | null>;
+export type ModelClass = keyof typeof PRICES;
+export type ChatClass = "dear" | "cheap" | "free";
+/** Which wire format the upstream speaks. */
+export type UpstreamKind = "chat" | "ollama" | "engine";
+
+/** So many models of each class exist; within a round the number tells which request a usage row belongs to. */
+export const MODEL_NUMBERS = 256;
+
+export type Step =
+  | ChatStep
+  | RushStep
+  | BatchStep
+  | EmbedStep
+  | VoiceStep
+  | VideoStep
+  | { do: "topup"; points: number }
+  | { do: "allocate"; to: number; points: number }
+  | { do: "discount"; who: number; multiplier: number }
+  | { do: "revoke"; who: number }
+  | { do: "disband" };
+
+/** Which credential of the person is used: a key, a key of the group, or a key with a label of its own. */
+export type KeyKind = "plain" | "other" | "group" | "fresh";
+
+interface Sent {
+  who: number;
+  instance: number;
+}
+
+export interface ChatStep extends Sent, ChatRequest {
+  do: "chat";
+  key: KeyKind;
+  /** `cursor`: the body of a response at the door of chats. `socket`: chat.send over a WebSocket. */
+  via: "chat" | "cursor" | "responses" | "messages" | "send" | "socket";
+}
+
+/** The same chat many times at one moment, on every instance. */
+export interface RushStep {
+  do: "rush";
+  who: number;
+  key: KeyKind;
+  times: number;
+  request: ChatRequest;
+}
+
+/** Several chat.send in one JSON-RPC batch. */
+export interface BatchStep extends Sent {
+  do: "batch";
+  sends: ChatRequest[];
+}
+
+export interface ChatRequest {
+  model: ChatClass;
+  upstream: UpstreamKind;
+  stream: boolean;
+  prompt: Prompt;
+  members: Member[];
+  /** Goes on in the person's stored conversation. */
+  conversation: boolean;
+  memory: boolean;
+  plan: AnswerPlan;
+  leave: Leave;
+}
+
+export interface EmbedStep extends Sent {
+  do: "embed";
+  key: KeyKind;
+  prompt: Prompt;
+  /** One text, several, or the tokens themselves. */
+  form: "text" | "texts" | "tokens";
+  members: Member[];
+  plan: AnswerPlan;
+  leave: Leave;
+}
+
+export interface Prompt {
+  kind: TextKind;
+  tokens: number;
+  /**
+   * A text that only looks like an embedded image, one in a part that has an image besides, or one in a part of a
+   * kind that nobody knows.
+   */
+  disguise: "none" | "marker" | "data-url" | "beside-image" | "odd-part";
+  images: number;
+  /** Tokens of tool definitions and of a predicted output. */
+  tools: number;
+  prediction: number;
+}
+
+export type Spelling = "plain" | "escaped" | "capital" | "upper" | "folded";
+export type Place = "top" | "extra" | "options";
+
+/** One spend-relevant member of a body: under which name, how spelled, where, and with which JSON text. */
+export interface Member {
+  name: string;
+  spelling: Spelling;
+  place: Place;
+  value: string;
+  /** The same key once more before it: servers take the last one. */
+  before: string | null;
+}
+
+export const OUTPUT_MEMBERS = [
+  "content",
+  "parts",
+  "tool_calls",
+  "function_call",
+  "reasoning",
+  "reasoning_content",
+  "reasoning_details",
+  "thinking",
+  "audio",
+  "refusal",
+  "unheard_of",
+  "beside_content",
+] as const;
+export type OutputMember = (typeof OUTPUT_MEMBERS)[number];
+
+export const REPORTS = [
+  "honest",
+  "never",
+  "running",
+  "running-honest",
+  "zero",
+  "huge",
+  "negative",
+  "fraction",
+  "text",
+  "over",
+  "half-absurd",
+  "too-much",
+] as const;
+export type Report = (typeof REPORTS)[number];
+
+export type Ending = "whole" | "no-done" | "cut" | "error-event" | "refuse" | "fail";
+
+/** What the upstream does with a request, if it gets it. */
+export interface AnswerPlan {
+  /** Tokens that each choice would have if nothing limited it. */
+  wants: number;
+  pieceTokens: number;
+  text: TextKind;
+  member: OutputMember;
+  /** All choices say the same, as they do at temperature 0. */
+  alike: boolean;
+  report: Report;
+  ending: Ending;
+}
+
+/** When the client goes away. */
+export type Leave =
+  | { at: "never" }
+  | { at: "start"; afterMs: number }
+  | { at: "dispatch" }
+  | { at: "piece"; piece: number }
+  | { at: "usage" };
+
+export interface VoiceStep extends Sent {
+  do: "voice";
+  /** Tokens of the instructions, and seconds of audio that are appended. */
+  instructions: number;
+  audioSeconds: number;
+  responses: VoiceResponse[];
+  /** Stops by session.stop instead of realtime.stop. */
+  byEvent: boolean;
+}
+
+export interface VoiceResponse {
+  seconds: number;
+  report: Report;
+  /** The upstream begins it on its own when it has heard enough. */
+  unasked: boolean;
+  /** Leaves after this many pieces of it; null: waits for its end. */
+  leaveAfter: number | null;
+}
+
+export const VIDEO_MODES = ["per_call", "per_second_resolution", "per_frame"] as const;
+export type VideoMode = (typeof VIDEO_MODES)[number];
+export const VIDEO_DIALECTS = ["minimax", "dashscope"] as const;
+export type VideoDialect = (typeof VIDEO_DIALECTS)[number];
+
+export interface VideoStep extends Sent {
+  do: "video";
+  key: KeyKind | "rpc";
+  mode: VideoMode;
+  dialect: VideoDialect;
+  durationSeconds: number | null;
+  width: number | null;
+  height: number | null;
+  /** JSON texts by key, merged into the task. */
+  extra: Record<string, string>;
+  /** Whether the upstream says what it made. */
+  reports: boolean;
+}

@@ -1,0 +1,110 @@
+import { type ReceivedRequest, type Reply, startUpstream } from "@model-gateway/testing/upstream.ts";
+import type { Flight, Flights } from "../flights.ts";
+import { MODEL_NUMBERS } from "../plot.ts";
+import { type Answering, answerChat, newDispatch } from "./chat.ts";
+import { startEngineUpstream } from "./engine.ts";
+import { answerOllama } from "./ollama.ts";
+import { embeddingInput, embeddingTokens, modelOf, readChat, readOllama } from "./reading.ts";
+import { reporting } from "./usage.ts";
+
+export const CHAT_CLASSES = ["dear", "cheap", "free", "embed"] as const;
+/** In front of the model ids of upstreams that do not speak the chat-completions format. */
+export const PREFIXES = { chat: "", ollama: "ollama-", engine: "engine-" } as const;
+
+export interface EvilUpstream {
+  /** Base of the chat-completions API. */
+  chatUrl: string;
+  ollamaUrl: string;
+  engineUrl: string;
+  readonly openConnections: number;
+  stop(): void;
+}
+
+const numbers = Array.from({ length: MODEL_NUMBERS }, (_, i) => i);
+const modelIds = (prefix: string) =>
+  CHAT_CLASSES.flatMap((name) => numbers.map((number) => `${prefix}${name}-${number}`));
+
+/**
+ * The upstream of the storm: it obeys the limits that it is sent, reads bodies as loosely as the loosest servers
+ * do, and otherwise does what the client's plan for the request says. Two wire formats on one port, a third on another.
+ */
+export function startEvilUpstream(flights: Flights): EvilUpstream {
+  const upstream = startUpstream({
+    handler: async (request, reply) => {
+      upstream.requests.length = 0;
+      const flight = flights.find(request.text, modelOf(request.json));
+      if (!flight) return reply.json({ error: { message: "whose is this?" } }, 400);
+      await serve(flight, request, reply);
+    },
+  });
+  const engine = startEngineUpstream(flights, modelIds(PREFIXES.engine));
+  upstream.listing(({ path }, reply) => {
+    if (path.endsWith("/api/tags"))
+      return reply.json({ models: modelIds(PREFIXES.ollama).map((name) => ({ name, model: name })) });
+    if (path.endsWith("/api/version")) return reply.json({ version: "0.15.2" });
+    return reply.json({
+      object: "list",
+      data: modelIds(PREFIXES.chat).map((id) => ({ id, object: "model", created: 0, owned_by: "storm" })),
+    });
+  });
+  return {
+    chatUrl: `${upstream.url}/v1`,
+    ollamaUrl: upstream.url,
+    engineUrl: engine.url,
+    get openConnections() {
+      return upstream.connectionCount;
+    },
+    stop() {
+      upstream.stop();
+      engine.stop();
+    },
+  };
+}
+
+async function serve(flight: Flight, request: ReceivedRequest, reply: Reply): Promise<void> {
+  const { path, json } = request;
+  if (path.endsWith("/embeddings") || path.endsWith("/api/embed")) return embed(flight, request, reply);
+  const isOllama = path.endsWith("/api/chat");
+  const reading = isOllama ? readOllama(json) : readChat(json);
+  const answering: Answering = {
+    flight,
+    request,
+    reply,
+    reading,
+    dispatch: flight.arrive(newDispatch(reading)),
+  };
+  await (isOllama ? answerOllama(answering) : answerChat(answering));
+}
+
+async function embed(flight: Flight, request: ReceivedRequest, reply: Reply): Promise<void> {
+  const input = embeddingInput(request.json);
+  const reading = {
+    model: modelOf(request.json),
+    promptTokens: embeddingTokens(input),
+    choices: 1,
+    limit: 0,
+  };
+  const dispatch = flight.arrive(newDispatch(reading));
+  const isClosed = () => request.closedAtMs !== null;
+  const { plan } = flight.asked;
+  for (const moment of ["dispatch", "piece", "usage"] as const) await flight.waitForLeaving(moment, isClosed);
+  if (plan.ending === "refuse" || plan.ending === "fail" || plan.ending === "cut") {
+    dispatch.end = "failed";
+    if (plan.ending === "cut") return reply.reset();
+    return reply.json({ error: { message: "not today" } }, plan.ending === "refuse" ? 400 : 500);
+  }
+  const { final } = reporting(plan.report, dispatch.promptTokens, 0);
+  dispatch.reported = final && { ...final, completion: 0 };
+  const data = (Array.isArray(input) && typeof input[0] !== "number" ? input : [input]).map((_, index) => ({
+    object: "embedding",
+    index,
+    embedding: [0.25, -0.5],
+  }));
+  await reply.json({
+    object: "list",
+    data,
+    model: dispatch.model,
+    ...(final && { usage: { prompt_tokens: final.prompt, total_tokens: final.prompt } }),
+  });
+  dispatch.end = isClosed() ? "closed" : "whole";
+}
