@@ -1,5 +1,6 @@
 #!/usr/bin/env bun
 /** The command line: reads the arguments, and ends whatever was started however the process is told to end. */
+import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import type { EngineName } from "./engines/contract.ts";
 import { ToolError } from "./errors.ts";
@@ -24,6 +25,7 @@ Options
   --token <token>           debug: require Authorization: Bearer <token>
   --dialogs <policy>        accept (default) or dismiss alert, confirm and prompt
   --downloads <dir>         keep downloads there; otherwise they go with the profile
+  --uploads <dir>           files in this folder may be given to pages; otherwise none
   --max-tokens <n>          upper bound of one result, default 8000
   --allow-file              open file: addresses
   --allow-link-local        open link-local and cloud metadata addresses
@@ -51,6 +53,7 @@ function readArguments(args: string[]) {
       token: { type: "string" },
       dialogs: { type: "string", default: "accept" },
       downloads: { type: "string" },
+      uploads: { type: "string" },
       "max-tokens": { type: "string" },
       "allow-file": { type: "boolean", default: false },
       "allow-link-local": { type: "boolean", default: false },
@@ -105,6 +108,7 @@ function sessionOptions(values: Values, command: string): Partial<SessionOptions
     viewport: readViewport(values.viewport),
     dialogs: values.dialogs,
     downloadsDir: values.downloads ?? null,
+    uploadsDir: values.uploads ? resolve(values.uploads) : null,
     startUrl: env.BROWSER_URL || sessionDefaults.startUrl,
     tokensMax:
       wholeNumber("max-tokens", values["max-tokens"], { min: 500, max: 1_000_000 }) ??

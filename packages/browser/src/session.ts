@@ -8,6 +8,7 @@ import { type OpenedEngine, openEngine } from "./launch/open.ts";
 import { Browser } from "./page/browser.ts";
 import { Deadline } from "./page/deadline.ts";
 import { navigate } from "./page/navigate.ts";
+import { Notices } from "./page/notices.ts";
 import type { DialogPolicy } from "./page/page.ts";
 import type { UrlPolicy } from "./policy/url-policy.ts";
 
@@ -21,6 +22,8 @@ export interface SessionOptions {
   ignoreHttpsErrors: boolean;
   /** Where downloads go; null: beside the profile, and gone with it. */
   downloadsDir: string | null;
+  /** The only folder whose files may be given to pages; null: none. */
+  uploadsDir: string | null;
   startUrl: string;
   /** Upper bound on what one result may cost the model that reads it. */
   tokensMax: number;
@@ -35,6 +38,7 @@ export const sessionDefaults: SessionOptions = {
   urlPolicy: { allowFile: false, allowLinkLocal: false },
   ignoreHttpsErrors: false,
   downloadsDir: null,
+  uploadsDir: null,
   startUrl: "about:blank",
   tokensMax: 8_000,
   env: process.env,
@@ -44,10 +48,16 @@ export const sessionDefaults: SessionOptions = {
 const charsPerToken = 3;
 const waitingMax = 100;
 const startPageTimeoutMs = 30_000;
+/** What an action tells of the changes that it made; a snapshot tells more. */
+const changesCharsMax = 3_000;
 
 export class Session {
   readonly options: SessionOptions;
   engine: ResolvedEngine | null = null;
+  /** Outlives the browser, so that its end can be told of. */
+  readonly notices = new Notices();
+  /** What an MCP client was last told of the page. */
+  readonly told: { page?: string; tabs?: string } = {};
   #browser: Promise<Browser> | null = null;
   #running: Promise<unknown> = Promise.resolve();
   #waiting = 0;
@@ -113,19 +123,29 @@ export class Session {
 
   async #connect(opened: OpenedEngine, downloadsDir: string): Promise<Browser> {
     const { options } = this;
+    let isUp = false;
     const browser = new Browser(opened.transport, {
+      notices: this.notices,
+      changesCharsMax: Math.min(changesCharsMax, this.contentCharsMax / 2),
       viewport: options.headful ? null : options.viewport,
       dialogPolicy: options.dialogs,
       urlPolicy: options.urlPolicy,
       proxyLogin: opened.proxyLogin,
       downloadsDir,
     });
-    browser.connection.onClose = () => {
+    browser.connection.onClose = (reason) => {
       this.#browser = null;
       opened.dispose();
+      // Who waits for the browser is told by the failure of the call.
+      if (isUp && !this.#closed && this.#waiting === 0)
+        this.notices.add(
+          "crash",
+          `The browser ended between calls (${reason}); a new one was started, its pages are gone.`,
+        );
     };
     try {
       await browser.start();
+      isUp = true;
     } catch (error) {
       await browser.close();
       throw browser.connection.closedReason && !(error instanceof ToolError && error.code === "timeout")

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { Deadline } from "../page/deadline.ts";
 import { type Context, defineOperation, type Operation } from "./define.ts";
-import { checkParams, reasonOf, runWithinTime } from "./execute.ts";
+import { checkParams, reasonOf, runWithinTime, timeoutOf } from "./execute.ts";
 import { TimeoutMs } from "./schemas.ts";
 
 const stepsMax = 100;
@@ -18,7 +18,7 @@ export function makeBatchOperation(operations: Operation[]): Operation {
     let { deadline } = context;
     try {
       const checked = checkParams(operation, params) as { timeout_ms?: number };
-      const ownMs = checked.timeout_ms ?? operation.timeoutMs ?? deadline.restMs;
+      const ownMs = timeoutOf(operation, checked) ?? deadline.restMs;
       deadline = new Deadline(Math.ceil(Math.min(ownMs, deadline.restMs)));
       return { op, ok: true, result: await runWithinTime(operation, { ...context, deadline }, checked) };
     } catch (error) {

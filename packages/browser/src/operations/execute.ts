@@ -57,7 +57,7 @@ async function attempt<T>(
   then: (result: unknown, context: Context, checked: unknown) => Promise<T>,
 ): Promise<Executed<T>> {
   let running: Browser | null = null;
-  let deadline = new Deadline(params.timeout_ms ?? operation.timeoutMs ?? untimedMs);
+  let deadline = new Deadline(timeoutOf(operation, params) ?? untimedMs);
   const browser = async () => {
     running = await session.browser();
     return running;
@@ -73,6 +73,11 @@ async function attempt<T>(
   } catch (error) {
     throw new OperationFailed(await reasonOf(error, deadline, running), taken(running));
   }
+}
+
+/** How long it may take; null for one that takes no time. */
+export function timeoutOf(operation: Operation, params: { timeout_ms?: number }): number | null {
+  return operation.timeoutFor?.(params as never) ?? params.timeout_ms ?? operation.timeoutMs;
 }
 
 /** Why an operation failed, in words for its caller. A page that kept it waiting is looked after before the next one. */

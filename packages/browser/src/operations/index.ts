@@ -1,5 +1,4 @@
 /** Every operation of the tool. To add one, write its constant and list it here. */
-import { clickOperation, pressKeyOperation, typeOperation, waitOperation } from "./actions.ts";
 import { makeBatchOperation } from "./batch.ts";
 import {
   clearConsoleOperation,
@@ -11,16 +10,29 @@ import {
   webSocketsOperation,
 } from "./capture.ts";
 import type { Operation } from "./define.ts";
+import { permissionsOperation, resizeOperation } from "./device.ts";
+import {
+  pressKeyOperation,
+  scrollOperation,
+  selectOperation,
+  typeOperation,
+  uploadOperation,
+} from "./keyboard.ts";
 import { backOperation, forwardOperation, navigateOperation } from "./navigation.ts";
-import { evaluateOperation, resizeOperation, screenshotOperation } from "./page.ts";
+import { evaluateOperation, pdfOperation, screenshotOperation } from "./page.ts";
+import { activatePageOperation, closePageOperation, pagesOperation } from "./pages.ts";
+import { clickOperation, dragOperation, hoverOperation } from "./pointer.ts";
 import { a11yOperation, domOperation } from "./snapshot.ts";
 import {
-  activatePageOperation,
-  closePageOperation,
-  healthOperation,
-  infoOperation,
-  pagesOperation,
-} from "./system.ts";
+  clearCookiesOperation,
+  clearStorageOperation,
+  cookiesOperation,
+  setCookiesOperation,
+  setStorageOperation,
+  storageOperation,
+} from "./storage.ts";
+import { healthOperation, infoOperation } from "./system.ts";
+import { waitForSelectorOperation, waitOperation } from "./wait.ts";
 
 const single: Operation[] = [
   healthOperation,
@@ -31,10 +43,17 @@ const single: Operation[] = [
   a11yOperation,
   domOperation,
   screenshotOperation,
+  pdfOperation,
   clickOperation,
+  hoverOperation,
+  dragOperation,
   typeOperation,
+  selectOperation,
+  uploadOperation,
   pressKeyOperation,
+  scrollOperation,
   evaluateOperation,
+  waitForSelectorOperation,
   waitOperation,
   consoleOperation,
   clearConsoleOperation,
@@ -44,6 +63,13 @@ const single: Operation[] = [
   webSocketsOperation,
   clearWebSocketsOperation,
   resizeOperation,
+  permissionsOperation,
+  cookiesOperation,
+  setCookiesOperation,
+  clearCookiesOperation,
+  storageOperation,
+  setStorageOperation,
+  clearStorageOperation,
   pagesOperation,
   activatePageOperation,
   closePageOperation,

@@ -31,6 +31,13 @@ export class Deadline {
     return limited;
   }
 
+  /** An earlier end, for a part of the operation. */
+  within(timeoutMs: number): Deadline {
+    const earlier = new Deadline(Math.min(timeoutMs, this.restMs));
+    earlier.#callMsMax = this.#callMsMax;
+    return earlier;
+  }
+
   get hasPassed(): boolean {
     return performance.now() >= this.#at;
   }

@@ -123,7 +123,7 @@ export async function step(browser: Browser, by: -1 | 1, deadline: Deadline): Pr
   const entry = entries[currentIndex + by];
   if (!entry) {
     if (by === -1 && page.openerId && browser.pages.has(page.openerId)) {
-      await browser.closePage(page);
+      await browser.closePages([page]);
       return describe(await browser.page(), false, deadline);
     }
     throw new ToolError("invalid_request", `There is no page to go ${by === -1 ? "back" : "forward"} to.`);

@@ -2,8 +2,13 @@
 import type { CdpSession, EventParams } from "../cdp/connection.ts";
 import { ToolError } from "../errors.ts";
 import { guardApplications } from "./applications.ts";
-import { Frame, type RefCount } from "./frame.ts";
+import type { Emulation } from "./emulation.ts";
+import { Frame, type RefCount, worldName } from "./frame.ts";
+import { firstSource } from "./inpage/agent.ts";
 import type { NoticeKind, Notices } from "./notices.ts";
+import { reportRefusals } from "./permissions.ts";
+import { Pointer } from "./pointer.ts";
+import { OpenRequests } from "./requests.ts";
 import { autoAttach } from "./targets.ts";
 
 export type DialogPolicy = "accept" | "dismiss";
@@ -14,11 +19,13 @@ export interface PageOptions {
   openerId: string | null;
   notices: Notices;
   dialogPolicy: DialogPolicy;
-  viewport: { width: number; height: number } | null;
+  emulation: Emulation;
   /** Called for every session of the page: its own, its out-of-process frames', its workers'. */
   onSession: (session: CdpSession, kind: "page" | "iframe" | "worker", page: Page) => void;
   sessionOf: (sessionId: string) => CdpSession;
   numbering: Numbering;
+  /** How much an action tells of what changed on the page. */
+  changesCharsMax: number;
 }
 
 /** Counts over all pages of a browser, so that a ref of one page is never taken for an element of another. */
@@ -39,6 +46,19 @@ const lifecycleStages: Partial<Record<string, LoadStage>> = {
   DOMContentLoaded: "domcontentloaded",
   load: "load",
 };
+
+interface LastPopup {
+  url: string;
+  /** It was asked for by a name, under which one may be open already. */
+  isNamed: boolean;
+  page: Page | null;
+}
+
+export interface FileChooser {
+  session: CdpSession;
+  backendNodeId: number;
+  takesSeveral: boolean;
+}
 
 interface Loading {
   loaderId: string;
@@ -71,7 +91,12 @@ export class Page {
   /** Counts the windows that the page has asked for, and the pages that came of it. */
   popupsAsked = 0;
   popupsArrived = 0;
-  lastPopup: { url: string; page: Page | null } = { url: "", page: null };
+  lastPopup: LastPopup = { url: "", isNamed: false, page: null };
+  readonly pointer: Pointer;
+  readonly requests = new OpenRequests(() => this.#wake());
+  readonly changesCharsMax: number;
+  /** A file chooser that the page has opened and that nobody has given files to yet. */
+  fileChooser: FileChooser | null = null;
   #loading: Loading = { loaderId: "", stage: "load" };
   /** Loadings whose document has given way to the next one, newest last. */
   #leftLoaderIds: string[] = [];
@@ -85,6 +110,8 @@ export class Page {
     this.id = options.targetId;
     this.session = options.session;
     this.openerId = options.openerId;
+    this.changesCharsMax = options.changesCharsMax;
+    this.pointer = new Pointer(options.session);
     // The main frame of a page carries the id of its target.
     this.mainFrame = new Frame({
       id: options.targetId,
@@ -116,9 +143,9 @@ export class Page {
     session.on("Network.responseReceived", ({ frameId, type, response }) => {
       if (type === "Document" && frameId === this.mainFrame.id) this.status = response.status;
     });
-    session.on("Page.windowOpen", ({ url }) => {
+    session.on("Page.windowOpen", ({ url, windowName }) => {
       this.popupsAsked++;
-      this.lastPopup = { url, page: null };
+      this.lastPopup = { url, isNamed: !/^(_blank)?$/.test(windowName), page: null };
     });
     session.on("Inspector.targetCrashed", () => this.#crash());
     session.tell("Page.setLifecycleEventsEnabled", { enabled: true });
@@ -127,19 +154,19 @@ export class Page {
       () => {},
       () => {},
     );
-    this.setViewport(this.#options.viewport);
+    this.emulate(this.#options.emulation, false);
     // Without this the question for a passkey is a window of the browser, which nobody can answer.
     session.tell("WebAuthn.enable", { enableUI: false });
     session.tell("Runtime.runIfWaitingForDebugger");
   }
 
-  setViewport(viewport: { width: number; height: number } | null): void {
-    if (viewport)
-      this.session.tell("Emulation.setDeviceMetricsOverride", {
-        ...viewport,
-        deviceScaleFactor: 1,
-        mobile: false,
-      });
+  /** How many pixels of the device one pixel of the page has. */
+  pixelRatio = 1;
+
+  emulate(emulation: Emulation, all: boolean): void {
+    this.pixelRatio = emulation.viewport ? emulation.device.deviceScaleFactor : 1;
+    this.pointer.isTouch = emulation.device.touch;
+    emulation.apply(this.session, all);
   }
 
   /** Everything that a session needs before its target may run. */
@@ -151,6 +178,21 @@ export class Page {
     if (kind !== "worker") {
       this.#followFrames(session);
       session.tell("Page.enable");
+      session.tell("Page.addScriptToEvaluateOnNewDocument", { source: firstSource, worldName });
+      session.on("Page.fileChooserOpened", (chooser) => this.#chooserOpened(session, chooser));
+      session.tell("Page.setInterceptFileChooserDialog", { enabled: true });
+      session.on("Log.entryAdded", ({ entry }) => {
+        const blocked = /^Blocked opening '(.*?)' in a new window/.exec(entry.text);
+        if (blocked)
+          this.report("popup", `A popup was blocked, because its frame may open none: ${blocked[1]}`);
+      });
+      if (kind === "page")
+        reportRefusals(session, (name) =>
+          this.report(
+            "permission",
+            `The page asked for ${name} and was refused. To allow it, grant the permission "${name}" with resize.`,
+          ),
+        );
       guardApplications(session, {
         onPrevented: (url) => this.#reportApplication(url),
         onAsked: (url) => {
@@ -162,6 +204,7 @@ export class Page {
     session.on("Runtime.consoleAPICalled", () => {
       this.#lastWroteMs = performance.now();
     });
+    this.requests.attach(session);
     session.tell("Runtime.enable");
     session.tell("Target.setAutoAttach", autoAttach);
     this.#options.onSession(session, kind, this);
@@ -188,6 +231,8 @@ export class Page {
       if (known === this.mainFrame) {
         this.documents++;
         this.documentLoaderId = frame.loaderId;
+        this.fileChooser = null;
+        this.requests.clear();
       }
       this.#wake();
     });
@@ -237,6 +282,24 @@ export class Page {
     this.session.tell("Page.handleJavaScriptDialog", { accept, promptText });
     const what = message ? `${type} dialog ${JSON.stringify(message.slice(0, 300))}` : `${type} dialog`;
     this.#options.notices.add("dialog", `${what} was ${accept ? "accepted" : "dismissed"}`);
+  }
+
+  #chooserOpened(session: CdpSession, { backendNodeId, mode }: EventParams<"Page.fileChooserOpened">): void {
+    const takesSeveral = mode === "selectMultiple";
+    if (backendNodeId === undefined) {
+      this.report(
+        "file_chooser",
+        "The page asked for a file in a way that cannot be answered; it was told that nobody chose one.",
+      );
+      return;
+    }
+    this.fileChooser = { session, backendNodeId, takesSeveral };
+    const what = takesSeveral ? "one or more files" : "a file";
+    this.report(
+      "file_chooser",
+      `The page asks for ${what}. Give the paths as files of the next type, without a target.`,
+    );
+    this.#wake();
   }
 
   report(kind: NoticeKind, text: string): void {

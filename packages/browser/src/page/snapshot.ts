@@ -13,6 +13,8 @@ export interface SnapshotOptions {
   depth: number;
   boxes: boolean;
   charsMax: number;
+  /** Only branches that hold this text. */
+  find: string | null;
 }
 
 export interface SnapshotResult {
@@ -62,7 +64,7 @@ async function frameSnapshot(
           depthMax: request.depth,
           boxes: request.boxes,
           indentChars: request.indentChars,
-          refsAfter: frame.refs.last,
+          find: request.find,
           charsMax: hasFrames ? Math.floor(request.charsMax * ownShare) : request.charsMax,
         },
       ],
@@ -70,7 +72,6 @@ async function frameSnapshot(
     );
   let own = await ask();
   if (own.hosts > 0 && (await adoptClosedRoots(frame, own.isSmall, deadline)) > 0) own = await ask();
-  frame.refs.last = Math.max(frame.refs.last, own.lastRef);
   if (own.frames.length > 0 && request.depthLeft > 0) await stitchFrames(page, frame, own, request, deadline);
   return own;
 }

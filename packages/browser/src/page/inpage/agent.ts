@@ -1,13 +1,22 @@
 /** The object that the tool keeps in each document: everything in this folder, put together. */
-import { createAct, type Outcome, type Readiness } from "./act.ts";
+import { type ClickRequest, createAct, type Readiness } from "./act.ts";
+import { type Changes, createChanges } from "./changes.ts";
+import { createDescribe } from "./describe.ts";
 import { createDistiller } from "./distill.ts";
 import { createDom } from "./dom.ts";
+import { createFields, type FieldKind, type TypeRequest } from "./fields.ts";
+import { createForms, type FormOutcome } from "./forms.ts";
+import { createHit, type Point } from "./hit.ts";
 import { createHosts } from "./hosts.ts";
 import { createLocate } from "./locate.ts";
+import { createMomentary } from "./momentary.ts";
 import { createNames } from "./names.ts";
+import { createPrune } from "./prune.ts";
 import { createRender, type Rendered } from "./render.ts";
 import { createRoles } from "./roles.ts";
+import { type Stored, type StoreRequest, storage } from "./store.ts";
 import { createTree } from "./tree.ts";
+import { createWatch, listenFirst, type Verdict } from "./watch.ts";
 
 export interface SnapshotRequest {
   target: string | null;
@@ -16,8 +25,8 @@ export interface SnapshotRequest {
   depthMax: number;
   boxes: boolean;
   indentChars: number;
-  /** New refs count on from here: what was given out elsewhere under the same prefix is not given out again. */
-  refsAfter: number;
+  /** Only branches that hold this text. */
+  find: string | null;
 }
 
 export interface SnapshotAnswer extends Rendered {
@@ -38,6 +47,8 @@ export interface Found {
   problem?: string;
   isVisible?: boolean;
   readiness?: Readiness;
+  field?: FieldKind;
+  lastRef?: number;
 }
 
 export interface DomAnswer {
@@ -47,18 +58,46 @@ export interface DomAnswer {
   total: number;
 }
 
-export interface PageState extends Outcome {
+export interface PageState {
   url: string;
   title: string;
 }
 
+/** What an action led to, as the document sees it. */
+export interface After extends PageState, Verdict, FormOutcome {
+  changes: Changes;
+  /** Of the field that was asked for. */
+  value: string | null;
+  lastRef: number;
+}
+
 /** What the tool calls; kept apart from the parts so that both sides share one signature. */
 export interface Agent {
+  /** New refs count on from here: what was given out elsewhere under the same prefix is not given out again. */
+  countFrom(lastRef: number): void;
   snapshot(request: SnapshotRequest): SnapshotAnswer;
   find(target: string): Found;
-  click(target: string, alignment: ScrollLogicalPosition, checkMotion: boolean): Found;
-  type(target: string, text: string): Found;
+  click(target: string, request: ClickRequest): Found;
+  /** Before a click at a place of the page, whatever lies there. */
+  expectAnywhere(clicks: number, timeoutMs: number): void;
+  verdict(): Verdict;
+  isHovered(target: string): boolean;
+  hasDragBegun(): boolean;
+  /** Where something is dragged to: its middle, or a place in it, whatever lies over it. */
+  placeOf(target: string, position: Point | null): Point | null;
+  size(): { width: number; height: number };
+  focusOn(target: string): void;
+  frame(): Promise<void>;
+  type(target: string, request: TypeRequest): Found;
+  /** What has the focus: a field, a document inside of this one, something else, or nothing. */
+  focus(): { kind: "field" | "frame" | "other" | "none"; field: FieldKind };
+  /** Null: the element that has the focus. */
+  heldBy(target: string | null): string | null;
+  boxesValue(target: string | null, count: number): string;
+  leaveBox(target: string | null, index: number): void;
   caretToEnd(target: string): void;
+  /** The file field that it is or that belongs to it. */
+  fileField(target: string): Element | null;
   /** True when it is visible, absent and so on, as wanted by wait-for-selector. */
   isInState(
     target: string,
@@ -67,10 +106,18 @@ export interface Agent {
   settled(target: string, timeoutMs: number): Promise<boolean>;
   changed(timeoutMs: number): Promise<void>;
   state(): PageState;
-  /** The same, once tasks have run that the input just now put in line, such as the sending of a form. */
-  stateAfter(): Promise<PageState>;
+  /** Before an action: what the page is compared with afterwards. */
+  prepare(): { lastRef: number };
+  /**
+   * After an action, once the frame that follows it is drawn. What missed its target is told at once. `field` asks
+   * for the value of a field too.
+   */
+  after(changesCharsMax: number, field: { target: string | null } | null): Promise<After>;
+  /** What has changed since the last report; `again`: since the one before that. */
+  changes(charsMax: number, again: boolean): Changes & PageState & { lastRef: number };
   html(target: string | null, offset: number, charsMax: number): DomAnswer;
   rect(target: string): { x: number; y: number; width: number; height: number } | null;
+  storage(request: StoreRequest | null): Stored;
   isFrameHit(frame: Element, x: number, y: number): string | null;
   framePlace(frame: Element): { x: number; y: number; scaleX: number; scaleY: number };
   element(target: string): Element | null;
@@ -82,22 +129,33 @@ export interface Agent {
   adoptClosedRoots(...roots: ShadowRoot[]): number;
 }
 
-type Parts = {
-  createDom: typeof createDom;
-  createHosts: typeof createHosts;
-  createRoles: typeof createRoles;
-  createNames: typeof createNames;
-  createTree: typeof createTree;
-  createDistiller: typeof createDistiller;
-  createRender: typeof createRender;
-  createLocate: typeof createLocate;
-  createAct: typeof createAct;
+const parts = {
+  createDom,
+  createHosts,
+  createDescribe,
+  createRoles,
+  createNames,
+  createTree,
+  createDistiller,
+  createPrune,
+  createRender,
+  createLocate,
+  createHit,
+  createWatch,
+  createAct,
+  createFields,
+  createForms,
+  createMomentary,
+  createChanges,
+  storage,
+  listenFirst,
 };
 
-function createAgent(parts: Parts, refPrefix: string): Agent {
-  const dom = parts.createDom();
-  const roles = parts.createRoles(dom);
-  const names = parts.createNames(dom, roles);
+function createAgent(made: typeof parts, refPrefix: string): Agent {
+  const dom = made.createDom();
+  const describe = made.createDescribe(dom);
+  const roles = made.createRoles(dom);
+  const names = made.createNames(dom, roles);
   const refsByElement = new WeakMap<Element, string>();
   const elementsByRef = new Map<string, WeakRef<Element>>();
   let lastRef = 0;
@@ -118,12 +176,19 @@ function createAgent(parts: Parts, refPrefix: string): Agent {
     for (const [ref, held] of elementsByRef) if (!held.deref()?.isConnected) elementsByRef.delete(ref);
   }
 
-  const hosts = parts.createHosts(dom);
-  const tree = parts.createTree({ dom, roles, names, refFor, noticeHost: hosts.notice });
-  const distiller = parts.createDistiller();
-  const renderer = parts.createRender(refFor);
-  const locator = parts.createLocate({ dom, roles, names });
-  const act = parts.createAct({ dom, roles });
+  const hosts = made.createHosts(dom);
+  const tree = made.createTree({ dom, roles, names, refFor, noticeHost: hosts.notice });
+  const distiller = made.createDistiller();
+  const prune = made.createPrune();
+  const renderer = made.createRender(refFor);
+  const locator = made.createLocate({ dom, roles, names });
+  const hit = made.createHit({ dom, describe });
+  const watch = made.createWatch({ dom, hit, describe, listenFirst: made.listenFirst });
+  const act = made.createAct({ dom, roles, hit, watch, describe });
+  const fields = made.createFields({ dom, roles, hit, act, describe });
+  const forms = made.createForms(describe);
+  const momentary = made.createMomentary({ dom });
+  const changeLog = made.createChanges({ dom, tree, distiller, renderer, momentary });
 
   function locate(target: string): { element: Element | null; matches: number; problem?: string } {
     if (!/^(f\d+)?e\d+$/.test(target)) return locator.locate(target);
@@ -131,38 +196,59 @@ function createAgent(parts: Parts, refPrefix: string): Agent {
     return element?.isConnected ? { element, matches: 1 } : { element: null, matches: 0 };
   }
 
-  const answer = (target: string, act: (element: Element) => Readiness): Found => {
+  const located = (target: string | null) => (target === null ? fields.focused() : locate(target).element);
+
+  const answer = (
+    target: string,
+    prepare: (element: Element) => Pick<Found, "readiness" | "field">,
+  ): Found => {
     const { element, matches, problem } = locate(target);
     if (!element) return { found: false, matches, problem };
-    return { found: true, matches, readiness: act(element) };
+    return { found: true, matches, ...prepare(element), lastRef };
   };
 
-  const state = () => ({ ...act.outcome(), url: location.href, title: document.title });
+  const state = () => ({ url: location.href, title: document.title });
+  const task = () =>
+    new Promise<void>((resolve) => {
+      const { port1, port2 } = new MessageChannel();
+      port1.onmessage = () => {
+        port1.close();
+        resolve();
+      };
+      port2.postMessage(null);
+    });
 
   return {
+    countFrom(count) {
+      lastRef = Math.max(lastRef, count);
+    },
     snapshot(request) {
       dom.resetCaches();
-      lastRef = Math.max(lastRef, request.refsAfter);
       // A picture in SVG is a document without a body.
       const whole: Element | null = document.body ?? document.documentElement;
       const root = request.target === null ? whole : locate(request.target).element;
-      const where = { url: location.href, title: document.title };
       if (!root) {
         const nothing = { lines: [], frames: [], truncated: false, chars: 0 };
-        return { ...nothing, ...where, found: request.target === null, lastRef, hosts: 0, isSmall: true };
+        return { ...nothing, ...state(), found: request.target === null, lastRef, hosts: 0, isSmall: true };
       }
       const shortestLine = 28;
+      // To find something, more is looked at than is shown.
+      const charsMax = request.charsMax * (request.find === null ? 1.2 : prune.widening);
       const top = tree.build(root, {
         offset: request.offset,
-        charsMax: request.charsMax * 1.2,
-        childrenMax: Math.ceil(request.charsMax / shortestLine),
+        charsMax,
+        childrenMax: Math.ceil(charsMax / shortestLine),
       });
       distiller.distill(top, request.depthMax);
+      if (request.find !== null) prune.keepMatching(top, request.find);
       const rendered = renderer.render(top, request);
+      const isWhole =
+        request.target === null && request.find === null && request.offset + request.depthMax === 0;
+      if (isWhole) changeLog.remember(top, charsMax);
       dom.resetCaches();
       return {
         ...rendered,
-        ...where,
+        ...state(),
         found: true,
         lastRef,
         hosts: hosts.count(),
@@ -175,14 +261,76 @@ function createAgent(parts: Parts, refPrefix: string): Agent {
       const isVisible = element !== null && dom.boxOf(element).visible;
       return { found: element !== null, matches, problem, isVisible };
     },
-    click: (target, alignment, checkMotion) =>
-      answer(target, (element) => act.prepareClick(element, alignment, checkMotion)),
-    type: (target, text) => answer(target, (element) => act.prepareType(element, text)),
+    click(target, request) {
+      changeLog.prepare();
+      return answer(target, (element) => ({ readiness: act.prepareClick(element, request) }));
+    },
+    expectAnywhere(clicks, timeoutMs) {
+      changeLog.prepare();
+      watch.arm({ element: null, until: "click", clicks, timeoutMs });
+    },
+    verdict: watch.verdict,
+    placeOf(target, position) {
+      const { element } = locate(target);
+      if (!element) return null;
+      if (!hit.isWholeInView(element)) hit.scrollTo(element, "nearest");
+      const { x, y, width, height } = hit.boxed(element).getBoundingClientRect();
+      return position ? { x: x + position.x, y: y + position.y } : { x: x + width / 2, y: y + height / 2 };
+    },
+    size: () => ({ width: innerWidth, height: innerHeight }),
+    focusOn(target) {
+      const { element } = locate(target);
+      if (element) (fields.fieldOf(element) ?? (element as HTMLElement)).focus?.();
+    },
+    isHovered(target) {
+      const { element } = locate(target);
+      return element !== null && act.isHovered(element);
+    },
+    hasDragBegun: watch.hasDragBegun,
+    frame: () => act.nextFrame().then(task),
+    type(target, request) {
+      changeLog.prepare();
+      // What came of the input before this one is not of interest any more.
+      forms.take();
+      return answer(target, (element) => {
+        const field = fields.kindOf(element);
+        return { field, readiness: fields.prepareType(element, request) };
+      });
+    },
+    focus() {
+      changeLog.prepare();
+      forms.take();
+      const element = document.hasFocus() ? fields.focused() : null;
+      const field = fields.kindOf(element);
+      if (!element) return { kind: "none", field };
+      if (/^(IFRAME|FRAME|OBJECT|EMBED)$/.test(dom.tagOf(element))) return { kind: "frame", field };
+      return { kind: fields.fieldOf(element) ? "field" : "other", field };
+    },
+    heldBy(target) {
+      const element = located(target);
+      return element && fields.heldBy(element);
+    },
+    boxesValue(target, count) {
+      const element = located(target);
+      return element ? fields.boxesValue(element, count) : "";
+    },
+    leaveBox(target, index) {
+      const element = located(target);
+      if (element) fields.leaveBox(element, index);
+    },
     caretToEnd(target) {
       const { element } = locate(target);
-      if (element) act.caretToEnd(element);
+      if (element) fields.caretToEnd(element);
     },
-    isInState(target, state) {
+    fileField(target) {
+      const { element } = locate(target);
+      const isFile = (one: Element | null) => one instanceof HTMLInputElement && one.type === "file";
+      if (!element || isFile(element)) return element;
+      const labelled = element instanceof HTMLLabelElement ? element.control : null;
+      if (isFile(labelled)) return labelled;
+      return (dom.shadowOf(element) ?? element).querySelector("input[type=file]");
+    },
+    isInState(target, wanted) {
       const { element, matches, problem } = locate(target);
       dom.resetCaches();
       const isVisible = element !== null && dom.boxOf(element).visible;
@@ -191,7 +339,7 @@ function createAgent(parts: Parts, refPrefix: string): Agent {
         hidden: !isVisible,
         attached: element !== null,
         detached: element === null,
-      }[state];
+      }[wanted];
       return { found: element !== null, matches, problem, reached };
     },
     async settled(target, timeoutMs) {
@@ -200,7 +348,25 @@ function createAgent(parts: Parts, refPrefix: string): Agent {
     },
     changed: act.changed,
     state,
-    stateAfter: () => new Promise((resolve) => setTimeout(() => resolve(state()), 0)),
+    prepare() {
+      changeLog.prepare();
+      forms.take();
+      return { lastRef };
+    },
+    async after(changesCharsMax, field) {
+      const verdict = watch.verdict();
+      if (verdict.hit === false) {
+        const changes = { lines: [], truncated: false, momentary: [] };
+        return { ...verdict, ...forms.take(), ...state(), changes, value: null, lastRef };
+      }
+      await act.nextFrame();
+      await task();
+      const changes = changeLog.since(changesCharsMax, false);
+      const element = field && located(field.target);
+      const value = element && fields.heldBy(element);
+      return { ...verdict, ...forms.take(), ...state(), changes, value, lastRef };
+    },
+    changes: (charsMax, again) => ({ ...changeLog.since(charsMax, again), ...state(), lastRef }),
     html(target, offset, charsMax) {
       const { element, matches } =
         target === null ? { element: document.documentElement, matches: 1 } : locate(target);
@@ -215,10 +381,11 @@ function createAgent(parts: Parts, refPrefix: string): Agent {
       const { x, y, width, height } = element.getBoundingClientRect();
       return { x, y, width, height };
     },
+    storage: made.storage,
     /** Null when a click at this place of the parent document goes into the frame, else what is in the way. */
     isFrameHit(frame, x, y) {
-      const hit = act.deepestAt(x, y);
-      return hit === frame ? null : hit ? act.describe(hit) : "nothing";
+      const found = hit.deepestAt(x, y);
+      return found === frame ? null : found ? describe(found) : "nothing";
     },
     framePlace(frame) {
       const box = frame.getBoundingClientRect();
@@ -244,17 +411,9 @@ function createAgent(parts: Parts, refPrefix: string): Agent {
 
 /** The expression that makes the agent when evaluated in a document. */
 export function agentSource(refPrefix: string): string {
-  const parts = {
-    createDom,
-    createHosts,
-    createRoles,
-    createNames,
-    createTree,
-    createDistiller,
-    createRender,
-    createLocate,
-    createAct,
-  };
   const fields = Object.entries(parts).map(([name, part]) => `${name}:${part.toString()}`);
   return `(${createAgent.toString()})({${fields.join(",")}},${JSON.stringify(refPrefix)})`;
 }
+
+/** What runs in every new document before its own script. */
+export const firstSource = `(${listenFirst.toString()})()`;

@@ -1,0 +1,231 @@
+/** What has changed on the page since it was last told of, as lines of the snapshot: `+` new, `~` changed, `-` gone. */
+import type { Distiller } from "./distill.ts";
+import type { Dom } from "./dom.ts";
+import type { Momentary } from "./momentary.ts";
+import type { Render } from "./render.ts";
+import type { AriaNode, Tree } from "./tree.ts";
+
+export interface Changes {
+  lines: string[];
+  /** Not all changes fit. */
+  truncated: boolean;
+  /** Texts that were shown for a moment and are gone. */
+  momentary: string[];
+}
+
+interface ChangeTools {
+  dom: Dom;
+  tree: Tree;
+  distiller: Distiller;
+  renderer: Render;
+  momentary: Momentary;
+}
+
+export function createChanges({ dom, tree, distiller, renderer, momentary }: ChangeTools) {
+  /** A page that is larger is compared in part; what changes elsewhere in it is found through its mutations. */
+  const walkCharsMax = 12_000;
+  const shortestLine = 28;
+  const lineCharsMin = 60;
+  const removedMax = 8;
+  const elsewhereMax = 5;
+  const elsewhereCharsMax = 600;
+  const childrenShownMax = 30;
+
+  interface Known {
+    /** Everything that its own line shows. */
+    own: string;
+    node: AriaNode;
+    parent: Element | null;
+    children: Element[];
+  }
+
+  /** A look at the page; the key null is the page itself. */
+  interface Seen {
+    top: AriaNode;
+    nodes: Map<Element | null, Known>;
+    charsMax: number;
+    isPartial: boolean;
+  }
+  let last: Seen | null = null;
+  let previous: Seen | null = null;
+
+  const partsOf = (node: AriaNode) =>
+    node.children.flatMap((child) => (typeof child.node === "string" ? [] : [child.node]));
+  const textsOf = (node: AriaNode) => node.children.filter((child) => typeof child.node === "string");
+  const withChildren = (node: AriaNode, children: AriaNode["children"]): AriaNode => ({
+    ...node,
+    children,
+    unseen: undefined,
+  });
+  const alone = (node: AriaNode) => ({ ...withChildren(node, textsOf(node)), active: false });
+  const around = (node: AriaNode, parts: AriaNode[]) =>
+    withChildren(
+      node,
+      parts.map((part) => ({ index: 0, node: part })),
+    );
+
+  /** Focus and place are not worth telling; everything else that a line shows is. */
+  const leftOut = new Set(["element", "ref", "box", "active", "children", "nameSources", "at", "unseen"]);
+  function ownOf(node: AriaNode): string {
+    const shown = Object.entries(node).filter(([name]) => !leftOut.has(name));
+    return JSON.stringify([shown, textsOf(node).map((child) => child.node)]);
+  }
+
+  function collect(top: AriaNode, charsMax: number): Seen {
+    const nodes = new Map<Element | null, Known>();
+    let isPartial = false;
+    const visit = (node: AriaNode, key: Element | null, parent: Element | null) => {
+      const parts = partsOf(node);
+      if (node.unseen) isPartial = true;
+      nodes.set(key, { own: ownOf(node), node, parent, children: parts.map(({ element }) => element) });
+      for (const part of parts) visit(part, part.element, key);
+    };
+    visit(top, null, null);
+    return { top, nodes, charsMax, isPartial };
+  }
+
+  function walk(root: Element, charsMax: number): AriaNode {
+    const top = tree.build(root, { offset: 0, charsMax, childrenMax: Math.ceil(charsMax / shortestLine) });
+    distiller.distill(top, 0);
+    return top;
+  }
+
+  /** A picture in SVG is a document without a body. */
+  const rootElement = (): Element | null => document.body ?? document.documentElement;
+
+  /** A snapshot of the whole page was handed out; what comes later is a change. */
+  function remember(top: AriaNode, charsMax: number): void {
+    const seen = collect(top, charsMax);
+    // A part of a large page is compared more cheaply, from its next action on.
+    last = seen.isPartial ? null : seen;
+    previous = null;
+    momentary.watch();
+  }
+
+  /** Before an action: without something to compare with, the page is looked at now. */
+  function prepare(): void {
+    momentary.watch();
+    const root = rootElement();
+    if (last || !root) return;
+    dom.resetCaches();
+    last = collect(walk(root, walkCharsMax), walkCharsMax);
+  }
+
+  /** Whether children that were there before are in their old order, and none has come from elsewhere. */
+  function isInOrder(known: Known, kept: Element[], old: Seen, now: Seen): boolean {
+    const places = new Map(known.children.map((child, index) => [child, index]));
+    let lastPlace = -1;
+    for (const child of kept) {
+      const place = places.get(child);
+      if (place === undefined) {
+        // A plain wrapper comes and goes with the number of its children; that is not a move.
+        if (now.nodes.has(old.nodes.get(child)!.parent)) return false;
+        continue;
+      }
+      if (place < lastPlace) return false;
+      lastPlace = place;
+    }
+    return true;
+  }
+
+  function compare(old: Seen, now: Seen, charsMax: number): Changes {
+    const lines: string[] = [];
+    let left = charsMax;
+    let truncated = false;
+
+    function emit(sign: string, node: AriaNode, limit = left): void {
+      if (left < lineCharsMin) {
+        truncated = true;
+        return;
+      }
+      const options = { charsMax: Math.min(left, limit), depthMax: 0, boxes: false, indentChars: 2 };
+      const rendered = renderer.render(around(now.top, [node]), options);
+      truncated ||= rendered.truncated;
+      for (const line of rendered.lines) lines.push(`${sign} ${line.replace(/^( *)- /, "$1")}`);
+      left -= rendered.chars;
+    }
+
+    const holdsKnown = (node: AriaNode): boolean =>
+      partsOf(node).some((part) => old.nodes.has(part.element) || holdsKnown(part));
+
+    function visit(node: AriaNode, key: Element | null): void {
+      const known = old.nodes.get(key);
+      if (!known && !holdsKnown(node)) {
+        // In a part of a large page, what moves up into that part is not new.
+        if (!old.isPartial || momentary.isTouched(node.element)) emit("+", node);
+        return;
+      }
+      const { own, children } = now.nodes.get(key)!;
+      if (known && known.own !== own) {
+        if (key) emit("~", alone(node));
+        else for (const text of newTexts(known.node, node)) emit("+", text);
+      }
+      const kept = children.filter((child) => old.nodes.has(child));
+      if (known && !isInOrder(known, kept, old, now))
+        emit("~", around(node, partsOf(node).slice(0, childrenShownMax).map(alone)));
+      for (const part of partsOf(node)) visit(part, part.element);
+    }
+
+    /** Text that stands in the page without an element of its own. */
+    function newTexts(before: AriaNode, after: AriaNode): AriaNode[] {
+      const old = new Set(textsOf(before).map((child) => child.node));
+      return textsOf(after)
+        .filter((child) => !old.has(child.node))
+        .map((child) => withChildren({ ...after, role: "text", ref: null, name: "" }, [child]));
+    }
+
+    const isGone = (element: Element) =>
+      !now.nodes.has(element) && (!element.isConnected || !dom.boxOf(element).visible);
+
+    function tellRemoved(): void {
+      const drawnAgain = new Set(
+        [...now.nodes].flatMap(([key, { own }]) => (old.nodes.has(key) ? [] : [own])),
+      );
+      const gone = [...old.nodes].filter(([key, { own, node, parent }]) => {
+        if (key === null || !isGone(key) || (parent && isGone(parent)) || drawnAgain.has(own)) return false;
+        return node.role !== "generic" || node.name !== "" || textsOf(node).length > 0;
+      });
+      for (const [, { node }] of gone.slice(0, removedMax)) emit("-", { ...alone(node), ref: null });
+      if (gone.length > removedMax) lines.push(`- … ${gone.length - removedMax} more are gone`);
+    }
+
+    /** Of a large page only a part was compared; what changed in the rest is told by itself. */
+    function tellElsewhere(): void {
+      let told = 0;
+      for (const element of momentary.touched) {
+        const isCovered = now.nodes.has(element) || !element.isConnected || !dom.boxOf(element).visible;
+        if (isCovered || [...momentary.touched].some((other) => other !== element && other.contains(element)))
+          continue;
+        if (told++ >= elsewhereMax) return;
+        for (const part of partsOf(walk(element, elsewhereCharsMax))) emit("~", part, elsewhereCharsMax);
+      }
+    }
+
+    visit(now.top, null);
+    tellRemoved();
+    if (now.isPartial) tellElsewhere();
+    return { lines, truncated, momentary: momentary.take((element) => old.nodes.has(element)) };
+  }
+
+  /** Compares, and from now on compares with what is there now; `again`: with what was compared with the last time. */
+  function since(charsMax: number, again: boolean): Changes {
+    const root = rootElement();
+    if (!last || !root) {
+      prepare();
+      return { lines: [], truncated: false, momentary: momentary.take(() => false) };
+    }
+    momentary.watch();
+    dom.resetCaches();
+    const old = (again && previous) || last;
+    const now = collect(walk(root, old.charsMax), old.charsMax);
+    const changes = compare(old, now, charsMax);
+    previous = old;
+    last = now;
+    dom.resetCaches();
+    return changes;
+  }
+
+  return { remember, prepare, since };
+}
+
+export type ChangeLog = ReturnType<typeof createChanges>;
