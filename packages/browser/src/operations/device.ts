@@ -87,7 +87,8 @@ export const resizeOperation = defineOperation({
     if (permissions !== undefined || geolocation !== undefined)
       await grant(running, { permissions, geolocation }, deadline);
     for (const each of running.pages.values()) each.emulate(emulation, true);
-    return page.mainFrame.call("size", [], deadline.leftMs);
+    const { width: shown, height: high } = await page.mainFrame.call("size", [], deadline.leftMs);
+    return emulation.viewport ?? { width: shown, height: high };
   },
   tool: {
     name: "browser_resize",

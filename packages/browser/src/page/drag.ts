@@ -20,6 +20,8 @@ const firstMovesPx = [2, 5, 9];
 const stepsMin = 5;
 const stepsMax = 20;
 const pixelsPerStep = 40;
+const dwellsMax = 5;
+const dwellMsMax = 400;
 
 async function destinationPlace(page: Page, to: Destination, deadline: Deadline): Promise<Point> {
   const { target, position } = to;
@@ -36,6 +38,19 @@ async function moveTo(page: Page, frame: Frame, to: Point, options: PointerOptio
   await frame.call("frame", [], deadline.leftMs);
 }
 
+/** Lists make room with an animation, and take no notice of the pointer until that is over. */
+async function dwell(page: Page, frame: Frame, goal: Point, options: PointerOptions, deadline: Deadline) {
+  for (let i = 0; i < dwellsMax && !deadline.hasPassed; i++) {
+    await page.pointer.move(
+      { x: goal.x, y: goal.y + (i % 2 === 0 ? 1 : 0) },
+      options.modifiers,
+      deadline.leftMs,
+    );
+    await page.pointer.move(goal, options.modifiers, deadline.leftMs);
+    if (await frame.call("quiet", [Math.min(dwellMsMax, deadline.restMs)], deadline.leftMs)) return;
+  }
+}
+
 export async function drag(
   page: Page,
   options: PointerOptions,
@@ -45,7 +60,7 @@ export async function drag(
   const before = stateBefore(page);
   const { frame, matches, place: from } = await pressAt(page, options, deadline);
   try {
-    let goal = await destinationPlace(page, to, deadline);
+    const goal = await destinationPlace(page, to, deadline);
     const length = Math.hypot(goal.x - from.x, goal.y - from.y) || 1;
     const towards = (pixels: number): Point => ({
       x: from.x + ((goal.x - from.x) * pixels) / length,
@@ -57,13 +72,7 @@ export async function drag(
     const steps = Math.max(stepsMin, Math.min(stepsMax, Math.ceil(length / pixelsPerStep)));
     for (let step = 1; step <= steps; step++)
       await moveTo(page, frame, towards((length * step) / steps), options, deadline);
-    // The page may have made room where the thing is to be dropped.
-    const moved = await destinationPlace(page, to, deadline);
-    if (Math.hypot(moved.x - goal.x, moved.y - goal.y) > 1 && to.target !== options.target) {
-      goal = moved;
-      await moveTo(page, frame, goal, options, deadline);
-    }
-    await moveTo(page, frame, goal, options, deadline);
+    await dwell(page, frame, goal, options, deadline);
   } finally {
     if (!(await isTaken(page, page.pointer.release(options, deadline.leftMs)))) stillBusy(page, matches);
   }

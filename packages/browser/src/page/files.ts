@@ -1,6 +1,6 @@
 /** Files for the page: to a file field, to the chooser that the page has opened, or dropped on an element. */
 import { realpathSync, statSync } from "node:fs";
-import { join, sep } from "node:path";
+import { resolve, sep } from "node:path";
 import { ToolError } from "../errors.ts";
 import { aim } from "./actions.ts";
 import type { Deadline } from "./deadline.ts";
@@ -35,9 +35,9 @@ function checkFiles(files: string[], uploads: string | null): string[] {
     throw new ToolError("not_found", `The folder given with --uploads, ${uploads}, is not there.`);
   }
   return files.map((file) => {
-    let path: string;
+    let path = resolve(root, file);
     try {
-      path = realpathSync(file.startsWith(root + sep) ? file : join(root, file));
+      if (path.startsWith(root + sep)) path = realpathSync(path);
     } catch {
       throw new ToolError("not_found", `There is no file "${file}" in ${uploads}.`);
     }
@@ -73,8 +73,13 @@ async function clickOrDrop(page: Page, target: string, files: string[], deadline
   const options = { target, position: null, clicks: 1 };
   const { frame, place } = await aim(page, options, { purpose: "click", attempt: 0 }, deadline);
   if (!place) throw new ToolError("element_not_actionable", `"${target}" takes no files.`);
-  await page.pointer.click(place, { button: "left", modifiers: [], clicks: 1 }, deadline.leftMs);
-  await page.until(() => page.fileChooser !== null, Math.min(chooserWaitMsMax, deadline.restMs));
+  page.isChooserExpected = true;
+  try {
+    await page.pointer.click(place, { button: "left", modifiers: [], clicks: 1 }, deadline.leftMs);
+    await page.until(() => page.fileChooser !== null, Math.min(chooserWaitMsMax, deadline.restMs));
+  } finally {
+    page.isChooserExpected = false;
+  }
   if (page.fileChooser) await answerChooser(page, files, deadline);
   else await page.pointer.dropFiles(place, files, deadline.leftMs);
   return frame;

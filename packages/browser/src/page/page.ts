@@ -97,6 +97,8 @@ export class Page {
   readonly changesCharsMax: number;
   /** A file chooser that the page has opened and that nobody has given files to yet. */
   fileChooser: FileChooser | null = null;
+  /** The chooser that is about to open is answered at once. */
+  isChooserExpected = false;
   #loading: Loading = { loaderId: "", stage: "load" };
   /** Loadings whose document has given way to the next one, newest last. */
   #leftLoaderIds: string[] = [];
@@ -294,12 +296,13 @@ export class Page {
       return;
     }
     this.fileChooser = { session, backendNodeId, takesSeveral };
+    this.#wake();
+    if (this.isChooserExpected) return;
     const what = takesSeveral ? "one or more files" : "a file";
     this.report(
       "file_chooser",
       `The page asks for ${what}. Give the paths as files of the next type, without a target.`,
     );
-    this.#wake();
   }
 
   report(kind: NoticeKind, text: string): void {

@@ -117,7 +117,8 @@ async function readBack(
   const { target, text } = options;
   const after = await lookAfter(page, frame, deadline, { target });
   let value = after?.value ?? null;
-  if (after && kind.isSingleBox && text.length > 1)
+  // A field that took one character may have passed the others on to those beside it.
+  if (text.length > 1 && (kind.isSingleBox || value?.length === 1))
     value = await frame.call("boxesValue", [target, text.length], deadline.leftMs);
   if (value !== null && !isDone) checkValue(page, value, field, options);
   return { value, after };

@@ -65,8 +65,7 @@ export function createAct({ dom, roles, hit, watch, describe }: ActTools) {
     if (!element.isConnected) return { state: "hidden", reason: "it is no longer in the page" };
     const isOption = element instanceof HTMLOptionElement && hit.visibleRects(element).length === 0;
     if (isOption && purpose === "click") return chooseOption(element);
-    if (!dom.boxOf(hit.areaImage(element) ?? element).visible)
-      return { state: "hidden", reason: "it is not visible" };
+    if (!dom.boxOf(hit.shownAs(element)).visible) return { state: "hidden", reason: "it is not visible" };
     if (purpose !== "over" && roles.isDisabledForAria(element))
       return { state: "disabled", reason: "it is disabled" };
     if (request.checkMotion && isAnimated(element)) return { state: "moving" };
@@ -89,7 +88,7 @@ export function createAct({ dom, roles, hit, watch, describe }: ActTools) {
   }
 
   function placeAt(element: Element, position: Point): Readiness {
-    const { left, top, width, height } = hit.boxed(hit.areaImage(element) ?? element).getBoundingClientRect();
+    const { left, top, width, height } = hit.boxed(hit.shownAs(element)).getBoundingClientRect();
     if (position.x < 0 || position.y < 0 || position.x > width || position.y > height)
       return {
         state: "unsuitable",
@@ -108,7 +107,7 @@ export function createAct({ dom, roles, hit, watch, describe }: ActTools) {
 
   /** Whether the pointer is over it, as the browser sees it. */
   const isHovered = (element: Element) =>
-    element.matches(":hover") || hit.areaImage(element)?.matches(":hover") === true || holdsDocument(element);
+    element.matches(":hover") || hit.shownAs(element).matches(":hover") || holdsDocument(element);
 
   /** A page in the background draws no frames; the timer keeps the wait alive there. */
   const nextFrame = () =>
@@ -149,7 +148,30 @@ export function createAct({ dom, roles, hit, watch, describe }: ActTools) {
     });
   }
 
-  return { prepareClick, chooseOption, isHovered, nextFrame, settled, changed };
+  /** Whether nothing changes and nothing moves for a while; false after `timeoutMs`, or when something did. */
+  async function quiet(timeoutMs: number): Promise<boolean> {
+    const quietMs = 60;
+    const until = performance.now() + timeoutMs;
+    let changes = 0;
+    const observer = new MutationObserver(() => changes++);
+    observer.observe(document, { subtree: true, childList: true, attributes: true });
+    const isMoving = () =>
+      document.getAnimations().some(({ playState, effect }) => {
+        return playState === "running" && Number.isFinite(effect?.getComputedTiming().endTime as number);
+      });
+    let isQuiet = false;
+    for (let seen = -1; performance.now() < until; seen = changes) {
+      if (seen === changes && !isMoving()) {
+        isQuiet = changes === 0;
+        break;
+      }
+      await new Promise((resolve) => setTimeout(resolve, quietMs));
+    }
+    observer.disconnect();
+    return isQuiet;
+  }
+
+  return { prepareClick, chooseOption, isHovered, nextFrame, settled, changed, quiet };
 }
 
 export type Act = ReturnType<typeof createAct>;

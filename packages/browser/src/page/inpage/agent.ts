@@ -105,6 +105,8 @@ export interface Agent {
   ): Found & { reached: boolean };
   settled(target: string, timeoutMs: number): Promise<boolean>;
   changed(timeoutMs: number): Promise<void>;
+  /** Waits until nothing changes or moves; true when nothing did at all. */
+  quiet(timeoutMs: number): Promise<boolean>;
   state(): PageState;
   /** Before an action: what the page is compared with afterwards. */
   prepare(): { lastRef: number };
@@ -347,6 +349,7 @@ function createAgent(made: typeof parts, refPrefix: string): Agent {
       return element ? act.settled(element, timeoutMs) : false;
     },
     changed: act.changed,
+    quiet: act.quiet,
     state,
     prepare() {
       changeLog.prepare();

@@ -84,6 +84,14 @@ export function createChanges({ dom, tree, distiller, renderer, momentary }: Cha
     return { top, nodes, charsMax, isPartial };
   }
 
+  /** All names and texts, one after the other. */
+  function textOf({ nodes }: Seen): string {
+    const words: string[] = [];
+    for (const { node } of nodes.values())
+      words.push(node.name, ...textsOf(node).map((child) => child.node as string));
+    return words.join(" ").replace(/\s+/g, " ");
+  }
+
   function walk(root: Element, charsMax: number): AriaNode {
     const top = tree.build(root, { offset: 0, charsMax, childrenMax: Math.ceil(charsMax / shortestLine) });
     distiller.distill(top, 0);
@@ -204,7 +212,7 @@ export function createChanges({ dom, tree, distiller, renderer, momentary }: Cha
     visit(now.top, null);
     tellRemoved();
     if (now.isPartial) tellElsewhere();
-    return { lines, truncated, momentary: momentary.take((element) => old.nodes.has(element)) };
+    return { lines, truncated, momentary: momentary.take(textOf(old)) };
   }
 
   /** Compares, and from now on compares with what is there now; `again`: with what was compared with the last time. */
@@ -212,7 +220,7 @@ export function createChanges({ dom, tree, distiller, renderer, momentary }: Cha
     const root = rootElement();
     if (!last || !root) {
       prepare();
-      return { lines: [], truncated: false, momentary: momentary.take(() => false) };
+      return { lines: [], truncated: false, momentary: momentary.take("") };
     }
     momentary.watch();
     dom.resetCaches();

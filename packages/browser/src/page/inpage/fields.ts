@@ -50,10 +50,12 @@ export function createFields({ dom, roles, hit, act, describe }: FieldTools) {
     if (isField(element)) return element;
     if (element instanceof HTMLLabelElement && element.control) return fieldOf(element.control);
     const root: ParentNode = dom.shadowOf(element) ?? element;
-    const inside = [
-      ...root.querySelectorAll("input:not([type=hidden]), textarea, select, [contenteditable]"),
-    ].filter(isField);
-    return inside.length === 1 ? inside[0]! : null;
+    const candidates = "input:not([type=hidden]), textarea, select, [contenteditable], [role=textbox]";
+    const inside = [...root.querySelectorAll(candidates)].filter(isField);
+    if (inside.length === 1) return inside[0]!;
+    // Editors keep a field that only looks after the keyboard of some languages beside the one that they use.
+    const usable = inside.filter((field) => !(field as HTMLInputElement).readOnly);
+    return usable.length === 1 ? usable[0]! : null;
   }
 
   /** What has the focus, inside of shadow roots too. */
@@ -184,7 +186,7 @@ export function createFields({ dom, roles, hit, act, describe }: FieldTools) {
     if (!field) return { isSingleBox: false, isEditor: false, before: null };
     return {
       isSingleBox: field instanceof HTMLInputElement && field.maxLength === 1,
-      isEditor: !isTextField(field),
+      isEditor: !isTextField(field) || field !== element,
       before: heldBy(field),
     };
   }
@@ -204,7 +206,9 @@ export function createFields({ dom, roles, hit, act, describe }: FieldTools) {
   /** The boxes of a code, from this one on. */
   function boxesFrom(box: Element): HTMLInputElement[] {
     const isBox = (one: Element): one is HTMLInputElement =>
-      one instanceof HTMLInputElement && one.maxLength === 1 && dom.boxOf(one).visible;
+      one instanceof HTMLInputElement &&
+      (one.maxLength === 1 || one.value.length <= 1) &&
+      dom.boxOf(one).visible;
     let around: Element | null = box.parentElement;
     // The nearest ancestor with more than one of them holds the whole code.
     while (around && [...around.querySelectorAll("input")].filter(isBox).length < 2)

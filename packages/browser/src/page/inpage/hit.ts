@@ -64,7 +64,7 @@ export function createHit({ dom, describe }: { dom: Dom; describe: Describe }) {
   }
 
   function scrollTo(element: Element, alignment: ScrollLogicalPosition): void {
-    const place = boxed(areaImage(element) ?? element);
+    const place = boxed(shownAs(element));
     let at: Element | null = place instanceof Element ? place : element;
     // Only what has a box can be scrolled to; around a bare text that is the next ancestor with one.
     while (at && dom.styleOf(at).display === "contents") at = slotParent(at);
@@ -84,7 +84,7 @@ export function createHit({ dom, describe }: { dom: Dom; describe: Describe }) {
   }
 
   function isWholeInView(element: Element): boolean {
-    const rect = boxed(areaImage(element) ?? element).getBoundingClientRect();
+    const rect = boxed(shownAs(element)).getBoundingClientRect();
     return rect.top >= 0 && rect.left >= 0 && rect.bottom <= innerHeight && rect.right <= innerWidth;
   }
 
@@ -112,11 +112,26 @@ export function createHit({ dom, describe }: { dom: Dom; describe: Describe }) {
     return { x: left + middle(xs), y: top + middle(ys) };
   }
 
+  /** Labels that a click may go to instead, where the control itself is hidden behind something styled. */
+  function labelsOf(element: Element): Element[] {
+    const labels = "labels" in element ? (element as HTMLInputElement).labels : null;
+    return [...(labels ?? [])].filter((label) => dom.boxOf(label).visible);
+  }
+
+  /** What is to be looked at and scrolled to: the element, or what stands for it on the page. */
+  function shownAs(element: Element): Element {
+    const image = areaImage(element);
+    if (image) return image;
+    return dom.boxOf(element).visible ? element : (labelsOf(element)[0] ?? element);
+  }
+
   /** Candidates, best first. */
   function* placesIn(element: Element): Generator<Point> {
     const image = areaImage(element);
     if (image) yield areaPoint(element as HTMLAreaElement, image);
-    else for (const rect of visibleRects(element).slice(0, 3)) yield* pointsOf(rect);
+    else
+      for (const part of [element, ...labelsOf(element)])
+        for (const rect of visibleRects(part).slice(0, 3)) yield* pointsOf(rect);
   }
 
   /** A place where a click reaches the element, or what is in the way. */
@@ -139,7 +154,7 @@ export function createHit({ dom, describe }: { dom: Dom; describe: Describe }) {
     contains,
     reaches,
     boxed,
-    areaImage,
+    shownAs,
     scrollTo,
     visibleRects,
     isWholeInView,

@@ -17,19 +17,17 @@ export function createMomentary({ dom }: { dom: Dom }) {
   const pending = new Set<Element>();
   /** Changed since the last report; where the whole page is not looked at, this is where to look. */
   const touched = new Set<Element>();
-  /** The text that an element was seen with, and whether the element itself is new. */
-  const shown = new Map<Element, { text: string; isNew: boolean }>();
-  const added = new WeakSet<Element>();
+  /** The text that an element was seen with. */
+  const shown = new Map<Element, string>();
   let isWatching = false;
   let isLookAsked = false;
   let endsAt = 0;
 
   const unread = /^(SCRIPT|STYLE|TEMPLATE|NOSCRIPT|LINK|META|HEAD|TITLE|BODY|HTML)$/;
 
-  function note(node: Node | null, isNew: boolean): void {
+  function note(node: Node | null): void {
     const element = node instanceof Element ? node : (node?.parentElement ?? null);
     if (!element || unread.test(dom.tagOf(element))) return;
-    if (isNew && node === element) added.add(element);
     if (pending.size < pendingMax) pending.add(element);
     if (touched.size < pendingMax) touched.add(element);
   }
@@ -42,10 +40,10 @@ export function createMomentary({ dom }: { dom: Dom }) {
     const half = recordsMax / 2;
     const some = records.length > recordsMax ? [...records.slice(0, half), ...records.slice(-half)] : records;
     for (const record of some) {
-      if (record.type !== "childList") note(record.target, false);
+      if (record.type !== "childList") note(record.target);
       else {
         let count = 0;
-        for (const node of record.addedNodes) if (count++ < half) note(node, true);
+        for (const node of record.addedNodes) if (count++ < half) note(node);
       }
     }
     if (pending.size > 0 && !isLookAsked) {
@@ -93,7 +91,7 @@ export function createMomentary({ dom }: { dom: Dom }) {
       if (shown.has(element) || element.getElementsByTagName("*").length > pendingMax) continue;
       const text = visibleText(element);
       if (!text || text.length > textCharsMax) continue;
-      shown.set(element, { text, isNew: added.has(element) });
+      shown.set(element, text);
       if (shown.size > shownMax) shown.delete(shown.keys().next().value!);
     }
     pending.clear();
@@ -101,11 +99,11 @@ export function createMomentary({ dom }: { dom: Dom }) {
 
   const isSmallPage = () => document.getElementsByTagName("*").length < elementsMax;
 
-  /** Texts that were shown and are gone; `isKnown` tells which elements have been reported as part of the page. */
-  function take(isKnown: (element: Element) => boolean): string[] {
+  /** Texts that were shown and are gone; `told` is what was reported as part of the page before. */
+  function take(told: string): string[] {
     look();
     const texts = new Set<string>();
-    for (const [element, { text, isNew }] of shown) {
+    for (const [element, text] of shown) {
       const now = visibleText(element);
       if (now !== "") {
         // Still there, perhaps with another text; the page itself tells.
@@ -113,7 +111,7 @@ export function createMomentary({ dom }: { dom: Dom }) {
         continue;
       }
       shown.delete(element);
-      if (isNew || !isKnown(element)) texts.add(text);
+      if (!told.includes(text)) texts.add(text);
     }
     touched.clear();
     if (texts.size === 0 || !isSmallPage()) return [...texts].slice(0, reportedMax);

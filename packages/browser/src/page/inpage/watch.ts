@@ -57,8 +57,10 @@ export function createWatch({ dom, hit, describe, listenFirst: listen }: WatchTo
     hit: boolean | null;
     reason: string;
     clicksSeen: number;
-    /** The element took hold of the pointer, so that later events go where it wants them. */
-    isCaptured: boolean;
+    /** The page has made something of the press: later events go where it wants them. */
+    isTakenOver: boolean;
+    /** Where the element was when it was pressed. */
+    pressedAt: string;
   }
   (globalThis as World).browserToolJudge = judge;
   let armed: Armed | null = null;
@@ -76,7 +78,8 @@ export function createWatch({ dom, hit, describe, listenFirst: listen }: WatchTo
       hit: null,
       reason: "",
       clicksSeen: 0,
-      isCaptured: false,
+      isTakenOver: false,
+      pressedAt: "",
     };
   }
 
@@ -92,6 +95,11 @@ export function createWatch({ dom, hit, describe, listenFirst: listen }: WatchTo
   function refuse(event: Event): void {
     event.preventDefault();
     event.stopImmediatePropagation();
+  }
+
+  function placeOf(element: Element): string {
+    const { x, y, width, height } = element.getBoundingClientRect();
+    return [x, y, width, height].join();
   }
 
   const isDown = (type: string) => /down$|^touchstart$/.test(type);
@@ -126,13 +134,15 @@ export function createWatch({ dom, hit, describe, listenFirst: listen }: WatchTo
       armed.reason ||= describe(got);
       return;
     }
-    if (armed.isCaptured || !element.isConnected || hit.reaches(element, got)) {
+    if (armed.isTakenOver || !element.isConnected || hit.reaches(element, got)) {
       armed.hit = true;
+      if (isDown(event.type)) armed.pressedAt = placeOf(element);
       return;
     }
     if (isUp(event.type)) {
-      // The page has seen the press, so it has to see its end too; the click that follows is judged.
-      if (event instanceof PointerEvent && got.hasPointerCapture(event.pointerId)) armed.isCaptured = true;
+      // The page has seen the press, so it has to see its end too. If the element has moved away from under the
+      // pointer, the click that follows is refused; if it is where it was, the page has put something over it.
+      if (armed.hit && placeOf(element) === armed.pressedAt) armed.isTakenOver = true;
       else armed.reason = `the press reached it, but the button was let go over ${describe(got)}`;
       return;
     }
