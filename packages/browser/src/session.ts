@@ -2,7 +2,7 @@
 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { EngineName, ResolvedEngine } from "./engines/contract.ts";
+import type { EngineName, EngineTransport, ResolvedEngine } from "./engines/contract.ts";
 import { ToolError } from "./errors.ts";
 import { type OpenedEngine, openEngine } from "./launch/open.ts";
 import { Browser } from "./page/browser.ts";
@@ -59,6 +59,7 @@ export class Session {
   /** What an MCP client was last told of the page. */
   readonly told: { page?: string; tabs?: string } = {};
   #browser: Promise<Browser> | null = null;
+  #transport: EngineTransport | null = null;
   #running: Promise<unknown> = Promise.resolve();
   #waiting = 0;
   #closed = false;
@@ -101,12 +102,13 @@ export class Session {
   async #start(): Promise<Browser> {
     const opened = await openEngine(this.options);
     this.engine = opened.engine;
+    this.#transport = opened.transport;
+    if (this.#closed) await opened.transport.close();
     const downloadsDir =
       this.options.downloadsDir ??
       join(opened.profileDir ?? join(tmpdir(), "browser-tool-downloads"), "downloads");
     const browser = await this.#connect(opened, downloadsDir);
-    if (this.#closed) await browser.close();
-    else await this.#openStartPage(browser);
+    await this.#openStartPage(browser);
     return browser;
   }
 
@@ -177,7 +179,8 @@ export class Session {
 
   async close(): Promise<void> {
     this.#closed = true;
-    const browser = await this.#browser?.catch(() => null);
-    await browser?.close();
+    // One that is still starting is not waited for.
+    await this.#transport?.close();
+    await this.#browser?.catch(() => null);
   }
 }

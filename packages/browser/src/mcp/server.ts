@@ -38,6 +38,7 @@ export async function callTool(
   session: Session,
   name: string,
   input: Record<string, unknown>,
+  signal?: AbortSignal,
 ): Promise<ToolResult> {
   const operation = byName.get(name);
   if (!operation) {
@@ -46,13 +47,14 @@ export async function callTool(
   }
   try {
     const run = () =>
-      execute(
+      execute({
         session,
         operation,
-        operation.tool.toParams(input),
-        (result, context, params): Promise<ToolOutput> =>
+        params: operation.tool.toParams(input),
+        finish: (result, context, params): Promise<ToolOutput> =>
           operation.tool.present(result as never, context, params as never),
-      );
+        signal,
+      });
     // Calls that a model makes at once mean one after the other: a click, then what the console says of it.
     const { value, events } = await (operation.timeoutMs === null ? session.exclusive(run) : run());
     const browser = session.isStarted ? await session.browser() : null;
@@ -74,8 +76,8 @@ export function serveMcp(session: Session): StdioServerHandle {
       tools ??= listTools();
       return { tools };
     });
-    server.setRequestHandler("tools/call", ({ params }) =>
-      callTool(session, params.name, params.arguments ?? {}),
+    server.setRequestHandler("tools/call", ({ params }, { mcpReq }) =>
+      callTool(session, params.name, params.arguments ?? {}, mcpReq.signal),
     );
     return server;
   });

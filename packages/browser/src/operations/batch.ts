@@ -19,10 +19,10 @@ export function makeBatchOperation(operations: Operation[]): Operation {
     try {
       const checked = checkParams(operation, params) as { timeout_ms?: number };
       const ownMs = timeoutOf(operation, checked) ?? deadline.restMs;
-      deadline = new Deadline(Math.ceil(Math.min(ownMs, deadline.restMs)));
+      deadline = new Deadline(Math.ceil(Math.min(ownMs, deadline.restMs)), deadline.signal);
       return { op, ok: true, result: await runWithinTime(operation, { ...context, deadline }, checked) };
     } catch (error) {
-      const { code, message } = await reasonOf(error, deadline, await context.browser().catch(() => null));
+      const { code, message } = reasonOf(error, deadline, await context.browser().catch(() => null));
       return { op, ok: false, error: { code, message } };
     }
   }

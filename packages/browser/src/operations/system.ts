@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { ToolError } from "../errors.ts";
+import { whyNoSandbox } from "../launch/launch.ts";
 import type { Browser } from "../page/browser.ts";
 import { version } from "../version.ts";
 import { defineOperation } from "./define.ts";
@@ -53,6 +54,7 @@ export const infoOperation = defineOperation({
     product: z.string().nullable(),
     user_agent: z.string().nullable(),
     headful: z.boolean(),
+    sandbox: z.boolean().describe("Whether Chromium's sandbox is on"),
     viewport: z.object({ width: z.number(), height: z.number() }).nullable(),
     pages: PageList.shape.pages,
     tokens_max: z.number(),
@@ -69,6 +71,7 @@ export const infoOperation = defineOperation({
       product: about?.product ?? null,
       user_agent: about?.userAgent ?? null,
       headful: options.headful,
+      sandbox: whyNoSandbox() === null,
       viewport: running?.emulation.viewport ?? options.viewport,
       pages: running ? pagesOf(running) : [],
       tokens_max: options.tokensMax,

@@ -151,6 +151,29 @@ export class Browser {
     this.#recoverBy(this.#revive(page));
   }
 
+  recoverActive(): void {
+    const page = this.#activeId ? this.pages.get(this.#activeId) : undefined;
+    if (page) this.recover(page);
+  }
+
+  /** The page to leave for another address: one that is stuck is freed first, or given up for a new one. */
+  async pageToLeave(): Promise<Page> {
+    const page = await this.page();
+    if (await this.#answers(page, firstProbeMs)) return page;
+    this.recover(page);
+    return this.page();
+  }
+
+  /** A new page in place of one that is lost for good. */
+  async giveUp(page: Page): Promise<Page> {
+    this.notices.add(
+      "hang",
+      `The page ${page.mainFrame.url.slice(0, 200)} could not be left and was given up.`,
+    );
+    await this.#replace(page);
+    return this.page();
+  }
+
   /** What fails here fails again, and is reported, in the operation that needs the page. */
   #recoverBy(work: Promise<void>): void {
     this.#recovery = work

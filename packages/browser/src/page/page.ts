@@ -81,6 +81,8 @@ export class Page {
   closed = false;
   /** Counts main-frame navigations that have begun; compared before and after an action. */
   navigationsBegun = 0;
+  /** Counts requests for main documents; one that has begun is the server's turn to answer. */
+  documentRequests = 0;
   /** Counts main documents; a change means that refs of the old one are gone. */
   documents = 0;
   /** Counts the steps of all frames, those within a document too. */
@@ -141,6 +143,9 @@ export class Page {
       if (frameId !== this.mainFrame.id) return;
       this.#isNavigating = false;
       this.#wake();
+    });
+    session.on("Network.requestWillBeSent", ({ frameId, type }) => {
+      if (type === "Document" && frameId === this.mainFrame.id) this.documentRequests++;
     });
     session.on("Network.responseReceived", ({ frameId, type, response }) => {
       if (type === "Document" && frameId === this.mainFrame.id) this.status = response.status;
