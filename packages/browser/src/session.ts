@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { EngineName, EngineTransport, ResolvedEngine } from "./engines/contract.ts";
 import { ToolError } from "./errors.ts";
+import type { ResolveHost } from "./launch/address-gate.ts";
 import { type OpenedEngine, openEngine } from "./launch/open.ts";
 import { Browser } from "./page/browser.ts";
 import { Deadline } from "./page/deadline.ts";
@@ -28,6 +29,8 @@ export interface SessionOptions {
   /** Upper bound on what one result may cost the model that reads it. */
   tokensMax: number;
   env: Record<string, string | undefined>;
+  /** How names of hosts are looked up; absent: as the system does it. */
+  resolveHost?: ResolveHost;
   onProgress?: (text: string) => void;
 }
 
@@ -100,7 +103,7 @@ export class Session {
   }
 
   async #start(): Promise<Browser> {
-    const opened = await openEngine(this.options);
+    const opened = await openEngine(this.options, this.notices);
     this.engine = opened.engine;
     this.#transport = opened.transport;
     if (this.#closed) await opened.transport.close();
@@ -133,6 +136,7 @@ export class Session {
       dialogPolicy: options.dialogs,
       urlPolicy: options.urlPolicy,
       proxyLogin: opened.proxyLogin,
+      failureOf: opened.failureOf,
       downloadsDir,
     });
     browser.connection.onClose = (reason) => {

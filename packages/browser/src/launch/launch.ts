@@ -31,6 +31,8 @@ export interface LaunchOptions {
   path: string;
   headful: boolean;
   proxy?: string;
+  /** Who is reached without the proxy. */
+  proxyBypass?: string;
   viewport: { width: number; height: number };
   ignoreHttpsErrors?: boolean;
   /** The proxy's challenges are answered by the tool, and the servers' then too. */
@@ -94,6 +96,7 @@ export function launchBrowser(options: LaunchOptions): LaunchedBrowser {
     profileDir,
     headful: options.headful,
     proxy: options.proxy,
+    proxyBypass: options.proxyBypass,
     viewport: options.viewport,
     sandbox: whyNoSandbox() === null,
     ignoreHttpsErrors: options.ignoreHttpsErrors ?? false,

@@ -26,6 +26,8 @@ export interface BrowserOptions {
   dialogPolicy: DialogPolicy;
   urlPolicy: UrlPolicy;
   proxyLogin: ProxyLogin | null;
+  /** Why a connection to a host failed, where the browser itself cannot tell. */
+  failureOf: (host: string) => string | null;
   downloadsDir: string;
   changesCharsMax: number;
   notices: Notices;
@@ -35,7 +37,7 @@ export class Browser {
   readonly connection: CdpConnection;
   readonly notices: Notices;
   readonly console = new ConsoleCapture();
-  readonly network = new NetworkCapture();
+  readonly network: NetworkCapture;
   readonly pages = new Map<string, Page>();
   downloadsBegun = 0;
   readonly options: BrowserOptions;
@@ -53,6 +55,7 @@ export class Browser {
     this.options = options;
     this.notices = options.notices;
     this.emulation = new Emulation(options.viewport);
+    this.network = new NetworkCapture((url, error) => this.explainFailure(url, error));
     const { urlPolicy: policy, proxyLogin } = options;
     this.gate = new RequestGate({ policy, proxyLogin, notices: this.notices });
     this.connection = new CdpConnection(transport);
@@ -61,6 +64,13 @@ export class Browser {
     root.on("Target.detachedFromTarget", ({ sessionId }) => this.#detached(sessionId));
     root.on("Browser.downloadWillBegin", (event) => this.#downloadBegins(event));
     root.on("Browser.downloadProgress", (event) => this.#downloadProgresses(event));
+  }
+
+  /** Errors of connections that the tool makes for the browser, as they would be without that. */
+  explainFailure(url: string, netError: string): string {
+    if (!/SOCKS|PROXY/.test(netError)) return netError;
+    const host = URL.parse(url)?.hostname.replace(/^\[|\]$/g, "") ?? "";
+    return this.options.failureOf(host) ?? netError;
   }
 
   async start(): Promise<void> {

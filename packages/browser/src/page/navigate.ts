@@ -1,6 +1,7 @@
 /** Going to an address, back and forward, each until the document is there. */
 import type { Result } from "../cdp/connection.ts";
 import { ToolError } from "../errors.ts";
+import { blockedMark } from "../launch/address-gate.ts";
 import { type UrlPolicy, whyBlocked } from "../policy/url-policy.ts";
 import type { Browser } from "./browser.ts";
 import type { Deadline } from "./deadline.ts";
@@ -54,6 +55,11 @@ const hints: [RegExp, string][] = [
 
 function failureOf(url: string, netError: string, status: number | null): ToolError {
   const errorText = status === null ? netError : `${netError}, status ${status}`;
+  if (errorText.startsWith(blockedMark))
+    return new ToolError(
+      "url_blocked",
+      `${url} leads to an address that is ${errorText}, a link-local or metadata address; start the tool with --allow-link-local to open it.`,
+    );
   if (/BLOCKED_BY_CLIENT|UNSAFE_REDIRECT/.test(errorText))
     return new ToolError("url_blocked", `${url} leads to an address that is blocked (${errorText}).`);
   const hint = hints.find(([pattern]) => pattern.test(errorText))?.[1] ?? "Check the address and try again.";
@@ -172,7 +178,7 @@ export async function navigate(
   const { page, answer } = await begin(browser, leaving, url, deadline);
   if (answer.errorText) {
     if (answer.isDownload || browser.downloadsBegun > downloadsBegun) return describe(page, false, deadline);
-    throw failureOf(url, answer.errorText, page.status);
+    throw failureOf(url, browser.explainFailure(url, answer.errorText), page.status);
   }
   // Without a loader the address is within the same document.
   if (!answer.loaderId) return describe(page, false, deadline);
