@@ -58,6 +58,8 @@ export async function drag(
   deadline: Deadline,
 ): Promise<ActionResult> {
   const before = stateBefore(page);
+  // Scrolled to before the press, so that as little as possible moves while something is held.
+  await destinationPlace(page, to, deadline);
   const { frame, matches, place: from } = await pressAt(page, options, deadline);
   try {
     const goal = await destinationPlace(page, to, deadline);

@@ -275,7 +275,8 @@ function createAgent(made: typeof parts, refPrefix: string): Agent {
     placeOf(target, position) {
       const { element } = locate(target);
       if (!element) return null;
-      if (!hit.isWholeInView(element)) hit.scrollTo(element, "nearest");
+      // In the window it may still be scrolled away inside a list; what is in view already stays where it is.
+      hit.scrollTo(element, "nearest");
       const { x, y, width, height } = hit.boxed(element).getBoundingClientRect();
       return position ? { x: x + position.x, y: y + position.y } : { x: x + width / 2, y: y + height / 2 };
     },
