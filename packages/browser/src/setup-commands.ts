@@ -37,7 +37,7 @@ export async function runSetupCommand({ command, operand, backend, json }: Setup
   }
   if (command === "deps") {
     if (!operand) throw new ToolError("invalid_request", "deps needs the path of a binary or library.");
-    const scan = scanDependencies(operand);
+    const scan = scanDependencies(operand, { env });
     print(scan, renderScan(scan), json);
     return 0;
   }

@@ -43,13 +43,15 @@ export interface BundleOptions {
   /** Where to copy the libraries; without it nothing is written. */
   outDir?: string;
   targetOs?: TargetOs;
+  /** Processor that the libraries have to be for, as the binary formats name it; any when not given. */
+  machine?: string;
   /** A program (the browser) whose dependencies are to be met by the bundle and the system. */
   binary?: string;
 }
 
 const formatOf: Record<TargetOs, BinaryFormat> = { linux: "elf", macos: "macho", windows: "pe" };
 
-function inspect(entry: BundleEntry, targetOs: TargetOs): BundledLibrary {
+function inspect(entry: BundleEntry, targetOs: TargetOs, machine?: string): BundledLibrary {
   const { path, origin, optional } = entry;
   const library = { path, name: basename(path), origin, optional, bytes: 0 };
   if (entry.targetOs && entry.targetOs !== targetOs)
@@ -57,7 +59,7 @@ function inspect(entry: BundleEntry, targetOs: TargetOs): BundledLibrary {
   if (!existsSync(path)) return { ...library, status: "missing", reason: "no such file" };
   let info: BinaryInfo;
   try {
-    info = readBinary(path);
+    info = readBinary(path, { machine });
   } catch (error) {
     return { ...library, status: "missing", reason: messageOf(error) };
   }
@@ -67,6 +69,8 @@ function inspect(entry: BundleEntry, targetOs: TargetOs): BundledLibrary {
       status: "missing",
       reason: `is ${info.format}, ${targetOs} needs ${formatOf[targetOs]}`,
     };
+  if (machine && info.machine !== machine)
+    return { ...library, status: "missing", reason: `is for ${info.machine}, not for ${machine}` };
   const name = info.format === "elf" && info.soname ? basename(info.soname) : library.name;
   return { ...library, name, status: "found", bytes: statSync(path).size };
 }
@@ -113,7 +117,7 @@ function scanAll(binaries: string[], bundleDirs: string[], env: BundleOptions["e
 export function bundleLibraries(options: BundleOptions): BundleReport {
   const targetOs = options.targetOs ?? hostTargetOs();
   const { outDir } = options;
-  let libraries = readBundleEntries(options.env).map((entry) => inspect(entry, targetOs));
+  let libraries = readBundleEntries(options.env).map((entry) => inspect(entry, targetOs, options.machine));
   refuseClashes(libraries);
   if (outDir)
     libraries = libraries.map((library) =>

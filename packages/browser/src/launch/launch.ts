@@ -38,6 +38,8 @@ export interface LaunchOptions {
   /** The proxy's challenges are answered by the tool, and the servers' then too. */
   hasProxyLogin?: boolean;
   extraFlags?: readonly string[];
+  /** Where the loader finds libraries that came with the tool. */
+  libraryEnv?: Record<string, string>;
 }
 
 export interface LaunchedBrowser {
@@ -107,7 +109,11 @@ export function launchBrowser(options: LaunchOptions): LaunchedBrowser {
     // Descriptors 3 and 4 are where Chromium reads and writes with --remote-debugging-pipe.
     stdio: ["ignore", "ignore", "pipe", "pipe", "pipe"],
     detached: true,
-    env: { ...process.env, ...(ownTemporaryDir === null ? {} : { TMPDIR: ownTemporaryDir }) },
+    env: {
+      ...process.env,
+      ...options.libraryEnv,
+      ...(ownTemporaryDir === null ? {} : { TMPDIR: ownTemporaryDir }),
+    },
   });
   if (child.pid !== undefined) guard.watch(child.pid);
 

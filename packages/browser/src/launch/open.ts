@@ -1,11 +1,13 @@
 /** From the settings to a running engine: resolution, then the pipe of a launched Chromium or a foreign library. */
 import { existsSync } from "node:fs";
+import { embeddedLibraries } from "../bundle/embedded.ts";
 import type { EngineTransport, ResolvedEngine } from "../engines/contract.ts";
 import { ToolError } from "../errors.ts";
 import type { Notices } from "../page/notices.ts";
 import { SetupError } from "../resolve/errors.ts";
 import { progressLines } from "../resolve/progress.ts";
 import { resolveEngine } from "../resolve/resolve.ts";
+import { defaultCacheDir } from "../resolve/settings.ts";
 import type { SessionOptions } from "../session.ts";
 import { openAddressGate } from "./address-gate.ts";
 import { launchBrowser } from "./launch.ts";
@@ -34,6 +36,14 @@ function hasOtherProxy({ proxy, env }: SessionOptions): boolean {
   return Boolean(proxy) || names.some((name) => env[name] || env[name.toUpperCase()]);
 }
 
+/** Libraries that were built into the tool are laid down first; nothing is loaded for that where there are none. */
+async function libraryEnvOf(env: SessionOptions["env"]): Promise<Record<string, string>> {
+  if (embeddedLibraries().length === 0) return {};
+  const { bundledLibraryEnv, unpackLibraries } = await import("../bundle/index.ts");
+  const directory = await unpackLibraries({ cacheDir: defaultCacheDir(env) });
+  return directory ? bundledLibraryEnv(directory, env) : {};
+}
+
 async function open(options: SessionOptions, notices: Notices): Promise<OpenedEngine> {
   const { env, backend, headful, proxy, viewport, ignoreHttpsErrors, onProgress } = options;
   const engine = await resolveEngine({
@@ -46,6 +56,7 @@ async function open(options: SessionOptions, notices: Notices): Promise<OpenedEn
     const transport = await openForeignTransport(engine, { headless: !headful, ...viewport, proxy });
     return { engine, transport, profileDir: null, proxyLogin: null, failureOf: () => null, dispose() {} };
   }
+  const libraryEnv = await libraryEnvOf(env);
   const { server, login, close: closeProxy } = await prepareProxy(proxy);
   const isGated = !options.urlPolicy.allowLinkLocal && !hasOtherProxy(options);
   const gate = isGated
@@ -67,6 +78,7 @@ async function open(options: SessionOptions, notices: Notices): Promise<OpenedEn
       viewport,
       ignoreHttpsErrors,
       hasProxyLogin: login !== null,
+      libraryEnv,
     });
     const failureOf = (host: string) => gate?.failureOf(host) ?? null;
     return { engine, transport, profileDir, proxyLogin: login, failureOf, dispose: close };

@@ -2,7 +2,9 @@
 import type { Deadline } from "./deadline.ts";
 import type { Frame } from "./frame.ts";
 import type { SnapshotAnswer } from "./inpage/agent.ts";
+import { adoptListening } from "./listeners.ts";
 import type { Page } from "./page.ts";
+import { isPdfViewer, type PdfPart, pdfLines, readPdf, stillLoading, viewerArrives } from "./pdf.ts";
 import { askFrame, frameHolding } from "./search.ts";
 import { adoptClosedRoots } from "./shadow.ts";
 import { notFound } from "./targets.ts";
@@ -71,7 +73,9 @@ async function frameSnapshot(
       deadline.leftMs,
     );
   let own = await ask();
+  if (own.isPdf && (await viewerArrives(page, frame, deadline))) own = await ask();
   if (own.hosts > 0 && (await adoptClosedRoots(frame, own.isSmall, deadline)) > 0) own = await ask();
+  if (own.silent > 0 && (await adoptListening(frame, own.silent, deadline)) > 0) own = await ask();
   if (own.frames.length > 0 && request.depthLeft > 0) await stitchFrames(page, frame, own, request, deadline);
   return own;
 }
@@ -94,7 +98,10 @@ async function stitchFrames(
       continue;
     }
     const child = await childFrame(page, frame, ref, deadline);
-    if (!child) continue;
+    if (!child) {
+      if (own.isPdf) inner.push({ line, depth, lines: [stillLoading] });
+      continue;
+    }
     const inside = {
       ...request,
       target: null,
@@ -103,8 +110,15 @@ async function stitchFrames(
       depthLeft: request.depthLeft - 1,
       indentChars: request.indentChars + 2 * depth,
     };
-    const answer = await askFrame(page, child, deadline, (limited) =>
-      frameSnapshot(page, child, inside, limited),
+    // A frame has no children that could be counted, so an offset into it is one into its text.
+    const offset = request.target === null ? 0 : request.offset;
+    const pdf = { ref, offset, charsMax: share, indentChars: inside.indentChars };
+    const answer = await askFrame(
+      page,
+      child,
+      deadline,
+      async (limited) =>
+        (await pdfSnapshot(child, pdf, limited)) ?? frameSnapshot(page, child, inside, limited),
     );
     if (!answer && child.isSilent) inner.push({ line, depth, lines: [silentFrame] });
     // A frame that goes away while it is read is left empty.
@@ -119,6 +133,20 @@ async function stitchFrames(
     own.lines.splice(line, 0, ...lines.map((text) => indent + text));
   }
   own.chars = own.lines.reduce((sum, line) => sum + request.indentChars + line.length + 1, 0);
+}
+
+type FrameLines = Pick<SnapshotAnswer, "lines" | "chars" | "truncated">;
+
+async function pdfSnapshot(frame: Frame, part: PdfPart, deadline: Deadline): Promise<FrameLines | null> {
+  const pdf = isPdfViewer(frame) ? await readPdf(frame, part, deadline) : null;
+  if (!pdf) return null;
+  if (pdf === "loading") return { lines: [stillLoading], truncated: true, chars: stillLoading.length };
+  const { lines, truncated } = pdfLines(pdf, part);
+  return {
+    lines,
+    truncated,
+    chars: lines.reduce((sum, line) => sum + part.indentChars + line.length + 1, 0),
+  };
 }
 
 const silentFrame = '- /more: "not shown, the frame does not respond; take the snapshot again"';

@@ -1,6 +1,6 @@
 import { existsSync, readdirSync, realpathSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { type DependencyScan, detectFormat, scanDependencies } from "../bundle/index.ts";
+import { type DependencyScan, detectFormat, embeddedLibraries, scanDependencies } from "../bundle/index.ts";
 import type { ResolvedEngine } from "../engines/contract.ts";
 import { EngineLibrary } from "../engines/foreign/index.ts";
 import { messageOf, SetupError } from "./errors.ts";
@@ -26,6 +26,8 @@ export interface BinaryReport {
   version: string | null;
   libraries: number;
   missing: MissingLibrary[];
+  /** Needed, not on this system, and brought along by the tool. */
+  bundled: string[];
   problem: string | null;
 }
 
@@ -91,19 +93,24 @@ function examine(engine: ResolvedEngine, env: Env): BinaryReport {
     version: engine.kind === "cdp" ? (engine.version ?? null) : null,
     libraries: 0,
     missing: [],
+    bundled: [],
     problem: null,
   };
+  const brought = new Set(embeddedLibraries().map(({ name }) => name));
   try {
     report.scannedPath = programBehind(path);
     if (report.scannedPath) {
       const scan = scanDependencies(report.scannedPath, { env });
       report.libraries = scan.dependencies.length;
-      report.missing = missingLibraries(scan);
+      const absent = missingLibraries(scan);
+      report.missing = absent.filter(({ name }) => !brought.has(name));
+      report.bundled = absent.map(({ name }) => name).filter((name) => brought.has(name));
     }
     // A program that lacks libraries cannot say its version; asking would only print the loader's complaint.
-    if (report.missing.length === 0)
+    const canRun = report.missing.length + report.bundled.length === 0;
+    if (canRun)
       report.version ??= engine.kind === "cdp" ? versionOf(path) : new EngineLibrary(path).info.version;
-    if (report.version === null && report.missing.length === 0)
+    if (report.version === null && canRun)
       report.problem = `${path} does not answer --version; it may not be a browser`;
   } catch (error) {
     report.problem = messageOf(error);
@@ -201,6 +208,7 @@ export function renderDoctor(report: DoctorReport): string {
       ? `${binary.libraries} of ${binary.scannedPath}`
       : "not a binary, not scanned";
     lines.push(`libraries: ${scanned}, ${binary.missing.length} missing`);
+    if (binary.bundled.length > 0) lines.push(`  brought by the tool: ${binary.bundled.join(", ")}`);
     for (const { name, neededBy, debianPackage } of binary.missing)
       lines.push(`  ${name} needed by ${neededBy}${debianPackage ? ` (package ${debianPackage})` : ""}`);
   }

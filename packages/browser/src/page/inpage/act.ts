@@ -1,5 +1,5 @@
 /** What has to be true before an element is clicked, and where it is clicked then. */
-import type { Describe } from "./describe.ts";
+import type { Brief } from "./brief.ts";
 import type { Dom } from "./dom.ts";
 import type { Hit, Point } from "./hit.ts";
 import type { Roles } from "./roles.ts";
@@ -31,10 +31,10 @@ interface ActTools {
   roles: Roles;
   hit: Hit;
   watch: Watch;
-  describe: Describe;
+  brief: Brief;
 }
 
-export function createAct({ dom, roles, hit, watch, describe }: ActTools) {
+export function createAct({ dom, roles, hit, watch, brief }: ActTools) {
   function isAnimated(element: Element): boolean {
     const animations = document.getAnimations();
     return animations.some((animation) => {
@@ -101,7 +101,7 @@ export function createAct({ dom, roles, hit, watch, describe }: ActTools) {
     if (found && hit.reaches(element, found)) return { state: "ready", x, y };
     return {
       state: "covered",
-      reason: found ? `${describe(found)} covers it at that position` : "nothing is hit at that position",
+      reason: found ? `${brief(found)} covers it at that position` : "nothing is hit at that position",
     };
   }
 

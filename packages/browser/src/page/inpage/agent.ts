@@ -1,11 +1,16 @@
 /** The object that the tool keeps in each document: everything in this folder, put together. */
 import { type ClickRequest, createAct, type Readiness } from "./act.ts";
+import { createAffordances } from "./affordances.ts";
+import { createBrief } from "./brief.ts";
 import { type Changes, createChanges } from "./changes.ts";
-import { createDescribe } from "./describe.ts";
+import { createCounters } from "./counters.ts";
+import { createCovers } from "./covers.ts";
+import { createDescriber } from "./describe.ts";
 import { createDistiller } from "./distill.ts";
 import { createDom } from "./dom.ts";
 import { createFields, type FieldKind, type TypeRequest } from "./fields.ts";
 import { createForms, type FormOutcome } from "./forms.ts";
+import { createGenerated } from "./generated.ts";
 import { createHit, type Point } from "./hit.ts";
 import { createHosts } from "./hosts.ts";
 import { createLocate } from "./locate.ts";
@@ -13,10 +18,14 @@ import { createMomentary } from "./momentary.ts";
 import { createNames } from "./names.ts";
 import { createPrune } from "./prune.ts";
 import { createRender, type Rendered } from "./render.ts";
+import { createRoleTables } from "./role-tables.ts";
 import { createRoles } from "./roles.ts";
+import { createSilent } from "./silent.ts";
+import { createStates } from "./states.ts";
 import { type Stored, type StoreRequest, storage } from "./store.ts";
 import { createTree } from "./tree.ts";
 import { createWatch, listenFirst, type Verdict } from "./watch.ts";
+import { createYaml } from "./yaml.ts";
 
 export interface SnapshotRequest {
   target: string | null;
@@ -37,6 +46,9 @@ export interface SnapshotAnswer extends Rendered {
   hosts: number;
   /** Asking about all elements at once is cheaper here than one by one. */
   isSmall: boolean;
+  /** Elements that were left out and have not been asked about whether scripts listen to them. */
+  silent: number;
+  isPdf: boolean;
   url: string;
   title: string;
 }
@@ -129,18 +141,31 @@ export interface Agent {
   takeHosts(): Element[];
   /** Returns how many roots were new. */
   adoptClosedRoots(...roots: ShadowRoot[]): number;
+  /** The elements that were left out of the snapshot and may be there to be clicked. */
+  silentElements(): Element[];
+  /** Told to which elements scripts listen; returns how many of them had been left out. */
+  adoptListening(...elements: Element[]): number;
 }
 
 const parts = {
   createDom,
   createHosts,
-  createDescribe,
+  createBrief,
+  createCounters,
+  createGenerated,
+  createRoleTables,
+  createStates,
   createRoles,
   createNames,
+  createAffordances,
+  createCovers,
+  createSilent,
+  createDescriber,
   createTree,
   createDistiller,
   createPrune,
   createRender,
+  createYaml,
   createLocate,
   createHit,
   createWatch,
@@ -155,9 +180,10 @@ const parts = {
 
 function createAgent(made: typeof parts, refPrefix: string): Agent {
   const dom = made.createDom();
-  const describe = made.createDescribe(dom);
-  const roles = made.createRoles(dom);
-  const names = made.createNames(dom, roles);
+  const brief = made.createBrief(dom);
+  const generated = made.createGenerated(dom, made.createCounters(dom));
+  const roles = made.createRoles(dom, made.createStates(dom), made.createRoleTables());
+  const names = made.createNames(dom, roles, generated);
   const refsByElement = new WeakMap<Element, string>();
   const elementsByRef = new Map<string, WeakRef<Element>>();
   let lastRef = 0;
@@ -179,16 +205,21 @@ function createAgent(made: typeof parts, refPrefix: string): Agent {
   }
 
   const hosts = made.createHosts(dom);
-  const tree = made.createTree({ dom, roles, names, refFor, noticeHost: hosts.notice });
-  const distiller = made.createDistiller();
+  const hit = made.createHit({ dom, brief });
+  const affordances = made.createAffordances(dom, roles);
+  const covers = made.createCovers(dom, hit);
+  const silent = made.createSilent(affordances.listening);
+  const noticeSilent = silent.notice;
+  const describer = made.createDescriber({ dom, roles, names, affordances, covers, refFor, noticeSilent });
+  const tree = made.createTree({ dom, generated, describer, covers, refFor, noticeHost: hosts.notice });
+  const distiller = made.createDistiller({ isInteractive: affordances.isInteractive, noticeSilent });
   const prune = made.createPrune();
-  const renderer = made.createRender(refFor);
+  const renderer = made.createRender(refFor, made.createYaml());
   const locator = made.createLocate({ dom, roles, names });
-  const hit = made.createHit({ dom, describe });
-  const watch = made.createWatch({ dom, hit, describe, listenFirst: made.listenFirst });
-  const act = made.createAct({ dom, roles, hit, watch, describe });
-  const fields = made.createFields({ dom, roles, hit, act, describe });
-  const forms = made.createForms(describe);
+  const watch = made.createWatch({ dom, hit, brief, listenFirst: made.listenFirst });
+  const act = made.createAct({ dom, roles, hit, watch, brief });
+  const fields = made.createFields({ dom, roles, hit, act, brief });
+  const forms = made.createForms(brief);
   const momentary = made.createMomentary({ dom });
   const changeLog = made.createChanges({ dom, tree, distiller, renderer, momentary });
 
@@ -229,17 +260,20 @@ function createAgent(made: typeof parts, refPrefix: string): Agent {
       // A picture in SVG is a document without a body.
       const whole: Element | null = document.body ?? document.documentElement;
       const root = request.target === null ? whole : locate(request.target).element;
+      const where = { ...state(), isPdf: document.contentType === "application/pdf" };
       if (!root) {
-        const nothing = { lines: [], frames: [], truncated: false, chars: 0 };
-        return { ...nothing, ...state(), found: request.target === null, lastRef, hosts: 0, isSmall: true };
+        const nothing = { lines: [], frames: [], truncated: false, chars: 0, hosts: 0, silent: 0 };
+        return { ...nothing, ...where, found: request.target === null, lastRef, isSmall: true };
       }
       const shortestLine = 28;
       // To find something, more is looked at than is shown.
-      const charsMax = request.charsMax * (request.find === null ? 1.2 : prune.widening);
+      const searched = request.charsMax * (request.find === null ? 1 : prune.widening);
+      const charsMax = searched * 1.2;
       const top = tree.build(root, {
         offset: request.offset,
         charsMax,
-        childrenMax: Math.ceil(charsMax / shortestLine),
+        childrenMax: Math.ceil(searched / shortestLine),
+        isTarget: request.target !== null,
       });
       distiller.distill(top, request.depthMax);
       if (request.find !== null) prune.keepMatching(top, request.find);
@@ -250,10 +284,11 @@ function createAgent(made: typeof parts, refPrefix: string): Agent {
       dom.resetCaches();
       return {
         ...rendered,
-        ...state(),
+        ...where,
         found: true,
         lastRef,
         hosts: hosts.count(),
+        silent: silent.count(),
         isSmall: hosts.isSmallPage(),
       };
     },
@@ -389,7 +424,7 @@ function createAgent(made: typeof parts, refPrefix: string): Agent {
     /** Null when a click at this place of the parent document goes into the frame, else what is in the way. */
     isFrameHit(frame, x, y) {
       const found = hit.deepestAt(x, y);
-      return found === frame ? null : found ? describe(found) : "nothing";
+      return found === frame ? null : found ? brief(found) : "nothing";
     },
     framePlace(frame) {
       const box = frame.getBoundingClientRect();
@@ -410,6 +445,8 @@ function createAgent(made: typeof parts, refPrefix: string): Agent {
     scanHosts: hosts.scan,
     takeHosts: hosts.take,
     adoptClosedRoots: hosts.adopt,
+    silentElements: silent.list,
+    adoptListening: silent.adopt,
   };
 }
 

@@ -1,9 +1,11 @@
 /** What has changed on the page since it was last told of, as lines of the snapshot: `+` new, `~` changed, `-` gone. */
+
+import type { AriaNode } from "./describe.ts";
 import type { Distiller } from "./distill.ts";
 import type { Dom } from "./dom.ts";
 import type { Momentary } from "./momentary.ts";
 import type { Render } from "./render.ts";
-import type { AriaNode, Tree } from "./tree.ts";
+import type { Tree } from "./tree.ts";
 
 export interface Changes {
   lines: string[];
@@ -64,11 +66,14 @@ export function createChanges({ dom, tree, distiller, renderer, momentary }: Cha
       parts.map((part) => ({ index: 0, node: part })),
     );
 
-  /** Focus and place are not worth telling; everything else that a line shows is. */
-  const leftOut = new Set(["element", "ref", "box", "active", "children", "nameSources", "at", "unseen"]);
+  /**
+   * What a line shows, but for focus and place; and but for what lies over it, because a dialog that opens lies over
+   * the whole page.
+   */
   function ownOf(node: AriaNode): string {
-    const shown = Object.entries(node).filter(([name]) => !leftOut.has(name));
-    return JSON.stringify([shown, textsOf(node).map((child) => child.node)]);
+    const { role, name, states, isAriaHidden, url, placeholder, hint } = node;
+    const texts = textsOf(node).map((child) => child.node);
+    return JSON.stringify([role, name, states, isAriaHidden, url, placeholder, hint, texts]);
   }
 
   function collect(top: AriaNode, charsMax: number): Seen {
@@ -93,7 +98,8 @@ export function createChanges({ dom, tree, distiller, renderer, momentary }: Cha
   }
 
   function walk(root: Element, charsMax: number): AriaNode {
-    const top = tree.build(root, { offset: 0, charsMax, childrenMax: Math.ceil(charsMax / shortestLine) });
+    const childrenMax = Math.ceil(charsMax / shortestLine);
+    const top = tree.build(root, { offset: 0, charsMax, childrenMax, isTarget: false });
     distiller.distill(top, 0);
     return top;
   }

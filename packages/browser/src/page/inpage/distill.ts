@@ -1,7 +1,14 @@
 /** Takes out of an aria tree what says nothing: wrappers, repeated text, nameless pictures. */
-import type { AriaChild, AriaNode } from "./tree.ts";
+import type { Affordances } from "./affordances.ts";
+import type { AriaChild, AriaNode } from "./describe.ts";
 
-export function createDistiller() {
+export interface DistillTools {
+  isInteractive: Affordances["isInteractive"];
+  /** Told of elements that are left out and may be there to be clicked all the same. */
+  noticeSilent: (element: Element) => void;
+}
+
+export function createDistiller({ isInteractive, noticeSilent }: DistillTools) {
   /** Roles whose name tells which one it is, so it stays even where the content repeats it. */
   const identifiedByName = new Set(
     (
@@ -16,7 +23,7 @@ export function createDistiller() {
       .trim()
       .replace(/\s+/g, " ");
   const hasProperties = (node: AriaNode) =>
-    node.url !== undefined || node.placeholder !== undefined || node.isAriaHidden;
+    node.url !== undefined || node.placeholder !== undefined || node.isAriaHidden || node.marks.editable;
   const isPointer = (node: AriaNode) => node.ref !== null && node.box.cursor === "pointer";
   const onlyText = (node: AriaNode) => {
     const only = node.children.length === 1 ? node.children[0]!.node : null;
@@ -50,7 +57,9 @@ export function createDistiller() {
       }
       flush();
       node.children = merged;
-      if (node.children.length === 1 && node.children[0]!.node === node.name) node.children = [];
+      // Names keep their no-break spaces, texts do not.
+      if (node.children.length === 1 && node.name && node.children[0]!.node === flat(node.name))
+        node.children = [];
     }
 
     function enter(node: AriaNode, depth: number): void {
@@ -63,7 +72,7 @@ export function createDistiller() {
     }
 
     function dropRepeatedName(node: AriaNode): void {
-      if (!node.ref) return;
+      if (!node.ref || node.isTarget) return;
       const sources = [...node.nameSources].filter((source) => source !== node.element && seen.has(source));
       if (sources.length === 0) return;
       if (!identifiedByName.has(node.role) && sources.every((source) => !awaited.has(source))) node.name = "";
@@ -74,7 +83,7 @@ export function createDistiller() {
       if (node.role !== "generic" || hasProperties(node) || node.children.length !== 1) return;
       const child = node.children[0]!.node;
       if (typeof child === "string" || child.role !== "generic" || child.name || child.active) return;
-      if (hasProperties(child) || child.unseen) return;
+      if (hasProperties(child) || child.unseen || child.isKept) return;
       const text = onlyText(child);
       if (text !== null) node.children = [{ index: node.children[0]!.index, node: text }];
     }
@@ -83,24 +92,34 @@ export function createDistiller() {
       const parent = ancestors[ancestors.length - 1];
       if (!parent?.name || node.role !== "generic" || node.active || hasProperties(node)) return false;
       const text = node.name ? (node.children.length > 0 ? null : node.name) : onlyText(node);
-      if (!text || text !== parent.name) return false;
+      if (!text || flat(text) !== flat(parent.name)) return false;
       if (node.ref) awaited.add(node.element);
       return true;
     }
 
     function isWrapper(node: AriaNode): boolean {
-      if (node.role !== "generic" || node.name || node.children.length > 1 || node.unseen) return false;
-      if (node.children.some((child) => typeof child.node === "string" || !child.node.ref)) return false;
-      return node.children.length > 0 || !startsClickTarget(node);
+      if (node.role !== "generic" || node.name || node.children.length !== 1 || node.unseen) return false;
+      if (node.isTarget || node.marks.editable) return false;
+      return node.children.every((child) => typeof child.node !== "string" && child.node.ref);
+    }
+
+    /** Nothing is known of it but its place; icons of controls and decoration are like that. */
+    function isEmpty(node: AriaNode): boolean {
+      if (node.role !== "generic" && node.role !== "img") return false;
+      if (node.name || node.children.length > 0 || node.unseen || node.isKept) return false;
+      const isInControl = ancestors.some((ancestor) => isInteractive(ancestor.role));
+      return isInControl || !(startsClickTarget(node) || node.isPicture);
     }
 
     function leave(node: AriaNode): "keep" | "remove" | "unwrap" {
       mergeText(node);
-      if (node.role === "img" && !node.name && node.children.length === 0 && !startsClickTarget(node))
+      if (isEmpty(node)) {
+        if (node.ref) noticeSilent(node.element);
         return "remove";
+      }
       dropRepeatedName(node);
       inlineText(node);
-      if (repeatsParent(node)) return "remove";
+      if (!node.isTarget && repeatsParent(node)) return "remove";
       return isWrapper(node) ? "unwrap" : "keep";
     }
 

@@ -12,29 +12,37 @@ export interface Box {
 }
 
 export function createDom() {
+  /** More references than this in one attribute, or more owners in a document, are not worth the time. */
+  const referencesMax = 200;
+  const ownersMax = 1_000;
   /** Closed shadow roots cannot be reached from script; the tool hands them in. */
   const closedRoots = new WeakMap<Element, ShadowRoot>();
-  const memos: Map<Element, unknown>[] = [];
+  const resets: (() => void)[] = [];
 
-  /** Answers about layout and style, kept for one walk only. */
+  /** Answers about layout and style are kept for one walk only; `forget` is called between walks. */
+  function onReset(forget: () => void): void {
+    resets.push(forget);
+  }
+
   function memo<V>(): Map<Element, V> {
     const made = new Map<Element, V>();
-    memos.push(made);
+    onReset(() => made.clear());
     return made;
   }
 
   function resetCaches(): void {
-    for (const each of memos) each.clear();
-    hasGenerated = null;
+    for (const forget of resets) forget();
   }
 
   const styles = memo<CSSStyleDeclaration>();
+  const displays = memo<string>();
   const shown = memo<boolean>();
   const hidden = memo<boolean>();
   const pointer = memo<boolean>();
+  /** For each document or shadow root: which element owns which, by aria-owns. */
+  const ownersByRoot = new Map<Node, Map<Element, Element>>();
+  onReset(() => ownersByRoot.clear());
   let range: Range | null = null;
-  let hasGenerated: boolean | null = null;
-  /** Shadow trees bring their own sheets, which are not looked through. */
   let hasShadow = false;
 
   function tagOf(element: Element): string {
@@ -69,8 +77,55 @@ export function createDom() {
     return parent !== null && shadowOf(parent) !== null && slotOf(node) === null;
   }
 
-  /** Children in the order in which they are read: slotted nodes in their slot, then the shadow tree. */
+  /**
+   * aria-owns moves elements to another place of the tree. An owner that is hidden moves nothing, an element that
+   * nobody can see is not moved, and the first owner wins.
+   */
+  function ownersIn(root: Document | ShadowRoot): Map<Element, Element> {
+    let owners = ownersByRoot.get(root);
+    if (owners) return owners;
+    owners = new Map();
+    ownersByRoot.set(root, owners);
+    for (const owner of [...root.querySelectorAll("[aria-owns]")].slice(0, ownersMax)) {
+      if (owner.closest('[aria-hidden="true" i]') || !isShown(owner)) continue;
+      for (const owned of elementsByIds(owner, owner.getAttribute("aria-owns"))) {
+        if (owners.has(owned) || !owned.checkVisibility()) continue;
+        if (!isAbove(owned, owner, owners)) owners.set(owned, owner);
+      }
+    }
+    return owners;
+  }
+
+  function isAbove(upper: Element, lower: Element, owners: Map<Element, Element>): boolean {
+    for (let at: Element | null = lower; at; at = owners.get(at) ?? parentOf(at))
+      if (at === upper) return true;
+    return false;
+  }
+
+  /** Null where nothing is owned, which is nearly everywhere. */
+  function ownersAround(node: Node): Map<Element, Element> | null {
+    const owners = ownersIn(hasShadow ? (node.getRootNode() as Document | ShadowRoot) : document);
+    return owners.size > 0 ? owners : null;
+  }
+
+  /** The element below which this one is read. */
+  function treeParentOf(element: Element): Element | null {
+    const owner = ownersAround(element)?.get(element);
+    if (owner) return owner;
+    return (hasShadow ? slotOf(element) : null) ?? parentOf(element);
+  }
+
+  /** Children in the order in which they are read: the shadow tree with what is slotted into it, then owned elements. */
   function childrenOf(element: Element): Iterable<Node> {
+    const children = ownChildrenOf(element);
+    const owners = ownersAround(element);
+    if (!owners) return children;
+    const kept = [...children].filter((node) => !(node instanceof Element && owners.has(node)));
+    const owned = elementsByIds(element, element.getAttribute("aria-owns"));
+    return [...kept, ...owned.filter((each) => owners.get(each) === element)];
+  }
+
+  function ownChildrenOf(element: Element): Iterable<Node> {
     if (element instanceof HTMLSlotElement) {
       const assigned = element.assignedNodes();
       if (assigned.length > 0) return assigned;
@@ -79,6 +134,13 @@ export function createDom() {
     if (!root) return element.childNodes;
     const light = [...element.childNodes].filter((node) => !slotOf(node as Element | Text));
     return [...light, ...root.childNodes];
+  }
+
+  /** The picture that shows an area of an image map; the area itself has no box. */
+  function imageOf(area: Element): Element | null {
+    const name = area.closest("map")?.name;
+    const root = area.getRootNode() as Document | ShadowRoot;
+    return name ? root.querySelector(`img[usemap="#${CSS.escape(name)}"]`) : null;
   }
 
   function styleOf(element: Element): CSSStyleDeclaration {
@@ -90,10 +152,23 @@ export function createDom() {
     return style;
   }
 
+  /** Asked for several times for each element, and reading it from the style is dear. */
+  function displayOf(element: Element): string {
+    let display = displays.get(element);
+    if (display === undefined) {
+      display = styleOf(element).display;
+      displays.set(element, display);
+    }
+    return display;
+  }
+
   function isShown(element: Element): boolean {
     let answer = shown.get(element);
     if (answer === undefined) {
-      answer = element.checkVisibility() && styleOf(element).visibility === "visible";
+      if (element.localName === "area") {
+        const image = imageOf(element);
+        answer = image !== null && isShown(image);
+      } else answer = element.checkVisibility() && styleOf(element).visibility === "visible";
       shown.set(element, answer);
     }
     return answer;
@@ -107,8 +182,16 @@ export function createDom() {
   }
 
   function boxOf(element: Element): Box {
-    const style = styleOf(element);
-    const { cursor, display } = style;
+    if (element.localName === "area") {
+      const image = imageOf(element);
+      return {
+        visible: image !== null && boxOf(image).visible,
+        inline: false,
+        cursor: styleOf(element).cursor,
+      };
+    }
+    const { cursor } = styleOf(element);
+    const display = displayOf(element);
     if (display === "contents") {
       for (const child of element.childNodes) {
         if (child instanceof Element && boxOf(child).visible) return { visible: true, inline: false, cursor };
@@ -121,22 +204,21 @@ export function createDom() {
     return { visible: width > 0 && height > 0, inline: display === "inline", cursor };
   }
 
-  /** display:none, aria-hidden or not slotted, by itself or through an ancestor. */
+  const isUnrendered = (element: Element) =>
+    element.localName === "area" ? !isShown(element) : displayOf(element) === "none";
+
+  /** display:none, aria-hidden or not slotted: the element, or one that it is read below. */
   function isRemoved(element: Element): boolean {
     const path: Element[] = [];
     let answer = false;
-    for (let at: Element | null = element; at; at = parentOf(at)) {
+    for (let at: Element | null = element; at; at = treeParentOf(at)) {
       const known = hidden.get(at);
       if (known !== undefined) {
         answer = known;
         break;
       }
       path.push(at);
-      if (
-        isUnslotted(at) ||
-        styleOf(at).display === "none" ||
-        at.getAttribute("aria-hidden")?.toLowerCase() === "true"
-      ) {
+      if (isUnslotted(at) || isUnrendered(at) || at.getAttribute("aria-hidden")?.toLowerCase() === "true") {
         answer = true;
         break;
       }
@@ -150,14 +232,14 @@ export function createDom() {
     const tag = tagOf(element);
     if (tag === "STYLE" || tag === "SCRIPT" || tag === "NOSCRIPT" || tag === "TEMPLATE") return true;
     if (tag !== "SLOT") {
-      if (styleOf(element).display === "contents") {
+      if (displayOf(element) === "contents") {
         for (const child of element.childNodes) {
           if (child instanceof Element && !isHiddenForAria(child)) return false;
           if (child instanceof Text && isTextShown(child)) return false;
         }
         return true;
       }
-      const isChoice = tag === "OPTION" && element.closest("select") !== null;
+      const isChoice = (tag === "OPTION" || tag === "OPTGROUP") && element.closest("select") !== null;
       if (!isChoice && !isShown(element)) return true;
     }
     return isRemoved(element);
@@ -180,40 +262,6 @@ export function createDom() {
     return answer;
   }
 
-  /** Most documents generate no text, and finding that out once saves two style look-ups for each element. */
-  function generatesText(): boolean {
-    hasGenerated ??= [...document.styleSheets, ...document.adoptedStyleSheets].some((sheet) => {
-      try {
-        return [...sheet.cssRules].some((rule) => /:(before|after)\b/.test(rule.cssText));
-      } catch {
-        // A sheet from elsewhere cannot be read.
-        return true;
-      }
-    });
-    return hasGenerated;
-  }
-
-  /** Text that a stylesheet adds before or after an element; only plain strings and attr() are understood. */
-  function cssText(element: Element, pseudo: "::before" | "::after"): string {
-    if (!generatesText() && element.localName !== "q" && !(hasShadow && element.getRootNode() !== document))
-      return "";
-    const style = getComputedStyle(element, pseudo);
-    const content = style.content;
-    if (!content || content === "none" || content === "normal") return "";
-    if (style.display === "none" || style.visibility === "hidden") return "";
-    const slash = content.match(/\/\s*("(?:[^"\\]|\\.)*")\s*$/);
-    const source = slash ? slash[1]! : content;
-    let text = "";
-    let rest = source.trim();
-    while (rest) {
-      const part = /^(?:"((?:[^"\\]|\\.)*)"|attr\(([\w-]+)\))\s*/.exec(rest);
-      if (!part) return "";
-      text += part[2] ? (element.getAttribute(part[2]) ?? "") : part[1]!.replace(/\\(.)/g, "$1");
-      rest = rest.slice(part[0].length);
-    }
-    return style.display === "inline" ? text : ` ${text} `;
-  }
-
   function closest(element: Element, selector: string): Element | null {
     for (let at: Element | null = element; at; ) {
       const found = at.closest(selector);
@@ -228,7 +276,7 @@ export function createDom() {
     if (!ids) return [];
     const root = element.getRootNode() as Document | ShadowRoot;
     const found: Element[] = [];
-    for (const id of ids.split(/\s+/)) {
+    for (const id of ids.split(/\s+/, referencesMax)) {
       const match = id ? root.querySelector(`#${CSS.escape(id)}`) : null;
       if (match && !found.includes(match)) found.push(match);
     }
@@ -237,13 +285,19 @@ export function createDom() {
 
   return {
     closedRoots,
+    hasShadow: () => hasShadow,
+    onReset,
     memo,
     resetCaches,
     tagOf,
     shadowOf,
     parentOf,
+    treeParentOf,
     childrenOf,
+    imageOf,
+    isUnrendered,
     styleOf,
+    displayOf,
     isShown,
     isTextShown,
     boxOf,
@@ -251,7 +305,6 @@ export function createDom() {
     isHiddenForAria,
     isTextLeftOut,
     receivesPointer,
-    cssText,
     closest,
     elementsByIds,
   };

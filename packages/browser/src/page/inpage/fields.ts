@@ -1,6 +1,6 @@
 /** Fields: what can be typed into, how it is made ready, and what it holds afterwards. */
 import type { Act, Readiness } from "./act.ts";
-import type { Describe } from "./describe.ts";
+import type { Brief } from "./brief.ts";
 import type { Dom } from "./dom.ts";
 import type { Hit } from "./hit.ts";
 import type { Roles } from "./roles.ts";
@@ -26,10 +26,10 @@ interface FieldTools {
   roles: Roles;
   hit: Hit;
   act: Act;
-  describe: Describe;
+  brief: Brief;
 }
 
-export function createFields({ dom, roles, hit, act, describe }: FieldTools) {
+export function createFields({ dom, roles, hit, act, brief }: FieldTools) {
   /** Kinds of input that take a value as a whole and ignore keys in part. */
   const valueTypes = /^(date|time|datetime-local|month|week|color|range)$/;
   const clickedTypes = /^(checkbox|radio|submit|button|reset|image|hidden)$/;
@@ -145,7 +145,7 @@ export function createFields({ dom, roles, hit, act, describe }: FieldTools) {
     if (!field)
       return {
         state: "unsuitable",
-        reason: `${describe(element)} is no text field, list or editable element; to type with the keyboard, click it and type without a target`,
+        reason: `${brief(element)} is no text field, list or editable element; to type with the keyboard, click it and type without a target`,
       };
     // An editor's own field is often a dot that nobody sees.
     if (!dom.boxOf(field).visible && (field === element || !dom.boxOf(element).visible))

@@ -1,5 +1,5 @@
 /** What became of forms: whether one was sent, and which field kept one from being sent. */
-import type { Describe } from "./describe.ts";
+import type { Brief } from "./brief.ts";
 
 export interface FormOutcome {
   /** A form was sent; the page leaves once the browser gets to it. */
@@ -8,14 +8,14 @@ export interface FormOutcome {
   invalid: string;
 }
 
-export function createForms(describe: Describe) {
+export function createForms(brief: Brief) {
   let formSent = false;
   let invalid = "";
   addEventListener(
     "invalid",
     ({ target }) => {
       if (invalid || !(target instanceof HTMLElement) || !("validationMessage" in target)) return;
-      invalid = `${describe(target)}: ${target.validationMessage}`;
+      invalid = `${brief(target)}: ${target.validationMessage}`;
     },
     { capture: true },
   );

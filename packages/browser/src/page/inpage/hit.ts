@@ -1,5 +1,5 @@
 /** Where an element can be hit, and whether what was hit belongs to it. */
-import type { Describe } from "./describe.ts";
+import type { Brief } from "./brief.ts";
 import type { Dom } from "./dom.ts";
 
 export interface Point {
@@ -7,7 +7,7 @@ export interface Point {
   y: number;
 }
 
-export function createHit({ dom, describe }: { dom: Dom; describe: Describe }) {
+export function createHit({ dom, brief }: { dom: Dom; brief: Brief }) {
   function deepestIn(root: DocumentOrShadowRoot, { x, y }: Point): Element | null {
     let at = root.elementFromPoint(x, y);
     while (at) {
@@ -145,7 +145,7 @@ export function createHit({ dom, describe }: { dom: Dom; describe: Describe }) {
       cover ??= hit;
     }
     if (!isAnywhere) return null;
-    return { cover: cover ? `${describe(cover)} covers it` : "nothing is hit at its place" };
+    return { cover: cover ? `${brief(cover)} covers it` : "nothing is hit at its place" };
   }
 
   return {

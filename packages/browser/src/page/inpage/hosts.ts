@@ -4,7 +4,7 @@ import type { Dom } from "./dom.ts";
 export function createHosts(dom: Dom) {
   const smallPageMax = 500;
   const waitingMax = 200;
-  const mayHost = /^(article|aside|blockquote|body|div|footer|h[1-6]|header|main|nav|p|section|span)$/;
+  const mayHost = /^(ARTICLE|ASIDE|BLOCKQUOTE|BODY|DIV|FOOTER|H[1-6]|HEADER|MAIN|NAV|P|SECTION|SPAN)$/;
   /** What an element looked like when it was asked about; a root attached later changes it. */
   const asked = new WeakMap<Element, string>();
   const waiting = new Set<Element>();
@@ -17,7 +17,7 @@ export function createHosts(dom: Dom) {
    * anything; in a small page, all that can host a root.
    */
   function isSuspect(element: Element, isSmall: boolean): boolean {
-    const name = element.localName;
+    const name = dom.tagOf(element);
     if (name.includes("-")) return true;
     return mayHost.test(name) && (isSmall || element.firstChild === null) && element.clientHeight > 0;
   }

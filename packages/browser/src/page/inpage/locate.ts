@@ -88,22 +88,25 @@ export function createLocate({ dom, roles, names }: { dom: Dom; roles: Roles; na
 
   /** `role=button`, `role=button[name="Save"]`, `role=button[name=sav]`. */
   function byRole(query: string): Element[] | null {
-    const parts = /^([a-z]+)\s*(?:\[\s*name\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\]]*))\s*\])?$/i.exec(
+    const parts = /^([a-z-]+)\s*(?:\[\s*name\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\]]*))\s*\])?$/i.exec(
       query.trim(),
     );
     if (!parts) return null;
-    const role = parts[1]!.toLowerCase();
+    const word = parts[1]!.toLowerCase();
+    const role = word === "image" ? "img" : word;
     const exact = parts[2] ?? parts[3];
     const part = parts[4]?.trim().toLowerCase();
     const found: Element[] = [];
+    /** Equal but for the case, which a style may have changed. */
+    const similar: Element[] = [];
     for (const element of everyElement(document)) {
       if (roles.roleOf(element) !== role || dom.isHiddenForAria(element)) continue;
-      const name = exact === undefined && part === undefined ? "" : names.nameOf(element, role).text;
-      if (exact !== undefined && name !== flat(exact)) continue;
+      const name = exact === undefined && part === undefined ? "" : flat(names.nameOf(element, role).text);
       if (part !== undefined && !name.toLowerCase().includes(part)) continue;
-      found.push(element);
+      if (exact !== undefined && name.toLowerCase() !== flat(exact).toLowerCase()) continue;
+      (exact === undefined || name === flat(exact) ? found : similar).push(element);
     }
-    return found;
+    return found.length > 0 ? found : similar;
   }
 
   function locate(target: string): Located {

@@ -1,5 +1,6 @@
 /** Accessible names, after the accname computation; with the elements that a name was read from. */
 import type { Dom } from "./dom.ts";
+import type { Generated } from "./generated.ts";
 import type { Roles } from "./roles.ts";
 
 export interface Name {
@@ -19,7 +20,7 @@ interface Reading {
   depth: number;
 }
 
-export function createNames(dom: Dom, roles: Roles) {
+export function createNames(dom: Dom, roles: Roles, generated: Generated) {
   const { tagOf } = dom;
   const words = (text: string) => new Set(text.split(" "));
   /** Deeper or longer than this no name is useful; a page may hold megabytes in one row. */
@@ -31,21 +32,25 @@ export function createNames(dom: Dom, roles: Roles) {
       "suggestion superscript term time",
   );
   const fromContent = words(
-    "button cell checkbox columnheader gridcell heading link menuitem menuitemcheckbox menuitemradio option radio " +
-      "row rowheader switch tab tooltip treeitem",
+    "button cell checkbox columnheader doc-backlink doc-biblioref doc-glossref doc-noteref gridcell heading link " +
+      "menuitem menuitemcheckbox menuitemradio option radio row rowheader switch tab tooltip treeitem",
   );
   const fromContentInside = words(
     "caption code contentinfo definition deletion emphasis insertion list listitem mark none paragraph " +
-      "presentation region row rowgroup section strong subscript superscript table term time",
+      "presentation region row rowgroup section sectionfooter sectionheader strong subscript suggestion superscript " +
+      "table term time",
   );
+  /** Without a name of their own these are called after their first heading. */
+  const fromHeading = words("alertdialog article dialog");
   const valueRoles = words("progressbar scrollbar slider spinbutton meter");
   const placeholderTypes = words("text password number search tel email url");
 
+  /** A no-break space was written on purpose and stays. */
   const flat = (text: string) =>
     text
       .replace(/[\u200b\u00ad]/g, "")
       .replace(/[^\S\u00a0]+/g, " ")
-      .trim();
+      .replace(/^ | $/g, "");
 
   function labelReading(reading: Reading, element: Element, via: "labelledby" | "label" | "native"): Reading {
     const keepsTarget = via === "native";
@@ -98,6 +103,7 @@ export function createNames(dom: Dom, roles: Roles) {
       }
       if (chosen.length === 0 && element instanceof HTMLInputElement)
         return said(element.value, element, reading);
+      if (chosen.length === 0 && role === "combobox") return contentText(element, reading);
       return chosen.map((option) => read(option, inside(reading))).join(" ");
     }
     if (valueRoles.has(role)) {
@@ -149,6 +155,19 @@ export function createNames(dom: Dom, roles: Roles) {
     );
   }
 
+  /** A picture without a text that is all of a figure is called as the figure is. */
+  function captionOf(image: Element, reading: Reading): string {
+    const figure = image.closest("figure");
+    const caption = figure?.querySelector(":scope > figcaption");
+    if (!figure || !caption) return said("", image, reading);
+    const isAlone = [...figure.childNodes].every((node) =>
+      node instanceof Element
+        ? node === caption || (node.contains(image) && !node.textContent?.trim())
+        : !node.textContent?.trim() || node.nodeType === Node.COMMENT_NODE,
+    );
+    return isAlone ? read(caption, labelReading(reading, caption, "native")) : said("", image, reading);
+  }
+
   /** Names that HTML itself defines: alt, label, legend, caption, title of a drawing. Null: none defined. */
   function nativeName(element: Element, hasLabelledBy: boolean, reading: Reading): string | null {
     const tag = tagOf(element);
@@ -156,8 +175,11 @@ export function createNames(dom: Dom, roles: Roles) {
       const isButtonLike = /^(button|submit|reset|file|image)$/.test(element.type);
       return hasLabelledBy && !isButtonLike ? null : inputName(element, reading);
     }
-    if (tag === "IMG" || tag === "AREA")
-      return said(trimmed(element, "alt") || element.getAttribute("title"), element, reading);
+    if (tag === "IMG" || tag === "AREA") {
+      const text = trimmed(element, "alt") || element.getAttribute("title");
+      if (!text && tag === "IMG" && !element.hasAttribute("alt")) return captionOf(element, reading);
+      return said(text, element, reading);
+    }
     if (tag === "TABLE") {
       const caption = childText(element, "CAPTION", reading, "native");
       return (
@@ -165,12 +187,18 @@ export function createNames(dom: Dom, roles: Roles) {
         (element.getAttribute("summary") ? said(element.getAttribute("summary"), element, reading) : null)
       );
     }
-    if (tag === "SVG" || (element as SVGElement).ownerSVGElement) {
-      const title = childText(element, "TITLE", reading, "labelledby");
-      if (title !== null) return title;
+    if (element instanceof SVGElement) {
+      const title =
+        childText(element, "TITLE", reading, "labelledby") ??
+        element.getAttributeNS("http://www.w3.org/1999/xlink", "title");
+      // The title of a link is a tooltip: what stands in the link comes first.
+      if (title !== null && !(tag === "A" && element.textContent?.trim()))
+        return said(title, element, reading);
     }
     if (hasLabelledBy) return null;
     switch (tag) {
+      case "OPTGROUP":
+        return said(element.getAttribute("label") || element.getAttribute("title"), element, reading);
       case "BUTTON":
         return fromLabels(element, reading);
       case "OUTPUT":
@@ -204,32 +232,52 @@ export function createNames(dom: Dom, roles: Roles) {
     depth: reading.depth + 1,
   });
 
-  function contentText(element: Element, reading: Reading): string {
-    let text = dom.cssText(element, "::before");
+  function contentText(element: Element, outer: Reading): string {
+    const reading = inside(outer);
+    let text = generated.cssText(element, "::before");
     for (const node of dom.childrenOf(element)) {
       if (text.length > readingCharsMax) break;
       if (node instanceof Element) {
         const part = read(node, reading);
-        const isInline = dom.styleOf(node).display === "inline" && tagOf(node) !== "BR";
+        const isInline = dom.displayOf(node) === "inline" && tagOf(node) !== "BR";
         text += isInline ? part : ` ${part} `;
       } else if (node instanceof Text && (reading.viaHidden || !dom.isTextLeftOut(node))) {
-        text += node.data.slice(0, readingCharsMax);
+        text += generated.shownText(node).slice(0, readingCharsMax);
       }
     }
-    for (const owned of dom.elementsByIds(element, element.getAttribute("aria-owns")))
-      text += read(owned, reading);
-    return text + dom.cssText(element, "::after");
+    text += generated.cssText(element, "::after");
+    // The bullet of a list item belongs to what is called after the item, not to the item's own name.
+    return outer.inTarget === "self" || !text.trim() ? text : generated.markerText(element) + text;
+  }
+
+  /** What is invisible by its style can still hold something that is not. */
+  function visiblePartsOf(element: Element, reading: Reading): string {
+    reading.visited.add(element);
+    if (dom.isRemoved(element)) return "";
+    let text = "";
+    for (const node of dom.childrenOf(element))
+      if (node instanceof Element) text += ` ${read(node, inside(reading))} `;
+    return text;
+  }
+
+  function headingOf(element: Element): Element | null {
+    const headings = element.querySelectorAll("h1, h2, h3, h4, h5, h6, [role~=heading]");
+    for (const heading of headings)
+      if (roles.roleOf(heading) === "heading" && !dom.isHiddenForAria(heading)) return heading;
+    return null;
   }
 
   function read(element: Element, reading: Reading): string {
     if (reading.visited.has(element) || reading.depth > readingDepthMax) return "";
-    if (!reading.viaHidden && dom.isHiddenForAria(element)) return said("", element, reading);
+    if (!reading.viaHidden && dom.isHiddenForAria(element)) return visiblePartsOf(element, reading);
+    // What is put into a slot is read, what is said about the slot is not.
+    if (tagOf(element) === "SLOT" && reading.inTarget !== "self") return contentText(element, reading);
     const labelledBy = labelledByOf(element);
     if (reading.via !== "labelledby" && labelledBy.length > 0) {
       const text = labelledBy
         .map((label) => read(label, labelReading(reading, label, "labelledby")))
         .join(" ");
-      if (text) return text;
+      if (text.trim()) return text;
     }
     const role = roles.roleOf(element) ?? "";
     if (reading.via === "label" || reading.via === "labelledby" || reading.inTarget === "descendant") {
@@ -252,27 +300,34 @@ export function createNames(dom: Dom, roles: Roles) {
       reading.via !== null;
     reading.visited.add(element);
     if (readsContent) {
-      const text = contentText(element, inside(reading));
+      const text = contentText(element, reading);
       if (reading.inTarget === "self" ? text.trim() : text) {
         if (text.trim()) reading.sources.add(element);
         return text;
       }
     }
-    return isPresentation ? "" : said(trimmed(element, "title"), element, reading);
+    if (isPresentation) return "";
+    const title = trimmed(element, "title");
+    const heading =
+      !title && reading.inTarget === "self" && fromHeading.has(role) ? headingOf(element) : null;
+    if (heading) return read(heading, labelReading(reading, heading, "native"));
+    return said(title, element, reading);
   }
 
   function nameOf(element: Element, role: string): Name {
     const sources = new Set<Element>();
     if (unnamed.has(role)) return { text: "", sources };
+    // What an element offers as its actions is not part of what it is called.
+    const actions = dom.elementsByIds(element, element.getAttribute("aria-actions"));
     const text = read(element, {
-      visited: new Set(),
+      visited: new Set(actions),
       sources,
       inTarget: "self",
       via: null,
       viaHidden: false,
       depth: 0,
     });
-    return { text: flat(text).replace(/\s+/g, " "), sources };
+    return { text: flat(text), sources };
   }
 
   return { nameOf };

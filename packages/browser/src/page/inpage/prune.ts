@@ -1,5 +1,5 @@
 /** Takes everything out of an aria tree but the branches that hold a text. */
-import type { AriaNode } from "./tree.ts";
+import type { AriaNode } from "./describe.ts";
 
 export function createPrune() {
   /** How much more of a page is looked at for a search than would be shown. */

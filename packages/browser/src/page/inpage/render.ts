@@ -1,5 +1,6 @@
 /** Writes an aria tree as YAML within a number of characters; what does not fit is marked and can be asked for. */
-import type { AriaNode } from "./tree.ts";
+import type { AriaNode } from "./describe.ts";
+import type { Yaml } from "./yaml.ts";
 
 export interface RenderOptions {
   charsMax: number;
@@ -43,47 +44,20 @@ interface Limits {
   indent: number;
 }
 
-export function createRender(refFor: (element: Element) => string) {
+export function createRender(refFor: (element: Element) => string, { asKey, asValue }: Yaml) {
   const nameCharsMax = 900;
   /** A cut text keeps at least its beginning, and a cut list at least its first members. */
   const textCharsWhenCut = 300;
   const childrenWhenDeep = 6;
 
-  const reserved = new Set(["y", "n", "yes", "no", "true", "false", "on", "off", "null", "~"]);
-
-  function needsQuotes(text: string): boolean {
-    return (
-      text === "" ||
-      /^\s|\s$|^[-&*\],?!>|@"'#%[]|[\n\r{}`]|:(\s|$)|\s#/.test(text) ||
-      // biome-ignore lint/suspicious/noControlCharactersInRegex: YAML forbids them in plain text.
-      /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]/.test(text) ||
-      !Number.isNaN(Number(text)) ||
-      reserved.has(text.toLowerCase()) ||
-      /^[-+]?\.(inf|nan)$/i.test(text)
-    );
+  /** What the lines around a node have said already and need not be repeated in its own. */
+  interface Around {
+    isPointer: boolean;
+    isInert: boolean;
   }
 
-  const asKey = (text: string) => (needsQuotes(text) ? `'${text.replace(/'/g, "''")}'` : text);
-
-  function asValue(text: string): string {
-    if (!needsQuotes(text)) return text;
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what has to be escaped.
-    const escaped = text.replace(/[\\"\x00-\x1f\x7f-\x9f]/g, (char) => {
-      const short: Record<string, string> = {
-        "\b": "\\b",
-        "\f": "\\f",
-        "\n": "\\n",
-        "\r": "\\r",
-        "\t": "\\t",
-      };
-      if (char === "\\" || char === '"') return `\\${char}`;
-      return short[char] ?? `\\x${char.charCodeAt(0).toString(16).padStart(2, "0")}`;
-    });
-    return `"${escaped}"`;
-  }
-
-  function headOf(node: AriaNode, showCursor: boolean, boxes: boolean): string {
-    const { states } = node;
+  function headOf(node: AriaNode, around: Around, boxes: boolean): string {
+    const { states, marks } = node;
     let key = node.role;
     if (node.name && node.name.length <= nameCharsMax) key += ` ${JSON.stringify(node.name)}`;
     const flag = (name: string, value: boolean | string | number | undefined) => {
@@ -99,9 +73,13 @@ export function createRender(refFor: (element: Element) => string) {
     flag("pressed", states.pressed);
     flag("selected", states.selected);
     flag("aria-hidden", node.isAriaHidden);
+    flag("editable", marks.editable);
+    flag("inert", marks.inert && !around.isInert);
+    flag("covered", marks.covered);
     if (node.ref) {
       flag("ref", node.ref);
-      if (showCursor && node.box.cursor === "pointer") key += " [cursor=pointer]";
+      flag("clickable", marks.clickable);
+      if (!around.isPointer && node.box.cursor === "pointer") key += " [cursor=pointer]";
     }
     if (boxes) {
       const rect = node.element.getBoundingClientRect();
@@ -110,22 +88,24 @@ export function createRender(refFor: (element: Element) => string) {
     return asKey(key);
   }
 
-  function toPiece(node: AriaNode, showCursor: boolean, boxes: boolean): Piece {
+  function toPiece(node: AriaNode, around: Around, boxes: boolean): Piece {
     const children = node.children.map((child) => child.node);
     const only = children.length === 1 && typeof children[0] === "string" ? children[0] : null;
-    const inPointer = node.ref !== null && node.box.cursor === "pointer";
+    const inside: Around = {
+      isPointer: around.isPointer || (node.ref !== null && node.box.cursor === "pointer"),
+      isInert: around.isInert || node.marks.inert,
+    };
     const properties: string[] = [];
     if (node.url !== undefined) properties.push(`- /url: ${asValue(node.url)}`);
     if (node.placeholder !== undefined) properties.push(`- /placeholder: ${asValue(node.placeholder)}`);
+    if (node.hint !== undefined) properties.push(`- /hint: ${asValue(node.hint)}`);
     return {
-      head: headOf(node, showCursor, boxes),
+      head: headOf(node, around, boxes),
       text: only,
       properties,
       children:
         only === null
-          ? children.map((child) =>
-              typeof child === "string" ? child : toPiece(child, showCursor && !inPointer, boxes),
-            )
+          ? children.map((child) => (typeof child === "string" ? child : toPiece(child, inside, boxes)))
           : [],
       indexes: node.children.map((child) => child.index),
       node,
@@ -217,7 +197,9 @@ export function createRender(refFor: (element: Element) => string) {
     const { charsMax, boxes, indentChars: indent } = options;
     const chars = charsMax;
     const pieces = top.children.map((child) =>
-      typeof child.node === "string" ? child.node : toPiece(child.node, true, boxes),
+      typeof child.node === "string"
+        ? child.node
+        : toPiece(child.node, { isPointer: false, isInert: false }, boxes),
     );
     const unlimited = 1_000_000_000;
     const depth = options.depthMax > 0 ? options.depthMax : unlimited;

@@ -2,7 +2,7 @@
  * Judges a click by the events that the page gets, not by a look at the page before or after them. Between that look
  * and the event the element may have moved, and `:hover` alone can move it.
  */
-import type { Describe } from "./describe.ts";
+import type { Brief } from "./brief.ts";
 import type { Dom } from "./dom.ts";
 import type { Hit } from "./hit.ts";
 
@@ -47,11 +47,11 @@ export function listenFirst(): void {
 interface WatchTools {
   dom: Dom;
   hit: Hit;
-  describe: Describe;
+  brief: Brief;
   listenFirst: () => void;
 }
 
-export function createWatch({ dom, hit, describe, listenFirst: listen }: WatchTools) {
+export function createWatch({ dom, hit, brief, listenFirst: listen }: WatchTools) {
   interface Armed extends Expected {
     endsAt: number;
     hit: boolean | null;
@@ -131,7 +131,7 @@ export function createWatch({ dom, hit, describe, listenFirst: listen }: WatchTo
     if (!got) return;
     if (element === null) {
       armed.hit = true;
-      armed.reason ||= describe(got);
+      armed.reason ||= brief(got);
       return;
     }
     if (armed.isTakenOver || !element.isConnected || hit.reaches(element, got)) {
@@ -143,11 +143,11 @@ export function createWatch({ dom, hit, describe, listenFirst: listen }: WatchTo
       // The page has seen the press, so it has to see its end too. If the element has moved away from under the
       // pointer, the click that follows is refused; if it is where it was, the page has put something over it.
       if (armed.hit && placeOf(element) === armed.pressedAt) armed.isTakenOver = true;
-      else armed.reason = `the press reached it, but the button was let go over ${describe(got)}`;
+      else armed.reason = `the press reached it, but the button was let go over ${brief(got)}`;
       return;
     }
     armed.hit = false;
-    armed.reason ||= `${describe(got)} was hit instead`;
+    armed.reason ||= `${brief(got)} was hit instead`;
     refuse(event);
   }
 
