@@ -109,6 +109,17 @@ const select = `<title>Select</title><button role="combobox" id="c">Pick</button
     '<ul role="listbox" style="pointer-events:auto"><li role="option" onclick="c.textContent = this.textContent; document.body.style.pointerEvents = \\'\\'; this.parentNode.remove()">pear</li></ul>') }
 </script>`;
 
+/** As jQuery UI's autocomplete: a list that opens under the pointer does not believe the first movement over it. */
+const completion = `<title>Completion</title><style>li { height: 30px; width: 100px }</style><button id="start" style="width:100px;height:30px">Start</button><ul id="list" style="position:absolute;top:8px;left:8px;margin:0;padding:0;background:#fff" hidden>
+  <li>Taiwan</li><li>Tajikistan</li><li>Tanzania</li></ul><p id="chosen"></p><script>
+  let active = null, isNew = false
+  start.onclick = () => { list.hidden = false; isNew = true }
+  for (const li of list.children) {
+    li.onmouseenter = () => { if (!isNew) { active = li; return }; isNew = false; document.addEventListener('mousemove', () => { active = li }, { once: true }) }
+    li.onclick = () => { chosen.textContent = active.textContent }
+  }
+</script>`;
+
 const map = `<title>Map</title><img usemap="#m" width="200" height="100" src="data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'/%3E">
   <map name="m"><area id="left" shape="rect" coords="0,0,80,100" href="#left"><area id="right" shape="circle" coords="150,50,40" href="#right"></map>`;
 
@@ -147,6 +158,7 @@ describe("widgets", () => {
       "/tooltip": tooltip,
       "/select": select,
       "/map": map,
+      "/completion": completion,
       "/slider": slider,
       "/touch": touch,
     });
@@ -257,6 +269,13 @@ describe("widgets", () => {
     expect(await tool.evaluate("document.querySelectorAll('[role=listbox]').length")).toBe(1);
     await done("/click", { target: "role=option" });
     expect(await tool.evaluate("c.textContent")).toBe("pear");
+  });
+
+  test("a list that opens under the resting pointer", async () => {
+    await open("/completion");
+    await done("/click", { target: "#start" });
+    expect(await done("/click", { target: "text=Tanzania" })).toContain("Tanzania");
+    expect(await tool.evaluate("chosen.textContent")).toBe("Tanzania");
   });
 
   test("the areas of an image map", async () => {

@@ -63,7 +63,8 @@ export async function aim(
   );
   const readiness = found.readiness!;
   if (readiness.state !== "ready") return { frame, matches: found.matches, place: null };
-  const place = await placeInPage(page, { frame, ...readiness, mustBeHit: true }, deadline);
+  if (readiness.isStirNeeded && !page.pointer.held) await page.pointer.stir(deadline.leftMs);
+  const place = await placeInPage(page, { frame, x: readiness.x, y: readiness.y, mustBeHit: true }, deadline);
   return { frame, matches: found.matches, place };
 }
 

@@ -95,6 +95,13 @@ export class Pointer {
     } else await this.#mouse("mouseMoved", { button: "left", modifiers, clicks: 0 }, timeoutMs);
   }
 
+  /** A tiny movement on the spot. */
+  async stir(timeoutMs: number): Promise<void> {
+    const { x, y } = this.at;
+    await this.move({ x: x + 1, y }, [], timeoutMs);
+    await this.move({ x, y }, [], timeoutMs);
+  }
+
   async press(options: ButtonInput, timeoutMs: number): Promise<void> {
     this.#drag = null;
     // Without this the browser itself would drag, on a desktop that is not there.

@@ -47,20 +47,22 @@ function paeth(left: number, up: number, corner: number): number {
   return b <= c ? up : corner;
 }
 
-/** How many corners an outline has that runs around the middle: so often its distance from there has a peak. */
+/** How many corners a regular outline has that runs around the middle: its distance from there rises as often. */
 export function cornersIn({ width, height, dark }: Picture): number {
   const [middleX, middleY] = [width / 2, height / 2];
   const reach: number[] = [];
   for (let degree = 0; degree < 360; degree++) {
     const [dx, dy] = [Math.cos((degree * Math.PI) / 180), Math.sin((degree * Math.PI) / 180)];
     let far = 0;
-    for (let r = 0; r < Math.min(middleX, middleY) - 1; r += 0.5)
+    for (let r = 0; r < Math.min(middleX, middleY) - 1; r += 0.25)
       if (dark(Math.round(middleX + dx * r), Math.round(middleY + dy * r)) > 100) far = r;
     reach.push(far);
   }
-  // The outline is as long as it has sides: between a side and a corner lies cos(π / n).
-  const ratio = Math.min(...reach) / Math.max(...reach);
-  const sides = [3, 4, 5, 6, 7, 8];
-  const error = (n: number) => Math.abs(Math.cos(Math.PI / n) - ratio);
-  return sides.toSorted((a, b) => error(a) - error(b))[0]!;
+  /** How strongly the distance swings so many times in a turn. */
+  const swing = (times: number) => {
+    const sum = (wave: (angle: number) => number) =>
+      reach.reduce((total, far, degree) => total + far * wave((times * degree * Math.PI) / 180), 0);
+    return Math.hypot(sum(Math.cos), sum(Math.sin));
+  };
+  return [3, 4, 5, 6, 7].toSorted((a, b) => swing(b) - swing(a))[0]!;
 }

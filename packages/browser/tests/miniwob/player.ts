@@ -93,6 +93,16 @@ export class Player {
     return this.snapshot({ waitFor: { selector, ms: 2_000 }, since: true });
   }
 
+  /** What the page gave for the episode; null while it goes on. */
+  async reward(): Promise<number | null> {
+    const { text } = await this.dom("#reward-last");
+    return text === "-" ? null : Number(text);
+  }
+
+  async isOver(): Promise<boolean> {
+    return (await this.reward()) !== null;
+  }
+
   submit(): Promise<string> {
     return this.click("#subbtn");
   }

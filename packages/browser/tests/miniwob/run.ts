@@ -42,11 +42,6 @@ export interface Episode {
   problem?: string;
 }
 
-async function rewardOf(player: Player): Promise<number | null> {
-  const text = (await player.dom("#reward-last")).text;
-  return text === "-" ? null : Number(text);
-}
-
 export async function playEpisode(
   client: McpClient,
   base: string,
@@ -65,10 +60,10 @@ export async function playEpisode(
   } catch (error) {
     problem = (error as Error).message;
   }
-  let reward = await rewardOf(player);
+  let reward = await player.reward();
   while (reward === null && performance.now() < until && !problem) {
     await player.wait(200);
-    reward = await rewardOf(player);
+    reward = await player.reward();
   }
   return { reward, problem };
 }

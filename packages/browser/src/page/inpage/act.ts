@@ -6,7 +6,13 @@ import type { Roles } from "./roles.ts";
 import type { Watch } from "./watch.ts";
 
 export type Readiness =
-  | { state: "ready"; x: number; y: number }
+  | {
+      state: "ready";
+      x: number;
+      y: number;
+      /** The pointer has to move a little where it is before it goes there. */
+      isStirNeeded?: boolean;
+    }
   /** Done without input events: an option of a drop-down list, which has no place on the page. */
   | { state: "done" }
   /** Would be moving when clicked; ask again once `settled` has answered. */
@@ -76,9 +82,9 @@ export function createAct({ dom, roles, hit, watch, brief }: ActTools) {
       hit.scrollTo(element, alignment);
       place = find();
     }
-    if (place.state === "ready" && purpose !== "over" && !holdsDocument(element))
-      watch.arm({ element, until: purpose, clicks, timeoutMs });
-    return place;
+    if (place.state !== "ready" || purpose === "over") return place;
+    if (!holdsDocument(element)) watch.arm({ element, until: purpose, clicks, timeoutMs });
+    return { ...place, isStirNeeded: watch.hasSlippedUnder() };
   }
 
   function placeToHit(element: Element): Readiness {

@@ -59,7 +59,12 @@ export function createChanges({ dom, tree, distiller, renderer, momentary }: Cha
     children,
     unseen: undefined,
   });
-  const alone = (node: AriaNode) => ({ ...withChildren(node, textsOf(node)), active: false });
+  /** Its own line; what it looks like in the source has been told with it when it was new. */
+  const alone = (node: AriaNode) => ({
+    ...withChildren(node, textsOf(node)),
+    active: false,
+    hint: undefined,
+  });
   const around = (node: AriaNode, parts: AriaNode[]) =>
     withChildren(
       node,

@@ -38,7 +38,7 @@ export interface World {
 export function listenFirst(): void {
   const world = globalThis as World;
   world.browserToolInput ??= (event) => world.browserToolJudge?.(event);
-  for (const name of "pointerdown mousedown touchstart pointerup mouseup touchend click auxclick dblclick contextmenu dragstart".split(
+  for (const name of "pointerdown mousedown touchstart pointerup mouseup touchend click auxclick dblclick contextmenu dragstart mousemove".split(
     " ",
   ))
     addEventListener(name, world.browserToolInput, { capture: true });
@@ -66,6 +66,8 @@ export function createWatch({ dom, hit, brief, listenFirst: listen }: WatchTools
   let armed: Armed | null = null;
   let dragStart: Event | null = null;
   let isFileAsked = false;
+  /** Where the pointer was last seen, and over what. */
+  let resting: { x: number; y: number; over: WeakRef<Element> } | null = null;
 
   function arm(expected: Expected): void {
     // Each time, because document.open() takes all listeners away; one that is there is not added again.
@@ -107,6 +109,11 @@ export function createWatch({ dom, hit, brief, listenFirst: listen }: WatchTools
 
   function judge(event: Event): void {
     const [target] = event.composedPath();
+    if (event.type === "mousemove") {
+      const { clientX: x, clientY: y } = event as MouseEvent;
+      if (event.isTrusted && target instanceof Element) resting = { x, y, over: new WeakRef(target) };
+      return;
+    }
     // Most pages click the field by script.
     if (event.type === "click" && target instanceof HTMLInputElement && target.type === "file")
       isFileAsked = true;
@@ -168,7 +175,18 @@ export function createWatch({ dom, hit, brief, listenFirst: listen }: WatchTools
   /** A drag that the page has not called off is the browser's now, and mouse events no longer reach the page. */
   const hasDragBegun = () => dragStart !== null && !dragStart.defaultPrevented;
 
-  return { arm, verdict, hasDragBegun };
+  /**
+   * Whether something else has come under the resting pointer. Pages take that for an accident and wait for the
+   * pointer to move before they believe it.
+   */
+  function hasSlippedUnder(): boolean {
+    if (!resting) return false;
+    const over = resting.over.deref();
+    const now = document.elementFromPoint(resting.x, resting.y);
+    return now !== null && over !== undefined && now !== over && !now.contains(over);
+  }
+
+  return { arm, verdict, hasDragBegun, hasSlippedUnder };
 }
 
 export type Watch = ReturnType<typeof createWatch>;

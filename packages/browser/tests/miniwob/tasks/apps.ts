@@ -56,6 +56,8 @@ const editor: Solve = async (player) => {
   const [what, style] = query.all(".bold").map(({ text }) => text) as [string, string];
   const text = (await player.dom(".ql-editor")).text;
   await selectText(player, text, what === "everything" ? null : what);
+  // The editor learns of a new selection a moment later.
+  await player.wait(100);
   if (query.text.includes("color")) {
     const colors: Record<string, string> = {
       red: "#e60000",

@@ -69,17 +69,28 @@ const boxes: Solve = async (player) => {
   await player.submit();
 };
 
-/** Opens what hides a link, and clicks the link. */
+const plain = (text: string) => text.toLowerCase().replace(/[^a-z]/g, "");
+
+/** Opens what hides a link, and clicks the link. Some panels are empty until they are opened. */
 const hiddenLink =
   (opener: (panel: Element) => string): Solve =>
   async (player) => {
     const [text] = await player.quoted();
-    const area = await player.dom();
-    const link = byText(area.all(".alink"), text!);
-    const panel = link.ancestors.find((element) => element.attributes.role === "tabpanel")!;
-    const isOpen = panel.attributes["aria-hidden"] === "false";
-    if (!isOpen) await player.click(opener(panel));
-    await player.click(link);
+    const panelOf = (link: Element) =>
+      link.ancestors.find(({ attributes }) => attributes.role === "tabpanel")!;
+    const isOpen = (panel: Element) => panel.attributes["aria-hidden"] === "false";
+    const panels = (await player.dom()).all("[role=tabpanel]");
+    for (const panel of [null, ...panels.filter((each) => !isOpen(each))]) {
+      if (panel) await player.click(opener(panel));
+      if (await player.isOver()) return;
+      const links = (await player.dom()).all(".alink");
+      const link = links.find((each) => each.text === text);
+      if (!link) continue;
+      if (!isOpen(panelOf(link))) await player.click(opener(panelOf(link)));
+      await player.click(link);
+      return;
+    }
+    await player.click((await player.dom()).all(".alink").find((link) => plain(link.text) === plain(text!))!);
   };
 const linkInTab = hiddenLink((panel) => `a[href="#${panel.attributes.id}"]`);
 const linkInSection = hiddenLink((panel) => `[aria-controls="${panel.attributes.id}"]`);

@@ -73,7 +73,7 @@ async function turnCube(player: Player): Promise<void> {
     await player.wait(450);
     await player.call("click", { action: "release" });
   };
-  for (let i = 0; i < 8; i++) {
+  for (let i = 0; i < 14; i++) {
     const style = (await player.dom("#wrapper")).first(".cube")!.style("transform");
     const [, y, x] = /rotateX\(([-\d.]+)deg\) rotateY\(([-\d.]+)deg\)/.exec(style)!.map(Number) as [
       number,
@@ -82,9 +82,9 @@ async function turnCube(player: Player): Promise<void> {
     ];
     const missing = (from: number, to: number) => ((((to - from) % 360) + 540) % 360) - 180;
     const [missingY, missingX] = [missing(y, wanted.y), wanted.x === null ? 0 : missing(x, wanted.x)];
-    if (Math.abs(missingY) > 25) await turn("y", missingY, -1);
+    if (Math.abs(missingY) > 30) await turn("y", missingY, -1);
     // Upside down, left is right.
-    else if (Math.abs(missingX) > 25) await turn("x", missingX, y > 90 && y < 270 ? -1 : 1);
+    else if (Math.abs(missingX) > 30) await turn("x", missingX, y > 90 && y < 270 ? -1 : 1);
     else break;
   }
   await player.submit();

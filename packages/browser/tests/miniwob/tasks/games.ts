@@ -34,10 +34,6 @@ const board = (area: Element): Board =>
     .all("[data-index]")
     .map(({ classes }) => (classes[0] === "mark-x" ? "x" : classes[0] === "mark-o" ? "o" : ""));
 
-async function isOver(player: Player): Promise<boolean> {
-  return (await player.dom("#reward-last")).text !== "-";
-}
-
 /** Checkboxes as the light cells of an example, four by seven. */
 async function drawNumber(player: Player): Promise<void> {
   const [number] = await player.quoted();
@@ -63,7 +59,7 @@ export const games: Record<string, Solve> = {
     for (let number = 2; number <= 5; number++) await player.click(`#area_svg rect[data-index="${number}"]`);
   },
   "chase-circle": async (player) => {
-    while (!(await isOver(player))) await player.hover("#circ").catch(() => {});
+    while (!(await player.isOver())) await player.hover("#circ").catch(() => {});
   },
   "find-greatest": async (player) => {
     const cards = (await player.dom("#cardholder")).all(".card");
@@ -85,11 +81,11 @@ export const games: Record<string, Solve> = {
   },
   "guess-number": async (player) => {
     let [low, high] = [0, 9];
-    while (!(await isOver(player))) {
+    while (!(await player.isOver())) {
       const guess = (low + high) >> 1;
       await player.type("#tt", String(guess));
       await player.submit();
-      if (await isOver(player)) return;
+      if (await player.isOver()) return;
       const isLower = !(await player.dom("#lower")).classes.includes("hide");
       if (isLower) high = guess - 1;
       else low = guess + 1;
@@ -105,10 +101,10 @@ export const games: Record<string, Solve> = {
     await player.submit();
   },
   "hover-shape": async (player) => {
-    while (!(await isOver(player))) await player.hover("#highlight").catch(() => {});
+    while (!(await player.isOver())) await player.hover("#highlight").catch(() => {});
   },
   "moving-items": async (player) => {
-    while (!(await isOver(player))) {
+    while (!(await player.isOver())) {
       const circles = (await player.dom("#area_svg")).all("circle").filter((circle) => {
         const x = circle.number("cx");
         return x > 10 && x < 150;
@@ -139,7 +135,7 @@ export const games: Record<string, Solve> = {
       const price = Number((await player.dom("#stock-price")).text.slice(1) || "999");
       // The price moves by up to 1.5 before the click is there.
       const isSafe = price < limit - 1.2 || (performance.now() - started > 7_000 && price <= limit);
-      if (isSafe || (await isOver(player))) break;
+      if (isSafe || (await player.isOver())) break;
     }
     await player.click("#buy");
   },
@@ -152,7 +148,7 @@ export const games: Record<string, Solve> = {
     await player.type(null, `rm ${file}`, { slowly: true, submit: true });
   },
   "tic-tac-toe": async (player) => {
-    while (!(await isOver(player))) {
+    while (!(await player.isOver())) {
       const now = board(await player.dom());
       const moves = free(now);
       const best = moves.toSorted(

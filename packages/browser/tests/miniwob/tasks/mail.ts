@@ -18,7 +18,11 @@ const ordinary = new Set(
 );
 
 function understand(query: string, senders: string[]): Wish {
-  const sender = senders.find((name) => hasWord(query, name)) ?? "";
+  const named = senders.filter((name) => hasWord(query, name));
+  // Whom a message is from stands behind "from" or "by", or before "sent" or "'s".
+  const isAuthor = (name: string) =>
+    new RegExp(`\\b(?:from|by) ${name}\\b|\\b${name}(?:'s| sent| wrote)`).test(query);
+  const sender = named.find(isAuthor) ?? named[0] ?? "";
   const quoted = /"([^"]+)"/.exec(query)?.[1];
   if (/trash|delete|remove|erase|get rid|throw|discard|rid of/i.test(query) && !quoted)
     return { action: "delete", sender, content: "" };

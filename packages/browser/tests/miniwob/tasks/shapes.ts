@@ -64,9 +64,29 @@ const towards = (from: Point, to: Point): Point => {
 const place =
   (find: (svg: Element) => Point): Solve =>
   async (player) => {
-    await player.clickAt("#svg-grid", find(await player.dom("#svg-grid")));
+    const wanted = find(await player.dom("#svg-grid"));
+    await player.clickAt("#svg-grid", wanted);
+    // The page draws the point a little beside the pointer; the second click makes up for it.
+    const drawn = center((await player.dom("#svg-grid")).first("#blue-circle")!);
+    const off = { x: drawn.x - wanted.x, y: drawn.y - wanted.y };
+    if (off.x !== 0 || off.y !== 0)
+      await player.clickAt("#svg-grid", { x: wanted.x - off.x, y: wanted.y - off.y });
     await player.submit();
   };
+
+/** Of all places on the paper, the one that is best. */
+function best(cost: (point: Point) => number): Point {
+  let found: Point = { x: 0, y: 0 };
+  let least = Number.POSITIVE_INFINITY;
+  for (let x = 5; x <= 145; x++)
+    for (let y = 5; y <= 125; y++) {
+      const now = cost({ x, y });
+      if (now < least) [found, least] = [{ x, y }, now];
+    }
+  return found;
+}
+
+const angleBetween = (a: Point, b: Point) => Math.acos(Math.max(-1, Math.min(1, a.x * b.x + a.y * b.y)));
 
 async function hotAndCold(player: Player): Promise<void> {
   const far = { HOT: [0, 5], WARM: [5, 10], COLD: [10, 40], "ICE COLD": [40, 300] } as Record<
@@ -99,7 +119,12 @@ export const shapes: Record<string, Solve> = {
   "bisect-angle": place((svg) => {
     const corner = center(svg.first(".init-blue")!);
     const [a, b] = svg.all(".init-black").map((circle) => towards(corner, center(circle))) as [Point, Point];
-    return along(corner, { x: a.x + b.x, y: a.y + b.y });
+    return best((point) => {
+      const way = towards(corner, point);
+      const [toA, toB] = [angleBetween(way, a), angleBetween(way, b)];
+      const isNear = Math.hypot(point.x - corner.x, point.y - corner.y) < 10;
+      return isNear || toA + toB > angleBetween(a, b) + 1e-6 ? 10 : Math.abs(toA - toB);
+    });
   }),
   "circle-center": place((svg) => center(svg.first("circle")!)),
   "click-shape": async (player) => {
