@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { McpClient } from "../mcp-client.ts";
 import { playEpisode, serveMiniwob, taskNames } from "./run.ts";
+import { tasks } from "./tasks.ts";
 
 const dir = process.env.MINIWOB_DIR ?? "";
 const seeds = ["seed-1", "seed-2", "seed-3"];
@@ -42,5 +43,7 @@ describe.skipIf(dir === "")("MiniWoB++ with the twelve tools (MINIWOB_DIR)", () 
       200_000,
     );
 
-  test("the seeds were set", () => expect(seeds).toHaveLength(3));
+  test("there is a strategy for every task", () => {
+    expect(taskNames(dir).filter((task) => !(task in tasks))).toEqual([]);
+  });
 });
