@@ -5,8 +5,11 @@ const urlCharsMax = 200;
 const payloadCharsMax = 200;
 const framesPerSocketMax = 20;
 
-const short = (text: string, charsMax: number) =>
-  text.length > charsMax ? `${text.slice(0, charsMax)}…` : text;
+/** One line, whatever the page has put into it. */
+function short(text: string, charsMax: number): string {
+  const line = text.slice(0, charsMax).replace(/\s+/g, " ");
+  return text.length > charsMax ? `${line}…` : line;
+}
 
 export function networkLines(entries: readonly NetworkEntry[]): string[] {
   return entries.map((entry) => {

@@ -20,6 +20,8 @@ const laterProbeMs = 1_000;
 /** What a stopped script had written is read first, so its page may be long in answering. */
 const laterProbesMax = 4;
 const reopenMsMax = 5_000;
+/** A page may open windows without end; those beyond this are closed again. */
+const pagesMax = 200;
 
 export interface BrowserOptions {
   viewport: { width: number; height: number } | null;
@@ -252,6 +254,11 @@ export class Browser {
     if (targetInfo.type !== "page") {
       this.#watch(session, { id: targetInfo.targetId, documents: 0 });
       session.tell("Runtime.runIfWaitingForDebugger");
+      return;
+    }
+    if (this.pages.size >= pagesMax) {
+      this.notices.add("popup", `A window was closed at once, because ${pagesMax} pages are open.`);
+      this.connection.root.tell("Target.closeTarget", { targetId: targetInfo.targetId });
       return;
     }
     const isFirst = this.pages.size === 0;

@@ -128,7 +128,7 @@ async function evaluateIn(page: Page, options: EvaluateOptions, deadline: Deadli
     page.session.send(
       "Runtime.evaluate",
       {
-        expression: `${reading}.then(${packing(charsMax)})`,
+        expression: `(async(p)=>${packing(charsMax)}(await p))(${reading})`,
         awaitPromise: true,
         returnByValue: true,
         userGesture: true,
@@ -202,7 +202,7 @@ async function evaluateOn(page: Page, target: string, options: EvaluateOptions, 
       frame.session.send(
         "Runtime.callFunctionOn",
         {
-          functionDeclaration: `function(){return ${reading}.then(${packing(charsMax, ",this")})}`,
+          functionDeclaration: `function(){return (async(p)=>${packing(charsMax, ",this")}(await p))(${reading})}`,
           objectId,
           awaitPromise: true,
           returnByValue: true,

@@ -38,9 +38,11 @@ interface ActTools {
   hit: Hit;
   watch: Watch;
   brief: Brief;
+  /** The document itself, as observers want it. */
+  page: Document;
 }
 
-export function createAct({ dom, roles, hit, watch, brief }: ActTools) {
+export function createAct({ dom, roles, hit, watch, brief, page }: ActTools) {
   function isAnimated(element: Element): boolean {
     const animations = document.getAnimations();
     return animations.some((animation) => {
@@ -150,7 +152,7 @@ export function createAct({ dom, roles, hit, watch, brief }: ActTools) {
       };
       const observer = new MutationObserver(done);
       const timer = setTimeout(done, timeoutMs);
-      observer.observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
+      observer.observe(page, { subtree: true, childList: true, attributes: true, characterData: true });
     });
   }
 
@@ -160,7 +162,7 @@ export function createAct({ dom, roles, hit, watch, brief }: ActTools) {
     const until = performance.now() + timeoutMs;
     let changes = 0;
     const observer = new MutationObserver(() => changes++);
-    observer.observe(document, { subtree: true, childList: true, attributes: true });
+    observer.observe(page, { subtree: true, childList: true, attributes: true });
     const isMoving = () =>
       document.getAnimations().some(({ playState, effect }) => {
         return playState === "running" && Number.isFinite(effect?.getComputedTiming().endTime as number);

@@ -20,6 +20,7 @@ import { createPrune } from "./prune.ts";
 import { createRender, type Rendered } from "./render.ts";
 import { createRoleTables } from "./role-tables.ts";
 import { createRoles } from "./roles.ts";
+import { safeDocument } from "./safe-document.ts";
 import { createSilent } from "./silent.ts";
 import { createStates } from "./states.ts";
 import { type Stored, type StoreRequest, storage } from "./store.ts";
@@ -178,7 +179,7 @@ const parts = {
   listenFirst,
 };
 
-function createAgent(made: typeof parts, refPrefix: string): Agent {
+function createAgent(made: typeof parts, refPrefix: string, page: Document): Agent {
   const dom = made.createDom();
   const brief = made.createBrief(dom);
   const generated = made.createGenerated(dom, made.createCounters(dom));
@@ -217,10 +218,10 @@ function createAgent(made: typeof parts, refPrefix: string): Agent {
   const renderer = made.createRender(refFor, made.createYaml());
   const locator = made.createLocate({ dom, roles, names });
   const watch = made.createWatch({ dom, hit, brief, listenFirst: made.listenFirst });
-  const act = made.createAct({ dom, roles, hit, watch, brief });
+  const act = made.createAct({ dom, roles, hit, watch, brief, page });
   const fields = made.createFields({ dom, roles, hit, act, brief });
   const forms = made.createForms(brief);
-  const momentary = made.createMomentary({ dom });
+  const momentary = made.createMomentary({ dom, page });
   const changeLog = made.createChanges({ dom, tree, distiller, renderer, momentary });
 
   function locate(target: string): { element: Element | null; matches: number; problem?: string } {
@@ -240,7 +241,12 @@ function createAgent(made: typeof parts, refPrefix: string): Agent {
     return { found: true, matches, ...prepare(element), lastRef };
   };
 
-  const state = () => ({ url: location.href, title: document.title });
+  const urlCharsMax = 10_000;
+  const titleCharsMax = 1_000;
+  const state = () => ({
+    url: location.href.slice(0, urlCharsMax),
+    title: document.title.slice(0, titleCharsMax),
+  });
   const task = () =>
     new Promise<void>((resolve) => {
       const { port1, port2 } = new MessageChannel();
@@ -453,7 +459,9 @@ function createAgent(made: typeof parts, refPrefix: string): Agent {
 /** The expression that makes the agent when evaluated in a document. */
 export function agentSource(refPrefix: string): string {
   const fields = Object.entries(parts).map(([name, part]) => `${name}:${part.toString()}`);
-  return `(${createAgent.toString()})({${fields.join(",")}},${JSON.stringify(refPrefix)})`;
+  const made = `(${createAgent.toString()})({${fields.join(",")}},${JSON.stringify(refPrefix)},page)`;
+  // What everything in here calls `document` is the safe one; observers want the real one, which is `page`.
+  return `((page,document)=>${made})(globalThis.document,(${safeDocument.toString()})(globalThis.document))`;
 }
 
 /** What runs in every new document before its own script. */

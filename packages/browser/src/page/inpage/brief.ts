@@ -21,8 +21,10 @@ export function createBrief(dom: Dom) {
   return function brief(element: Element): string {
     const tag = dom.tagOf(element).toLowerCase();
     const attributes = ["id", "name", "class"].map((name) => {
-      const value = element.getAttribute(name)?.slice(0, attributeCharsMax);
-      return value ? ` ${name}="${value}"` : "";
+      // A form with a control called getAttribute answers with that control.
+      const value = Element.prototype.getAttribute.call(element, name);
+      const shown = value?.slice(0, attributeCharsMax).replace(/\s+/g, " ");
+      return shown ? ` ${name}="${shown}"` : "";
     });
     return `<${tag}${attributes.join("")}>${beginningOf(element)}</${tag}>`;
   };

@@ -9,13 +9,15 @@ export interface FormOutcome {
 }
 
 export function createForms(brief: Brief) {
+  const messageCharsMax = 300;
   let formSent = false;
   let invalid = "";
   addEventListener(
     "invalid",
     ({ target }) => {
       if (invalid || !(target instanceof HTMLElement) || !("validationMessage" in target)) return;
-      invalid = `${brief(target)}: ${target.validationMessage}`;
+      const message = String(target.validationMessage).slice(0, messageCharsMax).replace(/\s+/g, " ");
+      invalid = `${brief(target)}: ${message}`;
     },
     { capture: true },
   );

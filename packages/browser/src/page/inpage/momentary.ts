@@ -1,7 +1,7 @@
 /** Sees what the page shows for a moment only, such as a toast, so that the next result can still tell of it. */
 import type { Dom } from "./dom.ts";
 
-export function createMomentary({ dom }: { dom: Dom }) {
+export function createMomentary({ dom, page }: { dom: Dom; page: Document }) {
   /** Watching goes on for so long after the last call; a page that is left alone is left alone. */
   const watchMsMax = 60_000;
   /** What one frame of the page may cost. */
@@ -65,7 +65,7 @@ export function createMomentary({ dom }: { dom: Dom }) {
     endsAt = performance.now() + watchMsMax;
     if (isWatching) return;
     isWatching = true;
-    observer.observe(document, {
+    observer.observe(page, {
       subtree: true,
       childList: true,
       characterData: true,

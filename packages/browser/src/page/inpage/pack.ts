@@ -40,13 +40,15 @@ export async function packValue(given: unknown, charsMax: number, element?: Elem
     return held;
   }
 
+  // Without methods of arrays, which pages are known to change.
   const path: unknown[] = [];
+  let depth = 0;
   function withoutCycles(this: unknown, key: string, held: unknown): unknown {
-    while (path.length > 0 && path[path.length - 1] !== this) path.pop();
+    while (depth > 0 && path[depth - 1] !== this) depth--;
     const shown = readable.call(this, key, held);
     if (typeof shown !== "object" || shown === null) return shown;
-    if (path.includes(shown)) return "[circular]";
-    path.push(shown);
+    for (let i = 0; i < depth; i++) if (path[i] === shown) return "[circular]";
+    path[depth++] = shown;
     return shown;
   }
 

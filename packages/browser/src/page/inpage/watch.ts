@@ -141,7 +141,9 @@ export function createWatch({ dom, hit, brief, listenFirst: listen }: WatchTools
       armed.reason ||= brief(got);
       return;
     }
-    if (armed.isTakenOver || !element.isConnected || hit.reaches(element, got)) {
+    // Once it was pressed it may go; one that has gone before that was not hit.
+    const isGone = armed.hit === true && !element.isConnected;
+    if (armed.isTakenOver || isGone || hit.reaches(element, got)) {
       armed.hit = true;
       if (isDown(event.type)) armed.pressedAt = placeOf(element);
       return;
@@ -154,7 +156,9 @@ export function createWatch({ dom, hit, brief, listenFirst: listen }: WatchTools
       return;
     }
     armed.hit = false;
-    armed.reason ||= `${brief(got)} was hit instead`;
+    armed.reason ||= element.isConnected
+      ? `${brief(got)} was hit instead`
+      : "the page took it away when the pointer came";
     refuse(event);
   }
 
