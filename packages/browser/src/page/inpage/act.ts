@@ -38,11 +38,12 @@ interface ActTools {
   hit: Hit;
   watch: Watch;
   brief: Brief;
+  frame: () => Promise<void>;
   /** The document itself, as observers want it. */
   page: Document;
 }
 
-export function createAct({ dom, roles, hit, watch, brief, page }: ActTools) {
+export function createAct({ dom, roles, hit, watch, brief, frame, page }: ActTools) {
   function isAnimated(element: Element): boolean {
     const animations = document.getAnimations();
     return animations.some((animation) => {
@@ -117,23 +118,12 @@ export function createAct({ dom, roles, hit, watch, brief, page }: ActTools) {
   const isHovered = (element: Element) =>
     element.matches(":hover") || hit.shownAs(element).matches(":hover") || holdsDocument(element);
 
-  /** A page in the background draws no frames; the timer keeps the wait alive there. */
-  const nextFrame = () =>
-    new Promise<void>((resolve) => {
-      const frameMsMax = 100;
-      const timer = setTimeout(resolve, frameMsMax);
-      requestAnimationFrame(() => {
-        clearTimeout(timer);
-        resolve();
-      });
-    });
-
   /** Resolves when the element stayed in place from one frame to the next. */
   async function settled(element: Element, timeoutMs: number): Promise<boolean> {
     const until = performance.now() + timeoutMs;
     let last = element.getBoundingClientRect();
     while (performance.now() < until) {
-      await nextFrame();
+      await frame();
       const rect = element.getBoundingClientRect();
       if (rect.x === last.x && rect.y === last.y && rect.width === last.width && rect.height === last.height)
         return true;
@@ -179,7 +169,7 @@ export function createAct({ dom, roles, hit, watch, brief, page }: ActTools) {
     return isQuiet;
   }
 
-  return { prepareClick, chooseOption, isHovered, nextFrame, settled, changed, quiet };
+  return { prepareClick, chooseOption, isHovered, settled, changed, quiet };
 }
 
 export type Act = ReturnType<typeof createAct>;

@@ -10,6 +10,7 @@ import { createDistiller } from "./distill.ts";
 import { createDom } from "./dom.ts";
 import { createFields, type FieldKind, type TypeRequest } from "./fields.ts";
 import { createForms, type FormOutcome } from "./forms.ts";
+import { nextFrame } from "./frames.ts";
 import { createGenerated } from "./generated.ts";
 import { createHit, type Point } from "./hit.ts";
 import { createHosts } from "./hosts.ts";
@@ -175,6 +176,7 @@ const parts = {
   createForms,
   createMomentary,
   createChanges,
+  nextFrame,
   storage,
   listenFirst,
 };
@@ -217,8 +219,9 @@ function createAgent(made: typeof parts, refPrefix: string, page: Document): Age
   const prune = made.createPrune();
   const renderer = made.createRender(refFor, made.createYaml());
   const locator = made.createLocate({ dom, roles, names });
-  const watch = made.createWatch({ dom, hit, brief, listenFirst: made.listenFirst });
-  const act = made.createAct({ dom, roles, hit, watch, brief, page });
+  const frame = made.nextFrame;
+  const watch = made.createWatch({ dom, hit, brief, frame, listenFirst: made.listenFirst });
+  const act = made.createAct({ dom, roles, hit, watch, brief, frame, page });
   const fields = made.createFields({ dom, roles, hit, act, brief });
   const forms = made.createForms(brief);
   const momentary = made.createMomentary({ dom, page });
@@ -247,15 +250,6 @@ function createAgent(made: typeof parts, refPrefix: string, page: Document): Age
     url: location.href.slice(0, urlCharsMax),
     title: document.title.slice(0, titleCharsMax),
   });
-  const task = () =>
-    new Promise<void>((resolve) => {
-      const { port1, port2 } = new MessageChannel();
-      port1.onmessage = () => {
-        port1.close();
-        resolve();
-      };
-      port2.postMessage(null);
-    });
 
   return {
     countFrom(count) {
@@ -331,7 +325,7 @@ function createAgent(made: typeof parts, refPrefix: string, page: Document): Age
       return element !== null && act.isHovered(element);
     },
     hasDragBegun: watch.hasDragBegun,
-    frame: () => act.nextFrame().then(task),
+    frame,
     type(target, request) {
       changeLog.prepare();
       // What came of the input before this one is not of interest any more.
@@ -404,8 +398,9 @@ function createAgent(made: typeof parts, refPrefix: string, page: Document): Age
         const changes = { lines: [], truncated: false, momentary: [] };
         return { ...verdict, ...forms.take(), ...state(), changes, value: null, lastRef };
       }
-      await act.nextFrame();
-      await task();
+      // While the frame is on its way the page is compared already; that holds unless the frame changes something.
+      changeLog.anticipate(changesCharsMax);
+      await watch.afterInput();
       const changes = changeLog.since(changesCharsMax, false);
       const element = field && located(field.target);
       const value = element && fields.heldBy(element);

@@ -32,6 +32,8 @@ export function createChanges({ dom, tree, distiller, renderer, momentary }: Cha
   const elsewhereMax = 5;
   const elsewhereCharsMax = 600;
   const childrenShownMax = 30;
+  const fieldsMax = 500;
+  const valueCharsMax = 100;
 
   interface Known {
     /** Everything that its own line shows. */
@@ -50,6 +52,8 @@ export function createChanges({ dom, tree, distiller, renderer, momentary }: Cha
   }
   let last: Seen | null = null;
   let previous: Seen | null = null;
+  /** A look at the page that was taken ahead of time, and the state of the page that it is of. */
+  let ahead: { now: Seen; changes: Changes; state: string; charsMax: number } | null = null;
 
   const partsOf = (node: AriaNode) =>
     node.children.flatMap((child) => (typeof child.node === "string" ? [] : [child.node]));
@@ -223,7 +227,36 @@ export function createChanges({ dom, tree, distiller, renderer, momentary }: Cha
     visit(now.top, null);
     tellRemoved();
     if (now.isPartial) tellElsewhere();
-    return { lines, truncated, momentary: momentary.take(textOf(old)) };
+    return { lines, truncated, momentary: [] };
+  }
+
+  /** Changes when the document does, or the value of a field, which is not a change of the document. */
+  function stateOfPage(): string {
+    const fields = document.querySelectorAll<HTMLInputElement>("input, textarea, select");
+    let values = "";
+    for (let i = 0; i < fields.length && i < fieldsMax; i++) {
+      const { value, checked, selectedIndex } = fields[i] as HTMLInputElement & HTMLSelectElement;
+      values += `${String(value).slice(0, valueCharsMax)}|${checked}|${selectedIndex};`;
+    }
+    return `${momentary.changesSoFar()} ${values}`;
+  }
+
+  function look(old: Seen, root: Element, charsMax: number): { now: Seen; changes: Changes } {
+    dom.resetCaches();
+    const now = collect(walk(root, old.charsMax), old.charsMax);
+    const changes = compare(old, now, charsMax);
+    dom.resetCaches();
+    return { now, changes };
+  }
+
+  /** Compares now what will be asked for a moment later. */
+  function anticipate(charsMax: number): void {
+    const root = rootElement();
+    ahead = null;
+    if (!last || !root) return;
+    momentary.watch();
+    const looked = look(last, root, charsMax);
+    ahead = { ...looked, state: stateOfPage(), charsMax };
   }
 
   /** Compares, and from now on compares with what is there now; `again`: with what was compared with the last time. */
@@ -234,17 +267,16 @@ export function createChanges({ dom, tree, distiller, renderer, momentary }: Cha
       return { lines: [], truncated: false, momentary: momentary.take("") };
     }
     momentary.watch();
-    dom.resetCaches();
     const old = (again && previous) || last;
-    const now = collect(walk(root, old.charsMax), old.charsMax);
-    const changes = compare(old, now, charsMax);
+    const isFresh = !again && ahead?.charsMax === charsMax && ahead.state === stateOfPage();
+    const { now, changes } = isFresh ? ahead! : look(old, root, charsMax);
+    ahead = null;
     previous = old;
     last = now;
-    dom.resetCaches();
-    return changes;
+    return { ...changes, momentary: momentary.take(textOf(old)) };
   }
 
-  return { remember, prepare, since };
+  return { remember, prepare, anticipate, since };
 }
 
 export type ChangeLog = ReturnType<typeof createChanges>;

@@ -12,7 +12,8 @@ export function createMomentary({ dom, page }: { dom: Dom; page: Document }) {
   const reportedMax = 5;
   const textCharsMax = 300;
   const elementsMax = 20_000;
-  const attributeFilter = ["class", "style", "hidden", "open", "aria-hidden", "aria-expanded", "data-state"];
+  /** Attributes that make something appear or go. */
+  const showing = new Set(["class", "style", "hidden", "open", "aria-hidden", "aria-expanded", "data-state"]);
 
   const pending = new Set<Element>();
   /** Changed since the last report; where the whole page is not looked at, this is where to look. */
@@ -22,6 +23,7 @@ export function createMomentary({ dom, page }: { dom: Dom; page: Document }) {
   let isWatching = false;
   let isLookAsked = false;
   let endsAt = 0;
+  let changeCount = 0;
 
   const unread = /^(SCRIPT|STYLE|TEMPLATE|NOSCRIPT|LINK|META|HEAD|TITLE|BODY|HTML)$/;
 
@@ -33,6 +35,7 @@ export function createMomentary({ dom, page }: { dom: Dom; page: Document }) {
   }
 
   function heed(records: MutationRecord[]): void {
+    changeCount += records.length;
     if (performance.now() > endsAt) {
       stop();
       return;
@@ -40,6 +43,7 @@ export function createMomentary({ dom, page }: { dom: Dom; page: Document }) {
     const half = recordsMax / 2;
     const some = records.length > recordsMax ? [...records.slice(0, half), ...records.slice(-half)] : records;
     for (const record of some) {
+      if (record.type === "attributes" && !showing.has(record.attributeName ?? "")) continue;
       if (record.type !== "childList") note(record.target);
       else {
         let count = 0;
@@ -70,7 +74,6 @@ export function createMomentary({ dom, page }: { dom: Dom; page: Document }) {
       childList: true,
       characterData: true,
       attributes: true,
-      attributeFilter,
     });
   }
 
@@ -130,7 +133,13 @@ export function createMomentary({ dom, page }: { dom: Dom; page: Document }) {
     return false;
   }
 
-  return { watch, take, touched, isTouched };
+  /** Grows with every change of the document. */
+  function changesSoFar(): number {
+    heed(observer.takeRecords());
+    return changeCount;
+  }
+
+  return { watch, take, touched, isTouched, changesSoFar };
 }
 
 export type Momentary = ReturnType<typeof createMomentary>;

@@ -38,20 +38,22 @@ export interface World {
 export function listenFirst(): void {
   const world = globalThis as World;
   world.browserToolInput ??= (event) => world.browserToolJudge?.(event);
-  for (const name of "pointerdown mousedown touchstart pointerup mouseup touchend click auxclick dblclick contextmenu dragstart mousemove".split(
+  for (const name of "pointerdown mousedown touchstart pointerup mouseup touchend click auxclick dblclick contextmenu dragstart mousemove keydown input".split(
     " ",
   ))
     addEventListener(name, world.browserToolInput, { capture: true });
 }
 
 interface WatchTools {
+  /** Resolves when the frame that comes next is drawn. */
+  frame: () => Promise<void>;
   dom: Dom;
   hit: Hit;
   brief: Brief;
   listenFirst: () => void;
 }
 
-export function createWatch({ dom, hit, brief, listenFirst: listen }: WatchTools) {
+export function createWatch({ dom, hit, brief, frame, listenFirst: listen }: WatchTools) {
   interface Armed extends Expected {
     endsAt: number;
     hit: boolean | null;
@@ -66,6 +68,8 @@ export function createWatch({ dom, hit, brief, listenFirst: listen }: WatchTools
   let armed: Armed | null = null;
   let dragStart: Event | null = null;
   let isFileAsked = false;
+  /** The frame that follows the last input. It is waited for from the input on, and not only when somebody asks. */
+  let drawn: Promise<void> | null = null;
   /** Where the pointer was last seen, and over what. */
   let resting: { x: number; y: number; over: WeakRef<Element> } | null = null;
 
@@ -118,6 +122,7 @@ export function createWatch({ dom, hit, brief, listenFirst: listen }: WatchTools
     if (event.type === "click" && target instanceof HTMLInputElement && target.type === "file")
       isFileAsked = true;
     if (!event.isTrusted) return;
+    drawn = frame();
     if (event.type === "dragstart") dragStart = event;
     if (!armed) return;
     if (performance.now() > armed.endsAt) {
@@ -129,6 +134,7 @@ export function createWatch({ dom, hit, brief, listenFirst: listen }: WatchTools
       return;
     }
     const { element } = armed;
+    if (event.type === "keydown" || event.type === "input") return;
     const isClick = !isDown(event.type) && !isUp(event.type);
     if (isClick) {
       if (!/^(click|auxclick)$/.test(event.type) || armed.clicksSeen >= armed.clicks) return;
@@ -190,7 +196,14 @@ export function createWatch({ dom, hit, brief, listenFirst: listen }: WatchTools
     return now !== null && over !== undefined && now !== over && !now.contains(over);
   }
 
-  return { arm, verdict, hasDragBegun, hasSlippedUnder };
+  /** Resolves when the page has drawn what the last input led to. */
+  function afterInput(): Promise<void> {
+    const waited = drawn ?? frame();
+    drawn = null;
+    return waited;
+  }
+
+  return { arm, verdict, hasDragBegun, hasSlippedUnder, afterInput };
 }
 
 export type Watch = ReturnType<typeof createWatch>;
