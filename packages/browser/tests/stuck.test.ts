@@ -170,6 +170,24 @@ describe("starting", () => {
     60_000,
   );
 
+  test("the token may come from the environment, and a missing sandbox is told at the start", async () => {
+    const cli = join(import.meta.dir, "../src/cli.ts");
+    const child = Bun.spawn([process.execPath, cli, "debug", "--port", "0"], {
+      env: { ...testEnv, BROWSER_TOKEN: "s3cret", BROWSER_NO_SANDBOX: "1" },
+      stdout: "pipe",
+      stderr: "pipe",
+    });
+    const reader = child.stdout.getReader();
+    const line = new TextDecoder().decode((await reader.read()).value);
+    const url = /http:\/\/127\.0\.0\.1:\d+/.exec(line)![0];
+    expect((await fetch(`${url}/health`)).status).toBe(401);
+    expect((await fetch(`${url}/health`, { headers: { authorization: "Bearer s3cret" } })).status).toBe(200);
+    child.kill();
+    expect(await new Response(child.stderr).text()).toContain(
+      "without its sandbox, because BROWSER_NO_SANDBOX is set",
+    );
+  });
+
   test("an unknown backend is refused with the names that there are", async () => {
     const child = Bun.spawn([process.execPath, join(import.meta.dir, "../src/cli.ts"), "mcp"], {
       env: { ...testEnv, BROWSER_BACKEND: "netscape" },

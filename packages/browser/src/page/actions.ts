@@ -2,7 +2,7 @@
 import { ToolError } from "../errors.ts";
 import type { Deadline } from "./deadline.ts";
 import type { Frame } from "./frame.ts";
-import type { After } from "./inpage/agent.ts";
+import type { After } from "./inpage/contract.ts";
 import { pressChord } from "./input.ts";
 import { type KeyStep, parseKeys } from "./keys.ts";
 import type { Page } from "./page.ts";

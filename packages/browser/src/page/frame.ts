@@ -1,7 +1,8 @@
 /** One frame of a page, and the in-page agent of its current document. */
 import { CdpError, type CdpSession, type Params } from "../cdp/connection.ts";
 import { ToolError } from "../errors.ts";
-import { type Agent, agentSource } from "./inpage/agent.ts";
+import { agentSource } from "./inpage/agent.ts";
+import type { Agent } from "./inpage/contract.ts";
 
 export const worldName = "browser-tool";
 

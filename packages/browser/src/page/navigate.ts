@@ -5,7 +5,8 @@ import { blockedMark } from "../launch/address-gate.ts";
 import { type UrlPolicy, whyBlocked } from "../policy/url-policy.ts";
 import type { Browser } from "./browser.ts";
 import type { Deadline } from "./deadline.ts";
-import type { LoadStage, Page } from "./page.ts";
+import type { LoadStage } from "./loading.ts";
+import type { Page } from "./page.ts";
 
 /** After the document is parsed, its pictures and styles are waited for this long; the page is usable without. */
 const loadGraceMs = 5_000;

@@ -5,6 +5,7 @@ import { guardApplications } from "./applications.ts";
 import type { Emulation } from "./emulation.ts";
 import { Frame, type RefCount, worldName } from "./frame.ts";
 import { firstSource } from "./inpage/agent.ts";
+import { Loading, type LoadStage } from "./loading.ts";
 import type { NoticeKind, Notices } from "./notices.ts";
 import { reportRefusals } from "./permissions.ts";
 import { Pointer } from "./pointer.ts";
@@ -34,18 +35,8 @@ export interface Numbering {
   framesNamed: number;
 }
 
-export type LoadStage = "commit" | "domcontentloaded" | "load";
-const stageOrder: LoadStage[] = ["commit", "domcontentloaded", "load"];
-const leftLoadersMax = 20;
 /** A page that wrote to the console this recently is busy, and not stuck. */
 const writingMsMax = 500;
-
-const lifecycleStages: Partial<Record<string, LoadStage>> = {
-  init: "commit",
-  commit: "commit",
-  DOMContentLoaded: "domcontentloaded",
-  load: "load",
-};
 
 interface LastPopup {
   url: string;
@@ -58,11 +49,6 @@ export interface FileChooser {
   session: CdpSession;
   backendNodeId: number;
   takesSeveral: boolean;
-}
-
-interface Loading {
-  loaderId: string;
-  stage: LoadStage;
 }
 
 export class Page {
@@ -101,9 +87,7 @@ export class Page {
   fileChooser: FileChooser | null = null;
   /** The chooser that is about to open is answered at once. */
   isChooserExpected = false;
-  #loading: Loading = { loaderId: "", stage: "load" };
-  /** Loadings whose document has given way to the next one, newest last. */
-  #leftLoaderIds: string[] = [];
+  readonly #loading = new Loading();
   #isNavigating = false;
   #waiters = new Set<() => void>();
   #lastWroteMs = Number.NEGATIVE_INFINITY;
@@ -380,22 +364,10 @@ export class Page {
 
   #lifecycle({ frameId, loaderId, name }: EventParams<"Page.lifecycleEvent">): void {
     if (frameId !== this.mainFrame.id) return;
-    const stage = lifecycleStages[name];
-    if (!stage) return;
-    if (stage === "commit") {
-      // A new document says "init", one that was there at the start says "commit".
-      if (this.#loading.loaderId !== loaderId) this.#beginLoading(loaderId);
-    } else if (this.#loading.loaderId === loaderId) {
-      this.#loading.stage = stage;
-      this.#isNavigating = false;
-    }
+    const reached = this.#loading.follow(loaderId, name);
+    if (!reached) return;
+    if (reached !== "commit") this.#isNavigating = false;
     this.#wake();
-  }
-
-  #beginLoading(loaderId: string): void {
-    this.#leftLoaderIds.push(this.#loading.loaderId);
-    if (this.#leftLoaderIds.length > leftLoadersMax) this.#leftLoaderIds.shift();
-    this.#loading = { loaderId, stage: "commit" };
   }
 
   /** Whether it writes to the console now, because of what was done after `sinceMs` (on the clock of performance). */
@@ -409,9 +381,7 @@ export class Page {
 
   /** Whether the document is that far; with a loader: the document that it brought, or one that followed by itself. */
   hasReached(stage: LoadStage, loaderId?: string): boolean {
-    const isCurrent = loaderId === undefined || this.#loading.loaderId === loaderId;
-    if (!isCurrent && !this.#leftLoaderIds.includes(loaderId)) return false;
-    return stageOrder.indexOf(this.#loading.stage) >= stageOrder.indexOf(stage);
+    return this.#loading.hasReached(stage, loaderId);
   }
 
   #wake(): void {

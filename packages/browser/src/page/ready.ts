@@ -2,7 +2,7 @@
 import { ToolError } from "../errors.ts";
 import type { Deadline } from "./deadline.ts";
 import { type Frame, isContextGone } from "./frame.ts";
-import type { Found } from "./inpage/agent.ts";
+import type { Found } from "./inpage/contract.ts";
 import type { Page } from "./page.ts";
 import { askFrame, revealShadows } from "./search.ts";
 import { framesFor, isRef, notFound } from "./targets.ts";

@@ -3,8 +3,8 @@ import { ToolError } from "../errors.ts";
 import { needsApplication } from "./applications.ts";
 import type { Deadline } from "./deadline.ts";
 import { type Frame, isContextGone } from "./frame.ts";
-import type { After } from "./inpage/agent.ts";
 import type { Changes } from "./inpage/changes.ts";
+import type { After } from "./inpage/contract.ts";
 import type { Page } from "./page.ts";
 
 /** How long an action waits for a document that it began to load; the result says when it is still loading. */

@@ -1,7 +1,7 @@
 /** The aria snapshot of a page: each frame writes its own part, and the parts are put together here. */
 import type { Deadline } from "./deadline.ts";
 import type { Frame } from "./frame.ts";
-import type { SnapshotAnswer } from "./inpage/agent.ts";
+import type { SnapshotAnswer } from "./inpage/contract.ts";
 import { adoptListening } from "./listeners.ts";
 import type { Page } from "./page.ts";
 import { isPdfViewer, type PdfPart, pdfLines, readPdf, stillLoading, viewerArrives } from "./pdf.ts";

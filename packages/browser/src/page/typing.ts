@@ -2,7 +2,7 @@
 import { ToolError } from "../errors.ts";
 import type { Deadline } from "./deadline.ts";
 import type { Frame } from "./frame.ts";
-import type { After } from "./inpage/agent.ts";
+import type { After } from "./inpage/contract.ts";
 import type { FieldKind } from "./inpage/fields.ts";
 import { pressChord, typeKeys } from "./input.ts";
 import { parseChord, primaryModifier } from "./keys.ts";
