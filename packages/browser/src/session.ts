@@ -54,6 +54,12 @@ const startPageTimeoutMs = 30_000;
 /** What an action tells of the changes that it made; a snapshot tells more. */
 const changesCharsMax = 3_000;
 
+/** What loading the modules has left behind. There is time for it while the browser starts. */
+function giveMemoryBack(): void {
+  Bun.gc(true);
+  Bun.shrink();
+}
+
 export class Session {
   readonly options: SessionOptions;
   engine: ResolvedEngine | null = null;
@@ -106,6 +112,7 @@ export class Session {
     const opened = await openEngine(this.options, this.notices);
     this.engine = opened.engine;
     this.#transport = opened.transport;
+    setTimeout(giveMemoryBack, 0);
     if (this.#closed) await opened.transport.close();
     const downloadsDir =
       this.options.downloadsDir ??

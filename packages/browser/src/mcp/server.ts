@@ -7,13 +7,13 @@ import { z } from "zod";
 import { ToolError } from "../errors.ts";
 import type { Operation, ToolOutput } from "../operations/define.ts";
 import { execute, OperationFailed } from "../operations/execute.ts";
-import { operations } from "../operations/index.ts";
+import { toolOperations } from "../operations/tools.ts";
 import type { Session } from "../session.ts";
 import { version } from "../version.ts";
 import { presentError, presentOutput, type ToolResult } from "./present.ts";
 
 type WithTool = Operation & { tool: NonNullable<Operation["tool"]> };
-const withTools = operations.filter((operation): operation is WithTool => operation.tool !== undefined);
+const withTools = toolOperations.filter((operation): operation is WithTool => operation.tool !== undefined);
 
 /** The schema as the model reads it, without what says nothing to it. */
 function inputSchema(input: z.ZodObject): { type: "object" } {

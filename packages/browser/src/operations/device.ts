@@ -7,11 +7,11 @@ import { defineOperation } from "./define.ts";
 import { TimeoutMs } from "./schemas.ts";
 
 const side = z.number().int().min(50).max(10_000);
-const Permissions = z
+export const Permissions = z
   .array(z.enum(permissionNames))
   .max(permissionNames.length)
   .describe("What pages may do; the list replaces the one before");
-const Location = z
+export const Location = z
   .object({
     latitude: z.number().min(-90).max(90),
     longitude: z.number().min(-180).max(180),
@@ -24,7 +24,7 @@ interface Grants {
   geolocation?: z.output<typeof Location> | null;
 }
 
-async function grant(
+export async function grant(
   browser: Browser,
   { permissions, geolocation }: Grants,
   deadline: Deadline,
@@ -103,30 +103,5 @@ export const resizeOperation = defineOperation({
     }),
     toParams: ({ colorScheme, ...input }) => ({ ...input, color_scheme: colorScheme }),
     present: async ({ width, height }) => ({ result: `The viewport is ${width}×${height}.` }),
-  },
-});
-
-export const permissionsOperation = defineOperation({
-  name: "permissions",
-  summary: "Set what pages may do, and where the device is",
-  method: "POST",
-  path: "/permissions",
-  timeoutMs: 5_000,
-  params: z
-    .object({
-      permissions: Permissions.optional(),
-      geolocation: Location.nullable().optional(),
-      timeout_ms: TimeoutMs,
-    })
-    .refine(({ permissions, geolocation }) => permissions !== undefined || geolocation !== undefined, {
-      path: ["permissions"],
-      message: "is required (array; empty to take all back), or geolocation",
-    }),
-  result: z.object({ permissions: z.array(z.string()) }),
-  run: async ({ browser, deadline }, params) => {
-    const running = await browser();
-    await grant(running, params, deadline);
-    for (const page of running.pages.values()) page.emulate(running.emulation, true);
-    return { permissions: running.granted };
   },
 });

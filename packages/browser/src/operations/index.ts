@@ -1,28 +1,19 @@
-/** Every operation of the tool. To add one, write its constant and list it here. */
+/** Every operation of the tool. To add one, write its constant and list it here, or in tools.ts if it is a tool. */
 import { makeBatchOperation } from "./batch.ts";
+import { clearConsoleOperation } from "./console.ts";
+import type { Operation } from "./define.ts";
+import { scrollOperation, selectOperation, uploadOperation } from "./fields.ts";
 import {
-  clearConsoleOperation,
   clearNetworkOperation,
   clearWebSocketsOperation,
-  consoleOperation,
   networkBodyOperation,
   networkOperation,
   webSocketsOperation,
-} from "./capture.ts";
-import type { Operation } from "./define.ts";
-import { permissionsOperation, resizeOperation } from "./device.ts";
-import {
-  pressKeyOperation,
-  scrollOperation,
-  selectOperation,
-  typeOperation,
-  uploadOperation,
-} from "./keyboard.ts";
-import { backOperation, forwardOperation, navigateOperation } from "./navigation.ts";
-import { evaluateOperation, pdfOperation, screenshotOperation } from "./page.ts";
+} from "./network.ts";
 import { activatePageOperation, closePageOperation, pagesOperation } from "./pages.ts";
-import { clickOperation, dragOperation, hoverOperation } from "./pointer.ts";
-import { a11yOperation, domOperation } from "./snapshot.ts";
+import { permissionsOperation } from "./permissions.ts";
+import { dragOperation, hoverOperation } from "./pointer.ts";
+import { pdfOperation } from "./print.ts";
 import {
   clearCookiesOperation,
   clearStorageOperation,
@@ -32,37 +23,21 @@ import {
   storageOperation,
 } from "./storage.ts";
 import { healthOperation, infoOperation } from "./system.ts";
+import { toolOperations } from "./tools.ts";
 import { waitForSelectorOperation, waitOperation } from "./wait.ts";
 
 const single: Operation[] = [
   healthOperation,
   infoOperation,
-  navigateOperation,
-  backOperation,
-  forwardOperation,
-  a11yOperation,
-  domOperation,
-  screenshotOperation,
-  pdfOperation,
-  clickOperation,
+  ...toolOperations,
   hoverOperation,
   dragOperation,
-  typeOperation,
   selectOperation,
   uploadOperation,
-  pressKeyOperation,
   scrollOperation,
-  evaluateOperation,
   waitForSelectorOperation,
   waitOperation,
-  consoleOperation,
-  clearConsoleOperation,
-  networkOperation,
-  networkBodyOperation,
-  clearNetworkOperation,
-  webSocketsOperation,
-  clearWebSocketsOperation,
-  resizeOperation,
+  pdfOperation,
   permissionsOperation,
   cookiesOperation,
   setCookiesOperation,
@@ -70,6 +45,12 @@ const single: Operation[] = [
   storageOperation,
   setStorageOperation,
   clearStorageOperation,
+  clearConsoleOperation,
+  networkOperation,
+  networkBodyOperation,
+  clearNetworkOperation,
+  webSocketsOperation,
+  clearWebSocketsOperation,
   pagesOperation,
   activatePageOperation,
   closePageOperation,
