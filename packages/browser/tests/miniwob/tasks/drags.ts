@@ -62,7 +62,8 @@ const cubeSides: Record<string, { x: number | null; y: number }> = {
 
 /** Turns a cube that has some weight: it follows the pointer slowly, so the button is held until it has come to rest. */
 async function turnCube(player: Player): Promise<void> {
-  const wanted = cubeSides[(await player.dom("#query")).first(".bold")!.text]!;
+  const side = (await player.dom("#query")).first(".bold")!.text;
+  const wanted = cubeSides[side]!;
   const degreesPerPixel = 1.18;
   const sluggishness = 6;
   const middle = { x: 200, y: 300 };
@@ -70,23 +71,27 @@ async function turnCube(player: Player): Promise<void> {
     const pixels = (sign * (degrees + Math.sign(degrees) * sluggishness)) / degreesPerPixel;
     await player.call("click", { position: middle, action: "press" });
     await player.call("click", { position: { ...middle, [axis]: middle[axis] + pixels }, action: "hover" });
-    await player.wait(450);
+    await player.wait(400);
     await player.call("click", { action: "release" });
   };
+  const missing = (from: number, to: number) => ((((to - from) % 360) + 540) % 360) - 180;
   for (let i = 0; i < 14; i++) {
-    const style = (await player.dom("#wrapper")).first(".cube")!.style("transform");
+    const cube = await player.dom("#wrapper");
+    if (cube.first(".active")!.text === side) break;
+    const style = cube.first(".cube")!.style("transform");
     const [, y, x] = /rotateX\(([-\d.]+)deg\) rotateY\(([-\d.]+)deg\)/.exec(style)!.map(Number) as [
       number,
       number,
       number,
     ];
-    const missing = (from: number, to: number) => ((((to - from) % 360) + 540) % 360) - 180;
     const [missingY, missingX] = [missing(y, wanted.y), wanted.x === null ? 0 : missing(x, wanted.x)];
-    if (Math.abs(missingY) > 30) await turn("y", missingY, -1);
     // Upside down, left is right.
-    else if (Math.abs(missingX) > 30) await turn("x", missingX, y > 90 && y < 270 ? -1 : 1);
-    else break;
+    if (Math.abs(missingX) > Math.abs(missingY)) await turn("x", missingX, y > 90 && y < 270 ? -1 : 1);
+    else await turn("y", missingY, -1);
   }
+  // A pointer that comes and presses at once would turn the cube once more.
+  await player.hover("#subbtn");
+  await player.wait(100);
   await player.submit();
 }
 
