@@ -69,6 +69,9 @@ async function turnCube(player: Player): Promise<void> {
   const middle = { x: 200, y: 300 };
   const turn = async (axis: "x" | "y", degrees: number, sign: number) => {
     const pixels = (sign * (degrees + Math.sign(degrees) * sluggishness)) / degreesPerPixel;
+    // A pointer that comes and presses at once would turn it by the way that it came.
+    await player.call("click", { position: middle, action: "hover" });
+    await player.wait(50);
     await player.call("click", { position: middle, action: "press" });
     await player.call("click", { position: { ...middle, [axis]: middle[axis] + pixels }, action: "hover" });
     await player.wait(400);
@@ -89,7 +92,6 @@ async function turnCube(player: Player): Promise<void> {
     if (Math.abs(missingX) > Math.abs(missingY)) await turn("x", missingX, y > 90 && y < 270 ? -1 : 1);
     else await turn("y", missingY, -1);
   }
-  // A pointer that comes and presses at once would turn the cube once more.
   await player.hover("#subbtn");
   await player.wait(100);
   await player.submit();
