@@ -7,7 +7,7 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { cpuUs, rssMb, startCommand, startServer, stopAll } from "./lib/processes.ts";
+import { cpuUs, rssMb, startCommand, startServer, stopAll, untilReady } from "./lib/processes.ts";
 
 const [sessions = 200, framesPerSecond = 20, seconds = 20] = process.argv.slice(2).map(Number);
 const ADMIN_TOKEN = "bench-admin-token-0123456789";
@@ -39,13 +39,8 @@ async function rpc(method: string, params: unknown, bearer?: string) {
   if (error) throw new Error(`${method}: ${error.message}`);
   return result;
 }
-async function until(ready: () => Promise<boolean>) {
-  for (const deadline = Date.now() + 20_000; !(await ready().catch(() => false)); await Bun.sleep(20)) {
-    if (Date.now() > deadline) throw new Error("the gateway did not become ready");
-  }
-}
 
-await until(async () => (await fetch(`${url}/healthz`)).ok);
+await untilReady("the gateway", async () => (await fetch(`${url}/healthz`)).ok);
 const { access_token: token } = await rpc("auth.register", {
   email: "b@example.com",
   password: "bench password",
@@ -56,7 +51,9 @@ const backend = {
   models: ["voice"],
 };
 await post("/api/admin/backends", backend, ADMIN_TOKEN);
-await until(async () => (await (await fetch(`${url}/v1/models`)).text()).includes('"voice"'));
+await untilReady("the model", async () =>
+  (await (await fetch(`${url}/v1/models`)).text()).includes('"voice"'),
+);
 
 let sent = 0;
 let refused = 0;

@@ -1,7 +1,7 @@
 /**
- * The import direction of the house, checked: kernel <- contracts <- rooms <- main; rooms meet only through
- * each other's index.ts and without cycles; console, client, agent and browser never import the gateway's
- * runtime code. Each violation is printed with the rule that it breaks.
+ * Checks the import direction of the house: wire, protocol <- kernel <- contracts <- rooms <- app. Rooms meet only
+ * through each other's index.ts and without cycles. Each package imports only those listed for it below. Each
+ * violation is printed with the rule that it breaks.
  */
 
 import { dirname, join, normalize } from "node:path";
@@ -14,6 +14,8 @@ interface Edge {
   from: string;
   to: string;
   typeOnly: boolean;
+  /** By path rather than by the name of a package. */
+  relative: boolean;
 }
 
 const edges: Edge[] = [];
@@ -21,10 +23,11 @@ for await (const file of new Glob("packages/*/src/**/*.{ts,tsx}").scan(root)) {
   const text = await Bun.file(join(root, file)).text();
   for (const match of text.matchAll(importPattern)) {
     const target = match[3]!;
-    const to = target.startsWith(".")
+    const relative = target.startsWith(".");
+    const to = relative
       ? normalize(join(dirname(file), target))
       : target.replace(/^@model-gateway\/([a-z]+)\/?/, "packages/$1/src/");
-    if (to.startsWith("packages/")) edges.push({ from: file, to, typeOnly: Boolean(match[2]) });
+    if (to.startsWith("packages/")) edges.push({ from: file, to, typeOnly: Boolean(match[2]), relative });
   }
 }
 
@@ -32,17 +35,38 @@ const gateway = (path: string) => path.match(/^packages\/gateway\/src\/(.*)$/)?.
 const room = (path: string) => gateway(path)?.match(/^rooms\/([^/]+)\//)?.[1] ?? null;
 const isContract = (path: string) => /^(storage|backends|bus)\/contract\.ts$/.test(path);
 
+/** What the source of each package may import of the others; `types` only as types. */
+const PACKAGES: Record<string, { code: readonly string[]; types?: readonly string[] }> = {
+  wire: { code: [] },
+  protocol: { code: [] },
+  gateway: { code: ["wire", "protocol", "client"] },
+  agent: { code: ["protocol"] },
+  client: { code: [], types: ["protocol", "gateway"] },
+  console: { code: ["client"], types: ["gateway"] },
+  browser: { code: [] },
+  // For tests, benchmarks and scripts; no other package's source may import it.
+  testing: { code: ["wire", "protocol", "gateway", "agent"] },
+};
+
 const problems: string[] = [];
 const report = ({ from, to }: Edge, rule: string) => problems.push(`${from} imports ${to}: ${rule}`);
+const ruleOf = (name: string, { code, types = [] }: { code: readonly string[]; types?: readonly string[] }) =>
+  `${name} may import ${[...code, ...types.map((each) => `types of ${each}`)].join(", ") || "no other package"}`;
 
 const roomEdges = new Map<string, Set<string>>();
 for (const edge of edges) {
-  const { from, to, typeOnly } = edge;
-  const fromPackage = from.split("/")[1];
-  const toPackage = to.split("/")[1];
-  if (fromPackage !== toPackage && toPackage === "gateway" && !typeOnly)
-    report(edge, "other packages may take types of the gateway, never its code");
-  if (fromPackage === "browser" && toPackage !== "browser") report(edge, "the browser tool stands alone");
+  const { from, to, typeOnly, relative } = edge;
+  const fromPackage = from.split("/")[1]!;
+  const toPackage = to.split("/")[1]!;
+  if (fromPackage !== toPackage) {
+    if (relative) report(edge, "packages import each other by name, so that only what is exported is used");
+    if (toPackage === "client" && fromPackage === "gateway" && !from.startsWith("packages/gateway/src/cli/"))
+      report(edge, "only the command line uses the client");
+    const allowed = PACKAGES[fromPackage];
+    if (!allowed) report(edge, `packages/${fromPackage} is not listed in check-imports.ts`);
+    else if (!allowed.code.includes(toPackage) && !(typeOnly && allowed.types?.includes(toPackage)))
+      report(edge, ruleOf(fromPackage, allowed));
+  }
 
   const source = gateway(from);
   const target = gateway(to);

@@ -9,7 +9,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { startServices } from "./lib/services.ts";
+import { startServices } from "@model-gateway/testing/services.ts";
 
 const MAIN = join(import.meta.dir, "../packages/gateway/src/main.ts");
 const INSTANCES_MAX = 16;

@@ -4,7 +4,7 @@
  * ledger's sums hold. The ordinary tests do the same some fifty times.
  */
 import { parseArgs } from "node:util";
-import { startServices } from "./lib/services.ts";
+import { startServices } from "@model-gateway/testing/services.ts";
 
 const CYCLES_PER_ROUND = 50;
 
@@ -22,7 +22,7 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => pr
 Object.assign(process.env, services?.env);
 
 // Imported only now, because the databases that exist are read from the environment.
-const { freshDatabase } = await import("../packages/gateway/tests/support/databases.ts");
+const { freshDatabase } = await import("@model-gateway/testing/databases.ts");
 const { killCycles } = await import("../packages/gateway/tests/metering/kill-cycles.ts");
 
 let failed = false;

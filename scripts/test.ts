@@ -2,7 +2,7 @@
  * Runs every test (or those whose paths contain an argument) against real services, and ends with one line:
  * `N passed, M failed`. What the machine could not provide is named, and its tests count as skipped.
  */
-import { startServices } from "./lib/services.ts";
+import { startServices } from "@model-gateway/testing/services.ts";
 
 const services = await startServices();
 const stop = () => services.stop();

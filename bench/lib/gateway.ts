@@ -1,9 +1,9 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { freePort } from "@model-gateway/testing/services.ts";
 import { openStorage } from "../../packages/gateway/src/storage/index.ts";
-import { freePort } from "../../scripts/lib/services.ts";
 import { seedUsage } from "../growth-seed.ts";
-import { startCommand, stop, until } from "./processes.ts";
+import { startCommand, stop, untilReady } from "./processes.ts";
 import { folder, type Target } from "./targets.ts";
 
 const ADMIN_TOKEN = "bench-admin-token-0123456789";
@@ -65,7 +65,7 @@ export async function launchGateway({ name, shared }: Omit<GatewayOptions, "upst
     SERVICE_LOG_LEVEL: "warn",
     ...(shared && { SERVICE_DATABASE_URL: shared.databaseUrl, SERVICE_REDIS_URL: shared.redisUrl }),
   });
-  await until("the gateway", async () => (await fetch(`${url}/v1/health`)).ok);
+  await untilReady("the gateway", async () => (await fetch(`${url}/v1/health`)).ok);
   return { pid, port, url, startedMs: performance.now() - beganAt };
 }
 
@@ -103,7 +103,7 @@ export async function startGateway(options: GatewayOptions): Promise<GatewayTarg
   await stop(first.pid);
   await prepareDatabase(options, userId);
   const launched = await launchGateway(options);
-  await until("the backend", async () =>
+  await untilReady("the backend", async () =>
     (await (await fetch(`${launched.url}/v1/models`)).text()).includes('"bench"'),
   );
   return { peer: "gateway", headers: "", share: 1, ...account, ...launched };

@@ -1,8 +1,8 @@
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { freePort } from "../../scripts/lib/services.ts";
-import { startCommand, until } from "./processes.ts";
+import { freePort } from "@model-gateway/testing/services.ts";
+import { startCommand, untilReady } from "./processes.ts";
 import type { Target } from "./targets.ts";
 
 const VERSION = "1.15.2";
@@ -46,7 +46,7 @@ export async function startPortkey(upstreamPort: number): Promise<Target> {
   const port = await freePort();
   const beganAt = performance.now();
   const { pid } = startCommand([node, program, `--port=${port}`, "--headless"]);
-  await until("Portkey's gateway", async () => (await fetch(`http://127.0.0.1:${port}/`)).ok);
+  await untilReady("Portkey's gateway", async () => (await fetch(`http://127.0.0.1:${port}/`)).ok);
   return {
     peer: "portkey",
     pid,

@@ -77,7 +77,8 @@ export function startCommand(command: string[], env: Record<string, string> = {}
 
 const READY_WITHIN_MS = 20_000;
 
-export async function until(what: string, check: () => Promise<boolean>): Promise<void> {
+/** Polls often: how long a start takes is measured with it. */
+export async function untilReady(what: string, check: () => Promise<boolean>): Promise<void> {
   for (const deadlineMs = Date.now() + READY_WITHIN_MS; !(await check().catch(() => false)); ) {
     if (Date.now() > deadlineMs) throw new Error(`${what} did not become ready`);
     await Bun.sleep(2);

@@ -1,5 +1,5 @@
 /** A realtime API that sends every appended frame back as output; prints its port. */
-import { startRealtimeUpstream } from "../../packages/gateway/tests/support/realtime.ts";
+import { startRealtimeUpstream } from "@model-gateway/testing/realtime.ts";
 
 const upstream = startRealtimeUpstream("dashscope", { echoAudio: true });
 console.log(new URL(upstream.url).port);

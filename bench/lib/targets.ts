@@ -1,8 +1,8 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { freePort } from "../../scripts/lib/services.ts";
-import { startCommand, startServer, until } from "./processes.ts";
+import { freePort } from "@model-gateway/testing/services.ts";
+import { startCommand, startServer, untilReady } from "./processes.ts";
 
 /** What a measurement runs against; the keys of every figure. */
 export type Peer = "nginx" | "bare" | "portkey" | "gateway";
@@ -63,7 +63,7 @@ http {
   );
   const beganAt = performance.now();
   const { pid } = startCommand([binary, "-p", folder, "-c", config]);
-  await until("nginx", async () => (await fetch(`http://127.0.0.1:${port}/v1/models`)).ok);
+  await untilReady("nginx", async () => (await fetch(`http://127.0.0.1:${port}/v1/models`)).ok);
   const startedMs = performance.now() - beganAt;
   return { peer: "nginx", pid, port, key: "none", headers: "", share: 1, startedMs };
 }
@@ -71,7 +71,10 @@ http {
 export async function startBareProxy(upstreamPort: number): Promise<Target> {
   const beganAt = performance.now();
   const proxy = await startServer("bare-proxy.ts", [`http://127.0.0.1:${upstreamPort}`]);
-  await until("the bare proxy", async () => (await fetch(`http://127.0.0.1:${proxy.port}/v1/models`)).ok);
+  await untilReady(
+    "the bare proxy",
+    async () => (await fetch(`http://127.0.0.1:${proxy.port}/v1/models`)).ok,
+  );
   const startedMs = performance.now() - beganAt;
   return { peer: "bare", key: "none", headers: "", share: 1, startedMs, ...proxy };
 }

@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { startPostgres, startRedis } from "../../scripts/lib/services.ts";
+import { startPostgres, startRedis } from "@model-gateway/testing/services.ts";
 import type { Bench, Row } from "../lib/bench.ts";
 import { Samples } from "../lib/figures.ts";
 import { launchGateway, signUp } from "../lib/gateway.ts";

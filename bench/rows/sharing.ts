@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { startPostgres, startRedis } from "../../scripts/lib/services.ts";
+import { startPostgres, startRedis } from "@model-gateway/testing/services.ts";
 import { type Bench, CHAT_PATH, chatBody, type Row, runLoad } from "../lib/bench.ts";
 import { median, Samples } from "../lib/figures.ts";
 import { type GatewayTarget, launchGateway, rpc, startGateway } from "../lib/gateway.ts";

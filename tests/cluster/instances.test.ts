@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { until } from "@model-gateway/testing/until.ts";
+import { minimax, startMinimax, type VideoUpstream } from "@model-gateway/testing/video.ts";
 import { dialRaw, serveTunnel } from "../../packages/gateway/tests/agents/support.ts";
 import { canShare } from "../../packages/gateway/tests/instances/support.ts";
-import { minimax, startMinimax, type VideoUpstream } from "../../packages/gateway/tests/support/video.ts";
-import { type Instance, until } from "./support/cluster.ts";
+import type { Instance } from "./support/cluster.ts";
 import { startLoad } from "./support/load.ts";
 import { openStage, type Stage, settleAccounts } from "./support/stage.ts";
 

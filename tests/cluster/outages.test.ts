@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { until } from "@model-gateway/testing/until.ts";
 import { canShare } from "../../packages/gateway/tests/instances/support.ts";
-import { ADMIN_TOKEN, type Instance, until } from "./support/cluster.ts";
+import { ADMIN_TOKEN, type Instance } from "./support/cluster.ts";
 import { type Load, startLoad } from "./support/load.ts";
 import { openPool, openStage, pointsOf, type Stage, settleAccounts } from "./support/stage.ts";
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { freePort } from "@model-gateway/testing/services.ts";
 import { canShare } from "../../packages/gateway/tests/instances/support.ts";
-import { freePort } from "../../scripts/lib/services.ts";
 import { startLoad } from "./support/load.ts";
 import { openStage, type Stage, settleAccounts } from "./support/stage.ts";
 

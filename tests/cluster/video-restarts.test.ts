@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import { kinds } from "../../packages/gateway/tests/support/databases.ts";
-import { until } from "./support/cluster.ts";
+import { kinds } from "@model-gateway/testing/databases.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import { MODELS, VideoStage } from "./support/video-stage.ts";
 
 /** As many steps as one process takes at a time: when all of them stand still, the next job stays queued. */

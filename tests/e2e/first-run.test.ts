@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { PASSWORD } from "@model-gateway/testing/gateway.ts";
 import type { Page } from "playwright-core";
-import { PASSWORD } from "../../packages/gateway/tests/support/gateway.ts";
 import { openSite, type Site, seriousIssues, shot } from "./support/site.ts";
 
 let site: Site;

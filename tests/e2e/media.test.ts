@@ -1,16 +1,9 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { ADMIN_TOKEN } from "@model-gateway/testing/gateway.ts";
+import { type RealtimeUpstream, startRealtimeUpstream } from "@model-gateway/testing/realtime.ts";
+import { until } from "@model-gateway/testing/until.ts";
+import { FILM, minimax, startMinimax, type VideoUpstream } from "@model-gateway/testing/video.ts";
 import type { Page } from "playwright-core";
-import { ADMIN_TOKEN } from "../../packages/gateway/tests/support/gateway.ts";
-import {
-  type RealtimeUpstream,
-  startRealtimeUpstream,
-} from "../../packages/gateway/tests/support/realtime.ts";
-import {
-  FILM,
-  minimax,
-  startMinimax,
-  type VideoUpstream,
-} from "../../packages/gateway/tests/support/video.ts";
 import { openSite, type Site, seriousIssues, shot } from "./support/site.ts";
 
 let site: Site;
@@ -47,11 +40,6 @@ afterAll(async () => {
   films.stop();
   voices.stop();
 });
-
-async function until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
-  for (const deadline = Date.now() + 30_000; !(await holds()); await Bun.sleep(50))
-    if (Date.now() > deadline) throw new Error(`${what} did not come`);
-}
 
 async function order(page: Page, prompt: string): Promise<void> {
   await page.getByRole("button", { name: "New video" }).first().click();

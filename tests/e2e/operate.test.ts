@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { ADMIN_TOKEN } from "@model-gateway/testing/gateway.ts";
 import { dialRaw } from "../../packages/gateway/tests/agents/support.ts";
-import { ADMIN_TOKEN } from "../../packages/gateway/tests/support/gateway.ts";
 import { openSite, type Site, shot } from "./support/site.ts";
 
 let site: Site;

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { until } from "@model-gateway/testing/until.ts";
 import { openSite, type Site, shot, type Visit } from "./support/site.ts";
 
 const DOT =
@@ -11,14 +12,6 @@ beforeAll(async () => {
   visit = await site.visitAs("player");
 });
 afterAll(() => site.stop());
-
-async function until(what: string, holds: () => boolean): Promise<void> {
-  for (let tries = 0; tries < 200; tries++) {
-    if (holds()) return;
-    await Bun.sleep(50);
-  }
-  throw new Error(`${what} did not happen`);
-}
 
 test("two models answer the same words side by side, with time, tokens and cost", async () => {
   const { page, complaints } = visit;

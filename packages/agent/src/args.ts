@@ -3,10 +3,10 @@ import { readFileSync } from "node:fs";
 import { homedir, hostname } from "node:os";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
+import { TUNNEL_PATH } from "@model-gateway/protocol/agent.ts";
+import { hostProblem } from "@model-gateway/protocol/host.ts";
 import { type AgentConfig, loadConfig } from "./config.ts";
 import { describeError, UsageError } from "./errors.ts";
-import { hostProblem } from "./host.ts";
-import { TUNNEL_PATH } from "./protocol.ts";
 
 export const HELP = `Example:
   npm run agent -- --gateway wss://gateway.example.com --token <token from agents.register>

@@ -1,11 +1,11 @@
 /** The node's configuration file: TOML, checked as a whole, with every mistake named by its field. */
 import { readFileSync } from "node:fs";
+import { describeIssues } from "@model-gateway/protocol/agent.ts";
+import { ModelId } from "@model-gateway/protocol/model-id.ts";
 import { z } from "zod";
 import { DEFAULT_ENGINES } from "./engines/defaults.ts";
 import { checkTemplate } from "./engines/render.ts";
 import { describeError, UsageError } from "./errors.ts";
-import { ModelId } from "./model-id.ts";
-import { describeIssues } from "./protocol.ts";
 import { fileNameOf } from "./weights/store.ts";
 
 const Template = z.string().superRefine((text, context) => {

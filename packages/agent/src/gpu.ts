@@ -1,7 +1,8 @@
 /** What the GPUs of this machine are doing, from `nvidia-smi`. */
+
+import { GPUS_MAX, type GpuReport, NAME_CHARS_MAX } from "@model-gateway/protocol/agent.ts";
 import { describeError } from "./errors.ts";
 import type { Log } from "./log.ts";
-import { GPUS_MAX, type GpuReport, NAME_CHARS_MAX } from "./protocol.ts";
 
 const QUERY_FIELDS = [
   "index",

@@ -2,8 +2,7 @@
  * The node's connection to the gateway: dialled from here, kept alive, and dialled again for as long as the
  * program runs. Losing it touches no engine.
  */
-import { describeError, errorCode } from "./errors.ts";
-import type { Log } from "./log.ts";
+
 import {
   CloseCode,
   describeIssues,
@@ -17,11 +16,13 @@ import {
   parseRpcMessage,
   RpcErrorCode,
   type RpcMessage,
-} from "./protocol.ts";
+} from "@model-gateway/protocol/agent.ts";
+import { FRAME_BYTES_MAX } from "@model-gateway/protocol/tunnel/frames.ts";
+import { type EngineTarget, TunnelServer } from "@model-gateway/protocol/tunnel/server.ts";
+import { SocketChannel } from "@model-gateway/protocol/tunnel/socket-channel.ts";
+import { describeError, errorCode } from "./errors.ts";
+import type { Log } from "./log.ts";
 import { abortableDelay, backoffMs, jittered } from "./time.ts";
-import { FRAME_BYTES_MAX } from "./tunnel/frames.ts";
-import { type EngineTarget, TunnelServer } from "./tunnel/server.ts";
-import { SocketChannel } from "./tunnel/socket-channel.ts";
 
 /** Bun's client takes headers and can ping; the DOM's types, which the whole workspace shares, know of neither. */
 const DialledSocket = WebSocket as unknown as new (

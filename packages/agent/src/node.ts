@@ -1,11 +1,11 @@
 /** The node program's parts, wired together. */
 import { join } from "node:path";
+import { type HeartbeatParams, PROTOCOL_VERSION } from "@model-gateway/protocol/agent.ts";
 import manifest from "../package.json" with { type: "json" };
 import type { AgentSettings } from "./args.ts";
 import { GpuMonitor } from "./gpu.ts";
 import { GatewayLink } from "./link.ts";
 import type { Log } from "./log.ts";
-import { type HeartbeatParams, PROTOCOL_VERSION } from "./protocol.ts";
 import { Deployments } from "./supervise/deployments.ts";
 import { StateFile } from "./supervise/state-file.ts";
 import { WeightsStore } from "./weights/store.ts";

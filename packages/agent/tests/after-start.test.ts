@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
+import { failure } from "@model-gateway/testing/failure.ts";
 import { runAfterStart } from "../src/supervise/after-start.ts";
-import { failure } from "./tunnel-harness.ts";
 
 const run = (script: string, onRunning: (line: string) => void = () => undefined) =>
   runAfterStart({

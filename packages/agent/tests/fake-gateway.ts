@@ -1,5 +1,5 @@
 /** The gateway's end of the protocol as far as a node needs it, with everything it hears kept for the test. */
-import type { ServerWebSocket } from "bun";
+
 import {
   AGENT_METHODS,
   type HeartbeatParams,
@@ -7,12 +7,12 @@ import {
   type ProgressParams,
   parseRpcMessage,
   type RpcMessage,
-} from "../src/protocol.ts";
-import { TunnelClient } from "../src/tunnel/client.ts";
-import { SocketChannel } from "../src/tunnel/socket-channel.ts";
-import { until } from "./tunnel-harness.ts";
-
-export const TOKEN = "node-token";
+} from "@model-gateway/protocol/agent.ts";
+import { TunnelClient } from "@model-gateway/protocol/tunnel/client.ts";
+import { SocketChannel } from "@model-gateway/protocol/tunnel/socket-channel.ts";
+import { NODE_TOKEN } from "@model-gateway/testing/node.ts";
+import { until } from "@model-gateway/testing/until.ts";
+import type { ServerWebSocket } from "bun";
 
 interface Connection {
   socket: ServerWebSocket<undefined>;
@@ -65,7 +65,7 @@ export function startFakeGateway(options: { port?: number; heartbeatIntervalMs?:
     port: options.port ?? 0,
     hostname: "127.0.0.1",
     fetch(request, self) {
-      if (request.headers.get("authorization") !== `Bearer ${TOKEN}`)
+      if (request.headers.get("authorization") !== `Bearer ${NODE_TOKEN}`)
         return new Response("unknown token", { status: 401 });
       return self.upgrade(request) ? undefined : new Response("upgrade needed", { status: 426 });
     },

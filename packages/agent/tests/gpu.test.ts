@@ -2,9 +2,9 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { GPUS_MAX, GpuReport } from "@model-gateway/protocol/agent.ts";
 import { GpuMonitor, parseGpuCsv } from "../src/gpu.ts";
 import { createLog } from "../src/log.ts";
-import { GPUS_MAX, GpuReport } from "../src/protocol.ts";
 
 const fixture = (name: string) => Bun.file(join(import.meta.dir, "fixtures", "nvidia-smi", name)).text();
 const dir = mkdtempSync(join(tmpdir(), "gpu-"));

@@ -2,13 +2,14 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { GpuReport } from "@model-gateway/protocol/agent.ts";
+import { ModelId } from "@model-gateway/protocol/model-id.ts";
 import { HELP, readSettings, tunnelUrl } from "../src/args.ts";
 import { parseConfig } from "../src/config.ts";
 import { chooseGpus, planModel, renderLaunch } from "../src/engines/plan.ts";
 import { findFreePort } from "../src/engines/ports.ts";
+import { safeFolderName } from "../src/folder-name.ts";
 import { describeDialFailure } from "../src/link.ts";
-import { ModelId, safeFolderName } from "../src/model-id.ts";
-import type { GpuReport } from "../src/protocol.ts";
 import { backoffMs, jittered } from "../src/time.ts";
 
 const dir = mkdtempSync(join(tmpdir(), "settings-"));

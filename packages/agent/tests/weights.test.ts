@@ -3,11 +3,18 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "no
 import type { ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { failure } from "@model-gateway/testing/failure.ts";
+import {
+  type FileServer,
+  sendStart,
+  sendStatus,
+  sha256,
+  startFileServer,
+} from "@model-gateway/testing/file-server.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import { type DownloadOptions, downloadFile } from "../src/weights/download.ts";
 import { chooseFiles, type HubSource, parseHubId, safeRelativePath } from "../src/weights/hub.ts";
 import { type WeightsProgress, WeightsStore } from "../src/weights/store.ts";
-import { type FileServer, sendStart, sendStatus, sha256, startFileServer } from "./file-server.ts";
-import { failure, until } from "./tunnel-harness.ts";
 
 let dir: string;
 let server: FileServer;

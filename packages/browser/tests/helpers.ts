@@ -2,6 +2,8 @@
 import { startDebugServer } from "../src/http/server.ts";
 import { Session, type SessionOptions } from "../src/session.ts";
 
+export { until } from "@model-gateway/testing/until.ts";
+
 export interface Answer {
   status: number;
   // biome-ignore lint/suspicious/noExplicitAny: answers are asserted field by field.
@@ -94,14 +96,4 @@ export function startSite(pages: Record<string, Page>): Site {
     },
   });
   return { url: `http://127.0.0.1:${server.port}`, port: server.port!, stop: () => server.stop(true) };
-}
-
-/** Waits for a condition that another process brings about. */
-export async function until(what: string, isTrue: () => boolean | Promise<boolean>, timeoutMs = 20_000) {
-  const end = Date.now() + timeoutMs;
-  while (Date.now() < end) {
-    if (await isTrue()) return;
-    await Bun.sleep(20);
-  }
-  throw new Error(`${what}: not within ${timeoutMs} ms`);
 }

@@ -1,5 +1,5 @@
+import type { Notification } from "@model-gateway/protocol/notifications.ts";
 import { ConnectionError, isAbort, RestError, restErrorOf } from "./errors.ts";
-import type { Notification } from "./notifications.ts";
 import type { Fetch } from "./rpc.ts";
 import { sseData } from "./sse.ts";
 

@@ -1,5 +1,5 @@
+import type { ChatUsage, ToolCall, VideoResult } from "@model-gateway/protocol/notifications.ts";
 import { ConnectionError, RestError, restErrorOf } from "./errors.ts";
-import type { ChatUsage, ToolCall, VideoResult } from "./notifications.ts";
 import type { Fetch } from "./rpc.ts";
 import { sseData } from "./sse.ts";
 

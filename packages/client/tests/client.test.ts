@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { ManualClock } from "../../gateway/tests/support/clock.ts";
-import { bootGateway, PASSWORD, type TestGateway } from "../../gateway/tests/support/gateway.ts";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { createClient, type Fetch, memoryTokens, RPC_CODE, RpcError } from "../src/index.ts";
 
 const ACCESS_TOKEN_LIFE_MS = 15 * 60_000;

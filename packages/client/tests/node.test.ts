@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { bootGateway, PASSWORD } from "../../gateway/tests/support/gateway.ts";
+import { bootGateway, PASSWORD } from "@model-gateway/testing/gateway.ts";
 
 test("the same client runs under Node", async () => {
   const gateway = await bootGateway();

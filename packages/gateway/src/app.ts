@@ -1,7 +1,8 @@
+import type { OriginOptions } from "@model-gateway/wire/client";
+import { HttpOrigin } from "@model-gateway/wire/client";
+import type { Listener } from "@model-gateway/wire/server";
 import { AgentPool } from "./backends/agent-node/index.ts";
 import { Bridge } from "./backends/bridge/index.ts";
-import type { OriginOptions } from "./backends/contract.ts";
-import { HttpOrigin } from "./backends/http1/origin.ts";
 import { backendFactory } from "./backends/index.ts";
 import { BusEventHub } from "./bus/event-hub.ts";
 import { openBus } from "./bus/index.ts";
@@ -43,7 +44,6 @@ import { createConsole } from "./transports/console/handler.ts";
 import { consoleRoutes } from "./transports/console/routes.ts";
 import { documentRoutes } from "./transports/docs/routes.ts";
 import { EventsTransport } from "./transports/events/sse.ts";
-import type { Listener } from "./transports/http1/listener.ts";
 import { createRpcHttp } from "./transports/rpc/http.ts";
 import { RpcRunner } from "./transports/rpc/runner.ts";
 import { RpcWebSocket } from "./transports/rpc/websocket.ts";

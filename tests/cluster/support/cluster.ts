@@ -1,20 +1,12 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { until } from "@model-gateway/testing/until.ts";
 
 const MAIN = join(import.meta.dir, "../../../packages/gateway/src/main.ts");
 export const ADMIN_TOKEN = "cluster-admin-token-0123456789";
 const PASSWORD = "correct horse battery";
 const START_WITHIN_MS = 40_000;
-
-export async function until(
-  what: string,
-  ready: () => boolean | Promise<boolean>,
-  timeoutMs = 30_000,
-): Promise<void> {
-  for (const deadline = Date.now() + timeoutMs; !(await ready()); await Bun.sleep(10))
-    if (Date.now() > deadline) throw new Error(`not in time: ${what}`);
-}
 
 /** A key may make this many requests a minute; more than a test sends, unless the limit is what it looks at. */
 export const GENEROUS_RPM = 100_000;

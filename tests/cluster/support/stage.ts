@@ -1,13 +1,14 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { type PostgresServer, startPostgres } from "@model-gateway/testing/services.ts";
+import { until } from "@model-gateway/testing/until.ts";
+import { type FakeUpstream, startUpstream } from "@model-gateway/testing/upstream.ts";
 import { verifyLedger } from "../../../packages/gateway/src/rooms/ledger/index.ts";
 import type { Database } from "../../../packages/gateway/src/storage/contract.ts";
 import { openStorage } from "../../../packages/gateway/src/storage/index.ts";
 import { type OwnRedis, startOwnRedis } from "../../../packages/gateway/tests/instances/support.ts";
-import { type FakeUpstream, startUpstream } from "../../../packages/gateway/tests/support/upstream.ts";
-import { type PostgresServer, startPostgres } from "../../../scripts/lib/services.ts";
-import { ADMIN_TOKEN, GENEROUS_RPM, Instance, until } from "./cluster.ts";
+import { ADMIN_TOKEN, GENEROUS_RPM, Instance } from "./cluster.ts";
 
 /** The upstream reports 9 prompt and 4 completion tokens: 1.3 points at this price. */
 const PRICES = { prices: [{ match: "m", input: 1_000, output: 1_000 }] };

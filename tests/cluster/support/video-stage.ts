@@ -1,11 +1,8 @@
+import { type DatabaseName, freshDatabase, openDatabase } from "@model-gateway/testing/databases.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import { verifyLedger } from "../../../packages/gateway/src/rooms/ledger/index.ts";
 import type { Database } from "../../../packages/gateway/src/storage/contract.ts";
-import {
-  type DatabaseName,
-  freshDatabase,
-  openDatabase,
-} from "../../../packages/gateway/tests/support/databases.ts";
-import { ADMIN_TOKEN, Instance, until } from "./cluster.ts";
+import { ADMIN_TOKEN, Instance } from "./cluster.ts";
 import { HeldVideos } from "./held-videos.ts";
 
 export const PRICE_USD = 0.25;

@@ -1,13 +1,8 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { AxeBuilder } from "@axe-core/playwright";
+import { ADMIN_TOKEN, bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
-import {
-  ADMIN_TOKEN,
-  bootGateway,
-  PASSWORD,
-  type TestGateway,
-} from "../../../packages/gateway/tests/support/gateway.ts";
 import { startUpstream, type Upstream } from "./upstream.ts";
 
 const SHOTS = join(import.meta.dir, "../../screenshots");

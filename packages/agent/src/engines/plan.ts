@@ -1,7 +1,8 @@
 /** From a model id to what has to be fetched and started for it. */
+
+import type { GpuReport } from "@model-gateway/protocol/agent.ts";
 import type { AgentConfig, EngineTemplate, ModelEntry } from "../config.ts";
 import { ModelEntry as ModelEntrySchema } from "../config.ts";
-import type { GpuReport } from "../protocol.ts";
 import { parseHubId, safeRelativePath } from "../weights/hub.ts";
 import { fileNameOf, type WeightsSource } from "../weights/store.ts";
 import { render, renderEnv, type TemplateVariables } from "./render.ts";

@@ -1,15 +1,15 @@
 /** One model on this node, from its first byte of weights until nothing of it is left. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { urlHost } from "@model-gateway/protocol/host.ts";
+import type { EngineTarget } from "@model-gateway/protocol/tunnel/server.ts";
 import type { AgentConfig } from "../config.ts";
 import { chooseGpus, type EnginePlan, type Launch, renderLaunch } from "../engines/plan.ts";
 import { describeError } from "../errors.ts";
+import { safeFolderName } from "../folder-name.ts";
 import type { GpuMonitor } from "../gpu.ts";
-import { urlHost } from "../host.ts";
 import type { Log } from "../log.ts";
-import { safeFolderName } from "../model-id.ts";
 import { abortableDelay, backoffMs } from "../time.ts";
-import type { EngineTarget } from "../tunnel/server.ts";
 import type { WeightsStore } from "../weights/store.ts";
 import { runAfterStart } from "./after-start.ts";
 import { describeExit, type EngineExit, EngineProcess, inheritedEnv, lastLineOf } from "./engine-process.ts";

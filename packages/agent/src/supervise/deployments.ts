@@ -1,16 +1,17 @@
 /** All models of this node: deploys, stops, restores what it served before, and tells how they stand. */
-import { planModel } from "../engines/plan.ts";
-import { findFreePort } from "../engines/ports.ts";
-import { describeError } from "../errors.ts";
-import { killAll, markedProcesses } from "../guard/processes.ts";
+
 import {
   type DeployParams,
   MODELS_MAX,
   type PendingModel,
   type ProgressParams,
   type ServingModel,
-} from "../protocol.ts";
-import type { EngineTarget } from "../tunnel/server.ts";
+} from "@model-gateway/protocol/agent.ts";
+import type { EngineTarget } from "@model-gateway/protocol/tunnel/server.ts";
+import { planModel } from "../engines/plan.ts";
+import { findFreePort } from "../engines/ports.ts";
+import { describeError } from "../errors.ts";
+import { killAll, markedProcesses } from "../guard/processes.ts";
 import { Deployment, type DeploymentContext } from "./deployment.ts";
 import type { Progress } from "./progress.ts";
 import type { SavedDeployment, StateFile } from "./state-file.ts";

@@ -1,5 +1,5 @@
 /** How a deployment stands, told to whoever follows it: every change of status, and the rest at a bounded rate. */
-import type { DeployStatus } from "../protocol.ts";
+import type { DeployStatus } from "@model-gateway/protocol/agent.ts";
 import { formatBytes } from "../weights/format.ts";
 import type { WeightsProgress } from "../weights/store.ts";
 

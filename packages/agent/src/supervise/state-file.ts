@@ -1,10 +1,10 @@
 /** What the node must remember across its own end: who it is, and what it was asked to serve. */
 import { chmodSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { ModelId } from "@model-gateway/protocol/model-id.ts";
 import { z } from "zod";
 import { describeError, errorCode, UsageError } from "../errors.ts";
 import { readProcess } from "../guard/processes.ts";
-import { ModelId } from "../model-id.ts";
 
 const SavedDeployment = z.object({
   model_id: ModelId,

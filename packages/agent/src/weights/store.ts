@@ -2,7 +2,7 @@
 import { mkdir, readFile, rename, stat, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { z } from "zod";
-import { safeFolderName } from "../model-id.ts";
+import { safeFolderName } from "../folder-name.ts";
 import { downloadFile } from "./download.ts";
 import { type HubAccess, type HubSource, listHubFiles, safeRelativePath, type WeightsFile } from "./hub.ts";
 

@@ -5,9 +5,14 @@
  * Chat and embeddings speak the chat-completions convention in both directions, whatever the upstream
  * speaks: a kind with another wire format converts at its own edge, so everything above relays bytes.
  */
+import type { VideoResult } from "@model-gateway/protocol/notifications.ts";
+import type { Answer, FailureKind, Origin, OriginOptions } from "@model-gateway/wire/client";
 import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
+
+export type { VideoResult } from "@model-gateway/protocol/notifications.ts";
+export type { Answer, Flow, HttpAnswer, PieceReader } from "@model-gateway/wire/client";
 
 export type BackendKind = "external" | "local-server" | "engine" | "cloud-video" | "cloud-realtime";
 export type CapabilityName = "chat" | "embeddings" | "video" | "realtime" | "invoke";
@@ -75,15 +80,6 @@ export interface VideoRequest {
   extra: Record<string, unknown>;
 }
 
-export interface VideoResult {
-  url: string;
-  mime_type: string;
-  width?: number;
-  height?: number;
-  duration_seconds?: number;
-  expires_at?: string;
-}
-
 export type VideoPoll =
   | { state: "pending"; progress?: number }
   | { state: "succeeded"; result: VideoResult }
@@ -116,34 +112,7 @@ export interface RealtimeCapability {
   open(options: RealtimeOpen, signal: AbortSignal): Promise<RealtimeLink>;
 }
 
-/** Takes the pieces of an answer as they arrive. */
-export interface PieceReader {
-  piece(bytes: Uint8Array): void;
-  /** No more pieces are at hand for now. */
-  flush(): void;
-  end(): void;
-  /** A BackendError, or the reason of the call's signal. */
-  failed(error: unknown): void;
-}
-
-/** Pieces on their way to a reader. Nothing comes before the first `resume`. */
-export interface Flow {
-  pause(): void;
-  resume(): void;
-  /** The answer is complete for its reader; what is left of it is awaited for a moment, so that the connection can be kept. */
-  leave(): void;
-  /** Breaks the answer off. */
-  cancel(): void;
-}
-
-/** A 2xx answer on its way. Its body is taken once: as a whole or in pieces. */
-export interface Answer {
-  readonly contentType: string;
-  /** At once when it is all there; a body that breaks off or exceeds `bytesMax` is a BackendError. */
-  bytes(bytesMax: number): Buffer | Promise<Buffer>;
-  pipe(reader: PieceReader): Flow;
-}
-
+/** Its answers fail with BackendErrors, or with the reason of the call's signal. */
 export interface Backend {
   readonly config: BackendConfig;
   /** Resolves with a 2xx chat-completions answer: JSON, or SSE when `stream`. Otherwise throws BackendError. */
@@ -156,29 +125,6 @@ export interface Backend {
   invoke?(method: string, params: Record<string, unknown> | undefined, signal: AbortSignal): Promise<unknown>;
   /** Health and discovery in one; must never spend tokens. */
   probe(signal: AbortSignal): Promise<ProbeResult>;
-  close(): void;
-}
-
-/** What a server answers, before anyone has judged its status. */
-export interface HttpAnswer extends Answer {
-  readonly status: number;
-  readonly statusText: string;
-  readonly retryAfter: string | null;
-}
-
-export interface OriginOptions {
-  /** Scheme, host and port; only http. */
-  url: string;
-  /** Sent with every request. */
-  headers: Readonly<Record<string, string>>;
-  /** The error that an answer other than 2xx stands for. */
-  errorOf(answer: HttpAnswer): Promise<BackendError>;
-}
-
-/** One plain-http server. */
-export interface Origin {
-  /** A 2xx answer. Rejects with a BackendError, or the reason for which it was aborted. */
-  post(path: string, body: Uint8Array | string, abort: Pick<ModelCall, "whenAborted">): Promise<Answer>;
   close(): void;
 }
 
@@ -236,3 +182,7 @@ export class BackendError extends Error {
     this.detail = told;
   }
 }
+
+/** The HTTP client's failures as BackendErrors. */
+export const clientFailure = (kind: FailureKind, message: string): BackendError =>
+  new BackendError(kind, message);

@@ -1,25 +1,6 @@
-/** Time, injected so that tests can freeze, jump and fast-forward it. */
-export interface Clock {
-  /** Milliseconds since the Unix epoch. */
-  now(): number;
-  /** Runs `task` once after `delayMs`; the returned function cancels it. */
-  after(delayMs: number, task: () => void): () => void;
-  /** Runs `task` every `periodMs`; the returned function ends it. */
-  every(periodMs: number, task: () => void): () => void;
-}
+import type { Clock } from "@model-gateway/wire/clock";
 
-export const systemClock: Clock = {
-  now: () => Date.now(),
-  after(delayMs, task) {
-    const timer = setTimeout(task, delayMs);
-    return () => clearTimeout(timer);
-  },
-  every(periodMs, task) {
-    const timer = setInterval(task, periodMs);
-    timer.unref?.();
-    return () => clearInterval(timer);
-  },
-};
+export { type Clock, systemClock } from "@model-gateway/wire/clock";
 
 export const isoTime = (ms: number): string => new Date(ms).toISOString();
 

@@ -1,4 +1,4 @@
-import { JSON_TYPE, Reply } from "./reply.ts";
+import { BadRequest, JSON_TYPE, Reply } from "@model-gateway/wire/http";
 
 /**
  * Every error that the service answers with, in one table. Code throws `fail("name", …)`; the transports
@@ -99,6 +99,8 @@ const OUTAGE_RETRY_SECONDS = 5;
 /** What the caller may see of any thrown value; unexpected ones stay behind a neutral sentence. */
 export function toServiceError(error: unknown): ServiceError {
   if (error instanceof ServiceError) return error;
+  if (error instanceof BadRequest)
+    return new ServiceError(error.status === 413 ? "body_too_large" : "invalid_request", error.message);
   if (error instanceof Outage)
     return new ServiceError("unavailable", "The database cannot be used right now; try again shortly", {
       retryAfterSeconds: OUTAGE_RETRY_SECONDS,

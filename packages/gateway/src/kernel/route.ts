@@ -1,6 +1,6 @@
+import type { HttpRequest } from "@model-gateway/wire/http";
 import type { z } from "zod";
 import type { CallContext } from "./context.ts";
-import type { HttpRequest } from "./http.ts";
 
 export type HttpMethod = "GET" | "POST" | "DELETE" | "PUT";
 /** `api_key` routes authenticate in their own handler, because the key's limits are part of it. */

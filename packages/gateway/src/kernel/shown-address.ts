@@ -4,7 +4,3 @@ const SECRET_PARAMETER = /([?&][^=&#]*(?:key|token|secret|password|signature)[^=
 /** A URL as answers and logs may show it: credentials in one are a secret like any other. */
 export const shownUrl = (url: string): string =>
   url.replace(USER_INFO, "$1").replace(SECRET_PARAMETER, "$1[redacted]");
-
-/** Why a WebSocket did not open, without the address, which the runtime puts in front with all that it contains. */
-export const socketFailure = (message: string): string =>
-  message.replace(/^WebSocket connection to '.*' failed: /s, "");

@@ -1,8 +1,8 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
+import { bearerOf } from "@model-gateway/wire/http";
 import { z } from "zod";
 import { systemClock } from "../kernel/clock.ts";
-import { bearerOf } from "../kernel/http.ts";
 import { constantTimeEqual } from "../kernel/ids.ts";
 import { isObject } from "../kernel/json.ts";
 import { describeIssues } from "../kernel/validate.ts";

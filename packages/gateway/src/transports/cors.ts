@@ -1,6 +1,6 @@
+import type { HttpRequest } from "@model-gateway/wire/http";
+import { Reply, StreamedReply } from "@model-gateway/wire/http";
 import { ServiceError } from "../kernel/errors.ts";
-import type { HttpRequest } from "../kernel/http.ts";
-import { Reply, StreamedReply } from "../kernel/reply.ts";
 
 const ALLOWED_METHODS = "GET, POST, DELETE";
 const PREFLIGHT_AGE_SECONDS = 600;

@@ -1,3 +1,16 @@
+import {
+  bearerOf,
+  ClientAddress,
+  type HttpRequest,
+  jsonReply,
+  Reply,
+  Router,
+  replyOf,
+  StreamedReply,
+} from "@model-gateway/wire/http";
+import type { AnyReply, IncomingRequest } from "@model-gateway/wire/server";
+import { connectionsByOpenFiles, Listener, SocketReply } from "@model-gateway/wire/server";
+import type { SocketHandlers } from "@model-gateway/wire/websocket";
 import type { Clock } from "../kernel/clock.ts";
 import {
   type Authenticator,
@@ -7,22 +20,11 @@ import {
   type Rooms,
 } from "../kernel/context.ts";
 import { isOurs, ServiceError, toRestReply, toServiceError } from "../kernel/errors.ts";
-import { bearerOf, type HttpRequest } from "../kernel/http.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
-import { jsonReply, Reply, StreamedReply } from "../kernel/reply.ts";
 import type { RouteCall, RouteDefinition } from "../kernel/route.ts";
-import { replyOf } from "../kernel/web-reply.ts";
-import { RequestSource } from "./client-ip.ts";
 import { Cors } from "./cors.ts";
 import type { EventsTransport } from "./events/sse.ts";
-import type { HttpAnswer } from "./http1/connection.ts";
-import type { IncomingRequest } from "./http1/incoming.ts";
-import { Listener } from "./http1/listener.ts";
-import { connectionsByOpenFiles } from "./http1/open-files.ts";
-import { SocketReply } from "./http1/upgrade.ts";
-import type { SocketHandlers } from "./http1/websocket.ts";
-import { Router } from "./router.ts";
 import type { createRpcHttp } from "./rpc/http.ts";
 import { type RpcWebSocket, SEND_BUFFER_BYTES_MAX } from "./rpc/websocket.ts";
 
@@ -86,6 +88,8 @@ class RoutedCall implements RouteCall {
 }
 
 const SOCKET_MESSAGE_BYTES_MAX = 8 * 1024 * 1024;
+const CONNECTIONS_MAX_HINT =
+  "raise the limit of open files and SERVICE_CONNECTIONS_MAX, or start more instances";
 const NOBODY = { actor: null, adminToken: false };
 const RPC_METHODS: readonly string[] = ["GET", "POST"];
 
@@ -96,7 +100,7 @@ export function startHttpServer(options: HttpServerOptions): Listener {
   const cors = new Cors(options.corsOrigins);
 
   /** Not async: each layer of promises costs, and this one is around every request. */
-  function runRoute(request: IncomingRequest, path: string): HttpAnswer | Promise<HttpAnswer> {
+  function runRoute(request: IncomingRequest, path: string): AnyReply | Promise<AnyReply> {
     const requestId = ids.ordered();
     const failed = (error: unknown) => refuse(error, path, requestId);
     try {
@@ -122,7 +126,7 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     return route.handler(new RoutedCall({ ...call, caller }, call));
   }
 
-  function answerOf(result: unknown, requestId: string): HttpAnswer | Promise<HttpAnswer> {
+  function answerOf(result: unknown, requestId: string): AnyReply | Promise<AnyReply> {
     if (result instanceof Reply || result instanceof StreamedReply) return result;
     if (result instanceof Response) return replyOf(result);
     return jsonReply(JSON.stringify(result), requestId);
@@ -134,7 +138,7 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     return toRestReply(failure, requestId);
   }
 
-  async function notFound(request: HttpRequest, path: string, requestId: string): Promise<HttpAnswer> {
+  async function notFound(request: HttpRequest, path: string, requestId: string): Promise<AnyReply> {
     const methods = path === "/api/rpc" ? RPC_METHODS : router.methodsOf(path);
     if (methods.length === 0 && (request.method === "GET" || request.method === "HEAD")) {
       const page = await options.fallback?.(request, path);
@@ -147,7 +151,7 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     return toRestReply(error, requestId, methods.length ? { allow: methods.join(", ") } : {});
   }
 
-  async function upgradeRpc(request: IncomingRequest): Promise<HttpAnswer> {
+  async function upgradeRpc(request: IncomingRequest): Promise<AnyReply> {
     const query = new URLSearchParams(request.search);
     const data = await rpcSocket.admit(query.get("token") ?? bearerOf(request), sourceOf(request).ip);
     const refusal = data.anonymous ? cors.refusal(request) : null;
@@ -163,14 +167,14 @@ export function startHttpServer(options: HttpServerOptions): Listener {
   async function upgradeOther(
     transport: SocketTransport<unknown>,
     request: IncomingRequest,
-  ): Promise<HttpAnswer> {
+  ): Promise<AnyReply> {
     const admitted = await transport.admit(request, new URLSearchParams(request.search));
     return admitted instanceof Reply ? admitted : new SocketReply(ids.ordered(), admitted, transport);
   }
 
-  const sourceOf = (request: IncomingRequest) => new RequestSource(request, trustedProxies);
+  const sourceOf = (request: IncomingRequest) => new ClientAddress(request, trustedProxies);
 
-  function route(request: IncomingRequest): HttpAnswer | Promise<HttpAnswer> {
+  function route(request: IncomingRequest): AnyReply | Promise<AnyReply> {
     const { method } = request;
     // Clients whose base URL already ends in /v1 often add it once more.
     const path = request.path.startsWith("/v1/v1/") ? request.path.slice(3) : request.path;
@@ -192,7 +196,7 @@ export function startHttpServer(options: HttpServerOptions): Listener {
   }
 
   /** What is thrown past every handler still gets an answer. */
-  function handle(request: IncomingRequest): HttpAnswer | Promise<HttpAnswer> {
+  function handle(request: IncomingRequest): AnyReply | Promise<AnyReply> {
     const failed = (error: unknown) => {
       log.error("request failed outside every handler", { error });
       return toRestReply(toServiceError(error), ids.uuid());
@@ -210,6 +214,7 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     port: options.port,
     reusePort: options.reusePort ?? false,
     connectionsMax: options.connectionsMax ?? connectionsByOpenFiles(),
+    connectionsMaxHint: CONNECTIONS_MAX_HINT,
     refused: options.connectionRefused,
     handle: cors.enabled
       ? async (request) => cors.preflight(request) ?? cors.decorate(request, await handle(request))

@@ -2,10 +2,11 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { ADMIN_TOKEN, bootGateway } from "@model-gateway/testing/gateway.ts";
+import { until } from "@model-gateway/testing/until.ts";
+import { startUpstream } from "@model-gateway/testing/upstream.ts";
 import { startFakeBridge } from "../support/bridge.ts";
-import { ADMIN_TOKEN, bootGateway } from "../support/gateway.ts";
-import { bootInference, type InferenceBench, until } from "../support/inference.ts";
-import { startUpstream } from "../support/upstream.ts";
+import { bootInference, type InferenceBench } from "../support/inference.ts";
 
 let bench: InferenceBench;
 beforeAll(async () => {
@@ -161,7 +162,7 @@ describe("backends", () => {
           ).json()
         ).backends;
       expect((await health()).health[0]).toMatchObject({ name: "first", url: first.upstream.url });
-      await until(async () => (await health()).count === 1, "the restored backend is healthy");
+      await until("the restored backend is healthy", async () => (await health()).count === 1);
     } finally {
       await second.stop();
       first.upstream.stop();

@@ -2,8 +2,8 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { signal } from "../../../agent/src/guard/processes.ts";
-import { type FileServer, sha256, startFileServer } from "../../../agent/tests/file-server.ts";
+import { type FileServer, sha256, startFileServer } from "@model-gateway/testing/file-server.ts";
+import { ADMIN_TOKEN, bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import {
   endNodes,
   isAlive,
@@ -11,9 +11,9 @@ import {
   type RunningNode,
   untilNoEngines,
   type Workplace,
-} from "../../../agent/tests/node-harness.ts";
-import { until } from "../../../agent/tests/tunnel-harness.ts";
-import { ADMIN_TOKEN, bootGateway, type TestGateway } from "../support/gateway.ts";
+} from "@model-gateway/testing/node.ts";
+import { until } from "@model-gateway/testing/until.ts";
+import { signal } from "../../../agent/src/guard/processes.ts";
 import { enginePid, follow, type RegisteredNode, registerNode } from "./support.ts";
 
 const weights = crypto.getRandomValues(new Uint8Array(400_000));

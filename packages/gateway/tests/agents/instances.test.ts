@@ -1,9 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
-import { failure, startEngine, until } from "../../../agent/tests/tunnel-harness.ts";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { freshDatabase, type TestDatabase } from "@model-gateway/testing/databases.ts";
+import { failure } from "@model-gateway/testing/failure.ts";
+import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { startEngine } from "@model-gateway/testing/http-engine.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import { abortable, readerOf, textOf } from "../support/backends.ts";
-import { ManualClock } from "../support/clock.ts";
-import { freshDatabase, type TestDatabase } from "../support/databases.ts";
-import { bootGateway, type TestGateway } from "../support/gateway.ts";
 import { chat, dialRaw, follow, serveTunnel } from "./support.ts";
 
 const redisUrl = process.env.TEST_REDIS_URL;

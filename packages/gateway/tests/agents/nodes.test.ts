@@ -1,9 +1,10 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { rmSync } from "node:fs";
-import { MODELS_MAX } from "@model-gateway/agent/protocol.ts";
-import { failure, until } from "../../../agent/tests/tunnel-harness.ts";
-import { ManualClock } from "../support/clock.ts";
-import { bootGateway, type TestGateway } from "../support/gateway.ts";
+import { MODELS_MAX } from "@model-gateway/protocol/agent.ts";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { failure } from "@model-gateway/testing/failure.ts";
+import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import { chat, dialRaw, follow, HELLO, type RawNode } from "./support.ts";
 
 let gateway: TestGateway;

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
+import { onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
 import { AgentStore } from "../../src/rooms/agents/store.ts";
-import { onEachDatabase, withDatabase } from "../support/databases.ts";
 
 onEachDatabase("registered nodes", (fresh) => {
   test("are kept, found by their token's hash, numbered at each connection, and removed", () =>

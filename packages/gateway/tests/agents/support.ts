@@ -1,13 +1,13 @@
 import { join } from "node:path";
-import type { HelloParams } from "@model-gateway/agent/protocol.ts";
-import { encodeReset, FrameType } from "@model-gateway/agent/tunnel/frames.ts";
-import { type EngineTarget, TunnelServer } from "@model-gateway/agent/tunnel/server.ts";
-import { SocketChannel } from "@model-gateway/agent/tunnel/socket-channel.ts";
-import { type RunningNode, startNode, type Workplace } from "../../../agent/tests/node-harness.ts";
-import { until } from "../../../agent/tests/tunnel-harness.ts";
+import type { HelloParams } from "@model-gateway/protocol/agent.ts";
+import { encodeReset, FrameType } from "@model-gateway/protocol/tunnel/frames.ts";
+import { type EngineTarget, TunnelServer } from "@model-gateway/protocol/tunnel/server.ts";
+import { SocketChannel } from "@model-gateway/protocol/tunnel/socket-channel.ts";
+import type { TestGateway } from "@model-gateway/testing/gateway.ts";
+import { type RunningNode, startNode, type Workplace } from "@model-gateway/testing/node.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import type { Backend } from "../../src/backends/contract.ts";
 import { abortable, textOf } from "../support/backends.ts";
-import type { TestGateway } from "../support/gateway.ts";
 
 export interface Notified {
   stream_id: string;

@@ -1,10 +1,10 @@
 import { afterEach, expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import { Bridge, isBridgeUrl, tunnelUrl } from "../../src/backends/bridge/index.ts";
 import { ServiceError } from "../../src/kernel/errors.ts";
 import { silentLog } from "../../src/kernel/log.ts";
-import { until } from "../support/backends.ts";
 import { type FakeBridge, startFakeBridge } from "../support/bridge.ts";
-import { ManualClock } from "../support/clock.ts";
 
 const URL_OF_GPU = "bridge://gpu-7/ollama";
 const cleanup: (() => unknown)[] = [];
@@ -145,7 +145,7 @@ test("an ended watch is silent", async () => {
   agent.services.set("gpu-7/ollama", tunnel().port);
   clock.advance(15_000);
   end();
-  await until(() => agent.of("Bridge.Connect").length >= 2, "the check that was under way went on");
+  await until("the check that was under way went on", () => agent.of("Bridge.Connect").length >= 2);
   for (let turn = 0; turn < 5; turn++) await Bun.sleep(5);
   expect(ports).toEqual([]);
 });

@@ -1,11 +1,12 @@
 import { afterEach, describe, expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { NO_ANSWER, RpcFailure, type RpcPeer } from "@model-gateway/testing/rpc-socket-server.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import { type BackendConfig, BackendError } from "../../src/backends/contract.ts";
 import { create } from "../../src/backends/engine/index.ts";
 import type { Clock } from "../../src/kernel/clock.ts";
-import { backendConfig, chatCall, eventsOf, modelCall, realDeps, until } from "../support/backends.ts";
-import { ManualClock } from "../support/clock.ts";
+import { backendConfig, chatCall, eventsOf, modelCall, realDeps } from "../support/backends.ts";
 import { type FakeEngineOptions, sendChunks, startFakeEngine } from "../support/engine.ts";
-import { NO_ANSWER, RpcFailure, type RpcPeer } from "../support/rpc-socket-server.ts";
 
 const cleanup: (() => unknown)[] = [];
 afterEach(async () => {
@@ -77,12 +78,12 @@ describe("connection", () => {
   test("a lost connection is made anew, with a new handshake, by the next call", async () => {
     const { engine, backend } = await connect();
     engine.peers[0]!.cut();
-    await until(() => !engine.peers[0]!.open, "the connection is gone");
-    await until(async () => {
+    await until("the connection is gone", () => !engine.peers[0]!.open);
+    await until("an answer came over a new connection", async () => {
       // The very next call may still meet the dying connection; the one after that must not.
       const answer = await backend.chat!(chatCall(body("again", true))).catch(() => null);
       return answer !== null && (await textOf(answer)) === "again";
-    }, "an answer came over a new connection");
+    });
     expect(engine.peers).toHaveLength(2);
     expect(engine.of("Engine.Handshake")).toHaveLength(2);
   });
@@ -112,14 +113,14 @@ describe("connection", () => {
     expect(engine.of("Engine.Models").at(-1)!.peer.number).toBe(2);
     release(engine.peers[0]!);
     expect(await textOf(streaming)).toBe("still here");
-    await until(() => !engine.peers[0]!.open, "the old connection closed once nothing was left on it");
+    await until("the old connection closed once nothing was left on it", () => !engine.peers[0]!.open);
   });
 
   test("a peer that breaks the protocol is dropped", async () => {
     for (const raw of ["garbage", "[]", '"text"', '{"jsonrpc":"2.0","id":777,"result":1}']) {
       const { engine, backend } = await connect({ handlers: { "sensor.read": () => NO_ANSWER } });
       const waiting = failure(backend.invoke!("sensor.read", {}, signal()));
-      await until(() => engine.of("sensor.read").length === 1, "the call arrived");
+      await until("the call arrived", () => engine.of("sensor.read").length === 1);
       engine.peers[0]!.sendRaw(raw);
       expect((await waiting).kind).toBe("transport");
       expect(await backend.probe(signal())).toMatchObject({ state: "Healthy" });
@@ -155,7 +156,7 @@ test("an engine that falls silent is dropped when an answer is overdue", async (
     clock,
   );
   const overdue = backend.probe(signal());
-  await until(() => engine.of("Engine.Models").length === 1, "the engine was asked");
+  await until("the engine was asked", () => engine.of("Engine.Models").length === 1);
   clock.advance(5_000);
   expect(await overdue).toMatchObject({ state: "Unhealthy", detail: expect.stringContaining("5000 ms") });
   silent = false;
@@ -304,7 +305,7 @@ describe("chat", () => {
     await expect(bySignal.text()).rejects.toThrow("left");
     const byCancel = await backend.chat!(chatCall(body("y", true)));
     await byCancel.body!.cancel();
-    await until(() => engine.of("Engine.ChatCancel").length === 2, "both streams were cancelled");
+    await until("both streams were cancelled", () => engine.of("Engine.ChatCancel").length === 2);
     expect(engine.of("Engine.ChatCancel").map(({ params }) => params.stream_id)).toEqual(
       engine.of("Engine.ChatStart").map(({ params }) => params.stream_id),
     );
@@ -323,7 +324,7 @@ describe("chat", () => {
       },
     });
     const flooded = await backend.chat!(chatCall(body("flood", true)));
-    await until(() => engine.of("Engine.ChatCancel").length === 1, "the engine was told to stop");
+    await until("the engine was told to stop", () => engine.of("Engine.ChatCancel").length === 1);
     expect((await failure(flooded.text())).message).toContain("not read as fast");
     expect(await textOf(await backend.chat!(chatCall(body("calm", true))))).toBe("calm");
     expect(engine.peers).toHaveLength(1);
@@ -403,11 +404,11 @@ describe("realtime", () => {
       config: { voice: "a" },
     });
     expect(link.send({ type: "response.create" })).toBe(true);
-    await until(() => events.length === 1, "the engine's event came back");
+    await until("the engine's event came back", () => events.length === 1);
     expect(events).toEqual([{ type: "echo", of: { type: "response.create" } }]);
     link.close();
     link.close();
-    await until(() => engine.of("Engine.RealtimeStop").length === 1, "the engine was told");
+    await until("the engine was told", () => engine.of("Engine.RealtimeStop").length === 1);
     expect(link.send({ type: "late" })).toBe(false);
     expect(closed).toEqual([]);
   });
@@ -415,11 +416,11 @@ describe("realtime", () => {
   test("the engine's stop and a lost connection close the session once", async () => {
     const stopped = await open();
     stopped.engine.peers[0]!.notify("Engine.RealtimeStop", { session_id: "s1" });
-    await until(() => stopped.closed.length === 1, "the session was closed");
+    await until("the session was closed", () => stopped.closed.length === 1);
     stopped.engine.peers[0]!.cut();
     const lost = await open();
     lost.engine.peers[0]!.cut();
-    await until(() => lost.closed.length === 1, "the session was closed");
+    await until("the session was closed", () => lost.closed.length === 1);
     expect(lost.link.send({ type: "late" })).toBe(false);
     expect(stopped.closed).toHaveLength(1);
   });

@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { until } from "@model-gateway/testing/until.ts";
 import { BackendError } from "../../src/backends/contract.ts";
 import { create } from "../../src/backends/local-server/index.ts";
 import type { ResponseBackend } from "../../src/backends/shared/response-answer.ts";
-import { backendConfig, chatCall, eventsOf, modelCall, realDeps, until } from "../support/backends.ts";
+import { backendConfig, chatCall, eventsOf, modelCall, realDeps } from "../support/backends.ts";
 import { chatLine, doneLine, type FakeOllama, ndjson, startFakeOllama } from "../support/ollama.ts";
 
 let ollama: FakeOllama;
@@ -240,11 +241,11 @@ test("a client that leaves takes the upstream call with it, before and during th
     const reader = response.body!.getReader();
     await reader.read();
     leaving.abort();
-    await until(() => seen[0]!.aborted, "the upstream saw the abort");
+    await until("the upstream saw the abort", () => seen[0]!.aborted);
 
     const cancelled = await left.chat!(chatCall(body(true)));
     await cancelled.body!.cancel();
-    await until(() => seen[1]!.aborted, "the upstream saw the cancelled stream");
+    await until("the upstream saw the cancelled stream", () => seen[1]!.aborted);
 
     own.on("/api/chat", ({ signal }) => {
       seen.push(signal);
@@ -252,10 +253,10 @@ test("a client that leaves takes the upstream call with it, before and during th
     });
     const early = new AbortController();
     const waiting = left.chat!(chatCall(body(true), { signal: early.signal }));
-    await until(() => seen.length === 3, "the call arrived");
+    await until("the call arrived", () => seen.length === 3);
     early.abort(new Error("left"));
     await expect(waiting).rejects.toThrow("left");
-    await until(() => seen[2]!.aborted, "the upstream saw the early abort");
+    await until("the upstream saw the early abort", () => seen[2]!.aborted);
   });
 });
 
@@ -280,12 +281,12 @@ test("a reader that stops reading stops the upstream", async () => {
     const reader = response.body!.getReader();
     await reader.read();
     let before = -1;
-    await until(async () => {
+    await until("the upstream came to rest", async () => {
       const still = sent === before;
       before = sent;
       await Bun.sleep(50);
       return still && sent === before;
-    }, "the upstream came to rest");
+    });
     expect(sent * line.length).toBeLessThan(64 * 1024 * 1024);
     await reader.cancel();
   });

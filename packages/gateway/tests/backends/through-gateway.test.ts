@@ -1,9 +1,9 @@
 import { afterEach, describe, expect, test } from "bun:test";
-import { until } from "../support/backends.ts";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { ADMIN_TOKEN, type BootOptions, bootGateway } from "@model-gateway/testing/gateway.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import { startFakeBridge } from "../support/bridge.ts";
-import { ManualClock } from "../support/clock.ts";
 import { startFakeEngine } from "../support/engine.ts";
-import { ADMIN_TOKEN, type BootOptions, bootGateway } from "../support/gateway.ts";
 import { startFakeOllama } from "../support/ollama.ts";
 
 const cleanup: (() => unknown)[] = [];
@@ -51,7 +51,7 @@ function ollama() {
 test("an Ollama server is registered by its name for the type, and answers to the bare model name", async () => {
   const { register, models, chat } = await boot();
   expect((await register({ type: "ollama", url: ollama().url })).status).toBe(200);
-  await until(async () => (await models()).length > 0, "the backend is routable");
+  await until("the backend is routable", async () => (await models()).length > 0);
   expect(await models()).toEqual(["llama3.2:latest", "nomic-embed-text:v1.5"]);
   expect((await chat("llama3.2")).body.choices[0].message.content).toBe("hello");
   expect((await chat("llama3.2:8b")).status).toBe(404);
@@ -62,7 +62,7 @@ test("an engine serves chat and engine.invoke; an HTTP backend has no such chann
   const engine = startFakeEngine({ handlers: { "sensor.ingest": ({ params }) => ({ got: params }) } });
   cleanup.push(() => engine.stop());
   await register({ type: "candle", url: engine.url, models: ["static-one"] });
-  await until(async () => (await models()).length > 0, "the engine is routable");
+  await until("the engine is routable", async () => (await models()).length > 0);
   expect(await models()).toEqual(["echo", "static-one"]);
   expect((await chat("echo")).body.choices[0].message.content).toBe("hello");
   const invoke = (model: string, method: string) =>
@@ -76,8 +76,8 @@ test("an engine serves chat and engine.invoke; an HTTP backend has no such chann
   await register({ type: "ollama", url: ollama().url, name: "http" });
   const unsupported = async () => (await invoke("llama3.2", "sensor.ingest")).error?.message;
   await until(
-    async () => (await unsupported())?.includes("generic invocation") ?? false,
     "it was refused as such",
+    async () => (await unsupported())?.includes("generic invocation") ?? false,
   );
 });
 
@@ -93,14 +93,14 @@ describe("bridge", () => {
     const first = ollama();
     bridge.services.set("gpu-7/ollama", first.port);
     expect((await register({ type: "ollama", url: "bridge://gpu-7/ollama" })).status).toBe(200);
-    await until(async () => (await models()).length > 0, "the backend is routable");
+    await until("the backend is routable", async () => (await models()).length > 0);
     await first.stop();
 
     const second = ollama();
     second.on("/api/tags", () => Response.json({ models: [{ name: "moved:latest" }] }));
     bridge.services.set("gpu-7/ollama", second.port);
     clock.advance(15_000);
-    await until(async () => (await models()).includes("moved:latest"), "the backend has moved");
+    await until("the backend has moved", async () => (await models()).includes("moved:latest"));
     expect((await chat("moved")).body.choices[0].message.content).toBe("hello");
     const listed = await fetch(`${gateway.url}/api/admin/backends`, {
       headers: { authorization: `Bearer ${ADMIN_TOKEN}` },

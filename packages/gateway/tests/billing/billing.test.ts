@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { onEachDatabase } from "@model-gateway/testing/databases.ts";
+import { ADMIN_TOKEN } from "@model-gateway/testing/gateway.ts";
 import { payerOf } from "../../src/rooms/keys/index.ts";
 import { bootOn, emailOf, type GatewayOnDatabase } from "../groups/support.ts";
-import { onEachDatabase } from "../support/databases.ts";
-import { ADMIN_TOKEN } from "../support/gateway.ts";
 
 onEachDatabase("billing", (_, kind) => {
   let gateway: GatewayOnDatabase;

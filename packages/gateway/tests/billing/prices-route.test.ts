@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { ADMIN_TOKEN, bootGateway } from "../support/gateway.ts";
+import { ADMIN_TOKEN, bootGateway } from "@model-gateway/testing/gateway.ts";
 
 test("the prices of what can be called now, and plainly none where none is known", async () => {
   const gateway = await bootGateway();

@@ -2,14 +2,14 @@ import { afterEach, describe, expect, test } from "bun:test";
 import { mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { bootGateway } from "@model-gateway/testing/gateway.ts";
 import fc from "fast-check";
 import { createLog } from "../../src/kernel/log.ts";
 import { FALLBACK_VIDEO_PRICE, videoCostNanoUsd } from "../../src/rooms/billing/index.ts";
 import { BUILT_IN_PRICES } from "../../src/rooms/billing/prices.ts";
 import { Pricing } from "../../src/rooms/billing/pricing.ts";
 import { readPricingFile, watchPricingFile } from "../../src/rooms/billing/pricing-file.ts";
-import { ManualClock } from "../support/clock.ts";
-import { bootGateway } from "../support/gateway.ts";
 
 const MILLION = { promptTokens: 1_000_000, completionTokens: 1_000_000 };
 const dirs: string[] = [];

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
 import fc from "fast-check";
 import { InProcessRateLimiter } from "../../src/bus/in-process/rate-limiter.ts";
-import { ManualClock } from "../support/clock.ts";
 
 const WINDOW_MS = 60_000;
 let clock: ManualClock;

@@ -1,14 +1,15 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { type ChildProcess, spawn } from "node:child_process";
 import { tmpdir } from "node:os";
-import { startRedis } from "../../../../scripts/lib/services.ts";
+import { freshDatabase } from "@model-gateway/testing/databases.ts";
+import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { startRedis } from "@model-gateway/testing/services.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import { BusEventHub } from "../../src/bus/event-hub.ts";
 import { openBus } from "../../src/bus/index.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
-import { freshDatabase } from "../support/databases.ts";
-import { bootGateway, type TestGateway } from "../support/gateway.ts";
 
 const url = process.env.TEST_REDIS_URL;
 const cleanups: (() => unknown)[] = [];
@@ -20,12 +21,6 @@ async function instance(redisUrl: string) {
   const opened = await openBus({ redisUrl, clock: systemClock, ids: randomIds, log: silentLog });
   cleanups.push(() => opened.bus.close());
   return opened;
-}
-
-async function until(ready: () => boolean | Promise<boolean>, timeoutMs = 10_000) {
-  for (const deadline = Date.now() + timeoutMs; !(await ready()); await Bun.sleep(5)) {
-    if (Date.now() > deadline) throw new Error("did not happen in time");
-  }
 }
 
 /** One more of the two that the pool has room for. */
@@ -49,7 +44,7 @@ describe.if(url !== undefined)("the bus over Redis", () => {
     );
     await Promise.all(subscriptions.map(({ ready }) => ready));
     for (let i = 0; i < 20; i++) a.bus.publish("topic", `m ${i}`);
-    await until(() => heard.length >= 40);
+    await until("every message arrived", () => heard.length >= 40);
     for (const i of [0, 1]) {
       expect(heard.filter((text) => text.startsWith(`${i}:`))).toEqual(
         Array.from({ length: 20 }, (_, n) => `${i}:m ${n}`),
@@ -58,7 +53,7 @@ describe.if(url !== undefined)("the bus over Redis", () => {
     subscriptions[1]!();
     a.bus.publish("topic", "after");
     a.bus.publish("other", "x");
-    await until(() => heard.includes("0:after"));
+    await until("the message after the others arrived", () => heard.includes("0:after"));
     expect(heard).not.toContain("1:after");
   });
 
@@ -78,7 +73,7 @@ describe.if(url !== undefined)("the bus over Redis", () => {
     });
     await stream.whenHeard();
     for (let i = 0; i < 10; i++) stream.emit({ method: "chat.stream", params: { i } });
-    await until(() => received.length === 10);
+    await until("every message arrived", () => received.length === 10);
     expect(received.map((json) => JSON.parse(json).params.i)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
     // The owner is known on the other instance too.
     const stranger = hubB.subscribe({
@@ -105,7 +100,7 @@ describe.if(url !== undefined)("the bus over Redis", () => {
     const key = crypto.randomUUID();
     expect(await limiter.hit(key, 1, 50)).toBe(0);
     expect(await limiter.hit(key, 1, 50)).toBeGreaterThan(0);
-    await until(async () => (await limiter.hit(key, 1, 50)) === 0);
+    await until("the window is over", async () => (await limiter.hit(key, 1, 50)) === 0);
   });
 });
 
@@ -125,7 +120,7 @@ describe.if(url !== undefined)("Redis goes away and comes back", () => {
 
   test("local delivery and limits go on; afterwards caches are forgotten and messages flow again", async () => {
     start();
-    await until(() => fetchable(port));
+    await until("the port accepts connections", () => fetchable(port));
     const redisUrl = `redis://127.0.0.1:${port}`;
     const [a, b] = [await instance(redisUrl), await instance(redisUrl)];
     const heard: string[] = [];
@@ -134,14 +129,14 @@ describe.if(url !== undefined)("Redis goes away and comes back", () => {
     let gaps = 0;
     a.bus.onGap(() => gaps++);
     server.kill("SIGKILL");
-    await until(() => !a.bus.connected && !b.bus.connected);
+    await until("both noticed the outage", () => !a.bus.connected && !b.bus.connected);
     a.bus.publish("topic", "alone");
     expect(heard).toEqual(["a:alone"]);
     const waits = await Promise.all([1, 2, 3].map(() => a.limiter.hit("k", 2, 60_000)));
     expect(waits.filter((waitMs) => waitMs === 0)).toHaveLength(2);
     start();
-    await until(() => a.bus.connected && b.bus.connected && gaps === 1);
-    await until(() => {
+    await until("both are connected again", () => a.bus.connected && b.bus.connected && gaps === 1);
+    await until("messages arrive again", () => {
       a.bus.publish("topic", "again");
       return heard.includes("b:again");
     });
@@ -163,7 +158,7 @@ describe.if(url !== undefined)("a Redis that is emptied", () => {
       expect(await holdOne(asking)).toBe(false);
     }
     b.reservations.change([{ name: "pool", amount: { money: -1, tokens: 0 } }]);
-    await until(() => holdOne(a));
+    await until("the hold is granted", () => holdOne(a));
     expect([await holdOne(a), await holdOne(b)]).toEqual([false, false]);
   });
 });
@@ -180,7 +175,7 @@ describe.if(url !== undefined)("a Redis that hangs", () => {
     // Each has the pool for itself now, and knows of its own holds.
     expect([await holdOne(a), await holdOne(a), await holdOne(b)]).toEqual([true, false, true]);
     process.kill(redis.child.pid!, "SIGCONT");
-    await until(async () => {
+    await until("the other one's hold counts", async () => {
       const granted = await holdOne(b);
       if (granted) b.reservations.change([{ name: "pool", amount: { money: -1, tokens: 0 } }]);
       return !granted;
@@ -194,11 +189,11 @@ describe.if(url !== undefined)("a Redis that hangs", () => {
     const heard: string[] = [];
     await b.bus.subscribe("topic", (message) => heard.push(message)).ready;
     process.kill(redis.child.pid!, "SIGSTOP");
-    await until(() => !a.bus.connected && !b.bus.connected);
+    await until("both noticed the outage", () => !a.bus.connected && !b.bus.connected);
     process.kill(redis.child.pid!, "SIGCONT");
-    await until(() => a.bus.connected && b.bus.connected);
+    await until("both are connected again", () => a.bus.connected && b.bus.connected);
     a.bus.publish("topic", "after");
-    await until(() => heard.includes("after"));
+    await until("messages arrive again", () => heard.includes("after"));
   });
 });
 
@@ -232,7 +227,11 @@ describe.if(url !== undefined && process.env.TEST_POSTGRES_URL !== undefined)(
         expect(await b.app.rooms.keys.authenticate(key)).toMatchObject({ keyId: id });
         expect((await b.rpc("auth.me", {}, token)).email).toBe("ada@example.com");
         await a.rpc("keys.revoke", { key_id: id }, token);
-        await until(async () => (await b.app.rooms.keys.authenticate(key)) === null, 100);
+        await until(
+          "the other instance refuses the key",
+          async () => (await b.app.rooms.keys.authenticate(key)) === null,
+          100,
+        );
         const email = `${crypto.randomUUID()}@example.com`;
         const codes: number[] = [];
         for (let i = 0; i < 6; i++)

@@ -1,10 +1,10 @@
 import { afterAll, expect, test } from "bun:test";
 import { mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
+import { freshDatabase, onEachDatabase } from "@model-gateway/testing/databases.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { openStorage } from "../../src/storage/index.ts";
 import { centUsage, openBench, payer, spend } from "../metering/support.ts";
-import { freshDatabase, onEachDatabase } from "../support/databases.ts";
 import { openShell } from "./support.ts";
 
 const shell = openShell();

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { statSync } from "node:fs";
 import { join } from "node:path";
-import { ADMIN_TOKEN, bootGateway, PASSWORD, type TestGateway } from "../support/gateway.ts";
+import { ADMIN_TOKEN, bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { openShell, type Shell } from "./support.ts";
 
 let gateway: TestGateway;

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { ADMIN_TOKEN, bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import { startUpstream, type Upstream } from "../../../../tests/e2e/support/upstream.ts";
-import { ADMIN_TOKEN, bootGateway, PASSWORD, type TestGateway } from "../support/gateway.ts";
 import { openShell, type Shell } from "./support.ts";
 
 let gateway: TestGateway;
@@ -18,14 +19,6 @@ afterAll(async () => {
   await gateway.stop();
   upstream.stop();
 });
-
-async function until(what: string, holds: () => Promise<boolean>): Promise<void> {
-  for (let tries = 0; tries < 100; tries++) {
-    if (await holds()) return;
-    await Bun.sleep(100);
-  }
-  throw new Error(`${what} did not come`);
-}
 
 test("a backend is added, seen, given an alias, and asked by session and by key", async () => {
   const added = await shell.run(["backends", "add", upstream.url, "--type", "external", "--name", "demo"]);

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:net";
 import { join } from "node:path";
-import { bootGateway } from "../support/gateway.ts";
+import { bootGateway } from "@model-gateway/testing/gateway.ts";
 import { openShell, type Shell } from "./support.ts";
 
 interface Finding {

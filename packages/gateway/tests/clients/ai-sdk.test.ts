@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
+import { until } from "@model-gateway/testing/until.ts";
+import { chunk, politeHandler } from "@model-gateway/testing/upstream.ts";
 import { embedMany, generateText, jsonSchema, streamText, tool } from "ai";
-import { bootInference, type InferenceBench, until } from "../support/inference.ts";
-import { chunk, politeHandler } from "../support/upstream.ts";
+import { bootInference, type InferenceBench } from "../support/inference.ts";
 
 let bench: InferenceBench;
 let provider: ReturnType<typeof createOpenAICompatible>;
@@ -96,7 +97,7 @@ describe("the AI SDK's openai-compatible provider", () => {
     const leaving = new AbortController();
     const result = streamText({ model: provider("m"), prompt, abortSignal: leaving.signal });
     for await (const _ of result.textStream) leaving.abort();
-    await until(() => bench.upstream.requests.at(-1)!.closedAtMs !== null, "the upstream was let go");
+    await until("the upstream was let go", () => bench.upstream.requests.at(-1)!.closedAtMs !== null);
     bench.upstream.answer(politeHandler);
   });
 });

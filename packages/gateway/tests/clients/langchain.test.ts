@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { ChatOpenAI, OpenAIEmbeddings } from "@langchain/openai";
-import { bootInference, type InferenceBench, until } from "../support/inference.ts";
-import { chunk, politeHandler } from "../support/upstream.ts";
+import { until } from "@model-gateway/testing/until.ts";
+import { chunk, politeHandler } from "@model-gateway/testing/upstream.ts";
+import { bootInference, type InferenceBench } from "../support/inference.ts";
 
 let bench: InferenceBench;
 let model: ChatOpenAI;
@@ -76,7 +77,7 @@ describe("LangChain's ChatOpenAI", () => {
       for await (const _ of await model.stream(question, { signal: leaving.signal })) leaving.abort();
     };
     await read().catch(() => {});
-    await until(() => bench.upstream.requests.at(-1)!.closedAtMs !== null, "the upstream was let go");
+    await until("the upstream was let go", () => bench.upstream.requests.at(-1)!.closedAtMs !== null);
     bench.upstream.answer(politeHandler);
   });
 });

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { until } from "@model-gateway/testing/until.ts";
+import { chunk, politeHandler } from "@model-gateway/testing/upstream.ts";
 import OpenAI from "openai";
-import { bootInference, type InferenceBench, until } from "../support/inference.ts";
-import { chunk, politeHandler } from "../support/upstream.ts";
+import { bootInference, type InferenceBench } from "../support/inference.ts";
 
 let bench: InferenceBench;
 let client: OpenAI;
@@ -129,7 +130,7 @@ describe("the openai client", () => {
     });
     const stream = await client.chat.completions.create({ model: "m", messages, stream: true });
     for await (const _ of stream) break;
-    await until(() => bench.upstream.requests.at(-1)!.closedAtMs !== null, "the upstream was let go");
+    await until("the upstream was let go", () => bench.upstream.requests.at(-1)!.closedAtMs !== null);
     bench.upstream.answer(politeHandler);
   });
 });

@@ -1,5 +1,6 @@
 import { afterAll, afterEach, expect, test } from "bun:test";
 import Anthropic from "@anthropic-ai/sdk";
+import { until } from "@model-gateway/testing/until.ts";
 import {
   type Any,
   completion,
@@ -9,7 +10,6 @@ import {
   fixture,
   KEY,
   serveCompat,
-  until,
 } from "./support.ts";
 
 const server = serveCompat();
@@ -362,7 +362,7 @@ test("a client that leaves ends the chat path's stream, and nothing is read ahea
   });
   const reader = response.body!.getReader();
   await reader.read();
-  await until(() => chat.bytesRead > 0, "the stream began");
+  await until("the stream began", () => chat.bytesRead > 0);
   let before = -1;
   // Sockets buffer some; once they are full, the upstream must stand still.
   while (before !== chat.bytesRead) {
@@ -371,7 +371,7 @@ test("a client that leaves ends the chat path's stream, and nothing is read ahea
   }
   expect(chat.bytesRead).toBeLessThan(64 * 1024 * 1024);
   await reader.cancel();
-  await until(() => chat.aborts > 0, "the abort reached the chat path");
+  await until("the abort reached the chat path", () => chat.aborts > 0);
 
   const stream = client.messages.stream({
     model: "m",
@@ -381,7 +381,7 @@ test("a client that leaves ends the chat path's stream, and nothing is read ahea
   chat.aborts = 0;
   stream.once("text", () => stream.abort());
   expect(await failing(stream.finalMessage())).toBeInstanceOf(Anthropic.APIUserAbortError);
-  await until(() => chat.aborts > 0, "the second abort reached the chat path");
+  await until("the second abort reached the chat path", () => chat.aborts > 0);
 });
 
 test("a client that leaves before the answer aborts the chat path", async () => {
@@ -399,10 +399,10 @@ test("a client that leaves before the answer aborts the chat path", async () => 
       { signal: leaving.signal },
     ),
   );
-  await until(() => arrived, "the request arrived");
+  await until("the request arrived", () => arrived);
   leaving.abort();
   expect(await pending).toBeInstanceOf(Anthropic.APIUserAbortError);
-  await until(() => chat.aborts > 0, "the abort reached the chat path");
+  await until("the abort reached the chat path", () => chat.aborts > 0);
 });
 
 test("countTokens estimates without asking a model", async () => {

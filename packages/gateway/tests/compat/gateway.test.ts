@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import Anthropic from "@anthropic-ai/sdk";
+import { until } from "@model-gateway/testing/until.ts";
+import { chunk, DONE, politeHandler, usageChunk } from "@model-gateway/testing/upstream.ts";
 import OpenAI from "openai";
-import { bootInference, type InferenceBench, until } from "../support/inference.ts";
-import { chunk, DONE, politeHandler, usageChunk } from "../support/upstream.ts";
+import { bootInference, type InferenceBench } from "../support/inference.ts";
 import { failing, fixture } from "./support.ts";
 
 let bench: InferenceBench;
@@ -113,8 +114,8 @@ test("a client that leaves stops the upstream, and what it got is recorded as es
   stream.once("text", () => stream.abort());
   expect(await failing(stream.finalMessage())).toBeInstanceOf(Anthropic.APIUserAbortError);
   const [left] = bench.upstream.requests.slice(-1);
-  await until(() => left!.closedAtMs !== null, "the upstream was stopped");
-  await until(async () => (await bench.usageRows()).length > before, "the usage was recorded");
+  await until("the upstream was stopped", () => left!.closedAtMs !== null);
+  await until("the usage was recorded", async () => (await bench.usageRows()).length > before);
   const [row] = await bench.usageRows();
   expect(row.completion_tokens).toBeGreaterThan(0);
   bench.upstream.answer(politeHandler);
@@ -145,7 +146,7 @@ test("a slow reader slows the upstream down instead of filling memory", async ()
   }
   expect(sent).toBeLessThan(64 * 1024 * 1024);
   leaving.abort();
-  await until(() => bench.upstream.requests.at(-1)!.closedAtMs !== null, "the upstream was stopped");
+  await until("the upstream was stopped", () => bench.upstream.requests.at(-1)!.closedAtMs !== null);
   bench.upstream.answer(politeHandler);
 });
 

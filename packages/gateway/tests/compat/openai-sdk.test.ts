@@ -1,4 +1,5 @@
 import { afterAll, afterEach, expect, test } from "bun:test";
+import { until } from "@model-gateway/testing/until.ts";
 import OpenAI from "openai";
 import {
   type Any,
@@ -9,7 +10,6 @@ import {
   fixture,
   KEY,
   serveCompat,
-  until,
 } from "./support.ts";
 
 const server = serveCompat();
@@ -358,5 +358,5 @@ test("a client that leaves ends the chat path's stream", async () => {
   chat.answer = () => endlessStream(chat, line);
   const stream = await client.responses.create({ model: "m", input: "Hi", stream: true });
   for await (const event of stream) if (event.type === "response.output_text.delta") break;
-  await until(() => chat.aborts > 0, "the abort reached the chat path");
+  await until("the abort reached the chat path", () => chat.aborts > 0);
 });

@@ -1,9 +1,9 @@
 import { expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { estimatedCounts } from "../../src/rooms/compat/chat-answer.ts";
 import { MessageWriter } from "../../src/rooms/compat/messages/stream.ts";
 import { ResponseWriter } from "../../src/rooms/compat/responses/stream.ts";
 import { convertStream, type StreamWriter } from "../../src/rooms/compat/stream.ts";
-import { ManualClock } from "../support/clock.ts";
 import { eventsOf, fixture } from "./support.ts";
 
 const FIXTURES = [

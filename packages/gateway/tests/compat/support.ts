@@ -1,15 +1,14 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import type { HttpRequest } from "@model-gateway/wire/http";
+import { Reply, replyOf } from "@model-gateway/wire/http";
+import { Listener } from "@model-gateway/wire/server";
 import { systemClock } from "../../src/kernel/clock.ts";
 import type { Rooms } from "../../src/kernel/context.ts";
 import { toRestReply, toServiceError } from "../../src/kernel/errors.ts";
-import type { HttpRequest } from "../../src/kernel/http.ts";
 import { silentLog } from "../../src/kernel/log.ts";
-import { Reply } from "../../src/kernel/reply.ts";
 import { defineRoute, type RouteCall, type RouteDefinition } from "../../src/kernel/route.ts";
-import { replyOf } from "../../src/kernel/web-reply.ts";
 import { Compat, routes, throughRoute } from "../../src/rooms/compat/index.ts";
-import { Listener } from "../../src/transports/http1/listener.ts";
 
 const BODY_BYTES_MAX = 64 * 1024 * 1024;
 export const KEY = "service-11111111-2222-4333-8444-555555555555";
@@ -159,15 +158,6 @@ export function eventsOf(text: string): NamedEvent[] {
       const [event, data] = block.split("\n");
       return { event: event!.slice(7), data: JSON.parse(data!.slice(6)) };
     });
-}
-
-/** Waits until `condition` holds. */
-export async function until(condition: () => boolean, what: string): Promise<void> {
-  const deadlineMs = Date.now() + 20_000;
-  while (!condition()) {
-    if (Date.now() > deadlineMs) throw new Error(`never happened: ${what}`);
-    await Bun.sleep(5);
-  }
 }
 
 /** A stream that sends one chunk a read for as long as it is read; counts what was taken. */

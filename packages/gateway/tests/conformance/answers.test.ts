@@ -1,9 +1,9 @@
 /** What REST answers look like, also when the upstream's are not what they should be. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { politeHandler } from "@model-gateway/testing/upstream.ts";
 import { eventsOf } from "../support/backends.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
 import { startFakeOllama } from "../support/ollama.ts";
-import { politeHandler } from "../support/upstream.ts";
 
 let bench: InferenceBench;
 beforeAll(async () => {

@@ -3,9 +3,9 @@
  * documents list them. Whatever comes back, it is an answer to the caller's mistake, never an internal error.
  */
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { onEachDatabase, type TestDatabase } from "@model-gateway/testing/databases.ts";
+import { ADMIN_TOKEN } from "@model-gateway/testing/gateway.ts";
 import { createLog } from "../../src/kernel/log.ts";
-import { onEachDatabase, type TestDatabase } from "../support/databases.ts";
-import { ADMIN_TOKEN } from "../support/gateway.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
 
 interface JsonSchema {

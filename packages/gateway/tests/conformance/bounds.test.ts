@@ -1,11 +1,11 @@
 /** What is kept may grow; what one call reads and answers may not. */
 import { expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { onEachDatabase, type TestDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
+import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { ConversationStore } from "../../src/rooms/conversations/store.ts";
 import { Providers } from "../../src/rooms/providers/index.ts";
 import { VideoStore } from "../../src/rooms/video/store.ts";
-import { ManualClock } from "../support/clock.ts";
-import { onEachDatabase, type TestDatabase, withDatabase } from "../support/databases.ts";
-import { bootGateway, type TestGateway } from "../support/gateway.ts";
 
 onEachDatabase("bounds", (fresh) => {
   async function withGateway(work: (gateway: TestGateway) => Promise<void>): Promise<void> {

@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
-import { onEachDatabase } from "../support/databases.ts";
-import { ADMIN_TOKEN, bootGateway } from "../support/gateway.ts";
-import { startUpstream } from "../support/upstream.ts";
-import { startMinimax } from "../support/video.ts";
+import { onEachDatabase } from "@model-gateway/testing/databases.ts";
+import { ADMIN_TOKEN, bootGateway } from "@model-gateway/testing/gateway.ts";
+import { startUpstream } from "@model-gateway/testing/upstream.ts";
+import { startMinimax } from "@model-gateway/testing/video.ts";
 
 onEachDatabase("ids in capital letters", (fresh) => {
   test("name the same conversations, jobs, groups and keys", async () => {

@@ -1,6 +1,6 @@
 /** The contract's tables of RPC methods, held against the document that the running service gives of itself. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { ADMIN_TOKEN, bootGateway, type TestGateway } from "../support/gateway.ts";
+import { ADMIN_TOKEN, bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 
 /** `name | auth | params, optional ones with ? | fields of the result, or of its entries where it is a list`. */
 const TABLE = `

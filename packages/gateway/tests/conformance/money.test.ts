@@ -1,9 +1,9 @@
 /** Points first, then the tier's quota, then the refusal: as a user meets them on every surface that spends. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { onEachDatabase, type TestDatabase } from "../support/databases.ts";
-import { ADMIN_TOKEN } from "../support/gateway.ts";
+import { onEachDatabase, type TestDatabase } from "@model-gateway/testing/databases.ts";
+import { ADMIN_TOKEN } from "@model-gateway/testing/gateway.ts";
+import { completion } from "@model-gateway/testing/upstream.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
-import { completion } from "../support/upstream.ts";
 
 const PRICED = "gpt-4o";
 const UNPRICED = "homemade";

@@ -2,10 +2,11 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { onEachDatabase, type TestDatabase } from "@model-gateway/testing/databases.ts";
+import { ADMIN_TOKEN, bootGateway, PASSWORD } from "@model-gateway/testing/gateway.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import { createLog } from "../../src/kernel/log.ts";
-import { onEachDatabase, type TestDatabase } from "../support/databases.ts";
-import { ADMIN_TOKEN, bootGateway, PASSWORD } from "../support/gateway.ts";
-import { bootInference, type InferenceBench, until } from "../support/inference.ts";
+import { bootInference, type InferenceBench } from "../support/inference.ts";
 
 const UPSTREAM_KEY = "sk-canary-0123456789abcdef";
 
@@ -130,8 +131,8 @@ onEachDatabase("secrets", (fresh, kind) => {
     }
     const shown = async () => (await bench.admin("GET", "/backends")).text();
     await until(
-      async () => (JSON.stringify(await bench.backends()).match(/not probed yet/g) ?? []).length === 0,
       "probed",
+      async () => (JSON.stringify(await bench.backends()).match(/not probed yet/g) ?? []).length === 0,
     );
     const seen = [
       await shown(),

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { bootGateway, type TestGateway } from "../support/gateway.ts";
+import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 
 let gateway: TestGateway;
 beforeAll(async () => {

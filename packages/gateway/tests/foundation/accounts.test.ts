@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { onEachDatabase } from "@model-gateway/testing/databases.ts";
+import { bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { SignJWT, UnsecuredJWT } from "jose";
-import { ManualClock } from "../support/clock.ts";
-import { onEachDatabase } from "../support/databases.ts";
-import { bootGateway, PASSWORD, type TestGateway } from "../support/gateway.ts";
 
 async function withGateway(
   options: Parameters<typeof bootGateway>[0],

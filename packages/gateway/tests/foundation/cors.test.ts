@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { bootGateway, PASSWORD, type TestGateway } from "../support/gateway.ts";
+import { bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
 
 const ORIGIN = "https://app.example";
 let gateway: TestGateway;

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import metaSchemaModule from "@open-rpc/meta-schema";
 import Ajv from "ajv";
-import { bootGateway, type TestGateway } from "../support/gateway.ts";
 
 let gateway: TestGateway;
 beforeAll(async () => {

@@ -1,14 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { connect } from "node:net";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { type HttpRequest, responseOf } from "@model-gateway/wire/http";
 import { BusEventHub } from "../../src/bus/event-hub.ts";
 import { InProcessBus } from "../../src/bus/in-process/bus.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
-import { responseOf } from "../../src/kernel/web-reply.ts";
 import { EventsTransport } from "../../src/transports/events/sse.ts";
-import { IncomingRequest } from "../../src/transports/http1/incoming.ts";
-import { RequestHead } from "../../src/transports/http1/request-head.ts";
-import { ManualClock } from "../support/clock.ts";
-import { bootGateway, type TestGateway } from "../support/gateway.ts";
 
 let gateway: TestGateway;
 let token: string;
@@ -65,10 +63,16 @@ const user = (userId: string) => ({
 function hub(clock = new ManualClock()) {
   return { clock, events: new BusEventHub(new InProcessBus(), clock, randomIds) };
 }
-const HERE = { remoteAddress: "127.0.0.1", bodyAwaited: () => {} };
 async function subscribeTo(transport: EventsTransport, session: string): Promise<Response> {
-  const head = new RequestHead(`GET /api/rpc/events?session=${session} HTTP/1.1\r\nhost: x\r\n`);
-  const request = new IncomingRequest(head, Buffer.alloc(0), HERE);
+  const request: HttpRequest = {
+    method: "GET",
+    path: "/api/rpc/events",
+    search: `session=${session}`,
+    header: () => null,
+    body: () => Buffer.alloc(0),
+    signal: new AbortController().signal,
+    whenGone() {},
+  };
   return responseOf(
     await transport.handle(request, { query: new URLSearchParams({ session }), requestId: "r" }),
   );

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { onEachDatabase, openDatabase } from "@model-gateway/testing/databases.ts";
+import { ADMIN_TOKEN, bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import { sha256Hex } from "../../src/kernel/ids.ts";
-import { until } from "../instances/support.ts";
-import { onEachDatabase, openDatabase } from "../support/databases.ts";
-import { ADMIN_TOKEN, bootGateway, type TestGateway } from "../support/gateway.ts";
 
 onEachDatabase("rooms", (fresh) => {
   let gateway: TestGateway;
@@ -30,9 +30,9 @@ onEachDatabase("rooms", (fresh) => {
       db.run("UPDATE users SET is_admin = $1 WHERE email = 'deputy@example.com'", [right]);
     expect(await isAdmin()).toBe(false);
     await grant(true);
-    await until(isAdmin);
+    await until("the right is seen", isAdmin);
     await grant(false);
-    await until(async () => !(await isAdmin()));
+    await until("the right is gone", async () => !(await isAdmin()));
     await db.close();
   }, 60_000);
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { bootGateway, type TestGateway } from "../support/gateway.ts";
+import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 
 let gateway: TestGateway;
 let token: string;

@@ -1,10 +1,11 @@
 import { describe, expect, test } from "bun:test";
 import { connect, createServer, type Socket } from "node:net";
+import { freshDatabase } from "@model-gateway/testing/databases.ts";
+import { bootGateway, PASSWORD } from "@model-gateway/testing/gateway.ts";
+import { until } from "@model-gateway/testing/until.ts";
+import { startUpstream } from "@model-gateway/testing/upstream.ts";
 import { PostgresDatabase } from "../../src/storage/postgres/database.ts";
-import { registerBackend, until } from "../instances/support.ts";
-import { freshDatabase } from "../support/databases.ts";
-import { bootGateway, PASSWORD } from "../support/gateway.ts";
-import { startUpstream } from "../support/upstream.ts";
+import { registerBackend } from "../instances/support.ts";
 
 /** A way to Postgres that stays open and lets nothing through while it is `silent`, as a frozen server does. */
 async function startLine(databaseUrl: string) {
@@ -58,7 +59,7 @@ describe.if(process.env.TEST_POSTGRES_URL !== undefined)("a Postgres that does n
     try {
       const token = await gateway.signIn("ada");
       await registerBackend(gateway, { type: "external_api", name: "up", url: `${upstream.url}/v1` });
-      await until(() => gateway.app.rooms.routing.modelCount > 0);
+      await until("a model is served", () => gateway.app.rooms.routing.modelCount > 0);
       const { key: known } = await gateway.rpc("keys.create", { name: "known" }, token);
       const { key: unknown } = await gateway.rpc("keys.create", { name: "never used" }, token);
       expect((await chat(known)).status).toBe(200);
@@ -78,8 +79,8 @@ describe.if(process.env.TEST_POSTGRES_URL !== undefined)("a Postgres that does n
       expect((await chat(known)).status).toBe(200);
 
       line.silence(false);
-      await until(async () => (await chat(unknown)).status === 200);
-      await until(async () => {
+      await until("the key is known again", async () => (await chat(unknown)).status === 200);
+      await until("the journal is drained", async () => {
         const ready = await fetch(`${gateway.url}/readyz`);
         return ((await ready.json()) as { usage_journal: { rows: number } }).usage_journal.rows === 0;
       });

@@ -1,11 +1,11 @@
 import { Database as Sqlite } from "bun:sqlite";
 import { expect, test } from "bun:test";
 import { join } from "node:path";
+import { onEachDatabase, openDatabase, openStorage, withDatabase } from "@model-gateway/testing/databases.ts";
 import { isUniqueViolation } from "../../src/storage/contract.ts";
 import { SQLITE_FILE } from "../../src/storage/index.ts";
 import { type Migration, migrate } from "../../src/storage/migrate.ts";
 import { migrations } from "../../src/storage/migrations/index.ts";
-import { onEachDatabase, openDatabase, openStorage, withDatabase } from "../support/databases.ts";
 
 const numbers: Migration = {
   id: 1,

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { kinds } from "@model-gateway/testing/databases.ts";
+import { ADMIN_TOKEN, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { verifyLedger } from "../../src/rooms/ledger/index.ts";
-import { kinds } from "../support/databases.ts";
-import { ADMIN_TOKEN, type TestGateway } from "../support/gateway.ts";
 import { bootOn, emailOf, signInAll } from "./support.ts";
 
 describe.each(kinds)("credits of a group on %s", (kind) => {

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { kinds } from "@model-gateway/testing/databases.ts";
+import type { TestGateway } from "@model-gateway/testing/gateway.ts";
 import { modelAllowed } from "../../src/rooms/groups/index.ts";
 import { createKeys, type Principal, payerOf } from "../../src/rooms/keys/index.ts";
-import { kinds } from "../support/databases.ts";
-import type { TestGateway } from "../support/gateway.ts";
 import { bootOn, emailOf, keyWorks, signInAll } from "./support.ts";
 
 describe.each(kinds)("keys of a group on %s", (kind) => {

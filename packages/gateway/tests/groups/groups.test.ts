@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { kinds } from "../support/databases.ts";
-import { ADMIN_TOKEN, type TestGateway } from "../support/gateway.ts";
+import { kinds } from "@model-gateway/testing/databases.ts";
+import { ADMIN_TOKEN, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { bootOn, emailOf, signInAll } from "./support.ts";
 
 describe.each(kinds)("groups on %s", (kind) => {

@@ -1,20 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { freshDatabase, type TestDatabase } from "../support/databases.ts";
-import { bootGateway, type TestGateway } from "../support/gateway.ts";
+import { freshDatabase, type TestDatabase } from "@model-gateway/testing/databases.ts";
+import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import { emailOf, keyWorks, signInAll } from "./support.ts";
 
 const redisUrl = process.env.TEST_REDIS_URL;
 const postgres = process.env.TEST_POSTGRES_URL;
-const WAIT_MS = 10_000;
-
-/** Waits until the condition holds; fails the test when it does not in time. */
-async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
-  const deadlineMs = Date.now() + WAIT_MS;
-  while (!(await holds())) {
-    if (Date.now() > deadlineMs) throw new Error("the condition did not come true in time");
-    await Bun.sleep(5);
-  }
-}
 
 describe.if(redisUrl !== undefined && postgres !== undefined)(
   "two instances on one Postgres and one Redis",
@@ -41,20 +32,20 @@ describe.if(redisUrl !== undefined && postgres !== undefined)(
       const { id: group_id } = await here.rpc("group.create", { name: "crew" }, people.ann);
       await here.rpc("group.members.add", { group_id, email: emailOf("ben") }, people.ann);
       const { key } = await here.rpc("keys.create", { name: "k", group_id }, people.ben);
-      await until(() => keyWorks(there, key));
+      await until("the key works there", () => keyWorks(there, key));
 
       const pool = { type: "group", id: group_id } as const;
       const { balances } = there.app.rooms.ledger;
       expect(await balances.load(pool)).toMatchObject({ balance: 0, everCredited: false });
       await here.rpc("group.credits.topup", { group_id, points: 25 }, people.root);
-      await until(() => balances.peek(pool)?.balance === 25);
+      await until("the pool's balance is known there", () => balances.peek(pool)?.balance === 25);
 
       const setActive = (is_active: boolean) =>
         here.rpc("group.members.update", { group_id, user_id: emailOf("ben"), is_active }, people.ann);
       await setActive(false);
-      await until(async () => !(await keyWorks(there, key)));
+      await until("the key is refused there", async () => !(await keyWorks(there, key)));
       await setActive(true);
-      await until(() => keyWorks(there, key));
+      await until("the key works there again", () => keyWorks(there, key));
     });
   },
 );

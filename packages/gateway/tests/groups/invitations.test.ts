@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { ManualClock } from "../support/clock.ts";
-import { kinds, openDatabase } from "../support/databases.ts";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { kinds, openDatabase } from "@model-gateway/testing/databases.ts";
 import { bootOn, emailOf, type GatewayOnDatabase, signInAll } from "./support.ts";
 
 describe.each(kinds)("invitations on %s", (kind) => {

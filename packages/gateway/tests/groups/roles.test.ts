@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { kinds } from "@model-gateway/testing/databases.ts";
+import { ADMIN_TOKEN, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { Registry } from "../../src/kernel/registry.ts";
 import { methods } from "../../src/rooms/groups/index.ts";
-import { kinds } from "../support/databases.ts";
-import { ADMIN_TOKEN, type TestGateway } from "../support/gateway.ts";
 import { bootOn, emailOf, signInAll } from "./support.ts";
 
 const roles = [

@@ -1,6 +1,6 @@
-import type { DatabaseName, TestDatabase } from "../support/databases.ts";
-import { freshDatabase } from "../support/databases.ts";
-import { type BootOptions, bootGateway, type TestGateway } from "../support/gateway.ts";
+import type { DatabaseName, TestDatabase } from "@model-gateway/testing/databases.ts";
+import { freshDatabase } from "@model-gateway/testing/databases.ts";
+import { type BootOptions, bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 
 export interface GatewayOnDatabase extends TestGateway {
   storage: TestDatabase["options"];

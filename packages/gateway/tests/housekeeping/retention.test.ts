@@ -2,6 +2,9 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
+import { bootGateway } from "@model-gateway/testing/gateway.ts";
 import { Housekeeping } from "../../src/housekeeping.ts";
 import { isoTime, systemClock } from "../../src/kernel/clock.ts";
 import { silentLog } from "../../src/kernel/log.ts";
@@ -10,9 +13,6 @@ import { VideoStore } from "../../src/rooms/video/store.ts";
 import type { Database } from "../../src/storage/contract.ts";
 import { DatabaseLeases } from "../../src/storage/leases.ts";
 import { openBench, payer, spend } from "../metering/support.ts";
-import { ManualClock } from "../support/clock.ts";
-import { onEachDatabase, withDatabase } from "../support/databases.ts";
-import { bootGateway } from "../support/gateway.ts";
 
 const NOVEMBER = Date.parse("2026-11-15T12:00:00Z");
 

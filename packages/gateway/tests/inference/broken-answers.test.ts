@@ -1,8 +1,9 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { until } from "@model-gateway/testing/until.ts";
+import { chunk, completion, DONE, type UpstreamHandler } from "@model-gateway/testing/upstream.ts";
 import { eventsOf } from "../support/backends.ts";
-import { bootInference, type InferenceBench, until } from "../support/inference.ts";
+import { bootInference, type InferenceBench } from "../support/inference.ts";
 import { startFakeOllama } from "../support/ollama.ts";
-import { chunk, completion, DONE, type UpstreamHandler } from "../support/upstream.ts";
 
 let bench: InferenceBench;
 beforeAll(async () => {
@@ -87,7 +88,7 @@ test("an upstream's long complaint is told up to 4 KB, and no character is cut i
 test("an error whose body does not come to its end is told soon, as far as it came", async () => {
   bench.upstream.answer(async (request, reply) => {
     await reply.raw(`HTTP/1.1 500 Oops\r\ncontent-length: 1000\r\n\r\n${request.json.user}`);
-    await until(() => request.closedAtMs !== null, "the gateway gives up");
+    await until("the gateway gives up", () => request.closedAtMs !== null);
   });
   const told = ["", "out of mem"].map(async (user) => {
     const response = await bench.chat({ user });

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { ADMIN_TOKEN, bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import { startUpstream, type Upstream } from "../../../../tests/e2e/support/upstream.ts";
-import { ADMIN_TOKEN, bootGateway, type TestGateway } from "../support/gateway.ts";
 
 let gateway: TestGateway;
 let upstream: Upstream;
@@ -23,14 +24,6 @@ afterAll(async () => {
   await gateway.stop();
   upstream.stop();
 });
-
-async function until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
-  for (let tries = 0; tries < 400; tries++) {
-    if (await holds()) return;
-    await Bun.sleep(50);
-  }
-  throw new Error(`${what} did not come`);
-}
 
 const send = () =>
   gateway.rpc<{ stream_id: string }>(

@@ -1,6 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
-import { eventsOf } from "../support/backends.ts";
-import { bootInference, type InferenceBench, until } from "../support/inference.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import {
   chunk,
   completion,
@@ -10,7 +9,9 @@ import {
   type UpstreamHandler,
   usageChunk,
   wholeStream,
-} from "../support/upstream.ts";
+} from "@model-gateway/testing/upstream.ts";
+import { eventsOf } from "../support/backends.ts";
+import { bootInference, type InferenceBench } from "../support/inference.ts";
 
 let bench: InferenceBench;
 beforeAll(async () => {
@@ -123,7 +124,7 @@ describe("an upstream that fails before its answer", () => {
     const { message } = (await response.json()).error;
     expect(message).toStartWith("upstream 500: xxx");
     expect(message.length).toBeLessThan(4_200);
-    await until(() => lastRequest().closedAtMs !== null, "the rest was not taken");
+    await until("the rest was not taken", () => lastRequest().closedAtMs !== null);
     expect(sentBytes).toBeLessThan(50 * 1024 * 1024);
   });
 
@@ -132,7 +133,7 @@ describe("an upstream that fails before its answer", () => {
     const response = await bench.chat({});
     expect(response.status).toBe(502);
     expect((await response.json()).error.message).toContain("sent nothing for 1500 ms");
-    await until(() => lastRequest().closedAtMs !== null, "the upstream was let go");
+    await until("the upstream was let go", () => lastRequest().closedAtMs !== null);
   });
 
   test("an error as the first event of a 200 stream still becomes a status", async () => {
@@ -206,7 +207,7 @@ describe("an upstream that fails inside its stream", () => {
     expect(error.message).toContain("sent nothing for 600 ms");
     expect(done).toBe(false);
     expect(raw).toContain(": keep-alive\n\n");
-    await until(() => lastRequest().closedAtMs !== null, "the upstream was let go");
+    await until("the upstream was let go", () => lastRequest().closedAtMs !== null);
   });
 
   test("an error event in the middle ends the stream and counts", async () => {
@@ -310,7 +311,7 @@ describe("an upstream that fails inside its stream", () => {
 
 describe("a client that leaves", () => {
   const closedWithin = async (leftAtMs: number) => {
-    await until(() => lastRequest().closedAtMs !== null, "the upstream saw the client leave");
+    await until("the upstream saw the client leave", () => lastRequest().closedAtMs !== null);
     return lastRequest().closedAtMs! - leftAtMs;
   };
 
@@ -320,7 +321,7 @@ describe("a client that leaves", () => {
       answer(() => new Promise(() => {}));
       const leaving = new AbortController();
       const pending = bench.chat({ stream }, { signal: leaving.signal }).catch(() => null);
-      await until(() => bench.upstream.requests.length > count, "the request arrived");
+      await until("the request arrived", () => bench.upstream.requests.length > count);
       const leftAtMs = Date.now();
       leaving.abort();
       await pending;
@@ -348,7 +349,7 @@ describe("a client that leaves", () => {
     const leftAtMs = Date.now();
     leaving.abort();
     expect(await closedWithin(leftAtMs)).toBeLessThan(1_000);
-    await until(async () => (await bench.usageRows()).length > rowsBefore, "the usage is recorded");
+    await until("the usage is recorded", async () => (await bench.usageRows()).length > rowsBefore);
     const [row] = await bench.usageRows();
     expect(row.completion_tokens).toBeGreaterThanOrEqual(8);
     expect((await circuit()).consecutive_failures).toBe(0);
@@ -360,7 +361,7 @@ describe("a client that leaves", () => {
     const response = await bench.chat({ stream: true }, { signal: leaving.signal });
     await response.text();
     leaving.abort();
-    await until(() => bench.app.rooms.inference.callsInFlight === 0, "no call is left");
+    await until("no call is left", () => bench.app.rooms.inference.callsInFlight === 0);
     expect((await bench.usageRows()).length).toBe(rowsBefore + 1);
   });
 });
@@ -396,16 +397,16 @@ describe("a client that reads slowly", () => {
     );
     // The upstream stops when every buffer on the way is full: then it writes nothing more for a while.
     let before = -1;
-    await until(async () => {
+    await until("the upstream is held back", async () => {
       const stopped = written > 0 && written === before;
       before = written;
       await Bun.sleep(300);
       return stopped && written === before;
-    }, "the upstream is held back");
+    });
     expect(written).toBeLessThan(pieces / 2);
     expect(received).toBe(0);
     socket.resume();
-    await until(() => tail.includes("[DONE]"), "the whole stream arrived");
+    await until("the whole stream arrived", () => tail.includes("[DONE]"));
     expect(received).toBeGreaterThan(pieces * 16 * 1024);
     socket.terminate();
   });

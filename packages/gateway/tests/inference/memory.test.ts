@@ -2,8 +2,9 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { until } from "@model-gateway/testing/until.ts";
 import { startMemoryServer } from "../../src/memory-server/server.ts";
-import { bootInference, type InferenceBench, until } from "../support/inference.ts";
+import { bootInference, type InferenceBench } from "../support/inference.ts";
 
 let bench: InferenceBench;
 let memory: ReturnType<typeof startMemoryServer>;
@@ -30,7 +31,7 @@ const written = async () =>
 describe("memory in chats", () => {
   test("a finished turn is remembered and recalled in a later one, streamed or not", async () => {
     await (await say("My cat is called Misty.", { stream: true })).text();
-    await until(async () => (await written()) === 1, "the turn was written back");
+    await until("the turn was written back", async () => (await written()) === 1);
     expect((await say("What is my cat called?")).status).toBe(200);
     const [system, user] = sentMessages();
     expect(system!.role).toBe("system");
@@ -39,11 +40,11 @@ describe("memory in chats", () => {
   });
 
   test("memory: false neither recalls nor remembers", async () => {
-    await until(async () => (await written()) === 2, "the earlier turns were written back");
+    await until("the earlier turns were written back", async () => (await written()) === 2);
     await say("What is my cat called?", { memory: false });
     expect(sentMessages()).toEqual([{ role: "user", content: "What is my cat called?" }]);
     await say("Good night.");
-    await until(async () => (await written()) === 3, "the later turn was written back");
+    await until("the later turn was written back", async () => (await written()) === 3);
   });
 
   test("chat.send reports the state, and a service that is gone does not hold chats up", async () => {

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connect } from "node:net";
-import { bootInference, type InferenceBench, until } from "../support/inference.ts";
-import { chunk, politeHandler } from "../support/upstream.ts";
+import { until } from "@model-gateway/testing/until.ts";
+import { chunk, politeHandler } from "@model-gateway/testing/upstream.ts";
+import { bootInference, type InferenceBench } from "../support/inference.ts";
 
 const LATE_MS = 5_000;
 const READ_BYTES = 1_024;
@@ -45,7 +46,7 @@ test.concurrent("a client that reads a kilobyte a second is kept, holds the upst
   socket.write(
     `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${bench.key}\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
   );
-  await until(() => piecesWritten > 0, "it began");
+  await until("it began", () => piecesWritten > 0);
   let received = "";
   for (let i = 0; i < READS; i++) {
     await Bun.sleep(READ_EVERY_MS);
@@ -59,6 +60,6 @@ test.concurrent("a client that reads a kilobyte a second is kept, holds the upst
   expect((await bench.chat({})).status).toBe(200);
 
   socket.destroy();
-  await until(() => request.closedAtMs !== null, "the upstream is let go");
-  await until(async () => (await bench.usageRows()).some(({ estimated }) => estimated), "it is paid for");
+  await until("the upstream is let go", () => request.closedAtMs !== null);
+  await until("it is paid for", async () => (await bench.usageRows()).some(({ estimated }) => estimated));
 }, 30_000);

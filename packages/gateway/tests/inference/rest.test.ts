@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { completion, politeHandler } from "@model-gateway/testing/upstream.ts";
 import { eventsOf } from "../support/backends.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
-import { completion, politeHandler } from "../support/upstream.ts";
 
 let bench: InferenceBench;
 beforeAll(async () => {

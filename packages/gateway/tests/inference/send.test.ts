@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { chunk, DONE, politeHandler } from "@model-gateway/testing/upstream.ts";
 import { startFakeEngine } from "../support/engine.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
-import { chunk, DONE, politeHandler } from "../support/upstream.ts";
 
 let bench: InferenceBench;
 beforeAll(async () => {

@@ -1,11 +1,12 @@
 import { describe, expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { freshDatabase } from "@model-gateway/testing/databases.ts";
+import { bootGateway } from "@model-gateway/testing/gateway.ts";
+import { startRealtimeUpstream } from "@model-gateway/testing/realtime.ts";
+import { until } from "@model-gateway/testing/until.ts";
+import { startUpstream } from "@model-gateway/testing/upstream.ts";
 import { createLog } from "../../src/kernel/log.ts";
-import { ManualClock } from "../support/clock.ts";
-import { freshDatabase } from "../support/databases.ts";
-import { bootGateway } from "../support/gateway.ts";
-import { startRealtimeUpstream } from "../support/realtime.ts";
-import { startUpstream } from "../support/upstream.ts";
-import { bootPair, canShare, registerBackend, startOwnRedis, until } from "./support.ts";
+import { bootPair, canShare, registerBackend, startOwnRedis } from "./support.ts";
 
 describe.if(canShare)("two instances", () => {
   test("a client event and a stop reach the instance that holds the voice session", async () => {
@@ -20,12 +21,14 @@ describe.if(canShare)("two instances", () => {
         api_key: "sk",
         models: ["omni"],
       });
-      await until(() => a.app.rooms.routing.modelCount > 0);
+      await until("a model is served", () => a.app.rooms.routing.modelCount > 0);
       const { session_id } = await a.rpc("realtime.start", { model: "omni" }, token);
       const send = (bearer: string, type: string) =>
         b.call("realtime.event", { session_id, event: { type, audio: "AAAA" } }, bearer);
       expect((await send(token, "input_audio_buffer.append")).result).toEqual({ ok: true });
-      await until(() => upstream.received.some(({ type }) => type === "input_audio_buffer.append"));
+      await until("the upstream hears the audio", () =>
+        upstream.received.some(({ type }) => type === "input_audio_buffer.append"),
+      );
       expect((await send(stranger, "response.cancel")).error.message).toContain("not found");
       expect(await b.rpc("realtime.stop", { session_id }, stranger)).toEqual({ removed: false });
       expect(await b.rpc("realtime.stop", { session_id }, token)).toEqual({ removed: true });
@@ -53,7 +56,9 @@ describe.if(canShare)("two instances", () => {
         },
       });
     const [a, b] = [await boot(0), await boot(1)];
-    await until(() => lines.every((log) => log.some((line) => line.includes("SERVICE_JWT_SECRET"))));
+    await until("both warn of the secret", () =>
+      lines.every((log) => log.some((line) => line.includes("SERVICE_JWT_SECRET"))),
+    );
     await a.stop();
     await b.stop();
     await drop();
@@ -68,7 +73,7 @@ describe.if(canShare)("two instances", () => {
     const passSeconds = async (seconds: number) => {
       for (let passed = 0; passed < seconds; passed += 15) {
         clock.advance(15_000);
-        await until(async () => {
+        await until("one instance holds the lease", async () => {
           const [lease] = await sql.unsafe("SELECT held_until FROM leases WHERE name = 'probe-round'");
           return lease !== undefined && lease.held_until.getTime() > clock.now() + 30_000;
         });
@@ -77,17 +82,21 @@ describe.if(canShare)("two instances", () => {
     try {
       await registerBackend(a, { type: "external_api", name: "up", url: `${upstream.url}/v1` });
       const entries = () => [a, b].map(({ app }) => app.rooms.routing.entries[0]);
-      await until(() => entries().every((entry) => entry?.state === "Healthy"));
+      await until("both see the backend healthy", () =>
+        entries().every((entry) => entry?.state === "Healthy"),
+      );
       const atStart = upstream.probeCount;
       // The leases are taken first, so that it is settled who does the rounds.
       await passSeconds(45);
       const probedAt = clock.now();
       await passSeconds(15);
-      await until(() => entries().every((entry) => entry!.probedAtMs! > probedAt));
+      await until("both heard of the next probe", () =>
+        entries().every((entry) => entry!.probedAtMs! > probedAt),
+      );
       expect(upstream.probeCount - atStart).toBe(1);
       upstream.stop();
       await passSeconds(60);
-      await until(() => entries().every((entry) => entry?.state !== "Healthy"));
+      await until("both see the backend down", () => entries().every((entry) => entry?.state !== "Healthy"));
     } finally {
       await sql.close();
       await stop();
@@ -110,14 +119,14 @@ describe.if(canShare)("while Redis is away", () => {
       for (const { key } of [dead, alive]) expect(await known(key)).not.toBeNull();
       await redis.kill();
       await a.rpc("keys.revoke", { key_id: dead.id }, token);
-      await until(async () => (await known(dead.key)) === null);
+      await until("the revoked key is refused", async () => (await known(dead.key)) === null);
       expect(await known(alive.key)).toMatchObject({ keyId: alive.id });
       expect((await b.rpc("auth.me", {}, token)).email).toBe("ada@example.com");
       await redis.start();
       const { id } = alive;
-      await until(() => known(alive.key) instanceof Promise === false);
+      await until("the other key is cached", () => known(alive.key) instanceof Promise === false);
       await a.rpc("keys.revoke", { key_id: id }, token);
-      await until(async () => (await known(alive.key)) === null);
+      await until("it is refused as well", async () => (await known(alive.key)) === null);
     } finally {
       await stop();
       await redis.kill();

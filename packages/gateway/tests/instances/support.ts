@@ -1,17 +1,12 @@
 import { tmpdir } from "node:os";
-import { startRedis } from "../../../../scripts/lib/services.ts";
+import { freshDatabase } from "@model-gateway/testing/databases.ts";
+import { ADMIN_TOKEN, bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { startRedis } from "@model-gateway/testing/services.ts";
 import type { AppOverrides } from "../../src/app.ts";
-import { freshDatabase } from "../support/databases.ts";
-import { ADMIN_TOKEN, bootGateway, type TestGateway } from "../support/gateway.ts";
 
 /** Whether the machine has what several instances need. */
 export const canShare =
   process.env.TEST_REDIS_URL !== undefined && process.env.TEST_POSTGRES_URL !== undefined;
-
-export async function until(ready: () => boolean | Promise<boolean>, timeoutMs = 20_000): Promise<void> {
-  for (const deadline = Date.now() + timeoutMs; !(await ready()); await Bun.sleep(10))
-    if (Date.now() > deadline) throw new Error("did not happen in time");
-}
 
 export interface PairOptions {
   redisUrl?: string;

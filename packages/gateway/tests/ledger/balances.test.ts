@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
+import { onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
 import { LEDGER_CHANGED } from "../../src/kernel/topics.ts";
 import type { BalanceChange } from "../../src/rooms/ledger/index.ts";
-import { onEachDatabase, withDatabase } from "../support/databases.ts";
 import { onLedger, pool, settlement } from "./support.ts";
 
 onEachDatabase("balances held in memory", (fresh) => {

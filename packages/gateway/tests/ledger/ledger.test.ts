@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
+import { onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
 import { verifyLedger } from "../../src/rooms/ledger/index.ts";
-import { onEachDatabase, withDatabase } from "../support/databases.ts";
 import { NANO_PER_POINT, onLedger, pool, settlement, wallet } from "./support.ts";
 
 onEachDatabase("the ledger", (fresh) => {

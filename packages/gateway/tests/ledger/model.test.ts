@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
+import { onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
 import fc from "fast-check";
 import { type AccountRef, accountKey, type Settlement, verifyLedger } from "../../src/rooms/ledger/index.ts";
 import type { Database } from "../../src/storage/contract.ts";
-import { onEachDatabase, withDatabase } from "../support/databases.ts";
 import { type Bench, onLedger, POINTS_PER_USD, pool, settlement, wallet } from "./support.ts";
 
 const FEMTO = 10n ** 15n;

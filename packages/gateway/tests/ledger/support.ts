@@ -1,3 +1,4 @@
+import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { InProcessBus } from "../../src/bus/in-process/bus.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import {
@@ -8,7 +9,6 @@ import {
   type Settlement,
 } from "../../src/rooms/ledger/index.ts";
 import type { Database } from "../../src/storage/contract.ts";
-import { ManualClock } from "../support/clock.ts";
 
 export const NOW = "2026-11-15T12:00:00.000Z";
 export const POINTS_PER_USD = 100;

@@ -1,8 +1,13 @@
 import { expect, test } from "bun:test";
 import { join } from "node:path";
+import {
+  onEachDatabase,
+  openStorage,
+  type TestDatabase,
+  withDatabase,
+} from "@model-gateway/testing/databases.ts";
 import { type AccountRef, verifyLedger } from "../../src/rooms/ledger/index.ts";
 import type { Database } from "../../src/storage/contract.ts";
-import { onEachDatabase, openStorage, type TestDatabase, withDatabase } from "../support/databases.ts";
 import { NANO_PER_POINT, onLedger } from "./support.ts";
 
 const account: AccountRef = { type: "group", id: "6f1c2a34-5b6d-4e7f-8a9b-0c1d2e3f4a5b" };

@@ -2,16 +2,20 @@ import { afterEach, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { bootGateway } from "@model-gateway/testing/gateway.ts";
+import {
+  NO_ANSWER,
+  type RpcHandler,
+  startRpcSocketServer,
+} from "@model-gateway/testing/rpc-socket-server.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import { InProcessBus } from "../../src/bus/in-process/bus.ts";
 import { type Clock, systemClock } from "../../src/kernel/clock.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import { startMemoryServer } from "../../src/memory-server/server.ts";
 import { Memory } from "../../src/rooms/memory/index.ts";
 import { WritebackQueue } from "../../src/rooms/memory/writeback.ts";
-import { until } from "../support/backends.ts";
-import { ManualClock } from "../support/clock.ts";
-import { bootGateway } from "../support/gateway.ts";
-import { NO_ANSWER, type RpcHandler, startRpcSocketServer } from "../support/rpc-socket-server.ts";
 
 const cleanup: (() => unknown)[] = [];
 afterEach(async () => {
@@ -55,7 +59,7 @@ const found = { items: [{ node_id: "n1", text: "likes tea", score: 1 }] };
 test("a turn is written back and recalled later, and the events tell so", async () => {
   const memory = memoryAt(realServer().url);
   memory.writeback(turn("I drink jasmine tea every morning.", "t1"));
-  await until(() => memory.status("u1").events.length === 1, "the turn was written");
+  await until("the turn was written", () => memory.status("u1").events.length === 1);
   const { state, items } = await ask(memory);
   expect(state).toBe("enabled");
   expect(items).toMatchObject([{ text: "I drink jasmine tea every morning." }]);
@@ -120,7 +124,7 @@ describe("a memory service in trouble leaves chats alone", () => {
     });
     const memory = memoryAt(flood.url);
     await expectOffline(memory);
-    await until(() => !flood.peers[0]!.open, "the flooding connection was closed");
+    await until("the flooding connection was closed", () => !flood.peers[0]!.open);
     const huge = { items: [{ node_id: "n", text: "x".repeat(8 * 1024 * 1024), score: 1 }] };
     await expectOffline(memoryAt(serve(() => huge).url));
   });
@@ -134,7 +138,7 @@ describe("a memory service in trouble leaves chats alone", () => {
     const clock = new ManualClock();
     const server = serve(() => NO_ANSWER);
     const recalling = ask(memoryAt(server.url, clock));
-    await until(() => server.received.length === 1, "it was asked");
+    await until("it was asked", () => server.received.length === 1);
     let done = false;
     void recalling.then(() => {
       done = true;
@@ -182,7 +186,7 @@ describe("writeback", () => {
     memory.writeback(turn("I like tea.", "t1"));
     memory.writeback(turn("I like coffee.", "t2"));
     const server = serve(() => ({ ok: true, node_ids: ["n"] }), gone.port);
-    await until(() => memory.status("u1").events.length === 2, "both turns arrived");
+    await until("both turns arrived", () => memory.status("u1").events.length === 2);
     expect(server.received.map(({ params }) => params.idempotency_key)).toEqual(["t1", "t2"]);
     expect(server.received[0]!.params).toMatchObject({
       user_id: "u1",
@@ -206,10 +210,10 @@ describe("writeback", () => {
     const startedAtMs = clock.now();
     queue.push(turn("I like tea.", "bad"));
     queue.push(turn("I like tea.", "good"));
-    await until(() => {
+    await until("both turns ended", () => {
       clock.advance(1_000);
       return outcomes.length === 2;
-    }, "both turns ended");
+    });
     expect(outcomes).toEqual([
       ["bad", false],
       ["good", true],
@@ -256,8 +260,8 @@ test("memory.status and memory.delete through the door", async () => {
   const { id: userId } = await gateway.rpc("auth.me", {}, ana);
   memory.writeback({ ...turn("I drink jasmine tea.", "t1"), userId });
   await until(
-    async () => (await gateway.rpc("memory.status", {}, ana)).events.length === 1,
     "it was written",
+    async () => (await gateway.rpc("memory.status", {}, ana)).events.length === 1,
   );
   const { items } = await memory.recall({ userId, query: "tea", signal: AbortSignal.timeout(5_000) });
   const node_id = items[0]!.node_id;

@@ -2,8 +2,8 @@ import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { RpcAnswerError, RpcClient } from "@model-gateway/wire/json-rpc";
 import { systemClock } from "../../src/kernel/clock.ts";
-import { RpcAnswerError, RpcClient } from "../../src/kernel/json-rpc-socket.ts";
 import { type MemoryServer, startMemoryServer } from "../../src/memory-server/server.ts";
 
 let dataDir: string;

@@ -1,12 +1,12 @@
 import { describe, expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { freshDatabase, onEachDatabase, type TestDatabase } from "@model-gateway/testing/databases.ts";
 import { ServiceError } from "../../src/kernel/errors.ts";
 import { createLog } from "../../src/kernel/log.ts";
 import type { Payer } from "../../src/kernel/payer.ts";
 import type { Admission } from "../../src/rooms/metering/index.ts";
 import type { Database } from "../../src/storage/contract.ts";
 import { openStorage } from "../../src/storage/index.ts";
-import { ManualClock } from "../support/clock.ts";
-import { freshDatabase, onEachDatabase, type TestDatabase } from "../support/databases.ts";
 import {
   type Bench,
   type BenchOptions,

@@ -2,10 +2,10 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { onEachDatabase } from "@model-gateway/testing/databases.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { verifyLedger } from "../../src/rooms/ledger/index.ts";
 import { openStorage } from "../../src/storage/index.ts";
-import { onEachDatabase } from "../support/databases.ts";
 import { centRequest, centUsage, openBench, payer } from "./support.ts";
 
 const INSTANCES = 3;

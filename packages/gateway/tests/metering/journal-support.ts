@@ -2,10 +2,10 @@ import { afterEach } from "bun:test";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import type { JournalEntry } from "../../src/rooms/metering/journal/codec.ts";
 import { Journal, type JournalOptions } from "../../src/rooms/metering/journal/journal.ts";
-import { ManualClock } from "../support/clock.ts";
 
 const dirs: string[] = [];
 export function temporaryDir(parent = tmpdir()): string {

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { freshDatabase, kinds } from "../support/databases.ts";
+import { freshDatabase, kinds } from "@model-gateway/testing/databases.ts";
 import { killCycles } from "./kill-cycles.ts";
 
 /** At least fifty over both databases; `npm run soak:kill` does as many as wanted. */

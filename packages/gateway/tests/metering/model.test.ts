@@ -2,14 +2,14 @@ import { expect, test } from "bun:test";
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
 import fc from "fast-check";
 import type { Payer } from "../../src/kernel/payer.ts";
 import { verifyLedger } from "../../src/rooms/ledger/index.ts";
 import type { Admission } from "../../src/rooms/metering/index.ts";
 import { decodeLines } from "../../src/rooms/metering/journal/codec.ts";
 import type { Database, Transaction } from "../../src/storage/contract.ts";
-import { ManualClock } from "../support/clock.ts";
-import { onEachDatabase, withDatabase } from "../support/databases.ts";
 import { type Bench, centRequest, centUsage, openBench, payer, person } from "./support.ts";
 
 /** How the next transaction goes wrong: before its commit, so that it is undone, or just after it. */

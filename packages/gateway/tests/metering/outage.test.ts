@@ -2,11 +2,11 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { startPostgres } from "../../../../scripts/lib/services.ts";
+import { kinds } from "@model-gateway/testing/databases.ts";
+import { startPostgres } from "@model-gateway/testing/services.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { verifyLedger } from "../../src/rooms/ledger/index.ts";
 import { openStorage, SQLITE_FILE, type StorageOptions } from "../../src/storage/index.ts";
-import { kinds } from "../support/databases.ts";
 import { openBench, payer, spend } from "./support.ts";
 
 const OUTAGE_MS = 10_000;

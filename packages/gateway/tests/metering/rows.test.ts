@@ -2,15 +2,15 @@ import { expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { onEachDatabase } from "@model-gateway/testing/databases.ts";
+import { bootGateway } from "@model-gateway/testing/gateway.ts";
 import type { Payer } from "../../src/kernel/payer.ts";
 import type { FinalUsage } from "../../src/rooms/metering/index.ts";
 import { encodeEntry, type JournalEntry } from "../../src/rooms/metering/journal/codec.ts";
 import { DAMAGED_FILE } from "../../src/rooms/metering/journal/journal.ts";
 import { openStorage } from "../../src/storage/index.ts";
 import { bootOn } from "../groups/support.ts";
-import { ManualClock } from "../support/clock.ts";
-import { onEachDatabase } from "../support/databases.ts";
-import { bootGateway } from "../support/gateway.ts";
 import { centRequest, openBench, payer, person, spend } from "./support.ts";
 
 onEachDatabase("usage rows", (fresh, kind) => {

@@ -2,6 +2,7 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { freshDatabase } from "@model-gateway/testing/databases.ts";
 import { openBus, type Shared } from "../../src/bus/index.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
@@ -10,7 +11,6 @@ import type { Payer } from "../../src/kernel/payer.ts";
 import { verifyLedger } from "../../src/rooms/ledger/index.ts";
 import type { Admission } from "../../src/rooms/metering/index.ts";
 import { openStorage } from "../../src/storage/index.ts";
-import { freshDatabase } from "../support/databases.ts";
 import { type Bench, centRequest, centUsage, openBench, payer, spend } from "./support.ts";
 
 const redisUrl = process.env.TEST_REDIS_URL;

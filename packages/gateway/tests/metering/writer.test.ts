@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import { JournalWriter } from "../../src/rooms/metering/journal/writer.ts";
-import { ManualClock } from "../support/clock.ts";
 import { entry, open, removeDirsAfterEach, temporaryDir } from "./journal-support.ts";
 
 removeDirsAfterEach();

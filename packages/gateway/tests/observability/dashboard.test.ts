@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { join } from "node:path";
-import { bootGateway, type TestGateway } from "../support/gateway.ts";
+import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 
 let gateway: TestGateway;
 beforeAll(async () => {

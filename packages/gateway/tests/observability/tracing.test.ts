@@ -1,4 +1,6 @@
 import { afterEach, expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import { readConfig } from "../../src/config.ts";
 import { GEN_AI, OTEL } from "../../src/kernel/genai-attributes.ts";
 import { silentLog } from "../../src/kernel/log.ts";
@@ -9,7 +11,6 @@ import {
   type Tracer,
   traceparentOf,
 } from "../../src/kernel/tracing.ts";
-import { ManualClock } from "../support/clock.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: tests look into exports freely
 type Any = any;
@@ -69,14 +70,6 @@ function trace(endpoint: string) {
   return { clock, tracer, dropped: () => dropped };
 }
 
-async function until(condition: () => boolean): Promise<void> {
-  const deadlineMs = Date.now() + 20_000;
-  while (!condition()) {
-    if (Date.now() > deadlineMs) throw new Error("never happened");
-    await Bun.sleep(5);
-  }
-}
-
 function collectorAndTracer() {
   const collector = startCollector();
   cleanups.push(collector.stop);
@@ -103,7 +96,7 @@ test("a span reaches the collector with its parent, times and GenAI attributes",
   request.end();
   expect(collector.exports).toHaveLength(0);
   clock.advance(5_000);
-  await until(() => collector.exports.length === 1);
+  await until("the spans are exported", () => collector.exports.length === 1);
 
   const { path, headers, body } = collector.exports[0]!;
   expect(path).toBe("/v1/traces");
@@ -158,7 +151,7 @@ test("a caller that does not sample is followed", async () => {
 test("many spans go in batches, without waiting for the timer", async () => {
   const { collector, tracer } = collectorAndTracer();
   for (let i = 0; i < 1_200; i++) tracer.span(`s${i}`).end();
-  await until(() => spansOf(collector).length >= 1_024);
+  await until("every span is exported", () => spansOf(collector).length >= 1_024);
   await tracer.close();
   expect(spansOf(collector).map(({ name }) => name)).toEqual(
     Array.from({ length: 1_200 }, (_, i) => `s${i}`),
@@ -171,9 +164,9 @@ test("a collector that is busy gets the same spans again, each once", async () =
   collector.status = 503;
   tracer.span("a").end();
   clock.advance(5_000);
-  await until(() => collector.exports.length === 1);
+  await until("the first export", () => collector.exports.length === 1);
   collector.status = 200;
-  await until(() => {
+  await until("the second export", () => {
     clock.advance(5_000);
     return collector.exports.length === 2;
   });
@@ -188,7 +181,7 @@ test("what a collector refuses for good is dropped and counted", async () => {
   collector.status = 400;
   tracer.span("a").end();
   clock.advance(5_000);
-  await until(() => dropped() === 1);
+  await until("the drop is counted", () => dropped() === 1);
   collector.status = 200;
   tracer.span("b").end();
   await tracer.close();

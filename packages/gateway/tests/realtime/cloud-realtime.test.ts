@@ -1,19 +1,14 @@
 import { afterEach, expect, test } from "bun:test";
+import { type RealtimeUpstream, startRealtimeUpstream } from "@model-gateway/testing/realtime.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import { realtimeUrl } from "../../src/backends/cloud-realtime/dialects.ts";
 import { createCloudRealtime } from "../../src/backends/cloud-realtime/index.ts";
 import { BackendError } from "../../src/backends/contract.ts";
-import { type RealtimeUpstream, startRealtimeUpstream } from "../support/realtime.ts";
 
 const upstreams: RealtimeUpstream[] = [];
 afterEach(() => {
   for (const upstream of upstreams.splice(0)) upstream.stop();
 });
-
-async function until(ready: () => boolean) {
-  for (const deadline = Date.now() + 10_000; !ready(); await Bun.sleep(5)) {
-    if (Date.now() > deadline) throw new Error("did not happen in time");
-  }
-}
 
 async function connect(dialect: "openai" | "dashscope", config: Record<string, unknown> = {}) {
   const upstream = startRealtimeUpstream(dialect);
@@ -65,7 +60,7 @@ for (const dialect of ["openai", "dashscope"] as const) {
     expect(link.send({ type: "input_audio_buffer.append", audio })).toBe(true);
     expect(link.send({ type: "input_image_buffer.append", image: "/9j/" })).toBe(true);
     expect(link.send({ type: "response.create" })).toBe(true);
-    await until(() => events.some(({ type }) => type === "response.done"));
+    await until("the response is done", () => events.some(({ type }) => type === "response.done"));
     expect(upstream.authorizations).toEqual(["Bearer sk-1"]);
     expect(upstream.models).toEqual(["voice"]);
     const [session, appended, image] = upstream.received;
@@ -78,7 +73,7 @@ for (const dialect of ["openai", "dashscope"] as const) {
     expect(image?.type).toBe(dialect === "openai" ? "conversation.item.create" : "input_image_buffer.append");
     expect(events.find(({ delta }) => delta)?.delta).toBe("AAAA");
     upstream.closeAll(1000, "time is up");
-    await until(() => closes.length > 0);
+    await until("the session is closed", () => closes.length > 0);
     expect(closes).toEqual(["time is up"]);
     expect(link.send({ type: "response.create" })).toBe(false);
     link.close();
@@ -89,7 +84,7 @@ for (const dialect of ["openai", "dashscope"] as const) {
 test("rubbish ends the session, once, with a reason", async () => {
   const { upstream, closes } = await connect("openai");
   upstream.sendRaw("this is not json");
-  await until(() => closes.length > 0);
+  await until("the session is closed", () => closes.length > 0);
   upstream.closeAll();
   expect(closes).toEqual(["the upstream sent something that is not a realtime event"]);
 });

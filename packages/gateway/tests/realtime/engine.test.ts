@@ -1,8 +1,13 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { join } from "node:path";
+import { ADMIN_TOKEN, bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import {
+  RpcFailure,
+  type RpcHandler,
+  type RpcSocketServer,
+} from "@model-gateway/testing/rpc-socket-server.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import { startFakeEngine } from "../support/engine.ts";
-import { ADMIN_TOKEN, bootGateway, type TestGateway } from "../support/gateway.ts";
-import { RpcFailure, type RpcHandler, type RpcSocketServer } from "../support/rpc-socket-server.ts";
 
 type Event = Record<string, unknown>;
 type Session = { session_id: string; stream_session: string };
@@ -65,11 +70,6 @@ afterAll(async () => {
   await engine.stop();
   for (const cleanup of cleanups) await cleanup();
 });
-
-async function until(what: string, ready: () => boolean | Promise<boolean>) {
-  for (const deadline = Date.now() + 20_000; !(await ready()); await Bun.sleep(20))
-    if (Date.now() > deadline) throw new Error(`not in time: ${what}`);
-}
 
 async function register(name: string, url: string, model: string) {
   const response = await fetch(`${gateway.url}/api/admin/backends`, {

@@ -1,4 +1,7 @@
 import { afterEach, describe, expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { type RealtimeUpstream, startRealtimeUpstream } from "@model-gateway/testing/realtime.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import { createCloudRealtime } from "../../src/backends/cloud-realtime/index.ts";
 import type { Backend } from "../../src/backends/contract.ts";
 import { BusEventHub } from "../../src/bus/event-hub.ts";
@@ -8,8 +11,6 @@ import { fail } from "../../src/kernel/errors.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import { Realtime, type RealtimeUsage } from "../../src/rooms/realtime/index.ts";
-import { ManualClock } from "../support/clock.ts";
-import { type RealtimeUpstream, startRealtimeUpstream } from "../support/realtime.ts";
 
 const cleanups: (() => unknown)[] = [];
 afterEach(() => {
@@ -19,11 +20,6 @@ afterEach(() => {
 const person = (userId: string): Actor => ({ userId, email: "", name: "", isAdmin: false });
 const owner = person("owner");
 const stranger = person("stranger");
-
-async function until(ready: () => boolean) {
-  for (const deadline = Date.now() + 10_000; !ready(); await Bun.sleep(5))
-    if (Date.now() > deadline) throw new Error("did not happen");
-}
 
 function setUp(dialect: "openai" | "dashscope" = "openai", link?: Backend["realtime"]) {
   const upstream: RealtimeUpstream = startRealtimeUpstream(dialect);
@@ -99,12 +95,12 @@ for (const dialect of ["openai", "dashscope"] as const) {
       conversationId: "c1",
     });
     const received = listen(stream_session);
-    await until(() => received.length > 0);
+    await until("the first event", () => received.length > 0);
     expect(received[0]).toMatchObject({ session_id, event: { type: "session.created" } });
     const audio = btoa("pcm");
     realtime.send(owner, session_id, { type: "input_audio_buffer.append", audio });
     realtime.send(owner, session_id, { type: "response.create" });
-    await until(() => received.some(({ event }) => event.type === "response.done"));
+    await until("the response is done", () => received.some(({ event }) => event.type === "response.done"));
     expect(upstream.received.find(({ type }) => type === "input_audio_buffer.append")).toEqual({
       type: "input_audio_buffer.append",
       audio,
@@ -122,7 +118,7 @@ for (const dialect of ["openai", "dashscope"] as const) {
     expect(stored).toEqual([["c1 assistant", "hello there"]]);
     expect(realtime.stop(owner, session_id)).toBe(true);
     expect(realtime.stop(owner, session_id)).toBe(false);
-    await until(() => upstream.sessions() === 0);
+    await until("the upstream session is closed", () => upstream.sessions() === 0);
     expect(realtime.sessionCount).toBe(0);
   });
 }
@@ -164,23 +160,23 @@ describe("sessions", () => {
     const first = await realtime.start(owner, { model: "voice" });
     const received = listen(first.stream_session);
     upstream.closeAll(1000, "time is up");
-    await until(() => realtime.sessionCount === 0);
+    await until("the session is over", () => realtime.sessionCount === 0);
     expect(received.at(-1)?.event).toEqual({ type: "session.closed", reason: "time is up" });
     const second = await realtime.start(owner, { model: "voice" });
     realtime.send(owner, second.session_id, { type: "session.stop" });
     expect(realtime.sessionCount).toBe(0);
-    await until(() => upstream.sessions() === 0);
+    await until("the upstream session is closed", () => upstream.sessions() === 0);
   });
 
   test("what an upstream says before it hangs up at once still reaches the subscriber", async () => {
     const { realtime, upstream, listen } = setUp();
     const { stream_session } = await realtime.start(owner, { model: "voice" });
-    await until(() => upstream.sessions() === 1);
+    await until("the upstream session is open", () => upstream.sessions() === 1);
     upstream.emit({ type: "error", error: { message: "no such model" } });
     upstream.closeAll(1008, "refused");
-    await until(() => realtime.sessionCount === 0);
+    await until("the session is over", () => realtime.sessionCount === 0);
     const received = listen(stream_session);
-    await until(() => received.at(-1)?.event.type === "session.closed");
+    await until("session.closed is the last event", () => received.at(-1)?.event.type === "session.closed");
     expect(received.map(({ event }) => event.type)).toContain("error");
     expect(received.at(-1)?.event).toEqual({ type: "session.closed", reason: "refused" });
   });
@@ -217,34 +213,34 @@ describe("sessions", () => {
       response: { id: "r", status: "completed", usage: { input_tokens: 0, output_tokens: 0 } },
     };
     await realtime.start(owner, { model: "voice" });
-    await until(() => upstream.sessions() === 1);
+    await until("the upstream session is open", () => upstream.sessions() === 1);
     upstream.emit(empty);
     upstream.emit({
       type: "response.done",
       response: { id: "r", usage: { input_tokens: 3, output_tokens: 4 } },
     });
-    await until(() => usage.length > 0);
+    await until("usage is recorded", () => usage.length > 0);
     expect(usage.map(({ promptTokens }) => promptTokens)).toEqual([3]);
     const tagged = setUp();
     await tagged.realtime.start(owner, { model: "voice", refId: "order-1" });
     tagged.upstream.emit(empty);
-    await until(() => tagged.usage.length > 0);
+    await until("usage is recorded", () => tagged.usage.length > 0);
     expect(tagged.usage[0]).toMatchObject({ promptTokens: 0, completionTokens: 0, refId: "order-1" });
   });
 
   test("what the upstream says before the subscriber is there waits a second, in bounded number", async () => {
     const { realtime, upstream, clock, listen } = setUp();
     const { stream_session } = await realtime.start(owner, { model: "voice" });
-    await until(() => upstream.sessions() === 1);
+    await until("the upstream session is open", () => upstream.sessions() === 1);
     for (let i = 0; i < 1_000; i++) upstream.emit({ type: "noise", i });
     await Bun.sleep(100);
     const received = listen(stream_session);
-    await until(() => received.length > 0);
+    await until("the first event", () => received.length > 0);
     await Bun.sleep(20);
     expect(received.length).toBe(256);
     clock.advance(2_000);
     upstream.emit({ type: "later" });
-    await until(() => received.at(-1)?.event.type === "later");
+    await until("the later event", () => received.at(-1)?.event.type === "later");
   });
 
   test("a full queue is an error, not a leak", async () => {
@@ -268,6 +264,6 @@ describe("sessions", () => {
     expect(realtime.sessionCount).toBe(1);
     clock.advance(2 * 60_000);
     expect(realtime.sessionCount).toBe(0);
-    await until(() => upstream.sessions() === 0);
+    await until("the upstream session is closed", () => upstream.sessions() === 0);
   });
 });

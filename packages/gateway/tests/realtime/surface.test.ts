@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { ADMIN_TOKEN, bootGateway, type TestGateway } from "../support/gateway.ts";
-import { type RealtimeUpstream, startRealtimeUpstream } from "../support/realtime.ts";
+import { ADMIN_TOKEN, bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { type RealtimeUpstream, startRealtimeUpstream } from "@model-gateway/testing/realtime.ts";
+import { until } from "@model-gateway/testing/until.ts";
 
 let gateway: TestGateway;
 let upstream: RealtimeUpstream;
@@ -20,17 +21,12 @@ beforeAll(async () => {
       models: ["omni", "gpt-4o-voice"],
     }),
   });
-  await until(() => gateway.app.rooms.routing.modelCount > 0);
+  await until("a model is served", () => gateway.app.rooms.routing.modelCount > 0);
 });
 afterAll(async () => {
   await gateway.stop();
   upstream.stop();
 });
-async function until(ready: () => boolean | Promise<boolean>) {
-  for (const deadline = Date.now() + 20_000; !(await ready()); await Bun.sleep(20))
-    if (Date.now() > deadline) throw new Error("did not happen");
-}
-
 test("a session through the door: start, events, usage row, transcript, stop", async () => {
   const { id: conversation_id } = await gateway.rpc("conversations.create", {}, token);
   const started = await gateway.rpc(
@@ -51,8 +47,11 @@ test("a session through the door: start, events, usage row, transcript, stop", a
   const send = (event: unknown) => gateway.rpc("realtime.event", { session_id, event }, token);
   expect(await send({ type: "input_audio_buffer.append", audio: "AAAA" })).toEqual({ ok: true });
   await send({ type: "response.create" });
-  await until(() => upstream.received.some(({ type }) => type === "response.create"));
+  await until("the upstream is asked to respond", () =>
+    upstream.received.some(({ type }) => type === "response.create"),
+  );
   await until(
+    "the transcript is stored",
     async () => (await gateway.rpc("conversations.get", { conversation_id }, token)).messages.length === 1,
   );
   expect(await gateway.rpc("realtime.stop", { session_id }, token)).toEqual({ removed: true });
@@ -100,7 +99,10 @@ test("with the quota used up a session needs points that can pay for it", async 
     const usage = { backend: "realtime", promptTokens: 0, completionTokens: 0, estimated: false, costUsd: 2 };
     const row = { requestId: crypto.randomUUID(), model: "m", refId: null };
     metering.record({ ...row, payer: await metering.payerOf({ userId }) }, usage);
-    await until(async () => (await gateway.rpc("billing.plan", {}, person)).quota_exceeded);
+    await until(
+      "the quota is spent",
+      async () => (await gateway.rpc("billing.plan", {}, person)).quota_exceeded,
+    );
     return person;
   };
   /** The code of the refusal, or 0. */

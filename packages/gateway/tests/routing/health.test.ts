@@ -1,7 +1,8 @@
 import { afterEach, describe, expect, test } from "bun:test";
+import { until } from "@model-gateway/testing/until.ts";
+import { startUpstream } from "@model-gateway/testing/upstream.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
-import { bootInference, type InferenceBench, until } from "../support/inference.ts";
-import { startUpstream } from "../support/upstream.ts";
+import { bootInference, type InferenceBench } from "../support/inference.ts";
 
 /** Real time, with a hand on what happens every minute. */
 function steppedClock() {
@@ -37,14 +38,14 @@ describe("health", () => {
     expect(bench.upstream.probeCount).toBe(1);
     bench.upstream.listing((_, reply) => reply.json({ error: "down" }, 500));
     nextRound();
-    await until(async () => (await stateOf("first")).state === "Unhealthy", "the probe failed");
+    await until("the probe failed", async () => (await stateOf("first")).state === "Unhealthy");
     expect((await stateOf("first")).last_error).toContain("upstream 500: down");
     const refusal = await bench.chat({});
     expect(refusal.status).toBe(500);
     expect((await refusal.json()).error).toMatchObject({ type: "server_error", code: "internal_error" });
     bench.upstream.listing((_, reply) => reply.json({ data: [{ id: "renamed" }] }));
     nextRound();
-    await until(async () => (await stateOf("first")).state === "Healthy", "it is back");
+    await until("it is back", async () => (await stateOf("first")).state === "Healthy");
     expect((await bench.backends()).models).toEqual(["renamed"]);
     expect(bench.upstream.requests.length).toBe(0);
   });
@@ -55,7 +56,7 @@ describe("health", () => {
     silent.listing((_, reply) => reply.json({ error: "not here" }, 404));
     await bench.addBackend({ name: "listed", type: "external", url: silent.url, models: ["given"] });
     await bench.admin("POST", "/backends", { name: "unlisted", type: "external", url: silent.url });
-    await until(async () => (await stateOf("unlisted")).state === "Degraded", "it was probed");
+    await until("it was probed", async () => (await stateOf("unlisted")).state === "Degraded");
     expect((await stateOf("unlisted")).last_error).toContain("models");
     silent.listing((_, reply) => reply.json({ error: "who are you" }, 401));
     await bench.admin("POST", "/backends", {
@@ -64,7 +65,7 @@ describe("health", () => {
       url: silent.url,
       models: ["x"],
     });
-    await until(async () => (await stateOf("locked")).last_error?.includes("401"), "it was probed");
+    await until("it was probed", async () => (await stateOf("locked")).last_error?.includes("401"));
     expect((await stateOf("locked")).state).toBe("Unhealthy");
     silent.stop();
   });
@@ -75,7 +76,7 @@ describe("health", () => {
     const { db } = bench.app.rooms.routing.options;
     await db.run("DELETE FROM backend_configs WHERE name = 'first'");
     nextRound();
-    await until(async () => (await bench.backends()).backends.health.length === 0, "it is gone");
+    await until("it is gone", async () => (await bench.backends()).backends.health.length === 0);
     expect((await bench.chat({})).status).toBe(404);
   });
 });
@@ -111,7 +112,7 @@ describe("failover and circuit", () => {
       await reply.json({ choices: [], usage: null });
     });
     const trial = bench.chat({});
-    await until(() => bench.upstream.requests.length === asked + 1, "the test call is out");
+    await until("the test call is out", () => bench.upstream.requests.length === asked + 1);
     const others = await Promise.all(Array.from({ length: 5 }, () => bench.chat({})));
     expect(others.map(({ status }) => status)).toEqual([500, 500, 500, 500, 500]);
     expect(bench.upstream.requests.length).toBe(asked + 1);

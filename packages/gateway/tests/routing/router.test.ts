@@ -1,10 +1,10 @@
 import { describe, expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
 import type { Backend, BackendConfig } from "../../src/backends/contract.ts";
 import { ResponseAnswer } from "../../src/backends/shared/response-answer.ts";
 import { Circuit } from "../../src/rooms/routing/circuit.ts";
 import { type Entry, newEntry } from "../../src/rooms/routing/entry.ts";
 import { Router } from "../../src/rooms/routing/router.ts";
-import { ManualClock } from "../support/clock.ts";
 
 const clock = new ManualClock();
 

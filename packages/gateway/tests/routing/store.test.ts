@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
+import { onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
 import { createSealer } from "../../src/kernel/sealer.ts";
 import { BackendStore } from "../../src/rooms/routing/store.ts";
-import { onEachDatabase, withDatabase } from "../support/databases.ts";
 
 onEachDatabase("backend configurations", (fresh) => {
   test("are saved, replaced in place and removed", () =>

@@ -1,3 +1,4 @@
+import { HttpOrigin } from "@model-gateway/wire/client";
 import type {
   Answer,
   BackendConfig,
@@ -7,7 +8,6 @@ import type {
   JsonBody,
   ModelCall,
 } from "../../src/backends/contract.ts";
-import { HttpOrigin } from "../../src/backends/http1/origin.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
@@ -78,12 +78,3 @@ export const eventsOf = (text: string): any[] =>
     .filter(Boolean)
     .map((event) => event.replace(/^data: /, ""))
     .map((data) => (data === "[DONE]" ? data : JSON.parse(data)));
-
-/** Waits until `check` holds; fails after a generous time. */
-export async function until(check: () => boolean | Promise<boolean>, what: string): Promise<void> {
-  const deadlineMs = Date.now() + 20_000;
-  while (!(await check())) {
-    if (Date.now() > deadlineMs) throw new Error(`it never came to this: ${what}`);
-    await Bun.sleep(5);
-  }
-}

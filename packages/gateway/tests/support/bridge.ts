@@ -1,4 +1,8 @@
-import { RpcFailure, type RpcSocketServer, startRpcSocketServer } from "./rpc-socket-server.ts";
+import {
+  RpcFailure,
+  type RpcSocketServer,
+  startRpcSocketServer,
+} from "@model-gateway/testing/rpc-socket-server.ts";
 
 export interface FakeBridge extends RpcSocketServer {
   /** Where `<node>/<service>` is at this moment; absent: unreachable. */

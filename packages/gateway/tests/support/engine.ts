@@ -5,7 +5,7 @@ import {
   type RpcPeer,
   type RpcSocketServer,
   startRpcSocketServer,
-} from "./rpc-socket-server.ts";
+} from "@model-gateway/testing/rpc-socket-server.ts";
 
 export interface FakeEngineOptions {
   capabilities?: string[];

@@ -1,6 +1,15 @@
-import { until } from "./backends.ts";
-import { ADMIN_TOKEN, type BootOptions, bootGateway, type TestGateway } from "./gateway.ts";
-import { type FakeUpstream, type FakeUpstreamOptions, startUpstream } from "./upstream.ts";
+import {
+  ADMIN_TOKEN,
+  type BootOptions,
+  bootGateway,
+  type TestGateway,
+} from "@model-gateway/testing/gateway.ts";
+import { until } from "@model-gateway/testing/until.ts";
+import {
+  type FakeUpstream,
+  type FakeUpstreamOptions,
+  startUpstream,
+} from "@model-gateway/testing/upstream.ts";
 
 export interface InferenceBench extends TestGateway {
   upstream: FakeUpstream;
@@ -72,12 +81,12 @@ export async function bootInference(
       const answer = await admin("POST", "/backends", body);
       if (!answer.ok) throw new Error(await answer.text());
       const { name } = (await answer.json()) as { name: string };
-      await until(async () => {
+      await until(`${name} is healthy`, async () => {
         const { backends } = await bench.backends();
         return backends.health.some(
           (entry: { name: string; state: string }) => entry.name === name && entry.state === "Healthy",
         );
-      }, `${name} is healthy`);
+      });
     },
     usageRows: async () => (await gateway.rpc("usage.list", { limit: 200 }, token)).records,
     async stop() {
@@ -88,5 +97,3 @@ export async function bootInference(
   await bench.addBackend({ name: "first", type: "external", url: upstream.url });
   return bench;
 }
-
-export { until };

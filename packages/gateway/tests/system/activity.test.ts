@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import { Metrics } from "../../src/kernel/metrics.ts";
 import { LastHour } from "../../src/rooms/system/last-hour.ts";
 import { RecentFailures } from "../../src/rooms/system/recent-failures.ts";
-import { ManualClock } from "../support/clock.ts";
-import { bootInference, type InferenceBench, until } from "../support/inference.ts";
+import { bootInference, type InferenceBench } from "../support/inference.ts";
 
 const MINUTE_MS = 60_000;
 
@@ -126,7 +127,7 @@ describe("system.activity", () => {
   test("keeps each backend's probes with how long they took and why they failed", async () => {
     await bench.admin("POST", "/backends", { name: "gone", type: "external", url: "http://127.0.0.1:1" });
     const backends = async () => (await bench.rpc("system.activity", {}, bench.token)).backends;
-    await until(async () => (await backends())[0].probes.length > 0, "the newcomer is probed");
+    await until("the newcomer is probed", async () => (await backends())[0].probes.length > 0);
     const [gone, first] = await backends();
     expect(gone).toMatchObject({ name: "gone", state: "Unhealthy", probes: [{ state: "Unhealthy" }] });
     expect(gone.probes[0].detail.length).toBeGreaterThan(5);

@@ -2,13 +2,13 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { until } from "@model-gateway/testing/until.ts";
+import { type FakeUpstream, startUpstream } from "@model-gateway/testing/upstream.ts";
 import { checkBackends } from "../../src/cli/doctor/checks.ts";
 import { readConfig } from "../../src/config.ts";
 import type { LocalServer } from "../../src/rooms/system/index.ts";
 import { openShell } from "../cli/support.ts";
-import { until } from "../support/backends.ts";
-import { bootGateway, PASSWORD, type TestGateway } from "../support/gateway.ts";
-import { type FakeUpstream, startUpstream } from "../support/upstream.ts";
 
 let gateway: TestGateway;
 let vllm: FakeUpstream;
@@ -83,7 +83,7 @@ test("the command line finds and registers it; once is enough", async () => {
     const added = await shell.run(["backends", "detect", "--add"]);
     expect(added.out).toMatch(/vllm\s+http:\/\/127\.0\.0\.1:\d+\s+yes\s+qwen3-8b, bge-m3/);
     expect(added.err).toContain("Registered vllm");
-    await until(() => gateway.app.rooms.routing.modelCount === 2, "its models can be called");
+    await until("its models can be called", () => gateway.app.rooms.routing.modelCount === 2);
     const again = await shell.run(["backends", "detect", "--add", "--json"]);
     expect(JSON.parse(again.out)).toMatchObject({
       servers: [{ registered_as: "vllm" }, {}, {}, {}],

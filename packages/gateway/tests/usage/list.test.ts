@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { onEachDatabase } from "@model-gateway/testing/databases.ts";
 import type { Payer } from "../../src/kernel/payer.ts";
 import { payerOf } from "../../src/rooms/keys/index.ts";
 import { bootOn, type GatewayOnDatabase } from "../groups/support.ts";
-import { onEachDatabase } from "../support/databases.ts";
 
 interface Listed {
   records: Record<string, unknown>[];

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { onEachDatabase } from "@model-gateway/testing/databases.ts";
+import { ADMIN_TOKEN } from "@model-gateway/testing/gateway.ts";
 import type { FinalUsage } from "../../src/rooms/metering/index.ts";
 import { bootOn, type GatewayOnDatabase } from "../groups/support.ts";
 import { payer } from "../metering/support.ts";
-import { ManualClock } from "../support/clock.ts";
-import { onEachDatabase } from "../support/databases.ts";
-import { ADMIN_TOKEN } from "../support/gateway.ts";
 
 interface Totals {
   requests: number;

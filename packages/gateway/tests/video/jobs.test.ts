@@ -1,4 +1,7 @@
 import { afterEach, expect, test } from "bun:test";
+import { onEachDatabase, openStorage } from "@model-gateway/testing/databases.ts";
+import { until } from "@model-gateway/testing/until.ts";
+import { minimax, startMinimax, type VideoUpstream } from "@model-gateway/testing/video.ts";
 import { createCloudVideo } from "../../src/backends/cloud-video/index.ts";
 import type { Backend } from "../../src/backends/contract.ts";
 import { BusEventHub } from "../../src/bus/event-hub.ts";
@@ -10,8 +13,6 @@ import { silentLog } from "../../src/kernel/log.ts";
 import type { Payer } from "../../src/kernel/payer.ts";
 import { type JobView, Video, type VideoOptions } from "../../src/rooms/video/service.ts";
 import type { Database } from "../../src/storage/contract.ts";
-import { onEachDatabase, openStorage } from "../support/databases.ts";
-import { minimax, startMinimax, type VideoUpstream } from "../support/video.ts";
 
 const cleanups: (() => unknown)[] = [];
 afterEach(async () => {
@@ -107,11 +108,6 @@ async function ended(video: Video, id: string): Promise<JobView> {
     if (Date.now() > deadline) throw new Error(`still ${job.status}`);
   }
 }
-async function until(ready: () => boolean | Promise<boolean>) {
-  for (const deadline = Date.now() + 20_000; !(await ready()); await Bun.sleep(10))
-    if (Date.now() > deadline) throw new Error("did not happen");
-}
-
 onEachDatabase("video jobs", (fresh) => {
   test("queued, running, done: priced by the clip, settled once, told on both channels", async () => {
     const { upstream, journal, holds, events, start } = await setUp(fresh);
@@ -142,9 +138,9 @@ onEachDatabase("video jobs", (fresh) => {
       error: null,
       result: { url: "https://cdn.example/v.mp4", mime_type: "video/mp4", width: 1366, height: 768 },
     });
-    await until(() => journal.attempts === 1);
+    await until("the journal is tried", () => journal.attempts === 1);
     expect([...journal.rows]).toEqual([[job.id, 0.06]]);
-    await until(() => holds.open === 0);
+    await until("the hold is released", () => holds.open === 0);
     expect(upstream.submissions).toEqual([
       { model: "m", prompt: "a fox", duration: 6, first_frame_image: `data:image/png;base64,${PNG}` },
     ]);
@@ -190,7 +186,7 @@ onEachDatabase("video jobs", (fresh) => {
       expect([failed.status, failed.cost, failed.result]).toEqual(["failed", 0, null]);
       expect(failed.error).toContain(message);
       expect(journal.rows.size).toBe(0);
-      await until(() => holds.open === 0);
+      await until("the hold is released", () => holds.open === 0);
       expect(events.at(-1)).toContain('"video.failed"');
     },
   );
@@ -246,7 +242,7 @@ onEachDatabase("video jobs", (fresh) => {
       expect(failed.error).toContain("not sent twice");
       expect(upstream.submissions).toHaveLength(1);
       expect(journal.rows.size).toBe(0);
-      await until(() => holds.open === 0);
+      await until("the hold is released", () => holds.open === 0);
     },
   );
 
@@ -262,7 +258,7 @@ onEachDatabase("video jobs", (fresh) => {
     const video = start();
     const { job } = await video.create(payer, { model: "m", prompt: "p" }, null);
     expect((await ended(video, job.id)).status).toBe("done");
-    await until(() => journal.rows.size === 1);
+    await until("the job is settled", () => journal.rows.size === 1);
   });
 
   test("a task that never finishes is given up at the deadline", async () => {
@@ -270,7 +266,7 @@ onEachDatabase("video jobs", (fresh) => {
     upstream.script = [minimax.status("Processing")];
     const video = start();
     const { job } = await video.create(payer, { model: "m", prompt: "p" }, null);
-    await until(() => upstream.polls > 1);
+    await until("the job is polled again", () => upstream.polls > 1);
     await db.run("UPDATE video_jobs SET deadline_at = $1", [new Date(Date.now() - 1).toISOString()]);
     const failed = await ended(video, job.id);
     expect([failed.status, failed.error]).toEqual(["failed", "the job did not finish in time"]);
@@ -282,7 +278,10 @@ onEachDatabase("video jobs", (fresh) => {
     upstream.script = [minimax.status("Processing")];
     const video = start();
     const { job } = await video.create(payer, { model: "m", prompt: "p" }, null);
-    await until(async () => (await video.get(payer.userId, job.id)).status === "running");
+    await until(
+      "the job is running",
+      async () => (await video.get(payer.userId, job.id)).status === "running",
+    );
     const stranger = crypto.randomUUID();
     const forbidden = [
       () => video.get(stranger, job.id),
@@ -309,7 +308,7 @@ onEachDatabase("video jobs", (fresh) => {
     await Bun.sleep(60);
     expect((await video.get(payer.userId, job.id)).status).toBe("cancelled");
     expect(journal.rows.size).toBe(0);
-    await until(() => holds.open === 0);
+    await until("the hold is released", () => holds.open === 0);
   });
 
   test("a job whose backend is gone before it is submitted goes to another one, and is polled there", async () => {
@@ -333,7 +332,7 @@ onEachDatabase("video jobs", (fresh) => {
     await first.stop();
     // Running: the task is known upstream.
     const second = start();
-    await until(async () =>
+    await until("every job is running", async () =>
       (await second.list(payer.userId, 10)).every(({ status }) => status === "running"),
     );
     await second.stop();
@@ -344,18 +343,20 @@ onEachDatabase("video jobs", (fresh) => {
         throw new Error("killed here");
       },
     });
-    await until(async () => (await third.list(payer.userId, 10)).every(({ status }) => status === "done"));
+    await until("every job is done", async () =>
+      (await third.list(payer.userId, 10)).every(({ status }) => status === "done"),
+    );
     expect(journal.rows.size).toBe(0);
     await third.stop();
     await db.run("UPDATE video_jobs SET lease_owner = NULL, lease_until = NULL");
     // Recorded, but the process died before it could note that: the next one records it again, harmlessly.
     const fourth = start();
-    await until(() => journal.rows.size === 3);
+    await until("every job is settled", () => journal.rows.size === 3);
     await fourth.stop();
     await db.run("UPDATE video_jobs SET settled = FALSE, lease_until = NULL");
     const attempts = journal.attempts;
     const fifth = start();
-    await until(() => journal.attempts >= attempts + 3);
+    await until("each settlement is tried again", () => journal.attempts >= attempts + 3);
     expect([...journal.rows.keys()].sort()).toEqual(created.map(({ job }) => job.id).sort());
     expect(upstream.submissions).toHaveLength(3);
     await fifth.stop();
@@ -372,11 +373,14 @@ onEachDatabase("video jobs", (fresh) => {
     );
     for (const { job } of created) expect((await ended(instances[0]!, job.id)).status).toBe("done");
     expect(upstream.submissions).toHaveLength(12);
-    await until(() => journal.rows.size === 12);
+    await until("every job is settled", () => journal.rows.size === 12);
     const { job } = await instances[0]!.create(payer, { model: "m", prompt: "orphan" }, null);
     await ended(instances[1]!, job.id);
     // Whoever ended it notes the settlement a moment later, and would do so over what follows.
-    await until(async () => (await db.all("SELECT id FROM video_jobs WHERE settled = FALSE")).length === 0);
+    await until(
+      "no row is left to settle",
+      async () => (await db.all("SELECT id FROM video_jobs WHERE settled = FALSE")).length === 0,
+    );
     await db.run(
       "UPDATE video_jobs SET status = 'running', settled = FALSE, lease_owner = 'dead', lease_until = $1 WHERE id = $2",
       [new Date(Date.now() + 300).toISOString(), job.id],

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { ADMIN_TOKEN, bootGateway, type TestGateway } from "../support/gateway.ts";
-import { minimax, startMinimax, type VideoUpstream } from "../support/video.ts";
+import { ADMIN_TOKEN, bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { until } from "@model-gateway/testing/until.ts";
+import { minimax, startMinimax, type VideoUpstream } from "@model-gateway/testing/video.ts";
 
 let gateway: TestGateway;
 let upstream: VideoUpstream;
@@ -18,7 +19,7 @@ beforeAll(async () => {
     api_key: "sk-up",
     models: ["hailuo-2", "hailuo-plain", "hailuo-frames"],
   });
-  await until(async () =>
+  await until("the model is served", async () =>
     ((await admin("GET", "/api/admin/backends")) as { models: string[] }).models.includes("hailuo-2"),
   );
 });
@@ -43,11 +44,6 @@ const post = (body: unknown, bearer = key) =>
   });
 const get = (id: string, bearer = key) =>
   fetch(`${gateway.url}/v1/video/generations/${id}`, { headers: { authorization: `Bearer ${bearer}` } });
-async function until(ready: () => boolean | Promise<boolean>) {
-  for (const deadline = Date.now() + 20_000; !(await ready()); await Bun.sleep(50))
-    if (Date.now() > deadline) throw new Error("did not happen");
-}
-
 test("REST: submit, follow on the job's own channel, poll, and one priced row", async () => {
   upstream.script = [minimax.status("Processing"), minimax.success];
   const submitted = await post({ model: "hailuo-2", prompt: "a fox", duration_seconds: 6 });
@@ -136,7 +132,10 @@ test("the price follows the configured row and its resolution coefficient", asyn
     { model: "hailuo-2", prompt: "p", duration_seconds: 10 },
     token,
   );
-  await until(async () => (await gateway.rpc("video.get", { job_id }, token)).status === "done");
+  await until(
+    "the job is done",
+    async () => (await gateway.rpc("video.get", { job_id }, token)).status === "done",
+  );
   expect((await gateway.rpc("video.get", { job_id }, token)).cost).toBe(0.5);
 }, 30_000);
 
@@ -156,7 +155,7 @@ test("the price of frames counts what a clip can have, whatever `extra` claims",
     expect([frames, response.status]).toEqual([frames, 200]);
     const { id } = await response.json();
     const job = () => gateway.rpc("video.get", { job_id: id }, rich);
-    await until(async () => (await job()).status === "done");
+    await until("the job is done", async () => (await job()).status === "done");
     expect([frames, (await job()).cost]).toEqual([frames, cost]);
   }
 }, 30_000);
@@ -167,8 +166,11 @@ test("an exhausted quota refuses new jobs", async () => {
   await gateway.rpc("billing.video.pricing.set", price, ADMIN_TOKEN);
   upstream.script = [minimax.success];
   const { job_id } = await gateway.rpc("video.create", { model: "hailuo-2", prompt: "p" }, poor);
-  await until(async () => (await gateway.rpc("video.get", { job_id }, poor)).status === "done");
-  await until(async () => (await gateway.rpc("billing.plan", {}, poor)).quota_exceeded);
+  await until(
+    "the job is done",
+    async () => (await gateway.rpc("video.get", { job_id }, poor)).status === "done",
+  );
+  await until("the quota is spent", async () => (await gateway.rpc("billing.plan", {}, poor)).quota_exceeded);
   expect((await gateway.call("video.create", { model: "hailuo-2", prompt: "p" }, poor)).error.code).toBe(
     -32006,
   );
@@ -199,11 +201,13 @@ test("what `extra` asks for in the vendor's words is paid for, and absurd figure
     jobIds.push(job.job_id);
   }
   const jobs = async () => (await gateway.rpc("video.list", {}, who)).jobs.toReversed();
-  await until(async () => (await jobs()).every(({ status }: { status: string }) => status === "done"));
+  await until("every job is done", async () =>
+    (await jobs()).every(({ status }: { status: string }) => status === "done"),
+  );
   expect((await jobs()).map(({ id }: { id: string }) => id)).toEqual(jobIds);
   expect((await jobs()).map(({ cost }: { cost: number }) => cost)).toEqual(cases.map(([, , cost]) => cost));
   // The last one crossed the line, which is in force.
-  await until(async () => (await gateway.rpc("billing.plan", {}, who)).quota_exceeded);
+  await until("the quota is spent", async () => (await gateway.rpc("billing.plan", {}, who)).quota_exceeded);
   const { error } = await gateway.call("video.create", { model: plain, prompt: "p" }, who);
   expect(error.code).toBe(-32006);
 }, 30_000);

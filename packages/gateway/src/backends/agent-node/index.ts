@@ -1,6 +1,6 @@
-import { urlHost } from "@model-gateway/agent/protocol.ts";
-import type { TunnelFetchInit } from "@model-gateway/agent/tunnel/client.ts";
-import { TunnelError } from "@model-gateway/agent/tunnel/frames.ts";
+import { urlHost } from "@model-gateway/protocol/host.ts";
+import type { TunnelFetchInit } from "@model-gateway/protocol/tunnel/client.ts";
+import { TunnelError } from "@model-gateway/protocol/tunnel/frames.ts";
 import {
   type Answer,
   type Backend,

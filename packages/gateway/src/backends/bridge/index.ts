@@ -1,8 +1,8 @@
+import { RpcClient } from "@model-gateway/wire/json-rpc";
 import { z } from "zod";
 import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
-import { RpcClient } from "../../kernel/json-rpc-socket.ts";
 import type { Log } from "../../kernel/log.ts";
 import { shownUrl } from "../../kernel/shown-address.ts";
 import type { BackendKind, BridgeResolver } from "../contract.ts";

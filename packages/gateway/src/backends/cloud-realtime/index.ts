@@ -1,4 +1,4 @@
-import { socketFailure } from "../../kernel/shown-address.ts";
+import { socketFailure } from "@model-gateway/wire/websocket";
 import {
   type Backend,
   type BackendConfig,

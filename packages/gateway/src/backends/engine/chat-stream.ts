@@ -1,5 +1,6 @@
+import type { ChatChunkParams } from "@model-gateway/protocol/engine.ts";
+import type { RpcConnection } from "@model-gateway/wire/json-rpc";
 import { isObject } from "../../kernel/json.ts";
-import type { RpcConnection } from "../../kernel/json-rpc-socket.ts";
 import { BackendError } from "../contract.ts";
 import { ChatEvents, type ChatIdentity, errorEvent } from "../shared/chat-events.ts";
 import { toDelta } from "./protocol.ts";
@@ -10,16 +11,8 @@ import { toDelta } from "./protocol.ts";
  */
 const STREAM_BUFFER_BYTES_MAX = 4 * 1024 * 1024;
 
-export interface EngineChunk {
-  delta?: unknown;
-  finish_reason?: unknown;
-  usage?: unknown;
-  done?: unknown;
-  error?: unknown;
-}
-
 /** Where chunks go, by stream id. */
-export type StreamTable = Map<string, (chunk: EngineChunk) => void>;
+export type StreamTable = Map<string, (chunk: ChatChunkParams) => void>;
 
 export interface OpenStreamOptions {
   connection: RpcConnection;
@@ -41,7 +34,7 @@ class ChunkConverter {
     this.#events = new ChatEvents(identity);
   }
 
-  convert({ delta, finish_reason, usage, done, error }: EngineChunk): string {
+  convert({ delta, finish_reason, usage, done, error }: ChatChunkParams): string {
     if (error !== undefined && error !== null) {
       this.done = true;
       return errorEvent(isObject(error) ? String(error.message ?? "the engine failed") : String(error));

@@ -1,5 +1,5 @@
+import { RpcAnswerError, RpcSocketError } from "@model-gateway/wire/json-rpc";
 import { isObject } from "../../kernel/json.ts";
-import { RpcAnswerError, RpcSocketError } from "../../kernel/json-rpc-socket.ts";
 import { BackendError } from "../contract.ts";
 
 const DETAIL_CHARS_MAX = 4_096;

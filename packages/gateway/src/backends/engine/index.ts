@@ -1,5 +1,6 @@
+import { ENGINE_METHOD_PREFIX, ENGINE_PROTOCOL_VERSION } from "@model-gateway/protocol/engine.ts";
+import { RpcAnswerError, RpcClient, type RpcConnection } from "@model-gateway/wire/json-rpc";
 import { isObject } from "../../kernel/json.ts";
-import { RpcAnswerError, RpcClient, type RpcConnection } from "../../kernel/json-rpc-socket.ts";
 import {
   type BackendConfig,
   type BackendDeps,
@@ -19,7 +20,6 @@ import { openChatStream, type StreamTable } from "./chat-stream.ts";
 import { toBackendError } from "./errors.ts";
 import {
   type EngineIdentity,
-  PROTOCOL_VERSION,
   readCompletion,
   readEmbeddings,
   readHandshake,
@@ -34,7 +34,6 @@ const HANDSHAKE_TIMEOUT_MS = 5_000;
 const MODELS_TIMEOUT_MS = 5_000;
 /** Callers run control loops of 20-30 Hz; an answer this late is of no use to them. */
 const INVOKE_TIMEOUT_MS = 30_000;
-const RESERVED_PREFIX = "Engine.";
 const METHOD_NOT_FOUND = -32601;
 const CLIENT = { name: "model-gateway", version: "1" };
 
@@ -56,7 +55,7 @@ class Engine implements ResponseBackend {
       clock: deps.clock,
       connectTimeoutMs: CONNECT_TIMEOUT_MS,
       handshake: async (connection) => {
-        const params = { protocol: PROTOCOL_VERSION, client: CLIENT };
+        const params = { protocol: ENGINE_PROTOCOL_VERSION, client: CLIENT };
         this.#identity = readHandshake(
           await connection.call("Engine.Handshake", params, { timeoutMs: HANDSHAKE_TIMEOUT_MS }),
         );
@@ -164,10 +163,10 @@ class Engine implements ResponseBackend {
   }
 
   async #invoke(method: string, params: Record<string, unknown> | undefined, signal: AbortSignal) {
-    if (method.startsWith(RESERVED_PREFIX))
+    if (method.startsWith(ENGINE_METHOD_PREFIX))
       throw new BackendError(
         "unsupported",
-        `\`method\` may not begin with ${RESERVED_PREFIX}: those belong to the gateway itself`,
+        `\`method\` may not begin with ${ENGINE_METHOD_PREFIX}: those belong to the gateway itself`,
       );
     try {
       return await this.#client.call(method, params, { signal, timeoutMs: INVOKE_TIMEOUT_MS });

@@ -1,10 +1,14 @@
-import { z } from "zod";
+import {
+  EmbeddingsResult,
+  ENGINE_PROTOCOL_VERSION,
+  HandshakeResult,
+  ModelsResult,
+} from "@model-gateway/protocol/engine.ts";
+import type { z } from "zod";
 import { isObject } from "../../kernel/json.ts";
 import { BackendError, type CapabilityName, type ModelInfo } from "../contract.ts";
 import { boundedModels } from "../model-names.ts";
 import type { ChatDelta, Completion, ToolCallDelta } from "../shared/chat-events.ts";
-
-export const PROTOCOL_VERSION = 1;
 
 /** What an engine may declare; unknown names are left for later versions. */
 const CAPABILITIES: ReadonlyMap<string, CapabilityName> = new Map([
@@ -15,20 +19,6 @@ const CAPABILITIES: ReadonlyMap<string, CapabilityName> = new Map([
   ["video", "video"],
   ["invoke", "invoke"],
 ]);
-
-const Handshake = z.object({
-  name: z.string(),
-  version: z.string().optional(),
-  protocol: z.int(),
-  capabilities: z.array(z.string()),
-});
-const Models = z.object({
-  models: z.array(z.object({ id: z.string(), capabilities: z.array(z.string()).optional() })),
-});
-const Embeddings = z.object({
-  data: z.array(z.array(z.number())),
-  usage: z.object({ prompt_tokens: z.number() }).partial().optional(),
-});
 
 /** An answer as its schema has it; anything else breaks the protocol. */
 export function readAnswer<S extends z.ZodType>(schema: S, method: string, value: unknown): z.output<S> {
@@ -52,11 +42,11 @@ export interface EngineIdentity {
 }
 
 export function readHandshake(result: unknown): EngineIdentity {
-  const { protocol, capabilities } = readAnswer(Handshake, "Engine.Handshake", result);
-  if (protocol !== PROTOCOL_VERSION) {
+  const { protocol, capabilities } = readAnswer(HandshakeResult, "Engine.Handshake", result);
+  if (protocol !== ENGINE_PROTOCOL_VERSION) {
     throw new BackendError(
       "transport",
-      `the engine speaks protocol ${protocol}, this gateway speaks ${PROTOCOL_VERSION}`,
+      `the engine speaks protocol ${protocol}, this gateway speaks ${ENGINE_PROTOCOL_VERSION}`,
     );
   }
   return { capabilities: new Set(known(capabilities)), streams: capabilities.includes("chat_stream") };
@@ -64,14 +54,14 @@ export function readHandshake(result: unknown): EngineIdentity {
 
 export const readModels = (result: unknown): ModelInfo[] =>
   boundedModels(
-    readAnswer(Models, "Engine.Models", result).models.map(({ id, capabilities }) => ({
+    readAnswer(ModelsResult, "Engine.Models", result).models.map(({ id, capabilities }) => ({
       id,
       ...(capabilities && { capabilities: known(capabilities) }),
     })),
   );
 
 export function readEmbeddings(result: unknown): { vectors: number[][]; promptTokens: number } {
-  const { data, usage } = readAnswer(Embeddings, "Engine.Embeddings", result);
+  const { data, usage } = readAnswer(EmbeddingsResult, "Engine.Embeddings", result);
   return { vectors: data, promptTokens: usage?.prompt_tokens ?? 0 };
 }
 

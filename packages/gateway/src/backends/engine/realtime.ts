@@ -1,4 +1,4 @@
-import type { RpcConnection } from "../../kernel/json-rpc-socket.ts";
+import type { RpcConnection } from "@model-gateway/wire/json-rpc";
 import type { RealtimeLink, RealtimeOpen } from "../contract.ts";
 
 const START_TIMEOUT_MS = 15_000;

@@ -1,23 +1,8 @@
-import { z } from "zod";
+import { VideoPollResult, VideoStartResult } from "@model-gateway/protocol/engine.ts";
 import type { VideoCapability, VideoRequest } from "../contract.ts";
 import { readAnswer } from "./protocol.ts";
 
 type Call = (method: string, params: Record<string, unknown>, signal: AbortSignal) => Promise<unknown>;
-
-const Started = z.object({ task_id: z.string().min(1).max(512) });
-const Result = z.object({
-  url: z.url(),
-  mime_type: z.string().default("video/mp4"),
-  width: z.number().optional(),
-  height: z.number().optional(),
-  duration_seconds: z.number().optional(),
-  expires_at: z.string().optional(),
-});
-const Polled = z.discriminatedUnion("state", [
-  z.object({ state: z.literal("pending"), progress: z.number().optional() }),
-  z.object({ state: z.literal("succeeded"), result: Result }),
-  z.object({ state: z.literal("failed"), error: z.string() }),
-]);
 
 const toParams = (request: VideoRequest): Record<string, unknown> => ({
   ...request.extra,
@@ -36,10 +21,17 @@ const toParams = (request: VideoRequest): Record<string, unknown> => ({
 /** Video tasks on an engine: start, poll, cancel. */
 export const engineVideo = (call: Call): VideoCapability => ({
   submit: async (request, signal) =>
-    readAnswer(Started, "Engine.VideoStart", await call("Engine.VideoStart", toParams(request), signal))
-      .task_id,
+    readAnswer(
+      VideoStartResult,
+      "Engine.VideoStart",
+      await call("Engine.VideoStart", toParams(request), signal),
+    ).task_id,
   poll: async (taskId, signal) =>
-    readAnswer(Polled, "Engine.VideoPoll", await call("Engine.VideoPoll", { task_id: taskId }, signal)),
+    readAnswer(
+      VideoPollResult,
+      "Engine.VideoPoll",
+      await call("Engine.VideoPoll", { task_id: taskId }, signal),
+    ),
   cancel: async (taskId, signal) => {
     await call("Engine.VideoCancel", { task_id: taskId }, signal);
   },

@@ -5,6 +5,7 @@ import {
   type BackendConfig,
   type BackendDeps,
   BackendError,
+  clientFailure,
   type ModelCall,
   type ProbeResult,
 } from "../contract.ts";
@@ -32,7 +33,12 @@ export function create(config: BackendConfig, { fetch, openOrigin }: BackendDeps
   // Encrypted connections, proxies and tunnels are the business of `fetch`.
   const origin =
     openOrigin && URL.parse(base)?.protocol === "http:"
-      ? openOrigin({ url: base, headers, errorOf: (answer) => upstreamError(answer, config.apiKey) })
+      ? openOrigin({
+          url: base,
+          headers,
+          failure: clientFailure,
+          errorOf: (answer) => upstreamError(answer, config.apiKey),
+        })
       : null;
 
   async function overFetch(url: string, { body, signal }: ModelCall): Promise<Answer> {

@@ -1,3 +1,4 @@
+import { ANSWER_LINGER_MS, answerTooLarge } from "@model-gateway/wire/client";
 import {
   type Answer,
   type Backend,
@@ -8,11 +9,7 @@ import {
   type PieceReader,
 } from "../contract.ts";
 
-/** What an answer that nobody reads any more gets to end, so that its connection can be used again. */
-export const LINGER_MS = 1_000;
-
-export const tooLarge = (bytesMax: number) =>
-  new BackendError("transport", `the upstream's answer is larger than ${bytesMax} bytes`);
+export const tooLarge = (bytesMax: number) => new BackendError("transport", answerTooLarge(bytesMax));
 
 /** A web response in the form of the contract. */
 export class ResponseAnswer implements Answer, Flow {
@@ -99,7 +96,7 @@ export class ResponseAnswer implements Answer, Flow {
 
   leave(): void {
     this.#reader = null;
-    this.#lingering = setTimeout(() => this.cancel(), LINGER_MS);
+    this.#lingering = setTimeout(() => this.cancel(), ANSWER_LINGER_MS);
     this.resume();
   }
 

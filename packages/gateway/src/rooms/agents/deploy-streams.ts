@@ -1,4 +1,5 @@
-import type { ProgressParams } from "@model-gateway/agent/protocol.ts";
+import type { ProgressParams } from "@model-gateway/protocol/agent.ts";
+import type { ModelsProgress } from "@model-gateway/protocol/notifications.ts";
 import type { EventHub, EventStream } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { NodeState } from "./state.ts";
@@ -136,13 +137,17 @@ export class DeployStreams {
     // Between two states the figures in between may be left out; a change of state may not.
     if (entry.waiting >= WAITING_MAX && status === last.status) return;
     entry.waiting++;
-    const params = { stream_id: stream.sessionId, agent_id: agentId, model_id: modelId, status, progress };
+    const params = {
+      stream_id: stream.sessionId,
+      agent_id: agentId,
+      model_id: modelId,
+      status,
+      progress,
+      ...(message !== undefined && { message }),
+    } satisfies ModelsProgress;
     entry.tail = Promise.all([entry.tail, after]).then(() => {
       entry.waiting--;
-      stream.emit({
-        method: "models.progress",
-        params: message === undefined ? params : { ...params, message },
-      });
+      stream.emit({ method: "models.progress", params });
       if (over) stream.end();
     });
     if (over) {

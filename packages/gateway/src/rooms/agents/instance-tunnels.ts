@@ -1,7 +1,7 @@
-import { TunnelClient, type TunnelFetchInit } from "@model-gateway/agent/tunnel/client.ts";
-import type { FrameChannel } from "@model-gateway/agent/tunnel/flow.ts";
-import { FrameError, TunnelError } from "@model-gateway/agent/tunnel/frames.ts";
-import { TunnelServer } from "@model-gateway/agent/tunnel/server.ts";
+import { TunnelClient, type TunnelFetchInit } from "@model-gateway/protocol/tunnel/client.ts";
+import type { FrameChannel } from "@model-gateway/protocol/tunnel/flow.ts";
+import { FrameError, TunnelError } from "@model-gateway/protocol/tunnel/frames.ts";
+import { TunnelServer } from "@model-gateway/protocol/tunnel/server.ts";
 import type { Bus } from "../../bus/contract.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { TunnelFetch } from "./session.ts";

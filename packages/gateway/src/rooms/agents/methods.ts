@@ -1,4 +1,4 @@
-import { ModelId } from "@model-gateway/agent/model-id.ts";
+import { ModelId } from "@model-gateway/protocol/model-id.ts";
 import { z } from "zod";
 import { defineMethod, NoParams, Ok, ok } from "../../kernel/method.ts";
 import { AgentRecord } from "./records.ts";

@@ -1,4 +1,4 @@
-import { DeployStatus, GpuReport } from "@model-gateway/agent/protocol.ts";
+import { DeployStatus, GpuReport } from "@model-gateway/protocol/agent.ts";
 import { z } from "zod";
 import { isoTime } from "../../kernel/clock.ts";
 import { Timestamp } from "../../kernel/method.ts";

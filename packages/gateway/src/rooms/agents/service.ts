@@ -1,4 +1,4 @@
-import { CloseCode, HEARTBEAT_INTERVAL_MS, HEARTBEATS_MISSED_MAX } from "@model-gateway/agent/protocol.ts";
+import { CloseCode, HEARTBEAT_INTERVAL_MS, HEARTBEATS_MISSED_MAX } from "@model-gateway/protocol/agent.ts";
 import type { Backend } from "../../backends/contract.ts";
 import type { Bus, EventHub } from "../../bus/contract.ts";
 import { inBackground } from "../../kernel/background.ts";

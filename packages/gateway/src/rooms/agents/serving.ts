@@ -1,4 +1,4 @@
-import type { ServingModel } from "@model-gateway/agent/protocol.ts";
+import type { ServingModel } from "@model-gateway/protocol/agent.ts";
 import type { Backend } from "../../backends/contract.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { TunnelFetch } from "./session.ts";

@@ -5,8 +5,8 @@ import {
   type HelloResult,
   PROTOCOL_VERSION,
   type ProgressParams,
-} from "@model-gateway/agent/protocol.ts";
-import type { TunnelClient } from "@model-gateway/agent/tunnel/client.ts";
+} from "@model-gateway/protocol/agent.ts";
+import type { TunnelClient } from "@model-gateway/protocol/tunnel/client.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { type NodeState, stateOfHello, withHeartbeat, withoutModel, withProgress } from "./state.ts";
 

@@ -7,7 +7,7 @@ import {
   PendingModel,
   type ProgressParams,
   ServingModel,
-} from "@model-gateway/agent/protocol.ts";
+} from "@model-gateway/protocol/agent.ts";
 import { z } from "zod";
 
 export const NodeState = z.object({

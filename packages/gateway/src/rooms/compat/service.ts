@@ -1,10 +1,17 @@
+import {
+  bearerOf,
+  DerivedRequest,
+  EVENT_STREAM_HEADERS,
+  EVENT_STREAM_TYPE,
+  type HttpRequest,
+  Reply,
+  responseOf,
+  StreamedReply,
+} from "@model-gateway/wire/http";
 import type { Clock } from "../../kernel/clock.ts";
 import { fail, isOurs, toRestReply, toServiceError } from "../../kernel/errors.ts";
-import { bearerOf, DerivedRequest, type HttpRequest } from "../../kernel/http.ts";
 import { decodeUtf8, parseJson } from "../../kernel/json.ts";
-import { EVENT_STREAM_HEADERS, EVENT_STREAM_TYPE, Reply, StreamedReply } from "../../kernel/reply.ts";
 import type { RouteCall, RouteDefinition } from "../../kernel/route.ts";
-import { responseOf } from "../../kernel/web-reply.ts";
 import { estimatedCounts, readAnswer } from "./chat-answer.ts";
 import type { ChatBody } from "./chat-body.ts";
 import type { Dialect, Turn } from "./dialect.ts";

@@ -1,6 +1,5 @@
+import { bearerOf, type HttpRequest, Reply } from "@model-gateway/wire/http";
 import type { RateLimiter } from "../../bus/contract.ts";
-import { bearerOf, type HttpRequest } from "../../kernel/http.ts";
-import { Reply } from "../../kernel/reply.ts";
 import type { Keys, Principal } from "../keys/index.ts";
 
 const WINDOW_MS = 60_000;

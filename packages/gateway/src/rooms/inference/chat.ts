@@ -1,7 +1,7 @@
+import type { HttpRequest } from "@model-gateway/wire/http";
 import { type Answer, BackendError } from "../../backends/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { toRestBody, toServiceError } from "../../kernel/errors.ts";
-import type { HttpRequest } from "../../kernel/http.ts";
 import { AnswerBody, readAnswer, requireList } from "./answer-body.ts";
 import { type AnswerHead, completeChat } from "./answer-shape.ts";
 import type { Choice } from "./chunk-normaliser.ts";

@@ -1,5 +1,5 @@
+import { JSON_TYPE, Reply } from "@model-gateway/wire/http";
 import { BackendError } from "../../backends/contract.ts";
-import { JSON_TYPE, Reply } from "../../kernel/reply.ts";
 import { AnswerBody, readAnswer, requireList } from "./answer-body.ts";
 import { completeEmbeddings } from "./answer-shape.ts";
 import type { Client } from "./chat.ts";

@@ -1,6 +1,6 @@
+import type { ReplyWriter } from "@model-gateway/wire/http";
 import { type Answer, BackendError, type Flow, type PieceReader } from "../../backends/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import type { ReplyWriter } from "../../kernel/reply.ts";
 import { isAboutClient, type WatchedCall } from "./deadlines.ts";
 import type { StreamMeter } from "./stream-meter.ts";
 

@@ -1,21 +1,23 @@
-import { BackendError } from "../../backends/contract.ts";
-import type { EventHub, RateLimiter } from "../../bus/contract.ts";
-import type { Clock } from "../../kernel/clock.ts";
-import type { Actor } from "../../kernel/context.ts";
-import { fail, type ServiceError, toRestReply, toServiceError } from "../../kernel/errors.ts";
-import { bearerOf, type HttpRequest, textOfHeader } from "../../kernel/http.ts";
-import type { Ids } from "../../kernel/ids.ts";
-import type { Log } from "../../kernel/log.ts";
-import type { Metrics } from "../../kernel/metrics.ts";
 import {
+  bearerOf,
   EVENT_STREAM_HEADERS,
   EVENT_STREAM_TYPE,
+  type HttpRequest,
   jsonReply,
   Reply,
   type ReplySource,
   type ReplyWriter,
   StreamedReply,
-} from "../../kernel/reply.ts";
+  textOfHeader,
+} from "@model-gateway/wire/http";
+import { BackendError } from "../../backends/contract.ts";
+import type { EventHub, RateLimiter } from "../../bus/contract.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import type { Actor } from "../../kernel/context.ts";
+import { fail, type ServiceError, toRestReply, toServiceError } from "../../kernel/errors.ts";
+import type { Ids } from "../../kernel/ids.ts";
+import type { Log } from "../../kernel/log.ts";
+import type { Metrics } from "../../kernel/metrics.ts";
 import type { Tracer } from "../../kernel/tracing.ts";
 import type { Conversations } from "../conversations/index.ts";
 import { type Keys, type Principal, payerOf } from "../keys/index.ts";

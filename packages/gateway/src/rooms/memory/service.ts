@@ -1,7 +1,7 @@
+import { RpcClient } from "@model-gateway/wire/json-rpc";
 import type { Bus } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
-import { RpcClient } from "../../kernel/json-rpc-socket.ts";
 import type { Log } from "../../kernel/log.ts";
 import { Activity } from "./activity.ts";
 import { RECALL_ITEMS_MAX, type RecalledItem, readDeleted, readRecalled, readWritten } from "./protocol.ts";

@@ -1,7 +1,7 @@
+import { Reply } from "@model-gateway/wire/http";
 import { fail } from "../../kernel/errors.ts";
 import { decodeUtf8, parseJson } from "../../kernel/json.ts";
 import { GivenId } from "../../kernel/method.ts";
-import { Reply } from "../../kernel/reply.ts";
 import { defineRoute } from "../../kernel/route.ts";
 import { validate } from "../../kernel/validate.ts";
 import { modelAllowed } from "../groups/index.ts";

@@ -1,15 +1,13 @@
-import { RpcErrorCode, type RpcMessage } from "@model-gateway/agent/protocol.ts";
-import { TunnelClient, type TunnelFetchInit } from "@model-gateway/agent/tunnel/client.ts";
-import { SocketChannel } from "@model-gateway/agent/tunnel/socket-channel.ts";
+import { RpcErrorCode, type RpcMessage } from "@model-gateway/protocol/agent.ts";
+import { TunnelClient, type TunnelFetchInit } from "@model-gateway/protocol/tunnel/client.ts";
+import { SocketChannel } from "@model-gateway/protocol/tunnel/socket-channel.ts";
+import type { ServerSocket } from "@model-gateway/wire/websocket";
 import type { Clock } from "../../kernel/clock.ts";
 import { ServiceError } from "../../kernel/errors.ts";
-import type { ServerSocket } from "../http1/websocket.ts";
 
 /** How long a node may take to accept an order; the work itself is reported later. */
 const ANSWER_TIMEOUT_MS = 10_000;
 const REQUESTS_WAITING_MAX = 256;
-/** How long a peer may take to answer the closing of the connection. */
-const CLOSE_GRACE_MS = 2_000;
 const REASON_BYTES_MAX = 120;
 const DETAIL_CHARS_MAX = 500;
 
@@ -28,7 +26,6 @@ export class AgentConnection {
   readonly #waiting = new Map<number, Waiting>();
   #lastId = 0;
   #over = false;
-  #cancelTerminate: () => void = () => {};
 
   constructor({ socket, clock }: { socket: ServerSocket<unknown>; clock: Clock }) {
     this.#socket = socket;
@@ -104,12 +101,10 @@ export class AgentConnection {
     if (this.#over) return;
     this.ended(reason);
     this.#socket.close(code, reason.slice(0, REASON_BYTES_MAX));
-    this.#cancelTerminate = this.#clock.after(CLOSE_GRACE_MS, () => this.#socket.terminate());
   }
 
   /** The socket is, or is about to be, gone. */
   ended(reason: string): void {
-    this.#cancelTerminate();
     if (this.#over) return;
     this.#over = true;
     this.#tunnel.close(`the connection to the node ended: ${reason}`);

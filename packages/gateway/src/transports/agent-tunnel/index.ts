@@ -9,16 +9,16 @@ import {
   type RpcMessage,
   TEXT_MESSAGE_BYTES_MAX,
   TUNNEL_PATH,
-} from "@model-gateway/agent/protocol.ts";
-import { FRAME_BYTES_MAX, FrameError } from "@model-gateway/agent/tunnel/frames.ts";
+} from "@model-gateway/protocol/agent.ts";
+import { FRAME_BYTES_MAX, FrameError } from "@model-gateway/protocol/tunnel/frames.ts";
+import type { Reply } from "@model-gateway/wire/http";
+import { bearerOf, type HttpRequest } from "@model-gateway/wire/http";
+import type { ServerSocket } from "@model-gateway/wire/websocket";
 import type { Clock } from "../../kernel/clock.ts";
 import { ServiceError, toRestReply } from "../../kernel/errors.ts";
-import { bearerOf, type HttpRequest } from "../../kernel/http.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
-import type { Reply } from "../../kernel/reply.ts";
 import { describeIssues } from "../../kernel/validate.ts";
-import type { ServerSocket } from "../http1/websocket.ts";
 import type { SocketTransport } from "../server.ts";
 import { AgentConnection } from "./connection.ts";
 

@@ -1,4 +1,4 @@
-import type { HttpRequest } from "../../kernel/http.ts";
+import type { HttpRequest } from "@model-gateway/wire/http";
 import type { Log } from "../../kernel/log.ts";
 import { type Asset, type Assets, INDEX_PATH, loadAssets } from "./assets.ts";
 

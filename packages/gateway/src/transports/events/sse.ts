@@ -1,16 +1,17 @@
-import type { EventHub, Subscriber } from "../../bus/contract.ts";
-import type { Clock } from "../../kernel/clock.ts";
-import type { Authenticator } from "../../kernel/context.ts";
-import { ServiceError, toRestReply } from "../../kernel/errors.ts";
-import { bearerOf, type HttpRequest } from "../../kernel/http.ts";
 import {
+  bearerOf,
   EVENT_STREAM_HEADERS,
   EVENT_STREAM_TYPE,
+  type HttpRequest,
   type Reply,
   type ReplySource,
   type ReplyWriter,
   StreamedReply,
-} from "../../kernel/reply.ts";
+} from "@model-gateway/wire/http";
+import type { EventHub, Subscriber } from "../../bus/contract.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import type { Authenticator } from "../../kernel/context.ts";
+import { ServiceError, toRestReply } from "../../kernel/errors.ts";
 
 const KEEP_ALIVE_MS = 15_000;
 /** What may wait for a subscriber that reads slowly; beyond that it is cut off. */

@@ -1,9 +1,8 @@
+import { bearerOf, type HttpRequest, jsonReply, type Reply } from "@model-gateway/wire/http";
 import type { EventHub } from "../../bus/contract.ts";
 import { type Authenticator, callerFrom, type Identity } from "../../kernel/context.ts";
 import { type ErrorName, toServiceError } from "../../kernel/errors.ts";
-import { bearerOf, type HttpRequest } from "../../kernel/http.ts";
 import { decodeUtf8 } from "../../kernel/json.ts";
-import { jsonReply, type Reply } from "../../kernel/reply.ts";
 import type { Cors } from "../cors.ts";
 import { encodeFailure } from "./codec.ts";
 import { type RpcRunner, socketOnly } from "./runner.ts";

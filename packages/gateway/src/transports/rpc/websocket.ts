@@ -1,3 +1,4 @@
+import type { ServerSocket, SocketHandlers } from "@model-gateway/wire/websocket";
 import { inBackground } from "../../kernel/background.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { type Authenticator, type Caller, callerFrom } from "../../kernel/context.ts";
@@ -5,7 +6,6 @@ import { ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { decodeUtf8 } from "../../kernel/json.ts";
 import type { Registry } from "../../kernel/registry.ts";
-import type { ServerSocket, SocketHandlers } from "../http1/websocket.ts";
 import { encodeFailure } from "./codec.ts";
 import { RPC_BODY_BYTES_MAX } from "./http.ts";
 import { type RpcRunner, socketOnly } from "./runner.ts";
@@ -178,6 +178,6 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
       socket.close(1013, "answers are not being read");
       return;
     }
-    socket.send(json);
+    socket.sendText(json);
   }
 }

@@ -1,0 +1,193 @@
+/**
+ * The messages of the agent tunnel (`GET /ws/agent`). Text messages are JSON-RPC 2.0, defined here; binary messages
+ * are the frames of tunnelled HTTP, defined in tunnel/frames.ts.
+ *
+ * Agent to gateway: `agent.hello` and `agent.heartbeat` are requests, so that a missing answer tells the agent that
+ * the link is dead; `agent.progress` is a notification. Gateway to agent: `agent.deploy` and `agent.stop`, as requests
+ * (answered `{ok: true}` once accepted) or as notifications.
+ */
+import { z } from "zod";
+import { hostProblem } from "./host.ts";
+import { ModelId } from "./model-id.ts";
+
+export const PROTOCOL_VERSION = 1;
+export const TUNNEL_PATH = "/ws/agent";
+export const HEARTBEAT_INTERVAL_MS = 10_000;
+/** Either side considers the link dead after this many heartbeat intervals of complete silence. */
+export const HEARTBEATS_MISSED_MAX = 3;
+export const TEXT_MESSAGE_BYTES_MAX = 1024 * 1024;
+
+/** Close codes of the tunnel's WebSocket, in addition to those of RFC 6455. */
+export const CloseCode = {
+  /** Another connection with the same token replaced this one. */
+  replaced: 4001,
+  /** The node was deregistered; its token is no longer valid. */
+  deregistered: 4003,
+} as const;
+
+export const NAME_CHARS_MAX = 256;
+const Name = z.string().max(NAME_CHARS_MAX);
+const Message = z.string().max(4096);
+const Port = z.int().min(1).max(65_535);
+const StreamId = z.string().min(1).max(128);
+
+/** One GPU. A figure that the driver does not report is null, never zero. */
+export const GpuReport = z.object({
+  index: z.int().min(0),
+  name: Name,
+  memory_total_mb: z.number().min(0).nullable(),
+  memory_used_mb: z.number().min(0).nullable(),
+  utilization: z.number().min(0).max(100).nullable(),
+  uuid: Name.optional(),
+  memory_free_mb: z.number().min(0).nullable().optional(),
+  temperature_c: z.number().nullable().optional(),
+  power_w: z.number().nullable().optional(),
+  driver_version: Name.nullable().optional(),
+});
+export type GpuReport = z.infer<typeof GpuReport>;
+
+/** A model that is ready. `api_key` is what its engine requires of callers that dial host:port directly. */
+export const ServingModel = z.object({
+  model_id: ModelId,
+  port: Port,
+  engine: Name.optional(),
+  api_key: z.string().max(256).optional(),
+});
+export type ServingModel = z.infer<typeof ServingModel>;
+
+export const DeployStatus = z.enum(["queued", "downloading", "loading", "ready", "failed", "stopped"]);
+export type DeployStatus = z.infer<typeof DeployStatus>;
+
+/** A model that is deployed to the node but not ready yet, or not ready again. */
+export const PendingModel = z.object({
+  model_id: ModelId,
+  status: DeployStatus,
+  progress: z.number().min(0).max(100),
+  stream_id: StreamId.optional(),
+  message: Message.optional(),
+});
+export type PendingModel = z.infer<typeof PendingModel>;
+
+export const GPUS_MAX = 64;
+/** Models per node, whatever their status. */
+export const MODELS_MAX = 256;
+const Gpus = z.array(GpuReport).max(GPUS_MAX);
+const ServingModels = z.array(ServingModel).max(MODELS_MAX);
+const PendingModels = z.array(PendingModel).max(MODELS_MAX);
+
+const Host = z.string().min(1).max(255);
+
+function checkDialled(host: string, context: z.RefinementCtx, path: string[] = []): void {
+  const problem = hostProblem(host);
+  if (problem) context.addIssue({ code: "custom", path, message: problem });
+}
+
+const HelloFields = z.object({
+  version: z.string().max(64),
+  host: Host,
+  gpus: Gpus,
+  models: ServingModels,
+  pending: PendingModels.optional(),
+  name: Name.optional(),
+  protocol: z.int().optional(),
+  /** Whether `host` and the models' ports can be dialled; otherwise inference uses the tunnel. */
+  direct: z.boolean().optional(),
+  /** Whether this node carries inference through the tunnel. */
+  tunnel: z.boolean().optional(),
+});
+/** A host that is not dialled is only displayed, and may be any text. */
+export const HelloParams = HelloFields.superRefine(({ host, direct }, context) => {
+  if (direct !== false) checkDialled(host, context, ["host"]);
+});
+export type HelloParams = z.infer<typeof HelloParams>;
+
+/** Result of hello. Everything is optional: `{}` or `{ok: true}` is enough. */
+export const HelloResult = z.object({
+  agent_id: z.string().max(128).optional(),
+  protocol: z.int().optional(),
+  heartbeat_interval_ms: z.int().min(200).max(60_000).optional(),
+});
+export type HelloResult = z.infer<typeof HelloResult>;
+
+export const HeartbeatParams = z.object({
+  gpus: Gpus,
+  models: ServingModels,
+  pending: PendingModels.optional(),
+});
+export type HeartbeatParams = z.infer<typeof HeartbeatParams>;
+
+export const ProgressParams = z.object({
+  stream_id: StreamId,
+  model_id: ModelId,
+  status: DeployStatus,
+  progress: z.number().min(0).max(100),
+  message: Message.optional(),
+  host: Host.superRefine((host, context) => checkDialled(host, context)).optional(),
+  port: Port.optional(),
+  api_key: z.string().max(256).optional(),
+});
+export type ProgressParams = z.infer<typeof ProgressParams>;
+
+export const DeployParams = z.object({ model_id: ModelId, stream_id: StreamId });
+export type DeployParams = z.infer<typeof DeployParams>;
+
+export const StopParams = z.object({ model_id: ModelId });
+export type StopParams = z.infer<typeof StopParams>;
+
+export const AGENT_METHODS = {
+  "agent.hello": HelloParams,
+  "agent.heartbeat": HeartbeatParams,
+  "agent.progress": ProgressParams,
+} as const;
+
+export const GATEWAY_METHODS = {
+  "agent.deploy": DeployParams,
+  "agent.stop": StopParams,
+} as const;
+
+const RpcId = z.union([z.string().max(128), z.number(), z.null()]);
+
+export const RpcError = z.object({ code: z.int(), message: z.string(), data: z.unknown().optional() });
+
+/** Any JSON-RPC message of the tunnel: a request has `method`, an answer `result` or `error`. */
+export const RpcMessage = z.object({
+  jsonrpc: z.literal("2.0"),
+  id: RpcId.optional(),
+  method: z.string().max(128).optional(),
+  params: z.unknown().optional(),
+  result: z.unknown().optional(),
+  error: RpcError.optional(),
+});
+export type RpcMessage = z.infer<typeof RpcMessage>;
+
+export const RpcErrorCode = {
+  parse: -32700,
+  invalidRequest: -32600,
+  methodNotFound: -32601,
+  invalidParams: -32602,
+  internal: -32603,
+  application: -32000,
+} as const;
+
+/** Parses one text message; null when it is not a JSON-RPC 2.0 object, or too large. */
+export function parseRpcMessage(text: string): RpcMessage | null {
+  if (text.length > TEXT_MESSAGE_BYTES_MAX) return null;
+  try {
+    const parsed = RpcMessage.safeParse(JSON.parse(text));
+    return parsed.success ? parsed.data : null;
+  } catch {
+    return null;
+  }
+}
+
+/** One line for an error message that names the offending fields. */
+export function describeIssues(error: z.ZodError): string {
+  return error.issues
+    .slice(0, 3)
+    .map((issue) => {
+      const message =
+        issue.code === "invalid_key" ? (issue.issues[0]?.message ?? issue.message) : issue.message;
+      return issue.path.length > 0 ? `${issue.path.join(".")}: ${message}` : message;
+    })
+    .join("; ");
+}

@@ -1,0 +1,43 @@
+import type { Clock } from "@model-gateway/wire/clock";
+
+interface Task {
+  dueMs: number;
+  periodMs: number | null;
+  run: () => void;
+}
+
+/** A clock that stands still until it is told to move. */
+export class ManualClock implements Clock {
+  #tasks = new Set<Task>();
+  constructor(public nowMs = Date.parse("2026-11-15T12:00:00Z")) {}
+
+  now(): number {
+    return this.nowMs;
+  }
+  after(delayMs: number, run: () => void): () => void {
+    return this.#add({ dueMs: this.nowMs + delayMs, periodMs: null, run });
+  }
+  every(periodMs: number, run: () => void): () => void {
+    return this.#add({ dueMs: this.nowMs + periodMs, periodMs, run });
+  }
+  #add(task: Task): () => void {
+    this.#tasks.add(task);
+    return () => this.#tasks.delete(task);
+  }
+
+  /** Moves time on, running what falls due in order. */
+  advance(ms: number): void {
+    const target = this.nowMs + ms;
+    for (;;) {
+      const due = [...this.#tasks]
+        .filter((task) => task.dueMs <= target)
+        .sort((a, b) => a.dueMs - b.dueMs)[0];
+      if (!due) break;
+      this.nowMs = Math.max(this.nowMs, due.dueMs);
+      if (due.periodMs === null) this.#tasks.delete(due);
+      else due.dueMs += due.periodMs;
+      due.run();
+    }
+    this.nowMs = target;
+  }
+}

@@ -1,0 +1,90 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type App, type AppOverrides, startApp } from "@model-gateway/gateway/app.ts";
+import { type Config, readConfig } from "@model-gateway/gateway/config.ts";
+import { silentLog } from "@model-gateway/gateway/kernel/log.ts";
+
+export const ADMIN_TOKEN = "test-admin-token-0123456789";
+
+export interface RpcAnswer<T> {
+  jsonrpc: "2.0";
+  id: unknown;
+  result: T;
+  error: { code: number; message: string; data?: Record<string, unknown> };
+}
+
+export interface TestGateway {
+  app: App;
+  url: string;
+  dataDir: string;
+  /** The whole answer of one call. */
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into results freely
+  call<T = any>(method: string, params?: unknown, bearer?: string): Promise<RpcAnswer<T>>;
+  /** The result of one call; throws when it is an error. */
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into results freely
+  rpc<T = any>(method: string, params?: unknown, bearer?: string): Promise<T>;
+  /** Registers (or signs in) `<name>@example.com` and returns the access token. */
+  signIn(name: string): Promise<string>;
+  stop(): Promise<void>;
+}
+
+export interface BootOptions {
+  config?: Partial<Config>;
+  overrides?: AppOverrides;
+  /** Reuse a directory, e.g. to start again on the same data. */
+  dataDir?: string;
+}
+
+export const PASSWORD = "correct horse battery";
+
+/** A booted service on a free port with its own data directory. */
+export async function bootGateway({
+  config = {},
+  overrides = {},
+  dataDir,
+}: BootOptions = {}): Promise<TestGateway> {
+  const dir = dataDir ?? mkdtempSync(join(tmpdir(), "gateway-test-"));
+  const read = readConfig({
+    SERVICE_PORT: "0",
+    SERVICE_DATA_DIR: dir,
+    SERVICE_ADMIN_TOKEN: ADMIN_TOKEN,
+    SERVICE_REGISTRATION_OPEN: "true",
+  });
+  if ("problems" in read) throw new Error(read.problems.join("; "));
+  const app = await startApp({ ...read.config, ...config }, { log: silentLog, ...overrides });
+  const call = async <T>(method: string, params?: unknown, bearer?: string): Promise<RpcAnswer<T>> => {
+    const response = await fetch(`${app.url}/api/rpc`, {
+      method: "POST",
+      headers: { "content-type": "application/json", ...(bearer && { authorization: `Bearer ${bearer}` }) },
+      body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }),
+    });
+    return (await response.json()) as RpcAnswer<T>;
+  };
+  const rpc = async <T>(method: string, params?: unknown, bearer?: string): Promise<T> => {
+    const answer = await call<T>(method, params, bearer);
+    if (answer.error) throw new Error(`${method}: ${answer.error.code} ${answer.error.message}`);
+    return answer.result;
+  };
+  return {
+    app,
+    url: app.url,
+    dataDir: dir,
+    call,
+    rpc,
+    async signIn(name) {
+      const email = `${name}@example.com`;
+      const registered = await call<{ access_token: string }>("auth.register", {
+        email,
+        password: PASSWORD,
+        name,
+      });
+      if (registered.result) return registered.result.access_token;
+      return (await rpc<{ access_token: string }>("auth.login", { email, password: PASSWORD })).access_token;
+    },
+    async stop() {
+      await app.stop();
+      if (!dataDir) rmSync(dir, { recursive: true, force: true });
+    },
+  };
+}

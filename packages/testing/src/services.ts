@@ -1,0 +1,186 @@
+/**
+ * The real parts that tests and benchmarks stand on: a private Postgres cluster and Redis server on free
+ * ports, a Chromium binary, and the shells that completion is for. Each is installed with apt where that is
+ * allowed (Debian, root), taken from the machine where it already exists, and otherwise named as missing.
+ */
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { chownSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { until } from "./until.ts";
+
+export interface Services {
+  /** Environment for the test processes: TEST_POSTGRES_URL, TEST_REDIS_URL, TEST_CHROMIUM. */
+  env: Record<string, string>;
+  /** What could not be had, each with its reason. */
+  missing: string[];
+  stop(): void;
+}
+
+const isRoot = process.getuid?.() === 0;
+
+function postgresBin(name: string): string | null {
+  const fromPath = Bun.which(name);
+  if (fromPath && name !== "psql") return fromPath;
+  const root = "/usr/lib/postgresql";
+  if (!existsSync(root)) return null;
+  const newestFirst = readdirSync(root).sort((a, b) => Number(b) - Number(a));
+  for (const version of newestFirst) {
+    const path = join(root, version, "bin", name);
+    if (existsSync(path)) return path;
+  }
+  return null;
+}
+
+export function findChromium(): string | null {
+  return Bun.which("chromium") ?? Bun.which("chromium-browser") ?? Bun.which("google-chrome");
+}
+
+/** Shells that the completion scripts are loaded in. */
+const missingShells = () => ["zsh", "fish"].filter((shell) => !Bun.which(shell));
+
+/** apt packages of what is missing; quiet, and a failure only means that the part stays missing. */
+function installMissing(): void {
+  const wanted: string[] = [];
+  if (!postgresBin("initdb")) wanted.push("postgresql");
+  if (!Bun.which("redis-server")) wanted.push("redis-server");
+  if (!findChromium()) wanted.push("chromium");
+  if (!Bun.which("cc")) wanted.push("gcc", "libc6-dev");
+  if (!Bun.which("openssl")) wanted.push("openssl");
+  wanted.push(...missingShells());
+  if (wanted.length === 0 || !isRoot || !Bun.which("apt-get")) return;
+  console.log(`installing for the tests: ${wanted.join(", ")}`);
+  const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
+  spawnSync("apt-get", ["update", "-q"], { env, stdio: "ignore" });
+  spawnSync("apt-get", ["install", "-y", "-q", "--no-install-recommends", ...wanted], {
+    env,
+    stdio: "ignore",
+  });
+}
+
+export function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer();
+    server.on("error", reject);
+    server.listen(0, "127.0.0.1", () => {
+      const address = server.address();
+      server.close(() => resolve(typeof address === "object" && address ? address.port : 0));
+    });
+  });
+}
+
+/** Postgres refuses to run as root, so there it runs as the `postgres` account of the Debian package. */
+function asPostgres(command: string, args: string[]): [string, string[]] {
+  return isRoot
+    ? ["setpriv", ["--reuid=postgres", "--regid=postgres", "--clear-groups", command, ...args]]
+    : [command, args];
+}
+
+export interface PostgresServer {
+  url: string;
+  child: ChildProcess;
+  /** Starts the same cluster again on the same port, once `child` has ended. */
+  restart(): Promise<PostgresServer>;
+}
+
+/** A cluster of its own in `dir`, on a free port. */
+export async function startPostgres(dir: string): Promise<PostgresServer> {
+  const initdb = postgresBin("initdb");
+  if (!initdb) throw new Error("no Postgres server binaries found");
+  const data = join(dir, "pg");
+  mkdirSync(data);
+  if (isRoot) {
+    const uid = Number(spawnSync("id", ["-u", "postgres"]).stdout.toString());
+    const gid = Number(spawnSync("id", ["-g", "postgres"]).stdout.toString());
+    chownSync(dir, uid, gid);
+    chownSync(data, uid, gid);
+  }
+  const options = ["-D", data, "-U", "postgres", "--auth=trust", "-E", "UTF8", "--no-sync"];
+  const [command, args] = asPostgres(initdb, options);
+  const made = spawnSync(command, args, { cwd: dir });
+  if (made.status !== 0) throw new Error(`initdb failed: ${made.stderr?.toString().trim()}`);
+  return launchPostgres(data, await freePort());
+}
+
+async function launchPostgres(data: string, port: number): Promise<PostgresServer> {
+  const server = postgresBin("postgres");
+  if (!server) throw new Error("no Postgres server binaries found");
+  const settings = ["listen_addresses=127.0.0.1", "max_connections=300", "shared_buffers=64MB"];
+  const [command, args] = asPostgres(server, [
+    ...["-D", data, "-p", String(port), "-k", data],
+    ...settings.flatMap((setting) => ["-c", setting]),
+  ]);
+  const child = spawn(command, args, { cwd: data, stdio: "ignore" });
+  const psql = postgresBin("psql") ?? "psql";
+  const login = ["-h", "127.0.0.1", "-p", String(port), "-U", "postgres", "-c", "select 1"];
+  await until("Postgres answers", () => spawnSync(psql, login).status === 0);
+  return {
+    url: `postgres://postgres@127.0.0.1:${port}/postgres`,
+    child,
+    restart: () => launchPostgres(data, port),
+  };
+}
+
+/** A server that keeps nothing; on a free port unless one is given. */
+export async function startRedis(
+  dir: string,
+  port?: number,
+): Promise<{ url: string; port: number; child: ChildProcess }> {
+  const binary = Bun.which("redis-server");
+  if (!binary) throw new Error("no redis-server binary found");
+  port ??= await freePort();
+  const child = spawn(
+    binary,
+    ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", dir],
+    { stdio: "ignore" },
+  );
+  const url = `redis://127.0.0.1:${port}`;
+  await until("Redis answers", async () => {
+    const client = new Bun.RedisClient(url, { autoReconnect: false });
+    try {
+      await client.send("PING", []);
+      return true;
+    } catch {
+      return false;
+    } finally {
+      client.close();
+    }
+  });
+  return { url, port, child };
+}
+
+export async function startServices(): Promise<Services> {
+  installMissing();
+  const dir = mkdtempSync(join(tmpdir(), "model-gateway-services-"));
+  const children: ChildProcess[] = [];
+  const env: Record<string, string> = {};
+  const missing: string[] = [];
+  const attempt = async (
+    name: string,
+    variable: string,
+    start: (dir: string) => Promise<{ url: string; child: ChildProcess }>,
+  ) => {
+    try {
+      const { url, child } = await start(dir);
+      children.push(child);
+      env[variable] = url;
+    } catch (error) {
+      missing.push(`${name}: ${(error as Error).message}`);
+    }
+  };
+  await attempt("Postgres", "TEST_POSTGRES_URL", startPostgres);
+  await attempt("Redis", "TEST_REDIS_URL", startRedis);
+  const chromium = findChromium();
+  if (chromium) env.TEST_CHROMIUM = chromium;
+  else missing.push("Chromium: no binary found and it could not be installed");
+  missing.push(...missingShells().map((shell) => `${shell}: not installed, and it could not be`));
+  return {
+    env,
+    missing,
+    stop() {
+      for (const child of children) child.kill("SIGKILL");
+      rmSync(dir, { recursive: true, force: true });
+    },
+  };
+}

@@ -1,0 +1,224 @@
+import { ChunkDecoder, type ChunkReader } from "../http/chunks.ts";
+
+export interface ResponseHead {
+  status: number;
+  statusText: string;
+  contentType: string;
+  retryAfter: string | null;
+  /** Null when the length is not declared. */
+  contentLength: number | null;
+}
+
+export interface ResponseEvents {
+  headed(head: ResponseHead): void;
+  piece(bytes: Buffer): void;
+  end(): void;
+}
+
+export class HttpParseError extends Error {}
+
+const HEAD_BYTES_MAX = 64 * 1024;
+const ZERO = 48;
+const LETTER_C = 99;
+const LETTER_R = 114;
+const LETTER_T = 116;
+const HEAD_END = Buffer.from("\r\n\r\n");
+
+const STATUS_LINE = /^HTTP\/1\.[01] \d{3}(?: |\r|$)/;
+
+type State = "head" | "length" | "chunks" | "until-close" | "done";
+
+interface Framing extends ResponseHead {
+  chunked: boolean;
+  /** The connection cannot be reused: the server closes it, or where the next answer begins is unclear. */
+  closes: boolean;
+}
+
+/** Parses one HTTP/1.1 answer as its bytes arrive. Pieces of its body are views of the input, not copies. */
+export class ResponseParser implements ChunkReader {
+  #state: State = "head";
+  /** Bytes of an incomplete head. */
+  #partialHead: Buffer | null = null;
+  /** Bytes left of the declared length. */
+  #left = 0;
+  #chunks: ChunkDecoder | null = null;
+  #closes = false;
+
+  constructor(readonly events: ResponseEvents) {}
+
+  /** The whole answer was read, and another may follow on the connection. */
+  get isReusable(): boolean {
+    return this.#state === "done" && !this.#closes;
+  }
+  get isDone(): boolean {
+    return this.#state === "done";
+  }
+
+  /** Throws HttpParseError for what is not HTTP/1.1. */
+  feed(bytes: Buffer): void {
+    for (let at = 0; at < bytes.length; ) {
+      switch (this.#state) {
+        case "head":
+          at = this.#readHead(bytes, at);
+          break;
+        case "length":
+          at = this.#readData(bytes, at);
+          break;
+        case "chunks":
+          at = this.#readChunks(this.#chunks!, bytes, at);
+          break;
+        case "until-close":
+          this.events.piece(at === 0 ? bytes : bytes.subarray(at));
+          return;
+        case "done":
+          throw new HttpParseError("bytes follow the end of the answer");
+      }
+    }
+  }
+
+  /** The server has closed the connection. False when part of the answer is missing. */
+  closed(): boolean {
+    if (this.#state !== "until-close") return this.#state === "done";
+    this.#finish();
+    return true;
+  }
+
+  #finish(): void {
+    this.#state = "done";
+    this.events.end();
+  }
+
+  #readHead(bytes: Buffer, at: number): number {
+    const earlier = this.#partialHead;
+    const all = earlier ? Buffer.concat([earlier, bytes.subarray(at)]) : bytes;
+    const from = earlier ? 0 : at;
+    const end = all.indexOf(HEAD_END, from);
+    if (end === -1) {
+      if (all.length - from > HEAD_BYTES_MAX) throw new HttpParseError("the answer's headers do not end");
+      // A copy: a view would keep the whole read alive.
+      this.#partialHead = Buffer.from(all.subarray(from));
+      return bytes.length;
+    }
+    this.#partialHead = null;
+    const framing = parseHead(all.toString("latin1", from, end));
+    const next = end + HEAD_END.length - (earlier?.length ?? 0) + (earlier ? at : 0);
+    // Interim answers (1xx) precede the real one.
+    if (framing.status >= 100 && framing.status < 200) {
+      if (framing.status === 101) throw new HttpParseError("the upstream switched protocols unasked");
+      return next;
+    }
+    this.#closes = framing.closes;
+    this.#left = framing.contentLength ?? 0;
+    if (framing.chunked) this.#chunks = new ChunkDecoder(this, { isLenient: true });
+    const isEmpty = framing.contentLength === 0 || framing.status === 204 || framing.status === 304;
+    this.#state = isEmpty
+      ? "done"
+      : framing.chunked
+        ? "chunks"
+        : framing.contentLength === null
+          ? "until-close"
+          : "length";
+    this.events.headed(framing);
+    if (isEmpty) this.events.end();
+    return next;
+  }
+
+  #readData(bytes: Buffer, at: number): number {
+    const end = Math.min(bytes.length, at + this.#left);
+    this.#left -= end - at;
+    const isWhole = this.#left === 0;
+    if (isWhole) this.#state = "done";
+    this.events.piece(bytes.subarray(at, end));
+    if (isWhole) this.events.end();
+    return end;
+  }
+
+  #readChunks(chunks: ChunkDecoder, bytes: Buffer, at: number): number {
+    const next = chunks.feed(bytes, at);
+    if (chunks.isDone) this.#finish();
+    return next;
+  }
+
+  piece(bytes: Buffer): void {
+    this.events.piece(bytes);
+  }
+
+  malformed(reason: string): never {
+    throw new HttpParseError(reason);
+  }
+}
+
+/** Status line and headers, without the empty line. */
+function parseHead(text: string): Framing {
+  if (!STATUS_LINE.test(text)) throw new HttpParseError("the upstream's answer is not HTTP/1.1");
+  const status = Number(text.slice(9, 12));
+  let lineEnd = endOfLine(text, 0);
+  const head: Framing = {
+    status,
+    statusText: text.slice(13, lineEnd),
+    contentType: "",
+    retryAfter: null,
+    contentLength: null,
+    chunked: false,
+    // HTTP/1.0 closes unless it says otherwise.
+    closes: text.charCodeAt(7) === ZERO,
+  };
+  let hasEncoding = false;
+  while (lineEnd < text.length) {
+    const start = lineEnd + 2;
+    lineEnd = endOfLine(text, start);
+    // Only headers with these initials matter; most have others.
+    const initial = text.charCodeAt(start) | 32;
+    if (initial !== LETTER_C && initial !== LETTER_T && initial !== LETTER_R) continue;
+    const colon = text.indexOf(":", start);
+    if (colon === -1 || colon > lineEnd) throw new HttpParseError("a header has no colon");
+    const name = text.slice(start, colon).toLowerCase();
+    const value = text.slice(colon + 1, lineEnd).trim();
+    if (name === "transfer-encoding") {
+      hasEncoding = true;
+      head.chunked = /(?:^|,)\s*chunked$/i.test(value);
+    } else readHeader(head, name, value);
+  }
+  return framed(head, hasEncoding);
+}
+
+function endOfLine(text: string, from: number): number {
+  const end = text.indexOf("\r\n", from);
+  return end === -1 ? text.length : end;
+}
+
+function readHeader(head: Framing, name: string, value: string): void {
+  switch (name) {
+    case "content-type":
+      head.contentType = value;
+      break;
+    case "content-length":
+      head.contentLength = lengthOf(value, head.contentLength);
+      break;
+    case "connection":
+      if (/\bclose\b/i.test(value)) head.closes = true;
+      else if (/\bkeep-alive\b/i.test(value)) head.closes = false;
+      break;
+    case "retry-after":
+      head.retryAfter = value;
+      break;
+    case "content-encoding":
+      if (value !== "" && value.toLowerCase() !== "identity")
+        throw new HttpParseError(`the upstream answered in ${value.slice(0, 32)}, which was not asked for`);
+  }
+}
+
+function framed(head: Framing, hasEncoding: boolean): Framing {
+  // Length and encoding contradict each other: the encoding counts, and the connection is not reused.
+  if (hasEncoding && head.contentLength !== null) head.closes = true;
+  if (hasEncoding) head.contentLength = null;
+  if (!head.chunked && head.contentLength === null) head.closes = true;
+  return head;
+}
+
+function lengthOf(value: string, before: number | null): number {
+  const length = /^\d{1,15}$/.test(value) ? Number(value) : Number.NaN;
+  if (Number.isNaN(length) || (before !== null && before !== length))
+    throw new HttpParseError("the answer's content-length is not one number");
+  return length;
+}

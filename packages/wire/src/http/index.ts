@@ -1,0 +1,15 @@
+export { ClientAddress } from "./client-address.ts";
+export {
+  EVENT_STREAM_HEADERS,
+  EVENT_STREAM_TYPE,
+  JSON_TYPE,
+  jsonReply,
+  Reply,
+  type ReplyHead,
+  type ReplySource,
+  type ReplyWriter,
+  StreamedReply,
+} from "./reply.ts";
+export { BadRequest, bearerOf, DerivedRequest, type HttpRequest, textOfHeader } from "./request.ts";
+export { Router } from "./router.ts";
+export { replyOf, responseOf } from "./web-reply.ts";

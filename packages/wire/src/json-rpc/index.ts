@@ -1,0 +1,3 @@
+export { RpcClient } from "./client.ts";
+export type { RpcConnection } from "./connection.ts";
+export { RpcAnswerError, RpcSocketError } from "./errors.ts";

@@ -1,0 +1,5 @@
+export type { AnyReply } from "./connection.ts";
+export type { IncomingRequest } from "./incoming-request.ts";
+export { Listener, type ListenerOptions } from "./listener.ts";
+export { connectionsByOpenFiles } from "./open-files.ts";
+export { SocketReply } from "./upgrade.ts";

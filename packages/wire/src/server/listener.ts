@@ -1,0 +1,141 @@
+import type { Socket, TCPSocketListenOptions } from "bun";
+import type { Clock } from "../clock.ts";
+import type { WireLog } from "../log.ts";
+import { arrived, departed } from "../turns/inbox.ts";
+import { Connection, type ConnectionOptions } from "./connection.ts";
+import { SPARE_AFTER_MS } from "./limits.ts";
+import { REFUSED_FOR_NOW } from "./reply-head.ts";
+
+/** How often connections are checked against their deadlines. */
+const SWEEP_MS = 1_000;
+/** TCP keep-alive probes find clients that vanished without closing. */
+const KEEP_ALIVE_MS = 60_000;
+/** At the connection limit: how often idle connections are looked for, and how often it is logged. */
+const SPARE_EVERY_MS = 1_000;
+const FULL_LOGGED_EVERY_MS = 60_000;
+
+/** The data of a connection that was not accepted. */
+const NOBODY = { received() {}, drained() {}, disconnected() {}, broke() {} };
+
+export interface ListenerOptions
+  extends Pick<ConnectionOptions, "handle" | "newRequestId" | "messageBytesMax" | "bufferBytesMax"> {
+  host: string;
+  port: number;
+  /** Lets several processes listen on one port. */
+  reusePort: boolean;
+  /** More are turned away: with no file descriptor left, `accept` would fail in an endless loop. */
+  connectionsMax: number;
+  /** What to do when that limit is reached; logged with the warning. */
+  connectionsMaxHint?: string;
+  /** A connection was turned away. */
+  refused(): void;
+  /** Deadlines on the network: real time, except in tests of the server itself. */
+  clock: Clock;
+  log: WireLog;
+}
+
+/**
+ * HTTP/1.1 and WebSockets on one port, on plain sockets. The runtime's own server creates web objects for every
+ * request, which can cost more than handling it (docs/decisions/013).
+ */
+export class Listener {
+  readonly port: number;
+  readonly #connections = new Set<Connection>();
+  readonly #listener: { stop(closeActive?: boolean): void; readonly port: number };
+  readonly #endSweeps: () => void;
+  #whenEmpty: (() => void)[] = [];
+  #isStopped = false;
+  #nextSpareAtMs = 0;
+  #nextLoggedAtMs = 0;
+
+  constructor(readonly options: ListenerOptions) {
+    const { host, port, reusePort, clock } = options;
+    const connections = this.#connections;
+    const shared: ConnectionOptions & { isRetiring: boolean } = {
+      ...options,
+      clock,
+      isRetiring: false,
+      gone: (connection) => this.#gone(connection),
+    };
+    const listen: TCPSocketListenOptions<Connection | typeof NOBODY> & { reusePort: boolean } = {
+      hostname: host,
+      port,
+      reusePort,
+      socket: {
+        open: (socket) => {
+          if (!this.#admits()) {
+            socket.data = NOBODY;
+            socket.end(REFUSED_FOR_NOW);
+            return;
+          }
+          socket.setNoDelay(true);
+          socket.setKeepAlive(true, KEEP_ALIVE_MS);
+          const connection = new Connection(socket, shared);
+          socket.data = connection;
+          connections.add(connection);
+        },
+        data: (socket: Socket<Connection | typeof NOBODY>, bytes: Buffer) => arrived(socket.data, bytes),
+        drain: (socket) => socket.data.drained(),
+        close: (socket) => departed(socket.data, null),
+        // Called with whatever one of the handlers above throws.
+        error: (socket, error) => socket.data.broke(error),
+      },
+    };
+    this.#listener = Bun.listen(listen);
+    this.port = this.#listener.port;
+    this.#endSweeps = clock.every(SWEEP_MS, () => {
+      const nowMs = clock.now();
+      for (const connection of connections) connection.check(nowMs);
+    });
+    this.retire = () => {
+      shared.isRetiring = true;
+    };
+  }
+
+  /** From now on every reply closes its connection, so that clients move on before the listener closes. */
+  readonly retire: () => void;
+
+  get connectionCount(): number {
+    return this.#connections.size;
+  }
+
+  /** Stops accepting; resolves when the open connections are done. With `now` they are cut off. */
+  async stop(now = false): Promise<void> {
+    this.retire();
+    if (!this.#isStopped) {
+      this.#isStopped = true;
+      this.#listener.stop();
+    }
+    for (const connection of [...this.#connections]) {
+      if (now) connection.terminate();
+      else connection.retire();
+    }
+    if (this.#connections.size > 0) await new Promise<void>((resolve) => this.#whenEmpty.push(resolve));
+    this.#endSweeps();
+  }
+
+  /** At the limit, closes idle connections to admit a new one. */
+  #admits(): boolean {
+    const { connectionsMax, connectionsMaxHint, clock, log } = this.options;
+    if (this.#connections.size < connectionsMax) return true;
+    const nowMs = clock.now();
+    if (nowMs >= this.#nextSpareAtMs) {
+      this.#nextSpareAtMs = nowMs + SPARE_EVERY_MS;
+      for (const connection of [...this.#connections]) connection.spare(nowMs - SPARE_AFTER_MS);
+      if (this.#connections.size < connectionsMax) return true;
+    }
+    this.options.refused();
+    if (nowMs >= this.#nextLoggedAtMs) {
+      this.#nextLoggedAtMs = nowMs + FULL_LOGGED_EVERY_MS;
+      const fields = { connections: connectionsMax, hint: connectionsMaxHint };
+      log.warn("too many connections: new ones are turned away", fields);
+    }
+    return false;
+  }
+
+  #gone(connection: Connection): void {
+    this.#connections.delete(connection);
+    if (this.#connections.size > 0) return;
+    for (const resolve of this.#whenEmpty.splice(0)) resolve();
+  }
+}

@@ -1,0 +1,158 @@
+import { BadRequest } from "../http/request.ts";
+
+export const HEAD_BYTES_MAX = 64 * 1024;
+
+const REQUEST_LINE = /^([!#$%&'*+\-.^_`|~\w]{1,32}) ([!-~]+) HTTP\/1\.([01])\r\n/;
+const OTHER_VERSION = /^\S+ \S+ HTTP\/(?!1\.[01]\r)\d(?:\.\d)?\r\n/;
+/** A name, a colon and a value without control characters; folded lines are refused. */
+const HEADER_LINES = /^(?:[!#$%&'*+\-.^_`|~\w]+:[\t -~\x80-\xff]*\r\n)*$/;
+const LENGTH = /^\d{1,15}$/;
+const TOKEN = /[!#$%&'*+\-.^_`|~\w]/;
+const TAB = 9;
+const LF = 10;
+const CR = 13;
+const SPACE = 32;
+/** Scheme and authority of a target in absolute form. */
+const ABSOLUTE = /^https?:\/\/[^/?#]*/i;
+
+/** The head of an HTTP/1.1 request, read strictly: two parsers must never disagree about where a request ends. */
+export class RequestHead {
+  readonly method: string;
+  readonly path: string;
+  readonly search: string;
+  /** Null when there is no body, or a chunked one. */
+  readonly contentLength: number | null;
+  readonly isChunked: boolean;
+  /** The client waits for a 100 before it sends the body. */
+  readonly expectsContinue: boolean;
+  readonly isHttp10: boolean;
+  readonly keepsAlive: boolean;
+  /** Starts with the line end before the first header. */
+  readonly #text: string;
+  readonly #lower: string;
+
+  /** `text` is everything up to the line end before the empty line, inclusive, as Latin-1. */
+  constructor(text: string) {
+    const line = REQUEST_LINE.exec(text);
+    if (!line) throw notHttp(text);
+    this.method = line[1]!;
+    const linesFrom = line[0].length;
+    if (!HEADER_LINES.test(text.slice(linesFrom))) throw new BadRequest(400, "a header line is malformed");
+    this.#text = text.slice(linesFrom - 2);
+    this.#lower = this.#text.toLowerCase();
+    const target = targetOf(line[2]!, this.method);
+    const queryAt = target.indexOf("?");
+    this.path = queryAt === -1 ? target : target.slice(0, queryAt);
+    this.search = queryAt === -1 ? "" : target.slice(queryAt + 1);
+    this.isHttp10 = line[3] === "0";
+    this.isChunked = this.#readEncoding();
+    this.contentLength = this.#readLength();
+    this.keepsAlive = this.#readConnection();
+    this.expectsContinue = this.#readExpectation();
+    const hosts = this.#count("host");
+    if (hosts > 1 || (hosts === 0 && !this.isHttp10))
+      throw new BadRequest(400, "a request has exactly one host header");
+  }
+
+  get hasBody(): boolean {
+    return this.isChunked || (this.contentLength ?? 0) > 0;
+  }
+
+  header(name: string): string | null {
+    const needle = `\r\n${name}:`;
+    const at = this.#lower.indexOf(needle);
+    if (at === -1) return null;
+    let value = this.#valueAt(at + needle.length);
+    for (let next = this.#lower.indexOf(needle, at + needle.length); next !== -1; ) {
+      value += `, ${this.#valueAt(next + needle.length)}`;
+      next = this.#lower.indexOf(needle, next + needle.length);
+    }
+    return value;
+  }
+
+  /** Trims spaces and tabs only: `trim()` would remove more than other servers do. */
+  #valueAt(from: number): string {
+    const text = this.#text;
+    let start = from;
+    let end = text.indexOf("\r\n", from);
+    while (start < end && isBlank(text.charCodeAt(start))) start++;
+    while (end > start && isBlank(text.charCodeAt(end - 1))) end--;
+    return text.slice(start, end);
+  }
+
+  #count(name: string): number {
+    const needle = `\r\n${name}:`;
+    const first = this.#lower.indexOf(needle);
+    return first === -1 ? 0 : this.#lower.lastIndexOf(needle) === first ? 1 : 2;
+  }
+
+  #readEncoding(): boolean {
+    const encoding = this.header("transfer-encoding");
+    if (encoding === null) return false;
+    if (this.isHttp10) throw new BadRequest(400, "HTTP/1.0 has no transfer-encoding");
+    if (encoding.toLowerCase() !== "chunked")
+      throw new BadRequest(501, "the only transfer-encoding that is understood is chunked");
+    return true;
+  }
+
+  #readLength(): number | null {
+    const count = this.#count("content-length");
+    if (count === 0) return null;
+    if (this.isChunked)
+      throw new BadRequest(400, "content-length and transfer-encoding contradict each other");
+    const value = this.header("content-length")!;
+    if (count > 1 || !LENGTH.test(value)) throw new BadRequest(400, "content-length is not one number");
+    return Number(value);
+  }
+
+  #readConnection(): boolean {
+    const connection = this.header("connection");
+    if (connection === null) return !this.isHttp10;
+    return this.isHttp10 ? /\bkeep-alive\b/i.test(connection) : !/\bclose\b/i.test(connection);
+  }
+
+  #readExpectation(): boolean {
+    const expectation = this.header("expect");
+    if (expectation === null || this.isHttp10) return false;
+    if (expectation.toLowerCase() !== "100-continue")
+      throw new BadRequest(417, "the only expectation that is understood is 100-continue");
+    return true;
+  }
+}
+
+const isBlank = (code: number): boolean => code === SPACE || code === TAB;
+
+const notHttp = (text: string): BadRequest =>
+  OTHER_VERSION.test(text)
+    ? new BadRequest(505, "only HTTP/1.1 is spoken here")
+    : new BadRequest(400, "the request line is not HTTP/1.1");
+
+function targetOf(target: string, method: string): string {
+  // A fragment should not have been sent; it is dropped.
+  const fragmentAt = target.indexOf("#");
+  const whole = fragmentAt === -1 ? target : target.slice(0, fragmentAt);
+  if (whole.startsWith("/")) return whole;
+  const origin = ABSOLUTE.exec(whole);
+  if (origin) {
+    const rest = whole.slice(origin[0].length);
+    return rest.startsWith("/") ? rest : `/${rest}`;
+  }
+  // Asks about the server as a whole.
+  if (whole === "*" && method === "OPTIONS") return "/*";
+  throw new BadRequest(400, "the request's target is neither a path nor a URL");
+}
+
+/** Throws as soon as the beginning of a head can no longer become a valid one, instead of waiting for its end. */
+export function checkBeginning(bytes: Buffer): void {
+  const first = bytes[0]!;
+  const isHalfEmptyLine = first === CR && bytes.length === 1;
+  if (!TOKEN.test(String.fromCharCode(first)) && !isHalfEmptyLine)
+    throw new BadRequest(400, "this is no HTTP request");
+  const lineEnd = bytes.indexOf(LF);
+  if (lineEnd > 0 && bytes[lineEnd - 1] !== CR)
+    throw new BadRequest(400, "lines end with a carriage return and a line feed");
+  if (bytes.length <= HEAD_BYTES_MAX) return;
+  if (lineEnd === -1 || lineEnd > HEAD_BYTES_MAX)
+    throw new BadRequest(414, "the request's target is too long");
+  throw new BadRequest(431, "the headers are too large");
+}

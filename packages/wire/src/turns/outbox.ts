@@ -1,0 +1,177 @@
+import type { Socket } from "bun";
+
+/**
+ * Outgoing messages are assembled here and sent together at the end of the turn of the event loop, one socket after
+ * the other. The reason is the same as for gathering what arrives (inbox.ts).
+ */
+const ARENA = Buffer.allocUnsafeSlow(256 * 1024);
+/** Larger messages are not copied: they are sent right away, after everything that is already queued. */
+const MESSAGE_BYTES_MAX = 64 * 1024;
+/** Space for a size line, a line end and the final chunk. */
+const FRAMING_BYTES_MAX = 32;
+const ZERO = 48;
+const HEX = Buffer.from("0123456789abcdef");
+
+/** Digit by digit: for a few bytes a call into the runtime costs more than the loop. */
+function writeSize(size: number, at: number): number {
+  let shift = 0;
+  while (size >>> shift > 15) shift += 4;
+  for (; shift >= 0; shift -= 4) ARENA[at++] = HEX[(size >>> shift) & 15]!;
+  return writeLineEnd(at);
+}
+
+function writeLineEnd(at: number): number {
+  ARENA[at] = 13;
+  ARENA[at + 1] = 10;
+  return at + 2;
+}
+
+/** Bytes of the arena in use. */
+let used = 0;
+/** The senders of the queued messages, in order, and where each one's bytes end. */
+let senders: Outbox[] = [];
+let ends: number[] = [];
+let isScheduled = false;
+let isFlushing = false;
+/** Messages queued while the arena was being sent; they go out afterwards. */
+let late: { sender: Outbox; bytes: Uint8Array }[] = [];
+
+/** Returns the offset of `length` free bytes in the arena. */
+function reserve(length: number): number {
+  if (used + length > ARENA.length) Outbox.flush();
+  return used;
+}
+
+function atEndOfTurn(): void {
+  isScheduled = false;
+  Outbox.flush();
+}
+
+/** The outgoing bytes of one connection. What its socket does not accept is kept, in order, until it drains. */
+export class Outbox {
+  #kept: Uint8Array[] | null = null;
+  /** Bytes that the socket has not accepted yet. */
+  waitingBytes = 0;
+
+  constructor(readonly socket: Pick<Socket<unknown>, "write">) {}
+
+  /** Sends everything queued so far, on every connection. */
+  static flush(): void {
+    if (senders.length === 0 || isFlushing) return;
+    isFlushing = true;
+    const to = senders;
+    const until = ends;
+    senders = [];
+    ends = [];
+    for (let i = 0, from = 0; i < to.length; from = until[i]!, i++) to[i]!.#deliver(from, until[i]!);
+    used = 0;
+    isFlushing = false;
+    const rest = late;
+    late = [];
+    for (const { sender, bytes } of rest) sender.#sendNow(bytes);
+  }
+
+  /** Always accepts everything. */
+  send(bytes: Uint8Array): void {
+    const { length } = bytes;
+    if (length === 0) return;
+    if (isFlushing) late.push({ sender: this, bytes });
+    else if (length > MESSAGE_BYTES_MAX) this.#sendNow(bytes);
+    else {
+      ARENA.set(bytes, reserve(length));
+      this.#added(length);
+    }
+  }
+
+  /** A head in Latin-1 and a body. */
+  sendMessage(head: string, body: Uint8Array | string): void {
+    // A UTF-16 code unit becomes at most three bytes of UTF-8.
+    const lengthMax = head.length + (typeof body === "string" ? body.length * 3 : body.length);
+    if (lengthMax > MESSAGE_BYTES_MAX || isFlushing) {
+      this.send(Buffer.from(head, "latin1"));
+      this.send(typeof body === "string" ? Buffer.from(body) : body);
+      return;
+    }
+    const at = reserve(lengthMax);
+    const bodyAt = at + ARENA.write(head, at, "latin1");
+    if (typeof body !== "string") {
+      ARENA.set(body, bodyAt);
+      this.#added(lengthMax);
+    } else this.#added(head.length + ARENA.write(body, bodyAt, "utf8"));
+  }
+
+  /** One chunk: `before` (a head, or nothing), the size, the bytes, and the final chunk if it is the last. */
+  sendChunk(before: string, piece: Uint8Array, isLast: boolean): void {
+    const { length } = piece;
+    if (before.length + length > MESSAGE_BYTES_MAX - FRAMING_BYTES_MAX || isFlushing) {
+      if (length > 0) {
+        this.send(Buffer.from(`${before}${length.toString(16)}\r\n`, "latin1"));
+        this.send(piece);
+      } else this.send(Buffer.from(before, "latin1"));
+      const end = `${length > 0 ? "\r\n" : ""}${isLast ? "0\r\n\r\n" : ""}`;
+      this.send(Buffer.from(end, "latin1"));
+      return;
+    }
+    const start = reserve(before.length + length + FRAMING_BYTES_MAX);
+    let at = before === "" ? start : start + ARENA.write(before, start, "latin1");
+    if (length > 0) {
+      at = writeSize(length, at);
+      ARENA.set(piece, at);
+      at = writeLineEnd(at + length);
+    }
+    if (isLast) {
+      ARENA[at] = ZERO;
+      at = writeLineEnd(writeLineEnd(at + 1));
+    }
+    this.#added(at - start);
+  }
+
+  /** `length` bytes of this connection were written at the end of the arena. */
+  #added(length: number): void {
+    used += length;
+    const last = senders.length - 1;
+    if (senders[last] === this) ends[last] = used;
+    else {
+      senders.push(this);
+      ends.push(used);
+    }
+    if (isScheduled) return;
+    isScheduled = true;
+    setImmediate(atEndOfTurn);
+  }
+
+  #deliver(from: number, to: number): void {
+    const taken = this.waitingBytes > 0 ? 0 : Math.max(0, this.socket.write(ARENA, from, to - from));
+    if (taken < to - from) this.#keep(Buffer.from(ARENA.subarray(from + taken, to)));
+  }
+
+  #sendNow(bytes: Uint8Array): void {
+    Outbox.flush();
+    const taken = this.waitingBytes > 0 ? 0 : Math.max(0, this.socket.write(bytes));
+    if (taken < bytes.length) this.#keep(taken === 0 ? bytes : bytes.subarray(taken));
+  }
+
+  #keep(bytes: Uint8Array): void {
+    this.#kept ??= [];
+    this.#kept.push(bytes);
+    this.waitingBytes += bytes.length;
+  }
+
+  /** The socket accepts more: sends as much as it takes. */
+  drained(): void {
+    const kept = this.#kept;
+    if (!kept) return;
+    let sent = 0;
+    for (const bytes of kept) {
+      const taken = Math.max(0, this.socket.write(bytes));
+      this.waitingBytes -= taken;
+      if (taken < bytes.length) {
+        kept[sent] = bytes.subarray(taken);
+        break;
+      }
+      sent++;
+    }
+    if (sent === kept.length) this.#kept = null;
+    else kept.splice(0, sent);
+  }
+}

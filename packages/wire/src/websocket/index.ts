@@ -1,0 +1,2 @@
+export { socketFailure } from "./dial-failure.ts";
+export type { ServerSocket, SocketHandlers } from "./server-socket.ts";
