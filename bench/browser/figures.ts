@@ -12,6 +12,11 @@ export interface Figures {
   bigNote: string;
   /** Whether what did not fit into a snapshot is named in it, with the way to see it. */
   bigExpands: string;
+  /** All results of the twenty-step task. */
+  taskChars: number;
+  taskCalls: number;
+  taskMs: number;
+  taskNote: string;
   toolsBytes: number;
   memoryMb: number;
   leftAfterKill: string;
@@ -28,6 +33,10 @@ export const newFigures = (): Figures => ({
   bigChars: 0,
   bigNote: "",
   bigExpands: "",
+  taskChars: 0,
+  taskCalls: 0,
+  taskMs: 0,
+  taskNote: "",
   toolsBytes: 0,
   memoryMb: 0,
   leftAfterKill: "",
@@ -59,6 +68,9 @@ const rows: [string, (f: Figures) => string][] = [
   ["snapshot 10 MB page, ms", (f) => f.bigNote || ms(f.bigMs)],
   ["  its tokens", (f) => tokens(f.bigChars)],
   ["  the rest can be asked for", (f) => f.bigExpands || "-"],
+  ["20-step task, tokens of all results", (f) => f.taskNote || tokens(f.taskChars)],
+  ["  calls", (f) => (f.taskCalls ? String(f.taskCalls) : "-")],
+  ["  ms", (f) => (f.taskMs ? f.taskMs.toFixed(0) : "-")],
   ["tools/list, bytes", (f) => (f.toolsBytes ? String(f.toolsBytes) : "-")],
   ["own memory, MB", (f) => (f.memoryMb ? f.memoryMb.toFixed(0) : "-")],
   ["left 2 s after SIGKILL", (f) => f.leftAfterKill || "-"],

@@ -6,6 +6,7 @@ import { type Floor, startFloor } from "./floor.ts";
 import type { CommandLine, McpClient } from "./mcp-client.ts";
 import { endAll, pidsOf, residentMegabytes } from "./processes.ts";
 import { untilQuiet } from "./quiet.ts";
+import { doTask } from "./task.ts";
 import { closeTool, must, openTool, type RunningTool } from "./tool.ts";
 
 const listRounds = 7;
@@ -116,6 +117,19 @@ export async function measureList(subjects: OpenSubject[], url: string): Promise
           figures.listChars = must(await ask(), "snapshot").length;
         }),
       );
+    }
+  }
+}
+
+export async function measureTask(subjects: OpenSubject[], url: string): Promise<void> {
+  for (const { contestant, tool, figures } of subjects) {
+    await untilQuiet();
+    progress(`task: ${contestant.name}`);
+    try {
+      const { chars, calls, ms } = await doTask(contestant, tool.client, url);
+      Object.assign(figures, { taskChars: chars, taskCalls: calls, taskMs: ms });
+    } catch (error) {
+      figures.taskNote = (error as Error).message.slice(0, 200);
     }
   }
 }

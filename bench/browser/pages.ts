@@ -1,4 +1,5 @@
 /** The pages that every tool is shown. */
+import { orders } from "./orders.ts";
 
 const small = `<title>Small</title><h1>Orders</h1><p>Some text with <a href="/other">a link</a>.</p>
 <form><label>Name <input id="name"></label><label>City <input></label>
@@ -18,6 +19,7 @@ function tenMegabytes(): string {
 export function servePages(): { url: string; stop(): Promise<void> } {
   const pages: Record<string, string> = {
     "/": small,
+    "/orders": orders,
     "/list": `<title>List</title><h1>Items</h1><ul>${Array.from({ length: 3_000 }, (_, i) => item(i)).join("")}</ul><footer>End</footer>`,
     "/big": `<title>Big</title>${tenMegabytes()}<footer>End</footer>`,
   };

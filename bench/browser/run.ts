@@ -2,7 +2,7 @@
  * `bun bench/browser/run.ts`: the browser tool beside three others, on the same browser and pages, in turns.
  * Installs the others into .cache/, prints a table, and writes bench/results/browser.json.
  *
- * `--parts starts,actions,list,big,kills` measures some of it, and `--keep` adds that to what the file holds;
+ * `--parts starts,actions,task,list,big,kills` measures some of it, and `--keep` adds that to what the file holds;
  * `--only <text>` takes the tools whose names contain the text; `--rounds` and `--starts` say how often.
  */
 import { existsSync, mkdirSync, readFileSync } from "node:fs";
@@ -18,6 +18,7 @@ import {
   measureKills,
   measureList,
   measureStarts,
+  measureTask,
   openSubjects,
   progress,
   type Subject,
@@ -29,7 +30,7 @@ const { values: flags } = parseArgs({
   options: {
     rounds: { type: "string", default: "30" },
     starts: { type: "string", default: "7" },
-    parts: { type: "string", default: "starts,actions,list,big,kills" },
+    parts: { type: "string", default: "starts,actions,task,list,big,kills" },
     only: { type: "string", default: "" },
     keep: { type: "boolean", default: false },
   },
@@ -77,6 +78,7 @@ async function measureOpen(
   const open = await openSubjects(subjects, url);
   const floor = await startFloor(url);
   if (parts.has("actions")) await measureActions(open, { floor, floorFigures, rounds: Number(flags.rounds) });
+  if (parts.has("task")) await measureTask(open, url);
   if (parts.has("list")) {
     await measureList(open, url);
     floorFigures.listMs.push((await floor.read(`${url}/list`)).ms);
@@ -101,7 +103,7 @@ const floorFigures = old.get("bare CDP") ?? newFigures();
 progress(`load before: ${load()}`);
 if (parts.has("starts"))
   await measureStarts(subjects, { url: site.url, rounds: Number(flags.starts), floorFigures });
-if (["actions", "list", "big"].some((part) => parts.has(part)))
+if (["actions", "task", "list", "big"].some((part) => parts.has(part)))
   await measureOpen(subjects, { url: site.url, floorFigures });
 if (parts.has("kills")) for (const subject of subjects) await measureKills(subject, site.url);
 progress(`load after: ${load()}`);

@@ -1,9 +1,11 @@
 #!/usr/bin/env bun
 /** The command line: reads the arguments, and ends whatever was started however the process is told to end. */
+import { resolve } from "node:path";
 import { parseArgs } from "node:util";
-import type { EngineName } from "./engines/contract.ts";
 import { ToolError } from "./errors.ts";
 import { watchLaunchingProcesses } from "./launch/ancestors.ts";
+import { whyNoSandbox } from "./launch/launch.ts";
+import { readBackend } from "./resolve/settings.ts";
 import { Session, type SessionOptions, sessionDefaults } from "./session.ts";
 import { version } from "./version.ts";
 
@@ -21,9 +23,10 @@ Options
   --backend <name>          auto, chrome, chromium, edge, webkit or servo (BROWSER_BACKEND)
   --headful                 show the browser's window
   --viewport <w>x<h>        default 1280x720
-  --token <token>           debug: require Authorization: Bearer <token>
+  --token <token>           debug: require Authorization: Bearer <token> (BROWSER_TOKEN)
   --dialogs <policy>        accept (default) or dismiss alert, confirm and prompt
   --downloads <dir>         keep downloads there; otherwise they go with the profile
+  --uploads <dir>           files in this folder may be given to pages; otherwise none
   --max-tokens <n>          upper bound of one result, default 8000
   --allow-file              open file: addresses
   --allow-link-local        open link-local and cloud metadata addresses
@@ -35,8 +38,6 @@ Options
 BROWSER_URL is a page to open at the start. BROWSER_NO_SANDBOX=1 turns Chromium's sandbox off.
 "browser-tool doctor" names the other BROWSER_ variables that are in effect.
 `;
-
-const engineNames = ["auto", "chrome", "chromium", "edge", "webkit", "servo"];
 
 function readArguments(args: string[]) {
   return parseArgs({
@@ -51,6 +52,7 @@ function readArguments(args: string[]) {
       token: { type: "string" },
       dialogs: { type: "string", default: "accept" },
       downloads: { type: "string" },
+      uploads: { type: "string" },
       "max-tokens": { type: "string" },
       "allow-file": { type: "boolean", default: false },
       "allow-link-local": { type: "boolean", default: false },
@@ -90,21 +92,20 @@ function readViewport(text: string | undefined): SessionOptions["viewport"] {
 
 function sessionOptions(values: Values, command: string): Partial<SessionOptions> {
   const { env } = process;
-  const backend = values.backend ?? env.BROWSER_BACKEND ?? "auto";
-  if (!engineNames.includes(backend))
-    throw wrong(`Backend "${backend}" is not one of ${engineNames.join(", ")}.`);
+  const backend = readBackend(env, values.backend);
   if (values.dialogs !== "accept" && values.dialogs !== "dismiss")
     throw wrong(`--dialogs must be accept or dismiss, not "${values.dialogs}".`);
   const proxy = values.proxy ?? (command === "mcp" ? env.BROWSER_DOWNLOAD_PROXY : undefined);
   if (proxy && !/^(https?|socks5):\/\/[^\s]+$/.test(proxy))
     throw wrong(`The proxy must be an http://, https:// or socks5:// URL, not "${proxy}".`);
   return {
-    backend: backend as EngineName | "auto",
+    backend,
     proxy: proxy || undefined,
     headful: values.headful,
     viewport: readViewport(values.viewport),
     dialogs: values.dialogs,
     downloadsDir: values.downloads ?? null,
+    uploadsDir: values.uploads ? resolve(values.uploads) : null,
     startUrl: env.BROWSER_URL || sessionDefaults.startUrl,
     tokensMax:
       wholeNumber("max-tokens", values["max-tokens"], { min: 500, max: 1_000_000 }) ??
@@ -114,6 +115,15 @@ function sessionOptions(values: Values, command: string): Partial<SessionOptions
     env,
     onProgress: (text) => process.stderr.write(`${text}\n`),
   };
+}
+
+/** Said at the start, where it is read; a foreign engine looks after itself. */
+function warnOfNoSandbox({ backend }: Partial<SessionOptions>): void {
+  const reason = backend === "webkit" || backend === "servo" ? null : whyNoSandbox();
+  if (reason)
+    process.stderr.write(
+      `browser-tool: Chromium runs without its sandbox, because ${reason}. A page that breaks out of the browser has all rights of this user; where pages are not trusted, run the tool as another user.\n`,
+    );
 }
 
 /** Runs `end` once, whichever way the end comes. */
@@ -132,9 +142,13 @@ async function debug(values: Values): Promise<void> {
   const port = wholeNumber("port", values.port, { min: 0, max: 65_535 });
   if (port === null) throw wrong("debug needs --port <port>.");
   if (values.token === "") throw wrong("--token must not be empty; leave it out to need none.");
-  const session = new Session(sessionOptions(values, "debug"));
+  // In the environment a token is not seen in the list of processes.
+  const token = values.token ?? (process.env.BROWSER_TOKEN || null);
+  const options = sessionOptions(values, "debug");
+  warnOfNoSandbox(options);
+  const session = new Session(options);
   const { startDebugServer } = await import("./http/server.ts");
-  const server = startDebugServer({ session, port, token: values.token ?? null });
+  const server = startDebugServer({ session, port, token });
   endWith(async () => {
     await Promise.all([server.stop(), session.close()]);
   }, values["keep-running"]);
@@ -142,7 +156,9 @@ async function debug(values: Values): Promise<void> {
 }
 
 async function mcp(values: Values): Promise<void> {
-  const session = new Session(sessionOptions(values, "mcp"));
+  const options = sessionOptions(values, "mcp");
+  warnOfNoSandbox(options);
+  const session = new Session(options);
   const { serveMcp } = await import("./mcp/server.ts");
   const handle = serveMcp(session);
   const end = async () => {

@@ -16,6 +16,7 @@ export const errorStatus = {
   unsupported_media_type: 415,
   evaluation_failed: 422,
   busy: 429,
+  cancelled: 499,
   internal_error: 500,
   not_supported: 501,
   navigation_failed: 502,

@@ -2,12 +2,14 @@
 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { EngineName, ResolvedEngine } from "./engines/contract.ts";
+import type { EngineName, EngineTransport, ResolvedEngine } from "./engines/contract.ts";
 import { ToolError } from "./errors.ts";
+import type { ResolveHost } from "./launch/address-gate.ts";
 import { type OpenedEngine, openEngine } from "./launch/open.ts";
 import { Browser } from "./page/browser.ts";
 import { Deadline } from "./page/deadline.ts";
 import { navigate } from "./page/navigate.ts";
+import { Notices } from "./page/notices.ts";
 import type { DialogPolicy } from "./page/page.ts";
 import type { UrlPolicy } from "./policy/url-policy.ts";
 
@@ -21,10 +23,14 @@ export interface SessionOptions {
   ignoreHttpsErrors: boolean;
   /** Where downloads go; null: beside the profile, and gone with it. */
   downloadsDir: string | null;
+  /** The only folder whose files may be given to pages; null: none. */
+  uploadsDir: string | null;
   startUrl: string;
   /** Upper bound on what one result may cost the model that reads it. */
   tokensMax: number;
   env: Record<string, string | undefined>;
+  /** How names of hosts are looked up; absent: as the system does it. */
+  resolveHost?: ResolveHost;
   onProgress?: (text: string) => void;
 }
 
@@ -35,6 +41,7 @@ export const sessionDefaults: SessionOptions = {
   urlPolicy: { allowFile: false, allowLinkLocal: false },
   ignoreHttpsErrors: false,
   downloadsDir: null,
+  uploadsDir: null,
   startUrl: "about:blank",
   tokensMax: 8_000,
   env: process.env,
@@ -44,11 +51,24 @@ export const sessionDefaults: SessionOptions = {
 const charsPerToken = 3;
 const waitingMax = 100;
 const startPageTimeoutMs = 30_000;
+/** What an action tells of the changes that it made; a snapshot tells more. */
+const changesCharsMax = 3_000;
+
+/** What loading the modules has left behind. There is time for it while the browser starts. */
+function giveMemoryBack(): void {
+  Bun.gc(true);
+  Bun.shrink();
+}
 
 export class Session {
   readonly options: SessionOptions;
   engine: ResolvedEngine | null = null;
+  /** Outlives the browser, so that its end can be told of. */
+  readonly notices = new Notices();
+  /** What an MCP client was last told of the page. */
+  readonly told: { page?: string; tabs?: string } = {};
   #browser: Promise<Browser> | null = null;
+  #transport: EngineTransport | null = null;
   #running: Promise<unknown> = Promise.resolve();
   #waiting = 0;
   #closed = false;
@@ -89,14 +109,16 @@ export class Session {
   }
 
   async #start(): Promise<Browser> {
-    const opened = await openEngine(this.options);
+    const opened = await openEngine(this.options, this.notices);
     this.engine = opened.engine;
+    this.#transport = opened.transport;
+    setTimeout(giveMemoryBack, 0);
+    if (this.#closed) await opened.transport.close();
     const downloadsDir =
       this.options.downloadsDir ??
       join(opened.profileDir ?? join(tmpdir(), "browser-tool-downloads"), "downloads");
     const browser = await this.#connect(opened, downloadsDir);
-    if (this.#closed) await browser.close();
-    else await this.#openStartPage(browser);
+    await this.#openStartPage(browser);
     return browser;
   }
 
@@ -113,19 +135,30 @@ export class Session {
 
   async #connect(opened: OpenedEngine, downloadsDir: string): Promise<Browser> {
     const { options } = this;
+    let isUp = false;
     const browser = new Browser(opened.transport, {
+      notices: this.notices,
+      changesCharsMax: Math.min(changesCharsMax, this.contentCharsMax / 2),
       viewport: options.headful ? null : options.viewport,
       dialogPolicy: options.dialogs,
       urlPolicy: options.urlPolicy,
       proxyLogin: opened.proxyLogin,
+      failureOf: opened.failureOf,
       downloadsDir,
     });
-    browser.connection.onClose = () => {
+    browser.connection.onClose = (reason) => {
       this.#browser = null;
       opened.dispose();
+      // Who waits for the browser is told by the failure of the call.
+      if (isUp && !this.#closed && this.#waiting === 0)
+        this.notices.add(
+          "crash",
+          `The browser ended between calls (${reason}); a new one was started, its pages are gone.`,
+        );
     };
     try {
       await browser.start();
+      isUp = true;
     } catch (error) {
       await browser.close();
       throw browser.connection.closedReason && !(error instanceof ToolError && error.code === "timeout")
@@ -157,7 +190,8 @@ export class Session {
 
   async close(): Promise<void> {
     this.#closed = true;
-    const browser = await this.#browser?.catch(() => null);
-    await browser?.close();
+    // One that is still starting is not waited for.
+    await this.#transport?.close();
+    await this.#browser?.catch(() => null);
   }
 }

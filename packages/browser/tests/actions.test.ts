@@ -192,7 +192,7 @@ describe("actions in a real browser", () => {
       ["#range", "99", "from 0 to 10"],
       ["#number", "many", "no number"],
       ["#when", "tomorrow", "2026-01-31T23:59"],
-      ["#file", "/etc/hostname", "DataTransfer"],
+      ["#file", "/etc/hostname", "give their paths as files"],
     ] as const) {
       const { status, body } = await tool.post("/type", { target, text });
       expect([target, status, body.error?.code]).toEqual([target, 409, "element_not_actionable"]);

@@ -217,7 +217,7 @@ describe("the debug API", () => {
       expect(
         body.paths[path.replace(/:(\w+)/g, "{$1}")][method.toLowerCase()].responses["200"],
       ).toBeDefined();
-    expect(body.paths["/click"].post.requestBody.content["application/json"].schema.required).toContain(
+    expect(body.paths["/select"].post.requestBody.content["application/json"].schema.required).toContain(
       "target",
     );
   });

@@ -14,7 +14,8 @@ export interface Reply {
 
 export class McpClient {
   readonly child: ChildProcess;
-  #nextId = 1;
+  /** The id that the next request will have. */
+  nextId = 1;
   #waiting = new Map<number, (reply: Reply) => void>();
 
   constructor(args: string[] = [], env: Record<string, string | undefined> = testEnv) {
@@ -34,9 +35,13 @@ export class McpClient {
   }
 
   send(method: string, params: object = {}): Promise<Reply> {
-    const id = this.#nextId++;
+    const id = this.nextId++;
     this.child.stdin!.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`);
     return new Promise((resolve) => this.#waiting.set(id, resolve));
+  }
+
+  notify(method: string, params: object = {}): void {
+    this.child.stdin!.write(`${JSON.stringify({ jsonrpc: "2.0", method, params })}\n`);
   }
 
   async initialize(): Promise<Reply> {
@@ -45,7 +50,7 @@ export class McpClient {
       capabilities: {},
       clientInfo: { name: "test", version: "1" },
     });
-    this.child.stdin!.write(`${JSON.stringify({ jsonrpc: "2.0", method: "notifications/initialized" })}\n`);
+    this.notify("notifications/initialized");
     return reply;
   }
 

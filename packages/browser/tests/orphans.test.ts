@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { testEnv, until } from "./helpers.ts";
+import { startTool, testEnv, until } from "./helpers.ts";
 
 const root = join(import.meta.dir, "../../..");
 const cli = join(import.meta.dir, "../src/cli.ts");
@@ -33,7 +33,14 @@ describe("however it ends, nothing is left", () => {
 
   const env = () => ({ ...testEnv, TMPDIR: home });
 
-  async function startedBy(command: string, args: string[]): Promise<{ child: ChildProcess; url: string }> {
+  const childrenOf = (pid: number) =>
+    readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").split(" ").filter(Boolean).map(Number);
+
+  async function startedBy(
+    command: string,
+    args: string[],
+    isUsed = true,
+  ): Promise<{ child: ChildProcess; url: string }> {
     const child = spawn(command, args, {
       cwd: root,
       env: env(),
@@ -47,6 +54,7 @@ describe("however it ends, nothing is left", () => {
     });
     await until("the server is up", () => /http:\/\/127\.0\.0\.1:\d+/.test(output), 60_000);
     const url = /http:\/\/127\.0\.0\.1:\d+/.exec(output)![0];
+    if (!isUsed) return { child, url };
     const answer = await fetch(`${url}/evaluate`, {
       method: "POST",
       headers: { "content-type": "application/json" },
@@ -101,6 +109,47 @@ describe("however it ends, nothing is left", () => {
     child.kill("SIGKILL");
     await nothingLeft(url);
   }, 90_000);
+
+  test("SIGKILL of npm and of the shell above it", async () => {
+    const command = "npm run --silent browser -- debug --port 0; true";
+    const { child, url } = await startedBy("sh", ["-c", command]);
+    const npm = childrenOf(child.pid!);
+    expect(npm).toHaveLength(1);
+    child.kill("SIGKILL");
+    process.kill(npm[0]!, "SIGKILL");
+    await nothingLeft(url);
+  }, 90_000);
+
+  test("SIGKILL of its parent while the browser is starting", async () => {
+    const start = `require("node:child_process").spawn(${JSON.stringify(process.execPath)}, [${JSON.stringify(cli)}, "debug", "--port", "0"], { stdio: "inherit" }); setInterval(() => {}, 1e9)`;
+    const { child, url } = await startedBy(process.execPath, ["-e", start], false);
+    fetch(`${url}/evaluate`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ expression: "1" }),
+    }).catch(() => {});
+    await until("the browser is being started", () => processesOf(home).length > 0);
+    child.kill("SIGKILL");
+    await nothingLeft(url);
+  }, 90_000);
+
+  test("a temporary folder with a long path", async () => {
+    const deep = join(home, "a-folder-with-a-name-that-is-long-".repeat(4), "and-another-one-inside-of-it");
+    mkdirSync(deep, { recursive: true });
+    const tool = startTool({ env: { ...testEnv, TMPDIR: deep } });
+    const before = process.env.TMPDIR;
+    process.env.TMPDIR = deep;
+    try {
+      expect(await tool.evaluate("1 + 1")).toBe(2);
+      expect(readdirSync(deep)).toHaveLength(1);
+    } finally {
+      if (before === undefined) delete process.env.TMPDIR;
+      else process.env.TMPDIR = before;
+      await tool.stop();
+    }
+    expect(readdirSync(deep)).toEqual([]);
+    rmSync(join(home, "a-folder-with-a-name-that-is-long-".repeat(4)), { recursive: true });
+  });
 
   test("SIGTERM ends it in order", async () => {
     const { child, url } = await startedBy(process.execPath, [cli, "debug", "--port", "0"]);

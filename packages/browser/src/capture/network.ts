@@ -66,6 +66,11 @@ export class NetworkCapture {
   readonly #open = new Map<string, Kept>();
   readonly #sockets = new Ring<SocketEntry>(socketsMax);
   #nextId = 1;
+  readonly #explain: (url: string, error: string) => string;
+
+  constructor(explain: (url: string, error: string) => string) {
+    this.#explain = explain;
+  }
 
   get entries(): NetworkEntry[] {
     return this.#kept.items.map(({ entry }) => entry);
@@ -164,7 +169,7 @@ export class NetworkCapture {
     if (!kept) return;
     this.#open.delete(key);
     kept.entry.state = error ? "failed" : "done";
-    kept.entry.error = error ?? null;
+    kept.entry.error = error === undefined ? null : this.#explain(kept.entry.url, error);
     kept.entry.bytes = bytes ?? 0;
     kept.entry.duration_ms = Math.round((timestamp - kept.startedAt) * 1_000);
   }

@@ -6,6 +6,9 @@ import type { CdpMessage, CdpRequest, EngineTransport } from "../engines/contrac
 /** A message larger than this cannot be anything the tool asked for; the link is given up instead of growing. */
 const messageBytesMax = 256 * 1024 * 1024;
 
+/** How long after its pipe a browser's process may take to end. */
+const exitMsMax = 1_000;
+
 export interface PipeEnds {
   toBrowser: Writable;
   fromBrowser: Readable;
@@ -20,15 +23,15 @@ export class PipeTransport implements EngineTransport {
   #parts: Buffer[] = [];
   #partsBytes = 0;
   #closed = false;
-  /** Whether the browser has said anything yet, that is, whether it has come up. */
-  hasSpoken = false;
 
   constructor(ends: PipeEnds) {
     this.#ends = ends;
     ends.fromBrowser.on("data", (chunk: Buffer) => this.#receive(chunk));
-    ends.fromBrowser.on("close", () => this.#end("the browser closed its debugging pipe"));
-    ends.fromBrowser.on("error", (error) => this.#end(`reading from the browser failed: ${error.message}`));
-    ends.toBrowser.on("error", (error) => this.#end(`writing to the browser failed: ${error.message}`));
+    ends.fromBrowser.on("close", () => this.#endSoon("the browser closed its debugging pipe"));
+    ends.fromBrowser.on("error", (error) =>
+      this.#endSoon(`reading from the browser failed: ${error.message}`),
+    );
+    ends.toBrowser.on("error", (error) => this.#endSoon(`writing to the browser failed: ${error.message}`));
   }
 
   send(message: CdpRequest): void {
@@ -48,7 +51,6 @@ export class PipeTransport implements EngineTransport {
   #receive(chunk: Buffer): void {
     // What still comes after the end may be the rest of a message whose beginning was let go.
     if (this.#closed) return;
-    this.hasSpoken = true;
     let start = 0;
     let end = chunk.indexOf(0);
     while (end !== -1) {
@@ -67,6 +69,11 @@ export class PipeTransport implements EngineTransport {
       this.#partsBytes += chunk.length - start;
       if (this.#partsBytes > messageBytesMax) this.#end("the browser sent an oversized message");
     }
+  }
+
+  /** The end of the process, which mostly follows at once, says more. */
+  #endSoon(reason: string): void {
+    setTimeout(() => this.#end(reason), exitMsMax).unref();
   }
 
   #end(reason: string): void {

@@ -118,12 +118,14 @@ export function startDebugServer({ session, port, token }: DebugServerOptions): 
     server.timeout(request, 0);
     const given =
       operation.method === "POST" ? await readBody(request) : Object.fromEntries(url.searchParams);
-    const { value, events } = await execute(
+    const { value, events } = await execute({
       session,
       operation,
-      { ...given, ...params },
-      async (result) => result,
-    );
+      params: { ...given, ...params },
+      finish: async (result) => result,
+      // A caller that hangs up does not keep the browser busy.
+      signal: request.signal,
+    });
     return Response.json(withEvents(value, events));
   }
 

@@ -51,6 +51,8 @@ const quietFlags = [
   "--password-store=basic",
   "--use-mock-keychain",
   "--mute-audio",
+  // The wheel scrolls at once, so that what an action tells of is where the page is.
+  "--disable-smooth-scrolling",
   "--force-color-profile=srgb",
   `--disable-features=${disabledFeatures.join(",")}`,
 ];
@@ -59,6 +61,7 @@ export interface FlagOptions {
   profileDir: string;
   headful: boolean;
   proxy?: string;
+  proxyBypass?: string;
   /** Chromium's own sandbox cannot be used by root, nor where the kernel forbids user namespaces. */
   sandbox: boolean;
   /** Certificates that nobody signed are taken too. */
@@ -83,6 +86,7 @@ export function chromiumFlags(options: FlagOptions): string[] {
   if (ignoreHttpsErrors) flags.push("--ignore-certificate-errors");
   if (smallSharedMemory) flags.push("--disable-dev-shm-usage");
   // The default bypass of loopback is lifted so that a proxy sees every request of the browser.
-  if (proxy) flags.push(`--proxy-server=${proxy}`, "--proxy-bypass-list=<-loopback>");
+  if (proxy)
+    flags.push(`--proxy-server=${proxy}`, `--proxy-bypass-list=${options.proxyBypass ?? "<-loopback>"}`);
   return [...flags, ...extra, "about:blank"];
 }

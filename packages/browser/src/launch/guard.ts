@@ -16,9 +16,10 @@ while read -r rest; do :; done
 if [ -n "$group" ]; then kill -s KILL -- "-$group"; else pkill -KILL -f -- "--user-data-dir=$1"; fi 2>/dev/null
 gone=0 tries=0
 while [ $gone -lt 2 ] && [ $tries -lt 60 ]; do
-  rm -rf -- "$1" 2>/dev/null
+  rm -rf -- "$@" 2>/dev/null
   sleep 0.03
-  if [ -e "$1" ]; then gone=0; else gone=$((gone+1)); fi
+  gone=$((gone+1))
+  for dir do [ ! -e "$dir" ] || gone=0; done
   tries=$((tries+1))
 done`;
 
@@ -26,8 +27,9 @@ export class Guard {
   readonly #child: ChildProcess;
   readonly #gone: Promise<void>;
 
-  constructor(profileDir: string) {
-    this.#child = spawn("/bin/sh", ["-c", guardScript, "browser-tool-guard", profileDir], {
+  /** `otherDirs` are deleted along with the profile. */
+  constructor(profileDir: string, otherDirs: string[]) {
+    this.#child = spawn("/bin/sh", ["-c", guardScript, "browser-tool-guard", profileDir, ...otherDirs], {
       stdio: ["pipe", "ignore", "ignore"],
       detached: true,
       cwd: "/",

@@ -10,13 +10,29 @@ import { isSharedMemorySmall } from "../resolve/host-facts.ts";
 import { chromiumFlags } from "./flags.ts";
 import { Guard } from "./guard.ts";
 
-/** How much of the browser's own complaints is kept for the error message of a failed start. */
+/** How much of what the browser says is kept for the error message when it ends. */
 const stderrCharsMax = 2_000;
+const lastLinesMax = 4;
+const lineCharsMax = 300;
+const lastWordsMsMax = 200;
+
+/** Complaints that a healthy browser makes too, where there is no desktop around it. */
+const idleTalk = /dbus|gcm|GPU stall|vaapi|DevTools listening|voice_transcription|registration_request/i;
+
+function lastWords(complaints: string): string {
+  const lines = complaints.split("\n").filter((line) => line.trim() !== "" && !idleTalk.test(line));
+  return lines
+    .slice(-lastLinesMax)
+    .map((line) => line.trim().slice(0, lineCharsMax))
+    .join(" | ");
+}
 
 export interface LaunchOptions {
   path: string;
   headful: boolean;
   proxy?: string;
+  /** Who is reached without the proxy. */
+  proxyBypass?: string;
   viewport: { width: number; height: number };
   ignoreHttpsErrors?: boolean;
   /** The proxy's challenges are answered by the tool, and the servers' then too. */
@@ -32,19 +48,35 @@ export interface LaunchedBrowser {
   pid: number;
 }
 
-/** Root may not use Chromium's sandbox, and neither may a container without user namespaces. */
-function sandboxUsable(): boolean {
-  if (process.env.BROWSER_NO_SANDBOX === "1") return false;
-  return process.platform !== "linux" || process.getuid?.() !== 0;
+/** Why Chromium's sandbox is off; null when it is on. Root may not use it, nor a container without user namespaces. */
+export function whyNoSandbox(): string | null {
+  if (process.env.BROWSER_NO_SANDBOX === "1") return "BROWSER_NO_SANDBOX is set";
+  const isRoot = process.platform === "linux" && process.getuid?.() === 0;
+  return isRoot ? "the tool runs as root" : null;
 }
 
-/** The browser leaves sockets and files in the temporary folder when it is killed; inside the profile they go with it. */
-function temporaryDirInside(profileDir: string): Record<string, string> {
-  // Elsewhere the path would grow past what a socket's name may have.
-  if (process.platform !== "linux") return {};
-  const dir = join(profileDir, "tmp");
-  mkdirSync(dir);
-  return { TMPDIR: dir };
+/** A socket's path has at most 107 characters, of which Chromium uses about 50 for names of its own. */
+const temporaryPathCharsMax = 50;
+
+/**
+ * The browser leaves sockets and files in the temporary folder when it is killed; inside the profile they go with it.
+ * Where that path would be too long for a socket, a folder beside it in a short place is used and deleted too.
+ */
+function temporaryDir(profileDir: string): string | null {
+  if (process.platform !== "linux") return null;
+  const inside = join(profileDir, "tmp");
+  if (inside.length <= temporaryPathCharsMax) {
+    mkdirSync(inside);
+    return inside;
+  }
+  for (const place of ["/tmp", "/var/tmp", "/dev/shm"]) {
+    try {
+      return mkdtempSync(join(place, "bt-"));
+    } catch {
+      // Not there, or not ours to write to; the next one may be.
+    }
+  }
+  return null;
 }
 
 /** A browser that knows no way to log in shows the page that a server sends along with its challenge. */
@@ -59,14 +91,16 @@ export function launchBrowser(options: LaunchOptions): LaunchedBrowser {
       `No browser at ${options.path}. Run "browser-tool doctor" to see which binary would be used and why.`,
     );
   const profileDir = mkdtempSync(join(tmpdir(), "browser-tool-"));
-  const guard = new Guard(profileDir);
+  const ownTemporaryDir = temporaryDir(profileDir);
+  const guard = new Guard(profileDir, ownTemporaryDir === null ? [] : [ownTemporaryDir]);
   if (!options.hasProxyLogin) askForNoLogins(profileDir);
   const flags = chromiumFlags({
     profileDir,
     headful: options.headful,
     proxy: options.proxy,
+    proxyBypass: options.proxyBypass,
     viewport: options.viewport,
-    sandbox: sandboxUsable(),
+    sandbox: whyNoSandbox() === null,
     ignoreHttpsErrors: options.ignoreHttpsErrors ?? false,
     smallSharedMemory: isSharedMemorySmall(),
     extra: options.extraFlags ?? [],
@@ -75,7 +109,11 @@ export function launchBrowser(options: LaunchOptions): LaunchedBrowser {
     // Descriptors 3 and 4 are where Chromium reads and writes with --remote-debugging-pipe.
     stdio: ["ignore", "ignore", "pipe", "pipe", "pipe"],
     detached: true,
-    env: { ...process.env, ...options.libraryEnv, ...temporaryDirInside(profileDir) },
+    env: {
+      ...process.env,
+      ...options.libraryEnv,
+      ...(ownTemporaryDir === null ? {} : { TMPDIR: ownTemporaryDir }),
+    },
   });
   if (child.pid !== undefined) guard.watch(child.pid);
 
@@ -90,11 +128,18 @@ export function launchBrowser(options: LaunchOptions): LaunchedBrowser {
   });
   const ended = (how: string) => {
     void guard.release();
-    // A browser that ran complained about many things; only one that never came up says why.
-    const isExplained = complaints !== "" && !transport.hasSpoken;
-    transport.processExited(isExplained ? `${how}; it said: ${complaints.trim()}` : how);
+    const words = lastWords(complaints);
+    transport.processExited(words ? `${how}; it said: ${words}` : how);
   };
   child.once("error", (error) => ended(`it could not be started: ${error.message}`));
-  child.once("exit", (code, signal) => ended(`it exited with ${signal ?? `code ${code}`}`));
+  child.once("exit", (code, signal) => {
+    const how = `it exited with ${signal ?? `code ${code}`}`;
+    // What it wrote at the end may still be on its way.
+    const timer = setTimeout(() => ended(how), lastWordsMsMax);
+    child.stderr?.once("close", () => {
+      clearTimeout(timer);
+      ended(how);
+    });
+  });
   return { transport, profileDir, pid: child.pid ?? 0 };
 }

@@ -3,11 +3,13 @@ import { existsSync } from "node:fs";
 import { embeddedLibraries } from "../bundle/embedded.ts";
 import type { EngineTransport, ResolvedEngine } from "../engines/contract.ts";
 import { ToolError } from "../errors.ts";
+import type { Notices } from "../page/notices.ts";
 import { SetupError } from "../resolve/errors.ts";
 import { progressLines } from "../resolve/progress.ts";
 import { resolveEngine } from "../resolve/resolve.ts";
 import { defaultCacheDir } from "../resolve/settings.ts";
 import type { SessionOptions } from "../session.ts";
+import { openAddressGate } from "./address-gate.ts";
 import { launchBrowser } from "./launch.ts";
 import { type ProxyLogin, prepareProxy } from "./proxy.ts";
 
@@ -16,6 +18,8 @@ export interface OpenedEngine {
   transport: EngineTransport;
   profileDir: string | null;
   proxyLogin: ProxyLogin | null;
+  /** Why a connection to a host failed, where the browser itself cannot tell. */
+  failureOf(host: string): string | null;
   /** Ends what was opened beside the engine. */
   dispose(): void;
 }
@@ -26,6 +30,12 @@ export function binaryBehind(path: string): string {
   return path === "/usr/bin/chromium" && existsSync(binary) ? binary : path;
 }
 
+/** Through a proxy names are looked up by the proxy, and the addresses that it connects to are its own affair. */
+function hasOtherProxy({ proxy, env }: SessionOptions): boolean {
+  const names = ["http_proxy", "https_proxy", "all_proxy"];
+  return Boolean(proxy) || names.some((name) => env[name] || env[name.toUpperCase()]);
+}
+
 /** Libraries that were built into the tool are laid down first; nothing is loaded for that where there are none. */
 async function libraryEnvOf(env: SessionOptions["env"]): Promise<Record<string, string>> {
   if (embeddedLibraries().length === 0) return {};
@@ -34,7 +44,7 @@ async function libraryEnvOf(env: SessionOptions["env"]): Promise<Record<string, 
   return directory ? bundledLibraryEnv(directory, env) : {};
 }
 
-async function open(options: SessionOptions): Promise<OpenedEngine> {
+async function open(options: SessionOptions, notices: Notices): Promise<OpenedEngine> {
   const { env, backend, headful, proxy, viewport, ignoreHttpsErrors, onProgress } = options;
   const engine = await resolveEngine({
     env,
@@ -44,30 +54,43 @@ async function open(options: SessionOptions): Promise<OpenedEngine> {
   if (engine.kind === "foreign") {
     const { openForeignTransport } = await import("../engines/foreign/index.ts");
     const transport = await openForeignTransport(engine, { headless: !headful, ...viewport, proxy });
-    return { engine, transport, profileDir: null, proxyLogin: null, dispose() {} };
+    return { engine, transport, profileDir: null, proxyLogin: null, failureOf: () => null, dispose() {} };
   }
   const libraryEnv = await libraryEnvOf(env);
-  const { server, login, close } = await prepareProxy(proxy);
+  const { server, login, close: closeProxy } = await prepareProxy(proxy);
+  const isGated = !options.urlPolicy.allowLinkLocal && !hasOtherProxy(options);
+  const gate = isGated
+    ? await openAddressGate({
+        onBlocked: (text) => notices.add("blocked", text),
+        resolve: options.resolveHost,
+      })
+    : null;
+  const close = () => {
+    closeProxy();
+    gate?.close();
+  };
   try {
     const { transport, profileDir } = launchBrowser({
       path: binaryBehind(engine.path),
       headful,
-      proxy: server,
+      proxy: gate?.server ?? server,
+      proxyBypass: gate?.bypass,
       viewport,
       ignoreHttpsErrors,
       hasProxyLogin: login !== null,
       libraryEnv,
     });
-    return { engine, transport, profileDir, proxyLogin: login, dispose: close };
+    const failureOf = (host: string) => gate?.failureOf(host) ?? null;
+    return { engine, transport, profileDir, proxyLogin: login, failureOf, dispose: close };
   } catch (error) {
     close();
     throw error;
   }
 }
 
-export async function openEngine(options: SessionOptions): Promise<OpenedEngine> {
+export async function openEngine(options: SessionOptions, notices: Notices): Promise<OpenedEngine> {
   try {
-    return await open(options);
+    return await open(options, notices);
   } catch (error) {
     throw error instanceof SetupError ? new ToolError("browser_unavailable", error.message) : error;
   }

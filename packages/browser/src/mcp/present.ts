@@ -17,6 +17,7 @@ const urlCharsMax = 300;
 const titleCharsMax = 150;
 const tabsShownMax = 5;
 const eventCharsMax = 400;
+const logLinesMax = 100;
 
 const short = (text: string, charsMax: number) =>
   text.length > charsMax ? `${text.slice(0, charsMax)}…` : text;
@@ -50,14 +51,29 @@ function tabsSection(browser: Browser | null): string | null {
   return left > 0 ? [`- … ${left} more`, ...tabs.slice(left)].join("\n") : tabs.join("\n");
 }
 
+/** The newest lines of each log, within what all of them may take. */
+function logSections({ logs = [], logCharsMax = 0 }: ToolOutput): string[] {
+  return logs.flatMap(({ title, lines }) => {
+    let chars = logCharsMax / logs.length;
+    const kept: string[] = [];
+    for (const line of lines.slice(-logLinesMax).toReversed()) {
+      chars -= line.length + 1;
+      if (chars < 0) break;
+      kept.unshift(line);
+    }
+    const left = lines.length - kept.length;
+    return section(title, [...(left > 0 ? [`… ${left} older`] : []), ...kept].join("\n") || "none");
+  });
+}
+
 const section = (title: string, body: string | null | undefined) => (body ? [`### ${title}\n${body}`] : []);
 
 /** The newest events that fit; how many older ones there were is said. */
 function eventsSection(events: Notice[], charsMax: number): string[] {
   const lines: string[] = [];
   let chars = 0;
-  for (const { text } of events.toReversed()) {
-    const line = `- ${short(text, eventCharsMax)}`;
+  for (const { text, count } of events.toReversed()) {
+    const line = `- ${short(text, eventCharsMax)}${count ? ` (${count} times)` : ""}`;
     chars += line.length + 1;
     if (chars > charsMax && lines.length > 0) break;
     lines.unshift(line);
@@ -86,11 +102,22 @@ export interface PresentOptions {
 
 export function presentOutput(output: ToolOutput, { browser, events, session }: PresentOptions): ToolResult {
   const snapshot = output.snapshot === undefined ? null : `\`\`\`yaml\n${output.snapshot}\n\`\`\``;
+  const page = output.page ? pageSection(output.page, browser) : null;
+  const tabs = output.page ? tabsSection(browser) : null;
+  const isNews = output.page?.isNews === true;
+  // What was told last need not be told again after each click.
+  const news = (what: "page" | "tabs", text: string | null) => {
+    if (text === null || (!isNews && session.told[what] === text)) return null;
+    session.told[what] = text;
+    return text;
+  };
   const sections = [
     ...section("Result", output.result),
-    ...section("Open tabs", output.page ? tabsSection(browser) : null),
-    ...section("Page", output.page && pageSection(output.page, browser)),
+    ...section("Open tabs", news("tabs", tabs)),
+    ...section("Page", news("page", page)),
+    ...section("Changes", output.changes),
     ...section("Snapshot", snapshot),
+    ...logSections(output),
   ];
   const content: Content[] = [{ type: "text", text: limited(sections, events, session) || "Done." }];
   if (output.image)

@@ -7,13 +7,13 @@ import { z } from "zod";
 import { ToolError } from "../errors.ts";
 import type { Operation, ToolOutput } from "../operations/define.ts";
 import { execute, OperationFailed } from "../operations/execute.ts";
-import { operations } from "../operations/index.ts";
+import { toolOperations } from "../operations/tools.ts";
 import type { Session } from "../session.ts";
 import { version } from "../version.ts";
 import { presentError, presentOutput, type ToolResult } from "./present.ts";
 
 type WithTool = Operation & { tool: NonNullable<Operation["tool"]> };
-const withTools = operations.filter((operation): operation is WithTool => operation.tool !== undefined);
+const withTools = toolOperations.filter((operation): operation is WithTool => operation.tool !== undefined);
 
 /** The schema as the model reads it, without what says nothing to it. */
 function inputSchema(input: z.ZodObject): { type: "object" } {
@@ -38,6 +38,7 @@ export async function callTool(
   session: Session,
   name: string,
   input: Record<string, unknown>,
+  signal?: AbortSignal,
 ): Promise<ToolResult> {
   const operation = byName.get(name);
   if (!operation) {
@@ -46,13 +47,14 @@ export async function callTool(
   }
   try {
     const run = () =>
-      execute(
+      execute({
         session,
         operation,
-        operation.tool.toParams(input),
-        (result, context, params): Promise<ToolOutput> =>
+        params: operation.tool.toParams(input),
+        finish: (result, context, params): Promise<ToolOutput> =>
           operation.tool.present(result as never, context, params as never),
-      );
+        signal,
+      });
     // Calls that a model makes at once mean one after the other: a click, then what the console says of it.
     const { value, events } = await (operation.timeoutMs === null ? session.exclusive(run) : run());
     const browser = session.isStarted ? await session.browser() : null;
@@ -74,8 +76,8 @@ export function serveMcp(session: Session): StdioServerHandle {
       tools ??= listTools();
       return { tools };
     });
-    server.setRequestHandler("tools/call", ({ params }) =>
-      callTool(session, params.name, params.arguments ?? {}),
+    server.setRequestHandler("tools/call", ({ params }, { mcpReq }) =>
+      callTool(session, params.name, params.arguments ?? {}, mcpReq.signal),
     );
     return server;
   });

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { Deadline } from "../page/deadline.ts";
 import { type Context, defineOperation, type Operation } from "./define.ts";
-import { checkParams, reasonOf, runWithinTime } from "./execute.ts";
+import { checkParams, reasonOf, runWithinTime, timeoutOf } from "./execute.ts";
 import { TimeoutMs } from "./schemas.ts";
 
 const stepsMax = 100;
@@ -18,11 +18,11 @@ export function makeBatchOperation(operations: Operation[]): Operation {
     let { deadline } = context;
     try {
       const checked = checkParams(operation, params) as { timeout_ms?: number };
-      const ownMs = checked.timeout_ms ?? operation.timeoutMs ?? deadline.restMs;
-      deadline = new Deadline(Math.ceil(Math.min(ownMs, deadline.restMs)));
+      const ownMs = timeoutOf(operation, checked) ?? deadline.restMs;
+      deadline = new Deadline(Math.ceil(Math.min(ownMs, deadline.restMs)), deadline.signal);
       return { op, ok: true, result: await runWithinTime(operation, { ...context, deadline }, checked) };
     } catch (error) {
-      const { code, message } = await reasonOf(error, deadline, await context.browser().catch(() => null));
+      const { code, message } = reasonOf(error, deadline, await context.browser().catch(() => null));
       return { op, ok: false, error: { code, message } };
     }
   }

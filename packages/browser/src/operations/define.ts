@@ -14,9 +14,14 @@ export interface Context {
 /** What a tool call answers with: sections of text, and pictures after them. */
 export interface ToolOutput {
   result?: string;
-  /** Whether the page's address and title are worth repeating. */
-  page?: { url: string; title: string; status?: number | null };
+  /** Where the page is; told when it is news, or when it differs from what was told last. */
+  page?: { url: string; title: string; status?: number | null; isNews: boolean };
   snapshot?: string;
+  /** Lines of what changed. */
+  changes?: string;
+  /** Logs that were asked for; together they take no more than `logCharsMax`. */
+  logs?: { title: string; lines: string[] }[];
+  logCharsMax?: number;
   image?: { base64: string; mimeType: string };
 }
 
@@ -41,15 +46,18 @@ export interface Operation {
   result: z.ZodType;
   /** For operations that act on the page: how long they may take unless told otherwise. */
   timeoutMs: number | null;
+  /** Where the parameters themselves say how long it may take. */
+  timeoutFor?: (params: never) => number;
   run: (context: Context, params: never) => Promise<unknown>;
   tool?: ToolBinding<never>;
 }
 
 interface Definition<P extends z.ZodObject, R extends z.ZodType>
-  extends Omit<Operation, "params" | "result" | "run" | "tool" | "timeoutMs"> {
+  extends Omit<Operation, "params" | "result" | "run" | "tool" | "timeoutMs" | "timeoutFor"> {
   params: P;
   result: R;
   timeoutMs?: number;
+  timeoutFor?: (params: z.output<P>) => number;
   run: (context: Context, params: z.output<P>) => Promise<z.input<R>>;
   tool?: Omit<ToolBinding<z.output<P>>, "present" | "toParams" | "isReadOnly"> & {
     toParams?: (input: Record<string, unknown>) => Record<string, unknown>;

@@ -1,7 +1,7 @@
 /** The one way in which operations are run, whoever asks: checked, in turn, within their time. */
 import { ToolError, toToolError } from "../errors.ts";
 import type { Browser } from "../page/browser.ts";
-import { Deadline } from "../page/deadline.ts";
+import { cancelled, Deadline } from "../page/deadline.ts";
 import type { Notice } from "../page/notices.ts";
 import type { Session } from "../session.ts";
 import type { Context, Operation } from "./define.ts";
@@ -39,51 +39,72 @@ export function checkParams(operation: Operation, params: unknown): unknown {
   throw new ToolError("invalid_request", problems.join("; "));
 }
 
-export async function execute<T>(
-  session: Session,
-  operation: Operation,
-  params: unknown,
-  then: (result: unknown, context: Context, checked: unknown) => Promise<T>,
-): Promise<Executed<T>> {
-  const checked = checkParams(operation, params) as { timeout_ms?: number };
-  const work = () => attempt(session, operation, checked, then);
-  return operation.timeoutMs === null ? work() : session.exclusive(work);
+export interface ExecuteOptions<T> {
+  session: Session;
+  operation: Operation;
+  params: unknown;
+  /** What is made of the result, still within the operation's turn. */
+  finish: (result: unknown, context: Context, checked: unknown) => Promise<T>;
+  /** Aborted when the caller has gone or wants no answer any more. */
+  signal?: AbortSignal;
 }
 
-async function attempt<T>(
-  session: Session,
-  operation: Operation,
-  params: { timeout_ms?: number },
-  then: (result: unknown, context: Context, checked: unknown) => Promise<T>,
-): Promise<Executed<T>> {
+export async function execute<T>(options: ExecuteOptions<T>): Promise<Executed<T>> {
+  const { session, operation, signal = null } = options;
+  const checked = checkParams(operation, options.params) as { timeout_ms?: number };
+  const work = () => attempt(options, checked);
+  if (operation.timeoutMs === null) return work();
+  return session.exclusive(() => (signal?.aborted ? Promise.reject(cancelled()) : work()));
+}
+
+/** Rejects when the signal is aborted; what still runs then ends at its next step, and nobody waits for it. */
+function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | null): Promise<T> {
+  if (!signal) return work;
+  return new Promise((resolve, reject) => {
+    const abort = () => reject(cancelled());
+    signal.addEventListener("abort", abort, { once: true });
+    work.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
+    if (signal.aborted) abort();
+  });
+}
+
+async function attempt<T>(options: ExecuteOptions<T>, params: { timeout_ms?: number }): Promise<Executed<T>> {
+  const { session, operation, finish, signal = null } = options;
   let running: Browser | null = null;
-  let deadline = new Deadline(params.timeout_ms ?? operation.timeoutMs ?? untimedMs);
+  let deadline = new Deadline(timeoutOf(operation, params) ?? untimedMs, signal);
   const browser = async () => {
     running = await session.browser();
     return running;
   };
-  try {
+  const run = async () => {
     // The start of the browser has its own limit and does not eat into the operation's.
     if (operation.timeoutMs !== null) await browser();
-    deadline = new Deadline(deadline.timeoutMs);
+    deadline = new Deadline(deadline.timeoutMs, signal);
     const context: Context = { session, deadline, browser };
     const result = await runWithinTime(operation, context, params);
-    const value = await then(result, context, params);
+    return finish(result, context, params);
+  };
+  try {
+    const value = await unlessAborted(run(), signal);
     return { value, events: taken(running) };
   } catch (error) {
-    throw new OperationFailed(await reasonOf(error, deadline, running), taken(running));
+    const reason = reasonOf(error, deadline, running);
+    // Nobody reads the answer to a cancelled call; what happened is kept for the next one.
+    throw new OperationFailed(reason, reason.code === "cancelled" ? [] : taken(running));
   }
 }
 
+/** How long it may take; null for one that takes no time. */
+export function timeoutOf(operation: Operation, params: { timeout_ms?: number }): number | null {
+  return operation.timeoutFor?.(params as never) ?? params.timeout_ms ?? operation.timeoutMs;
+}
+
 /** Why an operation failed, in words for its caller. A page that kept it waiting is looked after before the next one. */
-export async function reasonOf(
-  error: unknown,
-  deadline: Deadline,
-  running: Browser | null,
-): Promise<ToolError> {
+export function reasonOf(error: unknown, deadline: Deadline, running: Browser | null): ToolError {
   const reason = toToolError(error);
-  if (reason.code !== "timeout") return reason;
-  if (running) running.recover(await running.page());
+  if (reason.code !== "timeout" && reason.code !== "cancelled") return reason;
+  running?.recoverActive();
+  if (reason.code === "cancelled") return reason;
   return reason.message.startsWith("Timeout ") ? reason : deadline.expired(unresponsive);
 }
 

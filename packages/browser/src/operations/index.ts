@@ -1,49 +1,56 @@
-/** Every operation of the tool. To add one, write its constant and list it here. */
-import { clickOperation, pressKeyOperation, typeOperation, waitOperation } from "./actions.ts";
+/** Every operation of the tool. To add one, write its constant and list it here, or in tools.ts if it is a tool. */
 import { makeBatchOperation } from "./batch.ts";
+import { clearConsoleOperation } from "./console.ts";
+import type { Operation } from "./define.ts";
+import { scrollOperation, selectOperation, uploadOperation } from "./fields.ts";
 import {
-  clearConsoleOperation,
   clearNetworkOperation,
   clearWebSocketsOperation,
-  consoleOperation,
   networkBodyOperation,
   networkOperation,
   webSocketsOperation,
-} from "./capture.ts";
-import type { Operation } from "./define.ts";
-import { backOperation, forwardOperation, navigateOperation } from "./navigation.ts";
-import { evaluateOperation, resizeOperation, screenshotOperation } from "./page.ts";
-import { a11yOperation, domOperation } from "./snapshot.ts";
+} from "./network.ts";
+import { activatePageOperation, closePageOperation, pagesOperation } from "./pages.ts";
+import { permissionsOperation } from "./permissions.ts";
+import { dragOperation, hoverOperation } from "./pointer.ts";
+import { pdfOperation } from "./print.ts";
 import {
-  activatePageOperation,
-  closePageOperation,
-  healthOperation,
-  infoOperation,
-  pagesOperation,
-} from "./system.ts";
+  clearCookiesOperation,
+  clearStorageOperation,
+  cookiesOperation,
+  setCookiesOperation,
+  setStorageOperation,
+  storageOperation,
+} from "./storage.ts";
+import { healthOperation, infoOperation } from "./system.ts";
+import { toolOperations } from "./tools.ts";
+import { waitForSelectorOperation, waitOperation } from "./wait.ts";
 
 const single: Operation[] = [
   healthOperation,
   infoOperation,
-  navigateOperation,
-  backOperation,
-  forwardOperation,
-  a11yOperation,
-  domOperation,
-  screenshotOperation,
-  clickOperation,
-  typeOperation,
-  pressKeyOperation,
-  evaluateOperation,
+  ...toolOperations,
+  hoverOperation,
+  dragOperation,
+  selectOperation,
+  uploadOperation,
+  scrollOperation,
+  waitForSelectorOperation,
   waitOperation,
-  consoleOperation,
+  pdfOperation,
+  permissionsOperation,
+  cookiesOperation,
+  setCookiesOperation,
+  clearCookiesOperation,
+  storageOperation,
+  setStorageOperation,
+  clearStorageOperation,
   clearConsoleOperation,
   networkOperation,
   networkBodyOperation,
   clearNetworkOperation,
   webSocketsOperation,
   clearWebSocketsOperation,
-  resizeOperation,
   pagesOperation,
   activatePageOperation,
   closePageOperation,

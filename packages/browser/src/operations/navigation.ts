@@ -14,7 +14,7 @@ function arrival({ url, title, status, stillLoading }: NavigateResult): z.input<
 /** A new page is what the model wants to see next, so it is shown without being asked for. */
 async function present(result: z.output<typeof Arrival>, context: Context): Promise<ToolOutput> {
   return {
-    page: result,
+    page: { ...result, isNews: true },
     result: result.still_loading ? "The page is there and still loading some of its parts." : undefined,
     snapshot: await inlineSnapshot(context),
   };

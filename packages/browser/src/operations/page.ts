@@ -9,6 +9,8 @@ const scriptTimeoutMs = 30_000;
 const screenshotTimeoutMs = 30_000;
 const codeCharsMax = 1_000_000;
 const valueCharsDefault = 1_000_000;
+/** What a model's API takes without complaint. */
+const pictureBytesMax = 1_000_000;
 
 export const evaluateOperation = defineOperation({
   name: "evaluate",
@@ -72,6 +74,13 @@ export const screenshotOperation = defineOperation({
     type: z.enum(["png", "jpeg", "webp"]).default("png"),
     full_page: z.boolean().default(false),
     quality: z.number().int().min(1).max(100).optional().describe("For jpeg and webp"),
+    max_bytes: z
+      .number()
+      .int()
+      .min(10_000)
+      .max(100_000_000)
+      .optional()
+      .describe("A larger picture is taken again as jpeg, and smaller"),
     timeout_ms: TimeoutMs,
   }),
   result: z.object({
@@ -81,9 +90,10 @@ export const screenshotOperation = defineOperation({
     height: z.number(),
     cut: z.boolean().describe("The page is larger than a picture may be"),
   }),
-  run: async ({ browser, deadline }, { target, type, full_page, quality }) => {
+  run: async ({ browser, deadline }, { target, type, full_page, quality, max_bytes }) => {
     const page = await (await browser()).page();
-    const options = { target: target ?? null, type, fullPage: full_page, quality };
+    const bytesMax = max_bytes ?? null;
+    const options = { target: target ?? null, type, fullPage: full_page, quality, bytesMax };
     const { base64, mimeType, width, height, cut } = await screenshot(page, options, deadline);
     return { data: base64, mime_type: mimeType, width, height, cut };
   },
@@ -97,38 +107,11 @@ export const screenshotOperation = defineOperation({
       type: z.enum(["png", "jpeg"]).optional(),
       fullPage: z.boolean().optional(),
     }),
-    toParams: ({ fullPage, ...input }) => refAsTarget({ ...input, full_page: fullPage }),
+    toParams: ({ fullPage, ...input }) =>
+      refAsTarget({ ...input, full_page: fullPage, max_bytes: pictureBytesMax }),
     present: async ({ data, mime_type, width, height, cut }) => ({
       result: `${width}×${height} ${mime_type}${cut ? ", cut at the largest size a picture may have" : ""}`,
       image: { base64: data, mimeType: mime_type },
     }),
-  },
-});
-
-export const resizeOperation = defineOperation({
-  name: "resize",
-  summary: "Set the size of the viewport",
-  method: "POST",
-  path: "/resize",
-  timeoutMs: 5_000,
-  params: z.object({
-    width: z.number().int().min(50).max(10_000),
-    height: z.number().int().min(50).max(10_000),
-    timeout_ms: TimeoutMs,
-  }),
-  result: z.object({ width: z.number(), height: z.number() }),
-  run: async ({ browser, deadline }, { width, height }) => {
-    const running = await browser();
-    const page = await running.page();
-    running.viewport = { width, height };
-    page.setViewport({ width, height });
-    await page.session.send("Runtime.evaluate", { expression: "innerWidth" }, deadline.leftMs);
-    return { width, height };
-  },
-  tool: {
-    name: "browser_resize",
-    description: "Set the viewport size in pixels",
-    input: z.object({ width: z.number(), height: z.number() }),
-    present: async ({ width, height }) => ({ result: `The viewport is ${width}×${height}.` }),
   },
 });

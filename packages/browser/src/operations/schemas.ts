@@ -12,17 +12,21 @@ export const Target = z
 const timeoutHelp = "How long the operation may take";
 export const TimeoutMs = z.number().int().min(1).max(timeoutMsMax).optional().describe(timeoutHelp);
 
-export const Event = z.object({ kind: z.string(), text: z.string() });
+const coordinate = z.number().min(-100_000).max(100_000);
+export const Position = z.object({ x: coordinate, y: coordinate });
 
-export const Outcome = z.object({
-  url: z.string(),
-  title: z.string(),
-  navigated: z.boolean().describe("The page is a new document; refs of earlier snapshots are gone"),
-  still_loading: z.boolean(),
-  opened_page: z
-    .boolean()
-    .describe("A page was opened and is the active one now; url and title are of the old one"),
-  matches: z.number().int().describe("How many elements matched the target; the first visible one was used"),
+export const Modifiers = z.array(z.enum(["Alt", "Control", "ControlOrMeta", "Meta", "Shift"])).max(5);
+export const Button = z.enum(["left", "right", "middle"]);
+
+export const Dialog = z
+  .object({ accept: z.boolean(), prompt_text: z.string().max(10_000).optional() })
+  .optional()
+  .describe("Answer to a dialog that this action opens, instead of the standing policy");
+
+export const Event = z.object({
+  kind: z.string(),
+  text: z.string(),
+  count: z.number().int().optional().describe("How often it happened, when more than once"),
 });
 
 export const Arrival = z.object({

@@ -1,13 +1,21 @@
 import { z } from "zod";
 import { ToolError } from "../errors.ts";
 import { frameHolding } from "../page/search.ts";
-import { snapshot } from "../page/snapshot.ts";
+import { reportMomentary } from "../page/settle.ts";
+import { type SnapshotOptions, snapshot } from "../page/snapshot.ts";
 import { notFound } from "../page/targets.ts";
+import { isWaiting, waitUntil } from "../page/wait.ts";
 import { type Context, defineOperation, refAsTarget, type ToolOutput } from "./define.ts";
+import { networkLines, socketLines } from "./logs.ts";
+import { type PageChoice, pagesAs } from "./pages.ts";
 import { QueryTimeoutMs, queryFlag, queryInt, Target } from "./schemas.ts";
 
 const readTimeoutMs = 10_000;
+/** What comes along with another result is not waited for as long as what was asked for. */
+const inlineMsMax = 10_000;
 const offsetMax = 1_000_000_000;
+const waitMsMax = 600_000;
+const wholePage = { target: null, offset: 0, depth: 0, boxes: false, find: null };
 
 /** The snapshot that comes along with another result; a page that cannot be read must not spoil that result. */
 export async function inlineSnapshot({ browser, session, deadline }: Context): Promise<string | undefined> {
@@ -15,8 +23,7 @@ export async function inlineSnapshot({ browser, session, deadline }: Context): P
   const page = await running.page();
   const charsMax = session.contentCharsMax;
   try {
-    return (await snapshot(page, { target: null, offset: 0, depth: 0, boxes: false, charsMax }, deadline))
-      .yaml;
+    return (await snapshot(page, { ...wholePage, charsMax }, deadline.withCallLimit(inlineMsMax))).yaml;
   } catch (error) {
     if (error instanceof ToolError && error.code === "timeout") running.recover(page);
     return undefined;
@@ -27,8 +34,35 @@ export async function inlineSnapshot({ browser, session, deadline }: Context): P
 export async function activePage(context: Context): Promise<ToolOutput> {
   const page = await (await context.browser()).page();
   const { url, title } = await page.mainFrame.call("state", [], context.deadline.leftMs);
-  return { page: { url, title, status: page.status }, snapshot: await inlineSnapshot(context) };
+  return { page: { url, title, status: page.status, isNews: true }, snapshot: await inlineSnapshot(context) };
 }
+
+/** What changed since the last snapshot or action, in place of the page. */
+async function changesSince({ browser, session, deadline }: Context) {
+  const page = await (await browser()).page();
+  const { lines, truncated, momentary, url, title } = await page.mainFrame.call(
+    "changes",
+    [session.contentCharsMax, false],
+    deadline.leftMs,
+  );
+  reportMomentary(page, momentary);
+  return { url, title, snapshot: "", changes: lines.join("\n"), truncated };
+}
+
+async function snapshotOf({ browser, deadline }: Context, options: SnapshotOptions) {
+  const page = await (await browser()).page();
+  const { yaml, url, title, truncated } = await snapshot(page, options, deadline);
+  return { url, title, snapshot: yaml, truncated };
+}
+
+/** Lists in a query are written with commas. */
+const queryList = <T extends string>(...names: T[]) =>
+  z
+    .union([
+      z.array(z.enum(names)),
+      z.string().transform((text) => text.split(",").map((each) => each.trim())),
+    ])
+    .pipe(z.array(z.enum(names)));
 
 export const a11yOperation = defineOperation({
   name: "a11y",
@@ -41,16 +75,53 @@ export const a11yOperation = defineOperation({
     offset: queryInt(0, offsetMax).default(0).describe("First child to show, as a /more line says"),
     depth: queryInt(0, 1_000).default(0).describe("0: no limit"),
     boxes: queryFlag.default(false).describe("Add each element's place as [box=x,y,width,height]"),
+    find: z.string().min(1).max(1_000).optional().describe("Only branches that hold this text, in any case"),
+    since: queryFlag.default(false).describe("Only what changed since the last snapshot or action"),
+    wait_text: z.string().min(1).max(1_000).optional().describe("Wait until this text is visible"),
+    wait_selector: Target.optional().describe("Wait until this is visible"),
+    wait_gone: z.string().min(1).max(1_000).optional().describe("Wait until this text or target is gone"),
+    wait_ms: queryInt(0, waitMsMax).optional().describe("Alone: how long to wait; else the most to wait"),
+    page: z.string().max(100).optional().describe("Switch to this page first: number or id"),
+    close: z.enum(["page", "others"]).optional().describe("Close this page, or all others, first"),
+    include: queryList("network", "websockets").optional().describe("Logs to add"),
     max_chars: queryInt(500, 10_000_000).optional(),
     timeout_ms: QueryTimeoutMs,
   }),
-  result: z.object({ url: z.string(), title: z.string(), snapshot: z.string(), truncated: z.boolean() }),
-  run: async ({ browser, session, deadline }, { target, offset, depth, boxes, max_chars }) => {
-    const page = await (await browser()).page();
-    const charsMax = max_chars ?? session.contentCharsMax;
-    const options = { target: target ?? null, offset, depth, boxes, charsMax };
-    const { yaml, url, title, truncated } = await snapshot(page, options, deadline);
-    return { url, title, snapshot: yaml, truncated };
+  result: z.object({
+    url: z.string(),
+    title: z.string(),
+    snapshot: z.string(),
+    changes: z.string().optional().describe("With since: what changed, in place of the snapshot"),
+    truncated: z.boolean(),
+    network: z.array(z.string()).optional(),
+    websockets: z.array(z.string()).optional(),
+  }),
+  timeoutFor: ({ wait_ms, timeout_ms }) => timeout_ms ?? readTimeoutMs + (wait_ms ?? 0),
+  run: async (context, params) => {
+    const { session, deadline } = context;
+    const { target, offset, depth, boxes, find, max_chars, include = [] } = params;
+    const browser = await context.browser();
+    await pagesAs(browser, params as PageChoice, deadline);
+    const { wait_text: text, wait_selector: selector, wait_gone: gone, wait_ms: ms } = params;
+    const wait = { text, selector, gone, ms };
+    if (isWaiting(wait)) await waitUntil(await browser.page(), wait, deadline);
+    const charsMax = (max_chars ?? session.contentCharsMax) / (include.length > 0 ? 2 : 1);
+    const shown = params.since
+      ? await changesSince(context)
+      : await snapshotOf(context, {
+          target: target ?? null,
+          offset,
+          depth,
+          boxes,
+          find: find ?? null,
+          charsMax: Math.floor(charsMax),
+        });
+    const { network } = browser;
+    return {
+      ...shown,
+      ...(include.includes("network") ? { network: networkLines(network.entries) } : {}),
+      ...(include.includes("websockets") ? { websockets: socketLines(network.sockets) } : {}),
+    };
   },
   tool: {
     name: "browser_snapshot",
@@ -62,9 +133,38 @@ export const a11yOperation = defineOperation({
       offset: z.number().optional().describe("First child to show"),
       depth: z.number().optional(),
       boxes: z.boolean().optional(),
+      find: z.string().optional().describe("Only branches with this text"),
+      since: z.boolean().optional().describe("Only what changed since the last look"),
+      waitFor: z
+        .object({
+          text: z.string().optional(),
+          selector: z.string().optional(),
+          gone: z.string().optional().describe("Text or target"),
+          ms: z.number().optional().describe("Alone: pause; else the limit"),
+        })
+        .optional(),
+      page: z.number().optional().describe("Switch to this tab"),
+      close: z.enum(["page", "others"]).optional().describe("Close tabs"),
+      include: z
+        .array(z.enum(["network", "websockets"]))
+        .optional()
+        .describe("Add logs"),
     }),
-    toParams: (input) => refAsTarget({ ...input, max_chars: undefined }),
-    present: async ({ url, title, snapshot: yaml }) => ({ page: { url, title }, snapshot: yaml }),
+    toParams: ({ waitFor, page, ...input }) => {
+      const { text, selector, gone, ms } = (waitFor ?? {}) as Record<string, unknown>;
+      const wait = { wait_text: text, wait_selector: selector, wait_gone: gone, wait_ms: ms };
+      const chosen = page === undefined ? {} : { page: String(page) };
+      return refAsTarget({ ...input, ...wait, ...chosen, max_chars: undefined });
+    },
+    present: async ({ url, title, snapshot: yaml, changes, network, websockets }, { session }) => ({
+      page: { url, title, isNews: true },
+      ...(changes === undefined ? { snapshot: yaml } : { changes: changes || "Nothing changed." }),
+      logs: [
+        ...(network ? [{ title: "Network", lines: network }] : []),
+        ...(websockets ? [{ title: "WebSockets", lines: websockets }] : []),
+      ],
+      logCharsMax: Math.floor(session.contentCharsMax / 2),
+    }),
   },
 });
 

@@ -1,9 +1,10 @@
 import { z } from "zod";
 import { ToolError } from "../errors.ts";
+import { whyNoSandbox } from "../launch/launch.ts";
 import type { Browser } from "../page/browser.ts";
 import { version } from "../version.ts";
 import { defineOperation } from "./define.ts";
-import { TimeoutMs } from "./schemas.ts";
+import { PageList, pagesOf } from "./pages.ts";
 
 const startedAt = performance.now();
 
@@ -25,13 +26,6 @@ export const healthOperation = defineOperation({
     uptime_ms: Math.round(performance.now() - startedAt),
     browser_running: session.isStarted,
   }),
-});
-
-const Page = z.object({
-  id: z.string(),
-  url: z.string(),
-  active: z.boolean(),
-  opener_id: z.string().nullable(),
 });
 
 const versionTimeoutMs = 5_000;
@@ -60,8 +54,9 @@ export const infoOperation = defineOperation({
     product: z.string().nullable(),
     user_agent: z.string().nullable(),
     headful: z.boolean(),
+    sandbox: z.boolean().describe("Whether Chromium's sandbox is on"),
     viewport: z.object({ width: z.number(), height: z.number() }).nullable(),
-    pages: z.array(Page),
+    pages: PageList.shape.pages,
     tokens_max: z.number(),
   }),
   run: async ({ session, browser }) => {
@@ -76,67 +71,10 @@ export const infoOperation = defineOperation({
       product: about?.product ?? null,
       user_agent: about?.userAgent ?? null,
       headful: options.headful,
-      viewport: running?.viewport ?? options.viewport,
+      sandbox: whyNoSandbox() === null,
+      viewport: running?.emulation.viewport ?? options.viewport,
       pages: running ? pagesOf(running) : [],
       tokens_max: options.tokensMax,
     };
-  },
-});
-
-type Running = Awaited<ReturnType<Parameters<Parameters<typeof defineOperation>[0]["run"]>[0]["browser"]>>;
-
-function pagesOf(running: Running): z.input<typeof Page>[] {
-  return [...running.pages.values()].map((page) => ({
-    id: page.id,
-    url: page.mainFrame.url || "about:blank",
-    active: page.id === running.activeId,
-    opener_id: page.openerId,
-  }));
-}
-
-const pageId = z.object({ page_id: z.string().min(1).max(100), timeout_ms: TimeoutMs });
-const PageList = z.object({ pages: z.array(Page) });
-
-export const pagesOperation = defineOperation({
-  name: "pages",
-  summary: "Open pages; operations act on the active one",
-  method: "GET",
-  path: "/pages",
-  params: z.object({}),
-  result: PageList,
-  run: async ({ browser }) => {
-    const running = await browser();
-    await running.page();
-    return { pages: pagesOf(running) };
-  },
-});
-
-export const activatePageOperation = defineOperation({
-  name: "activate-page",
-  summary: "Make a page the active one",
-  method: "POST",
-  path: "/pages/activate",
-  timeoutMs: 5_000,
-  params: pageId,
-  result: PageList,
-  run: async ({ browser }, { page_id }) => {
-    const running = await browser();
-    running.activate(page_id);
-    return { pages: pagesOf(running) };
-  },
-});
-
-export const closePageOperation = defineOperation({
-  name: "close-page",
-  summary: "Close a page",
-  method: "POST",
-  path: "/pages/close",
-  timeoutMs: 5_000,
-  params: pageId,
-  result: PageList,
-  run: async ({ browser }, { page_id }) => {
-    const running = await browser();
-    await running.closePage(running.activate(page_id));
-    return { pages: pagesOf(running) };
   },
 });

@@ -1,122 +1,71 @@
-/** Click, type, press and wait: look, act with real input, and see what it led to. */
+/** Click, hover, press, release and keys: look, act with real input, and see what it led to. */
 import { ToolError } from "../errors.ts";
-import { needsApplication } from "./applications.ts";
 import type { Deadline } from "./deadline.ts";
-import { type Frame, isContextGone } from "./frame.ts";
-import type { Found, PageState } from "./inpage/agent.ts";
-import { clickAt, type MouseButton, pressChord, typeKeys } from "./input.ts";
+import type { Frame } from "./frame.ts";
+import type { After } from "./inpage/contract.ts";
+import { pressChord } from "./input.ts";
+import { type KeyStep, parseKeys } from "./keys.ts";
 import type { Page } from "./page.ts";
-import { askFrame, revealShadows } from "./search.ts";
-import { framesFor, isRef, notFound, placeInPage } from "./targets.ts";
+import type { MouseButton, Point } from "./pointer.ts";
+import { type Ready, whenReady } from "./ready.ts";
+import { type ActionResult, conclude, isTaken, lookAfter, stateBefore, stillBusy } from "./settle.ts";
+import { placeInPage } from "./targets.ts";
 
-/** How long an action waits for a document that it began to load; the result says when it is still loading. */
-const loadWaitMsMax = 5_000;
-/** While an element is awaited, the page is looked at again at each change and at least this often. */
-const lookAgainMs = 100;
-/** Content that comes late may bring closed shadow roots; they are looked for at every so many looks. */
-const looksPerReveal = 5;
-/** A window that was asked for is there soon, or it is one that was open already. */
-const popupWaitMsMax = 1_000;
-/** How long an element is given to come to rest. */
-const settleMsMax = 1_000;
 /** A click that does not arrive is tried again so often; a list that is open takes the first one to close. */
 const clicksLostMax = 3;
-const invalidCharsMax = 500;
+/** How long an element that was missed is given to come to rest before it is tried again. */
+const restMsMax = 200;
+/** `:hover` may move an element away from the pointer that comes to it, and back again without end. */
+const approachesMax = 4;
 const alignments: ScrollLogicalPosition[] = ["nearest", "center", "end", "start"];
 
-export interface ActionResult {
-  url: string;
-  title: string;
-  /** The action led to a new document, so refs of the old one are gone. */
-  navigated: boolean;
-  stillLoading: boolean;
-  /** The action opened a page, which is the active one now. */
-  openedPage: boolean;
-  matches: number;
-}
-
-export interface ClickOptions {
-  target: string;
+export interface PointerOptions {
+  /** Null: the position is one of the page, or the pointer stays where it is. */
+  target: string | null;
+  position: Point | null;
   button: MouseButton;
   modifiers: string[];
-  doubleClick: boolean;
+  clicks: number;
 }
 
-export interface TypeOptions {
-  target: string;
-  text: string;
-  submit: boolean;
-  slowly: boolean;
-}
+export type Purpose = "click" | "press" | "over";
 
-/** Waits in the page for a change; a document that goes away meanwhile is a change too. */
-async function waitForChange(page: Page, deadline: Deadline): Promise<void> {
-  const waitMs = Math.min(lookAgainMs, deadline.restMs);
-  try {
-    await page.mainFrame.call("changed", [waitMs], deadline.leftMs);
-  } catch (error) {
-    if (!isContextGone(error)) throw error;
-    await page.until(() => page.hasReached("commit") && !page.isNavigating, waitMs);
-  }
-}
-
-interface Look {
-  attempt: number;
-  checkMotion: boolean;
-  leftMs: number;
-}
-
-interface Ready {
+/** The target made ready, and the place of the page where it is hit. */
+export interface Aim {
   frame: Frame;
-  found: Found;
+  matches: number;
+  /** Null: done already, without the pointer. */
+  place: Point | null;
 }
 
-/** Asks the frames, in turn and again at each change, until the element is there and ready. */
-async function whenReady(
+export async function aim(
   page: Page,
-  target: string,
+  { target, position, clicks }: Pick<PointerOptions, "position" | "clicks"> & { target: string },
+  { purpose, attempt }: { purpose: Purpose; attempt: number },
   deadline: Deadline,
-  look: (frame: Frame, how: Look) => Promise<Found>,
-): Promise<Ready> {
-  // An animation that never ends need not move the element; and one that it does move may still be hit.
-  let checkMotion = true;
-  for (let attempt = 0; ; attempt++) {
-    let seen: Ready | null = null;
-    for (const frame of framesFor(page, target)) {
-      const found = await askFrame(page, frame, deadline, ({ leftMs }) =>
-        look(frame, { attempt, checkMotion, leftMs }),
-      );
-      if (found?.problem) throw new ToolError("invalid_request", found.problem);
-      if (!found?.found) continue;
-      const { state } = found.readiness!;
-      if (state === "ready" || state === "done") return { frame, found };
-      if (state === "unsuitable") throw unready(target, found);
-      if (seen === null || state !== "hidden") seen = { frame, found };
-      // What is hidden in one frame may be shown in the next.
-      if (state === "hidden") continue;
-      if (state === "moving") {
-        await frame.call("settled", [target, Math.min(settleMsMax, deadline.restMs)], deadline.leftMs);
-        checkMotion = false;
-      }
-      break;
-    }
-    if (seen?.found.readiness?.state === "moving" && !deadline.hasPassed) continue;
-    const isRevealTurn = seen === null && attempt % looksPerReveal === 0;
-    if (isRevealTurn && (await revealShadows(page, target, deadline))) continue;
-    const isRefGone = seen === null && isRef(target);
-    if (isRefGone || deadline.hasPassed) throw seen ? unready(target, seen.found) : notFound(target);
-    await waitForChange(page, deadline);
-  }
-}
-
-function unready(target: string, { readiness }: Found): ToolError {
-  const reason = readiness && "reason" in readiness ? readiness.reason : "it keeps moving";
-  const code = readiness?.state === "covered" ? "element_covered" : "element_not_actionable";
-  const hint =
-    readiness?.state === "covered"
-      ? "Close or click what is in the way, or use evaluate to call the element's click()."
-      : "Take a snapshot to see its state.";
-  return new ToolError(code, `"${target}" cannot be used: ${reason}. ${hint}`);
+): Promise<Aim> {
+  const { frame, found }: Ready = await whenReady(page, target, deadline, (each, look) =>
+    each.call(
+      "click",
+      [
+        target,
+        {
+          alignment: alignments[(look.attempt + attempt) % alignments.length]!,
+          checkMotion: look.checkMotion,
+          position,
+          purpose,
+          clicks,
+          timeoutMs: deadline.leftMs,
+        },
+      ],
+      look.leftMs,
+    ),
+  );
+  const readiness = found.readiness!;
+  if (readiness.state !== "ready") return { frame, matches: found.matches, place: null };
+  if (readiness.isStirNeeded && !page.pointer.held) await page.pointer.stir(deadline.leftMs);
+  const place = await placeInPage(page, { frame, x: readiness.x, y: readiness.y, mustBeHit: true }, deadline);
+  return { frame, matches: found.matches, place };
 }
 
 /** Input that the browser itself keeps from the page, for a passkey or a screen to share, leaves no trace in it. */
@@ -128,211 +77,195 @@ function undelivered(target: string): ToolError {
   );
 }
 
-/** The page as it is right after the input; null when its document is already gone. */
-async function seenIn(page: Page, frame: Frame, deadline: Deadline): Promise<PageState | null> {
-  try {
-    const state = await frame.call("state", [], deadline.leftMs);
-    if (state.invalid)
-      page.report("form", `A field is not valid: ${state.invalid.slice(0, invalidCharsMax)}`);
-    // Input goes before everything else in the browser, so a form that it sent is still in line now.
-    return state.formSent
-      ? { ...(await frame.call("stateAfter", [], deadline.leftMs)), hit: state.hit }
-      : state;
-  } catch (error) {
-    if (isContextGone(error) || (error instanceof ToolError && error.code === "page_closed")) return null;
-    throw error;
-  }
+const missed = (target: string, reason: string) =>
+  new ToolError("element_covered", `"${target}" was not hit: ${reason}. Take a snapshot.`);
+
+/** A place of the page itself, whatever lies there. */
+async function checkPosition(page: Page, { x, y }: Point, deadline: Deadline): Promise<Point> {
+  const { width, height } = await page.mainFrame.call("size", [], deadline.leftMs);
+  if (x < 0 || y < 0 || x >= width || y >= height)
+    throw new ToolError(
+      "invalid_request",
+      `The position ${x},${y} is outside of the page, which shows ${width} × ${height} pixels.`,
+    );
+  return { x, y };
 }
 
-/**
- * Whether the page has taken the input. Thousands of console messages take the browser longer than the script that
- * writes them, so a page that still writes is left to go on.
- */
-async function isTaken(page: Page, input: Promise<unknown>): Promise<boolean> {
-  const sentMs = performance.now();
-  try {
-    await input;
-    return true;
-  } catch (error) {
-    if (!(error instanceof ToolError)) throw error;
-    // Input that closes its own page is input that worked.
-    if (error.code === "page_closed") return true;
-    if (error.code === "timeout" && page.isWriting(sentMs)) return false;
-    throw error;
-  }
-}
-
-function stillBusy(page: Page, matches: number): ActionResult {
-  page.report(
-    "hang",
-    "The page is still busy with this: it writes to the console without a pause. Look again later.",
-  );
-  const { url } = page.mainFrame;
-  return { url, title: "", navigated: false, stillLoading: true, openedPage: false, matches };
-}
-
-/** Where the action led to a navigation, waits until its document is there. */
-async function conclude(
+/** Goes to the target first and looks again from there, until the pointer being there changes nothing any more. */
+async function approach(
   page: Page,
-  before: Before,
+  options: PointerOptions & { target: string },
   deadline: Deadline,
-  seen: PageState | null,
-): Promise<Omit<ActionResult, "matches">> {
-  const openedPage = await waitForPopup(page, before, deadline);
-  const hasLeft = () => page.navigationsBegun > before.navigations || page.documents !== before.documents;
-  const now = seen ?? (await seenIn(page, page.mainFrame, deadline));
-  if (now && !hasLeft())
-    return { url: now.url, title: now.title, navigated: false, stillLoading: false, openedPage };
-  const isLoaded = await waitForLoad(page, deadline);
-  const after = page.session.ended ? null : await seenIn(page, page.mainFrame, deadline);
-  return {
-    url: after?.url ?? "",
-    title: after?.title ?? "",
-    navigated: page.session.ended !== null || page.documents !== before.documents,
-    stillLoading: !isLoaded,
-    openedPage,
-  };
-}
-
-export async function waitForLoad(page: Page, deadline: Deadline): Promise<boolean> {
-  const waitMs = Math.min(loadWaitMsMax, deadline.restMs);
-  try {
-    return await page.until(() => !page.isNavigating && page.hasReached("domcontentloaded"), waitMs);
-  } catch (error) {
-    if (error instanceof ToolError && error.code === "page_closed") return true;
-    throw error;
+): Promise<Aim> {
+  let aimed = await aim(page, options, { purpose: "click", attempt: 0 }, deadline);
+  for (let i = 0; i < approachesMax && aimed.place; i++) {
+    const at = aimed.place;
+    await page.pointer.move(at, options.modifiers, deadline.leftMs);
+    await aimed.frame.call("frame", [], deadline.leftMs);
+    aimed = await aim(page, options, { purpose: "click", attempt: 0 }, deadline);
+    if (aimed.place && aimed.place.x === at.x && aimed.place.y === at.y) break;
   }
+  return aimed;
 }
 
-interface Before {
-  navigations: number;
-  documents: number;
-  moves: number;
-  popupsAsked: number;
-  popupsArrived: number;
-}
-
-/** A window that the action asked for is there, and its document too, when the action returns. */
-async function waitForPopup(page: Page, before: Before, deadline: Deadline): Promise<boolean> {
-  const hasArrived = () => page.popupsArrived > before.popupsArrived;
-  if (page.popupsAsked === before.popupsAsked || page.session.ended) return hasArrived();
-  if (!(await page.until(hasArrived, Math.min(popupWaitMsMax, deadline.restMs)))) return false;
-  const { url, page: popup } = page.lastPopup;
-  if (popup && url && url !== "about:blank" && !needsApplication(url))
-    await popup
-      .until(
-        () => popup.mainFrame.url !== "" && popup.hasReached("domcontentloaded"),
-        Math.min(loadWaitMsMax, deadline.restMs),
-      )
-      .catch(() => false);
-  return true;
-}
-
-const stateBefore = (page: Page): Before => ({
-  navigations: page.navigationsBegun,
-  documents: page.documents,
-  moves: page.moves,
-  popupsAsked: page.popupsAsked,
-  popupsArrived: page.popupsArrived,
-});
-
-export async function click(page: Page, options: ClickOptions, deadline: Deadline): Promise<ActionResult> {
+export async function click(page: Page, options: PointerOptions, deadline: Deadline): Promise<ActionResult> {
+  const { target } = options;
+  if (target === null) return clickAnywhere(page, options, deadline);
   const before = stateBefore(page);
   let lost = 0;
   for (let attempt = 0; ; attempt++) {
-    const { frame, found } = await whenReady(page, options.target, deadline, (each, look) =>
-      each.call(
-        "click",
-        [options.target, alignments[(look.attempt + attempt) % alignments.length]!, look.checkMotion],
-        look.leftMs,
-      ),
-    );
-    const readiness = found.readiness!;
-    let seen: PageState | null = null;
-    if (readiness.state === "ready") {
-      const place = await placeInPage(page, { frame, ...readiness, mustBeHit: true }, deadline);
-      if (!(await isTaken(page, clickAt(page.session, { ...options, ...place }, deadline.leftMs))))
-        return stillBusy(page, found.matches);
-      seen = page.session.ended ? null : await seenIn(page, frame, deadline);
+    const aimed =
+      attempt === 0
+        ? await aim(page, { ...options, target }, { purpose: "click", attempt }, deadline)
+        : await approach(page, { ...options, target }, deadline);
+    const { frame, matches, place } = aimed;
+    let after: After | null = null;
+    if (place) {
+      if (!(await isTaken(page, page.pointer.click(place, options, deadline.leftMs))))
+        return stillBusy(page, matches);
+      after = await lookAfter(page, frame, deadline);
     }
     const isSamePlace = page.navigationsBegun === before.navigations && page.moves === before.moves;
-    const isMissed = seen?.hit === false && page.navigationsBegun === before.navigations;
-    const isLost = seen?.hit === null && isSamePlace;
-    if (isLost && ++lost >= clicksLostMax) throw undelivered(options.target);
+    const isMissed = after?.hit === false && page.navigationsBegun === before.navigations;
+    const isLost = after?.hit === null && isSamePlace && place !== null;
+    if (isLost && ++lost >= clicksLostMax) throw undelivered(target);
     if (!isMissed && !isLost) {
-      const state = frame === page.mainFrame ? seen : null;
-      return { ...(await conclude(page, before, deadline, state)), matches: found.matches };
+      if (after?.isUnclicked)
+        page.report(
+          "input",
+          `The press reached "${target}", but the page got no click: ${after.reason || "it moved"}.`,
+        );
+      return conclude(page, { before, frame, after, matches }, deadline);
     }
-    if (deadline.hasPassed)
-      throw new ToolError(
-        "element_covered",
-        `"${options.target}" was not hit: ${seen!.reason}. Take a snapshot.`,
-      );
-    await frame.call("settled", [options.target, Math.min(500, deadline.restMs)], deadline.leftMs);
+    if (deadline.hasPassed) throw missed(target, after!.reason || "no event reached it");
+    await frame.call("settled", [target, Math.min(restMsMax, deadline.restMs)], deadline.leftMs);
   }
 }
 
-async function insert(frame: Frame, { target, text }: TypeOptions, deadline: Deadline): Promise<void> {
-  await frame.session.send("Input.insertText", { text }, deadline.leftMs);
-  if (text.includes("\n")) await frame.call("caretToEnd", [target], deadline.leftMs);
+async function clickAnywhere(page: Page, options: PointerOptions, deadline: Deadline): Promise<ActionResult> {
+  const place = await checkPosition(page, options.position ?? page.pointer.at, deadline);
+  const before = stateBefore(page);
+  const frame = page.mainFrame;
+  await frame.call("expectAnywhere", [options.clicks, deadline.leftMs], deadline.leftMs);
+  if (!(await isTaken(page, page.pointer.click(place, options, deadline.leftMs)))) return stillBusy(page, 0);
+  const after = await lookAfter(page, frame, deadline);
+  if (after?.reason) page.report("input", `At ${place.x},${place.y} is ${after.reason}.`);
+  return conclude(page, { before, frame, after, matches: 0 }, deadline);
 }
 
-export async function type(page: Page, options: TypeOptions, deadline: Deadline): Promise<ActionResult> {
+/** Puts the pointer over the target, or at a place of the page. */
+export async function hover(page: Page, options: PointerOptions, deadline: Deadline): Promise<ActionResult> {
+  const { target, modifiers } = options;
   const before = stateBefore(page);
-  const { frame, found } = await whenReady(page, options.target, deadline, (each, look) =>
-    each.call("type", [options.target, options.text], look.leftMs),
-  );
-  const sent: Promise<unknown>[] = [];
-  if (found.readiness!.state === "ready") {
-    if (options.slowly || options.text === "") {
-      // What was selected is removed first; typing over it would do the same, but not for an empty text.
-      sent.push(pressChord(frame.session, "Delete", deadline.leftMs));
-      sent.push(typeKeys(frame.session, options.text, deadline.leftMs));
-    } else sent.push(insert(frame, options, deadline));
+  if (target === null) {
+    await page.mainFrame.call("prepare", [], deadline.leftMs);
+    const place = await checkPosition(page, options.position ?? page.pointer.at, deadline);
+    await page.pointer.move(place, modifiers, deadline.leftMs);
+    return conclude(page, { before, frame: page.mainFrame, after: null, matches: 0 }, deadline);
   }
-  // What Enter does depends on where the caret is.
-  if (options.submit && options.text.includes("\n") && !(await isTaken(page, Promise.all(sent))))
-    return stillBusy(page, found.matches);
-  if (options.submit) sent.push(pressChord(frame.session, "Enter", deadline.leftMs));
-  if (!(await isTaken(page, Promise.all(sent)))) return stillBusy(page, found.matches);
-  // The form is the frame's, and so is what is wrong with it.
-  if (options.submit && frame !== page.mainFrame) await seenIn(page, frame, deadline);
-  return { ...(await conclude(page, before, deadline, null)), matches: found.matches };
-}
-
-export async function press(page: Page, chord: string, deadline: Deadline): Promise<ActionResult> {
-  const before = stateBefore(page);
-  await page.mainFrame.agent(deadline.leftMs);
-  if (!(await isTaken(page, pressChord(page.session, chord, deadline.leftMs)))) return stillBusy(page, 0);
-  return { ...(await conclude(page, before, deadline, null)), matches: 0 };
-}
-
-export type WantedState = "visible" | "hidden" | "attached" | "detached";
-
-export async function waitFor(
-  page: Page,
-  target: string,
-  state: WantedState,
-  deadline: Deadline,
-): Promise<number> {
-  const wantsPresence = state === "visible" || state === "attached";
   for (let attempt = 0; ; attempt++) {
-    const answers: { reached: boolean; found: boolean; matches: number }[] = [];
-    for (const frame of framesFor(page, target)) {
-      const answer = await askFrame(page, frame, deadline, (limited) =>
-        frame.call("isInState", [target, state], limited.leftMs),
-      );
-      if (answer?.problem) throw new ToolError("invalid_request", answer.problem);
-      if (answer) answers.push(answer);
-    }
-    const isReached = wantsPresence
-      ? answers.some(({ reached }) => reached)
-      : answers.every(({ reached }) => reached);
-    if (isReached) return answers.reduce((sum, { matches }) => sum + matches, 0);
-    const isRevealTurn = wantsPresence && attempt % looksPerReveal === 0;
-    if (isRevealTurn && (await revealShadows(page, target, deadline))) continue;
-    if (deadline.hasPassed)
-      throw deadline.expired(`"${target}" did not become ${state}. Take a snapshot to see what is there.`);
-    await waitForChange(page, deadline);
+    const { frame, matches, place } = await aim(
+      page,
+      { ...options, target },
+      { purpose: "over", attempt },
+      deadline,
+    );
+    if (!place) throw new ToolError("element_not_actionable", `"${target}" has no place to point at.`);
+    await page.pointer.move(place, modifiers, deadline.leftMs);
+    const after = await lookAfter(page, frame, deadline);
+    // While something is dragged, the pointer hovers over that.
+    const isOver =
+      after === null || page.pointer.held !== null || page.pointer.isTouch
+        ? true
+        : await frame.call("isHovered", [target], deadline.leftMs);
+    if (isOver) return conclude(page, { before, frame, after, matches }, deadline);
+    if (deadline.hasPassed) throw missed(target, "it moves away from the pointer");
+    await frame.call("settled", [target, Math.min(restMsMax, deadline.restMs)], deadline.leftMs);
   }
+}
+
+/** The button goes down and stays down until `release`. */
+export async function press(page: Page, options: PointerOptions, deadline: Deadline): Promise<ActionResult> {
+  const before = stateBefore(page);
+  const { frame, matches } = await pressAt(page, options, deadline);
+  return conclude(page, { before, frame, after: null, matches }, deadline);
+}
+
+export async function pressAt(
+  page: Page,
+  options: PointerOptions,
+  deadline: Deadline,
+): Promise<{ frame: Frame; matches: number; place: Point }> {
+  const { target, modifiers } = options;
+  if (page.pointer.held) await page.pointer.release(options, deadline.leftMs);
+  if (target === null) {
+    const place = await checkPosition(page, options.position ?? page.pointer.at, deadline);
+    await page.mainFrame.call("prepare", [], deadline.leftMs);
+    await page.pointer.move(place, modifiers, deadline.leftMs);
+    await page.pointer.press(options, deadline.leftMs);
+    return { frame: page.mainFrame, matches: 0, place };
+  }
+  for (let attempt = 0; ; attempt++) {
+    const { frame, matches, place } = await aim(
+      page,
+      { ...options, target },
+      { purpose: "press", attempt },
+      deadline,
+    );
+    if (!place) throw new ToolError("element_not_actionable", `"${target}" has no place to press.`);
+    await page.pointer.move(place, modifiers, deadline.leftMs);
+    await page.pointer.press(options, deadline.leftMs);
+    const { hit, reason } = await frame.call("verdict", [], deadline.leftMs);
+    if (hit !== false) return { frame, matches, place };
+    await page.pointer.release(options, deadline.leftMs);
+    if (deadline.hasPassed) throw missed(target, reason);
+    await frame.call("settled", [target, Math.min(restMsMax, deadline.restMs)], deadline.leftMs);
+  }
+}
+
+export async function release(
+  page: Page,
+  options: PointerOptions,
+  deadline: Deadline,
+): Promise<ActionResult> {
+  if (!page.pointer.held)
+    throw new ToolError("invalid_request", 'No button is down. Use the action "press" first, or "click".');
+  if (options.target !== null || options.position !== null) await hover(page, options, deadline);
+  const before = stateBefore(page);
+  await page.mainFrame.call("prepare", [], deadline.leftMs);
+  const isDone = await isTaken(page, page.pointer.release(options, deadline.leftMs));
+  if (!isDone) return stillBusy(page, 0);
+  return conclude(page, { before, frame: page.mainFrame, after: null, matches: 0 }, deadline);
+}
+
+async function pressStep(page: Page, step: KeyStep, deadline: Deadline): Promise<void> {
+  if ("chord" in step) return pressChord(page.session, step.chord, deadline.leftMs);
+  await page.pointer.wheel(page.pointer.at, step.wheel, deadline.leftMs);
+}
+
+/** Keys go to what has the focus; with a target it is given the focus first, or for the wheel the pointer. */
+export async function pressKeys(
+  page: Page,
+  { keys, target }: { keys: string; target: string | null },
+  deadline: Deadline,
+): Promise<ActionResult> {
+  const steps = parseKeys(keys);
+  const before = stateBefore(page);
+  let frame = page.mainFrame;
+  let matches = 0;
+  await frame.call("prepare", [], deadline.leftMs);
+  const hasWheel = steps.some((step) => "wheel" in step);
+  if (target !== null) {
+    const options = { target, position: null, clicks: 0 };
+    const aimed = await aim(page, options, { purpose: "over", attempt: 0 }, deadline);
+    ({ frame, matches } = aimed);
+    if (hasWheel && aimed.place) await page.pointer.move(aimed.place, [], deadline.leftMs);
+    if (steps.some((step) => "chord" in step)) await frame.call("focusOn", [target], deadline.leftMs);
+  } else if (hasWheel && page.pointer.at.x === 0 && page.pointer.at.y === 0) {
+    const { width, height } = await page.mainFrame.call("size", [], deadline.leftMs);
+    await page.pointer.move({ x: Math.round(width / 2), y: Math.round(height / 2) }, [], deadline.leftMs);
+  }
+  for (const step of steps)
+    if (!(await isTaken(page, pressStep(page, step, deadline)))) return stillBusy(page, matches);
+  return conclude(page, { before, frame, after: null, matches }, deadline);
 }

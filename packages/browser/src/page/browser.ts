@@ -2,13 +2,14 @@
 import { join } from "node:path";
 import { ConsoleCapture } from "../capture/console.ts";
 import { NetworkCapture } from "../capture/network.ts";
-import { CdpConnection, type CdpSession, type EventParams } from "../cdp/connection.ts";
+import { CdpConnection, type CdpSession, callTimeoutMsDefault, type EventParams } from "../cdp/connection.ts";
 import type { EngineTransport } from "../engines/contract.ts";
 import { ToolError } from "../errors.ts";
 import type { ProxyLogin } from "../launch/proxy.ts";
 import { RequestGate } from "../policy/enforce.ts";
 import type { UrlPolicy } from "../policy/url-policy.ts";
-import { Notices } from "./notices.ts";
+import { Emulation, type PermissionName } from "./emulation.ts";
+import type { Notices } from "./notices.ts";
 import { type DialogPolicy, type Numbering, Page } from "./page.ts";
 import { autoAttach } from "./targets.ts";
 
@@ -19,25 +20,32 @@ const laterProbeMs = 1_000;
 /** What a stopped script had written is read first, so its page may be long in answering. */
 const laterProbesMax = 4;
 const reopenMsMax = 5_000;
+/** A page may open windows without end; those beyond this are closed again. */
+const pagesMax = 200;
 
 export interface BrowserOptions {
   viewport: { width: number; height: number } | null;
   dialogPolicy: DialogPolicy;
   urlPolicy: UrlPolicy;
   proxyLogin: ProxyLogin | null;
+  /** Why a connection to a host failed, where the browser itself cannot tell. */
+  failureOf: (host: string) => string | null;
   downloadsDir: string;
+  changesCharsMax: number;
+  notices: Notices;
 }
 
 export class Browser {
   readonly connection: CdpConnection;
-  readonly notices = new Notices();
+  readonly notices: Notices;
   readonly console = new ConsoleCapture();
-  readonly network = new NetworkCapture();
+  readonly network: NetworkCapture;
   readonly pages = new Map<string, Page>();
   downloadsBegun = 0;
   readonly options: BrowserOptions;
   readonly gate: RequestGate;
-  viewport: BrowserOptions["viewport"];
+  readonly emulation: Emulation;
+  granted: PermissionName[] = [];
   readonly #numbering: Numbering = { mainRefs: { last: 0 }, framesNamed: 0 };
   #activeId: string | null = null;
   #recovery: Promise<void> | null = null;
@@ -47,7 +55,9 @@ export class Browser {
 
   constructor(transport: EngineTransport, options: BrowserOptions) {
     this.options = options;
-    this.viewport = options.viewport;
+    this.notices = options.notices;
+    this.emulation = new Emulation(options.viewport);
+    this.network = new NetworkCapture((url, error) => this.explainFailure(url, error));
     const { urlPolicy: policy, proxyLogin } = options;
     this.gate = new RequestGate({ policy, proxyLogin, notices: this.notices });
     this.connection = new CdpConnection(transport);
@@ -56,6 +66,13 @@ export class Browser {
     root.on("Target.detachedFromTarget", ({ sessionId }) => this.#detached(sessionId));
     root.on("Browser.downloadWillBegin", (event) => this.#downloadBegins(event));
     root.on("Browser.downloadProgress", (event) => this.#downloadProgresses(event));
+  }
+
+  /** Errors of connections that the tool makes for the browser, as they would be without that. */
+  explainFailure(url: string, netError: string): string {
+    if (!/SOCKS|PROXY/.test(netError)) return netError;
+    const host = URL.parse(url)?.hostname.replace(/^\[|\]$/g, "") ?? "";
+    return this.options.failureOf(host) ?? netError;
   }
 
   async start(): Promise<void> {
@@ -108,23 +125,29 @@ export class Browser {
     return page;
   }
 
-  activate(pageId: string): Page {
+  async activate(pageId: string, timeoutMs: number): Promise<void> {
     const page = this.pages.get(pageId);
     if (!page) throw new ToolError("not_found", `No page "${pageId}". GET /pages lists the open ones.`);
     this.#activeId = pageId;
-    page.session.tell("Page.bringToFront");
-    return page;
+    // A page in the background gets no input, so it has to be in front before it is acted on.
+    await page.session.send("Page.bringToFront", undefined, timeoutMs).catch(() => {});
   }
 
   get activeId(): string | null {
     return this.#activeId;
   }
 
-  async closePage(page: Page): Promise<void> {
-    const opener = page.openerId ? this.pages.get(page.openerId) : undefined;
-    await this.connection.root.send("Target.closeTarget", { targetId: page.id });
-    this.#forget(page, new ToolError("page_closed", "The page was closed."));
-    if (opener) this.#activeId = opener.id;
+  /** All at once: the browser takes its time for each. */
+  async closePages(pages: readonly Page[], timeoutMs = callTimeoutMsDefault): Promise<void> {
+    const { root } = this.connection;
+    const closed = pages.map((page) => root.send("Target.closeTarget", { targetId: page.id }, timeoutMs));
+    for (const page of pages) {
+      const opener = page.openerId ? this.pages.get(page.openerId) : undefined;
+      const wasActive = this.#activeId === page.id;
+      this.#forget(page, new ToolError("page_closed", "The page was closed."));
+      if (opener && wasActive) this.#activeId = opener.id;
+    }
+    await Promise.all(closed.map((each) => each.catch(() => {})));
   }
 
   close(): Promise<void> {
@@ -138,6 +161,29 @@ export class Browser {
   recover(page: Page): void {
     if (this.#recovery || page.crashed || page.closed) return;
     this.#recoverBy(this.#revive(page));
+  }
+
+  recoverActive(): void {
+    const page = this.#activeId ? this.pages.get(this.#activeId) : undefined;
+    if (page) this.recover(page);
+  }
+
+  /** The page to leave for another address: one that is stuck is freed first, or given up for a new one. */
+  async pageToLeave(): Promise<Page> {
+    const page = await this.page();
+    if (await this.#answers(page, firstProbeMs)) return page;
+    this.recover(page);
+    return this.page();
+  }
+
+  /** A new page in place of one that is lost for good. */
+  async giveUp(page: Page): Promise<Page> {
+    this.notices.add(
+      "hang",
+      `The page ${page.mainFrame.url.slice(0, 200)} could not be left and was given up.`,
+    );
+    await this.#replace(page);
+    return this.page();
   }
 
   /** What fails here fails again, and is reported, in the operation that needs the page. */
@@ -189,7 +235,7 @@ export class Browser {
     const { url } = page.mainFrame;
     const isEmpty = url === "" || url === "about:blank";
     if (isEmpty && page.openerId && this.pages.has(page.openerId)) {
-      await this.closePage(page);
+      await this.closePages([page]);
       return this.page();
     }
     this.notices.add("blocked", `The page ${url.slice(0, 200)} was opened anew; take a snapshot.`);
@@ -210,6 +256,11 @@ export class Browser {
       session.tell("Runtime.runIfWaitingForDebugger");
       return;
     }
+    if (this.pages.size >= pagesMax) {
+      this.notices.add("popup", `A window was closed at once, because ${pagesMax} pages are open.`);
+      this.connection.root.tell("Target.closeTarget", { targetId: targetInfo.targetId });
+      return;
+    }
     const isFirst = this.pages.size === 0;
     const page = new Page({
       targetId: targetInfo.targetId,
@@ -217,8 +268,9 @@ export class Browser {
       openerId: targetInfo.openerId ?? null,
       notices: this.notices,
       dialogPolicy: this.options.dialogPolicy,
-      viewport: this.viewport,
+      emulation: this.emulation,
       numbering: this.#numbering,
+      changesCharsMax: this.options.changesCharsMax,
       sessionOf: (id) => this.connection.session(id),
       onSession: (each, _kind, owner) => this.#watch(each, owner),
     });

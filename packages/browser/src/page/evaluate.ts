@@ -1,11 +1,12 @@
 /** Runs script of the caller in the page's own world. */
 import { CdpError, type EventParams } from "../cdp/connection.ts";
 import { ToolError } from "../errors.ts";
-import { waitForLoad } from "./actions.ts";
 import type { Deadline } from "./deadline.ts";
 import type { Frame } from "./frame.ts";
+import { type Packed, packValue } from "./inpage/pack.ts";
 import type { Page } from "./page.ts";
 import { frameHolding } from "./search.ts";
+import { waitForLoad } from "./settle.ts";
 import { notFound } from "./targets.ts";
 
 export interface EvaluateOptions {
@@ -22,6 +23,9 @@ export interface EvaluateResult {
   cutFrom: number | null;
 }
 
+/** A page that is not stuck answers at once. */
+const probeMs = 500;
+
 export interface EvaluateOutcome extends EvaluateResult {
   /** The script led to a new document, which is there now. */
   navigated: boolean;
@@ -31,7 +35,7 @@ type Exception = EventParams<"Runtime.exceptionThrown">["exceptionDetails"];
 
 function failure(details: Exception): ToolError {
   const text = details.exception?.description ?? String(details.exception?.value ?? details.text);
-  const hint = isSyntaxError(details) ? ". Write it as a function: async () => { …; return value }" : "";
+  const hint = isUnreadable(details) ? ". Write it as a function: async () => { …; return value }" : "";
   return new ToolError("evaluation_failed", `The script failed: ${text.slice(0, 2_000)}${hint}`);
 }
 
@@ -45,26 +49,38 @@ function leftMeanwhile(error: unknown): unknown {
   );
 }
 
-/** The value is turned into text in the page, so that a huge one never travels. */
-function packing(charsMax: number): string {
-  return `const t=v===undefined?undefined:JSON.stringify(v,null,2);return t===undefined?{}:t.length>${charsMax}?{json:t.slice(0,${charsMax}),cutFrom:t.length}:{json:t}`;
+/** Whether time ran out because of a promise, while the page itself is well. */
+async function explainTimeout(page: Page, error: unknown, deadline: Deadline): Promise<unknown> {
+  if (!(error instanceof ToolError) || error.code !== "timeout" || page.session.ended) return error;
+  try {
+    await page.session.send("Runtime.evaluate", { expression: "1" }, probeMs);
+  } catch {
+    return error;
+  }
+  return deadline.expired(
+    "The script did not finish: it waits for a promise that has not settled. The page itself responds.",
+  );
 }
 
 /** A function is often written as a statement; its value is wanted all the same. */
 const asExpression = (code: string) => code.replace(/[\s;]+$/, "");
-
-interface Packed {
-  json?: string;
-  cutFrom?: number;
-}
 
 function unpack(value: unknown): EvaluateResult {
   const { json, cutFrom } = (value ?? {}) as Packed;
   return { json, cutFrom: cutFrom ?? null };
 }
 
-const isSyntaxError = (details: Exception | undefined) =>
-  details !== undefined && /^(Uncaught )?SyntaxError/.test(details.exception?.description ?? details.text);
+/** The code itself cannot be read; what it throws while it runs has a stack. */
+const isUnreadable = (details: Exception) =>
+  details.stackTrace === undefined &&
+  !/in promise/.test(details.text) &&
+  /^(Uncaught )?SyntaxError/.test(details.exception?.description ?? details.text);
+
+/** The ways to read the code as a value. An arrow function around it adds no name to those that the code sees. */
+function readings(code: string): string[] {
+  const expression = `(async()=>(${asExpression(code)}\n))()`;
+  return /\breturn\b/.test(code) ? [expression, `(async()=>{${code}\n})()`] : [expression];
+}
 
 export async function evaluate(
   page: Page,
@@ -74,34 +90,89 @@ export async function evaluate(
   const { navigationsBegun, documents } = page;
   const { target } = options;
   try {
-    const work =
-      target === null ? evaluateIn(page, options, deadline) : evaluateOn(page, target, options, deadline);
-    const result = await work;
+    const result = await (target === null
+      ? evaluateIn(page, options, deadline)
+      : evaluateOn(page, target, options, deadline));
     if (page.navigationsBegun > navigationsBegun) await waitForLoad(page, deadline);
     return { ...result, navigated: page.documents !== documents };
   } catch (error) {
-    throw leftMeanwhile(error);
+    throw leftMeanwhile(await explainTimeout(page, error, deadline));
   }
 }
 
+interface Answer {
+  result: { value?: unknown };
+  exceptionDetails?: Exception;
+}
+
+/** Tries each reading until one can be read; `complaint` is what is wrong with the first one. */
+async function firstReadable(
+  code: string,
+  run: (expression: string) => Promise<Answer>,
+): Promise<{ value: EvaluateResult } | { complaint: Exception }> {
+  let complaint: Exception | undefined;
+  for (const reading of readings(code)) {
+    const { result, exceptionDetails } = await run(reading);
+    if (!exceptionDetails) return { value: unpack(result.value) };
+    if (!isUnreadable(exceptionDetails)) throw failure(exceptionDetails);
+    complaint ??= exceptionDetails;
+  }
+  return { complaint: complaint! };
+}
+
+const packing = (charsMax: number, more = "") => `((v)=>(${packValue.toString()})(v,${charsMax}${more}))`;
+
 async function evaluateIn(page: Page, options: EvaluateOptions, deadline: Deadline): Promise<EvaluateResult> {
   const { code, charsMax } = options;
-  const run = (expression: string) =>
+  const answer = await firstReadable(code, (reading) =>
     page.session.send(
       "Runtime.evaluate",
-      { expression, awaitPromise: true, returnByValue: true, userGesture: true },
+      {
+        expression: `(async(p)=>${packing(charsMax)}(await p))(${reading})`,
+        awaitPromise: true,
+        returnByValue: true,
+        userGesture: true,
+      },
       deadline.leftMs,
-    );
-  const expression = `(async()=>{let v=(${asExpression(code)}\n);if(typeof v==="function")v=v();v=await v;${packing(charsMax)}})()`;
-  const first = await run(expression);
-  if (!first.exceptionDetails) return unpack(first.result.value);
-  if (!isSyntaxError(first.exceptionDetails)) throw failure(first.exceptionDetails);
-  // Not an expression: statements, whose last value counts, or the body of a function with a return.
-  const body = /\breturn\b/.test(code) ? `(async()=>{${code}\n})()` : `eval(${JSON.stringify(code)})`;
-  const second = await run(`(async()=>{const v=await ${body};${packing(charsMax)}})()`);
-  if (second.exceptionDetails)
-    throw failure(isSyntaxError(second.exceptionDetails) ? first.exceptionDetails : second.exceptionDetails);
-  return unpack(second.result.value);
+    ),
+  );
+  return "value" in answer ? answer.value : runStatements(page, options, answer.complaint, deadline);
+}
+
+/** Statements, whose last value counts; in a block, so that their names do not stay in the page. */
+async function runStatements(
+  page: Page,
+  { code, charsMax }: EvaluateOptions,
+  complaint: Exception,
+  deadline: Deadline,
+): Promise<EvaluateResult> {
+  const { result, exceptionDetails } = await page.session.send(
+    "Runtime.evaluate",
+    { expression: `{${code}\n}`, awaitPromise: true, userGesture: true },
+    deadline.leftMs,
+  );
+  if (exceptionDetails) throw failure(isUnreadable(exceptionDetails) ? complaint : exceptionDetails);
+  if (!result.objectId) {
+    const value = result.unserializableValue ?? result.value;
+    const json = value === undefined ? undefined : JSON.stringify(value);
+    const cutFrom = json && json.length > charsMax ? json.length : null;
+    return { json: json?.slice(0, charsMax), cutFrom };
+  }
+  const { objectId } = result;
+  const packed = await page.session.send(
+    "Runtime.callFunctionOn",
+    {
+      functionDeclaration: `function(){return ${packing(charsMax)}(this)}`,
+      objectId,
+      awaitPromise: true,
+      returnByValue: true,
+      userGesture: true,
+    },
+    deadline.leftMs,
+  );
+  page.session.tell("Runtime.releaseObject", { objectId });
+  if (packed.exceptionDetails) throw failure(packed.exceptionDetails);
+  return unpack(packed.result.value);
 }
 
 /** The element as the page's own script sees it. */
@@ -125,13 +196,24 @@ async function pageObject(
 
 async function evaluateOn(page: Page, target: string, options: EvaluateOptions, deadline: Deadline) {
   const { frame, objectId } = await pageObject(page, target, deadline);
-  const call = `async function(){let v=(${asExpression(options.code)}\n);if(typeof v==="function")v=v(this);v=await v;${packing(options.charsMax)}}`;
-  const { result, exceptionDetails } = await frame.session.send(
-    "Runtime.callFunctionOn",
-    { functionDeclaration: call, objectId, awaitPromise: true, returnByValue: true, userGesture: true },
-    deadline.leftMs,
-  );
-  frame.session.tell("Runtime.releaseObject", { objectId });
-  if (exceptionDetails) throw failure(exceptionDetails);
-  return unpack(result.value);
+  const { code, charsMax } = options;
+  try {
+    const answer = await firstReadable(code, (reading) =>
+      frame.session.send(
+        "Runtime.callFunctionOn",
+        {
+          functionDeclaration: `function(){return (async(p)=>${packing(charsMax, ",this")}(await p))(${reading})}`,
+          objectId,
+          awaitPromise: true,
+          returnByValue: true,
+          userGesture: true,
+        },
+        deadline.leftMs,
+      ),
+    );
+    if ("complaint" in answer) throw failure(answer.complaint);
+    return answer.value;
+  } finally {
+    frame.session.tell("Runtime.releaseObject", { objectId });
+  }
 }

@@ -1,7 +1,8 @@
 /** One frame of a page, and the in-page agent of its current document. */
 import { CdpError, type CdpSession, type Params } from "../cdp/connection.ts";
 import { ToolError } from "../errors.ts";
-import { type Agent, agentSource } from "./inpage/agent.ts";
+import { agentSource } from "./inpage/agent.ts";
+import type { Agent } from "./inpage/contract.ts";
 
 export const worldName = "browser-tool";
 
@@ -97,7 +98,10 @@ export class Frame {
     args: (Parameters<Agent[M]>[number] | ObjectArgument)[],
     timeoutMs: number,
   ): Promise<Answer<M>> {
-    return (await this.#invoke(method, args, { returnByValue: true }, timeoutMs)).value as Answer<M>;
+    const { value } = await this.#invoke(method, args, { returnByValue: true }, timeoutMs);
+    const { lastRef } = (value ?? {}) as { lastRef?: number };
+    if (typeof lastRef === "number") this.refs.last = Math.max(this.refs.last, lastRef);
+    return value as Answer<M>;
   }
 
   /** Like `call`, for methods that answer with an object of the page. */
@@ -123,9 +127,9 @@ export class Frame {
         const { result, exceptionDetails } = await this.session.send(
           "Runtime.callFunctionOn",
           {
-            functionDeclaration: `function(...a){return this.${method}(...a)}`,
+            functionDeclaration: `function(n,...a){this.countFrom(n);return this.${method}(...a)}`,
             objectId,
-            arguments: args.map((arg) =>
+            arguments: [this.refs.last, ...args].map((arg) =>
               typeof arg === "object" && arg !== null && "objectId" in arg
                 ? { objectId: (arg as ObjectArgument).objectId }
                 : { value: arg },

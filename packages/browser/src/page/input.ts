@@ -1,50 +1,6 @@
-/** Real input events. They are sent in one go: the browser keeps their order, and only the last one is waited for. */
+/** Real key events. They are sent in one go: the browser keeps their order, and only the last one is waited for. */
 import type { CdpSession } from "../cdp/connection.ts";
-import { type Key, keyNamed, keyOfCharacter, modifierBits, parseChord } from "./keys.ts";
-
-export type MouseButton = "left" | "right" | "middle";
-
-export interface ClickInput {
-  x: number;
-  y: number;
-  button: MouseButton;
-  modifiers: string[];
-  doubleClick: boolean;
-}
-
-const buttonBits: Record<MouseButton, number> = { left: 1, right: 2, middle: 4 };
-
-function bitsOf(modifiers: readonly string[]): number {
-  return modifiers.reduce((bits, name) => bits | (modifierBits[name] ?? 0), 0);
-}
-
-export async function clickAt(session: CdpSession, input: ClickInput, timeoutMs: number): Promise<void> {
-  const { x, y, button, doubleClick } = input;
-  const modifiers = bitsOf(input.modifiers);
-  const sent: Promise<unknown>[] = [];
-  const mouse = (type: "mouseMoved" | "mousePressed" | "mouseReleased", clickCount: number) =>
-    sent.push(
-      session.send(
-        "Input.dispatchMouseEvent",
-        {
-          type,
-          x,
-          y,
-          modifiers,
-          clickCount,
-          button: type === "mouseMoved" ? "none" : button,
-          buttons: type === "mousePressed" ? buttonBits[button] : 0,
-        },
-        timeoutMs,
-      ),
-    );
-  mouse("mouseMoved", 0);
-  for (let count = 1; count <= (doubleClick ? 2 : 1); count++) {
-    mouse("mousePressed", count);
-    mouse("mouseReleased", count);
-  }
-  await Promise.all(sent);
-}
+import { type Chord, type Key, keyNamed, keyOfCharacter, modifierBits } from "./keys.ts";
 
 function keyEvents(session: CdpSession, key: Key, modifiers: number, timeoutMs: number): Promise<unknown>[] {
   const typesText =
@@ -57,18 +13,24 @@ function keyEvents(session: CdpSession, key: Key, modifiers: number, timeoutMs: 
     windowsVirtualKeyCode: key.keyCode,
   };
   const text = typesText ? { text: key.text, unmodifiedText: key.text } : {};
+  // On a Mac the editing commands are the system's, which sees none of these keys.
+  const isSelectAll = key.key === "a" && (modifiers & modifierBits.Meta!) !== 0;
+  const commands = isSelectAll ? { commands: ["selectAll"] } : {};
   return [
     session.send(
       "Input.dispatchKeyEvent",
-      { type: typesText ? "keyDown" : "rawKeyDown", ...shared, ...text },
+      { type: typesText ? "keyDown" : "rawKeyDown", ...shared, ...text, ...commands },
       timeoutMs,
     ),
     session.send("Input.dispatchKeyEvent", { type: "keyUp", ...shared }, timeoutMs),
   ];
 }
 
-export async function pressChord(session: CdpSession, chord: string, timeoutMs: number): Promise<void> {
-  const { modifiers, key } = parseChord(chord);
+export async function pressChord(
+  session: CdpSession,
+  { modifiers, key }: Chord,
+  timeoutMs: number,
+): Promise<void> {
   const sent: Promise<unknown>[] = [];
   let held = 0;
   const modifierEvent = (type: "rawKeyDown" | "keyUp", name: string) => {

@@ -102,27 +102,31 @@ export function keyNamed(name: string): Key {
   const codeName = /^(?:Key([A-Z])|Digit(\d))$/.exec(wanted);
   const key = keyOfCharacter(codeName ? (codeName[1]?.toLowerCase() ?? codeName[2]!) : wanted);
   if (key) return key;
+  // Keyboards of other languages have keys that no code stands for here; the page learns the sign.
+  if ([...wanted].length === 1) return { key: wanted, code: "", keyCode: 0, text: wanted };
   throw new ToolError(
     "invalid_request",
-    `Unknown key "${name}". Use a character or a name such as Enter, Escape, Tab, ArrowDown, F5, with Control+, Shift+, Alt+ or Meta+ before it.`,
+    `Unknown key "${name.slice(0, 60)}". Use a character or a name such as Enter, Escape, Tab, ArrowDown, F5, with Control+, Shift+, Alt+ or Meta+ before it, or Wheel+400. To write text, use type.`,
   );
 }
 
 export const modifierBits: Record<string, number> = { Alt: 1, Control: 2, Meta: 4, Shift: 8 };
 
+export interface Chord {
+  modifiers: string[];
+  key: Key;
+}
+
+export const primaryModifier = process.platform === "darwin" ? "Meta" : "Control";
+
 /** "Control+Shift+a" as its modifiers and its key; "+" alone and "Control++" mean the plus key. */
-export function parseChord(chord: string): { modifiers: string[]; key: Key } {
+export function parseChord(chord: string): Chord {
   const parts = chord.endsWith("+")
     ? [...chord.slice(0, -1).split("+").filter(Boolean), "+"]
     : chord.split("+");
   const last = parts.pop() ?? "";
   const modifiers = parts.map((part) => {
-    const name =
-      part.toLowerCase() === "controlormeta"
-        ? process.platform === "darwin"
-          ? "Meta"
-          : "Control"
-        : nameOf(part);
+    const name = part.toLowerCase() === "controlormeta" ? primaryModifier : nameOf(part);
     if (!(name in modifierBits))
       throw new ToolError(
         "invalid_request",
@@ -133,4 +137,40 @@ export function parseChord(chord: string): { modifiers: string[]; key: Key } {
   // "Control+A" names the key; only Shift makes it the capital letter.
   const isPlainLetter = /^[A-Z]$/.test(last) && modifiers.length > 0 && !modifiers.includes("Shift");
   return { modifiers, key: keyNamed(isPlainLetter ? last.toLowerCase() : last) };
+}
+
+export interface Wheel {
+  x: number;
+  y: number;
+}
+
+export type KeyStep = { chord: Chord } | { wheel: Wheel };
+
+const stepsMax = 200;
+const wheelPixelsMax = 100_000;
+
+/** One step of a sequence: a chord, a turn of the wheel (Wheel+400, WheelX-100), either of them repeated (Tab*3). */
+function parseStep(step: string): KeyStep[] {
+  const repeated = /^(.+)\*(\d{1,3})$/.exec(step);
+  const what = repeated?.[1] ?? step;
+  const times = repeated ? Number(repeated[2]) : 1;
+  const wheel = /^wheel([xy]?)([+-]\d{1,6})$/i.exec(what);
+  const pixels = Math.max(-wheelPixelsMax, Math.min(wheelPixelsMax, Number(wheel?.[2] ?? 0)));
+  const isSideways = wheel?.[1]?.toLowerCase() === "x";
+  const parsed: KeyStep = wheel
+    ? { wheel: isSideways ? { x: pixels, y: 0 } : { x: 0, y: pixels } }
+    : { chord: parseChord(what) };
+  return Array.from({ length: times }, () => parsed);
+}
+
+/** "Control+a Delete", "ArrowDown*3 Enter"; a single space is the space bar. */
+export function parseKeys(text: string): KeyStep[] {
+  const steps = text.trim() === "" ? ["Space"] : text.trim().split(/\s+/);
+  const parsed = steps.flatMap(parseStep);
+  if (parsed.length > stepsMax)
+    throw new ToolError(
+      "invalid_request",
+      `"${text.slice(0, 60)}" is ${parsed.length} keys; ${stepsMax} are the most at once.`,
+    );
+  return parsed;
 }

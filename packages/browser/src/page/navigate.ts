@@ -1,12 +1,22 @@
 /** Going to an address, back and forward, each until the document is there. */
+import type { Result } from "../cdp/connection.ts";
 import { ToolError } from "../errors.ts";
+import { blockedMark } from "../launch/address-gate.ts";
 import { type UrlPolicy, whyBlocked } from "../policy/url-policy.ts";
 import type { Browser } from "./browser.ts";
 import type { Deadline } from "./deadline.ts";
-import type { LoadStage, Page } from "./page.ts";
+import type { LoadStage } from "./loading.ts";
+import type { Page } from "./page.ts";
 
 /** After the document is parsed, its pictures and styles are waited for this long; the page is usable without. */
 const loadGraceMs = 5_000;
+/** A document that comes bit by bit for longer than this is looked at while it still comes. */
+const parseGraceMs = 10_000;
+/** How long a page that has loaded may be busy before it is told of without its title. */
+const busyMsMax = 5_000;
+/** How long a page is given to be left before its script is stopped, and how often before it is given up. */
+const leaveWaitMs = 2_000;
+const stuckLooksMax = 2;
 
 export interface NavigateResult {
   url: string;
@@ -46,15 +56,28 @@ const hints: [RegExp, string][] = [
 
 function failureOf(url: string, netError: string, status: number | null): ToolError {
   const errorText = status === null ? netError : `${netError}, status ${status}`;
+  if (errorText.startsWith(blockedMark))
+    return new ToolError(
+      "url_blocked",
+      `${url} leads to an address that is ${errorText}, a link-local or metadata address; start the tool with --allow-link-local to open it.`,
+    );
   if (/BLOCKED_BY_CLIENT|UNSAFE_REDIRECT/.test(errorText))
     return new ToolError("url_blocked", `${url} leads to an address that is blocked (${errorText}).`);
   const hint = hints.find(([pattern]) => pattern.test(errorText))?.[1] ?? "Check the address and try again.";
   return new ToolError("navigation_failed", `${url} could not be opened: ${errorText}. ${hint}`);
 }
 
+/** A page that is there but busy with a script of its own is told of without its title. */
 async function describe(page: Page, stillLoading: boolean, deadline: Deadline): Promise<NavigateResult> {
-  const { url, title } = await page.mainFrame.call("state", [], deadline.leftMs);
-  return { url, title, status: page.status, stillLoading };
+  const { status } = page;
+  try {
+    const limitMs = Math.min(busyMsMax, deadline.leftMs);
+    return { ...(await page.mainFrame.call("state", [], limitMs)), status, stillLoading };
+  } catch (error) {
+    if (!(error instanceof ToolError) || error.code !== "timeout") throw error;
+    page.report("hang", "The page is there, but a script of its own keeps it busy.");
+    return { url: page.mainFrame.url, title: "", status, stillLoading: true };
+  }
 }
 
 /** The agent is made while its document still loads, so that what looks at the page afterwards need not wait for it. */
@@ -72,8 +95,11 @@ async function waitUntil(
   loaderId: string,
   deadline: Deadline,
 ): Promise<boolean> {
-  const needed = stage === "load" ? "domcontentloaded" : stage;
-  const isThere = await page.until(() => page.hasReached(needed, loaderId), deadline.restMs);
+  const isLenient = stage === "load";
+  const needed = isLenient ? "domcontentloaded" : stage;
+  const waitMs = isLenient ? Math.min(parseGraceMs, deadline.restMs) : deadline.restMs;
+  const isThere = await page.until(() => page.hasReached(needed, loaderId), waitMs);
+  if (!isThere && isLenient && !deadline.hasPassed && page.hasReached("commit", loaderId)) return false;
   if (!isThere)
     throw deadline.expired(`${page.mainFrame.url} is still loading. Take a snapshot to see what is there.`);
   if (stage !== "load") return true;
@@ -82,6 +108,56 @@ async function waitUntil(
     () => page.hasReached("load", loaderId) && !page.isNavigating,
     Math.min(loadGraceMs, deadline.restMs),
   );
+}
+
+type Begun = Result<"Page.navigate">;
+
+/** What it resolves with, or null when that takes longer. */
+function within<T>(work: Promise<T>, timeoutMs: number): Promise<T | null> {
+  let timer: ReturnType<typeof setTimeout>;
+  const late = new Promise<null>((resolve) => {
+    timer = setTimeout(() => resolve(null), timeoutMs);
+  });
+  return Promise.race([work, late]).finally(() => clearTimeout(timer));
+}
+
+/**
+ * Waits for a step of leaving a page. A page whose script does not let it be left, in beforeunload or pagehide, has
+ * that script stopped; null when even that does not help.
+ */
+async function freeing<T>(page: Page, attempt: (timeoutMs: number) => Promise<T | null>): Promise<T | null> {
+  for (let looks = 0; looks < stuckLooksMax; looks++) {
+    const done = await attempt(leaveWaitMs);
+    if (done) return done;
+    page.session.tell("Runtime.terminateExecution");
+  }
+  return null;
+}
+
+/** Sends the page on its way, until the new document has taken the old one's place; a page that is stuck is given up. */
+async function begin(
+  browser: Browser,
+  page: Page,
+  url: string,
+  deadline: Deadline,
+): Promise<{ page: Page; answer: Begun }> {
+  const { documentRequests } = page;
+  const sent = page.session.send("Page.navigate", { url }, deadline.leftMs);
+  const answer = await freeing(page, async (timeoutMs) => {
+    const early = await within(sent, timeoutMs);
+    // Once the server was asked, it is the server's turn.
+    return early ?? (page.documentRequests > documentRequests ? sent : null);
+  });
+  if (answer && (answer.errorText || !answer.loaderId)) return { page, answer };
+  const hasLeft =
+    answer &&
+    (await freeing(page, (timeoutMs) =>
+      page.until(() => page.hasReached("commit", answer.loaderId), timeoutMs),
+    ));
+  if (answer && hasLeft) return { page, answer };
+  sent.catch(() => {});
+  const fresh = await browser.giveUp(page);
+  return { page: fresh, answer: await fresh.session.send("Page.navigate", { url }, deadline.leftMs) };
 }
 
 export interface NavigateOptions {
@@ -96,14 +172,14 @@ export async function navigate(
 ): Promise<NavigateResult> {
   const address = completeUrl(options.url);
   checkAllowed(address, browser.options.urlPolicy);
-  const page = await browser.page();
+  const leaving = await browser.pageToLeave();
   const url = browser.gate.takeLogin(address);
-  page.status = null;
+  leaving.status = null;
   const { downloadsBegun } = browser;
-  const answer = await page.session.send("Page.navigate", { url }, deadline.leftMs);
+  const { page, answer } = await begin(browser, leaving, url, deadline);
   if (answer.errorText) {
     if (answer.isDownload || browser.downloadsBegun > downloadsBegun) return describe(page, false, deadline);
-    throw failureOf(url, answer.errorText, page.status);
+    throw failureOf(url, browser.explainFailure(url, answer.errorText), page.status);
   }
   // Without a loader the address is within the same document.
   if (!answer.loaderId) return describe(page, false, deadline);
@@ -114,7 +190,7 @@ export async function navigate(
 
 /** One step in the history. A popup that has nowhere to go back to is closed, and its opener is active again. */
 export async function step(browser: Browser, by: -1 | 1, deadline: Deadline): Promise<NavigateResult> {
-  const page = await browser.page();
+  const page = await browser.pageToLeave();
   const { currentIndex, entries } = await page.session.send(
     "Page.getNavigationHistory",
     undefined,
@@ -123,18 +199,18 @@ export async function step(browser: Browser, by: -1 | 1, deadline: Deadline): Pr
   const entry = entries[currentIndex + by];
   if (!entry) {
     if (by === -1 && page.openerId && browser.pages.has(page.openerId)) {
-      await browser.closePage(page);
+      await browser.closePages([page]);
       return describe(await browser.page(), false, deadline);
     }
     throw new ToolError("invalid_request", `There is no page to go ${by === -1 ? "back" : "forward"} to.`);
   }
   checkAllowed(entry.url, browser.options.urlPolicy);
-  const { documents, moves } = page;
+  const { documents, moves, documentRequests } = page;
+  const hasMoved = () => page.documents !== documents || (page.moves !== moves && !page.isNavigating);
   await page.session.send("Page.navigateToHistoryEntry", { entryId: entry.id }, deadline.leftMs);
-  const isThere = await page.until(
-    () => page.documents !== documents || (page.moves !== moves && !page.isNavigating),
-    deadline.restMs,
-  );
+  const hasBegun = () => hasMoved() || page.documentRequests > documentRequests;
+  await freeing(page, (timeoutMs) => page.until(hasBegun, Math.min(timeoutMs, deadline.restMs)));
+  const isThere = await page.until(hasMoved, deadline.restMs);
   if (!isThere) throw deadline.expired(`Going ${by === -1 ? "back" : "forward"} did not finish.`);
   const isLoaded = await page.until(
     () => page.hasReached("domcontentloaded"),

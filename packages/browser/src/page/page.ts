@@ -2,8 +2,14 @@
 import type { CdpSession, EventParams } from "../cdp/connection.ts";
 import { ToolError } from "../errors.ts";
 import { guardApplications } from "./applications.ts";
-import { Frame, type RefCount } from "./frame.ts";
+import type { Emulation } from "./emulation.ts";
+import { Frame, type RefCount, worldName } from "./frame.ts";
+import { firstSource } from "./inpage/agent.ts";
+import { Loading, type LoadStage } from "./loading.ts";
 import type { NoticeKind, Notices } from "./notices.ts";
+import { reportRefusals } from "./permissions.ts";
+import { Pointer } from "./pointer.ts";
+import { OpenRequests } from "./requests.ts";
 import { autoAttach } from "./targets.ts";
 
 export type DialogPolicy = "accept" | "dismiss";
@@ -14,11 +20,13 @@ export interface PageOptions {
   openerId: string | null;
   notices: Notices;
   dialogPolicy: DialogPolicy;
-  viewport: { width: number; height: number } | null;
+  emulation: Emulation;
   /** Called for every session of the page: its own, its out-of-process frames', its workers'. */
   onSession: (session: CdpSession, kind: "page" | "iframe" | "worker", page: Page) => void;
   sessionOf: (sessionId: string) => CdpSession;
   numbering: Numbering;
+  /** How much an action tells of what changed on the page. */
+  changesCharsMax: number;
 }
 
 /** Counts over all pages of a browser, so that a ref of one page is never taken for an element of another. */
@@ -27,22 +35,20 @@ export interface Numbering {
   framesNamed: number;
 }
 
-export type LoadStage = "commit" | "domcontentloaded" | "load";
-const stageOrder: LoadStage[] = ["commit", "domcontentloaded", "load"];
-const leftLoadersMax = 20;
 /** A page that wrote to the console this recently is busy, and not stuck. */
 const writingMsMax = 500;
 
-const lifecycleStages: Partial<Record<string, LoadStage>> = {
-  init: "commit",
-  commit: "commit",
-  DOMContentLoaded: "domcontentloaded",
-  load: "load",
-};
+interface LastPopup {
+  url: string;
+  /** It was asked for by a name, under which one may be open already. */
+  isNamed: boolean;
+  page: Page | null;
+}
 
-interface Loading {
-  loaderId: string;
-  stage: LoadStage;
+export interface FileChooser {
+  session: CdpSession;
+  backendNodeId: number;
+  takesSeveral: boolean;
 }
 
 export class Page {
@@ -61,6 +67,8 @@ export class Page {
   closed = false;
   /** Counts main-frame navigations that have begun; compared before and after an action. */
   navigationsBegun = 0;
+  /** Counts requests for main documents; one that has begun is the server's turn to answer. */
+  documentRequests = 0;
   /** Counts main documents; a change means that refs of the old one are gone. */
   documents = 0;
   /** Counts the steps of all frames, those within a document too. */
@@ -71,10 +79,15 @@ export class Page {
   /** Counts the windows that the page has asked for, and the pages that came of it. */
   popupsAsked = 0;
   popupsArrived = 0;
-  lastPopup: { url: string; page: Page | null } = { url: "", page: null };
-  #loading: Loading = { loaderId: "", stage: "load" };
-  /** Loadings whose document has given way to the next one, newest last. */
-  #leftLoaderIds: string[] = [];
+  lastPopup: LastPopup = { url: "", isNamed: false, page: null };
+  readonly pointer: Pointer;
+  readonly requests = new OpenRequests(() => this.#wake());
+  readonly changesCharsMax: number;
+  /** A file chooser that the page has opened and that nobody has given files to yet. */
+  fileChooser: FileChooser | null = null;
+  /** The chooser that is about to open is answered at once. */
+  isChooserExpected = false;
+  readonly #loading = new Loading();
   #isNavigating = false;
   #waiters = new Set<() => void>();
   #lastWroteMs = Number.NEGATIVE_INFINITY;
@@ -85,6 +98,8 @@ export class Page {
     this.id = options.targetId;
     this.session = options.session;
     this.openerId = options.openerId;
+    this.changesCharsMax = options.changesCharsMax;
+    this.pointer = new Pointer(options.session);
     // The main frame of a page carries the id of its target.
     this.mainFrame = new Frame({
       id: options.targetId,
@@ -113,12 +128,15 @@ export class Page {
       this.#isNavigating = false;
       this.#wake();
     });
+    session.on("Network.requestWillBeSent", ({ frameId, type }) => {
+      if (type === "Document" && frameId === this.mainFrame.id) this.documentRequests++;
+    });
     session.on("Network.responseReceived", ({ frameId, type, response }) => {
       if (type === "Document" && frameId === this.mainFrame.id) this.status = response.status;
     });
-    session.on("Page.windowOpen", ({ url }) => {
+    session.on("Page.windowOpen", ({ url, windowName }) => {
       this.popupsAsked++;
-      this.lastPopup = { url, page: null };
+      this.lastPopup = { url, isNamed: !/^(_blank)?$/.test(windowName), page: null };
     });
     session.on("Inspector.targetCrashed", () => this.#crash());
     session.tell("Page.setLifecycleEventsEnabled", { enabled: true });
@@ -127,19 +145,19 @@ export class Page {
       () => {},
       () => {},
     );
-    this.setViewport(this.#options.viewport);
+    this.emulate(this.#options.emulation, false);
     // Without this the question for a passkey is a window of the browser, which nobody can answer.
     session.tell("WebAuthn.enable", { enableUI: false });
     session.tell("Runtime.runIfWaitingForDebugger");
   }
 
-  setViewport(viewport: { width: number; height: number } | null): void {
-    if (viewport)
-      this.session.tell("Emulation.setDeviceMetricsOverride", {
-        ...viewport,
-        deviceScaleFactor: 1,
-        mobile: false,
-      });
+  /** How many pixels of the device one pixel of the page has. */
+  pixelRatio = 1;
+
+  emulate(emulation: Emulation, all: boolean): void {
+    this.pixelRatio = emulation.viewport ? emulation.device.deviceScaleFactor : 1;
+    this.pointer.isTouch = emulation.device.touch;
+    emulation.apply(this.session, all);
   }
 
   /** Everything that a session needs before its target may run. */
@@ -151,6 +169,21 @@ export class Page {
     if (kind !== "worker") {
       this.#followFrames(session);
       session.tell("Page.enable");
+      session.tell("Page.addScriptToEvaluateOnNewDocument", { source: firstSource, worldName });
+      session.on("Page.fileChooserOpened", (chooser) => this.#chooserOpened(session, chooser));
+      session.tell("Page.setInterceptFileChooserDialog", { enabled: true });
+      session.on("Log.entryAdded", ({ entry }) => {
+        const blocked = /^Blocked opening '(.*?)' in a new window/.exec(entry.text);
+        if (blocked)
+          this.report("popup", `A popup was blocked, because its frame may open none: ${blocked[1]}`);
+      });
+      if (kind === "page")
+        reportRefusals(session, (name) =>
+          this.report(
+            "permission",
+            `The page asked for ${name} and was refused. To allow it, grant the permission "${name}" with resize.`,
+          ),
+        );
       guardApplications(session, {
         onPrevented: (url) => this.#reportApplication(url),
         onAsked: (url) => {
@@ -162,6 +195,7 @@ export class Page {
     session.on("Runtime.consoleAPICalled", () => {
       this.#lastWroteMs = performance.now();
     });
+    this.requests.attach(session);
     session.tell("Runtime.enable");
     session.tell("Target.setAutoAttach", autoAttach);
     this.#options.onSession(session, kind, this);
@@ -188,6 +222,8 @@ export class Page {
       if (known === this.mainFrame) {
         this.documents++;
         this.documentLoaderId = frame.loaderId;
+        this.fileChooser = null;
+        this.requests.clear();
       }
       this.#wake();
     });
@@ -237,6 +273,25 @@ export class Page {
     this.session.tell("Page.handleJavaScriptDialog", { accept, promptText });
     const what = message ? `${type} dialog ${JSON.stringify(message.slice(0, 300))}` : `${type} dialog`;
     this.#options.notices.add("dialog", `${what} was ${accept ? "accepted" : "dismissed"}`);
+  }
+
+  #chooserOpened(session: CdpSession, { backendNodeId, mode }: EventParams<"Page.fileChooserOpened">): void {
+    const takesSeveral = mode === "selectMultiple";
+    if (backendNodeId === undefined) {
+      this.report(
+        "file_chooser",
+        "The page asked for a file in a way that cannot be answered; it was told that nobody chose one.",
+      );
+      return;
+    }
+    this.fileChooser = { session, backendNodeId, takesSeveral };
+    this.#wake();
+    if (this.isChooserExpected) return;
+    const what = takesSeveral ? "one or more files" : "a file";
+    this.report(
+      "file_chooser",
+      `The page asks for ${what}. Give the paths as files of the next type, without a target.`,
+    );
   }
 
   report(kind: NoticeKind, text: string): void {
@@ -309,22 +364,10 @@ export class Page {
 
   #lifecycle({ frameId, loaderId, name }: EventParams<"Page.lifecycleEvent">): void {
     if (frameId !== this.mainFrame.id) return;
-    const stage = lifecycleStages[name];
-    if (!stage) return;
-    if (stage === "commit") {
-      // A new document says "init", one that was there at the start says "commit".
-      if (this.#loading.loaderId !== loaderId) this.#beginLoading(loaderId);
-    } else if (this.#loading.loaderId === loaderId) {
-      this.#loading.stage = stage;
-      this.#isNavigating = false;
-    }
+    const reached = this.#loading.follow(loaderId, name);
+    if (!reached) return;
+    if (reached !== "commit") this.#isNavigating = false;
     this.#wake();
-  }
-
-  #beginLoading(loaderId: string): void {
-    this.#leftLoaderIds.push(this.#loading.loaderId);
-    if (this.#leftLoaderIds.length > leftLoadersMax) this.#leftLoaderIds.shift();
-    this.#loading = { loaderId, stage: "commit" };
   }
 
   /** Whether it writes to the console now, because of what was done after `sinceMs` (on the clock of performance). */
@@ -338,9 +381,7 @@ export class Page {
 
   /** Whether the document is that far; with a loader: the document that it brought, or one that followed by itself. */
   hasReached(stage: LoadStage, loaderId?: string): boolean {
-    const isCurrent = loaderId === undefined || this.#loading.loaderId === loaderId;
-    if (!isCurrent && !this.#leftLoaderIds.includes(loaderId)) return false;
-    return stageOrder.indexOf(this.#loading.stage) >= stageOrder.indexOf(stage);
+    return this.#loading.hasReached(stage, loaderId);
   }
 
   #wake(): void {

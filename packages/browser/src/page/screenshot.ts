@@ -7,12 +7,18 @@ import { notFound, placeInPage } from "./targets.ts";
 
 /** Larger pictures are refused by common model APIs and end the conversation, so they are scaled down or cut. */
 const sidePixelsMax = 7_900;
+/** Models see no more than this of a picture, however many pixels it has. */
+const pixelsMax = 4_000_000;
+const jpegQuality = 75;
+const retakesMax = 4;
 
 export interface ScreenshotOptions {
   target: string | null;
   type: "png" | "jpeg" | "webp";
   fullPage: boolean;
   quality?: number;
+  /** A picture with more bytes is taken again as JPEG, and smaller; null: no limit. */
+  bytesMax: number | null;
 }
 
 export interface ScreenshotResult {
@@ -49,25 +55,44 @@ export async function screenshot(
   };
   if (options.fullPage) area = { x: 0, y: 0, width: cssContentSize.width, height: cssContentSize.height };
   if (options.target !== null) area = await elementArea(page, options.target, deadline);
+  return capture(page, area, options, deadline);
+}
+
+async function capture(
+  page: Page,
+  area: Area,
+  options: ScreenshotOptions,
+  deadline: Deadline,
+): Promise<ScreenshotResult> {
+  const { bytesMax, fullPage, target } = options;
   const cut = area.width > sidePixelsMax || area.height > sidePixelsMax;
-  const clip = {
-    ...area,
-    width: Math.min(Math.ceil(area.width), sidePixelsMax),
-    height: Math.min(Math.ceil(area.height), sidePixelsMax),
-    scale: 1,
-  };
-  const { data } = await page.session.send(
-    "Page.captureScreenshot",
-    {
-      format: options.type,
-      quality: options.type === "png" ? undefined : options.quality,
-      clip,
-      captureBeyondViewport: options.fullPage || options.target !== null,
-      optimizeForSpeed: true,
-    },
-    deadline.leftMs,
-  );
-  return { base64: data, mimeType: `image/${options.type}`, width: clip.width, height: clip.height, cut };
+  const width = Math.min(Math.ceil(area.width), sidePixelsMax);
+  const height = Math.min(Math.ceil(area.height), sidePixelsMax);
+  // One pixel of the picture for one of the page, whatever the device.
+  const ratio = page.pixelRatio;
+  let scale = bytesMax === null ? 1 : Math.min(1, Math.sqrt(pixelsMax / (width * height)));
+  let { type, quality } = options;
+  for (let take = 0; ; take++) {
+    const { data } = await page.session.send(
+      "Page.captureScreenshot",
+      {
+        format: type,
+        quality: type === "png" ? undefined : quality,
+        clip: { x: area.x, y: area.y, width, height, scale: scale / ratio },
+        captureBeyondViewport: fullPage || target !== null,
+        optimizeForSpeed: true,
+      },
+      deadline.leftMs,
+    );
+    const bytes = (data.length * 3) / 4;
+    const picture = { base64: data, mimeType: `image/${type}`, cut };
+    if (bytesMax === null || bytes <= bytesMax || take >= retakesMax)
+      return { ...picture, width: Math.round(width * scale), height: Math.round(height * scale) };
+    if (type === "png") {
+      type = "jpeg";
+      quality = jpegQuality;
+    } else scale *= Math.max(0.3, Math.min(0.9, Math.sqrt(bytesMax / bytes)));
+  }
 }
 
 async function elementArea(page: Page, target: string, deadline: Deadline): Promise<Area> {

@@ -1,7 +1,7 @@
 /** The aria snapshot of a page: each frame writes its own part, and the parts are put together here. */
 import type { Deadline } from "./deadline.ts";
 import type { Frame } from "./frame.ts";
-import type { SnapshotAnswer } from "./inpage/agent.ts";
+import type { SnapshotAnswer } from "./inpage/contract.ts";
 import { adoptListening } from "./listeners.ts";
 import type { Page } from "./page.ts";
 import { isPdfViewer, type PdfPart, pdfLines, readPdf, stillLoading, viewerArrives } from "./pdf.ts";
@@ -15,6 +15,8 @@ export interface SnapshotOptions {
   depth: number;
   boxes: boolean;
   charsMax: number;
+  /** Only branches that hold this text. */
+  find: string | null;
 }
 
 export interface SnapshotResult {
@@ -64,7 +66,7 @@ async function frameSnapshot(
           depthMax: request.depth,
           boxes: request.boxes,
           indentChars: request.indentChars,
-          refsAfter: frame.refs.last,
+          find: request.find,
           charsMax: hasFrames ? Math.floor(request.charsMax * ownShare) : request.charsMax,
         },
       ],
@@ -74,7 +76,6 @@ async function frameSnapshot(
   if (own.isPdf && (await viewerArrives(page, frame, deadline))) own = await ask();
   if (own.hosts > 0 && (await adoptClosedRoots(frame, own.isSmall, deadline)) > 0) own = await ask();
   if (own.silent > 0 && (await adoptListening(frame, own.silent, deadline)) > 0) own = await ask();
-  frame.refs.last = Math.max(frame.refs.last, own.lastRef);
   if (own.frames.length > 0 && request.depthLeft > 0) await stitchFrames(page, frame, own, request, deadline);
   return own;
 }

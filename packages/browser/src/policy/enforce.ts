@@ -3,7 +3,7 @@ import type { CdpSession, EventParams } from "../cdp/connection.ts";
 import type { ProxyLogin } from "../launch/proxy.ts";
 import type { Notices } from "../page/notices.ts";
 import { Logins } from "./logins.ts";
-import { isLinkLocalHost, suspectPatterns, type UrlPolicy, whyBlocked } from "./url-policy.ts";
+import { suspectPatterns, type UrlPolicy, whyBlocked } from "./url-policy.ts";
 
 export interface GateOptions {
   policy: UrlPolicy;
@@ -28,11 +28,10 @@ export class RequestGate {
   attach(session: CdpSession): void {
     for (const known of this.#sessions) if (known.ended) this.#sessions.delete(known);
     this.#sessions.add(session);
-    const { policy, proxyLogin } = this.#options;
+    const { proxyLogin } = this.#options;
     session.on("Fetch.requestPaused", (event) => this.#paused(session, event));
     if (proxyLogin) answerAuth(session, proxyLogin);
     this.#enable(session);
-    if (!policy.allowLinkLocal) this.#leaveLinkLocal(session);
   }
 
   /** The address to go to; a login in it is sent with every request to its origin from now on. */
@@ -70,18 +69,6 @@ export class RequestGate {
     session.tell("Fetch.continueRequest", {
       requestId,
       headers: [...headers, { name: "Authorization", value: login }],
-    });
-  }
-
-  /** A name may resolve to a blocked address; that shows only once the answer is there, and is not shown further. */
-  #leaveLinkLocal(session: CdpSession): void {
-    session.on("Network.responseReceived", ({ type, response }) => {
-      if (type !== "Document" || !isLinkLocalHost(response.remoteIPAddress ?? "")) return;
-      this.#options.notices.add(
-        "blocked",
-        `${response.url.slice(0, 200)} resolves to a link-local address; the page was left.`,
-      );
-      session.tell("Page.navigate", { url: "about:blank" });
     });
   }
 }

@@ -15,16 +15,28 @@ const metadataHosts = new Set([
   "instance-data",
   "100.100.100.200",
   "192.0.0.192",
-  "[fd00:ec2::254]",
-  "[fd20:ce::254]",
+  "fd00:ec2::254",
+  "fd20:ce::254",
 ]);
 
-export function isLinkLocalHost(hostname: string): boolean {
+/** An IPv6 address without brackets and zone, in the one form that the URL parser writes; other hosts as they are. */
+function canonical(hostname: string): string {
   const host = hostname.toLowerCase().replace(/\.$/, "");
+  if (!host.includes(":")) return host;
+  const bare = host.replace(/^\[|\]$/g, "").replace(/%.*$/, "");
+  return URL.parse(`http://[${bare}]/`)?.hostname.slice(1, -1) ?? bare;
+}
+
+/** Names and addresses, as URLs and as sockets write them. */
+export function isLinkLocalHost(hostname: string): boolean {
+  const host = canonical(hostname);
   if (metadataHosts.has(host) || /^169\.254\.\d+\.\d+$/.test(host)) return true;
-  const bare = host.replace(/^\[|\]$/g, "");
-  // fe80::/10, and 169.254.0.0/16 written as an IPv4-mapped or -translated address.
-  return /^fe[89ab][0-9a-f]:/.test(bare) || /^(::ffff:(0:)?|64:ff9b::)(a9fe:|169\.254\.)/.test(bare);
+  // fe80::/10, and 169.254.0.0/16 and the others inside of an IPv6 address: mapped, translated, 6to4.
+  if (/^fe[89ab][0-9a-f]:/.test(host)) return true;
+  const inside = /^(?:::(?:ffff:(?:0:)?)?|64:ff9b::|2002:)([0-9a-f]{1,4}):([0-9a-f]{1,4})/.exec(host);
+  if (!inside) return false;
+  const [high, low] = [Number.parseInt(inside[1]!, 16), Number.parseInt(inside[2]!, 16)];
+  return isLinkLocalHost([high >> 8, high & 255, low >> 8, low & 255].join("."));
 }
 
 /** Null when the address may be opened, otherwise the reason against it. */

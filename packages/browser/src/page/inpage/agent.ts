@@ -1,130 +1,73 @@
 /** The object that the tool keeps in each document: everything in this folder, put together. */
-import { createAct, type Outcome, type Readiness } from "./act.ts";
+import { createAct } from "./act.ts";
 import { createAffordances } from "./affordances.ts";
+import { createBrief } from "./brief.ts";
+import { createChanges } from "./changes.ts";
+import type { Agent, Found } from "./contract.ts";
 import { createCounters } from "./counters.ts";
 import { createCovers } from "./covers.ts";
 import { createDescriber } from "./describe.ts";
 import { createDistiller } from "./distill.ts";
 import { createDom } from "./dom.ts";
+import { createFields } from "./fields.ts";
+import { createForms } from "./forms.ts";
+import { nextFrame } from "./frames.ts";
 import { createGenerated } from "./generated.ts";
+import { createHit } from "./hit.ts";
 import { createHosts } from "./hosts.ts";
 import { createLocate } from "./locate.ts";
+import { createMomentary } from "./momentary.ts";
 import { createNames } from "./names.ts";
-import { createRender, type Rendered } from "./render.ts";
+import { createPrune } from "./prune.ts";
+import { createRender } from "./render.ts";
 import { createRoleTables } from "./role-tables.ts";
 import { createRoles } from "./roles.ts";
+import { safeDocument } from "./safe-document.ts";
 import { createSilent } from "./silent.ts";
 import { createStates } from "./states.ts";
+import { storage } from "./store.ts";
 import { createTree } from "./tree.ts";
+import { createWatch, listenFirst } from "./watch.ts";
 import { createYaml } from "./yaml.ts";
 
-export interface SnapshotRequest {
-  target: string | null;
-  offset: number;
-  charsMax: number;
-  depthMax: number;
-  boxes: boolean;
-  indentChars: number;
-  /** New refs count on from here: what was given out elsewhere under the same prefix is not given out again. */
-  refsAfter: number;
-}
-
-export interface SnapshotAnswer extends Rendered {
-  found: boolean;
-  /** Last number given out as a ref. */
-  lastRef: number;
-  /** Elements met that may hold a closed shadow root and have not been asked about. */
-  hosts: number;
-  /** Asking about all elements at once is cheaper here than one by one. */
-  isSmall: boolean;
-  /** Elements left out that have not been asked about and may be there to be clicked. */
-  silent: number;
-  /** The document is the frame around the viewer of a PDF. */
-  isPdf: boolean;
-  url: string;
-  title: string;
-}
-
-export interface Found {
-  found: boolean;
-  matches: number;
-  problem?: string;
-  isVisible?: boolean;
-  readiness?: Readiness;
-}
-
-export interface DomAnswer {
-  found: boolean;
-  matches: number;
-  html: string;
-  total: number;
-}
-
-export interface PageState extends Outcome {
-  url: string;
-  title: string;
-}
-
-/** What the tool calls; kept apart from the parts so that both sides share one signature. */
-export interface Agent {
-  snapshot(request: SnapshotRequest): SnapshotAnswer;
-  find(target: string): Found;
-  click(target: string, alignment: ScrollLogicalPosition, checkMotion: boolean): Found;
-  type(target: string, text: string): Found;
-  caretToEnd(target: string): void;
-  /** True when it is visible, absent and so on, as wanted by wait-for-selector. */
-  isInState(
-    target: string,
-    state: "visible" | "hidden" | "attached" | "detached",
-  ): Found & { reached: boolean };
-  settled(target: string, timeoutMs: number): Promise<boolean>;
-  changed(timeoutMs: number): Promise<void>;
-  state(): PageState;
-  /** The same, once tasks have run that the input just now put in line, such as the sending of a form. */
-  stateAfter(): Promise<PageState>;
-  html(target: string | null, offset: number, charsMax: number): DomAnswer;
-  rect(target: string): { x: number; y: number; width: number; height: number } | null;
-  isFrameHit(frame: Element, x: number, y: number): string | null;
-  framePlace(frame: Element): { x: number; y: number; scaleX: number; scaleY: number };
-  element(target: string): Element | null;
-  /** Looks through the whole document for elements that may hold a closed shadow root; says how many. */
-  scanHosts(): number;
-  /** Hands out those elements, and regards them as asked about. */
-  takeHosts(): Element[];
-  /** Returns how many roots were new. */
-  adoptClosedRoots(...roots: ShadowRoot[]): number;
-  /** The elements that were left out of the snapshot and may be there to be clicked. */
-  silentElements(): Element[];
-  /** Told to which elements scripts listen; returns how many of them had been left out. */
-  adoptListening(...elements: Element[]): number;
-}
-
-type Parts = {
-  createDom: typeof createDom;
-  createHosts: typeof createHosts;
-  createCounters: typeof createCounters;
-  createGenerated: typeof createGenerated;
-  createRoleTables: typeof createRoleTables;
-  createStates: typeof createStates;
-  createRoles: typeof createRoles;
-  createNames: typeof createNames;
-  createAffordances: typeof createAffordances;
-  createCovers: typeof createCovers;
-  createSilent: typeof createSilent;
-  createDescriber: typeof createDescriber;
-  createTree: typeof createTree;
-  createDistiller: typeof createDistiller;
-  createRender: typeof createRender;
-  createYaml: typeof createYaml;
-  createLocate: typeof createLocate;
-  createAct: typeof createAct;
+const parts = {
+  createDom,
+  createHosts,
+  createBrief,
+  createCounters,
+  createGenerated,
+  createRoleTables,
+  createStates,
+  createRoles,
+  createNames,
+  createAffordances,
+  createCovers,
+  createSilent,
+  createDescriber,
+  createTree,
+  createDistiller,
+  createPrune,
+  createRender,
+  createYaml,
+  createLocate,
+  createHit,
+  createWatch,
+  createAct,
+  createFields,
+  createForms,
+  createMomentary,
+  createChanges,
+  nextFrame,
+  storage,
+  listenFirst,
 };
 
-function createAgent(parts: Parts, refPrefix: string): Agent {
-  const dom = parts.createDom();
-  const generated = parts.createGenerated(dom, parts.createCounters(dom));
-  const roles = parts.createRoles(dom, parts.createStates(dom), parts.createRoleTables());
-  const names = parts.createNames(dom, roles, generated);
+function createAgent(made: typeof parts, refPrefix: string, page: Document): Agent {
+  const dom = made.createDom();
+  const brief = made.createBrief(dom);
+  const generated = made.createGenerated(dom, made.createCounters(dom));
+  const roles = made.createRoles(dom, made.createStates(dom), made.createRoleTables());
+  const names = made.createNames(dom, roles, generated);
   const refsByElement = new WeakMap<Element, string>();
   const elementsByRef = new Map<string, WeakRef<Element>>();
   let lastRef = 0;
@@ -145,17 +88,25 @@ function createAgent(parts: Parts, refPrefix: string): Agent {
     for (const [ref, held] of elementsByRef) if (!held.deref()?.isConnected) elementsByRef.delete(ref);
   }
 
-  const hosts = parts.createHosts(dom);
-  const act = parts.createAct({ dom, roles });
-  const affordances = parts.createAffordances(dom, roles);
-  const covers = parts.createCovers(dom, act);
-  const silent = parts.createSilent(affordances.listening);
+  const hosts = made.createHosts(dom);
+  const hit = made.createHit({ dom, brief });
+  const affordances = made.createAffordances(dom, roles);
+  const covers = made.createCovers(dom, hit);
+  const silent = made.createSilent(affordances.listening);
   const noticeSilent = silent.notice;
-  const describer = parts.createDescriber({ dom, roles, names, affordances, covers, refFor, noticeSilent });
-  const tree = parts.createTree({ dom, generated, describer, covers, refFor, noticeHost: hosts.notice });
-  const distiller = parts.createDistiller({ isInteractive: affordances.isInteractive, noticeSilent });
-  const renderer = parts.createRender(refFor, parts.createYaml());
-  const locator = parts.createLocate({ dom, roles, names });
+  const describer = made.createDescriber({ dom, roles, names, affordances, covers, refFor, noticeSilent });
+  const tree = made.createTree({ dom, generated, describer, covers, refFor, noticeHost: hosts.notice });
+  const distiller = made.createDistiller({ isInteractive: affordances.isInteractive, noticeSilent });
+  const prune = made.createPrune();
+  const renderer = made.createRender(refFor, made.createYaml());
+  const locator = made.createLocate({ dom, roles, names });
+  const frame = made.nextFrame;
+  const watch = made.createWatch({ dom, hit, brief, frame, listenFirst: made.listenFirst });
+  const act = made.createAct({ dom, roles, hit, watch, brief, frame, page });
+  const fields = made.createFields({ dom, roles, hit, act, brief });
+  const forms = made.createForms(brief);
+  const momentary = made.createMomentary({ dom, page });
+  const changeLog = made.createChanges({ dom, tree, distiller, renderer, momentary });
 
   function locate(target: string): { element: Element | null; matches: number; problem?: string } {
     if (!/^(f\d+)?e\d+$/.test(target)) return locator.locate(target);
@@ -163,36 +114,54 @@ function createAgent(parts: Parts, refPrefix: string): Agent {
     return element?.isConnected ? { element, matches: 1 } : { element: null, matches: 0 };
   }
 
-  const answer = (target: string, act: (element: Element) => Readiness): Found => {
+  const located = (target: string | null) => (target === null ? fields.focused() : locate(target).element);
+
+  const answer = (
+    target: string,
+    prepare: (element: Element) => Pick<Found, "readiness" | "field">,
+  ): Found => {
     const { element, matches, problem } = locate(target);
     if (!element) return { found: false, matches, problem };
-    return { found: true, matches, readiness: act(element) };
+    return { found: true, matches, ...prepare(element), lastRef };
   };
 
-  const state = () => ({ ...act.outcome(), url: location.href, title: document.title });
+  const urlCharsMax = 10_000;
+  const titleCharsMax = 1_000;
+  const state = () => ({
+    url: location.href.slice(0, urlCharsMax),
+    title: document.title.slice(0, titleCharsMax),
+  });
 
   return {
+    countFrom(count) {
+      lastRef = Math.max(lastRef, count);
+    },
     snapshot(request) {
       dom.resetCaches();
-      lastRef = Math.max(lastRef, request.refsAfter);
       // A picture in SVG is a document without a body.
       const whole: Element | null = document.body ?? document.documentElement;
       const root = request.target === null ? whole : locate(request.target).element;
-      const isPdf = document.contentType === "application/pdf";
-      const where = { url: location.href, title: document.title, isPdf };
+      const where = { ...state(), isPdf: document.contentType === "application/pdf" };
       if (!root) {
         const nothing = { lines: [], frames: [], truncated: false, chars: 0, hosts: 0, silent: 0 };
         return { ...nothing, ...where, found: request.target === null, lastRef, isSmall: true };
       }
       const shortestLine = 28;
+      // To find something, more is looked at than is shown.
+      const searched = request.charsMax * (request.find === null ? 1 : prune.widening);
+      const charsMax = searched * 1.2;
       const top = tree.build(root, {
         offset: request.offset,
-        charsMax: request.charsMax * 1.2,
-        childrenMax: Math.ceil(request.charsMax / shortestLine),
+        charsMax,
+        childrenMax: Math.ceil(searched / shortestLine),
         isTarget: request.target !== null,
       });
       distiller.distill(top, request.depthMax);
+      if (request.find !== null) prune.keepMatching(top, request.find);
       const rendered = renderer.render(top, request);
+      const isWhole =
+        request.target === null && request.find === null && request.offset + request.depthMax === 0;
+      if (isWhole) changeLog.remember(top, charsMax);
       dom.resetCaches();
       return {
         ...rendered,
@@ -200,8 +169,8 @@ function createAgent(parts: Parts, refPrefix: string): Agent {
         found: true,
         lastRef,
         hosts: hosts.count(),
-        isSmall: hosts.isSmallPage(),
         silent: silent.count(),
+        isSmall: hosts.isSmallPage(),
       };
     },
     find: (target) => {
@@ -210,14 +179,77 @@ function createAgent(parts: Parts, refPrefix: string): Agent {
       const isVisible = element !== null && dom.boxOf(element).visible;
       return { found: element !== null, matches, problem, isVisible };
     },
-    click: (target, alignment, checkMotion) =>
-      answer(target, (element) => act.prepareClick(element, alignment, checkMotion)),
-    type: (target, text) => answer(target, (element) => act.prepareType(element, text)),
+    click(target, request) {
+      changeLog.prepare();
+      return answer(target, (element) => ({ readiness: act.prepareClick(element, request) }));
+    },
+    expectAnywhere(clicks, timeoutMs) {
+      changeLog.prepare();
+      watch.arm({ element: null, until: "click", clicks, timeoutMs });
+    },
+    verdict: watch.verdict,
+    placeOf(target, position) {
+      const { element } = locate(target);
+      if (!element) return null;
+      // In the window it may still be scrolled away inside a list; what is in view already stays where it is.
+      hit.scrollTo(element, "nearest");
+      const { x, y, width, height } = hit.boxed(element).getBoundingClientRect();
+      return position ? { x: x + position.x, y: y + position.y } : { x: x + width / 2, y: y + height / 2 };
+    },
+    size: () => ({ width: innerWidth, height: innerHeight }),
+    focusOn(target) {
+      const { element } = locate(target);
+      if (element) (fields.fieldOf(element) ?? (element as HTMLElement)).focus?.();
+    },
+    isHovered(target) {
+      const { element } = locate(target);
+      return element !== null && act.isHovered(element);
+    },
+    hasDragBegun: watch.hasDragBegun,
+    frame,
+    type(target, request) {
+      changeLog.prepare();
+      // What came of the input before this one is not of interest any more.
+      forms.take();
+      return answer(target, (element) => {
+        const field = fields.kindOf(element);
+        return { field, readiness: fields.prepareType(element, request) };
+      });
+    },
+    focus() {
+      changeLog.prepare();
+      forms.take();
+      const element = document.hasFocus() ? fields.focused() : null;
+      const field = fields.kindOf(element);
+      if (!element) return { kind: "none", field };
+      if (/^(IFRAME|FRAME|OBJECT|EMBED)$/.test(dom.tagOf(element))) return { kind: "frame", field };
+      return { kind: fields.fieldOf(element) ? "field" : "other", field };
+    },
+    heldBy(target) {
+      const element = located(target);
+      return element && fields.heldBy(element);
+    },
+    boxesValue(target, count) {
+      const element = located(target);
+      return element ? fields.boxesValue(element, count) : "";
+    },
+    leaveBox(target, index) {
+      const element = located(target);
+      if (element) fields.leaveBox(element, index);
+    },
     caretToEnd(target) {
       const { element } = locate(target);
-      if (element) act.caretToEnd(element);
+      if (element) fields.caretToEnd(element);
     },
-    isInState(target, state) {
+    fileField(target) {
+      const { element } = locate(target);
+      const isFile = (one: Element | null) => one instanceof HTMLInputElement && one.type === "file";
+      if (!element || isFile(element)) return element;
+      const labelled = element instanceof HTMLLabelElement ? element.control : null;
+      if (isFile(labelled)) return labelled;
+      return (dom.shadowOf(element) ?? element).querySelector("input[type=file]");
+    },
+    isInState(target, wanted) {
       const { element, matches, problem } = locate(target);
       dom.resetCaches();
       const isVisible = element !== null && dom.boxOf(element).visible;
@@ -226,7 +258,7 @@ function createAgent(parts: Parts, refPrefix: string): Agent {
         hidden: !isVisible,
         attached: element !== null,
         detached: element === null,
-      }[state];
+      }[wanted];
       return { found: element !== null, matches, problem, reached };
     },
     async settled(target, timeoutMs) {
@@ -234,8 +266,28 @@ function createAgent(parts: Parts, refPrefix: string): Agent {
       return element ? act.settled(element, timeoutMs) : false;
     },
     changed: act.changed,
+    quiet: act.quiet,
     state,
-    stateAfter: () => new Promise((resolve) => setTimeout(() => resolve(state()), 0)),
+    prepare() {
+      changeLog.prepare();
+      forms.take();
+      return { lastRef };
+    },
+    async after(changesCharsMax, field) {
+      const verdict = watch.verdict();
+      if (verdict.hit === false) {
+        const changes = { lines: [], truncated: false, momentary: [] };
+        return { ...verdict, ...forms.take(), ...state(), changes, value: null, lastRef };
+      }
+      // While the frame is on its way the page is compared already; that holds unless the frame changes something.
+      changeLog.anticipate(changesCharsMax);
+      await watch.afterInput();
+      const changes = changeLog.since(changesCharsMax, false);
+      const element = field && located(field.target);
+      const value = element && fields.heldBy(element);
+      return { ...verdict, ...forms.take(), ...state(), changes, value, lastRef };
+    },
+    changes: (charsMax, again) => ({ ...changeLog.since(charsMax, again), ...state(), lastRef }),
     html(target, offset, charsMax) {
       const { element, matches } =
         target === null ? { element: document.documentElement, matches: 1 } : locate(target);
@@ -250,10 +302,11 @@ function createAgent(parts: Parts, refPrefix: string): Agent {
       const { x, y, width, height } = element.getBoundingClientRect();
       return { x, y, width, height };
     },
+    storage: made.storage,
     /** Null when a click at this place of the parent document goes into the frame, else what is in the way. */
     isFrameHit(frame, x, y) {
-      const hit = act.deepestAt(x, y);
-      return hit === frame ? null : hit ? act.describe(hit) : "nothing";
+      const found = hit.deepestAt(x, y);
+      return found === frame ? null : found ? brief(found) : "nothing";
     },
     framePlace(frame) {
       const box = frame.getBoundingClientRect();
@@ -281,26 +334,11 @@ function createAgent(parts: Parts, refPrefix: string): Agent {
 
 /** The expression that makes the agent when evaluated in a document. */
 export function agentSource(refPrefix: string): string {
-  const parts = {
-    createDom,
-    createHosts,
-    createCounters,
-    createGenerated,
-    createRoleTables,
-    createStates,
-    createRoles,
-    createNames,
-    createAffordances,
-    createCovers,
-    createSilent,
-    createDescriber,
-    createTree,
-    createDistiller,
-    createRender,
-    createYaml,
-    createLocate,
-    createAct,
-  };
   const fields = Object.entries(parts).map(([name, part]) => `${name}:${part.toString()}`);
-  return `(${createAgent.toString()})({${fields.join(",")}},${JSON.stringify(refPrefix)})`;
+  const made = `(${createAgent.toString()})({${fields.join(",")}},${JSON.stringify(refPrefix)},page)`;
+  // What everything in here calls `document` is the safe one; observers want the real one, which is `page`.
+  return `((page,document)=>${made})(globalThis.document,(${safeDocument.toString()})(globalThis.document))`;
 }
+
+/** What runs in every new document before its own script. */
+export const firstSource = `(${listenFirst.toString()})()`;

@@ -1,0 +1,265 @@
+/**
+ * The browser's way out: a SOCKS5 server on loopback that looks names up itself and connects to the address that it
+ * has checked. So no name leads to a link-local or metadata address, however often its answer changes, for pages,
+ * fetch, pictures, workers and WebSockets alike. Loopback and private addresses are reached without it.
+ */
+import { lookup } from "node:dns/promises";
+import { connect, createServer, isIP, type Socket } from "node:net";
+import { isLinkLocalHost } from "../policy/url-policy.ts";
+
+const connectTimeoutMs = 30_000;
+/** The next address of a name is tried this long after the one before. */
+const nextAddressMs = 250;
+const addressesMax = 8;
+const connectionsMax = 1_000;
+const failuresMax = 200;
+const requestBytesMax = 300;
+
+/** Answers of SOCKS5, which the browser shows as one and the same error. */
+const replies = { done: 0, failed: 1, notAllowed: 2, unreachable: 4, refused: 5 } as const;
+
+export interface AddressGate {
+  /** What the browser is told. */
+  server: string;
+  bypass: string;
+  /** Why a connection to a host could not be made, in the browser's own words; null when it was not for this gate. */
+  failureOf(host: string): string | null;
+  close(): void;
+}
+
+/** Who is reached directly; the implicit rules, which would let link-local addresses through, are taken back. */
+const bypass = [
+  "<-loopback>",
+  "localhost",
+  "*.localhost",
+  "127.0.0.1/8",
+  "[::1]",
+  "10.0.0.0/8",
+  "172.16.0.0/12",
+  "192.168.0.0/16",
+].join(";");
+
+/** What a failure begins with that is not one of the network. */
+export const blockedMark = "blocked: ";
+
+class Refusal extends Error {
+  readonly reply: number;
+  /** As the browser would have said it. */
+  readonly netError: string;
+
+  constructor(reply: number, netError: string) {
+    super(netError);
+    this.reply = reply;
+    this.netError = netError;
+  }
+}
+
+/** Exactly so many bytes from a socket that is being greeted. */
+class Reader {
+  readonly #socket: Socket;
+  #buffered = Buffer.alloc(0);
+  #wake: () => void = () => {};
+  #hasEnded = false;
+  readonly #onData = (chunk: Buffer) => {
+    this.#buffered = Buffer.concat([this.#buffered, chunk]);
+    this.#wake();
+  };
+  readonly #onEnd = () => {
+    this.#hasEnded = true;
+    this.#wake();
+  };
+
+  constructor(socket: Socket) {
+    this.#socket = socket;
+    socket.on("data", this.#onData).on("close", this.#onEnd);
+  }
+
+  async take(count: number): Promise<Buffer> {
+    while (this.#buffered.length < count) {
+      if (this.#hasEnded || this.#buffered.length > requestBytesMax) throw new Error("no SOCKS5 request");
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+    const taken = this.#buffered.subarray(0, count);
+    this.#buffered = this.#buffered.subarray(count);
+    return taken;
+  }
+
+  /** Lets go of the socket; what came early belongs to the connection. */
+  release(): Buffer {
+    this.#socket.pause();
+    this.#socket.off("data", this.#onData).off("close", this.#onEnd);
+    return this.#buffered;
+  }
+}
+
+interface Destination {
+  host: string;
+  port: number;
+}
+
+async function readGreeting(reader: Reader): Promise<void> {
+  const [version, methods = 0] = await reader.take(2);
+  if (version !== 5) throw new Error("no SOCKS5 request");
+  await reader.take(methods);
+}
+
+async function readDestination(reader: Reader): Promise<Destination> {
+  const [version, command, , kind] = await reader.take(4);
+  if (version !== 5 || command !== 1) throw new Refusal(replies.failed, "net::ERR_FAILED");
+  let host: string;
+  if (kind === 1) host = [...(await reader.take(4))].join(".");
+  else if (kind === 4) {
+    const bytes = await reader.take(16);
+    const groups = Array.from({ length: 8 }, (_, i) => bytes.readUInt16BE(i * 2).toString(16));
+    host = groups.join(":");
+  } else host = (await reader.take((await reader.take(1))[0]!)).toString();
+  return { host, port: (await reader.take(2)).readUInt16BE(0) };
+}
+
+export type ResolveHost = (host: string) => Promise<string[]>;
+
+/** As every other program on this machine looks names up. */
+const systemResolve: ResolveHost = async (host) =>
+  (await lookup(host, { all: true, verbatim: true })).map(({ address }) => address);
+
+/** The addresses of a host that may be connected to. */
+async function checkedAddresses(host: string, resolve: ResolveHost): Promise<string[]> {
+  const found = isIP(host)
+    ? [host]
+    : await resolve(host).catch(() => {
+        throw new Refusal(replies.unreachable, "net::ERR_NAME_NOT_RESOLVED");
+      });
+  const open = found.filter((address) => !isLinkLocalHost(address));
+  if (open.length === 0) throw new Refusal(replies.notAllowed, `${blockedMark}${host} is ${found[0]}`);
+  return open.slice(0, addressesMax);
+}
+
+const netErrors: Record<string, string> = {
+  ECONNREFUSED: "net::ERR_CONNECTION_REFUSED",
+  ECONNRESET: "net::ERR_CONNECTION_RESET",
+  ETIMEDOUT: "net::ERR_CONNECTION_TIMED_OUT",
+  EHOSTUNREACH: "net::ERR_ADDRESS_UNREACHABLE",
+  ENETUNREACH: "net::ERR_ADDRESS_UNREACHABLE",
+};
+
+/** The first of the addresses that answers; each has a head start before the next one. */
+function connectFirst(addresses: string[], port: number): Promise<Socket> {
+  return new Promise((resolve, reject) => {
+    const open = new Set<Socket>();
+    let tried = 0;
+    let isSettled = false;
+    let failure = new Refusal(replies.failed, "net::ERR_CONNECTION_TIMED_OUT");
+    const settle = (winner: Socket | null) => {
+      isSettled = true;
+      clearTimeout(limit);
+      clearInterval(pacing);
+      for (const socket of open) if (socket !== winner) socket.destroy();
+      if (winner) resolve(winner);
+      else reject(failure);
+    };
+    const next = () => {
+      const address = addresses[tried++];
+      if (address === undefined || isSettled) return;
+      const socket = connect({ host: address, port, noDelay: true });
+      open.add(socket);
+      socket.once("connect", () => {
+        if (!isSettled) settle(socket);
+      });
+      socket.on("error", (error: NodeJS.ErrnoException) => {
+        open.delete(socket);
+        if (isSettled) return;
+        const isRefused = error.code === "ECONNREFUSED";
+        failure = new Refusal(
+          isRefused ? replies.refused : replies.unreachable,
+          netErrors[error.code ?? ""] ?? "net::ERR_CONNECTION_FAILED",
+        );
+        if (tried < addresses.length) next();
+        else if (open.size === 0) settle(null);
+      });
+    };
+    const pacing = setInterval(next, nextAddressMs);
+    const limit = setTimeout(() => settle(null), connectTimeoutMs);
+    next();
+  });
+}
+
+const answer = (reply: number) => Buffer.from([5, reply, 0, 1, 0, 0, 0, 0, 0, 0]);
+
+export interface GateOptions {
+  onBlocked: (text: string) => void;
+  resolve?: ResolveHost;
+}
+
+export async function openAddressGate({
+  onBlocked,
+  resolve = systemResolve,
+}: GateOptions): Promise<AddressGate> {
+  const sockets = new Set<Socket>();
+  const failures = new Map<string, string>();
+
+  const track = (socket: Socket) => {
+    sockets.add(socket);
+    socket.on("close", () => sockets.delete(socket));
+    socket.on("error", () => socket.destroy());
+  };
+
+  function remember(host: string, netError: string): void {
+    failures.delete(host);
+    if (failures.size >= failuresMax) failures.delete(failures.keys().next().value!);
+    failures.set(host, netError);
+  }
+
+  async function serve(client: Socket): Promise<void> {
+    const reader = new Reader(client);
+    await readGreeting(reader);
+    client.write(Buffer.from([5, 0]));
+    const { host, port } = await readDestination(reader);
+    try {
+      const upstream = await connectFirst(await checkedAddresses(host, resolve), port);
+      track(upstream);
+      failures.delete(host);
+      const early = reader.release();
+      if (client.destroyed) {
+        upstream.destroy();
+        return;
+      }
+      client.write(answer(replies.done));
+      if (early.length > 0) upstream.write(early);
+      upstream.on("close", () => client.destroy());
+      client.on("close", () => upstream.destroy());
+      upstream.pipe(client);
+      client.pipe(upstream);
+    } catch (error) {
+      const refusal = error instanceof Refusal ? error : new Refusal(replies.failed, "net::ERR_FAILED");
+      remember(host, refusal.netError);
+      if (refusal.reply === replies.notAllowed)
+        onBlocked(
+          `A connection was blocked: ${refusal.netError.slice(blockedMark.length)}, a link-local or metadata address.`,
+        );
+      client.end(answer(refusal.reply));
+    }
+  }
+
+  const server = createServer({ noDelay: true }, (client) => {
+    track(client);
+    if (sockets.size > connectionsMax) client.destroy();
+    else serve(client).catch(() => client.destroy());
+  });
+  await new Promise<void>((listening, reject) => {
+    server.once("error", reject);
+    server.listen(0, "127.0.0.1", listening);
+  });
+  server.unref();
+  const { port } = server.address() as { port: number };
+  return {
+    server: `socks5://127.0.0.1:${port}`,
+    bypass,
+    failureOf: (host) => failures.get(host) ?? null,
+    close() {
+      server.close();
+      for (const socket of sockets) socket.destroy();
+    },
+  };
+}

@@ -1,0 +1,99 @@
+import { z } from "zod";
+import { type ConsoleLevel, levelOrder } from "../capture/console.ts";
+import { defineOperation } from "./define.ts";
+import { queryFlag, queryInt } from "./schemas.ts";
+
+const listMax = 1_000;
+export const limit = queryInt(1, listMax).default(200).describe("The newest so many");
+export const none = z.object({});
+export const cleared = z.object({ cleared: z.boolean() });
+
+function newestWithin(lines: string[], charsMax: number): string[] {
+  let chars = 0;
+  let first = lines.length;
+  while (first > 0 && chars + lines[first - 1]!.length < charsMax) {
+    first--;
+    chars += lines[first]!.length + 1;
+  }
+  return lines.slice(first);
+}
+
+const Message = z.object({
+  level: z.enum(["debug", "info", "warning", "error"]),
+  text: z.string(),
+  url: z.string(),
+  line: z.number(),
+  time_ms: z.number(),
+  page_id: z.string(),
+});
+
+export const consoleOperation = defineOperation({
+  name: "console",
+  summary: "Console messages and uncaught errors, oldest first",
+  method: "GET",
+  path: "/console",
+  params: z.object({
+    level: z.enum(["debug", "info", "warning", "error"]).default("info").describe("This level and worse"),
+    all: queryFlag.default(true).describe("Also those of documents that the page has left"),
+    limit,
+  }),
+  result: z.object({
+    total: z.number(),
+    errors: z.number(),
+    warnings: z.number(),
+    dropped: z.number().describe("Older messages that were forgotten"),
+    messages: z.array(Message),
+  }),
+  run: async ({ browser }, { level, all, limit: max }) => {
+    const running = await browser();
+    const page = await running.page();
+    const wanted = levelOrder.indexOf(level);
+    const inScope = running.console.messages.items.filter(
+      (message) => all || (message.page_id === page.id && message.document === page.documents),
+    );
+    const atLevel = (name: ConsoleLevel) => inScope.filter((message) => message.level === name).length;
+    return {
+      total: inScope.length,
+      errors: atLevel("error"),
+      warnings: atLevel("warning"),
+      dropped: running.console.messages.dropped,
+      messages: inScope
+        .filter((message) => levelOrder.indexOf(message.level) >= wanted)
+        .slice(-max)
+        .map(({ document: _, ...message }) => message),
+    };
+  },
+  tool: {
+    name: "browser_console_messages",
+    description: "Console messages of the page",
+    isReadOnly: true,
+    input: z.object({
+      level: z.enum(["debug", "info", "warning", "error"]).optional(),
+      all: z.boolean().optional().describe("Since the start, not only this page"),
+    }),
+    toParams: (input) => ({ all: false, ...input, limit: listMax }),
+    present: async ({ total, errors, warnings, messages }, { session }) => {
+      const lines = messages.map(
+        ({ level, text, url, line }) => `[${level.toUpperCase()}] ${text} @ ${url}:${line}`,
+      );
+      const kept = newestWithin(lines, session.contentCharsMax);
+      const left = lines.length - kept.length;
+      const head = `Total messages: ${total} (Errors: ${errors}, Warnings: ${warnings})`;
+      const note = left > 0 ? `\n… ${left} older messages left out` : "";
+      return { result: `${head}${note}\n${kept.join("\n")}`.trimEnd() };
+    },
+  },
+});
+
+export const clearConsoleOperation = defineOperation({
+  name: "clear-console",
+  summary: "Forget the console messages",
+  method: "DELETE",
+  path: "/console",
+  params: none,
+  result: cleared,
+  run: async ({ browser }) => {
+    (await browser()).console.messages.clear();
+    return { cleared: true };
+  },
+});

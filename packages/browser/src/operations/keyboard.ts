@@ -1,0 +1,113 @@
+import { z } from "zod";
+import { pressKeys } from "../page/actions.ts";
+import { upload } from "../page/files.ts";
+import { type } from "../page/typing.ts";
+import { defineOperation, refAsTarget } from "./define.ts";
+import {
+  actionTimeoutMs,
+  dialogParams,
+  Outcome,
+  outcome,
+  present,
+  toolDialog,
+  toolElement,
+  toolTarget,
+  withDialog,
+} from "./outcome.ts";
+import { Dialog, Target, TimeoutMs } from "./schemas.ts";
+
+const textCharsMax = 1_000_000;
+const filesMax = 50;
+const keysCharsMax = 1_000;
+
+export const Files = z
+  .array(z.string().min(1).max(4_096))
+  .min(1)
+  .max(filesMax)
+  .describe("Paths inside the folder given with --uploads");
+
+export const typeOperation = defineOperation({
+  name: "type",
+  summary:
+    "Type text into a field, replacing what is there; choose an option of a list; give files to a file field",
+  method: "POST",
+  path: "/type",
+  timeoutMs: actionTimeoutMs,
+  params: z
+    .object({
+      target: Target.optional().describe("Without one: at the caret of what has the focus"),
+      text: z.string().max(textCharsMax).optional(),
+      append: z.boolean().default(false).describe("Keep what is there and go on at its end"),
+      files: Files.optional().describe("For a file field, or for a file chooser that is open"),
+      submit: z.boolean().default(false).describe("Press Enter afterwards"),
+      slowly: z.boolean().default(false).describe("Key by key"),
+      dialog: Dialog,
+      timeout_ms: TimeoutMs,
+    })
+    .refine(({ text, files }) => (text === undefined) !== (files === undefined), {
+      path: ["text"],
+      message: "is required (string), or files (array of paths); not both",
+    }),
+  result: Outcome,
+  run: async (context, { target: given, text = "", files, append, submit, slowly, dialog }) => {
+    const target = given ?? null;
+    const uploads = context.session.options.uploadsDir;
+    return outcome(
+      await withDialog(context, dialog, (page) =>
+        files
+          ? upload(page, { target, files, uploads }, context.deadline)
+          : type(page, { target, text, append, submit, slowly }, context.deadline),
+      ),
+    );
+  },
+  tool: {
+    name: "browser_type",
+    description:
+      "Type into a field (replaces its text) or the focus, choose an option of a list, or give files",
+    input: z.object({
+      target: toolTarget.optional(),
+      element: toolElement,
+      text: z.string().optional(),
+      append: z.boolean().optional().describe("Keep what is there"),
+      files: z.array(z.string()).optional().describe("Paths in the uploads folder"),
+      submit: z.boolean().optional().describe("Press Enter after"),
+      slowly: z.boolean().optional().describe("Key by key"),
+      dialog: toolDialog,
+    }),
+    toParams: ({ dialog, ...input }) => refAsTarget({ ...input, dialog: dialogParams(dialog) }),
+    present,
+  },
+});
+
+export const pressKeyOperation = defineOperation({
+  name: "press-key",
+  summary:
+    "Press keys: one, a combination such as Control+a, or several after another; Wheel+400 turns the wheel",
+  method: "POST",
+  path: "/press-key",
+  timeoutMs: actionTimeoutMs,
+  params: z.object({
+    key: z
+      .string()
+      .min(1)
+      .max(keysCharsMax)
+      .describe("Enter, Control+a, ArrowDown*3 Enter, あ, Wheel+400, WheelX-100"),
+    target: Target.optional().describe("Focused first; for the wheel, pointed at"),
+    dialog: Dialog,
+    timeout_ms: TimeoutMs,
+  }),
+  result: Outcome,
+  run: async (context, { key, target, dialog }) =>
+    outcome(
+      await withDialog(context, dialog, (page) =>
+        pressKeys(page, { keys: key, target: target ?? null }, context.deadline),
+      ),
+    ),
+  tool: {
+    name: "browser_press_key",
+    description: "Press keys, or scroll: Enter, Control+a Delete, ArrowDown*3, あ, Wheel+400 (down)",
+    input: z.object({ key: z.string(), target: toolTarget.optional() }),
+    toParams: refAsTarget,
+    present,
+  },
+});

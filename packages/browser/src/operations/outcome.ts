@@ -1,0 +1,89 @@
+/** What every action answers with, and how a model is told of it. */
+import { z } from "zod";
+import type { Page } from "../page/page.ts";
+import type { ActionResult } from "../page/settle.ts";
+import type { Context, ToolOutput } from "./define.ts";
+import type { Dialog } from "./schemas.ts";
+import { activePage } from "./snapshot.ts";
+
+export const actionTimeoutMs = 5_000;
+
+export const Outcome = z.object({
+  url: z.string(),
+  title: z.string(),
+  navigated: z.boolean().describe("The page is a new document; refs of earlier snapshots are gone"),
+  still_loading: z.boolean(),
+  opened_page: z
+    .boolean()
+    .describe("A page was opened and is the active one now; url and title are of the old one"),
+  matches: z.number().int().describe("How many elements matched the target; the first visible one was used"),
+  changes: z
+    .string()
+    .describe(
+      "What changed on the page, as lines of the snapshot: + new, ~ changed, - gone; empty for nothing",
+    ),
+  changes_cut: z.boolean().describe("More changed than is listed"),
+  value: z.string().nullable().optional().describe("What a field holds after it was typed into"),
+});
+
+export function outcome(result: ActionResult): z.input<typeof Outcome> {
+  const { url, title, navigated, stillLoading, openedPage, matches, changes, changesCut, value } = result;
+  return {
+    url,
+    title,
+    navigated,
+    still_loading: stillLoading,
+    opened_page: openedPage,
+    matches,
+    changes: changes.join("\n"),
+    changes_cut: changesCut,
+    ...(value === null ? {} : { value }),
+  };
+}
+
+/** After a new document old refs are useless, so the new snapshot comes along; otherwise only what changed. */
+export async function present(result: z.output<typeof Outcome>, context: Context): Promise<ToolOutput> {
+  const notes: string[] = [];
+  if (result.matches > 1)
+    notes.push(`The target matched ${result.matches} elements; the first visible one was used.`);
+  if (result.still_loading) notes.push("The page is still loading; take a snapshot later.");
+  if (result.navigated || result.opened_page)
+    return { ...(await activePage(context)), result: notes.join("\n") };
+  if (result.changes === "" && !result.still_loading) notes.push("Done; nothing changed on the page.");
+  const more = result.changes_cut ? "\n… more changed; take a snapshot" : "";
+  return {
+    page: { ...result, isNews: false },
+    result: notes.join("\n"),
+    changes: result.changes === "" ? undefined : result.changes + more,
+  };
+}
+
+/** The answer holds for this action only, whether or not a dialog came. */
+export async function withDialog<T>(
+  { browser }: Context,
+  dialog: z.output<typeof Dialog>,
+  act: (page: Page) => Promise<T>,
+): Promise<T> {
+  const page = await (await browser()).page();
+  page.nextDialog = dialog ? { accept: dialog.accept, promptText: dialog.prompt_text } : null;
+  try {
+    return await act(page);
+  } finally {
+    page.nextDialog = null;
+  }
+}
+
+/** A dialog's answer as a model writes it. */
+export const toolDialog = z
+  .object({ accept: z.boolean(), promptText: z.string().optional() })
+  .optional()
+  .describe("Answer to a dialog it opens");
+
+export function dialogParams(dialog: unknown): unknown {
+  if (typeof dialog !== "object" || dialog === null) return dialog;
+  const { promptText, ...rest } = dialog as { promptText?: unknown };
+  return promptText === undefined ? rest : { ...rest, prompt_text: promptText };
+}
+
+export const toolTarget = z.string().describe("Ref from the snapshot, or selector");
+export const toolElement = z.string().optional().describe("What it is, in words");

@@ -1,0 +1,30 @@
+import { z } from "zod";
+import { defineOperation } from "./define.ts";
+import { TimeoutMs } from "./schemas.ts";
+
+const printTimeoutMs = 30_000;
+
+export const pdfOperation = defineOperation({
+  name: "pdf",
+  summary: "The page as PDF",
+  method: "POST",
+  path: "/pdf",
+  timeoutMs: printTimeoutMs,
+  params: z.object({
+    landscape: z.boolean().default(false),
+    background: z.boolean().default(true).describe("Print background colours and pictures"),
+    scale: z.number().min(0.1).max(2).default(1),
+    ranges: z.string().max(200).default("").describe("Such as 1-3, 5"),
+    timeout_ms: TimeoutMs,
+  }),
+  result: z.object({ data: z.string().describe("The PDF in base64"), mime_type: z.string() }),
+  run: async ({ browser, deadline }, { landscape, background, scale, ranges }) => {
+    const page = await (await browser()).page();
+    const { data } = await page.session.send(
+      "Page.printToPDF",
+      { landscape, printBackground: background, scale, pageRanges: ranges },
+      deadline.leftMs,
+    );
+    return { data, mime_type: "application/pdf" };
+  },
+});

@@ -1,0 +1,62 @@
+import { z } from "zod";
+import { waitFor } from "../page/ready.ts";
+import { isWaiting, waitUntil } from "../page/wait.ts";
+import { defineOperation } from "./define.ts";
+import { Target, TimeoutMs } from "./schemas.ts";
+
+const waitTimeoutMs = 30_000;
+const waitMsMax = 600_000;
+
+export const waitForSelectorOperation = defineOperation({
+  name: "wait-for-selector",
+  summary: "Wait until an element is visible, hidden, attached or detached",
+  method: "POST",
+  path: "/wait-for-selector",
+  timeoutMs: waitTimeoutMs,
+  params: z
+    .object({
+      selector: Target.optional(),
+      target: Target.optional().describe("Same as selector"),
+      state: z.enum(["visible", "hidden", "attached", "detached"]).default("visible"),
+      timeout_ms: TimeoutMs,
+    })
+    .refine((value) => value.selector ?? value.target, {
+      path: ["selector"],
+      message: "is required: a CSS selector, ref, text=… or role=…",
+    }),
+  result: z.object({ matches: z.number().int() }),
+  run: async ({ browser, deadline }, { selector, target, state }) => {
+    const page = await (await browser()).page();
+    return { matches: await waitFor(page, selector ?? target!, state, deadline) };
+  },
+});
+
+export const waitOperation = defineOperation({
+  name: "wait",
+  summary: "Wait for a text or an element to come or to go, or for a time",
+  method: "POST",
+  path: "/wait",
+  timeoutMs: waitTimeoutMs,
+  timeoutFor: ({ timeout_ms, ms }) => timeout_ms ?? waitTimeoutMs + (ms ?? 0),
+  params: z
+    .object({
+      text: z.string().min(1).max(1_000).optional().describe("Text that has to be visible"),
+      selector: Target.optional().describe("Target that has to be visible"),
+      gone: z.string().min(1).max(1_000).optional().describe("Text or target that has to be gone"),
+      ms: z
+        .number()
+        .int()
+        .min(0)
+        .max(waitMsMax)
+        .optional()
+        .describe("Alone: how long to wait; else the most to wait"),
+      timeout_ms: TimeoutMs,
+    })
+    .refine(isWaiting, { path: ["text"], message: "is required, or selector, gone or ms" }),
+  result: z.object({ url: z.string(), title: z.string() }),
+  run: async ({ browser, deadline }, { text, selector, gone, ms }) => {
+    const page = await (await browser()).page();
+    await waitUntil(page, { text, selector, gone, ms }, deadline);
+    return page.mainFrame.call("state", [], deadline.leftMs);
+  },
+});

@@ -1,0 +1,236 @@
+/** Fields: what can be typed into, how it is made ready, and what it holds afterwards. */
+import type { Act, Readiness } from "./act.ts";
+import type { Brief } from "./brief.ts";
+import type { Dom } from "./dom.ts";
+import type { Hit } from "./hit.ts";
+import type { Roles } from "./roles.ts";
+
+export interface TypeRequest {
+  text: string;
+  /** Keep what is there and go on at its end. */
+  append: boolean;
+}
+
+/** How the text gets into the field that is ready now. */
+export interface FieldKind {
+  /** One box for each character, as for codes that are sent by mail. */
+  isSingleBox: boolean;
+  /** An editor that keeps its text elsewhere: only its own "select all" knows what all of it is. */
+  isEditor: boolean;
+  /** The text before, which `append` goes on from; null where it cannot be read. */
+  before: string | null;
+}
+
+interface FieldTools {
+  dom: Dom;
+  roles: Roles;
+  hit: Hit;
+  act: Act;
+  brief: Brief;
+}
+
+export function createFields({ dom, roles, hit, act, brief }: FieldTools) {
+  /** Kinds of input that take a value as a whole and ignore keys in part. */
+  const valueTypes = /^(date|time|datetime-local|month|week|color|range)$/;
+  const clickedTypes = /^(checkbox|radio|submit|button|reset|image|hidden)$/;
+  const optionsShownMax = 20;
+
+  const hasEditContext = (element: Element) =>
+    Boolean((element as Element & { editContext?: unknown }).editContext);
+  const isTextField = (element: Element) =>
+    element instanceof HTMLInputElement || element instanceof HTMLTextAreaElement;
+
+  function isField(element: Element): element is HTMLElement {
+    if (isTextField(element) || element instanceof HTMLSelectElement) return true;
+    return (element instanceof HTMLElement && element.isContentEditable) || hasEditContext(element);
+  }
+
+  /** A label stands for its control, and an editor's frame for the one field in it. */
+  function fieldOf(element: Element): HTMLElement | null {
+    if (isField(element)) return element;
+    if (element instanceof HTMLLabelElement && element.control) return fieldOf(element.control);
+    const root: ParentNode = dom.shadowOf(element) ?? element;
+    const candidates = "input:not([type=hidden]), textarea, select, [contenteditable], [role=textbox]";
+    const inside = [...root.querySelectorAll(candidates)].filter(isField);
+    if (inside.length === 1) return inside[0]!;
+    // Editors keep a field that only looks after the keyboard of some languages beside the one that they use.
+    const usable = inside.filter((field) => !(field as HTMLInputElement).readOnly);
+    return usable.length === 1 ? usable[0]! : null;
+  }
+
+  /** What has the focus, inside of shadow roots too. */
+  function focused(): Element | null {
+    let at = document.activeElement;
+    while (at) {
+      const inner: Element | null = dom.shadowOf(at)?.activeElement ?? null;
+      if (!inner) break;
+      at = inner;
+    }
+    return at === document.body || at === document.documentElement ? null : at;
+  }
+
+  function chooseByText(select: HTMLSelectElement, text: string): Readiness {
+    const wanted = text.trim();
+    const find = (label: string) =>
+      [...select.options].find((one) => one.label.trim() === label || one.value === label);
+    const missing = (label: string): Readiness => {
+      const labels = [...select.options].slice(0, optionsShownMax).map((one) => one.label.trim());
+      return {
+        state: "unsuitable",
+        reason: `it has no option "${label}"; its options are: ${labels.join(", ")}`,
+      };
+    };
+    const single = find(wanted);
+    if (!select.multiple) return single ? act.chooseOption(single) : missing(wanted);
+    const lines = single ? [wanted] : wanted.split("\n").map((line) => line.trim());
+    const options = lines.filter(Boolean).map(find);
+    const unknown = options.indexOf(undefined);
+    if (unknown !== -1) return missing(lines.filter(Boolean)[unknown]!);
+    for (const option of select.options) option.selected = options.includes(option);
+    select.dispatchEvent(new Event("input", { bubbles: true, composed: true }));
+    select.dispatchEvent(new Event("change", { bubbles: true }));
+    return { state: "done" };
+  }
+
+  function wantedValue({ type, min, max, step }: HTMLInputElement): string {
+    if (type === "range")
+      return `it takes numbers from ${min || 0} to ${max || 100} in steps of ${step || 1}`;
+    const examples: Record<string, string> = {
+      date: "2026-01-31",
+      time: "23:59",
+      "datetime-local": "2026-01-31T23:59",
+      month: "2026-01",
+      week: "2026-W05",
+      color: "#ff8800",
+    };
+    return `write it like ${examples[type]}, within what the field allows`;
+  }
+
+  function setValue(input: HTMLInputElement, text: string): Readiness {
+    const before = input.value;
+    input.focus();
+    input.value = text;
+    const isTaken =
+      input.type === "range"
+        ? Number(input.value) === Number(text)
+        : input.value.toLowerCase() === text.toLowerCase();
+    if (!isTaken) {
+      input.value = before;
+      return { state: "unsuitable", reason: `"${text}" is no ${input.type} value; ${wantedValue(input)}` };
+    }
+    input.dispatchEvent(new Event("input", { bubbles: true, composed: true }));
+    input.dispatchEvent(new Event("change", { bubbles: true }));
+    return { state: "done" };
+  }
+
+  /** Why this kind of input takes no text; null when it does. */
+  function refusal(field: HTMLInputElement, text: string): Readiness | null {
+    if (field.type === "number" && text.trim() !== "" && Number.isNaN(Number(text)))
+      return { state: "unsuitable", reason: `"${text}" is no number` };
+    if (field.type === "file")
+      return { state: "unsuitable", reason: "it takes files; give their paths as files instead of text" };
+    if (clickedTypes.test(field.type))
+      return {
+        state: "unsuitable",
+        reason: `an input of type ${field.type} takes no text; click it instead`,
+      };
+    return null;
+  }
+
+  /** Focuses the field and selects what is there, so that inserted text replaces it. */
+  function prepareType(element: Element, { text, append }: TypeRequest): Readiness {
+    dom.resetCaches();
+    if (!element.isConnected) return { state: "hidden", reason: "it is no longer in the page" };
+    const field = fieldOf(element);
+    if (!field)
+      return {
+        state: "unsuitable",
+        reason: `${brief(element)} is no text field, list or editable element; to type with the keyboard, click it and type without a target`,
+      };
+    // An editor's own field is often a dot that nobody sees.
+    if (!dom.boxOf(field).visible && (field === element || !dom.boxOf(element).visible))
+      return { state: "hidden", reason: "it is not visible" };
+    if (roles.isDisabledForAria(field)) return { state: "disabled", reason: "it is disabled" };
+    if (field instanceof HTMLSelectElement) return chooseByText(field, text);
+    if (isTextField(field) && (field as HTMLInputElement).readOnly)
+      return { state: "disabled", reason: "it is read-only" };
+    if (field instanceof HTMLInputElement) {
+      if (valueTypes.test(field.type)) return setValue(field, text);
+      const refused = refusal(field, text);
+      if (refused) return refused;
+    }
+    if (!hit.isWholeInView(field)) hit.scrollTo(field, "nearest");
+    field.focus({ preventScroll: true });
+    if (append) caretToEnd(field);
+    else if (isTextField(field)) (field as HTMLInputElement).select();
+    else if (field.isContentEditable) getSelection()?.selectAllChildren(field);
+    return { state: "ready", x: 0, y: 0 };
+  }
+
+  /** Where lines are elements, the browser leaves the caret somewhere in the last of those that it inserted. */
+  function caretToEnd(element: Element): void {
+    const field = fieldOf(element);
+    if (!field) return;
+    if (isTextField(field)) {
+      const input = field as HTMLInputElement;
+      // Numbers, mail addresses and the like have no selection; their caret is at the end after a focus by script.
+      if (input.selectionStart !== null) input.setSelectionRange(input.value.length, input.value.length);
+    } else if (field.isContentEditable) {
+      getSelection()?.selectAllChildren(field);
+      getSelection()?.collapseToEnd();
+    }
+  }
+
+  function kindOf(element: Element | null): FieldKind {
+    const field = element && fieldOf(element);
+    if (!field) return { isSingleBox: false, isEditor: false, before: null };
+    return {
+      isSingleBox: field instanceof HTMLInputElement && field.maxLength === 1,
+      isEditor: !isTextField(field) || field !== element,
+      before: heldBy(field),
+    };
+  }
+
+  const lines = (text: string) => text.replace(/\r\n?/g, "\n").replace(/\u00a0/g, " ");
+
+  /** What a field holds now; null where that cannot be read. */
+  function heldBy(element: Element): string | null {
+    const field = fieldOf(element);
+    if (!field) return null;
+    if (field instanceof HTMLSelectElement)
+      return [...field.selectedOptions].map((option) => option.label.trim()).join("\n");
+    if (isTextField(field)) return lines((field as HTMLInputElement).value);
+    return field.isContentEditable ? lines(field.innerText).replace(/\n$/, "") : null;
+  }
+
+  /** The boxes of a code, from this one on. */
+  function boxesFrom(box: Element): HTMLInputElement[] {
+    const isBox = (one: Element): one is HTMLInputElement =>
+      one instanceof HTMLInputElement &&
+      (one.maxLength === 1 || one.value.length <= 1) &&
+      dom.boxOf(one).visible;
+    let around: Element | null = box.parentElement;
+    // The nearest ancestor with more than one of them holds the whole code.
+    while (around && [...around.querySelectorAll("input")].filter(isBox).length < 2)
+      around = around.parentElement;
+    const boxes = [...(around ?? document.body).querySelectorAll("input")].filter(isBox);
+    return boxes.slice(Math.max(0, boxes.indexOf(box as HTMLInputElement)));
+  }
+
+  const boxesValue = (box: Element, count: number) =>
+    boxesFrom(box)
+      .slice(0, count)
+      .map(({ value }) => value)
+      .join("");
+
+  /** Most pages go to the next box when one is filled; where a page does not, this does. */
+  function leaveBox(first: Element, index: number): void {
+    const boxes = boxesFrom(first);
+    const current = boxes[index];
+    if (current && focused() === current && current.value !== "") boxes[index + 1]?.focus();
+  }
+
+  return { prepareType, fieldOf, focused, caretToEnd, kindOf, heldBy, boxesValue, leaveBox };
+}
+
+export type Fields = ReturnType<typeof createFields>;

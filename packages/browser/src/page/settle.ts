@@ -1,0 +1,246 @@
+/** What an action led to: a new document, a new page, answers of the server, and changes of the page. */
+import { ToolError } from "../errors.ts";
+import { needsApplication } from "./applications.ts";
+import type { Deadline } from "./deadline.ts";
+import { type Frame, isContextGone } from "./frame.ts";
+import type { Changes } from "./inpage/changes.ts";
+import type { After } from "./inpage/contract.ts";
+import type { Page } from "./page.ts";
+
+/** How long an action waits for a document that it began to load; the result says when it is still loading. */
+const loadWaitMsMax = 5_000;
+/** How long an action waits for the answers to requests that it made. */
+const requestWaitMsMax = 500;
+/** A window that was asked for is there soon, or it is one that was open already. */
+const popupWaitMsMax = 1_000;
+const chooserWaitMsMax = 500;
+const invalidCharsMax = 500;
+const momentaryCharsMax = 300;
+
+export interface ActionResult {
+  url: string;
+  title: string;
+  /** The action led to a new document, so refs of the old one are gone. */
+  navigated: boolean;
+  stillLoading: boolean;
+  /** The action opened a page, which is the active one now. */
+  openedPage: boolean;
+  matches: number;
+  /** What changed on the page, as lines of the snapshot. */
+  changes: string[];
+  changesCut: boolean;
+  /** What a field holds after it was typed into; null for other actions and where it cannot be read. */
+  value: string | null;
+}
+
+export interface Before {
+  navigations: number;
+  documents: number;
+  moves: number;
+  popupsAsked: number;
+  popupsArrived: number;
+  requests: number;
+}
+
+export const stateBefore = (page: Page): Before => ({
+  navigations: page.navigationsBegun,
+  documents: page.documents,
+  moves: page.moves,
+  popupsAsked: page.popupsAsked,
+  popupsArrived: page.popupsArrived,
+  requests: page.requests.begun,
+});
+
+/** The page once it has drawn what the input brought about; null when its document is already gone. */
+export async function lookAfter(
+  page: Page,
+  frame: Frame,
+  deadline: Deadline,
+  field: { target: string | null } | null = null,
+): Promise<After | null> {
+  if (page.session.ended) return null;
+  try {
+    const after = await frame.call("after", [page.changesCharsMax, field], deadline.leftMs);
+    if (after.invalid)
+      page.report("form", `A field is not valid: ${after.invalid.slice(0, invalidCharsMax)}`);
+    return after;
+  } catch (error) {
+    if (isGone(error)) return null;
+    throw error;
+  }
+}
+
+const isGone = (error: unknown) =>
+  isContextGone(error) || (error instanceof ToolError && error.code === "page_closed");
+
+export function reportMomentary(page: Page, texts: readonly string[]): void {
+  for (const text of texts)
+    page.report("momentary", `Shown for a moment: ${JSON.stringify(text.slice(0, momentaryCharsMax))}`);
+}
+
+/** The changes of a frame once more, from the same beginning, after answers of the server have come. */
+async function changesIn(
+  frame: Frame,
+  again: boolean,
+  page: Page,
+  deadline: Deadline,
+): Promise<Changes | null> {
+  try {
+    return await frame.call("changes", [page.changesCharsMax, again], deadline.leftMs);
+  } catch (error) {
+    if (isGone(error)) return null;
+    throw error;
+  }
+}
+
+/**
+ * Whether the page has taken the input. Thousands of console messages take the browser longer than the script that
+ * writes them, so a page that still writes is left to go on.
+ */
+export async function isTaken(page: Page, input: Promise<unknown>): Promise<boolean> {
+  const sentMs = performance.now();
+  try {
+    await input;
+    return true;
+  } catch (error) {
+    if (!(error instanceof ToolError)) throw error;
+    // Input that closes its own page is input that worked.
+    if (error.code === "page_closed") return true;
+    if (error.code === "timeout" && page.isWriting(sentMs)) return false;
+    throw error;
+  }
+}
+
+export function stillBusy(page: Page, matches: number): ActionResult {
+  page.report(
+    "hang",
+    "The page is still busy with this: it writes to the console without a pause. Look again later.",
+  );
+  const { url } = page.mainFrame;
+  return {
+    url,
+    title: "",
+    navigated: false,
+    stillLoading: true,
+    openedPage: false,
+    matches,
+    changes: [],
+    changesCut: false,
+    value: null,
+  };
+}
+
+export interface Acted {
+  before: Before;
+  /** The frame that was acted on, and what it said right after; null when it was not asked or is gone. */
+  frame: Frame;
+  after: After | null;
+  matches: number;
+  value?: string | null;
+}
+
+/** Where the action led to a navigation, waits until its document is there; otherwise gathers what changed. */
+export async function conclude(page: Page, acted: Acted, deadline: Deadline): Promise<ActionResult> {
+  const { before, frame, matches } = acted;
+  const openedPage = await waitForPopup(page, before, deadline);
+  const hasLeft = () => page.navigationsBegun > before.navigations || page.documents !== before.documents;
+  const rest = { openedPage, matches, value: acted.value ?? null };
+  const look = (at: Frame) => (hasLeft() ? null : lookAfter(page, at, deadline));
+  const inFrame = acted.after ?? (await look(frame));
+  const main = frame === page.mainFrame ? inFrame : await look(page.mainFrame);
+  if (inFrame?.isFileAsked && !page.fileChooser)
+    await page.until(() => page.fileChooser !== null, Math.min(chooserWaitMsMax, deadline.restMs));
+  if (main && !hasLeft()) {
+    const hasWaited = await waitForAnswers(page, before, deadline);
+    if (!hasLeft()) {
+      const changes = await gather(page, { frame, main, inFrame, hasWaited }, deadline);
+      return { url: main.url, title: main.title, navigated: false, stillLoading: false, ...changes, ...rest };
+    }
+  }
+  const isLoaded = await waitForLoad(page, deadline);
+  const state = page.session.ended ? null : await stateOf(page, deadline);
+  return {
+    url: state?.url ?? "",
+    title: state?.title ?? "",
+    navigated: page.session.ended !== null || page.documents !== before.documents,
+    stillLoading: !isLoaded,
+    changes: [],
+    changesCut: false,
+    ...rest,
+  };
+}
+
+async function stateOf(page: Page, deadline: Deadline): Promise<{ url: string; title: string } | null> {
+  try {
+    return await page.mainFrame.call("state", [], deadline.leftMs);
+  } catch (error) {
+    if (isGone(error)) return null;
+    throw error;
+  }
+}
+
+interface Seen {
+  frame: Frame;
+  main: After;
+  inFrame: After | null;
+  /** Answers of the server came after the first look. */
+  hasWaited: boolean;
+}
+
+async function gather(page: Page, { frame, main, inFrame, hasWaited }: Seen, deadline: Deadline) {
+  const found: (Changes | null | undefined)[] = [main.changes];
+  if (frame !== page.mainFrame) found.push(inFrame?.changes);
+  for (const changes of found) reportMomentary(page, changes?.momentary ?? []);
+  if (hasWaited) {
+    found.length = 0;
+    found.push(await changesIn(page.mainFrame, true, page, deadline));
+    if (frame !== page.mainFrame) found.push(await changesIn(frame, true, page, deadline));
+    for (const changes of found) reportMomentary(page, changes?.momentary ?? []);
+  }
+  return {
+    changes: found.flatMap((changes) => changes?.lines ?? []),
+    changesCut: found.some((changes) => changes?.truncated === true),
+  };
+}
+
+/** Whether the action made requests that were not answered when the page was first looked at. */
+async function waitForAnswers(page: Page, before: Before, deadline: Deadline): Promise<boolean> {
+  if (page.requests.isDoneSince(before.requests)) return false;
+  await page.until(
+    () => page.requests.isDoneSince(before.requests) || page.isNavigating,
+    Math.min(requestWaitMsMax, deadline.restMs),
+  );
+  // What the page makes of the answer is there one frame later.
+  if (!page.isNavigating) await page.mainFrame.call("frame", [], deadline.leftMs).catch(() => {});
+  return true;
+}
+
+export async function waitForLoad(page: Page, deadline: Deadline): Promise<boolean> {
+  const waitMs = Math.min(loadWaitMsMax, deadline.restMs);
+  try {
+    return await page.until(() => !page.isNavigating && page.hasReached("domcontentloaded"), waitMs);
+  } catch (error) {
+    if (error instanceof ToolError && error.code === "page_closed") return true;
+    throw error;
+  }
+}
+
+/** A window that the action asked for is there, and its document too, when the action returns. */
+async function waitForPopup(page: Page, before: Before, deadline: Deadline): Promise<boolean> {
+  const hasArrived = () => page.popupsArrived > before.popupsArrived;
+  if (page.popupsAsked === before.popupsAsked || page.session.ended) return hasArrived();
+  if (!(await page.until(hasArrived, Math.min(popupWaitMsMax, deadline.restMs)))) {
+    if (!page.lastPopup.isNamed)
+      page.report("popup", `A window for ${page.lastPopup.url.slice(0, 200) || "about:blank"} did not open.`);
+    return false;
+  }
+  const { url, page: popup } = page.lastPopup;
+  if (popup && url && url !== "about:blank" && !needsApplication(url))
+    await popup
+      .until(
+        () => popup.mainFrame.url !== "" && popup.hasReached("domcontentloaded"),
+        Math.min(loadWaitMsMax, deadline.restMs),
+      )
+      .catch(() => false);
+  return true;
+}

@@ -1,0 +1,144 @@
+/** Typing: into a target or into what has the focus, and a look at what the field holds afterwards. */
+import { ToolError } from "../errors.ts";
+import type { Deadline } from "./deadline.ts";
+import type { Frame } from "./frame.ts";
+import type { After } from "./inpage/contract.ts";
+import type { FieldKind } from "./inpage/fields.ts";
+import { pressChord, typeKeys } from "./input.ts";
+import { parseChord, primaryModifier } from "./keys.ts";
+import type { Page } from "./page.ts";
+import { whenReady } from "./ready.ts";
+import { askFrame } from "./search.ts";
+import {
+  type ActionResult,
+  conclude,
+  isTaken,
+  lookAfter,
+  reportMomentary,
+  stateBefore,
+  stillBusy,
+} from "./settle.ts";
+
+const valueCharsMax = 300;
+
+export interface TypeOptions {
+  /** Null: whatever has the focus, at its caret. */
+  target: string | null;
+  text: string;
+  /** Go on after what is there instead of replacing it. */
+  append: boolean;
+  submit: boolean;
+  slowly: boolean;
+}
+
+interface Field {
+  frame: Frame;
+  kind: FieldKind;
+  matches: number;
+  /** A list or a date was set as a whole already. */
+  isDone: boolean;
+}
+
+async function findTarget(
+  page: Page,
+  target: string,
+  options: TypeOptions,
+  deadline: Deadline,
+): Promise<Field> {
+  const { text, append } = options;
+  const { frame, found } = await whenReady(page, target, deadline, (each, look) =>
+    each.call("type", [target, { text, append }], look.leftMs),
+  );
+  const kind = found.field ?? { isSingleBox: false, isEditor: false, before: null };
+  return { frame, kind, matches: found.matches, isDone: found.readiness!.state === "done" };
+}
+
+/** The frame whose document has the focus, and what it is there. */
+async function findFocus(page: Page, deadline: Deadline): Promise<Field> {
+  for (const frame of page.frames.values()) {
+    const focus = await askFrame(page, frame, deadline, ({ leftMs }) => frame.call("focus", [], leftMs));
+    if (focus && (focus.kind === "field" || focus.kind === "other"))
+      return { frame, kind: focus.field, matches: 0, isDone: false };
+  }
+  throw new ToolError(
+    "element_not_actionable",
+    "Nothing on the page has the focus. Click what should be typed into first, or give a target.",
+  );
+}
+
+/** One box for each character: each is typed, and where the page does not go on by itself, this does. */
+async function fillBoxes(frame: Frame, { target, text }: TypeOptions, deadline: Deadline): Promise<void> {
+  let index = 0;
+  for (const character of text) {
+    await typeKeys(frame.session, character, deadline.leftMs);
+    await frame.call("leaveBox", [target, index++], deadline.leftMs);
+  }
+}
+
+async function insert(frame: Frame, { target, text }: TypeOptions, deadline: Deadline): Promise<void> {
+  await frame.session.send("Input.insertText", { text }, deadline.leftMs);
+  if (text.includes("\n") && target !== null) await frame.call("caretToEnd", [target], deadline.leftMs);
+}
+
+async function enter({ frame, kind }: Field, options: TypeOptions, deadline: Deadline): Promise<void> {
+  const { target, text, append, slowly } = options;
+  const replaces = target !== null && !append;
+  if (kind.isSingleBox && text.length > 1) return fillBoxes(frame, options, deadline);
+  // Editors draw only a part of their text; their own "select all" takes all of it.
+  if (replaces && kind.isEditor)
+    await pressChord(frame.session, parseChord(`${primaryModifier}+a`), deadline.leftMs);
+  if (!slowly && text !== "") return insert(frame, options, deadline);
+  // What is selected is removed first; typing over it would do the same, but not for an empty text.
+  if (replaces) await pressChord(frame.session, parseChord("Delete"), deadline.leftMs);
+  await typeKeys(frame.session, text, deadline.leftMs);
+}
+
+const flat = (text: string) => text.replace(/\s+/g, " ").trim();
+const shown = (text: string) =>
+  JSON.stringify(text.length > valueCharsMax ? `${text.slice(0, valueCharsMax)}…` : text);
+
+/** Says so when the field holds something else than it was given: a mask, a limit, or a refusal. */
+function checkValue(page: Page, value: string, { kind }: Field, { target, text, append }: TypeOptions): void {
+  // At the caret of a field the text may come to stand anywhere in it.
+  const isAtCaret = target === null;
+  const wanted = append ? (kind.before ?? "") + text : text;
+  const isThere = isAtCaret ? flat(value).includes(flat(text)) : flat(value) === flat(wanted);
+  if (!isThere) page.report("input", `The field holds ${shown(value)}, not ${shown(wanted)}.`);
+}
+
+/** What the field holds, one frame after it was typed into; null when that cannot be read. */
+async function readBack(
+  page: Page,
+  field: Field,
+  options: TypeOptions,
+  deadline: Deadline,
+): Promise<{ value: string | null; after: After | null }> {
+  const { frame, kind, isDone } = field;
+  const { target, text } = options;
+  const after = await lookAfter(page, frame, deadline, { target });
+  let value = after?.value ?? null;
+  // A field that took one character may have passed the others on to those beside it.
+  if (text.length > 1 && (kind.isSingleBox || value?.length === 1))
+    value = await frame.call("boxesValue", [target, text.length], deadline.leftMs);
+  if (value !== null && !isDone) checkValue(page, value, field, options);
+  return { value, after };
+}
+
+export async function type(page: Page, options: TypeOptions, deadline: Deadline): Promise<ActionResult> {
+  const before = stateBefore(page);
+  const { target, submit } = options;
+  const field =
+    target === null ? await findFocus(page, deadline) : await findTarget(page, target, options, deadline);
+  const { frame, matches } = field;
+  if (!field.isDone && !(await isTaken(page, enter(field, options, deadline))))
+    return stillBusy(page, matches);
+  const { value, after } = await readBack(page, field, options, deadline);
+  if (!submit) return conclude(page, { before, frame, after, matches, value }, deadline);
+  reportMomentary(page, after?.changes?.momentary ?? []);
+  const pressed = pressChord(frame.session, parseChord("Enter"), deadline.leftMs);
+  if (!(await isTaken(page, pressed))) return stillBusy(page, matches);
+  const result = await conclude(page, { before, frame, after: null, matches, value }, deadline);
+  return result.navigated
+    ? result
+    : { ...result, changes: [...(after?.changes?.lines ?? []), ...result.changes] };
+}

@@ -1,0 +1,75 @@
+/** A mailbox: answering, forwarding, deleting and marking messages, asked for in many words. */
+import type { Player, Solve } from "../player.ts";
+
+interface Wish {
+  action: "reply" | "forward" | "delete" | "important";
+  sender: string;
+  /** The text of an answer, or whom a message goes to. */
+  content: string;
+}
+
+const hasWord = (text: string, word: string) => new RegExp(`(^|\\W)${word}('s)?(\\W|$)`).test(text);
+
+/** Words with a capital that are no names. */
+const ordinary = new Set(
+  "A All Ask Automatically Can Copy Could Email Emails FOrward Find Forward Foward From Give Go I In It Let Locate Look Mail Make Message My NAME Now Open Please Pls Primary Send The Then This To Will With Would You Your".split(
+    " ",
+  ),
+);
+
+function understand(query: string, senders: string[]): Wish {
+  const named = senders.filter((name) => hasWord(query, name));
+  // Whom a message is from stands behind "from" or "by", or before "sent" or "'s".
+  const isAuthor = (name: string) =>
+    new RegExp(`\\b(?:from|by) ${name}\\b|\\b${name}(?:'s| sent| wrote)`).test(query);
+  const sender = named.find(isAuthor) ?? named[0] ?? "";
+  const quoted = /"([^"]+)"/.exec(query)?.[1];
+  if (/trash|delete|remove|erase|get rid|throw|discard|rid of/i.test(query) && !quoted)
+    return { action: "delete", sender, content: "" };
+  if (/\bstar\b|star icon|important|importance|mark|flag|favorite/i.test(query) && !quoted)
+    return { action: "important", sender, content: "" };
+  const words = query.replace(/'s\b/g, "").match(/[A-Z][\w-]*/g) ?? [];
+  const others = words.filter((word) => word !== sender && !ordinary.has(word));
+  const isReply = /repl|respon|answer|writ|tell|text/i.test(query) && !/forward/i.test(query);
+  if (quoted || isReply) {
+    const told =
+      quoted ??
+      /(?:with|saying|say|message|text|reply|:)\s+(?:the (?:text|message|words?)\s+)?([A-Z].*?)\.?$/.exec(
+        query,
+      )?.[1] ??
+      "";
+    return { action: "reply", sender, content: told };
+  }
+  return { action: "forward", sender, content: others.at(-1) ?? "" };
+}
+
+export async function handleMail(player: Player): Promise<void> {
+  const threads = (await player.dom()).all("#main .email-thread, .email-thread");
+  const senders = threads.map((thread) => thread.first(".email-sender")!.text);
+  const { action, sender, content } = understand(await player.query(), senders);
+  const thread = threads[senders.indexOf(sender)]!;
+  if (action === "delete" || action === "important") {
+    await player.click(thread.first(action === "delete" ? ".trash" : ".star")!);
+    return;
+  }
+  await player.click(thread.first(".email-sender")!);
+  await player.click(`#email .email-${action}`);
+  await player.type(action === "reply" ? "#reply-text" : ".forward-sender", content);
+  await player.click(`#send-${action}`);
+}
+
+const names = [
+  "",
+  "-delete",
+  "-forward",
+  "-forward-nl",
+  "-forward-nl-turk",
+  "-important",
+  "-nl-turk",
+  "-noscroll",
+  "-reply",
+  "-star-reply",
+];
+export const mail: Record<string, Solve> = Object.fromEntries(
+  names.map((name) => [`email-inbox${name}`, handleMail]),
+);
