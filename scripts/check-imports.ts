@@ -41,7 +41,7 @@ const PACKAGES: Record<string, { code: readonly string[]; types?: readonly strin
   protocol: { code: [] },
   gateway: { code: ["wire", "protocol", "client"] },
   agent: { code: ["protocol"] },
-  client: { code: [], types: ["protocol", "gateway"] },
+  client: { code: [] },
   console: { code: ["client"], types: ["gateway"] },
   browser: { code: [] },
   // For tests, benchmarks and scripts; no other package's source may import it.

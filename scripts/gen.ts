@@ -12,21 +12,25 @@ import { surfaces } from "../packages/gateway/src/rooms/index.ts";
 import { consoleRoutes } from "../packages/gateway/src/transports/console/routes.ts";
 import { documentRoutes } from "../packages/gateway/src/transports/docs/routes.ts";
 import { VERSION } from "../packages/gateway/src/version.ts";
-import { errorReference, httpReference, methodTypes, settingsReference } from "./lib/references.ts";
+import { methodTypes, notificationTypes, routeTypes } from "./lib/client-types.ts";
+import { errorReference, httpReference, settingsReference } from "./lib/references.ts";
 
 const root = join(import.meta.dir, "..");
 const registry = new Registry(surfaces);
-const documents = [
+const routes = [
+  ...registry.routes,
   ...documentRoutes({ registry, metrics: new Metrics(), version: VERSION }),
   ...consoleRoutes({ registrationIsOpen: async () => false, firstAccountOnly: false }),
 ];
 
 const files: Record<string, string> = {
   "docs/reference/rpc.md": rpcReference(registry),
-  "docs/reference/http.md": httpReference([...registry.routes, ...documents]),
+  "docs/reference/http.md": httpReference(routes),
   "docs/reference/errors.md": errorReference(),
   "docs/reference/settings.md": settingsReference(describeSettings()),
   "packages/client/src/methods.gen.ts": methodTypes(registry),
+  "packages/client/src/routes.gen.ts": routeTypes(routes),
+  "packages/client/src/notifications.gen.ts": notificationTypes(registry),
 };
 
 const checking = process.argv.includes("--check");

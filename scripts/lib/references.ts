@@ -1,16 +1,18 @@
 import { ERRORS } from "../../packages/gateway/src/kernel/errors.ts";
+import { answersOf, schemaOf } from "../../packages/gateway/src/kernel/openapi.ts";
 import { type JsonSchema, jsonSchema } from "../../packages/gateway/src/kernel/openrpc.ts";
 import { typeInWords } from "../../packages/gateway/src/kernel/reference.ts";
-import type { Registry } from "../../packages/gateway/src/kernel/registry.ts";
-import type { RouteDefinition } from "../../packages/gateway/src/kernel/route.ts";
-import { typeOf } from "./schema-types.ts";
+import type { AnyRoute } from "../../packages/gateway/src/kernel/route.ts";
 
 const cell = (text: string) => text.replaceAll("|", "\\|").replaceAll("\n", " ");
-const AUTH_IN_WORDS = {
+const AUTH_IN_WORDS: { readonly [Auth in AnyRoute["auth"]]: string } = {
   public: "none",
   api_key: "API key (`Authorization: Bearer service-<uuid>`)",
+  jwt: "access token of a signed-in person (`Authorization: Bearer <JWT>`)",
+  admin: "access token of an administrator (`Authorization: Bearer <JWT>`)",
   admin_token: "admin token (`Authorization: Bearer <SERVICE_ADMIN_TOKEN>`)",
-} as const;
+  jwt_or_admin_token: "access token or admin token (`Authorization: Bearer <either>`)",
+};
 
 function fields(schema: JsonSchema): string {
   const properties = Object.entries((schema.properties ?? {}) as Record<string, JsonSchema>);
@@ -23,21 +25,24 @@ function fields(schema: JsonSchema): string {
   return ["| Field | Type | Notes |", "|---|---|---|", ...rows].join("\n");
 }
 
-function routeSection(route: RouteDefinition): string {
+function routeSection(route: AnyRoute): string {
   const parts = [
     `### ${route.method} ${route.path}`,
     `${route.summary}. Auth: ${AUTH_IN_WORDS[route.auth]}.`,
   ];
   if (route.query) parts.push(`**Query**\n\n${fields(jsonSchema(route.query, "input"))}`);
-  if (route.body) parts.push(`**Body**\n\n${fields(jsonSchema(route.body, "input"))}`);
-  if (route.responseType) parts.push(`**Answer**\n\n\`${route.responseType}\``);
-  else if (route.response) parts.push(`**Answer**\n\n${fields(jsonSchema(route.response, "output"))}`);
+  if (route.body) parts.push(`**Body**\n\n${fields(jsonSchema(schemaOf(route.body), "input"))}`);
+  for (const [type, schema] of Object.entries(answersOf(route))) {
+    const described = jsonSchema(schema, "output");
+    if (type === "text/event-stream") parts.push(`**Each event of a stream**\n\n${fields(described)}`);
+    else parts.push(`**Answer**\n\n${type === "application/json" ? fields(described) : `\`${type}\``}`);
+  }
   return parts.join("\n\n");
 }
 
 /** The HTTP surfaces as Markdown, one section a surface. */
-export function httpReference(routes: readonly RouteDefinition[]): string {
-  const surfaceOf = ({ path }: RouteDefinition) => {
+export function httpReference(routes: readonly AnyRoute[]): string {
+  const surfaceOf = ({ path }: AnyRoute) => {
     if (path.startsWith("/v1/")) return "Inference: /v1";
     if (path.startsWith("/api/admin/")) return "Administration: /api/admin";
     return "Documents and probes";
@@ -79,38 +84,6 @@ export function settingsReference(described: string): string {
     "| Variable | Meaning | Default |",
     "|---|---|---|",
     ...rows,
-    "",
-  ].join("\n");
-}
-
-/** `Methods`: params and result of every method, for the client. */
-export function methodTypes(registry: Registry): string {
-  const entries = [...registry.methods.values()].map((method) => {
-    const params = typeOf(jsonSchema(method.params, "input"), 2);
-    const result = typeOf(jsonSchema(method.result, "output"), 2);
-    return [
-      `  /** ${method.summary}. */`,
-      `  ${JSON.stringify(method.name)}: {`,
-      `    auth: ${JSON.stringify(method.auth)};`,
-      `    params: ${params};`,
-      `    result: ${result};`,
-      "  };",
-    ].join("\n");
-  });
-  return [
-    "// Made by scripts/gen.ts from the method definitions; `npm run gen` writes it anew.",
-    "",
-    "/** Params and result of every method, by name. */",
-    "export interface Methods {",
-    entries.join("\n"),
-    "}",
-    "",
-    "/** Who may call each method; the client chooses the credential by it. */",
-    'export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } = {',
-    ...[...registry.methods.values()].map(
-      ({ name, auth }) => `  ${JSON.stringify(name)}: ${JSON.stringify(auth)},`,
-    ),
-    "};",
     "",
   ].join("\n");
 }

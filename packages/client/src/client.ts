@@ -1,7 +1,6 @@
-import type { ChatStream, Notification } from "@model-gateway/protocol/notifications.ts";
 import { type Admin, createAdmin } from "./admin.ts";
 import { ConnectionError, RPC_CODE, RpcError } from "./errors.ts";
-import { type EventsOptions, sessionEvents } from "./events.ts";
+import { type ChatStream, type EventsOptions, type Notification, sessionEvents } from "./events.ts";
 import { METHOD_AUTH, type Methods } from "./methods.gen.ts";
 import { createRest, type Rest } from "./rest.ts";
 import { connecting, type Fetch, type RpcReply, rpcOverHttp } from "./rpc.ts";

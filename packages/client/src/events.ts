@@ -1,10 +1,16 @@
-import type { Notification } from "@model-gateway/protocol/notifications.ts";
 import { ConnectionError, isAbort, RestError, restErrorOf } from "./errors.ts";
+import type { Notifications } from "./notifications.gen.ts";
 import type { Fetch } from "./rpc.ts";
 import { sseData } from "./sse.ts";
 
 const RETRY_FIRST_MS = 250;
 const RETRY_MAX_MS = 10_000;
+
+export type Notification = {
+  [Name in keyof Notifications]: { method: Name; params: Notifications[Name] };
+}[keyof Notifications];
+export type ChatStream = Notifications["chat.stream"];
+export type ModelsProgress = Notifications["models.progress"];
 
 export interface EventsOptions {
   signal?: AbortSignal;

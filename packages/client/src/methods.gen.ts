@@ -1,4 +1,4 @@
-// Made by scripts/gen.ts from the method definitions; `npm run gen` writes it anew.
+// Made by scripts/gen.ts from the definitions; `npm run gen` writes it anew.
 
 /** Params and result of every method, by name. */
 export interface Methods {

@@ -1,104 +1,27 @@
-import type { ChatUsage, ToolCall, VideoResult } from "@model-gateway/protocol/notifications.ts";
 import { ConnectionError, RestError, restErrorOf } from "./errors.ts";
+import type { Notifications } from "./notifications.gen.ts";
+import type { Routes } from "./routes.gen.ts";
 import type { Fetch } from "./rpc.ts";
 import { sseData } from "./sse.ts";
 
-export interface ChatMessage {
-  role: "user" | "assistant" | "system" | "tool";
-  content: string | Record<string, unknown>[] | null;
-  [field: string]: unknown;
-}
+export type RouteName = keyof Routes;
+export type RouteAnswer<R extends RouteName> = Routes[R]["answer"];
+export type RouteBody<R extends RouteName> = Routes[R] extends { body: infer Body } ? Body : undefined;
 
-export interface ChatRequest {
-  model: string;
-  messages: ChatMessage[];
-  temperature?: number;
-  max_tokens?: number;
-  conversation_id?: string;
-  memory?: boolean;
-  tools?: Record<string, unknown>[];
-  provider?: string;
-  extra?: Record<string, unknown>;
-  [field: string]: unknown;
-}
-
-export interface ChatCompletion {
-  id: string;
-  object: "chat.completion";
-  created: number;
-  model: string;
-  choices: {
-    index: number;
-    message: { role: string; content: string | null; tool_calls?: ToolCall[] };
-    finish_reason: string | null;
-  }[];
-  usage?: ChatUsage;
-}
-
-export interface ChatChunk {
-  id: string;
-  object: "chat.completion.chunk";
-  created: number;
-  model: string;
-  choices: {
-    index: number;
-    delta: { role?: string; content?: string | null; reasoning_content?: string; tool_calls?: ToolCall[] };
-    finish_reason: string | null;
-  }[];
-  usage?: ChatUsage | null;
-}
-
-export interface Model {
-  id: string;
-  object: "model";
-  owned_by: string;
-}
-
-export interface Embeddings {
-  object: "list";
-  data: { object: "embedding"; embedding: number[] | string; index: number }[];
-  model: string;
-  usage: ChatUsage;
-}
-
-export interface VideoRequest {
-  model: string;
-  prompt: string;
-  negative_prompt?: string;
-  images?: { data_base64: string; mime_type: string }[];
-  duration_seconds?: number;
-  width?: number;
-  height?: number;
-  provider?: string;
-  extra?: Record<string, unknown>;
-}
-
-export interface VideoJob {
-  id: string;
-  object: "video.generation";
-  model: string;
-  status: "queued" | "running" | "done" | "failed" | "cancelled";
-  progress?: number;
-  result?: VideoResult | null;
-  error?: string | null;
-  cost?: number | null;
-  created_at: number;
-}
-
-/** USD per million tokens; null where no price is known. */
-export interface ModelPrice {
-  model: string;
-  input: number | null;
-  output: number | null;
-}
-
-export interface Health {
-  status: string;
-  version: string;
-  build_hash: string;
-  models: number;
-  providers: number;
-}
+type Chat = Routes["POST /v1/chat/completions"];
+export type ChatRequest = Chat["body"];
+export type ChatMessage = ChatRequest["messages"][number];
+export type ChatCompletion = Chat["answer"];
+export type ChatChunk = Chat["event"];
+export type ChatUsage = ChatCompletion["usage"];
+export type ToolCall = NonNullable<Notifications["chat.stream"]["tool_calls"]>[number];
+export type Model = RouteAnswer<"GET /v1/models/{model}">;
+export type Embeddings = RouteAnswer<"POST /v1/embeddings">;
+export type VideoRequest = RouteBody<"POST /v1/video/generations">;
+export type VideoJob = RouteAnswer<"GET /v1/video/generations/{id}">;
+export type VideoResult = NonNullable<VideoJob["result"]>;
+export type ModelPrice = RouteAnswer<"GET /api/prices">["prices"][number];
+export type Health = RouteAnswer<"GET /v1/health">;
 
 export interface RequestOptions {
   signal?: AbortSignal;
@@ -118,6 +41,13 @@ interface Sending extends RequestOptions {
   method?: string;
   body?: unknown;
   bearer?: string | null;
+}
+
+export interface RouteSending<R extends RouteName> extends RequestOptions {
+  /** Values of the path's `{name}` segments. */
+  path?: Record<string, string>;
+  body?: RouteBody<R>;
+  bearer: string | null;
 }
 
 /** One HTTP request of the REST or admin surface; anything but 2xx throws RestError. */
@@ -160,21 +90,39 @@ async function* chatChunks(response: Response): AsyncGenerator<ChatChunk, void, 
   throw new ConnectionError("the answer broke off before its end");
 }
 
+/** Sends a request of the named route. */
+export function sendRoute<R extends RouteName>(
+  source: Pick<RestSource, "fetch" | "baseUrl">,
+  route: R,
+  { path = {}, ...sending }: RouteSending<R>,
+): Promise<Response> {
+  const [method, template] = route.split(" ") as [string, string];
+  const filled = template.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(path[name] ?? ""));
+  return sendRest(source, filled, { ...sending, method });
+}
+
+/** The same, and its answer. */
+export async function callRoute<R extends RouteName>(
+  source: Pick<RestSource, "fetch" | "baseUrl">,
+  route: R,
+  sending: RouteSending<R>,
+): Promise<RouteAnswer<R>> {
+  return (await (await sendRoute(source, route, sending)).json()) as RouteAnswer<R>;
+}
+
 /** The `/v1` surface, with an API key. */
 export function createRest(source: RestSource) {
-  const json = async <T>(path: string, sending: Sending = {}): Promise<T> => {
-    const bearer = sending.apiKey ?? source.apiKey();
-    return (await (await sendRest(source, path, { bearer, ...sending })).json()) as T;
-  };
+  const call = <R extends RouteName>(route: R, sending: Omit<RouteSending<R>, "bearer">) =>
+    callRoute(source, route, { bearer: sending.apiKey ?? source.apiKey(), ...sending });
   return {
-    health: (options: RequestOptions = {}) => json<Health>("/v1/health", options),
+    health: (options: RequestOptions = {}) => call("GET /v1/health", options),
     models: async (options: RequestOptions = {}): Promise<Model[]> =>
-      (await json<{ data: Model[] }>("/v1/models", options)).data,
+      (await call("GET /v1/models", options)).data,
     /** What the models that can be called now cost. */
     prices: async (options: RequestOptions = {}): Promise<ModelPrice[]> =>
-      (await json<{ prices: ModelPrice[] }>("/api/prices", options)).prices,
+      (await call("GET /api/prices", options)).prices,
     chat: (request: ChatRequest, options: RequestOptions = {}) =>
-      json<ChatCompletion>("/v1/chat/completions", { ...options, body: { ...request, stream: false } }),
+      call("POST /v1/chat/completions", { ...options, body: { ...request, stream: false } }),
     /** Leaving the loop, or `signal`, ends the request on the service and at the model too. */
     async *chatStream(
       request: ChatRequest,
@@ -182,16 +130,14 @@ export function createRest(source: RestSource) {
     ): AsyncGenerator<ChatChunk, void, undefined> {
       const body = { stream_options: { include_usage: true }, ...request, stream: true };
       const bearer = options.apiKey ?? source.apiKey();
-      yield* chatChunks(await sendRest(source, "/v1/chat/completions", { ...options, bearer, body }));
+      yield* chatChunks(await sendRoute(source, "POST /v1/chat/completions", { ...options, bearer, body }));
     },
-    embeddings: (
-      request: { model: string; input: string | string[]; encoding_format?: "float" | "base64" },
-      options: RequestOptions = {},
-    ) => json<Embeddings>("/v1/embeddings", { ...options, body: request }),
+    embeddings: (request: RouteBody<"POST /v1/embeddings">, options: RequestOptions = {}) =>
+      call("POST /v1/embeddings", { ...options, body: request }),
     createVideo: (request: VideoRequest, options: RequestOptions = {}) =>
-      json<VideoJob>("/v1/video/generations", { ...options, body: request }),
+      call("POST /v1/video/generations", { ...options, body: request }),
     video: (id: string, options: RequestOptions = {}) =>
-      json<VideoJob>(`/v1/video/generations/${encodeURIComponent(id)}`, options),
+      call("GET /v1/video/generations/{id}", { ...options, path: { id } }),
     /** A document of the service as text, e.g. `/metrics` or `/docs/quick-start.md`. */
     text: async (path: string, options: RequestOptions = {}): Promise<string> =>
       (await sendRest(source, path, options)).text(),

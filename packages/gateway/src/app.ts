@@ -25,7 +25,7 @@ import { Conversations } from "./rooms/conversations/index.ts";
 import { createGroups } from "./rooms/groups/index.ts";
 import { surfaces } from "./rooms/index.ts";
 import { type Deadlines, Inference, routes as inferenceRoutes } from "./rooms/inference/index.ts";
-import { createKeys } from "./rooms/keys/index.ts";
+import { createKeys, payerOf } from "./rooms/keys/index.ts";
 import { createLedger } from "./rooms/ledger/index.ts";
 import { Memory } from "./rooms/memory/index.ts";
 import { createMetering, estimateTokens, IMAGE_TOKENS } from "./rooms/metering/index.ts";
@@ -44,6 +44,7 @@ import { createConsole } from "./transports/console/handler.ts";
 import { consoleRoutes } from "./transports/console/routes.ts";
 import { documentRoutes } from "./transports/docs/routes.ts";
 import { EventsTransport } from "./transports/events/sse.ts";
+import { Gate } from "./transports/rest/gate.ts";
 import { createRpcHttp } from "./transports/rpc/http.ts";
 import { RpcRunner } from "./transports/rpc/runner.ts";
 import { RpcWebSocket } from "./transports/rpc/websocket.ts";
@@ -161,8 +162,8 @@ interface RoomParts {
 }
 
 function openRooms({ config, overrides, foundation, people, backends, ownPort }: RoomParts): Rooms {
-  const { db, bus, events, requests, limiter, clock, ids, log, metrics, tracer } = foundation;
-  const { keys, metering, billing } = people;
+  const { db, bus, events, requests, clock, ids, log, metrics, tracer } = foundation;
+  const { metering, billing } = people;
   const { routing, factory, backendDeps } = backends;
   const conversations = new Conversations({ db, clock, ids });
   const memory = new Memory({ url: config.memoryUrl, bus, clock, log });
@@ -170,15 +171,12 @@ function openRooms({ config, overrides, foundation, people, backends, ownPort }:
     clock,
     ids,
     log,
-    limiter,
     events,
-    keys,
     metering,
     billing,
     routing,
     conversations,
     memory,
-    apiRateLimitRpm: config.apiRateLimitRpm,
     countRequest: () => rooms.system.countRequest(),
     onFailure: (failure) => rooms.system.noteFailure(failure),
     deadlines: overrides.deadlines,
@@ -227,8 +225,7 @@ function openRooms({ config, overrides, foundation, people, backends, ownPort }:
     inference,
     compat: new Compat({
       chat: throughRoute(inferenceRoutes.chatCompletions),
-      authenticate: (secret) => keys.authenticate(secret),
-      requireApiKey: async (request, requestId) => inference.principal(request, requestId),
+      refuse: (error, call) => inference.refuse(error, call),
       estimateTokens,
       imageTokens: IMAGE_TOKENS,
       clock,
@@ -287,7 +284,7 @@ interface Transports {
 
 /** Opens the listener: from here on the service is heard. */
 function startTransports({ config, foundation, people, rooms }: TransportParts): Transports {
-  const { events, clock, ids, log, metrics } = foundation;
+  const { events, limiter, clock, ids, log, metrics } = foundation;
   const { agents, inference } = rooms;
   const { accounts, metering } = people;
   const registry = new Registry(surfaces);
@@ -318,7 +315,13 @@ function startTransports({ config, foundation, people, rooms }: TransportParts):
     rpcSocket: new RpcWebSocket({ runner, registry, authenticator: accounts, clock, ids }),
     events: eventsTransport,
     sockets: [new AgentTunnel({ desk: agents, clock, ids, log })],
-    authenticator: accounts,
+    gate: new Gate({
+      authenticator: accounts,
+      keys: rooms.keys,
+      limiter,
+      apiRateLimitRpm: config.apiRateLimitRpm,
+      checkTierRate: (principal) => metering.checkRate(payerOf(principal)),
+    }),
     rooms,
     ids,
     log,

@@ -5,17 +5,24 @@
  * Chat and embeddings speak the chat-completions convention in both directions, whatever the upstream
  * speaks: a kind with another wire format converts at its own edge, so everything above relays bytes.
  */
-import type { VideoResult } from "@model-gateway/protocol/notifications.ts";
 import type { Answer, FailureKind, Origin, OriginOptions } from "@model-gateway/wire/client";
 import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
 
-export type { VideoResult } from "@model-gateway/protocol/notifications.ts";
 export type { Answer, Flow, HttpAnswer, PieceReader } from "@model-gateway/wire/client";
 
 export type BackendKind = "external" | "local-server" | "engine" | "cloud-video" | "cloud-realtime";
 export type CapabilityName = "chat" | "embeddings" | "video" | "realtime" | "invoke";
+export interface VideoResult {
+  url: string;
+  mime_type: string;
+  width?: number;
+  height?: number;
+  duration_seconds?: number;
+  expires_at?: string;
+}
+
 export type HealthState = "Healthy" | "Degraded" | "Unhealthy";
 
 /** A backend as it is registered and persisted. */

@@ -1,3 +1,6 @@
+import type { z } from "zod";
+import type { NotificationDefinition } from "../kernel/notification.ts";
+
 /**
  * What instances of the service tell each other. One process uses the in-process bus; several share one
  * through Redis. Delivery is at most once and in order per publisher.
@@ -110,15 +113,13 @@ export interface Reservations {
   close(): Promise<void>;
 }
 
-export interface Notification {
-  method: string;
-  params: Record<string, unknown>;
-}
-
 /** One session's channel, as the code that emits on it sees it. */
 export interface EventStream {
   readonly sessionId: string;
-  emit(notification: Notification): void;
+  emit<Definition extends NotificationDefinition>(
+    definition: Definition,
+    params: z.input<Definition["params"]>,
+  ): void;
   /** Resolves when someone listens, or after the grace period for a subscriber that is on its way. */
   whenHeard(): Promise<void>;
   /** Calls back when those who listened have left and nobody came back within a moment. */
@@ -139,6 +140,12 @@ export interface EventHub {
   open(userId: string, sessionId?: string): EventStream;
   /** Sends one JSON text to whoever listens on `sessionId`; dropped when nobody does. */
   push(sessionId: string, json: string): void;
+  /** The same with a notification. */
+  notify<Definition extends NotificationDefinition>(
+    sessionId: string,
+    definition: Definition,
+    params: z.input<Definition["params"]>,
+  ): void;
   /** Null when the session belongs to someone other than `userId`. The returned function unsubscribes. */
   subscribe(options: {
     sessionId: string;

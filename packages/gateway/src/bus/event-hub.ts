@@ -71,7 +71,7 @@ export class BusEventHub implements EventHub {
     this.bus.publish(OPENED, JSON.stringify({ sessionId, userId }));
     return {
       sessionId,
-      emit: ({ method, params }) => this.push(sessionId, JSON.stringify({ jsonrpc: "2.0", method, params })),
+      emit: (definition, params) => this.notify(sessionId, definition, params),
       whenHeard: () => heard,
       onDeserted: (run) => this.#desertions.set(sessionId, { userId, run, cancel: () => {} }),
       end: () => {
@@ -95,6 +95,9 @@ export class BusEventHub implements EventHub {
   push(sessionId: string, json: string): void {
     this.bus.publish(topicOf(sessionId), json);
   }
+
+  notify: EventHub["notify"] = (sessionId, { name: method }, params) =>
+    this.push(sessionId, JSON.stringify({ jsonrpc: "2.0", method, params }));
 
   subscribe({
     sessionId,

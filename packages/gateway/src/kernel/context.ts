@@ -12,6 +12,13 @@ export interface Actor {
   isAdmin: boolean;
 }
 
+/** Who an API key stands for. The keys room says what that is, by declaration merging in its index.ts. */
+// biome-ignore lint/suspicious/noEmptyInterface: the keys room fills it in by declaration merging
+export interface Principal {}
+
+/** Who a handler can count on, by the declared auth. */
+export type ActorFor<Auth extends string> = Auth extends "jwt" | "admin" ? Actor : Actor | null;
+
 /** What a bearer stands for: at most one of the two is set. */
 export interface Identity {
   actor: Actor | null;

@@ -1,15 +1,21 @@
-import type { Actor, CallContext } from "./context.ts";
+import type { Actor, CallContext, Identity } from "./context.ts";
 import { fail } from "./errors.ts";
-import type { AnyMethod } from "./method.ts";
+import type { MethodAuth } from "./method.ts";
 import type { Registry } from "./registry.ts";
 import { validate } from "./validate.ts";
 
+interface Protected {
+  auth: MethodAuth;
+  name: string;
+  hint?: string;
+}
+
 /**
- * The right to call `method`, or the refusal. Someone who is not signed in gets the same answer from every
- * protected method, so that its privilege is not revealed.
+ * The right to call a method or route, or the refusal. Someone who is not signed in gets the same answer from
+ * everything that is protected, so that its privilege is not revealed.
  */
-function authorize(method: AnyMethod, { actor, adminToken }: CallContext["caller"]): Actor | null {
-  switch (method.auth) {
+export function authorize({ auth, name, hint }: Protected, { actor, adminToken }: Identity): Actor | null {
+  switch (auth) {
     case "public":
     case "anonymous_socket":
       return actor;
@@ -18,10 +24,7 @@ function authorize(method: AnyMethod, { actor, adminToken }: CallContext["caller
     case "admin":
       if (!actor) fail("auth_required", "authentication required");
       if (!actor.isAdmin) {
-        fail(
-          "admin_required",
-          `admin access required: ${method.hint ?? `${method.name} needs an administrator account`}`,
-        );
+        fail("admin_required", `admin access required: ${hint ?? `${name} needs an administrator account`}`);
       }
       return actor;
     case "admin_token":

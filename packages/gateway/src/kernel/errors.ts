@@ -1,5 +1,7 @@
 import { BadRequest, JSON_TYPE, Reply } from "@model-gateway/wire/http";
 
+const PLAIN_TYPE = "text/plain; charset=utf-8";
+
 /**
  * Every error that the service answers with, in one table. Code throws `fail("name", …)`; the transports
  * alone turn that into a JSON-RPC error object or a REST body, through the two functions at the end.
@@ -64,6 +66,12 @@ export const ERRORS = {
 
 export type ErrorName = keyof typeof ERRORS;
 
+/**
+ * The error of a value that does not match its schema: one for all fields, or by field with the schema's own message.
+ * The empty name is the value as a whole.
+ */
+export type FieldErrors = ErrorName | { readonly [field: string]: ErrorName };
+
 export interface FailOptions {
   /** Machine-readable addition: `error.data` on RPC. */
   data?: Record<string, unknown>;
@@ -86,6 +94,9 @@ export class ServiceError extends Error {
     this.retryAfterSeconds = options.retryAfterSeconds;
   }
 }
+
+/** A refusal of an API key or of its pace: plain text by contract, unlike every other error of REST. */
+export class KeyRefusal extends ServiceError {}
 
 export function fail(kind: ErrorName, message: string, options?: FailOptions): never {
   throw new ServiceError(kind, message, options);
@@ -143,8 +154,13 @@ export function toRestReply(
   more: Record<string, string> = {},
 ): Reply {
   const { kind, retryAfterSeconds } = error;
+  const { status } = ERRORS[kind];
+  if (error instanceof KeyRefusal) {
+    const headers: Record<string, string> = status === 401 ? { "www-authenticate": "Bearer" } : {};
+    return new Reply({ status, contentType: PLAIN_TYPE, requestId, headers }, error.message);
+  }
   const headers =
     retryAfterSeconds === undefined ? more : { ...more, "retry-after": String(retryAfterSeconds) };
-  const head = { status: ERRORS[kind].status, contentType: JSON_TYPE, requestId, headers };
+  const head = { status, contentType: JSON_TYPE, requestId, headers };
   return new Reply(head, JSON.stringify(toRestBody(error)));
 }

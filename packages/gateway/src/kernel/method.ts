@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { Actor, CallContext } from "./context.ts";
+import type { Actor, ActorFor, CallContext } from "./context.ts";
 
 /**
  * Who may call a method:
@@ -14,8 +14,6 @@ export type MethodAuth =
   | "admin"
   | "admin_token"
   | "jwt_or_admin_token";
-
-type ActorFor<A extends MethodAuth> = A extends "jwt" | "admin" ? Actor : Actor | null;
 
 export interface MethodDefinition<
   Name extends string = string,
@@ -63,8 +61,10 @@ export const GivenId = z.uuid().toLowerCase();
  * A whole number however large, for what is brought into a range rather than refused: `z.int()` stops at the
  * integers that a double holds exactly.
  */
-export const WholeNumber = z
-  .number()
-  .refine(Number.isInteger, "must be a whole number")
-  .meta({ type: "integer" });
+export const wholeNumber = (problem?: string) =>
+  z
+    .number(problem)
+    .refine(Number.isInteger, problem ?? "must be a whole number")
+    .meta({ type: "integer" });
+export const WholeNumber = wholeNumber();
 export const Timestamp = z.iso.datetime().describe("RFC 3339 timestamp, UTC");

@@ -1,6 +1,7 @@
+import type { z } from "zod";
 import { type JsonSchema, jsonSchema } from "./openrpc.ts";
 import type { Registry } from "./registry.ts";
-import type { RouteDefinition } from "./route.ts";
+import { type AnyRoute, Raw } from "./route.ts";
 
 const ERROR_SCHEMA = {
   type: "object",
@@ -14,9 +15,25 @@ const ERROR_SCHEMA = {
   },
 };
 
-const SECURITY = { public: [], api_key: [{ apiKey: [] }], admin_token: [{ adminToken: [] }] } as const;
+const SECURITY = {
+  public: [],
+  api_key: [{ apiKey: [] }],
+  jwt: [{ accessToken: [] }],
+  admin: [{ accessToken: [] }],
+  admin_token: [{ adminToken: [] }],
+  jwt_or_admin_token: [{ accessToken: [] }, { adminToken: [] }],
+} as const;
 
-function parameters(route: RouteDefinition) {
+/** The schema of a body, whether it is checked or passed on as bytes. */
+export const schemaOf = (shape: z.ZodType | Raw): z.ZodType => (shape instanceof Raw ? shape.schema : shape);
+
+/** What a route answers with, by media type. */
+export function answersOf({ response }: AnyRoute): Record<string, z.ZodType> {
+  const { type = "application/json", events = null } = response instanceof Raw ? response.more : {};
+  return { [type]: schemaOf(response), ...(events && { "text/event-stream": events }) };
+}
+
+function parameters(route: AnyRoute) {
   const inPath = [...route.path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
     name,
     in: "path",
@@ -36,9 +53,11 @@ function parameters(route: RouteDefinition) {
   return [...inPath, ...inQuery];
 }
 
-function operation(route: RouteDefinition) {
-  const type = route.responseType ?? "application/json";
-  const schema = route.response ? jsonSchema(route.response, "output") : {};
+function operation(route: AnyRoute) {
+  const answers = Object.entries(answersOf(route)).map(([type, schema]) => [
+    type,
+    { schema: jsonSchema(schema, "output") },
+  ]);
   return {
     summary: route.summary,
     operationId: `${route.method.toLowerCase()}${route.path.replace(/[^a-zA-Z0-9]+/g, "_")}`,
@@ -47,11 +66,11 @@ function operation(route: RouteDefinition) {
     ...(route.body && {
       requestBody: {
         required: true,
-        content: { "application/json": { schema: jsonSchema(route.body, "input") } },
+        content: { "application/json": { schema: jsonSchema(schemaOf(route.body), "input") } },
       },
     }),
     responses: {
-      "200": { description: "Success", content: { [type]: { schema } } },
+      "200": { description: "Success", content: Object.fromEntries(answers) },
       default: { description: "Error", content: { "application/json": { schema: ERROR_SCHEMA } } },
     },
   };
@@ -69,6 +88,7 @@ export function openApiDocument(registry: Registry, version: string): JsonSchema
     servers: [{ url: "/" }],
     components: {
       securitySchemes: {
+        accessToken: { type: "http", scheme: "bearer", description: "The access token of auth.login" },
         apiKey: { type: "http", scheme: "bearer", description: "An API key: service-<uuid>" },
         adminToken: { type: "http", scheme: "bearer", description: "The value of SERVICE_ADMIN_TOKEN" },
       },

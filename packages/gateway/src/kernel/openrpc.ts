@@ -49,12 +49,18 @@ function describeMethod(method: AnyMethod) {
   };
 }
 
-/** The OpenRPC document of every registered method. */
+/** The OpenRPC document of every registered method and notification. */
 export function openRpcDocument(registry: Registry, version: string): JsonSchema {
   return {
     openrpc: OPENRPC_VERSION,
     info: { title: "Model gateway management plane", version },
     servers: [{ name: "this service", url: "/api/rpc" }],
     methods: [...registry.methods.values()].map(describeMethod),
+    // OpenRPC has no word for what the service sends on its own; these come over /api/rpc/events.
+    "x-notifications": [...registry.notifications.values()].map(({ name, summary, params }) => ({
+      name,
+      summary,
+      params: jsonSchema(params, "output"),
+    })),
   };
 }

@@ -1,4 +1,5 @@
 import type { AnyMethod } from "./method.ts";
+import type { NotificationDefinition } from "./notification.ts";
 import { type JsonSchema, jsonSchema } from "./openrpc.ts";
 import type { Registry } from "./registry.ts";
 
@@ -9,6 +10,7 @@ export function typeInWords(schema: JsonSchema): string {
   const either = (schema.anyOf ?? schema.oneOf) as JsonSchema[] | undefined;
   if (either) return either.map(typeInWords).join(" or ");
   if (schema.type === "array") return `array of ${typeInWords((schema.items as JsonSchema) ?? {})}`;
+  if (Array.isArray(schema.type)) return schema.type.join(" or ");
   if (typeof schema.type === "string")
     return schema.format ? `${schema.type} (${schema.format})` : schema.type;
   return "any";
@@ -19,6 +21,9 @@ const cell = (text: string) => text.replaceAll("|", "\\|").replaceAll("\n", " ")
 
 function fieldTable(schema: JsonSchema, nothing: string): string {
   const properties = Object.entries((schema.properties ?? {}) as Record<string, JsonSchema>);
+  const either = schema.anyOf as JsonSchema[] | undefined;
+  if (either?.some((option) => option.properties))
+    return either.map((option) => fieldTable(option, typeInWords(option))).join("\n\nor\n\n");
   if (schema.type === "array")
     return `An array; each element:\n\n${fieldTable((schema.items as JsonSchema) ?? {}, typeInWords(schema))}`;
   if (properties.length === 0) return nothing;
@@ -43,9 +48,20 @@ function section(method: AnyMethod): string {
   ].join("\n\n");
 }
 
-/** The reference of every method as Markdown, one section a room. */
+const notificationSection = ({ name, summary, params }: NotificationDefinition): string =>
+  [`### ${name}`, `${summary}.`, fieldTable(jsonSchema(params, "output"), "Nothing.")].join("\n\n");
+
+/** The reference of every method as Markdown, one section a room, and of every notification. */
 export function rpcReference(registry: Registry): string {
   const rooms = Map.groupBy(registry.methods.values(), (method) => method.name.split(".")[0]!);
   const parts = [...rooms].map(([room, methods]) => [`## ${room}`, ...methods.map(section)].join("\n\n"));
+  const sent = [...registry.notifications.values()].map(notificationSection);
+  parts.push(
+    [
+      "## Notifications",
+      "What the service sends on the streams of `GET /api/rpc/events?session=<id>`, each as `{method, params}`.",
+      ...sent,
+    ].join("\n\n"),
+  );
   return `# JSON-RPC methods\n\nMade from the method definitions; \`GET /api/openrpc.json\` has the same for machines.\n\n${parts.join("\n\n")}\n`;
 }

@@ -1,29 +1,53 @@
 import type { AnyMethod, MethodDefinition } from "./method.ts";
-import type { RouteDefinition } from "./route.ts";
+import type { NotificationDefinition } from "./notification.ts";
+import { type AnyRoute, checkRoute } from "./route.ts";
 
-/** What one room brings: its methods and routes, as the exported constants of its files. */
+/** What one room brings: its methods, routes and notifications, as the exported constants of its files. */
 export interface RoomSurface {
   methods?: Record<string, unknown>;
   routes?: Record<string, unknown>;
+  notifications?: Record<string, unknown>;
 }
 
 const isMethod = (value: unknown): value is MethodDefinition =>
   typeof value === "object" && value !== null && "params" in value && "result" in value && "handler" in value;
-const isRoute = (value: unknown): value is RouteDefinition =>
+const isRoute = (value: unknown): value is AnyRoute =>
   typeof value === "object" && value !== null && "path" in value && "method" in value && "handler" in value;
 
-/** All methods and routes of the process. */
+const isNotification = (value: unknown): value is NotificationDefinition =>
+  typeof value === "object" &&
+  value !== null &&
+  "name" in value &&
+  "params" in value &&
+  !("handler" in value);
+
+/** All methods, routes and notifications of the process. */
 export class Registry {
   readonly methods = new Map<string, AnyMethod>();
-  readonly routes: RouteDefinition[] = [];
+  readonly routes: AnyRoute[] = [];
+  readonly notifications = new Map<string, NotificationDefinition>();
 
   constructor(surfaces: readonly RoomSurface[]) {
-    for (const { methods = {}, routes = {} } of surfaces) {
+    for (const { methods = {}, routes = {}, notifications = {} } of surfaces) {
       for (const method of Object.values(methods).filter(isMethod)) {
         if (this.methods.has(method.name)) throw new Error(`two methods are named ${method.name}`);
         this.methods.set(method.name, method as AnyMethod);
       }
-      this.routes.push(...Object.values(routes).filter(isRoute));
+      for (const route of Object.values(routes).filter(isRoute)) {
+        checkRoute(route);
+        if (this.routes.some(({ method, path }) => method === route.method && path === route.path))
+          throw new Error(`two routes are ${route.method} ${route.path}`);
+        this.routes.push(route);
+      }
+      for (const notification of Object.values(notifications).filter(isNotification)) {
+        if (this.notifications.has(notification.name))
+          throw new Error(`two notifications are named ${notification.name}`);
+        this.notifications.set(notification.name, notification);
+      }
+    }
+    for (const { name, notifies = [] } of this.methods.values()) {
+      const unknown = notifies.find((notification) => !this.notifications.has(notification));
+      if (unknown) throw new Error(`method ${name} notifies ${unknown}, which no room defines`);
     }
   }
 }

@@ -1,33 +1,140 @@
-import type { HttpRequest } from "@model-gateway/wire/http";
+import type { HttpRequest, Reply, StreamedReply } from "@model-gateway/wire/http";
 import type { z } from "zod";
-import type { CallContext } from "./context.ts";
+import type { ActorFor, CallContext, Principal } from "./context.ts";
+import type { FieldErrors } from "./errors.ts";
+import type { MethodAuth } from "./method.ts";
 
 export type HttpMethod = "GET" | "POST" | "DELETE" | "PUT";
-/** `api_key` routes authenticate in their own handler, because the key's limits are part of it. */
-export type RouteAuth = "public" | "api_key" | "admin_token";
 
-export interface RouteCall extends CallContext {
-  request: HttpRequest;
-  /** Path parameters, e.g. `id` of `/v1/video/generations/{id}`. */
-  path: Record<string, string>;
-  query: URLSearchParams;
+/** As for methods, and `api_key`: the bearer is an API key, within its requests a minute. */
+export const ROUTE_AUTHS = [
+  "public",
+  "api_key",
+  "jwt",
+  "admin",
+  "admin_token",
+  "jwt_or_admin_token",
+] as const satisfies (MethodAuth | "api_key")[];
+export type RouteAuth = (typeof ROUTE_AUTHS)[number];
+
+/** A body that is passed on as bytes; its schema is for the documents. */
+export class Raw<Schema extends z.ZodType = z.ZodType> {
+  constructor(
+    readonly schema: Schema,
+    readonly more: {
+      /** Media type when it is not JSON. */
+      type?: string;
+      /** Each event of the answer, where the request can ask for a stream. */
+      events?: z.ZodType;
+    } = {},
+  ) {}
 }
 
-export interface RouteDefinition {
+/** The handler gets the request's bytes, or answers with a reply of its own, instead of a checked value. */
+export const raw = <Schema extends z.ZodType>(schema: Schema, more?: Raw["more"]): Raw<Schema> =>
+  new Raw(schema, more);
+
+/** A checked answer whose status is not 200. */
+export class Answer<Value> {
+  constructor(
+    readonly status: number,
+    readonly value: Value,
+  ) {}
+}
+
+type Shape = z.ZodType | Raw;
+type PathNames<Path> = Path extends `${string}{${infer Name}}${infer Rest}` ? Name | PathNames<Rest> : never;
+type BodyOf<Body> = Body extends Raw ? Buffer : Body extends z.ZodType ? z.output<Body> : undefined;
+type ResultOf<Response> = Response extends z.ZodType
+  ? z.input<Response> | Answer<z.input<Response>>
+  : Reply | StreamedReply | globalThis.Response;
+
+/** A call that was refused, as far as it came. */
+export interface RefusedCall extends CallContext {
+  request: HttpRequest;
+  /** Whose API key it is; null until that is known, and on every other kind of route. */
+  principal: Principal | null;
+}
+
+export interface RouteCall extends RefusedCall {
+  /** Path parameters, e.g. `id` of `/v1/video/generations/{id}`. */
+  path: Record<string, string>;
+  actor: unknown;
+  query: unknown;
+  body: unknown;
+}
+
+interface TypedCall<Auth, Path, Query, Body> extends Omit<RouteCall, "principal" | "actor"> {
+  principal: Auth extends "api_key" ? Principal : null;
+  actor: Auth extends MethodAuth ? ActorFor<Auth> : null;
+  path: Record<PathNames<Path>, string>;
+  query: Query extends z.ZodType ? z.output<Query> : undefined;
+  body: BodyOf<Body>;
+}
+
+export interface RouteDefinition<
+  Auth extends RouteAuth = RouteAuth,
+  Path extends string = string,
+  Query extends z.ZodType | undefined = z.ZodType | undefined,
+  Body extends Shape | undefined = Shape | undefined,
+  Response extends Shape = Shape,
+> {
   method: HttpMethod;
   /** Exact path, or with `{name}` segments. */
-  path: string;
+  path: Path;
   summary: string;
-  auth: RouteAuth;
-  /** For the OpenAPI document; a handler that needs the parsed body calls `readJson`. */
-  body?: z.ZodType;
-  query?: z.ZodType;
-  response?: z.ZodType;
-  /** Media type of the answer when it is not JSON. */
-  responseType?: string;
+  /** Checked before the handler runs. A route without it does not start. */
+  auth: Auth;
+  /** Another header that may carry the API key, for clients that do not send a bearer. */
+  keyHeader?: string;
+  /** Of an `api_key` route: not counted against the tier's requests a minute. */
+  outsideTierRate?: true;
+  query?: Query;
+  /** Read and, unless it is raw, parsed and checked before the handler runs. */
+  body?: Body;
+  /** Largest body that is read; required with `body`. */
   bodyBytesMax?: number;
-  /** Returns an answer (see reply.ts), or a value that is sent as JSON with status 200. */
+  /** The error of a body that does not match, for all fields or by field. */
+  invalid?: FieldErrors;
+  response: Response;
+  /** Returns what `response` describes; fields that it does not list are dropped. */
+  handler(call: TypedCall<Auth, Path, Query, Body>): ResultOf<Response> | Promise<ResultOf<Response>>;
+  /** Answers a failed call, also one that was refused before the handler, in another form than the usual one. */
+  refuse?(error: unknown, call: RefusedCall): Reply | Promise<Reply>;
+}
+
+/** A route as the registry holds it: the handler takes whatever the checks let through. */
+export interface AnyRoute extends Omit<RouteDefinition, "handler"> {
   handler(call: RouteCall): unknown;
 }
 
-export const defineRoute = (definition: RouteDefinition): RouteDefinition => definition;
+/** What a definition says that cannot be served; types catch most of it, and this the rest. */
+export function checkRoute(route: AnyRoute): void {
+  const problem = problemOf(route);
+  if (problem) throw new Error(`route ${route.method} ${route.path}: ${problem}`);
+}
+
+function problemOf({ method, auth, body, bodyBytesMax, response }: AnyRoute): string | null {
+  if (!ROUTE_AUTHS.includes(auth)) return `\`auth\` must be one of ${ROUTE_AUTHS.join(", ")}`;
+  if (!response) return "`response` is missing";
+  if (body && method === "GET") return "a GET has no body";
+  if (body && !(Number.isInteger(bodyBytesMax) && bodyBytesMax! > 0))
+    return "`bodyBytesMax` must say how large a body may be";
+  return null;
+}
+
+/** The one place where a route exists; serving, documents and client types are derived from it. */
+export function defineRoute<
+  Auth extends RouteAuth,
+  const Path extends string,
+  Response extends Shape,
+  Query extends z.ZodType | undefined = undefined,
+  Body extends Shape | undefined = undefined,
+>(
+  definition: RouteDefinition<Auth, Path, Query, Body, Response> &
+    (Body extends Shape ? { bodyBytesMax: number } : { bodyBytesMax?: never }),
+): AnyRoute {
+  const route = definition as unknown as AnyRoute;
+  checkRoute(route);
+  return route;
+}

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { type ErrorName, fail } from "./errors.ts";
+import { type FieldErrors, fail } from "./errors.ts";
 import { isObject } from "./json.ts";
 
 const ISSUES_SHOWN_MAX = 3;
@@ -42,8 +42,9 @@ function unstorable(value: unknown): string | undefined {
 }
 
 /** Refuses such texts. What lies deeper, such as the content of a message, is passed on and not ours to refuse. */
-function refuseUnstorable(value: unknown, kind: ErrorName): void {
+function refuseUnstorable(value: unknown, invalid: FieldErrors): void {
   if (!isObject(value)) return;
+  const kind = typeof invalid === "string" ? invalid : "invalid_params";
   for (const field of Object.keys(value)) {
     const reason = unstorable(value[field]);
     if (reason) fail(kind, `Invalid params: \`${field}\`: ${reason}`, { data: { fields: [field] } });
@@ -64,17 +65,24 @@ function withoutNulls(schema: z.ZodType, value: unknown): unknown {
   return entries.some(isLeftOut) ? Object.fromEntries(entries.filter((entry) => !isLeftOut(entry))) : value;
 }
 
+function refuseInvalid(error: z.ZodError, invalid: FieldErrors): never {
+  const fields = error.issues.map((issue) => issue.path.map(String).join("."));
+  const data = { fields: fields.slice(0, 20) };
+  const [first] = error.issues;
+  const own = typeof invalid === "string" ? undefined : invalid[String(first?.path[0] ?? "")];
+  if (own && first) fail(own, first.message, { data });
+  const kind = typeof invalid === "string" ? invalid : "invalid_params";
+  fail(kind, `Invalid params: ${describeIssues(error)}`, { data });
+}
+
 /** The value as the schema has it, or the given error with the offending fields named. */
 export function validate<S extends z.ZodType>(
   schema: S,
   value: unknown,
-  kind: ErrorName = "invalid_params",
+  invalid: FieldErrors = "invalid_params",
 ): z.output<S> {
   const parsed = schema.safeParse(withoutNulls(schema, value));
-  if (!parsed.success) {
-    const fields = parsed.error.issues.map((issue) => issue.path.map(String).join("."));
-    fail(kind, `Invalid params: ${describeIssues(parsed.error)}`, { data: { fields: fields.slice(0, 20) } });
-  }
-  refuseUnstorable(parsed.data, kind);
+  if (!parsed.success) refuseInvalid(parsed.error, invalid);
+  refuseUnstorable(parsed.data, invalid);
   return parsed.data;
 }

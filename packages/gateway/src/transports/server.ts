@@ -1,30 +1,17 @@
-import {
-  bearerOf,
-  ClientAddress,
-  type HttpRequest,
-  jsonReply,
-  Reply,
-  Router,
-  replyOf,
-  StreamedReply,
-} from "@model-gateway/wire/http";
+import { bearerOf, ClientAddress, type HttpRequest, Reply, Router, replyOf } from "@model-gateway/wire/http";
 import type { AnyReply, IncomingRequest } from "@model-gateway/wire/server";
 import { connectionsByOpenFiles, Listener, SocketReply } from "@model-gateway/wire/server";
 import type { SocketHandlers } from "@model-gateway/wire/websocket";
 import type { Clock } from "../kernel/clock.ts";
-import {
-  type Authenticator,
-  type CallContext,
-  type Caller,
-  callerFrom,
-  type Rooms,
-} from "../kernel/context.ts";
-import { isOurs, ServiceError, toRestReply, toServiceError } from "../kernel/errors.ts";
+import type { Rooms } from "../kernel/context.ts";
+import { ServiceError, toRestReply, toServiceError } from "../kernel/errors.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
-import type { RouteCall, RouteDefinition } from "../kernel/route.ts";
+import { type AnyRoute, checkRoute } from "../kernel/route.ts";
 import { Cors } from "./cors.ts";
 import type { EventsTransport } from "./events/sse.ts";
+import type { Gate } from "./rest/gate.ts";
+import { RouteRunner } from "./rest/runner.ts";
 import type { createRpcHttp } from "./rpc/http.ts";
 import { type RpcWebSocket, SEND_BUFFER_BYTES_MAX } from "./rpc/websocket.ts";
 
@@ -43,13 +30,13 @@ export interface HttpServerOptions {
   /** Null: as many as the open files allow. */
   connectionsMax: number | null;
   connectionRefused(): void;
-  routes: readonly RouteDefinition[];
+  routes: readonly AnyRoute[];
+  gate: Gate;
   rpcHttp: ReturnType<typeof createRpcHttp>;
   rpcSocket: RpcWebSocket;
   events: EventsTransport;
   // biome-ignore lint/suspicious/noExplicitAny: each transport knows the data of its own sockets
   sockets: readonly SocketTransport<any>[];
-  authenticator: Authenticator;
   rooms: Rooms;
   ids: Ids;
   log: Log;
@@ -61,81 +48,24 @@ export interface HttpServerOptions {
   fallback?: (request: HttpRequest, path: string) => Response | Promise<Response> | null;
 }
 
-/** What a route's handler is handed; the query is parsed for those who look at it. */
-class RoutedCall implements RouteCall {
-  readonly caller: Caller;
-  readonly requestId: string;
-  readonly log: Log;
-  readonly rooms: Rooms;
-  readonly request: HttpRequest;
-  readonly path: Record<string, string>;
-
-  constructor(
-    { caller, requestId, log, rooms }: CallContext,
-    { request, path }: { request: HttpRequest; path: Record<string, string> },
-  ) {
-    this.caller = caller;
-    this.requestId = requestId;
-    this.log = log;
-    this.rooms = rooms;
-    this.request = request;
-    this.path = path;
-  }
-
-  get query(): URLSearchParams {
-    return new URLSearchParams(this.request.search);
-  }
-}
-
 const SOCKET_MESSAGE_BYTES_MAX = 8 * 1024 * 1024;
 const CONNECTIONS_MAX_HINT =
   "raise the limit of open files and SERVICE_CONNECTIONS_MAX, or start more instances";
-const NOBODY = { actor: null, adminToken: false };
 const RPC_METHODS: readonly string[] = ["GET", "POST"];
 
 /** The one listener: routes, the RPC plane, the event streams and the WebSockets. */
 export function startHttpServer(options: HttpServerOptions): Listener {
-  const { rpcHttp, rpcSocket, events, authenticator, rooms, ids, log, trustedProxies } = options;
+  const { rpcHttp, rpcSocket, events, gate, rooms, ids, log, trustedProxies } = options;
+  for (const route of options.routes) checkRoute(route);
   const router = new Router(options.routes);
+  const runner = new RouteRunner({ gate, rooms, log });
   const cors = new Cors(options.corsOrigins);
 
-  /** Not async: each layer of promises costs, and this one is around every request. */
   function runRoute(request: IncomingRequest, path: string): AnyReply | Promise<AnyReply> {
     const requestId = ids.ordered();
-    const failed = (error: unknown) => refuse(error, path, requestId);
-    try {
-      const found = router.find(request.method === "HEAD" ? "GET" : request.method, path);
-      if (!found) return notFound(request, path, requestId);
-      const call = { requestId, log, rooms, caller: callerFrom(NOBODY, sourceOf(request)) };
-      const routed = new RoutedCall(call, { request, path: found.path });
-      const { route } = found;
-      const handled =
-        route.auth === "admin_token" ? asAdmin(routed, route) : (route.handler(routed) as unknown);
-      return handled instanceof Promise
-        ? handled.then((result) => answerOf(result, requestId)).catch(failed)
-        : answerOf(handled, requestId);
-    } catch (error) {
-      return failed(error);
-    }
-  }
-
-  async function asAdmin(call: RoutedCall, route: RouteDefinition): Promise<unknown> {
-    const identity = await authenticator.identify(bearerOf(call.request));
-    if (!identity.adminToken) throw new ServiceError("admin_token_required", "admin access required");
-    const caller = callerFrom(identity, call.caller);
-    return route.handler(new RoutedCall({ ...call, caller }, call));
-  }
-
-  function answerOf(result: unknown, requestId: string): AnyReply | Promise<AnyReply> {
-    if (result instanceof Reply || result instanceof StreamedReply) return result;
-    if (result instanceof Response) return replyOf(result);
-    return jsonReply(JSON.stringify(result), requestId);
-  }
-
-  function refuse(error: unknown, path: string, requestId: string): Reply {
-    const failure = toServiceError(error);
-    if (isOurs(failure)) log.error("route failed", { request_id: requestId, path, error });
-    return toRestReply(failure, requestId);
+    const found = router.find(request.method === "HEAD" ? "GET" : request.method, path);
+    if (!found) return notFound(request, path, requestId);
+    return runner.run(found.route, { request, path: found.path, requestId, source: sourceOf(request) });
   }
 
   async function notFound(request: HttpRequest, path: string, requestId: string): Promise<AnyReply> {

@@ -5,12 +5,14 @@ import { freshDatabase } from "@model-gateway/testing/databases.ts";
 import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { startRedis } from "@model-gateway/testing/services.ts";
 import { until } from "@model-gateway/testing/until.ts";
+import { z } from "zod";
 import { REFUSED } from "../../src/bus/contract.ts";
 import { BusEventHub } from "../../src/bus/event-hub.ts";
 import { openBus } from "../../src/bus/index.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
+import { defineNotification } from "../../src/kernel/notification.ts";
 
 const url = process.env.TEST_REDIS_URL;
 const cleanups: (() => unknown)[] = [];
@@ -69,6 +71,11 @@ describe.if(url !== undefined)("the bus over Redis", () => {
     ];
     await Bun.sleep(50);
     const received: string[] = [];
+    const ticked = defineNotification({
+      name: "test.ticked",
+      summary: "Counts",
+      params: z.object({ i: z.int() }),
+    });
     const stream = hubA.open("user-1");
     hubB.subscribe({
       sessionId: stream.sessionId,
@@ -76,7 +83,7 @@ describe.if(url !== undefined)("the bus over Redis", () => {
       subscriber: { deliver: (json) => received.push(json) > 0, closed() {} },
     });
     await stream.whenHeard();
-    for (let i = 0; i < 10; i++) stream.emit({ method: "chat.stream", params: { i } });
+    for (let i = 0; i < 10; i++) stream.emit(ticked, { i });
     await until("every message arrived", () => received.length === 10);
     expect(received.map((json) => JSON.parse(json).params.i)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
     // The owner is known on the other instance too.

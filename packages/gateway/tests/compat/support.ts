@@ -1,14 +1,17 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { HttpRequest } from "@model-gateway/wire/http";
-import { Reply, replyOf } from "@model-gateway/wire/http";
+import { Router, replyOf } from "@model-gateway/wire/http";
 import { Listener } from "@model-gateway/wire/server";
+import { z } from "zod";
 import { systemClock } from "../../src/kernel/clock.ts";
-import type { Rooms } from "../../src/kernel/context.ts";
+import type { Principal, Rooms } from "../../src/kernel/context.ts";
 import { toRestReply, toServiceError } from "../../src/kernel/errors.ts";
 import { silentLog } from "../../src/kernel/log.ts";
-import { defineRoute, type RouteCall, type RouteDefinition } from "../../src/kernel/route.ts";
+import { type AnyRoute, defineRoute, raw } from "../../src/kernel/route.ts";
 import { Compat, routes, throughRoute } from "../../src/rooms/compat/index.ts";
+import { Gate } from "../../src/transports/rest/gate.ts";
+import { RouteRunner } from "../../src/transports/rest/runner.ts";
 
 const BODY_BYTES_MAX = 64 * 1024 * 1024;
 export const KEY = "service-11111111-2222-4333-8444-555555555555";
@@ -51,25 +54,24 @@ export const USAGE = {
 export const eventStream = (body: BodyInit): Response =>
   new Response(body, { headers: { "content-type": "text/event-stream", "x-request-id": "req-of-chat" } });
 
-/** The chat path's wire behaviour: a plain-text 401, JSON errors, JSON or server-sent events. */
-function chatRoute(chat: FakeChat): RouteDefinition {
-  return defineRoute({
+/** The chat path's wire behaviour: JSON errors, JSON or server-sent events. */
+const chatRoute = (chat: FakeChat): AnyRoute =>
+  defineRoute({
     method: "POST",
     path: "/v1/chat/completions",
     summary: "stands in for the chat path",
     auth: "api_key",
-    async handler({ request }: RouteCall) {
-      if (request.header("authorization") !== `Bearer ${KEY}`) {
-        return new Response("Invalid API key", { status: 401 });
-      }
+    body: raw(z.unknown()),
+    bodyBytesMax: BODY_BYTES_MAX,
+    response: raw(z.unknown()),
+    async handler({ request, body: bytes }) {
       request.signal.addEventListener("abort", () => chat.aborts++);
-      const body = JSON.parse((await request.body(BODY_BYTES_MAX)).toString()) as Any;
+      const body = JSON.parse(bytes.toString()) as Any;
       chat.bodies.push(body);
       chat.requests.push(request);
       return chat.answer(body, request);
     },
   });
-}
 
 export interface CompatServer {
   url: string;
@@ -89,40 +91,32 @@ export function serveCompat(): CompatServer {
   };
   const compat = new Compat({
     chat: throughRoute(chatRoute(chat)),
-    authenticate: (secret) => (secret === KEY ? { keyId: "k" } : null),
-    requireApiKey: async (request) =>
-      request.header("authorization") === `Bearer ${KEY}`
-        ? { keyId: "k" }
-        : new Reply({ status: 401, contentType: "text/plain", requestId: "r" }, "Missing or invalid API key"),
+    refuse: (error, { requestId }) => toRestReply(toServiceError(error), requestId),
     estimateTokens: (text) => Math.ceil(Buffer.byteLength(text) / 4),
     imageTokens: 1000,
     clock: systemClock,
   });
-  const all = Object.values(routes) as RouteDefinition[];
+  const principal = { keyId: "k" } as Principal;
+  const gate = new Gate({
+    authenticator: { identify: () => ({ actor: null, adminToken: false }) },
+    keys: { authenticate: (secret) => (secret === KEY ? principal : null) },
+    limiter: { hit: () => 0 },
+    apiRateLimitRpm: 1,
+    checkTierRate() {},
+  });
+  const runner = new RouteRunner({ gate, rooms: { compat } as Rooms, log: silentLog });
+  const router = new Router(Object.values(routes));
   const server = new Listener({
     host: "127.0.0.1",
     port: 0,
     reusePort: false,
     connectionsMax: 100,
     refused() {},
-    async handle(request) {
-      const route = all.find((one) => one.path === request.path && one.method === request.method);
-      if (!route) return replyOf(new Response("no such path", { status: 404 }));
+    handle(request) {
+      const found = router.find(request.method, request.path);
+      if (!found) return replyOf(new Response("no such path", { status: 404 }));
       const requestId = crypto.randomUUID();
-      try {
-        const response = await route.handler({
-          caller: { actor: null, adminToken: false, ip: "127.0.0.1" },
-          requestId,
-          log: silentLog,
-          rooms: { compat } as Rooms,
-          request,
-          path: {},
-          query: new URLSearchParams(request.search),
-        });
-        return replyOf(response as Response);
-      } catch (error) {
-        return toRestReply(toServiceError(error), requestId);
-      }
+      return runner.run(found.route, { request, path: found.path, requestId, source: { ip: "127.0.0.1" } });
     },
     newRequestId: () => crypto.randomUUID(),
     messageBytesMax: 1024,

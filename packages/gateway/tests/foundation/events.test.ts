@@ -3,9 +3,11 @@ import { connect } from "node:net";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { type HttpRequest, responseOf } from "@model-gateway/wire/http";
+import { z } from "zod";
 import { BusEventHub } from "../../src/bus/event-hub.ts";
 import { InProcessBus } from "../../src/bus/in-process/bus.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
+import { defineNotification } from "../../src/kernel/notification.ts";
 import { EventsTransport } from "../../src/transports/events/sse.ts";
 
 let gateway: TestGateway;
@@ -55,6 +57,11 @@ test("a session is required", async () => {
   expect((await response.json()).error.message).toContain("`session`");
 });
 
+const ticked = defineNotification({
+  name: "test.ticked",
+  summary: "Counts",
+  params: z.object({ i: z.int() }),
+});
 const nobody = { identify: () => ({ actor: null, adminToken: false }) };
 const user = (userId: string) => ({
   identify: () => ({ actor: { userId, email: "", name: "", isAdmin: false }, adminToken: false }),
@@ -82,13 +89,13 @@ test("nothing emitted before the subscription is delivered, everything after it 
   const { events, clock } = hub();
   const transport = new EventsTransport({ events, authenticator: nobody, clock });
   const stream = events.open("user-1");
-  stream.emit({ method: "chat.stream", params: { content: "too early" } });
+  stream.emit(ticked, { i: -1 });
   const received = lines(await subscribeTo(transport, stream.sessionId));
   await received.next();
-  for (let i = 0; i < 3; i++) stream.emit({ method: "chat.stream", params: { i } });
+  for (let i = 0; i < 3; i++) stream.emit(ticked, { i });
   for (let i = 0; i < 3; i++) {
     expect((await received.next()).value).toBe(
-      `data: {"jsonrpc":"2.0","method":"chat.stream","params":{"i":${i}}}`,
+      `data: {"jsonrpc":"2.0","method":"test.ticked","params":{"i":${i}}}`,
     );
   }
 });
@@ -192,7 +199,7 @@ describe("an instance that stops", () => {
     transport.retire(() => true);
     for (let i = 0; i < 8; i++) {
       clock.advance(400);
-      stream.emit({ method: "chat.stream", params: { i } });
+      stream.emit(ticked, { i });
     }
     expect(transport.subscriberCount).toBe(1);
     expect(await responses[1]!.text()).toBe(": subscribed\n\n");

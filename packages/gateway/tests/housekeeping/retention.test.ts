@@ -50,7 +50,11 @@ onEachDatabase("retention", (fresh) => {
       expect(await usage.list(actor, {})).toMatchObject({ total: 12, records: { length: 12 } });
       expect(await usage.query({ group_by: "model" })).toEqual(before);
       expect(await usage.query({ include_records: true })).toMatchObject(rows);
-      const september = { include_records: true, since: "2026-07-01", until: "2026-09-30" };
+      const september = {
+        include_records: true,
+        since: Date.parse("2026-07-01T00:00:00Z"),
+        until: Date.parse("2026-10-01T00:00:00Z"),
+      };
       expect(await usage.query(september)).toMatchObject({ records_total: 3, records: { length: 3 } });
       expect(before.totals.requests).toBe(15);
       const all = new Usage({ db, clock, retentionMonths: null });

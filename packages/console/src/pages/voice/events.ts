@@ -4,6 +4,9 @@ export interface RealtimeEvent {
   [field: string]: unknown;
 }
 
+export const isRealtimeEvent = (event: Record<string, unknown>): event is RealtimeEvent =>
+  typeof event.type === "string";
+
 export interface Line {
   /** Speaker and item: a transcript grows by its item's pieces. */
   id: string;

@@ -8,6 +8,7 @@ import {
   closingOf,
   errorOf,
   isInterruption,
+  isRealtimeEvent,
   type Line,
   type RealtimeEvent,
   withWords,
@@ -93,7 +94,7 @@ export function useVoice() {
       const onOpen = () => void speak(session.session_id).catch(refused.reject);
       const listen = async () => {
         for await (const { method, params } of client.events(session.stream_session, { signal, onOpen }))
-          if (method === "realtime.event") hear(params.event);
+          if (method === "realtime.event" && isRealtimeEvent(params.event)) hear(params.event);
       };
       await Promise.race([listen(), refused.promise]);
     } catch (error) {

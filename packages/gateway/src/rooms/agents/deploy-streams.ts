@@ -1,7 +1,7 @@
 import type { ProgressParams } from "@model-gateway/protocol/agent.ts";
-import type { ModelsProgress } from "@model-gateway/protocol/notifications.ts";
 import type { EventHub, EventStream } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
+import { modelsProgress } from "./notifications.ts";
 import type { NodeState } from "./state.ts";
 
 /** Deployments that are being followed; the oldest gives way. */
@@ -144,10 +144,10 @@ export class DeployStreams {
       status,
       progress,
       ...(message !== undefined && { message }),
-    } satisfies ModelsProgress;
+    };
     entry.tail = Promise.all([entry.tail, after]).then(() => {
       entry.waiting--;
-      stream.emit({ method: "models.progress", params });
+      stream.emit(modelsProgress, params);
       if (over) stream.end();
     });
     if (over) {

@@ -2,6 +2,7 @@ import type { EventHub } from "../../bus/contract.ts";
 import { BoundedMap } from "../../kernel/bounded.ts";
 import { ERRORS, type ServiceError } from "../../kernel/errors.ts";
 import { prefixOf } from "../keys/index.ts";
+import { keyRequest } from "./notifications.ts";
 
 const KEYS_MAX = 50_000;
 
@@ -17,25 +18,18 @@ export class KeyWatchers {
   answered(keyId: string): void {
     if (this.#told.get(keyId)) return;
     this.#told.set(keyId, true);
-    this.#tell(keyId, { ok: true });
+    this.events.notify(keyId, keyRequest, { key_id: keyId, ok: true });
   }
 
   refused(keyId: string, { kind, message }: ServiceError): void {
     const { status, code } = ERRORS[kind];
-    this.#tell(keyId, { ok: false, status, code, message });
+    this.events.notify(keyId, keyRequest, { key_id: keyId, ok: false, status, code, message });
   }
 
   /** A key that nobody has, told to whoever set up one that begins like it: most are miscopied. */
   unknown(secret: string, refusal: { status: number; code: string; message: string }): void {
     const prefix = prefixOf(secret);
-    if (prefix !== null) this.#push(`key-${prefix}`, { key_id: null, ok: false, ...refusal });
-  }
-
-  #tell(keyId: string, outcome: Record<string, unknown>): void {
-    this.#push(keyId, { key_id: keyId, ...outcome });
-  }
-
-  #push(channel: string, params: Record<string, unknown>): void {
-    this.events.push(channel, JSON.stringify({ jsonrpc: "2.0", method: "key.request", params }));
+    if (prefix !== null)
+      this.events.notify(`key-${prefix}`, keyRequest, { key_id: null, ok: false, ...refusal });
   }
 }

@@ -1,11 +1,9 @@
 import { z } from "zod";
-import { defineRoute } from "../../kernel/route.ts";
+import { defineRoute, raw } from "../../kernel/route.ts";
+import { ToolCall, Usage } from "./notifications.ts";
 
-const Usage = z.object({
-  prompt_tokens: z.int(),
-  completion_tokens: z.int(),
-  total_tokens: z.int(),
-});
+/** Images travel inside the body. */
+const BODY_BYTES_MAX = 32 * 1024 * 1024;
 
 /** For the documents: bodies are read field by field and passed on as they are. */
 const ChatRequest = z.looseObject({
@@ -36,11 +34,35 @@ const ChatAnswer = z.looseObject({
   choices: z.array(
     z.looseObject({
       index: z.int(),
-      message: z.looseObject({ role: z.string(), content: z.string().nullable() }),
+      message: z.looseObject({
+        role: z.string(),
+        content: z.string().nullable(),
+        tool_calls: z.array(ToolCall).optional(),
+      }),
       finish_reason: z.string(),
     }),
   ),
   usage: Usage,
+});
+
+const ChatChunk = z.looseObject({
+  id: z.string(),
+  object: z.literal("chat.completion.chunk"),
+  created: z.int(),
+  model: z.string(),
+  choices: z.array(
+    z.looseObject({
+      index: z.int(),
+      delta: z.looseObject({
+        role: z.string().optional(),
+        content: z.string().nullish(),
+        reasoning_content: z.string().optional(),
+        tool_calls: z.array(ToolCall).optional(),
+      }),
+      finish_reason: z.string().nullable(),
+    }),
+  ),
+  usage: Usage.nullish(),
 });
 
 export const chatCompletions = defineRoute({
@@ -48,9 +70,11 @@ export const chatCompletions = defineRoute({
   path: "/v1/chat/completions",
   summary: "One chat turn, as a whole or as an event stream that ends with [DONE]",
   auth: "api_key",
-  body: ChatRequest,
-  response: ChatAnswer,
-  handler: ({ rooms, request, requestId }) => rooms.inference.chatCompletions(request, requestId),
+  body: raw(ChatRequest),
+  bodyBytesMax: BODY_BYTES_MAX,
+  response: raw(ChatAnswer, { events: ChatChunk }),
+  handler: (call) => call.rooms.inference.chatCompletions(call),
+  refuse: (error, call) => call.rooms.inference.refuse(error, call),
 });
 
 export const embeddings = defineRoute({
@@ -58,26 +82,32 @@ export const embeddings = defineRoute({
   path: "/v1/embeddings",
   summary: "Vectors of texts, as numbers or as base64 of little-endian float32",
   auth: "api_key",
-  body: z.looseObject({
-    model: z.string(),
-    input: z.union([z.string(), z.array(z.unknown())]),
-    encoding_format: z.enum(["float", "base64"]).optional(),
-    dimensions: z.int().optional(),
-    provider: z.string().optional(),
-  }),
-  response: z.looseObject({
-    object: z.literal("list"),
-    data: z.array(
-      z.object({
-        object: z.literal("embedding"),
-        index: z.int(),
-        embedding: z.union([z.array(z.number()), z.string()]),
-      }),
-    ),
-    model: z.string(),
-    usage: Usage,
-  }),
-  handler: ({ rooms, request, requestId }) => rooms.inference.embeddings(request, requestId),
+  body: raw(
+    z.looseObject({
+      model: z.string(),
+      input: z.union([z.string(), z.array(z.unknown())]),
+      encoding_format: z.enum(["float", "base64"]).optional(),
+      dimensions: z.int().optional(),
+      provider: z.string().optional(),
+    }),
+  ),
+  bodyBytesMax: BODY_BYTES_MAX,
+  response: raw(
+    z.looseObject({
+      object: z.literal("list"),
+      data: z.array(
+        z.object({
+          object: z.literal("embedding"),
+          index: z.int(),
+          embedding: z.union([z.array(z.number()), z.string()]),
+        }),
+      ),
+      model: z.string(),
+      usage: Usage,
+    }),
+  ),
+  handler: (call) => call.rooms.inference.embeddings(call),
+  refuse: (error, call) => call.rooms.inference.refuse(error, call),
 });
 
 const Model = z.object({
@@ -105,5 +135,5 @@ export const model = defineRoute({
   summary: "One of the models that are listed; a slash in its id is written %2F",
   auth: "public",
   response: Model,
-  handler: ({ rooms, path }) => rooms.inference.model(path.model!),
+  handler: ({ rooms, path }) => rooms.inference.model(path.model),
 });

@@ -1,3 +1,4 @@
+import type { z } from "zod";
 import type { EventHub, EventStream } from "../../bus/contract.ts";
 import { inBackground } from "../../kernel/background.ts";
 import type { Actor } from "../../kernel/context.ts";
@@ -5,12 +6,12 @@ import { ERRORS, fail, toServiceError } from "../../kernel/errors.ts";
 import type { RecallState } from "../memory/index.ts";
 import { type ChatParts, ChatTurn } from "./chat.ts";
 import type { Choice } from "./chunk-normaliser.ts";
+import { chatStream } from "./notifications.ts";
 import { Payload } from "./payload.ts";
 import { usageFields } from "./usage-tail.ts";
 
 /** Turns that run at once in this process; each holds an upstream connection. */
 const SENDS_MAX = 10_000;
-const NOTIFICATION = "chat.stream";
 
 export interface SendOptions {
   actor: Actor;
@@ -66,9 +67,9 @@ export class ChatSender {
   async #run(turn: ChatTurn, stream: EventStream, pieces: Choice[]): Promise<void> {
     this.#running++;
     const { sessionId: stream_id } = stream;
-    const emit = (params: Record<string, unknown>) =>
-      stream.emit({ method: NOTIFICATION, params: { stream_id, ...params } });
-    let finishReason: unknown = null;
+    const emit = (params: Omit<z.input<typeof chatStream.params>, "stream_id">) =>
+      stream.emit(chatStream, { stream_id, ...params });
+    let finishReason: string | null = null;
     // The bytes of the stream are for nobody: the choices are what is passed on.
     const passOn = () => {
       for (const { delta, finish_reason } of pieces.splice(0)) {
@@ -103,7 +104,7 @@ export class ChatSender {
 }
 
 /** One piece of the answer as the notification carries it; null for one that says nothing. */
-function notificationOf(delta: Record<string, unknown>): Record<string, unknown> | null {
+function notificationOf(delta: Record<string, unknown>) {
   const { role, content, tool_calls } = delta;
   const reasoning = delta.reasoning_content ?? delta.reasoning;
   const says = content || reasoning || tool_calls || (role && content === undefined);

@@ -11,21 +11,28 @@ import {
   textOfHeader,
 } from "@model-gateway/wire/http";
 import { BackendError } from "../../backends/contract.ts";
-import type { EventHub, RateLimiter } from "../../bus/contract.ts";
+import type { EventHub } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
-import { fail, type ServiceError, toRestReply, toServiceError } from "../../kernel/errors.ts";
+import {
+  ERRORS,
+  fail,
+  KeyRefusal,
+  type ServiceError,
+  toRestReply,
+  toServiceError,
+} from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Metrics } from "../../kernel/metrics.ts";
+import type { RefusedCall, RouteCall } from "../../kernel/route.ts";
 import type { Tracer } from "../../kernel/tracing.ts";
 import type { Billing } from "../billing/index.ts";
 import type { Conversations } from "../conversations/index.ts";
-import { type Keys, type Principal, payerOf } from "../keys/index.ts";
+import { type Principal, payerOf } from "../keys/index.ts";
 import type { Memory } from "../memory/index.ts";
 import type { Metering } from "../metering/index.ts";
 import type { Routing } from "../routing/index.ts";
-import { requireApiKey } from "./api-key.ts";
 import { type ChatParts, ChatTurn } from "./chat.ts";
 import { CallWatch, DEFAULT_DEADLINES, type Deadlines, isAboutClient } from "./deadlines.ts";
 import { embed } from "./embeddings.ts";
@@ -38,7 +45,6 @@ import { fromResponses } from "./responses-body.ts";
 import { ChatSender } from "./send.ts";
 import type { Asker } from "./upstream-call.ts";
 
-const BODY_BYTES_MAX = 32 * 1024 * 1024;
 const REF_LENGTH_MAX = 64;
 const INVOKE_TIMEOUT_MS = 30_000;
 const BAD_KEY = { code: "unauthorized", message: "the API key is missing, unknown or revoked" };
@@ -50,15 +56,12 @@ export interface InferenceOptions {
   clock: Clock;
   ids: Ids;
   log: Log;
-  limiter: RateLimiter;
   events: EventHub;
-  keys: Keys;
   metering: Metering;
   billing: Pick<Billing, "limitsOf">;
   routing: Routing;
   conversations: Conversations;
   memory: Memory;
-  apiRateLimitRpm: number;
   /** Counts one inference request in the service's figures. */
   countRequest(): void;
   /** Told of every request that did not get its answer. */
@@ -69,6 +72,7 @@ export interface InferenceOptions {
 }
 
 type Answered = Reply | StreamedReply;
+type KeyedCall = Pick<RouteCall, "request" | "requestId"> & { principal: Principal; body: Buffer };
 /** What an admitted request comes to: the whole answer, or a turn whose stream has begun. */
 type Work = (asker: Asker, payload: Payload) => Promise<WholeAnswer | ChatTurn | Reply>;
 
@@ -104,88 +108,61 @@ export class Inference {
   }
 
   /** `POST /v1/chat/completions`. */
-  chatCompletions(request: HttpRequest, requestId: string): Answered | Promise<Answered> {
-    return this.#admitted(request, requestId, (asker, sent) => {
+  chatCompletions(call: KeyedCall): Promise<Answered> {
+    return this.#answered(call, (asker, sent) => {
       const payload = sent.has("messages") || !sent.has("input") ? sent : fromResponses(sent);
-      const opening = ChatTurn.open(this.#parts, { asker, payload, client: request, withHistory: false });
+      const { request: client } = call;
+      const opening = ChatTurn.open(this.#parts, { asker, payload, client, withHistory: false });
       return opening instanceof Promise ? opening.then(answerTurn) : answerTurn(opening);
     });
   }
 
   /** `POST /v1/embeddings`. */
-  embeddings(request: HttpRequest, requestId: string): Answered | Promise<Answered> {
-    return this.#admitted(request, requestId, (asker, payload) =>
-      embed(this.#parts, { asker, payload, client: request }),
+  embeddings(call: KeyedCall): Promise<Answered> {
+    return this.#answered(call, (asker, payload) =>
+      embed(this.#parts, { asker, payload, client: call.request }),
     );
   }
 
-  /** Who the request's API key stands for, or the plain-text refusal of the key or its limit. */
-  principal(request: HttpRequest, requestId: string): Principal | Reply | Promise<Principal | Reply> {
-    const { keys, limiter, apiRateLimitRpm: rpm } = this.options;
-    return requireApiKey({ keys, limiter, rpm }, request, requestId);
+  #answered(call: KeyedCall, work: Work): Promise<Answered> {
+    const { principal, requestId } = call;
+    return work(this.#askerOf(call), new Payload(call.body)).then(
+      (answer) => {
+        this.options.countRequest();
+        this.#watchers.answered(principal.keyId);
+        if (answer instanceof Reply) return answer;
+        return answer instanceof ChatTurn ? streamedReply(answer, requestId) : wholeReply(answer, requestId);
+      },
+      (error) => {
+        if (!isAboutClient(error)) throw error;
+        this.options.countRequest();
+        return new Reply({ status: CLIENT_CLOSED, contentType: "", requestId }, "");
+      },
+    );
   }
 
-  /**
-   * What both have in common: the key, its limits, the body, and how refusals look. Promises are made only where
-   * something has to be waited for: this is around every request.
-   */
-  #admitted(request: HttpRequest, requestId: string, work: Work): Answered | Promise<Answered> {
-    const found = this.principal(request, requestId);
-    return found instanceof Promise
-      ? found.then((principal) => this.#identified(request, requestId, principal, work))
-      : this.#identified(request, requestId, found, work);
-  }
-
-  #identified(
-    request: HttpRequest,
-    requestId: string,
-    principal: Principal | Reply,
-    work: Work,
-  ): Answered | Promise<Answered> {
-    if (principal instanceof Reply) {
-      const { status } = principal.head;
-      if (status === 401) this.#watchers.unknown(bearerOf(request) ?? "", { status, ...BAD_KEY });
-      this.#parts.observer.turnedAway({ requestId, status, ...(status === 401 ? BAD_KEY : KEY_TOO_FAST) });
-      return principal;
-    }
-    this.options.countRequest();
-    try {
-      return this.#work(request, requestId, principal, work).then(
-        (answer) => {
-          this.#watchers.answered(principal.keyId);
-          if (answer instanceof Reply) return answer;
-          return answer instanceof ChatTurn
-            ? streamedReply(answer, requestId)
-            : wholeReply(answer, requestId);
-        },
-        (error) => this.#refused(error, requestId, principal),
-      );
-    } catch (error) {
-      return this.#refused(error, requestId, principal);
-    }
-  }
-
-  #work(request: HttpRequest, requestId: string, principal: Principal, work: Work): ReturnType<Work> {
-    const payer = payerOf(principal);
-    const refId = refOf(request);
-    const limited = this.options.metering.checkRate(payer);
+  #askerOf({ request, requestId, principal }: KeyedCall): Asker {
     const traceparent = this.options.tracer.enabled ? request.header("traceparent") : null;
     const { group: rules } = principal;
-    const asker: Asker = { requestId, payer, rules, refId, channel: "gateway", traceparent };
-    const read = (body: Buffer) => work(asker, new Payload(body));
-    if (limited) return limited.then(() => request.body(BODY_BYTES_MAX)).then(read);
-    const body = request.body(BODY_BYTES_MAX);
-    return body instanceof Promise ? body.then(read) : read(body);
+    const payer = payerOf(principal);
+    return { requestId, payer, rules, refId: refOf(request), channel: "gateway", traceparent };
   }
 
-  #refused(error: unknown, requestId: string, { keyId }: Principal): Reply {
-    if (isAboutClient(error)) return new Reply({ status: CLIENT_CLOSED, contentType: "", requestId }, "");
+  /** Counts a request that failed, also one that did not reach its handler, and tells those who follow its key. */
+  refuse(error: unknown, { request, requestId, principal }: RefusedCall): Reply {
     const refusal = toServiceError(error);
-    this.#watchers.refused(keyId, refusal);
-    this.#count(requestId, refusal);
-    if (!isFinal(error)) throw error;
+    if (refusal instanceof KeyRefusal) {
+      const { status } = ERRORS[refusal.kind];
+      const reason = status === 401 ? BAD_KEY : KEY_TOO_FAST;
+      if (status === 401) this.#watchers.unknown(bearerOf(request) ?? "", { status, ...reason });
+      this.#parts.observer.turnedAway({ requestId, status, ...reason });
+    } else if (principal) {
+      this.options.countRequest();
+      this.#watchers.refused(principal.keyId, refusal);
+      this.#count(requestId, refusal);
+    }
     // Client libraries repeat a 502 on their own; what the upstream refused once it will refuse again.
-    return toRestReply(refusal, requestId, { "x-should-retry": "false" });
+    return toRestReply(refusal, requestId, isFinal(error) ? { "x-should-retry": "false" } : {});
   }
 
   /** What an upstream did has been counted as the outcome of a call. */

@@ -1,4 +1,4 @@
-import { Keys, type KeysOptions } from "./service.ts";
+import { type Principal as KeyHolder, Keys, type KeysOptions } from "./service.ts";
 
 export * as methods from "./methods.ts";
 export {
@@ -14,6 +14,7 @@ declare module "../../kernel/context.ts" {
   interface Rooms {
     keys: Keys;
   }
+  interface Principal extends KeyHolder {}
 }
 
 export const createKeys = (options: KeysOptions): Keys => new Keys(options);

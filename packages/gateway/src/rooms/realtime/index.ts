@@ -2,6 +2,7 @@ import type { Realtime } from "./service.ts";
 
 export { createRealtime } from "./create.ts";
 export * as methods from "./methods.ts";
+export * as notifications from "./notifications.ts";
 export { Realtime, type RealtimeOptions, type ResponseBound } from "./service.ts";
 
 declare module "../../kernel/context.ts" {

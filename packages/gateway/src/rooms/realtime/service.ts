@@ -10,6 +10,7 @@ import type { StoredMessage } from "../conversations/index.ts";
 import type { Admission, Bound } from "../metering/index.ts";
 import { EventQueue } from "./event-queue.ts";
 import { SessionMeter } from "./metering/meter.ts";
+import { realtimeEvent } from "./notifications.ts";
 import { RemoteSessions } from "./remote.ts";
 import { type ServerEvent, transcriptIn } from "./server-events.ts";
 
@@ -348,7 +349,7 @@ export class Realtime {
   }
 
   #emit(session: Session, event: ServerEvent): void {
-    session.stream.emit({ method: "realtime.event", params: { session_id: session.id, event } });
+    session.stream.emit(realtimeEvent, { session_id: session.id, event });
   }
 
   #keepTranscript({ id, conversationId }: Session, event: ServerEvent): void {

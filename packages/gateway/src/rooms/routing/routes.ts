@@ -1,24 +1,29 @@
 import { z } from "zod";
-import { fail } from "../../kernel/errors.ts";
-import { decodeUtf8, isObject, parseJson } from "../../kernel/json.ts";
-import { defineRoute, type RouteCall } from "../../kernel/route.ts";
+import { wholeNumber } from "../../kernel/method.ts";
+import { defineRoute } from "../../kernel/route.ts";
 import { shownUrl } from "../../kernel/shown-address.ts";
-import { validate } from "../../kernel/validate.ts";
 import type { Entry } from "./entry.ts";
 
 const BODY_BYTES_MAX = 1024 * 1024;
 const MODEL_ID_LENGTH_MAX = 256;
 const MODEL_ID = z.string().trim().min(1).max(MODEL_ID_LENGTH_MAX);
 
-const Registration = z.object({
-  type: z.string().trim().min(1).max(64).optional().describe("A kind, or an engine's name such as vllm"),
-  url: z.string().trim().min(1).max(2_048).optional(),
-  api_key: z.string().max(4_096).nullish().describe("Sent as bearer on upstream calls"),
-  name: z.string().trim().min(1).max(64).optional().describe("Provider hint; the same name replaces"),
-  models: z.array(MODEL_ID).max(1_000).optional(),
-  capabilities: z.array(z.enum(["chat", "embeddings", "video", "realtime", "invoke"])).optional(),
-  workflow: z.record(z.string(), z.unknown()).nullish().describe("Legacy; read by no backend"),
-});
+/** Of a body that is not an object at all. */
+const BODY_ERRORS = { "": "invalid_request" } as const;
+const NOT_AN_OBJECT = "The body must be a JSON object";
+
+const Registration = z.object(
+  {
+    type: z.string().trim().min(1).max(64).optional().describe("A kind, or an engine's name such as vllm"),
+    url: z.string().trim().min(1).max(2_048).optional(),
+    api_key: z.string().max(4_096).nullish().describe("Sent as bearer on upstream calls"),
+    name: z.string().trim().min(1).max(64).optional().describe("Provider hint; the same name replaces"),
+    models: z.array(MODEL_ID).max(1_000).optional(),
+    capabilities: z.array(z.enum(["chat", "embeddings", "video", "realtime", "invoke"])).optional(),
+    workflow: z.record(z.string(), z.unknown()).nullish().describe("Legacy; read by no backend"),
+  },
+  NOT_AN_OBJECT,
+);
 
 const Health = z.object({
   label: z.string().describe("backend_<index>:<kind>"),
@@ -44,13 +49,6 @@ const Health = z.object({
 
 const Done = z.object({ status: z.literal("ok"), message: z.string() });
 const done = (message: string) => ({ status: "ok" as const, message });
-
-/** The body as an object; an empty one is `{}`, because every field may be absent. */
-async function readFields({ request }: RouteCall): Promise<Record<string, unknown>> {
-  const text = decodeUtf8(await request.body(BODY_BYTES_MAX));
-  const value = text.trim() === "" ? {} : parseJson(text);
-  return isObject(value) ? value : fail("invalid_request", "The body must be a JSON object");
-}
 
 function healthOf(entry: Entry, index: number, nowMs: number): z.output<typeof Health> {
   const { config, state, detail, circuit, discovered, requests, probedAtMs, suspicion } = entry;
@@ -81,10 +79,10 @@ export const registerBackend = defineRoute({
   summary: "Register a backend, or replace the one of the same name",
   auth: "admin_token",
   body: Registration,
+  bodyBytesMax: BODY_BYTES_MAX,
+  invalid: BODY_ERRORS,
   response: Done.extend({ name: z.string(), index: z.int() }),
-  handler: async (call) => {
-    const { api_key, ...fields } = validate(Registration, await readFields(call), "missing_fields");
-    const { routing } = call.rooms;
+  handler: async ({ body: { api_key, ...fields }, rooms: { routing } }) => {
     const entry = await routing.register({ ...fields, apiKey: api_key });
     return { ...done("backend added"), name: entry.config.name, index: routing.entries.indexOf(entry) };
   },
@@ -116,35 +114,38 @@ export const removeBackend = defineRoute({
   path: "/api/admin/backends",
   summary: "Remove the backend with this registration index",
   auth: "admin_token",
-  body: z.object({ index: z.int() }),
+  body: z.object({ index: wholeNumber("Missing 'index' field") }, NOT_AN_OBJECT),
+  bodyBytesMax: BODY_BYTES_MAX,
+  invalid: { ...BODY_ERRORS, index: "missing_index" },
   response: Done,
-  handler: async (call) => {
-    const { index } = await readFields(call);
-    if (!Number.isInteger(index)) fail("missing_index", "Missing 'index' field");
-    await call.rooms.routing.removeAt(index as number);
+  handler: async ({ body, rooms }) => {
+    await rooms.routing.removeAt(body.index);
     return done("backend removed");
   },
 });
 
-const textField = (fields: Record<string, unknown>, name: "alias" | "target"): string => {
-  const value = fields[name];
-  const kind = name === "alias" ? "missing_alias" : "missing_target";
-  if (typeof value !== "string" || value.trim() === "") return fail(kind, `Missing '${name}' field`);
-  if (value.trim().length > MODEL_ID_LENGTH_MAX)
-    fail(kind, `'${name}' may have at most ${MODEL_ID_LENGTH_MAX} characters, like every model id`);
-  return value.trim();
-};
+const aliasField = (name: "alias" | "target") =>
+  z
+    .string(`Missing '${name}' field`)
+    .trim()
+    .min(1, `Missing '${name}' field`)
+    .max(
+      MODEL_ID_LENGTH_MAX,
+      `'${name}' may have at most ${MODEL_ID_LENGTH_MAX} characters, like every model id`,
+    );
+const ALIAS_ERRORS = { ...BODY_ERRORS, alias: "missing_alias", target: "missing_target" } as const;
 
 export const addAlias = defineRoute({
   method: "POST",
   path: "/api/admin/aliases",
   summary: "Let a model be called by another name; in memory only",
   auth: "admin_token",
-  body: z.object({ alias: z.string(), target: z.string() }),
+  body: z.object({ alias: aliasField("alias"), target: aliasField("target") }, NOT_AN_OBJECT),
+  bodyBytesMax: BODY_BYTES_MAX,
+  invalid: ALIAS_ERRORS,
   response: Done,
-  handler: async (call) => {
-    const fields = await readFields(call);
-    call.rooms.routing.aliases.set(textField(fields, "alias"), textField(fields, "target"));
+  handler: ({ body, rooms }) => {
+    rooms.routing.aliases.set(body.alias, body.target);
     return done("alias added");
   },
 });
@@ -163,10 +164,12 @@ export const removeAlias = defineRoute({
   path: "/api/admin/aliases",
   summary: "Remove an alias; also succeeds when there is none",
   auth: "admin_token",
-  body: z.object({ alias: z.string() }),
+  body: z.object({ alias: aliasField("alias") }, NOT_AN_OBJECT),
+  bodyBytesMax: BODY_BYTES_MAX,
+  invalid: ALIAS_ERRORS,
   response: Done,
-  handler: async (call) => {
-    call.rooms.routing.aliases.remove(textField(await readFields(call), "alias"));
+  handler: ({ body, rooms }) => {
+    rooms.routing.aliases.remove(body.alias);
     return done("alias removed");
   },
 });

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineRoute, type RouteCall } from "../../kernel/route.ts";
+import { Answer, defineRoute } from "../../kernel/route.ts";
 
 const Health = z.object({
   status: z.string(),
@@ -35,11 +35,8 @@ export const readyz = defineRoute({
   summary: "Like /v1/health, but 503 while the process drains before it stops",
   auth: "public",
   response: Readiness,
-  handler: async ({ rooms, requestId }: RouteCall) => {
-    const body = await rooms.system.readiness();
-    const headers = { "x-request-id": requestId };
-    if (rooms.system.draining)
-      return Response.json({ ...body, status: "draining" }, { status: 503, headers });
-    return Response.json(body, { headers });
+  handler: async ({ rooms: { system } }) => {
+    const body = await system.readiness();
+    return system.draining ? new Answer(503, { ...body, status: "draining" }) : body;
   },
 });

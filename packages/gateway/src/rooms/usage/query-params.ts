@@ -1,5 +1,5 @@
-import { fail } from "../../kernel/errors.ts";
-import { isObject } from "../../kernel/json.ts";
+import { z } from "zod";
+import { wholeNumber } from "../../kernel/method.ts";
 import { DAY_MS } from "./calendar.ts";
 
 export const GROUPINGS = ["model", "backend", "ref", "day"] as const;
@@ -46,72 +46,74 @@ function instantMs(text: string): number | null {
   return /[1-9]/.test(fraction.slice(4)) ? ms + 1 : ms;
 }
 
-function bound(value: unknown, field: "since" | "until"): number | null {
-  if (value === undefined || value === null) return null;
-  return clamp(instantOf(value, field), EARLIEST_MS, LATEST_MS);
+/** When a bound lies; a date as the upper bound covers that whole day. */
+function boundMs(text: string, field: "since" | "until"): number | null {
+  const day = DATE.test(text) ? dateMs(text) : null;
+  if (day !== null) return field === "until" ? day + DAY_MS : day;
+  return instantMs(text);
 }
 
-function instantOf(value: unknown, field: "since" | "until"): number {
-  const text = typeof value === "string" ? value.trim() : "";
-  if (DATE.test(text)) {
-    const ms = dateMs(text);
-    // A date as the upper bound covers that whole day.
-    if (ms !== null) return field === "until" ? ms + DAY_MS : ms;
-  }
-  return (
-    instantMs(text) ??
-    fail(
-      field === "since" ? "bad_since" : "bad_until",
-      `\`${field}\` must be a date (2026-01-31) or an RFC 3339 timestamp (2026-01-31T12:00:00Z)`,
-    )
+function Bound(field: "since" | "until") {
+  const problem = `\`${field}\` must be a date (2026-01-31) or an RFC 3339 timestamp (2026-01-31T12:00:00Z)`;
+  return z.string(problem).transform((text, context) => {
+    const ms = boundMs(text.trim(), field);
+    if (ms !== null) return clamp(ms, EARLIEST_MS, LATEST_MS);
+    context.addIssue(problem);
+    return z.NEVER;
+  });
+}
+
+const REFS_PROBLEM = "`ref_ids` must be an array of strings";
+const Refs = z
+  .array(z.string(REFS_PROBLEM), REFS_PROBLEM)
+  .transform((entries) => {
+    const refs = entries.map((entry) => entry.replaceAll("\u0000", "").trim().slice(0, REF_LENGTH_MAX));
+    return [...new Set(refs)].filter((entry) => entry !== "");
+  })
+  .refine(
+    (refs) => refs.length <= REFS_MAX,
+    `\`ref_ids\` must have at most ${REFS_MAX} entries; ask in several queries`,
   );
-}
-
-function refIds(value: unknown): string[] | null {
-  if (value === undefined || value === null) return null;
-  if (!Array.isArray(value) || !value.every((entry) => typeof entry === "string")) {
-    fail("invalid_params", "`ref_ids` must be an array of strings");
-  }
-  const refs = new Set(
-    (value as string[])
-      .map((entry) => entry.replaceAll("\u0000", "").trim().slice(0, REF_LENGTH_MAX))
-      .filter((entry) => entry !== ""),
-  );
-  if (refs.size > REFS_MAX)
-    fail("invalid_params", `\`ref_ids\` must have at most ${REFS_MAX} entries; ask in several queries`);
-  return refs.size === 0 ? null : [...refs];
-}
-
-function groupBy(value: unknown): GroupBy | null {
-  if (value === undefined || value === null) return null;
-  return (
-    GROUPINGS.find((grouping) => grouping === value) ??
-    fail("bad_group_by", `\`group_by\` must be one of ${GROUPINGS.join(", ")}`)
-  );
-}
-
-function integer(value: unknown, field: string, fallback: number): number {
-  if (value === undefined || value === null) return fallback;
-  return Number.isInteger(value)
-    ? (value as number)
-    : fail("invalid_params", `\`${field}\` must be a whole number`);
-}
 
 export const clamp = (value: number, min: number, max: number): number => Math.min(max, Math.max(min, value));
 
-/** The body of `POST /api/admin/usage/query`, each problem with its own error. */
-export function parseUsageQuery(body: unknown): UsageQuery {
-  if (!isObject(body)) fail("invalid_params", "The body must be a JSON object; {} asks for everything");
-  if (typeof (body.include_records ?? false) !== "boolean") {
-    fail("invalid_params", "`include_records` must be true or false");
-  }
+/** The body of `POST /api/admin/usage/query`. */
+export const QueryBody = z.object(
+  {
+    ref_ids: Refs.optional().describe("Absent or blank: all rows"),
+    since: Bound("since").optional().describe("Inclusive: YYYY-MM-DD or an RFC 3339 timestamp"),
+    until: Bound("until").optional().describe("Exclusive instant, or a YYYY-MM-DD that is covered whole"),
+    group_by: z.enum(GROUPINGS, `\`group_by\` must be one of ${GROUPINGS.join(", ")}`).optional(),
+    limit: wholeNumber("`limit` must be a whole number")
+      .optional()
+      .describe("Rows a page, 1-500; default 100"),
+    offset: wholeNumber("`offset` must be a whole number").optional(),
+    include_records: z.boolean("`include_records` must be true or false").optional(),
+  },
+  "The body must be a JSON object; {} asks for everything",
+);
+
+/** Each problem has its own error. */
+export const QUERY_ERRORS = {
+  "": "invalid_params",
+  ref_ids: "invalid_params",
+  since: "bad_since",
+  until: "bad_until",
+  group_by: "bad_group_by",
+  limit: "invalid_params",
+  offset: "invalid_params",
+  include_records: "invalid_params",
+} as const;
+
+export function usageQueryOf(body: z.output<typeof QueryBody>): UsageQuery {
+  const { ref_ids: refs = [], limit = PAGE.fallback, offset = 0 } = body;
   return {
-    refIds: refIds(body.ref_ids),
-    sinceMs: bound(body.since, "since"),
-    untilMs: bound(body.until, "until"),
-    groupBy: groupBy(body.group_by),
-    limit: clamp(integer(body.limit, "limit", PAGE.fallback), PAGE.min, PAGE.max),
-    offset: clamp(integer(body.offset, "offset", 0), 0, Number.MAX_SAFE_INTEGER),
+    refIds: refs.length === 0 ? null : refs,
+    sinceMs: body.since ?? null,
+    untilMs: body.until ?? null,
+    groupBy: body.group_by ?? null,
+    limit: clamp(limit, PAGE.min, PAGE.max),
+    offset: clamp(offset, 0, Number.MAX_SAFE_INTEGER),
     includeRecords: body.include_records === true,
   };
 }

@@ -1,8 +1,7 @@
 import { z } from "zod";
-import { decodeUtf8, parseJson } from "../../kernel/json.ts";
 import { Timestamp } from "../../kernel/method.ts";
 import { defineRoute } from "../../kernel/route.ts";
-import { GROUPINGS } from "./query-params.ts";
+import { QUERY_ERRORS, QueryBody } from "./query-params.ts";
 
 const BODY_BYTES_MAX = 256 * 1024;
 
@@ -20,15 +19,8 @@ export const query = defineRoute({
   summary: "Sums of usage over a period, grouped if asked, with the rows if asked",
   auth: "admin_token",
   bodyBytesMax: BODY_BYTES_MAX,
-  body: z.object({
-    ref_ids: z.array(z.string()).optional().describe("Absent or blank: all rows"),
-    since: z.string().optional().describe("Inclusive: YYYY-MM-DD or an RFC 3339 timestamp"),
-    until: z.string().optional().describe("Exclusive instant, or a YYYY-MM-DD that is covered whole"),
-    group_by: z.enum(GROUPINGS).optional(),
-    limit: z.int().optional().describe("Rows a page, 1-500; default 100"),
-    offset: z.int().optional(),
-    include_records: z.boolean().optional(),
-  }),
+  body: QueryBody,
+  invalid: QUERY_ERRORS,
   response: z.object({
     totals: Totals,
     groups: z.array(Totals.extend({ key: z.string().nullable() })).optional(),
@@ -53,8 +45,5 @@ export const query = defineRoute({
     limit: z.int().optional(),
     offset: z.int().optional(),
   }),
-  handler: async ({ request, rooms }) => {
-    const text = decodeUtf8(await request.body(BODY_BYTES_MAX));
-    return rooms.usage.query(text.trim() === "" ? {} : parseJson(text));
-  },
+  handler: ({ body, rooms }) => rooms.usage.query(body),
 });

@@ -1,9 +1,10 @@
+import type { z } from "zod";
 import { type Clock, isoTime } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import type { Database, Sweep } from "../../storage/contract.ts";
 import { monthsBeforeMs } from "./calendar.ts";
 import { UsageQueries } from "./query.ts";
-import { clamp, parseUsageQuery } from "./query-params.ts";
+import { clamp, type QueryBody, usageQueryOf } from "./query-params.ts";
 import type { MonthKey, MonthTotals } from "./rows.ts";
 import { UsageStore } from "./store.ts";
 
@@ -67,8 +68,8 @@ export class Usage {
   };
 
   /** Answers `POST /api/admin/usage/query`. */
-  async query(body: unknown) {
-    const query = parseUsageQuery(body);
+  async query(body: z.output<typeof QueryBody>) {
+    const query = usageQueryOf(body);
     await this.settled();
     const keptFromMs = this.#keptFromMs(this.options.clock.now());
     // Sums outlive their rows, so those of earlier months do not say how many rows there are.
@@ -81,7 +82,10 @@ export class Usage {
     ]);
     return {
       totals,
-      ...(grouped && { groups: grouped.groups, ...(grouped.truncated && { groups_truncated: true }) }),
+      ...(grouped && {
+        groups: grouped.groups,
+        ...(grouped.truncated && { groups_truncated: true as const }),
+      }),
       ...(records && {
         records,
         records_total: (keptTotals ?? totals).requests,

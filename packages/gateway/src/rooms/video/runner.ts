@@ -1,3 +1,4 @@
+import type { z } from "zod";
 import {
   BackendError,
   type VideoCapability,
@@ -5,8 +6,10 @@ import {
   type VideoResult,
 } from "../../backends/contract.ts";
 import { isoTime } from "../../kernel/clock.ts";
+import type { NotificationDefinition } from "../../kernel/notification.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import { askedFacts, boundFacts, type ClipFacts, madeFacts } from "./clip-facts.ts";
+import { videoDone, videoFailed, videoProgress } from "./notifications.ts";
 import { type JobHold, OwnedJobs } from "./owned-jobs.ts";
 import type { VideoOptions } from "./service.ts";
 import type { JobRow, VideoStore } from "./store.ts";
@@ -172,7 +175,7 @@ export class JobRunner {
       facts: JSON.stringify(facts),
     };
     if (await this.store.started(job.id, task)) {
-      this.#notify(job, "video.progress", { status: "running", progress: 0 });
+      this.#notify(job, videoProgress, { job_id: job.id, status: "running", progress: 0 });
       return;
     }
     await this.store.unwanted(job.id, task);
@@ -217,7 +220,7 @@ export class JobRunner {
     if (poll.state === "pending") {
       const progress = Math.max(job.progress, Math.min(99, poll.progress ?? job.progress));
       if (progress > job.progress) await this.store.progressed(job.id, progress);
-      this.#notify(job, "video.progress", { status: "running", progress });
+      this.#notify(job, videoProgress, { job_id: job.id, status: "running", progress });
     } else if (poll.state === "failed") {
       await this.#fail(job, poll.error);
     } else {
@@ -253,7 +256,8 @@ export class JobRunner {
     // A done job is told of when it is settled, so that one whose process dies in between is told of too.
     if (end.status !== "done") {
       this.#owned.ended(job.id);
-      this.#notify(job, "video.failed", { status: end.status, error: end.error ?? "cancelled" });
+      const { status, error } = end;
+      this.#notify(job, videoFailed, { job_id: job.id, status, error: error ?? "cancelled" });
     }
     return true;
   }
@@ -276,13 +280,15 @@ export class JobRunner {
       });
     }
     const result = JSON.parse(job.result!) as VideoResult;
-    this.#notify(job, "video.done", { status: "done", result, cost: job.cost });
+    this.#notify(job, videoDone, { job_id: job.id, status: "done", result, cost: job.cost });
     await this.store.settled(job.id);
   }
 
-  #notify(job: JobRow, method: string, params: Record<string, unknown>): void {
-    const json = JSON.stringify({ jsonrpc: "2.0", method, params: { job_id: job.id, ...params } });
-    this.options.events.push(job.stream_id, json);
-    this.options.events.push(job.id, json);
+  #notify<Definition extends NotificationDefinition>(
+    job: JobRow,
+    definition: Definition,
+    params: z.input<Definition["params"]>,
+  ): void {
+    for (const channel of [job.stream_id, job.id]) this.options.events.notify(channel, definition, params);
   }
 }

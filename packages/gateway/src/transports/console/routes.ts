@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineRoute, type RouteDefinition } from "../../kernel/route.ts";
+import { type AnyRoute, defineRoute } from "../../kernel/route.ts";
 
 export interface SetupOptions {
   registrationIsOpen(): Promise<boolean>;
@@ -8,7 +8,7 @@ export interface SetupOptions {
 }
 
 /** What the console's entrance must know before anybody is signed in. */
-export const consoleRoutes = ({ registrationIsOpen, firstAccountOnly }: SetupOptions): RouteDefinition[] => [
+export const consoleRoutes = ({ registrationIsOpen, firstAccountOnly }: SetupOptions): AnyRoute[] => [
   defineRoute({
     method: "GET",
     path: "/api/setup",

@@ -1,10 +1,11 @@
+import { Reply } from "@model-gateway/wire/http";
 import { z } from "zod";
 import type { Metrics } from "../../kernel/metrics.ts";
 import { openApiDocument } from "../../kernel/openapi.ts";
 import { openRpcDocument } from "../../kernel/openrpc.ts";
 import { rpcReference } from "../../kernel/reference.ts";
 import type { Registry } from "../../kernel/registry.ts";
-import { defineRoute, type RouteDefinition } from "../../kernel/route.ts";
+import { type AnyRoute, defineRoute, raw } from "../../kernel/route.ts";
 
 export interface DocumentOptions {
   registry: Registry;
@@ -13,9 +14,9 @@ export interface DocumentOptions {
 }
 
 /** The documents that are derived from the definitions, and the metrics. */
-export function documentRoutes({ registry, metrics, version }: DocumentOptions): RouteDefinition[] {
-  const text = (body: string, type: string, requestId: string) =>
-    new Response(body, { headers: { "content-type": type, "x-request-id": requestId } });
+export function documentRoutes({ registry, metrics, version }: DocumentOptions): AnyRoute[] {
+  const text = (body: string, contentType: string, requestId: string) =>
+    new Reply({ status: 200, contentType, requestId }, body);
   return [
     defineRoute({
       method: "GET",
@@ -38,7 +39,7 @@ export function documentRoutes({ registry, metrics, version }: DocumentOptions):
       path: "/api/reference.md",
       summary: "The management plane's reference as Markdown",
       auth: "public",
-      responseType: "text/markdown",
+      response: raw(z.string(), { type: "text/markdown" }),
       handler: ({ requestId }) => text(rpcReference(registry), "text/markdown; charset=utf-8", requestId),
     }),
     defineRoute({
@@ -46,7 +47,7 @@ export function documentRoutes({ registry, metrics, version }: DocumentOptions):
       path: "/metrics",
       summary: "Prometheus metrics",
       auth: "public",
-      responseType: "text/plain",
+      response: raw(z.string(), { type: "text/plain" }),
       handler: ({ requestId }) => text(metrics.text(), "text/plain; version=0.0.4; charset=utf-8", requestId),
     }),
   ];

@@ -1,0 +1,15 @@
+import { z } from "zod";
+import { defineNotification } from "../../kernel/notification.ts";
+
+export const modelsProgress = defineNotification({
+  name: "models.progress",
+  summary: "How a deployment stands, on its stream_id",
+  params: z.object({
+    stream_id: z.string(),
+    agent_id: z.string(),
+    model_id: z.string(),
+    status: z.enum(["queued", "downloading", "loading", "ready", "failed", "stopped"]),
+    progress: z.number().describe("0 to 100"),
+    message: z.string().optional(),
+  }),
+});

@@ -1,0 +1,52 @@
+import { z } from "zod";
+import { defineNotification } from "../../kernel/notification.ts";
+
+export const Usage = z.object({
+  prompt_tokens: z.int(),
+  completion_tokens: z.int(),
+  total_tokens: z.int(),
+});
+
+export const ToolCall = z.looseObject({
+  id: z.string().optional(),
+  index: z.int().optional(),
+  type: z.string().optional(),
+  function: z.looseObject({ name: z.string().optional(), arguments: z.string().optional() }).optional(),
+});
+
+export const chatStream = defineNotification({
+  name: "chat.stream",
+  summary: "A piece of the answer to chat.send, on its stream_id; the last one is done",
+  params: z.object({
+    stream_id: z.string(),
+    content: z.string().optional(),
+    role: z.string().optional(),
+    reasoning: z.string().optional(),
+    tool_calls: z.array(ToolCall).optional(),
+    finish_reason: z.string().nullish(),
+    done: z.boolean().optional(),
+    usage: Usage.nullish(),
+    error: z
+      .object({ code: z.int(), message: z.string() })
+      .optional()
+      .describe("Why the answer failed, as the error of a call"),
+  }),
+});
+
+const KeyId = z.string();
+
+export const keyRequest = defineNotification({
+  name: "key.request",
+  summary:
+    "How requests with an API key go, on the channel of its id: the first answer, and every refusal; on key-<prefix>, refusals of unknown keys that begin like it",
+  params: z.union([
+    z.object({ key_id: KeyId, ok: z.literal(true) }),
+    z.object({
+      key_id: KeyId.nullable().describe("Null: nobody has this key"),
+      ok: z.literal(false),
+      status: z.int(),
+      code: z.string(),
+      message: z.string(),
+    }),
+  ]),
+});

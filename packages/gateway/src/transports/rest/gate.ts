@@ -1,0 +1,65 @@
+import { bearerOf } from "@model-gateway/wire/http";
+import type { RateLimiter } from "../../bus/contract.ts";
+import { type Authenticator, callerFrom, type Principal } from "../../kernel/context.ts";
+import { authorize } from "../../kernel/dispatch.ts";
+import { KeyRefusal } from "../../kernel/errors.ts";
+import type { MethodAuth } from "../../kernel/method.ts";
+import type { AnyRoute, RouteCall } from "../../kernel/route.ts";
+
+const WINDOW_MS = 60_000;
+const UNAUTHORIZED = "Missing or invalid API key; send it as Authorization: Bearer service-<uuid>\n";
+const TOO_MANY = "Rate limit exceeded. Try again later.";
+
+export interface GateOptions {
+  authenticator: Authenticator;
+  /** The holder of an API key; null when nobody has it. */
+  keys: { authenticate(secret: string): Principal | null | Promise<Principal | null> };
+  limiter: RateLimiter;
+  /** Requests a minute that each API key may make. */
+  apiRateLimitRpm: number;
+  /** Counts the request against the tier and the group of its key, or throws the refusal. */
+  checkTierRate(principal: Principal): void | Promise<void>;
+}
+
+/**
+ * Decides who may call a route, before its handler runs: notes on the call who it is, or throws the refusal. It waits
+ * only where it has to, because it is around every request.
+ */
+export class Gate {
+  constructor(readonly options: GateOptions) {}
+
+  admit(route: AnyRoute, call: RouteCall): void | Promise<void> {
+    if (route.auth === "public") return;
+    return route.auth === "api_key" ? this.#keyHolder(route, call) : this.#person(route, route.auth, call);
+  }
+
+  #keyHolder(route: AnyRoute, call: RouteCall): void | Promise<void> {
+    const { request } = call;
+    const secret = bearerOf(request) ?? (route.keyHeader ? request.header(route.keyHeader) : null);
+    const found = secret ? this.options.keys.authenticate(secret) : null;
+    return found instanceof Promise
+      ? found.then((principal) => this.#known(principal, route, call))
+      : this.#known(found, route, call);
+  }
+
+  #known(principal: Principal | null, route: AnyRoute, call: RouteCall): void | Promise<void> {
+    if (!principal) throw new KeyRefusal("auth_required", UNAUTHORIZED);
+    const { limiter, apiRateLimitRpm } = this.options;
+    const hit = limiter.hit(`api:${principal.keyId}`, apiRateLimitRpm, WINDOW_MS);
+    return typeof hit === "number"
+      ? this.#paced(principal, hit, route, call)
+      : hit.then((waitMs) => this.#paced(principal, waitMs, route, call));
+  }
+
+  #paced(principal: Principal, waitMs: number, route: AnyRoute, call: RouteCall): void | Promise<void> {
+    if (waitMs > 0) throw new KeyRefusal("rate_limited", TOO_MANY);
+    call.principal = principal;
+    if (!route.outsideTierRate) return this.options.checkTierRate(principal);
+  }
+
+  async #person(route: AnyRoute, auth: MethodAuth, call: RouteCall): Promise<void> {
+    const identity = await this.options.authenticator.identify(bearerOf(call.request));
+    call.actor = authorize({ auth, name: `${route.method} ${route.path}` }, identity);
+    call.caller = callerFrom(identity, call.caller);
+  }
+}

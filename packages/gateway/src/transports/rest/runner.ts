@@ -1,0 +1,117 @@
+import {
+  type HttpRequest,
+  jsonReply,
+  type Reply,
+  replyOf,
+  type StreamedReply,
+} from "@model-gateway/wire/http";
+import { type Actor, type Caller, callerFrom, type Principal, type Rooms } from "../../kernel/context.ts";
+import { isOurs, toRestReply, toServiceError } from "../../kernel/errors.ts";
+import { decodeUtf8, parseJson } from "../../kernel/json.ts";
+import type { Log } from "../../kernel/log.ts";
+import { Answer, type AnyRoute, Raw, type RouteCall } from "../../kernel/route.ts";
+import { validate } from "../../kernel/validate.ts";
+import type { Gate } from "./gate.ts";
+
+const NOBODY = { actor: null, adminToken: false };
+
+export interface RouteRunnerOptions {
+  gate: Gate;
+  rooms: Rooms;
+  log: Log;
+}
+
+/** What one request of a route is known by; the gate and the body are filled in on the way to the handler. */
+class RoutedCall implements RouteCall {
+  caller: Caller;
+  principal: Principal | null = null;
+  actor: Actor | null = null;
+  query: unknown;
+  body: unknown;
+
+  constructor(
+    readonly rooms: Rooms,
+    readonly log: Log,
+    readonly request: HttpRequest,
+    readonly requestId: string,
+    readonly path: Record<string, string>,
+    source: { readonly ip: string },
+  ) {
+    this.caller = callerFrom(NOBODY, source);
+  }
+}
+
+export interface RoutedRequest {
+  request: HttpRequest;
+  path: Record<string, string>;
+  requestId: string;
+  source: { readonly ip: string };
+}
+
+type Answered = Reply | StreamedReply;
+
+/**
+ * The way of every route: who may call it, its body, its handler, its answer, its errors. Not async: each layer of
+ * promises costs, and this one is around every request.
+ */
+export class RouteRunner {
+  constructor(readonly options: RouteRunnerOptions) {}
+
+  run(route: AnyRoute, { request, path, requestId, source }: RoutedRequest): Answered | Promise<Answered> {
+    const { gate, rooms, log } = this.options;
+    const call = new RoutedCall(rooms, log, request, requestId, path, source);
+    try {
+      const admitted = gate.admit(route, call);
+      const handled = admitted ? admitted.then(() => received(route, call)) : received(route, call);
+      return handled instanceof Promise
+        ? handled
+            .then((result) => answerOf(route, result, requestId))
+            .catch((error) => this.#refuse(route, error, call))
+        : answerOf(route, handled, requestId);
+    } catch (error) {
+      return this.#refuse(route, error, call);
+    }
+  }
+
+  #refuse(route: AnyRoute, error: unknown, call: RoutedCall): Reply | Promise<Reply> {
+    const failure = toServiceError(error);
+    const { request, requestId, log } = call;
+    if (isOurs(failure)) log.error("route failed", { request_id: requestId, path: request.path, error });
+    return route.refuse ? route.refuse(error, call) : toRestReply(failure, requestId);
+  }
+}
+
+/** Reads what the route declares and hands it to the handler. */
+function received(route: AnyRoute, call: RoutedCall): unknown {
+  const { request } = call;
+  if (route.query)
+    call.query = validate(
+      route.query,
+      Object.fromEntries(new URLSearchParams(request.search)),
+      route.invalid,
+    );
+  if (!route.body) return route.handler(call);
+  const body = request.body(route.bodyBytesMax!);
+  return body instanceof Promise
+    ? body.then((bytes) => handled(route, call, bytes))
+    : handled(route, call, body);
+}
+
+function handled(route: AnyRoute, call: RoutedCall, bytes: Buffer): unknown {
+  call.body = route.body instanceof Raw ? bytes : validate(route.body!, jsonOf(bytes), route.invalid);
+  return route.handler(call);
+}
+
+/** An empty body is `{}`, as absent params are on RPC: the schema says what is missing. */
+function jsonOf(bytes: Buffer): unknown {
+  const text = decodeUtf8(bytes);
+  return text.trim() === "" ? {} : parseJson(text);
+}
+
+function answerOf(route: AnyRoute, result: unknown, requestId: string): Answered | Promise<Answered> {
+  const { response } = route;
+  if (response instanceof Raw) return result instanceof Response ? replyOf(result) : (result as Answered);
+  const { status, value } = result instanceof Answer ? result : { status: 200, value: result };
+  // Parsing drops every field that the definition does not list, so no handler can leak one.
+  return jsonReply(JSON.stringify(response.parse(value)), requestId, status);
+}
