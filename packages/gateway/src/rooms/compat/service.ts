@@ -65,12 +65,13 @@ export class Compat {
     api: "responses" | "messages" | "countTokens",
   ): Promise<Reply> {
     const dialect = api === "responses" ? responsesDialect : messagesDialect;
-    const isBadKey = error instanceof KeyRefusal && error.kind === "auth_required" && api !== "countTokens";
-    const reply = isBadKey
-      ? toRestReply(new ServiceError("auth_required", BAD_KEY), call.requestId)
-      : api === "countTokens"
-        ? toRestReply(toServiceError(error), call.requestId)
-        : this.options.refuse(error, call);
+    let reply = toRestReply(toServiceError(error), call.requestId);
+    // Not counted by the chat path: an estimate is no request of it, and a bad key has its own words here.
+    if (api !== "countTokens") {
+      const isBadKey = error instanceof KeyRefusal && error.kind === "auth_required";
+      const badKey = () => toRestReply(new ServiceError("auth_required", BAD_KEY), call.requestId);
+      reply = isBadKey ? badKey() : this.options.refuse(error, call);
+    }
     return replyOf(await refusal(call, dialect, responseOf(reply))) as Promise<Reply>;
   }
 
