@@ -74,9 +74,10 @@ for (const edge of edges) {
   const layer = source.split("/")[0];
   if (layer === "kernel" && !target.startsWith("kernel/"))
     report(edge, "the kernel imports nothing of the house");
+  if (layer === "observe" && !/^(kernel|observe)\//.test(target)) report(edge, "observe imports the kernel");
   if (isContract(source) && !target.startsWith("kernel/") && !isContract(target))
     report(edge, "a contract imports only the kernel and other contracts");
-  if (layer === "transports" && !/^(kernel|transports)\//.test(target) && !isContract(target))
+  if (layer === "transports" && !/^(kernel|observe|transports)\//.test(target) && !isContract(target))
     report(edge, "transports import the kernel and are handed the registry");
   if (layer === "storage" && !/^(kernel|storage)\//.test(target))
     report(edge, "storage imports kernel and storage");
@@ -92,8 +93,8 @@ for (const edge of edges) {
       if (fromRoom === "ledger") report(edge, "the ledger imports no room");
       roomEdges.set(fromRoom, (roomEdges.get(fromRoom) ?? new Set()).add(toRoom));
     }
-    if (!toRoom && !/^(kernel|rooms)\//.test(target) && !isContract(target))
-      report(edge, "rooms import the kernel, contracts and other rooms");
+    if (!toRoom && !/^(kernel|observe|rooms)\//.test(target) && !isContract(target))
+      report(edge, "rooms import the kernel, observe, contracts and other rooms");
   }
 }
 

@@ -1,4 +1,4 @@
-import { VERSION } from "../version.ts";
+import { VERSION } from "../kernel/version.ts";
 import type { Command } from "./command.ts";
 import { COMMANDS, COMMON_OPTIONS } from "./commands/index.ts";
 

@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
 import { ConnectionError, RestError, RpcError } from "@model-gateway/client";
-import { VERSION } from "../version.ts";
+import { VERSION } from "../kernel/version.ts";
 import { CliError, type Command, text } from "./command.ts";
 import { COMMANDS, COMMON_OPTIONS } from "./commands/index.ts";
 import { Connection } from "./connection.ts";

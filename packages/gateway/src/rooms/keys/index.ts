@@ -1,9 +1,9 @@
-import { Keys, type KeysOptions } from "./service.ts";
+import type { Keys } from "./service.ts";
 
 export * as methods from "./methods.ts";
 export {
   type GroupTerms,
-  type Keys,
+  Keys,
   type KeysOptions,
   type Principal,
   payerOf,
@@ -15,5 +15,3 @@ declare module "../../kernel/context.ts" {
     keys: Keys;
   }
 }
-
-export const createKeys = (options: KeysOptions): Keys => new Keys(options);

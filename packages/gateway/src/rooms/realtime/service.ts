@@ -91,6 +91,7 @@ interface Session {
 export class Realtime {
   readonly #sessions = new Map<string, Session>();
   readonly #remote: RemoteSessions;
+  readonly #endWatch: () => void;
 
   constructor(readonly options: RealtimeOptions) {
     this.#remote = new RemoteSessions({
@@ -98,7 +99,7 @@ export class Realtime {
       send: (userId, sessionId, event) => this.#sendHere(userId, sessionId, event),
       stop: (userId, sessionId) => this.#stopHere(userId, sessionId),
     });
-    options.clock.every(SILENCE_CHECK_MS, () => this.#closeSilent());
+    this.#endWatch = options.clock.every(SILENCE_CHECK_MS, () => this.#closeSilent());
   }
 
   get sessionCount(): number {
@@ -265,7 +266,8 @@ export class Realtime {
     return true;
   }
 
-  closeAll(): void {
+  close(): void {
+    this.#endWatch();
     for (const session of [...this.#sessions.values()]) this.#close(session);
   }
 

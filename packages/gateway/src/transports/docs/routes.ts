@@ -1,10 +1,10 @@
 import { z } from "zod";
-import type { Metrics } from "../../kernel/metrics.ts";
 import { openApiDocument } from "../../kernel/openapi.ts";
 import { openRpcDocument } from "../../kernel/openrpc.ts";
 import { rpcReference } from "../../kernel/reference.ts";
 import type { Registry } from "../../kernel/registry.ts";
 import { defineRoute, type RouteDefinition } from "../../kernel/route.ts";
+import type { Metrics } from "../../observe/metrics.ts";
 
 export interface DocumentOptions {
   registry: Registry;

@@ -2,8 +2,8 @@ import type { CallContext, Caller, Rooms } from "../../kernel/context.ts";
 import { dispatch } from "../../kernel/dispatch.ts";
 import { isOurs, ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
-import type { Counter } from "../../kernel/metrics.ts";
 import type { Registry } from "../../kernel/registry.ts";
+import type { Counter } from "../../observe/metrics.ts";
 import { decodeBody, encodeFailure, encodeResult, type RpcRequest } from "./codec.ts";
 
 export interface RpcRunnerOptions {

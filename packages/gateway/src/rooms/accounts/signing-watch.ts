@@ -1,7 +1,7 @@
 import { createHmac } from "node:crypto";
-import type { Bus } from "./bus/contract.ts";
-import { BoundedMap } from "./kernel/bounded.ts";
-import type { Log } from "./kernel/log.ts";
+import type { Bus } from "../../bus/contract.ts";
+import { BoundedMap } from "../../kernel/bounded.ts";
+import type { Log } from "../../kernel/log.ts";
 
 const TOPIC = "signing-secret";
 const FINGERPRINT_LENGTH = 16;

@@ -1,6 +1,6 @@
-import type { Clock } from "./clock.ts";
+import type { Clock } from "../kernel/clock.ts";
+import type { Log } from "../kernel/log.ts";
 import { OTEL } from "./genai-attributes.ts";
-import type { Log } from "./log.ts";
 import { type AttributeValue, encodeSpans, type FinishedSpan, type SpanKind } from "./otlp.ts";
 
 export type Attributes = Record<string, AttributeValue | undefined>;

@@ -1,7 +1,7 @@
-import type { Clock } from "./kernel/clock.ts";
-import { sleep } from "./kernel/clock.ts";
-import type { Log } from "./kernel/log.ts";
-import type { Leases, Sweep } from "./storage/contract.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { sleep } from "../../kernel/clock.ts";
+import type { Log } from "../../kernel/log.ts";
+import type { Leases, Sweep } from "../../storage/contract.ts";
 
 const PERIOD_MS = 60 * 60_000;
 /** A start is busy enough; the first sweep waits. */

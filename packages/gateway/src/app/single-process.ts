@@ -1,8 +1,8 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import type { Config } from "./config.ts";
-import { InstanceLock } from "./kernel/instance-lock.ts";
-import type { Log } from "./kernel/log.ts";
+import type { Config } from "../config.ts";
+import { InstanceLock } from "../kernel/instance-lock.ts";
+import type { Log } from "../kernel/log.ts";
 
 function tryLock(dataDir: string): InstanceLock | null {
   try {

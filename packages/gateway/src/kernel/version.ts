@@ -1,13 +1,13 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import manifest from "../package.json" with { type: "json" };
+import manifest from "../../package.json" with { type: "json" };
 
 export const VERSION: string = manifest.version;
 
 declare const BUILD_HASH: string | undefined;
 
 /** The commit this process runs: baked in by a compiled build, stamped into an image, or read from the checkout. */
-export function buildHash(root = join(import.meta.dir, "../../..")): string {
+export function buildHash(root = join(import.meta.dir, "../../../..")): string {
   if (typeof BUILD_HASH === "string") return BUILD_HASH;
   const stamp = join(root, "BUILD_HASH");
   if (existsSync(stamp)) return readFileSync(stamp, "utf8").trim();
