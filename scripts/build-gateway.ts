@@ -12,7 +12,7 @@ const { values } = parseArgs({
 });
 
 const built = await Bun.build({
-  entrypoints: ["packages/gateway/src/cli.ts"],
+  entrypoints: ["packages/cli/src/main.ts"],
   target: "bun",
   minify: true,
   define: { CONSOLE_ASSETS: JSON.stringify(await packAssets()), BUILD_HASH: JSON.stringify(buildHash()) },

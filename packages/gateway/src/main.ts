@@ -1,7 +1,8 @@
+import { startDemo } from "@model-gateway/demo";
+import { writePast } from "./app/demo-past.ts";
 import { type App, startApp } from "./app/index.ts";
 import { lockAlone, warnUnlessAlone } from "./app/single-process.ts";
 import { type Config, describeSettings, readConfig } from "./config.ts";
-import { startDemo } from "./demo/index.ts";
 import type { InstanceLock } from "./kernel/instance-lock.ts";
 import { VERSION } from "./kernel/version.ts";
 
@@ -65,7 +66,9 @@ async function main(args: readonly string[]): Promise<void> {
   );
 
   if (demo) {
-    const { text } = await demo.introduce(app.url).catch((error: Error) => stopWith([error.message]));
+    const { text } = await demo
+      .introduce(app.url, (past) => writePast(config, past))
+      .catch((error: Error) => stopWith([error.message]));
     process.stdout.write(`\n${text}`);
   }
 }
