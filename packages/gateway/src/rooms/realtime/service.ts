@@ -5,6 +5,7 @@ import type { Actor } from "../../kernel/context.ts";
 import { type ErrorName, fail, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
+import { whenKnown } from "../../kernel/when-known.ts";
 import type { ModelLimits } from "../billing/index.ts";
 import type { StoredMessage } from "../conversations/index.ts";
 import type { Admission, Bound } from "../metering/index.ts";
@@ -248,8 +249,7 @@ export class Realtime {
       session.meter.notSent(sent);
       fail("app_error", QUEUE_FULL);
     };
-    const admitted = session.meter.client(sent);
-    return admitted instanceof Promise ? admitted.then(send) : send();
+    return whenKnown(session.meter.client(sent), send);
   }
 
   /** False when there is no such session of the caller's. */
@@ -330,9 +330,7 @@ export class Realtime {
 
   /** Delivers the event once its cost is held. */
   #letThrough(session: Session, event: ServerEvent): void | Promise<void> {
-    const pass = () => this.#pass(session, event);
-    const admitted = session.meter.server(event);
-    return admitted instanceof Promise ? admitted.then(pass) : pass();
+    return whenKnown(session.meter.server(event), () => this.#pass(session, event));
   }
 
   #pass(session: Session, event: ServerEvent): void {
