@@ -8,7 +8,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { type App, startApp } from "../packages/gateway/src/app.ts";
+import { type App, startApp } from "../packages/gateway/src/app/index.ts";
 import { type Config, readConfig } from "../packages/gateway/src/config.ts";
 import { silentLog } from "../packages/gateway/src/kernel/log.ts";
 import { MULTIPLIER_ONE, type Payer } from "../packages/gateway/src/kernel/payer.ts";

@@ -4,15 +4,15 @@
  *   bun scripts/build-gateway.ts [--target bun-linux-x64] [--outfile dist/model-gateway]
  */
 import { parseArgs } from "node:util";
+import { buildHash } from "../packages/gateway/src/kernel/version.ts";
 import { packAssets } from "../packages/gateway/src/transports/console/assets.ts";
-import { buildHash } from "../packages/gateway/src/version.ts";
 
 const { values } = parseArgs({
   options: { target: { type: "string" }, outfile: { type: "string", default: "dist/model-gateway" } },
 });
 
 const built = await Bun.build({
-  entrypoints: ["packages/gateway/src/cli.ts"],
+  entrypoints: ["packages/cli/src/main.ts"],
   target: "bun",
   minify: true,
   define: { CONSOLE_ASSETS: JSON.stringify(await packAssets()), BUILD_HASH: JSON.stringify(buildHash()) },

@@ -26,7 +26,7 @@ for await (const file of new Glob("packages/*/src/**/*.{ts,tsx}").scan(root)) {
     const relative = target.startsWith(".");
     const to = relative
       ? normalize(join(dirname(file), target))
-      : target.replace(/^@model-gateway\/([a-z]+)\/?/, "packages/$1/src/");
+      : target.replace(/^@model-gateway\/([a-z-]+)\/?/, "packages/$1/src/");
     if (to.startsWith("packages/")) edges.push({ from: file, to, typeOnly: Boolean(match[2]), relative });
   }
 }
@@ -39,7 +39,10 @@ const isContract = (path: string) => /^(storage|backends|bus)\/contract\.ts$/.te
 const PACKAGES: Record<string, { code: readonly string[]; types?: readonly string[] }> = {
   wire: { code: [] },
   protocol: { code: [] },
-  gateway: { code: ["wire", "protocol", "client"] },
+  gateway: { code: ["wire", "protocol", "demo"] },
+  cli: { code: ["client", "gateway"] },
+  "memory-server": { code: ["wire", "protocol"] },
+  demo: { code: ["memory-server"], types: ["gateway"] },
   agent: { code: ["protocol"] },
   client: { code: [] },
   console: { code: ["client"], types: ["gateway"] },
@@ -60,8 +63,10 @@ for (const edge of edges) {
   const toPackage = to.split("/")[1]!;
   if (fromPackage !== toPackage) {
     if (relative) report(edge, "packages import each other by name, so that only what is exported is used");
-    if (toPackage === "client" && fromPackage === "gateway" && !from.startsWith("packages/gateway/src/cli/"))
-      report(edge, "only the command line uses the client");
+    if (fromPackage === "cli" && toPackage === "gateway" && !from.startsWith("packages/cli/src/service/"))
+      report(edge, "the command line is a client; only its service/ works on a service of this machine");
+    if (toPackage === "demo" && !/^packages\/gateway\/src\/(main|app\/demo-past)\.ts$/.test(from))
+      report(edge, "only the start of the service knows the demonstration");
     const allowed = PACKAGES[fromPackage];
     if (!allowed) report(edge, `packages/${fromPackage} is not listed in check-imports.ts`);
     else if (!allowed.code.includes(toPackage) && !(typeOnly && allowed.types?.includes(toPackage)))
@@ -74,9 +79,10 @@ for (const edge of edges) {
   const layer = source.split("/")[0];
   if (layer === "kernel" && !target.startsWith("kernel/"))
     report(edge, "the kernel imports nothing of the house");
+  if (layer === "observe" && !/^(kernel|observe)\//.test(target)) report(edge, "observe imports the kernel");
   if (isContract(source) && !target.startsWith("kernel/") && !isContract(target))
     report(edge, "a contract imports only the kernel and other contracts");
-  if (layer === "transports" && !/^(kernel|transports)\//.test(target) && !isContract(target))
+  if (layer === "transports" && !/^(kernel|observe|transports)\//.test(target) && !isContract(target))
     report(edge, "transports import the kernel and are handed the registry");
   if (layer === "storage" && !/^(kernel|storage)\//.test(target))
     report(edge, "storage imports kernel and storage");
@@ -92,8 +98,8 @@ for (const edge of edges) {
       if (fromRoom === "ledger") report(edge, "the ledger imports no room");
       roomEdges.set(fromRoom, (roomEdges.get(fromRoom) ?? new Set()).add(toRoom));
     }
-    if (!toRoom && !/^(kernel|rooms)\//.test(target) && !isContract(target))
-      report(edge, "rooms import the kernel, contracts and other rooms");
+    if (!toRoom && !/^(kernel|observe|rooms)\//.test(target) && !isContract(target))
+      report(edge, "rooms import the kernel, observe, contracts and other rooms");
   }
 }
 

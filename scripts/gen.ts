@@ -5,13 +5,13 @@
 import { mkdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { describeSettings } from "../packages/gateway/src/config.ts";
-import { Metrics } from "../packages/gateway/src/kernel/metrics.ts";
 import { rpcReference } from "../packages/gateway/src/kernel/reference.ts";
 import { Registry } from "../packages/gateway/src/kernel/registry.ts";
+import { VERSION } from "../packages/gateway/src/kernel/version.ts";
+import { Metrics } from "../packages/gateway/src/observe/metrics.ts";
 import { surfaces } from "../packages/gateway/src/rooms/index.ts";
 import { consoleRoutes } from "../packages/gateway/src/transports/console/routes.ts";
 import { documentRoutes } from "../packages/gateway/src/transports/docs/routes.ts";
-import { VERSION } from "../packages/gateway/src/version.ts";
 import { methodTypes, notificationTypes, routeTypes } from "./lib/client-types.ts";
 import { errorReference, httpReference, settingsReference } from "./lib/references.ts";
 

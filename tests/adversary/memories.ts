@@ -1,4 +1,4 @@
-import { type MemoryServer, startMemoryServer } from "../../packages/gateway/src/memory-server/server.ts";
+import { type MemoryServer, startMemoryServer } from "../../packages/memory-server/src/server.ts";
 import { textOf } from "./tokens.ts";
 
 const FACTS = 12;

@@ -1,9 +1,10 @@
-import { type App, startApp } from "./app.ts";
+import { startDemo } from "@model-gateway/demo";
+import { writePast } from "./app/demo-past.ts";
+import { type App, startApp } from "./app/index.ts";
+import { lockAlone, warnUnlessAlone } from "./app/single-process.ts";
 import { type Config, describeSettings, readConfig } from "./config.ts";
-import { startDemo } from "./demo/index.ts";
 import type { InstanceLock } from "./kernel/instance-lock.ts";
-import { lockAlone, warnUnlessAlone } from "./single-process.ts";
-import { VERSION } from "./version.ts";
+import { VERSION } from "./kernel/version.ts";
 
 /** A shorter admin token works, but the start says that it can be guessed. */
 const ADMIN_TOKEN_LENGTH_MIN = 16;
@@ -65,7 +66,9 @@ async function main(args: readonly string[]): Promise<void> {
   );
 
   if (demo) {
-    const { text } = await demo.introduce(app.url).catch((error: Error) => stopWith([error.message]));
+    const { text } = await demo
+      .introduce(app.url, (past) => writePast(config, past))
+      .catch((error: Error) => stopWith([error.message]));
     process.stdout.write(`\n${text}`);
   }
 }

@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type App, type AppOverrides, startApp } from "@model-gateway/gateway/app.ts";
+import { type App, type AppOverrides, startApp } from "@model-gateway/gateway/app/index.ts";
 import { type Config, readConfig } from "@model-gateway/gateway/config.ts";
 import { silentLog } from "@model-gateway/gateway/kernel/log.ts";
 

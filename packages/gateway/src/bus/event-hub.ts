@@ -38,6 +38,8 @@ export class BusEventHub implements EventHub {
   /** Sessions that are waiting to be heard. */
   #waiting = new Map<string, () => void>();
   #desertions = new Map<string, Desertion>();
+  /** Ended sessions whose owner is still remembered. */
+  #ended = new Map<string, () => void>();
 
   constructor(
     readonly bus: Bus,
@@ -78,9 +80,21 @@ export class BusEventHub implements EventHub {
         attached();
         this.#desertions.get(sessionId)?.cancel();
         this.#desertions.delete(sessionId);
-        this.clock.after(OWNER_KEPT_MS, () => this.#owners.delete(sessionId));
+        const forget = this.clock.after(OWNER_KEPT_MS, () => {
+          this.#ended.delete(sessionId);
+          this.#owners.delete(sessionId);
+        });
+        this.#ended.set(sessionId, forget);
       },
     };
+  }
+
+  /** Nothing more is waited for. */
+  close(): void {
+    for (const attached of this.#waiting.values()) attached();
+    for (const { cancel } of this.#desertions.values()) cancel();
+    for (const forget of this.#ended.values()) forget();
+    this.#ended.clear();
   }
 
   /** An instance has no subscriber of the session any more; others may have, and say so when asked. */

@@ -23,18 +23,24 @@ export interface Shared {
   bus: Bus;
   limiter: RateLimiter;
   reservations: Reservations;
+  close(): Promise<void>;
 }
 
 export async function openBus({ redisUrl, clock, ids, log }: BusOptions): Promise<Shared> {
   const fallback = new InProcessRateLimiter(clock);
   if (redisUrl === null) {
-    return { bus: new InProcessBus(), limiter: fallback, reservations: new InProcessReservations() };
+    const bus = new InProcessBus();
+    const reservations = new InProcessReservations();
+    return { bus, limiter: fallback, reservations, close: () => bus.close() };
   }
   const bus = await RedisBus.connect({ url: redisUrl, instanceId: ids.uuid(), log });
+  await using half = new AsyncDisposableStack();
+  half.defer(() => bus.close());
   const scripts = new RedisScripts({ server: bus, clock, log });
-  return {
-    bus,
-    limiter: new RedisRateLimiter({ scripts, fallback, log }),
-    reservations: await RedisReservations.open({ scripts, bus, clock, ids, log }),
-  };
+  half.defer(() => scripts.close());
+  const limiter = new RedisRateLimiter({ scripts, fallback, log });
+  const reservations = await RedisReservations.open({ scripts, bus, clock, ids, log });
+  half.defer(() => reservations.close());
+  const whole = half.move();
+  return { bus, limiter, reservations, close: () => whole.disposeAsync() };
 }

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { kinds } from "@model-gateway/testing/databases.ts";
 import type { TestGateway } from "@model-gateway/testing/gateway.ts";
 import { modelAllowed } from "../../src/rooms/groups/index.ts";
-import { createKeys, type Principal, payerOf } from "../../src/rooms/keys/index.ts";
+import { Keys, type Principal, payerOf } from "../../src/rooms/keys/index.ts";
 import { bootOn, emailOf, keyWorks, signInAll } from "./support.ts";
 
 describe.each(kinds)("keys of a group on %s", (kind) => {
@@ -106,7 +106,7 @@ describe.each(kinds)("keys of a group on %s", (kind) => {
 
   test("stops on every instance that shares the bus", async () => {
     const { group_id, key } = await crew();
-    const other = createKeys(gateway.app.rooms.keys.options);
+    const other = new Keys(gateway.app.rooms.keys.options);
     expect(await other.authenticate(key)).toMatchObject({ group: { id: group_id } });
     await setMember(group_id, { is_active: false });
     expect(await other.authenticate(key)).toBeNull();
@@ -115,7 +115,7 @@ describe.each(kinds)("keys of a group on %s", (kind) => {
   test("what was read before a change is not remembered after it", async () => {
     const { group_id, key } = await crew();
     const { keys } = gateway.app.rooms;
-    const fresh = createKeys({
+    const fresh = new Keys({
       ...keys.options,
       groups: {
         requireMember: async () => {},

@@ -2,8 +2,8 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { startMemoryServer } from "@model-gateway/memory-server/server.ts";
 import { until } from "@model-gateway/testing/until.ts";
-import { startMemoryServer } from "../../src/memory-server/server.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
 
 let bench: InferenceBench;

@@ -2,7 +2,7 @@ import { tmpdir } from "node:os";
 import { freshDatabase } from "@model-gateway/testing/databases.ts";
 import { ADMIN_TOKEN, bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { startRedis } from "@model-gateway/testing/services.ts";
-import type { AppOverrides } from "../../src/app.ts";
+import type { AppOverrides } from "../../src/app/index.ts";
 
 /** Whether the machine has what several instances need. */
 export const canShare =

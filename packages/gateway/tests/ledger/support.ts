@@ -1,13 +1,7 @@
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { InProcessBus } from "../../src/bus/in-process/bus.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
-import {
-  type AccountRef,
-  createLedger,
-  type Ledger,
-  type Settled,
-  type Settlement,
-} from "../../src/rooms/ledger/index.ts";
+import { type AccountRef, Ledger, type Settled, type Settlement } from "../../src/rooms/ledger/index.ts";
 import type { Database } from "../../src/storage/contract.ts";
 
 export const NOW = "2026-11-15T12:00:00.000Z";
@@ -30,7 +24,7 @@ export interface Bench {
 /** A ledger on `db` with short ways to use it. */
 export function onLedger(db: Database, bus = new InProcessBus()): Bench {
   const clock = new ManualClock();
-  const ledger = createLedger({ db, bus, clock, ids: randomIds, pointsPerUsd: POINTS_PER_USD });
+  const ledger = new Ledger({ db, bus, clock, ids: randomIds, pointsPerUsd: POINTS_PER_USD });
   return {
     ledger,
     bus,

@@ -2,6 +2,7 @@ import { afterEach, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { startMemoryServer } from "@model-gateway/memory-server/server.ts";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { bootGateway } from "@model-gateway/testing/gateway.ts";
 import {
@@ -13,7 +14,6 @@ import { until } from "@model-gateway/testing/until.ts";
 import { InProcessBus } from "../../src/bus/in-process/bus.ts";
 import { type Clock, systemClock } from "../../src/kernel/clock.ts";
 import { silentLog } from "../../src/kernel/log.ts";
-import { startMemoryServer } from "../../src/memory-server/server.ts";
 import { Memory } from "../../src/rooms/memory/index.ts";
 import { WritebackQueue } from "../../src/rooms/memory/writeback.ts";
 

@@ -1,36 +1,18 @@
 import { describe, expect, test } from "bun:test";
-import {
-  appendFileSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  truncateSync,
-  writeFileSync,
-} from "node:fs";
-import { tmpdir } from "node:os";
+import { appendFileSync, readdirSync, readFileSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { encodeEntry } from "../../src/rooms/metering/journal/codec.ts";
-import { mapNewFile } from "../../src/rooms/metering/journal/mapping.ts";
 import { RECENT_ROWS_MAX } from "../../src/rooms/metering/journal/recent-rows.ts";
 import { SEGMENT_BYTES } from "../../src/rooms/metering/journal/segment.ts";
 import { drain, entry, files, open, removeDirsAfterEach, temporaryDir } from "./journal-support.ts";
 
 removeDirsAfterEach();
 
-const textOf = (file: string) => readFileSync(file, "utf8").replace(/\0+$/, "");
+const textOf = (file: string) => readFileSync(file, "utf8");
 const lineBytes = Buffer.byteLength(encodeEntry(entry()));
 /** An entry whose line has exactly this many bytes. */
 const entryOfBytes = (bytes: number) => entry({ model: `gpt-4o-mini${"m".repeat(bytes - lineBytes)}` });
 const instanceFile = (dir: string) => join(dir, `usage-${crypto.randomUUID()}-000001.jsonl`);
-
-/** A container's own file system is none that is mapped; its shared memory is. */
-const parent = [tmpdir(), "/dev/shm"].find((path) => {
-  const file = join(path, `journal-test-${crypto.randomUUID()}`);
-  const mapped = mapNewFile(file, 1) !== null;
-  rmSync(file, { force: true });
-  return mapped;
-});
 
 /** Runs the worker until it has killed itself: the ids that it printed, and its last figures. */
 async function killedWorker(dir: string, rows: number, limits = "") {
@@ -45,27 +27,23 @@ async function killedWorker(dir: string, rows: number, limits = "") {
   return { ids: lines, figures, signal: worker.signalCode };
 }
 
-describe.each([
-  ["mapped", mapNewFile],
-  ["written line by line", () => null],
-] as const)("a journal file that is %s", (how, mapFile) => {
+describe("a journal file", () => {
   test("has a row when append returns", () => {
-    const dir = temporaryDir(parent);
-    const journal = open(dir, { mapFile });
+    const dir = temporaryDir();
+    const journal = open(dir);
     const rows = [entry(), entry()];
     for (const row of rows) journal.append(row);
     const file = join(dir, files(dir)[0]!);
     expect(textOf(file)).toBe(rows.map(encodeEntry).join(""));
-    expect(statSync(file).size).toBe(how === "mapped" ? SEGMENT_BYTES : journal.backlog.bytes);
+    expect(statSync(file).size).toBe(journal.backlog.bytes);
     expect(statSync(file).mode & 0o777).toBe(0o600);
     journal.close();
-    // What was not used is given back, so that a stopped service leaves small files.
-    expect(statSync(file).size).toBe(Buffer.byteLength(textOf(file)));
+    expect(textOf(file)).toBe(rows.map(encodeEntry).join(""));
   });
 
   test("is filled to its last byte and not beyond", () => {
-    const dir = temporaryDir(parent);
-    const journal = open(dir, { mapFile });
+    const dir = temporaryDir();
+    const journal = open(dir);
     const rows = Array.from({ length: Math.floor(SEGMENT_BYTES / lineBytes) - 1 }, () => entry());
     rows.push(entryOfBytes(SEGMENT_BYTES - rows.length * lineBytes));
     for (const row of rows) journal.append(row);
@@ -82,8 +60,8 @@ describe.each([
   });
 
   test("gives a row that is longer than the rest of it to the next one", () => {
-    const dir = temporaryDir(parent);
-    const journal = open(dir, { mapFile });
+    const dir = temporaryDir();
+    const journal = open(dir);
     const rows = Array.from({ length: Math.floor(SEGMENT_BYTES / lineBytes) }, () => entry());
     const left = SEGMENT_BYTES - rows.length * lineBytes;
     rows.push(entryOfBytes(lineBytes + left + 1));
@@ -99,8 +77,8 @@ describe.each([
   });
 
   test("may hold one row that is longer than a file", () => {
-    const dir = temporaryDir(parent);
-    const journal = open(dir, { mapFile });
+    const dir = temporaryDir();
+    const journal = open(dir);
     const rows = [entry(), entry({ model: "模".repeat(SEGMENT_BYTES) }), entry()];
     for (const row of rows) journal.append(row);
     expect(journal.lost).toBe(0);
@@ -111,8 +89,8 @@ describe.each([
   });
 
   test("is read where there are more rows than memory keeps", () => {
-    const dir = temporaryDir(parent);
-    const journal = open(dir, { mapFile });
+    const dir = temporaryDir();
+    const journal = open(dir);
     const rows = Array.from({ length: RECENT_ROWS_MAX + 500 }, () => entry());
     for (const row of rows) journal.append(row);
     const taken = [];
@@ -134,7 +112,7 @@ describe.each([
   });
 
   test("gives a batch again until it is taken", () => {
-    const journal = open(temporaryDir(parent), { mapFile });
+    const journal = open(temporaryDir());
     const rows = Array.from({ length: 5 }, () => entry());
     for (const row of rows) journal.append(row);
     expect(journal.next(2)?.entries).toEqual(rows.slice(0, 2));
@@ -144,8 +122,8 @@ describe.each([
   });
 
   test("does not grow while the database is away: others follow it, and all are drained in order", () => {
-    const dir = temporaryDir(parent);
-    const journal = open(dir, { mapFile });
+    const dir = temporaryDir();
+    const journal = open(dir);
     const rows = Array.from({ length: 10_000 }, () => entry());
     for (const row of rows) journal.append(row);
     expect(files(dir).length).toBe(Math.ceil(rows.length / Math.floor(SEGMENT_BYTES / lineBytes)));
@@ -159,7 +137,7 @@ describe.each([
 
 describe("what a dead process left", () => {
   test("kill -9 right after the last of many rows loses none of them", async () => {
-    const dir = temporaryDir(parent);
+    const dir = temporaryDir();
     const { ids, signal } = await killedWorker(dir, 9_000);
     expect(signal).toBe("SIGKILL");
     expect(ids).toHaveLength(9_000);
@@ -169,8 +147,8 @@ describe("what a dead process left", () => {
     expect(readdirSync(dir)).toEqual([]);
   });
 
-  test("a row that was torn in the middle of its copy is none, and the others are read", () => {
-    const dir = temporaryDir(parent);
+  test("a row that an earlier version was killed over is dropped, and the others are read", () => {
+    const dir = temporaryDir();
     const rows = [entry(), entry()];
     const torn = Buffer.from(encodeEntry(entry()));
     for (const length of [1, 8, 9, 100, torn.length - 1]) {
@@ -185,8 +163,8 @@ describe("what a dead process left", () => {
     }
   });
 
-  test("a file that was made and not used yet is cleared away", () => {
-    const dir = temporaryDir(parent);
+  test("a file of zeros, as earlier versions made them, is cleared away", () => {
+    const dir = temporaryDir();
     writeFileSync(instanceFile(dir), Buffer.alloc(SEGMENT_BYTES));
     const journal = open(dir);
     expect(journal.backlog).toEqual({ rows: 0, bytes: 0 });
@@ -196,7 +174,7 @@ describe("what a dead process left", () => {
   });
 
   test("a file without room at its end, larger than one of today, is read", () => {
-    const dir = temporaryDir(parent);
+    const dir = temporaryDir();
     const rows = Array.from({ length: 3 * Math.ceil(SEGMENT_BYTES / lineBytes) }, () => entry());
     writeFileSync(instanceFile(dir), rows.map(encodeEntry).join(""));
     const journal = open(dir);
@@ -207,7 +185,7 @@ describe("what a dead process left", () => {
 });
 
 test("a disk without room for another file takes single rows as long as it can; the rest waits in memory", async () => {
-  const dir = temporaryDir(parent);
+  const dir = temporaryDir();
   // The largest file that the shell allows, in blocks of 512 bytes, stands in for the room that is left.
   const roomBytes = 300 * 512;
   const { ids, figures, signal } = await killedWorker(dir, 1_000, "ulimit -f 300;");

@@ -5,13 +5,12 @@ import { randomIds } from "../../src/kernel/ids.ts";
 import { type Log, silentLog } from "../../src/kernel/log.ts";
 import { MULTIPLIER_ONE, type Payer } from "../../src/kernel/payer.ts";
 import { Billing } from "../../src/rooms/billing/index.ts";
-import { type AccountRef, createLedger, type Ledger } from "../../src/rooms/ledger/index.ts";
+import { type AccountRef, Ledger } from "../../src/rooms/ledger/index.ts";
 import {
   type Admission,
   type AdmitOptions,
-  createMetering,
   type FinalUsage,
-  type MeteringService,
+  MeteringService,
 } from "../../src/rooms/metering/index.ts";
 import { Usage } from "../../src/rooms/usage/index.ts";
 import type { Database } from "../../src/storage/contract.ts";
@@ -73,14 +72,15 @@ export async function openBench({
   const { bus, limiter, reservations } =
     shared ?? (await openBus({ redisUrl: null, clock, ids: randomIds, log }));
   const ids = randomIds;
-  const ledger = createLedger({ db, bus, clock, ids, pointsPerUsd: POINTS_PER_USD });
+  const ledger = new Ledger({ db, bus, clock, ids, pointsPerUsd: POINTS_PER_USD });
   const usage = new Usage({ db, clock, retentionMonths: null });
   const pricingFile = `${dataDir}/prices.json`;
   await Bun.write(pricingFile, JSON.stringify(PRICES));
   const { balances } = ledger;
   const pointsPerUsd = POINTS_PER_USD;
-  const billing = await Billing.open({ db, bus, clock, log, usage, balances, pointsPerUsd, pricingFile });
-  const metering = createMetering({
+  const billing = new Billing({ db, bus, clock, log, usage, balances, pointsPerUsd, pricingFile });
+  await billing.start();
+  const metering = new MeteringService({
     db,
     clock,
     ids,

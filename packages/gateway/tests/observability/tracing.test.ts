@@ -2,15 +2,15 @@ import { afterEach, expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { readConfig } from "../../src/config.ts";
-import { GEN_AI, OTEL } from "../../src/kernel/genai-attributes.ts";
 import { silentLog } from "../../src/kernel/log.ts";
+import { GEN_AI, OTEL } from "../../src/observe/genai-attributes.ts";
 import {
   createTracer,
   noTracer,
   parseTraceparent,
   type Tracer,
   traceparentOf,
-} from "../../src/kernel/tracing.ts";
+} from "../../src/observe/tracing.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: tests look into exports freely
 type Any = any;

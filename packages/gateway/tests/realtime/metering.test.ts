@@ -58,7 +58,7 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
     ({ id: group_id } = await gateway.rpc("group.create", { name: "g" }, root));
   });
   afterEach(async () => {
-    gateway.app.rooms.realtime.closeAll();
+    gateway.app.rooms.realtime.close();
     upstream.received.length = 0;
     await until("the upstream is left", () => upstream.sessions() === 0);
     await until("all is given back", () => meteringOf(gateway).holdCount === 0);

@@ -82,7 +82,7 @@ function setUp(dialect: "openai" | "dashscope" = "openai", link?: Backend["realt
     });
     return received;
   };
-  cleanups.push(upstream.stop, () => realtime.closeAll());
+  cleanups.push(upstream.stop, () => realtime.close());
   return { upstream, clock, realtime, usage, stored, listen };
 }
 const failure = async (attempt: () => unknown) => {

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
-import { createSealer } from "../../src/kernel/sealer.ts";
+import { createSealer } from "../../src/rooms/routing/sealer.ts";
 import { BackendStore } from "../../src/rooms/routing/store.ts";
 
 onEachDatabase("backend configurations", (fresh) => {

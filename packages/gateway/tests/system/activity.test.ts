@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { until } from "@model-gateway/testing/until.ts";
-import { Metrics } from "../../src/kernel/metrics.ts";
+import { Metrics } from "../../src/observe/metrics.ts";
 import { LastHour } from "../../src/rooms/system/last-hour.ts";
 import { RecentFailures } from "../../src/rooms/system/recent-failures.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";

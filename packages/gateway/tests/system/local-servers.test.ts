@@ -5,10 +5,10 @@ import { join } from "node:path";
 import { bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { type FakeUpstream, startUpstream } from "@model-gateway/testing/upstream.ts";
-import { checkBackends } from "../../src/cli/doctor/checks.ts";
+import { checkBackends } from "../../../cli/src/service/doctor/checks.ts";
+import { openShell } from "../../../cli/tests/support.ts";
 import { readConfig } from "../../src/config.ts";
 import type { LocalServer } from "../../src/rooms/system/index.ts";
-import { openShell } from "../cli/support.ts";
 
 let gateway: TestGateway;
 let vllm: FakeUpstream;

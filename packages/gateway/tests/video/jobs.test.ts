@@ -107,7 +107,7 @@ async function setUp(fresh: Parameters<Parameters<typeof onEachDatabase>[1]>[0])
       tickMs: 10,
       ...more,
     });
-    cleanups.push(() => video.stop());
+    cleanups.push(() => video.close());
     return video;
   };
   return { db, upstream, journal, holds, events, backend, start };
@@ -328,7 +328,7 @@ onEachDatabase("video jobs", (fresh) => {
     const idle = start({ tickMs: 1_000_000, route: (model) => ({ backend: elsewhere, model }) });
     const elsewhere: Backend = { ...backend, config: { ...backend.config, name: "gone" } };
     const { job } = await idle.create(payer, { model: "m", prompt: "p" }, null);
-    await idle.stop();
+    await idle.close();
     await db.run("UPDATE video_jobs SET lease_owner = NULL, lease_until = NULL, status = 'queued'");
     expect((await ended(start(), job.id)).status).toBe("done");
   });
@@ -341,13 +341,13 @@ onEachDatabase("video jobs", (fresh) => {
     const created = await Promise.all(
       [1, 2, 3].map(() => first.create(payer, { model: "m", prompt: "p" }, null)),
     );
-    await first.stop();
+    await first.close();
     // Running: the task is known upstream.
     const second = start();
     await until("every job is running", async () =>
       (await second.list(payer.userId, 10)).every(({ status }) => status === "running"),
     );
-    await second.stop();
+    await second.close();
     // Done but not settled: the process died before it could record the cost.
     upstream.script = [minimax.success];
     const third = start({
@@ -359,19 +359,19 @@ onEachDatabase("video jobs", (fresh) => {
       (await third.list(payer.userId, 10)).every(({ status }) => status === "done"),
     );
     expect(journal.rows.size).toBe(0);
-    await third.stop();
+    await third.close();
     await db.run("UPDATE video_jobs SET lease_owner = NULL, lease_until = NULL");
     // Recorded, but the process died before it could note that: the next one records it again, harmlessly.
     const fourth = start();
     await until("every job is settled", () => journal.rows.size === 3);
-    await fourth.stop();
+    await fourth.close();
     await db.run("UPDATE video_jobs SET settled = FALSE, lease_until = NULL");
     const attempts = journal.attempts;
     const fifth = start();
     await until("each settlement is tried again", () => journal.attempts >= attempts + 3);
     expect([...journal.rows.keys()].sort()).toEqual(created.map(({ job }) => job.id).sort());
     expect(upstream.submissions).toHaveLength(3);
-    await fifth.stop();
+    await fifth.close();
   });
 
   test("several instances share the work: no job is submitted twice, and a dead one's lease runs out", async () => {

@@ -25,7 +25,7 @@ export class RedisScripts {
   /** Calls that wait, in the order in which their deadlines come. */
   readonly #pending = new Set<Pending>();
   #suspendedUntilMs = 0;
-  #watching = false;
+  #endWatch: (() => void) | null = null;
   #away = false;
 
   constructor(readonly options: RedisScriptsOptions) {}
@@ -50,7 +50,7 @@ export class RedisScripts {
         expire: () => reject(new Error(`no answer from Redis within ${ANSWER_WITHIN_MS} ms`)),
       };
       this.#pending.add(pending);
-      if (!this.#watching) this.#watch();
+      if (!this.#endWatch) this.#watch();
       this.#send(script, [String(keys.length), ...keys, ...args]).then(
         (answer) => {
           this.#pending.delete(pending);
@@ -66,9 +66,8 @@ export class RedisScripts {
 
   /** One timer for all calls: almost every one of them is answered long before it runs. */
   #watch(): void {
-    this.#watching = true;
-    this.options.clock.after(ANSWER_WITHIN_MS / 2, () => {
-      this.#watching = false;
+    this.#endWatch = this.options.clock.after(ANSWER_WITHIN_MS / 2, () => {
+      this.#endWatch = null;
       const nowMs = this.options.clock.now();
       for (const pending of this.#pending) {
         if (pending.expiresAtMs > nowMs) break;
@@ -78,6 +77,13 @@ export class RedisScripts {
       }
       if (this.#pending.size > 0) this.#watch();
     });
+  }
+
+  /** The connection is about to close: what is not answered by now will not be. */
+  close(): void {
+    this.#endWatch?.();
+    for (const { expire } of this.#pending) expire();
+    this.#pending.clear();
   }
 
   async #send(script: string, args: string[]): Promise<unknown> {

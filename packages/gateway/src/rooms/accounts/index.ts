@@ -1,12 +1,12 @@
-import { Accounts, type AccountsOptions } from "./service.ts";
+import type { Accounts } from "./service.ts";
 
 export * as methods from "./methods.ts";
-export type { Accounts, AccountsOptions } from "./service.ts";
+export { Accounts, type AccountsOptions } from "./service.ts";
+export { loadJwtSecret } from "./signing-secret.ts";
+export { watchSigning } from "./signing-watch.ts";
 
 declare module "../../kernel/context.ts" {
   interface Rooms {
     accounts: Accounts;
   }
 }
-
-export const createAccounts = (options: AccountsOptions): Accounts => new Accounts(options);

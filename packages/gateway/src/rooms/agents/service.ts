@@ -55,6 +55,7 @@ export class Agents {
   readonly #relay: Relay;
   readonly #tunnels: InstanceTunnels;
   readonly #stopSweep: () => void;
+  #stopRetiring = () => {};
   #closed = false;
 
   constructor(readonly options: AgentsOptions) {
@@ -181,16 +182,14 @@ export class Agents {
         if (session.link.openStreams === 0) session.close(1001, "this instance is stopping");
     };
     leave();
-    const stop = clock.every(SWEEP_MS / 10, () => {
-      leave();
-      if (this.#closed || this.#sessions.size === 0) stop();
-    });
+    this.#stopRetiring = clock.every(SWEEP_MS / 10, leave);
   }
 
   close(): void {
     for (const session of [...this.#sessions.values()]) session.close(1001, "this instance is stopping");
     this.#closed = true;
     this.#stopSweep();
+    this.#stopRetiring();
     this.#presence.close();
     this.#relay.close();
     this.#tunnels.close();

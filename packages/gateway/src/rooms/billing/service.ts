@@ -42,7 +42,7 @@ export class Billing {
   #userTiersEpoch = 0;
   readonly #ends: (() => void)[] = [];
 
-  private constructor(readonly options: BillingOptions) {
+  constructor(readonly options: BillingOptions) {
     this.#store = new BillingStore(options.db);
     const { pricingFile: path, clock, log, bus } = options;
     this.#pricing = new Pricing(BUILT_IN_PRICES, path === null ? [] : readPricingFile(path));
@@ -64,18 +64,17 @@ export class Billing {
     }
   }
 
-  /** Throws when the pricing file or the tiers cannot be read: better no start than wrong prices. */
-  static async open(options: BillingOptions): Promise<Billing> {
-    const billing = new Billing(options);
-    await billing.#loadTiers();
-    billing.#ends.push(
-      options.clock.every(TIERS_REFRESH_MS, () => {
-        billing
-          .#loadTiers()
-          .catch((error) => options.log.warn("tiers not refreshed; the known ones stay in force", { error }));
+  /** Throws when the tiers cannot be read: better no start than wrong limits. */
+  async start(): Promise<void> {
+    const { clock, log } = this.options;
+    await this.#loadTiers();
+    this.#ends.push(
+      clock.every(TIERS_REFRESH_MS, () => {
+        this.#loadTiers().catch((error) =>
+          log.warn("tiers not refreshed; the known ones stay in force", { error }),
+        );
       }),
     );
-    return billing;
   }
 
   close(): void {

@@ -1,13 +1,11 @@
-import { Groups, type GroupsOptions } from "./service.ts";
+import type { Groups } from "./service.ts";
 
 export * as methods from "./methods.ts";
 export { type ModelRules, modelAllowed } from "./model-rules.ts";
-export type { Groups, GroupsOptions } from "./service.ts";
+export { Groups, type GroupsOptions } from "./service.ts";
 
 declare module "../../kernel/context.ts" {
   interface Rooms {
     groups: Groups;
   }
 }
-
-export const createGroups = (options: GroupsOptions): Groups => new Groups(options);

@@ -24,9 +24,9 @@ import {
 } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
-import type { Metrics } from "../../kernel/metrics.ts";
 import type { RefusedCall, RouteCall } from "../../kernel/route.ts";
-import type { Tracer } from "../../kernel/tracing.ts";
+import type { Metrics } from "../../observe/metrics.ts";
+import type { Tracer } from "../../observe/tracing.ts";
 import type { Billing } from "../billing/index.ts";
 import type { Conversations } from "../conversations/index.ts";
 import { type Principal, payerOf } from "../keys/index.ts";

@@ -1,9 +1,9 @@
-import { type Principal as KeyHolder, Keys, type KeysOptions } from "./service.ts";
+import type { Principal as KeyHolder, Keys } from "./service.ts";
 
 export * as methods from "./methods.ts";
 export {
   type GroupTerms,
-  type Keys,
+  Keys,
   type KeysOptions,
   type Principal,
   payerOf,
@@ -16,5 +16,3 @@ declare module "../../kernel/context.ts" {
   }
   interface Principal extends KeyHolder {}
 }
-
-export const createKeys = (options: KeysOptions): Keys => new Keys(options);

@@ -1,9 +1,9 @@
-import { Ledger, type LedgerOptions } from "./service.ts";
+import type { Ledger } from "./service.ts";
 
 export { accountKey, accountOf, type DebtRef } from "./account.ts";
 export * as methods from "./methods.ts";
 export { StatementResult } from "./methods.ts";
-export type { Ledger, LedgerOptions, PointsOrder, Statement } from "./service.ts";
+export { Ledger, type LedgerOptions, type PointsOrder, type Statement } from "./service.ts";
 export type {
   AccountRef,
   Balance,
@@ -21,5 +21,3 @@ declare module "../../kernel/context.ts" {
     ledger: Ledger;
   }
 }
-
-export const createLedger = (options: LedgerOptions): Ledger => new Ledger(options);

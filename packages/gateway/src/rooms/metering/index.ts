@@ -1,9 +1,8 @@
-import { type MeteringOptions, MeteringService } from "./service.ts";
 import type { Metering } from "./types.ts";
 
 export { estimatePromptTokens, estimateTokens, samplePromptTokens } from "./estimate.ts";
 export { IMAGE_TOKENS } from "./media.ts";
-export type { JournalFigures, MeteringOptions, MeteringService } from "./service.ts";
+export { type JournalFigures, type MeteringOptions, MeteringService } from "./service.ts";
 export type {
   Admission,
   AdmitOptions,
@@ -20,5 +19,3 @@ declare module "../../kernel/context.ts" {
     metering: Metering;
   }
 }
-
-export const createMetering = (options: MeteringOptions): MeteringService => new MeteringService(options);

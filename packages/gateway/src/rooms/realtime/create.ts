@@ -1,3 +1,4 @@
+import { whenKnown } from "../../kernel/when-known.ts";
 import type { Billing } from "../billing/index.ts";
 import type { Conversations } from "../conversations/index.ts";
 import type { Metering } from "../metering/index.ts";
@@ -39,10 +40,7 @@ export function createRealtime({
     },
     limitsOf: (model) => billing.limitsOf(model),
     admit({ actor, ...response }) {
-      const payer = metering.payerOf(actor);
-      return payer instanceof Promise
-        ? payer.then((known) => metering.admit({ ...response, payer: known }))
-        : metering.admit({ ...response, payer });
+      return whenKnown(metering.payerOf(actor), (payer) => metering.admit({ ...response, payer }));
     },
   });
 }

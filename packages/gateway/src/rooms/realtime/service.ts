@@ -5,6 +5,7 @@ import type { Actor } from "../../kernel/context.ts";
 import { type ErrorName, fail, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
+import { whenKnown } from "../../kernel/when-known.ts";
 import type { ModelLimits } from "../billing/index.ts";
 import type { StoredMessage } from "../conversations/index.ts";
 import type { Admission, Bound } from "../metering/index.ts";
@@ -92,6 +93,7 @@ interface Session {
 export class Realtime {
   readonly #sessions = new Map<string, Session>();
   readonly #remote: RemoteSessions;
+  readonly #endWatch: () => void;
 
   constructor(readonly options: RealtimeOptions) {
     this.#remote = new RemoteSessions({
@@ -99,7 +101,7 @@ export class Realtime {
       send: (userId, sessionId, event) => this.#sendHere(userId, sessionId, event),
       stop: (userId, sessionId) => this.#stopHere(userId, sessionId),
     });
-    options.clock.every(SILENCE_CHECK_MS, () => this.#closeSilent());
+    this.#endWatch = options.clock.every(SILENCE_CHECK_MS, () => this.#closeSilent());
   }
 
   get sessionCount(): number {
@@ -248,8 +250,7 @@ export class Realtime {
       session.meter.notSent(sent);
       fail("app_error", QUEUE_FULL);
     };
-    const admitted = session.meter.client(sent);
-    return admitted instanceof Promise ? admitted.then(send) : send();
+    return whenKnown(session.meter.client(sent), send);
   }
 
   /** False when there is no such session of the caller's. */
@@ -266,7 +267,8 @@ export class Realtime {
     return true;
   }
 
-  closeAll(): void {
+  close(): void {
+    this.#endWatch();
     for (const session of [...this.#sessions.values()]) this.#close(session);
   }
 
@@ -329,9 +331,7 @@ export class Realtime {
 
   /** Delivers the event once its cost is held. */
   #letThrough(session: Session, event: ServerEvent): void | Promise<void> {
-    const pass = () => this.#pass(session, event);
-    const admitted = session.meter.server(event);
-    return admitted instanceof Promise ? admitted.then(pass) : pass();
+    return whenKnown(session.meter.server(event), () => this.#pass(session, event));
   }
 
   #pass(session: Session, event: ServerEvent): void {

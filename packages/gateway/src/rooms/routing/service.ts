@@ -9,13 +9,13 @@ import type { Bus } from "../../bus/contract.ts";
 import { type Clock, isoTime } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
-import type { Sealer } from "../../kernel/sealer.ts";
 import type { Database, Leases } from "../../storage/contract.ts";
 import { Aliases } from "./aliases.ts";
 import { type Entry, newEntry } from "./entry.ts";
 import { HealthChecker } from "./health.ts";
 import type { TimedProbe } from "./probe-history.ts";
 import { type Route, type RouteRequest, Router } from "./router.ts";
+import type { Sealer } from "./sealer.ts";
 import { BackendStore, type StoredBackend } from "./store.ts";
 
 const CHANGED = "backends-changed";

@@ -1,6 +1,6 @@
 import type { CapabilityName } from "../../backends/contract.ts";
-import type { Sealer } from "../../kernel/sealer.ts";
 import type { Database } from "../../storage/contract.ts";
+import type { Sealer } from "./sealer.ts";
 
 /** A backend as it is kept: what the operator gave. */
 export interface StoredBackend {

@@ -1,5 +1,6 @@
 import type { System } from "./service.ts";
 
+export { Housekeeping } from "./housekeeping.ts";
 export { type FoundServer, findLocalServers, type LocalServer, LocalServers } from "./local-servers.ts";
 export * as methods from "./methods.ts";
 export * as routes from "./routes.ts";

@@ -1,5 +1,5 @@
 import type { Clock } from "../../kernel/clock.ts";
-import type { HistogramReading, Metrics } from "../../kernel/metrics.ts";
+import type { HistogramReading, Metrics } from "../../observe/metrics.ts";
 import { CLIENT_LEFT_OUTCOME } from "../inference/index.ts";
 
 const MINUTE_MS = 60_000;

@@ -1,5 +1,5 @@
 import { type Clock, isoTime } from "../../kernel/clock.ts";
-import type { Metrics } from "../../kernel/metrics.ts";
+import type { Metrics } from "../../observe/metrics.ts";
 import type { RequestFailure } from "../inference/index.ts";
 import type { Entry } from "../routing/index.ts";
 import { LastHour } from "./last-hour.ts";

@@ -190,7 +190,7 @@ export class Video {
     return this.#runner.start();
   }
 
-  stop(): Promise<void> {
+  close(): Promise<void> {
     return this.#runner.stop();
   }
 

@@ -1,11 +1,11 @@
 import { Reply } from "@model-gateway/wire/http";
 import { z } from "zod";
-import type { Metrics } from "../../kernel/metrics.ts";
 import { openApiDocument } from "../../kernel/openapi.ts";
 import { openRpcDocument } from "../../kernel/openrpc.ts";
 import { rpcReference } from "../../kernel/reference.ts";
 import type { Registry } from "../../kernel/registry.ts";
 import { type AnyRoute, defineRoute, raw } from "../../kernel/route.ts";
+import type { Metrics } from "../../observe/metrics.ts";
 
 export interface DocumentOptions {
   registry: Registry;

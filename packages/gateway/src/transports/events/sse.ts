@@ -113,12 +113,15 @@ class Subscription implements Subscriber, ReplySource {
 /** `GET /api/rpc/events?session=<id>`: the notifications of one session, one `data:` line each. */
 export class EventsTransport {
   readonly #open = new Set<Subscription>();
+  readonly #ends: (() => void)[] = [];
 
   constructor(readonly options: SseOptions) {
     // One timer for all streams keeps an idle subscription as small as its socket.
-    options.clock.every(KEEP_ALIVE_MS, () => {
-      for (const response of this.#open) response.keepAlive();
-    });
+    this.#ends.push(
+      options.clock.every(KEEP_ALIVE_MS, () => {
+        for (const response of this.#open) response.keepAlive();
+      }),
+    );
   }
 
   get subscriberCount(): number {
@@ -134,7 +137,12 @@ export class EventsTransport {
       for (const subscription of [...this.#open]) if (!isBusy() || subscription.isQuiet()) subscription.end();
     };
     sweep();
-    this.options.clock.every(RETIRING_SWEEP_MS, sweep);
+    this.#ends.push(this.options.clock.every(RETIRING_SWEEP_MS, sweep));
+  }
+
+  /** The streams themselves end with their connections. */
+  close(): void {
+    for (const end of this.#ends.splice(0)) end();
   }
 
   async handle(

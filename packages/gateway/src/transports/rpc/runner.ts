@@ -2,8 +2,9 @@ import type { CallContext, Caller, Rooms } from "../../kernel/context.ts";
 import { dispatch } from "../../kernel/dispatch.ts";
 import { isOurs, ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
-import type { Counter } from "../../kernel/metrics.ts";
 import type { Registry } from "../../kernel/registry.ts";
+import { attempt, whenKnown } from "../../kernel/when-known.ts";
+import type { Counter } from "../../observe/metrics.ts";
 import { decodeBody, encodeFailure, encodeResult, type RpcRequest } from "./codec.ts";
 
 export interface RpcRunnerOptions {
@@ -81,15 +82,12 @@ export class RpcRunner {
       return encodeResult(idJson, result);
     };
     const failed = (error: unknown): string => this.#failed(error, request, requestId);
-    try {
+    return attempt(() => {
       const refusal = guard?.(method);
       if (refusal) throw refusal;
       const context: CallContext = { caller, requestId, rooms, log };
-      const result = dispatch(registry, { method, params, context });
-      return result instanceof Promise ? result.then(succeeded).catch(failed) : succeeded(result);
-    } catch (error) {
-      return failed(error);
-    }
+      return whenKnown(dispatch(registry, { method, params, context }), succeeded);
+    }, failed);
   }
 
   #failed(error: unknown, { method, idJson }: { method: string; idJson: string }, requestId: string): string {

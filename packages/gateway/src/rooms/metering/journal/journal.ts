@@ -4,7 +4,6 @@ import type { Clock } from "../../../kernel/clock.ts";
 import { InstanceLock } from "../../../kernel/instance-lock.ts";
 import type { Log } from "../../../kernel/log.ts";
 import { encodeEntry, type JournalEntry } from "./codec.ts";
-import { mapNewFile } from "./mapping.ts";
 import { LeftSegment, OwnSegment, type Segment } from "./segment.ts";
 
 /** Longest time that a written line may wait for the disk: what a power cut can take. */
@@ -28,8 +27,6 @@ export interface JournalOptions {
   instance: string;
   clock: Clock;
   log: Log;
-  /** How a file is mapped; null from it means that lines are written one by one. */
-  mapFile?: typeof mapNewFile;
 }
 
 export interface Batch {
@@ -123,8 +120,8 @@ export class Journal {
   }
 
   #newSegment(): OwnSegment {
-    const { dir, instance, mapFile = mapNewFile } = this.options;
-    const segment = new OwnSegment(join(dir, segmentName(instance, ++this.#sequence)), mapFile);
+    const { dir, instance } = this.options;
+    const segment = new OwnSegment(join(dir, segmentName(instance, ++this.#sequence)));
     this.#segments.push(segment);
     return segment;
   }
@@ -186,7 +183,7 @@ export class Journal {
     const full = this.#active;
     this.#active = this.#newSegment();
     // Behind others its rows have long to wait, and the file has them.
-    full.seal({ keepRecent: full === this.#segments[0] });
+    if (full !== this.#segments[0]) full.forgetRecent();
     full.sync((error) => {
       this.#reportSync(error);
       // A long backlog has more files than a process may have open.

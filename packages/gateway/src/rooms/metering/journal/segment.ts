@@ -10,15 +10,11 @@ import {
   writeSync,
 } from "node:fs";
 import { type Decoded, decodeLines, type JournalEntry } from "./codec.ts";
-import type { mapNewFile } from "./mapping.ts";
 import { RecentRows } from "./recent-rows.ts";
 
-/** A file takes lines up to this size; a mapped one has it from the start. */
+/** A file takes lines up to this size. */
 export const SEGMENT_BYTES = 1024 * 1024;
 const READ_BYTES = 128 * 1024;
-const NEWLINE = 10;
-/** The most bytes that a UTF-16 code unit becomes. */
-const UTF8_BYTES_MAX = 3;
 
 /** One file of a journal, and how far it has been drained. */
 abstract class SegmentFile {
@@ -80,7 +76,7 @@ export class LeftSegment extends SegmentFile {
     return openSync(this.path, "r");
   }
 
-  /** Lines contain no zero byte, so the zeros at the end are what a mapped file has not used. */
+  /** Earlier versions made files of zeros and filled them. Lines contain no zero byte. */
   #endOfText(): number {
     const bytes = Buffer.allocUnsafe(READ_BYTES);
     for (let end = fstatSync(this.fd).size; end > 0; ) {
@@ -93,22 +89,13 @@ export class LeftSegment extends SegmentFile {
   }
 }
 
-/** A file that this process writes: by storing into a mapping of it, or else line by line. */
+/** A file that this process writes. */
 export class OwnSegment extends SegmentFile {
   readonly own = true;
   size = 0;
   /** Ends in the part of a line that could not be removed. */
   #broken = false;
-  /** Null: written line by line; undefined until the first line comes. */
-  #map: Buffer | null | undefined;
   readonly #recent = new RecentRows();
-
-  constructor(
-    path: string,
-    readonly mapFile: typeof mapNewFile,
-  ) {
-    super(path);
-  }
 
   protected open(): number {
     return openSync(this.path, "a+", 0o600);
@@ -119,28 +106,8 @@ export class OwnSegment extends SegmentFile {
    * When it cannot be written whole, nothing of it counts and this throws.
    */
   append(line: string, entry: JournalEntry): boolean {
-    if (this.#map === undefined)
-      this.#map = this.mapFile(this.path, Math.max(SEGMENT_BYTES, line.length * UTF8_BYTES_MAX));
-    const start = this.size;
-    const length = this.#map ? this.#store(this.#map, line) : this.#write(line);
-    if (length === 0) return false;
-    this.size = start + length;
-    this.#recent.add(entry, start, this.size);
-    return true;
-  }
-
-  #store(map: Buffer, line: string): number {
-    const room = map.length - this.size;
-    if (line.length * UTF8_BYTES_MAX > room && Buffer.byteLength(line) > room) return 0;
-    // The newline comes after the rest: a process that is killed in between leaves no line.
-    const length = map.write(line.slice(0, -1), this.size, "utf8");
-    map[this.size + length] = NEWLINE;
-    return length + 1;
-  }
-
-  #write(line: string): number {
     const bytes = Buffer.byteLength(line);
-    if (this.#broken || (this.size > 0 && this.size + bytes > SEGMENT_BYTES)) return 0;
+    if (this.#broken || (this.size > 0 && this.size + bytes > SEGMENT_BYTES)) return false;
     const written = writeSync(this.fd, line);
     if (written !== bytes) {
       // A disk that fills up may take a part of the line; should the part stay, nothing may follow it.
@@ -149,7 +116,10 @@ export class OwnSegment extends SegmentFile {
       this.#broken = false;
       throw new Error(`only ${written} of ${bytes} bytes were written to ${this.path}`);
     }
-    return bytes;
+    const start = this.size;
+    this.size += bytes;
+    this.#recent.add(entry, start, this.size);
+    return true;
   }
 
   override read(rowsMax: number): Decoded {
@@ -168,18 +138,15 @@ export class OwnSegment extends SegmentFile {
     fdatasync(this.fd, done);
   }
 
-  /** Leaves the file for a later run: on the disk, and without the room that was not used. */
+  /** Leaves the file for a later run, on the disk. */
   leave(): void {
-    this.#map = null;
-    ftruncateSync(this.fd, this.size);
     fdatasyncSync(this.fd);
     this.close();
   }
 
-  /** No more lines will come. The mapping ends when the collector comes by. */
-  seal({ keepRecent }: { keepRecent: boolean }): void {
-    this.#map = null;
-    if (!keepRecent) this.#recent.clear();
+  /** From now on its rows are read from the file. */
+  forgetRecent(): void {
+    this.#recent.clear();
   }
 }
 

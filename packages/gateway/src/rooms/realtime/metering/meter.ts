@@ -2,6 +2,7 @@ import type { MediaRates } from "../../../backends/contract.ts";
 import { fail } from "../../../kernel/errors.ts";
 import type { Ids } from "../../../kernel/ids.ts";
 import { isObject } from "../../../kernel/json.ts";
+import { whenKnown } from "../../../kernel/when-known.ts";
 import type { ModelLimits } from "../../billing/index.ts";
 import type { Admission, Bound } from "../../metering/index.ts";
 import type { ServerEvent } from "../server-events.ts";
@@ -36,9 +37,6 @@ interface Asked {
   eventId: unknown;
   turn: Turn;
 }
-
-const whenKnown = <T, R>(value: T | Promise<T>, use: (value: T) => R): R | Promise<Awaited<R>> =>
-  value instanceof Promise ? (value.then(use) as Promise<Awaited<R>>) : use(value);
 
 /**
  * What a session costs. Each response is admitted before it is let through, whether the client or the upstream

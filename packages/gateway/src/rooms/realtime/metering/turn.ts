@@ -1,4 +1,5 @@
 import { isObject } from "../../../kernel/json.ts";
+import { whenKnown } from "../../../kernel/when-known.ts";
 import type { Admission } from "../../metering/index.ts";
 import type { ServerEvent } from "../server-events.ts";
 import type { AudioFormats } from "./audio.ts";
@@ -69,8 +70,7 @@ export class Turn {
       if (isHeld) this.#deliveredTokens = heard;
       return isHeld;
     };
-    const held = this.#cover(heard);
-    return held instanceof Promise ? held.then(keep) : keep(held);
+    return whenKnown(this.#cover(heard), keep);
   }
 
   #cover(heard: number): boolean | Promise<boolean> {
@@ -78,8 +78,7 @@ export class Turn {
     if (!readsMore && heard <= this.#heldTokens * GROW_AT) return true;
     const orExactly = (grown: boolean): boolean | Promise<boolean> =>
       grown || (!readsMore && heard <= this.#heldTokens) || this.#grow(heard);
-    const grown = this.#grow(heard + GROW_TOKENS);
-    return grown instanceof Promise ? grown.then(orExactly) : orExactly(grown);
+    return whenKnown(this.#grow(heard + GROW_TOKENS), orExactly);
   }
 
   #grow(completionTokens: number): boolean | Promise<boolean> {
@@ -91,8 +90,7 @@ export class Turn {
       }
       return grown;
     };
-    const grown = this.admission.grow({ promptTokens, completionTokens });
-    return grown instanceof Promise ? grown.then(keep) : keep(grown);
+    return whenKnown(this.admission.grow({ promptTokens, completionTokens }), keep);
   }
 
   /** The usage of a response that ends with this `response.done`. */

@@ -1,0 +1,55 @@
+import type { Command } from "../command.ts";
+import { backup, restore } from "../service/backup.ts";
+import { doctor } from "../service/doctor/command.ts";
+import { migrate } from "../service/migrate.ts";
+import { serve } from "../service/serve.ts";
+import { agents } from "./agents.ts";
+import { backends, models } from "./backends.ts";
+import { chat } from "./chat.ts";
+import { completionFor } from "./completion.ts";
+import { keys } from "./keys.ts";
+import { ledger } from "./ledger.ts";
+import { login, logout } from "./session.ts";
+import { usage } from "./usage.ts";
+
+/** Options of every command. */
+export const COMMON_OPTIONS = {
+  json: { type: "boolean", help: "print the result as JSON" },
+  url: { type: "string", help: "address of the service (MODEL_GATEWAY_URL; http://127.0.0.1:8080)" },
+  key: { type: "string", help: "API key (MODEL_GATEWAY_KEY)" },
+  "admin-token": { type: "string", help: "admin token (SERVICE_ADMIN_TOKEN)" },
+  help: { type: "boolean", short: "h", help: "show the help" },
+} as const;
+
+const completion: Command = {
+  name: "completion",
+  summary: "Print a completion script",
+  examples: [
+    'eval "$(model-gateway completion bash)"',
+    'eval "$(model-gateway completion zsh)"',
+    "model-gateway completion fish | source",
+  ],
+  actions: ["bash", "zsh", "fish"],
+  run({ words, output }) {
+    const common = Object.keys(COMMON_OPTIONS).map((name) => `--${name}`);
+    output.write(completionFor(words[0] ?? "bash", COMMANDS, common));
+  },
+};
+
+export const COMMANDS: readonly Command[] = [
+  serve,
+  doctor,
+  login,
+  logout,
+  keys,
+  backends,
+  models,
+  chat,
+  usage,
+  ledger,
+  agents,
+  migrate,
+  backup,
+  restore,
+  completion,
+];

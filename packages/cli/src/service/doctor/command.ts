@@ -1,0 +1,56 @@
+import { readConfig } from "@model-gateway/gateway/config.ts";
+import type { Command } from "../../command.ts";
+import {
+  checkBackends,
+  checkClock,
+  checkDatabase,
+  checkDataDir,
+  checkPort,
+  checkRedis,
+  type Finding,
+} from "./checks.ts";
+
+const SIGNS: Record<Finding["state"], string> = { ok: "ok     ", warning: "warning", failed: "FAILED " };
+
+async function examine(env: Record<string, string | undefined>): Promise<Finding[]> {
+  const read = readConfig(env);
+  if ("problems" in read) {
+    return read.problems.map((message) => ({
+      check: "settings",
+      state: "failed",
+      message,
+      remedy: "model-gateway serve --help lists all settings",
+    }));
+  }
+  const options = { config: read.config, now: Date.now };
+  const settings: Finding = { check: "settings", state: "ok", message: "all settings are understood" };
+  const dataDir = checkDataDir(options);
+  // A database inside a directory that cannot be used would only say the same again.
+  const reachable = dataDir.state === "ok" || read.config.databaseUrl !== null;
+  return [
+    settings,
+    checkClock(options),
+    dataDir,
+    ...(reachable ? await checkDatabase(options) : []),
+    ...(await checkRedis(options)),
+    await checkPort(options),
+    await checkBackends(options),
+  ];
+}
+
+export const doctor: Command = {
+  name: "doctor",
+  summary: "Find what keeps the service from working, and say what to do",
+  examples: ["model-gateway doctor", "SERVICE_PORT=9000 model-gateway doctor --json"],
+  async run({ output }) {
+    const findings = await examine(process.env);
+    const broken = findings.some(({ state }) => state === "failed");
+    output.result({ ok: !broken, findings }, () =>
+      findings.flatMap(({ check, state, message, remedy }) => [
+        `${SIGNS[state]}  ${check}: ${message}`,
+        ...(remedy ? [`           ${remedy}`] : []),
+      ]),
+    );
+    if (broken) process.exitCode = 1;
+  },
+};

@@ -1,0 +1,103 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { statSync } from "node:fs";
+import { join } from "node:path";
+import { ADMIN_TOKEN, bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { openShell, type Shell } from "./support.ts";
+
+let gateway: TestGateway;
+let shell: Shell;
+beforeAll(async () => {
+  gateway = await bootGateway();
+  await gateway.signIn("operator");
+  shell = openShell({ MODEL_GATEWAY_URL: gateway.url });
+});
+afterAll(async () => {
+  shell.end();
+  await gateway.stop();
+});
+
+test("help opens with examples, for the whole and for each command", async () => {
+  const whole = await shell.run(["--help"]);
+  expect(whole.out).toStartWith("  model-gateway serve");
+  for (const name of ["serve", "doctor", "keys", "ledger", "completion"])
+    expect(whole.out).toContain(`\n  ${name} `);
+  const keys = await shell.run(["keys", "--help"]);
+  expect(keys.out).toStartWith("  model-gateway keys\n");
+  expect([whole.code, keys.code]).toEqual([0, 0]);
+});
+
+test("mistakes are named, on the error stream, with a code", async () => {
+  const unknown = await shell.run(["kyes"]);
+  expect([unknown.code, unknown.out]).toEqual([2, ""]);
+  expect(unknown.err).toContain('no command "kyes"');
+  const option = await shell.run(["keys", "--colour"]);
+  expect(option.code).toBe(1);
+  expect(option.err).toContain("model-gateway keys --help");
+  const action = await shell.run(["completion", "tcsh"]);
+  expect(action.err).toContain("bash, zsh, fish");
+  const nobody = await shell.run(["keys"], { env: { XDG_CONFIG_HOME: join(shell.dir, "nobody") } });
+  expect(nobody.err).toContain("model-gateway login");
+  const nowhere = await shell.run(["models", "--url", "http://127.0.0.1:1"]);
+  expect(nowhere.err).toContain("cannot be reached");
+});
+
+test("a login by pipe lasts, and keys are made, listed and revoked", async () => {
+  const login = await shell.run(["login", "--email", "operator@example.com", "--json"], {
+    stdin: `${PASSWORD}\n`,
+  });
+  expect(JSON.parse(login.out)).toMatchObject({ email: "operator@example.com", is_admin: true });
+  expect(statSync(join(shell.dir, "config/model-gateway/session.json")).mode & 0o777).toBe(0o600);
+
+  const made = await shell.run(["keys", "create", "laptop", "--project", "work"]);
+  expect(made.out).toMatch(/^service-[0-9a-f-]{36}\n$/);
+  expect(made.err).toContain("Shown once");
+  const list = await shell.run(["keys"]);
+  expect(list.out).toMatch(/laptop\s+service-[0-9a-f]{8}…\s+work\s+active/);
+  expect(list.out).not.toContain(made.out.trim());
+  expect((await shell.run(["keys", "revoke", "laptop"])).out).toContain("no longer works");
+  const again = await shell.run(["keys", "revoke", "laptop"]);
+  expect([again.code, again.err]).toEqual([
+    1,
+    "model-gateway keys: no active key is called laptop; model-gateway keys lists them\n",
+  ]);
+  const rows = JSON.parse((await shell.run(["keys", "--json"])).out) as { active: boolean }[];
+  expect(rows.map(({ active }) => active)).toEqual([false]);
+});
+
+test("on a terminal the password is asked for and not shown", async () => {
+  const { code, out } = await shell.onTerminal(
+    ["login"],
+    [
+      { after: "Email: ", text: "operator@example.com\r" },
+      { after: "Password: ", text: `${PASSWORD}\r` },
+    ],
+  );
+  expect(out).toContain("Signed in at");
+  expect(out).not.toContain(PASSWORD);
+  expect(code).toBe(0);
+});
+
+test("names cannot drive the terminal, and a reader that has seen enough ends it quietly", async () => {
+  await shell.run(["keys", "create", "red\x1b[31m"]);
+  const list = await shell.run(["keys"]);
+  expect(list.out).toContain("red\ufffd[31m");
+  expect(list.out).not.toContain("\x1b");
+  const cli = join(import.meta.dir, "../src/main.ts");
+  const piped = Bun.spawn(["sh", "-c", `${process.execPath} ${cli} --help | true`], {
+    stderr: "pipe",
+  });
+  expect(await new Response(piped.stderr).text()).toBe("");
+  expect(await piped.exited).toBe(0);
+});
+
+test("the wallet is shown", async () => {
+  const wallet = await shell.run(["ledger"]);
+  expect([wallet.code, wallet.out]).toEqual([0, "Balance: 0 points\nNo entries yet\n"]);
+});
+
+test("without the admin token, operator's commands say how to give it", async () => {
+  const refused = await shell.run(["backends"]);
+  expect(refused.err).toContain("SERVICE_ADMIN_TOKEN");
+  const wrong = await shell.run(["backends", "--admin-token", `${ADMIN_TOKEN}-not`]);
+  expect(wrong.code).toBe(1);
+});

@@ -1,0 +1,72 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { ADMIN_TOKEN, bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { until } from "@model-gateway/testing/until.ts";
+import { startUpstream, type Upstream } from "../../../tests/e2e/support/upstream.ts";
+import { openShell, type Shell } from "./support.ts";
+
+let gateway: TestGateway;
+let upstream: Upstream;
+let shell: Shell;
+beforeAll(async () => {
+  upstream = startUpstream();
+  gateway = await bootGateway();
+  await gateway.signIn("operator");
+  shell = openShell({ MODEL_GATEWAY_URL: gateway.url, SERVICE_ADMIN_TOKEN: ADMIN_TOKEN });
+  await shell.run(["login", "--email", "operator@example.com"], { stdin: PASSWORD });
+});
+afterAll(async () => {
+  shell.end();
+  await gateway.stop();
+  upstream.stop();
+});
+
+test("a backend is added, seen, given an alias, and asked by session and by key", async () => {
+  const added = await shell.run(["backends", "add", upstream.url, "--type", "external", "--name", "demo"]);
+  expect(added.out).toContain("Registered demo");
+  await until("a healthy backend", async () => (await shell.run(["backends"])).out.includes("Healthy"));
+  expect((await shell.run(["models"])).out).toMatch(/demo-chat\s+demo/);
+  expect((await shell.run(["backends", "alias", "fast", "demo-chat"])).out).toBe(
+    "fast stands for demo-chat\n",
+  );
+
+  const bySession = await shell.run(["chat", "--model", "fast", "hello", "there"]);
+  expect([bySession.out, bySession.code]).toEqual(["You said: hello there\n", 0]);
+  const { out: key } = await shell.run(["keys", "create", "cli"]);
+  const byKey = await shell.run(["chat", "--model", "fast", "--json", "--key", key.trim()], {
+    stdin: "from a pipe",
+  });
+  expect(JSON.parse(byKey.out)).toEqual({ model: "fast", content: "You said: from a pipe" });
+
+  await until(
+    "both usage rows",
+    async () => JSON.parse((await shell.run(["usage", "--json"])).out).length === 2,
+  );
+  expect((await shell.run(["usage"])).out).toContain("demo-chat");
+  expect((await shell.run(["usage", "--by", "model"])).out).toMatch(/demo-chat\s+2\s/);
+});
+
+test("on a terminal a conversation goes on until an empty line", async () => {
+  const { out, code } = await shell.onTerminal(
+    ["chat", "--model", "demo-chat"],
+    [
+      { after: "> ", text: "first\r" },
+      { after: "You said: first", text: "second\r" },
+      { after: "You said: second", text: "\r" },
+    ],
+  );
+  expect(code).toBe(0);
+  expect(out).toContain("You said: second");
+});
+
+test("what cannot be done is said in the service's words", async () => {
+  const unknown = await shell.run(["chat", "--model", "no-such-model", "hi"]);
+  expect(unknown.code).toBe(1);
+  expect(unknown.err).toContain("No backend available for model: no-such-model");
+  expect((await shell.run(["backends", "remove", "nobody"])).err).toContain("there are: demo");
+  expect((await shell.run(["backends", "remove", "demo"])).out).toBe("demo is removed\n");
+  const nodes = await shell.run(["agents"]);
+  expect([nodes.code, nodes.out]).toEqual([
+    0,
+    "No node is registered; add one: model-gateway agents register <name>\n",
+  ]);
+});

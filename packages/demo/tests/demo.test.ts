@@ -1,0 +1,98 @@
+import { afterEach, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+const MAIN = join(import.meta.dir, "../../gateway/src/main.ts");
+const cleanup: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const undo of cleanup.splice(0).reverse()) await undo();
+});
+
+/** Starts the service as a newcomer does, and reads what it prints up to the command line to paste. */
+async function startDemoProcess(dataDir: string) {
+  const child = Bun.spawn([process.execPath, MAIN, "--demo"], {
+    env: {
+      PATH: process.env.PATH,
+      SERVICE_PORT: "0",
+      SERVICE_DATA_DIR: dataDir,
+      SERVICE_DRAIN_GRACE_MS: "0",
+      SERVICE_LOG_LEVEL: "error",
+    },
+    stdout: "pipe",
+    stderr: "inherit",
+  });
+  cleanup.push(() => child.kill("SIGKILL"));
+  const decoder = new TextDecoder();
+  let printed = "";
+  for await (const chunk of child.stdout) {
+    printed += decoder.decode(chunk, { stream: true });
+    if (/^curl .*\n/m.test(printed)) break;
+  }
+  const shown = (pattern: RegExp) => pattern.exec(printed)?.[1] ?? `not shown in: ${printed}`;
+  return {
+    child,
+    curl: shown(/^(curl .*)$/m),
+    key: shown(/API key\s+(\S+)/),
+    password: shown(/password (\S+)/),
+    url: shown(/listening on (\S+)/),
+  };
+}
+
+/** Runs a command line as a shell would. */
+async function paste(command: string): Promise<string> {
+  const child = Bun.spawn(["sh", "-c", command], { stdout: "pipe", stderr: "ignore" });
+  return new Response(child.stdout).text();
+}
+
+const contentOf = (stream: string): string =>
+  [...stream.matchAll(/^data: (\{.*)$/gm)]
+    .map(([, json]) => JSON.parse(json!).choices?.[0]?.delta?.content ?? "")
+    .join("");
+
+test("the printed line streams an answer, and a second run goes on with the same user, key and memory", async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), "demo-"));
+  cleanup.push(() => rmSync(dataDir, { recursive: true, force: true }));
+  const first = await startDemoProcess(dataDir);
+  const stream = await paste(first.curl);
+  expect(contentOf(stream)).toContain('You said: "Hello there, my cat is called Misty."');
+  expect(stream).toEndWith("data: [DONE]\n\n");
+  expect(statSync(join(dataDir, "demo", "demo-credentials.json")).mode & 0o777).toBe(0o600);
+  first.child.kill("SIGTERM");
+  expect(await first.child.exited).toBe(0);
+
+  const second = await startDemoProcess(dataDir);
+  expect({ key: second.key, password: second.password }).toEqual({
+    key: first.key,
+    password: first.password,
+  });
+  const question = second.curl.replace("Hello there, my cat is called Misty.", "What is the name of my cat?");
+  expect(contentOf(await paste(question))).toContain("I remember: Hello there, my cat is called Misty.");
+});
+
+test("every page has something to show: a month of use, a group with members, points in the ledger", async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), "demo-"));
+  cleanup.push(() => rmSync(dataDir, { recursive: true, force: true }));
+  const { url, password } = await startDemoProcess(dataDir);
+  const rpc = async (method: string, params: object, bearer = "") => {
+    const response = await fetch(`${url}/api/rpc`, {
+      method: "POST",
+      headers: { "content-type": "application/json", authorization: `Bearer ${bearer}` },
+      body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }),
+    });
+    const { result, error } = await response.json();
+    if (error) throw new Error(error.message);
+    return result;
+  };
+  const { access_token: token } = await rpc("auth.login", { email: "demo@example.com", password });
+  const { records, total } = await rpc("usage.list", { limit: 200 }, token);
+  expect(total).toBeGreaterThan(1_000);
+  expect(records.every(({ cost }: { cost: number | null }) => cost !== null)).toBe(true);
+  const plan = await rpc("billing.plan", {}, token);
+  expect([plan.current_tier, plan.quota_exceeded]).toEqual(["pro", false]);
+  const [group] = await rpc("group.list", {}, token);
+  expect(group).toMatchObject({ name: "Vision lab", my_role: "owner", member_count: 3 });
+  const { balance, entries } = await rpc("group.credits.balance", { group_id: group.id }, token);
+  expect(balance).toBe(5_000 - 800 - 1_600);
+  expect(entries).toHaveLength(3);
+});

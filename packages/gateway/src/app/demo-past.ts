@@ -1,0 +1,28 @@
+import type { Past } from "@model-gateway/demo";
+import type { Config } from "../config.ts";
+import { isoTime, systemClock } from "../kernel/clock.ts";
+import { randomIds } from "../kernel/ids.ts";
+import { Usage } from "../rooms/usage/index.ts";
+import { openStorage } from "../storage/index.ts";
+
+const BATCH_ROWS = 500;
+
+/** Writes what the demonstration shows as its past; nobody can sign in as these people. */
+export async function writePast(config: Config, { usage, people }: Past): Promise<void> {
+  const db = await openStorage(config);
+  try {
+    const { store } = new Usage({ db, clock: systemClock, retentionMonths: config.usageRetentionMonths });
+    for (let start = 0; start < usage.length; start += BATCH_ROWS)
+      await db.transaction((tx) => store.insert(tx, usage.slice(start, start + BATCH_ROWS)));
+    const now = isoTime(systemClock.now());
+    for (const { email, name } of people) {
+      const unknowable = await Bun.password.hash(randomIds.uuid());
+      await db.run(
+        "INSERT INTO users (id, email, name, password_hash, is_admin, created_at) VALUES ($1, $2, $3, $4, FALSE, $5)",
+        [randomIds.uuid(), email, name, unknowable, now],
+      );
+    }
+  } finally {
+    await db.close();
+  }
+}

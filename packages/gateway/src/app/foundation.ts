@@ -1,0 +1,72 @@
+import { BusEventHub } from "../bus/event-hub.ts";
+import { openBus } from "../bus/index.ts";
+import { BusRequests } from "../bus/requests.ts";
+import type { Config } from "../config.ts";
+import { type Clock, systemClock } from "../kernel/clock.ts";
+import { type Ids, randomIds } from "../kernel/ids.ts";
+import type { Log } from "../kernel/log.ts";
+import { VERSION } from "../kernel/version.ts";
+import { Metrics } from "../observe/metrics.ts";
+import { createTracer, noTracer, type Tracer } from "../observe/tracing.ts";
+import { loadJwtSecret, watchSigning } from "../rooms/accounts/index.ts";
+import { openStorage } from "../storage/index.ts";
+import { DatabaseLeases } from "../storage/leases.ts";
+import type { Life } from "./life.ts";
+
+export interface FoundationOptions {
+  config: Config;
+  life: Life;
+  log: Log;
+  clock?: Clock;
+  ids?: Ids;
+}
+
+/** Traces go to the configured collector; without one nothing is recorded. */
+function openTracer(config: Config, parts: { clock: Clock; log: Log; metrics: Metrics }): Tracer {
+  const { otlpEndpoint: endpoint, otlpHeaders: headers, otlpServiceName: serviceName } = config;
+  if (endpoint === null) return noTracer;
+  const { clock, log, metrics } = parts;
+  const dropped = metrics.counter("gateway_spans_dropped_total", "Spans that no collector took in time");
+  const onDropped = (count: number) => dropped.add(count);
+  return createTracer({ endpoint, headers, serviceName, version: VERSION, clock, log, onDropped });
+}
+
+/** What every room stands on. */
+export async function openFoundation(options: FoundationOptions) {
+  const { config, life, log, clock = systemClock, ids = randomIds } = options;
+  const db = await openStorage(config);
+  life.opened("database", () => db.close());
+  const metrics = new Metrics();
+  const tracer = openTracer(config, { clock, log, metrics });
+  life.opened("tracer", () => tracer.close());
+  const shared = await openBus({ redisUrl: config.redisUrl, clock, ids, log });
+  life.opened("bus", () => shared.close());
+  const { bus, limiter, reservations } = shared;
+  const jwtSecret = loadJwtSecret(config.jwtSecret, config.dataDir);
+  await watchSigning({ bus, log, secret: jwtSecret });
+  const leases = new DatabaseLeases({ db, clock, instance: ids.uuid() });
+  // Without its database nothing can be given back; what is held then lapses.
+  life.opened("leases", () => leases.releaseAll().catch(() => {}));
+  const events = new BusEventHub(bus, clock, ids);
+  life.opened("notification channels", () => events.close());
+  /** Questions to other instances; null where there are none. */
+  const requests = bus.shared ? new BusRequests({ bus, clock, ids }) : null;
+  life.opened("questions to other instances", () => requests?.close());
+  return {
+    clock,
+    ids,
+    log,
+    metrics,
+    tracer,
+    db,
+    bus,
+    limiter,
+    reservations,
+    jwtSecret,
+    leases,
+    events,
+    requests,
+  };
+}
+
+export type Foundation = Awaited<ReturnType<typeof openFoundation>>;

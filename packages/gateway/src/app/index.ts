@@ -1,0 +1,91 @@
+import type { Config } from "../config.ts";
+import type { Clock } from "../kernel/clock.ts";
+import type { Rooms } from "../kernel/context.ts";
+import type { Ids } from "../kernel/ids.ts";
+import { createLog, type Log } from "../kernel/log.ts";
+import type { Deadlines } from "../rooms/inference/index.ts";
+import type { LocalServer } from "../rooms/system/index.ts";
+import { openFoundation } from "./foundation.ts";
+import { Life } from "./life.ts";
+import { openRooms } from "./rooms.ts";
+import { openTransports, type TransportOptions, type Transports } from "./transports.ts";
+
+/** What tests replace: time, randomness, the log, how long upstreams may take, and what is beside the service. */
+export interface AppOverrides {
+  deadlines?: Partial<Deadlines>;
+  clock?: Clock;
+  ids?: Ids;
+  log?: Log;
+  localServers?: readonly LocalServer[];
+}
+
+export interface App {
+  url: string;
+  port: number;
+  rooms: Rooms;
+  log: Log;
+  /** Unready first, then no new connections; open streams may finish until the deadline. */
+  drain(): Promise<void>;
+  /** Ends everything now. */
+  stop(): Promise<void>;
+}
+
+class RunningApp implements App {
+  readonly url: string;
+  readonly port: number;
+  readonly rooms: Rooms;
+  readonly log: Log;
+
+  constructor(readonly parts: TransportOptions & Transports) {
+    const { config, server, rooms, foundation } = parts;
+    const host = config.host.includes(":") ? `[${config.host}]` : config.host;
+    this.port = server.port;
+    this.url = `http://${host}:${server.port}`;
+    this.rooms = rooms;
+    this.log = foundation.log;
+  }
+
+  async drain(): Promise<void> {
+    const { server, events, config, foundation, life } = this.parts;
+    const { system, agents, memory, inference, realtime } = this.rooms;
+    life.isPatient = true;
+    system.draining = true;
+    server.retire();
+    await Bun.sleep(config.drainGraceMs);
+    const finished = server.stop();
+    agents.retire();
+    // What other instances are at is not known here.
+    const { shared } = foundation.bus;
+    events.retire(() => shared || inference.callsInFlight > 0 || realtime.sessionCount > 0);
+    await Promise.race([finished, Bun.sleep(config.drainTimeoutMs)]);
+    await server.stop(true);
+    await memory.flush();
+    await life.close();
+  }
+
+  stop(): Promise<void> {
+    return this.parts.life.close();
+  }
+}
+
+/** Wires the whole service together. Either all of it is open afterwards, or nothing. */
+export async function startApp(config: Config, overrides: AppOverrides = {}): Promise<App> {
+  const { deadlines, clock, ids, localServers } = overrides;
+  const log = overrides.log ?? createLog({ level: config.logLevel, format: config.logFormat });
+  const life = new Life(log);
+  try {
+    const foundation = await openFoundation({ config, life, log, clock, ids });
+    const ownPort = () => transports.server.port;
+    const rooms = await openRooms({ config, life, foundation, ownPort, deadlines, localServers });
+    const parts = { config, life, foundation, rooms };
+    const transports = openTransports(parts);
+    return new RunningApp({ ...parts, ...transports });
+  } catch (error) {
+    await life
+      .close()
+      .catch((unclosed) =>
+        log.warn("not everything could be closed after a failed start", { error: unclosed }),
+      );
+    throw error;
+  }
+}

@@ -1,0 +1,236 @@
+import type { OriginOptions } from "@model-gateway/wire/client";
+import { HttpOrigin } from "@model-gateway/wire/client";
+import { AgentPool } from "../backends/agent-node/index.ts";
+import { Bridge } from "../backends/bridge/index.ts";
+import { backendFactory } from "../backends/index.ts";
+import type { Config } from "../config.ts";
+import type { Rooms } from "../kernel/context.ts";
+import { buildHash, VERSION } from "../kernel/version.ts";
+import { Accounts } from "../rooms/accounts/index.ts";
+import { Agents } from "../rooms/agents/index.ts";
+import { Billing } from "../rooms/billing/index.ts";
+import { Compat, throughRoute } from "../rooms/compat/index.ts";
+import { Conversations } from "../rooms/conversations/index.ts";
+import { Groups } from "../rooms/groups/index.ts";
+import { type Deadlines, Inference, routes as inferenceRoutes } from "../rooms/inference/index.ts";
+import { Keys } from "../rooms/keys/index.ts";
+import { Ledger } from "../rooms/ledger/index.ts";
+import { Memory } from "../rooms/memory/index.ts";
+import { estimateTokens, IMAGE_TOKENS, MeteringService } from "../rooms/metering/index.ts";
+import { Providers } from "../rooms/providers/index.ts";
+import { createRealtime } from "../rooms/realtime/index.ts";
+import { createSealer, Routing } from "../rooms/routing/index.ts";
+import { Housekeeping, type LocalServer, LocalServers, System } from "../rooms/system/index.ts";
+import { Usage } from "../rooms/usage/index.ts";
+import { createVideo } from "../rooms/video/index.ts";
+import type { Foundation } from "./foundation.ts";
+import type { Life } from "./life.ts";
+
+/** How long a stopping process writes journaled usage to the database; the next start finds the rest. */
+const JOURNAL_DRAIN_MS = 10_000;
+const JOURNAL_STOP_MS = 1_000;
+
+export interface RoomOptions {
+  config: Config;
+  life: Life;
+  foundation: Foundation;
+  /** Known once the listener is open. */
+  ownPort: () => number;
+  deadlines?: Partial<Deadlines>;
+  localServers?: readonly LocalServer[];
+}
+
+/** What a room needs beyond its constructor. */
+interface Needs<R> {
+  /** Reads what the room must know before anyone asks it. */
+  start?(room: R): Promise<void>;
+  /** Ends what the room would otherwise go on doing. */
+  close?(room: R): void | Promise<void>;
+}
+
+/**
+ * Opens every room, each after those that it uses. A room is constructed, noted for closing and then started:
+ * whichever of these fails, what is open is known.
+ */
+export async function openRooms(options: RoomOptions) {
+  const { config, life, foundation } = options;
+  const {
+    clock,
+    ids,
+    log,
+    metrics,
+    tracer,
+    db,
+    bus,
+    limiter,
+    reservations,
+    jwtSecret,
+    leases,
+    events,
+    requests,
+  } = foundation;
+  const open = async <R>(name: string, room: R, { start, close }: Needs<R> = {}): Promise<R> => {
+    life.opened(name, () => close?.(room));
+    if (start) {
+      // Whatever changes after the room has read it, this instance hears of it.
+      await bus.ready();
+      await start(room);
+    }
+    return room;
+  };
+
+  // Who someone is, and what they may spend.
+  const { adminToken, registrationOpen, pointsPerUsd, pricingFile, dataDir } = config;
+  const accounts = await open(
+    "accounts",
+    new Accounts({ db, bus, limiter, clock, ids, jwtSecret, adminToken, registrationOpen }),
+  );
+  const ledger = await open("ledger", new Ledger({ db, bus, clock, ids, pointsPerUsd }));
+  const usage = await open("usage", new Usage({ db, clock, retentionMonths: config.usageRetentionMonths }));
+  const { balances } = ledger;
+  const billing = await open(
+    "billing",
+    new Billing({ db, bus, clock, log, usage, balances, pointsPerUsd, pricingFile }),
+    { start: (room) => room.start(), close: (room) => room.close() },
+  );
+  const money = { limiter, reservations, billing, usage, ledger, pointsPerUsd };
+  const metering = await open("metering", new MeteringService({ db, clock, ids, log, dataDir, ...money }), {
+    close: (room) => room.close(life.isPatient ? JOURNAL_DRAIN_MS : JOURNAL_STOP_MS),
+  });
+  const groups = await open("groups", new Groups({ db, bus, clock, ids, accounts, ledger, metering }));
+  const keys = await open("keys", new Keys({ db, bus, clock, ids, groups }));
+
+  // Backends of every kind, and the choice among them.
+  const bridge = await open("bridge", new Bridge({ agentUrl: config.bridgeUrl, clock, log }), {
+    close: (agent) => agent.close(),
+  });
+  const backendDeps = {
+    fetch: (url: string, init?: BunFetchRequestInit) => fetch(url, init),
+    openOrigin: config.usesHttpProxy ? null : (origin: OriginOptions) => new HttpOrigin(origin, clock),
+    clock,
+    ids,
+    log,
+  };
+  const factory = backendFactory(backendDeps, bridge);
+  const routing = await open(
+    "routing",
+    new Routing({ db, bus, clock, log, leases, factory, sealer: createSealer(jwtSecret) }),
+    { start: (room) => room.start(), close: (room) => room.close() },
+  );
+  const agents = await open(
+    "agents",
+    new Agents({
+      db,
+      bus,
+      events,
+      clock,
+      ids,
+      log,
+      backends: routing,
+      createPool: (modelId) => new AgentPool({ modelId, deps: backendDeps }),
+    }),
+    { close: (room) => room.close() },
+  );
+
+  // What people look at.
+  const providers = await open("providers", new Providers(db, clock));
+  const conversations = await open("conversations", new Conversations({ db, clock, ids }));
+  const memory = await open("memory", new Memory({ url: config.memoryUrl, bus, clock, log }), {
+    close: (room) => room.close(),
+  });
+  const { ownPort, localServers: servers } = options;
+  const system = await open(
+    "system",
+    new System({
+      clock,
+      version: VERSION,
+      buildHash: buildHash(),
+      metrics,
+      backends: () => routing.entries,
+      localServers: new LocalServers({ servers, create: factory.create, ownPort, routing }),
+      figures: {
+        agentsOnline: () => agents.agentsOnline(),
+        gpuNodes: () => agents.gpuNodes(),
+        modelsDeployed: () => agents.modelsDeployed(),
+        modelsRoutable: () => routing.modelCount,
+        providers: () => providers.count(),
+        journal: () => metering.figures,
+      },
+    }),
+    { close: (room) => room.close() },
+  );
+
+  // What spends.
+  const video = await open(
+    "video",
+    createVideo({ db, bus, events, clock, ids, log, routing, metering, billing }),
+    { start: (room) => room.start(), close: (room) => room.close() },
+  );
+  const realtime = await open(
+    "realtime",
+    createRealtime({ requests, events, clock, ids, log, routing, metering, billing, conversations }),
+    { close: (room) => room.close() },
+  );
+  const inference = await open(
+    "inference",
+    new Inference({
+      clock,
+      ids,
+      log,
+      events,
+      metering,
+      billing,
+      routing,
+      conversations,
+      memory,
+      countRequest: () => system.countRequest(),
+      onFailure: (failure) => system.noteFailure(failure),
+      deadlines: options.deadlines,
+      metrics,
+      tracer,
+    }),
+    { close: (room) => room.close() },
+  );
+  const compat = await open(
+    "compat",
+    new Compat({
+      chat: throughRoute(inferenceRoutes.chatCompletions),
+      refuse: (error, call) => inference.refuse(error, call),
+      estimateTokens,
+      imageTokens: IMAGE_TOKENS,
+      clock,
+    }),
+  );
+
+  const sweeps = {
+    "usage rows": usage.sweepRows,
+    "refresh tokens": accounts.sweepTokens,
+    invitations: groups.invitations.sweep,
+    "video payloads": video.sweepPayloads,
+  };
+  await open("housekeeping", new Housekeeping({ clock, log, leases, sweeps }), {
+    close: (sweeper) => sweeper.close(),
+  });
+  return {
+    accounts,
+    ledger,
+    groups,
+    usage,
+    billing,
+    metering,
+    keys,
+    agents,
+    providers,
+    conversations,
+    memory,
+    routing,
+    inference,
+    compat,
+    video,
+    realtime,
+    system,
+  } satisfies Rooms;
+}
+
+/** The rooms as the wiring has them: some show more here than to each other. */
+export type OpenRooms = Awaited<ReturnType<typeof openRooms>>;

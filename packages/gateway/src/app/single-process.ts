@@ -1,0 +1,34 @@
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import type { Config } from "../config.ts";
+import { InstanceLock } from "../kernel/instance-lock.ts";
+import type { Log } from "../kernel/log.ts";
+
+function tryLock(dataDir: string): InstanceLock | null {
+  try {
+    return InstanceLock.tryAcquire(join(dataDir, "service.lock"));
+  } catch (error) {
+    throw new Error(`${dataDir} cannot be written: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+/** Whether several processes may share what this one is told to use. */
+const isShared = ({ databaseUrl, redisUrl }: Config) => databaseUrl !== null || redisUrl !== null;
+
+/** Held as long as the process lives; null when another one holds it, or when there may be several. */
+export function lockAlone(config: Config): InstanceLock | null {
+  if (isShared(config)) return null;
+  mkdirSync(config.dataDir, { recursive: true, mode: 0o700 });
+  return tryLock(config.dataDir);
+}
+
+/**
+ * Processes that share a file but no bus do not hear of each other's revocations, and each counts limits anew.
+ * Enough for the moment in which one takes over from the other, and no way to run them.
+ */
+export function warnUnlessAlone(config: Config, lock: InstanceLock | null, log: Log): void {
+  if (lock || isShared(config)) return;
+  log.warn(
+    `another process serves from ${config.dataDir}: neither hears of keys that the other revokes, and each counts limits alone; stop one, or let them share a Postgres (SERVICE_DATABASE_URL) and a Redis (SERVICE_REDIS_URL)`,
+  );
+}

@@ -1,0 +1,111 @@
+import type { Listener } from "@model-gateway/wire/server";
+import type { Config } from "../config.ts";
+import { systemClock } from "../kernel/clock.ts";
+import { Registry } from "../kernel/registry.ts";
+import { VERSION } from "../kernel/version.ts";
+import type { Metrics } from "../observe/metrics.ts";
+import { surfaces } from "../rooms/index.ts";
+import { payerOf } from "../rooms/keys/index.ts";
+import { AgentTunnel } from "../transports/agent-tunnel/index.ts";
+import { createConsole } from "../transports/console/handler.ts";
+import { consoleRoutes } from "../transports/console/routes.ts";
+import { documentRoutes } from "../transports/docs/routes.ts";
+import { EventsTransport } from "../transports/events/sse.ts";
+import { Gate } from "../transports/rest/gate.ts";
+import { createRpcHttp } from "../transports/rpc/http.ts";
+import { RpcRunner } from "../transports/rpc/runner.ts";
+import { RpcWebSocket } from "../transports/rpc/websocket.ts";
+import { startHttpServer } from "../transports/server.ts";
+import type { Foundation } from "./foundation.ts";
+import type { Life } from "./life.ts";
+import type { OpenRooms } from "./rooms.ts";
+
+export interface TransportOptions {
+  config: Config;
+  life: Life;
+  foundation: Foundation;
+  rooms: OpenRooms;
+}
+
+export interface Transports {
+  server: Listener;
+  events: EventsTransport;
+}
+
+function publishFigures(
+  metrics: Metrics,
+  { metering, inference, routing }: OpenRooms,
+  events: EventsTransport,
+) {
+  const figures: readonly [name: string, help: string, read: () => number][] = [
+    ["gateway_event_subscribers", "Open notification streams", () => events.subscriberCount],
+    ["gateway_calls_in_flight", "Calls to upstreams under way", () => inference.callsInFlight],
+    ["gateway_usage_journal_rows", "Usage rows that wait for the database", () => metering.figures.rows],
+    ["gateway_usage_journal_bytes", "Size of what waits for the database", () => metering.figures.bytes],
+    [
+      "gateway_usage_journal_stalled_seconds",
+      "Time without progress while usage rows wait",
+      () => metering.figures.stalled_seconds,
+    ],
+    ["gateway_usage_rows_lost", "Usage rows that no disk would take", () => metering.lostRows],
+    ["gateway_holds", "Reservations of requests under way", () => metering.holdCount],
+    [
+      "gateway_implausible_usage",
+      "Answers whose reported usage the model cannot have had, since the start",
+      () => routing.suspicions,
+    ],
+  ];
+  for (const [name, help, read] of figures) metrics.gauge(name, help, read);
+}
+
+/** Opens the listener: from here on the service is heard. */
+export function openTransports({ config, life, foundation, rooms }: TransportOptions): Transports {
+  const { events: hub, limiter, clock, ids, log, metrics } = foundation;
+  const { accounts, metering } = rooms;
+  const registry = new Registry(surfaces);
+  const calls = metrics.counter("gateway_rpc_calls_total", "JSON-RPC calls by method and outcome");
+  const runner = new RpcRunner({ registry, rooms, log, calls });
+  const events = new EventsTransport({ events: hub, authenticator: accounts, clock });
+  life.opened("notification streams", () => events.close());
+  publishFigures(metrics, rooms, events);
+  const refused = metrics.counter(
+    "gateway_connections_refused_total",
+    "Connections turned away because there were too many",
+  );
+  const server = startHttpServer({
+    host: config.host,
+    port: config.port,
+    reusePort: config.reusePort,
+    connectionsMax: config.connectionsMax,
+    connectionRefused: () => refused.add(),
+    routes: [
+      ...registry.routes,
+      ...documentRoutes({ registry, metrics, version: VERSION }),
+      ...consoleRoutes({
+        registrationIsOpen: () => accounts.registrationIsOpen(),
+        firstAccountOnly: config.registrationOpen === null,
+      }),
+    ],
+    fallback: createConsole({ log }),
+    rpcHttp: createRpcHttp({ runner, authenticator: accounts, events: hub }),
+    rpcSocket: new RpcWebSocket({ runner, registry, authenticator: accounts, clock, ids }),
+    events,
+    sockets: [new AgentTunnel({ desk: rooms.agents, clock, ids, log })],
+    gate: new Gate({
+      authenticator: accounts,
+      keys: rooms.keys,
+      limiter,
+      apiRateLimitRpm: config.apiRateLimitRpm,
+      checkTierRate: (principal) => metering.checkRate(payerOf(principal)),
+    }),
+    rooms,
+    ids,
+    log,
+    clock: systemClock,
+    trustedProxies: new Set(config.trustedProxies),
+    corsOrigins: config.corsOrigins,
+  });
+  life.opened("listener", () => server.stop(true));
+  metrics.gauge("gateway_connections", "Open connections of clients", () => server.connectionCount);
+  return { server, events };
+}

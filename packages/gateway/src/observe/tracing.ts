@@ -1,0 +1,196 @@
+import type { Clock } from "../kernel/clock.ts";
+import type { Log } from "../kernel/log.ts";
+import { OTEL } from "./genai-attributes.ts";
+import { type AttributeValue, encodeSpans, type FinishedSpan, type SpanKind } from "./otlp.ts";
+
+export type Attributes = Record<string, AttributeValue | undefined>;
+
+/** Which trace a span belongs to, as W3C `traceparent` carries it. */
+export interface SpanContext {
+  /** 32 hexadecimal digits. */
+  traceId: string;
+  /** 16 hexadecimal digits. */
+  spanId: string;
+  sampled: boolean;
+}
+
+export interface SpanOptions {
+  attributes?: Attributes;
+  /** The span that this one is part of: another span's `context`, or what `parseTraceparent` read. */
+  parent?: SpanContext | null;
+  kind?: SpanKind;
+}
+
+export interface Span {
+  /** Null when nothing is recorded. */
+  readonly context: SpanContext | null;
+  /** Ends the span; later calls do nothing. An `error.type` among the attributes marks it as failed. */
+  end(attributes?: Attributes): void;
+}
+
+export interface Tracer {
+  readonly enabled: boolean;
+  span(name: string, options?: SpanOptions): Span;
+  /** Sends what waits, or gives up at the deadline. */
+  close(): Promise<void>;
+}
+
+const SILENT_SPAN: Span = { context: null, end() {} };
+/** Tracing switched off: a call that does nothing. */
+export const noTracer: Tracer = { enabled: false, span: () => SILENT_SPAN, close: async () => {} };
+
+const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-|$)/;
+const ZEROS = /^0+$/;
+
+/** The parent that a `traceparent` header names; null for none and for anything malformed. */
+export function parseTraceparent(header: string | null): SpanContext | null {
+  const [, traceId, spanId, flags] = (header && TRACEPARENT.exec(header)) || [];
+  if (
+    !traceId ||
+    !spanId ||
+    !flags ||
+    ZEROS.test(traceId) ||
+    ZEROS.test(spanId) ||
+    header!.startsWith("ff")
+  ) {
+    return null;
+  }
+  return { traceId, spanId, sampled: (Number.parseInt(flags, 16) & 1) === 1 };
+}
+
+export const traceparentOf = ({ traceId, spanId, sampled }: SpanContext): string =>
+  `00-${traceId}-${spanId}-${sampled ? "01" : "00"}`;
+
+/** Spans that may wait for the collector; beyond that the newest are dropped and counted. */
+const QUEUE_MAX = 4_096;
+const BATCH_MAX = 512;
+const EXPORT_EVERY_MS = 5_000;
+const EXPORT_TIMEOUT_MS = 10_000;
+const ATTEMPTS_MAX = 5;
+const CLOSE_TIMEOUT_MS = 2_000;
+const RETRYABLE: readonly number[] = [408, 429, 502, 503, 504];
+
+export interface TracerOptions {
+  /** Base URL of an OTLP/HTTP collector; `/v1/traces` is added. */
+  endpoint: string;
+  headers: Readonly<Record<string, string>>;
+  serviceName: string;
+  version: string;
+  clock: Clock;
+  log: Log;
+  /** Told how many spans were lost each time that some were. */
+  onDropped?: (count: number) => void;
+}
+
+const randomHex = (byteCount: number): string => crypto.getRandomValues(new Uint8Array(byteCount)).toHex();
+
+/** Records spans and sends them to an OTLP collector in batches, beside the requests and never on their path. */
+class OtlpTracer implements Tracer {
+  readonly enabled = true;
+  readonly #url: string;
+  readonly #stopTimer: () => void;
+  #queue: FinishedSpan[] = [];
+  #exporting: Promise<void> | null = null;
+  #failures = 0;
+
+  constructor(readonly options: TracerOptions) {
+    this.#url = `${options.endpoint.replace(/\/+$/, "")}/v1/traces`;
+    this.#stopTimer = options.clock.every(EXPORT_EVERY_MS, () => this.#export());
+  }
+
+  span(name: string, { attributes, parent, kind = "internal" }: SpanOptions = {}): Span {
+    // The caller decided for the whole trace.
+    if (parent && !parent.sampled) return SILENT_SPAN;
+    const context = { traceId: parent?.traceId ?? randomHex(16), spanId: randomHex(8), sampled: true };
+    const startMs = this.options.clock.now();
+    const startedAt = performance.now();
+    let ended = false;
+    return {
+      context,
+      end: (more) => {
+        if (ended) return;
+        ended = true;
+        this.#add({
+          ...context,
+          parentSpanId: parent?.spanId ?? null,
+          name,
+          kind,
+          startMs,
+          endMs: startMs + (performance.now() - startedAt),
+          attributes: { ...attributes, ...more },
+          failed: more?.[OTEL.errorType] !== undefined,
+        });
+      },
+    };
+  }
+
+  async close(): Promise<void> {
+    this.#stopTimer();
+    const deadline = Bun.sleep(CLOSE_TIMEOUT_MS).then(() => "late" as const);
+    while (this.#queue.length > 0 || this.#exporting) {
+      this.#export();
+      if ((await Promise.race([this.#exporting, deadline])) === "late" || this.#failures > 0) break;
+    }
+    this.#drop(this.#queue.length);
+    this.#queue = [];
+  }
+
+  #add(span: FinishedSpan): void {
+    if (this.#queue.length >= QUEUE_MAX) {
+      this.#drop(1);
+      return;
+    }
+    this.#queue.push(span);
+    if (this.#queue.length >= BATCH_MAX && this.#failures === 0) this.#export();
+  }
+
+  #drop(count: number): void {
+    if (count > 0) this.options.onDropped?.(count);
+  }
+
+  #export(): void {
+    if (this.#exporting || this.#queue.length === 0) return;
+    this.#exporting = this.#send(this.#queue.splice(0, BATCH_MAX)).finally(() => {
+      this.#exporting = null;
+      if (this.#queue.length >= BATCH_MAX && this.#failures === 0) this.#export();
+    });
+  }
+
+  async #send(batch: FinishedSpan[]): Promise<void> {
+    const { headers, serviceName, version, log } = this.options;
+    let problem: string;
+    try {
+      const response = await fetch(this.#url, {
+        method: "POST",
+        headers: { ...headers, "content-type": "application/json" },
+        body: encodeSpans(batch, { serviceName, version }),
+        signal: AbortSignal.timeout(EXPORT_TIMEOUT_MS),
+        redirect: "manual",
+      });
+      // The body must be read for the connection to be used again.
+      await response.arrayBuffer();
+      if (response.ok) {
+        this.#failures = 0;
+        return;
+      }
+      problem = `status ${response.status}`;
+      if (!RETRYABLE.includes(response.status)) this.#failures = ATTEMPTS_MAX;
+    } catch (error) {
+      problem = (error as Error).message;
+    }
+    this.#retryLater(batch);
+    log.warn("spans could not be exported", { problem, spans: batch.length });
+  }
+
+  /** The batch goes to the front again, unless it has failed too often or there is no more room. */
+  #retryLater(batch: FinishedSpan[]): void {
+    this.#failures++;
+    const room = QUEUE_MAX - this.#queue.length;
+    const kept = this.#failures < ATTEMPTS_MAX ? batch.slice(0, room) : [];
+    if (this.#failures >= ATTEMPTS_MAX) this.#failures = 0;
+    this.#drop(batch.length - kept.length);
+    this.#queue.unshift(...kept);
+  }
+}
+
+export const createTracer = (options: TracerOptions): Tracer => new OtlpTracer(options);

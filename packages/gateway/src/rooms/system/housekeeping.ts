@@ -1,0 +1,67 @@
+import type { Clock } from "../../kernel/clock.ts";
+import { sleep } from "../../kernel/clock.ts";
+import type { Log } from "../../kernel/log.ts";
+import type { Leases, Sweep } from "../../storage/contract.ts";
+
+const PERIOD_MS = 60 * 60_000;
+/** A start is busy enough; the first sweep waits. */
+const FIRST_AFTER_MS = 60_000;
+/** Renewed between steps; a dead instance's sweep is taken over after this. */
+const LEASE_MS = 5 * 60_000;
+const LEASE = "housekeeping";
+/** Few enough that a step holds its locks for milliseconds only. */
+const ROWS_PER_STEP = 1_000;
+/** Between steps everyone else has the database. */
+const PAUSE_MS = 50;
+
+export interface HousekeepingOptions {
+  clock: Clock;
+  log: Log;
+  leases: Leases;
+  sweeps: Readonly<Record<string, Sweep>>;
+}
+
+/** Removes what is no longer needed, in small steps, on one instance at a time. */
+export class Housekeeping {
+  readonly #ends: (() => void)[];
+  #running: Promise<void> | null = null;
+  #closed = false;
+
+  constructor(readonly options: HousekeepingOptions) {
+    const { clock } = options;
+    this.#ends = [
+      clock.after(FIRST_AFTER_MS, () => void this.sweep()),
+      clock.every(PERIOD_MS, () => void this.sweep()),
+    ];
+  }
+
+  /** One sweep of everything, unless another instance is at it. */
+  sweep(): Promise<void> {
+    this.#running ??= this.#sweepAll()
+      .catch((error) => this.options.log.warn("housekeeping failed; it is tried again later", { error }))
+      .finally(() => {
+        this.#running = null;
+      });
+    return this.#running;
+  }
+
+  async #sweepAll(): Promise<void> {
+    const { clock, leases, log, sweeps } = this.options;
+    for (const [name, sweep] of Object.entries(sweeps)) {
+      let removed = 0;
+      while (!this.#closed && (await leases.acquire(LEASE, LEASE_MS))) {
+        const count = await sweep(clock.now(), ROWS_PER_STEP);
+        removed += count;
+        if (count < ROWS_PER_STEP) break;
+        await sleep(clock, PAUSE_MS);
+      }
+      if (removed > 0) log.info("removed what is no longer kept", { what: name, rows: removed });
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    for (const end of this.#ends) end();
+    await this.#running;
+  }
+}

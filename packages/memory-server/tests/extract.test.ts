@@ -1,0 +1,42 @@
+import { expect, test } from "bun:test";
+import { factsOf, normalised, queryTerms, statementsOf } from "../src/extract.ts";
+
+test("statements are kept word for word; questions, code and scraps are not", () => {
+  const text = `My sister Ana lives in Porto. Do you know it? OK.
+I pay 3.50 for coffee!
+\`\`\`js
+const secret = "this is code, not a statement.";
+\`\`\`
+Remember that I am allergic to nuts`;
+  expect(statementsOf(text)).toEqual([
+    "My sister Ana lives in Porto.",
+    "I pay 3.50 for coffee!",
+    "Remember that I am allergic to nuts",
+  ]);
+  expect(statementsOf("我住在上海。你呢？私は猫が好きです。")).toEqual([
+    "我住在上海。",
+    "私は猫が好きです。",
+  ]);
+  expect(statementsOf("x".repeat(501))).toEqual([]);
+});
+
+test("only what the user said is a fact, and each fact once", () => {
+  expect(
+    factsOf([
+      { role: "system", content: "You are a helpful assistant." },
+      { role: "user", content: "I like green tea. i like  green tea!" },
+      { role: "assistant", content: "I will remember that you like it." },
+    ]),
+  ).toEqual(["i like green tea!"]);
+  const many = Array.from({ length: 40 }, (_, i) => `I own the number ${i}.`).join(" ");
+  expect(factsOf([{ role: "user", content: many }])).toHaveLength(20);
+  expect(normalised("  I LIKE tea!! ")).toBe("i like tea");
+});
+
+test("search terms leave out common words, unless there are only those, and pair CJK characters", () => {
+  expect(queryTerms("What is the name of my sister?")).toEqual(["name", "sister"]);
+  expect(queryTerms("who are you")).toEqual(["who", "are", "you"]);
+  expect(queryTerms("上海 的 weather")).toEqual(["上 海", "的", "weather"]);
+  expect(queryTerms('"); DROP TABLE facts; -- NEAR(a b)')).toEqual(["drop", "table", "facts", "near", "b"]);
+  expect(queryTerms("?!")).toEqual([]);
+});
