@@ -4,6 +4,7 @@
  */
 import { mkdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { backendKinds } from "../packages/gateway/src/backends/index.ts";
 import { describeSettings } from "../packages/gateway/src/config.ts";
 import { Metrics } from "../packages/gateway/src/kernel/metrics.ts";
 import { rpcReference } from "../packages/gateway/src/kernel/reference.ts";
@@ -12,6 +13,7 @@ import { surfaces } from "../packages/gateway/src/rooms/index.ts";
 import { consoleRoutes } from "../packages/gateway/src/transports/console/routes.ts";
 import { documentRoutes } from "../packages/gateway/src/transports/docs/routes.ts";
 import { VERSION } from "../packages/gateway/src/version.ts";
+import { backendReference } from "./lib/backend-reference.ts";
 import { errorReference, httpReference, methodTypes, settingsReference } from "./lib/references.ts";
 
 const root = join(import.meta.dir, "..");
@@ -25,6 +27,7 @@ const files: Record<string, string> = {
   "docs/reference/rpc.md": rpcReference(registry),
   "docs/reference/http.md": httpReference([...registry.routes, ...documents]),
   "docs/reference/errors.md": errorReference(),
+  "docs/reference/backends.md": backendReference(backendKinds.values()),
   "docs/reference/settings.md": settingsReference(describeSettings()),
   "packages/client/src/methods.gen.ts": methodTypes(registry),
 };

@@ -3,7 +3,7 @@ import { HttpOrigin } from "@model-gateway/wire/client";
 import type { Listener } from "@model-gateway/wire/server";
 import { AgentPool } from "./backends/agent-node/index.ts";
 import { Bridge } from "./backends/bridge/index.ts";
-import { backendFactory } from "./backends/index.ts";
+import { backendFactory, localServers } from "./backends/index.ts";
 import { BusEventHub } from "./bus/event-hub.ts";
 import { openBus } from "./bus/index.ts";
 import { BusRequests } from "./bus/requests.ts";
@@ -203,7 +203,7 @@ function openRooms({ config, overrides, foundation, people, backends, ownPort }:
     metrics,
     backends: () => routing.entries,
     localServers: new LocalServers({
-      servers: overrides.localServers,
+      servers: overrides.localServers ?? localServers,
       create: factory.create,
       ownPort,
       routing,

@@ -14,17 +14,19 @@ import type { Log } from "../kernel/log.ts";
 export type { VideoResult } from "@model-gateway/protocol/notifications.ts";
 export type { Answer, Flow, HttpAnswer, PieceReader } from "@model-gateway/wire/client";
 
-export type BackendKind = "external" | "local-server" | "engine" | "cloud-video" | "cloud-realtime";
-export type CapabilityName = "chat" | "embeddings" | "video" | "realtime" | "invoke";
+export const CAPABILITIES = ["chat", "embeddings", "video", "realtime", "invoke"] as const;
+export type CapabilityName = (typeof CAPABILITIES)[number];
 export type HealthState = "Healthy" | "Degraded" | "Unhealthy";
 
 /** A backend as it is registered and persisted. */
 export interface BackendConfig {
   /** Row key and provider hint. */
   name: string;
-  kind: BackendKind;
+  kind: string;
   /** The `type` that the operator gave: a kind or a planner name such as `vllm`. */
   type: string;
+  /** Which of its kind's dialects, where the type names one. */
+  dialect?: string;
   /** As registered; a bridge:// URL stays one here. */
   url: string;
   apiKey: string | null;
@@ -145,11 +147,8 @@ export interface Backend {
   readonly config: BackendConfig;
   /** Resolves with a 2xx chat-completions answer: JSON, or SSE when `stream`. Otherwise throws BackendError. */
   chat?(call: ChatCall): Promise<Answer>;
-  /**
-   * Fields by which this server limits a chat's output; `options.x` is inside `options`. The first is the one to add
-   * where a request has none. Absent: `max_tokens`.
-   */
-  limitFields?(model: string): readonly string[];
+  /** As its kind declares them for this server. Absent: `max_tokens`. */
+  limitFields?: LimitFields;
   /** Resolves with a 2xx embeddings answer; honours `encoding_format`. */
   embed?(call: ModelCall): Promise<Answer>;
   video?: VideoCapability;
@@ -160,6 +159,12 @@ export interface Backend {
   probe(signal: AbortSignal): Promise<ProbeResult>;
   close(): void;
 }
+
+/**
+ * Fields by which a server limits a chat's output, for each of its models; `options.x` is inside `options`. The first
+ * is the one to add where a request has none.
+ */
+export type LimitFields = (model: string) => readonly string[];
 
 const USUAL_LIMIT_FIELDS = ["max_tokens"] as const;
 
@@ -174,6 +179,60 @@ export interface BackendDeps {
   clock: Clock;
   ids: Ids;
   log: Log;
+}
+
+/** A backend kind, as its folder exports it: everything that others need to know about it. */
+export interface BackendKind {
+  kind: string;
+  /** What the console's form calls it. */
+  label: string;
+  /** Its wire format, for the reference. */
+  speaks: string;
+  /** Other values of `type` that mean this kind. */
+  types: readonly NamedType[];
+  /** Protocols of its URLs, such as `http:`. The first is spoken through a bridge tunnel. */
+  schemes: readonly [string, ...string[]];
+  /** The most that a backend of this kind can do. */
+  capabilities: readonly CapabilityName[];
+  /** Which lists its models come from; the first goes before the second. */
+  modelSources: readonly ModelSource[];
+  limitFields?(config: BackendConfig): LimitFields;
+  /** What is asked for when one is registered. */
+  fields: readonly FormField[];
+  /** `config.url` is where it is reached; bridges are resolved before. */
+  create(config: BackendConfig, deps: BackendDeps): Backend;
+}
+
+/** `static`: as registered; `discovered`: as its probe lists them. */
+export type ModelSource = "static" | "discovered";
+
+export interface NamedType {
+  name: string;
+  dialect?: string;
+  /** Set where the console's form offers it beside the kind itself. */
+  label?: string;
+  /** Set for a server that people run on their own machine: it is looked for at its usual port. */
+  local?: { id: string; label: string; port: number };
+}
+
+/** A model server that people run on their own machine, at the port that it has unless told otherwise. */
+export interface LocalServer {
+  id: string;
+  label: string;
+  type: string;
+  kind: string;
+  port: number;
+}
+
+/** A field of a registration, as a form shows it. */
+export interface FormField {
+  name: "url" | "name" | "api_key" | "models";
+  label: string;
+  /** `list`: ids separated by commas. */
+  input: "text" | "password" | "list";
+  required: boolean;
+  placeholder?: string;
+  hint: string;
 }
 
 /** Turns `bridge://<node>/<service>` into a port on this machine. */

@@ -10,7 +10,7 @@ import {
   type ModelCall,
   type ProbeResult,
 } from "../contract.ts";
-import { create as createExternal } from "../external/index.ts";
+import { external } from "../external/index.ts";
 import { whenAnswerEnds } from "./answer-end.ts";
 
 /** A node that does not answer on its host and port within this time is reached through its tunnel. */
@@ -88,17 +88,24 @@ export class AgentPool {
 
   #config(url: string, apiKey: string | null): BackendConfig {
     const { modelId } = this.options;
-    return { name: `agent-${modelId}`, kind: "external", type: "external", url, apiKey, models: [modelId] };
+    return {
+      name: `agent-${modelId}`,
+      kind: external.kind,
+      type: external.kind,
+      url,
+      apiKey,
+      models: [modelId],
+    };
   }
 
   #direct({ host, port, apiKey }: AgentReplica): Backend {
-    return createExternal(this.#config(`http://${urlHost(host)}:${port}`, apiKey), this.options.deps);
+    return external.create(this.#config(`http://${urlHost(host)}:${port}`, apiKey), this.options.deps);
   }
 
   /** The tunnel adds the engine's key by itself, on the node. */
   #throughTunnel({ agentId }: AgentReplica, tunnel: TunnelFetch): Backend {
     const base = `agent://${agentId}`;
-    return createExternal(this.#config(base, null), {
+    return external.create(this.#config(base, null), {
       ...this.options.deps,
       openOrigin: null,
       fetch: async (url, init) => {
