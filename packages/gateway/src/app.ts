@@ -188,6 +188,7 @@ function openRooms({ config, overrides, foundation, people, backends, ownPort }:
   const agents = new Agents({
     db,
     bus,
+    requests,
     events,
     clock,
     ids,

@@ -6,6 +6,7 @@
  * speaks: a kind with another wire format converts at its own edge, so everything above relays bytes.
  */
 import type { VideoResult } from "@model-gateway/protocol/notifications.ts";
+import type { TunnelFetchInit } from "@model-gateway/protocol/tunnel/client.ts";
 import type { Answer, FailureKind, Origin, OriginOptions } from "@model-gateway/wire/client";
 import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
@@ -233,6 +234,31 @@ export interface FormField {
   required: boolean;
   placeholder?: string;
   hint: string;
+}
+
+/** A request through a node's tunnel: model id, path, and what `fetch` takes. */
+export type TunnelFetch = (modelId: string, path: string, init: TunnelFetchInit) => Promise<Response>;
+
+/** One model on one node, as this instance can reach it. */
+export interface Replica {
+  agentId: string;
+  host: string;
+  port: number;
+  apiKey: string | null;
+  /** Whether host and port are meant to be dialled. */
+  direct: boolean;
+  /** Null when the node has no tunnel; then its host and port are all there is. */
+  tunnel: TunnelFetch | null;
+}
+
+/** All replicas of one model behind one backend. */
+export interface ModelPool {
+  readonly backend: Backend;
+  readonly size: number;
+  /** Adds or replaces a node's replica; resolves when it is decided how it is reached, if at all. */
+  set(replica: Replica): Promise<void>;
+  delete(agentId: string): void;
+  via(agentId: string): "direct" | "tunnel" | null;
 }
 
 /** Turns `bridge://<node>/<service>` into a port on this machine. */
