@@ -30,11 +30,11 @@ import { createLedger } from "./rooms/ledger/index.ts";
 import { Memory } from "./rooms/memory/index.ts";
 import { createMetering, estimateTokens, IMAGE_TOKENS } from "./rooms/metering/index.ts";
 import { Providers } from "./rooms/providers/index.ts";
-import { createRealtime } from "./rooms/realtime/index.ts";
+import { Realtime } from "./rooms/realtime/index.ts";
 import { Routing } from "./rooms/routing/index.ts";
 import { type LocalServer, LocalServers, System } from "./rooms/system/index.ts";
 import { Usage } from "./rooms/usage/index.ts";
-import { createVideo } from "./rooms/video/index.ts";
+import { Video } from "./rooms/video/index.ts";
 import { loadJwtSecret } from "./secrets.ts";
 import { watchSigning } from "./signing-watch.ts";
 import { openStorage } from "./storage/index.ts";
@@ -234,8 +234,8 @@ function openRooms({ config, overrides, foundation, people, backends, ownPort }:
       imageTokens: IMAGE_TOKENS,
       clock,
     }),
-    video: createVideo({ db, bus, events, clock, ids, log, routing, metering, billing }),
-    realtime: createRealtime({
+    video: new Video({ db, bus, events, clock, ids, log, routing, metering, billing }),
+    realtime: new Realtime({
       requests,
       events,
       clock,

@@ -32,7 +32,7 @@ export const submit = defineRoute({
     if (!modelAllowed(principal.group, model)) {
       fail("model_not_allowed", `This key's group does not allow the model ${model}; ask a group admin`);
     }
-    const { job } = await rooms.video.create(payer, task, null);
+    const { job } = await rooms.video.create(payer, task);
     const { id, object, status, created_at } = job;
     return { id, object, model: job.model, status, created_at };
   },
