@@ -4,6 +4,7 @@
  */
 import { mkdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { backendKinds } from "../packages/gateway/src/backends/index.ts";
 import { describeSettings } from "../packages/gateway/src/config.ts";
 import { rpcReference } from "../packages/gateway/src/kernel/reference.ts";
 import { Registry } from "../packages/gateway/src/kernel/registry.ts";
@@ -12,6 +13,7 @@ import { Metrics } from "../packages/gateway/src/observe/metrics.ts";
 import { surfaces } from "../packages/gateway/src/rooms/index.ts";
 import { consoleRoutes } from "../packages/gateway/src/transports/console/routes.ts";
 import { documentRoutes } from "../packages/gateway/src/transports/docs/routes.ts";
+import { backendReference } from "./lib/backend-reference.ts";
 import { methodTypes, notificationTypes, routeTypes } from "./lib/client-types.ts";
 import { errorReference, httpReference, settingsReference } from "./lib/references.ts";
 
@@ -27,6 +29,7 @@ const files: Record<string, string> = {
   "docs/reference/rpc.md": rpcReference(registry),
   "docs/reference/http.md": httpReference(routes),
   "docs/reference/errors.md": errorReference(),
+  "docs/reference/backends.md": backendReference(backendKinds.values()),
   "docs/reference/settings.md": settingsReference(describeSettings()),
   "packages/client/src/methods.gen.ts": methodTypes(registry),
   "packages/client/src/routes.gen.ts": routeTypes(routes),

@@ -22,6 +22,14 @@ test("backends: the token unlocks, a server is registered, its health and circui
 
   await page.getByRole("button", { name: "Register backend" }).first().click();
   const dialog = page.getByRole("dialog");
+  // The fields are those that the kind declares: Ollama's server lists its own models.
+  const models = dialog.getByLabel("Models");
+  expect(await dialog.getByLabel("Kind").inputValue()).toBe("local-server");
+  expect(await models.count()).toBe(0);
+  await dialog.getByLabel("Kind").selectOption({ label: "Engine (WebSocket)" });
+  await models.waitFor();
+  expect(await dialog.getByLabel("Address").getAttribute("placeholder")).toMatch(/^ws:/);
+  await shot(page, "register-backend");
   await dialog.getByLabel("Kind").selectOption("external");
   await dialog.getByLabel("Address").fill(site.upstream.url);
   await dialog.getByLabel("Name").fill("demo");

@@ -758,6 +758,28 @@ export interface Methods {
       }[];
     };
   };
+  /** What backends can be registered, and what a form asks for. */
+  "backends.types": {
+    auth: "jwt";
+    params: Record<string, never>;
+    result: {
+      default_type: string;
+      types: {
+        type: string;
+        kind: string;
+        label: string;
+        fields: {
+          /** Of `POST /api/admin/backends` */
+          name: "url" | "name" | "api_key" | "models";
+          label: string;
+          input: "text" | "password" | "list";
+          required: boolean;
+          placeholder?: string;
+          hint: string;
+        }[];
+      }[];
+    };
+  };
   /** Call a method of the engine that serves a model, and return its raw result. */
   "engine.invoke": {
     auth: "admin";
@@ -1199,6 +1221,7 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "billing.video.pricing.set": "admin_token",
   "memory.delete": "jwt",
   "memory.status": "jwt",
+  "backends.types": "jwt",
   "engine.invoke": "admin",
   "chat.send": "jwt",
   "video.cancel": "jwt",

@@ -2,7 +2,7 @@ import type { OriginOptions } from "@model-gateway/wire/client";
 import { HttpOrigin } from "@model-gateway/wire/client";
 import { AgentPool } from "../backends/agent-node/index.ts";
 import { Bridge } from "../backends/bridge/index.ts";
-import { backendFactory } from "../backends/index.ts";
+import { backendFactory, localServers } from "../backends/index.ts";
 import type { Config } from "../config.ts";
 import type { Rooms } from "../kernel/context.ts";
 import { buildHash, VERSION } from "../kernel/version.ts";
@@ -18,11 +18,11 @@ import { Ledger } from "../rooms/ledger/index.ts";
 import { Memory } from "../rooms/memory/index.ts";
 import { estimateTokens, IMAGE_TOKENS, MeteringService } from "../rooms/metering/index.ts";
 import { Providers } from "../rooms/providers/index.ts";
-import { createRealtime } from "../rooms/realtime/index.ts";
+import { Realtime } from "../rooms/realtime/index.ts";
 import { createSealer, Routing } from "../rooms/routing/index.ts";
 import { Housekeeping, type LocalServer, LocalServers, System } from "../rooms/system/index.ts";
 import { Usage } from "../rooms/usage/index.ts";
-import { createVideo } from "../rooms/video/index.ts";
+import { Video } from "../rooms/video/index.ts";
 import type { Foundation } from "./foundation.ts";
 import type { Life } from "./life.ts";
 
@@ -122,6 +122,7 @@ export async function openRooms(options: RoomOptions) {
     new Agents({
       db,
       bus,
+      requests,
       events,
       clock,
       ids,
@@ -138,7 +139,7 @@ export async function openRooms(options: RoomOptions) {
   const memory = await open("memory", new Memory({ url: config.memoryUrl, bus, clock, log }), {
     close: (room) => room.close(),
   });
-  const { ownPort, localServers: servers } = options;
+  const { ownPort, localServers: servers = localServers } = options;
   const system = await open(
     "system",
     new System({
@@ -163,12 +164,12 @@ export async function openRooms(options: RoomOptions) {
   // What spends.
   const video = await open(
     "video",
-    createVideo({ db, bus, events, clock, ids, log, routing, metering, billing }),
+    new Video({ db, bus, events, clock, ids, log, routing, metering, billing }),
     { start: (room) => room.start(), close: (room) => room.close() },
   );
   const realtime = await open(
     "realtime",
-    createRealtime({ requests, events, clock, ids, log, routing, metering, billing, conversations }),
+    new Realtime({ requests, events, clock, ids, log, routing, metering, billing, conversations }),
     { close: (room) => room.close() },
   );
   const inference = await open(

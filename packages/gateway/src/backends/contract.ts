@@ -5,6 +5,7 @@
  * Chat and embeddings speak the chat-completions convention in both directions, whatever the upstream
  * speaks: a kind with another wire format converts at its own edge, so everything above relays bytes.
  */
+import type { TunnelFetchInit } from "@model-gateway/protocol/tunnel/client.ts";
 import type { Answer, FailureKind, Origin, OriginOptions } from "@model-gateway/wire/client";
 import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
@@ -12,8 +13,8 @@ import type { Log } from "../kernel/log.ts";
 
 export type { Answer, Flow, HttpAnswer, PieceReader } from "@model-gateway/wire/client";
 
-export type BackendKind = "external" | "local-server" | "engine" | "cloud-video" | "cloud-realtime";
-export type CapabilityName = "chat" | "embeddings" | "video" | "realtime" | "invoke";
+export const CAPABILITIES = ["chat", "embeddings", "video", "realtime", "invoke"] as const;
+export type CapabilityName = (typeof CAPABILITIES)[number];
 export interface VideoResult {
   url: string;
   mime_type: string;
@@ -29,9 +30,11 @@ export type HealthState = "Healthy" | "Degraded" | "Unhealthy";
 export interface BackendConfig {
   /** Row key and provider hint. */
   name: string;
-  kind: BackendKind;
+  kind: string;
   /** The `type` that the operator gave: a kind or a planner name such as `vllm`. */
   type: string;
+  /** Which of its kind's dialects, where the type names one. */
+  dialect?: string;
   /** As registered; a bridge:// URL stays one here. */
   url: string;
   apiKey: string | null;
@@ -152,11 +155,8 @@ export interface Backend {
   readonly config: BackendConfig;
   /** Resolves with a 2xx chat-completions answer: JSON, or SSE when `stream`. Otherwise throws BackendError. */
   chat?(call: ChatCall): Promise<Answer>;
-  /**
-   * Fields by which this server limits a chat's output; `options.x` is inside `options`. The first is the one to add
-   * where a request has none. Absent: `max_tokens`.
-   */
-  limitFields?(model: string): readonly string[];
+  /** As its kind declares them for this server. Absent: `max_tokens`. */
+  limitFields?: LimitFields;
   /** Resolves with a 2xx embeddings answer; honours `encoding_format`. */
   embed?(call: ModelCall): Promise<Answer>;
   video?: VideoCapability;
@@ -167,6 +167,12 @@ export interface Backend {
   probe(signal: AbortSignal): Promise<ProbeResult>;
   close(): void;
 }
+
+/**
+ * Fields by which a server limits a chat's output, for each of its models; `options.x` is inside `options`. The first
+ * is the one to add where a request has none.
+ */
+export type LimitFields = (model: string) => readonly string[];
 
 const USUAL_LIMIT_FIELDS = ["max_tokens"] as const;
 
@@ -181,6 +187,85 @@ export interface BackendDeps {
   clock: Clock;
   ids: Ids;
   log: Log;
+}
+
+/** A backend kind, as its folder exports it: everything that others need to know about it. */
+export interface BackendKind {
+  kind: string;
+  /** What the console's form calls it. */
+  label: string;
+  /** Its wire format, for the reference. */
+  speaks: string;
+  /** Other values of `type` that mean this kind. */
+  types: readonly NamedType[];
+  /** Protocols of its URLs, such as `http:`. The first is spoken through a bridge tunnel. */
+  schemes: readonly [string, ...string[]];
+  /** The most that a backend of this kind can do. */
+  capabilities: readonly CapabilityName[];
+  /** Which lists its models come from; the first goes before the second. */
+  modelSources: readonly ModelSource[];
+  limitFields?(config: BackendConfig): LimitFields;
+  /** What is asked for when one is registered. */
+  fields: readonly FormField[];
+  /** `config.url` is where it is reached; bridges are resolved before. */
+  create(config: BackendConfig, deps: BackendDeps): Backend;
+}
+
+/** `static`: as registered; `discovered`: as its probe lists them. */
+export type ModelSource = "static" | "discovered";
+
+export interface NamedType {
+  name: string;
+  dialect?: string;
+  /** Set where the console's form offers it beside the kind itself. */
+  label?: string;
+  /** Set for a server that people run on their own machine: it is looked for at its usual port. */
+  local?: { id: string; label: string; port: number };
+}
+
+/** A model server that people run on their own machine, at the port that it has unless told otherwise. */
+export interface LocalServer {
+  id: string;
+  label: string;
+  type: string;
+  kind: string;
+  port: number;
+}
+
+/** A field of a registration, as a form shows it. */
+export interface FormField {
+  name: "url" | "name" | "api_key" | "models";
+  label: string;
+  /** `list`: ids separated by commas. */
+  input: "text" | "password" | "list";
+  required: boolean;
+  placeholder?: string;
+  hint: string;
+}
+
+/** A request through a node's tunnel: model id, path, and what `fetch` takes. */
+export type TunnelFetch = (modelId: string, path: string, init: TunnelFetchInit) => Promise<Response>;
+
+/** One model on one node, as this instance can reach it. */
+export interface Replica {
+  agentId: string;
+  host: string;
+  port: number;
+  apiKey: string | null;
+  /** Whether host and port are meant to be dialled. */
+  direct: boolean;
+  /** Null when the node has no tunnel; then its host and port are all there is. */
+  tunnel: TunnelFetch | null;
+}
+
+/** All replicas of one model behind one backend. */
+export interface ModelPool {
+  readonly backend: Backend;
+  readonly size: number;
+  /** Adds or replaces a node's replica; resolves when it is decided how it is reached, if at all. */
+  set(replica: Replica): Promise<void>;
+  delete(agentId: string): void;
+  via(agentId: string): "direct" | "tunnel" | null;
 }
 
 /** Turns `bridge://<node>/<service>` into a port on this machine. */

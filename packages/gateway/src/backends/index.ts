@@ -1,32 +1,33 @@
-import { isBridgeUrl, tunnelUrl } from "./bridge/index.ts";
-import { createCloudRealtime } from "./cloud-realtime/index.ts";
-import { createCloudVideo } from "./cloud-video/index.ts";
-import type { Backend, BackendConfig, BackendDeps, BackendKind, BridgeResolver } from "./contract.ts";
-import { create as createEngine } from "./engine/index.ts";
-import { create as createExternal } from "./external/index.ts";
-import { create as createLocalServer } from "./local-server/index.ts";
-import { backendTypes, plan } from "./planner.ts";
-import { answering } from "./shared/response-answer.ts";
+import { isBridgeUrl } from "./bridge/index.ts";
+import type {
+  Backend,
+  BackendConfig,
+  BackendDeps,
+  BackendKind,
+  BridgeResolver,
+  LocalServer,
+} from "./contract.ts";
+import * as kinds from "./kinds.ts";
+import { plan } from "./planner.ts";
 
-type CreateBackend = (config: BackendConfig, deps: BackendDeps) => Backend;
-/** For kinds that are typed by the global function; ours takes the same arguments. */
-const globalFetch = ({ fetch }: BackendDeps) => fetch as typeof globalThis.fetch;
+export const backendKinds: ReadonlyMap<string, BackendKind> = new Map(
+  Object.values(kinds).map((kind) => [kind.kind, kind]),
+);
 
-/** Every kind, one line each. `config.url` is where the backend is reached; bridges are resolved before. */
-export const backendKinds: Readonly<Record<BackendKind, CreateBackend>> = {
-  external: createExternal,
-  "local-server": (config, deps) => answering(createLocalServer(config, deps)),
-  engine: (config, deps) => answering(createEngine(config, deps)),
-  "cloud-video": (config, deps) => createCloudVideo(config, { fetch: globalFetch(deps), clock: deps.clock }),
-  "cloud-realtime": (config, deps) => createCloudRealtime(config, { fetch: globalFetch(deps) }),
-};
+/** Well-known servers beside this service. The only addresses that are ever tried without being given. */
+export const localServers: readonly LocalServer[] = Object.values(kinds).flatMap(({ kind, types }) =>
+  types.flatMap(({ name: type, local }) => (local ? [{ ...local, type, kind }] : [])),
+);
 
 /** What the routing room makes its backends with. */
 export const backendFactory = (deps: BackendDeps, bridge: BridgeResolver) => ({
   plan,
-  types: backendTypes,
-  create: (config: BackendConfig): Backend => backendKinds[config.kind](config, deps),
+  kinds: backendKinds,
+  create(config: BackendConfig): Backend {
+    const kind = backendKinds.get(config.kind);
+    if (!kind) throw new Error(`There is no backend kind ${config.kind}`);
+    return Object.assign(kind.create(config, deps), { limitFields: kind.limitFields?.(config) });
+  },
   bridge,
   isBridgeUrl,
-  tunnelUrl,
 });

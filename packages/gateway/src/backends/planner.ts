@@ -1,30 +1,14 @@
-import type { BackendKind } from "./contract.ts";
-
-/** Which vendor's task API a `cloud-video` backend speaks. */
-export type VideoDialect = "minimax" | "dashscope" | "kling" | "seedance";
+import * as kinds from "./kinds.ts";
 
 export type Plan =
-  | { kind: BackendKind; dialect?: VideoDialect }
+  | { kind: string; dialect?: string }
   /** A type that existed once; the message says what to use instead. */
   | { removed: string };
 
-const video = (dialect: VideoDialect): Plan => ({ kind: "cloud-video", dialect });
-
 const PLANS = new Map<string, Plan>([
-  ["external", { kind: "external" }],
-  ["local-server", { kind: "local-server" }],
-  ["engine", { kind: "engine" }],
-  // Without a vendor's name the dialect follows from the host.
-  ["cloud-video", { kind: "cloud-video" }],
-  ["cloud-realtime", { kind: "cloud-realtime" }],
-  ...["llama_cpp", "vllm", "sglang", "lmstudio", "tgi", "cloud", "external_api"].map(
-    (name): [string, Plan] => [name, { kind: "external" }],
-  ),
-  ...["ollama", "ollama-like"].map((name): [string, Plan] => [name, { kind: "local-server" }]),
-  ...["candle", "native"].map((name): [string, Plan] => [name, { kind: "engine" }]),
-  ...(["minimax", "dashscope", "kling", "seedance"] as const).map((name): [string, Plan] => [
-    name,
-    video(name),
+  ...Object.values(kinds).flatMap(({ kind, types }): [string, Plan][] => [
+    [kind, { kind }],
+    ...types.map(({ name, dialect }): [string, Plan] => [name, { kind, ...(dialect && { dialect }) }]),
   ]),
   [
     "comfyui",
@@ -34,11 +18,6 @@ const PLANS = new Map<string, Plan>([
     },
   ],
 ]);
-
-/** The names that `type` may have, without the removed ones; for error messages and documents. */
-export const backendTypes: readonly string[] = [...PLANS].flatMap(([name, plan]) =>
-  "kind" in plan ? [name] : [],
-);
 
 /** What an operator's `type` stands for: a kind itself or an engine's name. Null when it is neither. */
 export function plan(type: string): Plan | null {

@@ -36,12 +36,15 @@ export class BusRequests implements Requests {
     });
   }
 
-  serve(topic: string, answer: (question: string) => string): Subscription {
+  serve(topic: string, answer: (question: string) => string | Promise<string>): Subscription {
     const { bus } = this.options;
     return bus.subscribe(topic, (text) => {
       const [replies, rest] = cut(text);
       const [id, question] = cut(rest);
-      bus.publish(replies, `${id} ${answer(question)}`);
+      const reply = (answered: string) => bus.publish(replies, `${id} ${answered}`);
+      const answered = answer(question);
+      if (typeof answered === "string") reply(answered);
+      else void answered.then(reply);
     });
   }
 

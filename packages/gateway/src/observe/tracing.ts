@@ -58,9 +58,6 @@ export function parseTraceparent(header: string | null): SpanContext | null {
   return { traceId, spanId, sampled: (Number.parseInt(flags, 16) & 1) === 1 };
 }
 
-export const traceparentOf = ({ traceId, spanId, sampled }: SpanContext): string =>
-  `00-${traceId}-${spanId}-${sampled ? "01" : "00"}`;
-
 /** Spans that may wait for the collector; beyond that the newest are dropped and counted. */
 const QUEUE_MAX = 4_096;
 const BATCH_MAX = 512;

@@ -2,10 +2,12 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { Result } from "@model-gateway/client";
 import { ADMIN_TOKEN, bootGateway } from "@model-gateway/testing/gateway.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { startUpstream } from "@model-gateway/testing/upstream.ts";
 import { startFakeBridge } from "../support/bridge.ts";
+import { startFakeEngine } from "../support/engine.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
 
 let bench: InferenceBench;
@@ -171,16 +173,51 @@ describe("backends", () => {
   });
 });
 
+describe("the types that a form offers", () => {
+  test("each has the fields of a registration, and each can be registered", async () => {
+    expect((await bench.call("backends.types", {})).error.code).toBe(-32005);
+    const { default_type, types } = await bench.rpc<Result<"backends.types">>(
+      "backends.types",
+      {},
+      bench.token,
+    );
+    const byType = new Map(types.map((each) => [each.type, each]));
+    expect(byType.size).toBe(types.length);
+    for (const type of ["cloud-realtime", "cloud-video", "engine", "external", "local-server", "llama_cpp"])
+      expect(byType.has(type)).toBe(true);
+    expect(byType.get("vllm")).toMatchObject({ kind: "external", label: "vLLM" });
+    const namesOf = (type: string) => byType.get(type)!.fields.map(({ name }) => name);
+    expect(default_type).toBe("local-server");
+    expect(namesOf("local-server")).toEqual(["url", "name", "api_key"]);
+    expect(namesOf("engine")).toEqual(["url", "name", "api_key", "models"]);
+    for (const [type, { kind, fields }] of byType) {
+      // What the form suggests as the address is one that the kind takes.
+      const url = fields.find(({ name }) => name === "url")!.placeholder;
+      const added = await bench.admin("POST", "/backends", { type, url, name: "from-the-form" });
+      expect({ type, status: added.status }).toEqual({ type, status: 200 });
+      const { index } = await added.json();
+      const { backends } = await bench.backends();
+      expect(backends.health[index]).toMatchObject({ label: `backend_${index}:${kind}`, type });
+      expect((await bench.admin("DELETE", "/backends", { index })).status).toBe(200);
+    }
+  });
+});
+
 describe("bridges", () => {
   test("are resolved at registration, kept as registered, or refused as unreachable", async () => {
     const tunnelled = startUpstream({ models: ["far"] });
     const bridge = startFakeBridge();
     bridge.services.set("node-1/vllm", tunnelled.port);
+    const engine = startFakeEngine({ models: [{ id: "far-engine" }] });
+    bridge.services.set("node-1/engine", Number(new URL(engine.url).port));
     const gateway = await bootInference({ config: { bridgeUrl: bridge.url } });
     try {
       await gateway.addBackend({ name: "far", type: "external", url: "bridge://node-1/vllm" });
       expect((await gateway.backends()).backends.health[1].url).toBe("bridge://node-1/vllm");
       expect((await gateway.chat({ model: "far" })).status).toBe(200);
+      // An engine is spoken to by WebSocket, also at the end of a tunnel.
+      await gateway.addBackend({ name: "far-engine", type: "engine", url: "bridge://node-1/engine" });
+      expect((await gateway.chat({ model: "far-engine" })).status).toBe(200);
       bridge.stop();
       const refusal = await gateway.admin("POST", "/backends", {
         type: "external",
@@ -190,6 +227,7 @@ describe("bridges", () => {
     } finally {
       await gateway.stop();
       bridge.stop();
+      engine.stop();
       tunnelled.stop();
     }
   });

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
-import { sameModel } from "../../src/backends/model-names.ts";
-import { backendTypes, plan } from "../../src/backends/planner.ts";
+import { backendKinds } from "../../src/backends/index.ts";
+import { plan } from "../../src/backends/planner.ts";
 
 test("a type is a kind itself or an engine's name", () => {
   for (const kind of ["external", "local-server", "engine", "cloud-video", "cloud-realtime"] as const)
@@ -17,16 +17,15 @@ test("a type is a kind itself or an engine's name", () => {
 test("the removed type says so; anything else is no type", () => {
   expect(plan("comfyui")).toEqual({ removed: expect.stringContaining("was removed") });
   for (const name of ["", "vllm2", "__proto__", "constructor", "local_server"]) expect(plan(name)).toBeNull();
-  expect(backendTypes).toContain("vllm");
-  expect(backendTypes).not.toContain("comfyui");
 });
 
-test("a bare name stands for :latest, an explicit tag only for itself", () => {
-  expect(sameModel("llama3:latest", "llama3")).toBe(true);
-  expect(sameModel("llama3:latest", "llama3:latest")).toBe(true);
-  expect(sameModel("gpt-x", "gpt-x")).toBe(true);
-  expect(sameModel("llama3:8b", "llama3")).toBe(false);
-  expect(sameModel("llama3:8b", "llama3:latest")).toBe(false);
-  expect(sameModel("llama3", "llama3:latest")).toBe(false);
-  expect(sameModel("host:5000/team/m:latest", "host:5000/team/m")).toBe(true);
+test("no two kinds answer to the same type", () => {
+  const types = [...backendKinds.values()].flatMap(({ kind, types }) => [
+    kind,
+    ...types.map(({ name }) => name),
+  ]);
+  expect(types).toContain("vllm");
+  expect(types).not.toContain("comfyui");
+  expect(new Set(types).size).toBe(types.length);
+  for (const type of types) expect(type).toBe(type.trim().toLowerCase());
 });

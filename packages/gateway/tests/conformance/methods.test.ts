@@ -78,6 +78,7 @@ conversations.rename | jwt | conversation_id title | id title owner
 system.activity | admin | | minutes first_token backends failures
 backends.detect | admin | | servers
 backends.adopt | admin | server | name
+backends.types | jwt | | default_type types
 `;
 
 const words = (text: string | undefined) => (text ?? "").split(" ").filter(Boolean);

@@ -86,7 +86,6 @@ onEachDatabase("retention", (fresh) => {
           error: null,
           cost: 0,
           settled,
-          ref_id: null,
           stream_id: id(),
           created_at: isoTime(createdMs),
           deadline_at: future,

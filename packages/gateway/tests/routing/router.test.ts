@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import type { Backend, BackendConfig } from "../../src/backends/contract.ts";
+import { backendKinds } from "../../src/backends/index.ts";
 import { ResponseAnswer } from "../../src/backends/shared/response-answer.ts";
 import { Circuit } from "../../src/rooms/routing/circuit.ts";
 import { type Entry, newEntry } from "../../src/rooms/routing/entry.ts";
@@ -18,17 +19,17 @@ function entry(name: string, config: Partial<BackendConfig> = {}, backend: Parti
     models: ["m"],
     ...config,
   };
-  const made = newEntry(
-    complete,
-    {
+  const made = newEntry(backendKinds.get(complete.kind)!, {
+    config: complete,
+    backend: {
       config: complete,
       chat: async () => new ResponseAnswer(new Response(), AbortSignal.timeout(1_000)),
       probe: async () => ({ state: "Healthy", models: [] }),
       close() {},
       ...backend,
     },
-    false,
-  );
+    persisted: false,
+  });
   made.state = "Healthy";
   return made;
 }
@@ -185,11 +186,15 @@ describe("the router", () => {
   });
 
   test("matches a bare name with :latest, and a tag only with itself", () => {
-    const router = new Router([entry("a", { models: ["x:latest", "x:7b", "y"] })], clock);
+    const router = new Router(
+      [entry("a", { models: ["x:latest", "x:7b", "y", "host:5000/team/m:latest"] })],
+      clock,
+    );
     const model = (name: string) => router.choose({ model: name, capability: "chat" }).model;
     expect(model("x")).toBe("x:latest");
     expect(model("x:7b")).toBe("x:7b");
     expect(kindOf(() => model("y:latest"))).toBe("model_not_found");
+    expect(model("host:5000/team/m")).toBe("host:5000/team/m:latest");
     expect(kindOf(() => model("x:13b"))).toBe("model_not_found");
   });
 

@@ -3,7 +3,6 @@ import type {
   Answer,
   BackendConfig,
   BackendDeps,
-  BackendKind,
   ChatCall,
   JsonBody,
   ModelCall,
@@ -21,7 +20,7 @@ export const realDeps: BackendDeps = {
 };
 
 export const backendConfig = (
-  kind: BackendKind,
+  kind: string,
   url: string,
   rest: Partial<BackendConfig> = {},
 ): BackendConfig => ({ name: "under-test", kind, type: kind, url, apiKey: null, models: [], ...rest });

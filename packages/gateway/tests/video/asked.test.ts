@@ -7,7 +7,15 @@ import { askedFacts, boundFacts, madeFacts } from "../../src/rooms/video/clip-fa
 
 const cloud = (type: string): VideoCapability =>
   createCloudVideo(
-    { name: "b", kind: "cloud-video", type, url: "http://127.0.0.1:1", apiKey: null, models: [] },
+    {
+      name: "b",
+      kind: "cloud-video",
+      type,
+      dialect: type,
+      url: "http://127.0.0.1:1",
+      apiKey: null,
+      models: [],
+    },
     { fetch, clock: systemClock },
   ).video!;
 const vendors = {

@@ -8,6 +8,7 @@ import { minimaxV1 } from "../../src/backends/cloud-video/minimax-v1.ts";
 import { minimaxV2 } from "../../src/backends/cloud-video/minimax-v2.ts";
 import { seedance } from "../../src/backends/cloud-video/seedance.ts";
 import type { VideoRequest } from "../../src/backends/contract.ts";
+import { plan } from "../../src/backends/planner.ts";
 
 const plain: VideoRequest = { model: "m", prompt: "a fox", images: [], extra: {} };
 const full: VideoRequest = {
@@ -377,8 +378,10 @@ test("Kling polls under the path that it submitted to, and signs its token from 
 });
 
 test("the dialect follows the type, then the host, then the model", () => {
-  const pick = (type: string, url: string, model?: string) => chooseDialect({ type, url, model }).name;
+  const pick = (type: string, url: string, model?: string) =>
+    chooseDialect({ url, ...plan(type) }, model).name;
   expect(pick("kling", "https://anything.example")).toBe("kling");
+  expect(pick("Kling", "https://anything.example")).toBe("kling");
   expect(pick("cloud-video", "https://dashscope-intl.aliyuncs.com")).toBe("dashscope");
   expect(pick("cloud-video", "https://w1.cn-beijing.maas.aliyuncs.com")).toBe("dashscope");
   expect(pick("cloud-video", "https://api.klingai.com")).toBe("kling");

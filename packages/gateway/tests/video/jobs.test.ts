@@ -2,17 +2,19 @@ import { afterEach, expect, test } from "bun:test";
 import { onEachDatabase, openStorage } from "@model-gateway/testing/databases.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { minimax, startMinimax, type VideoUpstream } from "@model-gateway/testing/video.ts";
-import { createCloudVideo } from "../../src/backends/cloud-video/index.ts";
+import { cloudVideo, createCloudVideo } from "../../src/backends/cloud-video/index.ts";
 import type { Backend } from "../../src/backends/contract.ts";
 import { BusEventHub } from "../../src/bus/event-hub.ts";
 import { InProcessBus } from "../../src/bus/in-process/bus.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
-import { fail } from "../../src/kernel/errors.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import type { Payer } from "../../src/kernel/payer.ts";
-import type { JobHold } from "../../src/rooms/video/owned-jobs.ts";
-import { type JobCharge, type JobView, Video, type VideoOptions } from "../../src/rooms/video/service.ts";
+import type { FinalUsage, Metering } from "../../src/rooms/metering/index.ts";
+import { Aliases } from "../../src/rooms/routing/aliases.ts";
+import { newEntry } from "../../src/rooms/routing/entry.ts";
+import { Router } from "../../src/rooms/routing/router.ts";
+import { type JobView, Video, type VideoOptions } from "../../src/rooms/video/service.ts";
 import type { Database } from "../../src/storage/contract.ts";
 
 const cleanups: (() => unknown)[] = [];
@@ -36,9 +38,9 @@ const payer: Payer = {
 class Journal {
   readonly rows = new Map<string, number>();
   attempts = 0;
-  record = ({ requestId, costUsd }: { requestId: string; costUsd: number }) => {
+  record: Metering["record"] = ({ requestId }, { costUsd }) => {
     this.attempts++;
-    if (!this.rows.has(requestId)) this.rows.set(requestId, costUsd);
+    if (!this.rows.has(requestId)) this.rows.set(requestId, costUsd!);
   };
 }
 
@@ -49,7 +51,13 @@ interface Setup {
   holds: { open: number; usd: number };
   backend: Backend;
   events: string[];
-  start(more?: Partial<VideoOptions>): Video;
+  start(more?: Start): Video;
+}
+
+interface Start extends Partial<VideoOptions> {
+  record?: Metering["record"];
+  /** The backend that is chosen for new jobs. */
+  serving?: Backend;
 }
 
 async function setUp(fresh: Parameters<Parameters<typeof onEachDatabase>[1]>[0]): Promise<Setup> {
@@ -68,21 +76,24 @@ async function setUp(fresh: Parameters<Parameters<typeof onEachDatabase>[1]>[0])
     { name: "hailuo", kind: "cloud-video", type: "minimax", url: upstream.url, apiKey: "key", models: ["m"] },
     { fetch, clock: systemClock },
   );
-  const start = (more: Partial<VideoOptions> = {}) => {
-    const record = more.record ?? journal.record;
-    const hold = async (charge: JobCharge): Promise<JobHold> => {
+  const start = ({ record = journal.record, serving = backend, ...more }: Start = {}) => {
+    const admit: Metering["admit"] = ({ bound, ...job }) => {
+      const heldUsd = "costUsd" in bound ? bound.costUsd : 0;
       holds.open++;
-      holds.usd += charge.costUsd;
+      holds.usd += heldUsd;
       const release = () => {
         holds.open--;
-        holds.usd -= charge.costUsd;
+        holds.usd -= heldUsd;
       };
-      const settle = (costUsd: number) => {
+      const settle = (usage: FinalUsage) => {
         release();
-        record({ ...charge, costUsd });
+        record(job, usage);
       };
-      return { settle, release };
+      return { outputTokensHeld: 0, lowered: false, grow: () => true, settle, release };
     };
+    const entry = newEntry(cloudVideo, { config: serving.config, backend: serving, persisted: false });
+    entry.state = "Healthy";
+    const router = new Router([entry], systemClock);
     const bus = new InProcessBus();
     const hub = new BusEventHub(bus, systemClock, randomIds);
     const push = hub.push.bind(hub);
@@ -97,12 +108,13 @@ async function setUp(fresh: Parameters<Parameters<typeof onEachDatabase>[1]>[0])
       clock: systemClock,
       ids: randomIds,
       log: silentLog,
-      route: (model) => (model === "m" ? { backend, model } : fail("no_video_backend", "none")),
-      backendNamed: (name) => (name === "hailuo" ? backend : null),
-      priceUsd: (_, { durationSeconds }) => durationSeconds * 0.01,
-      admit: hold,
-      hold,
-      record,
+      routing: {
+        aliases: new Aliases(bus),
+        choose: (request) => router.choose(request),
+        backendNamed: (name) => (name === backend.config.name ? backend : null),
+      },
+      metering: { admit, record },
+      billing: { videoCostNanoUsd: async (_, { durationSeconds }) => durationSeconds * 0.01 * 1e9 },
       pollMs: { first: 10, most: 20 },
       tickMs: 10,
       ...more,
@@ -124,16 +136,12 @@ onEachDatabase("video jobs", (fresh) => {
   test("queued, running, done: priced by the clip, settled once, told on both channels", async () => {
     const { upstream, journal, holds, events, start } = await setUp(fresh);
     const video = start();
-    const { job, streamId } = await video.create(
-      payer,
-      {
-        model: "m",
-        prompt: "a fox",
-        duration_seconds: 6,
-        images: [{ data_base64: PNG, mime_type: "image/png" }],
-      },
-      null,
-    );
+    const { job, streamId } = await video.create(payer, {
+      model: "m",
+      prompt: "a fox",
+      duration_seconds: 6,
+      images: [{ data_base64: PNG, mime_type: "image/png" }],
+    });
     expect(job).toMatchObject({
       object: "video.generation",
       status: "queued",
@@ -169,11 +177,11 @@ onEachDatabase("video jobs", (fresh) => {
   test("the images leave the database once the upstream has them", async () => {
     const { db, start } = await setUp(fresh);
     const video = start();
-    const { job } = await video.create(
-      payer,
-      { model: "m", prompt: "p", images: [{ data_base64: PNG, mime_type: "image/png" }] },
-      null,
-    );
+    const { job } = await video.create(payer, {
+      model: "m",
+      prompt: "p",
+      images: [{ data_base64: PNG, mime_type: "image/png" }],
+    });
     await ended(video, job.id);
     expect(JSON.stringify(await db.all("SELECT * FROM video_jobs"))).not.toContain(PNG);
   });
@@ -193,7 +201,7 @@ onEachDatabase("video jobs", (fresh) => {
       const { upstream, journal, holds, start, events } = await setUp(fresh);
       upstream.script = script;
       const video = start();
-      const { job } = await video.create(payer, { model: "m", prompt: "p" }, null);
+      const { job } = await video.create(payer, { model: "m", prompt: "p" });
       const failed = await ended(video, job.id);
       expect([failed.status, failed.cost, failed.result]).toEqual(["failed", 0, null]);
       expect(failed.error).toContain(message);
@@ -207,7 +215,7 @@ onEachDatabase("video jobs", (fresh) => {
     const { upstream, start } = await setUp(fresh);
     upstream.onSubmit = minimax.refused(1008, "insufficient balance");
     const video = start();
-    const { job } = await video.create(payer, { model: "m", prompt: "p" }, null);
+    const { job } = await video.create(payer, { model: "m", prompt: "p" });
     expect((await ended(video, job.id)).error).toContain("insufficient balance");
   });
 
@@ -225,7 +233,7 @@ onEachDatabase("video jobs", (fresh) => {
       return answer();
     };
     const video = start();
-    const { job } = await video.create(payer, { model: "m", prompt: "p" }, null);
+    const { job } = await video.create(payer, { model: "m", prompt: "p" });
     expect((await ended(video, job.id)).status).toBe("done");
     expect(upstream.submissions).toHaveLength(5);
   });
@@ -248,7 +256,7 @@ onEachDatabase("video jobs", (fresh) => {
       const { upstream, journal, holds, start } = await setUp(fresh);
       upstream.onSubmit = () => answer(upstream);
       const video = start();
-      const { job } = await video.create(payer, { model: "m", prompt: "p" }, null);
+      const { job } = await video.create(payer, { model: "m", prompt: "p" });
       const failed = await ended(video, job.id);
       expect([failed.status, failed.cost]).toEqual(["failed", 0]);
       expect(failed.error).toContain("not sent twice");
@@ -268,7 +276,7 @@ onEachDatabase("video jobs", (fresh) => {
       minimax.success,
     ];
     const video = start();
-    const { job } = await video.create(payer, { model: "m", prompt: "p" }, null);
+    const { job } = await video.create(payer, { model: "m", prompt: "p" });
     expect((await ended(video, job.id)).status).toBe("done");
     await until("the job is settled", () => journal.rows.size === 1);
   });
@@ -277,7 +285,7 @@ onEachDatabase("video jobs", (fresh) => {
     const { upstream, db, journal, start } = await setUp(fresh);
     upstream.script = [minimax.status("Processing")];
     const video = start();
-    const { job } = await video.create(payer, { model: "m", prompt: "p" }, null);
+    const { job } = await video.create(payer, { model: "m", prompt: "p" });
     await until("the job is polled again", () => upstream.polls > 1);
     await db.run("UPDATE video_jobs SET deadline_at = $1", [new Date(Date.now() - 1).toISOString()]);
     const failed = await ended(video, job.id);
@@ -289,7 +297,7 @@ onEachDatabase("video jobs", (fresh) => {
     const { upstream, journal, holds, start } = await setUp(fresh);
     upstream.script = [minimax.status("Processing")];
     const video = start();
-    const { job } = await video.create(payer, { model: "m", prompt: "p" }, null);
+    const { job } = await video.create(payer, { model: "m", prompt: "p" });
     await until(
       "the job is running",
       async () => (await video.get(payer.userId, job.id)).status === "running",
@@ -325,9 +333,9 @@ onEachDatabase("video jobs", (fresh) => {
 
   test("a job whose backend is gone before it is submitted goes to another one, and is polled there", async () => {
     const { db, backend, start } = await setUp(fresh);
-    const idle = start({ tickMs: 1_000_000, route: (model) => ({ backend: elsewhere, model }) });
     const elsewhere: Backend = { ...backend, config: { ...backend.config, name: "gone" } };
-    const { job } = await idle.create(payer, { model: "m", prompt: "p" }, null);
+    const idle = start({ tickMs: 1_000_000, serving: elsewhere });
+    const { job } = await idle.create(payer, { model: "m", prompt: "p" });
     await idle.close();
     await db.run("UPDATE video_jobs SET lease_owner = NULL, lease_until = NULL, status = 'queued'");
     expect((await ended(start(), job.id)).status).toBe("done");
@@ -338,9 +346,7 @@ onEachDatabase("video jobs", (fresh) => {
     upstream.script = [minimax.status("Processing")];
     // While queued: nothing ran yet.
     const first = start({ tickMs: 1_000_000 });
-    const created = await Promise.all(
-      [1, 2, 3].map(() => first.create(payer, { model: "m", prompt: "p" }, null)),
-    );
+    const created = await Promise.all([1, 2, 3].map(() => first.create(payer, { model: "m", prompt: "p" })));
     await first.close();
     // Running: the task is known upstream.
     const second = start();
@@ -379,14 +385,12 @@ onEachDatabase("video jobs", (fresh) => {
     upstream.script = [minimax.success];
     const instances = [start(), start(), start()];
     const created = await Promise.all(
-      Array.from({ length: 12 }, (_, i) =>
-        instances[i % 3]!.create(payer, { model: "m", prompt: `p${i}` }, null),
-      ),
+      Array.from({ length: 12 }, (_, i) => instances[i % 3]!.create(payer, { model: "m", prompt: `p${i}` })),
     );
     for (const { job } of created) expect((await ended(instances[0]!, job.id)).status).toBe("done");
     expect(upstream.submissions).toHaveLength(12);
     await until("every job is settled", () => journal.rows.size === 12);
-    const { job } = await instances[0]!.create(payer, { model: "m", prompt: "orphan" }, null);
+    const { job } = await instances[0]!.create(payer, { model: "m", prompt: "orphan" });
     await ended(instances[1]!, job.id);
     // Whoever ended it notes the settlement a moment later, and would do so over what follows.
     await until(
@@ -418,7 +422,7 @@ onEachDatabase("video jobs", (fresh) => {
       [[{ data_base64: "A".repeat(15_000_000), mime_type: "image/png" }], "images.0.data_base64"],
     ];
     for (const [images, field] of cases) {
-      const error = await video.create(payer, { model: "m", prompt: "p", images }, null).then(
+      const error = await video.create(payer, { model: "m", prompt: "p", images }).then(
         () => null,
         (reason) => reason,
       );

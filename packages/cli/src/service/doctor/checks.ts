@@ -2,7 +2,7 @@ import { accessSync, constants, existsSync, mkdirSync, rmSync, statSync, writeFi
 import { createServer } from "node:net";
 import { dirname, join, resolve } from "node:path";
 import type { BridgeResolver } from "@model-gateway/gateway/backends/contract.ts";
-import { backendFactory } from "@model-gateway/gateway/backends/index.ts";
+import { backendFactory, localServers } from "@model-gateway/gateway/backends/index.ts";
 import type { Config } from "@model-gateway/gateway/config.ts";
 import { systemClock } from "@model-gateway/gateway/kernel/clock.ts";
 import { randomIds } from "@model-gateway/gateway/kernel/ids.ts";
@@ -221,11 +221,11 @@ export async function checkRedis({ config }: CheckOptions): Promise<Finding[]> {
 const ADD_BACKEND = "register one: model-gateway backends add http://localhost:11434";
 
 /** Model servers on this machine that nobody has registered yet are the shortest way out. */
-async function suggestion({ config, localServers }: CheckOptions): Promise<string> {
+async function suggestion({ config, localServers: servers = localServers }: CheckOptions): Promise<string> {
   const deps = { fetch, openOrigin: null, clock: systemClock, ids: randomIds, log: silentLog };
   const { create } = backendFactory(deps, NO_BRIDGE);
-  const servers = await findLocalServers({ servers: localServers, create, ownPort: config.port });
-  const found = servers.filter((server) => server.found).map(({ label, url }) => `${label} at ${url}`);
+  const tried = await findLocalServers({ servers, create, ownPort: config.port });
+  const found = tried.filter((server) => server.found).map(({ label, url }) => `${label} at ${url}`);
   if (found.length === 0) return ADD_BACKEND;
   return `${found.join(", ")} answered here; register it: model-gateway backends detect --add`;
 }

@@ -1,38 +1,37 @@
+import type { Result } from "@model-gateway/client";
 import { useState } from "react";
+import { api } from "../../lib/api.ts";
 import { client } from "../../lib/client.ts";
-import { invalidate } from "../../lib/query.ts";
+import { invalidate, useQuery } from "../../lib/query.ts";
 import { toast } from "../../lib/toast.ts";
 import { SelectField, TextField } from "../../ui/controls.tsx";
 import { FormDialog } from "../../ui/dialogs.tsx";
+import { Loaded } from "../../ui/states.tsx";
 import { FoundServers } from "./found-servers.tsx";
 
-const TYPES = [
-  { value: "local-server", label: "Ollama (native API, models found by itself)" },
-  { value: "external", label: "Any chat-completions server or service" },
-  { value: "vllm", label: "vLLM" },
-  { value: "sglang", label: "SGLang" },
-  { value: "llama_cpp", label: "llama.cpp" },
-  { value: "lmstudio", label: "LM Studio" },
-  { value: "engine", label: "Engine (WebSocket)" },
-  { value: "cloud-video", label: "Cloud video" },
-  { value: "cloud-realtime", label: "Cloud realtime voice" },
-];
+type Types = Result<"backends.types">;
+type Field = Types["types"][number]["fields"][number];
+
+const LENGTH_MAX: Partial<Record<Field["name"], number>> = { name: 64 };
+
+/** What was entered, as the registration takes it; an empty field is left out. */
+const entered = (fields: readonly Field[], values: Readonly<Record<string, string>>) =>
+  Object.fromEntries(
+    fields.flatMap(({ name, input }) => {
+      const text = values[name] ?? "";
+      const value = input === "list" ? text.split(/[\s,]+/).filter(Boolean) : text;
+      return value.length > 0 ? [[name, value]] : [];
+    }),
+  );
 
 export function RegisterBackend({ onClose }: { onClose(): void }) {
-  const [type, setType] = useState("local-server");
-  const [name, setName] = useState("");
-  const [url, setUrl] = useState("");
-  const [apiKey, setApiKey] = useState("");
-  const [models, setModels] = useState("");
+  const query = useQuery("backend types", () => api("backends.types"));
+  const [chosen, setChosen] = useState<string | null>(null);
+  const [values, setValues] = useState<Record<string, string>>({});
+  const type = chosen ?? query.data?.default_type ?? "";
+  const fields = query.data?.types.find((each) => each.type === type)?.fields ?? [];
   const register = async () => {
-    const list = models.split(/[\s,]+/).filter(Boolean);
-    await client.admin.registerBackend({
-      type,
-      url,
-      ...(name && { name }),
-      ...(apiKey && { api_key: apiKey }),
-      ...(list.length > 0 && { models: list }),
-    });
+    await client.admin.registerBackend({ type, ...entered(fields, values) });
     invalidate("backends");
     invalidate("models");
     invalidate("health");
@@ -41,40 +40,32 @@ export function RegisterBackend({ onClose }: { onClose(): void }) {
   return (
     <FormDialog title="Register a backend" submit="Register" onSubmit={register} onClose={onClose}>
       <FoundServers onRegistered={onClose} />
-      <SelectField label="Kind" value={type} onChange={setType} choices={TYPES} />
-      <TextField
-        label="Address"
-        value={url}
-        onChange={setUrl}
-        required
-        placeholder="http://localhost:11434"
-        hint="The base address; bridge:// addresses work too"
-      />
-      <TextField
-        label="Name"
-        value={name}
-        onChange={setName}
-        placeholder={type}
-        maxLength={64}
-        hint="Requests can choose it by this name; an existing name is replaced"
-      />
-      <TextField
-        label="Its key"
-        type="password"
-        value={apiKey}
-        onChange={setApiKey}
-        autoComplete="off"
-        hint="Sent to the backend as a bearer; never shown again"
-      />
-      {type !== "local-server" && (
-        <TextField
-          label="Models"
-          value={models}
-          onChange={setModels}
-          placeholder="found by itself where the server lists them"
-          hint="Ids, separated by commas"
-        />
-      )}
+      <Loaded query={query}>
+        {({ types }) => (
+          <>
+            <SelectField label="Kind" value={type} onChange={setChosen} choices={choicesOf(types)} />
+            {fields.map(({ name, label, input, required, placeholder, hint }) => (
+              <TextField
+                key={name}
+                label={label}
+                type={input === "password" ? "password" : "text"}
+                value={values[name] ?? ""}
+                onChange={(value) => setValues({ ...values, [name]: value })}
+                required={required}
+                placeholder={placeholder ?? (name === "name" ? type : undefined)}
+                maxLength={LENGTH_MAX[name]}
+                autoComplete="off"
+                hint={hint}
+              />
+            ))}
+          </>
+        )}
+      </Loaded>
     </FormDialog>
   );
 }
+
+const choicesOf = (types: Types["types"]) =>
+  types
+    .map(({ type, label }) => ({ value: type, label }))
+    .sort((one, other) => one.label.localeCompare(other.label));

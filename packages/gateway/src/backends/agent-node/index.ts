@@ -8,27 +8,16 @@ import {
   type BackendDeps,
   BackendError,
   type ModelCall,
+  type ModelPool,
   type ProbeResult,
+  type Replica,
+  type TunnelFetch,
 } from "../contract.ts";
-import { create as createExternal } from "../external/index.ts";
+import { external } from "../external/index.ts";
 import { whenAnswerEnds } from "./answer-end.ts";
 
 /** A node that does not answer on its host and port within this time is reached through its tunnel. */
 const REACH_TIMEOUT_MS = 2_000;
-
-type TunnelFetch = (modelId: string, path: string, init: TunnelFetchInit) => Promise<Response>;
-
-/** One model on one node. */
-export interface AgentReplica {
-  agentId: string;
-  host: string;
-  port: number;
-  apiKey: string | null;
-  /** Whether host and port are meant to be dialled. */
-  direct: boolean;
-  /** Null when the node has no tunnel; then its host and port are all there is. */
-  tunnel: TunnelFetch | null;
-}
 
 interface Member {
   via: "direct" | "tunnel";
@@ -41,11 +30,11 @@ interface Member {
  * The backend `agent-<model_id>`: every node that serves the model, behind one name. A request goes to the
  * node with the fewest of them under way, and to the next one when that cannot be reached.
  */
-export class AgentPool {
+export class AgentPool implements ModelPool {
   readonly backend: Backend;
   readonly #members = new Map<string, Member>();
   /** The newest replica of each node; a slower decision about an older one is dropped. */
-  readonly #wanted = new Map<string, AgentReplica>();
+  readonly #wanted = new Map<string, Replica>();
 
   constructor(readonly options: { modelId: string; deps: BackendDeps }) {
     this.backend = {
@@ -65,7 +54,7 @@ export class AgentPool {
     return this.#members.get(agentId)?.via ?? null;
   }
 
-  async set(replica: AgentReplica): Promise<void> {
+  async set(replica: Replica): Promise<void> {
     const { agentId, tunnel } = replica;
     this.#wanted.set(agentId, replica);
     this.#members.delete(agentId);
@@ -88,17 +77,24 @@ export class AgentPool {
 
   #config(url: string, apiKey: string | null): BackendConfig {
     const { modelId } = this.options;
-    return { name: `agent-${modelId}`, kind: "external", type: "external", url, apiKey, models: [modelId] };
+    return {
+      name: `agent-${modelId}`,
+      kind: external.kind,
+      type: external.kind,
+      url,
+      apiKey,
+      models: [modelId],
+    };
   }
 
-  #direct({ host, port, apiKey }: AgentReplica): Backend {
-    return createExternal(this.#config(`http://${urlHost(host)}:${port}`, apiKey), this.options.deps);
+  #direct({ host, port, apiKey }: Replica): Backend {
+    return external.create(this.#config(`http://${urlHost(host)}:${port}`, apiKey), this.options.deps);
   }
 
   /** The tunnel adds the engine's key by itself, on the node. */
-  #throughTunnel({ agentId }: AgentReplica, tunnel: TunnelFetch): Backend {
+  #throughTunnel({ agentId }: Replica, tunnel: TunnelFetch): Backend {
     const base = `agent://${agentId}`;
-    return createExternal(this.#config(base, null), {
+    return external.create(this.#config(base, null), {
       ...this.options.deps,
       openOrigin: null,
       fetch: async (url, init) => {

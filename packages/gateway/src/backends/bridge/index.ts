@@ -5,7 +5,7 @@ import type { Clock } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
 import { shownUrl } from "../../kernel/shown-address.ts";
-import type { BackendKind, BridgeResolver } from "../contract.ts";
+import type { BridgeResolver } from "../contract.ts";
 import { portAnswers } from "./port-probe.ts";
 
 export const BRIDGE_KEEPALIVE_MS = 15_000;
@@ -16,10 +16,6 @@ const TUNNELS_MAX = 10_000;
 const SCHEME = "bridge://";
 
 export const isBridgeUrl = (url: string): boolean => url.toLowerCase().startsWith(SCHEME);
-
-/** Where a tunnel's local end is reached: engines speak WebSocket, everything else HTTP. */
-export const tunnelUrl = (kind: BackendKind, port: number): string =>
-  `${kind === "engine" || kind === "cloud-realtime" ? "ws" : "http"}://127.0.0.1:${port}`;
 
 const Connected = z.object({ local_port: z.int().min(1).max(65_535) });
 

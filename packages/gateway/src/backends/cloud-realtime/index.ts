@@ -2,11 +2,14 @@ import { socketFailure } from "@model-gateway/wire/websocket";
 import {
   type Backend,
   type BackendConfig,
+  type BackendDeps,
   BackendError,
+  type BackendKind,
   type RealtimeLink,
   type RealtimeOpen,
 } from "../contract.ts";
-import { reachability } from "../reachability.ts";
+import { addressField, KEY_FIELD, modelsField, NAME_FIELD } from "../shared/form.ts";
+import { reachability } from "../shared/reachability.ts";
 import { chooseRealtimeDialect, realtimeUrl } from "./dialects.ts";
 
 const CONNECT_TIMEOUT_MS = 10_000;
@@ -19,10 +22,7 @@ type Headers = Record<string, string>;
 const ClientSocket = WebSocket as unknown as new (url: string, options: { headers: Headers }) => WebSocket;
 
 /** A cloud realtime WebSocket API. Audio passes untouched in both directions. */
-export function createCloudRealtime(
-  config: BackendConfig,
-  { fetch }: { fetch: typeof globalThis.fetch },
-): Backend {
+export function createCloudRealtime(config: BackendConfig, { fetch }: Pick<BackendDeps, "fetch">): Backend {
   const dialect = chooseRealtimeDialect(config.url);
   const headers: Headers = config.apiKey === null ? {} : { authorization: `Bearer ${config.apiKey}` };
 
@@ -103,3 +103,15 @@ function parseEvent(data: unknown): Record<string, unknown> | null {
     return null;
   }
 }
+
+export const cloudRealtime: BackendKind = {
+  kind: "cloud-realtime",
+  label: "Cloud realtime voice",
+  speaks: "a vendor's realtime WebSocket",
+  types: [],
+  schemes: ["ws:", "wss:", "http:", "https:"],
+  capabilities: ["realtime"],
+  modelSources: ["static"],
+  fields: [addressField("wss://api.openai.com"), NAME_FIELD, KEY_FIELD, modelsField({ listed: false })],
+  create: createCloudRealtime,
+};

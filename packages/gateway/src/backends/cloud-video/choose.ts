@@ -20,19 +20,12 @@ const BY_HOST: readonly [RegExp, VideoDialect][] = [
   [/(^|\.)volces\.com$/, seedance],
 ];
 
-/** By the type that the operator gave, else by the host, else MiniMax. Its H3 models speak the second version. */
-export function chooseDialect({
-  type,
-  url,
-  model,
-}: {
-  type: string;
-  url: string;
-  model?: string;
-}): VideoDialect {
-  const named = BY_NAME[type];
-  const dialect = named ?? BY_HOST.find(([host]) => host.test(new URL(url).hostname))?.[1] ?? minimaxV1;
-  return dialect === minimaxV1 && type !== "minimax-v1" && model && /^minimax-h\d/i.test(model)
-    ? minimaxV2
-    : dialect;
+/** By the dialect that the operator's type names, else by the host, else MiniMax. Its H3 models speak the second version. */
+export function chooseDialect(
+  { dialect: name = "", url }: { dialect?: string; url: string },
+  model = "",
+): VideoDialect {
+  const host = new URL(url).hostname;
+  const dialect = BY_NAME[name] ?? BY_HOST.find(([pattern]) => pattern.test(host))?.[1] ?? minimaxV1;
+  return dialect === minimaxV1 && name !== "minimax-v1" && /^minimax-h\d/i.test(model) ? minimaxV2 : dialect;
 }

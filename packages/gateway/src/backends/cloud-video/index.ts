@@ -1,12 +1,14 @@
-import type { Clock } from "../../kernel/clock.ts";
 import {
   type Backend,
   type BackendConfig,
+  type BackendDeps,
   BackendError,
+  type BackendKind,
   type VideoPoll,
   type VideoRequest,
 } from "../contract.ts";
-import { reachability } from "../reachability.ts";
+import { addressField, KEY_FIELD, modelsField, NAME_FIELD } from "../shared/form.ts";
+import { reachability } from "../shared/reachability.ts";
 import { transportError } from "../shared/upstream-http.ts";
 import { chooseDialect } from "./choose.ts";
 import {
@@ -23,13 +25,11 @@ const DETAIL_LENGTH_MAX = 4_096;
 /** Kept with the task id, so that polling goes on in the same dialect whatever is registered later. */
 const SEPARATOR = "|";
 
-export interface CloudVideoDeps {
-  fetch: typeof fetch;
-  clock: Clock;
-}
-
 /** A cloud video API: submit a task, poll it, resolve its file. The dialect words it; this talks. */
-export function createCloudVideo(config: BackendConfig, { fetch, clock }: CloudVideoDeps): Backend {
+export function createCloudVideo(
+  config: BackendConfig,
+  { fetch, clock }: Pick<BackendDeps, "fetch" | "clock">,
+): Backend {
   const base = config.url.replace(/\/+$/, "");
 
   async function call(dialect: VideoDialect, request: ApiCall, signal: AbortSignal): Promise<ApiReply> {
@@ -82,7 +82,7 @@ export function createCloudVideo(config: BackendConfig, { fetch, clock }: CloudV
     config,
     video: {
       asked(request) {
-        const dialect = chooseDialect({ type: config.type, url: config.url, model: request.model });
+        const dialect = chooseDialect(config, request.model);
         // Their bytes say nothing about the price.
         const images = request.images.map((image) => ({ ...image, dataBase64: "" }));
         const { body = {} } = dialect.submit({ ...request, images });
@@ -90,7 +90,7 @@ export function createCloudVideo(config: BackendConfig, { fetch, clock }: CloudV
         return { members, defaultSeconds: dialect.defaultSeconds };
       },
       async submit(request: VideoRequest, signal) {
-        const dialect = chooseDialect({ type: config.type, url: config.url, model: request.model });
+        const dialect = chooseDialect(config, request.model);
         const submission = dialect.submit(request);
         const reply = await call(dialect, submission, signal);
         const reading = dialect.readSubmit(reply, submission);
@@ -122,7 +122,7 @@ function statusOf({ transient, unclear }: Refusal, status: number): number {
 function splitTask(config: BackendConfig, taskId: string): { dialect: VideoDialect; upstreamId: string } {
   const separator = taskId.indexOf(SEPARATOR);
   return {
-    dialect: chooseDialect({ type: taskId.slice(0, separator), url: config.url }),
+    dialect: chooseDialect({ dialect: taskId.slice(0, separator), url: config.url }),
     upstreamId: taskId.slice(separator + 1),
   };
 }
@@ -146,3 +146,15 @@ async function readReply(response: Response): Promise<unknown> {
     return null;
   }
 }
+
+export const cloudVideo: BackendKind = {
+  kind: "cloud-video",
+  label: "Cloud video",
+  speaks: "a vendor's task API; without a vendor's name the dialect follows from the host",
+  types: ["minimax", "dashscope", "kling", "seedance"].map((name) => ({ name, dialect: name })),
+  schemes: ["http:", "https:"],
+  capabilities: ["video"],
+  modelSources: ["static"],
+  fields: [addressField("https://api.minimax.io"), NAME_FIELD, KEY_FIELD, modelsField({ listed: false })],
+  create: createCloudVideo,
+};

@@ -5,6 +5,8 @@ import {
   type BackendConfig,
   type BackendDeps,
   BackendError,
+  type BackendKind,
+  CAPABILITIES,
   type CapabilityName,
   type ChatCall,
   type ModelCall,
@@ -14,8 +16,9 @@ import {
 } from "../contract.ts";
 import { ChatEvents, chatIdentity, completionBody, eventStream } from "../shared/chat-events.ts";
 import { embeddingsBody, encodingOf, inputTexts } from "../shared/embedding-encoding.ts";
+import { addressField, KEY_FIELD, modelsField, NAME_FIELD } from "../shared/form.ts";
 import { probeFailure } from "../shared/probe.ts";
-import type { ResponseBackend } from "../shared/response-answer.ts";
+import { answering, type ResponseBackend } from "../shared/response-answer.ts";
 import { openChatStream, type StreamTable } from "./chat-stream.ts";
 import { toBackendError } from "./errors.ts";
 import {
@@ -216,3 +219,15 @@ const isMethodNotFound = (error: unknown): boolean =>
   error instanceof RpcAnswerError && error.code === METHOD_NOT_FOUND;
 
 export const create = (config: BackendConfig, deps: BackendDeps): ResponseBackend => new Engine(config, deps);
+
+export const engine: BackendKind = {
+  kind: "engine",
+  label: "Engine (WebSocket)",
+  speaks: "the engine protocol",
+  types: [{ name: "candle" }, { name: "native" }],
+  schemes: ["ws:", "wss:"],
+  capabilities: CAPABILITIES,
+  modelSources: ["discovered", "static"],
+  fields: [addressField("ws://localhost:9000"), NAME_FIELD, KEY_FIELD, modelsField({ listed: true })],
+  create: (config, deps) => answering(create(config, deps)),
+};

@@ -5,10 +5,13 @@ import {
   type BackendConfig,
   type BackendDeps,
   BackendError,
+  type BackendKind,
   clientFailure,
   type ModelCall,
   type ProbeResult,
 } from "../contract.ts";
+import { declares } from "../shared/capabilities.ts";
+import { addressField, KEY_FIELD, modelsField, NAME_FIELD } from "../shared/form.ts";
 import { probeFailure } from "../shared/probe.ts";
 import { ResponseAnswer } from "../shared/response-answer.ts";
 import { callUpstream, transportError, upstreamError } from "../shared/upstream-http.ts";
@@ -21,7 +24,7 @@ const LISTING_BYTES_MAX = 8 * 1024 * 1024;
 const NO_LISTING = new Set([404, 405, 429, 501]);
 
 /** A chat-compatible HTTP API: its wire format is the gateway's own, so bodies pass as bytes. */
-export function create(config: BackendConfig, { fetch, openOrigin }: BackendDeps): Backend {
+function create(config: BackendConfig, { fetch, openOrigin }: BackendDeps): Backend {
   const base = apiBase(config.url);
   const headers: Record<string, string> = {
     "content-type": "application/json",
@@ -71,13 +74,10 @@ export function create(config: BackendConfig, { fetch, openOrigin }: BackendDeps
   const postChat = poster(`${base}/chat/completions`);
   // Half a megabyte of numbers is collected by the runtime outside of our heap, and let go at once.
   const postEmbeddings = (call: ModelCall) => overFetch(`${base}/embeddings`, call);
-  const can = (capability: "chat" | "embeddings") =>
-    !config.capabilities?.length || config.capabilities.includes(capability);
   return {
     config,
-    ...(can("chat") && { chat: postChat }),
-    limitFields: limitFieldsFor(config),
-    ...(can("embeddings") && { embed: postEmbeddings }),
+    ...(declares(config, "chat") && { chat: postChat }),
+    ...(declares(config, "embeddings") && { embed: postEmbeddings }),
     probe: (signal) => probe({ config, fetch, url: `${base}/models`, signal }),
     close: () => origin?.close(),
   };
@@ -130,3 +130,24 @@ async function listing(response: Response): Promise<unknown> {
     return null;
   }
 }
+
+export const external: BackendKind = {
+  kind: "external",
+  label: "Any chat-completions server or service",
+  speaks: "the chat-completions REST convention",
+  types: [
+    { name: "llama_cpp", label: "llama.cpp", local: { id: "llama-cpp", label: "llama.cpp", port: 8080 } },
+    { name: "vllm", label: "vLLM", local: { id: "vllm", label: "vLLM", port: 8000 } },
+    { name: "sglang", label: "SGLang", local: { id: "sglang", label: "SGLang", port: 30000 } },
+    { name: "lmstudio", label: "LM Studio", local: { id: "lm-studio", label: "LM Studio", port: 1234 } },
+    { name: "tgi" },
+    { name: "cloud" },
+    { name: "external_api" },
+  ],
+  schemes: ["http:", "https:"],
+  capabilities: ["chat", "embeddings"],
+  modelSources: ["static", "discovered"],
+  limitFields: limitFieldsFor,
+  fields: [addressField("http://localhost:8000"), NAME_FIELD, KEY_FIELD, modelsField({ listed: true })],
+  create,
+};

@@ -1,3 +1,5 @@
+import type { LimitFields } from "../contract.ts";
+
 /** OpenAI's models since o1 refuse `max_tokens`, whichever host serves them. */
 const NEWER_OPENAI = /(^|[/:])(o[1-9]\d*|gpt-([5-9]|\d\d))([.-]|$)/i;
 /** Hosts and engines that are known to keep to both names; another one may ignore the newer one. */
@@ -10,8 +12,8 @@ const BOTH = ["max_tokens", "max_completion_tokens"] as const;
 const OLDER = ["max_tokens"] as const;
 
 /** The fields that limit an answer of a chat-compatible API, for each of its models. */
-export function limitFieldsFor(config: { url: string; type: string }): (model: string) => readonly string[] {
+export function limitFieldsFor(config: { url: string; type: string }): LimitFields {
   const host = URL.parse(config.url)?.hostname ?? "";
-  const usual = KNOWS_BOTH_TYPES.has(config.type) || KNOWS_BOTH_HOSTS.test(host) ? BOTH : OLDER;
+  const usual = KNOWS_BOTH_TYPES.has(config.type.toLowerCase()) || KNOWS_BOTH_HOSTS.test(host) ? BOTH : OLDER;
   return (model) => (NEWER_OPENAI.test(model) ? NEWER : usual);
 }

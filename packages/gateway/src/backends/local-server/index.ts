@@ -3,15 +3,17 @@ import {
   type BackendConfig,
   type BackendDeps,
   BackendError,
-  type CapabilityName,
+  type BackendKind,
   type ChatCall,
   type ModelCall,
   type ProbeResult,
 } from "../contract.ts";
+import { declares } from "../shared/capabilities.ts";
 import { chatIdentity, eventStream } from "../shared/chat-events.ts";
 import { embeddingsBody, encodingOf } from "../shared/embedding-encoding.ts";
+import { addressField, KEY_FIELD, NAME_FIELD } from "../shared/form.ts";
 import { probeFailure } from "../shared/probe.ts";
-import type { ResponseBackend } from "../shared/response-answer.ts";
+import { answering, type ResponseBackend } from "../shared/response-answer.ts";
 import { callUpstream, readJson } from "../shared/upstream-http.ts";
 import { ChatLineConverter, errorOf, toCompletion } from "./chat-answer.ts";
 import { toOllamaChat } from "./chat-request.ts";
@@ -37,21 +39,12 @@ class LocalServer implements ResponseBackend {
     this.#base = config.url.replace(/\/+$/, "");
   }
 
-  /** An operator's list decides; without one, both are there and the model's own abilities tell. */
-  #can(capability: CapabilityName): boolean {
-    const { capabilities } = this.config;
-    return !capabilities?.length || capabilities.includes(capability);
-  }
-
-  limitFields(): readonly string[] {
-    return LIMIT_FIELDS;
-  }
-
+  // Where the operator lists none, both are there and the model's own abilities tell.
   get chat(): ResponseBackend["chat"] {
-    return this.#can("chat") ? (call) => this.#chat(call) : undefined;
+    return declares(this.config, "chat") ? (call) => this.#chat(call) : undefined;
   }
   get embed(): ResponseBackend["embed"] {
-    return this.#can("embeddings") ? (call) => this.#embed(call) : undefined;
+    return declares(this.config, "embeddings") ? (call) => this.#embed(call) : undefined;
   }
 
   async #chat({ model, body, stream, requestId, signal }: ChatCall): Promise<Response> {
@@ -138,3 +131,16 @@ class LocalServer implements ResponseBackend {
 
 export const create = (config: BackendConfig, deps: BackendDeps): ResponseBackend =>
   new LocalServer(config, deps);
+
+export const localServer: BackendKind = {
+  kind: "local-server",
+  label: "Ollama (native API, discovers its models)",
+  speaks: "Ollama's native API",
+  types: [{ name: "ollama", local: { id: "ollama", label: "Ollama", port: 11434 } }, { name: "ollama-like" }],
+  schemes: ["http:", "https:"],
+  capabilities: ["chat", "embeddings"],
+  modelSources: ["discovered"],
+  limitFields: () => () => LIMIT_FIELDS,
+  fields: [addressField("http://localhost:11434"), NAME_FIELD, KEY_FIELD],
+  create: (config, deps) => answering(create(config, deps)),
+};

@@ -1,6 +1,6 @@
 import { isObject } from "../../kernel/json.ts";
 import { BackendError, type CapabilityName, type ModelInfo } from "../contract.ts";
-import { boundedModels } from "../model-names.ts";
+import { boundedModels } from "../shared/models.ts";
 
 /** What the server calls a model's abilities, and what they are here. */
 const CAPABILITIES: ReadonlyMap<unknown, CapabilityName> = new Map([

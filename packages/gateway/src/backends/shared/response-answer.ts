@@ -125,7 +125,6 @@ export function answering(backend: ResponseBackend): Backend {
       const { embed } = backend;
       return embed && (async (call) => new ResponseAnswer(await embed.call(backend, call), call.signal));
     },
-    ...(backend.limitFields && { limitFields: (model) => backend.limitFields!(model) }),
     get video() {
       return backend.video;
     },

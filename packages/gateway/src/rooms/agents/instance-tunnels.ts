@@ -2,9 +2,9 @@ import { TunnelClient, type TunnelFetchInit } from "@model-gateway/protocol/tunn
 import type { FrameChannel } from "@model-gateway/protocol/tunnel/flow.ts";
 import { FrameError, TunnelError } from "@model-gateway/protocol/tunnel/frames.ts";
 import { TunnelServer } from "@model-gateway/protocol/tunnel/server.ts";
+import type { TunnelFetch } from "../../backends/contract.ts";
 import type { Bus } from "../../bus/contract.ts";
 import type { Log } from "../../kernel/log.ts";
-import type { TunnelFetch } from "./session.ts";
 
 const topicOf = (instance: string) => `agents-tunnel:${instance}`;
 /** Requests that one other instance may have under way to one of our nodes. */

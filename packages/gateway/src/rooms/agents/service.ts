@@ -1,6 +1,6 @@
 import { CloseCode, HEARTBEAT_INTERVAL_MS, HEARTBEATS_MISSED_MAX } from "@model-gateway/protocol/agent.ts";
-import type { Backend } from "../../backends/contract.ts";
-import type { Bus, EventHub } from "../../bus/contract.ts";
+import type { Backend, ModelPool } from "../../backends/contract.ts";
+import type { Bus, EventHub, Requests, Subscription } from "../../bus/contract.ts";
 import { inBackground } from "../../kernel/background.ts";
 import { type Clock, isoTime } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
@@ -13,8 +13,8 @@ import { InstanceTunnels } from "./instance-tunnels.ts";
 import { byLoad, type Candidate } from "./placement.ts";
 import { Presence, type RemoteNode } from "./presence.ts";
 import { type AgentRecord, toRecord } from "./records.ts";
-import { type Command, Relay } from "./relay.ts";
-import { type BackendRegistry, type ModelPool, Serving } from "./serving.ts";
+import { type Command, sendCommand, serveCommands } from "./relay.ts";
+import { type BackendRegistry, Serving } from "./serving.ts";
 import { type AgentLink, Session, type SessionEvents } from "./session.ts";
 import type { NodeState } from "./state.ts";
 import { AgentStore } from "./store.ts";
@@ -30,6 +30,8 @@ const TOKEN_BYTES = 32;
 export interface AgentsOptions {
   db: Database;
   bus: Bus;
+  /** To the other instances; null where there are none. */
+  requests: Requests | null;
   events: EventHub;
   clock: Clock;
   ids: Ids;
@@ -52,14 +54,14 @@ export class Agents {
   readonly #serving: Serving;
   readonly #streams: DeployStreams;
   readonly #presence: Presence;
-  readonly #relay: Relay;
+  readonly #commands: Subscription | null;
   readonly #tunnels: InstanceTunnels;
   readonly #stopSweep: () => void;
   #stopRetiring = () => {};
   #closed = false;
 
   constructor(readonly options: AgentsOptions) {
-    const { db, bus, clock, ids, log } = options;
+    const { db, bus, requests, clock, ids, log } = options;
     const instance = ids.uuid();
     this.#store = new AgentStore(db);
     this.#serving = new Serving(options);
@@ -79,7 +81,7 @@ export class Agents {
       },
       onDeregistered: (agentId) => this.#onDeregistered(agentId),
     });
-    this.#relay = new Relay({ bus, clock, ids, instance, execute: (command) => this.#execute(command) });
+    this.#commands = requests && serveCommands(requests, instance, (command) => this.#execute(command));
     this.#tunnels = new InstanceTunnels({
       bus,
       log,
@@ -191,7 +193,7 @@ export class Agents {
     this.#stopSweep();
     this.#stopRetiring();
     this.#presence.close();
-    this.#relay.close();
+    this.#commands?.();
     this.#tunnels.close();
   }
 
@@ -341,7 +343,7 @@ export class Agents {
 
   async #command(command: Command): Promise<void> {
     const elsewhere = this.#sessions.has(command.agentId) ? null : this.#presence.get(command.agentId);
-    if (elsewhere) await this.#relay.send(elsewhere.instance, command);
+    if (elsewhere) await sendCommand(this.options.requests, elsewhere.instance, command);
     else await this.#execute(command);
   }
 

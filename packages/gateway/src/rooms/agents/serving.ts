@@ -1,7 +1,6 @@
 import type { ServingModel } from "@model-gateway/protocol/agent.ts";
-import type { Backend } from "../../backends/contract.ts";
+import type { Backend, ModelPool, TunnelFetch } from "../../backends/contract.ts";
 import type { Log } from "../../kernel/log.ts";
-import type { TunnelFetch } from "./session.ts";
 import type { NodeState } from "./state.ts";
 
 /** Where backends become routable; what nodes bring is not persisted. */
@@ -11,32 +10,11 @@ export interface BackendRegistry {
   dismiss(backend: Backend): Promise<void>;
 }
 
-/** One model on one node, as this instance can reach it. */
-export interface Replica {
-  agentId: string;
-  host: string;
-  port: number;
-  apiKey: string | null;
-  direct: boolean;
-  /** Null when the node has no tunnel. */
-  tunnel: TunnelFetch | null;
-}
-
 /** How the node's connection is reached from this instance. */
 export interface Connection {
   /** Another one when the node connected anew or elsewhere. */
   id: string;
   fetch: TunnelFetch;
-}
-
-/** All replicas of one model behind one backend. */
-export interface ModelPool {
-  readonly backend: Backend;
-  readonly size: number;
-  /** Adds or replaces a node's replica; resolves when it is decided how it is reached, if at all. */
-  set(replica: Replica): Promise<void>;
-  delete(agentId: string): void;
-  via(agentId: string): "direct" | "tunnel" | null;
 }
 
 export interface ServingOptions {

@@ -6,11 +6,9 @@ import {
   PROTOCOL_VERSION,
   type ProgressParams,
 } from "@model-gateway/protocol/agent.ts";
-import type { TunnelClient } from "@model-gateway/protocol/tunnel/client.ts";
+import type { TunnelFetch } from "../../backends/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { type NodeState, stateOfHello, withHeartbeat, withoutModel, withProgress } from "./state.ts";
-
-export type TunnelFetch = TunnelClient["fetch"];
 
 /** The node's connection, as the transport hands it over. */
 export interface AgentLink {

@@ -1,9 +1,8 @@
 import type { Realtime } from "./service.ts";
 
-export { createRealtime } from "./create.ts";
 export * as methods from "./methods.ts";
 export * as notifications from "./notifications.ts";
-export { Realtime, type RealtimeOptions, type ResponseBound } from "./service.ts";
+export { Realtime } from "./service.ts";
 
 declare module "../../kernel/context.ts" {
   interface Rooms {

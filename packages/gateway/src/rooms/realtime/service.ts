@@ -1,4 +1,4 @@
-import type { Backend, MediaRates } from "../../backends/contract.ts";
+import type { MediaRates } from "../../backends/contract.ts";
 import type { EventHub, EventStream, Requests, Subscription } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
@@ -6,9 +6,10 @@ import { type ErrorName, fail, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import { whenKnown } from "../../kernel/when-known.ts";
-import type { ModelLimits } from "../billing/index.ts";
-import type { StoredMessage } from "../conversations/index.ts";
-import type { Admission, Bound } from "../metering/index.ts";
+import type { Billing } from "../billing/index.ts";
+import type { Conversations } from "../conversations/index.ts";
+import type { Admission, AdmitOptions, Metering } from "../metering/index.ts";
+import type { Route, Routing } from "../routing/index.ts";
 import { EventQueue } from "./event-queue.ts";
 import { SessionMeter } from "./metering/meter.ts";
 import { realtimeEvent } from "./notifications.ts";
@@ -34,35 +35,10 @@ export interface RealtimeOptions {
   clock: Clock;
   ids: Ids;
   log: Log;
-  /** A backend that serves the model, with the id that it knows it by; throws when there is none. */
-  route(model: string): RealtimeRoute;
-  limitsOf(model: string): ModelLimits;
-  /** Holds what a response may cost, or throws the refusal. */
-  admit(response: ResponseBound): Admission | Promise<Admission>;
-  conversations: {
-    access(userId: string, id: string): Promise<unknown>;
-    append(id: string, messages: readonly StoredMessage[]): Promise<void>;
-  };
-}
-
-/** A chosen backend; how the opening went is reported, so that it counts for its circuit. */
-export interface RealtimeRoute {
-  backend: Backend;
-  model: string;
-  succeeded(): void;
-  failed(cause: string): void;
-  abandoned(): void;
-  /** Reports implausible usage to the operator. */
-  suspect(problem: string, requestId: string): void;
-}
-
-/** One response as metering knows it. */
-export interface ResponseBound {
-  requestId: string;
-  actor: Actor;
-  model: string;
-  bound: Bound;
-  refId: string | null;
+  routing: Pick<Routing, "aliases" | "choose" | "suspect">;
+  metering: Pick<Metering, "payerOf" | "admit">;
+  billing: Pick<Billing, "limitsOf">;
+  conversations: Pick<Conversations, "access" | "append">;
 }
 
 export interface StartOptions {
@@ -112,27 +88,20 @@ export class Realtime {
     actor: Actor,
     { model, config = {}, conversationId, refId }: StartOptions,
   ): Promise<{ session_id: string; stream_session: string }> {
-    const { ids, events, clock, route, conversations } = this.options;
+    const { ids, events, clock, routing, conversations } = this.options;
     if (conversationId) await conversations.access(actor.userId, conversationId);
-    const routed = route(model);
-    if (!routed.backend.realtime) {
-      routed.abandoned();
-      fail(
-        "app_error",
-        `Model ${model} does not support realtime sessions; choose one with the realtime capability`,
-      );
-    }
+    const route = routing.choose({ model: routing.aliases.resolve(model), capability: "realtime" });
+    // What is chosen has the capability.
+    const realtime = route.backend.realtime!;
     const sessionId = ids.uuid();
-    const { rates } = routed.backend.realtime;
     let meter: SessionMeter;
     try {
-      meter = this.#meter(actor, { routed, rates, refId: refId ?? null });
+      meter = this.#meter(actor, { route, rates: realtime.rates, refId: refId ?? null });
       meter.configure(config);
       const { firstBound: bound } = meter;
-      const admission = await this.options.admit({
+      const admission = await this.#admit(actor, {
         requestId: sessionId,
-        actor,
-        model: routed.model,
+        model: route.model,
         bound,
         refId: null,
       });
@@ -141,7 +110,7 @@ export class Realtime {
       // Last, so that between the counting and the place that is taken nobody else comes in.
       this.#checkRoom(actor);
     } catch (error) {
-      routed.abandoned();
+      route.abandoned();
       throw error;
     }
     const session: Session = {
@@ -159,10 +128,10 @@ export class Realtime {
     };
     this.#sessions.set(sessionId, session);
     try {
-      session.link = await routed.backend.realtime.open(
+      session.link = await realtime.open(
         {
           sessionId,
-          model: routed.model,
+          model: route.model,
           config,
           onEvent: (event) => this.#forward(session, event),
           onClose: (reason) => this.#hungUp(session, reason),
@@ -173,9 +142,9 @@ export class Realtime {
         session.link.close();
         throw new Error("it was closed while it opened");
       }
-      routed.succeeded();
+      route.succeeded();
     } catch (error) {
-      routed.failed((error as Error).message);
+      route.failed((error as Error).message);
       this.#sessions.delete(sessionId);
       meter.close("upstream");
       session.served?.();
@@ -192,19 +161,25 @@ export class Realtime {
 
   #meter(
     actor: Actor,
-    { routed, rates, refId }: { routed: RealtimeRoute; rates: MediaRates; refId: string | null },
+    { route, rates, refId }: { route: Route; rates: MediaRates; refId: string | null },
   ): SessionMeter {
-    const { ids, admit, limitsOf } = this.options;
-    const { model } = routed;
+    const { ids, routing, billing } = this.options;
+    const { model } = route;
     return new SessionMeter({
       model,
       refId,
       rates,
       ids,
-      limits: limitsOf(model),
-      admit: (requestId, bound) => admit({ requestId, actor, model, bound, refId }),
-      suspect: (problem, requestId) => routed.suspect(problem, requestId),
+      limits: billing.limitsOf(model),
+      admit: (requestId, bound) => this.#admit(actor, { requestId, model, bound, refId }),
+      suspect: (problem, requestId) => routing.suspect(route, problem, requestId),
     });
+  }
+
+  /** Holds what a response may cost, or throws the refusal. */
+  #admit(actor: Actor, response: Omit<AdmitOptions, "payer">): Admission | Promise<Admission> {
+    const { metering } = this.options;
+    return whenKnown(metering.payerOf(actor), (payer) => metering.admit({ ...response, payer }));
   }
 
   #checkRoom(actor: Actor): void {

@@ -1,4 +1,11 @@
-import type { Backend, BackendConfig, HealthState, ModelInfo } from "../../backends/contract.ts";
+import type {
+  Backend,
+  BackendConfig,
+  BackendKind,
+  HealthState,
+  ModelInfo,
+  ModelSource,
+} from "../../backends/contract.ts";
 import { Circuit } from "./circuit.ts";
 import { ProbeHistory } from "./probe-history.ts";
 
@@ -15,6 +22,7 @@ export interface Entry {
   /** As registered: a bridge URL stays one here, and `backend` talks to the resolved address. */
   config: BackendConfig;
   backend: Backend;
+  modelSources: readonly ModelSource[];
   /** Whether its row is in the database, and so every instance has it. */
   persisted: boolean;
   state: HealthState;
@@ -34,9 +42,13 @@ export interface Entry {
 }
 
 /** Fail-closed: not routable until a probe says that it is. */
-export const newEntry = (config: BackendConfig, backend: Backend, persisted: boolean): Entry => ({
+export const newEntry = (
+  { modelSources }: Pick<BackendKind, "modelSources">,
+  { config, backend, persisted }: Pick<Entry, "config" | "backend" | "persisted">,
+): Entry => ({
   config,
   backend,
+  modelSources,
   persisted,
   state: "Unhealthy",
   detail: "not probed yet",
@@ -51,17 +63,10 @@ export const newEntry = (config: BackendConfig, backend: Backend, persisted: boo
 });
 
 /** The models that an entry serves, in the order and by the precedence that its kind has. */
-export function modelsOf({ config, discovered }: Entry): ModelInfo[] {
-  const fixed = config.models.map((id) => ({ id }));
-  const lists: Record<BackendConfig["kind"], (readonly ModelInfo[])[]> = {
-    external: [fixed, discovered],
-    // Built from the URL alone: what it lists is what it has.
-    "local-server": [discovered],
-    engine: [discovered, fixed],
-    "cloud-video": [fixed],
-    "cloud-realtime": [fixed, discovered],
-  };
+export function modelsOf({ config, discovered, modelSources }: Entry): ModelInfo[] {
+  const lists = { static: config.models.map((id): ModelInfo => ({ id })), discovered };
   const byId = new Map<string, ModelInfo>();
-  for (const model of lists[config.kind].flat()) if (!byId.has(model.id)) byId.set(model.id, model);
+  for (const model of modelSources.flatMap((source) => lists[source]))
+    if (!byId.has(model.id)) byId.set(model.id, model);
   return [...byId.values()];
 }

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { CAPABILITIES } from "../../backends/contract.ts";
 import { wholeNumber } from "../../kernel/method.ts";
 import { defineRoute } from "../../kernel/route.ts";
 import { shownUrl } from "../../kernel/shown-address.ts";
@@ -19,7 +20,7 @@ const Registration = z.object(
     api_key: z.string().max(4_096).nullish().describe("Sent as bearer on upstream calls"),
     name: z.string().trim().min(1).max(64).optional().describe("Provider hint; the same name replaces"),
     models: z.array(MODEL_ID).max(1_000).optional(),
-    capabilities: z.array(z.enum(["chat", "embeddings", "video", "realtime", "invoke"])).optional(),
+    capabilities: z.array(z.enum(CAPABILITIES)).optional(),
     workflow: z.record(z.string(), z.unknown()).nullish().describe("Legacy; read by no backend"),
   },
   NOT_AN_OBJECT,

@@ -27,15 +27,13 @@ const SUSPICION_LOGGED_EVERY_MS = 60_000;
 const DEFAULT_TYPE = "local-server";
 const DEFAULT_URL = "http://localhost:11434";
 
-/** How backends are made; the composition root knows the kinds, this room does not. */
+/** How backends are made; the composition root knows the kinds, this room knows what they declare. */
 export interface BackendFactory {
-  plan(type: string): { kind: BackendKind } | { removed: string } | null;
-  /** What `type` may be, for the message of a refusal. */
-  types: readonly string[];
+  plan(type: string): { kind: string; dialect?: string } | { removed: string } | null;
+  kinds: ReadonlyMap<string, BackendKind>;
   create(config: BackendConfig): Backend;
   bridge: BridgeResolver;
   isBridgeUrl(url: string): boolean;
-  tunnelUrl(kind: BackendKind, port: number): string;
 }
 
 export interface RoutingOptions {
@@ -157,13 +155,24 @@ export class Routing {
     return this.#router.routableModels();
   }
 
+  /** What a form for registrations offers: every kind, and the servers that have a label of their own. */
+  types() {
+    const types = [...this.options.factory.kinds.values()].flatMap(({ kind, label, types, fields }) => [
+      { type: kind, kind, label, fields: [...fields] },
+      ...types.flatMap((each) =>
+        each.label ? [{ type: each.name, kind, label: each.label, fields: [...fields] }] : [],
+      ),
+    ]);
+    return { default_type: DEFAULT_TYPE, types };
+  }
+
   /** Adds a backend, or replaces the one of the same name. It is routable once its first probe succeeded. */
   async register(registration: Registration, { persist = true } = {}): Promise<Entry> {
     const stored = this.#complete(registration);
     const config = this.#toConfig(stored);
     const { factory, clock, bus, log } = this.options;
     const address = factory.isBridgeUrl(config.url)
-      ? factory.tunnelUrl(config.kind, await factory.bridge.connect(config.url))
+      ? this.#tunnelUrl(config, await factory.bridge.connect(config.url))
       : config.url;
     const entry = await this.#exclusively(async () => {
       this.#requireRoom(config.name);
@@ -190,9 +199,10 @@ export class Routing {
    * same name. Resolves after its first probe.
    */
   async adopt(backend: Backend): Promise<void> {
-    const entry = newEntry(backend.config, backend, false);
+    const { config } = backend;
+    const entry = newEntry(this.#kindOf(config), { config, backend, persisted: false });
     await this.#exclusively(async () => {
-      this.#requireRoom(backend.config.name);
+      this.#requireRoom(config.name);
       this.#place(entry);
     });
     await this.#health.probe(entry);
@@ -264,7 +274,7 @@ export class Routing {
     // Nobody waits for a tunnel: until it is up the backend is there, but not routable.
     const entry = this.#put(config, { address: null, persisted: true });
     factory.bridge.connect(config.url).then(
-      (port) => this.#move(entry, factory.tunnelUrl(config.kind, port)),
+      (port) => this.#move(entry, this.#tunnelUrl(config, port)),
       (error) => log.warn("a saved backend's tunnel is down", { backend: row.name, error }),
     );
   }
@@ -284,23 +294,38 @@ export class Routing {
   #toConfig({ workflow: _, ...stored }: StoredBackend): BackendConfig {
     const { factory } = this.options;
     const plan = factory.plan(stored.type);
-    if (!plan)
-      fail("unknown_type", `Unknown backend type: ${stored.type}; it is one of ${factory.types.join(", ")}`);
+    if (!plan) {
+      const types = [...factory.kinds.values()].flatMap((each) => [
+        each.kind,
+        ...each.types.map(({ name }) => name),
+      ]);
+      fail("unknown_type", `Unknown backend type: ${stored.type}; it is one of ${types.join(", ")}`);
+    }
     if ("removed" in plan) fail("unknown_type", plan.removed);
-    requireUrl(plan.kind, stored.url, factory.isBridgeUrl(stored.url));
-    return { ...stored, kind: plan.kind };
+    const config = { ...stored, ...plan };
+    if (!factory.isBridgeUrl(config.url)) requireUrl(this.#kindOf(config), config.url);
+    return config;
+  }
+
+  #kindOf({ kind }: BackendConfig): BackendKind {
+    return this.options.factory.kinds.get(kind)!;
+  }
+
+  /** Where a tunnel's local end is reached. */
+  #tunnelUrl(config: BackendConfig, port: number): string {
+    return `${this.#kindOf(config).schemes[0]}//127.0.0.1:${port}`;
   }
 
   #put(config: BackendConfig, { address, persisted }: { address: string | null; persisted: boolean }): Entry {
     const { factory } = this.options;
     const backend = address === null ? unreachable(config) : factory.create({ ...config, url: address });
-    const entry = newEntry(config, backend, persisted);
+    const entry = newEntry(this.#kindOf(config), { config, backend, persisted });
     this.#place(entry);
     if (factory.isBridgeUrl(config.url)) {
       entry.stopWatching = factory.bridge.watch({
         name: config.name,
         url: config.url,
-        onPort: (port) => this.#move(entry, factory.tunnelUrl(config.kind, port)),
+        onPort: (port) => this.#move(entry, this.#tunnelUrl(config, port)),
       });
     }
     this.#health.probeSoon(entry);
@@ -358,17 +383,7 @@ export class Routing {
   }
 }
 
-const SCHEMES: Record<BackendKind, readonly string[]> = {
-  external: ["http:", "https:"],
-  "local-server": ["http:", "https:"],
-  engine: ["ws:", "wss:"],
-  "cloud-video": ["http:", "https:"],
-  "cloud-realtime": ["ws:", "wss:", "http:", "https:"],
-};
-
-function requireUrl(kind: BackendKind, url: string, isBridge: boolean): void {
-  if (isBridge) return;
-  const schemes = SCHEMES[kind];
+function requireUrl({ kind, schemes }: BackendKind, url: string): void {
   if (URL.canParse(url) && schemes.includes(new URL(url).protocol)) return;
   const wanted = [...schemes.map((scheme) => `${scheme}//`), "bridge://"].join(", ");
   fail(

@@ -1,7 +1,8 @@
 import type { System } from "./service.ts";
 
+export type { LocalServer } from "../../backends/contract.ts";
 export { Housekeeping } from "./housekeeping.ts";
-export { type FoundServer, findLocalServers, type LocalServer, LocalServers } from "./local-servers.ts";
+export { type FoundServer, findLocalServers, LocalServers } from "./local-servers.ts";
 export * as methods from "./methods.ts";
 export * as routes from "./routes.ts";
 export { type StatusFigures, System } from "./service.ts";

@@ -1,24 +1,6 @@
-import type { Backend, BackendConfig, BackendKind } from "../../backends/contract.ts";
+import type { Backend, BackendConfig, LocalServer } from "../../backends/contract.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Routing } from "../routing/index.ts";
-
-/** A model server that people run on their own machine, at the port that it has unless told otherwise. */
-export interface LocalServer {
-  id: string;
-  label: string;
-  type: string;
-  kind: BackendKind;
-  port: number;
-}
-
-/** The only addresses that are ever tried: what a caller sends decides nothing about them. */
-export const LOCAL_SERVERS: readonly LocalServer[] = [
-  { id: "ollama", label: "Ollama", type: "ollama", kind: "local-server", port: 11434 },
-  { id: "vllm", label: "vLLM", type: "vllm", kind: "external", port: 8000 },
-  { id: "llama-cpp", label: "llama.cpp", type: "llama_cpp", kind: "external", port: 8080 },
-  { id: "sglang", label: "SGLang", type: "sglang", kind: "external", port: 30000 },
-  { id: "lm-studio", label: "LM Studio", type: "lmstudio", kind: "external", port: 1234 },
-];
 
 const PROBE_TIMEOUT_MS = 1_500;
 const MODELS_SHOWN_MAX = 50;
@@ -39,7 +21,8 @@ export interface FoundServer {
 const urlOf = ({ port }: LocalServer) => `http://127.0.0.1:${port}`;
 
 export interface FindOptions {
-  servers?: readonly LocalServer[];
+  /** The only addresses that are tried: what a caller sends decides nothing about them. */
+  servers: readonly LocalServer[];
   /** How a backend is made; its own probe is what is tried. */
   create(config: BackendConfig): Backend;
   /** Where this service itself listens: it would find itself there. */
@@ -47,11 +30,7 @@ export interface FindOptions {
 }
 
 /** Tries every well-known address on this machine at once; spends no tokens and takes a second or two. */
-export function findLocalServers({
-  servers = LOCAL_SERVERS,
-  create,
-  ownPort,
-}: FindOptions): Promise<FoundServer[]> {
+export function findLocalServers({ servers, create, ownPort }: FindOptions): Promise<FoundServer[]> {
   return Promise.all(
     servers.map(async (server) => {
       const { id, label, type, kind, port } = server;
@@ -96,7 +75,7 @@ export class LocalServers {
 
   /** Registers one of the list; nothing changes when it is registered already. */
   async adopt(id: string): Promise<{ name: string }> {
-    const { servers = LOCAL_SERVERS, routing } = this.options;
+    const { servers, routing } = this.options;
     const server = servers.find((one) => one.id === id);
     if (!server) fail("not_found", `\`server\` must be one of ${servers.map((one) => one.id).join(", ")}`);
     const url = urlOf(server);

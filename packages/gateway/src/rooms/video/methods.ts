@@ -16,7 +16,7 @@ export const create = defineMethod({
   result: z.object({ job_id: z.uuid(), stream_id: z.uuid() }),
   handler: async ({ params, actor, rooms }) => {
     const payer = await rooms.metering.payerOf(actor);
-    const { job, streamId } = await rooms.video.create(payer, params, null);
+    const { job, streamId } = await rooms.video.create(payer, params);
     return { job_id: job.id, stream_id: streamId };
   },
 });

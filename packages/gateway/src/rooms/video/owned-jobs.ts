@@ -1,5 +1,6 @@
 import { isoTime } from "../../kernel/clock.ts";
 import type { Payer } from "../../kernel/payer.ts";
+import type { Charges, JobHold } from "./charges.ts";
 import type { VideoOptions } from "./service.ts";
 import type { JobSummary, VideoStore } from "./store.ts";
 
@@ -16,13 +17,6 @@ const LEASE_MS = 9_000;
 const RENEW_MS = 2_000;
 const CLAIMED_MAX = 500;
 
-/** The hold for what a job may cost. */
-export interface JobHold {
-  /** Writes the usage row. */
-  settle(costUsd: number): void;
-  release(): void;
-}
-
 /**
  * The jobs that this instance carries, each under a lease in its row and each with its hold, for as long as the job
  * lives. When an instance dies, another takes over both.
@@ -36,7 +30,8 @@ export class OwnedJobs {
 
   constructor(
     readonly store: VideoStore,
-    readonly options: Pick<VideoOptions, "bus" | "clock" | "ids" | "hold">,
+    readonly charges: Charges,
+    readonly options: Pick<VideoOptions, "bus" | "clock" | "ids">,
     abandoned: () => void,
   ) {
     const { bus, ids } = options;
@@ -105,13 +100,12 @@ export class OwnedJobs {
   }
 
   async #hold(job: JobSummary): Promise<void> {
-    const { id, payer, model, bound_usd, ref_id } = job;
-    const hold = await this.options.hold({
+    const { id, payer, model, bound_usd } = job;
+    const hold = await this.charges.hold({
       requestId: id,
       payer: JSON.parse(payer) as Payer,
       model,
       costUsd: bound_usd ?? 0,
-      refId: ref_id,
     });
     if (!hold) return;
     // It may have ended meanwhile.

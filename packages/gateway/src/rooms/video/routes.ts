@@ -21,7 +21,7 @@ export const submit = defineRoute({
     if (!modelAllowed(principal.group, model)) {
       fail("model_not_allowed", `This key's group does not allow the model ${model}; ask a group admin`);
     }
-    const { job } = await rooms.video.create(payerOf(principal), body, null);
+    const { job } = await rooms.video.create(payerOf(principal), body);
     return job;
   },
 });

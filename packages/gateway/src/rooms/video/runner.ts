@@ -8,9 +8,11 @@ import {
 import { isoTime } from "../../kernel/clock.ts";
 import type { NotificationDefinition } from "../../kernel/notification.ts";
 import type { Payer } from "../../kernel/payer.ts";
+import type { Charges, JobHold } from "./charges.ts";
 import { askedFacts, boundFacts, type ClipFacts, madeFacts } from "./clip-facts.ts";
 import { videoDone, videoFailed, videoProgress } from "./notifications.ts";
-import { type JobHold, OwnedJobs } from "./owned-jobs.ts";
+import { OwnedJobs } from "./owned-jobs.ts";
+import { chooseVideoBackend } from "./route.ts";
 import type { VideoOptions } from "./service.ts";
 import type { JobRow, VideoStore } from "./store.ts";
 
@@ -64,9 +66,10 @@ export class JobRunner {
 
   constructor(
     readonly store: VideoStore,
+    readonly charges: Charges,
     readonly options: VideoOptions,
   ) {
-    this.#owned = new OwnedJobs(store, options, () => this.wake());
+    this.#owned = new OwnedJobs(store, charges, options, () => this.wake());
     this.#stopTicking = options.clock.every(options.tickMs ?? TICK_MS, () => this.wake());
   }
 
@@ -149,7 +152,8 @@ export class JobRunner {
   }
 
   async #submit(job: JobRow, signal: AbortSignal): Promise<void> {
-    const backend = this.options.backendNamed(job.backend) ?? this.options.route(job.model).backend;
+    const { routing } = this.options;
+    const backend = routing.backendNamed(job.backend) ?? chooseVideoBackend(routing, job.model).backend;
     if (!backend.video) throw new BackendError("unsupported", `backend ${job.backend} does not make videos`);
     const request = JSON.parse(job.request) as VideoRequest;
     const facts = askedFacts(request, backend.video.asked(request));
@@ -184,12 +188,12 @@ export class JobRunner {
 
   /** Another backend may make more of the same request than was held for. */
   async #costsMore({ model, bound_usd }: JobRow, facts: ClipFacts): Promise<boolean> {
-    return bound_usd !== null && (await this.options.priceUsd(model, boundFacts(facts))) > bound_usd;
+    return bound_usd !== null && (await this.charges.priceUsd(model, boundFacts(facts))) > bound_usd;
   }
 
   /** Tries until the job's deadline: a task that nobody waits for costs the operator, not the user. */
   async #tellCancelled(job: JobRow, isLate: boolean): Promise<void> {
-    const upstream = this.options.backendNamed(job.backend)?.video;
+    const upstream = this.options.routing.backendNamed(job.backend)?.video;
     if (!upstream && !isLate) return;
     const signal = AbortSignal.any([this.#submitsStopped.signal, AbortSignal.timeout(CANCEL_TIMEOUT_MS)]);
     try {
@@ -213,7 +217,7 @@ export class JobRunner {
   }
 
   async #poll(job: JobRow, signal: AbortSignal): Promise<void> {
-    const backend = this.options.backendNamed(job.backend);
+    const backend = this.options.routing.backendNamed(job.backend);
     // Gone for now: it may be registered again before the deadline.
     if (!backend?.video) return;
     const poll = await backend.video.poll(job.task_id!, signal);
@@ -236,8 +240,8 @@ export class JobRunner {
     const request = JSON.parse(job.request) as VideoRequest;
     const asked =
       job.facts === null ? askedFacts(request, video.asked(request)) : (JSON.parse(job.facts) as ClipFacts);
-    const { priceUsd } = this.options;
-    return Math.max(await priceUsd(job.model, asked), await priceUsd(job.model, madeFacts(asked, clip)));
+    const priceUsd = (facts: ClipFacts) => this.charges.priceUsd(job.model, facts);
+    return Math.max(await priceUsd(asked), await priceUsd(madeFacts(asked, clip)));
   }
 
   #fail(job: JobRow, error: string): Promise<boolean> {
@@ -271,13 +275,7 @@ export class JobRunner {
     if (hold) hold.settle(job.cost);
     else {
       const payer = JSON.parse(job.payer) as Payer;
-      this.options.record({
-        requestId: job.id,
-        payer,
-        model: job.model,
-        costUsd: job.cost,
-        refId: job.ref_id,
-      });
+      this.charges.record({ requestId: job.id, payer, model: job.model, costUsd: job.cost });
     }
     const result = JSON.parse(job.result!) as VideoResult;
     this.#notify(job, videoDone, { job_id: job.id, status: "done", result, cost: job.cost });

@@ -1,4 +1,4 @@
-import type { Backend, VideoRequest, VideoResult } from "../../backends/contract.ts";
+import type { VideoRequest, VideoResult } from "../../backends/contract.ts";
 import type { Bus, EventHub } from "../../bus/contract.ts";
 import { type Clock, isoTime } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
@@ -6,10 +6,12 @@ import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import type { Database, Sweep } from "../../storage/contract.ts";
-import { askedFacts, boundFacts, type ClipFacts } from "./clip-facts.ts";
+import type { Routing } from "../routing/index.ts";
+import { Charges, type ChargesOptions } from "./charges.ts";
+import { askedFacts, boundFacts } from "./clip-facts.ts";
 import { checkExtra } from "./extra.ts";
 import { checkImages, type InputImage } from "./images.ts";
-import type { JobHold } from "./owned-jobs.ts";
+import { chooseVideoBackend } from "./route.ts";
 import { JobRunner } from "./runner.ts";
 import { type JobRow, type JobSummary, VideoStore } from "./store.ts";
 
@@ -19,33 +21,14 @@ const JOB_DEADLINE_MS = 60 * 60_000;
 /** For a look at what was asked for, when someone wonders about a result. */
 const PAYLOAD_KEPT_MS = 24 * 60 * 60_000;
 
-/** One job as metering knows it. */
-export interface JobCharge {
-  requestId: string;
-  payer: Payer;
-  model: string;
-  costUsd: number;
-  refId: string | null;
-}
-
-export interface VideoOptions {
+export interface VideoOptions extends ChargesOptions {
   db: Database;
   bus: Bus;
   events: EventHub;
   clock: Clock;
   ids: Ids;
   log: Log;
-  /** A healthy video backend that serves the model; throws when there is none. */
-  route(model: string, provider?: string): { backend: Backend; model: string };
-  /** The registered backend of this name, for tasks that it already has. */
-  backendNamed(name: string): Backend | null;
-  priceUsd(model: string, facts: ClipFacts): number | Promise<number>;
-  /** Checks limits and holds the cost, or throws the refusal. */
-  admit(bound: JobCharge): Promise<JobHold>;
-  /** Holds again the cost of a job that was admitted before; null when there is no room for it now. */
-  hold(bound: JobCharge): Promise<JobHold | null>;
-  /** Writes the usage row; harmless when it is called again with the same request id. */
-  record(charge: JobCharge): void;
+  routing: Pick<Routing, "aliases" | "choose" | "backendNamed">;
   /** Time between polls; grows from the first to the most. */
   pollMs?: { first: number; most: number };
   tickMs?: number;
@@ -92,23 +75,21 @@ const isUuid = (text: string) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.
 /** Video jobs: rows that some instance carries forward step by step until they end. */
 export class Video {
   readonly #store: VideoStore;
+  readonly #charges: Charges;
   readonly #runner: JobRunner;
 
   constructor(readonly options: VideoOptions) {
     this.#store = new VideoStore(options.db);
-    this.#runner = new JobRunner(this.#store, options);
+    this.#charges = new Charges(options);
+    this.#runner = new JobRunner(this.#store, this.#charges, options);
   }
 
-  async create(
-    payer: Payer,
-    input: CreateJob,
-    refId: string | null,
-  ): Promise<{ job: JobView; streamId: string }> {
-    const { clock, ids, route, priceUsd, admit, events } = this.options;
+  async create(payer: Payer, input: CreateJob): Promise<{ job: JobView; streamId: string }> {
+    const { clock, ids, routing, events } = this.options;
     const images = input.images ?? [];
     checkImages(images);
     const extra = checkExtra(input.extra ?? {});
-    const { backend, model } = route(input.model, input.provider);
+    const { backend, model } = chooseVideoBackend(routing, input.model, input.provider);
     if (!backend.video) fail("no_video_backend", `The backend of ${model} does not make videos`);
     if ((await this.#store.countActive(payer.userId)) >= ACTIVE_JOBS_MAX) {
       fail(
@@ -128,8 +109,8 @@ export class Video {
     };
     const id = ids.uuid();
     const facts = askedFacts(request, backend.video.asked(request));
-    const boundUsd = await priceUsd(model, boundFacts(facts));
-    const hold = await admit({ requestId: id, payer, model, costUsd: boundUsd, refId });
+    const boundUsd = await this.#charges.priceUsd(model, boundFacts(facts));
+    const hold = await this.#charges.admit({ requestId: id, payer, model, costUsd: boundUsd });
     const nowMs = clock.now();
     const job: JobRow = {
       id,
@@ -145,7 +126,6 @@ export class Video {
       error: null,
       cost: 0,
       settled: false,
-      ref_id: refId,
       stream_id: events.open(payer.userId).sessionId,
       created_at: isoTime(nowMs),
       deadline_at: isoTime(nowMs + JOB_DEADLINE_MS),

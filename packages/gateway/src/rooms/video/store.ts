@@ -24,7 +24,6 @@ export interface JobRow {
   cost: number;
   /** Nothing is left to do: the job ended, what it cost is in the journal, and the upstream was told of a cancellation. */
   settled: boolean;
-  ref_id: string | null;
   stream_id: string;
   created_at: string;
   deadline_at: string;
@@ -48,7 +47,7 @@ export type JobSummary = Omit<JobRow, "request">;
 const ACTIVE = "('queued', 'submitting', 'running')";
 
 const COLUMNS =
-  "id, user_id, payer, model, backend, request, status, progress, task_id, result, error, cost, settled, ref_id, stream_id, created_at, deadline_at, next_step_at, step_count, facts, bound_usd";
+  "id, user_id, payer, model, backend, request, status, progress, task_id, result, error, cost, settled, stream_id, created_at, deadline_at, next_step_at, step_count, facts, bound_usd";
 
 const SUMMARY_COLUMNS = COLUMNS.replace("request, ", "");
 

@@ -14,10 +14,8 @@ import type { Authenticator } from "../../kernel/context.ts";
 import { ServiceError, toRestReply } from "../../kernel/errors.ts";
 
 const KEEP_ALIVE_MS = 15_000;
-/** What may wait for a subscriber that reads slowly; beyond that it is cut off. */
+/** What may wait for a subscriber that reads slowly, or whose answer has not begun; beyond that it is cut off. */
 const BUFFER_BYTES_MAX = 1024 * 1024;
-/** Notifications that may come between the subscription and the first byte of its answer. */
-const EARLY_MAX = 100;
 /** While the instance stops: how often its streams are looked at, and for how long nothing must have come on one. */
 const RETIRING_SWEEP_MS = 500;
 const QUIET_SWEEPS_MAX = 6;
@@ -39,7 +37,7 @@ class Subscription implements Subscriber, ReplySource {
   #writer: ReplyWriter | null = null;
   /** What was delivered before the answer had begun. */
   #early: string[] | null = null;
-  /** Written since the client stopped reading. */
+  /** Delivered before the answer had begun, or written since the client stopped reading. */
   #behindBytes = 0;
   #unsubscribe: (() => void) | null = null;
   /** Since something was delivered. */
@@ -56,6 +54,7 @@ class Subscription implements Subscriber, ReplySource {
 
   begin(writer: ReplyWriter): void {
     this.#writer = writer;
+    this.#behindBytes = 0;
     // Written at once, so that the client knows that it is subscribed.
     this.#write(SUBSCRIBED);
     for (const json of this.#early ?? []) this.deliver(json);
@@ -78,7 +77,8 @@ class Subscription implements Subscriber, ReplySource {
     if (this.#writer) return this.#write(`data: ${json}\n\n`);
     this.#early ??= [];
     this.#early.push(json);
-    return this.#early.length <= EARLY_MAX;
+    this.#behindBytes += json.length;
+    return this.#behindBytes <= BUFFER_BYTES_MAX;
   }
 
   keepAlive(): void {

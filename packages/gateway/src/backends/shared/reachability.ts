@@ -1,4 +1,4 @@
-import type { ProbeResult } from "./contract.ts";
+import type { BackendDeps, ProbeResult } from "../contract.ts";
 
 /** For APIs without a free listing: that it answers at all is what can be known without spending anything. */
 export async function reachability({
@@ -6,7 +6,7 @@ export async function reachability({
   url,
   signal,
 }: {
-  fetch: typeof globalThis.fetch;
+  fetch: BackendDeps["fetch"];
   url: string;
   signal: AbortSignal;
 }): Promise<ProbeResult> {

@@ -1,0 +1,69 @@
+import { type ErrorName, ServiceError } from "../../kernel/errors.ts";
+import type { Payer } from "../../kernel/payer.ts";
+import type { Billing } from "../billing/index.ts";
+import type { FinalUsage, Metering } from "../metering/index.ts";
+import type { ClipFacts } from "./clip-facts.ts";
+
+const NANO_PER_USD = 1e9;
+const REFUSALS: ReadonlySet<ErrorName> = new Set(["payment_required", "quota_exceeded", "unavailable"]);
+
+/** One job as metering knows it. */
+export interface JobCharge {
+  requestId: string;
+  payer: Payer;
+  model: string;
+  costUsd: number;
+}
+
+/** The hold for what a job may cost. */
+export interface JobHold {
+  /** Writes the usage row. */
+  settle(costUsd: number): void;
+  release(): void;
+}
+
+export interface ChargesOptions {
+  metering: Pick<Metering, "admit" | "record">;
+  billing: Pick<Billing, "videoCostNanoUsd">;
+}
+
+const usageOf = (costUsd: number): FinalUsage => ({
+  backend: "video",
+  promptTokens: 0,
+  completionTokens: 0,
+  estimated: false,
+  costUsd,
+});
+
+/** What jobs cost. */
+export class Charges {
+  constructor(readonly options: ChargesOptions) {}
+
+  async priceUsd(model: string, facts: ClipFacts): Promise<number> {
+    return (await this.options.billing.videoCostNanoUsd(model, facts)) / NANO_PER_USD;
+  }
+
+  /** Checks limits and holds the cost, or throws the refusal. */
+  async admit({ costUsd, ...job }: JobCharge): Promise<JobHold> {
+    const admission = await this.options.metering.admit({ ...job, refId: null, bound: { costUsd } });
+    return {
+      settle: (spentUsd) => admission.settle(usageOf(spentUsd)),
+      release: () => admission.release(),
+    };
+  }
+
+  /** Holds again the cost of a job that was admitted before; null when there is no room for it now. */
+  async hold(charge: JobCharge): Promise<JobHold | null> {
+    try {
+      return await this.admit(charge);
+    } catch (error) {
+      if (error instanceof ServiceError && REFUSALS.has(error.kind)) return null;
+      throw error;
+    }
+  }
+
+  /** Writes the usage row; harmless when it is called again with the same request id. */
+  record({ costUsd, ...job }: JobCharge): void {
+    this.options.metering.record({ ...job, refId: null }, usageOf(costUsd));
+  }
+}
