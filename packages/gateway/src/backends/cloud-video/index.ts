@@ -10,6 +10,7 @@ import {
 import { addressField, KEY_FIELD, modelsField, NAME_FIELD } from "../shared/form.ts";
 import { reachability } from "../shared/reachability.ts";
 import { transportError } from "../shared/upstream-http.ts";
+import { wholeBody } from "../shared/whole-body.ts";
 import { chooseDialect } from "./choose.ts";
 import {
   type ApiCall,
@@ -129,15 +130,10 @@ function splitTask(config: BackendConfig, taskId: string): { dialect: VideoDiale
 
 /** JSON, or null for anything else; large integers (file ids) stay exact as text. */
 async function readReply(response: Response): Promise<unknown> {
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  for await (const chunk of (response.body ?? []) as AsyncIterable<Uint8Array>) {
-    size += chunk.length;
-    if (size > REPLY_BYTES_MAX) throw new BackendError("upstream", "the answer is larger than 1 MiB", 502);
-    chunks.push(chunk);
-  }
+  const whole = await wholeBody(response, REPLY_BYTES_MAX);
+  if (!whole) throw new BackendError("upstream", "the answer is larger than 1 MiB", 502);
   try {
-    return JSON.parse(Buffer.concat(chunks).toString("utf8"), (_, value, context?: { source?: string }) =>
+    return JSON.parse(whole.toString(), (_, value, context?: { source?: string }) =>
       typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value)
         ? context?.source
         : value,

@@ -14,7 +14,8 @@ import { declares } from "../shared/capabilities.ts";
 import { addressField, KEY_FIELD, modelsField, NAME_FIELD } from "../shared/form.ts";
 import { probeFailure } from "../shared/probe.ts";
 import { ResponseAnswer } from "../shared/response-answer.ts";
-import { callUpstream, transportError, upstreamError } from "../shared/upstream-http.ts";
+import { callUpstream, fetchUpstream, upstreamError } from "../shared/upstream-http.ts";
+import { wholeBody } from "../shared/whole-body.ts";
 import { apiBase } from "./base-url.ts";
 import { limitFieldsFor } from "./limit-fields.ts";
 import { modelsOfListing } from "./models.ts";
@@ -45,25 +46,11 @@ function create(config: BackendConfig, { fetch, openOrigin }: BackendDeps): Back
         })
       : null;
 
-  async function overFetch(url: string, { body, signal }: ModelCall): Promise<Answer> {
-    let response: Response;
-    try {
-      response = await fetch(url, {
-        method: "POST",
-        headers,
-        body: body.bytes(),
-        signal,
-        // A redirect could carry the key to another host.
-        redirect: "manual",
-        // Deadlines are the caller's, through the signal.
-        timeout: false,
-      });
-    } catch (error) {
-      throw transportError(error, signal);
-    }
-    if (response.ok) return new ResponseAnswer(response, signal);
-    throw await upstreamError(response, config.apiKey);
-  }
+  const overFetch = async (url: string, { body, signal }: ModelCall): Promise<Answer> => {
+    const { apiKey } = config;
+    const response = await fetchUpstream(fetch, { url, apiKey, headers, signal, body: body.bytes() });
+    return new ResponseAnswer(response, signal);
+  };
 
   const poster = (url: string): ((call: ModelCall) => Promise<Answer>) => {
     if (!origin) return (call) => overFetch(url, call);
@@ -117,15 +104,9 @@ async function probe({
 }
 
 async function listing(response: Response): Promise<unknown> {
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  for await (const chunk of response.body ?? []) {
-    size += chunk.length;
-    if (size > LISTING_BYTES_MAX) return null;
-    chunks.push(chunk);
-  }
+  const whole = await wholeBody(response, LISTING_BYTES_MAX);
   try {
-    return JSON.parse(Buffer.concat(chunks).toString());
+    return whole && JSON.parse(whole.toString());
   } catch {
     return null;
   }

@@ -8,6 +8,7 @@ import {
   type ModelCall,
   type PieceReader,
 } from "../contract.ts";
+import { wholeBody } from "./whole-body.ts";
 
 export const tooLarge = (bytesMax: number) => new BackendError("transport", answerTooLarge(bytesMax));
 
@@ -35,14 +36,9 @@ export class ResponseAnswer implements Answer, Flow {
     const declared = Number(response.headers.get("content-length") ?? Number.NaN);
     try {
       if (declared <= bytesMax) return Buffer.from(await response.arrayBuffer());
-      const pieces: Uint8Array[] = [];
-      let size = 0;
-      for await (const piece of response.body ?? []) {
-        size += piece.length;
-        if (size > bytesMax) throw tooLarge(bytesMax);
-        pieces.push(piece);
-      }
-      return Buffer.concat(pieces);
+      const whole = await wholeBody(response, bytesMax);
+      if (!whole) throw tooLarge(bytesMax);
+      return whole;
     } catch (error) {
       throw this.#reason(error);
     }

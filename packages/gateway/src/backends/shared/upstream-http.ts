@@ -1,6 +1,7 @@
 import { isObject } from "../../kernel/json.ts";
 import { type Answer, type BackendDeps, BackendError, type HttpAnswer } from "../contract.ts";
 import { ResponseAnswer, tooLarge } from "./response-answer.ts";
+import { wholeBody } from "./whole-body.ts";
 
 /** How much of an upstream's error body is read, and how much of it is repeated. */
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
@@ -37,13 +38,28 @@ export async function callUpstream(
 ): Promise<Response> {
   const headers: Record<string, string> = { accept: "application/json" };
   if (apiKey) headers.authorization = `Bearer ${apiKey}`;
-  if (body !== undefined) headers["content-type"] = "application/json";
+  if (body === undefined) return fetchUpstream(fetchIt, { url, apiKey, headers, signal });
+  headers["content-type"] = "application/json";
+  return fetchUpstream(fetchIt, { url, apiKey, headers, signal, body: JSON.stringify(body) });
+}
+
+interface RawRequest extends UpstreamRequest {
+  headers: Record<string, string>;
+  /** Sent as it is. */
+  body?: Uint8Array<ArrayBuffer> | string;
+}
+
+/** The same for a body that is JSON already. */
+export async function fetchUpstream(
+  fetchIt: BackendDeps["fetch"],
+  { url, apiKey, headers, signal, body }: RawRequest,
+): Promise<Response> {
   let response: Response;
   try {
     response = await fetchIt(url, {
       method: body === undefined ? "GET" : "POST",
       headers,
-      body: body === undefined ? undefined : JSON.stringify(body),
+      body,
       signal,
       // A redirect could carry the key to another host.
       redirect: "manual",
@@ -59,19 +75,12 @@ export async function callUpstream(
 
 /** A whole answer as JSON. */
 export async function readJson(response: Response, signal: AbortSignal): Promise<unknown> {
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  try {
-    for await (const chunk of response.body ?? []) {
-      size += chunk.length;
-      if (size > ANSWER_BYTES_MAX) throw tooLarge(ANSWER_BYTES_MAX);
-      chunks.push(chunk);
-    }
-  } catch (error) {
+  const whole = await wholeBody(response, ANSWER_BYTES_MAX).catch((error) => {
     throw transportError(error, signal);
-  }
+  });
+  if (!whole) throw tooLarge(ANSWER_BYTES_MAX);
   try {
-    return JSON.parse(Buffer.concat(chunks).toString());
+    return JSON.parse(whole.toString());
   } catch {
     throw new BackendError("transport", "the upstream answered something that is not JSON");
   }
@@ -134,7 +143,7 @@ function startOf(answer: Answer): Promise<string> {
 }
 
 /** The message in an error body: `{error: "…"}`, `{error: {message}}`, flat `{message}`, or the text itself. */
-export function errorDetail(text: string): string {
+function errorDetail(text: string): string {
   let body: unknown;
   try {
     body = JSON.parse(text);
