@@ -122,6 +122,7 @@ export async function openRooms(options: RoomOptions) {
     new Agents({
       db,
       bus,
+      requests,
       events,
       clock,
       ids,

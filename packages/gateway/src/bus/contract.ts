@@ -27,7 +27,7 @@ export interface Subscription {
 export interface Requests {
   /** Null when nobody answered in time. Questions on one topic arrive in the order in which they are asked. */
   ask(topic: string, question: string, timeoutMs: number): Promise<string | null>;
-  serve(topic: string, answer: (question: string) => string): Subscription;
+  serve(topic: string, answer: (question: string) => string | Promise<string>): Subscription;
 }
 
 /** Limits counted over a sliding window: exact over every instance that shares the counter. */

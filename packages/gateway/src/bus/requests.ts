@@ -1,5 +1,6 @@
 import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
+import { whenKnown } from "../kernel/when-known.ts";
 import type { Bus, Requests, Subscription } from "./contract.ts";
 
 /** Questions that wait for an answer; past this many a new one is not asked. */
@@ -36,12 +37,12 @@ export class BusRequests implements Requests {
     });
   }
 
-  serve(topic: string, answer: (question: string) => string): Subscription {
+  serve(topic: string, answer: (question: string) => string | Promise<string>): Subscription {
     const { bus } = this.options;
-    return bus.subscribe(topic, (text) => {
-      const [replies, rest] = cut(text);
+    return bus.subscribe(topic, (asked) => {
+      const [replies, rest] = cut(asked);
       const [id, question] = cut(rest);
-      bus.publish(replies, `${id} ${answer(question)}`);
+      whenKnown(answer(question), (text) => bus.publish(replies, `${id} ${text}`));
     });
   }
 

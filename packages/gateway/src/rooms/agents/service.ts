@@ -1,6 +1,6 @@
 import { CloseCode, HEARTBEAT_INTERVAL_MS, HEARTBEATS_MISSED_MAX } from "@model-gateway/protocol/agent.ts";
 import type { Backend } from "../../backends/contract.ts";
-import type { Bus, EventHub } from "../../bus/contract.ts";
+import type { Bus, EventHub, Requests } from "../../bus/contract.ts";
 import { inBackground } from "../../kernel/background.ts";
 import { type Clock, isoTime } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
@@ -30,6 +30,8 @@ const TOKEN_BYTES = 32;
 export interface AgentsOptions {
   db: Database;
   bus: Bus;
+  /** Questions to other instances; null where there are none. */
+  requests: Requests | null;
   events: EventHub;
   clock: Clock;
   ids: Ids;
@@ -59,7 +61,7 @@ export class Agents {
   #closed = false;
 
   constructor(readonly options: AgentsOptions) {
-    const { db, bus, clock, ids, log } = options;
+    const { db, bus, requests, clock, ids, log } = options;
     const instance = ids.uuid();
     this.#store = new AgentStore(db);
     this.#serving = new Serving(options);
@@ -79,7 +81,7 @@ export class Agents {
       },
       onDeregistered: (agentId) => this.#onDeregistered(agentId),
     });
-    this.#relay = new Relay({ bus, clock, ids, instance, execute: (command) => this.#execute(command) });
+    this.#relay = new Relay({ requests, instance, execute: (command) => this.#execute(command) });
     this.#tunnels = new InstanceTunnels({
       bus,
       log,
