@@ -3,6 +3,7 @@ const checks: Record<string, string[]> = {
   "lint and format": ["node_modules/.bin/biome", "check", "--error-on-warnings", "."],
   types: ["node_modules/.bin/tsc", "--noEmit"],
   imports: [process.execPath, "scripts/check-imports.ts"],
+  "map of the folders": [process.execPath, "scripts/check-map.ts"],
   generated: [process.execPath, "scripts/gen.ts", "--check"],
 };
 

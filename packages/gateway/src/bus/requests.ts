@@ -1,5 +1,6 @@
 import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
+import { whenKnown } from "../kernel/when-known.ts";
 import type { Bus, Requests, Subscription } from "./contract.ts";
 
 /** Questions that wait for an answer; past this many a new one is not asked. */
@@ -38,13 +39,10 @@ export class BusRequests implements Requests {
 
   serve(topic: string, answer: (question: string) => string | Promise<string>): Subscription {
     const { bus } = this.options;
-    return bus.subscribe(topic, (text) => {
-      const [replies, rest] = cut(text);
+    return bus.subscribe(topic, (asked) => {
+      const [replies, rest] = cut(asked);
       const [id, question] = cut(rest);
-      const reply = (answered: string) => bus.publish(replies, `${id} ${answered}`);
-      const answered = answer(question);
-      if (typeof answered === "string") reply(answered);
-      else void answered.then(reply);
+      whenKnown(answer(question), (text) => bus.publish(replies, `${id} ${text}`));
     });
   }
 

@@ -3,7 +3,6 @@ import type { Inference } from "./service.ts";
 export type { Deadlines } from "./deadlines.ts";
 export * as methods from "./methods.ts";
 export * as notifications from "./notifications.ts";
-export { CLIENT_LEFT_OUTCOME, type RequestFailure } from "./observer.ts";
 export * as routes from "./routes.ts";
 export { Inference, type InferenceOptions } from "./service.ts";
 

@@ -3,11 +3,10 @@ import type { Clock } from "../../kernel/clock.ts";
 import { ERRORS, type ServiceError } from "../../kernel/errors.ts";
 import { GATEWAY, GEN_AI, OTEL } from "../../observe/genai-attributes.ts";
 import type { Counter, Histogram, Metrics } from "../../observe/metrics.ts";
+import { CLIENT_LEFT_OUTCOME, type RequestFailure } from "../../observe/request-records.ts";
 import { parseTraceparent, type Span, type Tracer } from "../../observe/tracing.ts";
 import type { ReportedUsage } from "./usage-tail.ts";
 
-/** What `outcome` says when the client ended the call. */
-export const CLIENT_LEFT_OUTCOME = "client_left";
 /** Close together where people notice a difference: quantiles are read from these. */
 const FIRST_CHUNK_BUCKETS_SECONDS = [
   0.001, 0.0025, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 3, 5,
@@ -24,18 +23,6 @@ export interface CallFacts {
   channel: string;
   /** W3C header of the client's own trace. */
   traceparent: string | null;
-}
-
-/** A request that did not get its answer, as an operator wants to see it. */
-export interface RequestFailure {
-  requestId: string;
-  /** HTTP status of a refusal; null when an upstream failed. */
-  status: number | null;
-  /** Code of the refusal, or what happened to the call in one word. */
-  code: string;
-  model: string | null;
-  backend: string | null;
-  message: string;
 }
 
 /** Handles of one operation and model, so that counting a request builds no label text. */

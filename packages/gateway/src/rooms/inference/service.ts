@@ -26,6 +26,7 @@ import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { RefusedCall, RouteCall } from "../../kernel/route.ts";
 import type { Metrics } from "../../observe/metrics.ts";
+import type { RequestFailure } from "../../observe/request-records.ts";
 import type { Tracer } from "../../observe/tracing.ts";
 import type { Billing } from "../billing/index.ts";
 import type { Conversations } from "../conversations/index.ts";
@@ -38,7 +39,7 @@ import { CallWatch, DEFAULT_DEADLINES, type Deadlines, isAboutClient } from "./d
 import { embed } from "./embeddings.ts";
 import { isFinal, reportTo, toFailure } from "./failures.ts";
 import { KeyWatchers } from "./key-watchers.ts";
-import { CallObserver, type RequestFailure } from "./observer.ts";
+import { CallObserver } from "./observer.ts";
 import { Payload } from "./payload.ts";
 import { QUICK_START_MODELS } from "./quick-start.ts";
 import { fromResponses } from "./responses-body.ts";

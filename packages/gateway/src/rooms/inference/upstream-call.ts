@@ -7,13 +7,14 @@ import {
 } from "../../backends/contract.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Payer } from "../../kernel/payer.ts";
+import { CLIENT_LEFT_OUTCOME } from "../../observe/request-records.ts";
 import type { ModelLimits } from "../billing/index.ts";
 import { type ModelRules, modelAllowed } from "../groups/index.ts";
 import type { Admission, Metering } from "../metering/index.ts";
 import type { Route, Routing } from "../routing/index.ts";
 import { type CallWatch, isAboutClient, type WatchedCall } from "./deadlines.ts";
 import { reportTo } from "./failures.ts";
-import { type CallObserver, CLIENT_LEFT_OUTCOME, type ObservedCall } from "./observer.ts";
+import type { CallObserver, ObservedCall } from "./observer.ts";
 import { Outgoing } from "./outgoing.ts";
 import type { Payload } from "./payload.ts";
 import type { SpendFields } from "./spend-fields.ts";

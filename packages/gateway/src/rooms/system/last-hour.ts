@@ -1,6 +1,6 @@
 import type { Clock } from "../../kernel/clock.ts";
 import type { HistogramReading, Metrics } from "../../observe/metrics.ts";
-import { CLIENT_LEFT_OUTCOME } from "../inference/index.ts";
+import { CLIENT_LEFT_OUTCOME } from "../../observe/request-records.ts";
 
 const MINUTE_MS = 60_000;
 const MINUTES_KEPT = 60;

@@ -1,4 +1,4 @@
-import type { RequestFailure } from "../inference/index.ts";
+import type { RequestFailure } from "../../observe/request-records.ts";
 
 const FAILURES_KEPT = 50;
 const MESSAGE_LENGTH_MAX = 300;

@@ -1,6 +1,6 @@
 import { type Clock, isoTime } from "../../kernel/clock.ts";
 import type { Metrics } from "../../observe/metrics.ts";
-import type { RequestFailure } from "../inference/index.ts";
+import type { RequestFailure } from "../../observe/request-records.ts";
 import type { Entry } from "../routing/index.ts";
 import { LastHour } from "./last-hour.ts";
 import type { LocalServers } from "./local-servers.ts";
