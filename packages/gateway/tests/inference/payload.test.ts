@@ -1,9 +1,9 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { AnswerBody } from "../../src/rooms/inference/answer-body.ts";
-import { JsonScanError, scanObject } from "../../src/rooms/inference/json-scan.ts";
-import { Payload } from "../../src/rooms/inference/payload.ts";
-import { usageOfTail } from "../../src/rooms/inference/usage-tail.ts";
+import { AnswerBody } from "../../src/rooms/inference/call/answer-body.ts";
+import { usageOfTail } from "../../src/rooms/inference/call/usage-tail.ts";
+import { JsonScanError, scanObject } from "../../src/rooms/inference/request/json-scan.ts";
+import { Payload } from "../../src/rooms/inference/request/payload.ts";
 
 const usageIn = (bytes: Buffer) => usageOfTail(new AnswerBody(bytes));
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { chunk, DONE, usageChunk, wholeStream } from "@model-gateway/testing/upstream.ts";
 import fc from "fast-check";
-import { StreamMeter, type StreamMeterOptions } from "../../src/rooms/inference/stream-meter.ts";
+import { StreamMeter, type StreamMeterOptions } from "../../src/rooms/inference/stream/stream-meter.ts";
 
 const event = (value: unknown) => `data: ${JSON.stringify(value)}\n\n`;
 

@@ -1,8 +1,8 @@
 import type { Inference } from "./service.ts";
 
-export type { Deadlines } from "./deadlines.ts";
+export type { Deadlines } from "./call/deadlines.ts";
+export { CLIENT_LEFT_OUTCOME, type RequestFailure } from "./call/observer.ts";
 export * as methods from "./methods.ts";
-export { CLIENT_LEFT_OUTCOME, type RequestFailure } from "./observer.ts";
 export * as routes from "./routes.ts";
 export { Inference, type InferenceOptions } from "./service.ts";
 

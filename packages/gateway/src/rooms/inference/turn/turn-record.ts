@@ -1,9 +1,9 @@
-import type { Log } from "../../kernel/log.ts";
-import type { Conversations, StoredMessage } from "../conversations/index.ts";
-import { inject, type Memory, type RecallState } from "../memory/index.ts";
-import type { ChatFields } from "./fields.ts";
+import type { Log } from "../../../kernel/log.ts";
+import type { Conversations, StoredMessage } from "../../conversations/index.ts";
+import { inject, type Memory, type RecallState } from "../../memory/index.ts";
+import type { ChatFields } from "../request/fields.ts";
+import type { Payload } from "../request/payload.ts";
 import { AnswerCollector, messagesOf, toStored, userTurn } from "./messages.ts";
-import type { Payload } from "./payload.ts";
 
 export interface RecordParts {
   conversations: Conversations;

@@ -1,5 +1,5 @@
-import type { Answer } from "../../backends/contract.ts";
-import { isObject } from "../../kernel/json.ts";
+import type { Answer } from "../../../backends/contract.ts";
+import { isObject } from "../../../kernel/json.ts";
 
 const event = (data: unknown): string => `data: ${JSON.stringify(data)}\n\n`;
 

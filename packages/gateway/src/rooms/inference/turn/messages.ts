@@ -1,6 +1,6 @@
-import { isObject } from "../../kernel/json.ts";
-import type { StoredMessage } from "../conversations/index.ts";
-import type { Choice } from "./chunk-normaliser.ts";
+import { isObject } from "../../../kernel/json.ts";
+import type { StoredMessage } from "../../conversations/index.ts";
+import type { Choice } from "../stream/chunk-normaliser.ts";
 
 /** What is kept of an answer for a conversation or the memory; a longer one is cut there. */
 const COLLECTED_CHARS_MAX = 4 * 1024 * 1024;

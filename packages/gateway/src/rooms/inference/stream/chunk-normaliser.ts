@@ -1,5 +1,5 @@
-import { isObject } from "../../kernel/json.ts";
-import type { AnswerHead } from "./answer-shape.ts";
+import { isObject } from "../../../kernel/json.ts";
+import type { AnswerHead } from "../call/answer-shape.ts";
 
 const CHUNK = "chat.completion.chunk";
 

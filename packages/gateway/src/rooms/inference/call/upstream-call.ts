@@ -4,20 +4,20 @@ import {
   BackendError,
   type ChatCall,
   type JsonBody,
-} from "../../backends/contract.ts";
-import { fail } from "../../kernel/errors.ts";
-import type { Payer } from "../../kernel/payer.ts";
-import type { ModelLimits } from "../billing/index.ts";
-import { type ModelRules, modelAllowed } from "../groups/index.ts";
-import type { Admission, Metering } from "../metering/index.ts";
-import type { Route, Routing } from "../routing/index.ts";
+} from "../../../backends/contract.ts";
+import { fail } from "../../../kernel/errors.ts";
+import type { Payer } from "../../../kernel/payer.ts";
+import type { ModelLimits } from "../../billing/index.ts";
+import { type ModelRules, modelAllowed } from "../../groups/index.ts";
+import type { Admission, Metering } from "../../metering/index.ts";
+import type { Route, Routing } from "../../routing/index.ts";
+import type { Payload } from "../request/payload.ts";
+import type { SpendFields } from "../request/spend-fields.ts";
+import { StreamHold } from "../stream/stream-hold.ts";
 import { type CallWatch, isAboutClient, type WatchedCall } from "./deadlines.ts";
 import { reportTo } from "./failures.ts";
 import { type CallObserver, CLIENT_LEFT_OUTCOME, type ObservedCall } from "./observer.ts";
 import { Outgoing } from "./outgoing.ts";
-import type { Payload } from "./payload.ts";
-import type { SpendFields } from "./spend-fields.ts";
-import { StreamHold } from "./stream-hold.ts";
 import { ABSURD, type ReportedUsage, type UsageReport } from "./usage-tail.ts";
 
 /** The first, and one on another backend where the first could not be reached. */

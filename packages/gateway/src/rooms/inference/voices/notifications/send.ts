@@ -1,12 +1,12 @@
-import type { EventHub, EventStream } from "../../bus/contract.ts";
-import { inBackground } from "../../kernel/background.ts";
-import type { Actor } from "../../kernel/context.ts";
-import { ERRORS, fail, toServiceError } from "../../kernel/errors.ts";
-import type { RecallState } from "../memory/index.ts";
-import { type ChatParts, ChatTurn } from "./chat.ts";
-import type { Choice } from "./chunk-normaliser.ts";
-import { Payload } from "./payload.ts";
-import { usageFields } from "./usage-tail.ts";
+import type { EventHub, EventStream } from "../../../../bus/contract.ts";
+import { inBackground } from "../../../../kernel/background.ts";
+import type { Actor } from "../../../../kernel/context.ts";
+import { ERRORS, fail, toServiceError } from "../../../../kernel/errors.ts";
+import type { RecallState } from "../../../memory/index.ts";
+import { usageFields } from "../../call/usage-tail.ts";
+import { Payload } from "../../request/payload.ts";
+import type { Choice } from "../../stream/chunk-normaliser.ts";
+import { type ChatParts, ChatTurn } from "../../turn/chat-turn.ts";
 
 /** Turns that run at once in this process; each holds an upstream connection. */
 const SENDS_MAX = 10_000;

@@ -1,4 +1,4 @@
-import { isObject } from "../../kernel/json.ts";
+import { isObject } from "../../../kernel/json.ts";
 import type { AnswerBody } from "./answer-body.ts";
 import { type ReportedUsage, usageFields } from "./usage-tail.ts";
 

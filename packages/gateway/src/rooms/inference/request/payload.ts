@@ -1,5 +1,5 @@
-import type { JsonBody } from "../../backends/contract.ts";
-import { fail } from "../../kernel/errors.ts";
+import type { JsonBody } from "../../../backends/contract.ts";
+import { fail } from "../../../kernel/errors.ts";
 import { JsonScanError, type Member, type ScanNotes, scanObject } from "./json-scan.ts";
 import {
   isSpendField,

@@ -1,6 +1,6 @@
-import { decodeUtf8, parseJson } from "../../kernel/json.ts";
-import { chatBodyOfResponses } from "../compat/index.ts";
-import { Payload } from "./payload.ts";
+import { decodeUtf8, parseJson } from "../../../../kernel/json.ts";
+import { chatBodyOfResponses } from "../../../compat/index.ts";
+import { Payload } from "../../request/payload.ts";
 
 /** Chat fields that such clients mix in. The usage chunk must stay what they asked for: it has no choices. */
 const CHAT_FIELDS = ["stream_options", "max_tokens", "max_completion_tokens"] as const;

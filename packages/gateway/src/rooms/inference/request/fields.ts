@@ -1,5 +1,5 @@
-import { fail } from "../../kernel/errors.ts";
-import { isObject } from "../../kernel/json.ts";
+import { fail } from "../../../kernel/errors.ts";
+import { isObject } from "../../../kernel/json.ts";
 import type { Payload } from "./payload.ts";
 import type { SpendFields } from "./spend-fields.ts";
 

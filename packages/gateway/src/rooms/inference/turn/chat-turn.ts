@@ -1,22 +1,22 @@
 import type { HttpRequest } from "@model-gateway/wire/http";
-import { type Answer, BackendError } from "../../backends/contract.ts";
-import type { Clock } from "../../kernel/clock.ts";
-import { toRestBody, toServiceError } from "../../kernel/errors.ts";
-import { AnswerBody, readAnswer, requireList } from "./answer-body.ts";
-import { type AnswerHead, completeChat } from "./answer-shape.ts";
-import type { Choice } from "./chunk-normaliser.ts";
-import { CLIENT_LEFT } from "./deadlines.ts";
-import { toFailure } from "./failures.ts";
-import { type ChatFields, readChatFields } from "./fields.ts";
+import { type Answer, BackendError } from "../../../backends/contract.ts";
+import type { Clock } from "../../../kernel/clock.ts";
+import { toRestBody, toServiceError } from "../../../kernel/errors.ts";
+import { AnswerBody, readAnswer, requireList } from "../call/answer-body.ts";
+import { type AnswerHead, completeChat } from "../call/answer-shape.ts";
+import { CLIENT_LEFT } from "../call/deadlines.ts";
+import { toFailure } from "../call/failures.ts";
+import { type Asker, type CallParts, UpstreamCall, type UpstreamCallOptions } from "../call/upstream-call.ts";
+import { ABSURD, type ReportedUsage, usageOfTail } from "../call/usage-tail.ts";
+import { type ChatFields, readChatFields } from "../request/fields.ts";
+import type { Payload } from "../request/payload.ts";
+import type { Choice } from "../stream/chunk-normaliser.ts";
+import { Relay, type Sink } from "../stream/relay.ts";
+import { replayAsStream } from "../stream/replay.ts";
+import { StreamMeter } from "../stream/stream-meter.ts";
+import { textBytesIn } from "../stream/text-size.ts";
 import { messagesOf } from "./messages.ts";
-import type { Payload } from "./payload.ts";
-import { Relay, type Sink } from "./relay.ts";
-import { replayAsStream } from "./replay.ts";
-import { StreamMeter } from "./stream-meter.ts";
-import { textBytesIn } from "./text-size.ts";
 import { type RecordParts, TurnRecord } from "./turn-record.ts";
-import { type Asker, type CallParts, UpstreamCall, type UpstreamCallOptions } from "./upstream-call.ts";
-import { ABSURD, type ReportedUsage, usageOfTail } from "./usage-tail.ts";
 
 export interface ChatParts extends CallParts, RecordParts {
   clock: Clock;

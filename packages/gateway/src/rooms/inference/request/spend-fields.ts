@@ -1,4 +1,4 @@
-import { fail } from "../../kernel/errors.ts";
+import { fail } from "../../../kernel/errors.ts";
 
 /** What limits the output, by all the names that servers know it by. */
 export const LIMIT_FIELDS = [

@@ -1,9 +1,9 @@
-import { BoundedMap } from "../../kernel/bounded.ts";
-import type { Clock } from "../../kernel/clock.ts";
-import { ERRORS, type ServiceError } from "../../kernel/errors.ts";
-import { GATEWAY, GEN_AI, OTEL } from "../../kernel/genai-attributes.ts";
-import type { Counter, Histogram, Metrics } from "../../kernel/metrics.ts";
-import { parseTraceparent, type Span, type Tracer } from "../../kernel/tracing.ts";
+import { BoundedMap } from "../../../kernel/bounded.ts";
+import type { Clock } from "../../../kernel/clock.ts";
+import { ERRORS, type ServiceError } from "../../../kernel/errors.ts";
+import { GATEWAY, GEN_AI, OTEL } from "../../../kernel/genai-attributes.ts";
+import type { Counter, Histogram, Metrics } from "../../../kernel/metrics.ts";
+import { parseTraceparent, type Span, type Tracer } from "../../../kernel/tracing.ts";
 import type { ReportedUsage } from "./usage-tail.ts";
 
 /** What `outcome` says when the client ended the call. */

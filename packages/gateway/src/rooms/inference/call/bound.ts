@@ -1,9 +1,9 @@
-import { limitFieldsOf } from "../../backends/contract.ts";
-import type { ModelLimits } from "../billing/index.ts";
-import { estimatePromptTokens, samplePromptTokens, type TokenBound } from "../metering/index.ts";
-import type { Route } from "../routing/index.ts";
-import type { Payload } from "./payload.ts";
-import { OPTIONS, type SpendFields } from "./spend-fields.ts";
+import { limitFieldsOf } from "../../../backends/contract.ts";
+import type { ModelLimits } from "../../billing/index.ts";
+import { estimatePromptTokens, samplePromptTokens, type TokenBound } from "../../metering/index.ts";
+import type { Route } from "../../routing/index.ts";
+import type { Payload } from "../request/payload.ts";
+import { OPTIONS, type SpendFields } from "../request/spend-fields.ts";
 
 /** What is held for at first when neither the request nor the price table says how long an answer may be. */
 const OUTPUT_TOKENS_UNKNOWN = 8_192;

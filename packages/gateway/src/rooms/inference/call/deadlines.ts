@@ -1,5 +1,5 @@
-import { BackendError } from "../../backends/contract.ts";
-import type { Clock } from "../../kernel/clock.ts";
+import { BackendError } from "../../../backends/contract.ts";
+import type { Clock } from "../../../kernel/clock.ts";
 
 /** How long an upstream, and a client, may keep everybody waiting. */
 export interface Deadlines {

@@ -1,7 +1,7 @@
 import type { ReplyWriter } from "@model-gateway/wire/http";
-import { type Answer, BackendError, type Flow, type PieceReader } from "../../backends/contract.ts";
-import type { Clock } from "../../kernel/clock.ts";
-import { isAboutClient, type WatchedCall } from "./deadlines.ts";
+import { type Answer, BackendError, type Flow, type PieceReader } from "../../../backends/contract.ts";
+import type { Clock } from "../../../kernel/clock.ts";
+import { isAboutClient, type WatchedCall } from "../call/deadlines.ts";
 import type { StreamHold } from "./stream-hold.ts";
 import type { StreamMeter } from "./stream-meter.ts";
 

@@ -1,9 +1,9 @@
-import type { JsonBody } from "../../backends/contract.ts";
-import type { ModelLimits } from "../billing/index.ts";
-import type { Route } from "../routing/index.ts";
+import type { JsonBody } from "../../../backends/contract.ts";
+import type { ModelLimits } from "../../billing/index.ts";
+import type { Route } from "../../routing/index.ts";
+import type { Payload } from "../request/payload.ts";
+import type { SpendFields } from "../request/spend-fields.ts";
 import { ChatBound, EmbeddingsBound, loweredFields } from "./bound.ts";
-import type { Payload } from "./payload.ts";
-import type { SpendFields } from "./spend-fields.ts";
 import type { ReportedUsage } from "./usage-tail.ts";
 
 const NOTHING: ReadonlyMap<string, string> = new Map();

@@ -1,8 +1,8 @@
-import { isObject } from "../../kernel/json.ts";
-import type { AnswerHead } from "./answer-shape.ts";
+import { isObject } from "../../../kernel/json.ts";
+import type { AnswerHead } from "../call/answer-shape.ts";
+import { ABSURD, type ReportedUsage, readUsage, type UsageReport, usageFields } from "../call/usage-tail.ts";
 import { type ChatChunk, type Choice, ChunkNormaliser } from "./chunk-normaliser.ts";
 import { textBytesIn } from "./text-size.ts";
-import { ABSURD, type ReportedUsage, readUsage, type UsageReport, usageFields } from "./usage-tail.ts";
 
 /** An event that is still incomplete after this much is relayed as it comes, unread. */
 const PENDING_BYTES_MAX = 1024 * 1024;

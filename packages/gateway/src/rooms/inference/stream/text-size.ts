@@ -1,4 +1,4 @@
-import { isObject } from "../../kernel/json.ts";
+import { isObject } from "../../../kernel/json.ts";
 
 /** What says who speaks or what something is, not what is said; longer ones are counted like any text. */
 const LABELS: ReadonlySet<string> = new Set(["role", "type", "id"]);

@@ -1,6 +1,6 @@
 import { bearerOf, type HttpRequest, Reply } from "@model-gateway/wire/http";
-import type { RateLimiter } from "../../bus/contract.ts";
-import type { Keys, Principal } from "../keys/index.ts";
+import type { RateLimiter } from "../../../bus/contract.ts";
+import type { Keys, Principal } from "../../keys/index.ts";
 
 const WINDOW_MS = 60_000;
 const UNAUTHORIZED = "Missing or invalid API key; send it as Authorization: Bearer service-<uuid>\n";

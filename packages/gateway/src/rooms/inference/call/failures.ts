@@ -1,6 +1,6 @@
-import { BackendError } from "../../backends/contract.ts";
-import { ServiceError } from "../../kernel/errors.ts";
-import type { Route } from "../routing/index.ts";
+import { BackendError } from "../../../backends/contract.ts";
+import { ServiceError } from "../../../kernel/errors.ts";
+import type { Route } from "../../routing/index.ts";
 
 /** Statuses below 500 that say something about the backend rather than about the request. */
 const BACKEND_AT_FAULT = new Set([401, 408, 429]);

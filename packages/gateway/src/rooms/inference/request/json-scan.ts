@@ -1,4 +1,4 @@
-import { JSON_DEPTH_MAX } from "../../kernel/json.ts";
+import { JSON_DEPTH_MAX } from "../../../kernel/json.ts";
 
 /**
  * The top level of a JSON object, found in its bytes without parsing them: where each member lies. Strings are

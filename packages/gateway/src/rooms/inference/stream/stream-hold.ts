@@ -1,4 +1,4 @@
-import type { Admission } from "../metering/index.ts";
+import type { Admission } from "../../metering/index.ts";
 
 /** More is held when this share of what is held has been delivered. */
 const ASK_AT_SHARE = 3 / 4;
