@@ -2,12 +2,12 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { AnswerBody } from "../../src/rooms/inference/call/answer-body.ts";
 import { usageOfTail } from "../../src/rooms/inference/call/usage-tail.ts";
+import { BytesPayload } from "../../src/rooms/inference/request/bytes-payload.ts";
 import { JsonScanError, scanObject } from "../../src/rooms/inference/request/json-scan.ts";
-import { Payload } from "../../src/rooms/inference/request/payload.ts";
 
 const usageIn = (bytes: Buffer) => usageOfTail(new AnswerBody(bytes));
 
-const payload = (text: string) => new Payload(Buffer.from(text));
+const payload = (text: string) => new BytesPayload(Buffer.from(text));
 const NOTHING: ReadonlyMap<string, string> = new Map();
 const composed = (text: string, set: ReadonlyMap<string, string> = NOTHING) =>
   Buffer.from(payload(text).compose(set).bytes() as Uint8Array).toString();

@@ -73,7 +73,7 @@ describe("the stream meter", () => {
     expect(metered(wholeStream(words).join("")).meter.textBytes).toBe(expected);
     const seen: string[] = [];
     const { meter } = metered(wholeStream(words).join(""), {
-      onChoice: ({ delta }) => seen.push(String(delta.content ?? "")),
+      onChunk: (_, choices) => seen.push(...choices.map(({ delta }) => String(delta.content ?? ""))),
     });
     expect(meter.textBytes).toBe(expected);
     expect(seen.join("")).toBe(words.join(""));

@@ -10,6 +10,6 @@ export {
   type ReplyWriter,
   StreamedReply,
 } from "./reply.ts";
-export { BadRequest, bearerOf, DerivedRequest, type HttpRequest, textOfHeader } from "./request.ts";
+export { BadRequest, bearerOf, type HttpRequest, textOfHeader } from "./request.ts";
 export { Router } from "./router.ts";
-export { replyOf, responseOf } from "./web-reply.ts";
+export { replyOf } from "./web-reply.ts";

@@ -50,35 +50,3 @@ export function textOfHeader(value: string): string {
     return value;
   }
 }
-
-/** Another request with some headers replaced, and its body too if one is given. */
-export class DerivedRequest implements HttpRequest {
-  constructor(
-    readonly origin: HttpRequest,
-    readonly headers: Readonly<Record<string, string | null>>,
-    readonly bytes?: Buffer,
-  ) {}
-
-  get method(): string {
-    return this.origin.method;
-  }
-  get path(): string {
-    return this.origin.path;
-  }
-  get search(): string {
-    return this.origin.search;
-  }
-  get signal(): AbortSignal {
-    return this.origin.signal;
-  }
-  header(name: string): string | null {
-    const own = this.headers[name];
-    return own === undefined ? this.origin.header(name) : own;
-  }
-  body(bytesMax: number): Buffer | Promise<Buffer> {
-    return this.bytes ?? this.origin.body(bytesMax);
-  }
-  whenGone(run: () => void): void {
-    this.origin.whenGone(run);
-  }
-}

@@ -1,57 +1,28 @@
 import { z } from "zod";
-import { defineRoute } from "../../kernel/route.ts";
+import { defineRoute, type RouteDefinition } from "../../kernel/route.ts";
+import { BODY_BYTES_MAX } from "./service.ts";
+import { Usage } from "./voices/documented.ts";
+import { voices } from "./voices/index.ts";
+import type { Voice, VoiceRoute } from "./voices/voice.ts";
 
-const Usage = z.object({
-  prompt_tokens: z.int(),
-  completion_tokens: z.int(),
-  total_tokens: z.int(),
-});
+const routeOf = (voice: Voice, route: VoiceRoute): RouteDefinition =>
+  defineRoute({
+    method: "POST",
+    path: route.path,
+    summary: route.summary,
+    auth: "api_key",
+    body: route.body,
+    response: route.response,
+    bodyBytesMax: BODY_BYTES_MAX,
+    handler: (call) => call.rooms.inference.speak(voice, route, call),
+  });
 
-/** For the documents: bodies are read field by field and passed on as they are. */
-const ChatRequest = z.looseObject({
-  model: z.string().describe("Id from GET /v1/models, or an alias"),
-  messages: z.array(
-    z.looseObject({
-      role: z.string(),
-      content: z.union([z.string(), z.array(z.unknown())]).nullish(),
-      images: z.array(z.unknown()).optional(),
-      tool_calls: z.array(z.unknown()).optional(),
-    }),
+/** The paths of every voice, by name. */
+export const voiceRoutes: Record<string, RouteDefinition> = Object.fromEntries(
+  voices.flatMap((voice) =>
+    Object.entries(voice.routes).map(([name, route]) => [name, routeOf(voice, route)]),
   ),
-  stream: z.boolean().optional().describe("True: the answer is an event stream"),
-  temperature: z.number().optional(),
-  max_tokens: z.int().optional(),
-  conversation_id: z.string().optional().describe("One of your conversations; the turn is stored in it"),
-  memory: z.boolean().optional().describe("False: nothing is recalled for this request"),
-  extra: z.record(z.string(), z.unknown()).optional().describe("Merged into what is sent upstream"),
-  tools: z.array(z.unknown()).optional(),
-  provider: z.string().optional().describe("Only this backend, or backends of this kind"),
-});
-
-const ChatAnswer = z.looseObject({
-  id: z.string(),
-  object: z.literal("chat.completion"),
-  created: z.int(),
-  model: z.string(),
-  choices: z.array(
-    z.looseObject({
-      index: z.int(),
-      message: z.looseObject({ role: z.string(), content: z.string().nullable() }),
-      finish_reason: z.string(),
-    }),
-  ),
-  usage: Usage,
-});
-
-export const chatCompletions = defineRoute({
-  method: "POST",
-  path: "/v1/chat/completions",
-  summary: "One chat turn, as a whole or as an event stream that ends with [DONE]",
-  auth: "api_key",
-  body: ChatRequest,
-  response: ChatAnswer,
-  handler: ({ rooms, request, requestId }) => rooms.inference.chatCompletions(request, requestId),
-});
+);
 
 export const embeddings = defineRoute({
   method: "POST",

@@ -1,20 +1,15 @@
 import {
   bearerOf,
-  EVENT_STREAM_HEADERS,
-  EVENT_STREAM_TYPE,
   type HttpRequest,
-  jsonReply,
   Reply,
-  type ReplySource,
-  type ReplyWriter,
-  StreamedReply,
+  type StreamedReply,
   textOfHeader,
 } from "@model-gateway/wire/http";
 import { BackendError } from "../../backends/contract.ts";
 import type { EventHub, RateLimiter } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
-import { fail, type ServiceError, toRestReply, toServiceError } from "../../kernel/errors.ts";
+import { fail, isOurs, ServiceError, toRestReply, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Metrics } from "../../kernel/metrics.ts";
@@ -33,16 +28,20 @@ import { embed } from "./embeddings.ts";
 import { KeyWatchers } from "./key-watchers.ts";
 import { QUICK_START_MODELS } from "./quick-start.ts";
 import { requireApiKey } from "./request/api-key.ts";
-import { Payload } from "./request/payload.ts";
+import { BytesPayload } from "./request/bytes-payload.ts";
 import { type ChatParts, ChatTurn } from "./turn/chat-turn.ts";
-import { fromResponses } from "./voices/chat/responses-body.ts";
 import { ChatSender } from "./voices/notifications/send.ts";
+import { type Form, jsonReplyIn, refusalIn, VoicedReply } from "./voices/replies.ts";
+import { failureOf, type Voice, type VoiceRoute } from "./voices/voice.ts";
 
-const BODY_BYTES_MAX = 32 * 1024 * 1024;
+/** Images travel inside the body. */
+export const BODY_BYTES_MAX = 32 * 1024 * 1024;
 const REF_LENGTH_MAX = 64;
 const INVOKE_TIMEOUT_MS = 30_000;
 const BAD_KEY = { code: "unauthorized", message: "the API key is missing, unknown or revoked" };
 const KEY_TOO_FAST = { code: "rate_limit_exceeded", message: "the API key is over its requests a minute" };
+const INVALID_KEY = "Invalid API key: send `Authorization: Bearer service-…`, as keys.create showed it";
+const OWN_FORM: Form = {};
 /** What proxies use for a client that closed its connection; nobody is there to read it. */
 const CLIENT_CLOSED = 499;
 
@@ -69,8 +68,14 @@ export interface InferenceOptions {
 }
 
 type Answered = Reply | StreamedReply;
-/** What an admitted request comes to: the whole answer, or a turn whose stream has begun. */
-type Work = (asker: Asker, payload: Payload) => Promise<WholeAnswer | ChatTurn | Reply>;
+/** Answers a request that was admitted, given its body. */
+type Work = (asker: Asker, body: Buffer) => Promise<Answered>;
+
+interface Arrived {
+  request: HttpRequest;
+  requestId: string;
+  form: Form;
+}
 
 /** Chat and embeddings on every surface. */
 export class Inference {
@@ -103,89 +108,126 @@ export class Inference {
     return this.#watch.count;
   }
 
-  /** `POST /v1/chat/completions`. */
-  chatCompletions(request: HttpRequest, requestId: string): Answered | Promise<Answered> {
-    return this.#admitted(request, requestId, (asker, sent) => {
-      const payload = sent.has("messages") || !sent.has("input") ? sent : fromResponses(sent);
-      const opening = ChatTurn.open(this.#parts, { asker, payload, client: request, withHistory: false });
-      return opening instanceof Promise ? opening.then(answerTurn) : answerTurn(opening);
+  /** A request to one of a voice's paths. */
+  speak(
+    voice: Voice,
+    route: VoiceRoute,
+    { request, requestId }: Omit<Arrived, "form">,
+  ): Answered | Promise<Answered> {
+    const arrived = { request, requestId, form: voice };
+    const { answer } = route;
+    if (answer) {
+      return this.#identified(arrived, async () =>
+        jsonReplyIn(voice, answer(await request.body(BODY_BYTES_MAX)), requestId),
+      );
+    }
+    const { clock } = this.options;
+    return this.#metered(arrived, (asker, body) => {
+      const read = voice.read(body, { requestId, nowMs: clock.now() });
+      const reply = new VoicedReply(voice, read, requestId, clock);
+      const { payload } = read;
+      const { listener } = reply;
+      const opening = ChatTurn.open(this.#parts, {
+        asker,
+        payload,
+        client: request,
+        withHistory: false,
+        listener,
+      });
+      return opening instanceof Promise ? opening.then((turn) => reply.to(turn)) : reply.to(opening);
     });
   }
 
   /** `POST /v1/embeddings`. */
   embeddings(request: HttpRequest, requestId: string): Answered | Promise<Answered> {
-    return this.#admitted(request, requestId, (asker, payload) =>
-      embed(this.#parts, { asker, payload, client: request }),
+    return this.#metered({ request, requestId, form: OWN_FORM }, (asker, body) =>
+      embed(this.#parts, { asker, payload: new BytesPayload(body), client: request }),
     );
   }
 
   /** Who the request's API key stands for, or the plain-text refusal of the key or its limit. */
-  principal(request: HttpRequest, requestId: string): Principal | Reply | Promise<Principal | Reply> {
+  principal(
+    request: HttpRequest,
+    requestId: string,
+    keyHeader?: string,
+  ): Principal | Reply | Promise<Principal | Reply> {
     const { keys, limiter, apiRateLimitRpm: rpm } = this.options;
-    return requireApiKey({ keys, limiter, rpm }, request, requestId);
+    return requireApiKey({ keys, limiter, rpm }, secretOf(request, keyHeader), requestId);
   }
 
   /**
-   * What both have in common: the key, its limits, the body, and how refusals look. Promises are made only where
-   * something has to be waited for: this is around every request.
+   * The key, its limits, and how refusals look. Promises are made only where something has to be waited for: this is
+   * around every request.
    */
-  #admitted(request: HttpRequest, requestId: string, work: Work): Answered | Promise<Answered> {
-    const found = this.principal(request, requestId);
-    return found instanceof Promise
-      ? found.then((principal) => this.#identified(request, requestId, principal, work))
-      : this.#identified(request, requestId, found, work);
-  }
-
   #identified(
-    request: HttpRequest,
-    requestId: string,
-    principal: Principal | Reply,
-    work: Work,
+    arrived: Arrived,
+    work: (principal: Principal) => Promise<Answered>,
   ): Answered | Promise<Answered> {
-    if (principal instanceof Reply) {
-      const { status } = principal.head;
-      if (status === 401) this.#watchers.unknown(bearerOf(request) ?? "", { status, ...BAD_KEY });
-      this.#parts.observer.turnedAway({ requestId, status, ...(status === 401 ? BAD_KEY : KEY_TOO_FAST) });
-      return principal;
-    }
-    this.options.countRequest();
+    const { request, requestId, form } = arrived;
+    const found = this.principal(request, requestId, form.keyHeader);
+    return found instanceof Promise
+      ? found.then((principal) => this.#answered(arrived, principal, work))
+      : this.#answered(arrived, found, work);
+  }
+
+  #answered(
+    arrived: Arrived,
+    principal: Principal | Reply,
+    work: (principal: Principal) => Promise<Answered>,
+  ): Answered | Promise<Answered> {
+    if (principal instanceof Reply) return this.#turnedAway(arrived, principal);
     try {
-      return this.#work(request, requestId, principal, work).then(
-        (answer) => {
-          this.#watchers.answered(principal.keyId);
-          if (answer instanceof Reply) return answer;
-          return answer instanceof ChatTurn
-            ? streamedReply(answer, requestId)
-            : wholeReply(answer, requestId);
-        },
-        (error) => this.#refused(error, requestId, principal),
-      );
+      return work(principal).catch((error) => this.#refused(error, arrived, principal));
     } catch (error) {
-      return this.#refused(error, requestId, principal);
+      return this.#refused(error, arrived, principal);
     }
   }
 
-  #work(request: HttpRequest, requestId: string, principal: Principal, work: Work): ReturnType<Work> {
-    const payer = payerOf(principal);
-    const refId = refOf(request);
-    const limited = this.options.metering.checkRate(payer);
-    const traceparent = this.options.tracer.enabled ? request.header("traceparent") : null;
-    const { group: rules } = principal;
-    const asker: Asker = { requestId, payer, rules, refId, channel: "gateway", traceparent };
-    const read = (body: Buffer) => work(asker, new Payload(body));
-    if (limited) return limited.then(() => request.body(BODY_BYTES_MAX)).then(read);
-    const body = request.body(BODY_BYTES_MAX);
-    return body instanceof Promise ? body.then(read) : read(body);
+  /** A request that spends: counted, passed by its payer's limits, its body read. */
+  #metered(arrived: Arrived, work: Work): Answered | Promise<Answered> {
+    const { request, requestId } = arrived;
+    return this.#identified(arrived, (principal) => {
+      this.options.countRequest();
+      const payer = payerOf(principal);
+      const refId = refOf(request);
+      const limited = this.options.metering.checkRate(payer);
+      const traceparent = this.options.tracer.enabled ? request.header("traceparent") : null;
+      const { group: rules } = principal;
+      const asker: Asker = { requestId, payer, rules, refId, channel: "gateway", traceparent };
+      const read = (body: Buffer) =>
+        work(asker, body).then((answer) => {
+          this.#watchers.answered(principal.keyId);
+          return answer;
+        });
+      if (limited) return limited.then(() => request.body(BODY_BYTES_MAX)).then(read);
+      const body = request.body(BODY_BYTES_MAX);
+      return body instanceof Promise ? body.then(read) : read(body);
+    });
   }
 
-  #refused(error: unknown, requestId: string, { keyId }: Principal): Reply {
+  /** The key is unknown or over its limit. */
+  #turnedAway({ request, requestId, form }: Arrived, reply: Reply): Reply {
+    const { status } = reply.head;
+    const isUnknown = status === 401;
+    if (isUnknown) this.#watchers.unknown(secretOf(request, form.keyHeader) ?? "", { status, ...BAD_KEY });
+    this.#parts.observer.turnedAway({ requestId, status, ...(isUnknown ? BAD_KEY : KEY_TOO_FAST) });
+    if (!form.errorBody) return reply;
+    const failure = isUnknown
+      ? failureOf(new ServiceError("auth_required", INVALID_KEY))
+      : { status, message: String(reply.body), type: "invalid_request", code: null };
+    return refusalIn(form, reply, failure);
+  }
+
+  #refused(error: unknown, { request, requestId, form }: Arrived, { keyId }: Principal): Reply {
     if (isAboutClient(error)) return new Reply({ status: CLIENT_CLOSED, contentType: "", requestId }, "");
     const refusal = toServiceError(error);
     this.#watchers.refused(keyId, refusal);
     this.#count(requestId, refusal);
-    if (!isFinal(error)) throw error;
+    if (isOurs(refusal))
+      this.options.log.error("route failed", { request_id: requestId, path: request.path, error });
     // Client libraries repeat a 502 on their own; what the upstream refused once it will refuse again.
-    return toRestReply(refusal, requestId, { "x-should-retry": "false" });
+    const more = isFinal(error) ? { "x-should-retry": "false" } : undefined;
+    return refusalIn(form, toRestReply(refusal, requestId, more), failureOf(refusal));
   }
 
   /** What an upstream did has been counted as the outcome of a call. */
@@ -261,48 +303,6 @@ function refOf(request: HttpRequest): string | null {
   return ref || null;
 }
 
-/** An answer that does not stream, and what it was limited to. */
-interface WholeAnswer {
-  body: Buffer;
-  loweredTo: number | null;
-}
-
-const answerTurn = (turn: ChatTurn): Promise<WholeAnswer | ChatTurn> =>
-  turn.fields.stream
-    ? turn.begin()
-    : turn.answer().then((body) => ({ body, loweredTo: turn.call.loweredTo }));
-
-/** Says what an answer was limited to because no more of it can be paid. */
-const LOWERED_HEADER = "x-service-max-tokens";
-
-const wholeReply = ({ body, loweredTo }: WholeAnswer, requestId: string): Reply =>
-  loweredTo === null
-    ? jsonReply(body, requestId)
-    : jsonReply(body, requestId, 200, { [LOWERED_HEADER]: String(loweredTo) });
-
-/** A turn whose answer is written to the client as it comes. */
-class ChatSource implements ReplySource {
-  constructor(readonly turn: ChatTurn) {}
-
-  begin(writer: ReplyWriter): void {
-    // A failure has been written to the stream by then; the status is long gone.
-    this.turn.run(writer).catch(() => {});
-  }
-  drained(): void {
-    this.turn.drained();
-  }
-  left(): void {
-    this.turn.left();
-  }
-}
-
-const streamHeaders = (loweredTo: number | null): Record<string, string> =>
-  loweredTo === null
-    ? EVENT_STREAM_HEADERS
-    : { ...EVENT_STREAM_HEADERS, [LOWERED_HEADER]: String(loweredTo) };
-
-const streamedReply = (turn: ChatTurn, requestId: string): StreamedReply =>
-  new StreamedReply(
-    { status: 200, contentType: EVENT_STREAM_TYPE, requestId, headers: streamHeaders(turn.call.loweredTo) },
-    new ChatSource(turn),
-  );
+/** The key of a request: the bearer, or what the API's own header says. */
+const secretOf = (request: HttpRequest, keyHeader: string | undefined): string | null =>
+  bearerOf(request) ?? (keyHeader ? request.header(keyHeader) : null);

@@ -1,4 +1,4 @@
-import { bearerOf, type HttpRequest, Reply } from "@model-gateway/wire/http";
+import { Reply } from "@model-gateway/wire/http";
 import type { RateLimiter } from "../../../bus/contract.ts";
 import type { Keys, Principal } from "../../keys/index.ts";
 
@@ -17,15 +17,14 @@ const plain = (status: number, text: string, requestId: string, headers = {}): R
   new Reply({ status, contentType: "text/plain; charset=utf-8", requestId, headers }, text);
 
 /**
- * Who the request's key stands for, or the refusal, which is plain text here and not the JSON shape. Synchronous
+ * Who the key stands for, or the refusal, which is plain text here and not the JSON shape. Synchronous
  * when the key is cached.
  */
 export function requireApiKey(
   gate: ApiKeyGate,
-  request: HttpRequest,
+  secret: string | null,
   requestId: string,
 ): Principal | Reply | Promise<Principal | Reply> {
-  const secret = bearerOf(request);
   const found = secret === null ? null : gate.keys.authenticate(secret);
   return found instanceof Promise
     ? found.then((principal) => limit(gate, principal, requestId))

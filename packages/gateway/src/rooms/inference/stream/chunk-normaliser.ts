@@ -25,6 +25,9 @@ export interface Choice {
   index: number;
   delta: Record<string, unknown>;
   finish_reason?: unknown;
+  /** What ended it, where the server tells (vLLM, SGLang). */
+  stop_reason?: unknown;
+  matched_stop?: unknown;
   /** Where servers of other APIs put what belongs into the delta. */
   text?: unknown;
   message?: unknown;

@@ -12,7 +12,10 @@ const HELD_BYTES_MAX = 256 * 1024;
 const KEEP_ALIVE = Buffer.from(": keep-alive\n\n");
 
 /** Where the client's bytes go. */
-export type Sink = Pick<ReplyWriter, "write" | "end">;
+export interface Sink extends Pick<ReplyWriter, "write" | "end"> {
+  /** Keeps a silent connection open in the sink's own way; absent: by a comment. */
+  keepAlive?(): void;
+}
 
 export type Ending =
   | { kind: "complete" }
@@ -64,6 +67,8 @@ export class Relay implements PieceReader {
       });
       this.#wake = null;
     }
+    const { isAborted, reason } = this.watched;
+    if (isAborted && !isAboutClient(reason)) throw reason;
     if (this.#error) throw this.#error;
     // Text that came in one piece with the failure is the client's; then it is told inside the stream.
     if (this.meter.failure !== null && this.meter.textBytes === 0)
@@ -180,7 +185,9 @@ export class Relay implements PieceReader {
   async run(sink: Sink): Promise<Ending> {
     const { meter, watched } = this;
     watched.onSilence = () => {
-      if (meter.atBoundary) sink.write(KEEP_ALIVE);
+      if (!meter.atBoundary) return;
+      if (sink.keepAlive) sink.keepAlive();
+      else sink.write(KEEP_ALIVE);
     };
     this.#sink = sink;
     this.flush();

@@ -18,8 +18,8 @@ const DONE_EVENT = Buffer.from("data: [DONE]\n\n");
 export interface StreamMeterOptions {
   /** The client asked for the usage chunk; otherwise it is held back. */
   keepUsage: boolean;
-  /** Sees every choice of every chunk; the stream is then parsed in full. */
-  onChoice?: (choice: Choice) => void;
+  /** Sees every chunk with its choices made what clients expect; the stream is then parsed in full. */
+  onChunk?: (chunk: ChatChunk, choices: readonly Choice[]) => void;
   /** What each chunk says about the answer, where the upstream leaves it out. */
   head?: AnswerHead;
 }
@@ -183,7 +183,7 @@ export class StreamMeter {
       return "end";
     }
     const verdict = this.#chunk(chunk);
-    if (verdict === "keep" && !this.options.onChoice) this.#learn(data, chunk);
+    if (verdict === "keep" && !this.options.onChunk) this.#learn(data, chunk);
     if (verdict === "drop") {
       this.#dropBlank = true;
       this.#atBoundary = wasAtBoundary;
@@ -235,6 +235,7 @@ export class StreamMeter {
     const { choices, changed } = this.#normaliser.apply(chunk);
     const bytesBefore = this.textBytes;
     for (const choice of choices) this.#choice(choice);
+    this.options.onChunk?.(chunk, choices);
     if (this.textBytes > bytesBefore) this.#textEvents++;
     if (usage !== null) this.#reported(usage);
     if (choices.length === 0 && isObject(chunk.usage) && !this.options.keepUsage) return "drop";
@@ -256,7 +257,6 @@ export class StreamMeter {
     if (choice.text !== undefined || choice.message !== undefined)
       this.textBytes += textBytesIn([choice.text, choice.message]);
     if (Array.isArray(delta.tool_calls)) this.#sawTools = true;
-    this.options.onChoice?.(choice);
   }
 
   /** True when an event of the gateway's own may be written between those of the upstream. */
@@ -283,9 +283,9 @@ export class StreamMeter {
     };
     const last = this.#last ?? { ...this.options.head };
     const finish = (index: number, finish_reason: string) => {
-      const choice = { index, delta: {}, finish_reason };
-      add(last, { choices: [choice] });
-      this.options.onChoice?.(choice);
+      const choices = [{ index, delta: {}, finish_reason }];
+      add(last, { choices });
+      this.options.onChunk?.(last, choices);
     };
     if (isStopped) {
       for (const [index, hasEnded] of this.#ends) if (!hasEnded) finish(index, "length");

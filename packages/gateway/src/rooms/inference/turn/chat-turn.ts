@@ -3,20 +3,22 @@ import { type Answer, BackendError } from "../../../backends/contract.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { toRestBody, toServiceError } from "../../../kernel/errors.ts";
 import { AnswerBody, readAnswer, requireList } from "../call/answer-body.ts";
-import { type AnswerHead, completeChat } from "../call/answer-shape.ts";
+import type { AnswerHead } from "../call/answer-shape.ts";
 import { CLIENT_LEFT } from "../call/deadlines.ts";
 import { toFailure } from "../call/failures.ts";
 import { type Asker, type CallParts, UpstreamCall, type UpstreamCallOptions } from "../call/upstream-call.ts";
 import { ABSURD, type ReportedUsage, usageOfTail } from "../call/usage-tail.ts";
 import { type ChatFields, readChatFields } from "../request/fields.ts";
 import type { Payload } from "../request/payload.ts";
-import type { Choice } from "../stream/chunk-normaliser.ts";
 import { Relay, type Sink } from "../stream/relay.ts";
 import { replayAsStream } from "../stream/replay.ts";
-import { StreamMeter } from "../stream/stream-meter.ts";
+import { StreamMeter, type StreamMeterOptions } from "../stream/stream-meter.ts";
 import { textBytesIn } from "../stream/text-size.ts";
+import type { Listener } from "./listener.ts";
 import { messagesOf } from "./messages.ts";
+import { Telling } from "./telling.ts";
 import { type RecordParts, TurnRecord } from "./turn-record.ts";
+import { WholeAnswer } from "./whole-answer.ts";
 
 export interface ChatParts extends CallParts, RecordParts {
   clock: Clock;
@@ -31,8 +33,8 @@ export interface ChatTurnOptions {
   client: Client;
   /** The stored conversation goes before the messages of the request. */
   withHistory: boolean;
-  /** Sees every piece of a streamed answer. */
-  onChoice?: (choice: Choice) => void;
+  /** Hears a streamed answer as events; absent: the upstream's own bytes are for the client. */
+  listener?: Listener;
 }
 
 /** One chat request from admission to settlement, whichever surface it came by. */
@@ -40,6 +42,7 @@ export class ChatTurn {
   #meter: StreamMeter | null = null;
   #relay: Relay | null = null;
   #running = false;
+  #telling: Telling | null = null;
 
   private constructor(
     readonly parts: ChatParts,
@@ -121,7 +124,7 @@ export class ChatTurn {
   }
 
   /** The whole answer; settled when this returns. */
-  async answer(): Promise<Buffer> {
+  async answer(): Promise<WholeAnswer> {
     const { call, record } = this;
     try {
       if (record.collector) await record.sent();
@@ -135,7 +138,7 @@ export class ChatTurn {
       const delivered = isReported ? 0 : Math.ceil(textBytesOf(body.bytes) / BYTES_PER_TOKEN);
       const owed = call.settle({ isWhole: true, reported, delivered });
       if (record.collector) await record.completedWith(body.bytes);
-      return completeChat(body, this.#head, { isReported, owed });
+      return new WholeAnswer(body, this.#head, { isReported, owed });
     } catch (error) {
       call.failed(error);
       call.settle();
@@ -145,24 +148,14 @@ export class ChatTurn {
 
   /** Starts the stream; throws while a failure can still be told by a status. */
   async begin(): Promise<this> {
-    const { call, record, parts, options } = this;
+    const { call, record, parts } = this;
+    const { listener } = this.options;
     try {
       if (record.collector) await record.sent();
       const answer = await call.send();
-      const { collector } = record;
-      const { onChoice } = options;
-      const seen =
-        collector || onChoice
-          ? (choice: Choice) => {
-              collector?.add(choice);
-              onChoice?.(choice);
-            }
-          : undefined;
-      this.#meter = new StreamMeter({
-        keepUsage: this.fields.wantsUsage,
-        onChoice: seen,
-        head: this.#head,
-      });
+      const head = this.#head;
+      if (listener) this.#telling = new Telling(listener, head);
+      this.#meter = new StreamMeter({ keepUsage: this.fields.wantsUsage, onChunk: this.#hears(), head });
       const events = await this.#eventStream(answer);
       const relay = new Relay(events, this.#meter, call.watched, parts.clock, call.streamHold());
       await relay.peek();
@@ -177,6 +170,23 @@ export class ChatTurn {
     return this;
   }
 
+  /** Who sees the chunks of a stream: a listener, and the record where the answer is kept. */
+  #hears(): StreamMeterOptions["onChunk"] {
+    const telling = this.#telling;
+    const { collector } = this.record;
+    if (!collector && !telling) return undefined;
+    const { watched } = this.call;
+    return (chunk, choices) => {
+      if (collector) for (const choice of choices) collector.add(choice);
+      if (!telling || watched.isAborted) return;
+      try {
+        telling.chunk(chunk, choices);
+      } catch (error) {
+        watched.abort(new BackendError("transport", toServiceError(error).message));
+      }
+    };
+  }
+
   /** The answer as a stream, whatever the upstream made of the wish for one. */
   async #eventStream(answer: Answer): Promise<Answer> {
     const type = answer.contentType;
@@ -189,7 +199,7 @@ export class ChatTurn {
     return replayAsStream(body);
   }
 
-  /** Relays until the end. Usage is journaled before the last bytes leave. */
+  /** Relays until the end, to the listener if there is one. Usage is journaled before the last bytes leave. */
   async run(sink: Sink): Promise<ReportedUsage | null> {
     this.#running = true;
     const { call, record } = this;
@@ -200,6 +210,7 @@ export class ChatTurn {
       call.failed(ending.error);
       this.#settle({ isWhole: false });
       const failure = toServiceError(toFailure(ending.error));
+      this.#telling?.listener.error(failure);
       sink.end(meter.failing(JSON.stringify(toRestBody(failure))));
       throw failure;
     }
@@ -208,6 +219,7 @@ export class ChatTurn {
     const settled = this.#settle({ isWhole: !isStopped });
     const closing = meter.closing(settled, { isStopped });
     if (record.collector) await record.completed();
+    this.#telling?.finish(settled);
     sink.end(closing);
     return settled;
   }

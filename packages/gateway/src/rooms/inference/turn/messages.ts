@@ -66,13 +66,11 @@ interface CollectedCall {
 export class AnswerCollector {
   #content = "";
   #calls: CollectedCall[] = [];
-  finishReason: string | null = null;
 
-  add({ index, delta, finish_reason }: Choice): void {
+  add({ index, delta }: Choice): void {
     if (index !== 0) return;
     if (typeof delta.content === "string" && this.#content.length < COLLECTED_CHARS_MAX)
       this.#content += delta.content;
-    if (typeof finish_reason === "string") this.finishReason = finish_reason;
     if (Array.isArray(delta.tool_calls))
       for (const piece of delta.tool_calls.filter(isObject)) this.#tool(piece);
   }
