@@ -20,15 +20,14 @@ import { createTracer, noTracer, type Tracer } from "./kernel/tracing.ts";
 import { createAccounts } from "./rooms/accounts/index.ts";
 import { Agents } from "./rooms/agents/index.ts";
 import { Billing } from "./rooms/billing/index.ts";
-import { Compat, throughRoute } from "./rooms/compat/index.ts";
 import { Conversations } from "./rooms/conversations/index.ts";
 import { createGroups } from "./rooms/groups/index.ts";
 import { surfaces } from "./rooms/index.ts";
-import { type Deadlines, Inference, routes as inferenceRoutes } from "./rooms/inference/index.ts";
+import { type Deadlines, Inference } from "./rooms/inference/index.ts";
 import { createKeys, payerOf } from "./rooms/keys/index.ts";
 import { createLedger } from "./rooms/ledger/index.ts";
 import { Memory } from "./rooms/memory/index.ts";
-import { createMetering, estimateTokens, IMAGE_TOKENS } from "./rooms/metering/index.ts";
+import { createMetering } from "./rooms/metering/index.ts";
 import { Providers } from "./rooms/providers/index.ts";
 import { createRealtime } from "./rooms/realtime/index.ts";
 import { Routing } from "./rooms/routing/index.ts";
@@ -223,13 +222,6 @@ function openRooms({ config, overrides, foundation, people, backends, ownPort }:
     memory,
     routing,
     inference,
-    compat: new Compat({
-      chat: throughRoute(inferenceRoutes.chatCompletions),
-      refuse: (error, call) => inference.refuse(error, call),
-      estimateTokens,
-      imageTokens: IMAGE_TOKENS,
-      clock,
-    }),
     video: createVideo({ db, bus, events, clock, ids, log, routing, metering, billing }),
     realtime: createRealtime({
       requests,
