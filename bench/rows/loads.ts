@@ -13,8 +13,8 @@ interface LoadRow {
   per: "request" | "event";
   shows: readonly Shown[];
   plan(bench: Bench): Plan;
-  /** Only the gateway, with requests that are paid in points. */
-  paid?: boolean;
+  /** Only the gateway; `points`: with requests that are paid in points. */
+  gatewayOnly?: "points" | "plain";
 }
 
 interface Tested {
@@ -32,10 +32,10 @@ const WARM_UP_STREAMS = { streams: 1_000, connections: 250 };
 /** Usage is written within a quarter of a second. */
 const SETTLED_MS = 400;
 
-function testedOf(bench: Bench, { shows, paid }: LoadRow): Tested[] {
+function testedOf(bench: Bench, { shows, gatewayOnly }: LoadRow): Tested[] {
   const { gateway, targets, upstreamPort } = bench;
-  if (paid) {
-    const target = { ...gateway, key: gateway.groupKey };
+  if (gatewayOnly) {
+    const target = gatewayOnly === "points" ? { ...gateway, key: gateway.groupKey } : gateway;
     return [{ measured: "gateway", target, pid: gateway.pid, share: 1 }];
   }
   const through = targets.map(
@@ -76,7 +76,7 @@ const warmUpOf = (plan: Plan): Plan =>
   plan.stream
     ? {
         ...plan,
-        body: chatBody("hi", { stream: true, seed: 1 }),
+        body: JSON.stringify({ ...JSON.parse(plan.body), seed: 1 }),
         connections: WARM_UP_STREAMS.connections,
         requests: WARM_UP_STREAMS.streams,
       }
@@ -118,6 +118,49 @@ const streams = (count: number): LoadRow => ({
   }),
 });
 
+/** The other APIs of a chat: the same upstream, the same answer, other words. */
+const VOICES = {
+  responses: { path: "/v1/responses", body: { model: "bench", input: "hi" } },
+  messages: {
+    path: "/v1/messages",
+    body: { model: "bench", max_tokens: 100, messages: [{ role: "user", content: "hi" }] },
+  },
+} as const;
+
+const voiceRows = (voice: keyof typeof VOICES): LoadRow[] => {
+  const { path, body } = VOICES[voice];
+  return [
+    {
+      group: "voices",
+      name: `${voice}, 64 connections`,
+      per: "request",
+      shows: ["cpu"],
+      gatewayOnly: "plain",
+      plan: ({ scale }) => ({
+        path,
+        body: JSON.stringify(body),
+        connections: 64,
+        requests: scale(15_000),
+        stream: false,
+      }),
+    },
+    {
+      group: "voices",
+      name: `${voice}, 200 streams`,
+      per: "event",
+      shows: ["cpu"],
+      gatewayOnly: "plain",
+      plan: () => ({
+        path,
+        body: JSON.stringify({ ...body, stream: true }),
+        connections: 200,
+        requests: 200,
+        stream: true,
+      }),
+    },
+  ];
+};
+
 const loadRows: LoadRow[] = [
   {
     group: "chat",
@@ -131,7 +174,7 @@ const loadRows: LoadRow[] = [
     name: "chat paid in points, 64 connections",
     per: "request",
     shows: ["cpu"],
-    paid: true,
+    gatewayOnly: "points",
     plan: ({ scale }) => chat(64, scale(15_000)),
   },
   {
@@ -165,6 +208,8 @@ const loadRows: LoadRow[] = [
   streams(100),
   streams(500),
   streams(1_000),
+  ...voiceRows("responses"),
+  ...voiceRows("messages"),
   {
     group: "embeddings",
     name: "embeddings, 32 x 1536",

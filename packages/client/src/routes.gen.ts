@@ -213,6 +213,46 @@ export interface Routes {
       [field: string]: unknown;
     };
   };
+  /** OpenAI Responses API over the chat path, streaming or not; nothing is stored. */
+  "POST /v1/responses": {
+    auth: "api_key";
+    body: {
+      model: string;
+      input: string | Record<string, unknown>[];
+      instructions?: string | null;
+      stream?: boolean | null;
+      max_output_tokens?: number | null;
+      tools?: { type: string; [field: string]: unknown }[] | null;
+      [field: string]: unknown;
+    };
+    answer: { id: string; object: "response"; status: string; [field: string]: unknown };
+  };
+  /** Anthropic Messages API over the chat path, streaming or not. */
+  "POST /v1/messages": {
+    auth: "api_key";
+    body: {
+      model: string;
+      messages: { role: string; content: string | { type: string; [field: string]: unknown }[] }[];
+      system?: string | Record<string, unknown>[] | null;
+      tools?: { name: string; [field: string]: unknown }[] | null;
+      max_tokens: number;
+      stream?: boolean | null;
+      [field: string]: unknown;
+    };
+    answer: { id: string; type: "message"; content: Record<string, unknown>[]; [field: string]: unknown };
+  };
+  /** Prompt tokens of a Messages request, estimated; costs nothing. */
+  "POST /v1/messages/count_tokens": {
+    auth: "api_key";
+    body: {
+      model: string;
+      messages: { role: string; content: string | { type: string; [field: string]: unknown }[] }[];
+      system?: string | Record<string, unknown>[] | null;
+      tools?: { name: string; [field: string]: unknown }[] | null;
+      [field: string]: unknown;
+    };
+    answer: { input_tokens: number };
+  };
   /** Vectors of texts, as numbers or as base64 of little-endian float32. */
   "POST /v1/embeddings": {
     auth: "api_key";
@@ -241,46 +281,6 @@ export interface Routes {
   "GET /v1/models": {
     auth: "public";
     answer: { object: "list"; data: { id: string; object: "model"; created: number; owned_by: string }[] };
-  };
-  /** Prompt tokens of a Messages request, estimated; costs nothing. */
-  "POST /v1/messages/count_tokens": {
-    auth: "api_key";
-    body: {
-      model: string;
-      messages: { role: string; content: string | { type: string; [field: string]: unknown }[] }[];
-      system?: string | Record<string, unknown>[] | null;
-      tools?: { name: string; [field: string]: unknown }[] | null;
-      [field: string]: unknown;
-    };
-    answer: { input_tokens: number };
-  };
-  /** Anthropic Messages API over the chat path, streaming or not. */
-  "POST /v1/messages": {
-    auth: "api_key";
-    body: {
-      model: string;
-      messages: { role: string; content: string | { type: string; [field: string]: unknown }[] }[];
-      system?: string | Record<string, unknown>[] | null;
-      tools?: { name: string; [field: string]: unknown }[] | null;
-      max_tokens: number;
-      stream?: boolean | null;
-      [field: string]: unknown;
-    };
-    answer: { id: string; type: "message"; content: Record<string, unknown>[]; [field: string]: unknown };
-  };
-  /** OpenAI Responses API over the chat path, streaming or not; nothing is stored. */
-  "POST /v1/responses": {
-    auth: "api_key";
-    body: {
-      model: string;
-      input: string | Record<string, unknown>[];
-      instructions?: string | null;
-      stream?: boolean | null;
-      max_output_tokens?: number | null;
-      tools?: { type: string; [field: string]: unknown }[] | null;
-      [field: string]: unknown;
-    };
-    answer: { id: string; object: "response"; status: string; [field: string]: unknown };
   };
   /** Poll a video task; also followed live at /api/rpc/events?session=<id>. */
   "GET /v1/video/generations/{id}": {

@@ -9,14 +9,13 @@ import { buildHash, VERSION } from "../kernel/version.ts";
 import { Accounts } from "../rooms/accounts/index.ts";
 import { Agents } from "../rooms/agents/index.ts";
 import { Billing } from "../rooms/billing/index.ts";
-import { Compat, throughRoute } from "../rooms/compat/index.ts";
 import { Conversations } from "../rooms/conversations/index.ts";
 import { Groups } from "../rooms/groups/index.ts";
-import { type Deadlines, Inference, routes as inferenceRoutes } from "../rooms/inference/index.ts";
+import { type Deadlines, Inference } from "../rooms/inference/index.ts";
 import { Keys } from "../rooms/keys/index.ts";
 import { Ledger } from "../rooms/ledger/index.ts";
 import { Memory } from "../rooms/memory/index.ts";
-import { estimateTokens, IMAGE_TOKENS, MeteringService } from "../rooms/metering/index.ts";
+import { MeteringService } from "../rooms/metering/index.ts";
 import { Providers } from "../rooms/providers/index.ts";
 import { Realtime } from "../rooms/realtime/index.ts";
 import { createSealer, Routing } from "../rooms/routing/index.ts";
@@ -192,16 +191,6 @@ export async function openRooms(options: RoomOptions) {
     }),
     { close: (room) => room.close() },
   );
-  const compat = await open(
-    "compat",
-    new Compat({
-      chat: throughRoute(inferenceRoutes.chatCompletions),
-      refuse: (error, call) => inference.refuse(error, call),
-      estimateTokens,
-      imageTokens: IMAGE_TOKENS,
-      clock,
-    }),
-  );
 
   const sweeps = {
     "usage rows": usage.sweepRows,
@@ -226,7 +215,6 @@ export async function openRooms(options: RoomOptions) {
     memory,
     routing,
     inference,
-    compat,
     video,
     realtime,
     system,

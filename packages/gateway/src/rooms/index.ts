@@ -1,7 +1,6 @@
 import * as accounts from "./accounts/index.ts";
 import * as agents from "./agents/index.ts";
 import * as billing from "./billing/index.ts";
-import * as compat from "./compat/index.ts";
 import * as conversations from "./conversations/index.ts";
 import * as groups from "./groups/index.ts";
 import * as inference from "./inference/index.ts";
@@ -28,7 +27,6 @@ export const surfaces = [
   memory,
   routing,
   inference,
-  compat,
   video,
   realtime,
   agents,

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { connect } from "node:net";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
-import { type HttpRequest, responseOf } from "@model-gateway/wire/http";
+import { type HttpRequest, Reply, type StreamedReply } from "@model-gateway/wire/http";
 import { z } from "zod";
 import { BusEventHub } from "../../src/bus/event-hub.ts";
 import { InProcessBus } from "../../src/bus/in-process/bus.ts";
@@ -70,6 +70,26 @@ const user = (userId: string) => ({
 function hub(clock = new ManualClock()) {
   return { clock, events: new BusEventHub(new InProcessBus(), clock, randomIds) };
 }
+/** A reply as the client of a test reads it. */
+function responseOf(reply: Reply | StreamedReply): Response {
+  const { status } = reply.head;
+  if (reply instanceof Reply) return new Response(String(reply.body), { status });
+  const { source } = reply;
+  const body = new ReadableStream<Uint8Array>({
+    start: (controller) =>
+      source.begin({
+        write: (bytes) => {
+          controller.enqueue(Buffer.from(bytes as Uint8Array));
+          return true;
+        },
+        end: () => controller.close(),
+        terminate: () => controller.error(new Error("the reply was cut off")),
+      }),
+    cancel: () => source.left(),
+  });
+  return new Response(body, { status });
+}
+
 async function subscribeTo(transport: EventsTransport, session: string): Promise<Response> {
   const request: HttpRequest = {
     method: "GET",

@@ -1,13 +1,13 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { AnswerBody } from "../../src/rooms/inference/answer-body.ts";
-import { JsonScanError, scanObject } from "../../src/rooms/inference/json-scan.ts";
-import { Payload } from "../../src/rooms/inference/payload.ts";
-import { usageOfTail } from "../../src/rooms/inference/usage-tail.ts";
+import { AnswerBody } from "../../src/rooms/inference/call/answer-body.ts";
+import { usageOfTail } from "../../src/rooms/inference/call/usage-tail.ts";
+import { BytesPayload } from "../../src/rooms/inference/request/bytes-payload.ts";
+import { JsonScanError, scanObject } from "../../src/rooms/inference/request/json-scan.ts";
 
 const usageIn = (bytes: Buffer) => usageOfTail(new AnswerBody(bytes));
 
-const payload = (text: string) => new Payload(Buffer.from(text));
+const payload = (text: string) => new BytesPayload(Buffer.from(text));
 const NOTHING: ReadonlyMap<string, string> = new Map();
 const composed = (text: string, set: ReadonlyMap<string, string> = NOTHING) =>
   Buffer.from(payload(text).compose(set).bytes() as Uint8Array).toString();

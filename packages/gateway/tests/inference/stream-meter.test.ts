@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { chunk, DONE, usageChunk, wholeStream } from "@model-gateway/testing/upstream.ts";
 import fc from "fast-check";
-import { StreamMeter, type StreamMeterOptions } from "../../src/rooms/inference/stream-meter.ts";
+import { StreamMeter, type StreamMeterOptions } from "../../src/rooms/inference/stream/stream-meter.ts";
 
 const event = (value: unknown) => `data: ${JSON.stringify(value)}\n\n`;
 
@@ -73,7 +73,7 @@ describe("the stream meter", () => {
     expect(metered(wholeStream(words).join("")).meter.textBytes).toBe(expected);
     const seen: string[] = [];
     const { meter } = metered(wholeStream(words).join(""), {
-      onChoice: ({ delta }) => seen.push(String(delta.content ?? "")),
+      onChunk: (_, choices) => seen.push(...choices.map(({ delta }) => String(delta.content ?? ""))),
     });
     expect(meter.textBytes).toBe(expected);
     expect(seen.join("")).toBe(words.join(""));

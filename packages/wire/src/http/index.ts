@@ -12,4 +12,4 @@ export {
 } from "./reply.ts";
 export { BadRequest, bearerOf, type HttpRequest, textOfHeader } from "./request.ts";
 export { Router } from "./router.ts";
-export { replyOf, responseOf } from "./web-reply.ts";
+export { replyOf } from "./web-reply.ts";

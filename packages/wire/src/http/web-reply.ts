@@ -57,39 +57,3 @@ class WebSource implements ReplySource {
     this.drained();
   }
 }
-
-/** A reply as a web `Response`, for code that works on one. */
-export function responseOf(reply: Reply | StreamedReply): Response {
-  const { status, contentType, requestId, headers } = reply.head;
-  const body = reply instanceof Reply ? bodyOf(reply) : webStream(reply.source);
-  return new Response(body as BodyInit, {
-    status,
-    headers: { ...headers, "content-type": contentType, "x-request-id": requestId },
-  });
-}
-
-const bodyOf = ({ body }: Reply): string | Uint8Array =>
-  typeof body === "string" || body instanceof Uint8Array ? body : Buffer.concat(body);
-
-function webStream(source: ReplySource): ReadableStream<Uint8Array> {
-  return new ReadableStream<Uint8Array>(
-    {
-      start(controller) {
-        source.begin({
-          write(bytes) {
-            controller.enqueue(typeof bytes === "string" ? Buffer.from(bytes) : bytes);
-            return (controller.desiredSize ?? 0) > 0;
-          },
-          end(last) {
-            if (last && last.length > 0) controller.enqueue(last);
-            controller.close();
-          },
-          terminate: () => controller.error(new Error("the answer broke off")),
-        });
-      },
-      pull: () => source.drained(),
-      cancel: () => source.left(),
-    },
-    { highWaterMark: 0 },
-  );
-}

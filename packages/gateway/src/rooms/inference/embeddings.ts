@@ -1,14 +1,14 @@
 import { JSON_TYPE, Reply } from "@model-gateway/wire/http";
 import { BackendError } from "../../backends/contract.ts";
-import { AnswerBody, readAnswer, requireList } from "./answer-body.ts";
-import { completeEmbeddings } from "./answer-shape.ts";
-import type { Client } from "./chat.ts";
-import { CLIENT_LEFT } from "./deadlines.ts";
-import { toFailure } from "./failures.ts";
-import { readEmbeddingsFields } from "./fields.ts";
-import type { Payload } from "./payload.ts";
-import { type Asker, type CallParts, UpstreamCall } from "./upstream-call.ts";
-import { ABSURD, usageOfTail } from "./usage-tail.ts";
+import { AnswerBody, readAnswer, requireList } from "./call/answer-body.ts";
+import { completeEmbeddings } from "./call/answer-shape.ts";
+import { CLIENT_LEFT } from "./call/deadlines.ts";
+import { toFailure } from "./call/failures.ts";
+import { type Asker, type CallParts, UpstreamCall } from "./call/upstream-call.ts";
+import { ABSURD, usageOfTail } from "./call/usage-tail.ts";
+import { readEmbeddingsFields } from "./request/fields.ts";
+import type { Payload } from "./request/payload.ts";
+import type { Client } from "./turn/chat-turn.ts";
 
 const HEAD_BYTES = 4 * 1024;
 const GIVEN_BACK_FROM_BYTES = 64 * 1024;

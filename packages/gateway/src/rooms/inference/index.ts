@@ -1,10 +1,13 @@
+import * as own from "./routes.ts";
 import type { Inference } from "./service.ts";
 
-export type { Deadlines } from "./deadlines.ts";
+export type { Deadlines } from "./call/deadlines.ts";
 export * as methods from "./methods.ts";
 export * as notifications from "./notifications.ts";
-export * as routes from "./routes.ts";
 export { Inference, type InferenceOptions } from "./service.ts";
+
+const { voiceRoutes, ...others } = own;
+export const routes = { ...voiceRoutes, ...others };
 
 declare module "../../kernel/context.ts" {
   interface Rooms {

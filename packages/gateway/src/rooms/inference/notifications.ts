@@ -1,18 +1,6 @@
 import { z } from "zod";
 import { defineNotification } from "../../kernel/notification.ts";
-
-export const Usage = z.object({
-  prompt_tokens: z.int(),
-  completion_tokens: z.int(),
-  total_tokens: z.int(),
-});
-
-export const ToolCall = z.looseObject({
-  id: z.string().optional(),
-  index: z.int().optional(),
-  type: z.string().optional(),
-  function: z.looseObject({ name: z.string().optional(), arguments: z.string().optional() }).optional(),
-});
+import { ToolCall, Usage } from "./voices/documented.ts";
 
 export const chatStream = defineNotification({
   name: "chat.stream",

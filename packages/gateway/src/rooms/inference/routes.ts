@@ -1,81 +1,34 @@
 import { z } from "zod";
-import { defineRoute, raw } from "../../kernel/route.ts";
-import { ToolCall, Usage } from "./notifications.ts";
+import { type AnyRoute, defineRoute, raw } from "../../kernel/route.ts";
+import { Usage } from "./voices/documented.ts";
+import { voices } from "./voices/index.ts";
+import type { Voice, VoiceRoute } from "./voices/voice.ts";
 
 /** Images travel inside the body. */
 const BODY_BYTES_MAX = 32 * 1024 * 1024;
 
-/** For the documents: bodies are read field by field and passed on as they are. */
-const ChatRequest = z.looseObject({
-  model: z.string().describe("Id from GET /v1/models, or an alias"),
-  messages: z.array(
-    z.looseObject({
-      role: z.string(),
-      content: z.union([z.string(), z.array(z.unknown())]).nullish(),
-      images: z.array(z.unknown()).optional(),
-      tool_calls: z.array(z.unknown()).optional(),
-    }),
-  ),
-  stream: z.boolean().optional().describe("True: the answer is an event stream"),
-  temperature: z.number().optional(),
-  max_tokens: z.int().optional(),
-  conversation_id: z.string().optional().describe("One of your conversations; the turn is stored in it"),
-  memory: z.boolean().optional().describe("False: nothing is recalled for this request"),
-  extra: z.record(z.string(), z.unknown()).optional().describe("Merged into what is sent upstream"),
-  tools: z.array(z.unknown()).optional(),
-  provider: z.string().optional().describe("Only this backend, or backends of this kind"),
-});
+const routeOf = (voice: Voice, route: VoiceRoute): AnyRoute =>
+  defineRoute({
+    method: "POST",
+    path: route.path,
+    summary: route.summary,
+    auth: "api_key",
+    keyHeader: voice.keyHeader,
+    outsideTierRate: route.answer && true,
+    body: raw(route.body),
+    bodyBytesMax: BODY_BYTES_MAX,
+    response: raw(route.response, { events: route.events }),
+    handler: (call) => call.rooms.inference.speak(voice, route, call),
+    refuse: (error, call) =>
+      call.rooms.inference.refuse(error, call, { form: voice, isRequest: !route.answer }),
+  });
 
-const ChatAnswer = z.looseObject({
-  id: z.string(),
-  object: z.literal("chat.completion"),
-  created: z.int(),
-  model: z.string(),
-  choices: z.array(
-    z.looseObject({
-      index: z.int(),
-      message: z.looseObject({
-        role: z.string(),
-        content: z.string().nullable(),
-        tool_calls: z.array(ToolCall).optional(),
-      }),
-      finish_reason: z.string(),
-    }),
+/** The paths of every voice, by name. */
+export const voiceRoutes: Record<string, AnyRoute> = Object.fromEntries(
+  voices.flatMap((voice) =>
+    Object.entries(voice.routes).map(([name, route]) => [name, routeOf(voice, route)]),
   ),
-  usage: Usage,
-});
-
-const ChatChunk = z.looseObject({
-  id: z.string(),
-  object: z.literal("chat.completion.chunk"),
-  created: z.int(),
-  model: z.string(),
-  choices: z.array(
-    z.looseObject({
-      index: z.int(),
-      delta: z.looseObject({
-        role: z.string().optional(),
-        content: z.string().nullish(),
-        reasoning_content: z.string().optional(),
-        tool_calls: z.array(ToolCall).optional(),
-      }),
-      finish_reason: z.string().nullable(),
-    }),
-  ),
-  usage: Usage.nullish(),
-});
-
-export const chatCompletions = defineRoute({
-  method: "POST",
-  path: "/v1/chat/completions",
-  summary: "One chat turn, as a whole or as an event stream that ends with [DONE]",
-  auth: "api_key",
-  body: raw(ChatRequest),
-  bodyBytesMax: BODY_BYTES_MAX,
-  response: raw(ChatAnswer, { events: ChatChunk }),
-  handler: (call) => call.rooms.inference.chatCompletions(call),
-  refuse: (error, call) => call.rooms.inference.refuse(error, call),
-});
+);
 
 export const embeddings = defineRoute({
   method: "POST",

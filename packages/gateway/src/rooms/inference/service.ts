@@ -1,27 +1,15 @@
 import {
   bearerOf,
-  EVENT_STREAM_HEADERS,
-  EVENT_STREAM_TYPE,
   type HttpRequest,
-  jsonReply,
   Reply,
-  type ReplySource,
-  type ReplyWriter,
-  StreamedReply,
+  type StreamedReply,
   textOfHeader,
 } from "@model-gateway/wire/http";
 import { BackendError } from "../../backends/contract.ts";
 import type { EventHub } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
-import {
-  ERRORS,
-  fail,
-  KeyRefusal,
-  type ServiceError,
-  toRestReply,
-  toServiceError,
-} from "../../kernel/errors.ts";
+import { ERRORS, fail, KeyRefusal, ServiceError, toRestReply, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { RefusedCall, RouteCall } from "../../kernel/route.ts";
@@ -34,22 +22,28 @@ import { type Principal, payerOf } from "../keys/index.ts";
 import type { Memory } from "../memory/index.ts";
 import type { Metering } from "../metering/index.ts";
 import type { Routing } from "../routing/index.ts";
-import { type ChatParts, ChatTurn } from "./chat.ts";
-import { CallWatch, DEFAULT_DEADLINES, type Deadlines, isAboutClient } from "./deadlines.ts";
+import { CallWatch, DEFAULT_DEADLINES, type Deadlines, isAboutClient } from "./call/deadlines.ts";
+import { isFinal, reportTo, toFailure } from "./call/failures.ts";
+import { CallObserver } from "./call/observer.ts";
+import type { Asker } from "./call/upstream-call.ts";
 import { embed } from "./embeddings.ts";
-import { isFinal, reportTo, toFailure } from "./failures.ts";
 import { KeyWatchers } from "./key-watchers.ts";
-import { CallObserver } from "./observer.ts";
-import { Payload } from "./payload.ts";
 import { QUICK_START_MODELS } from "./quick-start.ts";
-import { fromResponses } from "./responses-body.ts";
-import { ChatSender } from "./send.ts";
-import type { Asker } from "./upstream-call.ts";
+import { BytesPayload } from "./request/bytes-payload.ts";
+import { type ChatParts, ChatTurn } from "./turn/chat-turn.ts";
+import { ChatSender } from "./voices/notifications/send.ts";
+import { type Form, jsonReplyIn, refusalIn, VoicedReply } from "./voices/replies.ts";
+import { failureOf, type Voice, type VoiceRoute } from "./voices/voice.ts";
 
 const REF_LENGTH_MAX = 64;
 const INVOKE_TIMEOUT_MS = 30_000;
 const BAD_KEY = { code: "unauthorized", message: "the API key is missing, unknown or revoked" };
 const KEY_TOO_FAST = { code: "rate_limit_exceeded", message: "the API key is over its requests a minute" };
+const INVALID_KEY = new ServiceError(
+  "auth_required",
+  "Invalid API key: send `Authorization: Bearer service-…`, as keys.create showed it",
+);
+const OWN: { form: Form; isRequest: boolean } = { form: {}, isRequest: true };
 /** What proxies use for a client that closed its connection; nobody is there to read it. */
 const CLIENT_CLOSED = 499;
 
@@ -74,8 +68,6 @@ export interface InferenceOptions {
 
 type Answered = Reply | StreamedReply;
 type KeyedCall = Pick<RouteCall, "request" | "requestId"> & { principal: Principal; body: Buffer };
-/** What an admitted request comes to: the whole answer, or a turn whose stream has begun. */
-type Work = (asker: Asker, payload: Payload) => Promise<WholeAnswer | ChatTurn | Reply>;
 
 /** Chat and embeddings on every surface. */
 export class Inference {
@@ -108,31 +100,41 @@ export class Inference {
     return this.#watch.count;
   }
 
-  /** `POST /v1/chat/completions`. */
-  chatCompletions(call: KeyedCall): Promise<Answered> {
-    return this.#answered(call, (asker, sent) => {
-      const payload = sent.has("messages") || !sent.has("input") ? sent : fromResponses(sent);
-      const { request: client } = call;
-      const opening = ChatTurn.open(this.#parts, { asker, payload, client, withHistory: false });
-      return opening instanceof Promise ? opening.then(answerTurn) : answerTurn(opening);
+  /** A request to one of a voice's paths. */
+  speak(voice: Voice, route: VoiceRoute, call: KeyedCall): Answered | Promise<Answered> {
+    const { request: client, requestId, body } = call;
+    if (route.answer) return jsonReplyIn(voice, route.answer(body), requestId);
+    const { clock } = this.options;
+    return this.#metered(call, (asker) => {
+      const read = voice.read(body, { requestId, nowMs: clock.now() });
+      const reply = new VoicedReply(voice, read, requestId, clock);
+      const { payload } = read;
+      const { listener } = reply;
+      const opening = ChatTurn.open(this.#parts, { asker, payload, client, withHistory: false, listener });
+      return opening instanceof Promise ? opening.then((turn) => reply.to(turn)) : reply.to(opening);
     });
   }
 
   /** `POST /v1/embeddings`. */
   embeddings(call: KeyedCall): Promise<Answered> {
-    return this.#answered(call, (asker, payload) =>
-      embed(this.#parts, { asker, payload, client: call.request }),
+    const { request: client, body } = call;
+    return this.#metered(call, (asker) =>
+      embed(this.#parts, { asker, payload: new BytesPayload(body), client }),
     );
   }
 
-  #answered(call: KeyedCall, work: Work): Promise<Answered> {
-    const { principal, requestId } = call;
-    return work(this.#askerOf(call), new Payload(call.body)).then(
+  /** A request that spends. */
+  #metered(call: KeyedCall, work: (asker: Asker) => Promise<Answered>): Promise<Answered> {
+    const { principal, request, requestId } = call;
+    const traceparent = this.options.tracer.enabled ? request.header("traceparent") : null;
+    const { group: rules } = principal;
+    const payer = payerOf(principal);
+    const asker: Asker = { requestId, payer, rules, refId: refOf(request), channel: "gateway", traceparent };
+    return work(asker).then(
       (answer) => {
         this.options.countRequest();
         this.#watchers.answered(principal.keyId);
-        if (answer instanceof Reply) return answer;
-        return answer instanceof ChatTurn ? streamedReply(answer, requestId) : wholeReply(answer, requestId);
+        return answer;
       },
       (error) => {
         if (!isAboutClient(error)) throw error;
@@ -142,28 +144,36 @@ export class Inference {
     );
   }
 
-  #askerOf({ request, requestId, principal }: KeyedCall): Asker {
-    const traceparent = this.options.tracer.enabled ? request.header("traceparent") : null;
-    const { group: rules } = principal;
-    const payer = payerOf(principal);
-    return { requestId, payer, rules, refId: refOf(request), channel: "gateway", traceparent };
-  }
-
-  /** Counts a request that failed, also one that did not reach its handler, and tells those who follow its key. */
-  refuse(error: unknown, { request, requestId, principal }: RefusedCall): Reply {
+  /** Counts what failed, also before its handler ran, tells those who follow its key, and answers in the API's form. */
+  refuse(
+    error: unknown,
+    { request, requestId, principal }: RefusedCall,
+    { form, isRequest }: { form: Form; isRequest: boolean } = OWN,
+  ): Reply {
     const refusal = toServiceError(error);
     if (refusal instanceof KeyRefusal) {
       const { status } = ERRORS[refusal.kind];
       const reason = status === 401 ? BAD_KEY : KEY_TOO_FAST;
-      if (status === 401) this.#watchers.unknown(bearerOf(request) ?? "", { status, ...reason });
+      if (status === 401)
+        this.#watchers.unknown(secretOf(request, form.keyHeader) ?? "", { status, ...reason });
       this.#parts.observer.turnedAway({ requestId, status, ...reason });
-    } else if (principal) {
-      this.options.countRequest();
+      if (!form.errorBody) return toRestReply(refusal, requestId);
+      if (status === 401 && isRequest) return this.#inForm(form, INVALID_KEY, requestId);
+      const message = refusal.message.trim();
+      const failure = { status, message, type: "invalid_request", code: null };
+      return refusalIn(form, toRestReply(refusal, requestId), failure);
+    }
+    if (principal) {
+      if (isRequest) this.options.countRequest();
       this.#watchers.refused(principal.keyId, refusal);
       this.#count(requestId, refusal);
     }
     // Client libraries repeat a 502 on their own; what the upstream refused once it will refuse again.
-    return toRestReply(refusal, requestId, isFinal(error) ? { "x-should-retry": "false" } : {});
+    return this.#inForm(form, refusal, requestId, isFinal(error) ? { "x-should-retry": "false" } : {});
+  }
+
+  #inForm(form: Form, refusal: ServiceError, requestId: string, headers = {}): Reply {
+    return refusalIn(form, toRestReply(refusal, requestId, headers), failureOf(refusal));
   }
 
   /** What an upstream did has been counted as the outcome of a call. */
@@ -239,48 +249,6 @@ function refOf(request: HttpRequest): string | null {
   return ref || null;
 }
 
-/** An answer that does not stream, and what it was limited to. */
-interface WholeAnswer {
-  body: Buffer;
-  loweredTo: number | null;
-}
-
-const answerTurn = (turn: ChatTurn): Promise<WholeAnswer | ChatTurn> =>
-  turn.fields.stream
-    ? turn.begin()
-    : turn.answer().then((body) => ({ body, loweredTo: turn.call.loweredTo }));
-
-/** Says what an answer was limited to because no more of it can be paid. */
-const LOWERED_HEADER = "x-service-max-tokens";
-
-const wholeReply = ({ body, loweredTo }: WholeAnswer, requestId: string): Reply =>
-  loweredTo === null
-    ? jsonReply(body, requestId)
-    : jsonReply(body, requestId, 200, { [LOWERED_HEADER]: String(loweredTo) });
-
-/** A turn whose answer is written to the client as it comes. */
-class ChatSource implements ReplySource {
-  constructor(readonly turn: ChatTurn) {}
-
-  begin(writer: ReplyWriter): void {
-    // A failure has been written to the stream by then; the status is long gone.
-    this.turn.run(writer).catch(() => {});
-  }
-  drained(): void {
-    this.turn.drained();
-  }
-  left(): void {
-    this.turn.left();
-  }
-}
-
-const streamHeaders = (loweredTo: number | null): Record<string, string> =>
-  loweredTo === null
-    ? EVENT_STREAM_HEADERS
-    : { ...EVENT_STREAM_HEADERS, [LOWERED_HEADER]: String(loweredTo) };
-
-const streamedReply = (turn: ChatTurn, requestId: string): StreamedReply =>
-  new StreamedReply(
-    { status: 200, contentType: EVENT_STREAM_TYPE, requestId, headers: streamHeaders(turn.call.loweredTo) },
-    new ChatSource(turn),
-  );
+/** The key of a request: the bearer, or what the API's own header says. */
+const secretOf = (request: HttpRequest, keyHeader: string | undefined): string | null =>
+  bearerOf(request) ?? (keyHeader ? request.header(keyHeader) : null);

@@ -1,0 +1,67 @@
+import { type Answer, BackendError } from "../../../backends/contract.ts";
+import { isObject } from "../../../kernel/json.ts";
+import { skipSpace } from "../request/json-scan.ts";
+
+/** 2,048 vectors of 3,072 numbers in text are half of this. */
+const ANSWER_BYTES_MAX = 256 * 1024 * 1024;
+/** Where everything but the text of an answer stands: servers write it before or after that. */
+const EDGE_BYTES = 8 * 1024;
+
+/** The whole body of an answer; at once when it is all there. */
+export const readAnswer = (answer: Answer): Buffer | Promise<Buffer> => answer.bytes(ANSWER_BYTES_MAX);
+
+/** A whole answer, whose edges are read as text once: looking into a text costs a fraction of searching bytes. */
+export class AnswerBody {
+  readonly #head: string;
+  /** From `tailStart` on, in Latin-1. */
+  readonly tail: string;
+  readonly tailStart: number;
+
+  constructor(readonly bytes: Buffer) {
+    this.tailStart = Math.max(0, bytes.length - EDGE_BYTES);
+    this.tail = bytes.toString("latin1", this.tailStart);
+    this.#head = this.tailStart === 0 ? this.tail : bytes.toString("latin1", 0, EDGE_BYTES);
+  }
+
+  /** Whether `name` stands in it anywhere. */
+  mentions(name: string): boolean {
+    if (this.#head.includes(name)) return true;
+    return this.tailStart > 0 && (this.tail.includes(name) || this.bytes.includes(name));
+  }
+
+  /** Whether a list of that name, with something in it, begins near the start. `key` has its quotes. */
+  opensList(key: string): boolean {
+    const text = this.#head;
+    let at = text.indexOf(key);
+    if (at === -1) return false;
+    at = skipSpace(text, at + key.length);
+    if (text[at] !== ":") return false;
+    at = skipSpace(text, at + 1);
+    return text[at] === "[" && text[skipSpace(text, at + 1)] !== "]";
+  }
+}
+
+const LISTS = { choices: '"choices"', data: '"data"' } as const;
+
+export interface RequiredList {
+  list: keyof typeof LISTS;
+  /** Usage stood where it closes the answer, so that this was not cut short. */
+  endsProperly: boolean;
+}
+
+/** Refuses an answer that lacks its list: an error inside a 200, one that was cut short, or no answer at all. */
+export function requireList(body: AnswerBody, { list, endsProperly }: RequiredList): void {
+  if (endsProperly && body.opensList(LISTS[list])) return;
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(body.bytes.toString());
+  } catch {
+    throw new BackendError("transport", "the upstream answered with something that is not JSON");
+  }
+  const { [list]: entries, error, object, message }: Record<string, unknown> = isObject(parsed) ? parsed : {};
+  const told = error ?? (object === "error" ? message : null);
+  if (Array.isArray(entries) && (entries.length > 0 || !told)) return;
+  const words = isObject(told) ? told.message : told;
+  if (typeof words === "string") throw new BackendError("upstream", words.slice(0, 4_096), 500);
+  throw new BackendError("transport", `the upstream answered without \`${list}\``);
+}

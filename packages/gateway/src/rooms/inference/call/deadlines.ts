@@ -1,0 +1,168 @@
+import { BackendError } from "../../../backends/contract.ts";
+import type { Clock } from "../../../kernel/clock.ts";
+
+/** How long an upstream, and a client, may keep everybody waiting. */
+export interface Deadlines {
+  /** Until the first byte of the answer; without streaming that is the whole generation. */
+  firstByteMs: number;
+  /** Between two pieces of a stream. */
+  idleMs: number;
+  totalMs: number;
+  /** How long a client may take to accept what was written to it. */
+  clientStallMs: number;
+  /** After this much silence a comment is sent, so that proxies on the way keep the connection. */
+  keepAliveMs: number;
+}
+
+export const DEFAULT_DEADLINES: Deadlines = {
+  firstByteMs: 600_000,
+  idleMs: 300_000,
+  totalMs: 3_600_000,
+  clientStallMs: 300_000,
+  keepAliveMs: 15_000,
+};
+
+const TICK_MS_MAX = 1_000;
+const TICKS_PER_DEADLINE = 4;
+/** What calls get to settle when the service stops. */
+const SETTLED_WITHIN_MS = 2_000;
+
+/** The reason of an abort that a client caused by leaving. */
+export const CLIENT_LEFT = new Error("the client left");
+const CLIENT_STALLED = new Error("the client stopped reading");
+
+/** Whether an abort is about the client, and so says nothing about the backend. */
+export const isAboutClient = (reason: unknown): boolean =>
+  reason === CLIENT_LEFT || reason === CLIENT_STALLED;
+
+type Phase = "waiting" | "streaming" | "blocked" | "closed";
+
+/** One upstream call under watch. Touching it costs a time stamp, not a timer. */
+export class WatchedCall {
+  /** Made when a signal is asked for: most calls are never aborted, and one of our own backends needs none. */
+  #controller: AbortController | null = null;
+  #onAbort: ((reason: unknown) => void) | null = null;
+  isAborted = false;
+  reason: unknown = null;
+  readonly #startedAtMs: number;
+  #lastMs: number;
+  #phase: Phase = "waiting";
+  #pingedMs = 0;
+  /** Called when a stream has been silent for a while. */
+  onSilence: (() => void) | null = null;
+
+  constructor(
+    readonly clock: Clock,
+    readonly deadlines: Deadlines,
+  ) {
+    this.#startedAtMs = this.#lastMs = clock.now();
+  }
+
+  get signal(): AbortSignal {
+    if (!this.#controller) {
+      this.#controller = new AbortController();
+      if (this.isAborted) this.#controller.abort(this.reason);
+    }
+    return this.#controller.signal;
+  }
+
+  /** One at a time: what a later attempt waits for replaces what an earlier one did. */
+  whenAborted(run: (reason: unknown) => void): void {
+    if (this.isAborted) run(this.reason);
+    else this.#onAbort = run;
+  }
+
+  abort(reason: unknown): void {
+    if (this.isAborted) return;
+    this.isAborted = true;
+    this.reason = reason;
+    this.#onAbort?.(reason);
+    this.#controller?.abort(reason);
+  }
+
+  /** A piece of the answer arrived. */
+  touch(): void {
+    this.#lastMs = this.clock.now();
+    this.#phase = "streaming";
+  }
+  /** The client does not take more for now. */
+  blocked(): void {
+    this.#lastMs = this.clock.now();
+    this.#phase = "blocked";
+  }
+  close(): void {
+    this.#phase = "closed";
+    this.onSilence = null;
+  }
+
+  get isClosed(): boolean {
+    return this.#phase === "closed";
+  }
+
+  check(nowMs: number): void {
+    const { firstByteMs, idleMs, totalMs, clientStallMs, keepAliveMs } = this.deadlines;
+    const silentMs = nowMs - this.#lastMs;
+    if (nowMs - this.#startedAtMs >= totalMs) this.#expire(`the answer took longer than ${totalMs} ms`);
+    else if (this.#phase === "blocked") {
+      if (silentMs >= clientStallMs) this.abort(CLIENT_STALLED);
+    } else {
+      const limitMs = this.#phase === "waiting" ? firstByteMs : idleMs;
+      if (silentMs >= limitMs) this.#expire(`the upstream sent nothing for ${limitMs} ms`);
+      else if (nowMs - Math.max(this.#lastMs, this.#pingedMs) >= keepAliveMs && this.onSilence) {
+        this.#pingedMs = nowMs;
+        this.onSilence();
+      }
+    }
+  }
+
+  #expire(detail: string): void {
+    this.abort(new BackendError("transport", detail));
+  }
+}
+
+/** Looks after all calls with one timer. */
+export class CallWatch {
+  readonly #calls = new Set<WatchedCall>();
+  readonly #stop: () => void;
+  #emptied: (() => void) | null = null;
+
+  constructor(
+    readonly clock: Clock,
+    readonly deadlines: Deadlines,
+  ) {
+    const shortest = Math.min(...Object.values(deadlines));
+    const tickMs = Math.max(1, Math.min(TICK_MS_MAX, Math.floor(shortest / TICKS_PER_DEADLINE)));
+    this.#stop = clock.every(tickMs, () => this.#tick());
+  }
+
+  get count(): number {
+    return this.#calls.size;
+  }
+
+  open(): WatchedCall {
+    const call = new WatchedCall(this.clock, this.deadlines);
+    this.#calls.add(call);
+    return call;
+  }
+  release(call: WatchedCall): void {
+    call.close();
+    this.#calls.delete(call);
+    if (this.#calls.size === 0) this.#emptied?.();
+  }
+
+  #tick(): void {
+    const nowMs = this.clock.now();
+    for (const call of this.#calls) call.check(nowMs);
+  }
+
+  /** The service stops: every call ends now, and has settled when this resolves. */
+  async close(): Promise<void> {
+    this.#stop();
+    if (this.#calls.size === 0) return;
+    const emptied = new Promise<void>((resolve) => {
+      this.#emptied = resolve;
+    });
+    for (const call of this.#calls) call.abort(new BackendError("transport", "the service is stopping"));
+    await Promise.race([emptied, Bun.sleep(SETTLED_WITHIN_MS)]);
+  }
+}

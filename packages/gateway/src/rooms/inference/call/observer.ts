@@ -1,0 +1,197 @@
+import { BoundedMap } from "../../../kernel/bounded.ts";
+import type { Clock } from "../../../kernel/clock.ts";
+import { ERRORS, type ServiceError } from "../../../kernel/errors.ts";
+import { GATEWAY, GEN_AI, OTEL } from "../../../observe/genai-attributes.ts";
+import type { Counter, Histogram, Metrics } from "../../../observe/metrics.ts";
+import { CLIENT_LEFT_OUTCOME, type RequestFailure } from "../../../observe/request-records.ts";
+import { parseTraceparent, type Span, type Tracer } from "../../../observe/tracing.ts";
+import type { ReportedUsage } from "./usage-tail.ts";
+
+/** Close together where people notice a difference: quantiles are read from these. */
+const FIRST_CHUNK_BUCKETS_SECONDS = [
+  0.001, 0.0025, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 3, 5,
+  7.5, 10, 15, 30, 60, 300,
+];
+/** Models that have handles of their own; more than any gateway lists. */
+const MODELS_MAX = 2_000;
+
+export interface CallFacts {
+  operation: "chat" | "embeddings";
+  model: string;
+  backend: string;
+  requestId: string;
+  channel: string;
+  /** W3C header of the client's own trace. */
+  traceparent: string | null;
+}
+
+/** Handles of one operation and model, so that counting a request builds no label text. */
+interface Handles {
+  ok: { add(amount?: number): void };
+  seconds: { observe(seconds: number): void };
+  firstChunk: { observe(seconds: number): void };
+  input: { add(amount?: number): void };
+  output: { add(amount?: number): void };
+}
+
+/** One call as metrics and traces see it. */
+export class ObservedCall {
+  readonly #startedMs: number;
+  #firstChunkMs: number | null = null;
+  #cause: unknown = null;
+  #brokenBackend: string | null = null;
+  #ended = false;
+
+  constructor(
+    readonly observer: CallObserver,
+    readonly facts: CallFacts,
+    readonly handles: Handles,
+    readonly span: Span,
+  ) {
+    this.#startedMs = observer.clock.now();
+  }
+
+  /** The first piece of a streamed answer is there. */
+  firstChunk(): void {
+    this.#firstChunkMs ??= this.observer.clock.now();
+  }
+
+  /** An attempt at this backend failed; whether the call did is for `end` to say. */
+  broke(cause: unknown, backend: string): void {
+    this.#cause = cause;
+    this.#brokenBackend = backend;
+  }
+
+  /** `failure` says why, in one word, when the answer did not come whole; later calls do nothing. */
+  end({
+    failure,
+    usage,
+    attempts,
+  }: {
+    failure: string | null;
+    usage: ReportedUsage | null;
+    attempts: number;
+  }): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    const { handles, facts, observer } = this;
+    const { operation, model } = facts;
+    handles.seconds.observe((observer.clock.now() - this.#startedMs) / 1_000);
+    const waitedMs = this.#firstChunkMs === null ? null : this.#firstChunkMs - this.#startedMs;
+    if (waitedMs !== null) handles.firstChunk.observe(waitedMs / 1_000);
+    if (usage) {
+      handles.input.add(usage.promptTokens);
+      handles.output.add(usage.completionTokens);
+    }
+    if (failure === null) handles.ok.add();
+    else {
+      observer.requests.add(1, { operation, model, outcome: failure });
+      if (failure !== CLIENT_LEFT_OUTCOME) this.#report(failure);
+    }
+    this.span.end({
+      [GEN_AI.inputTokens]: usage?.promptTokens,
+      [GEN_AI.outputTokens]: usage?.completionTokens,
+      [GEN_AI.responseTimeToFirstChunk]: waitedMs === null ? undefined : waitedMs / 1_000,
+      [GATEWAY.attempts]: attempts,
+      [OTEL.errorType]: failure ?? undefined,
+    });
+  }
+
+  #report(code: string): void {
+    const { requestId, model } = this.facts;
+    const cause = this.#cause;
+    const message = cause instanceof Error ? cause.message : "the answer broke off";
+    const backend = this.#brokenBackend ?? this.facts.backend;
+    this.observer.onFailure({ requestId, status: null, code, model, backend, message });
+  }
+}
+
+/** Counts, times and traces the calls to upstreams, and the requests that never became one. */
+export class CallObserver {
+  readonly requests: Counter;
+  readonly #refusals: Counter;
+  readonly #seconds: Histogram;
+  readonly #firstChunk: Histogram;
+  readonly #tokens: Counter;
+  /** By model, for each operation: no text is put together to find them. */
+  readonly #handles = {
+    chat: new BoundedMap<string, Handles>(MODELS_MAX),
+    embeddings: new BoundedMap<string, Handles>(MODELS_MAX),
+  };
+
+  constructor(
+    metrics: Metrics,
+    readonly tracer: Tracer,
+    readonly clock: Clock,
+    /** Told of every request that failed through no doing of its client's leaving. */
+    readonly onFailure: (failure: RequestFailure) => void,
+  ) {
+    this.#refusals = metrics.counter(
+      "gateway_inference_refusals_total",
+      "Requests that were refused before an upstream was called, by HTTP status",
+    );
+    this.requests = metrics.counter(
+      "gateway_inference_requests_total",
+      "Calls to upstreams by operation, model and outcome",
+    );
+    this.#seconds = metrics.histogram(
+      "gateway_inference_seconds",
+      "Time from admission to the end of the answer",
+    );
+    this.#firstChunk = metrics.histogram(
+      "gateway_time_to_first_chunk_seconds",
+      "Time to the first piece of a streamed answer",
+      FIRST_CHUNK_BUCKETS_SECONDS,
+    );
+    this.#tokens = metrics.counter("gateway_tokens_total", "Metered tokens by model and direction");
+  }
+
+  /** A request was refused before any upstream was called. */
+  refused(requestId: string, { kind, message }: ServiceError): void {
+    const { status, code } = ERRORS[kind];
+    this.turnedAway({ requestId, status, code, message });
+  }
+
+  turnedAway({
+    status,
+    ...refusal
+  }: Pick<RequestFailure, "requestId" | "code" | "message"> & { status: number }) {
+    this.#refusals.add(1, { status: String(status) });
+    this.onFailure({ ...refusal, status, model: null, backend: null });
+  }
+
+  begin(facts: CallFacts): ObservedCall {
+    return new ObservedCall(this, facts, this.#handlesOf(facts), this.#span(facts));
+  }
+
+  #handlesOf({ operation, model }: CallFacts): Handles {
+    let handles = this.#handles[operation].get(model);
+    if (!handles) {
+      handles = {
+        ok: this.requests.labelled({ operation, model, outcome: "ok" }),
+        seconds: this.#seconds.labelled({ operation, model }),
+        firstChunk: this.#firstChunk.labelled({ model }),
+        input: this.#tokens.labelled({ model, direction: "input" }),
+        output: this.#tokens.labelled({ model, direction: "output" }),
+      };
+      this.#handles[operation].set(model, handles);
+    }
+    return handles;
+  }
+
+  #span({ operation, model, backend, requestId, channel, traceparent }: CallFacts): Span {
+    const { tracer } = this;
+    if (!tracer.enabled) return tracer.span("");
+    return tracer.span(`${operation} ${model}`, {
+      kind: "client",
+      parent: parseTraceparent(traceparent),
+      attributes: {
+        [GEN_AI.operation]: operation,
+        [GEN_AI.requestModel]: model,
+        [GEN_AI.provider]: backend,
+        [GATEWAY.requestId]: requestId,
+        [GATEWAY.channel]: channel,
+      },
+    });
+  }
+}

@@ -1,0 +1,86 @@
+import type { JsonBody } from "../../../backends/contract.ts";
+import type { ModelLimits } from "../../billing/index.ts";
+import type { Route } from "../../routing/index.ts";
+import type { Payload } from "../request/payload.ts";
+import type { SpendFields } from "../request/spend-fields.ts";
+import { ChatBound, EmbeddingsBound, loweredFields } from "./bound.ts";
+import type { ReportedUsage } from "./usage-tail.ts";
+
+const NOTHING: ReadonlyMap<string, string> = new Map();
+
+export interface OutgoingOptions {
+  payload: Payload;
+  /** As the client wrote it. */
+  model: string;
+  /** Fields to set in what is sent, besides the model. */
+  set?: ReadonlyMap<string, string>;
+  /** Of a chat. */
+  spend?: SpendFields;
+}
+
+/** What is sent to the backend that was chosen, and the bound that follows from it. */
+export class Outgoing {
+  readonly bound: ChatBound | EmbeddingsBound;
+  /** What each choice was limited to because no more can be paid. */
+  loweredTo: number | null = null;
+  #composed: { route: Route; body: JsonBody } | null = null;
+
+  constructor(
+    readonly options: OutgoingOptions,
+    /** After alias resolution. */
+    readonly model: string,
+    /** Changes when another backend is tried. */
+    public route: Route,
+    readonly limits: ModelLimits,
+  ) {
+    const { spend, payload, set } = options;
+    const body = { bytes: () => this.body().bytes() };
+    // What the stored history has in it was not looked at.
+    const mayHaveMedia = payload.mayHaveMedia || set?.has("messages") === true;
+    this.bound = spend
+      ? new ChatBound({ body, mayHaveMedia, spend, route, limits })
+      : new EmbeddingsBound(body, payload);
+  }
+
+  body(): JsonBody {
+    if (this.#composed?.route !== this.route) {
+      this.#composed = { route: this.route, body: this.options.payload.compose(this.#set()) };
+    }
+    return this.#composed.body;
+  }
+
+  #set(): ReadonlyMap<string, string> {
+    const { payload, model: written, set = NOTHING, spend } = this.options;
+    const { route, loweredTo } = this;
+    if (written === route.model && loweredTo === null) return set;
+    const own = new Map(set);
+    if (written !== route.model) own.set("model", JSON.stringify(route.model));
+    if (loweredTo !== null && spend) {
+      for (const [name, json] of loweredFields(loweredTo, { payload, spend, route })) own.set(name, json);
+    }
+    return own;
+  }
+
+  /** Limits the answer to what is held. */
+  lower(outputTokens: number): void {
+    if (!(this.bound instanceof ChatBound)) return;
+    this.loweredTo = this.bound.perChoice(outputTokens);
+    this.#composed = null;
+  }
+
+  /** Whether the backend was told how long the answer may be, by a name that it keeps to. */
+  get isTold(): boolean {
+    return this.loweredTo !== null || (this.bound instanceof ChatBound && this.bound.isTold);
+  }
+
+  /** What is wrong with the figures of a whole answer, in words; null when they can be right. */
+  implausible({ promptTokens, completionTokens }: ReportedUsage): string | null {
+    const { contextTokens } = this.limits;
+    if (contextTokens !== null && promptTokens > contextTokens)
+      return `${promptTokens} prompt tokens, more than the model's context window of ${contextTokens}`;
+    const outputTokensMax = this.bound instanceof ChatBound ? this.bound.toldFor(this.loweredTo) : null;
+    if (outputTokensMax !== null && completionTokens > outputTokensMax)
+      return `${completionTokens} output tokens, more than the limit of ${outputTokensMax} that it was given`;
+    return null;
+  }
+}

@@ -1,0 +1,278 @@
+import {
+  type Answer,
+  type Backend,
+  BackendError,
+  type ChatCall,
+  type JsonBody,
+} from "../../../backends/contract.ts";
+import { fail } from "../../../kernel/errors.ts";
+import type { Payer } from "../../../kernel/payer.ts";
+import { CLIENT_LEFT_OUTCOME } from "../../../observe/request-records.ts";
+import type { ModelLimits } from "../../billing/index.ts";
+import { type ModelRules, modelAllowed } from "../../groups/index.ts";
+import type { Admission, Metering } from "../../metering/index.ts";
+import type { Route, Routing } from "../../routing/index.ts";
+import type { Payload } from "../request/payload.ts";
+import type { SpendFields } from "../request/spend-fields.ts";
+import { StreamHold } from "../stream/stream-hold.ts";
+import { type CallWatch, isAboutClient, type WatchedCall } from "./deadlines.ts";
+import { reportTo } from "./failures.ts";
+import type { CallObserver, ObservedCall } from "./observer.ts";
+import { Outgoing } from "./outgoing.ts";
+import { ABSURD, type ReportedUsage, type UsageReport } from "./usage-tail.ts";
+
+/** The first, and one on another backend where the first could not be reached. */
+const ATTEMPTS_MAX = 2;
+
+/** Who asks, who pays, and where usage is attributed. */
+export interface Asker {
+  requestId: string;
+  payer: Payer;
+  /** Rules of the group whose key it is. */
+  rules: ModelRules | null;
+  refId: string | null;
+  /** `backend` of the usage row. */
+  channel: "gateway" | "rpc";
+  /** W3C header of the client's own trace. */
+  traceparent: string | null;
+}
+
+export interface CallParts {
+  routing: Routing;
+  metering: Metering;
+  /** What is known about how much a model reads and writes. */
+  limitsOf(model: string): ModelLimits;
+  watch: CallWatch;
+  observer: CallObserver;
+}
+
+export interface UpstreamCallOptions {
+  asker: Asker;
+  payload: Payload;
+  capability: "chat" | "embeddings";
+  /** As the client wrote it. */
+  model: string;
+  provider: string | null;
+  conversationId?: string | null;
+  /** Of a chat: what it says about the size of its answer. */
+  spend?: SpendFields;
+  /** Fields to set in what is sent, besides the model. */
+  set?: ReadonlyMap<string, string>;
+  stream?: boolean;
+  /** Sends it: the capability's own function. */
+  send(backend: Backend, call: ChatCall): Promise<Answer> | undefined;
+}
+
+/** How a call ended, as far as what is owed depends on it. */
+export interface CallEnd {
+  /** Whether the answer came to its end; otherwise it was cut short, whoever did it. */
+  isWhole: boolean;
+  reported: UsageReport;
+  /** Tokens of the text that was delivered, as counted here. */
+  delivered: number;
+}
+
+const NOTHING_CAME: CallEnd = { isWhole: false, reported: null, delivered: 0 };
+
+/** One admitted request on its way to a backend: chosen, paid for, watched, and tried once elsewhere if need be. */
+export class UpstreamCall {
+  readonly watched: WatchedCall;
+  readonly observed: ObservedCall;
+  readonly #tried: Backend[] = [];
+  /** Why the latest attempt broke; null once an answer came. */
+  #failure: string | null = null;
+
+  private constructor(
+    readonly parts: CallParts,
+    readonly options: UpstreamCallOptions,
+    readonly outgoing: Outgoing,
+    readonly admission: Admission,
+  ) {
+    this.watched = parts.watch.open();
+    const { route } = outgoing;
+    const { requestId, channel, traceparent } = options.asker;
+    this.observed = parts.observer.begin({
+      operation: options.capability,
+      model: route.model,
+      backend: route.name,
+      requestId,
+      channel,
+      traceparent,
+    });
+  }
+
+  /** Chooses a backend and passes admission, or throws the refusal. Synchronous when admission is. */
+  static admit(parts: CallParts, options: UpstreamCallOptions): UpstreamCall | Promise<UpstreamCall> {
+    const { routing, metering } = parts;
+    const { asker, capability, provider, conversationId } = options;
+    const model = routing.aliases.resolve(options.model);
+    if (!modelAllowed(asker.rules, model)) {
+      fail("model_not_allowed", `This key's group does not allow the model ${model}; ask a group admin`);
+    }
+    const route = routing.choose({ model, capability, provider, conversationId });
+    const outgoing = new Outgoing(options, model, route, parts.limitsOf(route.model));
+    const admitted = (admission: Admission) => {
+      if (admission.lowered) outgoing.lower(admission.outputTokensHeld);
+      return new UpstreamCall(parts, options, outgoing, admission);
+    };
+    const refused = (error: unknown): never => {
+      route.abandoned();
+      throw error;
+    };
+    try {
+      const { requestId, payer, refId } = asker;
+      const { bound } = outgoing;
+      const admission = metering.admit({ requestId, payer, model: route.model, bound, refId });
+      return admission instanceof Promise ? admission.then(admitted, refused) : admitted(admission);
+    } catch (error) {
+      return refused(error);
+    }
+  }
+
+  get route(): Route {
+    return this.outgoing.route;
+  }
+
+  /** What each choice of the answer was limited to because no more can be paid; null when nothing was lowered. */
+  get loweredTo(): number | null {
+    return this.outgoing.loweredTo;
+  }
+
+  /** The hold of a stream, which grows with what is delivered. */
+  streamHold(): StreamHold {
+    const { admission, outgoing } = this;
+    const promptTokens = () => outgoing.bound.promptTokens;
+    return new StreamHold({ admission, promptTokens, isTold: outgoing.isTold });
+  }
+
+  /** The upstream's 2xx answer. A backend that cannot be reached at all is replaced once by another candidate. */
+  send(): Promise<Answer> {
+    this.#failure = null;
+    return this.#dispatch().then(undefined, this.#again);
+  }
+
+  readonly #again = (error: unknown): Promise<Answer> => {
+    this.failed(error);
+    if (this.watched.isAborted) throw this.watched.reason;
+    const isUnsent = error instanceof BackendError && error.kind === "connect";
+    const next = isUnsent && this.#tried.length < ATTEMPTS_MAX ? this.#another() : null;
+    if (!next) throw error;
+    this.outgoing.route = next;
+    return this.send();
+  };
+
+  #dispatch(): Promise<Answer> {
+    const { route, options } = this;
+    // A client that left before anything was sent owes nothing.
+    if (this.watched.isAborted) return Promise.reject(this.watched.reason);
+    this.#tried.push(route.backend);
+    const answer = options.send(route.backend, new OutgoingCall(this, this.outgoing.body()));
+    return (
+      answer ??
+      Promise.reject(new BackendError("unsupported", `the backend does not support ${options.capability}`))
+    );
+  }
+
+  #another(): Route | null {
+    const { capability, provider, conversationId } = this.options;
+    try {
+      return this.parts.routing.choose({
+        model: this.outgoing.model,
+        capability,
+        provider,
+        conversationId,
+        exclude: this.#tried,
+      });
+    } catch {
+      return null;
+    }
+  }
+
+  /** The call broke: tells the circuit, unless it is the client's doing. */
+  failed(error: unknown): void {
+    const reason = this.watched.isAborted ? this.watched.reason : error;
+    const left = isAboutClient(reason);
+    this.#failure = left ? CLIENT_LEFT_OUTCOME : reason instanceof BackendError ? reason.kind : "internal";
+    this.observed.broke(reason, this.route.name);
+    if (left) this.route.abandoned();
+    else reportTo(this.route, reason);
+  }
+
+  /** Journals what is owed and ends the hold. */
+  settle(end: CallEnd = NOTHING_CAME): ReportedUsage | null {
+    this.parts.watch.release(this.watched);
+    const owed = this.#owed(end);
+    this.observed.end({ failure: this.#failure, usage: owed, attempts: this.#tried.length });
+    if (owed === null) this.admission.release();
+    else {
+      const { promptTokens, completionTokens, isEstimated } = owed;
+      const backend = this.options.asker.channel;
+      this.admission.settle({ backend, promptTokens, completionTokens, estimated: isEstimated });
+      this.#judge(end, owed);
+    }
+    return owed;
+  }
+
+  /**
+   * Of an answer that came to its end, what the upstream reported; otherwise the larger of that and of what was
+   * counted here. A client that leaves before any answer owes the prompt, which the upstream has. An upstream that
+   * fails without having delivered anything is owed nothing.
+   */
+  #owed({ isWhole, reported, delivered }: CallEnd): (ReportedUsage & { isEstimated: boolean }) | null {
+    const usage = reported === ABSURD || reported === null ? null : this.#split(reported, delivered);
+    if (isWhole && usage) return { ...usage, isEstimated: false };
+    const hasLeft = this.#failure === CLIENT_LEFT_OUTCOME && this.#tried.length > 0;
+    if (reported === null && delivered === 0 && !hasLeft) return null;
+    const promptTokens = this.outgoing.bound.countPromptTokens();
+    const completionTokens = this.options.capability === "chat" ? delivered : 0;
+    return {
+      promptTokens: Math.max(usage?.promptTokens ?? 0, promptTokens),
+      completionTokens: Math.max(usage?.completionTokens ?? 0, completionTokens),
+      isEstimated: true,
+    };
+  }
+
+  /** Of a sum alone, as much is output as was delivered. */
+  #split({ promptTokens, completionTokens, isTotalOnly }: ReportedUsage, delivered: number): ReportedUsage {
+    if (!isTotalOnly || this.options.capability !== "chat") return { promptTokens, completionTokens };
+    const output = Math.min(promptTokens, delivered);
+    return { promptTokens: promptTokens - output, completionTokens: output };
+  }
+
+  /** Figures that the model cannot have are charged, since the operator chose the upstream, but they are told. */
+  #judge({ isWhole, reported }: CallEnd, owed: ReportedUsage): void {
+    if (reported === null) return;
+    const problem =
+      reported === ABSURD
+        ? "figures that no request can have; the gateway's own count was charged instead"
+        : isWhole
+          ? this.outgoing.implausible(owed)
+          : null;
+    if (problem !== null) this.parts.routing.suspect(this.route, problem, this.options.asker.requestId);
+  }
+}
+
+/** What a backend is handed. */
+class OutgoingCall implements ChatCall {
+  readonly model: string;
+  readonly requestId: string;
+  readonly stream: boolean;
+  readonly #watched: WatchedCall;
+
+  constructor(
+    { route, options, watched }: UpstreamCall,
+    readonly body: JsonBody,
+  ) {
+    this.model = route.model;
+    this.requestId = options.asker.requestId;
+    this.stream = options.stream ?? false;
+    this.#watched = watched;
+  }
+
+  get signal(): AbortSignal {
+    return this.#watched.signal;
+  }
+  whenAborted(run: (reason: unknown) => void): void {
+    this.#watched.whenAborted(run);
+  }
+}

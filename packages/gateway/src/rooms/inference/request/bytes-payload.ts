@@ -1,0 +1,226 @@
+import type { JsonBody } from "../../../backends/contract.ts";
+import { fail } from "../../../kernel/errors.ts";
+import { JsonScanError, type Member, type ScanNotes, scanObject } from "./json-scan.ts";
+import {
+  hasOwnField,
+  isExtraSent,
+  isOwnField,
+  type Payload,
+  SPELLED_ONE_WAY,
+  SPELLED_ONE_WAY_IN_OPTIONS,
+} from "./payload.ts";
+import { isSpendField, OPTIONS, PREDICTION, SpendFields, spendNumber } from "./spend-fields.ts";
+
+const TEXT_KEPT_MAX = 16 * 1024;
+/** Stands in JSON as it is: ASCII, and nothing escaped. */
+const PLAIN_STRING = /^"[ !#-[\]-~]*"$/;
+/** An array whose first element, or whose first array's first element, is a number. */
+const TOKEN_ARRAY = /^\[\s*(\[\s*)?\d/;
+const COMMA_BYTE = 44;
+const OPEN = Buffer.from("{");
+const CLOSE = Buffer.from("}");
+const COMMA = Buffer.from(",");
+
+/**
+ * A request body as bytes with its top level known. Fields are read one by one when asked for, and changed by
+ * splicing, so that what nobody looks at passes exactly as the client wrote it.
+ */
+export class BytesPayload implements Payload {
+  readonly #bytes: Buffer;
+  /** In Latin-1: positions are the same in both, and a short text is cheaper to look into than bytes. */
+  readonly #text: string | null;
+  /** Each key once; where a client repeats one, the last counts, as it does to every JSON parser. */
+  readonly #members = new Map<string, Member>();
+  readonly #hasDuplicates: boolean;
+  readonly #notes: ScanNotes = { hasMediaKeys: false };
+
+  constructor(body: Uint8Array) {
+    this.#bytes = asBuffer(body);
+    const text = this.#bytes.toString("latin1");
+    // A long one would be kept twice until the answer is there.
+    this.#text = text.length <= TEXT_KEPT_MAX ? text : null;
+    const members = scan(this.#bytes, text, this.#notes);
+    for (const member of members) {
+      SPELLED_ONE_WAY.require(member.key);
+      this.#members.set(member.key, member);
+    }
+    this.#hasDuplicates = this.#members.size !== members.length;
+  }
+
+  get mayHaveMedia(): boolean {
+    return this.#notes.hasMediaKeys;
+  }
+
+  has(key: string): boolean {
+    return this.#members.has(key);
+  }
+
+  /** The first byte of the value tells its type; undefined when there is no such field. */
+  #kind(member: Member): "string" | "array" | "object" | "scalar" {
+    const byte = this.#bytes[member.valueStart];
+    return byte === 34 ? "string" : byte === 91 ? "array" : byte === 123 ? "object" : "scalar";
+  }
+
+  isArray(key: string): boolean {
+    const member = this.#members.get(key);
+    return member !== undefined && this.#kind(member) === "array";
+  }
+
+  isString(key: string): boolean {
+    const member = this.#members.get(key);
+    return member !== undefined && this.#kind(member) === "string";
+  }
+
+  isNull(key: string): boolean {
+    const member = this.#members.get(key);
+    return member !== undefined && this.#bytes[member.valueStart] === 110;
+  }
+
+  tokenCount(key: string): number | null {
+    const member = this.#members.get(key);
+    if (!member || this.#kind(member) !== "array") return null;
+    const { valueStart, end } = member;
+    const opening = this.#bytes.toString("latin1", valueStart, Math.min(end, valueStart + 64));
+    if (!TOKEN_ARRAY.test(opening)) return null;
+    let count = 1;
+    for (let at = valueStart; at < end; at++) if (this.#bytes[at] === COMMA_BYTE) count++;
+    return count;
+  }
+
+  isEmptyArray(key: string): boolean {
+    const member = this.#members.get(key);
+    if (!member || this.#kind(member) !== "array") return false;
+    return /^\[\s*\]$/.test(
+      this.#bytes.toString("latin1", member.valueStart, Math.min(member.end, member.valueStart + 64)),
+    );
+  }
+
+  value(key: string): unknown {
+    const member = this.#members.get(key);
+    if (!member) return undefined;
+    const { valueStart, end } = member;
+    const raw = this.#text?.slice(valueStart, end);
+    if (raw !== undefined && PLAIN_STRING.test(raw)) return raw.slice(1, -1);
+    const text = this.#bytes.toString("utf8", valueStart, end);
+    try {
+      return JSON.parse(text);
+    } catch {
+      return fail("missing_fields", `\`${key}\` is not valid JSON`);
+    }
+  }
+
+  spendFields(): SpendFields {
+    const fields = new SpendFields();
+    for (const [name, { valueStart, end }] of this.#members) {
+      if (name === PREDICTION) fields.predictionBytes = end - valueStart;
+      else if (name === OPTIONS) this.#readOptions(fields);
+      else if (isSpendField(name)) fields.add(name, this.value(name), "");
+    }
+    for (const { key: name, bytes, valueStart, end, isSent } of this.#extra()) {
+      if (isSent && name === PREDICTION) fields.predictionBytes = end - valueStart;
+      if (!isSpendField(name)) continue;
+      const value = parseValue(bytes.subarray(valueStart, end), `extra.${name}`);
+      if (isSent) fields.add(name, value, "extra.");
+      else spendNumber(value, `extra.${name}`);
+    }
+    return fields;
+  }
+
+  /** A key that stands there twice is read twice: servers do not agree on which of them counts. */
+  #readOptions(fields: SpendFields): void {
+    const member = this.#members.get(OPTIONS)!;
+    if (this.#kind(member) !== "object") return;
+    const bytes = this.#bytes.subarray(member.valueStart, member.end);
+    for (const { key, valueStart, end } of scan(bytes)) {
+      SPELLED_ONE_WAY_IN_OPTIONS.require(key, "options.");
+      if (isSpendField(key))
+        fields.add(key, parseValue(bytes.subarray(valueStart, end), `options.${key}`), "options.");
+    }
+  }
+
+  compose(set: ReadonlyMap<string, string>): JsonBody {
+    const dropsSome = this.#hasDuplicates || hasOwnField(this);
+    return new ComposedBody(
+      dropsSome || set.size > 0 ? this.#splice(set) : (this.#bytes as Uint8Array<ArrayBuffer>),
+    );
+  }
+
+  #splice(set: ReadonlyMap<string, string>): Uint8Array<ArrayBuffer> {
+    const parts: Uint8Array[] = [OPEN];
+    const add = (part: Uint8Array) => {
+      if (parts.length > 1) parts.push(COMMA);
+      parts.push(part);
+    };
+    for (const [key, { start, end }] of this.#members) {
+      if (!set.has(key) && !isOwnField(key)) add(this.#bytes.subarray(start, end));
+    }
+    for (const [key, json] of set) add(Buffer.from(`${JSON.stringify(key)}:${json}`));
+    for (const { key, bytes, start, end, isSent } of this.#extra())
+      if (isSent && !set.has(key)) add(bytes.subarray(start, end));
+    parts.push(CLOSE);
+    return Buffer.concat(parts) as Uint8Array<ArrayBuffer>;
+  }
+
+  /** The members of an `extra` object, each key once, with whether they go into what is sent. */
+  #extra(): ExtraMember[] {
+    const extra = this.#members.get("extra");
+    if (!extra || this.#kind(extra) !== "object") return [];
+    const bytes = this.#bytes.subarray(extra.valueStart, extra.end);
+    const byKey = new Map<string, ExtraMember>();
+    for (const member of scan(bytes)) {
+      byKey.set(member.key, { ...member, bytes, isSent: isExtraSent(this, member.key) });
+    }
+    return [...byKey.values()];
+  }
+}
+
+interface ExtraMember extends Member {
+  /** What its positions are positions in. */
+  bytes: Buffer;
+  isSent: boolean;
+}
+
+function parseValue(bytes: Buffer, field: string): unknown {
+  try {
+    return JSON.parse(bytes.toString());
+  } catch {
+    return fail("missing_fields", `\`${field}\` is not valid JSON`);
+  }
+}
+
+class ComposedBody implements JsonBody {
+  readonly #bytes: Uint8Array<ArrayBuffer>;
+  #parsed: Record<string, unknown> | null = null;
+
+  constructor(bytes: Uint8Array<ArrayBuffer>) {
+    this.#bytes = bytes;
+  }
+  bytes(): Uint8Array<ArrayBuffer> {
+    return this.#bytes;
+  }
+  object(): Record<string, unknown> {
+    this.#parsed ??= parseObject(this.#bytes);
+    return this.#parsed;
+  }
+}
+
+const asBuffer = (bytes: Uint8Array): Buffer =>
+  bytes instanceof Buffer ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+
+function scan(bytes: Buffer, text?: string, notes?: ScanNotes): Member[] {
+  try {
+    return scanObject(bytes, text, notes);
+  } catch (error) {
+    if (error instanceof JsonScanError)
+      fail("invalid_request", `The body is not a valid JSON object: ${error.message}`);
+    throw error;
+  }
+}
+
+function parseObject(bytes: Uint8Array): Record<string, unknown> {
+  try {
+    return JSON.parse(asBuffer(bytes).toString());
+  } catch {
+    return fail("invalid_request", "The body is not valid JSON");
+  }
+}

@@ -1,0 +1,94 @@
+import { fail } from "../../../kernel/errors.ts";
+import { isObject } from "../../../kernel/json.ts";
+import type { Payload } from "./payload.ts";
+import type { SpendFields } from "./spend-fields.ts";
+
+const MODEL_LENGTH_MAX = 256;
+const TEXT_LENGTH_MAX = 256;
+
+/** What the gateway itself needs of a chat request; the rest is the upstream's. */
+export interface ChatFields {
+  model: string;
+  stream: boolean;
+  provider: string | null;
+  conversationId: string | null;
+  /** Recall may be injected. */
+  memory: boolean;
+  /** What it says about the size of its answer. */
+  spend: SpendFields;
+  /** The client's own wish for the usage chunk. */
+  wantsUsage: boolean;
+  streamOptions: Record<string, unknown> | null;
+}
+
+export interface EmbeddingsFields {
+  model: string;
+  provider: string | null;
+  encoding: "float" | "base64";
+}
+
+const refuse = (field: string, expected: string): never =>
+  fail("missing_fields", `\`${field}\` ${expected}`, { data: { fields: [field] } });
+
+/** A field that may be absent or null, of the given kind. */
+function optional<T>(payload: Payload, field: string, { is, expected }: Kind<T>): T | null {
+  if (!payload.has(field)) return null;
+  const value = payload.value(field);
+  if (value === null) return null;
+  return is(value) ? value : refuse(field, expected);
+}
+
+interface Kind<T> {
+  is: (value: unknown) => value is T;
+  expected: string;
+}
+const BOOLEAN: Kind<boolean> = {
+  is: (v): v is boolean => typeof v === "boolean",
+  expected: "must be true or false",
+};
+const NUMBER: Kind<number> = { is: (v): v is number => typeof v === "number", expected: "must be a number" };
+const TEXT: Kind<string> = {
+  is: (v): v is string => typeof v === "string" && v.length <= TEXT_LENGTH_MAX,
+  expected: `must be a string of at most ${TEXT_LENGTH_MAX} characters`,
+};
+const OBJECT: Kind<Record<string, unknown>> = { is: isObject, expected: "must be an object" };
+
+function modelOf(payload: Payload): string {
+  const model = payload.isString("model") ? payload.value("model") : null;
+  if (typeof model !== "string" || model === "" || model.length > MODEL_LENGTH_MAX)
+    return refuse("model", "is required: a model id from GET /v1/models");
+  return model;
+}
+
+export function readChatFields(payload: Payload): ChatFields {
+  const model = modelOf(payload);
+  if (!payload.isArray("messages") || payload.isEmptyArray("messages"))
+    refuse("messages", "is required: an array of {role, content} with at least one entry");
+  if (payload.has("tools") && !payload.isArray("tools") && !payload.isNull("tools"))
+    refuse("tools", "must be an array of {type, function}");
+  optional(payload, "temperature", NUMBER);
+  const streamOptions = optional(payload, "stream_options", OBJECT);
+  return {
+    model,
+    stream: optional(payload, "stream", BOOLEAN) ?? false,
+    provider: optional(payload, "provider", TEXT),
+    conversationId: optional(payload, "conversation_id", TEXT)?.toLowerCase() ?? null,
+    memory: optional(payload, "memory", BOOLEAN) ?? true,
+    spend: payload.spendFields(),
+    wantsUsage: streamOptions?.include_usage === true,
+    streamOptions,
+  };
+}
+
+export function readEmbeddingsFields(payload: Payload): EmbeddingsFields {
+  const model = modelOf(payload);
+  if (!payload.isString("input") && (!payload.isArray("input") || payload.isEmptyArray("input")))
+    refuse("input", "is required: a string or an array of strings");
+  const encoding = optional(payload, "encoding_format", TEXT) ?? "float";
+  if (encoding !== "float" && encoding !== "base64") refuse("encoding_format", "must be float or base64");
+  return {
+    model,
+    provider: optional(payload, "provider", TEXT),
+    encoding: encoding === "base64" ? "base64" : "float",
+  };
+}

@@ -1,0 +1,120 @@
+import type { JsonBody } from "../../../backends/contract.ts";
+import { isObject } from "../../../kernel/json.ts";
+import {
+  hasOwnField,
+  isExtraSent,
+  isOwnField,
+  type Payload,
+  SPELLED_ONE_WAY,
+  SPELLED_ONE_WAY_IN_OPTIONS,
+} from "./payload.ts";
+import { isSpendField, OPTIONS, PREDICTION, SpendFields, spendNumber } from "./spend-fields.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** A chat request that exists as an object already: it is written once, and never read again. */
+export class ObjectPayload implements Payload {
+  readonly #fields: Fields;
+
+  constructor(fields: Fields) {
+    this.#fields = fields;
+    for (const key of Object.keys(fields)) SPELLED_ONE_WAY.require(key);
+  }
+
+  get mayHaveMedia(): boolean {
+    const { messages } = this.#fields;
+    const isPlain = (message: unknown) =>
+      isObject(message) && !Array.isArray(message.content) && message.images === undefined;
+    return !Array.isArray(messages) || !messages.every(isPlain);
+  }
+
+  has(key: string): boolean {
+    return Object.hasOwn(this.#fields, key) && this.#fields[key] !== undefined;
+  }
+  isArray(key: string): boolean {
+    return Array.isArray(this.#fields[key]);
+  }
+  isEmptyArray(key: string): boolean {
+    const value = this.#fields[key];
+    return Array.isArray(value) && value.length === 0;
+  }
+  isString(key: string): boolean {
+    return typeof this.#fields[key] === "string";
+  }
+  isNull(key: string): boolean {
+    return this.#fields[key] === null;
+  }
+  value(key: string): unknown {
+    return this.#fields[key];
+  }
+  tokenCount(key: string): number | null {
+    const value = this.#fields[key];
+    const tokens = Array.isArray(value) ? value.flat() : [];
+    return typeof tokens[0] === "number" ? tokens.length : null;
+  }
+
+  spendFields(): SpendFields {
+    const fields = new SpendFields();
+    for (const [name, value] of Object.entries(this.#fields)) {
+      if (name === PREDICTION) fields.predictionBytes = bytesOf(value);
+      else if (name === OPTIONS) readOptions(fields, value);
+      else if (isSpendField(name) && value !== undefined) fields.add(name, value, "");
+    }
+    for (const { name, value, isSent } of this.#extra()) {
+      if (isSent && name === PREDICTION) fields.predictionBytes = bytesOf(value);
+      if (!isSpendField(name)) continue;
+      if (isSent) fields.add(name, value, "extra.");
+      else spendNumber(value, `extra.${name}`);
+    }
+    return fields;
+  }
+
+  compose(set: ReadonlyMap<string, string>): JsonBody {
+    if (set.size === 0 && !hasOwnField(this)) return new ComposedObject(this.#fields, set);
+    const kept = Object.entries(this.#fields).filter(([name]) => !set.has(name) && !isOwnField(name));
+    for (const { name, value, isSent } of this.#extra())
+      if (isSent && !set.has(name)) kept.push([name, value]);
+    return new ComposedObject(Object.fromEntries(kept), set);
+  }
+
+  #extra(): { name: string; value: unknown; isSent: boolean }[] {
+    const { extra } = this.#fields;
+    if (!isObject(extra)) return [];
+    return Object.entries(extra).map(([name, value]) => ({ name, value, isSent: isExtraSent(this, name) }));
+  }
+}
+
+function readOptions(fields: SpendFields, options: unknown): void {
+  if (!isObject(options)) return;
+  for (const [name, value] of Object.entries(options)) {
+    SPELLED_ONE_WAY_IN_OPTIONS.require(name, "options.");
+    if (isSpendField(name)) fields.add(name, value, "options.");
+  }
+}
+
+const bytesOf = (value: unknown): number => Buffer.byteLength(JSON.stringify(value) ?? "");
+
+class ComposedObject implements JsonBody {
+  #bytes: Buffer<ArrayBuffer> | null = null;
+
+  constructor(
+    readonly fields: Fields,
+    readonly set: ReadonlyMap<string, string>,
+  ) {}
+
+  bytes(): Buffer<ArrayBuffer> {
+    this.#bytes ??= Buffer.from(this.#json());
+    return this.#bytes;
+  }
+  #json(): string {
+    const json = JSON.stringify(this.fields);
+    if (this.set.size === 0) return json;
+    const members = json === "{}" ? [] : [json.slice(1, -1)];
+    for (const [name, value] of this.set) members.push(`${JSON.stringify(name)}:${value}`);
+    return `{${members.join(",")}}`;
+  }
+  object(): Record<string, unknown> {
+    const set = [...this.set].map(([name, json]) => [name, JSON.parse(json)]);
+    return { ...this.fields, ...Object.fromEntries(set) };
+  }
+}

@@ -1,0 +1,124 @@
+import { isObject } from "../../../kernel/json.ts";
+import type { AnswerHead } from "../call/answer-shape.ts";
+
+const CHUNK = "chat.completion.chunk";
+
+/** One event of a streamed chat answer, as far as it is looked at. */
+export interface ChatChunk {
+  id?: unknown;
+  model?: unknown;
+  created?: unknown;
+  choices?: unknown;
+  usage?: unknown;
+  [field: string]: unknown;
+}
+
+interface ToolDelta {
+  index?: unknown;
+  id?: unknown;
+  type?: unknown;
+  [field: string]: unknown;
+}
+
+/** A choice whose fields have been made what clients expect. */
+export interface Choice {
+  index: number;
+  delta: Record<string, unknown>;
+  finish_reason?: unknown;
+  /** What ended it, where the server tells (vLLM, SGLang). */
+  stop_reason?: unknown;
+  matched_stop?: unknown;
+  /** Where servers of other APIs put what belongs into the delta. */
+  text?: unknown;
+  message?: unknown;
+}
+
+/**
+ * Adds what strict client libraries refuse to do without and some upstreams leave out: what the chunk is part of,
+ * `choices`, each choice's `index`, `delta` and `finish_reason`, the role in the first delta, and `index` and `type`
+ * of tool-call deltas.
+ */
+export class ChunkNormaliser {
+  /** Choices whose role has been told. */
+  readonly #opened = new Set<number>();
+  /** Tool-call ids by choice, in order of appearance: the position is the index that is missing. */
+  readonly #toolIds = new Map<number, string[]>();
+
+  constructor(readonly head: AnswerHead | null = null) {}
+
+  /** The choices of a chunk; `changed` says whether the chunk was altered in place. */
+  apply(chunk: ChatChunk): { choices: Choice[]; changed: boolean } {
+    let changed = this.#completeHead(chunk);
+    if (!Array.isArray(chunk.choices)) {
+      chunk.choices = [];
+      changed = true;
+    }
+    const choices = (chunk.choices as unknown[]).filter(isObject);
+    for (const [position, choice] of choices.entries()) {
+      if (typeof choice.index !== "number") {
+        choice.index = position;
+        changed = true;
+      }
+      if (!isObject(choice.delta)) {
+        choice.delta = {};
+        changed = true;
+      }
+      if (choice.finish_reason === undefined) {
+        choice.finish_reason = null;
+        changed = true;
+      }
+      if (this.#openRole(choice as unknown as Choice)) changed = true;
+      if (this.#completeTools(choice as unknown as Choice)) changed = true;
+    }
+    return { choices: choices as unknown as Choice[], changed };
+  }
+
+  #completeHead(chunk: ChatChunk): boolean {
+    const { head } = this;
+    if (!head) return false;
+    const isWhole =
+      typeof chunk.id === "string" &&
+      chunk.object === CHUNK &&
+      typeof chunk.created === "number" &&
+      typeof chunk.model === "string";
+    if (isWhole) return false;
+    chunk.id ??= head.id;
+    chunk.object = CHUNK;
+    chunk.created ??= head.created;
+    chunk.model ??= head.model;
+    return true;
+  }
+
+  #openRole(choice: Choice): boolean {
+    if (this.#opened.has(choice.index)) return false;
+    this.#opened.add(choice.index);
+    if (choice.delta.role) return false;
+    choice.delta = { ...choice.delta, role: "assistant" };
+    return true;
+  }
+
+  #completeTools({ index, delta }: Choice): boolean {
+    if (!Array.isArray(delta.tool_calls)) return false;
+    let changed = false;
+    for (const tool of delta.tool_calls.filter(isObject) as ToolDelta[]) {
+      if (typeof tool.index !== "number") {
+        tool.index = this.#toolIndex(index, tool.id);
+        changed = true;
+      }
+      if (typeof tool.id === "string" && tool.type === undefined) {
+        tool.type = "function";
+        changed = true;
+      }
+    }
+    return changed;
+  }
+
+  #toolIndex(choice: number, id: unknown): number {
+    const ids = this.#toolIds.get(choice) ?? [];
+    this.#toolIds.set(choice, ids);
+    // A fragment without an id belongs to the call that was opened last.
+    if (typeof id !== "string") return Math.max(0, ids.length - 1);
+    const known = ids.indexOf(id);
+    return known === -1 ? ids.push(id) - 1 : known;
+  }
+}

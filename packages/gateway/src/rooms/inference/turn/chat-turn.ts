@@ -1,0 +1,253 @@
+import type { HttpRequest } from "@model-gateway/wire/http";
+import { type Answer, BackendError } from "../../../backends/contract.ts";
+import type { Clock } from "../../../kernel/clock.ts";
+import { toRestBody, toServiceError } from "../../../kernel/errors.ts";
+import { AnswerBody, readAnswer, requireList } from "../call/answer-body.ts";
+import type { AnswerHead } from "../call/answer-shape.ts";
+import { CLIENT_LEFT } from "../call/deadlines.ts";
+import { toFailure } from "../call/failures.ts";
+import { type Asker, type CallParts, UpstreamCall, type UpstreamCallOptions } from "../call/upstream-call.ts";
+import { ABSURD, type ReportedUsage, usageOfTail } from "../call/usage-tail.ts";
+import { type ChatFields, readChatFields } from "../request/fields.ts";
+import type { Payload } from "../request/payload.ts";
+import { Relay, type Sink } from "../stream/relay.ts";
+import { replayAsStream } from "../stream/replay.ts";
+import { StreamMeter, type StreamMeterOptions } from "../stream/stream-meter.ts";
+import { textBytesIn } from "../stream/text-size.ts";
+import type { Listener } from "./listener.ts";
+import { messagesOf } from "./messages.ts";
+import { Telling } from "./telling.ts";
+import { type RecordParts, TurnRecord } from "./turn-record.ts";
+import { WholeAnswer } from "./whole-answer.ts";
+
+export interface ChatParts extends CallParts, RecordParts {
+  clock: Clock;
+}
+
+/** Who waits for the answer, and may leave. */
+export type Client = Pick<HttpRequest, "signal" | "whenGone">;
+
+export interface ChatTurnOptions {
+  asker: Asker;
+  payload: Payload;
+  client: Client;
+  /** The stored conversation goes before the messages of the request. */
+  withHistory: boolean;
+  /** Hears a streamed answer as events; absent: the upstream's own bytes are for the client. */
+  listener?: Listener;
+}
+
+/** One chat request from admission to settlement, whichever surface it came by. */
+export class ChatTurn {
+  #meter: StreamMeter | null = null;
+  #relay: Relay | null = null;
+  #running = false;
+  #telling: Telling | null = null;
+
+  private constructor(
+    readonly parts: ChatParts,
+    readonly options: ChatTurnOptions,
+    readonly fields: ChatFields,
+    readonly record: TurnRecord,
+    readonly call: UpstreamCall,
+  ) {
+    options.client.whenGone(() => this.left());
+  }
+
+  /** Validates, routes and admits, or throws the refusal. Nothing has been sent yet. */
+  static open(parts: ChatParts, options: ChatTurnOptions): ChatTurn | Promise<ChatTurn> {
+    const { asker, payload, client, withHistory } = options;
+    const fields = readChatFields(payload);
+    const record = new TurnRecord(parts, {
+      userId: asker.payer.userId,
+      requestId: asker.requestId,
+      payload,
+      fields,
+      withHistory,
+    });
+    const admit = () => ChatTurn.#admit(parts, options, fields, record);
+    return record.collector ? record.prepare(client.signal).then(admit) : admit();
+  }
+
+  static #admit(
+    parts: ChatParts,
+    options: ChatTurnOptions,
+    fields: ChatFields,
+    record: TurnRecord,
+  ): ChatTurn | Promise<ChatTurn> {
+    const { asker, payload } = options;
+    const { model, provider, conversationId, spend, stream } = fields;
+    const admitting = UpstreamCall.admit(parts, {
+      asker,
+      payload,
+      capability: "chat",
+      model,
+      provider,
+      conversationId,
+      spend,
+      set: fieldsToSet(fields, record.messagesJson),
+      stream,
+      send: sendChat,
+    });
+    const admitted = (call: UpstreamCall) => new ChatTurn(parts, options, fields, record, call);
+    return admitting instanceof Promise ? admitting.then(admitted) : admitted(admitting);
+  }
+
+  /** The client is gone: the upstream is stopped at once, and what was delivered is settled. */
+  left(): void {
+    this.call.watched.abort(CLIENT_LEFT);
+    if (this.#relay && !this.#running) this.#leftBehind();
+  }
+
+  /** Says nothing about the backend; what was delivered is owed, and the prompt in any case. */
+  #leftBehind(): ReportedUsage | null {
+    this.call.failed(CLIENT_LEFT);
+    return this.#settle({ isWhole: false });
+  }
+
+  get #head(): AnswerHead {
+    return {
+      id: `chatcmpl-${this.options.asker.requestId}`,
+      created: Math.floor(this.parts.clock.now() / 1000),
+      model: this.call.route.model,
+    };
+  }
+
+  /** Settles a stream. */
+  #settle({ isWhole }: { isWhole: boolean }): ReportedUsage | null {
+    const meter = this.#meter;
+    if (!meter) return this.call.settle();
+    const reported = meter.usage ?? (meter.isAbsurd ? ABSURD : null);
+    // Figures that were followed by more text are those of the moment.
+    const isFinal = meter.usage === null || meter.isUsageFinal;
+    return this.call.settle({ isWhole: isWhole && isFinal, reported, delivered: meter.tokens });
+  }
+
+  /** The whole answer; settled when this returns. */
+  async answer(): Promise<WholeAnswer> {
+    const { call, record } = this;
+    try {
+      if (record.collector) await record.sent();
+      const answer = await call.send();
+      const reading = readAnswer(answer);
+      const body = new AnswerBody(reading instanceof Promise ? await reading : reading);
+      const reported = usageOfTail(body);
+      requireList(body, { list: "choices", endsProperly: reported !== null });
+      call.route.succeeded();
+      const isReported = reported !== null && reported !== ABSURD && !reported.isTotalOnly;
+      const delivered = isReported ? 0 : Math.ceil(textBytesOf(body.bytes) / BYTES_PER_TOKEN);
+      const owed = call.settle({ isWhole: true, reported, delivered });
+      if (record.collector) await record.completedWith(body.bytes);
+      return new WholeAnswer(body, this.#head, { isReported, owed });
+    } catch (error) {
+      call.failed(error);
+      call.settle();
+      throw toFailure(error);
+    }
+  }
+
+  /** Starts the stream; throws while a failure can still be told by a status. */
+  async begin(): Promise<this> {
+    const { call, record, parts } = this;
+    const { listener } = this.options;
+    try {
+      if (record.collector) await record.sent();
+      const answer = await call.send();
+      const head = this.#head;
+      if (listener) this.#telling = new Telling(listener, head);
+      this.#meter = new StreamMeter({ keepUsage: this.fields.wantsUsage, onChunk: this.#hears(), head });
+      const events = await this.#eventStream(answer);
+      const relay = new Relay(events, this.#meter, call.watched, parts.clock, call.streamHold());
+      await relay.peek();
+      call.observed.firstChunk();
+      this.#relay = relay;
+    } catch (error) {
+      call.failed(error);
+      this.#settle({ isWhole: false });
+      throw toFailure(error);
+    }
+    if (call.watched.isAborted) this.left();
+    return this;
+  }
+
+  /** Who sees the chunks of a stream: a listener, and the record where the answer is kept. */
+  #hears(): StreamMeterOptions["onChunk"] {
+    const telling = this.#telling;
+    const { collector } = this.record;
+    if (!collector && !telling) return undefined;
+    const { watched } = this.call;
+    return (chunk, choices) => {
+      if (collector) for (const choice of choices) collector.add(choice);
+      if (!telling || watched.isAborted) return;
+      try {
+        telling.chunk(chunk, choices);
+      } catch (error) {
+        watched.abort(new BackendError("transport", toServiceError(error).message));
+      }
+    };
+  }
+
+  /** The answer as a stream, whatever the upstream made of the wish for one. */
+  async #eventStream(answer: Answer): Promise<Answer> {
+    const type = answer.contentType;
+    if (type.includes("event-stream")) return answer;
+    if (type.includes("html")) throw new BackendError("transport", `the upstream answered with ${type}`);
+    // Some servers stream under a type of their own; only JSON is known to be a whole answer.
+    if (!type.includes("json")) return answer;
+    const body = await readAnswer(answer);
+    requireList(new AnswerBody(body), { list: "choices", endsProperly: false });
+    return replayAsStream(body);
+  }
+
+  /** Relays until the end, to the listener if there is one. Usage is journaled before the last bytes leave. */
+  async run(sink: Sink): Promise<ReportedUsage | null> {
+    this.#running = true;
+    const { call, record } = this;
+    const meter = this.#meter!;
+    const ending = await this.#relay!.run(sink);
+    if (ending.kind === "left") return this.#leftBehind();
+    if (ending.kind === "cut") {
+      call.failed(ending.error);
+      this.#settle({ isWhole: false });
+      const failure = toServiceError(toFailure(ending.error));
+      this.#telling?.listener.error(failure);
+      sink.end(meter.failing(JSON.stringify(toRestBody(failure))));
+      throw failure;
+    }
+    call.route.succeeded();
+    const isStopped = ending.kind === "stopped";
+    const settled = this.#settle({ isWhole: !isStopped });
+    const closing = meter.closing(settled, { isStopped });
+    if (record.collector) await record.completed();
+    this.#telling?.finish(settled);
+    sink.end(closing);
+    return settled;
+  }
+
+  /** The client has taken what was written to it. */
+  drained(): void {
+    this.#relay?.drained();
+  }
+}
+
+const sendChat: UpstreamCallOptions["send"] = (backend, call) => backend.chat?.(call);
+
+const BYTES_PER_TOKEN = 4;
+
+/** Bytes of text in a whole answer, for the count where the upstream reports no usage. */
+const textBytesOf = (body: Buffer): number =>
+  messagesOf(body).reduce((sum, message) => sum + textBytesIn(message), 0);
+
+const NOTHING_TO_SET: ReadonlyMap<string, string> = new Map();
+
+/** Fields that the gateway sets itself. The upstream is always asked for the usage of a stream. */
+function fieldsToSet(
+  { stream, streamOptions }: ChatFields,
+  messagesJson: string | null,
+): ReadonlyMap<string, string> {
+  if (messagesJson === null && !stream) return NOTHING_TO_SET;
+  const set = new Map<string, string>();
+  if (messagesJson !== null) set.set("messages", messagesJson);
+  if (stream) set.set("stream_options", JSON.stringify({ ...streamOptions, include_usage: true }));
+  return set;
+}

@@ -1,0 +1,96 @@
+import { isObject } from "../../../kernel/json.ts";
+import type { StoredMessage } from "../../conversations/index.ts";
+import type { Choice } from "../stream/chunk-normaliser.ts";
+
+/** What is kept of an answer for a conversation or the memory; a longer one is cut there. */
+const COLLECTED_CHARS_MAX = 4 * 1024 * 1024;
+const TOOL_CALLS_MAX = 256;
+
+/** The text of a message's content, in whichever form it is. */
+export function textOf(content: unknown): string {
+  if (typeof content === "string") return content;
+  if (!Array.isArray(content)) return "";
+  return content
+    .filter(isObject)
+    .map(({ text }) => (typeof text === "string" ? text : ""))
+    .filter(Boolean)
+    .join("\n");
+}
+
+/** The images of a message: the extension field, and content parts that are images. */
+function imagesOf(message: Record<string, unknown>): unknown[] | undefined {
+  const parts = Array.isArray(message.content) ? message.content.filter(isObject) : [];
+  const images = [
+    ...(Array.isArray(message.images) ? message.images : []),
+    ...parts.filter(({ type }) => type === "image_url").map(({ image_url }) => image_url),
+  ];
+  return images.length > 0 ? images : undefined;
+}
+
+/** A message as conversations keep it. */
+export function toStored(message: Record<string, unknown>): StoredMessage {
+  const images = imagesOf(message);
+  const tools = Array.isArray(message.tool_calls) ? message.tool_calls : undefined;
+  return {
+    role: String(message.role ?? "user"),
+    content: textOf(message.content),
+    ...(images && { images }),
+    ...(tools && { tool_calls: tools }),
+  };
+}
+
+/** The turn that the user is making: the last message of theirs, or null when there is none. */
+export function userTurn(messages: unknown): StoredMessage | null {
+  if (!Array.isArray(messages)) return null;
+  const last = messages.filter(isObject).findLast(({ role }) => role === "user");
+  return last ? toStored(last) : null;
+}
+
+/** The messages of a whole answer, one a choice; none when it cannot be read. */
+export function messagesOf(body: Buffer): Record<string, unknown>[] {
+  try {
+    const { choices } = JSON.parse(body.toString()) as { choices: { message?: unknown }[] };
+    return choices.map(({ message }) => message).filter(isObject);
+  } catch {
+    return [];
+  }
+}
+
+interface CollectedCall {
+  id?: string;
+  type: string;
+  function: { name: string; arguments: string };
+}
+
+/** Puts the pieces of a streamed answer together again. */
+export class AnswerCollector {
+  #content = "";
+  #calls: CollectedCall[] = [];
+
+  add({ index, delta }: Choice): void {
+    if (index !== 0) return;
+    if (typeof delta.content === "string" && this.#content.length < COLLECTED_CHARS_MAX)
+      this.#content += delta.content;
+    if (Array.isArray(delta.tool_calls))
+      for (const piece of delta.tool_calls.filter(isObject)) this.#tool(piece);
+  }
+
+  #tool(piece: Record<string, unknown>): void {
+    const index = typeof piece.index === "number" ? piece.index : 0;
+    if (index < 0 || index >= TOOL_CALLS_MAX) return;
+    this.#calls[index] ??= { type: "function", function: { name: "", arguments: "" } };
+    const call = this.#calls[index];
+    const { name, arguments: args } = isObject(piece.function)
+      ? piece.function
+      : ({} as Record<string, unknown>);
+    if (typeof piece.id === "string") call.id = piece.id;
+    if (typeof name === "string") call.function.name += name;
+    if (typeof args === "string" && call.function.arguments.length < COLLECTED_CHARS_MAX)
+      call.function.arguments += args;
+  }
+
+  message(): StoredMessage {
+    const calls = this.#calls.filter(Boolean);
+    return { role: "assistant", content: this.#content, ...(calls.length > 0 && { tool_calls: calls }) };
+  }
+}

@@ -1,0 +1,45 @@
+import { toServiceError } from "../../../kernel/errors.ts";
+import { isObject } from "../../../kernel/json.ts";
+import type { AnswerHead } from "../call/answer-shape.ts";
+import type { ReportedUsage } from "../call/usage-tail.ts";
+import type { ChatChunk, Choice } from "../stream/chunk-normaliser.ts";
+import type { Listener } from "./listener.ts";
+
+/** Tells a listener what the chunks of a stream say: how it begins, every delta, how it ends. */
+export class Telling {
+  #hasBegun = false;
+  /** The upstream's newest report of usage, as it wrote it. */
+  #reported: Record<string, unknown> | null = null;
+
+  constructor(
+    readonly listener: Listener,
+    /** What counts where the upstream does not say it. */
+    readonly head: AnswerHead,
+  ) {}
+
+  /** Throws when the listener can make nothing of it. */
+  chunk(chunk: ChatChunk, choices: readonly Choice[]): void {
+    if (!this.#hasBegun) this.#begin(chunk);
+    if (isObject(chunk.usage)) this.#reported = chunk.usage;
+    for (const choice of choices) this.listener.delta(choice);
+  }
+
+  finish(settled: ReportedUsage | null): void {
+    try {
+      if (!this.#hasBegun) this.#begin({});
+      this.listener.finish(settled && { ...settled, reported: this.#reported });
+    } catch (error) {
+      this.listener.error(toServiceError(error));
+    }
+  }
+
+  #begin({ id, created, model }: ChatChunk): void {
+    this.#hasBegun = true;
+    const { head } = this;
+    this.listener.begin({
+      id: typeof id === "string" ? id : head.id,
+      created: typeof created === "number" ? created : head.created,
+      model: typeof model === "string" ? model : head.model,
+    });
+  }
+}

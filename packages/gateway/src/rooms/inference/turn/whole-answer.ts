@@ -1,0 +1,25 @@
+import { fail } from "../../../kernel/errors.ts";
+import type { AnswerBody } from "../call/answer-body.ts";
+import { type AnswerHead, completeChat, type Owed } from "../call/answer-shape.ts";
+
+/** An answer that did not stream, settled: for clients of the chat API as bytes, for others to be read. */
+export class WholeAnswer {
+  constructor(
+    readonly body: AnswerBody,
+    readonly head: AnswerHead,
+    readonly usage: Owed,
+  ) {}
+
+  /** A chat completion: the upstream's own bytes where they are complete. */
+  bytes(): Buffer {
+    return completeChat(this.body, this.head, this.usage);
+  }
+
+  object(): Record<string, unknown> {
+    try {
+      return JSON.parse(this.body.bytes.toString()) as Record<string, unknown>;
+    } catch {
+      return fail("bad_gateway", "the upstream answered with something that is not JSON");
+    }
+  }
+}

@@ -1,0 +1,97 @@
+import { isObject } from "../../../kernel/json.ts";
+import type { TurnUsage } from "../turn/listener.ts";
+import type { WholeAnswer } from "../turn/whole-answer.ts";
+import { newCallId } from "./tool-calls.ts";
+
+/** The counts of one answer, as every API reports them in its own words. */
+export interface TokenCounts {
+  prompt: number;
+  /** Of the prompt: read from and written to the upstream's cache. */
+  cached: number;
+  cacheWritten: number;
+  completion: number;
+  /** Of the completion. */
+  reasoning: number;
+}
+
+const count = (value: unknown): number =>
+  typeof value === "number" && Number.isFinite(value) && value > 0 ? Math.floor(value) : 0;
+
+const details = (value: unknown): Record<string, unknown> => (isObject(value) ? value : {});
+
+/** What the gateway settled, with the parts of it that the upstream told. */
+export function tokenCounts(usage: TurnUsage | null): TokenCounts {
+  const prompt = details(usage?.reported?.prompt_tokens_details);
+  return {
+    prompt: usage?.promptTokens ?? 0,
+    cached: count(prompt.cached_tokens),
+    cacheWritten: count(prompt.cache_write_tokens),
+    completion: usage?.completionTokens ?? 0,
+    reasoning: count(details(usage?.reported?.completion_tokens_details).reasoning_tokens),
+  };
+}
+
+/** Why the model stopped. `stopSequence` is known only where the upstream tells it (vLLM, SGLang). */
+export interface Finish {
+  reason: string;
+  stopSequence: string | null;
+}
+
+export function finishOf(choice: {
+  finish_reason?: unknown;
+  stop_reason?: unknown;
+  matched_stop?: unknown;
+}): Finish | null {
+  const { finish_reason: reason } = choice;
+  if (typeof reason !== "string") return null;
+  const stop = choice.stop_reason ?? choice.matched_stop;
+  return { reason, stopSequence: typeof stop === "string" ? stop : null };
+}
+
+/** Upstreams name the field either way; the first that is there counts. */
+export function reasoningOf(message: Record<string, unknown>): string {
+  const text = message.reasoning_content ?? message.reasoning;
+  return typeof text === "string" ? text : "";
+}
+
+export const textOf = (value: unknown): string => (typeof value === "string" ? value : "");
+
+export interface AnsweredCall {
+  id: string;
+  name: string;
+  arguments: string;
+}
+
+/** One whole answer, read from a chat completion. */
+export interface ChatAnswer {
+  model: string;
+  createdSeconds: number;
+  reasoning: string;
+  text: string;
+  refusal: string;
+  calls: AnsweredCall[];
+  finish: Finish;
+  usage: TokenCounts;
+}
+
+export function readAnswer(whole: WholeAnswer): ChatAnswer {
+  const body = whole.object();
+  const { owed } = whole.usage;
+  const choice = details(Array.isArray(body.choices) ? body.choices[0] : null);
+  const message = details(choice.message);
+  const calls = Array.isArray(message.tool_calls) ? message.tool_calls.filter(isObject) : [];
+  return {
+    model: textOf(body.model) || whole.head.model,
+    createdSeconds: count(body.created) || whole.head.created,
+    reasoning: reasoningOf(message),
+    text: textOf(message.content),
+    refusal: textOf(message.refusal),
+    calls: calls.map((call) => ({
+      id: textOf(call.id) || newCallId(),
+      name: textOf(details(call.function).name),
+      arguments: textOf(details(call.function).arguments) || "{}",
+    })),
+    finish: finishOf(choice) ?? { reason: "stop", stopSequence: null },
+    usage: tokenCounts(owed && { ...owed, reported: details(body.usage) }),
+  };
+}

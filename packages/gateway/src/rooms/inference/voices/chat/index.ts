@@ -1,0 +1,95 @@
+import { z } from "zod";
+import { BytesPayload } from "../../request/bytes-payload.ts";
+import { ObjectPayload } from "../../request/object-payload.ts";
+import type { Payload } from "../../request/payload.ts";
+import { parseBody } from "../chat-body.ts";
+import { ToolCall, Usage } from "../documented.ts";
+import { chatBodyOfResponses } from "../responses/request.ts";
+import type { Voice } from "../voice.ts";
+
+/** Chat fields that such clients mix in. The usage chunk must stay what they asked for: it has no choices. */
+const CHAT_FIELDS = ["stream_options", "max_tokens", "max_completion_tokens"] as const;
+
+/** Some editors send the body of the Responses API to the chat path and want a chat answer back. */
+function fromResponses(body: Buffer, sent: Payload): Payload {
+  const { stream_options: _, ...chat } = chatBodyOfResponses(parseBody(body)).chat;
+  const own = CHAT_FIELDS.filter((name) => sent.has(name)).map((name) => [name, sent.value(name)]);
+  return new ObjectPayload({ ...chat, ...Object.fromEntries(own) });
+}
+
+const ChatRequest = z.looseObject({
+  model: z.string().describe("Id from GET /v1/models, or an alias"),
+  messages: z.array(
+    z.looseObject({
+      role: z.string(),
+      content: z.union([z.string(), z.array(z.unknown())]).nullish(),
+      images: z.array(z.unknown()).optional(),
+      tool_calls: z.array(z.unknown()).optional(),
+    }),
+  ),
+  stream: z.boolean().optional().describe("True: the answer is an event stream"),
+  temperature: z.number().optional(),
+  max_tokens: z.int().optional(),
+  conversation_id: z.string().optional().describe("One of your conversations; the turn is stored in it"),
+  memory: z.boolean().optional().describe("False: nothing is recalled for this request"),
+  extra: z.record(z.string(), z.unknown()).optional().describe("Merged into what is sent upstream"),
+  tools: z.array(z.unknown()).optional(),
+  provider: z.string().optional().describe("Only this backend, or backends of this kind"),
+});
+
+const ChatAnswer = z.looseObject({
+  id: z.string(),
+  object: z.literal("chat.completion"),
+  created: z.int(),
+  model: z.string(),
+  choices: z.array(
+    z.looseObject({
+      index: z.int(),
+      message: z.looseObject({
+        role: z.string(),
+        content: z.string().nullable(),
+        tool_calls: z.array(ToolCall).optional(),
+      }),
+      finish_reason: z.string(),
+    }),
+  ),
+  usage: Usage,
+});
+
+const ChatChunk = z.looseObject({
+  id: z.string(),
+  object: z.literal("chat.completion.chunk"),
+  created: z.int(),
+  model: z.string(),
+  choices: z.array(
+    z.looseObject({
+      index: z.int(),
+      delta: z.looseObject({
+        role: z.string().optional(),
+        content: z.string().nullish(),
+        reasoning_content: z.string().optional(),
+        tool_calls: z.array(ToolCall).optional(),
+      }),
+      finish_reason: z.string().nullable(),
+    }),
+  ),
+  usage: Usage.nullish(),
+});
+
+/** Chat completions: what backends speak too, so answers pass as the upstream's own bytes. */
+export const chat: Voice = {
+  routes: {
+    chatCompletions: {
+      path: "/v1/chat/completions",
+      summary: "One chat turn, as a whole or as an event stream that ends with [DONE]",
+      body: ChatRequest,
+      response: ChatAnswer,
+      events: ChatChunk,
+    },
+  },
+  read(body) {
+    const sent = new BytesPayload(body);
+    const isChat = sent.has("messages") || !sent.has("input");
+    return { payload: isChat ? sent : fromResponses(body, sent) };
+  },
+};

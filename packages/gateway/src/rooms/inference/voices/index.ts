@@ -1,0 +1,7 @@
+import { chat } from "./chat/index.ts";
+import { messages } from "./messages/index.ts";
+import { responses } from "./responses/index.ts";
+import type { Voice } from "./voice.ts";
+
+/** Every API in which models are talked to, one line each. */
+export const voices: readonly Voice[] = [chat, responses, messages];

@@ -1,0 +1,51 @@
+import { z } from "zod";
+import { ObjectPayload } from "../../request/object-payload.ts";
+import { parseBody } from "../chat-body.ts";
+import { promptTokens } from "../prompt-tokens.ts";
+import { idToken, type Voice } from "../voice.ts";
+import { chatBodyOfMessages, wantsThinking } from "./request.ts";
+import { errorBody } from "./response.ts";
+import { MessageSpeaker } from "./speaker.ts";
+
+const Conversation = z.looseObject({
+  model: z.string(),
+  messages: z.array(
+    z.object({
+      role: z.string(),
+      content: z.union([z.string(), z.array(z.looseObject({ type: z.string() }))]),
+    }),
+  ),
+  system: z.union([z.string(), z.array(z.looseObject({}))]).nullish(),
+  tools: z.array(z.looseObject({ name: z.string() })).nullish(),
+});
+
+/** Anthropic's Messages API. */
+export const messages: Voice = {
+  routes: {
+    messages: {
+      path: "/v1/messages",
+      summary: "Anthropic Messages API over the chat path, streaming or not",
+      body: Conversation.extend({ max_tokens: z.int(), stream: z.boolean().nullish() }),
+      response: z.looseObject({
+        id: z.string(),
+        type: z.literal("message"),
+        content: z.array(z.looseObject({})),
+      }),
+    },
+    countTokens: {
+      path: "/v1/messages/count_tokens",
+      summary: "Prompt tokens of a Messages request, estimated; costs nothing",
+      body: Conversation,
+      response: z.object({ input_tokens: z.int() }),
+      answer: (bytes) => ({ input_tokens: promptTokens(chatBodyOfMessages(parseBody(bytes))) }),
+    },
+  },
+  keyHeader: "x-api-key",
+  requestIdHeader: "request-id",
+  read(bytes, { requestId }) {
+    const body = parseBody(bytes);
+    const options = { id: `msg_${idToken(requestId)}`, thinking: wantsThinking(body) };
+    return { payload: new ObjectPayload(chatBodyOfMessages(body)), speaker: new MessageSpeaker(options) };
+  },
+  errorBody: (failure, requestId) => ({ ...errorBody(failure), request_id: requestId }),
+};

@@ -1,0 +1,103 @@
+import type { ChatAnswer, Finish, TokenCounts } from "../chat-answer.ts";
+import type { Failure } from "../voice.ts";
+
+const STOP_REASONS: Record<string, string> = {
+  stop: "end_turn",
+  length: "max_tokens",
+  tool_calls: "tool_use",
+  function_call: "tool_use",
+  content_filter: "refusal",
+};
+
+export interface Stop {
+  stop_reason: string;
+  stop_sequence: string | null;
+}
+
+/** vLLM ends a forced tool call with `stop`, so a call in the answer decides. */
+export function stopOf({ reason, stopSequence }: Finish, hasCalls: boolean): Stop {
+  if (hasCalls && reason === "stop") return { stop_reason: "tool_use", stop_sequence: null };
+  if (reason === "stop" && stopSequence !== null) {
+    return { stop_reason: "stop_sequence", stop_sequence: stopSequence };
+  }
+  return { stop_reason: STOP_REASONS[reason] ?? "end_turn", stop_sequence: null };
+}
+
+/** Anthropic counts cached tokens beside the input tokens, chat completions among them. */
+export function usageOf({ prompt, cached, cacheWritten, completion, reasoning }: TokenCounts) {
+  return {
+    input_tokens: Math.max(0, prompt - cached - cacheWritten),
+    cache_creation_input_tokens: cacheWritten,
+    cache_read_input_tokens: cached,
+    output_tokens: completion,
+    output_tokens_details: reasoning > 0 ? { thinking_tokens: reasoning } : null,
+    server_tool_use: null,
+  };
+}
+
+export const messageHead = (id: string, model: string) => ({
+  id,
+  type: "message",
+  role: "assistant",
+  model,
+  container: null,
+  diagnostics: null,
+  stop_details: null,
+});
+
+/** Arguments as the object that the API promises; what is not one is kept under a name that says so. */
+export function toolInput(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return { INVALID_JSON: text };
+  }
+}
+
+export const toolUseBlock = (call: { id: string; name: string }, input: unknown) => ({
+  type: "tool_use",
+  id: call.id,
+  name: call.name,
+  input,
+  caller: { type: "direct" },
+});
+
+/** The signature is Anthropic's proof of origin; there is none to give for another model's thoughts. */
+export const thinkingBlock = (thinking: string) => ({ type: "thinking", thinking, signature: "" });
+export const textBlock = (text: string) => ({ type: "text", text, citations: null });
+
+/** A whole answer as a Message. */
+export function messageOf(answer: ChatAnswer, { id, thinking }: { id: string; thinking: boolean }) {
+  const text = answer.text || answer.refusal;
+  return {
+    ...messageHead(id, answer.model),
+    content: [
+      ...(thinking && answer.reasoning ? [thinkingBlock(answer.reasoning)] : []),
+      ...(text ? [textBlock(text)] : []),
+      ...answer.calls.map((call) => toolUseBlock(call, toolInput(call.arguments))),
+    ],
+    ...stopOf(
+      answer.refusal ? { ...answer.finish, reason: "content_filter" } : answer.finish,
+      answer.calls.length > 0,
+    ),
+    usage: usageOf(answer.usage),
+  };
+}
+
+const ERROR_TYPES: Record<number, string> = {
+  400: "invalid_request_error",
+  401: "authentication_error",
+  402: "billing_error",
+  403: "permission_error",
+  404: "not_found_error",
+  413: "request_too_large",
+  429: "rate_limit_error",
+  503: "overloaded_error",
+  504: "timeout_error",
+};
+
+/** A failure as Anthropic's clients read it. */
+export function errorBody({ status, message }: Failure) {
+  const type = ERROR_TYPES[status] ?? (status >= 500 ? "api_error" : "invalid_request_error");
+  return { type: "error", error: { type, message, details: null } };
+}

@@ -1,0 +1,102 @@
+import { type ChatAnswer, type Finish, type TokenCounts, tokenCounts } from "../chat-answer.ts";
+import type { ChatEvent } from "../chat-events.ts";
+import { type Speaker, sseEvent } from "../voice.ts";
+import {
+  errorBody,
+  messageHead,
+  messageOf,
+  stopOf,
+  textBlock,
+  thinkingBlock,
+  toolUseBlock,
+  usageOf,
+} from "./response.ts";
+
+type OpenBlock = "text" | "thinking" | "tool";
+
+const event = (data: { type: string; [field: string]: unknown }) => sseEvent(data.type, data);
+
+/** Says an answer as a Message, or as the events of one. */
+export class MessageSpeaker implements Speaker {
+  readonly keepAlive = event({ type: "ping" });
+  #open: OpenBlock | null = null;
+  #index = -1;
+  #hasCalls = false;
+  #refused = false;
+
+  constructor(readonly options: { id: string; thinking: boolean }) {}
+
+  whole(answer: ChatAnswer): object {
+    return messageOf(answer, this.options);
+  }
+
+  write(happened: ChatEvent): string {
+    switch (happened.type) {
+      case "start":
+        return this.#start(happened.model);
+      case "reasoning":
+        if (!this.options.thinking) return "";
+        return this.#into("thinking", { type: "thinking_delta", thinking: happened.text });
+      case "refusal":
+        this.#refused = true;
+        return this.#into("text", { type: "text_delta", text: happened.text });
+      case "text":
+        return this.#into("text", { type: "text_delta", text: happened.text });
+      case "tool_start":
+        this.#hasCalls = true;
+        return this.#begin("tool", toolUseBlock(happened, {}));
+      case "tool_arguments":
+        return this.#delta({ type: "input_json_delta", partial_json: happened.text });
+      case "tool_end":
+        return this.#stop();
+      case "finish":
+        return this.#finish(happened.finish, happened.usage);
+      case "failure":
+        return event(errorBody(happened.failure));
+    }
+  }
+
+  #start(model: string): string {
+    const message = {
+      ...messageHead(this.options.id, model),
+      content: [],
+      stop_reason: null,
+      stop_sequence: null,
+      usage: usageOf(tokenCounts(null)),
+    };
+    return event({ type: "message_start", message });
+  }
+
+  #begin(kind: OpenBlock, block: object): string {
+    const stopped = this.#stop();
+    this.#open = kind;
+    this.#index++;
+    return stopped + event({ type: "content_block_start", index: this.#index, content_block: block });
+  }
+
+  /** A delta of the given kind, in a new block unless one of that kind is open. */
+  #into(kind: "text" | "thinking", delta: object): string {
+    if (this.#open === kind) return this.#delta(delta);
+    return this.#begin(kind, kind === "text" ? textBlock("") : thinkingBlock("")) + this.#delta(delta);
+  }
+
+  #delta(delta: object): string {
+    return event({ type: "content_block_delta", index: this.#index, delta });
+  }
+
+  #stop(): string {
+    if (this.#open === null) return "";
+    this.#open = null;
+    return event({ type: "content_block_stop", index: this.#index });
+  }
+
+  #finish(finish: Finish, usage: TokenCounts): string {
+    const stop = stopOf(this.#refused ? { ...finish, reason: "content_filter" } : finish, this.#hasCalls);
+    const delta = { ...stop, stop_details: null, container: null };
+    return (
+      this.#stop() +
+      event({ type: "message_delta", delta, usage: usageOf(usage) }) +
+      event({ type: "message_stop" })
+    );
+  }
+}

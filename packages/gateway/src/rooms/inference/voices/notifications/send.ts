@@ -1,0 +1,83 @@
+import type { EventHub, EventStream } from "../../../../bus/contract.ts";
+import { inBackground } from "../../../../kernel/background.ts";
+import type { Actor } from "../../../../kernel/context.ts";
+import { fail, toServiceError } from "../../../../kernel/errors.ts";
+import type { RecallState } from "../../../memory/index.ts";
+import { ObjectPayload } from "../../request/object-payload.ts";
+import { type ChatParts, ChatTurn } from "../../turn/chat-turn.ts";
+import { Notifier } from "./notifier.ts";
+
+/** Turns that run at once in this process; each holds an upstream connection. */
+const SENDS_MAX = 10_000;
+
+export interface SendOptions {
+  actor: Actor;
+  requestId: string;
+  /** The request in the form of the REST surface. */
+  body: Record<string, unknown>;
+}
+
+export interface SendResult {
+  stream_id: string;
+  memory: RecallState;
+  /** Set when the answer was limited to this because no more can be paid. */
+  max_tokens?: number;
+}
+
+/** `chat.send`: the answer goes to a notification channel, piece by piece. */
+export class ChatSender {
+  #running = 0;
+
+  constructor(
+    readonly parts: ChatParts,
+    readonly events: EventHub,
+  ) {}
+
+  async send({ actor, requestId, body }: SendOptions): Promise<SendResult> {
+    if (this.#running >= SENDS_MAX)
+      fail("unavailable", "Too many chats are running; try again shortly", { retryAfterSeconds: 5 });
+    const payer = await this.parts.metering.payerOf(actor);
+    const deserted = new AbortController();
+    const notifier = new Notifier();
+    const turn = await ChatTurn.open(this.parts, {
+      asker: { requestId, payer, rules: null, refId: null, channel: "rpc", traceparent: null },
+      payload: new ObjectPayload({ ...body, stream: true }),
+      client: {
+        signal: deserted.signal,
+        whenGone: (run) => deserted.signal.addEventListener("abort", run, { once: true }),
+      },
+      withHistory: true,
+      listener: notifier,
+    });
+    const stream = this.events.open(actor.userId);
+    notifier.stream = stream;
+    // A subscriber that leaves stops the answer; what was delivered until then is metered.
+    stream.onDeserted(() => deserted.abort());
+    inBackground(this.parts.log, "a chat over notifications", this.#run(turn, stream, notifier));
+    const { loweredTo } = turn.call;
+    return {
+      stream_id: stream.sessionId,
+      memory: turn.record.recall,
+      ...(loweredTo !== null && { max_tokens: loweredTo }),
+    };
+  }
+
+  async #run(turn: ChatTurn, stream: EventStream, notifier: Notifier): Promise<void> {
+    this.#running++;
+    try {
+      await turn.begin();
+      await stream.whenHeard();
+      const usage = await turn.run(notifier);
+      if (!notifier.isOver) notifier.finish(usage && { ...usage, reported: null });
+    } catch (error) {
+      // What fails in the middle has been told by the turn.
+      if (!notifier.isOver) notifier.error(toServiceError(error));
+      // A refusal may come faster than the subscriber.
+      await stream.whenHeard();
+    } finally {
+      notifier.end();
+      stream.end();
+      this.#running--;
+    }
+  }
+}

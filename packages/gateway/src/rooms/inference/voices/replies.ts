@@ -1,0 +1,102 @@
+import {
+  EVENT_STREAM_HEADERS,
+  EVENT_STREAM_TYPE,
+  JSON_TYPE,
+  Reply,
+  type ReplySource,
+  type ReplyWriter,
+  StreamedReply,
+} from "@model-gateway/wire/http";
+import type { Clock } from "../../../kernel/clock.ts";
+import type { ChatTurn } from "../turn/chat-turn.ts";
+import { readAnswer } from "./chat-answer.ts";
+import { SpokenStream } from "./spoken-stream.ts";
+import type { Failure, ReadRequest, Voice } from "./voice.ts";
+
+/** How the replies of an API differ from the gateway's own, besides their bodies. */
+export type Form = Pick<Voice, "keyHeader" | "requestIdHeader" | "errorBody">;
+
+/** Says what an answer was limited to because no more of it can be paid. */
+const LOWERED_HEADER = "x-service-max-tokens";
+const NO_HEADERS: Readonly<Record<string, string>> = {};
+
+const idHeader = ({ requestIdHeader }: Form, requestId: string): Readonly<Record<string, string>> =>
+  requestIdHeader ? { [requestIdHeader]: requestId } : NO_HEADERS;
+
+/** A refusal in the API's own form. */
+export function refusalIn(form: Form, { head, body }: Reply, failure: Failure): Reply {
+  const { requestId } = head;
+  const headers = { ...head.headers, ...idHeader(form, requestId) };
+  if (!form.errorBody) return new Reply({ ...head, headers }, body);
+  const json = JSON.stringify(form.errorBody(failure, requestId));
+  return new Reply({ ...head, contentType: JSON_TYPE, headers }, json);
+}
+
+export const jsonReplyIn = (form: Form, body: object, requestId: string): Reply =>
+  new Reply(
+    { status: 200, contentType: JSON_TYPE, requestId, headers: idHeader(form, requestId) },
+    JSON.stringify(body),
+  );
+
+/** Replies to one request that a voice has read. */
+export class VoicedReply {
+  /** Hears the answer, unless it passes as the upstream's own bytes. */
+  readonly listener: SpokenStream | undefined;
+
+  constructor(
+    readonly form: Form,
+    readonly read: ReadRequest,
+    readonly requestId: string,
+    clock: Clock,
+  ) {
+    this.listener = read.speaker && new SpokenStream(read.speaker, clock);
+  }
+
+  async to(turn: ChatTurn): Promise<Reply | StreamedReply> {
+    const { requestId, read } = this;
+    if (!turn.fields.stream) {
+      const answer = await turn.answer();
+      const body = read.speaker ? JSON.stringify(read.speaker.whole(readAnswer(answer))) : answer.bytes();
+      const headers = this.#headers(turn, NO_HEADERS);
+      return new Reply({ status: 200, contentType: JSON_TYPE, requestId, headers }, body);
+    }
+    await turn.begin();
+    const contentType = read.speaker?.contentType ?? EVENT_STREAM_TYPE;
+    const headers = this.#headers(turn, EVENT_STREAM_HEADERS);
+    return new StreamedReply(
+      { status: 200, contentType, requestId, headers },
+      new TurnSource(turn, this.listener),
+    );
+  }
+
+  #headers({ call }: ChatTurn, base: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+    const { form, read, requestId } = this;
+    if (call.loweredTo === null && !read.headers && !form.requestIdHeader) return base;
+    return {
+      ...base,
+      ...read.headers,
+      ...idHeader(form, requestId),
+      ...(call.loweredTo !== null && { [LOWERED_HEADER]: String(call.loweredTo) }),
+    };
+  }
+}
+
+/** A turn whose answer is written to the client as it comes. */
+class TurnSource implements ReplySource {
+  constructor(
+    readonly turn: ChatTurn,
+    readonly listener: SpokenStream | undefined,
+  ) {}
+
+  begin(writer: ReplyWriter): void {
+    this.listener?.writeTo(writer);
+    // A failure has been written to the stream by then; the status is long gone.
+    this.turn.run(this.listener ?? writer).catch(() => {});
+  }
+  drained(): void {
+    this.turn.drained();
+  }
+  left(): void {
+    this.turn.left();
+  }
+}

@@ -1,0 +1,202 @@
+import { isObject } from "../../../../kernel/json.ts";
+import {
+  arrayAt,
+  type ChatBody,
+  type ChatPart,
+  countAt,
+  gatewayFields,
+  invalid,
+  objectAt,
+  pick,
+  requestAt,
+  streamFields,
+  stringAt,
+} from "../chat-body.ts";
+import { ChatMessages } from "../chat-messages.ts";
+import { type ClientTool, chatToolFields, chatToolName, readTools } from "./tools.ts";
+
+export interface ConvertedRequest {
+  chat: ChatBody;
+  clientTools: Map<string, ClientTool>;
+  /** Tool and item types that could not be passed on and were left out. */
+  dropped: string[];
+}
+
+const NO_STATE = "the gateway keeps no responses: send the whole conversation in `input`";
+/** What asks for state or work that only OpenAI's servers have. */
+const SERVER_SIDE: Record<string, string> = {
+  previous_response_id: NO_STATE,
+  conversation: NO_STATE,
+  prompt: "stored prompts are not kept here: send the text in `instructions` and `input`",
+};
+const PASSED = [
+  "temperature",
+  "top_p",
+  "user",
+  "prompt_cache_key",
+  "safety_identifier",
+  "service_tier",
+] as const;
+
+/** A Responses request as a chat-completions body. */
+export function chatBodyOfResponses(value: unknown): ConvertedRequest {
+  const { body, model } = requestAt(value);
+  for (const [name, problem] of Object.entries(SERVER_SIDE)) if (body[name] != null) invalid(name, problem);
+  if (body.background === true)
+    invalid("background", "background responses are not kept here; stream instead");
+  const naming = readTools(body.tools);
+  const dropped = new Set(naming.dropped);
+  const tools = chatToolFields(naming, body.tool_choice);
+  const chat: ChatBody = {
+    ...gatewayFields(body),
+    model,
+    messages: chatMessages(body, dropped),
+    ...pick(body, PASSED),
+    ...(body.max_output_tokens != null && {
+      max_tokens: countAt(body.max_output_tokens, "max_output_tokens"),
+    }),
+    ...tools,
+    ...("tools" in tools && pick(body, ["parallel_tool_calls"])),
+    ...outputFields(body),
+    ...streamFields(body.stream),
+  };
+  return { chat, clientTools: naming.clientTools, dropped: [...dropped] };
+}
+
+function outputFields({ text, reasoning }: Record<string, unknown>): Record<string, unknown> {
+  const effort = isObject(reasoning) ? reasoning.effort : null;
+  const config = isObject(text) ? text : {};
+  const format = isObject(config.format) ? config.format : {};
+  return {
+    ...(typeof effort === "string" && { reasoning_effort: effort }),
+    ...(typeof config.verbosity === "string" && { verbosity: config.verbosity }),
+    ...(format.type === "json_object" && { response_format: { type: "json_object" } }),
+    ...(format.type === "json_schema" && {
+      response_format: {
+        type: "json_schema",
+        json_schema: pick(format, ["name", "description", "schema", "strict"]),
+      },
+    }),
+  };
+}
+
+const INPUT_NEEDED = "is required: a text, or a list of items";
+
+function chatMessages(body: Record<string, unknown>, dropped: Set<string>) {
+  const messages = new ChatMessages();
+  const { instructions, input } = body;
+  if (instructions != null) messages.system(stringAt(instructions, "instructions"));
+  if (typeof input === "string") messages.user([{ type: "text", text: input }]);
+  else if (Array.isArray(input)) {
+    for (const [i, item] of input.entries()) {
+      addItem(messages, { item: objectAt(item, `input.${i}`), path: `input.${i}`, dropped });
+    }
+  } else invalid("input", INPUT_NEEDED);
+  const done = messages.done();
+  if (done.length === 0) invalid("input", INPUT_NEEDED);
+  return done;
+}
+
+interface ItemAt {
+  item: Record<string, unknown>;
+  path: string;
+  dropped: Set<string>;
+}
+
+function addItem(messages: ChatMessages, { item, path, dropped }: ItemAt): void {
+  switch (item.type ?? "message") {
+    case "message":
+      addMessage(messages, item, path);
+      break;
+    case "function_call":
+      messages.toolCall(callAt(item, path, stringAt(item.arguments, `${path}.arguments`) || "{}"));
+      break;
+    case "custom_tool_call":
+      messages.toolCall(callAt(item, path, JSON.stringify({ input: stringAt(item.input, `${path}.input`) })));
+      break;
+    case "function_call_output":
+    case "custom_tool_call_output":
+      messages.toolResult({
+        callId: stringAt(item.call_id, `${path}.call_id`),
+        parts: partsAt(item.output, `${path}.output`),
+      });
+      break;
+    case "reasoning":
+      messages.reasoning(reasoningText(item.content));
+      break;
+    case "item_reference":
+      invalid(path, NO_STATE);
+      break;
+    case "compaction":
+      invalid(path, "compacted history is sealed by OpenAI's servers; send the items themselves");
+      break;
+    default:
+      dropped.add(stringAt(item.type, `${path}.type`));
+  }
+}
+
+const callAt = (item: Record<string, unknown>, path: string, args: string) => ({
+  id: stringAt(item.call_id, `${path}.call_id`),
+  function: { name: chatToolName(stringAt(item.name, `${path}.name`), item.namespace), arguments: args },
+});
+
+/** What the model thought in the open; sealed thoughts (`encrypted_content`) can be read by their maker alone. */
+const reasoningText = (content: unknown): string =>
+  (Array.isArray(content) ? content : [])
+    .flatMap((part) => (isObject(part) && typeof part.text === "string" ? [part.text] : []))
+    .join("\n");
+
+function addMessage(messages: ChatMessages, item: Record<string, unknown>, path: string): void {
+  const parts = partsAt(item.content, `${path}.content`);
+  if (item.role === "user") {
+    messages.user(parts);
+    return;
+  }
+  const texts = parts.map((part, i) =>
+    part.type === "text"
+      ? part.text
+      : invalid(`${path}.content.${i}`, `a ${item.role} message holds only text`),
+  );
+  const text = texts.join("\n\n");
+  if (item.role === "assistant") messages.assistant(text);
+  else if (item.role === "system" || item.role === "developer") messages.system(text);
+  else invalid(`${path}.role`, 'must be "user", "assistant", "system" or "developer"');
+}
+
+function partsAt(content: unknown, path: string): ChatPart[] {
+  if (typeof content === "string") return content === "" ? [] : [{ type: "text", text: content }];
+  return arrayAt(content, path).map((one, i) => partAt(objectAt(one, `${path}.${i}`), `${path}.${i}`));
+}
+
+function partAt(part: Record<string, unknown>, path: string): ChatPart {
+  switch (part.type) {
+    case "input_text":
+    case "output_text":
+    case "text":
+      return { type: "text", text: stringAt(part.text, `${path}.text`) };
+    case "refusal":
+      return { type: "text", text: stringAt(part.refusal, `${path}.refusal`) };
+    case "input_image":
+      if (part.image_url == null) invalid(path, "needs image_url: uploaded files are not kept here");
+      return {
+        type: "image_url",
+        image_url: {
+          url: stringAt(part.image_url, `${path}.image_url`),
+          ...(typeof part.detail === "string" && { detail: part.detail }),
+        },
+      };
+    case "input_file":
+      if (part.file_data == null) invalid(path, "needs file_data: files are not fetched or kept here");
+      return {
+        type: "file",
+        file: {
+          file_data: stringAt(part.file_data, `${path}.file_data`),
+          ...(typeof part.filename === "string" && { filename: part.filename }),
+        },
+      };
+    case "input_audio":
+      return { type: "input_audio", input_audio: part.input_audio };
+    default:
+      return invalid(`${path}.type`, `${JSON.stringify(part.type)} parts cannot be passed to this model`);
+  }
+}

@@ -1,0 +1,161 @@
+import { isObject } from "../../../../kernel/json.ts";
+import type { AnsweredCall, ChatAnswer, Finish, TokenCounts } from "../chat-answer.ts";
+import type { Failure } from "../voice.ts";
+import type { ClientTool } from "./tools.ts";
+
+export type OutputItem = { id: string; type: string; [field: string]: unknown };
+
+export interface ResponseIdentity {
+  /** Unique part of every id in the response. */
+  token: string;
+  createdSeconds: number;
+  /** The request, parts of which the response repeats. */
+  request: Record<string, unknown>;
+  clientTools: ReadonlyMap<string, ClientTool>;
+}
+
+export function usageOf(counts: TokenCounts | null) {
+  if (!counts) return null;
+  return {
+    input_tokens: counts.prompt,
+    input_tokens_details: { cached_tokens: counts.cached, cache_write_tokens: counts.cacheWritten },
+    output_tokens: counts.completion,
+    output_tokens_details: { reasoning_tokens: counts.reasoning },
+    total_tokens: counts.prompt + counts.completion,
+  };
+}
+
+export type Ending =
+  | { status: "in_progress" }
+  | { status: "completed" }
+  | { status: "incomplete"; reason: "max_output_tokens" | "content_filter" }
+  | { status: "failed"; failure: Failure };
+
+export function endingOf({ reason }: Finish): Ending {
+  if (reason === "length") return { status: "incomplete", reason: "max_output_tokens" };
+  if (reason === "content_filter") return { status: "incomplete", reason: "content_filter" };
+  return { status: "completed" };
+}
+
+/** The parts of a request that the response repeats. `store` is false whatever was asked: nothing is kept. */
+function repeated(request: Record<string, unknown>) {
+  const text = isObject(request.text) ? request.text : {};
+  const reasoning = isObject(request.reasoning) ? request.reasoning : {};
+  return {
+    background: false,
+    instructions: request.instructions ?? null,
+    max_output_tokens: request.max_output_tokens ?? null,
+    metadata: request.metadata ?? {},
+    parallel_tool_calls: request.parallel_tool_calls ?? true,
+    previous_response_id: null,
+    reasoning: { effort: reasoning.effort ?? null, summary: null },
+    store: false,
+    temperature: request.temperature ?? null,
+    text: { ...text, format: text.format ?? { type: "text" } },
+    tool_choice: request.tool_choice ?? "auto",
+    tools: request.tools ?? [],
+    top_p: request.top_p ?? null,
+    truncation: "disabled",
+  };
+}
+
+export interface ResponseParts {
+  model: string;
+  output: OutputItem[];
+  ending: Ending;
+  usage: TokenCounts | null;
+}
+
+/** The response object, which is also what the stream's first and last events carry. */
+export function responseObject(identity: ResponseIdentity, { model, output, ending, usage }: ResponseParts) {
+  const failure = ending.status === "failed" ? ending.failure : null;
+  return {
+    id: `resp_${identity.token}`,
+    object: "response",
+    created_at: identity.createdSeconds,
+    status: ending.status,
+    error: failure && { code: failure.code ?? "server_error", message: failure.message },
+    incomplete_details: ending.status === "incomplete" ? { reason: ending.reason } : null,
+    model,
+    output,
+    usage: usageOf(usage),
+    ...repeated(identity.request),
+  };
+}
+
+export const textPart = (text: string) => ({ type: "output_text", text, annotations: [], logprobs: [] });
+export const refusalPart = (refusal: string) => ({ type: "refusal", refusal });
+export const reasoningPart = (text: string) => ({ type: "reasoning_text", text });
+
+type Status = "in_progress" | "completed" | "incomplete";
+
+export const messageItem = (
+  id: string,
+  { content, status }: { content: object[]; status: Status },
+): OutputItem => ({
+  id,
+  type: "message",
+  role: "assistant",
+  status,
+  content,
+});
+
+export const reasoningItem = (
+  id: string,
+  { content, status }: { content: object[]; status: Status },
+): OutputItem => ({
+  id,
+  type: "reasoning",
+  summary: [],
+  content,
+  status,
+});
+
+export const callIdPrefix = (tool: ClientTool | undefined): string => (tool?.custom ? "ctc" : "fc");
+
+/** A call under the name, and in the form, that the client knows. */
+export function callItem(
+  id: string,
+  { call, tool, status }: { call: AnsweredCall; tool: ClientTool | undefined; status: Status },
+): OutputItem {
+  const { name, namespace, custom } = tool ?? { name: call.name, namespace: undefined, custom: false };
+  const common = { id, call_id: call.id, name, ...(namespace !== undefined && { namespace }), status };
+  if (custom) return { ...common, type: "custom_tool_call", input: freeTextOf(call.arguments) };
+  return { ...common, type: "function_call", arguments: call.arguments };
+}
+
+/** The text inside the one parameter that stands for a custom tool's free input. */
+export function freeTextOf(json: string): string {
+  try {
+    const parsed: unknown = JSON.parse(json);
+    if (isObject(parsed) && typeof parsed.input === "string") return parsed.input;
+  } catch {
+    // A model that wrote plain text instead of JSON wrote the input itself.
+  }
+  return json;
+}
+
+/** A whole answer as a response object. */
+export function responseOf(identity: ResponseIdentity, answer: ChatAnswer) {
+  const status = "completed";
+  const { token, clientTools } = identity;
+  const content = [
+    ...(answer.text ? [textPart(answer.text)] : []),
+    ...(answer.refusal ? [refusalPart(answer.refusal)] : []),
+  ];
+  const output: OutputItem[] = [];
+  if (answer.reasoning) {
+    output.push(reasoningItem(`rs_${token}`, { content: [reasoningPart(answer.reasoning)], status }));
+  }
+  if (content.length > 0) output.push(messageItem(`msg_${token}`, { content, status }));
+  for (const [i, call] of answer.calls.entries()) {
+    const tool = clientTools.get(call.name);
+    output.push(callItem(`${callIdPrefix(tool)}_${token}_${i}`, { call, tool, status }));
+  }
+  return responseObject(identity, {
+    model: answer.model,
+    output,
+    ending: endingOf(answer.finish),
+    usage: answer.usage,
+  });
+}

@@ -1,0 +1,232 @@
+import { fail } from "../../../../kernel/errors.ts";
+import type { AnsweredCall, ChatAnswer, Finish, TokenCounts } from "../chat-answer.ts";
+import type { ChatEvent } from "../chat-events.ts";
+import { type Failure, type Speaker, sseEvent } from "../voice.ts";
+import {
+  callIdPrefix,
+  callItem,
+  type Ending,
+  endingOf,
+  freeTextOf,
+  messageItem,
+  type OutputItem,
+  type ResponseIdentity,
+  reasoningItem,
+  reasoningPart,
+  refusalPart,
+  responseObject,
+  responseOf,
+  textPart,
+} from "./response.ts";
+
+/** The last event repeats the whole answer, so it must be kept; an answer beyond this is broken off. */
+const ANSWER_CHARS_MAX = 64 * 1024 * 1024;
+
+type PartKind = "text" | "refusal" | "reasoning";
+
+interface OpenPart {
+  kind: PartKind;
+  text: string;
+}
+
+/** The item that is being written: a message or thoughts, with their parts, or a call. */
+type OpenItem =
+  | { type: "message" | "reasoning"; id: string; parts: object[]; part: OpenPart | null }
+  | { type: "call"; id: string; call: AnsweredCall };
+
+const PARTS: Record<PartKind, { make(text: string): object; event: string; field: string }> = {
+  text: { make: textPart, event: "response.output_text", field: "text" },
+  refusal: { make: refusalPart, event: "response.refusal", field: "refusal" },
+  reasoning: { make: reasoningPart, event: "response.reasoning_text", field: "text" },
+};
+
+/** Says an answer as a response, or as the events of one. */
+export class ResponseSpeaker implements Speaker {
+  readonly keepAlive = ": ping\n\n";
+  readonly #output: OutputItem[] = [];
+  #open: OpenItem | null = null;
+  #sequence = 0;
+  #items = 0;
+  #chars = 0;
+  #model = "";
+
+  constructor(readonly identity: ResponseIdentity) {}
+
+  whole(answer: ChatAnswer): object {
+    return responseOf(this.identity, answer);
+  }
+
+  write(happened: ChatEvent): string {
+    switch (happened.type) {
+      case "start":
+        this.#model = happened.model;
+        return this.#lifecycle("response.created") + this.#lifecycle("response.in_progress");
+      case "reasoning":
+      case "text":
+      case "refusal":
+        return this.#text(happened.type, happened.text);
+      case "tool_start":
+        return this.#beginCall(happened);
+      case "tool_arguments":
+        return this.#arguments(happened.text);
+      case "tool_end":
+        return this.#closeItem();
+      case "finish":
+        return this.#finish(happened.finish, happened.usage);
+      case "failure":
+        return this.#fail(happened.failure);
+    }
+  }
+
+  #event(type: string, fields: object): string {
+    return sseEvent(type, { type, sequence_number: this.#sequence++, ...fields });
+  }
+
+  #lifecycle(
+    type: string,
+    ending: Ending = { status: "in_progress" },
+    usage: TokenCounts | null = null,
+  ): string {
+    const response = responseObject(this.identity, {
+      model: this.#model,
+      output: this.#output,
+      ending,
+      usage,
+    });
+    return this.#event(type, { response });
+  }
+
+  #id(prefix: string): string {
+    return `${prefix}_${this.identity.token}_${this.#items++}`;
+  }
+
+  get #place() {
+    return { item_id: this.#open?.id, output_index: this.#output.length };
+  }
+
+  #count(text: string): void {
+    this.#chars += text.length;
+    if (this.#chars > ANSWER_CHARS_MAX)
+      fail("bad_gateway", `the answer is longer than ${ANSWER_CHARS_MAX} characters`);
+  }
+
+  #text(kind: PartKind, text: string): string {
+    this.#count(text);
+    const opened = this.#openPart(kind);
+    const item = this.#open as Extract<OpenItem, { parts: object[] }>;
+    const part = item.part as OpenPart;
+    part.text += text;
+    const place = { ...this.#place, content_index: item.parts.length };
+    const logprobs = kind === "text" ? { logprobs: [] } : {};
+    return opened + this.#event(`${PARTS[kind].event}.delta`, { ...place, delta: text, ...logprobs });
+  }
+
+  /** Events that lead to an open part of the kind, none when it is open already. */
+  #openPart(kind: PartKind): string {
+    const type = kind === "reasoning" ? "reasoning" : "message";
+    let events = "";
+    if (this.#open?.type !== type) {
+      events += this.#closeItem();
+      this.#open = { type, id: this.#id(type === "message" ? "msg" : "rs"), parts: [], part: null };
+      events += this.#added(this.#build("in_progress"));
+    }
+    const item = this.#open as Extract<OpenItem, { parts: object[] }>;
+    if (item.part?.kind === kind) return events;
+    events += this.#closePart(item);
+    item.part = { kind, text: "" };
+    const place = { ...this.#place, content_index: item.parts.length };
+    return events + this.#event("response.content_part.added", { ...place, part: PARTS[kind].make("") });
+  }
+
+  #added(item: OutputItem): string {
+    return this.#event("response.output_item.added", { output_index: this.#output.length, item });
+  }
+
+  #beginCall({ id, name }: { id: string; name: string }): string {
+    const closed = this.#closeItem();
+    const prefix = callIdPrefix(this.identity.clientTools.get(name));
+    this.#open = { type: "call", id: this.#id(prefix), call: { id, name, arguments: "" } };
+    return closed + this.#added(this.#build("in_progress"));
+  }
+
+  #isCustom(call: AnsweredCall): boolean {
+    return this.identity.clientTools.get(call.name)?.custom === true;
+  }
+
+  #arguments(text: string): string {
+    if (this.#open?.type !== "call") return "";
+    this.#count(text);
+    this.#open.call.arguments += text;
+    // The free text of a custom tool is inside JSON that is still being written.
+    if (this.#isCustom(this.#open.call)) return "";
+    return this.#event("response.function_call_arguments.delta", { ...this.#place, delta: text });
+  }
+
+  #build(status: "in_progress" | "completed" | "incomplete"): OutputItem {
+    const open = this.#open as OpenItem;
+    if (open.type === "call") {
+      return callItem(open.id, {
+        call: open.call,
+        tool: this.identity.clientTools.get(open.call.name),
+        status,
+      });
+    }
+    const make = open.type === "message" ? messageItem : reasoningItem;
+    return make(open.id, { content: open.parts, status });
+  }
+
+  #closePart(item: Extract<OpenItem, { parts: object[] }>): string {
+    if (!item.part) return "";
+    const { kind, text } = item.part;
+    const { make, event, field } = PARTS[kind];
+    const place = { ...this.#place, content_index: item.parts.length };
+    const logprobs = kind === "text" ? { logprobs: [] } : {};
+    const events =
+      this.#event(`${event}.done`, { ...place, [field]: text, ...logprobs }) +
+      this.#event("response.content_part.done", { ...place, part: make(text) });
+    item.parts.push(make(text));
+    item.part = null;
+    return events;
+  }
+
+  #closeCall({ call }: { call: AnsweredCall }): string {
+    call.arguments ||= "{}";
+    if (this.#isCustom(call)) {
+      const input = freeTextOf(call.arguments);
+      return (
+        this.#event("response.custom_tool_call_input.delta", { ...this.#place, delta: input }) +
+        this.#event("response.custom_tool_call_input.done", { ...this.#place, input })
+      );
+    }
+    return this.#event("response.function_call_arguments.done", {
+      ...this.#place,
+      arguments: call.arguments,
+    });
+  }
+
+  #closeItem(status: "completed" | "incomplete" = "completed"): string {
+    if (!this.#open) return "";
+    const closed = this.#open.type === "call" ? this.#closeCall(this.#open) : this.#closePart(this.#open);
+    const item = this.#build(status);
+    const done = this.#event("response.output_item.done", { output_index: this.#output.length, item });
+    this.#output.push(item);
+    this.#open = null;
+    return closed + done;
+  }
+
+  #finish(finish: Finish, usage: TokenCounts): string {
+    const ending = endingOf(finish);
+    const closed = this.#closeItem(ending.status === "completed" ? "completed" : "incomplete");
+    return closed + this.#lifecycle(`response.${ending.status}`, ending, usage);
+  }
+
+  /** Clients look for the failure in different places: in the response, in the event, in its `error`. */
+  #fail(failure: Failure): string {
+    const { message, code, type } = failure;
+    const started = this.#sequence === 0 ? this.#lifecycle("response.created") : "";
+    const closed = this.#closeItem("incomplete");
+    const failed = this.#lifecycle("response.failed", { status: "failed", failure });
+    const flat = { code, message, param: null };
+    return started + closed + failed + this.#event("error", { ...flat, error: { ...flat, type } });
+  }
+}

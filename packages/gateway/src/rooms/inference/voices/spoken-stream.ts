@@ -1,0 +1,67 @@
+import type { ReplyWriter } from "@model-gateway/wire/http";
+import type { Clock } from "../../../kernel/clock.ts";
+import type { ServiceError } from "../../../kernel/errors.ts";
+import type { AnswerHead } from "../call/answer-shape.ts";
+import type { Choice } from "../stream/chunk-normaliser.ts";
+import type { Listener, TurnUsage } from "../turn/listener.ts";
+import { tokenCounts } from "./chat-answer.ts";
+import { ChatEvents } from "./chat-events.ts";
+import { failureOf, type Speaker } from "./voice.ts";
+
+/** Proxies cut connections that are silent for a minute or less. */
+const SILENCE_MS_MAX = 10_000;
+
+/** Writes a streamed answer in the words of its speaker, at the client's pace. */
+export class SpokenStream implements Listener {
+  readonly #events = new ChatEvents();
+  #writer: ReplyWriter | null = null;
+  #waiting = "";
+  #wroteAtMs: number;
+
+  constructor(
+    readonly speaker: Speaker,
+    readonly clock: Clock,
+  ) {
+    this.#wroteAtMs = clock.now();
+  }
+
+  /** The reply has begun. */
+  writeTo(writer: ReplyWriter): void {
+    this.#writer = writer;
+  }
+
+  begin({ model, created }: AnswerHead): void {
+    this.#waiting += this.speaker.write({ type: "start", model, createdSeconds: created });
+  }
+  delta(choice: Choice): void {
+    for (const event of this.#events.read(choice)) this.#waiting += this.speaker.write(event);
+  }
+  finish(usage: TurnUsage | null): void {
+    for (const event of this.#events.end(tokenCounts(usage))) this.#waiting += this.speaker.write(event);
+  }
+  error(failure: ServiceError): void {
+    this.#waiting += this.speaker.write({ type: "failure", failure: failureOf(failure) });
+  }
+
+  write(): boolean {
+    if (this.#waiting !== "") return this.#pass();
+    // Thoughts that the client did not ask for are not told, but the connection must not fall silent.
+    if (this.clock.now() - this.#wroteAtMs >= SILENCE_MS_MAX) this.keepAlive();
+    return true;
+  }
+  end(): void {
+    this.#writer?.end(Buffer.from(this.#waiting));
+    this.#waiting = "";
+  }
+  keepAlive(): void {
+    this.#waiting += this.speaker.keepAlive;
+    this.#pass();
+  }
+
+  #pass(): boolean {
+    const text = this.#waiting;
+    this.#waiting = "";
+    this.#wroteAtMs = this.clock.now();
+    return this.#writer?.write(text) ?? true;
+  }
+}

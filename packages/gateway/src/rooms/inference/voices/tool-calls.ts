@@ -1,0 +1,153 @@
+import { fail } from "../../../kernel/errors.ts";
+
+/** A chunk's piece of a tool call, as upstreams really send it: any field may be missing. */
+export interface ToolCallDelta {
+  index?: number;
+  id?: string | null;
+  function?: { name?: string | null; arguments?: string | null };
+}
+
+export type ToolCallEvent =
+  | { type: "tool_start"; id: string; name: string }
+  | { type: "tool_arguments"; text: string }
+  | { type: "tool_end" };
+
+/** Arguments of later calls that may wait while an earlier one is still being written. */
+const WAITING_CHARS_MAX = 8 * 1024 * 1024;
+const CALLS_MAX = 1_000;
+
+/** Sees where a JSON object ends without keeping it. */
+class JsonEnd {
+  #depth = 0;
+  #inString = false;
+  #escaped = false;
+  #opened = false;
+
+  get reached(): boolean {
+    return this.#opened && this.#depth === 0;
+  }
+
+  feed(text: string): void {
+    for (let i = 0; i < text.length; i++) {
+      const char = text.charCodeAt(i);
+      if (this.#escaped) this.#escaped = false;
+      else if (this.#inString) {
+        if (char === 92) this.#escaped = true;
+        else if (char === 34) this.#inString = false;
+      } else if (char === 34) this.#inString = true;
+      else if (char === 123 || char === 91) {
+        this.#depth++;
+        this.#opened = true;
+      } else if (char === 125 || char === 93) this.#depth--;
+    }
+  }
+}
+
+interface Call {
+  id: string;
+  /** The id as the upstream gave it. */
+  sentId: string;
+  name: string;
+  /** Arguments that were not passed on yet. */
+  waiting: string;
+  state: "waiting" | "open" | "closed";
+  end: JsonEnd;
+}
+
+/** Does the piece begin another call, although it has the place of one that is known? */
+function begins(known: Call, { index, id, function: fn }: ToolCallDelta): boolean {
+  if (known.name === "" || !fn?.name) return false;
+  return id ? id !== known.sentId : index === undefined && known.end.reached;
+}
+
+/** Clients key results by the id, so each call needs one of its own even where the upstream gave none. */
+export const newCallId = (): string => `call_${crypto.randomUUID().replaceAll("-", "").slice(0, 24)}`;
+
+/**
+ * Puts the pieces of parallel tool calls in order: one call after the other, each from start to end. Upstreams
+ * interleave them, leave the index out, or give two calls the same one.
+ */
+export class ToolCalls {
+  readonly #calls: Call[] = [];
+  readonly #byIndex = new Map<number, Call>();
+  #waitingChars = 0;
+
+  get count(): number {
+    return this.#calls.length;
+  }
+
+  add(delta: ToolCallDelta): ToolCallEvent[] {
+    const call = this.#find(delta);
+    call.name ||= delta.function?.name ?? "";
+    const text = delta.function?.arguments ?? "";
+    if (call.state === "closed") {
+      if (text.trim() !== "")
+        fail("bad_gateway", "the upstream went on with a tool call that it had finished");
+      return [];
+    }
+    call.waiting += text;
+    this.#waitingChars += text.length;
+    if (this.#waitingChars > WAITING_CHARS_MAX) {
+      fail("bad_gateway", `more than ${WAITING_CHARS_MAX} characters of tool arguments came out of order`);
+    }
+    return this.#advance();
+  }
+
+  /** Ends every call that was begun, e.g. because text or the finish came. */
+  close(): ToolCallEvent[] {
+    const events: ToolCallEvent[] = [];
+    for (const call of this.#calls) {
+      if (call.state === "closed") continue;
+      this.#pass(call, events);
+      call.state = "closed";
+      events.push({ type: "tool_end" });
+    }
+    return events;
+  }
+
+  #find({ index, id, function: fn }: ToolCallDelta): Call {
+    const known = index === undefined ? this.#calls.at(-1) : this.#byIndex.get(index);
+    if (known && !begins(known, { index, id, function: fn })) return known;
+    if (this.#calls.length >= CALLS_MAX)
+      fail("bad_gateway", `the upstream began more than ${CALLS_MAX} tool calls`);
+    const sentId = id ?? "";
+    const unique = sentId !== "" && !this.#calls.some((other) => other.sentId === sentId);
+    const call: Call = {
+      id: unique ? sentId : newCallId(),
+      sentId,
+      name: "",
+      waiting: "",
+      state: "waiting",
+      end: new JsonEnd(),
+    };
+    this.#calls.push(call);
+    this.#byIndex.set(index ?? this.#calls.length - 1, call);
+    return call;
+  }
+
+  #advance(): ToolCallEvent[] {
+    const events: ToolCallEvent[] = [];
+    for (const [i, call] of this.#calls.entries()) {
+      if (call.state === "closed") continue;
+      // A name may come later than the id; what has no name yet cannot be announced.
+      if (call.name === "") break;
+      this.#pass(call, events);
+      if (!call.end.reached || i === this.#calls.length - 1) break;
+      call.state = "closed";
+      events.push({ type: "tool_end" });
+    }
+    return events;
+  }
+
+  #pass(call: Call, events: ToolCallEvent[]): void {
+    if (call.state === "waiting") {
+      call.state = "open";
+      events.push({ type: "tool_start", id: call.id, name: call.name });
+    }
+    if (call.waiting === "") return;
+    events.push({ type: "tool_arguments", text: call.waiting });
+    call.end.feed(call.waiting);
+    this.#waitingChars -= call.waiting.length;
+    call.waiting = "";
+  }
+}
