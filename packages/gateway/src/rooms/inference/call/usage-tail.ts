@@ -1,4 +1,4 @@
-import { type Member, scanObject } from "../../../kernel/json-scan.ts";
+import { skipValue } from "../../../kernel/json-scan.ts";
 import type { AnswerBody } from "./answer-body.ts";
 
 /** Token counts as an upstream reports them. */
@@ -17,8 +17,6 @@ export const usageFields = ({ promptTokens, completionTokens }: ReportedUsage) =
 });
 
 const KEY = '"usage"';
-/** Keys that are not plain need the bytes; none of them is looked for here. */
-const NO_BYTES = Buffer.alloc(0);
 
 /** More than any request can have; a figure beyond it is believed in nothing. */
 const TOKENS_MAX = 10_000_000;
@@ -59,12 +57,15 @@ export function usageOfTail({ bytes, tail, tailStart }: AnswerBody): UsageReport
   return readUsage(closing ?? parsed(bytes.toString("utf8"))?.usage);
 }
 
-/** The usage that `text` begins with, when what follows it ends exactly the outermost object. */
+/** The usage that `text` begins with, when what follows it closes no more than the outermost object. */
 function closingUsage(text: string): unknown {
+  const key = /^"usage"\s*:\s*(?=\{)/.exec(text);
+  if (!key) return null;
   const object = `{${text}`;
+  const start = key[0].length + 1;
   try {
-    const [{ valueStart, end }] = scanObject(NO_BYTES, object) as [Member];
-    return object[valueStart] === "{" ? JSON.parse(object.slice(valueStart, end)) : null;
+    const isLast = !object.includes("}", skipValue(object, 0));
+    return isLast ? JSON.parse(object.slice(start, skipValue(object, start))) : null;
   } catch {
     return null;
   }
