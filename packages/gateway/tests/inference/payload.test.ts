@@ -1,9 +1,9 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { JsonScanError, scanObject } from "../../src/kernel/json-scan.ts";
 import { AnswerBody } from "../../src/rooms/inference/call/answer-body.ts";
 import { usageOfTail } from "../../src/rooms/inference/call/usage-tail.ts";
 import { BytesPayload } from "../../src/rooms/inference/request/bytes-payload.ts";
-import { JsonScanError, scanObject } from "../../src/rooms/inference/request/json-scan.ts";
 
 const usageIn = (bytes: Buffer) => usageOfTail(new AnswerBody(bytes));
 

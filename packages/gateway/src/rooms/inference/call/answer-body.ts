@@ -1,6 +1,6 @@
 import { type Answer, BackendError } from "../../../backends/contract.ts";
 import { isObject } from "../../../kernel/json.ts";
-import { skipSpace } from "../request/json-scan.ts";
+import { skipSpace } from "../../../kernel/json-scan.ts";
 
 /** 2,048 vectors of 3,072 numbers in text are half of this. */
 const ANSWER_BYTES_MAX = 256 * 1024 * 1024;

@@ -1,3 +1,4 @@
+import { skipValue } from "../../../kernel/json-scan.ts";
 import type { AnswerBody } from "./answer-body.ts";
 
 /** Token counts as an upstream reports them. */
@@ -49,58 +50,31 @@ export function readUsage(value: unknown): UsageReport {
  * and stands at the top level, which is where every server writes it, near the end.
  */
 export function usageOfTail({ bytes, tail, tailStart }: AnswerBody): UsageReport {
-  // Most answers end with it.
   const last = tail.lastIndexOf(KEY);
-  if (last !== -1) {
-    const rest = tail.slice(last + KEY.length);
-    const found = usageAt(rest);
-    if (found && closesTopLevel(rest, found.end)) return readUsage(found.value);
-  } else if (tailStart === 0 || !bytes.includes(KEY)) return null;
+  if (last === -1 && (tailStart === 0 || !bytes.includes(KEY))) return null;
+  const closing = last === -1 ? null : closingUsage(tail.slice(last));
   // Written early, or there is another of that name behind it: parsing is the honest way, and rare.
-  return usageByParsing(bytes);
+  return readUsage(closing ?? parsed(bytes.toString("utf8"))?.usage);
 }
 
-function usageByParsing(bytes: Buffer): UsageReport {
+/** The usage that `text` begins with, when what follows it closes no more than the outermost object. */
+function closingUsage(text: string): unknown {
+  const key = /^"usage"\s*:\s*(?=\{)/.exec(text);
+  if (!key) return null;
+  const object = `{${text}`;
+  const start = key[0].length + 1;
   try {
-    const body = JSON.parse(bytes.toString("utf8")) as { usage?: unknown } | null;
-    return readUsage(body?.usage);
+    const isLast = !object.includes("}", skipValue(object, 0));
+    return isLast ? JSON.parse(object.slice(start, skipValue(object, start))) : null;
   } catch {
     return null;
   }
 }
 
-/** The object that is the value at the beginning of `text`, and where it ends. */
-function usageAt(text: string): { value: unknown; end: number } | null {
-  const open = /^\s*:\s*\{/.exec(text);
-  if (!open) return null;
-  const start = open[0].length - 1;
-  let depth = 0;
-  for (let i = start; i < text.length; i++) {
-    const char = text.charCodeAt(i);
-    if (char === 34) {
-      i = text.indexOf('"', i + 1);
-      if (i === -1) return null;
-    } else if (char === 123) depth++;
-    else if (char === 125 && --depth === 0) {
-      try {
-        return { value: JSON.parse(text.slice(start, i + 1)), end: i + 1 };
-      } catch {
-        return null;
-      }
-    }
+function parsed(json: string): { usage?: unknown } | null {
+  try {
+    return JSON.parse(json) as { usage?: unknown } | null;
+  } catch {
+    return null;
   }
-  return null;
-}
-
-/** Whether exactly the outermost object is still open at `from`: what follows closes one brace more than it opens. */
-function closesTopLevel(text: string, from: number): boolean {
-  let depth = 1;
-  for (let i = from; i < text.length; i++) {
-    const char = text.charCodeAt(i);
-    if (char === 34) {
-      for (i++; i < text.length && text.charCodeAt(i) !== 34; i++) if (text.charCodeAt(i) === 92) i++;
-    } else if (char === 123 || char === 91) depth++;
-    else if (char === 125 || char === 93) depth--;
-  }
-  return depth === 0;
 }

@@ -1,6 +1,12 @@
 import type { JsonBody } from "../../../backends/contract.ts";
 import { fail } from "../../../kernel/errors.ts";
-import { JsonScanError, type Member, type ScanNotes, scanObject } from "./json-scan.ts";
+import {
+  JsonScanError,
+  type Member,
+  type OnString,
+  scanObject,
+  skipSpace,
+} from "../../../kernel/json-scan.ts";
 import {
   hasOwnField,
   isExtraSent,
@@ -12,6 +18,10 @@ import {
 import { isSpendField, OPTIONS, PREDICTION, SpendFields, spendNumber } from "./spend-fields.ts";
 
 const TEXT_KEPT_MAX = 16 * 1024;
+/** Keys of the parts of a message that are an image or a sound, with their quotes. */
+const MEDIA_KEYS = ['"image_url"', '"input_audio"', '"images"'] as const;
+const KEY_LENGTH_MAX = 100;
+const COLON = 58;
 /** Stands in JSON as it is: ASCII, and nothing escaped. */
 const PLAIN_STRING = /^"[ !#-[\]-~]*"$/;
 /** An array whose first element, or whose first array's first element, is a number. */
@@ -32,14 +42,16 @@ export class BytesPayload implements Payload {
   /** Each key once; where a client repeats one, the last counts, as it does to every JSON parser. */
   readonly #members = new Map<string, Member>();
   readonly #hasDuplicates: boolean;
-  readonly #notes: ScanNotes = { hasMediaKeys: false };
+  #mayHaveMedia = false;
 
   constructor(body: Uint8Array) {
     this.#bytes = asBuffer(body);
     const text = this.#bytes.toString("latin1");
     // A long one would be kept twice until the answer is there.
     this.#text = text.length <= TEXT_KEPT_MAX ? text : null;
-    const members = scan(this.#bytes, text, this.#notes);
+    const members = scan(this.#bytes, text, (_, start, end) => {
+      if (!this.#mayHaveMedia && isMediaKey(text, start, end)) this.#mayHaveMedia = true;
+    });
     for (const member of members) {
       SPELLED_ONE_WAY.require(member.key);
       this.#members.set(member.key, member);
@@ -48,7 +60,7 @@ export class BytesPayload implements Payload {
   }
 
   get mayHaveMedia(): boolean {
-    return this.#notes.hasMediaKeys;
+    return this.#mayHaveMedia;
   }
 
   has(key: string): boolean {
@@ -174,6 +186,13 @@ export class BytesPayload implements Payload {
   }
 }
 
+/** Whether the string between the positions is a key of an image or a sound, or written so that it may be. */
+function isMediaKey(text: string, start: number, end: number): boolean {
+  if (text.charCodeAt(end) !== COLON && text.charCodeAt(skipSpace(text, end)) !== COLON) return false;
+  for (const key of MEDIA_KEYS) if (end - start === key.length && text.startsWith(key, start)) return true;
+  return end - start <= KEY_LENGTH_MAX && text.slice(start, end).includes("\\");
+}
+
 interface ExtraMember extends Member {
   /** What its positions are positions in. */
   bytes: Buffer;
@@ -207,9 +226,9 @@ class ComposedBody implements JsonBody {
 const asBuffer = (bytes: Uint8Array): Buffer =>
   bytes instanceof Buffer ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 
-function scan(bytes: Buffer, text?: string, notes?: ScanNotes): Member[] {
+function scan(bytes: Buffer, text?: string, onString?: OnString): Member[] {
   try {
-    return scanObject(bytes, text, notes);
+    return scanObject(bytes, text, onString);
   } catch (error) {
     if (error instanceof JsonScanError)
       fail("invalid_request", `The body is not a valid JSON object: ${error.message}`);

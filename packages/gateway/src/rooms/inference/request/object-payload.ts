@@ -50,7 +50,7 @@ export class ObjectPayload implements Payload {
   tokenCount(key: string): number | null {
     const value = this.#fields[key];
     const tokens = Array.isArray(value) ? value.flat() : [];
-    return typeof tokens[0] === "number" ? tokens.length : null;
+    return tokens.length > 0 && tokens.every((token) => typeof token === "number") ? tokens.length : null;
   }
 
   spendFields(): SpendFields {

@@ -18,7 +18,7 @@ const DONE_EVENT = Buffer.from("data: [DONE]\n\n");
 export interface StreamMeterOptions {
   /** The client asked for the usage chunk; otherwise it is held back. */
   keepUsage: boolean;
-  /** Sees every chunk with its choices made what clients expect; the stream is then parsed in full. */
+  /** Sees every chunk with its choices made what clients expect. */
   onChunk?: (chunk: ChatChunk, choices: readonly Choice[]) => void;
   /** What each chunk says about the answer, where the upstream leaves it out. */
   head?: AnswerHead;
@@ -28,6 +28,9 @@ export interface StreamMeterOptions {
 interface Template {
   before: string;
   after: string;
+  /** The chunk that it was taken from, and the place of its choice. */
+  chunk: ChatChunk;
+  index: number;
 }
 
 type Verdict = "keep" | "drop" | "end" | { replacement: string };
@@ -170,7 +173,7 @@ export class StreamMeter {
     this.#atBoundary = false;
     if (!text.startsWith("data:", start)) return "keep";
     const from = text.charCodeAt(start + 5) === 32 ? start + 6 : start + 5;
-    if (this.#isPlainDelta(text, from, end)) return "keep";
+    if (this.#isPlainDelta(bytes, text, from, end)) return "keep";
     const data = text.slice(from, end);
     if (data.trim() === DONE) {
       this.done = true;
@@ -183,7 +186,7 @@ export class StreamMeter {
       return "end";
     }
     const verdict = this.#chunk(chunk);
-    if (verdict === "keep" && !this.options.onChunk) this.#learn(data, chunk);
+    if (verdict === "keep") this.#learn(data, chunk);
     if (verdict === "drop") {
       this.#dropBlank = true;
       this.#atBoundary = wasAtBoundary;
@@ -192,7 +195,7 @@ export class StreamMeter {
   }
 
   /** Whether the event between `from` and `end` differs from the template only in its text. */
-  #isPlainDelta(text: string, from: number, end: number): boolean {
+  #isPlainDelta(bytes: Uint8Array, text: string, from: number, end: number): boolean {
     const template = this.#template;
     if (!template || !text.startsWith(template.before, from)) return false;
     const textStart = from + template.before.length;
@@ -200,6 +203,12 @@ export class StreamMeter {
     // The first quote after the frame's beginning is the one that its end starts with, so the text has none.
     if (text.indexOf('"', textStart) !== textEnd || text.charCodeAt(textEnd - 1) === 92) return false;
     if (!text.startsWith(template.after, textEnd)) return false;
+    const { onChunk } = this.options;
+    if (onChunk) {
+      const content = contentAt(bytes, text, textStart, textEnd);
+      if (content === null) return false;
+      onChunk(template.chunk, [{ index: template.index, delta: { content }, finish_reason: null }]);
+    }
     this.textBytes += textEnd - textStart;
     if (textEnd > textStart) this.#textEvents++;
     return true;
@@ -219,7 +228,8 @@ export class StreamMeter {
     const textStart = opening.index + opening[0].length;
     const textEnd = data.indexOf('"', textStart);
     if (data.slice(textStart, textEnd).includes("\\")) return;
-    const template = { before: data.slice(0, textStart), after: data.slice(textEnd) };
+    const { index } = choice;
+    const template = { before: data.slice(0, textStart), after: data.slice(textEnd), chunk, index };
     const probe = "text of the gateway";
     const check = parseChunk(`${template.before}${probe}${template.after}`);
     if ((check?.choices as Choice[] | undefined)?.[0]?.delta.content === probe) this.#template = template;
@@ -304,6 +314,20 @@ export class StreamMeter {
 
 const join = (parts: Uint8Array[]): Uint8Array | null =>
   parts.length === 0 ? null : parts.length === 1 ? parts[0]! : Buffer.concat(parts);
+
+/** ASCII, and nothing escaped: its bytes are its text. */
+const PLAIN_TEXT = /^[ !#-[\]-~]*$/;
+
+/** The text of the JSON string whose inside lies between the positions; null when it is not one. */
+function contentAt(bytes: Uint8Array, text: string, start: number, end: number): string | null {
+  const inside = text.slice(start, end);
+  if (PLAIN_TEXT.test(inside)) return inside;
+  try {
+    return JSON.parse(textOfBytes(bytes, "utf8", start - 1, end + 1)) as string;
+  } catch {
+    return null;
+  }
+}
 
 function parseChunk(json: string): ChatChunk | undefined {
   try {

@@ -14,14 +14,16 @@ export type ChatEvent =
   | { type: "finish"; finish: Finish; usage: TokenCounts }
   | { type: "failure"; failure: Failure };
 
+const NOTHING: readonly ChatEvent[] = [];
+
 /** Takes the deltas of a chat apart into events. Only the first choice is told. */
 export class ChatEvents {
   readonly #calls = new ToolCalls();
   #finish: Finish | null = null;
 
-  read(choice: Choice): ChatEvent[] {
+  read(choice: Choice): readonly ChatEvent[] {
     const { index, delta } = choice;
-    if (index !== 0) return [];
+    if (index !== 0) return NOTHING;
     const events: ChatEvent[] = [];
     this.#text(events, "reasoning", reasoningOf(delta));
     this.#text(events, "text", textOf(delta.content));
@@ -35,7 +37,9 @@ export class ChatEvents {
   }
 
   #text(events: ChatEvent[], type: "reasoning" | "text" | "refusal", text: string): void {
-    if (text !== "") events.push(...this.#calls.close(), { type, text });
+    if (text === "") return;
+    if (this.#calls.count > 0) events.push(...this.#calls.close());
+    events.push({ type, text });
   }
 
   end(usage: TokenCounts): ChatEvent[] {

@@ -1,4 +1,5 @@
 import { fail } from "../../../kernel/errors.ts";
+import { JsonNesting } from "../../../kernel/json-scan.ts";
 
 /** A chunk's piece of a tool call, as upstreams really send it: any field may be missing. */
 export interface ToolCallDelta {
@@ -16,33 +17,6 @@ export type ToolCallEvent =
 const WAITING_CHARS_MAX = 8 * 1024 * 1024;
 const CALLS_MAX = 1_000;
 
-/** Sees where a JSON object ends without keeping it. */
-class JsonEnd {
-  #depth = 0;
-  #inString = false;
-  #escaped = false;
-  #opened = false;
-
-  get reached(): boolean {
-    return this.#opened && this.#depth === 0;
-  }
-
-  feed(text: string): void {
-    for (let i = 0; i < text.length; i++) {
-      const char = text.charCodeAt(i);
-      if (this.#escaped) this.#escaped = false;
-      else if (this.#inString) {
-        if (char === 92) this.#escaped = true;
-        else if (char === 34) this.#inString = false;
-      } else if (char === 34) this.#inString = true;
-      else if (char === 123 || char === 91) {
-        this.#depth++;
-        this.#opened = true;
-      } else if (char === 125 || char === 93) this.#depth--;
-    }
-  }
-}
-
 interface Call {
   id: string;
   /** The id as the upstream gave it. */
@@ -51,13 +25,14 @@ interface Call {
   /** Arguments that were not passed on yet. */
   waiting: string;
   state: "waiting" | "open" | "closed";
-  end: JsonEnd;
+  /** Of its arguments. */
+  nesting: JsonNesting;
 }
 
 /** Does the piece begin another call, although it has the place of one that is known? */
 function begins(known: Call, { index, id, function: fn }: ToolCallDelta): boolean {
   if (known.name === "" || !fn?.name) return false;
-  return id ? id !== known.sentId : index === undefined && known.end.reached;
+  return id ? id !== known.sentId : index === undefined && known.nesting.isClosed;
 }
 
 /** Clients key results by the id, so each call needs one of its own even where the upstream gave none. */
@@ -118,7 +93,7 @@ export class ToolCalls {
       name: "",
       waiting: "",
       state: "waiting",
-      end: new JsonEnd(),
+      nesting: new JsonNesting(),
     };
     this.#calls.push(call);
     this.#byIndex.set(index ?? this.#calls.length - 1, call);
@@ -132,7 +107,7 @@ export class ToolCalls {
       // A name may come later than the id; what has no name yet cannot be announced.
       if (call.name === "") break;
       this.#pass(call, events);
-      if (!call.end.reached || i === this.#calls.length - 1) break;
+      if (!call.nesting.isClosed || i === this.#calls.length - 1) break;
       call.state = "closed";
       events.push({ type: "tool_end" });
     }
@@ -146,7 +121,7 @@ export class ToolCalls {
     }
     if (call.waiting === "") return;
     events.push({ type: "tool_arguments", text: call.waiting });
-    call.end.feed(call.waiting);
+    call.nesting.feed(call.waiting);
     this.#waitingChars -= call.waiting.length;
     call.waiting = "";
   }

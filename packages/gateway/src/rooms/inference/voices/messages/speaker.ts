@@ -81,7 +81,8 @@ export class MessageSpeaker implements Speaker {
   }
 
   #delta(delta: object): string {
-    return event({ type: "content_block_delta", index: this.#index, delta });
+    // Written by hand: this is the one event that there are many of.
+    return `event: content_block_delta\ndata: {"type":"content_block_delta","index":${this.#index},"delta":${JSON.stringify(delta)}}\n\n`;
   }
 
   #stop(): string {

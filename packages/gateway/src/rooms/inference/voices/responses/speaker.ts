@@ -116,9 +116,12 @@ export class ResponseSpeaker implements Speaker {
     const item = this.#open as Extract<OpenItem, { parts: object[] }>;
     const part = item.part as OpenPart;
     part.text += text;
-    const place = { ...this.#place, content_index: item.parts.length };
-    const logprobs = kind === "text" ? { logprobs: [] } : {};
-    return opened + this.#event(`${PARTS[kind].event}.delta`, { ...place, delta: text, ...logprobs });
+    // Written by hand: this is the one event that there are many of.
+    const type = `${PARTS[kind].event}.delta`;
+    const place = `"item_id":"${item.id}","output_index":${this.#output.length},"content_index":${item.parts.length}`;
+    const rest = `"delta":${JSON.stringify(text)}${kind === "text" ? ',"logprobs":[]' : ""}`;
+    const sequence = this.#sequence++;
+    return `${opened}event: ${type}\ndata: {"type":"${type}","sequence_number":${sequence},${place},${rest}}\n\n`;
   }
 
   /** Events that lead to an open part of the kind, none when it is open already. */
