@@ -1,0 +1,34 @@
+/* What all pages share: settings, the web context, and the dispatch of requests. */
+#ifndef WEBKIT_ENGINE_BROWSER_H
+#define WEBKIT_ENGINE_BROWSER_H
+
+#include <webkit2/webkit2.h>
+
+#include "engine.h"
+#include "messages.h"
+#include "page.h"
+
+typedef struct browser {
+  WebKitWebContext *context;
+  WebKitSettings *web_settings;
+  const char *profile;
+  /* For a proxy that asks for a login. */
+  char *proxy_user;
+  char *proxy_password;
+  gboolean is_headless;
+  int width;
+  int height;
+} browser;
+
+extern browser the_browser;
+
+void browser_start(const engine_settings *settings);
+/* Ends every page, so that a run under a memory checker leaves nothing behind. */
+void browser_stop(void);
+void browser_dispatch(request *asked);
+
+void browser_get_version(page *of, request *asked);
+void browser_create_target(page *of, request *asked);
+void browser_close_target(page *of, request *asked);
+
+#endif

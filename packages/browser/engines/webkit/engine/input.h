@@ -1,0 +1,13 @@
+/* Pointer, keys and text: events as GTK would deliver them, one after another, each answered when the page has it. */
+#ifndef WEBKIT_ENGINE_INPUT_H
+#define WEBKIT_ENGINE_INPUT_H
+
+#include "page.h"
+
+void input_key(page *of, request *asked);
+void input_mouse(page *of, request *asked);
+void input_insert_text(page *of, request *asked);
+/* The page goes away with what still waits for it. */
+void input_drop(page *of);
+
+#endif

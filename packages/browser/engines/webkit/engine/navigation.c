@@ -1,0 +1,354 @@
+#include "navigation.h"
+
+#include <string.h>
+
+#include "../common/json.h"
+#include "downloads.h"
+
+#define HISTORY_ENTRIES_MAX 50u
+
+/* Addresses with another scheme are for other applications, and there are none here. */
+static const char *const own_schemes[] = {"http", "https", "about", "data", "blob", "file", "javascript",
+                                          "webkit-pdfjs-viewer", NULL};
+
+static double now_s(void) {
+  return (double)g_get_monotonic_time() / G_TIME_SPAN_SECOND;
+}
+
+static void loader_name(guint number, char name[16]) {
+  g_snprintf(name, 16, "L%u", number);
+}
+
+static void lifecycle(page *of, const char *name) {
+  char loader[16];
+  loader_name(of->navigation.loader, loader);
+  g_autoptr(GString) params = g_string_new(NULL);
+  json_begin_object(params, NULL);
+  json_add_string(params, "frameId", of->target);
+  json_add_string(params, "loaderId", loader);
+  json_add_string(params, "name", name);
+  json_add_double(params, "timestamp", now_s());
+  json_end_object(params);
+  page_event(of, "Page.lifecycleEvent", params->str);
+}
+
+static void frame_event(page *of, const char *method, const char *key, const char *value) {
+  g_autoptr(GString) params = g_string_new(NULL);
+  json_begin_object(params, NULL);
+  json_add_string(params, "frameId", of->target);
+  if (key)
+    json_add_string(params, key, value);
+  json_end_object(params);
+  page_event(of, method, params->str);
+}
+
+/* The answer to Page.navigate; without a loader the address is within the document that is there. */
+static void answer_asked(page *of, gboolean has_loader, const char *error_text) {
+  request *asked = g_steal_pointer(&of->navigation.asked);
+  if (!asked)
+    return;
+  g_autoptr(GString) result = g_string_new(NULL);
+  json_begin_object(result, NULL);
+  json_add_string(result, "frameId", of->target);
+  if (has_loader) {
+    char loader[16];
+    loader_name(of->navigation.loader, loader);
+    json_add_string(result, "loaderId", loader);
+  }
+  if (error_text) {
+    json_add_string(result, "errorText", error_text);
+    json_add_bool(result, "isDownload", of->navigation.was_download);
+  }
+  json_end_object(result);
+  answer(asked, result->str);
+}
+
+static void on_start(page *of) {
+  of->navigation.next_loader = ++of->navigation.loaders;
+  of->navigation.is_step = FALSE;
+  g_autoptr(GString) params = g_string_new(NULL);
+  char loader[16];
+  loader_name(of->navigation.next_loader, loader);
+  json_begin_object(params, NULL);
+  json_add_string(params, "frameId", of->target);
+  json_add_string(params, "url", webkit_web_view_get_uri(of->view));
+  json_add_string(params, "loaderId", loader);
+  json_add_string(params, "navigationType", "differentDocument");
+  json_end_object(params);
+  page_event(of, "Page.frameStartedNavigating", params->str);
+}
+
+static void on_commit(page *of) {
+  const char *uri = webkit_web_view_get_uri(of->view);
+  char loader[16];
+  of->navigation.loader = of->navigation.next_loader;
+  of->navigation.next_loader = 0;
+  of->navigation.was_blocked = FALSE;
+  of->navigation.was_download = FALSE;
+  g_free(of->navigation.committed_uri);
+  of->navigation.committed_uri = g_strdup(uri);
+  loader_name(of->navigation.loader, loader);
+  g_autoptr(GString) params = g_string_new(NULL);
+  json_begin_object(params, NULL);
+  json_begin_object(params, "frame");
+  json_add_string(params, "id", of->target);
+  json_add_string(params, "loaderId", loader);
+  json_add_string(params, "url", uri);
+  json_add_string(params, "domainAndRegistry", "");
+  json_add_string(params, "securityOrigin", "");
+  json_add_string(params, "mimeType", "text/html");
+  json_end_object(params);
+  json_add_string(params, "type", "Navigation");
+  json_end_object(params);
+  lifecycle(of, "init");
+  page_event(of, "Page.frameNavigated", params->str);
+  lifecycle(of, "commit");
+  answer_asked(of, TRUE, NULL);
+}
+
+static void on_load_changed(WebKitWebView *view, WebKitLoadEvent event, gpointer data) {
+  (void)view;
+  page *of = data;
+  switch (event) {
+    case WEBKIT_LOAD_STARTED:
+      on_start(of);
+      break;
+    case WEBKIT_LOAD_REDIRECTED:
+      break;
+    case WEBKIT_LOAD_COMMITTED:
+      on_commit(of);
+      break;
+    case WEBKIT_LOAD_FINISHED:
+      /* It comes after a failure too, and then nothing has been loaded. */
+      if (of->navigation.next_loader == 0 && of->navigation.loader != 0)
+        lifecycle(of, "load");
+      of->navigation.next_loader = 0;
+      frame_event(of, "Page.frameStoppedLoading", NULL, NULL);
+      break;
+  }
+}
+
+void navigation_document_loaded(page *of) {
+  lifecycle(of, "DOMContentLoaded");
+}
+
+/* The tool knows what to advise about Chromium's names for what can go wrong. */
+static const char *error_name(const page *of, const GError *error) {
+  if (of->navigation.was_blocked)
+    return "net::ERR_BLOCKED_BY_CLIENT";
+  if (g_error_matches(error, G_RESOLVER_ERROR, G_RESOLVER_ERROR_NOT_FOUND) ||
+      g_error_matches(error, G_RESOLVER_ERROR, G_RESOLVER_ERROR_TEMPORARY_FAILURE))
+    return "net::ERR_NAME_NOT_RESOLVED";
+  if (g_error_matches(error, G_IO_ERROR, G_IO_ERROR_CONNECTION_REFUSED))
+    return "net::ERR_CONNECTION_REFUSED";
+  if (g_error_matches(error, G_IO_ERROR, G_IO_ERROR_TIMED_OUT))
+    return "net::ERR_CONNECTION_TIMED_OUT";
+  if (error->domain == G_IO_ERROR && error->code >= G_IO_ERROR_PROXY_FAILED &&
+      error->code <= G_IO_ERROR_PROXY_NOT_ALLOWED)
+    return "net::ERR_PROXY_CONNECTION_FAILED";
+  if (error->domain == G_TLS_ERROR)
+    return "net::ERR_SSL_PROTOCOL_ERROR";
+  if (g_error_matches(error, WEBKIT_NETWORK_ERROR, WEBKIT_NETWORK_ERROR_CANCELLED) ||
+      error->domain == WEBKIT_POLICY_ERROR)
+    return "net::ERR_ABORTED";
+  return NULL;
+}
+
+static gboolean on_load_failed(WebKitWebView *view, WebKitLoadEvent event, char *uri, GError *error,
+                               gpointer data) {
+  (void)view, (void)uri;
+  page *of = data;
+  if (event == WEBKIT_LOAD_FINISHED)
+    return TRUE;
+  const char *name = error_name(of, error);
+  g_autofree char *text = g_strdup_printf("%s%s%s", name ? name : "", name ? " " : "", error->message);
+  answer_asked(of, FALSE, name && strstr(name, "ABORTED") ? name : text);
+  return TRUE;
+}
+
+static gboolean on_tls_failed(WebKitWebView *view, char *uri, GTlsCertificate *certificate,
+                              GTlsCertificateFlags errors, gpointer data) {
+  (void)view, (void)uri, (void)certificate;
+  page *of = data;
+  const char *name = "net::ERR_CERT_INVALID";
+  if (errors & G_TLS_CERTIFICATE_UNKNOWN_CA)
+    name = "net::ERR_CERT_AUTHORITY_INVALID";
+  else if (errors & G_TLS_CERTIFICATE_BAD_IDENTITY)
+    name = "net::ERR_CERT_COMMON_NAME_INVALID";
+  else if (errors & (G_TLS_CERTIFICATE_EXPIRED | G_TLS_CERTIFICATE_NOT_ACTIVATED))
+    name = "net::ERR_CERT_DATE_INVALID";
+  answer_asked(of, FALSE, name);
+  frame_event(of, "Page.frameStoppedLoading", NULL, NULL);
+  return TRUE;
+}
+
+void navigation_stepped(page *of, const char *params) {
+  page_event(of, "Page.navigatedWithinDocument", params);
+  if (of->navigation.is_step)
+    answer_asked(of, FALSE, NULL);
+}
+
+static gboolean is_own_scheme(const char *uri) {
+  g_autofree char *scheme = g_uri_parse_scheme(uri);
+  return scheme && g_strv_contains(own_schemes, scheme);
+}
+
+/* The page learns of it in the way of the Navigation API, which WebKit itself does not have yet. */
+static void refuse_application(page *of, const char *uri) {
+  g_autoptr(GString) params = g_string_new(NULL);
+  json_begin_object(params, NULL);
+  json_add_string(params, "url", uri);
+  json_end_object(params);
+  page_call(of, "Engine.refused", params->str, NULL, NULL);
+}
+
+static gboolean is_attachment(WebKitURIResponse *response) {
+  SoupMessageHeaders *headers = webkit_uri_response_get_http_headers(response);
+  g_autofree char *disposition = NULL;
+  return headers && soup_message_headers_get_content_disposition(headers, &disposition, NULL) && disposition &&
+         g_ascii_strcasecmp(disposition, "attachment") == 0;
+}
+
+static void decide_response(page *of, WebKitResponsePolicyDecision *decision) {
+  WebKitURIResponse *response = webkit_response_policy_decision_get_response(decision);
+  const gboolean has_no_content = webkit_uri_response_get_status_code(response) == 204;
+  if (!has_no_content &&
+      (is_attachment(response) || !webkit_response_policy_decision_is_mime_type_supported(decision))) {
+    if (webkit_response_policy_decision_is_main_frame_main_resource(decision))
+      of->navigation.was_download = TRUE;
+    webkit_policy_decision_download(WEBKIT_POLICY_DECISION(decision));
+  } else
+    webkit_policy_decision_use(WEBKIT_POLICY_DECISION(decision));
+}
+
+static void decide(page *of, WebKitPolicyDecision *decision) {
+  if (WEBKIT_IS_RESPONSE_POLICY_DECISION(decision)) {
+    decide_response(of, WEBKIT_RESPONSE_POLICY_DECISION(decision));
+    return;
+  }
+  WebKitNavigationAction *action =
+      webkit_navigation_policy_decision_get_navigation_action(WEBKIT_NAVIGATION_POLICY_DECISION(decision));
+  const char *uri = webkit_uri_request_get_uri(webkit_navigation_action_get_request(action));
+  of->navigation.questions++;
+  if (uri && *uri && !is_own_scheme(uri)) {
+    refuse_application(of, uri);
+    webkit_policy_decision_ignore(decision);
+  } else
+    webkit_policy_decision_use(decision);
+}
+
+static gboolean on_decide(WebKitWebView *view, WebKitPolicyDecision *decision, WebKitPolicyDecisionType type,
+                          gpointer data) {
+  (void)view, (void)type;
+  page *of = data;
+  if (of->is_held)
+    g_ptr_array_add(of->held_decisions, g_object_ref(decision));
+  else
+    decide(of, decision);
+  return TRUE;
+}
+
+void navigation_release(page *of) {
+  g_autoptr(GPtrArray) held = g_steal_pointer(&of->held_decisions);
+  of->held_decisions = g_ptr_array_new_with_free_func(g_object_unref);
+  for (guint index = 0; index < held->len; index++)
+    decide(of, g_ptr_array_index(held, index));
+}
+
+void navigation_watch(page *of) {
+  g_signal_connect(of->view, "load-changed", G_CALLBACK(on_load_changed), of);
+  g_signal_connect(of->view, "load-failed", G_CALLBACK(on_load_failed), of);
+  g_signal_connect(of->view, "load-failed-with-tls-errors", G_CALLBACK(on_tls_failed), of);
+  g_signal_connect(of->view, "decide-policy", G_CALLBACK(on_decide), of);
+}
+
+void navigation_drop(page *of) {
+  answer_asked(of, FALSE, "net::ERR_ABORTED");
+}
+
+void navigation_clear(navigation *of) {
+  g_free(of->committed_uri);
+}
+
+static gboolean is_same_document(const char *from, const char *to) {
+  if (!from || !strchr(to, '#'))
+    return FALSE;
+  const size_t bytes = strcspn(to, "#");
+  return strcspn(from, "#") == bytes && strncmp(from, to, bytes) == 0;
+}
+
+/* The address that is there already, written with its fragment, changes nothing that would be announced. */
+static void on_step_settled(page *of, gpointer data) {
+  (void)data;
+  if (of->navigation.next_loader == 0 && of->navigation.is_step)
+    answer_asked(of, FALSE, NULL);
+}
+
+void navigation_go(page *of, request *asked) {
+  const char *uri = json_string(asked->params, "url", "");
+  if (*uri == '\0') {
+    answer_error(asked, "Page.navigate needs a url");
+    return;
+  }
+  answer_asked(of, FALSE, "net::ERR_ABORTED");
+  of->navigation.asked = asked;
+  of->navigation.was_blocked = FALSE;
+  of->navigation.was_download = FALSE;
+  of->navigation.is_step = is_same_document(of->navigation.committed_uri, uri);
+  webkit_web_view_load_uri(of->view, uri);
+  if (of->navigation.is_step)
+    page_settle(of, on_step_settled, NULL);
+}
+
+void navigation_stop(page *of, request *asked) {
+  webkit_web_view_stop_loading(of->view);
+  answer_empty(asked);
+}
+
+static void add_entry(GString *out, int id, WebKitBackForwardListItem *item) {
+  const char *uri = webkit_back_forward_list_item_get_uri(item);
+  json_begin_object(out, NULL);
+  json_add_int(out, "id", id);
+  json_add_string(out, "url", uri);
+  json_add_string(out, "userTypedURL", uri);
+  json_add_string(out, "title", webkit_back_forward_list_item_get_title(item));
+  json_add_string(out, "transitionType", "other");
+  json_end_object(out);
+}
+
+/* An entry's id is its place as seen from the current one. */
+void navigation_history(page *of, request *asked) {
+  WebKitBackForwardList *list = webkit_web_view_get_back_forward_list(of->view);
+  const int limit = (int)HISTORY_ENTRIES_MAX;
+  int first = 0;
+  while (first > -limit && webkit_back_forward_list_get_nth_item(list, first - 1))
+    first--;
+  g_autoptr(GString) result = g_string_new(NULL);
+  json_begin_object(result, NULL);
+  json_add_int(result, "currentIndex", -first);
+  json_begin_array(result, "entries");
+  for (int place = first; place <= limit; place++) {
+    WebKitBackForwardListItem *item = webkit_back_forward_list_get_nth_item(list, place);
+    if (item)
+      add_entry(result, place, item);
+    else if (place >= 0)
+      break;
+  }
+  json_end_array(result);
+  json_end_object(result);
+  answer(asked, result->str);
+}
+
+void navigation_go_to_entry(page *of, request *asked) {
+  WebKitBackForwardList *list = webkit_web_view_get_back_forward_list(of->view);
+  const gint64 place = json_integer(asked->params, "entryId", 0);
+  const gboolean is_in_range = ABS(place) <= (gint64)HISTORY_ENTRIES_MAX;
+  WebKitBackForwardListItem *item =
+      is_in_range ? webkit_back_forward_list_get_nth_item(list, (int)place) : NULL;
+  if (!item) {
+    answer_error(asked, "No entry with passed id");
+    return;
+  }
+  webkit_web_view_go_to_back_forward_list_item(of->view, item);
+  answer_empty(asked);
+}

@@ -1,0 +1,486 @@
+#include "page.h"
+
+#include <string.h>
+
+#include "../common/json.h"
+#include "browser.h"
+#include "dialogs.h"
+#include "input.h"
+#include "navigation.h"
+#include "network.h"
+
+#define PAGES_MAX 200u
+/* Calls that may wait for a page whose process has not come up yet. */
+#define UNSENT_CALLS_MAX 1000u
+/* How often a page is asked again while it keeps putting navigations in line. */
+#define SETTLE_ROUNDS_MAX 6u
+#define CODE_SERVER_ERROR (-32000)
+/* The tool takes these words for "the document is gone" and tries again in the next one. */
+#define WORDS_FOR_GONE "Inspected target navigated or closed"
+
+static GPtrArray *pages;
+static guint pages_made;
+
+static gboolean has_same_session(gconstpointer each, gconstpointer session) {
+  return strcmp(((const page *)each)->session, session) == 0;
+}
+
+static gboolean has_same_target(gconstpointer each, gconstpointer target) {
+  return strcmp(((const page *)each)->target, target) == 0;
+}
+
+static gboolean has_same_view(gconstpointer each, gconstpointer view) {
+  return ((const page *)each)->view == view;
+}
+
+static page *find_page(gconstpointer wanted, GEqualFunc is_it) {
+  guint index = 0;
+  if (!pages || !wanted || !g_ptr_array_find_with_equal_func(pages, wanted, is_it, &index))
+    return NULL;
+  return g_ptr_array_index(pages, index);
+}
+
+page *page_of_session(const char *session) {
+  return find_page(session, has_same_session);
+}
+
+page *page_of_target(const char *target) {
+  return find_page(target, has_same_target);
+}
+
+page *page_of_view(WebKitWebView *view) {
+  return find_page(view, has_same_view);
+}
+
+page *page_any(void) {
+  return pages && pages->len > 0 ? g_ptr_array_index(pages, pages->len - 1) : NULL;
+}
+
+page *page_ref(page *of) {
+  g_atomic_ref_count_inc(&of->references);
+  return of;
+}
+
+void page_unref(page *of) {
+  if (!g_atomic_ref_count_dec(&of->references))
+    return;
+  g_free(of->target);
+  g_free(of->session);
+  g_object_unref(of->closing);
+  g_object_unref(of->view);
+  g_ptr_array_unref(of->held_decisions);
+  navigation_clear(&of->navigation);
+  network_clear(of);
+  g_free(of);
+}
+
+void page_event(page *of, const char *method, const char *params) {
+  if (!of->is_closed)
+    send_event(of->session, method, params);
+}
+
+typedef struct call {
+  page *of;
+  char *method;
+  char *params;
+  page_reply on_reply;
+  gpointer data;
+} call;
+
+static void end_call(call *made, int code, const char *text) {
+  if (made->on_reply)
+    made->on_reply(made->of, code, text, made->data);
+  page_unref(made->of);
+  g_free(made->method);
+  g_free(made->params);
+  g_free(made);
+}
+
+static void on_call_replied(GObject *view, GAsyncResult *result, gpointer data) {
+  call *made = data;
+  made->of->calls_open--;
+  g_autoptr(WebKitUserMessage) reply =
+      webkit_web_view_send_message_to_page_finish(WEBKIT_WEB_VIEW(view), result, NULL);
+  GVariant *content = reply ? webkit_user_message_get_parameters(reply) : NULL;
+  if (!content || !g_variant_is_of_type(content, G_VARIANT_TYPE("(is)"))) {
+    end_call(made, CODE_SERVER_ERROR, WORDS_FOR_GONE);
+    return;
+  }
+  int code = 0;
+  const char *text = NULL;
+  g_variant_get(content, "(i&s)", &code, &text);
+  end_call(made, code, text);
+}
+
+static void send_call(call *made) {
+  page *of = made->of;
+  if (of->is_closed || of->is_crashed) {
+    end_call(made, CODE_SERVER_ERROR, WORDS_FOR_GONE);
+    return;
+  }
+  of->calls_open++;
+  WebKitUserMessage *message = webkit_user_message_new(made->method, g_variant_new_string(made->params));
+  webkit_web_view_send_message_to_page(of->view, message, of->closing, on_call_replied, made);
+}
+
+void page_call(page *of, const char *method, const char *params, page_reply on_reply, gpointer data) {
+  call *made = g_new0(call, 1);
+  made->of = page_ref(of);
+  made->method = g_strdup(method);
+  made->params = g_strdup(params);
+  made->on_reply = on_reply;
+  made->data = data;
+  if (of->is_connected)
+    send_call(made);
+  else if (of->is_closed || g_queue_get_length(&of->unsent) >= UNSENT_CALLS_MAX)
+    end_call(made, CODE_SERVER_ERROR, WORDS_FOR_GONE);
+  else
+    g_queue_push_tail(&of->unsent, made);
+}
+
+/* The page's process learns how the page is called; sent to a page without a process, this starts one. */
+static void greet(page *of) {
+  g_autoptr(GString) hello = g_string_new(NULL);
+  json_begin_object(hello, NULL);
+  json_add_string(hello, "targetId", of->target);
+  json_end_object(hello);
+  WebKitUserMessage *message = webkit_user_message_new("Engine.hello", g_variant_new_string(hello->str));
+  webkit_web_view_send_message_to_page(of->view, message, NULL, NULL, NULL);
+}
+
+static void connect_process(page *of, const char *params) {
+  g_autoptr(JsonObject) said = json_parse_object(params, -1);
+  of->process = json_integer(said, "process", 0);
+  greet(of);
+  of->is_connected = TRUE;
+  call *made;
+  while ((made = g_queue_pop_head(&of->unsent)))
+    send_call(made);
+}
+
+static gboolean on_page_message(WebKitWebView *view, WebKitUserMessage *message, gpointer data) {
+  (void)view;
+  page *of = data;
+  GVariant *content = webkit_user_message_get_parameters(message);
+  if (!content || !g_variant_is_of_type(content, G_VARIANT_TYPE_STRING))
+    return FALSE;
+  const char *name = webkit_user_message_get_name(message);
+  const char *params = g_variant_get_string(content, NULL);
+  if (strcmp(name, "Engine.created") == 0)
+    connect_process(of, params);
+  else if (strcmp(name, "Engine.documentLoaded") == 0)
+    navigation_document_loaded(of);
+  else if (strcmp(name, "Page.navigatedWithinDocument") == 0)
+    navigation_stepped(of, params);
+  else
+    page_event(of, name, params);
+  return TRUE;
+}
+
+typedef struct settling {
+  page_settled on_settled;
+  gpointer data;
+  guint rounds;
+  guint questions;
+} settling;
+
+static void ask_to_settle(page *of, settling *wait);
+
+static void on_settle_reply(page *of, int code, const char *text, gpointer data) {
+  (void)text;
+  settling *wait = data;
+  const gboolean is_restless = wait->questions != of->navigation.questions;
+  wait->rounds++;
+  if (code == 0 && (wait->rounds < 2 || is_restless) && wait->rounds < SETTLE_ROUNDS_MAX) {
+    ask_to_settle(of, wait);
+    return;
+  }
+  wait->on_settled(of, wait->data);
+  g_free(wait);
+}
+
+/*
+ * The first reply says that what WebKit had already sent has been handled; what it held back until then goes out
+ * before the second question, which is answered only when the page's process has nothing else in line.
+ */
+static void ask_to_settle(page *of, settling *wait) {
+  wait->questions = of->navigation.questions;
+  page_call(of, wait->rounds == 0 ? "Engine.ping" : "Engine.idle", "{}", on_settle_reply, wait);
+}
+
+void page_settle(page *of, page_settled on_settled, gpointer data) {
+  settling *wait = g_new0(settling, 1);
+  wait->on_settled = on_settled;
+  wait->data = data;
+  ask_to_settle(of, wait);
+}
+
+static void on_forward_reply(page *of, int code, const char *text, gpointer data) {
+  (void)of;
+  if (code == 0)
+    answer(data, text);
+  else
+    answer_code(data, code, text);
+}
+
+void page_forward(page *of, request *asked) {
+  page_call(of, asked->method, asked->text, on_forward_reply, asked);
+}
+
+typedef struct evaluation {
+  request *asked;
+  int code;
+  char *text;
+} evaluation;
+
+static void on_evaluation_settled(page *of, gpointer data) {
+  evaluation *done = data;
+  on_forward_reply(of, done->code, done->text, done->asked);
+  g_free(done->text);
+  g_free(done);
+}
+
+static void on_evaluation_reply(page *of, int code, const char *text, gpointer data) {
+  evaluation *done = g_new0(evaluation, 1);
+  done->asked = data;
+  done->code = code;
+  done->text = g_strdup(text);
+  page_settle(of, on_evaluation_settled, done);
+}
+
+/* Script in the page's own world may lead elsewhere; the tool learns of that before the answer. */
+void page_evaluate(page *of, request *asked) {
+  const gboolean is_own_world = !json_object_has_member(asked->params, "contextId");
+  page_call(of, asked->method, asked->text, is_own_world ? on_evaluation_reply : on_forward_reply, asked);
+}
+
+void page_acknowledge(page *of, request *asked) {
+  (void)of;
+  answer_empty(asked);
+}
+
+void page_bring_to_front(page *of, request *asked) {
+  gtk_window_present(GTK_WINDOW(of->window));
+  gtk_widget_grab_focus(GTK_WIDGET(of->view));
+  answer_empty(asked);
+}
+
+void page_run(page *of, request *asked) {
+  of->is_held = FALSE;
+  navigation_release(of);
+  answer_empty(asked);
+}
+
+/* Allocated at once, so that whatever is asked next sees the new size; GTK would get to it later. */
+static void resize(page *of, int width, int height) {
+  GtkAllocation whole = {0, 0, width, height};
+  gtk_widget_set_size_request(GTK_WIDGET(of->view), width, height);
+  gtk_window_resize(GTK_WINDOW(of->window), width, height);
+  gtk_widget_size_allocate(GTK_WIDGET(of->view), &whole);
+}
+
+void page_set_metrics(page *of, request *asked) {
+  const int side_pixels_max = 10000;
+  const double scale = json_number(asked->params, "deviceScaleFactor", 1);
+  const gint64 width = json_integer(asked->params, "width", 0);
+  const gint64 height = json_integer(asked->params, "height", 0);
+  if (scale != 0 && scale != 1)
+    answer_unsupported(asked, "webkit draws at a device scale factor of 1 only");
+  else if (json_flag(asked->params, "mobile", FALSE))
+    answer_unsupported(asked, "webkit does not emulate mobile devices");
+  else if (width < 0 || height < 0 || width > side_pixels_max || height > side_pixels_max)
+    answer_error(asked, "width and height must be from 0 to %d", side_pixels_max);
+  else {
+    resize(of, width > 0 ? (int)width : the_browser.width, height > 0 ? (int)height : the_browser.height);
+    answer_empty(asked);
+  }
+}
+
+static void on_crash(WebKitWebView *view, WebKitWebProcessTerminationReason reason, gpointer data) {
+  (void)view;
+  page *of = data;
+  if (reason == WEBKIT_WEB_PROCESS_TERMINATED_BY_API || of->is_closed)
+    return;
+  of->is_crashed = TRUE;
+  page_event(of, "Inspector.targetCrashed", "{}");
+}
+
+static void on_close_asked(WebKitWebView *view, gpointer data) {
+  (void)view;
+  page_close(data);
+}
+
+static GtkWidget *on_create_asked(WebKitWebView *view, WebKitNavigationAction *action, gpointer data) {
+  (void)view;
+  page *opener = data;
+  const char *uri = webkit_uri_request_get_uri(webkit_navigation_action_get_request(action));
+  g_autoptr(GString) params = g_string_new(NULL);
+  json_begin_object(params, NULL);
+  json_add_string(params, "url", uri);
+  json_add_string(params, "windowName", "");
+  json_begin_array(params, "windowFeatures");
+  json_end_array(params);
+  json_add_bool(params, "userGesture", webkit_navigation_action_is_user_gesture(action));
+  json_end_object(params);
+  page_event(opener, "Page.windowOpen", params->str);
+  page *opened = page_open(opener);
+  return opened ? GTK_WIDGET(opened->view) : NULL;
+}
+
+static gboolean on_permission_asked(WebKitWebView *view, WebKitPermissionRequest *asked, gpointer data) {
+  (void)view, (void)data;
+  webkit_permission_request_deny(asked);
+  return TRUE;
+}
+
+/* A list that opens over the page would be a window that nobody sees; the tool chooses options by itself. */
+static gboolean on_option_menu(WebKitWebView *view, WebKitOptionMenu *menu, GdkEvent *event,
+                               GdkRectangle *place, gpointer data) {
+  (void)view, (void)event, (void)place, (void)data;
+  webkit_option_menu_close(menu);
+  return TRUE;
+}
+
+static gboolean swallow(void) {
+  return TRUE;
+}
+
+static gboolean on_file_chooser(WebKitWebView *view, WebKitFileChooserRequest *asked, gpointer data) {
+  (void)view, (void)data;
+  webkit_file_chooser_request_cancel(asked);
+  return TRUE;
+}
+
+static gboolean on_color_chooser(WebKitWebView *view, WebKitColorChooserRequest *asked, gpointer data) {
+  (void)view, (void)data;
+  webkit_color_chooser_request_cancel(asked);
+  return TRUE;
+}
+
+/* A server's question for a login is not asked of anyone: its own page is shown. A proxy is given what was given. */
+static gboolean on_authenticate(WebKitWebView *view, WebKitAuthenticationRequest *asked, gpointer data) {
+  (void)view, (void)data;
+  const gboolean can_answer = webkit_authentication_request_is_for_proxy(asked) && the_browser.proxy_user &&
+                              !webkit_authentication_request_is_retry(asked);
+  if (!can_answer) {
+    webkit_authentication_request_authenticate(asked, NULL);
+    return TRUE;
+  }
+  WebKitCredential *login = webkit_credential_new(the_browser.proxy_user, the_browser.proxy_password,
+                                                  WEBKIT_CREDENTIAL_PERSISTENCE_FOR_SESSION);
+  webkit_authentication_request_authenticate(asked, login);
+  webkit_credential_free(login);
+  return TRUE;
+}
+
+static void connect_signals(page *made) {
+  g_signal_connect(made->view, "user-message-received", G_CALLBACK(on_page_message), made);
+  g_signal_connect(made->view, "web-process-terminated", G_CALLBACK(on_crash), made);
+  g_signal_connect(made->view, "close", G_CALLBACK(on_close_asked), made);
+  g_signal_connect(made->view, "create", G_CALLBACK(on_create_asked), made);
+  g_signal_connect(made->view, "permission-request", G_CALLBACK(on_permission_asked), made);
+  g_signal_connect(made->view, "show-option-menu", G_CALLBACK(on_option_menu), made);
+  g_signal_connect(made->view, "run-file-chooser", G_CALLBACK(on_file_chooser), made);
+  g_signal_connect(made->view, "run-color-chooser", G_CALLBACK(on_color_chooser), made);
+  g_signal_connect(made->view, "authenticate", G_CALLBACK(on_authenticate), made);
+  g_signal_connect(made->view, "context-menu", G_CALLBACK(swallow), made);
+  g_signal_connect(made->view, "print", G_CALLBACK(swallow), made);
+  g_signal_connect(made->view, "show-notification", G_CALLBACK(swallow), made);
+  dialogs_watch(made);
+  navigation_watch(made);
+  network_watch(made);
+}
+
+static void show(page *made) {
+  /* Nobody manages windows on a display of our own, so none has to be asked for its place or the focus. */
+  made->window = gtk_window_new(the_browser.is_headless ? GTK_WINDOW_POPUP : GTK_WINDOW_TOPLEVEL);
+  GtkWidget *fixed = gtk_fixed_new();
+  gtk_fixed_put(GTK_FIXED(fixed), GTK_WIDGET(made->view), 0, 0);
+  gtk_container_add(GTK_CONTAINER(made->window), fixed);
+  gtk_widget_set_size_request(GTK_WIDGET(made->view), the_browser.width, the_browser.height);
+  gtk_window_resize(GTK_WINDOW(made->window), the_browser.width, the_browser.height);
+  gtk_widget_show_all(made->window);
+  resize(made, the_browser.width, the_browser.height);
+  gtk_widget_grab_focus(GTK_WIDGET(made->view));
+}
+
+static void announce(page *made, page *opener) {
+  g_autoptr(GString) params = g_string_new(NULL);
+  json_begin_object(params, NULL);
+  json_add_string(params, "sessionId", made->session);
+  json_begin_object(params, "targetInfo");
+  json_add_string(params, "targetId", made->target);
+  json_add_string(params, "type", "page");
+  json_add_string(params, "title", "");
+  json_add_string(params, "url", "");
+  json_add_bool(params, "attached", TRUE);
+  json_add_bool(params, "canAccessOpener", opener != NULL);
+  if (opener)
+    json_add_string(params, "openerId", opener->target);
+  json_end_object(params);
+  json_add_bool(params, "waitingForDebugger", TRUE);
+  json_end_object(params);
+  send_event(NULL, "Target.attachedToTarget", params->str);
+}
+
+page *page_open(page *opener) {
+  if (!pages)
+    pages = g_ptr_array_new_with_free_func((GDestroyNotify)page_unref);
+  if (pages->len >= PAGES_MAX)
+    return NULL;
+  page *made = g_new0(page, 1);
+  g_atomic_ref_count_init(&made->references);
+  made->target = g_strdup_printf("W%u", ++pages_made);
+  made->session = g_strdup_printf("S%u", pages_made);
+  made->closing = g_cancellable_new();
+  made->held_decisions = g_ptr_array_new_with_free_func(g_object_unref);
+  made->is_held = TRUE;
+  made->view = opener ? g_object_new(WEBKIT_TYPE_WEB_VIEW, "related-view", opener->view, "settings",
+                                     the_browser.web_settings, NULL)
+                      : g_object_new(WEBKIT_TYPE_WEB_VIEW, "web-context", the_browser.context, "settings",
+                                     the_browser.web_settings, NULL);
+  g_object_ref_sink(made->view);
+  g_ptr_array_add(pages, made);
+  connect_signals(made);
+  show(made);
+  announce(made, opener);
+  if (!opener)
+    greet(made);
+  return made;
+}
+
+static gboolean shares_process(const page *closed) {
+  for (guint index = 0; index < pages->len; index++) {
+    const page *each = g_ptr_array_index(pages, index);
+    if (each != closed && each->process == closed->process)
+      return TRUE;
+  }
+  return FALSE;
+}
+
+void page_close(page *closed) {
+  if (closed->is_closed)
+    return;
+  g_autoptr(page) kept = page_ref(closed);
+  /* A process that does not answer would go on for ever, and nobody else needs it. */
+  const gboolean is_stuck = closed->calls_open > 0 && !closed->is_crashed && !shares_process(closed);
+  g_signal_handlers_disconnect_by_data(closed->view, closed);
+  dialogs_drop(closed);
+  closed->is_closed = TRUE;
+  g_cancellable_cancel(closed->closing);
+  call *made;
+  while ((made = g_queue_pop_head(&closed->unsent)))
+    send_call(made);
+  input_drop(closed);
+  navigation_drop(closed);
+  if (is_stuck)
+    webkit_web_view_terminate_web_process(closed->view);
+  gtk_widget_destroy(closed->window);
+  g_autoptr(GString) params = g_string_new(NULL);
+  json_begin_object(params, NULL);
+  json_add_string(params, "sessionId", closed->session);
+  json_add_string(params, "targetId", closed->target);
+  json_end_object(params);
+  send_event(NULL, "Target.detachedFromTarget", params->str);
+  g_ptr_array_remove(pages, closed);
+}

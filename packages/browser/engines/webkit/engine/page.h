@@ -1,0 +1,95 @@
+/* One page: a web view in a window of its own, and what the tool and the page's process know of each other. */
+#ifndef WEBKIT_ENGINE_PAGE_H
+#define WEBKIT_ENGINE_PAGE_H
+
+#include <gtk/gtk.h>
+#include <webkit2/webkit2.h>
+
+#include "messages.h"
+
+typedef struct input_queue {
+  /* Of request: what waits while one is on its way through the page. */
+  GQueue waiting;
+  gboolean is_running;
+  gboolean is_draining;
+  /* WebKit holds back the next pointer move until the page has been drawn after the last one. */
+  gboolean has_open_move;
+  guint buttons;
+  double x;
+  double y;
+} input_queue;
+
+typedef struct navigation {
+  guint loaders;
+  /* The document that is there, and the one that is on its way (0 for none). */
+  guint loader;
+  guint next_loader;
+  char *committed_uri;
+  /* The Page.navigate that waits for its document. */
+  request *asked;
+  /* It names a place within the document that is there. */
+  gboolean is_step;
+  /* Why WebKit is about to give up the loading, where it would not know itself. */
+  gboolean was_blocked;
+  gboolean was_download;
+  /* Counts the questions of the page whether it may go somewhere. */
+  guint questions;
+} navigation;
+
+typedef struct page {
+  gatomicrefcount references;
+  char *target;
+  char *session;
+  GtkWidget *window;
+  WebKitWebView *view;
+  GCancellable *closing;
+  gboolean is_closed;
+  gboolean is_crashed;
+  /* The page's process has said that it has this page; until then, what is meant for it waits. */
+  gboolean is_connected;
+  GQueue unsent;
+  gint64 process;
+  guint calls_open;
+  /* A popup loads nothing until the tool has prepared it. */
+  gboolean is_held;
+  GPtrArray *held_decisions;
+  navigation navigation;
+  input_queue input;
+  WebKitScriptDialog *dialog;
+  GHashTable *resources;
+  GQueue resource_order;
+} page;
+
+/* code 0: text is the result as JSON; otherwise the page's process has refused, or is gone, and text says why. */
+typedef void (*page_reply)(page *of, int code, const char *text, gpointer data);
+typedef void (*page_settled)(page *of, gpointer data);
+
+page *page_open(page *opener);
+/* Frees what the page uses; the tool is told that it is gone. */
+void page_close(page *closed);
+page *page_ref(page *of);
+void page_unref(page *of);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(page, page_unref)
+
+page *page_of_session(const char *session);
+page *page_of_target(const char *target);
+page *page_of_view(WebKitWebView *view);
+page *page_any(void);
+
+/* Asks the page's process. The reply always comes, at the latest when the page closes. */
+void page_call(page *of, const char *method, const char *params, page_reply on_reply, gpointer data);
+/*
+ * Calls back once the page has handled all input that was sent to it so far, and whatever that has put in line
+ * right away: the sending of a form, the start of a navigation.
+ */
+void page_settle(page *of, page_settled on_settled, gpointer data);
+void page_event(page *of, const char *method, const char *params);
+
+void page_forward(page *of, request *asked);
+void page_evaluate(page *of, request *asked);
+void page_acknowledge(page *of, request *asked);
+void page_bring_to_front(page *of, request *asked);
+void page_run(page *of, request *asked);
+void page_set_metrics(page *of, request *asked);
+
+#endif
