@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { onEachEngine } from "./engines.ts";
 import { type Site, startSite, startTool, type Tool } from "./helpers.ts";
 
 /** The same server under another name is another site, whose frames get a process of their own. */
@@ -6,11 +7,11 @@ const elsewhere = (request: Request, path: string) => `http://localhost:${new UR
 const html = (text: string) =>
   new Response(`<!doctype html>${text}`, { headers: { "content-type": "text/html" } });
 
-describe("frames and pages", () => {
+onEachEngine("frames and pages", (engine) => {
   let tool: Tool;
   let site: Site;
   beforeAll(() => {
-    tool = startTool();
+    tool = startTool({ engine });
     site = startSite({
       "/foreign": (request) =>
         html(`<title>Foreign</title><iframe src="${elsewhere(request, "/inner")}"></iframe>`),

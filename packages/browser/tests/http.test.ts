@@ -1,15 +1,16 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { request as httpRequest } from "node:http";
 import { join } from "node:path";
 import { operations } from "../src/operations/index.ts";
+import { onEachEngine } from "./engines.ts";
 import { type Site, startSite, startTool, type Tool, until } from "./helpers.ts";
 
-describe("the debug API", () => {
+onEachEngine("the debug API", (engine) => {
   let tool: Tool;
   let site: Site;
   let sockets: Bun.Server<undefined>;
   beforeAll(() => {
-    tool = startTool();
+    tool = startTool({ engine });
     sockets = Bun.serve({
       port: 0,
       hostname: "127.0.0.1",
@@ -39,7 +40,7 @@ describe("the debug API", () => {
   });
 
   test("health does not start the browser, info tells about it", async () => {
-    const fresh = startTool();
+    const fresh = startTool({ engine });
     expect((await fresh.get("/health")).body).toMatchObject({ status: "ok", browser_running: false });
     expect((await fresh.get("/info")).body).toMatchObject({ running: false, backend: "chromium" });
     expect((await fresh.get("/health")).body.browser_running).toBe(false);
@@ -276,7 +277,7 @@ describe("the debug API", () => {
   });
 
   test("asks for the token when one is set", async () => {
-    const guarded = startTool({}, "s3cret");
+    const guarded = startTool({ engine }, "s3cret");
     expect((await guarded.get("/health")).status).toBe(401);
     expect((await guarded.get("/health", { authorization: "Bearer wrong" })).status).toBe(401);
     expect((await guarded.get("/health", { authorization: "Bearer s3cret" })).status).toBe(200);

@@ -1,8 +1,9 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { onEachEngine } from "./engines.ts";
 import { type Site, startSite } from "./helpers.ts";
 import { McpClient } from "./mcp-client.ts";
 
-describe("the MCP server", () => {
+onEachEngine("the MCP server", (engine) => {
   let client: McpClient;
   let site: Site;
   beforeAll(async () => {
@@ -17,7 +18,7 @@ describe("the MCP server", () => {
       "/frames": `<title>Frames</title>${'<iframe src="/list"></iframe>'.repeat(3)}`,
       "/list": `<title>List</title><ul>${"<li><a href='/x'>An item with some text in it</a></li>".repeat(3_000)}</ul>`,
     });
-    client = new McpClient();
+    client = new McpClient([], engine.env);
     await client.initialize();
   });
   afterAll(async () => {
@@ -192,7 +193,7 @@ describe("the MCP server", () => {
   });
 
   test("speaks the 2026 protocol, without a handshake", async () => {
-    const modern = new McpClient();
+    const modern = new McpClient([], engine.env);
     const _meta = {
       "io.modelcontextprotocol/protocolVersion": "2026-07-28",
       "io.modelcontextprotocol/clientInfo": { name: "test", version: "1" },

@@ -3,7 +3,8 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { testEnv, until } from "./helpers.ts";
+import { chromium } from "./engines.ts";
+import { until } from "./helpers.ts";
 
 const root = join(import.meta.dir, "../../..");
 const cli = join(import.meta.dir, "../src/cli.ts");
@@ -31,7 +32,7 @@ describe("however it ends, nothing is left", () => {
     rmSync(home, { recursive: true, force: true });
   });
 
-  const env = () => ({ ...testEnv, TMPDIR: home });
+  const env = () => ({ ...chromium.env, TMPDIR: home });
 
   async function startedBy(command: string, args: string[]): Promise<{ child: ChildProcess; url: string }> {
     const child = spawn(command, args, {

@@ -1,21 +1,22 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { PipeTransport } from "../src/cdp/pipe.ts";
+import { onEachEngine } from "./engines.ts";
 import { type Site, startSite, startTool, type Tool, until } from "./helpers.ts";
 
 const html = (text: string) =>
   new Response(`<!doctype html>${text}`, { headers: { "content-type": "text/html" } });
 
-describe("nothing leaves the tool stuck", () => {
+onEachEngine("nothing leaves the tool stuck", (engine) => {
   let tool: Tool;
   let site: Site;
   const downloads = mkdtempSync(join(tmpdir(), "downloads-test-"));
   beforeAll(() => {
-    tool = startTool({ downloadsDir: downloads });
+    tool = startTool({ engine, downloadsDir: downloads });
     site = startSite({
       "/calls": `<title>Calls</title><a id="link" href="tel:123">Call</a>
         <button id="script" onclick="setTimeout(() => { location.href = 'zoommtg://join' })">Join</button>
@@ -197,7 +198,7 @@ describe("nothing leaves the tool stuck", () => {
   });
 
   test("the switches open what is blocked", async () => {
-    const open = startTool({ urlPolicy: { allowFile: true, allowLinkLocal: true } });
+    const open = startTool({ engine, urlPolicy: { allowFile: true, allowLinkLocal: true } });
     try {
       const { status } = await open.post("/navigate", { url: "file:///etc/hostname" });
       expect(status).toBe(200);

@@ -1,6 +1,7 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { chromium } from "playwright-core";
-import { chromiumPath, type Site, startSite, startTool, type Tool } from "./helpers.ts";
+import { chromiumPath, onEachEngine } from "./engines.ts";
+import { type Site, startSite, startTool, type Tool } from "./helpers.ts";
 
 /** Pages whose snapshots must be the same, byte for byte, as those that agents know from Playwright. */
 const corpus: Record<string, string> = {
@@ -29,7 +30,7 @@ const corpus: Record<string, string> = {
     <fieldset><legend>Group</legend><label><input type="checkbox">Pick <input type="number" value="5"> times</label></fieldset><figure><img alt="f" src=x><figcaption>Cap</figcaption></figure>`,
 };
 
-describe("the snapshot", () => {
+onEachEngine("the snapshot", (engine) => {
   let tool: Tool;
   let site: Site;
   const items = Array.from(
@@ -37,7 +38,7 @@ describe("the snapshot", () => {
     (_, i) => `<li><a href="/item/${i}">Item ${i}</a> <button>Buy ${i}</button></li>`,
   );
   beforeAll(() => {
-    tool = startTool();
+    tool = startTool({ engine });
     let big = "";
     for (let i = 0; big.length < 10_000_000; i++)
       big += `<section><h2>Part ${i}</h2><p>${"lorem ipsum ".repeat(200)}</p><div><a href="/p/${i}">link ${i}</a></div></section>`;

@@ -1,0 +1,50 @@
+/**
+ * The engines that the same tests run on: Chromium always, WebKit where its library has been built
+ * (`npm run webkit -- build`). What WebKit cannot do is listed here by name, and only that is left out.
+ */
+import { describe } from "bun:test";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+
+export const webkitLibrary =
+  process.env.BROWSER_WEBKIT_LIB ??
+  join(import.meta.dir, "../engines/webkit/dist/libbrowser_engine_webkit.so");
+
+export const hasWebkit = existsSync(webkitLibrary);
+
+const unsupportedByWebkit = {
+  "WebSocket frames": "WebKitGTK tells nobody what goes over a WebSocket",
+} as const;
+
+export type Ability = keyof typeof unsupportedByWebkit;
+
+export interface TestEngine {
+  name: "chromium" | "webkit";
+  env: Record<string, string | undefined>;
+  lacks(ability: Ability): boolean;
+}
+
+export const chromiumPath = process.env.TEST_CHROMIUM ?? Bun.which("chromium") ?? "/usr/bin/chromium";
+
+export const chromium: TestEngine = {
+  name: "chromium",
+  env: { ...process.env, BROWSER_BACKEND: "chromium", BROWSER_CHROMIUM_PATH: chromiumPath },
+  lacks: () => false,
+};
+
+export const webkit: TestEngine = {
+  name: "webkit",
+  env: { ...process.env, BROWSER_BACKEND: "webkit", BROWSER_WEBKIT_LIB: webkitLibrary },
+  lacks: (ability) => ability in unsupportedByWebkit,
+};
+
+/** `TEST_ENGINES=webkit` runs them on one engine alone. */
+const wanted = process.env.TEST_ENGINES?.split(",");
+const engines = [chromium, ...(hasWebkit ? [webkit] : [])].filter(
+  ({ name }) => wanted?.includes(name) ?? true,
+);
+
+export function onEachEngine(name: string, body: (engine: TestEngine) => void): void {
+  for (const engine of engines)
+    describe(engine === chromium ? name : `${name}, on ${engine.name}`, () => body(engine));
+}
