@@ -76,8 +76,9 @@ BE_EXPORT const char *be_info(void);
 
 /*
  * Starts an engine. options is a terminated JSON object; every member may be absent and unknown ones are to be
- * ignored: "headless" (boolean), "width" and "height" (CSS pixels), "proxy" (URL), "profileDir" (path),
- * "url" (first page). On success *handle is set and BE_OK returned; otherwise nothing is left running.
+ * ignored: "headless" (boolean), "width" and "height" (CSS pixels), "proxy" (URL), "ignoreHttpsErrors" (boolean),
+ * "profileDir" (path of an empty folder, which is deleted in the end), "url" (first page). On success *handle is
+ * set and BE_OK returned; otherwise nothing is left running.
  */
 BE_EXPORT int32_t be_create(const char *options, void **handle);
 

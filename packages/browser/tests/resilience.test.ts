@@ -184,7 +184,9 @@ onEachEngine("nothing leaves the tool stuck", (engine) => {
     }
     for (const path of ["/to-file", "/to-metadata"]) {
       const { status, body } = await open(path, { timeout_ms: 5_000 });
-      expect([path, status, body.error?.code]).toEqual([path, 403, "url_blocked"]);
+      const isEnded = path === "/to-file" && engine.lacks("refusal of redirects to files");
+      const [wantedStatus, code] = isEnded ? [409, "page_crashed"] : [403, "url_blocked"];
+      expect([path, status, body.error?.code]).toEqual([path, wantedStatus, code]);
     }
     await open("/goes-local");
     await tool.post("/click", { target: "#f" });
@@ -254,20 +256,23 @@ onEachEngine("nothing leaves the tool stuck", (engine) => {
     await works();
   });
 
-  test("a passkey or a screen to share does not swallow clicks in silence", async () => {
-    const local = site.url.replace("127.0.0.1", "localhost");
-    await tool.post("/navigate", { url: `${local}/asks` });
-    await tool.post("/click", { target: "#passkey" });
-    await tool.post("/click", { target: "#alive" });
-    expect(await tool.evaluate("document.title")).toBe("Alive");
-    await tool.post("/navigate", { url: `${local}/asks` });
-    await tool.post("/click", { target: "#screen" });
-    await until("the browser asks for a screen", async () => {
-      const { body } = await tool.post("/click", { target: "#alive" });
-      return body.error?.message.includes("a window of its own") === true;
-    });
-    await works();
-  });
+  test.skipIf(engine.lacks("windows of the browser"))(
+    "a passkey or a screen to share does not swallow clicks in silence",
+    async () => {
+      const local = site.url.replace("127.0.0.1", "localhost");
+      await tool.post("/navigate", { url: `${local}/asks` });
+      await tool.post("/click", { target: "#passkey" });
+      await tool.post("/click", { target: "#alive" });
+      expect(await tool.evaluate("document.title")).toBe("Alive");
+      await tool.post("/navigate", { url: `${local}/asks` });
+      await tool.post("/click", { target: "#screen" });
+      await until("the browser asks for a screen", async () => {
+        const { body } = await tool.post("/click", { target: "#alive" });
+        return body.error?.message.includes("a window of its own") === true;
+      });
+      await works();
+    },
+  );
 
   test("a browser that dies is started again at the next call", async () => {
     await works();

@@ -1,6 +1,9 @@
 /** From the settings to a running engine: resolution, then the pipe of a launched Chromium or a foreign library. */
-import { existsSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import type { EngineTransport, ResolvedEngine } from "../engines/contract.ts";
+import type { ForeignEngine } from "../engines/foreign/index.ts";
 import { ToolError } from "../errors.ts";
 import { SetupError } from "../resolve/errors.ts";
 import { progressLines } from "../resolve/progress.ts";
@@ -24,6 +27,27 @@ export function binaryBehind(path: string): string {
   return path === "/usr/bin/chromium" && existsSync(binary) ? binary : path;
 }
 
+async function openForeign(engine: ForeignEngine, options: SessionOptions): Promise<OpenedEngine> {
+  const { headful, proxy, viewport, ignoreHttpsErrors } = options;
+  const { openForeignTransport } = await import("../engines/foreign/index.ts");
+  const profileDir = mkdtempSync(join(tmpdir(), "browser-tool-"));
+  // The engine deletes it, even when the tool is killed; this is for one that does not.
+  const dispose = () => rmSync(profileDir, { recursive: true, force: true });
+  try {
+    const transport = await openForeignTransport(engine, {
+      headless: !headful,
+      ...viewport,
+      proxy,
+      ignoreHttpsErrors,
+      profileDir,
+    });
+    return { engine, transport, profileDir, proxyLogin: null, dispose };
+  } catch (error) {
+    dispose();
+    throw error;
+  }
+}
+
 async function open(options: SessionOptions): Promise<OpenedEngine> {
   const { env, backend, headful, proxy, viewport, ignoreHttpsErrors, onProgress } = options;
   const engine = await resolveEngine({
@@ -31,11 +55,7 @@ async function open(options: SessionOptions): Promise<OpenedEngine> {
     backend,
     onProgress: onProgress && progressLines(onProgress),
   });
-  if (engine.kind === "foreign") {
-    const { openForeignTransport } = await import("../engines/foreign/index.ts");
-    const transport = await openForeignTransport(engine, { headless: !headful, ...viewport, proxy });
-    return { engine, transport, profileDir: null, proxyLogin: null, dispose() {} };
-  }
+  if (engine.kind === "foreign") return openForeign(engine, options);
   const { server, login, close } = await prepareProxy(proxy);
   try {
     const { transport, profileDir } = launchBrowser({

@@ -7,6 +7,7 @@
 #define WEBKIT_ENGINE_METHODS_H
 
 #define ENGINE_METHODS(X)                                                          \
+  X("Browser.crash", ROOT, browser_crash)                                          \
   X("Browser.getVersion", ROOT, browser_get_version)                               \
   X("Browser.setDownloadBehavior", ROOT, downloads_set_behavior)                   \
   X("DOM.describeNode", PAGE, page_forward)                                        \
@@ -26,6 +27,7 @@
   X("Page.addScriptToEvaluateOnNewDocument", PAGE, page_forward)                   \
   X("Page.bringToFront", PAGE, page_bring_to_front)                                \
   X("Page.captureScreenshot", PAGE, screenshot_capture)                            \
+  X("Page.crash", PAGE, page_crash)                                                \
   X("Page.createIsolatedWorld", PAGE, page_forward)                                \
   X("Page.enable", PAGE, page_acknowledge)                                         \
   X("Page.getLayoutMetrics", PAGE, page_forward)                                   \

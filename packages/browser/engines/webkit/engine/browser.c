@@ -1,5 +1,6 @@
 #include "browser.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "../common/json.h"
@@ -105,6 +106,12 @@ void browser_close_target(page *of, request *asked) {
   answer(asked, "{\"success\":true}");
 }
 
+/* For tests of what comes after; nothing here survives it. */
+void browser_crash(page *of, request *asked) {
+  (void)of, (void)asked;
+  abort();
+}
+
 /* Every process that shows pages loads the extension, and is told where the gate is. */
 static void on_process_starts(WebKitWebContext *context, gpointer data) {
   (void)data;
@@ -115,13 +122,18 @@ static void on_process_starts(WebKitWebContext *context, gpointer data) {
   webkit_web_context_set_web_extensions_initialization_user_data(context, g_variant_new_string(gate_path()));
 }
 
+/* A SOCKS proxy takes its login from the address; one that speaks HTTP is given it when it asks. */
 static void use_proxy(WebKitWebsiteDataManager *manager, const char *address) {
   g_autoptr(GUri) uri = address ? g_uri_parse(address, G_URI_FLAGS_HAS_PASSWORD, NULL) : NULL;
   if (!uri)
     return;
+  const gboolean is_socks = g_str_has_prefix(g_uri_get_scheme(uri), "socks");
+  g_autofree char *without_login = g_uri_to_string_partial(uri, G_URI_HIDE_USERINFO);
+  the_browser.has_proxy = TRUE;
   the_browser.proxy_user = g_strdup(g_uri_get_user(uri));
   the_browser.proxy_password = g_strdup(g_uri_get_password(uri) ? g_uri_get_password(uri) : "");
-  WebKitNetworkProxySettings *settings = webkit_network_proxy_settings_new(address, NULL);
+  WebKitNetworkProxySettings *settings =
+      webkit_network_proxy_settings_new(is_socks ? address : without_login, NULL);
   webkit_website_data_manager_set_network_proxy_settings(manager, WEBKIT_NETWORK_PROXY_MODE_CUSTOM, settings);
   webkit_network_proxy_settings_free(settings);
 }

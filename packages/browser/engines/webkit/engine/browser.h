@@ -12,6 +12,7 @@ typedef struct browser {
   WebKitWebContext *context;
   WebKitSettings *web_settings;
   const char *profile;
+  gboolean has_proxy;
   /* For a proxy that asks for a login. */
   char *proxy_user;
   char *proxy_password;
@@ -30,5 +31,6 @@ void browser_dispatch(request *asked);
 void browser_get_version(page *of, request *asked);
 void browser_create_target(page *of, request *asked);
 void browser_close_target(page *of, request *asked);
+void browser_crash(page *of, request *asked);
 
 #endif

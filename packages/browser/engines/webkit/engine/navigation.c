@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "../common/json.h"
-#include "downloads.h"
+#include "browser.h"
 
 #define HISTORY_ENTRIES_MAX 50u
 
@@ -63,6 +63,12 @@ static void answer_asked(page *of, gboolean has_loader, const char *error_text) 
   answer(asked, result->str);
 }
 
+static void forget_reasons(page *of) {
+  of->navigation.was_blocked = FALSE;
+  of->navigation.was_download = FALSE;
+  of->navigation.was_empty = FALSE;
+}
+
 static void on_start(page *of) {
   of->navigation.next_loader = ++of->navigation.loaders;
   of->navigation.is_step = FALSE;
@@ -78,13 +84,19 @@ static void on_start(page *of) {
   page_event(of, "Page.frameStartedNavigating", params->str);
 }
 
+/* For a port that no web server has, WebKit loads an empty page and says nothing. */
+static gboolean is_blank_instead(const page *of, const char *uri) {
+  const request *asked = of->navigation.asked;
+  const char *wanted = asked ? json_string(asked->params, "url", "") : "";
+  return g_strcmp0(uri, "about:blank") == 0 && g_str_has_prefix(wanted, "http");
+}
+
 static void on_commit(page *of) {
   const char *uri = webkit_web_view_get_uri(of->view);
   char loader[16];
   of->navigation.loader = of->navigation.next_loader;
   of->navigation.next_loader = 0;
-  of->navigation.was_blocked = FALSE;
-  of->navigation.was_download = FALSE;
+  forget_reasons(of);
   g_free(of->navigation.committed_uri);
   of->navigation.committed_uri = g_strdup(uri);
   loader_name(of->navigation.loader, loader);
@@ -103,7 +115,10 @@ static void on_commit(page *of) {
   lifecycle(of, "init");
   page_event(of, "Page.frameNavigated", params->str);
   lifecycle(of, "commit");
-  answer_asked(of, TRUE, NULL);
+  if (is_blank_instead(of, uri))
+    answer_asked(of, FALSE, "net::ERR_UNSAFE_PORT");
+  else
+    answer_asked(of, TRUE, NULL);
 }
 
 static void on_load_changed(WebKitWebView *view, WebKitLoadEvent event, gpointer data) {
@@ -136,11 +151,13 @@ void navigation_document_loaded(page *of) {
 static const char *error_name(const page *of, const GError *error) {
   if (of->navigation.was_blocked)
     return "net::ERR_BLOCKED_BY_CLIENT";
+  if (of->navigation.was_empty)
+    return "net::ERR_HTTP_RESPONSE_CODE_FAILURE";
   if (g_error_matches(error, G_RESOLVER_ERROR, G_RESOLVER_ERROR_NOT_FOUND) ||
       g_error_matches(error, G_RESOLVER_ERROR, G_RESOLVER_ERROR_TEMPORARY_FAILURE))
     return "net::ERR_NAME_NOT_RESOLVED";
   if (g_error_matches(error, G_IO_ERROR, G_IO_ERROR_CONNECTION_REFUSED))
-    return "net::ERR_CONNECTION_REFUSED";
+    return the_browser.has_proxy ? "net::ERR_PROXY_CONNECTION_FAILED" : "net::ERR_CONNECTION_REFUSED";
   if (g_error_matches(error, G_IO_ERROR, G_IO_ERROR_TIMED_OUT))
     return "net::ERR_CONNECTION_TIMED_OUT";
   if (error->domain == G_IO_ERROR && error->code >= G_IO_ERROR_PROXY_FAILED &&
@@ -161,8 +178,7 @@ static gboolean on_load_failed(WebKitWebView *view, WebKitLoadEvent event, char 
   if (event == WEBKIT_LOAD_FINISHED)
     return TRUE;
   const char *name = error_name(of, error);
-  g_autofree char *text = g_strdup_printf("%s%s%s", name ? name : "", name ? " " : "", error->message);
-  answer_asked(of, FALSE, name && strstr(name, "ABORTED") ? name : text);
+  answer_asked(of, FALSE, name ? name : error->message);
   return TRUE;
 }
 
@@ -193,13 +209,26 @@ static gboolean is_own_scheme(const char *uri) {
   return scheme && g_strv_contains(own_schemes, scheme);
 }
 
-/* The page learns of it in the way of the Navigation API, which WebKit itself does not have yet. */
+static void on_popup_useless(page *of, int code, const char *text, gpointer data) {
+  (void)of, (void)code, (void)text;
+  g_autoptr(page) popup = data;
+  page_close(popup);
+}
+
+/*
+ * The page learns of it in the way of the Navigation API, which WebKit itself does not have yet. A window that was
+ * opened for nothing else is closed, and the page that opened it is told: in the window nobody listens yet.
+ */
 static void refuse_application(page *of, const char *uri) {
   g_autoptr(GString) params = g_string_new(NULL);
   json_begin_object(params, NULL);
   json_add_string(params, "url", uri);
   json_end_object(params);
-  page_call(of, "Engine.refused", params->str, NULL, NULL);
+  page *opener = of->navigation.loader == 0 ? page_of_target(of->opener) : NULL;
+  if (opener)
+    page_call(opener, "Engine.refused", params->str, on_popup_useless, page_ref(of));
+  else
+    page_call(of, "Engine.refused", params->str, NULL, NULL);
 }
 
 static gboolean is_attachment(WebKitURIResponse *response) {
@@ -209,13 +238,27 @@ static gboolean is_attachment(WebKitURIResponse *response) {
          g_ascii_strcasecmp(disposition, "attachment") == 0;
 }
 
+/* An error without a page to show for it, which would look like a success; or the proxy's page, not the site's. */
+static gboolean is_empty_error(WebKitURIResponse *response) {
+  if (webkit_uri_response_get_status_code(response) == 407)
+    return TRUE;
+  SoupMessageHeaders *headers = webkit_uri_response_get_http_headers(response);
+  const char *length = headers ? soup_message_headers_get_one(headers, "Content-Length") : NULL;
+  return webkit_uri_response_get_status_code(response) >= 400 && g_strcmp0(length, "0") == 0;
+}
+
 static void decide_response(page *of, WebKitResponsePolicyDecision *decision) {
   WebKitURIResponse *response = webkit_response_policy_decision_get_response(decision);
+  const gboolean is_main = webkit_response_policy_decision_is_main_frame_main_resource(decision);
+  if (is_main && is_empty_error(response)) {
+    of->navigation.was_empty = TRUE;
+    webkit_policy_decision_ignore(WEBKIT_POLICY_DECISION(decision));
+    return;
+  }
   const gboolean has_no_content = webkit_uri_response_get_status_code(response) == 204;
   if (!has_no_content &&
       (is_attachment(response) || !webkit_response_policy_decision_is_mime_type_supported(decision))) {
-    if (webkit_response_policy_decision_is_main_frame_main_resource(decision))
-      of->navigation.was_download = TRUE;
+    of->navigation.was_download |= is_main;
     webkit_policy_decision_download(WEBKIT_POLICY_DECISION(decision));
   } else
     webkit_policy_decision_use(WEBKIT_POLICY_DECISION(decision));
@@ -292,8 +335,7 @@ void navigation_go(page *of, request *asked) {
   }
   answer_asked(of, FALSE, "net::ERR_ABORTED");
   of->navigation.asked = asked;
-  of->navigation.was_blocked = FALSE;
-  of->navigation.was_download = FALSE;
+  forget_reasons(of);
   of->navigation.is_step = is_same_document(of->navigation.committed_uri, uri);
   webkit_web_view_load_uri(of->view, uri);
   if (of->navigation.is_step)

@@ -51,19 +51,22 @@ static void add_response(GString *out, const char *key, WebKitURIResponse *respo
   json_end_object(out);
 }
 
-/* WebKit does not say what a request is for; the kinds of content that it accepts say most of it. */
-static const char *guess_type(page *of, WebKitWebResource *source, WebKitURIRequest *sent) {
+/* WebKit does not say what a request is for, but tells the server, in the words of Fetch. */
+static const char *type_of(page *of, WebKitWebResource *source, WebKitURIRequest *sent) {
+  static const char *const types[][2] = {
+      {"document", "Document"}, {"iframe", "Document"}, {"frame", "Document"},      {"object", "Document"},
+      {"embed", "Document"},    {"style", "Stylesheet"}, {"image", "Image"},        {"audio", "Media"},
+      {"video", "Media"},       {"font", "Font"},        {"script", "Script"},      {"empty", "Fetch"},
+      {"manifest", "Manifest"}, {"track", "TextTrack"},  {"report", "CSPViolationReport"},
+  };
   if (webkit_web_view_get_main_resource(of->view) == source)
     return "Document";
   SoupMessageHeaders *headers = webkit_uri_request_get_http_headers(sent);
-  const char *accept = headers ? soup_message_headers_get_one(headers, "Accept") : NULL;
-  if (!accept)
-    return "Other";
-  if (g_str_has_prefix(accept, "text/css"))
-    return "Stylesheet";
-  if (g_str_has_prefix(accept, "image/") || strstr(accept, "image/png"))
-    return "Image";
-  return g_str_has_prefix(accept, "text/html") ? "Document" : "Other";
+  const char *destination = headers ? soup_message_headers_get_one(headers, "Sec-Fetch-Dest") : NULL;
+  for (gsize index = 0; destination && index < G_N_ELEMENTS(types); index++)
+    if (strcmp(types[index][0], destination) == 0)
+      return types[index][1];
+  return "Other";
 }
 
 /* Only of the main document is it known which frame it is for. */
@@ -148,7 +151,7 @@ static void on_started(WebKitWebView *view, WebKitWebResource *source, WebKitURI
   made->of = of;
   made->id = g_strdup_printf("R%u", ++resources_seen);
   made->source = g_object_ref(source);
-  made->type = guess_type(of, source, sent);
+  made->type = type_of(of, source, sent);
   g_hash_table_insert(of->resources, made->id, made);
   g_queue_push_tail(&of->resource_order, made->id);
   if (g_queue_get_length(&of->resource_order) > RESOURCES_MAX)

@@ -1,5 +1,6 @@
 #include "page.h"
 
+#include <signal.h>
 #include <string.h>
 
 #include "../common/json.h"
@@ -66,6 +67,7 @@ void page_unref(page *of) {
     return;
   g_free(of->target);
   g_free(of->session);
+  g_free(of->opener);
   g_object_unref(of->closing);
   g_object_unref(of->view);
   g_ptr_array_unref(of->held_decisions);
@@ -158,6 +160,19 @@ static void connect_process(page *of, const char *params) {
     send_call(made);
 }
 
+static void on_gesture_made(GObject *view, GAsyncResult *result, gpointer data) {
+  g_autoptr(page) of = data;
+  g_autoptr(JSCValue) done = webkit_web_view_evaluate_javascript_finish(WEBKIT_WEB_VIEW(view), result, NULL);
+  if (!done)
+    page_call(of, "Engine.runHeld", "{}", NULL, NULL);
+}
+
+/* Script that is run from here counts as the doing of a person. */
+static void make_gesture(page *of) {
+  webkit_web_view_evaluate_javascript(of->view, "runHeld()", -1, "browser-engine", NULL, of->closing,
+                                      on_gesture_made, page_ref(of));
+}
+
 static gboolean on_page_message(WebKitWebView *view, WebKitUserMessage *message, gpointer data) {
   (void)view;
   page *of = data;
@@ -170,6 +185,8 @@ static gboolean on_page_message(WebKitWebView *view, WebKitUserMessage *message,
     connect_process(of, params);
   else if (strcmp(name, "Engine.documentLoaded") == 0)
     navigation_document_loaded(of);
+  else if (strcmp(name, "Engine.gesture") == 0)
+    make_gesture(of);
   else if (strcmp(name, "Page.navigatedWithinDocument") == 0)
     navigation_stepped(of, params);
   else
@@ -262,6 +279,13 @@ void page_acknowledge(page *of, request *asked) {
 void page_bring_to_front(page *of, request *asked) {
   gtk_window_present(GTK_WINDOW(of->window));
   gtk_widget_grab_focus(GTK_WIDGET(of->view));
+  answer_empty(asked);
+}
+
+/* For tests of what comes after: the process of the page ends as if by a fault of its own. */
+void page_crash(page *of, request *asked) {
+  if (of->process > 1)
+    kill((pid_t)of->process, SIGKILL);
   answer_empty(asked);
 }
 
@@ -432,6 +456,7 @@ page *page_open(page *opener) {
   g_atomic_ref_count_init(&made->references);
   made->target = g_strdup_printf("W%u", ++pages_made);
   made->session = g_strdup_printf("S%u", pages_made);
+  made->opener = opener ? g_strdup(opener->target) : NULL;
   made->closing = g_cancellable_new();
   made->held_decisions = g_ptr_array_new_with_free_func(g_object_unref);
   made->is_held = TRUE;

@@ -32,6 +32,7 @@ typedef struct navigation {
   /* Why WebKit is about to give up the loading, where it would not know itself. */
   gboolean was_blocked;
   gboolean was_download;
+  gboolean was_empty;
   /* Counts the questions of the page whether it may go somewhere. */
   guint questions;
 } navigation;
@@ -40,6 +41,8 @@ typedef struct page {
   gatomicrefcount references;
   char *target;
   char *session;
+  /* The target that opened it, or NULL. */
+  char *opener;
   GtkWidget *window;
   WebKitWebView *view;
   GCancellable *closing;
@@ -89,6 +92,7 @@ void page_forward(page *of, request *asked);
 void page_evaluate(page *of, request *asked);
 void page_acknowledge(page *of, request *asked);
 void page_bring_to_front(page *of, request *asked);
+void page_crash(page *of, request *asked);
 void page_run(page *of, request *asked);
 void page_set_metrics(page *of, request *asked);
 

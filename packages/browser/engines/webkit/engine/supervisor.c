@@ -95,13 +95,19 @@ static JsonObject *read_options(void) {
   return json_parse_object(text, bytes);
 }
 
-/* In a folder of its own below the one that was asked for, so that what lies there already stays. */
+static gboolean is_empty_folder(const char *path) {
+  g_autoptr(GDir) folder = g_dir_open(path, 0, NULL);
+  return folder && !g_dir_read_name(folder);
+}
+
+/* The folder that was given, where it is empty; else one of its own, so that what lies there already stays. */
 static char *make_profile(JsonObject *options) {
-  const char *parent = json_string(options, "profileDir", g_get_tmp_dir());
-  if (strlen(parent) > PROFILE_PATH_BYTES_MAX)
-    parent = "/tmp";
-  g_autofree char *path = g_build_filename(parent, "browser-webkit-XXXXXX", NULL);
-  if (!g_mkdtemp(path))
+  const char *given = json_string(options, "profileDir", NULL);
+  const gboolean is_usable = given && strlen(given) <= PROFILE_PATH_BYTES_MAX && is_empty_folder(given);
+  const char *parent = strlen(g_get_tmp_dir()) <= PROFILE_PATH_BYTES_MAX ? g_get_tmp_dir() : "/tmp";
+  g_autofree char *path =
+      is_usable ? g_strdup(given) : g_build_filename(parent, "browser-webkit-XXXXXX", NULL);
+  if (!is_usable && !g_mkdtemp(path))
     return NULL;
   for (const char *const *name = (const char *const[]){"cache", "data", "tmp", NULL}; *name; name++) {
     g_autofree char *inner = g_build_filename(path, *name, NULL);

@@ -97,6 +97,12 @@ static const char *type_of_level(WebKitConsoleMessageLevel level) {
   return "log";
 }
 
+/* A script that is nothing but one call with plain arguments is run without a place of its own. */
+static const char *place_of(const web_page *of, WebKitConsoleMessage *message) {
+  const char *place = webkit_console_message_get_source_id(message);
+  return place && *place ? place : webkit_web_page_get_uri(of->source);
+}
+
 static void report_write(web_page *of, WebKitConsoleMessage *message) {
   const running_call *call = running && running->in->of == of ? running : NULL;
   const guint line = webkit_console_message_get_line(message);
@@ -111,7 +117,7 @@ static void report_write(web_page *of, WebKitConsoleMessage *message) {
   json_begin_object(params, NULL);
   json_add_string(params, "functionName", "");
   json_add_string(params, "scriptId", "");
-  json_add_string(params, "url", webkit_console_message_get_source_id(message));
+  json_add_string(params, "url", place_of(of, message));
   json_add_int(params, "lineNumber", line > 0 ? (gint64)line - 1 : 0);
   json_add_int(params, "columnNumber", 0);
   json_end_object(params);

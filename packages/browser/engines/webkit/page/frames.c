@@ -166,8 +166,16 @@ static JSCValue *make_helper(frame *of, JSCContext *script) {
                              G_TYPE_DOUBLE, G_TYPE_BOOLEAN, JSC_TYPE_VALUE);
   g_autoptr(JSCValue) frame_of = jsc_value_new_function(script, "frameOf", G_CALLBACK(dom_frame_in), of->of->source, NULL,
                                                         G_TYPE_STRING, 1, JSC_TYPE_VALUE);
+  g_autoptr(JSCValue) stepped = jsc_value_new_function(script, "stepped", G_CALLBACK(page_stepped), of->of->source,
+                                                       NULL, G_TYPE_NONE, 1, G_TYPE_STRING);
+  jsc_value_object_set_property(native, "stepped", stepped);
   jsc_value_object_set_property(native, "settled", settled);
   jsc_value_object_set_property(native, "frameOf", frame_of);
+  if (of->is_main) {
+    g_autoptr(JSCValue) run_held = jsc_value_new_function(script, "runHeld", G_CALLBACK(script_run_held),
+                                                          of->of->source, NULL, G_TYPE_NONE, 0);
+    jsc_context_set_value(script, "runHeld", run_held);
+  }
   const double first_node_id = (double)of->document * NODE_IDS_PER_DOCUMENT;
   JSCValue *helper = jsc_value_function_call(make, JSC_TYPE_VALUE, native, G_TYPE_DOUBLE, first_node_id,
                                              G_TYPE_NONE);
@@ -293,5 +301,6 @@ void frame_begin_document(frame *of) {
   g_hash_table_insert(frames_by_document, &of->document, of);
   if (!of->is_main)
     report_frame(of);
+  frame_helper(of);
   context_of(of, world_own());
 }

@@ -2,9 +2,7 @@
  * What the extension does in script. It runs in a world of the engine's own, which no page can reach, once for
  * each document; the objects that it is handed may belong to the page's world or to another one of the document.
  */
-(function (native, firstNodeId) {
-  "use strict";
-
+(native, firstNodeId) => {
   const charsMax = 10_000;
   const previewEntriesMax = 5;
   const previewCharsMax = 100;
@@ -67,7 +65,14 @@
     if (node.nodeType !== 1) return node.nodeName.toLowerCase();
     const id = node.id ? `#${node.id}` : "";
     const classes = typeof node.className === "string" ? node.className.trim().split(/\s+/) : [];
-    return node.localName + id + classes.filter(Boolean).map((name) => `.${name}`).join("");
+    return (
+      node.localName +
+      id +
+      classes
+        .filter(Boolean)
+        .map((name) => `.${name}`)
+        .join("")
+    );
   }
 
   function describeObject(value, subtype) {
@@ -80,7 +85,8 @@
 
   function previewEntry(name, value) {
     const { type, subtype, description, value: plain, unserializableValue } = remoteObject(value, false);
-    const text = unserializableValue ?? (type === "object" ? description : plain === undefined ? type : plain);
+    const text =
+      unserializableValue ?? (type === "object" ? description : plain === undefined ? type : plain);
     const shown = subtype === "null" ? "null" : type === "function" ? "" : String(text);
     return { name, type, subtype, value: cut(shown, previewCharsMax) };
   }
@@ -88,7 +94,9 @@
   function previewOf(value, subtype) {
     const names = Object.keys(value);
     const entriesMax = subtype === "array" ? 100 : previewEntriesMax;
-    const properties = names.slice(0, entriesMax).map((name) => previewEntry(name, plainProperty(value, name)));
+    const properties = names
+      .slice(0, entriesMax)
+      .map((name) => previewEntry(name, plainProperty(value, name)));
     return {
       type: "object",
       subtype,
@@ -113,7 +121,11 @@
     if (type === "bigint") return { type, unserializableValue: `${value}n`, description: `${value}n` };
     if (type === "symbol") return { type, description: value.toString() };
     if (type === "function")
-      return { type, className: "Function", description: cut(Function.prototype.toString.call(value), charsMax) };
+      return {
+        type,
+        className: "Function",
+        description: cut(Function.prototype.toString.call(value), charsMax),
+      };
     const subtype = subtypeOf(value);
     const found = { type, subtype, className: classOf(value), description: describeObject(value, subtype) };
     if (withPreview && subtype !== "node" && subtype !== "error") found.preview = previewOf(value, subtype);
@@ -187,7 +199,8 @@
         childNodeCount: at.childNodes.length,
       };
       if (at.nodeType === 1) {
-        if (/^(iframe|frame|object|embed)$/.test(at.localName)) found.frameId = native.frameOf(at) || undefined;
+        if (/^(iframe|frame|object|embed)$/.test(at.localName))
+          found.frameId = native.frameOf(at) || undefined;
         const root = at.shadowRoot ?? closedRoots.get(at);
         if (root && (depthLeft !== 0 || pierce)) found.shadowRoots = [visit(root, pierce ? depthLeft : 0)];
       } else if (at.nodeType === 11 && at.host) found.shadowRootType = at.host.shadowRoot ? "open" : "closed";
@@ -233,6 +246,9 @@
     });
   }
 
+  // A step in the history that leaves the address as it is shows nowhere else.
+  if (parent === window) addEventListener("popstate", () => native.stepped(location.href));
+
   return {
     address: () => location.href,
     call,
@@ -249,4 +265,4 @@
     keepClosedRoot: (host, root) => closedRoots.set(host, root),
     isParent: (other) => parent === other,
   };
-})
+};

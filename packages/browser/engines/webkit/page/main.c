@@ -157,6 +157,7 @@ static const struct {
     {"Engine.nextFrame", script_next_frame},
     {"Engine.ping", ping},
     {"Engine.refused", prepare_refused},
+    {"Engine.runHeld", script_run_held_anyway},
     {"Fetch.enable", requests_enable},
     {"Page.addScriptToEvaluateOnNewDocument", prepare_add_script},
     {"Page.createIsolatedWorld", create_isolated_world},
@@ -172,6 +173,7 @@ static const struct {
 static gboolean on_message(WebKitWebPage *source, WebKitUserMessage *message, gpointer data) {
   (void)source;
   const char *method = webkit_user_message_get_name(message);
+  stop_forget();
   GVariant *content = webkit_user_message_get_parameters(message);
   const char *text = content && g_variant_is_of_type(content, G_VARIANT_TYPE_STRING)
                          ? g_variant_get_string(content, NULL)
@@ -192,13 +194,9 @@ static void on_document_loaded(WebKitWebPage *source, gpointer data) {
   page_event(data, "Engine.documentLoaded", "{}");
 }
 
-/* While a document is on its way, the page has its address and the document that is there another one. */
-static void on_uri_changed(WebKitWebPage *source, GParamSpec *property, gpointer data) {
-  (void)property;
-  web_page *of = data;
-  const char *uri = webkit_web_page_get_uri(source);
-  g_autofree char *there = helper_text(frame_main(of), "address", NULL);
-  if (g_strcmp0(uri, there) != 0)
+void page_stepped(const char *uri, gpointer source) {
+  web_page *of = page_of_source(source);
+  if (!of)
     return;
   g_autoptr(GString) params = g_string_new(NULL);
   json_begin_object(params, NULL);
@@ -206,6 +204,15 @@ static void on_uri_changed(WebKitWebPage *source, GParamSpec *property, gpointer
   json_add_string(params, "url", uri);
   json_end_object(params);
   page_event(of, "Page.navigatedWithinDocument", params->str);
+}
+
+/* While a document is on its way, the page has its address and the document that is there another one. */
+static void on_uri_changed(WebKitWebPage *source, GParamSpec *property, gpointer data) {
+  (void)property;
+  const char *uri = webkit_web_page_get_uri(source);
+  g_autofree char *there = helper_text(frame_main(data), "address", NULL);
+  if (g_strcmp0(uri, there) == 0)
+    page_stepped(uri, source);
 }
 
 static void on_page_gone(gpointer data, GObject *source) {
@@ -216,6 +223,7 @@ static void on_page_gone(gpointer data, GObject *source) {
 
 static void free_page(gpointer data) {
   web_page *of = data;
+  script_drop_held(of);
   frames_free(of);
   prepare_free(of);
   g_ptr_array_unref(of->suspect_patterns);

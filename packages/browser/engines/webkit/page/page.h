@@ -32,6 +32,8 @@ typedef struct web_page {
   char *target;
   /* Events of a page whose name is not known yet. */
   GQueue held_events;
+  /* Calls that wait for what looks like the doing of a person. */
+  GQueue held_calls;
   GPtrArray *frames;
   GPtrArray *scripts;
   GPtrArray *bindings;
@@ -67,6 +69,8 @@ void page_event(web_page *of, const char *method, const char *params);
 void reply_result(WebKitUserMessage *to, const char *json);
 void reply_error(WebKitUserMessage *to, int code, const char *text);
 web_page *page_of_source(WebKitWebPage *source);
+/* Called by the helper: the main document has gone to a place within itself. */
+void page_stepped(const char *uri, gpointer source);
 
 /* worlds.c */
 world *world_own(void);
@@ -110,6 +114,10 @@ void script_call_function_on(web_page *of, JsonObject *params, WebKitUserMessage
 void script_get_properties(web_page *of, JsonObject *params, WebKitUserMessage *message);
 void script_release_object(web_page *of, JsonObject *params, WebKitUserMessage *message);
 void script_next_frame(web_page *of, JsonObject *params, WebKitUserMessage *message);
+/* Called by script of the engine's main process, and where that cannot be run. */
+void script_run_held(gpointer source);
+void script_drop_held(web_page *of);
+void script_run_held_anyway(web_page *of, JsonObject *params, WebKitUserMessage *message);
 /* Called by the helper. */
 void script_settled(double id, gboolean is_kept, JSCValue *value, gpointer data);
 void script_drop_frame(const frame *of);
@@ -141,5 +149,7 @@ void requests_enable(web_page *of, JsonObject *params, WebKitUserMessage *messag
 /* stop.c */
 void stop_start(const char *path);
 void stop_watch(WebKitFrame *source);
+/* Whatever ran when the word came has ended. */
+void stop_forget(void);
 
 #endif

@@ -65,8 +65,11 @@ static void reply_value(const pending *of, JSCValue *value) {
 static void reply_exception(const pending *of, JSCException *exception) {
   const char *name = jsc_exception_get_name(exception);
   const char *message = jsc_exception_get_message(exception);
-  g_autofree char *description =
-      name && *name ? g_strdup_printf("%s: %s", name, message ? message : "") : g_strdup(message);
+  g_autofree char *description = NULL;
+  if (name && *name)
+    description = g_strdup_printf("%s: %s", name, message ? message : "");
+  else
+    description = g_strdup(message && *message ? message : "Error: the script was stopped");
   g_autoptr(GString) remote = g_string_new(NULL);
   json_begin_object(remote, NULL);
   json_add_string(remote, "type", "object");
@@ -204,7 +207,7 @@ static JSCValue *arguments_of(JsonArray *given, context *of) {
   return jsc_value_new_array_from_garray(of->script, values->len > 0 ? values : NULL);
 }
 
-void script_call_function_on(web_page *of, JsonObject *params, WebKitUserMessage *message) {
+static void call_function_on(web_page *of, JsonObject *params, WebKitUserMessage *message) {
   const char *object_id = json_string(params, "objectId", NULL);
   context *in = NULL;
   g_autoptr(JSCValue) self = NULL;
@@ -240,6 +243,61 @@ void script_call_function_on(web_page *of, JsonObject *params, WebKitUserMessage
     reply_when_settled(&asked, value, json_flag(params, "awaitPromise", FALSE));
   else
     reply_thrown(&asked, value);
+}
+
+typedef struct held_call {
+  JsonObject *params;
+  WebKitUserMessage *message;
+} held_call;
+
+/*
+ * In a frame of another site, elements take the focus only when a person has done something there. The engine's
+ * main process can make WebKit believe that, for script that it runs itself in the main frame; so a call in another
+ * frame is held until that script comes.
+ */
+void script_call_function_on(web_page *of, JsonObject *params, WebKitUserMessage *message) {
+  context *in = NULL;
+  g_autoptr(JSCValue) self = object_with_id(json_string(params, "objectId", NULL), &in);
+  if (!in || in->of->is_main) {
+    call_function_on(of, params, message);
+    return;
+  }
+  held_call *held = g_new0(held_call, 1);
+  held->params = json_object_ref(params);
+  held->message = g_object_ref(message);
+  g_queue_push_tail(&of->held_calls, held);
+  frame_helper(frame_main(of));
+  page_event(of, "Engine.gesture", "{}");
+}
+
+static void free_held(held_call *held) {
+  json_object_unref(held->params);
+  g_object_unref(held->message);
+  g_free(held);
+}
+
+void script_run_held(gpointer source) {
+  web_page *of = page_of_source(source);
+  held_call *held;
+  while (of && (held = g_queue_pop_head(&of->held_calls))) {
+    call_function_on(of, held->params, held->message);
+    free_held(held);
+    of = page_of_source(source);
+  }
+}
+
+void script_drop_held(web_page *of) {
+  held_call *held;
+  while ((held = g_queue_pop_head(&of->held_calls))) {
+    reply_error(held->message, CODE_SERVER_ERROR, WORDS_FOR_GONE);
+    free_held(held);
+  }
+}
+
+void script_run_held_anyway(web_page *of, JsonObject *params, WebKitUserMessage *message) {
+  (void)params;
+  reply_result(message, "{}");
+  script_run_held(of->source);
 }
 
 void script_get_properties(web_page *of, JsonObject *params, WebKitUserMessage *message) {

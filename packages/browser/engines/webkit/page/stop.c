@@ -12,7 +12,7 @@
 #include "page.h"
 
 /* How long script runs before it looks up for the first time, and between looks. */
-#define LOOK_UP_S 0.2
+#define LOOK_UP_S 0.05
 
 static atomic_bool is_asked_to_stop;
 static int stop_line = -1;
@@ -21,9 +21,15 @@ static int stop_line = -1;
 typedef bool (*should_stop)(JSContextRef script, void *data);
 typedef void (*set_time_limit)(JSContextGroupRef group, double seconds, should_stop callback, void *data);
 
+static set_time_limit set_limit;
+
+/* Script that may go on looks up again only when the limit is set once more. */
 static bool looks_up(JSContextRef script, void *data) {
-  (void)script, (void)data;
-  return atomic_exchange(&is_asked_to_stop, false);
+  (void)data;
+  if (atomic_exchange(&is_asked_to_stop, false))
+    return true;
+  set_limit(JSContextGetGroup(script), LOOK_UP_S, looks_up, NULL);
+  return false;
 }
 
 static gpointer wait_for_word(gpointer data) {
@@ -41,12 +47,14 @@ void stop_start(const char *path) {
 }
 
 void stop_watch(WebKitFrame *source) {
-  static gboolean is_watching = FALSE;
-  if (is_watching)
+  if (set_limit)
     return;
-  is_watching = TRUE;
-  const set_time_limit limit = (set_time_limit)dlsym(RTLD_DEFAULT, "JSContextGroupSetExecutionTimeLimit");
+  set_limit = (set_time_limit)dlsym(RTLD_DEFAULT, "JSContextGroupSetExecutionTimeLimit");
   JSGlobalContextRef script = webkit_frame_get_javascript_global_context(source);
-  if (limit && script)
-    limit(JSContextGetGroup(script), LOOK_UP_S, looks_up, NULL);
+  if (set_limit && script)
+    set_limit(JSContextGetGroup(script), LOOK_UP_S, looks_up, NULL);
+}
+
+void stop_forget(void) {
+  atomic_store(&is_asked_to_stop, false);
 }
