@@ -14,9 +14,9 @@ export const hasWebkit = existsSync(webkitLibrary);
 
 /** Each with the reason; docs/browser-webkit.md has the same list for users. */
 const unsupportedByWebkit = {
-  "WebSocket frames": "WebKitGTK tells nobody what goes over a WebSocket",
-  "console of workers": "nor what a worker writes to the console",
+  "console of workers": "WebKitGTK tells nobody what a worker writes to the console",
   "bodies of requests": "nor what a request brings along",
+  "bodies of fetched answers": "it keeps those of documents, styles, scripts and pictures only",
   "frames in processes of their own": "frames share the process of their page, and hang it when they hang",
   "refusal of redirects to files": "WebKit itself ends the process of a page that is led to a file",
   "windows of the browser": "it shows none over a page; what would need one is refused",

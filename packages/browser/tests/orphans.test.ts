@@ -1,27 +1,30 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { chromium } from "./engines.ts";
+import { onEachEngine } from "./engines.ts";
 import { until } from "./helpers.ts";
 
 const root = join(import.meta.dir, "../../..");
 const cli = join(import.meta.dir, "../src/cli.ts");
 
-/** Processes whose command line mentions the folder in which the profiles of this test live. */
+/** Processes of the browser in whose command line or surroundings the folder of this test's profiles stands. */
 function processesOf(dir: string): number[] {
   return readdirSync("/proc").flatMap((name) => {
     if (!/^\d+$/.test(name)) return [];
     try {
-      return readFileSync(`/proc/${name}/cmdline`, "utf8").includes(dir) ? [Number(name)] : [];
+      const command = readFileSync(`/proc/${name}/cmdline`, "utf8");
+      const isWebkit = /webkit|Xvfb/i.test(command.split("\0")[0]!);
+      const surroundings = isWebkit ? readFileSync(`/proc/${name}/environ`, "utf8") : "";
+      return (command + surroundings).includes(dir) ? [Number(name)] : [];
     } catch {
       return [];
     }
   });
 }
 
-describe("however it ends, nothing is left", () => {
+onEachEngine("however it ends, nothing is left", (engine) => {
   let home: string;
   beforeAll(() => {
     home = mkdtempSync(join(tmpdir(), "orphans-test-"));
@@ -32,7 +35,7 @@ describe("however it ends, nothing is left", () => {
     rmSync(home, { recursive: true, force: true });
   });
 
-  const env = () => ({ ...chromium.env, TMPDIR: home });
+  const env = () => ({ ...engine.env, TMPDIR: home });
 
   async function startedBy(command: string, args: string[]): Promise<{ child: ChildProcess; url: string }> {
     const child = spawn(command, args, {

@@ -10,7 +10,6 @@ version=$(pkg-config --modversion webkit2gtk-4.1)
 flags="-std=gnu17 -O2 -g -fPIC -fvisibility=hidden -fstack-protector-strong -D_FORTIFY_SOURCE=2
   -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wpointer-arith -Wvla ${CFLAGS:-}"
 link="-Wl,-z,relro,-z,now -Wl,--no-undefined ${LDFLAGS:-}"
-if [ -n "${NO_UNDEFINED_OFF:-}" ]; then link="-Wl,-z,relro,-z,now ${LDFLAGS:-}"; fi
 
 mkdir -p "$out/page"
 packages() { pkg-config "$1" json-glib-1.0 "$2" | tr '\n' ' '; }
@@ -21,7 +20,7 @@ packages() { pkg-config "$1" json-glib-1.0 "$2" | tr '\n' ' '; }
     -o "$out/libbrowser_engine_webkit.so" "$here"/library/*.c $link -ldl
   $cc $flags $(packages --cflags webkit2gtk-4.1) -o "$out/browser-webkit-engine" \
     "$here"/engine/*.c "$here"/common/json.c $link $(packages --libs webkit2gtk-4.1) -lm
-  $cc $flags -shared -DHELPER_FILE="\"$here/page/helper.js\"" $(packages --cflags webkit2gtk-web-extension-4.1) \
+  $cc $flags -shared -DPAGE_FOLDER="\"$here/page\"" $(packages --cflags webkit2gtk-web-extension-4.1) \
     -o "$out/page/libbrowser_engine_webkit_page.so" \
     "$here"/page/*.c "$here"/common/json.c $link $(packages --libs webkit2gtk-web-extension-4.1) -ldl
 }

@@ -173,13 +173,13 @@ void network_clear(page *of) {
   g_hash_table_unref(of->resources);
 }
 
+/* WebKit keeps what documents, styles, scripts and pictures are made of; of what script fetches it has nothing. */
 static void on_data(GObject *source, GAsyncResult *result, gpointer data) {
   request *asked = data;
   gsize bytes = 0;
-  g_autoptr(GError) error = NULL;
   g_autofree guchar *body =
-      webkit_web_resource_get_data_finish(WEBKIT_WEB_RESOURCE(source), result, &bytes, &error);
-  if (!body) {
+      webkit_web_resource_get_data_finish(WEBKIT_WEB_RESOURCE(source), result, &bytes, NULL);
+  if (!body || bytes == 0 || (bytes == 1 && body[0] == '\0')) {
     answer_error(asked, "No data found for resource with given identifier");
     return;
   }
@@ -187,11 +187,12 @@ static void on_data(GObject *source, GAsyncResult *result, gpointer data) {
     answer_error(asked, "The body is larger than %u bytes", BODY_BYTES_MAX);
     return;
   }
-  g_autofree char *base64 = g_base64_encode(body, bytes);
+  const gboolean is_text = g_utf8_validate_len((const char *)body, bytes, NULL);
+  g_autofree char *text = is_text ? g_strndup((const char *)body, bytes) : g_base64_encode(body, bytes);
   g_autoptr(GString) answered = g_string_new(NULL);
   json_begin_object(answered, NULL);
-  json_add_string(answered, "body", base64);
-  json_add_bool(answered, "base64Encoded", TRUE);
+  json_add_string(answered, "body", text);
+  json_add_bool(answered, "base64Encoded", !is_text);
   json_end_object(answered);
   answer(asked, answered->str);
 }

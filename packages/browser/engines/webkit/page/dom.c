@@ -98,24 +98,7 @@ char *dom_frame_in(JSCValue *element, gpointer data) {
   return g_strdup("");
 }
 
-/* A page's own attachShadow stays what it was, but for closed roots, which it makes known to the engine. */
-static const char watch_shadows[] =
-    "(function (note) {"
-    "  const original = Element.prototype.attachShadow;"
-    "  const { apply } = Reflect;"
-    "  const { attachShadow } = {"
-    "    attachShadow(init) {"
-    "      const root = apply(original, this, arguments);"
-    "      if (root.mode === 'closed') note(this, root);"
-    "      return root;"
-    "    },"
-    "  };"
-    "  Object.defineProperty(Element.prototype, 'attachShadow', {"
-    "    value: attachShadow, writable: true, enumerable: true, configurable: true,"
-    "  });"
-    "})";
-
-static void on_closed_root(JSCValue *host, JSCValue *root, gpointer data) {
+void dom_closed_root(JSCValue *host, JSCValue *root, gpointer data) {
   frame *in = frame_of_document(GPOINTER_TO_SIZE(data));
   if (!in)
     return;
@@ -127,14 +110,4 @@ static void on_closed_root(JSCValue *host, JSCValue *root, gpointer data) {
     g_clear_object(&own_host);
     g_clear_object(&own_root);
   }
-}
-
-void dom_watch_shadows(frame *of) {
-  g_autoptr(JSCContext) script = webkit_frame_get_js_context(of->source);
-  g_autoptr(JSCValue) watch = jsc_context_evaluate(script, watch_shadows, -1);
-  g_autoptr(JSCValue) note =
-      jsc_value_new_function(script, "note", G_CALLBACK(on_closed_root), GSIZE_TO_POINTER(of->document), NULL,
-                             G_TYPE_NONE, 2, JSC_TYPE_VALUE, JSC_TYPE_VALUE);
-  g_autoptr(JSCValue) done = jsc_value_function_call(watch, JSC_TYPE_VALUE, note, G_TYPE_NONE);
-  jsc_context_clear_exception(script);
 }

@@ -2,17 +2,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "embed.h"
 #include "page.h"
 
-/* helper.js, put in whole when this file is compiled. */
-__asm__(".section .rodata\n"
-        ".hidden helper_source\n"
-        ".global helper_source\n"
-        "helper_source:\n"
-        ".incbin \"" HELPER_FILE "\"\n"
-        ".byte 0\n"
-        ".previous\n");
-extern const char helper_source[] __attribute__((visibility("hidden")));
+EMBED_TEXT(helper_source, PAGE_FOLDER "/helper.js");
 
 /* The ids of one process do not repeat those of the one before it. */
 #define IDS_PER_PROCESS 1000000000LL

@@ -128,7 +128,11 @@ void dom_get_frame_owner(web_page *of, JsonObject *params, WebKitUserMessage *me
 void dom_resolve_node(web_page *of, JsonObject *params, WebKitUserMessage *message);
 /* Called by the helper: the name of the frame in an element, or an empty text. */
 char *dom_frame_in(JSCValue *element, gpointer data);
-void dom_watch_shadows(frame *of);
+/* Called by watch.js: the page has made a shadow root that script cannot see. */
+void dom_closed_root(JSCValue *host, JSCValue *root, gpointer document);
+
+/* watch.c */
+void watch_frame(frame *of);
 
 /* console.c */
 void console_watch_page(web_page *of);
@@ -144,6 +148,8 @@ void prepare_free(web_page *of);
 /* requests.c */
 void requests_start(const char *path);
 void requests_watch(web_page *of);
+/* Whether the page may go to an address that no request of WebKit's is seen for. */
+gboolean requests_may_go(web_page *of, const char *uri);
 void requests_enable(web_page *of, JsonObject *params, WebKitUserMessage *message);
 
 /* stop.c */

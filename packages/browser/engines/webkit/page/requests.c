@@ -34,15 +34,14 @@ static void add_header(const char *name, const char *value, gpointer out) {
   json_add_string(out, name, value);
 }
 
-static GString *write_question(const web_page *of, WebKitURIRequest *request) {
-  const char *uri = webkit_uri_request_get_uri(request);
-  SoupMessageHeaders *headers = webkit_uri_request_get_http_headers(request);
+static GString *write_question(const web_page *of, const char *uri, const char *method,
+                               SoupMessageHeaders *headers) {
   const char *accept = headers ? soup_message_headers_get_one(headers, "Accept") : NULL;
   GString *question = g_string_new(NULL);
   json_begin_object(question, NULL);
   json_add_string(question, "target", of->target);
   json_add_string(question, "url", uri);
-  json_add_string(question, "method", webkit_uri_request_get_http_method(request));
+  json_add_string(question, "method", method);
   json_add_bool(question, "isDocument", accept && g_str_has_prefix(accept, "text/html"));
   json_begin_object(question, "headers");
   if (headers)
@@ -52,7 +51,7 @@ static GString *write_question(const web_page *of, WebKitURIRequest *request) {
   return question;
 }
 
-static JsonObject *ask(const GString *question) {
+static JsonObject *exchange(const GString *question) {
   guint32 bytes = (guint32)question->len;
   if (questions < 0 || question->len > GATE_JSON_BYTES_MAX || !line_write(questions, &bytes, sizeof bytes) ||
       !line_write(questions, question->str, question->len) || !line_read(questions, &bytes, sizeof bytes) ||
@@ -60,6 +59,17 @@ static JsonObject *ask(const GString *question) {
     return NULL;
   g_autofree char *text = g_malloc(bytes + 1);
   return line_read(questions, text, bytes) ? json_parse_object(text, bytes) : NULL;
+}
+
+/* What the tool says to it, or NULL, which is a refusal. */
+static JsonObject *ask(const GString *question) {
+  JsonObject *told = exchange(question);
+  /* An answer that comes too late must not be taken for that to the next question. */
+  if (!told && questions >= 0) {
+    close(questions);
+    questions = -1;
+  }
+  return told;
 }
 
 static void replace_headers(WebKitURIRequest *request, JsonArray *given) {
@@ -81,21 +91,24 @@ static gboolean on_request(WebKitWebPage *source, WebKitURIRequest *request, Web
   web_page *of = data;
   if (!is_suspect(of, webkit_uri_request_get_uri(request)))
     return FALSE;
-  g_autoptr(GString) question = write_question(of, request);
+  g_autoptr(GString) question =
+      write_question(of, webkit_uri_request_get_uri(request), webkit_uri_request_get_http_method(request),
+                     webkit_uri_request_get_http_headers(request));
   g_autoptr(JsonObject) told = ask(question);
-  if (!told) {
-    /* The answer may still come, and must not be taken for that to the next question. */
-    if (questions >= 0)
-      close(questions);
-    questions = -1;
-    return TRUE;
-  }
   if (json_flag(told, "refused", TRUE))
     return TRUE;
   JsonArray *headers = json_array(told, "headers");
   if (headers)
     replace_headers(request, headers);
   return FALSE;
+}
+
+gboolean requests_may_go(web_page *of, const char *uri) {
+  if (!is_suspect(of, uri))
+    return TRUE;
+  g_autoptr(GString) question = write_question(of, uri, "GET", NULL);
+  g_autoptr(JsonObject) told = ask(question);
+  return !json_flag(told, "refused", TRUE);
 }
 
 void requests_watch(web_page *of) {

@@ -17,7 +17,7 @@ static void on_own_window_cleared(WebKitScriptWorld *script, WebKitWebPage *sour
   stop_watch(in);
   frame_begin_document(known);
   console_watch_frame(known);
-  dom_watch_shadows(known);
+  watch_frame(known);
   prepare_document(known, world_own());
 }
 

@@ -50,6 +50,8 @@ class ForeignTransport implements EngineTransport {
   private wakeTimer: ReturnType<typeof setTimeout> | null = null;
   private wakeImmediate: ReturnType<typeof setImmediate> | null = null;
   private closed = false;
+  /** Why the engine is about to end, in its own words. */
+  private lastWords: string | null = null;
 
   constructor(
     private readonly library: EngineLibrary,
@@ -115,7 +117,8 @@ class ForeignTransport implements EngineTransport {
         const next = this.library.poll(this.handle);
         if (next === null) break;
         active = true;
-        if (typeof next === "number") this.end(`${this.library.info.name}: ${describeResult(next)}`);
+        if (typeof next === "number")
+          this.end(`${this.library.info.name}: ${this.lastWords ?? describeResult(next)}`);
         else this.deliver(next);
       }
     } catch (error) {
@@ -137,6 +140,8 @@ class ForeignTransport implements EngineTransport {
       return;
     }
     this.outstanding.delete(raw.id);
+    if (message.method === "Inspector.detached" && message.sessionId === undefined)
+      this.lastWords = (message.params as { reason?: string } | undefined)?.reason ?? null;
     this.onMessage(message);
   }
 
