@@ -7,6 +7,7 @@
 #define WEBKIT_ENGINE_METHODS_H
 
 #define ENGINE_METHODS(X)                                                          \
+  X("Browser.close", ROOT, browser_close)                                          \
   X("Browser.crash", ROOT, browser_crash)                                          \
   X("Browser.getVersion", ROOT, browser_get_version)                               \
   X("Browser.setDownloadBehavior", ROOT, downloads_set_behavior)                   \

@@ -63,6 +63,12 @@ void browser_dispatch(request *asked) {
     found->handler(of, asked);
 }
 
+void browser_close(page *of, request *asked) {
+  (void)of;
+  answer_empty(asked);
+  engine_end();
+}
+
 void browser_get_version(page *of, request *asked) {
   (void)of;
   g_autofree char *product = g_strdup_printf("WebKitGTK/%u.%u.%u", webkit_get_major_version(),

@@ -28,6 +28,8 @@ void browser_start(const engine_settings *settings);
 void browser_stop(void);
 void browser_dispatch(request *asked);
 
+/* Ends the engine in order; the tool simply closes the line. */
+void browser_close(page *of, request *asked);
 void browser_get_version(page *of, request *asked);
 void browser_create_target(page *of, request *asked);
 void browser_close_target(page *of, request *asked);

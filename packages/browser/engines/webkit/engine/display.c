@@ -63,6 +63,7 @@ static void become_server(const char *authority, int number_fd, int complaints_f
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
   signal(SIGTERM, SIG_DFL);
+  signal(SIGCHLD, SIG_DFL);
   execlp("Xvfb", "Xvfb", "-displayfd", "3", "-screen", "0", SCREEN, "-nolisten", "tcp", "-auth", authority,
          "-noreset", (char *)NULL);
   static const char failed[] = "Xvfb could not be started; is it installed?\n";

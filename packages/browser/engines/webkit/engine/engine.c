@@ -10,7 +10,7 @@
 
 static GMainLoop *loop;
 
-static void on_tool_gone(void) {
+void engine_end(void) {
   g_main_loop_quit(loop);
 }
 
@@ -57,7 +57,7 @@ int engine_run(const engine_settings *settings) {
   }
   loop = g_main_loop_new(NULL, FALSE);
   browser_start(settings);
-  messages_listen(WIRE_MESSAGES_FD, browser_dispatch, on_tool_gone);
+  messages_listen(WIRE_MESSAGES_FD, browser_dispatch, engine_end);
   g_main_loop_run(loop);
   browser_stop();
   gate_close();

@@ -14,5 +14,6 @@ typedef struct engine_settings {
 
 /* Runs until the tool is gone. Returns the exit code. */
 int engine_run(const engine_settings *settings);
+void engine_end(void);
 
 #endif

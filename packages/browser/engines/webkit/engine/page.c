@@ -132,7 +132,7 @@ void page_call(page *of, const char *method, const char *params, page_reply on_r
   made->params = g_strdup(params);
   made->on_reply = on_reply;
   made->data = data;
-  if (of->is_connected)
+  if (of->is_connected || of->is_crashed)
     send_call(made);
   else if (of->is_closed || g_queue_get_length(&of->unsent) >= UNSENT_CALLS_MAX)
     end_call(made, CODE_SERVER_ERROR, WORDS_FOR_GONE);
@@ -150,14 +150,18 @@ static void greet(page *of) {
   webkit_web_view_send_message_to_page(of->view, message, NULL, NULL, NULL);
 }
 
+static void send_waiting(page *of) {
+  call *made;
+  while ((made = g_queue_pop_head(&of->unsent)))
+    send_call(made);
+}
+
 static void connect_process(page *of, const char *params) {
   g_autoptr(JsonObject) said = json_parse_object(params, -1);
   of->process = json_integer(said, "process", 0);
   greet(of);
   of->is_connected = TRUE;
-  call *made;
-  while ((made = g_queue_pop_head(&of->unsent)))
-    send_call(made);
+  send_waiting(of);
 }
 
 static void on_gesture_made(GObject *view, GAsyncResult *result, gpointer data) {
@@ -284,9 +288,10 @@ void page_bring_to_front(page *of, request *asked) {
 
 /* For tests of what comes after: the process of the page ends as if by a fault of its own. */
 void page_crash(page *of, request *asked) {
-  if (of->process > 1)
-    kill((pid_t)of->process, SIGKILL);
-  answer_empty(asked);
+  if (of->process > 1 && kill((pid_t)of->process, SIGKILL) == 0)
+    answer_empty(asked);
+  else
+    answer_error(asked, "the page has no process");
 }
 
 void page_run(page *of, request *asked) {
@@ -326,6 +331,7 @@ static void on_crash(WebKitWebView *view, WebKitWebProcessTerminationReason reas
   if (reason == WEBKIT_WEB_PROCESS_TERMINATED_BY_API || of->is_closed)
     return;
   of->is_crashed = TRUE;
+  send_waiting(of);
   page_event(of, "Inspector.targetCrashed", "{}");
 }
 
@@ -493,9 +499,7 @@ void page_close(page *closed) {
   dialogs_drop(closed);
   closed->is_closed = TRUE;
   g_cancellable_cancel(closed->closing);
-  call *made;
-  while ((made = g_queue_pop_head(&closed->unsent)))
-    send_call(made);
+  send_waiting(closed);
   input_drop(closed);
   navigation_drop(closed);
   if (is_stuck)

@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -192,11 +191,30 @@ static gboolean has_lost_child(const supervisor *of) {
   return FALSE;
 }
 
-static void wait_for_end(supervisor *of, int signals) {
-  enum { CONTROL, SIGNALS, COMPLAINTS, COUNT };
+static int child_pipe[2];
+
+/* On whichever thread the signal comes: the libraries that are linked in may have begun some. */
+static void on_child(int number) {
+  (void)number;
+  const int error = errno;
+  if (write(child_pipe[1], "", 1) < 0) {
+    /* The pipe is full of the same news. */
+  }
+  errno = error;
+}
+
+static gboolean hear_children(void) {
+  const struct sigaction hear = {.sa_handler = on_child, .sa_flags = SA_NOCLDSTOP | SA_RESTART};
+  for (const int *number = (const int[]){SIGHUP, SIGINT, SIGTERM, SIGPIPE, 0}; *number; number++)
+    signal(*number, SIG_IGN);
+  return pipe2(child_pipe, O_CLOEXEC | O_NONBLOCK) == 0 && sigaction(SIGCHLD, &hear, NULL) == 0;
+}
+
+static void wait_for_end(supervisor *of) {
+  enum { CONTROL, CHILDREN, COMPLAINTS, COUNT };
   struct pollfd waiting[COUNT] = {
       [CONTROL] = {WIRE_CONTROL_FD, POLLIN, 0},
-      [SIGNALS] = {signals, POLLIN, 0},
+      [CHILDREN] = {child_pipe[0], POLLIN, 0},
       [COMPLAINTS] = {of->complaints_fd, POLLIN, 0},
   };
   for (;;) {
@@ -206,8 +224,8 @@ static void wait_for_end(supervisor *of, int signals) {
       keep_complaints(of);
     if (waiting[CONTROL].revents)
       return;
-    struct signalfd_siginfo info;
-    if (waiting[SIGNALS].revents && read(signals, &info, sizeof info) > 0) {
+    char news[64];
+    if (waiting[CHILDREN].revents && read(child_pipe[0], news, sizeof news) > 0) {
       /* What the child said last is still on its way through the pipe. */
       keep_complaints(of);
       if (has_lost_child(of))
@@ -216,16 +234,7 @@ static void wait_for_end(supervisor *of, int signals) {
   }
 }
 
-static int hear_children(sigset_t *heard) {
-  sigemptyset(heard);
-  sigaddset(heard, SIGCHLD);
-  sigprocmask(SIG_BLOCK, heard, NULL);
-  for (const int *number = (const int[]){SIGHUP, SIGINT, SIGTERM, SIGPIPE, 0}; *number; number++)
-    signal(*number, SIG_IGN);
-  return signalfd(-1, heard, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
-static void become_engine(const supervisor *of, JsonObject *options, const sigset_t *heard) {
+static void become_engine(const supervisor *of, JsonObject *options) {
   const engine_settings settings = {
       .options = options,
       .profile = of->profile,
@@ -235,14 +244,13 @@ static void become_engine(const supervisor *of, JsonObject *options, const sigse
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   close(WIRE_CONTROL_FD);
-  sigprocmask(SIG_UNBLOCK, heard, NULL);
-  for (const int *number = (const int[]){SIGHUP, SIGINT, SIGTERM, 0}; *number; number++)
+  for (const int *number = (const int[]){SIGCHLD, SIGHUP, SIGINT, SIGTERM, 0}; *number; number++)
     signal(*number, SIG_DFL);
   exit(engine_run(&settings));
 }
 
 /* Everything up to the running engine; FALSE when it has said why that cannot be. */
-static gboolean start(supervisor *of, JsonObject *options, const sigset_t *heard) {
+static gboolean start(supervisor *of, JsonObject *options) {
   int complaints[2];
   if (pipe2(complaints, O_CLOEXEC) != 0) {
     say_why(of, "no pipe: %s", g_strerror(errno));
@@ -266,7 +274,7 @@ static gboolean start(supervisor *of, JsonObject *options, const sigset_t *heard
   of->engine = fork();
   if (of->engine == 0) {
     dup2(complaints[1], STDERR_FILENO);
-    become_engine(of, options, heard);
+    become_engine(of, options);
   }
   close(complaints[1]);
   if (of->engine < 0) {
@@ -278,18 +286,18 @@ static gboolean start(supervisor *of, JsonObject *options, const sigset_t *heard
 
 int main(void) {
   supervisor of = {.complaints_fd = -1};
-  sigset_t heard;
-  const int signals = hear_children(&heard);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   fcntl(WIRE_MESSAGES_FD, F_SETFD, FD_CLOEXEC);
   fcntl(WIRE_CONTROL_FD, F_SETFD, FD_CLOEXEC);
   g_autoptr(JsonObject) options = read_options();
   if (!options)
     say_why(&of, "the options are not JSON");
-  else if (start(&of, options, &heard)) {
+  else if (!hear_children())
+    say_why(&of, "no pipe: %s", g_strerror(errno));
+  else if (start(&of, options)) {
     /* Only the engine may hold this end: its closing tells the tool that the engine is gone. */
     close(WIRE_MESSAGES_FD);
-    wait_for_end(&of, signals);
+    wait_for_end(&of);
   }
   end_everything(&of);
   g_free(of.profile);

@@ -136,7 +136,7 @@
     let found;
     try {
       found = remoteObject(value, withPreview);
-    } catch (error) {
+    } catch {
       found = { type: typeof value, description: "Object" };
     }
     if (byValue && found.type === "object" && found.subtype !== "null")

@@ -2,22 +2,25 @@
  * Runs in the page's own world, in each new document, before the page's script. What pages do with closed shadow
  * roots and WebSockets can be seen nowhere else. `native` is known to nobody but the functions below.
  */
-(function (native) {
-  "use strict";
-
+(native) => {
   const { apply, construct } = Reflect;
   const { defineProperty } = Object;
   const charsMax = 4_000;
 
   function replace(holder, name, make) {
     const original = holder[name];
-    defineProperty(holder, name, { value: make(original), writable: true, enumerable: true, configurable: true });
+    defineProperty(holder, name, {
+      value: make(original),
+      writable: true,
+      enumerable: true,
+      configurable: true,
+    });
   }
 
   replace(Element.prototype, "attachShadow", (original) => {
     const { attachShadow } = {
       attachShadow(init) {
-        const root = apply(original, this, arguments);
+        const root = apply(original, this, [init]);
         if (root.mode === "closed") native.closedRoot(this, root);
         return root;
       },
@@ -54,7 +57,7 @@
     const { send } = {
       send(data) {
         report("sent", this, data);
-        return apply(original, this, arguments);
+        return apply(original, this, [data]);
       },
     };
     return send;
@@ -82,4 +85,4 @@
     defineProperty(original.prototype, "constructor", { value: watched, writable: true, configurable: true });
     return watched;
   });
-})
+};
