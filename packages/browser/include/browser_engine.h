@@ -77,7 +77,8 @@ BE_EXPORT const char *be_info(void);
 
 /*
  * Starts an engine. options is a terminated JSON object; every member may be absent and unknown ones are to be
- * ignored: "headless" (boolean), "width" and "height" (CSS pixels), "proxy" (URL), "ignoreHttpsErrors" (boolean),
+ * ignored: "headless" (boolean), "width" and "height" (CSS pixels), "proxy" (URL), "proxyBypass" (array of host
+ * names and of address ranges such as "10.0.0.0/8" that are reached without it), "ignoreHttpsErrors" (boolean),
  * "profileDir" (path of an empty folder, which is deleted in the end), "url" (first page). On success *handle is
  * set and BE_OK returned; otherwise nothing is left running.
  */

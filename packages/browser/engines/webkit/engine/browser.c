@@ -128,8 +128,19 @@ static void on_process_starts(WebKitWebContext *context, gpointer data) {
   webkit_web_context_set_web_extensions_initialization_user_data(context, g_variant_new_string(gate_path()));
 }
 
+static char **bypassed_hosts(JsonArray *given) {
+  g_autoptr(GStrvBuilder) hosts = g_strv_builder_new();
+  for (guint index = 0; given && index < json_array_get_length(given); index++) {
+    JsonNode *each = json_array_get_element(given, index);
+    if (JSON_NODE_HOLDS_VALUE(each) && json_node_get_value_type(each) == G_TYPE_STRING)
+      g_strv_builder_add(hosts, json_node_get_string(each));
+  }
+  return g_strv_builder_end(hosts);
+}
+
 /* A SOCKS proxy takes its login from the address; one that speaks HTTP is given it when it asks. */
-static void use_proxy(WebKitWebsiteDataManager *manager, const char *address) {
+static void use_proxy(WebKitWebsiteDataManager *manager, JsonObject *options) {
+  const char *address = json_string(options, "proxy", NULL);
   g_autoptr(GUri) uri = address ? g_uri_parse(address, G_URI_FLAGS_HAS_PASSWORD, NULL) : NULL;
   if (!uri)
     return;
@@ -138,8 +149,9 @@ static void use_proxy(WebKitWebsiteDataManager *manager, const char *address) {
   the_browser.has_proxy = TRUE;
   the_browser.proxy_user = g_strdup(g_uri_get_user(uri));
   the_browser.proxy_password = g_strdup(g_uri_get_password(uri) ? g_uri_get_password(uri) : "");
+  g_auto(GStrv) bypass = bypassed_hosts(json_array(options, "proxyBypass"));
   WebKitNetworkProxySettings *settings =
-      webkit_network_proxy_settings_new(is_socks ? address : without_login, NULL);
+      webkit_network_proxy_settings_new(is_socks ? address : without_login, (const char *const *)bypass);
   webkit_website_data_manager_set_network_proxy_settings(manager, WEBKIT_NETWORK_PROXY_MODE_CUSTOM, settings);
   webkit_network_proxy_settings_free(settings);
 }
@@ -150,7 +162,7 @@ static WebKitWebContext *make_context(const engine_settings *settings) {
   /* Not an ephemeral one: WebKit keeps silent about the console of those. The profile is deleted anyway. */
   g_autoptr(WebKitWebsiteDataManager) manager =
       webkit_website_data_manager_new("base-data-directory", data, "base-cache-directory", cache, NULL);
-  use_proxy(manager, json_string(settings->options, "proxy", NULL));
+  use_proxy(manager, settings->options);
   if (json_flag(settings->options, "ignoreHttpsErrors", FALSE))
     webkit_website_data_manager_set_tls_errors_policy(manager, WEBKIT_TLS_ERRORS_POLICY_IGNORE);
   WebKitWebContext *context = webkit_web_context_new_with_website_data_manager(manager);

@@ -21,6 +21,7 @@ export interface ForeignOptions {
   width?: number;
   height?: number;
   proxy?: string;
+  proxyBypass?: string[];
   ignoreHttpsErrors?: boolean;
   profileDir?: string;
   url?: string;
