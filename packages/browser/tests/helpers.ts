@@ -69,6 +69,9 @@ export function startTool(
   return tool;
 }
 
+export { chromiumPath } from "./engines.ts";
+export const testEnv = chromium.env;
+
 type Page = string | ((request: Request) => Response | Promise<Response>);
 
 export interface Site {

@@ -2,7 +2,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
-import { chromium } from "./engines.ts";
+import { testEnv } from "./helpers.ts";
 
 const cli = join(import.meta.dir, "../src/cli.ts");
 
@@ -17,7 +17,7 @@ export class McpClient {
   #nextId = 1;
   #waiting = new Map<number, (reply: Reply) => void>();
 
-  constructor(args: string[] = [], env: Record<string, string | undefined> = chromium.env) {
+  constructor(args: string[] = [], env: Record<string, string | undefined> = testEnv) {
     this.child = spawn(process.execPath, [cli, "mcp", ...args], {
       stdio: ["pipe", "pipe", "inherit"],
       env,

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { chromium } from "playwright-core";
-import { chromiumPath, onEachEngine } from "./engines.ts";
-import { type Site, startSite, startTool, type Tool } from "./helpers.ts";
+import { onEachEngine } from "./engines.ts";
+import { chromiumPath, type Site, startSite, startTool, type Tool } from "./helpers.ts";
 
 /** Pages whose snapshots must be the same, byte for byte, as those that agents know from Playwright. */
 const corpus: Record<string, string> = {
