@@ -5,12 +5,17 @@
 
 #include "../common/json.h"
 #include "../common/methods.h"
+#include "cookies.h"
+#include "device.h"
 #include "dialogs.h"
 #include "downloads.h"
+#include "drag.h"
+#include "files.h"
 #include "gate.h"
 #include "input.h"
 #include "navigation.h"
 #include "network.h"
+#include "print.h"
 #include "screenshot.h"
 
 #define SIDE_PIXELS_MAX 10000
@@ -71,6 +76,7 @@ void browser_close(page *of, request *asked) {
 
 void browser_get_version(page *of, request *asked) {
   (void)of;
+  g_autoptr(WebKitSettings) settings = browser_page_settings();
   g_autofree char *product = g_strdup_printf("WebKitGTK/%u.%u.%u", webkit_get_major_version(),
                                              webkit_get_minor_version(), webkit_get_micro_version());
   g_autoptr(GString) result = g_string_new(NULL);
@@ -78,7 +84,7 @@ void browser_get_version(page *of, request *asked) {
   json_add_string(result, "protocolVersion", "1.3");
   json_add_string(result, "product", product);
   json_add_string(result, "revision", "");
-  json_add_string(result, "userAgent", webkit_settings_get_user_agent(the_browser.web_settings));
+  json_add_string(result, "userAgent", webkit_settings_get_user_agent(settings));
   json_add_string(result, "jsVersion", "");
   json_end_object(result);
   answer(asked, result->str);
@@ -171,7 +177,7 @@ static WebKitWebContext *make_context(const engine_settings *settings) {
   return context;
 }
 
-static WebKitSettings *make_web_settings(void) {
+WebKitSettings *browser_page_settings(void) {
   return webkit_settings_new_with_settings(
       /* A page that comes back from there brings its frames and worlds along without saying so. */
       "enable-page-cache", FALSE,
@@ -187,17 +193,15 @@ void browser_start(const engine_settings *settings) {
   the_browser.width = (int)CLAMP(json_integer(settings->options, "width", 1280), 50, SIDE_PIXELS_MAX);
   the_browser.height = (int)CLAMP(json_integer(settings->options, "height", 720), 50, SIDE_PIXELS_MAX);
   the_browser.context = make_context(settings);
-  the_browser.web_settings = make_web_settings();
+  device_watch(the_browser.context);
   downloads_watch(the_browser.context);
   /* Clicks are counted by the tool: two in the same place are a double click only when it says so. */
-  g_object_set(gtk_settings_get_default(), "gtk-double-click-time", 0, "gtk-enable-animations", FALSE,
-               "gtk-cursor-blink", FALSE, NULL);
+  g_object_set(gtk_settings_get_default(), "gtk-double-click-time", 0, NULL);
 }
 
 void browser_stop(void) {
   for (page *of; (of = page_any()) != NULL;)
     page_close(of);
-  g_clear_object(&the_browser.web_settings);
   g_clear_object(&the_browser.context);
   g_clear_pointer(&the_browser.proxy_user, g_free);
   g_clear_pointer(&the_browser.proxy_password, g_free);

@@ -10,7 +10,6 @@
 
 typedef struct browser {
   WebKitWebContext *context;
-  WebKitSettings *web_settings;
   const char *profile;
   gboolean has_proxy;
   /* For a proxy that asks for a login. */
@@ -27,6 +26,8 @@ void browser_start(const engine_settings *settings);
 /* Ends every page, so that a run under a memory checker leaves nothing behind. */
 void browser_stop(void);
 void browser_dispatch(request *asked);
+/* What pages start with. */
+WebKitSettings *browser_page_settings(void);
 
 /* Ends the engine in order; the tool simply closes the line. */
 void browser_close(page *of, request *asked);

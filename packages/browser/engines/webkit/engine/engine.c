@@ -21,7 +21,6 @@ static void set_environment(const engine_settings *settings) {
       {"NO_AT_BRIDGE", "1"},
       {"GTK_A11Y", "none"},
       {"GTK_IM_MODULE", "gtk-im-context-simple"},
-      {"GTK_THEME", "Adwaita"},
       {"GSETTINGS_BACKEND", "memory"},
       {"GIO_USE_VFS", "local"},
       {"DBUS_SESSION_BUS_ADDRESS", "disabled:"},
@@ -38,6 +37,7 @@ static void set_environment(const engine_settings *settings) {
     g_setenv("DISPLAY", settings->display, TRUE);
     g_setenv("XAUTHORITY", settings->authority, TRUE);
   }
+  g_unsetenv("GTK_THEME");
   g_unsetenv("WAYLAND_DISPLAY");
   g_unsetenv("WEBKIT_INSPECTOR_SERVER");
   g_unsetenv("WEBKIT_INSPECTOR_HTTP_SERVER");

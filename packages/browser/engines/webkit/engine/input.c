@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "../common/json.h"
+#include "browser.h"
+#include "drag.h"
 #include "keys.h"
 
 #define WAITING_MAX 20000u
@@ -19,8 +21,7 @@ static void end_step(page *of) {
 }
 
 static void on_step_settled(page *of, gpointer data) {
-  answer_empty(data);
-  end_step(of);
+  input_end_step(of, data);
 }
 
 static void refuse(page *of, request *asked, const char *why) {
@@ -56,6 +57,12 @@ static void root_place(page *of, double x, double y, double *x_root, double *y_r
   gdk_window_get_origin(gtk_widget_get_window(GTK_WIDGET(of->view)), &left, &top);
   *x_root = left + x;
   *y_root = top + y;
+}
+
+/* In whole pixels: WebKit would round each event by itself, and the sum of many moves would go astray. */
+void input_place(page *of, const request *asked) {
+  of->input.x = floor(json_number(asked->params, "x", 0));
+  of->input.y = floor(json_number(asked->params, "y", 0));
 }
 
 static void move_to(page *of, const request *asked) {
@@ -100,7 +107,7 @@ static void press_or_release(page *of, const request *asked, guint bit, gboolean
 
 /* How far WebKit scrolls for one step of a wheel depends on the size of the page. */
 static double wheel_step(int page_pixels) {
-  return pow(page_pixels, 2.0 / 3.0);
+  return floor(pow(page_pixels, 2.0 / 3.0));
 }
 
 static void turn_wheel(page *of, const request *asked) {
@@ -134,14 +141,12 @@ static void run_mouse(page *of, request *asked) {
       page_call(of, "Engine.nextFrame", "{}", on_frame_drawn, asked);
       return;
     }
-    of->input.x = json_number(asked->params, "x", 0);
-    of->input.y = json_number(asked->params, "y", 0);
+    input_place(of, asked);
     move_to(of, asked);
     page_settle(of, on_step_settled, asked);
     return;
   }
-  of->input.x = json_number(asked->params, "x", 0);
-  of->input.y = json_number(asked->params, "y", 0);
+  input_place(of, asked);
   if (strcmp(type, "mouseWheel") == 0)
     turn_wheel(of, asked);
   else if (bit == 0) {
@@ -189,7 +194,14 @@ static void run_key(page *of, request *asked) {
 }
 
 static void run(page *of, request *asked) {
-  if (strcmp(asked->method, "Input.dispatchMouseEvent") == 0)
+  const gboolean is_drag = strcmp(asked->method, "Input.dispatchDragEvent") == 0;
+  const gboolean is_mouse = strcmp(asked->method, "Input.dispatchMouseEvent") == 0;
+  if (is_drag && !of->drag.is_running) {
+    answer_unsupported(asked, "webkit drags what the page itself lets be dragged, and nothing from outside");
+    end_step(of);
+  } else if (of->drag.is_running && (is_drag || is_mouse))
+    drag_step(of, asked);
+  else if (is_mouse)
     run_mouse(of, asked);
   else if (strcmp(asked->method, "Input.dispatchKeyEvent") == 0)
     run_key(of, asked);
@@ -237,8 +249,36 @@ void input_insert_text(page *of, request *asked) {
   enqueue(of, asked);
 }
 
+void input_drag(page *of, request *asked) {
+  enqueue(of, asked);
+}
+
+void input_end_step(page *of, request *asked) {
+  answer_empty(asked);
+  end_step(of);
+}
+
+/* On a display of our own the pointer is the tool's alone; where the display thinks it is does not count. */
+static gboolean on_pointer_event(GtkWidget *view, GdkEvent *event, gpointer data) {
+  (void)view, (void)data;
+  switch (event->type) {
+    case GDK_MOTION_NOTIFY:
+    case GDK_ENTER_NOTIFY:
+    case GDK_LEAVE_NOTIFY:
+      return the_browser.is_headless && !event->any.send_event;
+    default:
+      return FALSE;
+  }
+}
+
+void input_watch(page *of) {
+  g_signal_connect(of->view, "event", G_CALLBACK(on_pointer_event), of);
+  drag_watch(of);
+}
+
 void input_drop(page *of) {
   request *asked;
+  drag_drop(of);
   while ((asked = g_queue_pop_head(&of->input.waiting)))
     answer_error(asked, "the page was closed");
 }

@@ -7,6 +7,12 @@
 void input_key(page *of, request *asked);
 void input_mouse(page *of, request *asked);
 void input_insert_text(page *of, request *asked);
+void input_drag(page *of, request *asked);
+void input_watch(page *of);
+/* Where the event of a request is. */
+void input_place(page *of, const request *asked);
+/* Answers a step, and takes the next one. */
+void input_end_step(page *of, request *asked);
 /* The page goes away with what still waits for it. */
 void input_drop(page *of);
 

@@ -5,7 +5,9 @@
 
 #include "../common/json.h"
 #include "browser.h"
+#include "device.h"
 #include "dialogs.h"
+#include "files.h"
 #include "input.h"
 #include "navigation.h"
 #include "network.h"
@@ -72,6 +74,7 @@ void page_unref(page *of) {
   g_object_unref(of->view);
   g_ptr_array_unref(of->held_decisions);
   navigation_clear(&of->navigation);
+  g_strfreev(of->files.paths);
   network_clear(of);
   g_free(of);
 }
@@ -236,6 +239,15 @@ void page_settle(page *of, page_settled on_settled, gpointer data) {
   ask_to_settle(of, wait);
 }
 
+static void on_settled_answer(page *of, gpointer data) {
+  (void)of;
+  answer_empty(data);
+}
+
+void page_settle_and_answer(page *of, request *asked) {
+  page_settle(of, on_settled_answer, asked);
+}
+
 static void on_forward_reply(page *of, int code, const char *text, gpointer data) {
   (void)of;
   if (code == 0)
@@ -357,12 +369,6 @@ static GtkWidget *on_create_asked(WebKitWebView *view, WebKitNavigationAction *a
   return opened ? GTK_WIDGET(opened->view) : NULL;
 }
 
-static gboolean on_permission_asked(WebKitWebView *view, WebKitPermissionRequest *asked, gpointer data) {
-  (void)view, (void)data;
-  webkit_permission_request_deny(asked);
-  return TRUE;
-}
-
 /* A list that opens over the page would be a window that nobody sees; the tool chooses options by itself. */
 static gboolean on_option_menu(WebKitWebView *view, WebKitOptionMenu *menu, GdkEvent *event,
                                GdkRectangle *place, gpointer data) {
@@ -372,12 +378,6 @@ static gboolean on_option_menu(WebKitWebView *view, WebKitOptionMenu *menu, GdkE
 }
 
 static gboolean swallow(void) {
-  return TRUE;
-}
-
-static gboolean on_file_chooser(WebKitWebView *view, WebKitFileChooserRequest *asked, gpointer data) {
-  (void)view, (void)data;
-  webkit_file_chooser_request_cancel(asked);
   return TRUE;
 }
 
@@ -408,15 +408,16 @@ static void connect_signals(page *made) {
   g_signal_connect(made->view, "web-process-terminated", G_CALLBACK(on_crash), made);
   g_signal_connect(made->view, "close", G_CALLBACK(on_close_asked), made);
   g_signal_connect(made->view, "create", G_CALLBACK(on_create_asked), made);
-  g_signal_connect(made->view, "permission-request", G_CALLBACK(on_permission_asked), made);
   g_signal_connect(made->view, "show-option-menu", G_CALLBACK(on_option_menu), made);
-  g_signal_connect(made->view, "run-file-chooser", G_CALLBACK(on_file_chooser), made);
   g_signal_connect(made->view, "run-color-chooser", G_CALLBACK(on_color_chooser), made);
   g_signal_connect(made->view, "authenticate", G_CALLBACK(on_authenticate), made);
   g_signal_connect(made->view, "context-menu", G_CALLBACK(swallow), made);
   g_signal_connect(made->view, "print", G_CALLBACK(swallow), made);
   g_signal_connect(made->view, "show-notification", G_CALLBACK(swallow), made);
+  device_watch_page(made);
   dialogs_watch(made);
+  files_watch(made);
+  input_watch(made);
   navigation_watch(made);
   network_watch(made);
 }
@@ -466,10 +467,10 @@ page *page_open(page *opener) {
   made->closing = g_cancellable_new();
   made->held_decisions = g_ptr_array_new_with_free_func(g_object_unref);
   made->is_held = TRUE;
-  made->view = opener ? g_object_new(WEBKIT_TYPE_WEB_VIEW, "related-view", opener->view, "settings",
-                                     the_browser.web_settings, NULL)
+  g_autoptr(WebKitSettings) settings = browser_page_settings();
+  made->view = opener ? g_object_new(WEBKIT_TYPE_WEB_VIEW, "related-view", opener->view, "settings", settings, NULL)
                       : g_object_new(WEBKIT_TYPE_WEB_VIEW, "web-context", the_browser.context, "settings",
-                                     the_browser.web_settings, NULL);
+                                     settings, NULL);
   g_object_ref_sink(made->view);
   g_ptr_array_add(pages, made);
   connect_signals(made);
@@ -497,6 +498,7 @@ void page_close(page *closed) {
   const gboolean is_stuck = closed->calls_open > 0 && !closed->is_crashed && !shares_process(closed);
   g_signal_handlers_disconnect_by_data(closed->view, closed);
   dialogs_drop(closed);
+  files_drop(closed);
   closed->is_closed = TRUE;
   g_cancellable_cancel(closed->closing);
   send_waiting(closed);

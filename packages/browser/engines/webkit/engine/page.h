@@ -19,6 +19,26 @@ typedef struct input_queue {
   double y;
 } input_queue;
 
+/* The page's own drag-and-drop: GTK carries what is dragged, and the page hears of it by way of the display. */
+typedef struct drag {
+  gboolean is_running;
+  /* The tool wants to hear of drags, and moves them on itself. */
+  gboolean is_told;
+  request *asked;
+  guint rounds_left;
+  gboolean is_released;
+  guint timer;
+} drag;
+
+typedef struct file_choice {
+  gboolean is_intercepted;
+  /* The chooser that the page has opened. */
+  WebKitFileChooserRequest *open;
+  /* Files for the next one, and the request that brought them. */
+  request *asked;
+  char **paths;
+} file_choice;
+
 typedef struct navigation {
   guint loaders;
   /* The document that is there, and the one that is on its way (0 for none). */
@@ -58,6 +78,8 @@ typedef struct page {
   GPtrArray *held_decisions;
   navigation navigation;
   input_queue input;
+  drag drag;
+  file_choice files;
   WebKitScriptDialog *dialog;
   GHashTable *resources;
   GQueue resource_order;
@@ -86,6 +108,8 @@ void page_call(page *of, const char *method, const char *params, page_reply on_r
  * right away: the sending of a form, the start of a navigation.
  */
 void page_settle(page *of, page_settled on_settled, gpointer data);
+/* Answers a request once the page has settled. */
+void page_settle_and_answer(page *of, request *asked);
 void page_event(page *of, const char *method, const char *params);
 
 void page_forward(page *of, request *asked);

@@ -13,6 +13,7 @@ typedef struct shot {
   request *asked;
   gboolean is_jpeg;
   int quality;
+  double scale;
   /* In pixels of the document; without a size: all that is in view. */
   cairo_rectangle_int_t area;
   cairo_rectangle_int_t view;
@@ -27,7 +28,12 @@ static void fail(shot *of, const char *why) {
 static GdkPixbuf *cut_out(const shot *of, cairo_surface_t *drawn) {
   const int left = of->area.x - (of->is_whole ? 0 : of->view.x);
   const int top = of->area.y - (of->is_whole ? 0 : of->view.y);
-  return gdk_pixbuf_get_from_surface(drawn, left, top, of->area.width, of->area.height);
+  g_autoptr(GdkPixbuf) cut = gdk_pixbuf_get_from_surface(drawn, left, top, of->area.width, of->area.height);
+  if (!cut || of->scale == 1)
+    return g_steal_pointer(&cut);
+  const int width = MAX(1, (int)lround(of->area.width * of->scale));
+  const int height = MAX(1, (int)lround(of->area.height * of->scale));
+  return gdk_pixbuf_scale_simple(cut, width, height, GDK_INTERP_BILINEAR);
 }
 
 static gboolean encode(const shot *of, GdkPixbuf *picture, char **bytes, gsize *length, GError **error) {
@@ -112,14 +118,11 @@ void screenshot_capture(page *of, request *asked) {
     answer_unsupported(asked, "webkit makes pictures as png or jpeg, not as %s", format);
     return;
   }
-  if (clip && json_number(clip, "scale", 1) != 1) {
-    answer_unsupported(asked, "webkit makes pictures at their own scale only");
-    return;
-  }
   shot *wanted = g_new0(shot, 1);
   wanted->asked = asked;
   wanted->is_jpeg = strcmp(format, "jpeg") == 0;
   wanted->quality = (int)CLAMP(json_integer(asked->params, "quality", 80), 0, 100);
+  wanted->scale = CLAMP(json_number(clip, "scale", 1), 0.01, 4);
   if (clip)
     wanted->area = rectangle(clip, "x", "y", "width", "height");
   page_call(of, "Page.getLayoutMetrics", "{}", on_metrics, wanted);

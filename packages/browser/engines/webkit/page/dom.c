@@ -111,3 +111,34 @@ void dom_closed_root(JSCValue *host, JSCValue *root, gpointer data) {
     g_clear_object(&own_root);
   }
 }
+
+void dom_file_field_clicked(double node_id, gpointer source) {
+  web_page *of = page_of_source(source);
+  if (of)
+    of->clicked_file_field = node_id;
+}
+
+void dom_file_field(web_page *of, JsonObject *params, WebKitUserMessage *message) {
+  (void)params;
+  g_autoptr(GString) result = g_string_new(NULL);
+  json_begin_object(result, NULL);
+  json_add_int(result, "backendNodeId", (gint64)of->clicked_file_field);
+  json_end_object(result);
+  of->clicked_file_field = 0;
+  reply_result(message, result->str);
+}
+
+static void open_chooser(web_page *of, JsonObject *params, WebKitUserMessage *message) {
+  (void)of;
+  g_autoptr(JSCValue) node = NULL;
+  frame *in = wanted_node(params, &node);
+  g_autoptr(JSCValue) is_opened = in ? helper_call(in, "openChooser", g_object_ref(node), NULL) : NULL;
+  if (is_opened && jsc_value_to_boolean(is_opened))
+    reply_result(message, "{}");
+  else
+    reply_error(message, CODE_SERVER_ERROR, in ? "Node is not a file input element" : WORDS_FOR_NO_NODE);
+}
+
+void dom_open_chooser(web_page *of, JsonObject *params, WebKitUserMessage *message) {
+  script_hold(of, open_chooser, params, message);
+}

@@ -246,6 +246,29 @@
     });
   }
 
+  const isFileField = (node) => node instanceof HTMLInputElement && node.type === "file";
+
+  addEventListener(
+    "click",
+    (event) => {
+      const [target] = event.composedPath();
+      const field = target instanceof Element ? target.closest("input, label") : null;
+      const input = field instanceof HTMLLabelElement ? field.control : field;
+      if (isFileField(input)) native.fileField(idOf(input));
+    },
+    { capture: true },
+  );
+
+  /** The click that opens the chooser is not the page's business. */
+  function openChooser(field) {
+    if (!isFileField(field) || field.disabled) return false;
+    const hide = (event) => event.stopImmediatePropagation();
+    addEventListener("click", hide, { capture: true });
+    field.click();
+    removeEventListener("click", hide, { capture: true });
+    return true;
+  }
+
   // A step in the history that leaves the address as it is shows nowhere else.
   if (parent === window) addEventListener("popstate", () => native.stepped(location.href));
 
@@ -260,6 +283,7 @@
     needsId,
     nextFrame,
     nodeById,
+    openChooser,
     properties,
     settle,
     keepClosedRoot: (host, root) => closedRoots.set(host, root),

@@ -38,6 +38,7 @@ typedef struct web_page {
   GPtrArray *scripts;
   GPtrArray *bindings;
   GPtrArray *suspect_patterns;
+  double clicked_file_field;
 } web_page;
 
 typedef struct frame {
@@ -114,6 +115,9 @@ void script_call_function_on(web_page *of, JsonObject *params, WebKitUserMessage
 void script_get_properties(web_page *of, JsonObject *params, WebKitUserMessage *message);
 void script_release_object(web_page *of, JsonObject *params, WebKitUserMessage *message);
 void script_next_frame(web_page *of, JsonObject *params, WebKitUserMessage *message);
+typedef void (*held_handler)(web_page *of, JsonObject *params, WebKitUserMessage *message);
+/* Does it once what is done looks like the doing of a person. */
+void script_hold(web_page *of, held_handler handler, JsonObject *params, WebKitUserMessage *message);
 /* Called by script of the engine's main process, and where that cannot be run. */
 void script_run_held(gpointer source);
 void script_drop_held(web_page *of);
@@ -126,6 +130,11 @@ void script_drop_frame(const frame *of);
 void dom_describe_node(web_page *of, JsonObject *params, WebKitUserMessage *message);
 void dom_get_frame_owner(web_page *of, JsonObject *params, WebKitUserMessage *message);
 void dom_resolve_node(web_page *of, JsonObject *params, WebKitUserMessage *message);
+/* The file field that was clicked last, and one that is made to open its chooser. */
+void dom_file_field(web_page *of, JsonObject *params, WebKitUserMessage *message);
+void dom_open_chooser(web_page *of, JsonObject *params, WebKitUserMessage *message);
+/* Called by the helper: a file field is clicked. */
+void dom_file_field_clicked(double node_id, gpointer source);
 /* Called by the helper: the name of the frame in an element, or an empty text. */
 char *dom_frame_in(JSCValue *element, gpointer data);
 /* Called by watch.js: the page has made a shadow root that script cannot see. */

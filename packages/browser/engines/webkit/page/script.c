@@ -26,24 +26,33 @@ static void free_pending(gpointer data) {
   g_free(of);
 }
 
-static void add_exception(GString *out, const char *remote, const char *url, guint line, guint column) {
+typedef struct place {
+  const char *url;
+  guint line;
+  guint column;
+} place;
+
+/* Script that was never run has no stack. */
+static void add_exception(GString *out, const char *remote, const char *text, const place *at, gboolean has_run) {
   json_begin_object(out, "exceptionDetails");
   json_add_int(out, "exceptionId", 1);
-  json_add_string(out, "text", "Uncaught");
-  json_add_int(out, "lineNumber", line > 0 ? line - 1 : 0);
-  json_add_int(out, "columnNumber", column > 0 ? column - 1 : 0);
-  json_add_string(out, "url", url);
+  json_add_string(out, "text", text);
+  json_add_int(out, "lineNumber", at->line > 0 ? at->line - 1 : 0);
+  json_add_int(out, "columnNumber", at->column > 0 ? at->column - 1 : 0);
+  json_add_string(out, "url", at->url);
   json_add_raw(out, "exception", remote);
+  if (has_run)
+    json_add_raw(out, "stackTrace", "{\"callFrames\":[]}");
   json_end_object(out);
 }
 
-static void reply_thrown(const pending *of, JSCValue *thrown) {
+static void reply_thrown(const pending *of, JSCValue *thrown, const char *text) {
   g_autofree char *remote = remote_object(of->of, thrown, FALSE, FALSE);
   const char *shown = remote ? remote : "{\"type\":\"object\",\"description\":\"Error\"}";
   g_autoptr(GString) result = g_string_new(NULL);
   json_begin_object(result, NULL);
   json_add_raw(result, "result", shown);
-  add_exception(result, shown, "", 0, 0);
+  add_exception(result, shown, text, &(place){"", 0, 0}, TRUE);
   json_end_object(result);
   reply_result(of->message, result->str);
 }
@@ -62,7 +71,7 @@ static void reply_value(const pending *of, JSCValue *value) {
 }
 
 /* Script that could not be compiled, or threw outside of a function. */
-static void reply_exception(const pending *of, JSCException *exception) {
+static void reply_exception(const pending *of, JSCException *exception, gboolean has_run) {
   const char *name = jsc_exception_get_name(exception);
   const char *message = jsc_exception_get_message(exception);
   g_autofree char *description = NULL;
@@ -80,8 +89,9 @@ static void reply_exception(const pending *of, JSCException *exception) {
   g_autoptr(GString) result = g_string_new(NULL);
   json_begin_object(result, NULL);
   json_add_raw(result, "result", remote->str);
-  add_exception(result, remote->str, jsc_exception_get_source_uri(exception),
-                jsc_exception_get_line_number(exception), jsc_exception_get_column_number(exception));
+  const place at = {jsc_exception_get_source_uri(exception), jsc_exception_get_line_number(exception),
+                    jsc_exception_get_column_number(exception)};
+  add_exception(result, remote->str, "Uncaught", &at, has_run);
   json_end_object(result);
   reply_result(of->message, result->str);
 }
@@ -109,7 +119,7 @@ void script_settled(double id, gboolean is_kept, JSCValue *value, gpointer data)
   else if (is_kept)
     reply_value(of, value);
   else
-    reply_thrown(of, value);
+    reply_thrown(of, value, "Uncaught (in promise)");
   free_pending(of);
 }
 
@@ -145,14 +155,17 @@ static void reply_when_settled(const pending *of, JSCValue *value, gboolean awai
 }
 
 /* TRUE when the script threw, and the reply has been sent. */
-static gboolean has_thrown(const pending *of) {
+static gboolean has_thrown(const pending *of, const char *source) {
   JSCContext *script = of->of->script;
   g_autoptr(JSCException) exception = jsc_context_get_exception(script);
   if (!exception)
     return FALSE;
   g_object_ref(exception);
   jsc_context_clear_exception(script);
-  reply_exception(of, exception);
+  g_autoptr(JSCException) unreadable = NULL;
+  const JSCCheckSyntaxResult syntax =
+      jsc_context_check_syntax(script, source, -1, JSC_CHECK_SYNTAX_MODE_SCRIPT, "", 1, &unreadable);
+  reply_exception(of, exception, syntax == JSC_CHECK_SYNTAX_RESULT_SUCCESS);
   return TRUE;
 }
 
@@ -169,11 +182,12 @@ void script_evaluate(web_page *of, JsonObject *params, WebKitUserMessage *messag
   }
   const pending asked = {message, in, in->of, json_flag(params, "returnByValue", FALSE)};
   const gint64 id = in->id;
-  g_autoptr(JSCValue) value = jsc_context_evaluate(in->script, json_string(params, "expression", ""), -1);
+  const char *source = json_string(params, "expression", "");
+  g_autoptr(JSCValue) value = jsc_context_evaluate(in->script, source, -1);
   /* The script may have sent its own document away. */
   if (context_with_id(id) != in)
     reply_error(message, CODE_SERVER_ERROR, WORDS_FOR_GONE);
-  else if (!has_thrown(&asked))
+  else if (!has_thrown(&asked, source))
     reply_when_settled(&asked, value, json_flag(params, "awaitPromise", FALSE));
 }
 
@@ -222,7 +236,7 @@ static void call_function_on(web_page *of, JsonObject *params, WebKitUserMessage
   const pending asked = {message, in, in->of, json_flag(params, "returnByValue", FALSE)};
   g_autofree char *source = g_strdup_printf("(%s)", json_string(params, "functionDeclaration", ""));
   g_autoptr(JSCValue) callee = jsc_context_evaluate(in->script, source, -1);
-  if (has_thrown(&asked))
+  if (has_thrown(&asked, source))
     return;
   g_autoptr(JSCValue) arguments = arguments_of(json_array(params, "arguments"), in);
   if (!arguments || !jsc_value_is_function(callee)) {
@@ -242,32 +256,37 @@ static void call_function_on(web_page *of, JsonObject *params, WebKitUserMessage
   if (jsc_value_to_boolean(is_kept))
     reply_when_settled(&asked, value, json_flag(params, "awaitPromise", FALSE));
   else
-    reply_thrown(&asked, value);
+    reply_thrown(&asked, value, "Uncaught");
 }
 
 typedef struct held_call {
+  held_handler handler;
   JsonObject *params;
   WebKitUserMessage *message;
 } held_call;
 
 /*
- * In a frame of another site, elements take the focus only when a person has done something there. The engine's
- * main process can make WebKit believe that, for script that it runs itself in the main frame; so a call in another
- * frame is held until that script comes.
+ * Some things WebKit does only for a person. Its main process can make it believe in one, for script that it runs
+ * itself in the main frame; so what needs that is held until such script comes.
  */
-void script_call_function_on(web_page *of, JsonObject *params, WebKitUserMessage *message) {
-  context *in = NULL;
-  g_autoptr(JSCValue) self = object_with_id(json_string(params, "objectId", NULL), &in);
-  if (!in || in->of->is_main) {
-    call_function_on(of, params, message);
-    return;
-  }
+void script_hold(web_page *of, held_handler handler, JsonObject *params, WebKitUserMessage *message) {
   held_call *held = g_new0(held_call, 1);
+  held->handler = handler;
   held->params = json_object_ref(params);
   held->message = g_object_ref(message);
   g_queue_push_tail(&of->held_calls, held);
   frame_helper(frame_main(of));
   page_event(of, "Engine.gesture", "{}");
+}
+
+/* In a frame of another site, elements take the focus only when a person has done something there. */
+void script_call_function_on(web_page *of, JsonObject *params, WebKitUserMessage *message) {
+  context *in = NULL;
+  g_autoptr(JSCValue) self = object_with_id(json_string(params, "objectId", NULL), &in);
+  if (!in || in->of->is_main)
+    call_function_on(of, params, message);
+  else
+    script_hold(of, call_function_on, params, message);
 }
 
 static void free_held(held_call *held) {
@@ -280,7 +299,7 @@ void script_run_held(gpointer source) {
   web_page *of = page_of_source(source);
   held_call *held;
   while (of && (held = g_queue_pop_head(&of->held_calls))) {
-    call_function_on(of, held->params, held->message);
+    held->handler(of, held->params, held->message);
     free_held(held);
     of = page_of_source(source);
   }
