@@ -120,6 +120,7 @@ function memory(): void {
     run([driver, join(out, library)], {
       ...process.env,
       PATH: `${bin}:${process.env.PATH}`,
+      BROWSER_NO_SANDBOX: "1",
       LD_PRELOAD: `${runtimeOf("libasan.so")}:${runtimeOf("libubsan.so")}`,
       ASAN_OPTIONS: `detect_leaks=1:exitcode=0:${log}`,
       UBSAN_OPTIONS: `print_stacktrace=1:${log}`,

@@ -15,6 +15,7 @@
 
 enum { GATE_QUESTIONS = 1, GATE_STOP = 2 };
 
+/* A process is known by a number that it has drawn; in the sandbox its own id says nothing. */
 typedef struct gate_hello {
   int64_t process;
   int64_t purpose;

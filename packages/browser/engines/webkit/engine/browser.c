@@ -16,6 +16,7 @@
 #include "navigation.h"
 #include "network.h"
 #include "print.h"
+#include "sandbox.h"
 #include "screenshot.h"
 
 #define SIDE_PIXELS_MAX 10000
@@ -77,8 +78,9 @@ void browser_close(page *of, request *asked) {
 void browser_get_version(page *of, request *asked) {
   (void)of;
   g_autoptr(WebKitSettings) settings = browser_page_settings();
-  g_autofree char *product = g_strdup_printf("WebKitGTK/%u.%u.%u", webkit_get_major_version(),
-                                             webkit_get_minor_version(), webkit_get_micro_version());
+  g_autofree char *product =
+      g_strdup_printf("WebKitGTK/%u.%u.%u%s", webkit_get_major_version(), webkit_get_minor_version(),
+                      webkit_get_micro_version(), the_browser.has_sandbox ? "" : " (without its sandbox)");
   g_autoptr(GString) result = g_string_new(NULL);
   json_begin_object(result, NULL);
   json_add_string(result, "protocolVersion", "1.3");
@@ -124,12 +126,16 @@ void browser_crash(page *of, request *asked) {
   abort();
 }
 
+static char *extensions_folder(void) {
+  g_autofree char *self = g_file_read_link("/proc/self/exe", NULL);
+  g_autofree char *folder = self ? g_path_get_dirname(self) : NULL;
+  return g_build_filename(folder ? folder : ".", "page", NULL);
+}
+
 /* Every process that shows pages loads the extension, and is told where the gate is. */
 static void on_process_starts(WebKitWebContext *context, gpointer data) {
   (void)data;
-  g_autofree char *self = g_file_read_link("/proc/self/exe", NULL);
-  g_autofree char *folder = self ? g_path_get_dirname(self) : NULL;
-  g_autofree char *extensions = g_build_filename(folder ? folder : ".", "page", NULL);
+  g_autofree char *extensions = extensions_folder();
   webkit_web_context_set_web_extensions_directory(context, extensions);
   webkit_web_context_set_web_extensions_initialization_user_data(context, g_variant_new_string(gate_path()));
 }
@@ -172,6 +178,8 @@ static WebKitWebContext *make_context(const engine_settings *settings) {
   if (json_flag(settings->options, "ignoreHttpsErrors", FALSE))
     webkit_website_data_manager_set_tls_errors_policy(manager, WEBKIT_TLS_ERRORS_POLICY_IGNORE);
   WebKitWebContext *context = webkit_web_context_new_with_website_data_manager(manager);
+  g_autofree char *extensions = extensions_folder();
+  the_browser.has_sandbox = sandbox_enable(context, extensions, settings->profile);
   webkit_web_context_set_cache_model(context, WEBKIT_CACHE_MODEL_DOCUMENT_BROWSER);
   g_signal_connect(context, "initialize-web-extensions", G_CALLBACK(on_process_starts), NULL);
   return context;

@@ -16,6 +16,7 @@ typedef struct browser {
   char *proxy_user;
   char *proxy_password;
   gboolean is_headless;
+  gboolean has_sandbox;
   int width;
   int height;
 } browser;

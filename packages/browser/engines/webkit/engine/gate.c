@@ -1,6 +1,7 @@
 #include "gate.h"
 
 #include <gio/gunixsocketaddress.h>
+#include <signal.h>
 #include <string.h>
 
 #include "../common/gate.h"
@@ -213,6 +214,15 @@ void gate_fail(page *of, request *asked) {
   mark_if_document(of, waiting);
   let_go(waiting, TRUE, NULL);
   answer_empty(asked);
+}
+
+/* The id of the process as it is outside of the sandbox is the kernel's to tell. */
+gboolean gate_kill_process(const page *of) {
+  const line *stop = g_hash_table_lookup(stop_lines, &of->process);
+  g_autoptr(GCredentials) peer =
+      stop ? g_socket_get_credentials(g_socket_connection_get_socket(stop->connection), NULL) : NULL;
+  const pid_t process = peer ? g_credentials_get_unix_pid(peer, NULL) : -1;
+  return process > 1 && kill(process, SIGKILL) == 0;
 }
 
 void gate_stop_script(page *of, request *asked) {

@@ -8,6 +8,8 @@
 gboolean gate_listen(const char *profile, GError **error);
 const char *gate_path(void);
 void gate_close(void);
+/* Ends the process of a page as if by a fault of its own. FALSE when it is not known. */
+gboolean gate_kill_process(const page *of);
 
 void gate_continue(page *of, request *asked);
 void gate_fail(page *of, request *asked);

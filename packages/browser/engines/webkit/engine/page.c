@@ -1,6 +1,5 @@
 #include "page.h"
 
-#include <signal.h>
 #include <string.h>
 
 #include "../common/json.h"
@@ -8,6 +7,7 @@
 #include "device.h"
 #include "dialogs.h"
 #include "files.h"
+#include "gate.h"
 #include "input.h"
 #include "navigation.h"
 #include "network.h"
@@ -300,7 +300,7 @@ void page_bring_to_front(page *of, request *asked) {
 
 /* For tests of what comes after: the process of the page ends as if by a fault of its own. */
 void page_crash(page *of, request *asked) {
-  if (of->process > 1 && kill((pid_t)of->process, SIGKILL) == 0)
+  if (gate_kill_process(of))
     answer_empty(asked);
   else
     answer_error(asked, "the page has no process");

@@ -1,8 +1,8 @@
 /* Frames, their documents, and the worlds of script in them. */
 #include <string.h>
-#include <unistd.h>
 
 #include "embed.h"
+#include "line.h"
 #include "page.h"
 
 EMBED_TEXT(helper_source, PAGE_FOLDER "/helper.js");
@@ -85,7 +85,7 @@ frame *frame_of_source(web_page *of, WebKitFrame *source) {
   made->source = source;
   made->id = id;
   made->is_main = webkit_frame_is_main_frame(source);
-  made->name = g_strdup_printf("%d.%" G_GUINT64_FORMAT, getpid(), id);
+  made->name = g_strdup_printf("%" G_GINT64_FORMAT ".%" G_GUINT64_FORMAT, line_process(), id);
   made->contexts = g_ptr_array_new_with_free_func(free_context);
   made->console_originals = g_ptr_array_new_with_free_func(g_object_unref);
   made->document = ++documents_begun;
@@ -253,7 +253,7 @@ context *context_of(frame *of, world *in) {
       return each;
   }
   context *made = g_new0(context, 1);
-  made->id = (gint64)getpid() * IDS_PER_PROCESS + ++contexts_made;
+  made->id = line_process() * IDS_PER_PROCESS + ++contexts_made;
   made->of = of;
   made->in = in;
   made->script = g_steal_pointer(&now);

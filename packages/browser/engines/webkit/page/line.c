@@ -9,9 +9,16 @@
 
 #include "../common/gate.h"
 
+gint64 line_process(void) {
+  static gint64 drawn = 0;
+  if (drawn == 0)
+    drawn = g_random_int_range(1, 1 << 20);
+  return drawn;
+}
+
 int line_open(const char *path, gint64 purpose) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
-  const gate_hello hello = {getpid(), purpose};
+  const gate_hello hello = {line_process(), purpose};
   if (strlen(path) >= sizeof address.sun_path)
     return -1;
   strcpy(address.sun_path, path);

@@ -1,6 +1,6 @@
 #include <string.h>
-#include <unistd.h>
 
+#include "line.h"
 #include "page.h"
 
 #define HELD_EVENTS_MAX 1000u
@@ -250,7 +250,7 @@ static void on_page_created(WebKitWebExtension *extension, WebKitWebPage *source
   requests_watch(made);
   g_autoptr(GString) params = g_string_new(NULL);
   json_begin_object(params, NULL);
-  json_add_int(params, "process", getpid());
+  json_add_int(params, "process", line_process());
   json_end_object(params);
   send_event(made, "Engine.created", params->str);
 }

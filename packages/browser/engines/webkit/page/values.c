@@ -1,7 +1,7 @@
 /* Objects that the tool holds on to, until it lets go or their document is gone. */
 #include <string.h>
-#include <unistd.h>
 
+#include "line.h"
 #include "page.h"
 
 /* What a tool that never lets go may keep in one process. */
@@ -29,7 +29,7 @@ char *object_keep(JSCValue *value, context *of) {
   if (g_hash_table_size(objects) >= OBJECTS_MAX)
     return NULL;
   kept_object *made = g_new0(kept_object, 1);
-  made->id = g_strdup_printf("%d.%" G_GUINT64_FORMAT, getpid(), ++objects_kept);
+  made->id = g_strdup_printf("%" G_GINT64_FORMAT ".%" G_GUINT64_FORMAT, line_process(), ++objects_kept);
   made->value = g_object_ref(value);
   made->of = of;
   g_hash_table_insert(objects, made->id, made);

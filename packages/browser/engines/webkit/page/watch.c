@@ -1,8 +1,8 @@
 /* The other end of watch.js: what pages do that WebKit itself tells nobody. */
 #include <string.h>
-#include <unistd.h>
 
 #include "embed.h"
+#include "line.h"
 #include "page.h"
 
 EMBED_TEXT(watch_source, PAGE_FOLDER "/watch.js");
@@ -15,7 +15,7 @@ static double now_s(void) {
 
 static void begin_socket_event(GString *params, double id) {
   json_begin_object(params, NULL);
-  g_autofree char *name = g_strdup_printf("%d.ws.%.0f", getpid(), id);
+  g_autofree char *name = g_strdup_printf("%" G_GINT64_FORMAT ".ws.%.0f", line_process(), id);
   json_add_string(params, "requestId", name);
   json_add_double(params, "timestamp", now_s());
 }
