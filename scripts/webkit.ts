@@ -1,11 +1,13 @@
 /**
  * `npm run webkit -- build`   builds the WebKit engine of the browser tool (Debian as root: installs what that needs)
+ * `npm run webkit -- install` builds it and puts it where the tool looks: ~/.local/lib/browser-engines
  * `npm run webkit -- test`    builds it and runs the browser tool's tests on it
  * `npm run webkit -- memory`  runs a session of its own with everything built for AddressSanitizer
  */
 import { spawnSync } from "node:child_process";
 import {
   chmodSync,
+  cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -14,7 +16,7 @@ import {
   rmSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
+import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 
 const folder = join(import.meta.dir, "../packages/browser/engines/webkit");
@@ -59,6 +61,13 @@ function install(): void {
 function build(): void {
   install();
   run([join(folder, "build.sh")]);
+}
+
+function installLibrary(): void {
+  build();
+  const place = join(homedir(), ".local/lib/browser-engines");
+  cpSync(join(folder, "dist"), place, { recursive: true });
+  console.log(`installed in ${place}; use it with --backend webkit`);
 }
 
 function test(): void {
@@ -133,7 +142,7 @@ function memory(): void {
   }
 }
 
-const commands: Record<string, () => void> = { build, test, memory };
+const commands: Record<string, () => void> = { build, install: installLibrary, test, memory };
 const command = commands[process.argv[2] ?? ""];
 if (!command) fail(`say what to do: ${Object.keys(commands).join(", ")}`);
 command();

@@ -45,8 +45,12 @@ static const method *find_method(const char *name) {
 /* The first time, for the browser as a whole, there is a page to attach to; pages have nothing below them. */
 static void set_auto_attach(request *asked) {
   static gboolean has_first_page = FALSE;
-  if (!asked->session && !has_first_page)
-    has_first_page = page_open(NULL) != NULL;
+  if (!asked->session && !has_first_page) {
+    page *first = page_open(NULL);
+    has_first_page = TRUE;
+    if (first && the_browser.first_uri)
+      webkit_web_view_load_uri(first->view, the_browser.first_uri);
+  }
   answer_empty(asked);
 }
 
@@ -197,6 +201,7 @@ WebKitSettings *browser_page_settings(void) {
 
 void browser_start(const engine_settings *settings) {
   the_browser.profile = settings->profile;
+  the_browser.first_uri = json_string(settings->options, "url", NULL);
   the_browser.is_headless = settings->display != NULL;
   the_browser.width = (int)CLAMP(json_integer(settings->options, "width", 1280), 50, SIDE_PIXELS_MAX);
   the_browser.height = (int)CLAMP(json_integer(settings->options, "height", 720), 50, SIDE_PIXELS_MAX);

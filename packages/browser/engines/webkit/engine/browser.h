@@ -11,6 +11,7 @@
 typedef struct browser {
   WebKitWebContext *context;
   const char *profile;
+  const char *first_uri;
   gboolean has_proxy;
   /* For a proxy that asks for a login. */
   char *proxy_user;

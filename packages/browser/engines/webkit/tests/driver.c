@@ -177,6 +177,46 @@ static void drive(void) {
   check(wait_for(0, "javascriptDialogOpening"), "a dialog opens");
   ask("Page.handleJavaScriptDialog", "{\"$session\":\"S1\",\"accept\":true}", "result");
   check(wait_for(last_id - 1, NULL) || strstr(heard, "true"), "the dialog is answered");
+  ask("Emulation.setUserAgentOverride", "{\"$session\":\"S1\",\"userAgent\":\"Me\"}", "result");
+  ask("Emulation.setEmulatedMedia",
+      "{\"$session\":\"S1\",\"features\":[{\"name\":\"prefers-color-scheme\",\"value\":\"dark\"}]}", "result");
+  ask("Emulation.setEmulatedMedia", "{\"$session\":\"S1\",\"features\":[{\"name\":\"hover\"},7]}", "-32601");
+  ask("Emulation.setGeolocationOverride", "{\"$session\":\"S1\",\"latitude\":91}", "out of range");
+  ask("Emulation.setGeolocationOverride", "{\"$session\":\"S1\",\"latitude\":1,\"longitude\":2}", "result");
+  ask("Emulation.clearGeolocationOverride", "{\"$session\":\"S1\"}", "result");
+  ask("Browser.grantPermissions", "{\"permissions\":[\"geolocation\"]}", "result");
+  ask("Browser.grantPermissions", "{\"permissions\":[\"flying\",3,{}]}", "-32601");
+  ask("Browser.resetPermissions", "{}", "result");
+  ask("Storage.setCookies", "{\"cookies\":[{\"name\":\"a\",\"value\":\"b\",\"domain\":\"x.test\",\"expires\":4e9}]}",
+      "result");
+  ask("Storage.setCookies", "{\"cookies\":[{\"name\":\"a\"}]}", "needs a name");
+  ask("Storage.setCookies", "{\"cookies\":[1,[]]}", "needs a name");
+  ask("Storage.setCookies", "{}", "must be a list");
+  ask("Storage.getCookies", "{}", "x.test");
+  ask("Network.getCookies", "{\"$session\":\"S1\",\"urls\":[{}]}", "error");
+  ask("Network.getCookies", "{\"$session\":\"S1\",\"urls\":[\"http://x.test/\"]}", "x.test");
+  ask("Storage.clearCookies", "{}", "result");
+  ask("Page.printToPDF", "{\"$session\":\"S1\",\"pageRanges\":\"x\"}", "pageRanges");
+  ask("Page.printToPDF", "{\"$session\":\"S1\",\"scale\":-9,\"paperWidth\":1e12}", "result");
+  check(content_bytes > 500, "a PDF has come");
+  ask("DOM.setFileInputFiles", "{\"$session\":\"S1\",\"files\":[\"relative\"]}", "absolute");
+  ask("DOM.setFileInputFiles", "{\"$session\":\"S1\",\"backendNodeId\":5,\"files\":[\"/etc/hostname\"]}",
+      "Could not find node");
+  ask("Input.dispatchDragEvent", "{\"$session\":\"S1\",\"type\":\"drop\",\"x\":1,\"y\":1}", "-32601");
+  ask("Page.navigate",
+      "{\"$session\":\"S1\",\"url\":\"data:text/html,<div draggable=true style=width:200px;height:200px "
+      "ondragstart=event.dataTransfer.setData('text/plain','x')>A</div><input type=file id=f>"
+      "<script>onmessage=0;new WebSocket('ws://127.0.0.1:2/');document.body.attachShadow({mode:'closed'})</script>\"}",
+      "\"loaderId\"");
+  check(wait_for(0, "\"name\":\"load\""), "the second document is loaded");
+  ask("Input.dispatchMouseEvent",
+      "{\"$session\":\"S1\",\"type\":\"mousePressed\",\"x\":50,\"y\":50,\"button\":\"left\",\"clickCount\":1}",
+      "result");
+  ask("Input.dispatchMouseEvent", "{\"$session\":\"S1\",\"type\":\"mouseMoved\",\"x\":80,\"y\":80}", "result");
+  ask("Input.dispatchMouseEvent", "{\"$session\":\"S1\",\"type\":\"mouseMoved\",\"x\":120,\"y\":120}", "result");
+  ask("Input.dispatchMouseEvent",
+      "{\"$session\":\"S1\",\"type\":\"mouseReleased\",\"x\":120,\"y\":120,\"button\":\"left\"}", "result");
+  ask("Runtime.evaluate", "{\"$session\":\"S1\",\"expression\":\"document.body\"}", "objectId");
   ask("Page.getNavigationHistory", "{\"$session\":\"S1\"}", "currentIndex");
   ask("Page.navigateToHistoryEntry", "{\"$session\":\"S1\",\"entryId\":123456789}", "No entry");
   ask("Page.navigate", "{\"$session\":\"S1\",\"url\":\"http://127.0.0.1:9/\"}", "errorText");
