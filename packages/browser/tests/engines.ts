@@ -2,7 +2,7 @@
  * The engines that the same tests run on: Chromium always, WebKit where its library has been built
  * (`npm run webkit -- build`). What WebKit cannot do is listed here by name, and only that is left out.
  */
-import { describe } from "bun:test";
+import { describe, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 
@@ -55,4 +55,6 @@ const engines = [chromium, ...(hasWebkit ? [webkit] : [])].filter(
 export function onEachEngine(name: string, body: (engine: TestEngine) => void): void {
   for (const engine of engines)
     describe(engine === chromium ? name : `${name}, on ${engine.name}`, () => body(engine));
+  if (!hasWebkit && !wanted)
+    test.skip(`${name}, on webkit: it is not built (npm run webkit -- build)`, () => {});
 }

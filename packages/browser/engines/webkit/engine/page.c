@@ -313,7 +313,7 @@ void page_run(page *of, request *asked) {
 }
 
 /* Allocated at once, so that whatever is asked next sees the new size; GTK would get to it later. */
-static void resize(page *of, int width, int height) {
+void page_resize(page *of, int width, int height) {
   GtkAllocation whole = {0, 0, width, height};
   gtk_widget_set_size_request(GTK_WIDGET(of->view), width, height);
   gtk_window_resize(GTK_WINDOW(of->window), width, height);
@@ -332,7 +332,7 @@ void page_set_metrics(page *of, request *asked) {
   else if (width < 0 || height < 0 || width > side_pixels_max || height > side_pixels_max)
     answer_error(asked, "width and height must be from 0 to %d", side_pixels_max);
   else {
-    resize(of, width > 0 ? (int)width : the_browser.width, height > 0 ? (int)height : the_browser.height);
+    page_resize(of, width > 0 ? (int)width : the_browser.width, height > 0 ? (int)height : the_browser.height);
     answer_empty(asked);
   }
 }
@@ -431,7 +431,7 @@ static void show(page *made) {
   gtk_widget_set_size_request(GTK_WIDGET(made->view), the_browser.width, the_browser.height);
   gtk_window_resize(GTK_WINDOW(made->window), the_browser.width, the_browser.height);
   gtk_widget_show_all(made->window);
-  resize(made, the_browser.width, the_browser.height);
+  page_resize(made, the_browser.width, the_browser.height);
   gtk_widget_grab_focus(GTK_WIDGET(made->view));
 }
 

@@ -110,6 +110,7 @@ void page_call(page *of, const char *method, const char *params, page_reply on_r
 void page_settle(page *of, page_settled on_settled, gpointer data);
 /* Answers a request once the page has settled. */
 void page_settle_and_answer(page *of, request *asked);
+void page_resize(page *of, int width, int height);
 void page_event(page *of, const char *method, const char *params);
 
 void page_forward(page *of, request *asked);

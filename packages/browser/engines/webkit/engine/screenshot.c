@@ -6,8 +6,8 @@
 
 #include "../common/json.h"
 
-/* A larger picture cannot be drawn at once. */
-#define SIDE_PIXELS_MAX 16000
+/* A document that is larger cannot be drawn as a whole, nor a picture be made that is. */
+#define SIDE_PIXELS_MAX 32000
 
 typedef struct shot {
   request *asked;
@@ -18,11 +18,27 @@ typedef struct shot {
   cairo_rectangle_int_t area;
   cairo_rectangle_int_t view;
   gboolean is_whole;
+  /* What the page is like again after the picture, for one that was made larger for it. */
+  gboolean is_stretched;
+  cairo_rectangle_int_t before;
 } shot;
 
 static void fail(shot *of, const char *why) {
-  answer_error(of->asked, "Page.captureScreenshot: %s", why);
+  answer_error(of->asked, "%s", why);
   g_free(of);
+}
+
+static char *place(int x, int y) {
+  return g_strdup_printf("{\"x\":%d,\"y\":%d}", x, y);
+}
+
+static void restore(const shot *of) {
+  page *from = of->is_stretched ? page_of_session(of->asked->session) : NULL;
+  if (!from)
+    return;
+  g_autofree char *scrolled = place(of->before.x, of->before.y);
+  page_resize(from, of->before.width, of->before.height);
+  page_call(from, "Engine.scrollTo", scrolled, NULL, NULL);
 }
 
 static GdkPixbuf *cut_out(const shot *of, cairo_surface_t *drawn) {
@@ -46,6 +62,7 @@ static gboolean encode(const shot *of, GdkPixbuf *picture, char **bytes, gsize *
 
 static void on_drawn(GObject *view, GAsyncResult *result, gpointer data) {
   shot *of = data;
+  restore(of);
   g_autoptr(GError) error = NULL;
   cairo_surface_t *drawn = webkit_web_view_get_snapshot_finish(WEBKIT_WEB_VIEW(view), result, &error);
   if (!drawn) {
@@ -81,34 +98,75 @@ static gboolean lies_within(const cairo_rectangle_int_t *inner, const cairo_rect
          inner->y + inner->height <= outer->y + outer->height;
 }
 
-static void on_metrics(page *of, int code, const char *text, gpointer data) {
-  shot *wanted = data;
-  g_autoptr(JsonObject) metrics = code == 0 ? json_parse_object(text, -1) : NULL;
-  if (!metrics) {
-    fail(wanted, text);
-    return;
-  }
-  wanted->view = rectangle(json_object(metrics, "cssLayoutViewport"), "pageX", "pageY", "clientWidth",
-                           "clientHeight");
-  cairo_rectangle_int_t whole = rectangle(json_object(metrics, "cssContentSize"), "x", "y", "width", "height");
-  if (wanted->area.width == 0 || wanted->area.height == 0)
-    wanted->area = wanted->view;
-  wanted->is_whole = !lies_within(&wanted->area, &wanted->view);
-  if (wanted->is_whole && (whole.width > SIDE_PIXELS_MAX || whole.height > SIDE_PIXELS_MAX)) {
-    fail(wanted, "the page is too large for one picture; scroll to the part that is wanted");
-    return;
-  }
-  cairo_region_t *outer = cairo_region_create_rectangle(wanted->is_whole ? &whole : &wanted->view);
-  cairo_region_intersect_rectangle(outer, &wanted->area);
-  cairo_region_get_extents(outer, &wanted->area);
-  cairo_region_destroy(outer);
+static gboolean is_too_large(const cairo_rectangle_int_t *of) {
+  return of->width > SIDE_PIXELS_MAX || of->height > SIDE_PIXELS_MAX;
+}
+
+/* What was asked for, as far as there is anything to draw. */
+static void draw(page *of, shot *wanted, cairo_rectangle_int_t *outer) {
+  cairo_region_t *both = cairo_region_create_rectangle(outer);
+  cairo_region_intersect_rectangle(both, &wanted->area);
+  cairo_region_get_extents(both, &wanted->area);
+  cairo_region_destroy(both);
   if (wanted->area.width == 0 || wanted->area.height == 0) {
+    restore(wanted);
     fail(wanted, "what was asked for lies outside of the page");
     return;
   }
   webkit_web_view_get_snapshot(
       of->view, wanted->is_whole ? WEBKIT_SNAPSHOT_REGION_FULL_DOCUMENT : WEBKIT_SNAPSHOT_REGION_VISIBLE,
       WEBKIT_SNAPSHOT_OPTIONS_NONE, of->closing, on_drawn, wanted);
+}
+
+static gboolean read_metrics(shot *wanted, int code, const char *text, cairo_rectangle_int_t *whole) {
+  g_autoptr(JsonObject) metrics = code == 0 ? json_parse_object(text, -1) : NULL;
+  if (!metrics)
+    return FALSE;
+  wanted->view = rectangle(json_object(metrics, "cssLayoutViewport"), "pageX", "pageY", "clientWidth",
+                           "clientHeight");
+  *whole = rectangle(json_object(metrics, "cssContentSize"), "x", "y", "width", "height");
+  return TRUE;
+}
+
+static void on_stretched(page *of, int code, const char *text, gpointer data) {
+  shot *wanted = data;
+  cairo_rectangle_int_t whole;
+  if (read_metrics(wanted, code, text, &whole))
+    draw(of, wanted, &wanted->view);
+  else {
+    restore(wanted);
+    fail(wanted, text);
+  }
+}
+
+/* A document too large to be drawn is shown in a window as large as the picture for a moment. */
+static void stretch(page *of, shot *wanted) {
+  wanted->is_stretched = TRUE;
+  wanted->before = wanted->view;
+  wanted->before.width = gtk_widget_get_allocated_width(GTK_WIDGET(of->view));
+  wanted->before.height = gtk_widget_get_allocated_height(GTK_WIDGET(of->view));
+  g_autofree char *scrolled = place(wanted->area.x, wanted->area.y);
+  page_resize(of, MAX(wanted->before.width, wanted->area.width), wanted->area.height);
+  page_call(of, "Engine.scrollTo", scrolled, on_stretched, wanted);
+}
+
+static void on_metrics(page *of, int code, const char *text, gpointer data) {
+  shot *wanted = data;
+  cairo_rectangle_int_t whole;
+  if (!read_metrics(wanted, code, text, &whole)) {
+    fail(wanted, text);
+    return;
+  }
+  if (wanted->area.width == 0 || wanted->area.height == 0)
+    wanted->area = wanted->view;
+  const gboolean is_in_view = lies_within(&wanted->area, &wanted->view);
+  wanted->is_whole = !is_in_view && !is_too_large(&whole);
+  if (is_in_view || wanted->is_whole)
+    draw(of, wanted, wanted->is_whole ? &whole : &wanted->view);
+  else if (is_too_large(&wanted->area))
+    fail(wanted, "a picture has at most " G_STRINGIFY(SIDE_PIXELS_MAX) " pixels on a side");
+  else
+    stretch(of, wanted);
 }
 
 void screenshot_capture(page *of, request *asked) {

@@ -237,6 +237,12 @@
     });
   }
 
+  /** Says how the page lies then. */
+  function scrollDocument(x, y) {
+    scrollTo({ left: x, top: y, behavior: "instant" });
+    return metrics();
+  }
+
   /** Calls back at the next frame; a page that is not drawn gets there by time. */
   function nextFrame(id) {
     const timer = setTimeout(() => native.settled(id, true, undefined), 100);
@@ -285,6 +291,7 @@
     nodeById,
     openChooser,
     properties,
+    scrollTo: scrollDocument,
     settle,
     keepClosedRoot: (host, root) => closedRoots.set(host, root),
     isParent: (other) => parent === other,

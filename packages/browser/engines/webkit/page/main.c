@@ -145,6 +145,18 @@ static void layout_metrics(web_page *of, JsonObject *params, WebKitUserMessage *
     reply_error(message, CODE_SERVER_ERROR, "the page has no document");
 }
 
+static void scroll_to(web_page *of, JsonObject *params, WebKitUserMessage *message) {
+  frame *in = frame_main(of);
+  g_autofree char *metrics = NULL;
+  if (frame_helper(in))
+    metrics = helper_text(in, "scrollTo", jsc_value_new_number(in->helper_context, json_number(params, "x", 0)),
+                          jsc_value_new_number(in->helper_context, json_number(params, "y", 0)), NULL);
+  if (metrics)
+    reply_result(message, metrics);
+  else
+    reply_error(message, CODE_SERVER_ERROR, "the page has no document");
+}
+
 static const struct {
   const char *method;
   command_handler handler;
@@ -160,6 +172,7 @@ static const struct {
     {"Engine.ping", ping},
     {"Engine.refused", prepare_refused},
     {"Engine.runHeld", script_run_held_anyway},
+    {"Engine.scrollTo", scroll_to},
     {"Fetch.enable", requests_enable},
     {"Page.addScriptToEvaluateOnNewDocument", prepare_add_script},
     {"Page.createIsolatedWorld", create_isolated_world},

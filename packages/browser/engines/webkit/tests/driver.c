@@ -167,6 +167,11 @@ static void drive(void) {
   ask("Page.captureScreenshot", "{\"$session\":\"S1\",\"format\":\"gif\"}", "-32601");
   ask("Page.captureScreenshot",
       "{\"$session\":\"S1\",\"clip\":{\"x\":900000,\"y\":9,\"width\":10,\"height\":10,\"scale\":1}}", "error");
+  ask("Runtime.evaluate",
+      "{\"$session\":\"S1\",\"expression\":\"document.body.style.height='50000px'\"}", "result");
+  ask("Page.captureScreenshot",
+      "{\"$session\":\"S1\",\"clip\":{\"x\":0,\"y\":0,\"width\":800,\"height\":5000,\"scale\":0.1}}", "result");
+  check(content_bytes > 100, "a picture of a part of a huge page has come");
   ask("Emulation.setDeviceMetricsOverride", "{\"$session\":\"S1\",\"width\":-1,\"height\":5}", "must be");
   ask("Emulation.setDeviceMetricsOverride", "{\"$session\":\"S1\",\"width\":600,\"height\":500}", "result");
   ask("Runtime.evaluate", "{\"$session\":\"S1\",\"expression\":\"innerWidth\"}", "600");
