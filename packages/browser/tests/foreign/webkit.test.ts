@@ -7,6 +7,7 @@ import type { CdpSession } from "../../src/cdp/connection.ts";
 import { EngineLibrary } from "../../src/engines/foreign/index.ts";
 import { hasWebkit, webkit, webkitLibrary } from "../engines.ts";
 import { type Site, startSite, startTool, type Tool, until } from "../helpers.ts";
+import { McpClient } from "../mcp-client.ts";
 
 const html = (text: string) =>
   new Response(`<!doctype html>${text}`, { headers: { "content-type": "text/html" } });
@@ -176,6 +177,17 @@ describe.skipIf(!hasWebkit)("the WebKit engine (npm run webkit -- build)", () =>
     await titled("failed");
     events += JSON.stringify((await tool.post("/evaluate", { expression: "1" })).body.events ?? []);
     expect(events).toContain("ws://169.254.169.254/latest/meta-data was blocked");
+  });
+
+  test("what is missing to start it is named", async () => {
+    const client = new McpClient([], { ...webkit.env, PATH: temp });
+    await client.initialize();
+    const { isError, text } = await client.call("browser_navigate", { url: site.url });
+    expect([isError, text]).toEqual([
+      true,
+      expect.stringContaining("Xvfb could not be started; is it installed?"),
+    ]);
+    await client.end();
   });
 
   test("an engine that dies says why, and leaves nothing", async () => {

@@ -136,6 +136,12 @@ static char *extensions_folder(void) {
   return g_build_filename(folder ? folder : ".", "page", NULL);
 }
 
+gboolean browser_is_complete(void) {
+  g_autofree char *folder = extensions_folder();
+  g_autofree char *file = g_build_filename(folder, PAGE_EXTENSION_FILE, NULL);
+  return g_file_test(file, G_FILE_TEST_IS_REGULAR);
+}
+
 /* Every process that shows pages loads the extension, and is told where the gate is. */
 static void on_process_starts(WebKitWebContext *context, gpointer data) {
   (void)data;

@@ -24,6 +24,10 @@ typedef struct browser {
 
 extern browser the_browser;
 
+#define PAGE_EXTENSION_FILE "libbrowser_engine_webkit_page.so"
+
+/* Whether the part that WebKit loads into the pages' processes is where it belongs. */
+gboolean browser_is_complete(void);
 void browser_start(const engine_settings *settings);
 /* Ends every page, so that a run under a memory checker leaves nothing behind. */
 void browser_stop(void);

@@ -37,10 +37,12 @@ static void set_environment(const engine_settings *settings) {
     g_setenv("DISPLAY", settings->display, TRUE);
     g_setenv("XAUTHORITY", settings->authority, TRUE);
   }
-  g_unsetenv("GTK_THEME");
-  g_unsetenv("WAYLAND_DISPLAY");
-  g_unsetenv("WEBKIT_INSPECTOR_SERVER");
-  g_unsetenv("WEBKIT_INSPECTOR_HTTP_SERVER");
+  static const char *const unwanted[] = {
+      "GDK_DPI_SCALE", "GDK_SCALE", "GTK_MODULES", "GTK_THEME", "WAYLAND_DISPLAY", "WEBKIT_INSPECTOR_HTTP_SERVER",
+      "WEBKIT_INSPECTOR_SERVER",
+  };
+  for (gsize index = 0; index < G_N_ELEMENTS(unwanted); index++)
+    g_unsetenv(unwanted[index]);
 }
 
 int engine_run(const engine_settings *settings) {
@@ -48,6 +50,10 @@ int engine_run(const engine_settings *settings) {
   g_set_prgname("browser-webkit-engine");
   if (!gtk_init_check(NULL, NULL)) {
     g_printerr("the display %s cannot be opened\n", g_getenv("DISPLAY"));
+    return 1;
+  }
+  if (!browser_is_complete()) {
+    g_printerr("the part of the engine for the pages is not beside it (page/%s)\n", PAGE_EXTENSION_FILE);
     return 1;
   }
   g_autoptr(GError) error = NULL;
