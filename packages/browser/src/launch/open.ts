@@ -1,9 +1,6 @@
 /** From the settings to a running engine: resolution, then the pipe of a launched Chromium or a foreign library. */
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { existsSync } from "node:fs";
 import type { EngineTransport, ResolvedEngine } from "../engines/contract.ts";
-import type { ForeignEngine } from "../engines/foreign/index.ts";
 import { ToolError } from "../errors.ts";
 import { SetupError } from "../resolve/errors.ts";
 import { progressLines } from "../resolve/progress.ts";
@@ -27,27 +24,6 @@ export function binaryBehind(path: string): string {
   return path === "/usr/bin/chromium" && existsSync(binary) ? binary : path;
 }
 
-async function openForeign(engine: ForeignEngine, options: SessionOptions): Promise<OpenedEngine> {
-  const { headful, proxy, viewport, ignoreHttpsErrors } = options;
-  const { openForeignTransport } = await import("../engines/foreign/index.ts");
-  const profileDir = mkdtempSync(join(tmpdir(), "browser-tool-"));
-  // The engine deletes it, even when the tool is killed; this is for one that does not.
-  const dispose = () => rmSync(profileDir, { recursive: true, force: true });
-  try {
-    const transport = await openForeignTransport(engine, {
-      headless: !headful,
-      ...viewport,
-      proxy,
-      ignoreHttpsErrors,
-      profileDir,
-    });
-    return { engine, transport, profileDir, proxyLogin: null, dispose };
-  } catch (error) {
-    dispose();
-    throw error;
-  }
-}
-
 async function open(options: SessionOptions): Promise<OpenedEngine> {
   const { env, backend, headful, proxy, viewport, ignoreHttpsErrors, onProgress } = options;
   const engine = await resolveEngine({
@@ -55,7 +31,11 @@ async function open(options: SessionOptions): Promise<OpenedEngine> {
     backend,
     onProgress: onProgress && progressLines(onProgress),
   });
-  if (engine.kind === "foreign") return openForeign(engine, options);
+  if (engine.kind === "foreign") {
+    const { openForeignEngine } = await import("../engines/foreign/index.ts");
+    const foreign = { headless: !headful, ...viewport, proxy, ignoreHttpsErrors };
+    return { engine, proxyLogin: null, ...(await openForeignEngine(engine, foreign)) };
+  }
   const { server, login, close } = await prepareProxy(proxy);
   try {
     const { transport, profileDir } = launchBrowser({
