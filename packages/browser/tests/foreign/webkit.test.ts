@@ -12,6 +12,16 @@ import { McpClient } from "../mcp-client.ts";
 const html = (text: string) =>
   new Response(`<!doctype html>${text}`, { headers: { "content-type": "text/html" } });
 
+/** A document that never ends, and does not hurry. */
+function endless(): ReadableStream {
+  return new ReadableStream({
+    async pull(stream) {
+      stream.enqueue("<!doctype html><title>Stream</title><p>more");
+      await Bun.sleep(50);
+    },
+  });
+}
+
 describe.skipIf(!hasWebkit)("the WebKit engine (npm run webkit -- build)", () => {
   let tool: Tool;
   let site: Site;
@@ -43,6 +53,12 @@ describe.skipIf(!hasWebkit)("the WebKit engine (npm run webkit -- build)", () =>
       "/socket": `<title>Socket</title><script>
         const socket = new WebSocket('ws://169.254.169.254/latest/meta-data')
         socket.onerror = () => { document.title = 'failed' }</script>`,
+      "/stays": `<title>Stays</title><button>x</button>
+        <script>onbeforeunload = () => { for (;;); }; onpagehide = () => { for (;;); }</script>`,
+      "/stream": () =>
+        new Response(endless(), {
+          headers: { "content-type": "text/html" },
+        }),
       "/agent": ({ headers }) => html(`<title>${headers.get("user-agent")}</title>`),
     });
     tool = startTool({ engine: webkit });
@@ -53,8 +69,8 @@ describe.skipIf(!hasWebkit)("the WebKit engine (npm run webkit -- build)", () =>
     rmSync(temp, { recursive: true, force: true });
   });
 
-  const open = (path: string) =>
-    tool.post("/navigate", { url: site.url.replace("127.0.0.1", "localhost") + path });
+  const open = (path: string, more = {}) =>
+    tool.post("/navigate", { url: site.url.replace("127.0.0.1", "localhost") + path, ...more });
   const title = () => tool.evaluate("document.title");
   const titled = (wanted: string) => until(`the title is ${wanted}`, async () => (await title()) === wanted);
   async function session(): Promise<CdpSession> {
@@ -177,6 +193,12 @@ describe.skipIf(!hasWebkit)("the WebKit engine (npm run webkit -- build)", () =>
     await titled("failed");
     events += JSON.stringify((await tool.post("/evaluate", { expression: "1" })).body.events ?? []);
     expect(events).toContain("ws://169.254.169.254/latest/meta-data was blocked");
+  });
+
+  test.each(["/stays", "/stream"])("%s is left, though it does not end by itself", async (path) => {
+    expect((await open(path, { wait_until: "commit" })).status).toBe(200);
+    if (path === "/stays") await tool.post("/click", { target: "button" });
+    expect((await open("/")).body.title).toBe("Home");
   });
 
   test("what is missing to start it is named", async () => {

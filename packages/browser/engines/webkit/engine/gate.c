@@ -225,12 +225,16 @@ gboolean gate_kill_process(const page *of) {
   return process > 1 && kill(process, SIGKILL) == 0;
 }
 
-void gate_stop_script(page *of, request *asked) {
-  line *stop = g_hash_table_lookup(stop_lines, &of->process);
+gboolean gate_stop(const page *of) {
+  const line *stop = g_hash_table_lookup(stop_lines, &of->process);
   GOutputStream *out = stop ? g_io_stream_get_output_stream(G_IO_STREAM(stop->connection)) : NULL;
   const char stop_byte = 1;
   /* One byte into an empty socket does not block. */
-  if (out && g_output_stream_write(out, &stop_byte, 1, NULL, NULL) == 1)
+  return out && g_output_stream_write(out, &stop_byte, 1, NULL, NULL) == 1;
+}
+
+void gate_stop_script(page *of, request *asked) {
+  if (gate_stop(of))
     answer_empty(asked);
   else
     answer_error(asked, "the page's process cannot be reached");

@@ -11,6 +11,9 @@ void gate_close(void);
 /* Ends the process of a page as if by a fault of its own. FALSE when it is not known. */
 gboolean gate_kill_process(const page *of);
 
+/* Stops the script that the page is running; FALSE when its process cannot be reached. */
+gboolean gate_stop(const page *of);
+
 void gate_continue(page *of, request *asked);
 void gate_fail(page *of, request *asked);
 void gate_stop_script(page *of, request *asked);

@@ -4,8 +4,11 @@
 
 #include "../common/json.h"
 #include "browser.h"
+#include "gate.h"
 
 #define HISTORY_ENTRIES_MAX 50u
+/* How long a document that is being left may keep silent. */
+#define PATIENCE_MS 1000u
 
 /* Addresses with another scheme are for other applications, and there are none here. */
 static const char *const own_schemes[] = {"http", "https", "about", "data", "blob", "file", "javascript",
@@ -45,6 +48,7 @@ static void frame_event(page *of, const char *method, const char *key, const cha
 /* The answer to Page.navigate; without a loader the address is within the document that is there. */
 static void answer_asked(page *of, gboolean has_loader, const char *error_text) {
   request *asked = g_steal_pointer(&of->navigation.asked);
+  g_clear_handle_id(&of->navigation.patience, g_source_remove);
   if (!asked)
     return;
   g_autoptr(GString) result = g_string_new(NULL);
@@ -71,6 +75,7 @@ static void forget_reasons(page *of) {
 
 static void on_start(page *of) {
   of->navigation.next_loader = ++of->navigation.loaders;
+  of->navigation.has_begun = TRUE;
   of->navigation.is_step = FALSE;
   g_autoptr(GString) params = g_string_new(NULL);
   char loader[16];
@@ -171,11 +176,19 @@ static const char *error_name(const page *of, const GError *error) {
   return NULL;
 }
 
+/* A loading that the one asked for has taken the place of fails too, before that one begins. */
+static gboolean is_of_another(const page *of, const GError *error) {
+  const navigation *at = &of->navigation;
+  return !at->has_begun && !at->was_blocked && !at->was_download && !at->was_empty &&
+         g_error_matches(error, WEBKIT_NETWORK_ERROR, WEBKIT_NETWORK_ERROR_CANCELLED);
+}
+
 static gboolean on_load_failed(WebKitWebView *view, WebKitLoadEvent event, char *uri, GError *error,
                                gpointer data) {
   (void)view, (void)uri;
   page *of = data;
-  if (event == WEBKIT_LOAD_FINISHED)
+  const gboolean is_of_document = event == WEBKIT_LOAD_COMMITTED || event == WEBKIT_LOAD_FINISHED;
+  if (is_of_document || is_of_another(of, error))
     return TRUE;
   const char *name = error_name(of, error);
   answer_asked(of, FALSE, name ? name : error->message);
@@ -327,6 +340,23 @@ static void on_step_settled(page *of, gpointer data) {
     answer_asked(of, FALSE, NULL);
 }
 
+static void on_heard(page *of, int code, const char *text, gpointer data) {
+  (void)code, (void)text, (void)data;
+  of->navigation.is_heard = TRUE;
+}
+
+/* A document may run script when it is left, and without end; what is in the way then is stopped. */
+static gboolean on_patience_over(gpointer data) {
+  page *of = data;
+  if (!of->navigation.is_heard) {
+    gate_stop(of);
+    return G_SOURCE_CONTINUE;
+  }
+  of->navigation.is_heard = FALSE;
+  page_call(of, "Engine.ping", "{}", on_heard, NULL);
+  return G_SOURCE_CONTINUE;
+}
+
 void navigation_go(page *of, request *asked) {
   const char *uri = json_string(asked->params, "url", "");
   if (*uri == '\0') {
@@ -335,6 +365,9 @@ void navigation_go(page *of, request *asked) {
   }
   answer_asked(of, FALSE, "net::ERR_ABORTED");
   of->navigation.asked = asked;
+  of->navigation.has_begun = FALSE;
+  of->navigation.is_heard = TRUE;
+  of->navigation.patience = g_timeout_add(PATIENCE_MS, on_patience_over, of);
   forget_reasons(of);
   of->navigation.is_step = is_same_document(of->navigation.committed_uri, uri);
   webkit_web_view_load_uri(of->view, uri);

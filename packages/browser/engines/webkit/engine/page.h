@@ -49,6 +49,11 @@ typedef struct navigation {
   request *asked;
   /* It names a place within the document that is there. */
   gboolean is_step;
+  /* WebKit has begun with it; until then, what is given up is what was under way before. */
+  gboolean has_begun;
+  /* Looks after a document that does not let itself be left. */
+  guint patience;
+  gboolean is_heard;
   /* Why WebKit is about to give up the loading, where it would not know itself. */
   gboolean was_blocked;
   gboolean was_download;
