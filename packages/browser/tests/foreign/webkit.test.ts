@@ -59,6 +59,20 @@ describe.skipIf(!hasWebkit)("the WebKit engine (npm run webkit -- build)", () =>
         new Response(endless(), {
           headers: { "content-type": "text/html" },
         }),
+      "/alone": () =>
+        new Response(
+          `<!doctype html><title>Alone</title><a href="tel:1">Call</a><button onclick="fetch('http://169.254.169.254/', { mode: 'no-cors' })
+            .catch(() => { document.title = 'refused, alone ' + crossOriginIsolated })">Fetch</button>`,
+          {
+            headers: {
+              "content-type": "text/html",
+              "cross-origin-opener-policy": "same-origin",
+              "cross-origin-embedder-policy": "require-corp",
+            },
+          },
+        ),
+      "/window": `<title>Window</title><button onclick="open('').fetch('http://169.254.169.254/')
+        .catch(() => { document.title = 'refused in the window' })">Open</button>`,
       "/agent": ({ headers }) => html(`<title>${headers.get("user-agent")}</title>`),
     });
     tool = startTool({ engine: webkit });
@@ -193,6 +207,28 @@ describe.skipIf(!hasWebkit)("the WebKit engine (npm run webkit -- build)", () =>
     await titled("failed");
     events += JSON.stringify((await tool.post("/evaluate", { expression: "1" })).body.events ?? []);
     expect(events).toContain("ws://169.254.169.254/latest/meta-data was blocked");
+  });
+
+  test("a page that moves into a process of its own is held to the same rules there", async () => {
+    await open("/");
+    await open("/alone");
+    const fetched = await tool.post("/click", { target: "button" });
+    await titled("refused, alone true");
+    const called = await tool.post("/click", { target: "a" });
+    const last = await tool.post("/evaluate", { expression: "1" });
+    const events = JSON.stringify([fetched.body.events, called.body.events, last.body.events]);
+    expect(events).toContain("A request to http://169.254.169.254/ was blocked");
+    expect(events).toContain("Another application was asked to open tel:1");
+  });
+
+  test("what a page does at once in a window that it opens is held to the same rules", async () => {
+    await open("/window");
+    const opener = (await tool.get("/pages")).body.pages[0].id;
+    const { body } = await tool.post("/click", { target: "button" });
+    await tool.post("/pages/activate", { page_id: opener });
+    await titled("refused in the window");
+    const last = await tool.post("/evaluate", { expression: "1" });
+    expect(JSON.stringify([body.events, last.body.events])).toContain("http://169.254.169.254/ was blocked");
   });
 
   test.each(["/stays", "/stream"])("%s is left, though it does not end by itself", async (path) => {

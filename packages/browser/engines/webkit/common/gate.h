@@ -1,7 +1,8 @@
 /*
  * The second line between the engine and each page's process, a socket in the profile. WebKit's own messages
  * wait for the page's main thread; what comes here does not. Each process opens two connections:
- *   questions   the process asks about a request that a page is about to make, and stands still until it is told
+ *   questions   the process asks about a request that a page is about to make, or what has been prepared for a page
+ *               that it has just been given, and stands still until it is told
  *   stop        a byte from the engine stops the script that is running
  * Each begins with one gate_hello. A question and its answer are a length and so much JSON.
  */

@@ -24,7 +24,7 @@
   X("Emulation.setGeolocationOverride", PAGE, device_set_location)     \
   X("Emulation.setUserAgentOverride", PAGE, device_set_user_agent)     \
   X("Fetch.continueRequest", PAGE, gate_continue)                      \
-  X("Fetch.enable", PAGE, page_forward)                                \
+  X("Fetch.enable", PAGE, page_prepare)                                \
   X("Fetch.failRequest", PAGE, gate_fail)                              \
   X("Input.dispatchDragEvent", PAGE, input_drag)                       \
   X("Input.dispatchKeyEvent", PAGE, input_key)                         \
@@ -35,7 +35,7 @@
   X("Network.enable", PAGE, page_acknowledge)                          \
   X("Network.getCookies", PAGE, cookies_get_for_urls)                  \
   X("Network.getResponseBody", PAGE, network_get_body)                 \
-  X("Page.addScriptToEvaluateOnNewDocument", PAGE, page_forward)       \
+  X("Page.addScriptToEvaluateOnNewDocument", PAGE, page_prepare)       \
   X("Page.bringToFront", PAGE, page_bring_to_front)                    \
   X("Page.captureScreenshot", PAGE, screenshot_capture)                \
   X("Page.crash", PAGE, page_crash)                                    \
@@ -50,7 +50,7 @@
   X("Page.setInterceptFileChooserDialog", PAGE, files_intercept)       \
   X("Page.setLifecycleEventsEnabled", PAGE, page_acknowledge)          \
   X("Page.stopLoading", PAGE, navigation_stop)                         \
-  X("Runtime.addBinding", PAGE, page_forward)                          \
+  X("Runtime.addBinding", PAGE, page_prepare)                          \
   X("Runtime.callFunctionOn", PAGE, page_forward)                      \
   X("Runtime.enable", PAGE, page_forward)                              \
   X("Runtime.evaluate", PAGE, page_evaluate)                           \

@@ -41,6 +41,17 @@ static void on_answer_written(GObject *stream, GAsyncResult *result, gpointer da
     free_line(data);
 }
 
+static void tell(line *of, const GString *told) {
+  const guint32 bytes = (guint32)told->len;
+  g_free(of->question);
+  of->question = g_malloc(sizeof bytes + bytes);
+  memcpy(of->question, &bytes, sizeof bytes);
+  memcpy(of->question + sizeof bytes, told->str, bytes);
+  GOutputStream *out = g_io_stream_get_output_stream(G_IO_STREAM(of->connection));
+  g_output_stream_write_all_async(out, of->question, sizeof bytes + bytes, G_PRIORITY_HIGH, NULL,
+                                  on_answer_written, of);
+}
+
 /* The page's process goes on: with the request, with these headers instead of its own, or without it. */
 static void let_go(line *of, gboolean is_refused, JsonArray *headers) {
   g_autoptr(GString) told = g_string_new(NULL);
@@ -53,14 +64,28 @@ static void let_go(line *of, gboolean is_refused, JsonArray *headers) {
     json_add_raw(told, "headers", text);
   }
   json_end_object(told);
-  const guint32 bytes = (guint32)told->len;
-  g_free(of->question);
-  of->question = g_malloc(sizeof bytes + bytes);
-  memcpy(of->question, &bytes, sizeof bytes);
-  memcpy(of->question + sizeof bytes, told->str, bytes);
-  GOutputStream *out = g_io_stream_get_output_stream(G_IO_STREAM(of->connection));
-  g_output_stream_write_all_async(out, of->question, sizeof bytes + bytes, G_PRIORITY_HIGH, NULL,
-                                  on_answer_written, of);
+  tell(of, told);
+}
+
+/* A page that moves into another process, as WebKit sometimes wants it, is held to the same rules from the start. */
+static void tell_prepared(line *of, gint64 number) {
+  page *known = page_of_number((guint64)number);
+  if (known)
+    known->next_process = of->hello.process;
+  g_autoptr(GString) told = g_string_new(NULL);
+  json_begin_object(told, NULL);
+  json_add_string(told, "targetId", known ? known->target : "");
+  json_begin_array(told, "commands");
+  for (guint index = 0; known && index < known->prepared->len; index++) {
+    const prepared_command *each = g_ptr_array_index(known->prepared, index);
+    json_begin_object(told, NULL);
+    json_add_string(told, "method", each->method);
+    json_add_raw(told, "params", each->params);
+    json_end_object(told);
+  }
+  json_end_array(told);
+  json_end_object(told);
+  tell(of, told);
 }
 
 static void report_pause(page *of, const char *id, JsonObject *question) {
@@ -90,6 +115,10 @@ static void on_question_read(GObject *stream, GAsyncResult *result, gpointer dat
     return;
   }
   g_autoptr(JsonObject) question = json_parse_object(of->question, (gssize)got);
+  if (question && json_object_has_member(question, "created")) {
+    tell_prepared(of, json_integer(question, "created", 0));
+    return;
+  }
   page *asking = question ? page_of_target(json_string(question, "target", "")) : NULL;
   if (!asking || g_hash_table_size(paused) >= PAUSED_MAX) {
     let_go(of, TRUE, NULL);

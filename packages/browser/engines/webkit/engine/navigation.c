@@ -101,6 +101,9 @@ static void on_commit(page *of) {
   char loader[16];
   of->navigation.loader = of->navigation.next_loader;
   of->navigation.next_loader = 0;
+  if (of->next_process != 0)
+    of->process = of->next_process;
+  of->next_process = 0;
   forget_reasons(of);
   g_free(of->navigation.committed_uri);
   of->navigation.committed_uri = g_strdup(uri);
@@ -190,6 +193,7 @@ static gboolean on_load_failed(WebKitWebView *view, WebKitLoadEvent event, char 
   const gboolean is_of_document = event == WEBKIT_LOAD_COMMITTED || event == WEBKIT_LOAD_FINISHED;
   if (is_of_document || is_of_another(of, error))
     return TRUE;
+  of->next_process = 0;
   const char *name = error_name(of, error);
   answer_asked(of, FALSE, name ? name : error->message);
   return TRUE;

@@ -15,6 +15,7 @@
 #define PAGES_MAX 200u
 /* Calls that may wait for a page whose process has not come up yet. */
 #define UNSENT_CALLS_MAX 1000u
+#define PREPARED_MAX 200u
 /* How often a page is asked again while it keeps putting navigations in line. */
 #define SETTLE_ROUNDS_MAX 6u
 #define CODE_SERVER_ERROR (-32000)
@@ -32,8 +33,13 @@ static gboolean has_same_target(gconstpointer each, gconstpointer target) {
   return strcmp(((const page *)each)->target, target) == 0;
 }
 
-static gboolean has_same_view(gconstpointer each, gconstpointer view) {
-  return ((const page *)each)->view == view;
+static gboolean has_same_number(gconstpointer each, gconstpointer number) {
+  return webkit_web_view_get_page_id(((const page *)each)->view) == *(const guint64 *)number;
+}
+
+static gboolean is_under_way(gconstpointer each, gconstpointer unused) {
+  (void)unused;
+  return ((const page *)each)->navigation.next_loader != 0;
 }
 
 static page *find_page(gconstpointer wanted, GEqualFunc is_it) {
@@ -51,8 +57,12 @@ page *page_of_target(const char *target) {
   return find_page(target, has_same_target);
 }
 
-page *page_of_view(WebKitWebView *view) {
-  return find_page(view, has_same_view);
+/* A process that takes a page over knows it under another number until the page has moved there. */
+page *page_of_number(guint64 number) {
+  page *found = find_page(&number, has_same_number);
+  if (!found)
+    found = find_page(&number, is_under_way);
+  return found ? found : page_any();
 }
 
 page *page_any(void) {
@@ -73,6 +83,7 @@ void page_unref(page *of) {
   g_object_unref(of->closing);
   g_object_unref(of->view);
   g_ptr_array_unref(of->held_decisions);
+  g_ptr_array_unref(of->prepared);
   navigation_clear(&of->navigation);
   g_strfreev(of->files.paths);
   network_clear(of);
@@ -258,6 +269,49 @@ static void on_forward_reply(page *of, int code, const char *text, gpointer data
 
 void page_forward(page *of, request *asked) {
   page_call(of, asked->method, asked->text, on_forward_reply, asked);
+}
+
+static void free_prepared(gpointer data) {
+  prepared_command *of = data;
+  g_free(of->method);
+  g_free(of->params);
+  g_free(of);
+}
+
+static void forget_prepared(page *of, const char *method) {
+  for (guint index = of->prepared->len; index > 0; index--) {
+    const prepared_command *each = g_ptr_array_index(of->prepared, index - 1);
+    if (strcmp(each->method, method) == 0)
+      g_ptr_array_remove_index(of->prepared, index - 1);
+  }
+}
+
+static void keep_prepared(page *of, const char *method, const char *params) {
+  prepared_command *kept = g_new0(prepared_command, 1);
+  kept->method = g_strdup(method);
+  kept->params = g_strdup(params);
+  g_ptr_array_add(of->prepared, kept);
+}
+
+/* The opener can act in its window at once, before the tool has had a look at it; so the same requests are held. */
+static void inherit_patterns(page *made, const page *opener) {
+  for (guint index = 0; index < opener->prepared->len; index++) {
+    const prepared_command *each = g_ptr_array_index(opener->prepared, index);
+    if (strcmp(each->method, "Fetch.enable") == 0)
+      keep_prepared(made, each->method, each->params);
+  }
+}
+
+void page_prepare(page *of, request *asked) {
+  if (of->prepared->len >= PREPARED_MAX) {
+    answer_error(asked, "too much has been prepared for this page");
+    return;
+  }
+  /* The patterns of requests replace those before; scripts and bindings add up. */
+  if (strcmp(asked->method, "Fetch.enable") == 0)
+    forget_prepared(of, asked->method);
+  keep_prepared(of, asked->method, asked->text);
+  page_forward(of, asked);
 }
 
 typedef struct evaluation {
@@ -466,6 +520,9 @@ page *page_open(page *opener) {
   made->opener = opener ? g_strdup(opener->target) : NULL;
   made->closing = g_cancellable_new();
   made->held_decisions = g_ptr_array_new_with_free_func(g_object_unref);
+  made->prepared = g_ptr_array_new_with_free_func(free_prepared);
+  if (opener)
+    inherit_patterns(made, opener);
   made->is_held = TRUE;
   g_autoptr(WebKitSettings) settings = browser_page_settings();
   made->view = opener ? g_object_new(WEBKIT_TYPE_WEB_VIEW, "related-view", opener->view, "settings", settings, NULL)

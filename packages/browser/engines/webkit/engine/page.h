@@ -62,6 +62,11 @@ typedef struct navigation {
   guint questions;
 } navigation;
 
+typedef struct prepared_command {
+  char *method;
+  char *params;
+} prepared_command;
+
 typedef struct page {
   gatomicrefcount references;
   char *target;
@@ -77,10 +82,14 @@ typedef struct page {
   gboolean is_connected;
   GQueue unsent;
   gint64 process;
+  /* Where the document that is on its way will be, if that is another process; else 0. */
+  gint64 next_process;
   guint calls_open;
   /* A popup loads nothing until the tool has prepared it. */
   gboolean is_held;
   GPtrArray *held_decisions;
+  /* Of prepared_command: what a process that takes the page over has to be told first. */
+  GPtrArray *prepared;
   navigation navigation;
   input_queue input;
   drag drag;
@@ -103,7 +112,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(page, page_unref)
 
 page *page_of_session(const char *session);
 page *page_of_target(const char *target);
-page *page_of_view(WebKitWebView *view);
+/* The page that a process of pages knows under this number, or the one that is likely to move there. */
+page *page_of_number(guint64 number);
 page *page_any(void);
 
 /* Asks the page's process. The reply always comes, at the latest when the page closes. */
@@ -123,6 +133,7 @@ void page_evaluate(page *of, request *asked);
 void page_acknowledge(page *of, request *asked);
 void page_bring_to_front(page *of, request *asked);
 void page_crash(page *of, request *asked);
+void page_prepare(page *of, request *asked);
 void page_run(page *of, request *asked);
 void page_set_metrics(page *of, request *asked);
 

@@ -46,6 +46,8 @@ void page_event(web_page *of, const char *method, const char *params) {
 }
 
 static void reply(WebKitUserMessage *to, int code, const char *text) {
+  if (!to)
+    return;
   g_autofree char *valid = g_utf8_validate(text, -1, NULL) ? NULL : g_utf8_make_valid(text, -1);
   GVariant *content = g_variant_new("(is)", code, valid ? valid : text);
   webkit_user_message_send_reply(to, webkit_user_message_new("reply", content));
@@ -61,8 +63,8 @@ void reply_error(WebKitUserMessage *to, int code, const char *text) {
 
 /* The page's name, in which its events speak of it. */
 static void hello(web_page *of, JsonObject *params, WebKitUserMessage *message) {
-  if (!of->target)
-    of->target = g_strdup(json_string(params, "targetId", ""));
+  g_free(of->target);
+  of->target = g_strdup(json_string(params, "targetId", ""));
   held_event *held;
   while ((held = g_queue_pop_head(&of->held_events))) {
     send_event(of, held->method, held->params);
@@ -185,6 +187,34 @@ static const struct {
     {"Runtime.releaseObject", script_release_object},
 };
 
+static gboolean run_command(web_page *of, const char *method, JsonObject *params, WebKitUserMessage *message) {
+  for (gsize index = 0; index < G_N_ELEMENTS(commands); index++) {
+    if (strcmp(commands[index].method, method) == 0) {
+      commands[index].handler(of, params, message);
+      return TRUE;
+    }
+  }
+  return FALSE;
+}
+
+/* What has been prepared for the page, should it have been in another process before. */
+static void take_over(web_page *of) {
+  g_autoptr(GString) question = g_string_new(NULL);
+  json_begin_object(question, NULL);
+  json_add_int(question, "created", (gint64)webkit_web_page_get_id(of->source));
+  json_end_object(question);
+  g_autoptr(JsonObject) told = requests_ask(question);
+  JsonArray *prepared = json_array(told, "commands");
+  if (prepared && json_array_get_length(prepared) > 0)
+    of->target = g_strdup(json_string(told, "targetId", ""));
+  for (guint index = 0; prepared && index < json_array_get_length(prepared); index++) {
+    JsonObject *each = json_array_get_object_element(prepared, index);
+    JsonObject *params = json_object(each, "params");
+    if (params)
+      run_command(of, json_string(each, "method", ""), params, NULL);
+  }
+}
+
 static gboolean on_message(WebKitWebPage *source, WebKitUserMessage *message, gpointer data) {
   (void)source;
   const char *method = webkit_user_message_get_name(message);
@@ -194,13 +224,8 @@ static gboolean on_message(WebKitWebPage *source, WebKitUserMessage *message, gp
                          ? g_variant_get_string(content, NULL)
                          : "{}";
   g_autoptr(JsonObject) params = json_parse_object(text, -1);
-  for (gsize index = 0; params && index < G_N_ELEMENTS(commands); index++) {
-    if (strcmp(commands[index].method, method) == 0) {
-      commands[index].handler(data, params, message);
-      return TRUE;
-    }
-  }
-  reply_error(message, CODE_METHOD_NOT_FOUND, method);
+  if (!params || !run_command(data, method, params, message))
+    reply_error(message, CODE_METHOD_NOT_FOUND, method);
   return TRUE;
 }
 
@@ -261,6 +286,7 @@ static void on_page_created(WebKitWebExtension *extension, WebKitWebPage *source
   g_signal_connect(source, "notify::uri", G_CALLBACK(on_uri_changed), made);
   console_watch_page(made);
   requests_watch(made);
+  take_over(made);
   g_autoptr(GString) params = g_string_new(NULL);
   json_begin_object(params, NULL);
   json_add_int(params, "process", line_process());

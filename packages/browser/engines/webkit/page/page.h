@@ -67,6 +67,7 @@ typedef struct context {
 
 /* main.c */
 void page_event(web_page *of, const char *method, const char *params);
+/* Nobody waits for the reply where `to` is NULL. */
 void reply_result(WebKitUserMessage *to, const char *json);
 void reply_error(WebKitUserMessage *to, int code, const char *text);
 web_page *page_of_source(WebKitWebPage *source);
@@ -157,6 +158,8 @@ void prepare_free(web_page *of);
 /* requests.c */
 void requests_start(const char *path);
 void requests_watch(web_page *of);
+/* Asks the engine and stands still until it answers; NULL when it does not. */
+JsonObject *requests_ask(const GString *question);
 /* Whether the page may go to an address that no request of WebKit's is seen for. */
 gboolean requests_may_go(web_page *of, const char *uri);
 void requests_enable(web_page *of, JsonObject *params, WebKitUserMessage *message);

@@ -61,8 +61,8 @@ static JsonObject *exchange(const GString *question) {
   return line_read(questions, text, bytes) ? json_parse_object(text, bytes) : NULL;
 }
 
-/* What the tool says to it, or NULL, which is a refusal. */
-static JsonObject *ask(const GString *question) {
+/* What the engine says to it, or NULL, which is a refusal. */
+JsonObject *requests_ask(const GString *question) {
   JsonObject *told = exchange(question);
   /* An answer that comes too late must not be taken for that to the next question. */
   if (!told && questions >= 0) {
@@ -94,7 +94,7 @@ static gboolean on_request(WebKitWebPage *source, WebKitURIRequest *request, Web
   g_autoptr(GString) question =
       write_question(of, webkit_uri_request_get_uri(request), webkit_uri_request_get_http_method(request),
                      webkit_uri_request_get_http_headers(request));
-  g_autoptr(JsonObject) told = ask(question);
+  g_autoptr(JsonObject) told = requests_ask(question);
   if (json_flag(told, "refused", TRUE))
     return TRUE;
   JsonArray *headers = json_array(told, "headers");
@@ -107,7 +107,7 @@ gboolean requests_may_go(web_page *of, const char *uri) {
   if (!is_suspect(of, uri))
     return TRUE;
   g_autoptr(GString) question = write_question(of, uri, "GET", NULL);
-  g_autoptr(JsonObject) told = ask(question);
+  g_autoptr(JsonObject) told = requests_ask(question);
   return !json_flag(told, "refused", TRUE);
 }
 
