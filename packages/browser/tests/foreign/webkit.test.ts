@@ -71,7 +71,7 @@ describe.skipIf(!hasWebkit)("the WebKit engine (npm run webkit -- build)", () =>
             },
           },
         ),
-      "/window": `<title>Window</title><button onclick="open('').fetch('http://169.254.169.254/')
+      "/window": `<title>Window</title><button onclick="window.open('').fetch('http://169.254.169.254/')
         .catch(() => { document.title = 'refused in the window' })">Open</button>`,
       "/agent": ({ headers }) => html(`<title>${headers.get("user-agent")}</title>`),
     });
