@@ -73,6 +73,7 @@ describe.skipIf(!hasWebkit)("the WebKit engine (npm run webkit -- build)", () =>
         ),
       "/window": `<title>Window</title><button onclick="window.open('').fetch('http://169.254.169.254/')
         .catch(() => { document.title = 'refused in the window' })">Open</button>`,
+      "/workers": `<title>Workers</title><script>document.title = [typeof SharedWorker, typeof navigator.serviceWorker].join()</script>`,
       "/agent": ({ headers }) => html(`<title>${headers.get("user-agent")}</title>`),
     });
     tool = startTool({ engine: webkit });
@@ -229,6 +230,11 @@ describe.skipIf(!hasWebkit)("the WebKit engine (npm run webkit -- build)", () =>
     await titled("refused in the window");
     const last = await tool.post("/evaluate", { expression: "1" });
     expect(JSON.stringify([body.events, last.body.events])).toContain("http://169.254.169.254/ was blocked");
+  });
+
+  test("workers whose requests nobody sees are off", async () => {
+    await open("/workers");
+    expect(await title()).toBe("undefined,undefined");
   });
 
   test.each(["/stays", "/stream"])("%s is left, though it does not end by itself", async (path) => {

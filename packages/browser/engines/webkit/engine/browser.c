@@ -195,14 +195,28 @@ static WebKitWebContext *make_context(const engine_settings *settings) {
   return context;
 }
 
+/* Of these workers WebKit shows no request, so they could go to addresses that are blocked; a proxy can see to it. */
+static void turn_off_unseen_workers(WebKitSettings *settings) {
+  static const char *const unseen[] = {"ServiceWorkers", "SharedWorker", NULL};
+  g_autoptr(WebKitFeatureList) features = webkit_settings_get_all_features();
+  for (gsize index = 0; index < webkit_feature_list_get_length(features); index++) {
+    WebKitFeature *each = webkit_feature_list_get(features, index);
+    if (g_strv_contains(unseen, webkit_feature_get_identifier(each)))
+      webkit_settings_set_feature_enabled(settings, each, FALSE);
+  }
+}
+
 WebKitSettings *browser_page_settings(void) {
-  return webkit_settings_new_with_settings(
+  WebKitSettings *settings = webkit_settings_new_with_settings(
       /* A page that comes back from there brings its frames and worlds along without saying so. */
       "enable-page-cache", FALSE,
       /* Windows that a script opens late, after an answer of its server, are as wanted as others. */
       "javascript-can-open-windows-automatically", TRUE, "media-playback-requires-user-gesture", FALSE,
       "enable-back-forward-navigation-gestures", FALSE, "enable-smooth-scrolling", FALSE,
       "enable-developer-extras", FALSE, NULL);
+  if (!the_browser.has_proxy)
+    turn_off_unseen_workers(settings);
+  return settings;
 }
 
 void browser_start(const engine_settings *settings) {
