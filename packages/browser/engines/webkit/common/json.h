@@ -1,4 +1,4 @@
-/* Writes JSON into a GString, member by member; commas come by themselves. Reading is left to json-glib. */
+/* Writes JSON into a GString, member by member, with commas where they belong. json-glib does the reading. */
 #ifndef WEBKIT_ENGINE_JSON_H
 #define WEBKIT_ENGINE_JSON_H
 

@@ -116,7 +116,7 @@ static void on_begin(GtkWidget *view, GdkDragContext *context, gpointer data) {
   (void)view, (void)context;
   page *of = data;
   of->drag.is_running = TRUE;
-  /* What is dragged stays with GTK; whoever asked to be told gives the empty data back with each step. */
+  /* What is dragged stays with GTK; the tool gives the empty data back with each step. */
   if (of->drag.is_told)
     page_event(of, "Input.dragIntercepted",
                "{\"data\":{\"items\":[],\"files\":[],\"dragOperationsMask\":1}}");

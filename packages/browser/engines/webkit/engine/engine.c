@@ -14,7 +14,7 @@ void engine_end(void) {
   g_main_loop_quit(loop);
 }
 
-/* What GTK and WebKit would otherwise look for in the session and the home of whoever runs the tool. */
+/* Keeps GTK and WebKit away from the user's desktop session and home folder. */
 static void set_environment(const engine_settings *settings) {
   static const char *const quiet[][2] = {
       {"GDK_BACKEND", "x11"},

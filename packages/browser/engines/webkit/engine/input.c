@@ -59,7 +59,7 @@ static void root_place(page *of, double x, double y, double *x_root, double *y_r
   *y_root = top + y;
 }
 
-/* In whole pixels: WebKit would round each event by itself, and the sum of many moves would go astray. */
+/* In whole pixels: WebKit rounds every event, and the sum of many moves would be off. */
 void input_place(page *of, const request *asked) {
   of->input.x = floor(json_number(asked->params, "x", 0));
   of->input.y = floor(json_number(asked->params, "y", 0));

@@ -118,6 +118,8 @@ page *page_any(void);
 
 /* Asks the page's process. The reply always comes, at the latest when the page closes. */
 void page_call(page *of, const char *method, const char *params, page_reply on_reply, gpointer data);
+/* Sends what waited for the process to come up, or ends it where none will. */
+void page_send_waiting(page *of);
 /*
  * Calls back once the page has handled all input that was sent to it so far, and whatever that has put in line
  * right away: the sending of a form, the start of a navigation.

@@ -159,8 +159,9 @@ static JSCValue *make_helper(frame *of, JSCContext *script) {
                              G_TYPE_DOUBLE, G_TYPE_BOOLEAN, JSC_TYPE_VALUE);
   g_autoptr(JSCValue) frame_of = jsc_value_new_function(script, "frameOf", G_CALLBACK(dom_frame_in), of->of->source, NULL,
                                                         G_TYPE_STRING, 1, JSC_TYPE_VALUE);
-  g_autoptr(JSCValue) stepped = jsc_value_new_function(script, "stepped", G_CALLBACK(page_stepped), of->of->source,
-                                                       NULL, G_TYPE_NONE, 1, G_TYPE_STRING);
+  g_autoptr(JSCValue) stepped =
+      jsc_value_new_function(script, "stepped", G_CALLBACK(page_stepped), of->of->source, NULL, G_TYPE_NONE, 1,
+                             G_TYPE_STRING);
   g_autoptr(JSCValue) file_field =
       jsc_value_new_function(script, "fileField", G_CALLBACK(dom_file_field_clicked), of->of->source, NULL,
                              G_TYPE_NONE, 1, G_TYPE_DOUBLE);
