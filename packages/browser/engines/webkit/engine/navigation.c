@@ -95,6 +95,7 @@ static void on_commit(page *of) {
   char loader[16];
   of->navigation.loader = of->navigation.next_loader;
   of->navigation.next_loader = 0;
+  of->navigation.is_load_due = FALSE;
   if (of->next_process != 0)
     of->process = of->next_process;
   of->next_process = 0;
@@ -123,6 +124,37 @@ static void on_commit(page *of) {
     answer_asked(of, TRUE, NULL);
 }
 
+static void loaded(page *of) {
+  of->navigation.is_load_due = FALSE;
+  lifecycle(of, "load");
+  stopped_loading(of);
+}
+
+static void on_finish_settled(page *of, gpointer data) {
+  const gboolean is_same = of->navigation.loader == GPOINTER_TO_UINT(data);
+  if (is_same && of->navigation.is_load_due && of->navigation.next_loader == 0)
+    loaded(of);
+}
+
+/* WebKit says that loading has finished after a failure too. The document before stays then. */
+static void on_failure(page *of) {
+  of->navigation.next_loader = 0;
+  if (of->navigation.is_load_due)
+    loaded(of);
+  else
+    stopped_loading(of);
+}
+
+/* Some documents lead to the next one as soon as they are loaded. Only the last of them counts as loaded. */
+static void on_finish(page *of) {
+  if (of->navigation.next_loader != 0 || of->navigation.loader == 0) {
+    on_failure(of);
+    return;
+  }
+  of->navigation.is_load_due = TRUE;
+  page_settle(of, on_finish_settled, GUINT_TO_POINTER(of->navigation.loader));
+}
+
 static void on_load_changed(WebKitWebView *view, WebKitLoadEvent event, gpointer data) {
   (void)view;
   page *of = data;
@@ -136,11 +168,7 @@ static void on_load_changed(WebKitWebView *view, WebKitLoadEvent event, gpointer
       on_commit(of);
       break;
     case WEBKIT_LOAD_FINISHED:
-      /* It comes after a failure too, and then nothing has been loaded. */
-      if (of->navigation.next_loader == 0 && of->navigation.loader != 0)
-        lifecycle(of, "load");
-      of->navigation.next_loader = 0;
-      stopped_loading(of);
+      on_finish(of);
       break;
   }
 }

@@ -45,6 +45,8 @@ typedef struct navigation {
   guint loader;
   guint next_loader;
   char *committed_uri;
+  /* The document has been loaded, and the tool has not been told yet. */
+  gboolean is_load_due;
   /* The Page.navigate that waits for its document. */
   request *asked;
   /* It names a place within the document that is there. */
