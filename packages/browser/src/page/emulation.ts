@@ -43,20 +43,35 @@ export class Emulation {
     this.viewport = viewport;
   }
 
-  /** Tells a page everything that differs from an ordinary one; `all`: what does not differ any more, too. */
-  apply(session: CdpSession, all: boolean): void {
+  /**
+   * Tells a page everything that differs from an ordinary one; `all`: what does not differ any more, too. Fails where
+   * the engine cannot do it. Turning off is not waited for: an engine that does not know it never had it on.
+   */
+  async apply(session: CdpSession, all: boolean, timeoutMs?: number): Promise<void> {
     const { deviceScaleFactor, mobile, touch, userAgent, platform } = this.device;
+    const asked: Promise<unknown>[] = [];
     if (this.viewport)
-      session.tell("Emulation.setDeviceMetricsOverride", { ...this.viewport, deviceScaleFactor, mobile });
-    if (touch || all)
-      session.tell("Emulation.setTouchEmulationEnabled", { enabled: touch, maxTouchPoints: 5 });
-    if (userAgent !== null || all)
-      session.tell("Emulation.setUserAgentOverride", { userAgent: userAgent ?? "", platform });
-    if (this.colorScheme !== null || all)
-      session.tell("Emulation.setEmulatedMedia", {
-        features: [{ name: "prefers-color-scheme", value: this.colorScheme ?? "" }],
-      });
-    if (this.location) session.tell("Emulation.setGeolocationOverride", this.location);
+      asked.push(
+        session.send(
+          "Emulation.setDeviceMetricsOverride",
+          { ...this.viewport, deviceScaleFactor, mobile },
+          timeoutMs,
+        ),
+      );
+    if (touch)
+      asked.push(
+        session.send("Emulation.setTouchEmulationEnabled", { enabled: true, maxTouchPoints: 5 }, timeoutMs),
+      );
+    else if (all) session.tell("Emulation.setTouchEmulationEnabled", { enabled: false });
+    if (userAgent !== null)
+      asked.push(session.send("Emulation.setUserAgentOverride", { userAgent, platform }, timeoutMs));
+    else if (all) session.tell("Emulation.setUserAgentOverride", { userAgent: "" });
+    if (this.colorScheme !== null || all) {
+      const features = [{ name: "prefers-color-scheme", value: this.colorScheme ?? "" }];
+      asked.push(session.send("Emulation.setEmulatedMedia", { features }, timeoutMs));
+    }
+    if (this.location) asked.push(session.send("Emulation.setGeolocationOverride", this.location, timeoutMs));
     else if (all) session.tell("Emulation.clearGeolocationOverride");
+    await Promise.all(asked);
   }
 }
