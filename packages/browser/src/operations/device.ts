@@ -2,7 +2,7 @@ import { z } from "zod";
 import type { Browser } from "../page/browser.ts";
 import type { Deadline } from "../page/deadline.ts";
 import { deviceNames, devices } from "../page/devices.ts";
-import { type Emulation, permissionNames, permissionTypes } from "../page/emulation.ts";
+import { type Emulation, type PermissionName, permissionNames } from "../page/emulation.ts";
 import { defineOperation } from "./define.ts";
 import { TimeoutMs } from "./schemas.ts";
 
@@ -20,7 +20,7 @@ export const Location = z
   .describe("Where the device is; also lets pages ask for it");
 
 interface Grants {
-  permissions?: (keyof typeof permissionTypes)[];
+  permissions?: PermissionName[];
   geolocation?: z.output<typeof Location> | null;
 }
 
@@ -34,14 +34,17 @@ async function grant(
   const before = browser.granted;
   const wanted = new Set(permissions ?? before);
   if (geolocation) wanted.add("geolocation");
-  const typesOf = (names: Iterable<keyof typeof permissionTypes>) => ({
-    permissions: [...names].map((name) => permissionTypes[name]),
-  });
+  // Not Browser.grantPermissions: it refuses all others, and pages would not be seen to ask for them any more.
+  const toGrant = (name: PermissionName) =>
+    ({ permission: { name: name === "sensors" ? "accelerometer" : name }, setting: "granted" }) as const;
   await root.send("Browser.resetPermissions", {}, deadline.leftMs);
   try {
-    if (wanted.size > 0) await root.send("Browser.grantPermissions", typesOf(wanted), deadline.leftMs);
+    await Promise.all(
+      [...wanted].map((name) => root.send("Browser.setPermission", toGrant(name), deadline.leftMs)),
+    );
   } catch (error) {
-    if (before.length > 0) root.tell("Browser.grantPermissions", typesOf(before));
+    root.tell("Browser.resetPermissions");
+    for (const name of before) root.tell("Browser.setPermission", toGrant(name));
     throw error;
   }
   browser.granted = [...wanted];

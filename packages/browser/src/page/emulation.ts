@@ -1,5 +1,4 @@
 /** What pages are told of the device that they are shown on, and of what they may do there. */
-import type { Protocol } from "devtools-protocol";
 import type { CdpSession } from "../cdp/connection.ts";
 import { type Device, devices } from "./devices.ts";
 
@@ -11,25 +10,24 @@ export interface Location {
   accuracy: number;
 }
 
-/** Names as pages know them, and the browser's own. */
-export const permissionTypes = {
-  geolocation: "geolocation",
-  notifications: "notifications",
-  camera: "videoCapture",
-  microphone: "audioCapture",
-  "clipboard-read": "clipboardReadWrite",
-  "clipboard-write": "clipboardSanitizedWrite",
-  midi: "midi",
-  "screen-wake-lock": "wakeLockScreen",
-  "storage-access": "storageAccess",
-  "local-fonts": "localFonts",
-  "idle-detection": "idleDetection",
-  "window-management": "windowManagement",
-  sensors: "sensors",
-} as const satisfies Record<string, Protocol.Browser.PermissionType>;
+/** Names as pages know them; "sensors" stands for all of those. */
+export const permissionNames = [
+  "geolocation",
+  "notifications",
+  "camera",
+  "microphone",
+  "clipboard-read",
+  "clipboard-write",
+  "midi",
+  "screen-wake-lock",
+  "storage-access",
+  "local-fonts",
+  "idle-detection",
+  "window-management",
+  "sensors",
+] as const;
 
-export type PermissionName = keyof typeof permissionTypes;
-export const permissionNames = Object.keys(permissionTypes) as [PermissionName, ...PermissionName[]];
+export type PermissionName = (typeof permissionNames)[number];
 
 /** Holds for all pages of the browser, those that come later included. */
 export class Emulation {

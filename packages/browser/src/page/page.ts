@@ -179,7 +179,7 @@ export class Page {
       });
       if (kind === "page")
         reportRefusals(session, (name) =>
-          this.report(
+          this.#options.notices.addOnce(
             "permission",
             `The page asked for ${name} and was refused. To allow it, grant the permission "${name}" with resize.`,
           ),

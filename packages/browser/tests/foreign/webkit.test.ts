@@ -12,6 +12,8 @@ import { McpClient } from "../mcp-client.ts";
 const html = (text: string) =>
   new Response(`<!doctype html>${text}`, { headers: { "content-type": "text/html" } });
 
+const toGrant = (name: string) => ({ permission: { name }, setting: "granted" }) as const;
+
 /** A document that never ends, and does not hurry. */
 function endless(): ReadableStream {
   return new ReadableStream({
@@ -136,7 +138,7 @@ describe.skipIf(!hasWebkit)("the WebKit engine (npm run webkit -- build)", () =>
     expect(await refusal(page.send("Input.dispatchDragEvent", { type: "drop", x: 1, y: 1, data }))).toMatch(
       /^not_supported: .*nothing from outside/,
     );
-    expect(await refusal((await root()).send("Browser.grantPermissions", { permissions: ["midi"] }))).toMatch(
+    expect(await refusal((await root()).send("Browser.setPermission", toGrant("midi")))).toMatch(
       /^not_supported: .*midi/,
     );
   });
@@ -174,7 +176,7 @@ describe.skipIf(!hasWebkit)("the WebKit engine (npm run webkit -- build)", () =>
     await open("/where");
     await tool.evaluate("ask()");
     await titled("refused 1");
-    await (await root()).send("Browser.grantPermissions", { permissions: ["geolocation"] });
+    await (await root()).send("Browser.setPermission", toGrant("geolocation"));
     await (await session()).send("Emulation.setGeolocationOverride", {
       latitude: 52.5,
       longitude: 13.25,

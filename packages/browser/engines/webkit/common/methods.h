@@ -10,9 +10,9 @@
   X("Browser.close", ROOT, browser_close)                              \
   X("Browser.crash", ROOT, browser_crash)                              \
   X("Browser.getVersion", ROOT, browser_get_version)                   \
-  X("Browser.grantPermissions", ROOT, device_grant)                    \
   X("Browser.resetPermissions", ROOT, device_reset_grants)             \
   X("Browser.setDownloadBehavior", ROOT, downloads_set_behavior)       \
+  X("Browser.setPermission", ROOT, device_set_permission)              \
   X("DOM.describeNode", PAGE, page_forward)                            \
   X("DOM.getFrameOwner", PAGE, page_forward)                           \
   X("DOM.resolveNode", PAGE, page_forward)                             \

@@ -5,9 +5,9 @@
 #include "../common/json.h"
 #include "browser.h"
 
-/* The protocol's names of what WebKit asks about. */
+/* What WebKit asks about, by the names that pages use. */
 static const char *const known_grants[] = {
-    "geolocation", "notifications", "videoCapture", "audioCapture", "clipboardReadWrite", "storageAccess", NULL};
+    "geolocation", "notifications", "camera", "microphone", "clipboard-read", "storage-access", NULL};
 
 static struct {
   GHashTable *granted;
@@ -25,14 +25,14 @@ static gboolean may(WebKitPermissionRequest *asked) {
   if (WEBKIT_IS_NOTIFICATION_PERMISSION_REQUEST(asked))
     return is_granted("notifications");
   if (WEBKIT_IS_CLIPBOARD_PERMISSION_REQUEST(asked))
-    return is_granted("clipboardReadWrite");
+    return is_granted("clipboard-read");
   if (WEBKIT_IS_WEBSITE_DATA_ACCESS_PERMISSION_REQUEST(asked))
-    return is_granted("storageAccess");
+    return is_granted("storage-access");
   if (!WEBKIT_IS_USER_MEDIA_PERMISSION_REQUEST(asked))
     return FALSE;
   WebKitUserMediaPermissionRequest *media = WEBKIT_USER_MEDIA_PERMISSION_REQUEST(asked);
-  return (!webkit_user_media_permission_is_for_audio_device(media) || is_granted("audioCapture")) &&
-         (!webkit_user_media_permission_is_for_video_device(media) || is_granted("videoCapture")) &&
+  return (!webkit_user_media_permission_is_for_audio_device(media) || is_granted("microphone")) &&
+         (!webkit_user_media_permission_is_for_video_device(media) || is_granted("camera")) &&
          !webkit_user_media_permission_is_for_display_device(media);
 }
 
@@ -48,11 +48,8 @@ static gboolean on_permission_asked(WebKitWebView *view, WebKitPermissionRequest
 static gboolean on_state_asked(WebKitWebView *view, WebKitPermissionStateQuery *asked, gpointer data) {
   (void)view, (void)data;
   const char *name = webkit_permission_state_query_get_name(asked);
-  const char *known = strcmp(name, "camera") == 0       ? "videoCapture"
-                      : strcmp(name, "microphone") == 0 ? "audioCapture"
-                                                        : name;
   webkit_permission_state_query_finish(
-      asked, is_granted(known) ? WEBKIT_PERMISSION_STATE_GRANTED : WEBKIT_PERMISSION_STATE_PROMPT);
+      asked, is_granted(name) ? WEBKIT_PERMISSION_STATE_GRANTED : WEBKIT_PERMISSION_STATE_PROMPT);
   return TRUE;
 }
 
@@ -61,22 +58,20 @@ void device_watch_page(page *of) {
   g_signal_connect(of->view, "query-permission-state", G_CALLBACK(on_state_asked), of);
 }
 
-void device_grant(page *of, request *asked) {
+void device_set_permission(page *of, request *asked) {
   (void)of;
-  JsonArray *names = json_array(asked->params, "permissions");
-  const guint count = names ? json_array_get_length(names) : 0;
-  for (guint index = 0; index < count; index++) {
-    JsonNode *each = json_array_get_element(names, index);
-    const char *name = JSON_NODE_HOLDS_VALUE(each) ? json_node_get_string(each) : NULL;
-    if (!name || !g_strv_contains(known_grants, name)) {
-      answer_unsupported(asked, "webkit has no permission \"%s\"", name ? name : "");
-      return;
-    }
+  const char *name = json_string(json_object(asked->params, "permission"), "name", "");
+  const gboolean is_grant = strcmp(json_string(asked->params, "setting", ""), "granted") == 0;
+  if (!g_strv_contains(known_grants, name)) {
+    answer_unsupported(asked, "webkit has no permission \"%s\"", name);
+    return;
   }
   if (!device.granted)
     device.granted = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-  for (guint index = 0; index < count; index++)
-    g_hash_table_add(device.granted, g_strdup(json_array_get_string_element(names, index)));
+  if (is_grant)
+    g_hash_table_add(device.granted, g_strdup(name));
+  else
+    g_hash_table_remove(device.granted, name);
   answer_empty(asked);
 }
 

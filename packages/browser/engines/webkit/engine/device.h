@@ -7,7 +7,7 @@
 void device_watch(WebKitWebContext *context);
 void device_watch_page(page *of);
 
-void device_grant(page *of, request *asked);
+void device_set_permission(page *of, request *asked);
 void device_reset_grants(page *of, request *asked);
 void device_set_location(page *of, request *asked);
 void device_clear_location(page *of, request *asked);

@@ -189,8 +189,9 @@ static void drive(void) {
   ask("Emulation.setGeolocationOverride", "{\"$session\":\"S1\",\"latitude\":91}", "out of range");
   ask("Emulation.setGeolocationOverride", "{\"$session\":\"S1\",\"latitude\":1,\"longitude\":2}", "result");
   ask("Emulation.clearGeolocationOverride", "{\"$session\":\"S1\"}", "result");
-  ask("Browser.grantPermissions", "{\"permissions\":[\"geolocation\"]}", "result");
-  ask("Browser.grantPermissions", "{\"permissions\":[\"flying\",3,{}]}", "-32601");
+  ask("Browser.setPermission", "{\"permission\":{\"name\":\"geolocation\"},\"setting\":\"granted\"}", "result");
+  ask("Browser.setPermission", "{\"permission\":{\"name\":\"flying\"},\"setting\":\"granted\"}", "-32601");
+  ask("Browser.setPermission", "{\"permission\":3}", "-32601");
   ask("Browser.resetPermissions", "{}", "result");
   ask("Storage.setCookies", "{\"cookies\":[{\"name\":\"a\",\"value\":\"b\",\"domain\":\"x.test\",\"expires\":4e9}]}",
       "result");
