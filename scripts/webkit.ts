@@ -121,7 +121,7 @@ function memory(): void {
     const driver = join(out, "driver");
     const flags = ["-std=gnu17", "-Wall", "-Wextra", "-Werror", "-g", ...checks.split(" ")];
     run(["cc", ...flags, `-I${include}`, "-o", driver, join(folder, "tests/driver.c"), "-ldl"]);
-    // The display is nobody's business here, and much slower with the checks in it.
+    // The display server is not under test, and the checks would slow it down.
     const xvfb = join(bin, "Xvfb");
     writeFileSync(xvfb, `#!/bin/sh\nunset LD_PRELOAD\nexec ${Bun.which("Xvfb")} "$@"\n`);
     chmodSync(xvfb, 0o755);

@@ -17,7 +17,7 @@ const disabledFeatures = [
   "PreloadTopChromeWebUI",
 ];
 
-/** Nothing listens there. What the browser asks of its maker by itself has no switch, only an address. */
+/** Nothing listens there. Chromium's calls home have no off switch, so we point them at a dead port. */
 const nowhere = "http://127.0.0.1:1/";
 
 const quietFlags = [

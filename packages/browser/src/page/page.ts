@@ -379,7 +379,7 @@ export class Page {
     return this.#isNavigating;
   }
 
-  /** Whether the document is that far; with a loader: the document that it brought, or one that followed by itself. */
+  /** Whether the document is that far; with a loader: the document that it brought, or one that it redirected to. */
   hasReached(stage: LoadStage, loaderId?: string): boolean {
     return this.#loading.hasReached(stage, loaderId);
   }

@@ -13,21 +13,10 @@
 #define ROUNDS 2u
 
 static void put(page *of, GdkEvent *event) {
-  GdkDevice *pointer = gdk_seat_get_pointer(gdk_display_get_default_seat(gdk_display_get_default()));
-  event->any.window = g_object_ref(gtk_widget_get_window(GTK_WIDGET(of->view)));
-  event->any.send_event = TRUE;
-  gdk_event_set_device(event, pointer);
-  gdk_event_set_source_device(event, pointer);
+  input_address(of, event, FALSE);
   /* A drag takes its events where GDK takes those of the display, one step before GTK. */
   gdk_event_put(event);
   gdk_event_free(event);
-}
-
-static void place_in_root(page *of, double *x, double *y) {
-  int left = 0, top = 0;
-  gdk_window_get_origin(gtk_widget_get_window(GTK_WIDGET(of->view)), &left, &top);
-  *x = left + of->input.x;
-  *y = top + of->input.y;
 }
 
 static void put_motion(page *of) {
@@ -35,7 +24,7 @@ static void put_motion(page *of) {
   event->motion.x = of->input.x;
   event->motion.y = of->input.y;
   event->motion.state = GDK_BUTTON1_MASK;
-  place_in_root(of, &event->motion.x_root, &event->motion.y_root);
+  input_root_place(of, of->input.x, of->input.y, &event->motion.x_root, &event->motion.y_root);
   /* In the end WebKit asks the display where the pointer is. */
   gdk_device_warp(gdk_seat_get_pointer(gdk_display_get_default_seat(gdk_display_get_default())),
                   gtk_widget_get_screen(GTK_WIDGET(of->view)), (int)event->motion.x_root,
@@ -49,7 +38,7 @@ static void put_release(page *of) {
   event->button.y = of->input.y;
   event->button.button = GDK_BUTTON_PRIMARY;
   event->button.state = GDK_BUTTON1_MASK;
-  place_in_root(of, &event->button.x_root, &event->button.y_root);
+  input_root_place(of, of->input.x, of->input.y, &event->button.x_root, &event->button.y_root);
   put(of, event);
 }
 

@@ -41,18 +41,22 @@ static GdkModifierType state_of(gint64 modifiers, guint held) {
   return state;
 }
 
-static void deliver(page *of, GdkEvent *event, gboolean is_key) {
+void input_address(page *of, GdkEvent *event, gboolean is_key) {
   GdkSeat *seat = gdk_display_get_default_seat(gdk_display_get_default());
   GdkDevice *device = is_key ? gdk_seat_get_keyboard(seat) : gdk_seat_get_pointer(seat);
   event->any.window = g_object_ref(gtk_widget_get_window(GTK_WIDGET(of->view)));
   event->any.send_event = TRUE;
   gdk_event_set_device(event, device);
   gdk_event_set_source_device(event, device);
+}
+
+static void deliver(page *of, GdkEvent *event, gboolean is_key) {
+  input_address(of, event, is_key);
   gtk_main_do_event(event);
   gdk_event_free(event);
 }
 
-static void root_place(page *of, double x, double y, double *x_root, double *y_root) {
+void input_root_place(page *of, double x, double y, double *x_root, double *y_root) {
   int left = 0, top = 0;
   gdk_window_get_origin(gtk_widget_get_window(GTK_WIDGET(of->view)), &left, &top);
   *x_root = left + x;
@@ -70,7 +74,7 @@ static void move_to(page *of, const request *asked) {
   event->motion.x = of->input.x;
   event->motion.y = of->input.y;
   event->motion.state = state_of(json_integer(asked->params, "modifiers", 0), of->input.buttons);
-  root_place(of, of->input.x, of->input.y, &event->motion.x_root, &event->motion.y_root);
+  input_root_place(of, of->input.x, of->input.y, &event->motion.x_root, &event->motion.y_root);
   deliver(of, event, FALSE);
   of->input.has_open_move = of->input.buttons == 0;
 }
@@ -99,7 +103,7 @@ static void press_or_release(page *of, const request *asked, guint bit, gboolean
   event->button.button = gdk_button(bit);
   /* GDK gives the state before the event. */
   event->button.state = state_of(json_integer(asked->params, "modifiers", 0), of->input.buttons);
-  root_place(of, of->input.x, of->input.y, &event->button.x_root, &event->button.y_root);
+  input_root_place(of, of->input.x, of->input.y, &event->button.x_root, &event->button.y_root);
   of->input.buttons = is_press ? of->input.buttons | bit : of->input.buttons & ~bit;
   deliver(of, event, FALSE);
   of->input.has_open_move = FALSE;
@@ -112,7 +116,7 @@ void input_end_press(page *of) {
   event->button.y = outside;
   event->button.button = GDK_BUTTON_PRIMARY;
   event->button.state = GDK_BUTTON1_MASK;
-  root_place(of, outside, outside, &event->button.x_root, &event->button.y_root);
+  input_root_place(of, outside, outside, &event->button.x_root, &event->button.y_root);
   of->input.buttons = 0;
   deliver(of, event, FALSE);
 }
@@ -133,7 +137,7 @@ static void turn_wheel(page *of, const request *asked) {
   event->scroll.delta_x = json_number(asked->params, "deltaX", 0) / step_x;
   event->scroll.delta_y = json_number(asked->params, "deltaY", 0) / step_y;
   event->scroll.state = state_of(json_integer(asked->params, "modifiers", 0), of->input.buttons);
-  root_place(of, of->input.x, of->input.y, &event->scroll.x_root, &event->scroll.y_root);
+  input_root_place(of, of->input.x, of->input.y, &event->scroll.x_root, &event->scroll.y_root);
   deliver(of, event, FALSE);
 }
 

@@ -9,6 +9,10 @@ void input_mouse(page *of, request *asked);
 void input_insert_text(page *of, request *asked);
 void input_drag(page *of, request *asked);
 void input_watch(page *of);
+/* To the window of the page, from the pointer or the keyboard. */
+void input_address(page *of, GdkEvent *event, gboolean is_key);
+/* A place of the page in the coordinates of the display. */
+void input_root_place(page *of, double x, double y, double *x_root, double *y_root);
 /* Where the event of a request is. */
 void input_place(page *of, const request *asked);
 /*
