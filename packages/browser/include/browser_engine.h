@@ -12,7 +12,8 @@
  * Sessions are flat, as after Target.attachToTarget with "flatten": a request for a session has the member
  * "$session" with the session's id among its params; answers and events of a session have the member
  * "sessionId" beside "result", "error" or "method". A method that the engine does not know is answered with
- * error code -32601.
+ * error code -32601. An engine that ends unasked says why, before BE_E_CLOSED, with the event
+ *   {"method":"Inspector.detached","params":{"reason":"what happened"}}  without a session.
  *
  * Threads. The tool calls every function from one thread, the one that called be_create. The engine runs its
  * own threads and event loop; it never calls back. No function may block: be_send hands over and returns,
@@ -76,8 +77,10 @@ BE_EXPORT const char *be_info(void);
 
 /*
  * Starts an engine. options is a terminated JSON object; every member may be absent and unknown ones are to be
- * ignored: "headless" (boolean), "width" and "height" (CSS pixels), "proxy" (URL), "profileDir" (path),
- * "url" (first page). On success *handle is set and BE_OK returned; otherwise nothing is left running.
+ * ignored: "headless" (boolean), "width" and "height" (CSS pixels), "proxy" (URL), "proxyBypass" (array of host
+ * names and of address ranges such as "10.0.0.0/8" that are reached without it), "ignoreHttpsErrors" (boolean),
+ * "profileDir" (path of an empty folder, which is deleted in the end), "url" (first page). On success *handle is
+ * set and BE_OK returned; otherwise nothing is left running.
  */
 BE_EXPORT int32_t be_create(const char *options, void **handle);
 

@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { onEachEngine } from "./engines.ts";
 import { type Site, startSite, startTool, type Tool, until } from "./helpers.ts";
 import { McpClient } from "./mcp-client.ts";
 
@@ -6,7 +7,7 @@ const pages = {
   "/": `<title>Home</title><h1>Home</h1>`,
   "/canvas": `<title>Canvas</title><canvas id="c" width="200" height="100" style="border:5px solid"></canvas><p id="log"></p><script>
     for (const name of ['click', 'dblclick', 'mousedown', 'mouseup', 'mousemove', 'contextmenu'])
-      c.addEventListener(name, (e) => { if (name !== 'mousemove' || e.buttons) log.append(name + ' ' + e.offsetX + ',' + e.offsetY + ' ' + e.detail + '; ') })
+      c.addEventListener(name, (e) => { if (name !== 'mousemove' || e.buttons) log.append(name + ' ' + (e.clientX - c.offsetLeft - 5) + ',' + (e.clientY - c.offsetTop - 5) + ' ' + e.detail + '; ') })
   </script>`,
   "/text": `<title>Text</title><p id="p">Some words to select</p><p id="q">Another paragraph</p><input id="f" value="abc">
     <div id="box" style="height:100px;overflow:auto"><div style="height:1000px">tall</div></div><div style="height:3000px"></div><b id="end">End</b>`,
@@ -28,11 +29,11 @@ const pages = {
     for (let i = 0; i < d.data.length; i += 65536) crypto.getRandomValues(d.data.subarray(i, i + 65536)); for (let i = 3; i < d.data.length; i += 4) d.data[i] = 255; x.putImageData(d, 0, 0)</script>`,
 };
 
-describe("everything a person can do on a page", () => {
+onEachEngine("everything a person can do on a page", (engine) => {
   let tool: Tool;
   let site: Site;
   beforeAll(() => {
-    tool = startTool();
+    tool = startTool({ engine });
     site = startSite(pages);
   });
   afterAll(async () => {
@@ -200,9 +201,18 @@ describe("everything a person can do on a page", () => {
     await open("/dark");
     await ok("/resize", { color_scheme: "dark" });
     expect(await tool.evaluate("getComputedStyle(document.body).backgroundColor")).toBe("rgb(0, 0, 0)");
-    await ok("/resize", { color_scheme: "light", device: "iphone" });
-    const { width, height } = await ok("/screenshot", {});
-    expect([width, height]).toEqual([980, 2125]);
+    const shape = { color_scheme: "light", device: "iphone" };
+    if (engine.lacks("touch and pixel ratios")) {
+      const { body } = await tool.post("/resize", shape);
+      expect(body.error).toMatchObject({ code: "not_supported", message: expect.stringContaining("webkit") });
+      expect(await tool.evaluate("[innerWidth, matchMedia('(prefers-color-scheme: dark)').matches]")).toEqual(
+        [1280, true],
+      );
+    } else {
+      await ok("/resize", shape);
+      const { width, height } = await ok("/screenshot", {});
+      expect([width, height]).toEqual([980, 2125]);
+    }
     await ok("/resize", { device: "desktop" });
     expect((await tool.post("/resize", {})).body.error.message).toContain("width: is required");
     expect((await tool.post("/resize", { width: 100 })).body.error.message).toContain("height");
@@ -210,12 +220,12 @@ describe("everything a person can do on a page", () => {
   });
 });
 
-describe("the same through the twelve tools", () => {
+onEachEngine("the same through the twelve tools", (engine) => {
   let client: McpClient;
   let site: Site;
   beforeAll(async () => {
     site = startSite(pages);
-    client = new McpClient();
+    client = new McpClient([], engine.env);
     await client.initialize();
   });
   afterAll(async () => {

@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { onEachEngine } from "./engines.ts";
 import { type Site, startSite, startTool, type Tool } from "./helpers.ts";
 
 const form = `<title>Form</title>
@@ -58,11 +59,11 @@ const contents = `<title>Contents</title><style>[onclick] { display: contents }<
 const keys = `<title>Keys</title><input id="k" value="hello world"><pre id="log"></pre><script>
 k.addEventListener('keydown', e => log.textContent += [e.ctrlKey&&'C',e.shiftKey&&'S',e.key,e.code].filter(Boolean).join('-')+' ')</script>`;
 
-describe("actions in a real browser", () => {
+onEachEngine("actions in a real browser", (engine) => {
   let tool: Tool;
   let site: Site;
   beforeAll(() => {
-    tool = startTool();
+    tool = startTool({ engine });
     site = startSite({
       "/form": form,
       "/sent": (request) =>

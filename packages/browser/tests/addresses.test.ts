@@ -1,5 +1,6 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { isLinkLocalHost } from "../src/policy/url-policy.ts";
+import { onEachEngine } from "./engines.ts";
 import { type Site, startSite, startTool, type Tool, until } from "./helpers.ts";
 
 test.each([
@@ -29,7 +30,7 @@ test.each([
   expect(isLinkLocalHost(host)).toBe(expected);
 });
 
-describe("a name that changes its address", () => {
+onEachEngine("a name that changes its address", (engine) => {
   let tool: Tool;
   let site: Site;
   let metadata: Site;
@@ -58,6 +59,7 @@ describe("a name that changes its address", () => {
       </script>`,
     });
     tool = startTool({
+      engine,
       resolveHost: async (host) => {
         asked.push(host);
         const found = answers[host];
@@ -94,18 +96,19 @@ describe("a name that changes its address", () => {
       events += told(body);
       return body.value === 6;
     });
+    const failed = engine.name === "chromium" ? "Failed to fetch" : "Load failed";
     expect(await tool.evaluate("out")).toEqual({
-      fetch: "Failed to fetch",
+      fetch: failed,
       image: "error",
       socket: "error",
       literal: "error",
       mapped: "error",
-      worker: "Failed to fetch",
+      worker: failed,
     });
     expect(events).toContain("rebind.test is 169.254.169.254, a link-local or metadata address");
     const { body } = await tool.get("/network");
-    const failed = body.requests.find(({ url }: { url: string }) => url.includes(`:${other.port}/`));
-    expect(failed.error).toContain("blocked");
+    const request = body.requests.find(({ url }: { url: string }) => url.includes(`:${other.port}/`));
+    expect(request.error).toContain("blocked");
     await other.stop();
   });
 

@@ -1,11 +1,12 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { onEachEngine } from "./engines.ts";
 import { type Site, startSite, startTool } from "./helpers.ts";
 import { startHttpProxy, startSocksProxy } from "./resolve/servers.ts";
 
 /** A name that only the proxy can resolve, so a page that opens came through it. */
 const hosts = { "site.invalid": "127.0.0.1" };
 
-describe("the browser behind a proxy", () => {
+onEachEngine("the browser behind a proxy", (engine) => {
   let site: Site;
   beforeAll(() => {
     site = startSite({
@@ -27,7 +28,7 @@ describe("the browser behind a proxy", () => {
   ] as const) {
     test(`a ${scheme} proxy is given its login`, async () => {
       const proxy = await start({ credentials: "me:s3c:ret", hosts });
-      const tool = startTool({ proxy: `${scheme}://me:s3c%3Aret@127.0.0.1:${proxy.port}` });
+      const tool = startTool({ engine, proxy: `${scheme}://me:s3c%3Aret@127.0.0.1:${proxy.port}` });
       try {
         const { status, body } = await tool.post("/navigate", { url: `http://site.invalid:${site.port}/` });
         expect([status, body.title]).toEqual([200, "Behind"]);
@@ -45,7 +46,7 @@ describe("the browser behind a proxy", () => {
 
   test("the browser asks for nothing but the page", async () => {
     const proxy = await startHttpProxy({ hosts });
-    const tool = startTool({ proxy: `http://127.0.0.1:${proxy.port}` });
+    const tool = startTool({ engine, proxy: `http://127.0.0.1:${proxy.port}` });
     try {
       await tool.post("/navigate", { url: `http://site.invalid:${site.port}/` });
       // What it used to ask by itself came within a second of the start.
@@ -59,8 +60,8 @@ describe("the browser behind a proxy", () => {
 
   test("a wrong login and a dead proxy are blamed on the proxy", async () => {
     const proxy = await startHttpProxy({ credentials: "me:right", hosts });
-    const wrong = startTool({ proxy: `http://me:wrong@127.0.0.1:${proxy.port}` });
-    const dead = startTool({ proxy: "http://127.0.0.1:1" });
+    const wrong = startTool({ engine, proxy: `http://me:wrong@127.0.0.1:${proxy.port}` });
+    const dead = startTool({ engine, proxy: "http://127.0.0.1:1" });
     try {
       for (const tool of [wrong, dead]) {
         const { status, body } = await tool.post("/navigate", { url: `http://site.invalid:${site.port}/` });

@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { onEachEngine } from "./engines.ts";
 import { type Site, startSite, startTool, type Tool } from "./helpers.ts";
 
 const rows = (count: number) =>
@@ -33,11 +34,11 @@ const pages = {
   "/flood": `<title>Flood</title><button onclick="for (let i = 0; i < 3000; i++) document.body.append(Object.assign(document.createElement('p'), { textContent: 'Line number ' + i }))">Flood</button>`,
 };
 
-describe("what changed", () => {
+onEachEngine("what changed", (engine) => {
   let tool: Tool;
   let site: Site;
   beforeAll(() => {
-    tool = startTool();
+    tool = startTool({ engine });
     site = startSite(pages);
   });
   afterAll(async () => {

@@ -1,6 +1,7 @@
-/** A running tool on a real Chromium behind its HTTP door, and small sites to point it at. */
+/** A running tool on a real browser behind its HTTP door, and small sites to point it at. */
 import { startDebugServer } from "../src/http/server.ts";
 import { Session, type SessionOptions } from "../src/session.ts";
+import { chromium, type TestEngine } from "./engines.ts";
 
 export { until } from "@model-gateway/testing/until.ts";
 
@@ -24,11 +25,11 @@ export interface Tool {
   stop(): Promise<void>;
 }
 
-export const chromiumPath = process.env.TEST_CHROMIUM ?? Bun.which("chromium") ?? "/usr/bin/chromium";
-export const testEnv = { ...process.env, BROWSER_BACKEND: "chromium", BROWSER_CHROMIUM_PATH: chromiumPath };
-
-export function startTool(options: Partial<SessionOptions> = {}, token: string | null = null): Tool {
-  const session = new Session({ env: testEnv, backend: "chromium", ...options });
+export function startTool(
+  { engine = chromium, ...options }: Partial<SessionOptions> & { engine?: TestEngine } = {},
+  token: string | null = null,
+): Tool {
+  const session = new Session({ env: engine.env, backend: engine.name, ...options });
   const server = startDebugServer({ session, port: 0, token });
   async function ask(path: string, init: RequestInit): Promise<Answer> {
     const response = await fetch(server.url + path, init);
@@ -69,6 +70,9 @@ export function startTool(options: Partial<SessionOptions> = {}, token: string |
   };
   return tool;
 }
+
+export { chromiumPath } from "./engines.ts";
+export const testEnv = chromium.env;
 
 type Page = string | ((request: Request) => Response | Promise<Response>);
 

@@ -1,5 +1,6 @@
 /** Pages that do their worst: each operation ends in its time, and none reports what did not happen. */
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { onEachEngine } from "./engines.ts";
 import { type Site, startSite, startTool, type Tool, until } from "./helpers.ts";
 
 const poison = `<script>
@@ -46,11 +47,11 @@ const pages = {
   "/windows": `<title>Windows</title><script>for (let i = 0; i < 400; i++) window.open('about:blank')</script>`,
 };
 
-describe("a hostile page", () => {
+onEachEngine("a hostile page", (engine) => {
   let tool: Tool;
   let site: Site;
   beforeAll(() => {
-    tool = startTool();
+    tool = startTool({ engine });
     site = startSite(pages);
   });
   afterAll(async () => {

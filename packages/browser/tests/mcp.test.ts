@@ -1,14 +1,15 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { onEachEngine } from "./engines.ts";
 import { type Site, startSite } from "./helpers.ts";
 import { McpClient } from "./mcp-client.ts";
 
-describe("the MCP server", () => {
+onEachEngine("the MCP server", (engine) => {
   let client: McpClient;
   let site: Site;
   beforeAll(async () => {
     site = startSite({
       "/": `<title>Start</title><h1>Start</h1><label>Name <input></label><button onclick="document.title='Clicked'">Go</button>
-        <a href="/next">Next</a><button onclick="alert('boo')">Alert</button><script>console.error('broken')</script>`,
+        <a href="/next">Next</a><button onclick="alert('boo')">Alert</button><script>console.error('broken');0</script>`,
       "/form": `<title>Form</title><form action="/refused"><input name="who" required><button>Send</button></form>`,
       "/refused": () => new Response("no", { status: 403, headers: { "content-type": "text/html" } }),
       "/next": `<title>Next page</title><p>next</p>`,
@@ -17,7 +18,7 @@ describe("the MCP server", () => {
       "/frames": `<title>Frames</title>${'<iframe src="/list"></iframe>'.repeat(3)}`,
       "/list": `<title>List</title><ul>${"<li><a href='/x'>An item with some text in it</a></li>".repeat(3_000)}</ul>`,
     });
-    client = new McpClient();
+    client = new McpClient([], engine.env);
     await client.initialize();
   });
   afterAll(async () => {
@@ -127,7 +128,7 @@ describe("the MCP server", () => {
   test("says why a form was not sent, and with which status a page came", async () => {
     await client.call("browser_navigate", { url: `${site.url}/form` });
     const refused = await client.call("browser_click", { target: "text=Send" });
-    expect(refused.text).toMatch(/### Events\n- A field is not valid: <input name="who">.*fill out/);
+    expect(refused.text).toMatch(/### Events\n- A field is not valid: <input name="who">.*fill out/i);
     const sent = await client.call("browser_type", { target: "[name=who]", text: "me", submit: true });
     expect(sent.text).toContain("- HTTP status: 403");
   });
@@ -192,7 +193,7 @@ describe("the MCP server", () => {
   });
 
   test("speaks the 2026 protocol, without a handshake", async () => {
-    const modern = new McpClient();
+    const modern = new McpClient([], engine.env);
     const _meta = {
       "io.modelcontextprotocol/protocolVersion": "2026-07-28",
       "io.modelcontextprotocol/clientInfo": { name: "test", version: "1" },

@@ -1,7 +1,8 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { onEachEngine } from "./engines.ts";
 import { type Site, startSite, startTool, type Tool, until } from "./helpers.ts";
 
 const html = (text: string, status = 200) =>
@@ -9,11 +10,11 @@ const html = (text: string, status = 200) =>
 
 const challenge = { "www-authenticate": 'Basic realm="test"', "content-type": "text/html" };
 
-describe("navigation", () => {
+onEachEngine("navigation", (engine) => {
   let tool: Tool;
   let site: Site;
   beforeAll(() => {
-    tool = startTool();
+    tool = startTool({ engine });
     site = startSite({
       "/end": "<title>End</title><p>end</p>",
       "/by-script": "<title>Way</title><script>location.href = '/end'</script><p>way</p>",
@@ -122,7 +123,7 @@ describe("navigation", () => {
     const tls = { key: Bun.file(join(dir, "key")), cert: Bun.file(join(dir, "cert")) };
     const server = Bun.serve({ port: 0, tls, fetch: () => html("<title>Signed by me</title>") });
     const url = `https://localhost:${server.port}/`;
-    const trusting = startTool({ ignoreHttpsErrors: true });
+    const trusting = startTool({ engine, ignoreHttpsErrors: true });
     try {
       expect((await tool.post("/navigate", { url })).body.error.message).toContain("--ignore-https-errors");
       expect((await trusting.post("/navigate", { url })).body.title).toBe("Signed by me");

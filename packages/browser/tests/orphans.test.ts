@@ -1,26 +1,30 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { startTool, testEnv, until } from "./helpers.ts";
+import { onEachEngine } from "./engines.ts";
+import { startTool, until } from "./helpers.ts";
 
 const root = join(import.meta.dir, "../../..");
 const cli = join(import.meta.dir, "../src/cli.ts");
 
-/** Processes whose command line mentions the folder in which the profiles of this test live. */
+/** Processes of the browser in whose command line or surroundings the folder of this test's profiles stands. */
 function processesOf(dir: string): number[] {
   return readdirSync("/proc").flatMap((name) => {
     if (!/^\d+$/.test(name)) return [];
     try {
-      return readFileSync(`/proc/${name}/cmdline`, "utf8").includes(dir) ? [Number(name)] : [];
+      const command = readFileSync(`/proc/${name}/cmdline`, "utf8");
+      const isWebkit = /webkit|Xvfb/i.test(command.split("\0")[0]!);
+      const surroundings = isWebkit ? readFileSync(`/proc/${name}/environ`, "utf8") : "";
+      return (command + surroundings).includes(dir) ? [Number(name)] : [];
     } catch {
       return [];
     }
   });
 }
 
-describe("however it ends, nothing is left", () => {
+onEachEngine("however it ends, nothing is left", (engine) => {
   let home: string;
   beforeAll(() => {
     home = mkdtempSync(join(tmpdir(), "orphans-test-"));
@@ -31,7 +35,7 @@ describe("however it ends, nothing is left", () => {
     rmSync(home, { recursive: true, force: true });
   });
 
-  const env = () => ({ ...testEnv, TMPDIR: home });
+  const env = (temporary = home) => ({ ...engine.env, TMPDIR: temporary });
 
   const childrenOf = (pid: number) =>
     readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").split(" ").filter(Boolean).map(Number);
@@ -136,7 +140,7 @@ describe("however it ends, nothing is left", () => {
   test("a temporary folder with a long path", async () => {
     const deep = join(home, "a-folder-with-a-name-that-is-long-".repeat(4), "and-another-one-inside-of-it");
     mkdirSync(deep, { recursive: true });
-    const tool = startTool({ env: { ...testEnv, TMPDIR: deep } });
+    const tool = startTool({ engine, env: env(deep) });
     const before = process.env.TMPDIR;
     process.env.TMPDIR = deep;
     try {

@@ -1,21 +1,22 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { PipeTransport } from "../src/cdp/pipe.ts";
+import { onEachEngine } from "./engines.ts";
 import { type Site, startSite, startTool, type Tool, until } from "./helpers.ts";
 
 const html = (text: string) =>
   new Response(`<!doctype html>${text}`, { headers: { "content-type": "text/html" } });
 
-describe("nothing leaves the tool stuck", () => {
+onEachEngine("nothing leaves the tool stuck", (engine) => {
   let tool: Tool;
   let site: Site;
   const downloads = mkdtempSync(join(tmpdir(), "downloads-test-"));
   beforeAll(() => {
-    tool = startTool({ downloadsDir: downloads });
+    tool = startTool({ engine, downloadsDir: downloads });
     site = startSite({
       "/calls": `<title>Calls</title><a id="link" href="tel:123">Call</a>
         <button id="script" onclick="setTimeout(() => { location.href = 'zoommtg://join' })">Join</button>
@@ -183,7 +184,9 @@ describe("nothing leaves the tool stuck", () => {
     }
     for (const path of ["/to-file", "/to-metadata"]) {
       const { status, body } = await open(path, { timeout_ms: 5_000 });
-      expect([path, status, body.error?.code]).toEqual([path, 403, "url_blocked"]);
+      const isEnded = path === "/to-file" && engine.lacks("refusal of redirects to files");
+      const [wantedStatus, code] = isEnded ? [409, "page_crashed"] : [403, "url_blocked"];
+      expect([path, status, body.error?.code]).toEqual([path, wantedStatus, code]);
     }
     await open("/goes-local");
     await tool.post("/click", { target: "#f" });
@@ -197,7 +200,7 @@ describe("nothing leaves the tool stuck", () => {
   });
 
   test("the switches open what is blocked", async () => {
-    const open = startTool({ urlPolicy: { allowFile: true, allowLinkLocal: true } });
+    const open = startTool({ engine, urlPolicy: { allowFile: true, allowLinkLocal: true } });
     try {
       const { status } = await open.post("/navigate", { url: "file:///etc/hostname" });
       expect(status).toBe(200);
@@ -253,20 +256,23 @@ describe("nothing leaves the tool stuck", () => {
     await works();
   });
 
-  test("a passkey or a screen to share does not swallow clicks in silence", async () => {
-    const local = site.url.replace("127.0.0.1", "localhost");
-    await tool.post("/navigate", { url: `${local}/asks` });
-    await tool.post("/click", { target: "#passkey" });
-    await tool.post("/click", { target: "#alive" });
-    expect(await tool.evaluate("document.title")).toBe("Alive");
-    await tool.post("/navigate", { url: `${local}/asks` });
-    await tool.post("/click", { target: "#screen" });
-    await until("the browser asks for a screen", async () => {
-      const { body } = await tool.post("/click", { target: "#alive" });
-      return body.error?.message.includes("a window of its own") === true;
-    });
-    await works();
-  });
+  test.skipIf(engine.lacks("windows of the browser"))(
+    "a passkey or a screen to share does not swallow clicks in silence",
+    async () => {
+      const local = site.url.replace("127.0.0.1", "localhost");
+      await tool.post("/navigate", { url: `${local}/asks` });
+      await tool.post("/click", { target: "#passkey" });
+      await tool.post("/click", { target: "#alive" });
+      expect(await tool.evaluate("document.title")).toBe("Alive");
+      await tool.post("/navigate", { url: `${local}/asks` });
+      await tool.post("/click", { target: "#screen" });
+      await until("the browser asks for a screen", async () => {
+        const { body } = await tool.post("/click", { target: "#alive" });
+        return body.error?.message.includes("a window of its own") === true;
+      });
+      await works();
+    },
+  );
 
   test("a browser that dies is started again at the next call", async () => {
     await works();

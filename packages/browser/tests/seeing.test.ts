@@ -1,19 +1,20 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { chromium } from "playwright-core";
 import { ToolError } from "../src/errors.ts";
 import { Deadline } from "../src/page/deadline.ts";
 import type { Frame } from "../src/page/frame.ts";
 import { adoptListening } from "../src/page/listeners.ts";
+import { onEachEngine } from "./engines.ts";
 import { chromiumPath, type Site, startSite, startTool, type Tool } from "./helpers.ts";
 
 /** What a snapshot shows beyond names and roles, and beyond what Playwright's shows. */
-describe("the snapshot shows", () => {
+onEachEngine("the snapshot shows", (engine) => {
   let tool: Tool;
   let site: Site;
   const pages: Parameters<typeof startSite>[0] = {};
 
   beforeAll(() => {
-    tool = startTool();
+    tool = startTool({ engine });
     site = startSite(pages);
   });
   afterAll(async () => {
@@ -64,39 +65,45 @@ describe("the snapshot shows", () => {
     lines(yaml, '- slider "Level": "3"');
   });
 
-  test("what can be clicked or focused though it has no name", async () => {
-    const yaml = await see(
-      `<style>.icon { display: inline-block; width: 16px; height: 16px }</style>
+  test.skipIf(engine.lacks("listeners of elements"))(
+    "what can be clicked or focused though it has no name",
+    async () => {
+      const yaml = await see(
+        `<style>.icon { display: inline-block; width: 16px; height: 16px }</style>
       <p>Mail <span class="icon" id="trash" style="background: url(/img/trash.png)"></span> <span id="yes">Yes</span> <span>No</span></p>
       <div id="red" class="icon" style="background: red"></div><div class="icon" style="background: blue"></div>
       <svg width="60" height="60"><circle id="ring" cx="20" cy="20" r="10" fill="green"/><rect x="40" width="9" height="9"/></svg>
       <span class="icon handle" tabindex="0"></span><i class="icon star" onclick="1"></i><button><svg class="bin" width="9" height="9"/></button>
       <input name="mail"><canvas id="board" width="50" height="50"></canvas>
       <script>for (const id of ["trash", "yes", "red", "ring"]) document.getElementById(id).addEventListener("mousedown", () => {});</script>`,
-    );
-    lines(yaml, "- /hint: span#trash.icon src=trash.png", '- generic [clickable]: "Yes"', '- text: "No"');
-    lines(yaml, "- /hint: div#red.icon background=rgb(255, 0, 0)", "- /hint: circle#ring fill=green");
-    lines(
-      yaml,
-      "- /hint: span.icon.handle",
-      "- /hint: i.icon.star",
-      "- /hint: svg.bin",
-      "- /hint: canvas#board",
-    );
-    lines(yaml, "- /hint: input name=mail");
-    expect(yaml).not.toContain("rgb(0, 0, 255)");
-    expect(yaml).not.toContain("rect");
-  });
+      );
+      lines(yaml, "- /hint: span#trash.icon src=trash.png", '- generic [clickable]: "Yes"', '- text: "No"');
+      lines(yaml, "- /hint: div#red.icon background=rgb(255, 0, 0)", "- /hint: circle#ring fill=green");
+      lines(
+        yaml,
+        "- /hint: span.icon.handle",
+        "- /hint: i.icon.star",
+        "- /hint: svg.bin",
+        "- /hint: canvas#board",
+      );
+      lines(yaml, "- /hint: input name=mail");
+      expect(yaml).not.toContain("rgb(0, 0, 255)");
+      expect(yaml).not.toContain("rect");
+    },
+  );
 
-  test("what begins to listen after the first look, and can be clicked by the ref then", async () => {
-    await see(
-      `<p>Say <span id="a">Yes</span> <span id="b">No</span></p><script>
+  test.skipIf(engine.lacks("listeners of elements"))(
+    "what begins to listen after the first look, and can be clicked by the ref then",
+    async () => {
+      await see(
+        `<p>Say <span id="a">Yes</span> <span id="b">No</span></p><script>
       globalThis.listen = () => b.addEventListener("click", () => { document.title = "hit" });</script>`,
-    );
-    await tool.evaluate("listen()");
-    await tool.post("/click", { target: await tool.ref('"No"') });
-    expect(await tool.evaluate("document.title")).toBe("hit");
-  });
+      );
+      await tool.evaluate("listen()");
+      await tool.post("/click", { target: await tool.ref('"No"') });
+      expect(await tool.evaluate("document.title")).toBe("hit");
+    },
+  );
 
   test("the rest where the engine does not tell who listens", async () => {
     const refuse = async () => {
@@ -230,43 +237,51 @@ describe("the snapshot shows", () => {
     expect(yaml).not.toContain("/more");
   });
 
-  test("the text of a PDF, in parts, as a page and inside one", async () => {
-    const maker = await chromium.launch({ executablePath: chromiumPath, args: ["--no-sandbox"] });
-    const page = await maker.newPage();
-    const paragraphs = Array.from({ length: 300 }, (_, i) => `<p>Paragraph ${i}: of many words.</p>`);
-    await page.setContent(`<title>Report</title><h1>Yearly report</h1>${paragraphs.join("")}`);
-    const pdf = new Uint8Array(await page.pdf());
-    await maker.close();
-    pages["/report.pdf"] = () => new Response(pdf, { headers: { "content-type": "application/pdf" } });
-    await tool.post("/navigate", { url: `${site.url}/report.pdf` });
-    const { body } = await tool.get("/a11y?max_chars=3000");
-    expect(body.snapshot).toMatch(/- document "Report" \[pages=\d+\]:\n\s+- text: Yearly report\n/);
-    expect(body.truncated).toBe(true);
-    expect(body.snapshot.length).toBeLessThanOrEqual(3_000);
-    const seen = new Set<string>();
-    for (let query = "?max_chars=3000"; ; ) {
-      const part = await tool.snapshot(query);
-      for (const match of part.matchAll(/Paragraph (\d+): of many words\./g)) seen.add(match[1]!);
-      const more = /\\"target\\":\\"(\w+)\\",\\"offset\\":(\d+)/.exec(part);
-      if (!more) break;
-      query = `?max_chars=3000&target=${more[1]}&offset=${more[2]}`;
-    }
-    expect(seen.size).toBe(300);
-  }, 60_000);
+  test.skipIf(engine.lacks("text of PDFs"))(
+    "the text of a PDF, in parts, as a page and inside one",
+    async () => {
+      const maker = await chromium.launch({ executablePath: chromiumPath, args: ["--no-sandbox"] });
+      const page = await maker.newPage();
+      const paragraphs = Array.from({ length: 300 }, (_, i) => `<p>Paragraph ${i}: of many words.</p>`);
+      await page.setContent(`<title>Report</title><h1>Yearly report</h1>${paragraphs.join("")}`);
+      const pdf = new Uint8Array(await page.pdf());
+      await maker.close();
+      pages["/report.pdf"] = () => new Response(pdf, { headers: { "content-type": "application/pdf" } });
+      await tool.post("/navigate", { url: `${site.url}/report.pdf` });
+      const { body } = await tool.get("/a11y?max_chars=3000");
+      expect(body.snapshot).toMatch(/- document "Report" \[pages=\d+\]:\n\s+- text: Yearly report\n/);
+      expect(body.truncated).toBe(true);
+      expect(body.snapshot.length).toBeLessThanOrEqual(3_000);
+      const seen = new Set<string>();
+      for (let query = "?max_chars=3000"; ; ) {
+        const part = await tool.snapshot(query);
+        for (const match of part.matchAll(/Paragraph (\d+): of many words\./g)) seen.add(match[1]!);
+        const more = /\\"target\\":\\"(\w+)\\",\\"offset\\":(\d+)/.exec(part);
+        if (!more) break;
+        query = `?max_chars=3000&target=${more[1]}&offset=${more[2]}`;
+      }
+      expect(seen.size).toBe(300);
+    },
+    60_000,
+  );
 
-  test("the text of a PDF inside a page, and leaves nothing selected", async () => {
-    const inside = await see(
-      `<p>See</p><embed src="/report.pdf" type="application/pdf" width="400" height="300">`,
-    );
-    const { frames } = await (await tool.session.browser()).page();
-    const viewer = [...frames.values()].find((frame) => frame.url.startsWith("chrome-extension:"))!;
-    const { result } = await viewer.session.send("Runtime.evaluate", {
-      expression: `import("./pdf_viewer_wrapper.js").then((m) => m.PluginController.getInstance().getSelectedText())`,
-      contextId: viewer.mainContextId!,
-      awaitPromise: true,
-      returnByValue: true,
-    });
-    expect(result.value.selectedText).toBe("");
-    expect(inside).toContain("- text: Yearly report");
-  }, 60_000);
+  test.skipIf(engine.lacks("text of PDFs"))(
+    "the text of a PDF inside a page, and leaves nothing selected",
+    async () => {
+      const inside = await see(
+        `<p>See</p><embed src="/report.pdf" type="application/pdf" width="400" height="300">`,
+      );
+      const { frames } = await (await tool.session.browser()).page();
+      const viewer = [...frames.values()].find((frame) => frame.url.startsWith("chrome-extension:"))!;
+      const { result } = await viewer.session.send("Runtime.evaluate", {
+        expression: `import("./pdf_viewer_wrapper.js").then((m) => m.PluginController.getInstance().getSelectedText())`,
+        contextId: viewer.mainContextId!,
+        awaitPromise: true,
+        returnByValue: true,
+      });
+      expect(result.value.selectedText).toBe("");
+      expect(inside).toContain("- text: Yearly report");
+    },
+    60_000,
+  );
 });

@@ -21,23 +21,22 @@ const replies = { done: 0, failed: 1, notAllowed: 2, unreachable: 4, refused: 5 
 export interface AddressGate {
   /** What the browser is told. */
   server: string;
-  bypass: string;
+  /** Hosts and ranges of addresses that it reaches directly. */
+  bypass: readonly string[];
   /** Why a connection to a host could not be made, in the browser's own words; null when it was not for this gate. */
   failureOf(host: string): string | null;
   close(): void;
 }
 
-/** Who is reached directly; the implicit rules, which would let link-local addresses through, are taken back. */
 const bypass = [
-  "<-loopback>",
   "localhost",
   "*.localhost",
-  "127.0.0.1/8",
-  "[::1]",
+  "127.0.0.0/8",
+  "::1/128",
   "10.0.0.0/8",
   "172.16.0.0/12",
   "192.168.0.0/16",
-].join(";");
+] as const;
 
 /** What a failure begins with that is not one of the network. */
 export const blockedMark = "blocked: ";

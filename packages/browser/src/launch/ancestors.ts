@@ -1,5 +1,5 @@
 /**
- * Ends the tool when whoever started it is gone. The parent alone is not enough: `npm run` and `npx` put a
+ * Ends the tool when the process that started it is gone. The parent alone is not enough: `npm run` and `npx` put a
  * shell between themselves and the tool, and killing npm leaves that shell alive.
  */
 import { readFileSync } from "node:fs";

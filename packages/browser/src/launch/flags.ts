@@ -17,7 +17,7 @@ const disabledFeatures = [
   "PreloadTopChromeWebUI",
 ];
 
-/** Nothing listens there. What the browser asks of its maker by itself has no switch, only an address. */
+/** Nothing listens there. Chromium's calls home have no off switch, so we point them at a dead port. */
 const nowhere = "http://127.0.0.1:1/";
 
 const quietFlags = [
@@ -61,7 +61,7 @@ export interface FlagOptions {
   profileDir: string;
   headful: boolean;
   proxy?: string;
-  proxyBypass?: string;
+  proxyBypass?: readonly string[];
   /** Chromium's own sandbox cannot be used by root, nor where the kernel forbids user namespaces. */
   sandbox: boolean;
   /** Certificates that nobody signed are taken too. */
@@ -85,8 +85,11 @@ export function chromiumFlags(options: FlagOptions): string[] {
   if (!sandbox) flags.push("--no-sandbox");
   if (ignoreHttpsErrors) flags.push("--ignore-certificate-errors");
   if (smallSharedMemory) flags.push("--disable-dev-shm-usage");
-  // The default bypass of loopback is lifted so that a proxy sees every request of the browser.
+  // Chromium's own bypass, which would let loopback and link-local addresses through, is taken back first.
   if (proxy)
-    flags.push(`--proxy-server=${proxy}`, `--proxy-bypass-list=${options.proxyBypass ?? "<-loopback>"}`);
+    flags.push(
+      `--proxy-server=${proxy}`,
+      `--proxy-bypass-list=${["<-loopback>", ...(options.proxyBypass ?? [])].join(";")}`,
+    );
   return [...flags, ...extra, "about:blank"];
 }

@@ -32,7 +32,7 @@ export interface LaunchOptions {
   headful: boolean;
   proxy?: string;
   /** Who is reached without the proxy. */
-  proxyBypass?: string;
+  proxyBypass?: readonly string[];
   viewport: { width: number; height: number };
   ignoreHttpsErrors?: boolean;
   /** The proxy's challenges are answered by the tool, and the servers' then too. */

@@ -2,6 +2,7 @@
 import { existsSync } from "node:fs";
 import { embeddedLibraries } from "../bundle/embedded.ts";
 import type { EngineTransport, ResolvedEngine } from "../engines/contract.ts";
+import type { ForeignEngine } from "../engines/foreign/index.ts";
 import { ToolError } from "../errors.ts";
 import type { Notices } from "../page/notices.ts";
 import { SetupError } from "../resolve/errors.ts";
@@ -9,7 +10,7 @@ import { progressLines } from "../resolve/progress.ts";
 import { resolveEngine } from "../resolve/resolve.ts";
 import { defaultCacheDir } from "../resolve/settings.ts";
 import type { SessionOptions } from "../session.ts";
-import { openAddressGate } from "./address-gate.ts";
+import { type AddressGate, openAddressGate } from "./address-gate.ts";
 import { launchBrowser } from "./launch.ts";
 import { type ProxyLogin, prepareProxy } from "./proxy.ts";
 
@@ -44,34 +45,28 @@ async function libraryEnvOf(env: SessionOptions["env"]): Promise<Record<string, 
   return directory ? bundledLibraryEnv(directory, env) : {};
 }
 
-async function open(options: SessionOptions, notices: Notices): Promise<OpenedEngine> {
-  const { env, backend, headful, proxy, viewport, ignoreHttpsErrors, onProgress } = options;
-  const engine = await resolveEngine({
-    env,
-    backend,
-    onProgress: onProgress && progressLines(onProgress),
+/** Connections of the browser pass the gate, unless it may open every address or another proxy is in the way. */
+async function gateFor(options: SessionOptions, notices: Notices): Promise<AddressGate | null> {
+  if (options.urlPolicy.allowLinkLocal || hasOtherProxy(options)) return null;
+  return openAddressGate({
+    onBlocked: (text) => notices.add("blocked", text),
+    resolve: options.resolveHost,
   });
-  if (engine.kind === "foreign") {
-    const { openForeignTransport } = await import("../engines/foreign/index.ts");
-    const transport = await openForeignTransport(engine, { headless: !headful, ...viewport, proxy });
-    return { engine, transport, profileDir: null, proxyLogin: null, failureOf: () => null, dispose() {} };
-  }
+}
+
+type Started = Pick<OpenedEngine, "transport" | "profileDir" | "proxyLogin" | "dispose">;
+
+async function startChromium(
+  path: string,
+  options: SessionOptions,
+  gate: AddressGate | null,
+): Promise<Started> {
+  const { env, headful, viewport, ignoreHttpsErrors } = options;
   const libraryEnv = await libraryEnvOf(env);
-  const { server, login, close: closeProxy } = await prepareProxy(proxy);
-  const isGated = !options.urlPolicy.allowLinkLocal && !hasOtherProxy(options);
-  const gate = isGated
-    ? await openAddressGate({
-        onBlocked: (text) => notices.add("blocked", text),
-        resolve: options.resolveHost,
-      })
-    : null;
-  const close = () => {
-    closeProxy();
-    gate?.close();
-  };
+  const { server, login, close } = await prepareProxy(options.proxy);
   try {
     const { transport, profileDir } = launchBrowser({
-      path: binaryBehind(engine.path),
+      path: binaryBehind(path),
       headful,
       proxy: gate?.server ?? server,
       proxyBypass: gate?.bypass,
@@ -80,10 +75,53 @@ async function open(options: SessionOptions, notices: Notices): Promise<OpenedEn
       hasProxyLogin: login !== null,
       libraryEnv,
     });
-    const failureOf = (host: string) => gate?.failureOf(host) ?? null;
-    return { engine, transport, profileDir, proxyLogin: login, failureOf, dispose: close };
+    return { transport, profileDir, proxyLogin: login, dispose: close };
   } catch (error) {
     close();
+    throw error;
+  }
+}
+
+async function startForeign(
+  engine: ForeignEngine,
+  options: SessionOptions,
+  gate: AddressGate | null,
+): Promise<Started> {
+  const { openForeignEngine } = await import("../engines/foreign/index.ts");
+  const opened = await openForeignEngine(engine, {
+    headless: !options.headful,
+    ...options.viewport,
+    proxy: gate?.server ?? options.proxy,
+    proxyBypass: gate?.bypass,
+    ignoreHttpsErrors: options.ignoreHttpsErrors,
+  });
+  return { ...opened, proxyLogin: null };
+}
+
+async function open(options: SessionOptions, notices: Notices): Promise<OpenedEngine> {
+  const { env, backend, onProgress } = options;
+  const engine = await resolveEngine({
+    env,
+    backend,
+    onProgress: onProgress && progressLines(onProgress),
+  });
+  const gate = await gateFor(options, notices);
+  try {
+    const started =
+      engine.kind === "foreign"
+        ? await startForeign(engine, options, gate)
+        : await startChromium(engine.path, options, gate);
+    return {
+      engine,
+      ...started,
+      failureOf: (host) => gate?.failureOf(host) ?? null,
+      dispose() {
+        started.dispose();
+        gate?.close();
+      },
+    };
+  } catch (error) {
+    gate?.close();
     throw error;
   }
 }

@@ -82,7 +82,7 @@ function eventsSection(events: Notice[], charsMax: number): string[] {
   return section("Events", [...(left > 0 ? [`- … ${left} more before these`] : []), ...lines].join("\n"));
 }
 
-/** No result is longer than its budget, whatever it holds; what happened by itself is said in any case. */
+/** Cuts a result to its budget. Events are always included. */
 function limited(sections: string[], events: Notice[], session: Session): string {
   const { charsMax, aroundCharsMax } = session;
   const after = eventsSection(events, aroundCharsMax / 2)

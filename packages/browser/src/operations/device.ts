@@ -2,7 +2,7 @@ import { z } from "zod";
 import type { Browser } from "../page/browser.ts";
 import type { Deadline } from "../page/deadline.ts";
 import { deviceNames, devices } from "../page/devices.ts";
-import { permissionNames, permissionTypes } from "../page/emulation.ts";
+import { type Emulation, type PermissionName, permissionNames } from "../page/emulation.ts";
 import { defineOperation } from "./define.ts";
 import { TimeoutMs } from "./schemas.ts";
 
@@ -20,27 +20,61 @@ export const Location = z
   .describe("Where the device is; also lets pages ask for it");
 
 interface Grants {
-  permissions?: (keyof typeof permissionTypes)[];
+  permissions?: PermissionName[];
   geolocation?: z.output<typeof Location> | null;
 }
 
-export async function grant(
+/** Where the engine cannot grant all of it, what was granted before stays. */
+async function grant(
   browser: Browser,
   { permissions, geolocation }: Grants,
   deadline: Deadline,
 ): Promise<void> {
   const { root } = browser.connection;
-  if (geolocation !== undefined) browser.emulation.location = geolocation;
-  const wanted = new Set(permissions ?? browser.granted);
+  const before = browser.granted;
+  const wanted = new Set(permissions ?? before);
   if (geolocation) wanted.add("geolocation");
-  browser.granted = [...wanted];
+  // Not Browser.grantPermissions: it refuses all others, and pages would not be seen to ask for them any more.
+  const toGrant = (name: PermissionName) =>
+    ({ permission: { name: name === "sensors" ? "accelerometer" : name }, setting: "granted" }) as const;
   await root.send("Browser.resetPermissions", {}, deadline.leftMs);
-  if (wanted.size > 0)
-    await root.send(
-      "Browser.grantPermissions",
-      { permissions: browser.granted.map((name) => permissionTypes[name]) },
-      deadline.leftMs,
+  try {
+    await Promise.all(
+      [...wanted].map((name) => root.send("Browser.setPermission", toGrant(name), deadline.leftMs)),
     );
+  } catch (error) {
+    root.tell("Browser.resetPermissions");
+    for (const name of before) root.tell("Browser.setPermission", toGrant(name));
+    throw error;
+  }
+  browser.granted = [...wanted];
+}
+
+type EmulationChange = Partial<Pick<Emulation, "viewport" | "device" | "colorScheme">>;
+
+/** For all pages. Where the engine cannot do it, everything stays as it was. */
+export async function emulate(
+  browser: Browser,
+  change: EmulationChange & Grants,
+  deadline: Deadline,
+): Promise<void> {
+  const { permissions, geolocation, ...seen } = change;
+  const { emulation } = browser;
+  const active = await browser.page();
+  const before = { ...emulation };
+  Object.assign(emulation, seen);
+  if (geolocation !== undefined) emulation.location = geolocation;
+  try {
+    if (permissions !== undefined || geolocation !== undefined)
+      await grant(browser, { permissions, geolocation }, deadline);
+    await active.emulate(emulation, true, deadline.leftMs);
+  } catch (error) {
+    Object.assign(emulation, before);
+    active.emulate(emulation, true).catch(() => {});
+    throw error;
+  }
+  for (const page of browser.pages.values())
+    if (page !== active) page.emulate(emulation, true).catch(() => {});
 }
 
 export const resizeOperation = defineOperation({
@@ -74,21 +108,18 @@ export const resizeOperation = defineOperation({
   result: z.object({ width: z.number(), height: z.number() }),
   run: async ({ browser, deadline }, params) => {
     const running = await browser();
-    const page = await running.page();
     const { width, height, device, color_scheme, permissions, geolocation } = params;
-    const { emulation } = running;
+    const change: EmulationChange = {};
     if (device) {
-      emulation.device = devices[device];
-      const { width: own, height: tall } = devices[device];
-      emulation.viewport = { width: own, height: tall };
+      change.device = devices[device];
+      change.viewport = { width: devices[device].width, height: devices[device].height };
     }
-    if (width !== undefined && height !== undefined) emulation.viewport = { width, height };
-    if (color_scheme) emulation.colorScheme = color_scheme;
-    if (permissions !== undefined || geolocation !== undefined)
-      await grant(running, { permissions, geolocation }, deadline);
-    for (const each of running.pages.values()) each.emulate(emulation, true);
-    const { width: shown, height: high } = await page.mainFrame.call("size", [], deadline.leftMs);
-    return emulation.viewport ?? { width: shown, height: high };
+    if (width !== undefined && height !== undefined) change.viewport = { width, height };
+    if (color_scheme) change.colorScheme = color_scheme;
+    await emulate(running, { ...change, permissions, geolocation }, deadline);
+    const { mainFrame } = await running.page();
+    const shown = await mainFrame.call("size", [], deadline.leftMs);
+    return running.emulation.viewport ?? { width: shown.width, height: shown.height };
   },
   tool: {
     name: "browser_resize",

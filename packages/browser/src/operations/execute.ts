@@ -1,4 +1,4 @@
-/** The one way in which operations are run, whoever asks: checked, in turn, within their time. */
+/** Runs every operation, from HTTP and MCP alike: validated, one after the other, within its timeout. */
 import { ToolError, toToolError } from "../errors.ts";
 import type { Browser } from "../page/browser.ts";
 import { cancelled, Deadline } from "../page/deadline.ts";
@@ -6,14 +6,14 @@ import type { Notice } from "../page/notices.ts";
 import type { Session } from "../session.ts";
 import type { Context, Operation } from "./define.ts";
 
-/** An operation that does not end by itself is given up this long after its time. */
+/** An operation that ignores its timeout is abandoned this long after it. */
 const graceMs = 300;
 const untimedMs = 30_000;
 const unresponsive = "The page did not respond in time. Take a snapshot to see its state.";
 
 export interface Executed<T> {
   value: T;
-  /** What happened by itself meanwhile: dialogs, popups, downloads, crashes. */
+  /** What happened meanwhile without being asked for: dialogs, popups, downloads, crashes. */
   events: Notice[];
 }
 

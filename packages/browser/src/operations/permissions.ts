@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { defineOperation } from "./define.ts";
-import { grant, Location, Permissions } from "./device.ts";
+import { emulate, Location, Permissions } from "./device.ts";
 import { TimeoutMs } from "./schemas.ts";
 
 export const permissionsOperation = defineOperation({
@@ -22,8 +22,8 @@ export const permissionsOperation = defineOperation({
   result: z.object({ permissions: z.array(z.string()) }),
   run: async ({ browser, deadline }, params) => {
     const running = await browser();
-    await grant(running, params, deadline);
-    for (const page of running.pages.values()) page.emulate(running.emulation, true);
+    const { permissions, geolocation } = params;
+    await emulate(running, { permissions, geolocation }, deadline);
     return { permissions: running.granted };
   },
 });

@@ -12,7 +12,7 @@ import { QueryTimeoutMs, queryFlag, queryInt, Target } from "./schemas.ts";
 
 const readTimeoutMs = 10_000;
 /** What comes along with another result is not waited for as long as what was asked for. */
-const inlineMsMax = 10_000;
+const inlineMsMax = 5_000;
 const offsetMax = 1_000_000_000;
 const waitMsMax = 600_000;
 const wholePage = { target: null, offset: 0, depth: 0, boxes: false, find: null };
@@ -23,7 +23,7 @@ export async function inlineSnapshot({ browser, session, deadline }: Context): P
   const page = await running.page();
   const charsMax = session.contentCharsMax;
   try {
-    return (await snapshot(page, { ...wholePage, charsMax }, deadline.withCallLimit(inlineMsMax))).yaml;
+    return (await snapshot(page, { ...wholePage, charsMax }, deadline.within(inlineMsMax))).yaml;
   } catch (error) {
     if (error instanceof ToolError && error.code === "timeout") running.recover(page);
     return undefined;

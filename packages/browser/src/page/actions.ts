@@ -17,6 +17,8 @@ const clicksLostMax = 3;
 const restMsMax = 200;
 /** `:hover` may move an element away from the pointer that comes to it, and back again without end. */
 const approachesMax = 4;
+/** Less time than this is not enough for another click and a look at what it hit. */
+const retryMsMin = 300;
 const alignments: ScrollLogicalPosition[] = ["nearest", "center", "end", "start"];
 
 export interface PointerOptions {
@@ -137,7 +139,7 @@ export async function click(page: Page, options: PointerOptions, deadline: Deadl
         );
       return conclude(page, { before, frame, after, matches }, deadline);
     }
-    if (deadline.hasPassed) throw missed(target, after!.reason || "no event reached it");
+    if (deadline.restMs < retryMsMin) throw missed(target, after?.reason || "no event reached it");
     await frame.call("settled", [target, Math.min(restMsMax, deadline.restMs)], deadline.leftMs);
   }
 }

@@ -98,7 +98,7 @@ export class Browser {
     return usable;
   }
 
-  /** At the start Chromium opens a page by itself; it is waited for, and only asked for when it does not come. */
+  /** Chromium opens a first page on its own. We wait for it, and open one only if it does not come. */
   async #firstPage(): Promise<Page> {
     if (this.pages.size === 0 && this.#activeId === null) {
       const arrived = await new Promise<boolean>((resolve) => {

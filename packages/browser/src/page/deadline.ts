@@ -7,7 +7,7 @@ export const cancelled = () => new ToolError("cancelled", "The operation was can
 
 export class Deadline {
   readonly timeoutMs: number;
-  /** Aborted when whoever asked for the operation has lost interest in it. */
+  /** Aborted when the caller has cancelled the operation. */
   readonly signal: AbortSignal | null;
   #at: number;
   #callMsMax = Number.POSITIVE_INFINITY;

@@ -1,5 +1,4 @@
 /** What pages are told of the device that they are shown on, and of what they may do there. */
-import type { Protocol } from "devtools-protocol";
 import type { CdpSession } from "../cdp/connection.ts";
 import { type Device, devices } from "./devices.ts";
 
@@ -11,25 +10,24 @@ export interface Location {
   accuracy: number;
 }
 
-/** Names as pages know them, and the browser's own. */
-export const permissionTypes = {
-  geolocation: "geolocation",
-  notifications: "notifications",
-  camera: "videoCapture",
-  microphone: "audioCapture",
-  "clipboard-read": "clipboardReadWrite",
-  "clipboard-write": "clipboardSanitizedWrite",
-  midi: "midi",
-  "screen-wake-lock": "wakeLockScreen",
-  "storage-access": "storageAccess",
-  "local-fonts": "localFonts",
-  "idle-detection": "idleDetection",
-  "window-management": "windowManagement",
-  sensors: "sensors",
-} as const satisfies Record<string, Protocol.Browser.PermissionType>;
+/** Names as pages know them; "sensors" stands for all of those. */
+export const permissionNames = [
+  "geolocation",
+  "notifications",
+  "camera",
+  "microphone",
+  "clipboard-read",
+  "clipboard-write",
+  "midi",
+  "screen-wake-lock",
+  "storage-access",
+  "local-fonts",
+  "idle-detection",
+  "window-management",
+  "sensors",
+] as const;
 
-export type PermissionName = keyof typeof permissionTypes;
-export const permissionNames = Object.keys(permissionTypes) as [PermissionName, ...PermissionName[]];
+export type PermissionName = (typeof permissionNames)[number];
 
 /** Holds for all pages of the browser, those that come later included. */
 export class Emulation {
@@ -43,20 +41,35 @@ export class Emulation {
     this.viewport = viewport;
   }
 
-  /** Tells a page everything that differs from an ordinary one; `all`: what does not differ any more, too. */
-  apply(session: CdpSession, all: boolean): void {
+  /**
+   * Tells a page everything that differs from an ordinary one; `all`: what does not differ any more, too. Fails where
+   * the engine cannot do it. Turning off is not waited for: an engine that does not know it never had it on.
+   */
+  async apply(session: CdpSession, all: boolean, timeoutMs?: number): Promise<void> {
     const { deviceScaleFactor, mobile, touch, userAgent, platform } = this.device;
+    const asked: Promise<unknown>[] = [];
     if (this.viewport)
-      session.tell("Emulation.setDeviceMetricsOverride", { ...this.viewport, deviceScaleFactor, mobile });
-    if (touch || all)
-      session.tell("Emulation.setTouchEmulationEnabled", { enabled: touch, maxTouchPoints: 5 });
-    if (userAgent !== null || all)
-      session.tell("Emulation.setUserAgentOverride", { userAgent: userAgent ?? "", platform });
-    if (this.colorScheme !== null || all)
-      session.tell("Emulation.setEmulatedMedia", {
-        features: [{ name: "prefers-color-scheme", value: this.colorScheme ?? "" }],
-      });
-    if (this.location) session.tell("Emulation.setGeolocationOverride", this.location);
+      asked.push(
+        session.send(
+          "Emulation.setDeviceMetricsOverride",
+          { ...this.viewport, deviceScaleFactor, mobile },
+          timeoutMs,
+        ),
+      );
+    if (touch)
+      asked.push(
+        session.send("Emulation.setTouchEmulationEnabled", { enabled: true, maxTouchPoints: 5 }, timeoutMs),
+      );
+    else if (all) session.tell("Emulation.setTouchEmulationEnabled", { enabled: false });
+    if (userAgent !== null)
+      asked.push(session.send("Emulation.setUserAgentOverride", { userAgent, platform }, timeoutMs));
+    else if (all) session.tell("Emulation.setUserAgentOverride", { userAgent: "" });
+    if (this.colorScheme !== null || all) {
+      const features = [{ name: "prefers-color-scheme", value: this.colorScheme ?? "" }];
+      asked.push(session.send("Emulation.setEmulatedMedia", { features }, timeoutMs));
+    }
+    if (this.location) asked.push(session.send("Emulation.setGeolocationOverride", this.location, timeoutMs));
     else if (all) session.tell("Emulation.clearGeolocationOverride");
+    await Promise.all(asked);
   }
 }

@@ -85,7 +85,7 @@ function prepareAgent(page: Page, loaderId: string, deadline: Deadline): void {
   page
     .until(() => page.documentLoaderId === loaderId, deadline.restMs)
     .then((isThere) => (isThere ? page.mainFrame.agent(deadline.leftMs) : null))
-    // Whoever needs the agent makes it again, and reports what is wrong.
+    // The next call that needs the agent creates it again, and reports the error.
     .catch(() => {});
 }
 

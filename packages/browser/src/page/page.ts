@@ -145,7 +145,7 @@ export class Page {
       () => {},
       () => {},
     );
-    this.emulate(this.#options.emulation, false);
+    this.emulate(this.#options.emulation, false).catch(() => {});
     // Without this the question for a passkey is a window of the browser, which nobody can answer.
     session.tell("WebAuthn.enable", { enableUI: false });
     session.tell("Runtime.runIfWaitingForDebugger");
@@ -154,10 +154,10 @@ export class Page {
   /** How many pixels of the device one pixel of the page has. */
   pixelRatio = 1;
 
-  emulate(emulation: Emulation, all: boolean): void {
+  emulate(emulation: Emulation, all: boolean, timeoutMs?: number): Promise<void> {
     this.pixelRatio = emulation.viewport ? emulation.device.deviceScaleFactor : 1;
     this.pointer.isTouch = emulation.device.touch;
-    emulation.apply(this.session, all);
+    return emulation.apply(this.session, all, timeoutMs);
   }
 
   /** Everything that a session needs before its target may run. */
@@ -179,7 +179,7 @@ export class Page {
       });
       if (kind === "page")
         reportRefusals(session, (name) =>
-          this.report(
+          this.#options.notices.addOnce(
             "permission",
             `The page asked for ${name} and was refused. To allow it, grant the permission "${name}" with resize.`,
           ),
@@ -379,7 +379,7 @@ export class Page {
     return this.#isNavigating;
   }
 
-  /** Whether the document is that far; with a loader: the document that it brought, or one that followed by itself. */
+  /** Whether the document is that far; with a loader: the document that it brought, or one that it redirected to. */
   hasReached(stage: LoadStage, loaderId?: string): boolean {
     return this.#loading.hasReached(stage, loaderId);
   }

@@ -42,7 +42,11 @@ function closedRootsIn(node: Protocol.DOM.Node): number[] {
 async function describeDocument(frame: Frame, deadline: Deadline): Promise<Protocol.DOM.Node> {
   const { result } = await frame.session.send(
     "Runtime.evaluate",
-    { expression: "document.documentElement", contextId: frame.agentContextId ?? undefined },
+    {
+      // A picture may be called "documentElement", and would be what the document answers with.
+      expression: "Reflect.get(Document.prototype, 'documentElement', document)",
+      contextId: frame.agentContextId ?? undefined,
+    },
     deadline.leftMs,
   );
   const { node } = await frame.session.send(

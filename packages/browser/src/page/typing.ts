@@ -66,7 +66,7 @@ async function findFocus(page: Page, deadline: Deadline): Promise<Field> {
   );
 }
 
-/** One box for each character: each is typed, and where the page does not go on by itself, this does. */
+/** One box for each character: each character is typed, and the focus is moved on where the page does not do it. */
 async function fillBoxes(frame: Frame, { target, text }: TypeOptions, deadline: Deadline): Promise<void> {
   let index = 0;
   for (const character of text) {

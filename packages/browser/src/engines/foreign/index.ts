@@ -1,2 +1,3 @@
 export { ABI_VERSION, type EngineInfo, EngineLibrary } from "./library.ts";
+export { type OpenedForeign, openForeignEngine } from "./open.ts";
 export { type ForeignEngine, type ForeignOptions, openForeignTransport } from "./transport.ts";

@@ -21,6 +21,8 @@ export interface ForeignOptions {
   width?: number;
   height?: number;
   proxy?: string;
+  proxyBypass?: readonly string[];
+  ignoreHttpsErrors?: boolean;
   profileDir?: string;
   url?: string;
 }
@@ -49,6 +51,8 @@ class ForeignTransport implements EngineTransport {
   private wakeTimer: ReturnType<typeof setTimeout> | null = null;
   private wakeImmediate: ReturnType<typeof setImmediate> | null = null;
   private closed = false;
+  /** Why the engine is about to end, in its own words. */
+  private lastWords: string | null = null;
 
   constructor(
     private readonly library: EngineLibrary,
@@ -114,7 +118,8 @@ class ForeignTransport implements EngineTransport {
         const next = this.library.poll(this.handle);
         if (next === null) break;
         active = true;
-        if (typeof next === "number") this.end(`${this.library.info.name}: ${describeResult(next)}`);
+        if (typeof next === "number")
+          this.end(`${this.library.info.name}: ${this.lastWords ?? describeResult(next)}`);
         else this.deliver(next);
       }
     } catch (error) {
@@ -136,6 +141,8 @@ class ForeignTransport implements EngineTransport {
       return;
     }
     this.outstanding.delete(raw.id);
+    if (message.method === "Inspector.detached" && message.sessionId === undefined)
+      this.lastWords = (message.params as { reason?: string } | undefined)?.reason ?? null;
     this.onMessage(message);
   }
 

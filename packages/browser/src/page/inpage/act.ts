@@ -114,9 +114,12 @@ export function createAct({ dom, roles, hit, watch, brief, frame, page }: ActToo
     };
   }
 
+  /** Without a doctype a plain ":hover" matches links only. */
+  const hovered = ":hover:not(x-none)";
+
   /** Whether the pointer is over it, as the browser sees it. */
   const isHovered = (element: Element) =>
-    element.matches(":hover") || hit.shownAs(element).matches(":hover") || holdsDocument(element);
+    element.matches(hovered) || hit.shownAs(element).matches(hovered) || holdsDocument(element);
 
   /** Resolves when the element stayed in place from one frame to the next. */
   async function settled(element: Element, timeoutMs: number): Promise<boolean> {

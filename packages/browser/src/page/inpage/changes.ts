@@ -212,7 +212,7 @@ export function createChanges({ dom, tree, distiller, renderer, momentary }: Cha
       if (gone.length > removedMax) lines.push(`- … ${gone.length - removedMax} more are gone`);
     }
 
-    /** Of a large page only a part was compared; what changed in the rest is told by itself. */
+    /** Of a large page only a part was compared; changes in the rest are listed separately. */
     function tellElsewhere(): void {
       let told = 0;
       for (const element of momentary.touched) {
