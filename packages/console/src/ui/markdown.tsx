@@ -1,7 +1,7 @@
 import { createElement, Fragment, memo } from "react";
 import { type Block, type Inline, parseMarkdown } from "../lib/markdown.ts";
 import { Link } from "../lib/router.ts";
-import { Code } from "./controls.tsx";
+import { Code } from "./code.tsx";
 
 /** Turns a link of the text into an address of the console; null means: show the words only. */
 type Resolve = (href: string) => string | null;

@@ -1,6 +1,7 @@
 import type { Answer } from "../../lib/chat.ts";
 import { compact, money, seconds } from "../../lib/format.ts";
-import { Button, Code } from "../../ui/controls.tsx";
+import { Code } from "../../ui/code.tsx";
+import { Button } from "../../ui/controls.tsx";
 import { Icon } from "../../ui/icons.tsx";
 import { Markdown } from "../../ui/markdown.tsx";
 import { Failure, Status } from "../../ui/states.tsx";

@@ -1,6 +1,7 @@
 import { useState } from "react";
 import { LANGUAGES, type Language, type SnippetRequest, snippet } from "../../lib/snippets.ts";
-import { Code, Segments } from "../../ui/controls.tsx";
+import { Code } from "../../ui/code.tsx";
+import { Segments } from "../../ui/controls.tsx";
 import { Dialog } from "../../ui/dialogs.tsx";
 
 const KEY_PLACEHOLDER = "$KEY";

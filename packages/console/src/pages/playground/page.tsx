@@ -13,7 +13,7 @@ import { useSearch } from "../../lib/router.ts";
 import { Button } from "../../ui/controls.tsx";
 import { NoModels } from "../../ui/no-models.tsx";
 import { PageHead } from "../../ui/page.tsx";
-import { Empty, Failure } from "../../ui/states.tsx";
+import { Empty, QueryFailure } from "../../ui/states.tsx";
 import { AnswerView } from "./answer.tsx";
 import { CodeDialog } from "./code-dialog.tsx";
 import { Composer } from "./composer.tsx";
@@ -123,7 +123,7 @@ export function Page() {
       >
         Talk to any model that the gateway serves. What you send is metered like any other request.
       </PageHead>
-      {Boolean(models.error) && <Failure error={models.error} onRetry={models.reload} />}
+      <QueryFailure query={models} />
       {models.data?.length === 0 && <NoModels />}
       {tuning && <ParametersPanel value={parameters} onChange={setParameters} />}
       <div className={`panes panes-${panes.length}`}>

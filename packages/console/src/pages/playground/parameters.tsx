@@ -72,7 +72,7 @@ export function ParametersPanel({
           placeholder="the model's own"
         />
         <TextField
-          label="Most tokens to write"
+          label="Max tokens"
           type="number"
           min={1}
           step={1}
