@@ -33,7 +33,7 @@ function useActions(isAdmin: boolean): PaletteEntry[] {
     () => [
       creating("Create key", "/keys?new=1"),
       creating("Create group", "/groups?new=1"),
-      creating("New conversation", "/conversations?new=1"),
+      creating("New conversation", "/conversations/new"),
       ...(isAdmin
         ? [creating("Register backend", "/models?new=1"), creating("Register node", "/nodes?new=1")]
         : []),

@@ -1,32 +1,35 @@
-import type { Answer } from "../../lib/chat.ts";
+import type { ReactNode } from "react";
+import { type Answer, isRunning } from "../../lib/chat.ts";
 import { compact, money, seconds } from "../../lib/format.ts";
-import { Code } from "../../ui/code.tsx";
-import { Button } from "../../ui/controls.tsx";
-import { Icon } from "../../ui/icons.tsx";
-import { Markdown } from "../../ui/markdown.tsx";
-import { Failure, Status } from "../../ui/states.tsx";
+import { Button } from "../controls.tsx";
+import { Icon } from "../icons.tsx";
+import { Markdown } from "../markdown.tsx";
+import { Failure, Status } from "../states.tsx";
+import { CopyMessage } from "./message-actions.tsx";
+import { ToolCallView } from "./tool-call.tsx";
 
-/** `onRetry` offers a failed turn once more. */
-export function AnswerView({ answer, onRetry }: { answer: Answer; onRetry?: () => void }) {
+/** `onRetry` offers a turn that did not come to its end once more; `children` stand after the answer. */
+export function AnswerView({
+  answer,
+  onRetry,
+  children,
+}: {
+  answer: Answer;
+  onRetry?: () => void;
+  children?: ReactNode;
+}) {
   const { state, text, reasoning, toolCalls, error } = answer;
+  const retry = onRetry && (
+    <Button small icon="refresh" onClick={onRetry}>
+      Send again
+    </Button>
+  );
   return (
-    <div className="answer" aria-busy={state === "waiting" || state === "streaming"}>
-      {reasoning && (
-        <details className="folded">
-          <summary>
-            <Icon name="memory" /> Reasoning
-          </summary>
-          <Markdown text={reasoning} />
-        </details>
-      )}
+    <div className="answer" aria-busy={isRunning(answer)}>
+      <Reasoning text={reasoning} />
       {text && <Markdown text={text} />}
       {toolCalls.map((call, i) => (
-        <details className="folded" key={call.id ?? i}>
-          <summary>
-            <Icon name="tool" /> Calls <code>{call.function?.name ?? "a tool"}</code>
-          </summary>
-          <Code label="Arguments" text={prettyJson(call.function?.arguments ?? "")} />
-        </details>
+        <ToolCallView key={call.id ?? i} call={call} />
       ))}
       {state === "waiting" && (
         <p className="muted typing" role="status">
@@ -36,39 +39,45 @@ export function AnswerView({ answer, onRetry }: { answer: Answer; onRetry?: () =
       {state === "failed" && (
         <>
           <Failure error={error} />
-          {onRetry && (
-            <div>
-              <Button small icon="refresh" onClick={onRetry}>
-                Send again
-              </Button>
-            </div>
-          )}
+          {retry && <div>{retry}</div>}
         </>
       )}
-      <Stats answer={answer} />
+      {children}
+      <Stats answer={answer}>
+        {!isRunning(answer) && text && <CopyMessage text={text} />}
+        {state === "stopped" && retry}
+      </Stats>
     </div>
   );
 }
 
-function prettyJson(text: string): string {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text;
-  }
+export function Reasoning({ text }: { text: string }) {
+  if (!text) return null;
+  return (
+    <details className="folded">
+      <summary>
+        <Icon name="memory" /> Reasoning
+      </summary>
+      <Markdown text={text} />
+    </details>
+  );
 }
 
-function Stats({
+/** How the answer came along, and what can be done with it. */
+export function Stats({
   answer: { state, usage, firstTokenMs, totalMs, costUsd, finishReason },
+  children,
 }: {
   answer: Answer;
+  children?: ReactNode;
 }) {
   if (state === "waiting" || state === "failed") return null;
   const writingMs = totalMs - (firstTokenMs ?? 0);
   const speed =
     usage && firstTokenMs !== null && writingMs > 0 ? (usage.completion_tokens / writingMs) * 1000 : null;
   return (
-    <p className="stats">
+    <div className="stats">
+      {children}
       {state === "stopped" && (
         <Status tone="warn" icon="stop">
           Stopped
@@ -85,6 +94,6 @@ function Stats({
       {state === "done" && costUsd !== null && (
         <span>{costUsd === undefined ? "unpriced" : money(costUsd)}</span>
       )}
-    </p>
+    </div>
   );
 }
