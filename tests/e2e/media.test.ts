@@ -45,7 +45,7 @@ async function order(page: Page, prompt: string): Promise<void> {
   await page.getByRole("button", { name: "New video" }).first().click();
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Model").fill("film-1");
-  await dialog.getByLabel("What is to be seen").fill(prompt);
+  await dialog.getByLabel("Prompt").fill(prompt);
   await dialog.getByRole("button", { name: "Start" }).click();
   await dialog.waitFor({ state: "detached" });
 }
@@ -92,7 +92,7 @@ test("a video is cancelled; another fails and says why, and neither is charged",
   await page.getByRole("button", { name: "New video" }).first().click();
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Model").fill("demo-chat");
-  await dialog.getByLabel("What is to be seen").fill("x");
+  await dialog.getByLabel("Prompt").fill("x");
   await dialog.getByRole("button", { name: "Start" }).click();
   await dialog.getByRole("alert").waitFor();
   await shot(page, "video-refused");

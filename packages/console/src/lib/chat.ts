@@ -32,6 +32,8 @@ export interface Answer {
   firstTokenMs: number | null;
   totalMs: number;
   finishReason: string | null;
+  /** The page was loaded again meanwhile; what was said in that moment is not in the text. */
+  hasGap: boolean;
   /** Null while it is not known, undefined when the model has no price. */
   costUsd: number | null | undefined;
   memory: string | null;
@@ -51,6 +53,7 @@ export const NEW_ANSWER: Answer = {
   firstTokenMs: null,
   totalMs: 0,
   finishReason: null,
+  hasGap: false,
   costUsd: null,
   memory: null,
   error: null,
@@ -79,6 +82,9 @@ export interface ChatRun {
   signal: AbortSignal;
   onChange(answer: Answer): void;
 }
+
+/** Longer than a page that is left goes on running, shorter than anyone notices. */
+const LEAVING_MS = 100;
 
 /** Collects what arrives of an answer and tells of it at most once a frame: a fast model sends far more often. */
 class Collector {
@@ -128,6 +134,8 @@ class Collector {
       await work();
       if (signal.aborted) this.change({ state: "stopped" });
     } catch (error) {
+      // A page that is being left loses its connections first: told at once, the answer would be kept as failed.
+      await new Promise((resolve) => setTimeout(resolve, LEAVING_MS));
       if (isAbort(error) || signal.aborted) this.change({ state: "stopped" });
       else this.change({ state: "failed", error });
     }
@@ -157,7 +165,7 @@ export function followChat(
   before: Answer & { streamId: string },
   { signal, onChange }: Omit<ChatRun, "request">,
 ): Promise<Answer> {
-  const collector = new Collector(before, onChange);
+  const collector = new Collector({ ...before, hasGap: true }, onChange);
   return collector.run(signal, async () => {
     for await (const { method, params } of client.events(before.streamId, { signal })) {
       if (method !== "chat.stream") continue;

@@ -93,7 +93,8 @@ async function resume(id: string, turn: ConversationTurn, streamId: string): Pro
   ]);
   listening.abort();
   const answer = turns.get()[id]?.answer;
-  if (isStored) put(id, null);
+  // The stored answer is whole, also where this page missed some of it.
+  if (isStored || answer?.state === "done") put(id, null);
   else if (answer && isRunning(answer)) setAnswer(id)({ ...answer, state: "stopped" });
   refresh(id);
 }

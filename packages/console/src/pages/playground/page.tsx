@@ -200,7 +200,9 @@ function PaneHead({
           <option key={id}>{id}</option>
         ))}
       </select>
-      {onClose && <Button look="quiet" small icon="close" aria-label={`Close ${label}`} onClick={onClose} />}
+      {onClose && (
+        <Button look="quiet" small icon="close" aria-label={`Close the pane of ${value}`} onClick={onClose} />
+      )}
     </div>
   );
 }

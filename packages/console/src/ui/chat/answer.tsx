@@ -65,7 +65,7 @@ export function Reasoning({ text }: { text: string }) {
 
 /** How the answer came along, and what can be done with it. */
 export function Stats({
-  answer: { state, usage, firstTokenMs, totalMs, costUsd, finishReason },
+  answer: { state, usage, firstTokenMs, totalMs, costUsd, finishReason, hasGap },
   children,
 }: {
   answer: Answer;
@@ -83,6 +83,7 @@ export function Stats({
           Stopped
         </Status>
       )}
+      {hasGap && <Status tone="warn">Words may be missing where the page was reloaded</Status>}
       {finishReason === "length" && <Status tone="warn">Cut off at the token limit</Status>}
       {firstTokenMs !== null && <span>{seconds(firstTokenMs)} to the first token</span>}
       {speed !== null && Number.isFinite(speed) && <span>{speed.toFixed(speed < 10 ? 1 : 0)} tokens/s</span>}
