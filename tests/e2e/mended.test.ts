@@ -1,16 +1,23 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { PASSWORD } from "@model-gateway/testing/gateway.ts";
 import type { Page } from "playwright-core";
 import { openSite, type Site, shot } from "./support/site.ts";
 
-/** Cheap enough that shortened figures would not add up. */
-const PRICES = { "demo-chat": { input: 3.1, output: 7.7 }, "demo-slow": { input: 0.9, output: 2.3 } };
+/** Dollars for a million tokens: uneven, so that figures that are cut short would not add up. */
+const PRICES = { prices: [{ match: "demo-chat", input: 3137.3, output: 7771.9 }] };
+const dataDir = mkdtempSync(join(tmpdir(), "mended-test-"));
+const pricingFile = join(dataDir, "prices.json");
+writeFileSync(pricingFile, JSON.stringify(PRICES));
 
 let site: Site;
 let key: string;
 let other: string;
 beforeAll(async () => {
-  site = await openSite();
-  await site.addBackend({ name: "demo", type: "external", url: site.upstream.url, pricing: PRICES });
+  site = await openSite({ config: { pricingFile } });
+  await site.withBackend();
   const token = await site.gateway.signIn("owner");
   const make = (name: string, project: string) =>
     site.gateway.rpc<{ key: string }>("keys.create", { name, project }, token);
@@ -23,7 +30,10 @@ beforeAll(async () => {
   ] as const)
     await chat(bearer, "demo-chat", ref);
 });
-afterAll(() => site.stop());
+afterAll(async () => {
+  await site.stop();
+  rmSync(dataDir, { recursive: true });
+});
 
 async function chat(bearer: string, model: string, ref: string): Promise<Response> {
   const answer = await fetch(`${site.gateway.url}/v1/chat/completions`, {
@@ -216,8 +226,6 @@ test("an expired session says so and leads back; signing out needs no reason, in
   await page.getByText("Your session has expired.").waitFor();
   await shot(page, "session-expired");
   await page.getByLabel("Email").fill("sleeper@example.com");
-  await page.getByLabel("Password").fill("correct horse battery staple");
-  const { PASSWORD } = await import("@model-gateway/testing/gateway.ts");
   await page.getByLabel("Password").fill(PASSWORD);
   await page.locator("form").getByRole("button", { name: "Sign in" }).click();
   await page.getByRole("heading", { name: "Keys", exact: true }).waitFor();
@@ -286,7 +294,7 @@ test("five sizes of type, on every page", async () => {
         .filter((element) =>
           [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent!.trim()),
         )
-        .filter((element) => !element.closest("math, script, style"))
+        .filter((element) => element.checkVisibility() && !element.closest("math"))
         .map((element) => getComputedStyle(element).fontSize),
     );
     for (const size of found) sizes.add(size);
@@ -312,7 +320,7 @@ test("the palette finds documents, backends, nodes and conversations, changes th
   await page.reload();
   const find = async (words: string, kind: string) => {
     await page.keyboard.press("Control+k");
-    await page.getByRole("combobox").fill(words);
+    await page.getByRole("combobox", { name: /^Find/ }).fill(words);
     await page
       .getByRole("option", { name: new RegExp(`${kind}$`) })
       .first()

@@ -78,7 +78,7 @@ test("the overview's first paint takes little script, and nothing from anywhere 
 test("the palette finds by keyboard, the theme stays, sign-out forgets", async () => {
   const { page } = await site.visitAs("operator");
   await page.keyboard.press("Control+k");
-  await page.getByRole("combobox").fill("gr");
+  await page.getByRole("combobox", { name: /^Find/ }).fill("gr");
   await shot(page, "palette");
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "Groups" }).waitFor();
