@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import type { LocalServer } from "../../packages/gateway/src/rooms/system/index.ts";
-import { openSite, type Site, seriousIssues, shot } from "./support/site.ts";
+import { axeFindings, openSite, type Site, shot } from "./support/site.ts";
 
 let site: Site;
 let key: string;
@@ -59,7 +59,7 @@ test("the last hour, first tokens and failures of everyone are an operator's to 
   await model.waitFor();
   await page.getByRole("heading", { name: "Your latest requests" }).scrollIntoViewIfNeeded();
   await shot(page, "overview-operator");
-  expect(await seriousIssues(page)).toEqual([]);
+  expect(await axeFindings(page)).toEqual([]);
   expect(complaints).toEqual([]);
 
   const asked: string[] = [];

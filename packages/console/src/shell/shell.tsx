@@ -94,9 +94,9 @@ function Brand() {
 function Rail({ entries }: { entries: readonly PageEntry[] }) {
   const health = useQuery("health", () => client.rest.health());
   return (
-    <div className="rail">
+    <nav className="rail" aria-label="Pages">
       <Brand />
-      <nav aria-label="Pages">
+      <div className="rail-links">
         {Object.entries(SECTIONS).map(([section, title]) => {
           const own = entries.filter((entry) => entry.section === section);
           if (own.length === 0) return null;
@@ -109,10 +109,10 @@ function Rail({ entries }: { entries: readonly PageEntry[] }) {
             </div>
           );
         })}
-      </nav>
+      </div>
       <div className="spacer" />
       <p className="rail-foot">{health.data ? `Version ${health.data.version}` : " "}</p>
-    </div>
+    </nav>
   );
 }
 
