@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { until } from "@model-gateway/testing/until.ts";
 import type { Page } from "playwright-core";
-import { openSite, type Site, shot, type Visit } from "./support/site.ts";
+import { axeFindings, openSite, type Site, shot, type Visit } from "./support/site.ts";
 
 const DOT =
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
@@ -202,6 +202,7 @@ for (const theme of ["light", "dark"] as const)
       const box = await page.getByRole(name.startsWith("All") ? "link" : "button", { name }).boundingBox();
       expect([name, box!.x >= 0 && box!.x + box!.width <= 390]).toEqual([name, true]);
     }
+    expect(await axeFindings(page)).toEqual([]);
     const composer = (await page.locator(".composer").boundingBox())!;
     const bar = (await page.locator(".bottom-bar").boundingBox())!;
     expect(composer.y + composer.height).toBeLessThanOrEqual(bar.y);
@@ -223,6 +224,7 @@ test("conversations at full width, both themes", async () => {
     await page.getByRole("link", { name: /A sum/ }).click();
     await messages(page).getByRole("table").waitFor();
     await shot(page, `${theme}-1280-conversation-rich`);
+    expect(await axeFindings(page)).toEqual([]);
     expect(await page.evaluate(() => document.documentElement.scrollHeight - innerHeight)).toBe(0);
   }
 });

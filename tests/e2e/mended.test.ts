@@ -318,6 +318,7 @@ test("the palette finds documents, backends, nodes and conversations, changes th
   await site.gateway.rpc("agents.register", { machine_name: "rack-9", version: "1" }, token);
   await site.gateway.rpc("conversations.create", { title: "Plans for May" }, token);
   await page.reload();
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
   const find = async (words: string, kind: string) => {
     await page.keyboard.press("Control+k");
     await page.getByRole("combobox", { name: /^Find/ }).fill(words);

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { until } from "@model-gateway/testing/until.ts";
-import { openSite, type Site, shot, type Visit } from "./support/site.ts";
+import { axeFindings, openSite, type Site, shot, type Visit } from "./support/site.ts";
 
 const DOT =
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
@@ -71,6 +71,7 @@ test("images, tools and parameters reach the model", async () => {
   ]);
   expect(sent.tools).toHaveLength(1);
   await shot(page, "playground-parameters");
+  expect(await axeFindings(page)).toEqual([]);
 
   // The person stands in for the tool, and the model goes on with what it returned.
   await page.getByLabel("Result of get_weather").fill('{"celsius": 21}');
@@ -161,6 +162,7 @@ test("the request can be taken away as a program: what was sent, not what would 
   expect(shown).toEqual(sent);
   expect(shown.temperature).toBe(0.5);
   await shot(page, "playground-code");
+  expect(await axeFindings(page)).toEqual([]);
   await page.keyboard.press("Escape");
 });
 

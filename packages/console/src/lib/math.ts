@@ -1,3 +1,18 @@
+import {
+  ACCENTS,
+  FUNCTIONS,
+  INTEGRALS,
+  LARGE,
+  LETTERS,
+  LIMITS,
+  NOTHING,
+  OPERATORS,
+  SPACES,
+  STYLE_BASES,
+  STYLE_EXCEPTIONS,
+  STYLES,
+} from "./math-symbols.ts";
+
 /** TeX as models write it, read into the elements of MathML, which browsers draw themselves. */
 export interface MathNode {
   tag: string;
@@ -16,190 +31,6 @@ const node = (
 const row = (children: MathNode[]): MathNode =>
   children.length === 1 ? children[0]! : node("mrow", children);
 
-const LETTERS: Readonly<Record<string, string>> = {
-  alpha: "α",
-  beta: "β",
-  gamma: "γ",
-  delta: "δ",
-  epsilon: "ϵ",
-  varepsilon: "ε",
-  zeta: "ζ",
-  eta: "η",
-  theta: "θ",
-  vartheta: "ϑ",
-  iota: "ι",
-  kappa: "κ",
-  lambda: "λ",
-  mu: "μ",
-  nu: "ν",
-  xi: "ξ",
-  pi: "π",
-  rho: "ρ",
-  sigma: "σ",
-  tau: "τ",
-  upsilon: "υ",
-  phi: "ϕ",
-  varphi: "φ",
-  chi: "χ",
-  psi: "ψ",
-  omega: "ω",
-  Gamma: "Γ",
-  Delta: "Δ",
-  Theta: "Θ",
-  Lambda: "Λ",
-  Xi: "Ξ",
-  Pi: "Π",
-  Sigma: "Σ",
-  Phi: "Φ",
-  Psi: "Ψ",
-  Omega: "Ω",
-  infty: "∞",
-  partial: "∂",
-  nabla: "∇",
-  hbar: "ℏ",
-  ell: "ℓ",
-  emptyset: "∅",
-  varnothing: "∅",
-  aleph: "ℵ",
-  Re: "ℜ",
-  Im: "ℑ",
-  imath: "ı",
-  degree: "°",
-  dagger: "†",
-};
-const OPERATORS: Readonly<Record<string, string>> = {
-  cdot: "⋅",
-  times: "×",
-  div: "÷",
-  pm: "±",
-  mp: "∓",
-  ast: "∗",
-  star: "⋆",
-  circ: "∘",
-  bullet: "∙",
-  leq: "≤",
-  le: "≤",
-  geq: "≥",
-  ge: "≥",
-  neq: "≠",
-  ne: "≠",
-  equiv: "≡",
-  approx: "≈",
-  sim: "∼",
-  simeq: "≃",
-  cong: "≅",
-  propto: "∝",
-  ll: "≪",
-  gg: "≫",
-  in: "∈",
-  notin: "∉",
-  ni: "∋",
-  subset: "⊂",
-  subseteq: "⊆",
-  supset: "⊃",
-  supseteq: "⊇",
-  cup: "∪",
-  cap: "∩",
-  setminus: "∖",
-  forall: "∀",
-  exists: "∃",
-  nexists: "∄",
-  neg: "¬",
-  lnot: "¬",
-  land: "∧",
-  wedge: "∧",
-  lor: "∨",
-  vee: "∨",
-  oplus: "⊕",
-  otimes: "⊗",
-  perp: "⊥",
-  parallel: "∥",
-  mid: "∣",
-  to: "→",
-  rightarrow: "→",
-  leftarrow: "←",
-  leftrightarrow: "↔",
-  Rightarrow: "⇒",
-  implies: "⟹",
-  Leftarrow: "⇐",
-  iff: "⟺",
-  Leftrightarrow: "⇔",
-  mapsto: "↦",
-  uparrow: "↑",
-  downarrow: "↓",
-  ldots: "…",
-  dots: "…",
-  cdots: "⋯",
-  vdots: "⋮",
-  ddots: "⋱",
-  langle: "⟨",
-  rangle: "⟩",
-  lfloor: "⌊",
-  rfloor: "⌋",
-  lceil: "⌈",
-  rceil: "⌉",
-  lbrace: "{",
-  rbrace: "}",
-  "{": "{",
-  "}": "}",
-  "|": "‖",
-  Vert: "‖",
-  vert: "|",
-  prime: "′",
-  colon: ":",
-  "%": "%",
-  $: "$",
-  "#": "#",
-  "&": "&",
-  _: "_",
-};
-/** Their limits stand above and below. */
-const LARGE: Readonly<Record<string, string>> = {
-  sum: "∑",
-  prod: "∏",
-  coprod: "∐",
-  bigcup: "⋃",
-  bigcap: "⋂",
-  bigoplus: "⨁",
-  bigotimes: "⨂",
-};
-const INTEGRALS: Readonly<Record<string, string>> = { int: "∫", iint: "∬", iiint: "∭", oint: "∮" };
-const FUNCTIONS = new Set(
-  "arccos arcsin arctan arg cos cosh cot csc deg det dim exp gcd hom inf ker lg lim liminf limsup ln log max min Pr sec sin sinh sup tan tanh".split(
-    " ",
-  ),
-);
-const LIMITS = new Set("lim liminf limsup max min inf sup det gcd Pr argmax argmin".split(" "));
-const ACCENTS: Readonly<Record<string, string>> = {
-  hat: "^",
-  widehat: "^",
-  bar: "¯",
-  overline: "¯",
-  vec: "→",
-  dot: "˙",
-  ddot: "¨",
-  tilde: "~",
-  widetilde: "~",
-};
-const SPACES: Readonly<Record<string, string>> = {
-  ",": "0.167em",
-  ":": "0.222em",
-  ";": "0.278em",
-  " ": "0.25em",
-  quad: "1em",
-  qquad: "2em",
-};
-const STYLES: Readonly<Record<string, string>> = {
-  mathbb: "double-struck",
-  mathbf: "bold",
-  boldsymbol: "bold",
-  mathcal: "script",
-  mathscr: "script",
-  mathfrak: "fraktur",
-  mathsf: "sans-serif",
-  mathtt: "monospace",
-};
-const NOTHING = new Set(["displaystyle", "textstyle", "limits", "nolimits", "!", "nonumber", "notag"]);
 const TOKEN = /\\([a-zA-Z]+\*?|[\s\S])|(\d+(?:\.\d+)?)|([a-zA-Z])|(\s+)|([\s\S])/y;
 
 type Token = { kind: "command" | "number" | "letter" | "symbol"; text: string };
@@ -217,42 +48,6 @@ function tokensOf(tex: string): Token[] {
   }
   return tokens;
 }
-
-/** In bold, double-struck and the like, letters are characters of their own. */
-const STYLE_BASES: Readonly<Record<string, readonly [upper: number, lower: number]>> = {
-  "double-struck": [0x1d538, 0x1d552],
-  bold: [0x1d400, 0x1d41a],
-  script: [0x1d49c, 0x1d4b6],
-  fraktur: [0x1d504, 0x1d51e],
-  "sans-serif": [0x1d5a0, 0x1d5ba],
-  monospace: [0x1d670, 0x1d68a],
-};
-/** Those that Unicode had before the others. */
-const STYLE_EXCEPTIONS: Readonly<Record<string, string>> = {
-  "double-struckC": "ℂ",
-  "double-struckH": "ℍ",
-  "double-struckN": "ℕ",
-  "double-struckP": "ℙ",
-  "double-struckQ": "ℚ",
-  "double-struckR": "ℝ",
-  "double-struckZ": "ℤ",
-  scriptB: "ℬ",
-  scriptE: "ℰ",
-  scriptF: "ℱ",
-  scriptH: "ℋ",
-  scriptI: "ℐ",
-  scriptL: "ℒ",
-  scriptM: "ℳ",
-  scriptR: "ℛ",
-  scripte: "ℯ",
-  scriptg: "ℊ",
-  scripto: "ℴ",
-  frakturC: "ℭ",
-  frakturH: "ℌ",
-  frakturI: "ℑ",
-  frakturR: "ℜ",
-  frakturZ: "ℨ",
-};
 
 function styled(text: string, style: string): string {
   const bases = STYLE_BASES[style];
@@ -360,7 +155,8 @@ class Reader {
   }
 
   #atom(): MathNode | null {
-    const token = this.#next!;
+    const token = this.#next;
+    if (!token) return null;
     if (token.kind === "symbol" && token.text === "{") return this.#argument();
     this.#at++;
     if (token.kind === "number") return node("mn", [token.text]);

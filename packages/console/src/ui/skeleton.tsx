@@ -45,7 +45,7 @@ export function PageSkeleton() {
 export function BlockSkeleton({ height }: { height: number }) {
   return (
     <Outline>
-      <Bar height={height} />
+      <span className="skeleton block" style={{ height }} />
     </Outline>
   );
 }

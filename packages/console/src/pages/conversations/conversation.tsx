@@ -44,6 +44,7 @@ export function Conversation({ id }: { id: string }) {
   useStickToEnd(scroll, turn ?? query.data);
   const messages = query.data?.messages ?? [];
   const busy = turn !== undefined && isRunning(turn.answer);
+  const unstored = turn && !isStored(turn, messages) ? turn : undefined;
 
   /** Sends; from a message on, everything that was said is taken back first. */
   const send = useAction(async (text: string, pictures: readonly Picture[], from?: Message) => {
@@ -55,11 +56,10 @@ export function Conversation({ id }: { id: string }) {
   });
   const again = () => {
     const last = messages.findLast(({ role }) => role === "user");
-    const asked = turn && !isStored(turn, messages) ? turn : undefined;
     // A turn that was refused at once is not among the messages.
-    const stored = asked && last?.content !== asked.text ? undefined : last;
-    const text = asked?.text ?? last?.content;
-    if (text !== undefined) void send.run(text, asked?.pictures ?? (last ? picturesOf(last) : []), stored);
+    const stored = unstored && last?.content !== unstored.text ? undefined : last;
+    const text = unstored?.text ?? last?.content;
+    if (text !== undefined) void send.run(text, unstored?.pictures ?? (last ? picturesOf(last) : []), stored);
   };
 
   if (!query.data && query.error instanceof RpcError && query.error.code !== RPC_CODE.internal)
@@ -96,15 +96,13 @@ export function Conversation({ id }: { id: string }) {
                   <MessageView
                     key={message.id}
                     message={message}
-                    answered={
-                      turn && isStored(turn, messages) && i === messages.length - 1 ? turn.answer : undefined
-                    }
-                    onAgain={!busy && i === messages.length - 1 ? again : undefined}
+                    answered={turn && !unstored && i === messages.length - 1 ? turn.answer : undefined}
+                    onAgain={!unstored && i === messages.length - 1 ? again : undefined}
                     onEdit={busy ? undefined : (text) => void send.run(text, picturesOf(message), message)}
                   />
                 ))}
-                {turn && !isStored(turn, messages) && (
-                  <RunningTurn turn={turn} messages={messages} onRetry={busy ? undefined : again} />
+                {unstored && (
+                  <RunningTurn turn={unstored} messages={messages} onRetry={busy ? undefined : again} />
                 )}
                 {!turn && messages.at(-1)?.role === "user" && (
                   <div className="row muted">

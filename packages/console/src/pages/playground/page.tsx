@@ -5,7 +5,6 @@ import { useSearch } from "../../lib/router.ts";
 import { useStore } from "../../lib/store.ts";
 import { AnswerView } from "../../ui/chat/answer.tsx";
 import { Composer } from "../../ui/chat/composer.tsx";
-import { Regenerate } from "../../ui/chat/message-actions.tsx";
 import { Spoken } from "../../ui/chat/spoken.tsx";
 import { ToolResultView } from "../../ui/chat/tool-call.tsx";
 import { UserWords } from "../../ui/chat/user-words.tsx";
@@ -63,6 +62,9 @@ export function Page() {
     <div className={tuning ? "bench tuning" : "bench"}>
       <header className="chat-head">
         <h1 className="chat-heading grow">Playground</h1>
+        <Button small icon="plus" disabled={turns.length === 0} onClick={startOver}>
+          New
+        </Button>
         <div className="row wrap">
           <Button
             small
@@ -77,9 +79,6 @@ export function Page() {
           </Button>
           <Button small icon="code" onClick={() => setShowCode(true)}>
             View as code
-          </Button>
-          <Button small icon="plus" disabled={turns.length === 0} onClick={startOver}>
-            New
           </Button>
         </div>
       </header>
@@ -156,11 +155,6 @@ function Answers({ turn, pane, onRetry }: { turn: Turn; pane: number; onRetry?: 
         <Results step={step} />
         {mayReturn && (
           <ToolResults calls={step.answer.toolCalls} onSend={(results) => answerTools(turn, pane, results)} />
-        )}
-        {isLast && onRetry && step.answer.state === "done" && (
-          <div className="message-actions">
-            <Regenerate onClick={onRetry} />
-          </div>
         )}
       </AnswerView>
     );

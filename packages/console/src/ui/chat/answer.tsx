@@ -5,10 +5,13 @@ import { Button } from "../controls.tsx";
 import { Icon } from "../icons.tsx";
 import { Markdown } from "../markdown.tsx";
 import { Failure, Status } from "../states.tsx";
-import { CopyMessage } from "./message-actions.tsx";
+import { CopyMessage, Regenerate } from "./message-actions.tsx";
 import { ToolCallView } from "./tool-call.tsx";
 
-/** `onRetry` offers a turn that did not come to its end once more; `children` stand after the answer. */
+/** Faster than this, what is measured is the network's bursts and not the model. */
+const MEASURED_MS_MIN = 100;
+
+/** `onRetry` offers the turn once more; `children` stand after the answer. */
 export function AnswerView({
   answer,
   onRetry,
@@ -45,6 +48,7 @@ export function AnswerView({
       {children}
       <Stats answer={answer}>
         {!isRunning(answer) && text && <CopyMessage text={text} />}
+        {state === "done" && onRetry && <Regenerate onClick={onRetry} />}
         {state === "stopped" && retry}
       </Stats>
     </div>
@@ -74,7 +78,9 @@ export function Stats({
   if (state === "waiting" || state === "failed") return null;
   const writingMs = totalMs - (firstTokenMs ?? 0);
   const speed =
-    usage && firstTokenMs !== null && writingMs > 0 ? (usage.completion_tokens / writingMs) * 1000 : null;
+    usage && firstTokenMs !== null && writingMs >= MEASURED_MS_MIN
+      ? (usage.completion_tokens / writingMs) * 1000
+      : null;
   return (
     <div className="stats">
       {children}
@@ -86,7 +92,7 @@ export function Stats({
       {hasGap && <Status tone="warn">Words may be missing where the page was reloaded</Status>}
       {finishReason === "length" && <Status tone="warn">Cut off at the token limit</Status>}
       {firstTokenMs !== null && <span>{seconds(firstTokenMs)} to the first token</span>}
-      {speed !== null && Number.isFinite(speed) && <span>{speed.toFixed(speed < 10 ? 1 : 0)} tokens/s</span>}
+      {speed !== null && <span>{speed.toFixed(speed < 10 ? 1 : 0)} tokens/s</span>}
       {usage && (
         <span>
           {compact(usage.prompt_tokens)} in, {compact(usage.completion_tokens)} out

@@ -68,7 +68,8 @@ export class Conversations {
   async rewind(userId: string, id: string, messageId: string): Promise<number> {
     await this.#owned(userId, id);
     const removed = isUuid(messageId) ? await this.#store.removeFrom(id, messageId) : 0;
-    if (removed === 0) fail("not_found", "The conversation has no such message; conversations.get shows them");
+    if (removed === 0)
+      fail("not_found", "The conversation has no such message; conversations.get shows them");
     return removed;
   }
 
