@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { PASSWORD } from "@model-gateway/testing/gateway.ts";
 import type { Page } from "playwright-core";
-import { openSite, type Site, seriousIssues, shot } from "./support/site.ts";
+import { axeFindings, openSite, type Site, shot } from "./support/site.ts";
 
 let site: Site;
 beforeAll(async () => {
@@ -28,7 +28,7 @@ test("from nothing to the first answer, without leaving the console", async () =
   await page.goto(site.gateway.url);
   await page.getByRole("heading", { name: "Set up your gateway" }).waitFor();
   await shot(page, "first-run");
-  expect(await seriousIssues(page)).toEqual([]);
+  expect(await axeFindings(page)).toEqual([]);
   await page.getByLabel("Name").fill("Ada Lovelace");
   await page.getByLabel("Email").fill("ada@example.com");
   await page.getByLabel("Password").fill(PASSWORD);

@@ -4,7 +4,7 @@ import { type RealtimeUpstream, startRealtimeUpstream } from "@model-gateway/tes
 import { until } from "@model-gateway/testing/until.ts";
 import { FILM, minimax, startMinimax, type VideoUpstream } from "@model-gateway/testing/video.ts";
 import type { Page } from "playwright-core";
-import { openSite, type Site, seriousIssues, shot } from "./support/site.ts";
+import { axeFindings, openSite, type Site, shot } from "./support/site.ts";
 
 let site: Site;
 let films: VideoUpstream;
@@ -45,7 +45,7 @@ async function order(page: Page, prompt: string): Promise<void> {
   await page.getByRole("button", { name: "New video" }).first().click();
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Model").fill("film-1");
-  await dialog.getByLabel("What is to be seen").fill(prompt);
+  await dialog.getByLabel("Prompt").fill(prompt);
   await dialog.getByRole("button", { name: "Start" }).click();
   await dialog.waitFor({ state: "detached" });
 }
@@ -66,7 +66,7 @@ test("a video is ordered, followed live, and there with its cost and its film", 
   const href = (await card.getByRole("link").getAttribute("href")) ?? "";
   expect(Buffer.from(await (await fetch(href)).arrayBuffer()).equals(FILM)).toBe(true);
   await shot(page, "video-done");
-  expect(await seriousIssues(page)).toEqual([]);
+  expect(await axeFindings(page)).toEqual([]);
   expect(complaints).toEqual([]);
 }, 60_000);
 
@@ -92,7 +92,7 @@ test("a video is cancelled; another fails and says why, and neither is charged",
   await page.getByRole("button", { name: "New video" }).first().click();
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Model").fill("demo-chat");
-  await dialog.getByLabel("What is to be seen").fill("x");
+  await dialog.getByLabel("Prompt").fill("x");
   await dialog.getByRole("button", { name: "Start" }).click();
   await dialog.getByRole("alert").waitFor();
   await shot(page, "video-refused");
@@ -124,7 +124,7 @@ test("voice: the microphone moves the meter and reaches the model, its words and
   // The upstream sends the microphone's own sound back as its voice.
   await page.getByText(/[1-9]\d* ms? of its voice played|[\d.]+ s of its voice played/).waitFor();
   await shot(page, "voice-live");
-  expect(await seriousIssues(page)).toEqual([]);
+  expect(await axeFindings(page)).toEqual([]);
   await page.getByRole("button", { name: "Hang up" }).click();
   await page.getByRole("button", { name: "Start talking" }).waitFor();
   await until("the session's end", () => voices.sessions() === 0);

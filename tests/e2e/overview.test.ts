@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import type { LocalServer } from "../../packages/gateway/src/rooms/system/index.ts";
-import { openSite, type Site, seriousIssues, shot } from "./support/site.ts";
+import { axeFindings, openSite, type Site, shot } from "./support/site.ts";
 
 let site: Site;
 let key: string;
@@ -53,13 +53,13 @@ test("the last hour, first tokens and failures of everyone are an operator's to 
   await page
     .getByRole("row", { name: /upstream error demo-chat at vllm .*no worker is available/ })
     .waitFor();
-  await page.getByRole("row", { name: /404 model_not_found/ }).waitFor();
+  await page.getByRole("row", { name: /404 no such model unknown/ }).waitFor();
   await page.getByRole("button", { name: requestId.slice(-8) }).waitFor();
   const model = page.getByRole("row", { name: /^demo-chat [\d.]+ (ms|s) [\d.]+ (ms|s)/ });
   await model.waitFor();
   await page.getByRole("heading", { name: "Your latest requests" }).scrollIntoViewIfNeeded();
   await shot(page, "overview-operator");
-  expect(await seriousIssues(page)).toEqual([]);
+  expect(await axeFindings(page)).toEqual([]);
   expect(complaints).toEqual([]);
 
   const asked: string[] = [];
@@ -74,8 +74,9 @@ test("the last hour, first tokens and failures of everyone are an operator's to 
 
 test("a conversation gets another title in place, and keeps it when the edit is left", async () => {
   const { page, complaints } = await site.visitAs("writer");
-  await page.goto(`${site.gateway.url}/conversations`);
-  await page.getByRole("button", { name: "New conversation" }).first().click();
+  const token = await site.gateway.signIn("writer");
+  const { id } = await site.gateway.rpc<{ id: string }>("conversations.create", {}, token);
+  await page.goto(`${site.gateway.url}/conversations/${id}`);
   await page.getByRole("button", { name: "Rename this conversation" }).click();
   await page.getByLabel("Title").fill("Plans for May");
   await page.keyboard.press("Enter");

@@ -607,6 +607,15 @@ export interface Methods {
       updated_at: string;
     };
   };
+  /** Remove a message and all that follow it, to say it differently or to be answered again. */
+  "conversations.rewind": {
+    auth: "jwt";
+    params: { conversation_id: string; message_id: string };
+    result: {
+      /** Messages that were removed */
+      removed: number;
+    };
+  };
   /** Your requests, newest first; with `project` only those of the project's keys. */
   "usage.list": {
     auth: "jwt";
@@ -1214,6 +1223,7 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "conversations.list": "jwt",
   "conversations.delete": "jwt",
   "conversations.rename": "jwt",
+  "conversations.rewind": "jwt",
   "usage.list": "jwt",
   "billing.video.pricing.get": "jwt",
   "billing.plan": "jwt",

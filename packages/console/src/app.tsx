@@ -7,7 +7,8 @@ import { SignIn } from "./pages/sign-in.tsx";
 import { Shell } from "./shell/shell.tsx";
 import { Toasts } from "./shell/toasts.tsx";
 import { NotFound } from "./ui/page.tsx";
-import { Failure, Skeleton } from "./ui/states.tsx";
+import { PageSkeleton } from "./ui/skeleton.tsx";
+import { Failure } from "./ui/states.tsx";
 
 export function App() {
   const current = useStore(session);
@@ -37,7 +38,7 @@ function CurrentPage({ isAdmin }: { isAdmin: boolean }) {
   const { entry, params } = found;
   return (
     <PageBoundary key={entry.patterns[0]} preload={entry.preload}>
-      <Suspense fallback={<Skeleton lines={6} />}>
+      <Suspense fallback={<PageSkeleton />}>
         <entry.Component params={params} />
       </Suspense>
     </PageBoundary>

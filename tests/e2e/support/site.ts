@@ -142,13 +142,13 @@ export async function openSite(config: Parameters<typeof bootGateway>[0] = {}): 
   };
 }
 
-/** What axe calls serious or critical, in words; in another theme only colours can be different. */
-export async function seriousIssues(page: Page, colorsOnly = false): Promise<string[]> {
+/** Everything that axe finds, in words; in another theme only colours can be different. */
+export async function axeFindings(page: Page, colorsOnly = false): Promise<string[]> {
   const axe = new AxeBuilder({ page }).options({ resultTypes: ["violations"] });
   const { violations } = await (colorsOnly ? axe.withRules(["color-contrast"]) : axe).analyze();
-  return violations
-    .filter(({ impact }) => impact === "serious" || impact === "critical")
-    .map(({ id, nodes }) => `${id}: ${nodes.map(({ target }) => target.join(" ")).join(", ")}`);
+  return violations.map(
+    ({ id, nodes }) => `${id}: ${nodes.map(({ target }) => target.join(" ")).join(", ")}`,
+  );
 }
 
 /** Keeps a picture of the page for whoever wants to look. */

@@ -1,4 +1,4 @@
-import { type ChatUsage, isAbort, type ToolCall } from "@model-gateway/client";
+import { type ChatStream, type ChatUsage, isAbort, type ToolCall } from "@model-gateway/client";
 import { api } from "./api.ts";
 import { client } from "./client.ts";
 
@@ -8,8 +8,10 @@ export interface Picture {
 }
 
 export interface ChatTurnMessage {
-  role: "user" | "assistant" | "system";
+  role: "user" | "assistant" | "system" | "tool";
   content: string | readonly Record<string, unknown>[];
+  tool_calls?: readonly ToolCall[];
+  tool_call_id?: string;
 }
 
 /** The user's turn; pictures make its content a list of parts, which is how models take them. */
@@ -20,6 +22,8 @@ export function userMessage(text: string, pictures: readonly Picture[]): ChatTur
 }
 
 export interface Answer {
+  /** Where the rest of it arrives; null until the service has taken the request. */
+  streamId: string | null;
   state: "waiting" | "streaming" | "done" | "stopped" | "failed";
   text: string;
   reasoning: string;
@@ -28,13 +32,19 @@ export interface Answer {
   firstTokenMs: number | null;
   totalMs: number;
   finishReason: string | null;
+  /** The page was loaded again meanwhile; what was said in that moment is not in the text. */
+  hasGap: boolean;
   /** Null while it is not known, undefined when the model has no price. */
   costUsd: number | null | undefined;
   memory: string | null;
   error: unknown;
 }
 
+export const isRunning = ({ state }: Pick<Answer, "state">): boolean =>
+  state === "waiting" || state === "streaming";
+
 export const NEW_ANSWER: Answer = {
+  streamId: null,
   state: "waiting",
   text: "",
   reasoning: "",
@@ -43,6 +53,7 @@ export const NEW_ANSWER: Answer = {
   firstTokenMs: null,
   totalMs: 0,
   finishReason: null,
+  hasGap: false,
   costUsd: null,
   memory: null,
   error: null,
@@ -72,36 +83,97 @@ export interface ChatRun {
   onChange(answer: Answer): void;
 }
 
-/** Runs one turn and reports the answer as it grows; never throws, the answer says how it ended. */
-export async function runChat({ request, signal, onChange }: ChatRun): Promise<Answer> {
-  const startedMs = performance.now();
-  const startedAt = Date.now();
-  let answer = NEW_ANSWER;
-  const change = (fields: Partial<Answer>) => {
-    answer = { ...answer, ...fields, totalMs: performance.now() - startedMs };
-    onChange(answer);
-  };
-  try {
-    const onStart = ({ memory }: { memory?: unknown }) =>
-      change({ memory: typeof memory === "string" ? memory : null });
-    for await (const part of client.chat(request, { signal, onStart })) {
-      change({
-        state: part.done ? "done" : "streaming",
-        text: answer.text + (part.content ?? ""),
-        reasoning: answer.reasoning + (part.reasoning ?? ""),
-        toolCalls: part.tool_calls ? mergeToolCalls(answer.toolCalls, part.tool_calls) : answer.toolCalls,
-        firstTokenMs: answer.firstTokenMs ?? (part.done ? null : performance.now() - startedMs),
-        usage: part.usage ?? answer.usage,
-        finishReason: part.finish_reason ?? answer.finishReason,
-      });
-    }
-    if (signal.aborted) change({ state: "stopped" });
-    else void findCost(request.model, startedAt, answer.usage).then((costUsd) => change({ costUsd }));
-  } catch (error) {
-    if (isAbort(error) || signal.aborted) change({ state: "stopped" });
-    else change({ state: "failed", error });
+/** Longer than a page that is left goes on running, shorter than anyone notices. */
+const LEAVING_MS = 100;
+
+/** Collects what arrives of an answer and tells of it at most once a frame: a fast model sends far more often. */
+class Collector {
+  #startedMs = performance.now();
+  #told: number | null = null;
+
+  constructor(
+    public answer: Answer,
+    readonly onChange: (answer: Answer) => void,
+  ) {
+    this.#startedMs -= answer.totalMs;
   }
-  return answer;
+
+  get elapsedMs(): number {
+    return performance.now() - this.#startedMs;
+  }
+
+  change(fields: Partial<Answer>): void {
+    this.answer = { ...this.answer, ...fields, totalMs: this.elapsedMs };
+    this.#told ??= requestAnimationFrame(() => this.tell());
+    // Frames stop in a tab that nobody looks at, and the end must not wait for one.
+    if (!isRunning(this.answer)) this.tell();
+  }
+
+  tell(): void {
+    if (this.#told !== null) cancelAnimationFrame(this.#told);
+    this.#told = null;
+    this.onChange(this.answer);
+  }
+
+  add(part: ChatStream): void {
+    const { answer } = this;
+    this.change({
+      state: part.done ? "done" : "streaming",
+      text: answer.text + (part.content ?? ""),
+      reasoning: answer.reasoning + (part.reasoning ?? ""),
+      toolCalls: part.tool_calls ? mergeToolCalls(answer.toolCalls, part.tool_calls) : answer.toolCalls,
+      firstTokenMs: answer.firstTokenMs ?? (part.done ? null : this.elapsedMs),
+      usage: part.usage ?? answer.usage,
+      finishReason: part.finish_reason ?? answer.finishReason,
+    });
+  }
+
+  /** Runs the work until the answer is over; never throws, the answer says how it ended. */
+  async run(signal: AbortSignal, work: () => Promise<void>): Promise<Answer> {
+    try {
+      await work();
+      if (signal.aborted) this.change({ state: "stopped" });
+    } catch (error) {
+      // A page that is being left loses its connections first: told at once, the answer would be kept as failed.
+      await new Promise((resolve) => setTimeout(resolve, LEAVING_MS));
+      if (isAbort(error) || signal.aborted) this.change({ state: "stopped" });
+      else this.change({ state: "failed", error });
+    }
+    return this.answer;
+  }
+}
+
+/** Runs one turn and reports the answer as it grows. */
+export async function runChat({ request, signal, onChange }: ChatRun): Promise<Answer> {
+  const startedAt = Date.now();
+  const collector = new Collector(NEW_ANSWER, onChange);
+  const ended = await collector.run(signal, async () => {
+    const onStart = ({ stream_id, memory }: { stream_id: string; memory?: unknown }) => {
+      collector.change({ streamId: stream_id, memory: typeof memory === "string" ? memory : null });
+      // At once, or a reload within this frame would not know where the answer goes on.
+      collector.tell();
+    };
+    for await (const part of client.chat(request, { signal, onStart })) collector.add(part);
+  });
+  if (ended.state === "done")
+    void findCost(request.model, startedAt, ended.usage).then((costUsd) => collector.change({ costUsd }));
+  return ended;
+}
+
+/** Goes on with an answer that was under way before the page was loaded again. */
+export function followChat(
+  before: Answer & { streamId: string },
+  { signal, onChange }: Omit<ChatRun, "request">,
+): Promise<Answer> {
+  const collector = new Collector({ ...before, hasGap: true }, onChange);
+  return collector.run(signal, async () => {
+    for await (const { method, params } of client.events(before.streamId, { signal })) {
+      if (method !== "chat.stream") continue;
+      if (params.error) throw new Error(params.error.message);
+      collector.add(params);
+      if (params.done) return;
+    }
+  });
 }
 
 const COST_TRIES = 8;

@@ -46,5 +46,20 @@ export const client = createClient({
 
 /** Undefined until the stored session has been read. */
 export const session = new Store<Session | null | undefined>(undefined);
-client.onSession(session.set);
+/** The session ended without anyone signing out: the page that asks for the password says so. */
+export const expired = new Store(false);
+
+/** Shared by all tabs: a sign-out in one of them is no surprise in the others. */
+const SIGNED_OUT_KEY = "model-gateway.signed-out";
+
+client.onSession((next) => {
+  if (next) localStorage.removeItem(SIGNED_OUT_KEY);
+  else expired.set(Boolean(session.get()) && localStorage.getItem(SIGNED_OUT_KEY) === null);
+  session.set(next);
+});
 void client.ready().then(session.set);
+
+export async function signOut(): Promise<void> {
+  localStorage.setItem(SIGNED_OUT_KEY, "yes");
+  await client.signOut();
+}

@@ -4,15 +4,55 @@ type Maybe<T> = T | null | undefined;
 const groupedFormat = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 export const count = (value: Maybe<number>) => (value == null ? UNKNOWN : groupedFormat.format(value));
 
-/** `$12.34`; below a cent as many digits as it takes to see something. */
-export function money(usd: Maybe<number>): string {
-  if (usd == null) return UNKNOWN;
-  if (usd === 0) return "$0.00";
-  const size = Math.abs(usd);
-  const digits = size >= 0.01 ? 2 : size >= 0.0001 ? 4 : 6;
+/** Digits after the point that still show the smallest of these amounts. */
+function moneyDigits(amounts: readonly Maybe<number>[]): number {
+  const sizes = amounts.filter((usd) => usd).map((usd) => Math.abs(usd!));
+  const smallest = Math.min(...sizes);
+  return smallest >= 0.01 ? 2 : smallest >= 0.0001 ? 4 : 6;
+}
+
+function dollars(usd: number, digits: number): string {
   const text = usd.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
   return text.startsWith("-") ? `-$${text.slice(1)}` : `$${text}`;
 }
+
+/** Writes amounts that stand together, such as a column, with the same number of digits. */
+export function moneyFormat(amounts: readonly Maybe<number>[]): (usd: Maybe<number>) => string {
+  const digits = moneyDigits(amounts);
+  return (usd) => (usd == null ? UNKNOWN : dollars(usd, digits));
+}
+
+/** `$12.34`; below a cent as many digits as it takes to see something. */
+export const money = (usd: Maybe<number>): string => moneyFormat([usd])(usd);
+
+export interface PartsInWords {
+  parts: string[];
+  total: string;
+}
+
+/** Amounts and their sum, rounded so that what is shown adds up: the largest remainders are rounded up. */
+export function moneyParts(amounts: readonly number[]): PartsInWords {
+  const digits = moneyDigits(amounts);
+  const scale = 10 ** digits;
+  const exact = amounts.map((usd) => usd * scale);
+  const whole = exact.map(Math.floor);
+  const total = Math.round(exact.reduce((sum, units) => sum + units, 0));
+  const missing = total - whole.reduce((sum, units) => sum + units, 0);
+  const byRemainder = exact
+    .map((units, i) => ({ i, rest: units - whole[i]! }))
+    .sort((a, b) => b.rest - a.rest);
+  for (const { i } of byRemainder.slice(0, missing)) whole[i]!++;
+  return {
+    parts: whole.map((units) => dollars(units / scale, digits)),
+    total: dollars(total / scale, digits),
+  };
+}
+
+/** Whole numbers and their sum, written out: shortened ones would not add up. */
+export const countParts = (values: readonly number[]): PartsInWords => ({
+  parts: values.map(count),
+  total: count(values.reduce((sum, value) => sum + value, 0)),
+});
 
 export const points = (value: Maybe<number>) =>
   value == null ? UNKNOWN : `${groupedFormat.format(value)} pt`;
@@ -75,5 +115,12 @@ export const shortId = (id: string) => (id.length > 12 ? `${id.slice(0, 8)}…` 
 export const shortRequestId = (id: string) => `…${id.slice(-8)}`;
 
 export const plural = (n: number, one: string, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
+
+/** Today in the reader's own time as a clock, other days as a date. */
+const dayFormat = new Intl.DateTimeFormat("en-US", { month: "short", day: "numeric" });
+export const shortTime = (time: string | number, nowMs = Date.now()): string =>
+  new Date(time).toDateString() === new Date(nowMs).toDateString()
+    ? clockTime(time)
+    : dayFormat.format(new Date(time));
 
 export const dayOf = (date: Date) => date.toISOString().slice(0, 10);

@@ -1,16 +1,25 @@
-import { useEffect, useRef, useState } from "react";
+import { type RefObject, useEffect, useRef, useState } from "react";
 import { api } from "./api.ts";
 import { type Query, useQuery } from "./query.ts";
 
 /** Within this many pixels of the end, the reader wants to see what comes next. */
-const NEAR_END_PX = 320;
+const NEAR_END_PX = 120;
 
-/** Keeps the end of the page in sight while it grows, unless the reader has scrolled away. */
-export function useFollowEnd(growing: unknown): void {
-  // biome-ignore lint/correctness/useExhaustiveDependencies: its change is what makes the page grow
+/** Keeps the end of a scrolling box in sight while it grows, unless the reader has scrolled away from it. */
+export function useStickToEnd(box: RefObject<HTMLElement | null>, growing: unknown): void {
+  const isAway = useRef(false);
   useEffect(() => {
-    const { scrollHeight } = document.documentElement;
-    if (scrollHeight - innerHeight - scrollY < NEAR_END_PX) scrollTo({ top: scrollHeight });
+    const element = box.current;
+    const note = () => {
+      const { scrollHeight, scrollTop, clientHeight } = element!;
+      isAway.current = scrollHeight - scrollTop - clientHeight > NEAR_END_PX;
+    };
+    element?.addEventListener("scroll", note, { passive: true });
+    return () => element?.removeEventListener("scroll", note);
+  }, [box]);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: its change is what makes the box grow
+  useEffect(() => {
+    if (!isAway.current) box.current?.scrollTo({ top: box.current.scrollHeight });
   }, [growing]);
 }
 

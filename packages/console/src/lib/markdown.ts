@@ -2,7 +2,8 @@
 export type Inline =
   | { kind: "text"; text: string }
   | { kind: "code"; text: string }
-  | { kind: "strong" | "em"; children: Inline[] }
+  | { kind: "math"; text: string }
+  | { kind: "strong" | "em" | "del"; children: Inline[] }
   | { kind: "link"; href: string; children: Inline[] }
   | { kind: "image"; href: string; text: string };
 
@@ -10,13 +11,39 @@ export type Block =
   | { kind: "heading"; level: number; children: Inline[] }
   | { kind: "paragraph"; children: Inline[] }
   | { kind: "code"; language: string; text: string }
-  | { kind: "list"; ordered: boolean; items: Block[][] }
+  | { kind: "math"; text: string }
+  | { kind: "list"; ordered: boolean; start: number; items: Block[][] }
   | { kind: "quote"; blocks: Block[] }
   | { kind: "table"; head: Inline[][]; rows: Inline[][][] }
   | { kind: "rule" };
 
-const INLINE =
-  /(`+)([\s\S]*?)\1|\*\*([\s\S]+?)\*\*|\*([^\s*][^*]*?)\*|(!?)\[([^\]]*)\]\(([^)\s]+)[^)]*\)|(https?:\/\/[^\s<>)]+)/;
+/** A lone dollar sign is money: a formula begins and ends without a space, and no digit follows it. */
+const DOLLARS = String.raw`\$\$(?<wide>[^$]+?)\$\$|\$(?!\s)(?<math>[^$\n]+?)(?<![\s\\])\$(?!\d)`;
+const INLINE = new RegExp(
+  [
+    "(?<ticks>`+)(?<code>[\\s\\S]*?)\\k<ticks>",
+    String.raw`\\\((?<paren>[\s\S]+?)\\\)`,
+    DOLLARS,
+    String.raw`\*\*(?<strong>[\s\S]+?)\*\*`,
+    String.raw`\*(?<em>[^\s*][^*]*?)\*`,
+    "~~(?<del>[^~]+?)~~",
+    String.raw`(?<bang>!?)\[(?<label>[^\]]*)\]\((?<href>[^)\s]+)[^)]*\)`,
+    String.raw`(?<bare>https?:\/\/[^\s<>)]+)`,
+  ].join("|"),
+);
+
+function inlineOf(groups: Record<string, string | undefined>): Inline {
+  const { code, strong, em, del, bang, label, href, bare } = groups;
+  const math = groups.paren ?? groups.wide ?? groups.math;
+  if (code !== undefined) return { kind: "code", text: code };
+  if (math !== undefined) return { kind: "math", text: math };
+  if (strong !== undefined) return { kind: "strong", children: parseInline(strong) };
+  if (em !== undefined) return { kind: "em", children: parseInline(em) };
+  if (del !== undefined) return { kind: "del", children: parseInline(del) };
+  if (href !== undefined && bang) return { kind: "image", href, text: label ?? "" };
+  if (href !== undefined) return { kind: "link", href, children: parseInline(label ?? href) };
+  return { kind: "link", href: bare!, children: [{ kind: "text", text: bare! }] };
+}
 
 export function parseInline(text: string): Inline[] {
   const parts: Inline[] = [];
@@ -25,15 +52,8 @@ export function parseInline(text: string): Inline[] {
     const match = INLINE.exec(rest);
     if (!match) break;
     if (match.index > 0) parts.push({ kind: "text", text: rest.slice(0, match.index) });
-    const [whole, , code, strong, em, bang, label, href, bare] = match;
-    if (code !== undefined) parts.push({ kind: "code", text: code });
-    else if (strong !== undefined) parts.push({ kind: "strong", children: parseInline(strong) });
-    else if (em !== undefined) parts.push({ kind: "em", children: parseInline(em) });
-    else if (href !== undefined && bang) parts.push({ kind: "image", href, text: label ?? "" });
-    else if (href !== undefined) parts.push({ kind: "link", href, children: parseInline(label ?? href) });
-    else if (bare !== undefined)
-      parts.push({ kind: "link", href: bare, children: [{ kind: "text", text: bare }] });
-    rest = rest.slice(match.index + whole.length);
+    parts.push(inlineOf(match.groups!));
+    rest = rest.slice(match.index + match[0].length);
   }
   if (rest) parts.push({ kind: "text", text: rest });
   return parts;
@@ -42,6 +62,7 @@ export function parseInline(text: string): Inline[] {
 const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/;
 const FENCE = /^\s*(`{3,}|~{3,})\s*([\w+-]*)/;
 const HEADING = /^(#{1,6})\s+(.*?)\s*#*$/;
+const FORMULA = /^\s*(\$\$|\\\[)/;
 const RULE = /^\s*([-*_])(\s*\1){2,}\s*$/;
 /** A remark for those who write the text, alone on its line. */
 const REMARK = /^\s*<!--.*-->\s*$/;
@@ -55,7 +76,12 @@ const cellsOf = (line: string): Inline[][] =>
     .map((cell) => parseInline(cell.trim().replaceAll("\\|", "|")));
 
 const beginsBlock = (line: string) =>
-  FENCE.test(line) || HEADING.test(line) || RULE.test(line) || ITEM.test(line) || /^\s*>/.test(line);
+  FENCE.test(line) ||
+  FORMULA.test(line) ||
+  HEADING.test(line) ||
+  RULE.test(line) ||
+  ITEM.test(line) ||
+  /^\s*>/.test(line);
 
 class Lines {
   at = 0;
@@ -77,6 +103,22 @@ function takeCode(lines: Lines, [, fence, language]: RegExpExecArray): Block {
   return { kind: "code", language: language ?? "", text: body.join("\n") };
 }
 
+/** A formula on lines of its own; one that is still being written goes to the end. */
+function takeFormula(lines: Lines, [, open]: RegExpExecArray): Block {
+  const close = open === "$$" ? "$$" : "\\]";
+  const text: string[] = [];
+  let line = lines.line!.trim().slice(open!.length);
+  while (!line.includes(close)) {
+    text.push(line);
+    lines.at++;
+    if (lines.line === undefined) return { kind: "math", text: text.join("\n") };
+    line = lines.line;
+  }
+  text.push(line.slice(0, line.indexOf(close)));
+  lines.at++;
+  return { kind: "math", text: text.join("\n").trim() };
+}
+
 function takeList(lines: Lines, first: RegExpExecArray): Block {
   const indent = first[1]!.length;
   const ordered = /\d/.test(first[2]!);
@@ -89,7 +131,7 @@ function takeList(lines: Lines, first: RegExpExecArray): Block {
     items.push(parseMarkdown([match[3]!, ...inside.map((line) => line.replace(/^\s{1,4}/, ""))].join("\n")));
     if (lines.line?.trim() === "" && ITEM.test(lines.lines[lines.at + 1] ?? "")) lines.at++;
   }
-  return { kind: "list", ordered, items };
+  return { kind: "list", ordered, start: ordered ? Number.parseInt(first[2]!, 10) : 1, items };
 }
 
 export function parseMarkdown(text: string): Block[] {
@@ -98,10 +140,12 @@ export function parseMarkdown(text: string): Block[] {
   while (lines.line !== undefined) {
     const line = lines.line;
     const fence = FENCE.exec(line);
+    const formula = FORMULA.exec(line);
     const heading = HEADING.exec(line);
     const item = ITEM.exec(line);
     if (line.trim() === "" || REMARK.test(line)) lines.at++;
     else if (fence) blocks.push(takeCode(lines, fence));
+    else if (formula) blocks.push(takeFormula(lines, formula));
     else if (heading) {
       blocks.push({ kind: "heading", level: heading[1]!.length, children: parseInline(heading[2]!) });
       lines.at++;

@@ -8,6 +8,9 @@ export const theme = new Store<Theme>(stored === "light" || stored === "dark" ? 
 /** Counts changes of what is actually shown, for what is painted on a canvas. */
 export const appearance = new Store(0);
 
+export const isDark = (value: Theme): boolean =>
+  value === "dark" || (value === "system" && matchMedia("(prefers-color-scheme: dark)").matches);
+
 function apply(): void {
   const value = theme.get();
   if (value === "system") document.documentElement.removeAttribute("data-theme");

@@ -1,10 +1,12 @@
 import { type FormEvent, useState } from "react";
 import { useAction } from "../lib/action.ts";
-import { client } from "../lib/client.ts";
+import { client, expired, online } from "../lib/client.ts";
 import { useQuery } from "../lib/query.ts";
+import { useStore } from "../lib/store.ts";
+import { OfflineBanner } from "../shell/banner.tsx";
 import { Button, Segments, TextField } from "../ui/controls.tsx";
 import { Mark } from "../ui/icons.tsx";
-import { FormError } from "../ui/states.tsx";
+import { FormError, Note } from "../ui/states.tsx";
 
 interface Setup {
   registration_open: boolean;
@@ -17,11 +19,14 @@ const PASSWORD_LENGTH_MIN = 8;
 export function SignIn() {
   const setup = useQuery("setup", async () => JSON.parse(await client.rest.text("/api/setup")) as Setup);
   const [mode, setMode] = useState<"in" | "up">("in");
+  const hasExpired = useStore(expired);
+  const connected = useStore(online);
   if (!setup.data && !setup.error) return <div className="center" />;
   const firstRun = setup.data?.first_run ?? false;
   const registering = firstRun || mode === "up";
   return (
     <main className="center">
+      {!connected && <OfflineBanner />}
       <div className="entrance stack">
         <div className="entrance-head">
           <Mark />
@@ -33,6 +38,9 @@ export function SignIn() {
             {!firstRun && <strong>{location.host}</strong>}
           </p>
         </div>
+        {hasExpired && (
+          <Note tone="warn">Your session has expired. Sign in again; you come back to where you were.</Note>
+        )}
         {!firstRun && setup.data?.registration_open && (
           <Segments
             label="Sign in or create an account"

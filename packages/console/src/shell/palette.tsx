@@ -1,18 +1,8 @@
-import { type KeyboardEvent, useEffect, useMemo, useRef, useState } from "react";
-import { api } from "../lib/api.ts";
-import { useCallableModels } from "../lib/models.ts";
-import { useQuery } from "../lib/query.ts";
+import { type KeyboardEvent, useEffect, useRef, useState } from "react";
 import { navigate } from "../lib/router.ts";
 import type { PageEntry } from "../pages/index.ts";
-import { Icon, type IconName } from "../ui/icons.tsx";
-
-interface Entry {
-  id: string;
-  label: string;
-  kind: string;
-  icon: IconName;
-  to: string;
-}
+import { Icon } from "../ui/icons.tsx";
+import { type PaletteEntry, usePaletteEntries } from "./palette-entries.ts";
 
 const SHOWN_MAX = 50;
 
@@ -29,60 +19,6 @@ function score(query: string, text: string): number | null {
   return 100 + at;
 }
 
-function useEntries(pages: readonly PageEntry[], isAdmin: boolean): Entry[] {
-  const keys = useQuery("keys", () => api("keys.list")).data;
-  const groups = useQuery("groups", () => api("group.list")).data;
-  const models = useCallableModels().data;
-  return useMemo(
-    () => [
-      ...pages.map(({ title, icon, patterns }) => ({
-        id: `page ${title}`,
-        label: title,
-        kind: "page",
-        icon,
-        to: patterns[0]!,
-      })),
-      { id: "new key", label: "Create key", kind: "action", icon: "plus", to: "/keys?new=1" },
-      { id: "new group", label: "Create group", kind: "action", icon: "plus", to: "/groups?new=1" },
-      ...(isAdmin
-        ? [
-            {
-              id: "new backend",
-              label: "Register backend",
-              kind: "action",
-              icon: "plus",
-              to: "/models?new=1",
-            } as const,
-            {
-              id: "new node",
-              label: "Register node",
-              kind: "action",
-              icon: "plus",
-              to: "/nodes?new=1",
-            } as const,
-          ]
-        : []),
-      ...(keys ?? []).map(
-        ({ id, name }) => ({ id, label: name, kind: "key", icon: "keys", to: `/keys?open=${id}` }) as const,
-      ),
-      ...(groups ?? []).map(
-        ({ id, name }) => ({ id, label: name, kind: "group", icon: "groups", to: `/groups/${id}` }) as const,
-      ),
-      ...(models ?? []).map(
-        (id) =>
-          ({
-            id: `model ${id}`,
-            label: id,
-            kind: "model",
-            icon: "playground",
-            to: `/playground?model=${encodeURIComponent(id)}`,
-          }) as const,
-      ),
-    ],
-    [pages, isAdmin, keys, groups, models],
-  );
-}
-
 export function Palette({
   entries: pages,
   isAdmin,
@@ -95,7 +31,7 @@ export function Palette({
   const dialog = useRef<HTMLDialogElement>(null);
   const [query, setQuery] = useState("");
   const [chosen, setChosen] = useState(0);
-  const entries = useEntries(pages, isAdmin);
+  const entries = usePaletteEntries(pages, isAdmin);
   useEffect(() => {
     if (!dialog.current?.open) dialog.current?.showModal();
   }, []);
@@ -105,10 +41,11 @@ export function Palette({
     .sort((a, b) => a.points! - b.points!)
     .slice(0, SHOWN_MAX)
     .map(({ entry }) => entry);
-  const go = (entry: Entry | undefined) => {
+  const go = (entry: PaletteEntry | undefined) => {
     if (!entry) return;
     onClose();
-    navigate(entry.to);
+    if (entry.to === undefined) entry.run();
+    else navigate(entry.to);
   };
   const move = (event: KeyboardEvent) => {
     if (event.key === "Enter") go(found[chosen]);
@@ -138,8 +75,8 @@ export function Palette({
           aria-expanded="true"
           aria-controls="palette-list"
           aria-activedescendant={found[chosen] ? `palette-${chosen}` : undefined}
-          aria-label="Find a page, key, model or group"
-          placeholder="Find a page, key, model or group"
+          aria-label="Find a page, key, model, document …, or type what to do"
+          placeholder="Find a page, key, model, document …, or type what to do"
           value={query}
           onKeyDown={move}
           onChange={(event) => {
@@ -167,7 +104,7 @@ export function Palette({
             <span className="kind">{entry.kind}</span>
           </div>
         ))}
-        {found.length === 0 && <p className="muted nothing">Nothing is called that.</p>}
+        {found.length === 0 && <p className="muted nothing">Nothing matches.</p>}
       </div>
     </dialog>
   );

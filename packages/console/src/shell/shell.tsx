@@ -1,23 +1,25 @@
 import type { SessionUser } from "@model-gateway/client";
 import { type ReactNode, useEffect, useRef, useState } from "react";
 import { api } from "../lib/api.ts";
-import { client } from "../lib/client.ts";
+import { client, signOut } from "../lib/client.ts";
 import { money, percent } from "../lib/format.ts";
 import { useQuery } from "../lib/query.ts";
 import { Link, matchPath, usePath } from "../lib/router.ts";
 import { useStore } from "../lib/store.ts";
-import { setTheme, theme } from "../lib/theme.ts";
+import { isDark, setTheme, theme } from "../lib/theme.ts";
 import { PAGES, type PageEntry } from "../pages/index.ts";
 import { Button } from "../ui/controls.tsx";
 import { Dialog } from "../ui/dialogs.tsx";
 import { Icon, Mark } from "../ui/icons.tsx";
 import { Meter } from "../ui/states.tsx";
+import { OfflineBanner } from "./banner.tsx";
 import { Palette } from "./palette.tsx";
 
 const SECTIONS = { work: null, media: "Conversations & media", operate: "Operate", about: "About" } as const;
 /** What fits at the bottom of a phone; the rest is behind "More". */
 const BOTTOM = ["/", "/playground", "/usage", "/keys"];
 const PLAN_EVERY_MS = 30_000;
+const MAIN_ID = "content";
 
 const isCurrent = (entry: PageEntry, path: string) =>
   entry.patterns.some((pattern) => matchPath(pattern, path)) ||
@@ -45,16 +47,16 @@ export function Shell({
   const entries = PAGES.filter(({ hidden, adminOnly }) => !hidden && (!adminOnly || user.is_admin));
   return (
     <div className="shell">
+      <a className="skip-link button primary" href={`#${MAIN_ID}`}>
+        Skip to the content
+      </a>
       <Rail entries={entries} />
       <div>
-        {!online && (
-          <div className="banner" role="alert">
-            <Icon name="warning" />
-            The service cannot be reached; what you see may be old.
-          </div>
-        )}
+        {!online && <OfflineBanner />}
         <TopBar user={user} onFind={() => setFinding(true)} />
-        <main className="page">{children}</main>
+        <main className="page" id={MAIN_ID} tabIndex={-1}>
+          {children}
+        </main>
       </div>
       <BottomBar entries={entries} />
       {finding && <Palette entries={entries} isAdmin={user.is_admin} onClose={() => setFinding(false)} />}
@@ -64,7 +66,7 @@ export function Shell({
 
 function NavLink({ entry }: { entry: PageEntry }) {
   const path = usePath();
-  // Whoever points at a page most likely opens it; a failure shows when they do.
+  // A page that is pointed at is most likely opened; a failure shows then.
   const fetchEarly = () => void entry.preload().catch(() => {});
   return (
     <Link
@@ -92,9 +94,9 @@ function Brand() {
 function Rail({ entries }: { entries: readonly PageEntry[] }) {
   const health = useQuery("health", () => client.rest.health());
   return (
-    <div className="rail">
+    <nav className="rail" aria-label="Pages">
       <Brand />
-      <nav aria-label="Pages">
+      <div className="rail-links">
         {Object.entries(SECTIONS).map(([section, title]) => {
           const own = entries.filter((entry) => entry.section === section);
           if (own.length === 0) return null;
@@ -107,10 +109,10 @@ function Rail({ entries }: { entries: readonly PageEntry[] }) {
             </div>
           );
         })}
-      </nav>
+      </div>
       <div className="spacer" />
       <p className="rail-foot">{health.data ? `Version ${health.data.version}` : " "}</p>
-    </div>
+    </nav>
   );
 }
 
@@ -119,7 +121,7 @@ function TopBar({ user, onFind }: { user: SessionUser; onFind(): void }) {
   return (
     <header className="bar">
       <Brand />
-      <button type="button" className="find" onClick={onFind} title="Find a page, key, model or group">
+      <button type="button" className="find" onClick={onFind} title="Find anything, or do something">
         <Icon name="search" />
         <span className="grow" style={{ textAlign: "left" }}>
           Find
@@ -155,8 +157,7 @@ function SpendMeter() {
 }
 
 function ThemeSwitch() {
-  const value = useStore(theme);
-  const dark = value === "dark" || (value === "system" && matchMedia("(prefers-color-scheme: dark)").matches);
+  const dark = isDark(useStore(theme));
   return (
     <Button
       look="quiet"
@@ -207,7 +208,7 @@ function AccountMenu({ user }: { user: SessionUser }) {
           <Link href="/settings" onClick={() => setOpen(false)}>
             <Icon name="settings" /> Settings
           </Link>
-          <button type="button" onClick={() => void client.signOut()}>
+          <button type="button" onClick={() => void signOut()}>
             <Icon name="leave" /> Sign out
           </button>
         </div>

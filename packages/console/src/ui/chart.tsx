@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState } from "react";
 import uPlot from "uplot";
+import type { PartsInWords } from "../lib/format.ts";
 import { useStore } from "../lib/store.ts";
 import { appearance, resolvedColor } from "../lib/theme.ts";
 
@@ -13,7 +14,10 @@ interface ChartProps {
   /** Unix seconds, one for each value. */
   times: readonly number[];
   series: readonly ChartSeries[];
-  format(value: number): string;
+  /** The axis' marks, all with the same precision. */
+  formatTicks(values: readonly number[]): string[];
+  /** The values of one bar and their sum, which must add up. */
+  formatParts(values: readonly number[]): PartsInWords;
   formatTime(seconds: number): string;
   /** Called with the range that was dragged over. */
   onZoom?(fromSeconds: number, toSeconds: number): void;
@@ -22,6 +26,8 @@ interface ChartProps {
 const HEIGHT = 260;
 export const SERIES_MAX = 6;
 export const seriesColor = (index: number) => `var(--series-${(index % SERIES_MAX) + 1})`;
+
+const AXIS_WIDTH = 64;
 
 interface Tip {
   left: number;
@@ -38,7 +44,15 @@ function stacked(series: readonly ChartSeries[]): number[][] {
 }
 
 /** Stacked bars over time with a crosshair that names every value, and a brush to zoom. */
-export function StackedChart({ label, times, series, format, formatTime, onZoom }: ChartProps) {
+export function StackedChart({
+  label,
+  times,
+  series,
+  formatTicks,
+  formatParts,
+  formatTime,
+  onZoom,
+}: ChartProps) {
   const host = useRef<HTMLDivElement>(null);
   const [tip, setTip] = useState<Tip | null>(null);
   const shown = useStore(appearance);
@@ -63,7 +77,16 @@ export function StackedChart({ label, times, series, format, formatTime, onZoom 
         height: HEIGHT,
         legend: { show: false },
         padding: [8, 8, 0, 0],
-        cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false } },
+        cursor: {
+          y: false,
+          points: { show: false },
+          drag: { x: true, y: false, setScale: false },
+          // The crosshair stands on the bar whose values it names, not between two.
+          move: (self, left, top) => {
+            const time = left < 0 ? undefined : times[self.posToIdx(left)];
+            return [time === undefined ? left : self.valToPos(time, "x"), top];
+          },
+        },
         scales: {
           x: { time: true, range: () => [times[0]! - gapSeconds / 2, times.at(-1)! + gapSeconds / 2] },
           y: { range: (_, __, max) => [0, max > 0 ? max * 1.08 : 1] },
@@ -75,7 +98,7 @@ export function StackedChart({ label, times, series, format, formatTime, onZoom 
             values: (_, ticks) => ticks.map((tick) => formatTime(tick)),
             space: 70,
           },
-          { ...axis, values: (_, ticks) => ticks.map(format), size: 64 },
+          { ...axis, values: (_, ticks) => formatTicks(ticks), size: AXIS_WIDTH },
         ],
         // The tallest sum is painted first, so that the lower ones lie over it.
         series: [
@@ -89,7 +112,9 @@ export function StackedChart({ label, times, series, format, formatTime, onZoom 
           setCursor: [
             (self) => {
               const { idx, left } = self.cursor;
-              setTip(idx == null || left == null || left < 0 ? null : { index: idx, left: left + 64 });
+              setTip(
+                idx == null || left == null || left < 0 ? null : { index: idx, left: left + AXIS_WIDTH },
+              );
             },
           ],
           setSelect: [
@@ -112,7 +137,7 @@ export function StackedChart({ label, times, series, format, formatTime, onZoom 
       plot.destroy();
       setTip(null);
     };
-  }, [times, series, shown, format, formatTime]);
+  }, [times, series, shown, formatTicks, formatTime]);
 
   return (
     <figure className="chart" aria-label={label}>
@@ -120,10 +145,9 @@ export function StackedChart({ label, times, series, format, formatTime, onZoom 
       {tip && (
         <ChartTip
           tip={tip}
-          times={times}
+          time={formatTime(times[tip.index] ?? 0)}
           series={series}
-          format={format}
-          formatTime={formatTime}
+          formatParts={formatParts}
           width={host.current?.clientWidth ?? 0}
         />
       )}
@@ -133,33 +157,36 @@ export function StackedChart({ label, times, series, format, formatTime, onZoom 
 
 function ChartTip({
   tip,
-  times,
+  time,
   series,
-  format,
-  formatTime,
+  formatParts,
   width,
-}: { tip: Tip; width: number } & Pick<ChartProps, "times" | "series" | "format" | "formatTime">) {
-  const total = series.reduce((sum, { values }) => sum + (values[tip.index] ?? 0), 0);
+}: { tip: Tip; time: string; width: number } & Pick<ChartProps, "series" | "formatParts">) {
+  const { parts, total } = formatParts(series.map(({ values }) => values[tip.index] ?? 0));
   const side = tip.left > width / 2 ? { right: width - tip.left + 12 } : { left: tip.left + 12 };
   return (
-    <div className="chart-tip stack tight" style={{ top: 8, ...side }}>
-      <div className="row">
-        <strong>{formatTime(times[tip.index] ?? 0)}</strong>
-        <strong>{format(total)}</strong>
-      </div>
+    <table className="chart-tip" style={{ top: 8, ...side }}>
+      <thead>
+        <tr>
+          <th scope="row">{time}</th>
+          <td>{total}</td>
+        </tr>
+      </thead>
       {series.length > 1 && (
-        <ul className="chart-legend">
-          {series.map(({ label, values }, i) => (
-            <li key={label} className="row grow">
-              <span className="row ellipsis">
-                <i style={{ background: seriesColor(i) }} />
-                <span className="ellipsis">{label}</span>
-              </span>
-              <b>{format(values[tip.index] ?? 0)}</b>
-            </li>
-          ))}
-        </ul>
+        <tbody>
+          {series.map(({ label, values }, i) =>
+            values[tip.index] ? (
+              <tr key={label}>
+                <th scope="row">
+                  <i style={{ background: seriesColor(i) }} />
+                  {label}
+                </th>
+                <td>{parts[i]}</td>
+              </tr>
+            ) : null,
+          )}
+        </tbody>
       )}
-    </div>
+    </table>
   );
 }

@@ -88,14 +88,19 @@ interface TextFieldProps {
   list?: string;
 }
 
-export function TextField({ label, hint, value, onChange, ...rest }: TextFieldProps) {
+/** Text that is too long is left as it was pasted and named, instead of being cut off without a word. */
+export function TextField({ label, hint, value, onChange, maxLength, ...rest }: TextFieldProps) {
+  const isTooLong = maxLength !== undefined && value.length > maxLength;
+  const problem = isTooLong ? `At most ${maxLength} characters; this has ${value.length}` : "";
   return (
-    <Field label={label} hint={hint}>
+    <Field label={label} hint={problem ? <span className="bad">{problem}</span> : hint}>
       {(id, describedBy) => (
         <input
           {...rest}
+          ref={(element) => element?.setCustomValidity(problem)}
           id={id}
           aria-describedby={describedBy}
+          aria-invalid={isTooLong || undefined}
           className="input"
           value={value}
           onChange={(event) => onChange(event.target.value)}
@@ -270,18 +275,5 @@ export function Copyable({ text, shown = text }: { text: string; shown?: string 
     >
       {copied ? "copied" : shown}
     </button>
-  );
-}
-
-export function Code({ text, label }: { text: string; label: string }) {
-  const [copied, copy] = useCopy();
-  return (
-    <figure className="code" aria-label={label}>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard */}
-      <pre tabIndex={0}>{text}</pre>
-      <Button small icon={copied ? "check" : "copy"} onClick={() => copy(text)}>
-        {copied ? "Copied" : "Copy"}
-      </Button>
-    </figure>
   );
 }

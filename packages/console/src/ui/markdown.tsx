@@ -1,7 +1,8 @@
 import { createElement, Fragment, memo } from "react";
 import { type Block, type Inline, parseMarkdown } from "../lib/markdown.ts";
 import { Link } from "../lib/router.ts";
-import { Code } from "./controls.tsx";
+import { Code } from "./code.tsx";
+import { Formula } from "./math.tsx";
 
 /** Turns a link of the text into an address of the console; null means: show the words only. */
 type Resolve = (href: string) => string | null;
@@ -21,6 +22,7 @@ function Inlines({ parts, resolve }: { parts: readonly Inline[]; resolve: Resolv
     const key = `${i}${part.kind}`;
     if (part.kind === "text") return <Fragment key={key}>{part.text}</Fragment>;
     if (part.kind === "code") return <code key={key}>{part.text}</code>;
+    if (part.kind === "math") return <Formula key={key} tex={part.text} />;
     if (part.kind === "image") return <Image key={key} part={part} resolve={resolve} />;
     const inside = <Inlines parts={part.children} resolve={resolve} />;
     if (part.kind !== "link") return createElement(part.kind, { key }, inside);
@@ -40,8 +42,12 @@ function Inlines({ parts, resolve }: { parts: readonly Inline[]; resolve: Resolv
   });
 }
 
+/** Pictures that a model made travel inside its answer. */
+const INSIDE = /^data:image\/(png|jpeg|gif|webp|avif);base64,/;
+
 /** A picture of the documentation; one from elsewhere is a link, because no other host is ever asked. */
 function Image({ part, resolve }: { part: Extract<Inline, { kind: "image" }>; resolve: Resolve }) {
+  if (INSIDE.test(part.href)) return <img src={part.href} alt={part.text} />;
   const src = resolve(part.href);
   if (src === null) return part.text;
   if (src.startsWith("/")) return <img src={src} alt={part.text} />;
@@ -67,7 +73,16 @@ function OneBlock({ block, resolve }: { block: Block; resolve: Resolve }) {
         </p>
       );
     case "code":
-      return <Code text={block.text} label={block.language ? `${block.language} code` : "Code"} />;
+      return (
+        <Code
+          text={block.text}
+          label={block.language ? `${block.language} code` : "Code"}
+          language={block.language}
+          titled={block.language !== ""}
+        />
+      );
+    case "math":
+      return <Formula tex={block.text} block />;
     case "quote":
       return (
         <blockquote>
@@ -79,7 +94,7 @@ function OneBlock({ block, resolve }: { block: Block; resolve: Resolve }) {
     case "list":
       return createElement(
         block.ordered ? "ol" : "ul",
-        null,
+        block.ordered ? { start: block.start } : null,
         block.items.map((item, i) => (
           // biome-ignore lint/suspicious/noArrayIndexKey: parsed text has no other identity
           <li key={i}>

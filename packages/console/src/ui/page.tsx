@@ -61,7 +61,7 @@ export function Figure({
   note,
   children,
 }: {
-  name: string;
+  name: ReactNode;
   value: ReactNode;
   unit?: string;
   note?: ReactNode;

@@ -5,6 +5,7 @@ import type { Query } from "../lib/query.ts";
 import { Told } from "../lib/told.ts";
 import { Button } from "./controls.tsx";
 import { Icon, type IconName } from "./icons.tsx";
+import { Skeleton } from "./skeleton.tsx";
 
 export type Tone = "good" | "warn" | "bad" | "plain";
 const TONE_ICON: Record<Tone, IconName> = { good: "ok", warn: "warning", bad: "error", plain: "info" };
@@ -39,22 +40,25 @@ export function Note({
 
 interface Explained {
   title: string;
-  detail: string;
+  detail?: string;
   tone: Tone;
   /** Trying again without changing anything can help. */
   retry: boolean;
 }
 
-/** Messages of the service go on in the middle of a line; here they stand for themselves. */
+/** "Invalid params: `user_email`: must not be empty" as a person would say it: "User email must not be empty". */
 const asSentence = (message: string) =>
-  message.replace(/^[a-z]+(?= )/, (word) => word[0]!.toUpperCase() + word.slice(1));
+  message
+    .replace(/^Invalid params: /, "")
+    .replace(/^`([\w.]+)`:? /, (_, field: string) => `${field.replaceAll(/[_.]/g, " ")} `)
+    .replace(/^[a-z]+(?= )/, (word) => word[0]!.toUpperCase() + word.slice(1));
 
 /** What went wrong, why, and what to do, for any thrown value. */
 export function explain(error: unknown): Explained {
   if (error instanceof ConnectionError)
     return {
       title: "The service cannot be reached",
-      detail: "It may be restarting. This page tries again by itself.",
+      detail: "It may be restarting; try again in a moment.",
       tone: "warn",
       retry: true,
     };
@@ -68,12 +72,7 @@ export function explain(error: unknown): Explained {
       };
     if (error.code === RPC_CODE.adminRequired)
       return { title: "Only for administrators", detail: error.message, tone: "plain", retry: false };
-    return {
-      title: "That did not work",
-      detail: asSentence(error.message),
-      tone: "bad",
-      retry: error.code === RPC_CODE.internal,
-    };
+    return { title: asSentence(error.message), tone: "bad", retry: error.code === RPC_CODE.internal };
   }
   if (error instanceof RestError) {
     if (error.status === 404 && error.code === "not_found" && error.message.startsWith("No such path"))
@@ -90,12 +89,7 @@ export function explain(error: unknown): Explained {
         tone: "bad",
         retry: false,
       };
-    return {
-      title: "That did not work",
-      detail: asSentence(error.message),
-      tone: "bad",
-      retry: error.status >= 500,
-    };
+    return { title: asSentence(error.message), tone: "bad", retry: error.status >= 500 };
   }
   if (error instanceof Told)
     return { title: error.title, detail: error.message, tone: "bad", retry: error.retry };
@@ -121,7 +115,8 @@ export function Failure({ error, onRetry }: { error: unknown; onRetry?: () => vo
         )
       }
     >
-      <strong>{title}.</strong> <span className="muted">{detail}</span>
+      <strong>{/[.!?]$/.test(title) ? title : `${title}.`}</strong>{" "}
+      {detail && <span className="muted">{detail}</span>}
     </Note>
   );
 }
@@ -151,35 +146,29 @@ export function Empty({
   );
 }
 
-const WIDTHS = ["62%", "84%", "48%", "73%", "56%", "90%"];
-
-export function Skeleton({ lines = 4 }: { lines?: number }) {
-  return (
-    <div className="stack" role="status" aria-label="Loading">
-      {Array.from({ length: lines }, (_, line) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: the lines are all alike
-        <span key={line} className="skeleton" style={{ width: WIDTHS[line % WIDTHS.length] }} />
-      ))}
-    </div>
-  );
+/** A failed query beside what it already brought. That the service is away stands in the banner, once. */
+export function QueryFailure({ query: { error, reload } }: { query: Query<unknown> }) {
+  if (!error || error instanceof ConnectionError) return null;
+  return <Failure error={error} onRetry={reload} />;
 }
 
-/** Shows a query's data, or the skeleton, or the failure; a failure beside older data keeps the data. */
+/** Shows a query's data, or the outline of it, or the failure; a failure beside older data keeps the data. */
 export function Loaded<T>({
   query,
   children,
-  lines,
+  outline = <Skeleton />,
 }: {
   query: Query<T>;
   children(data: T): ReactNode;
-  lines?: number;
+  /** What the page looks like while nothing is there yet. */
+  outline?: ReactNode;
 }) {
-  const { data, error, reload } = query;
+  const { data, error } = query;
   if (data === undefined)
-    return error ? <Failure error={error} onRetry={reload} /> : <Skeleton lines={lines} />;
+    return error && !(error instanceof ConnectionError) ? <QueryFailure query={query} /> : outline;
   return (
     <>
-      {Boolean(error) && <Failure error={error} onRetry={reload} />}
+      <QueryFailure query={query} />
       {children(data)}
     </>
   );

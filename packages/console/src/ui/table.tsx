@@ -6,6 +6,8 @@ export interface Column<T> {
   label: string;
   numeric?: boolean;
   cell(row: T): ReactNode;
+  /** Left out on phones, where the row opens what has it all. */
+  wide?: boolean;
   /** Makes the column sortable. */
   sort?(row: T): string | number;
 }
@@ -18,6 +20,9 @@ interface TableProps<T> {
   onOpen?(row: T): void;
   dim?(row: T): boolean;
 }
+
+export const classOf = ({ numeric, wide, label }: Pick<Column<never>, "numeric" | "wide" | "label">) =>
+  [numeric && "num", wide && "wide", label === "" && "actions"].filter(Boolean).join(" ") || undefined;
 
 /** A dense table: sticky header, columns that sort, rows that open. */
 export function Table<T>({ label, columns, rows, rowKey, onOpen, dim }: TableProps<T>) {
@@ -42,7 +47,7 @@ export function Table<T>({ label, columns, rows, rowKey, onOpen, dim }: TablePro
             {columns.map((column) => (
               <th
                 key={column.id}
-                className={column.numeric ? "num" : undefined}
+                className={classOf(column)}
                 aria-sort={
                   order?.id === column.id ? (order.descending ? "descending" : "ascending") : undefined
                 }
@@ -93,7 +98,7 @@ function Row<T>({
   return (
     <tr className={[onOpen && "opens", dim && "dim"].filter(Boolean).join(" ") || undefined} {...opening}>
       {columns.map((column) => (
-        <td key={column.id} className={column.numeric ? "num" : undefined}>
+        <td key={column.id} className={classOf(column)}>
           {column.cell(row)}
         </td>
       ))}

@@ -75,6 +75,7 @@ const ADDED = new Set([
 /** Methods of our own beyond the contract's. */
 const ADDED_METHODS = `
 conversations.rename | jwt | conversation_id title | id title owner
+conversations.rewind | jwt | conversation_id message_id | removed
 system.activity | admin | | minutes first_token backends failures
 backends.detect | admin | | servers
 backends.adopt | admin | server | name

@@ -180,6 +180,32 @@ onEachDatabase("rooms", (fresh) => {
       expect((await call("conversations.get", { id: created.id }, member)).error.code).toBe(-32000);
     });
 
+    test("are taken back to before a message by their owner alone", async () => {
+      const { rpc, call, app } = gateway;
+      const { id } = await rpc("conversations.create", {}, member);
+      const other = await rpc("conversations.create", {}, member);
+      for (const [conversation, words] of [
+        [id, ["q1", "a1", "q2", "a2"]],
+        [other.id, ["elsewhere"]],
+      ] as const)
+        await app.rooms.conversations.append(
+          conversation,
+          words.map((content) => ({ role: content.startsWith("a") ? "assistant" : "user", content })),
+        );
+      const { messages } = await rpc("conversations.get", { id }, member);
+      const back = { conversation_id: id, message_id: messages[2].id };
+      expect((await call("conversations.rewind", back, admin)).error.code).toBe(-32000);
+      const [foreign] = (await rpc("conversations.get", { id: other.id }, member)).messages;
+      for (const message_id of [foreign.id, crypto.randomUUID(), "' OR 1=1", ""])
+        expect((await call("conversations.rewind", { ...back, message_id }, member)).error.code).toBe(-32000);
+      expect((await call("conversations.rewind", { conversation_id: id }, member)).error.code).toBe(-32602);
+      expect(await rpc("conversations.rewind", back, member)).toEqual({ removed: 2 });
+      await app.rooms.conversations.append(id, [{ role: "user", content: "q2 again" }]);
+      const contents = (await app.rooms.conversations.history(id)).map(({ content }) => content);
+      expect(contents).toEqual(["q1", "a1", "q2 again"]);
+      expect(await app.rooms.conversations.history(other.id)).toHaveLength(1);
+    });
+
     test("concurrent turns keep every message and their order within a turn", async () => {
       const { rpc, app } = gateway;
       const { id } = await rpc("conversations.create", {}, member);

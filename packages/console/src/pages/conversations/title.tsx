@@ -19,7 +19,7 @@ export function Title({ id, title }: { id: string; title: string }) {
   });
   if (draft === null)
     return (
-      <h2 className="row title">
+      <h1 className="row title chat-heading grow">
         <span className="ellipsis">{title}</span>
         <Button
           look="quiet"
@@ -28,11 +28,11 @@ export function Title({ id, title }: { id: string; title: string }) {
           aria-label="Rename this conversation"
           onClick={() => setDraft(title)}
         />
-      </h2>
+      </h1>
     );
   return (
     <form
-      className="stack tight title"
+      className="stack tight title grow"
       onSubmit={(event) => {
         event.preventDefault();
         void save.run(draft.trim());
@@ -42,7 +42,7 @@ export function Title({ id, title }: { id: string; title: string }) {
         <input
           className="input"
           aria-label="Title"
-          // biome-ignore lint/a11y/noAutofocus: whoever asked to rename wants to type the name
+          // biome-ignore lint/a11y/noAutofocus: the person has just asked to rename it
           autoFocus
           maxLength={TITLE_LENGTH_MAX}
           value={draft}

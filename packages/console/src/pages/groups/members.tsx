@@ -5,7 +5,8 @@ import { invalidate, useQuery } from "../../lib/query.ts";
 import type { Member } from "../../lib/records.ts";
 import { useStore } from "../../lib/store.ts";
 import { toast } from "../../lib/toast.ts";
-import { Button, Check, type Choice, Code, SelectField, TextField } from "../../ui/controls.tsx";
+import { Code } from "../../ui/code.tsx";
+import { Button, Check, type Choice, SelectField, TextField } from "../../ui/controls.tsx";
 import { Confirm, Dialog, FormDialog } from "../../ui/dialogs.tsx";
 import { Section } from "../../ui/page.tsx";
 import { Note, Status, When } from "../../ui/states.tsx";
@@ -24,7 +25,7 @@ const columns: Column<Member>[] = [
     sort: ({ name }) => name.toLowerCase(),
     cell: ({ name }) => <strong>{name}</strong>,
   },
-  { id: "email", label: "Email", sort: ({ email }) => email, cell: ({ email }) => email },
+  { id: "email", label: "Email", wide: true, sort: ({ email }) => email, cell: ({ email }) => email },
   {
     id: "role",
     label: "Role",
@@ -33,6 +34,7 @@ const columns: Column<Member>[] = [
   {
     id: "multiplier",
     label: "Cost multiplier",
+    wide: true,
     numeric: true,
     sort: ({ cost_multiplier }) => cost_multiplier,
     cell: ({ cost_multiplier }) => `× ${cost_multiplier}`,
@@ -40,6 +42,7 @@ const columns: Column<Member>[] = [
   {
     id: "joined",
     label: "Joined",
+    wide: true,
     sort: ({ joined_at }) => joined_at,
     cell: ({ joined_at }) => <When time={joined_at} />,
   },

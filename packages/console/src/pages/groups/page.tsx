@@ -7,6 +7,7 @@ import { navigate, useSearch } from "../../lib/router.ts";
 import { Button, LinkButton, TextField } from "../../ui/controls.tsx";
 import { FormDialog } from "../../ui/dialogs.tsx";
 import { PageHead } from "../../ui/page.tsx";
+import { TableSkeleton } from "../../ui/skeleton.tsx";
 import { Empty, Loaded, When } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import type { PageProps } from "../index.ts";
@@ -22,6 +23,7 @@ const columns: Column<Group>[] = [
   {
     id: "description",
     label: "For",
+    wide: true,
     cell: ({ description }) => <span className="muted">{description}</span>,
   },
   {
@@ -40,12 +42,14 @@ const columns: Column<Group>[] = [
   {
     id: "models",
     label: "Models",
+    wide: true,
     cell: ({ enforce_model_allowlist }) =>
       enforce_model_allowlist ? "only allowed ones" : "all but denied ones",
   },
   {
     id: "created",
     label: "Created",
+    wide: true,
     sort: ({ created_at }) => created_at,
     cell: ({ created_at }) => <When time={created_at} />,
   },
@@ -78,7 +82,7 @@ function GroupList() {
       >
         People who share a pool of points, the models they may use and a limit on requests.
       </PageHead>
-      <Loaded query={groups}>
+      <Loaded query={groups} outline={<TableSkeleton columns={columns} />}>
         {(list) =>
           list.length === 0 ? (
             <Empty icon="groups" title="You are in no group" action={create}>

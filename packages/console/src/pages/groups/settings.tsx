@@ -68,7 +68,7 @@ export function GroupSettings({ group }: { group: GroupView }) {
       {deleting && (
         <Confirm
           title={`Delete ${group.name}?`}
-          consequence={`${plural(group.member_count, "member")} lose the pool and its rules now. This cannot be undone.`}
+          consequence={`${plural(group.member_count, "member loses", "members lose")} the pool and its rules now. This cannot be undone.`}
           confirm="Delete the group"
           typed={group.name}
           onClose={() => setDeleting(false)}

@@ -1,12 +1,12 @@
 import { useState } from "react";
 import { api } from "../../lib/api.ts";
-import { plural } from "../../lib/format.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
-import { navigate, useSearch } from "../../lib/router.ts";
+import { Link, navigate, useSearch } from "../../lib/router.ts";
 import { toast } from "../../lib/toast.ts";
 import { Button, Copyable, LinkButton } from "../../ui/controls.tsx";
 import { Confirm, Dialog } from "../../ui/dialogs.tsx";
 import { PageHead } from "../../ui/page.tsx";
+import { TableSkeleton } from "../../ui/skeleton.tsx";
 import { Empty, Loaded, Status, When } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import { CreateKey } from "./create.tsx";
@@ -27,24 +27,28 @@ function useColumns(): Column<Key>[] {
     },
     {
       id: "prefix",
-      label: "Begins with",
+      label: "Prefix",
+      wide: true,
       cell: ({ key_prefix }) => <code className="nowrap">service-{key_prefix}…</code>,
     },
     {
       id: "project",
       label: "Project",
+      wide: true,
       sort: ({ project }) => project,
       cell: ({ project }) => <span className="tag">{project}</span>,
     },
     {
       id: "payer",
       label: "Paid by",
+      wide: true,
       sort: ({ group_id }) => groupName(group_id),
       cell: ({ group_id }) => groupName(group_id),
     },
     {
       id: "created",
       label: "Created",
+      wide: true,
       sort: ({ created_at }) => created_at,
       cell: ({ created_at }) => <When time={created_at} />,
     },
@@ -83,7 +87,7 @@ export function Page() {
         Programs call the gateway with these. A key is shown once, when it is made; only its fingerprint is
         kept.
       </PageHead>
-      <Loaded query={keys}>
+      <Loaded query={keys} outline={<TableSkeleton columns={columns} />}>
         {(list) =>
           list.length === 0 ? (
             <Empty
@@ -123,9 +127,6 @@ export function Page() {
 
 function KeySheet({ value, onClose }: { value: Key; onClose(): void }) {
   const [revoking, setRevoking] = useState(false);
-  const usage = useQuery(`usage project ${value.project}`, () =>
-    api("usage.list", { limit: 1, project: value.project }),
-  );
   return (
     <Dialog title={value.name} kind="sheet" onClose={onClose}>
       <div className="stack">
@@ -134,14 +135,14 @@ function KeySheet({ value, onClose }: { value: Key; onClose(): void }) {
           <dd>
             {value.active ? <Status tone="good">Active</Status> : <Status tone="plain">Revoked</Status>}
           </dd>
-          <dt>Begins with</dt>
+          <dt>Prefix</dt>
           <dd>
             <code>service-{value.key_prefix}…</code>
           </dd>
           <dt>Project</dt>
-          <dd>{value.project}</dd>
-          <dt>Requests of the project</dt>
-          <dd>{usage.data ? plural(usage.data.total, "request") : "unknown"}</dd>
+          <dd>
+            <Link href={`/usage?project=${encodeURIComponent(value.project)}`}>{value.project}</Link>
+          </dd>
           <dt>Created</dt>
           <dd>
             <When time={value.created_at} />
@@ -152,8 +153,8 @@ function KeySheet({ value, onClose }: { value: Key; onClose(): void }) {
           </dd>
         </dl>
         <div className="row wrap">
-          <LinkButton href={`/usage?project=${encodeURIComponent(value.project)}`} icon="usage">
-            Its use
+          <LinkButton href={`/usage?key=${value.key_prefix}`} icon="usage">
+            Usage
           </LinkButton>
           {value.active && (
             <>

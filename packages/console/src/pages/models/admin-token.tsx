@@ -2,7 +2,8 @@ import { createClient } from "@model-gateway/client";
 import { type FormEvent, useState } from "react";
 import { useAction } from "../../lib/action.ts";
 import { setAdminToken } from "../../lib/client.ts";
-import { Button, Code, TextField } from "../../ui/controls.tsx";
+import { Code } from "../../ui/code.tsx";
+import { Button, TextField } from "../../ui/controls.tsx";
 import { FormError } from "../../ui/states.tsx";
 
 const TOKEN_BYTES = 24;

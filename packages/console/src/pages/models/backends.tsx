@@ -11,6 +11,7 @@ import { toast } from "../../lib/toast.ts";
 import { Button } from "../../ui/controls.tsx";
 import { Confirm, Dialog } from "../../ui/dialogs.tsx";
 import { ProbeStrip } from "../../ui/probe-strip.tsx";
+import { TableSkeleton } from "../../ui/skeleton.tsx";
 import { Empty, Loaded, Note, Status, When } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import { FoundServers } from "./found-servers.tsx";
@@ -45,20 +46,22 @@ const columns: Column<BackendHealth>[] = [
   {
     id: "kind",
     label: "Kind",
+    wide: true,
     sort: kindOf,
     cell: (backend) => <span className="tag">{kindOf(backend)}</span>,
   },
-  { id: "url", label: "Address", cell: ({ url }) => <span className="mono">{url ?? ""}</span> },
+  { id: "url", label: "Address", wide: true, cell: ({ url }) => <span className="mono">{url ?? ""}</span> },
   {
     id: "state",
     label: "Health",
     sort: ({ state }) => state,
     cell: ({ state }) => <Status tone={HEALTH_TONE[state] ?? "plain"}>{state}</Status>,
   },
-  { id: "circuit", label: "Circuit", cell: (backend) => <CircuitStatus backend={backend} /> },
+  { id: "circuit", label: "Circuit", wide: true, cell: (backend) => <CircuitStatus backend={backend} /> },
   {
     id: "error",
     label: "Last error",
+    wide: true,
     cell: (backend) => (
       <span className="muted clamp">
         {circuitOf(backend).cause ?? (backend.implausible_usage ? "Reports implausible usage" : "")}
@@ -71,7 +74,7 @@ export function Backends() {
   const query = useBackends();
   const [search, setSearch] = useSearch();
   return (
-    <Loaded query={query}>
+    <Loaded query={query} outline={<TableSkeleton columns={columns} />}>
       {({ backends: { health } }) => {
         const open = health.find((backend) => nameOf(backend) === search.get("open"));
         if (health.length === 0)

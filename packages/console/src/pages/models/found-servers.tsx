@@ -5,7 +5,7 @@ import { plural } from "../../lib/format.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
 import { toast, toastError } from "../../lib/toast.ts";
 import { Button } from "../../ui/controls.tsx";
-import { Failure, Status } from "../../ui/states.tsx";
+import { QueryFailure, Status } from "../../ui/states.tsx";
 
 type Server = Result<"backends.detect">["servers"][number];
 
@@ -37,7 +37,7 @@ export function FoundServers({ onRegistered }: { onRegistered?(): void }) {
           Look again
         </Button>
       </div>
-      {Boolean(query.error) && <Failure error={query.error} onRetry={query.reload} />}
+      <QueryFailure query={query} />
       {found.length > 0 ? (
         <ul className="lines">
           {found.map((server) => (

@@ -1,10 +1,11 @@
-import { money } from "../../lib/format.ts";
+import { moneyFormat } from "../../lib/format.ts";
 import { type KnownModel, useKnownModels } from "../../lib/models.ts";
 import { LinkButton } from "../../ui/controls.tsx";
+import { TableSkeleton } from "../../ui/skeleton.tsx";
 import { Loaded } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 
-const columns: Column<KnownModel>[] = [
+const columnsFor = (format: (usd: number | null) => string): Column<KnownModel>[] => [
   { id: "id", label: "Model", sort: ({ id }) => id, cell: ({ id }) => <span className="mono">{id}</span> },
   {
     id: "owner",
@@ -18,14 +19,14 @@ const columns: Column<KnownModel>[] = [
     label: "In, $ per million",
     numeric: true,
     sort: ({ price }) => price?.input ?? -1,
-    cell: ({ price }) => <Price value={price?.input} />,
+    cell: ({ price }) => <Price value={price?.input} format={format} />,
   },
   {
     id: "output",
     label: "Out, $ per million",
     numeric: true,
     sort: ({ price }) => price?.output ?? -1,
-    cell: ({ price }) => <Price value={price?.output} />,
+    cell: ({ price }) => <Price value={price?.output} format={format} />,
   },
   {
     id: "try",
@@ -41,15 +42,15 @@ const columns: Column<KnownModel>[] = [
 ];
 
 /** A price, or the plain word that there is none; nothing for a model that nobody serves. */
-function Price({ value }: { value: number | null | undefined }) {
+function Price({ value, format }: { value: number | null | undefined; format(usd: number | null): string }) {
   if (value === undefined) return null;
-  return value === null ? <span className="muted">unpriced</span> : money(value);
+  return value === null ? <span className="muted">unpriced</span> : format(value);
 }
 
 export function ModelList() {
   const models = useKnownModels();
   return (
-    <Loaded query={models}>
+    <Loaded query={models} outline={<TableSkeleton columns={columnsFor(String)} />}>
       {(list) => (
         <>
           <p className="muted">
@@ -58,7 +59,7 @@ export function ModelList() {
           </p>
           <Table
             label="Models"
-            columns={columns}
+            columns={columnsFor(moneyFormat(list.flatMap(({ price }) => [price?.input, price?.output])))}
             rows={list}
             rowKey={({ id, owned_by }) => `${owned_by} ${id}`}
           />

@@ -4,6 +4,7 @@ import { plural, seconds } from "../../lib/format.ts";
 import { LinkButton } from "../../ui/controls.tsx";
 import { Section } from "../../ui/page.tsx";
 import { ProbeStrip } from "../../ui/probe-strip.tsx";
+import { BlockSkeleton } from "../../ui/skeleton.tsx";
 import { Loaded, Status } from "../../ui/states.tsx";
 
 export function BackendStrips() {
@@ -17,7 +18,7 @@ export function BackendStrips() {
         </LinkButton>
       }
     >
-      <Loaded query={query} lines={2}>
+      <Loaded query={query} outline={<BlockSkeleton height={76} />}>
         {({ backends, backends_total }) =>
           backends.length === 0 ? (
             <p className="muted">

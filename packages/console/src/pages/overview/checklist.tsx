@@ -2,7 +2,8 @@ import type { ReactNode } from "react";
 import { api } from "../../lib/api.ts";
 import { client } from "../../lib/client.ts";
 import { useQuery } from "../../lib/query.ts";
-import { Code, LinkButton } from "../../ui/controls.tsx";
+import { Code } from "../../ui/code.tsx";
+import { LinkButton } from "../../ui/controls.tsx";
 import { Icon } from "../../ui/icons.tsx";
 import { FoundServers } from "../models/found-servers.tsx";
 

@@ -3,10 +3,23 @@ import { type RequestFailure, useActivity } from "../../lib/activity.ts";
 import { shortRequestId } from "../../lib/format.ts";
 import { Button, Copyable } from "../../ui/controls.tsx";
 import { Section } from "../../ui/page.tsx";
+import { TableSkeleton } from "../../ui/skeleton.tsx";
 import { Loaded, Status, When } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 
 const SHOWN = 6;
+
+/** Codes of the interface whose name says less than a person wants to read. */
+const REFUSALS: Readonly<Record<string, string>> = {
+  missing_fields: "invalid field",
+  unauthorized: "key not accepted",
+  model_not_found: "no such model",
+  model_not_allowed: "model not allowed",
+  quota_exceeded: "quota used up",
+  payment_required: "points used up",
+  rate_limit_exceeded: "too many requests",
+  internal_error: "no healthy backend",
+};
 
 /** What happened to a call, by the word that the metrics have for it. */
 const UPSTREAM_FAULTS: Readonly<Record<string, string>> = {
@@ -26,7 +39,7 @@ const columns: Column<RequestFailure>[] = [
     cell: ({ status, code, times }) => (
       <span className="row">
         <Status tone={status !== null && status < 500 ? "warn" : "bad"}>
-          {status === null ? (UPSTREAM_FAULTS[code] ?? code) : `${status} ${code}`}
+          {status === null ? (UPSTREAM_FAULTS[code] ?? code) : `${status} ${REFUSALS[code] ?? code}`}
         </Status>
         {times > 1 && <span className="tag">{times} times</span>}
       </span>
@@ -37,7 +50,9 @@ const columns: Column<RequestFailure>[] = [
     label: "Model",
     cell: ({ model, backend }) =>
       model === null ? (
-        <span className="muted">none</span>
+        <span className="muted" title="The request was refused before its model was known">
+          unknown
+        </span>
       ) : (
         <span className="nowrap">
           <span className="mono">{model}</span>
@@ -77,7 +92,7 @@ export function LatestFailures() {
         )
       }
     >
-      <Loaded query={query} lines={2}>
+      <Loaded query={query} outline={<TableSkeleton columns={columns} rows={3} />}>
         {({ failures }) =>
           failures.length === 0 ? (
             <Status tone="good">No request has failed since this instance started.</Status>

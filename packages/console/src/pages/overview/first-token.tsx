@@ -1,6 +1,7 @@
 import { type Activity, useActivity } from "../../lib/activity.ts";
 import { count, plural, seconds } from "../../lib/format.ts";
 import { Section } from "../../ui/page.tsx";
+import { Skeleton } from "../../ui/skeleton.tsx";
 import { Loaded } from "../../ui/states.tsx";
 
 const MODELS_SHOWN = 6;
@@ -14,7 +15,7 @@ export function FirstTokens() {
   const query = useActivity();
   return (
     <Section title="Time to first token, last hour">
-      <Loaded query={query} lines={3}>
+      <Loaded query={query} outline={<Skeleton lines={5} />}>
         {({ first_token }) =>
           first_token.count === 0 ? (
             <p className="muted">

@@ -1,6 +1,7 @@
 import { type Activity, useActivity } from "../../lib/activity.ts";
 import { clockTime, count, plural } from "../../lib/format.ts";
 import { Section } from "../../ui/page.tsx";
+import { BlockSkeleton } from "../../ui/skeleton.tsx";
 import { Loaded } from "../../ui/states.tsx";
 
 type Minute = Activity["minutes"][number];
@@ -34,7 +35,7 @@ export function LastHour() {
   const query = useActivity();
   return (
     <Section title="Requests of the last hour">
-      <Loaded query={query} lines={3}>
+      <Loaded query={query} outline={<BlockSkeleton height={168} />}>
         {({ minutes }) => <Plot minutes={minutes} />}
       </Loaded>
     </Section>

@@ -3,6 +3,7 @@ import { useQuery } from "../../lib/query.ts";
 import { LinkButton } from "../../ui/controls.tsx";
 import { GpuBars } from "../../ui/gpus.tsx";
 import { Section } from "../../ui/page.tsx";
+import { BlockSkeleton } from "../../ui/skeleton.tsx";
 import { Loaded, Status } from "../../ui/states.tsx";
 
 const EVERY_MS = 5_000;
@@ -18,7 +19,7 @@ export function NodeStrips() {
         </LinkButton>
       }
     >
-      <Loaded query={query} lines={2}>
+      <Loaded query={query} outline={<BlockSkeleton height={62} />}>
         {(nodes) =>
           nodes.length === 0 ? (
             <p className="muted">

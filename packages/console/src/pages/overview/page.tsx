@@ -4,9 +4,10 @@ import { compact, count, money, plural, points, seconds } from "../../lib/format
 import { useSystemStatus } from "../../lib/live.ts";
 import { useQuery } from "../../lib/query.ts";
 import type { Plan } from "../../lib/records.ts";
+import { Link } from "../../lib/router.ts";
 import { useStore } from "../../lib/store.ts";
 import { Figure, PageHead, Section } from "../../ui/page.tsx";
-import { Failure, Meter } from "../../ui/states.tsx";
+import { Meter, QueryFailure } from "../../ui/states.tsx";
 import { BackendStrips } from "./backends.tsx";
 import { Checklist } from "./checklist.tsx";
 import { LatestFailures } from "./failures.tsx";
@@ -89,13 +90,13 @@ function Figures() {
           note={plan.data ? walletNote(plan.data) : "unknown"}
         />
         <Figure
-          name="Models that can be called"
+          name="Callable models"
           value={health.data ? count(health.data.models) : "–"}
           note={status.data ? `${plural(status.data.agents_online, "node")} online` : "unknown"}
         />
       </div>
-      {Boolean(status.error) && <Failure error={status.error} onRetry={status.reload} />}
-      {Boolean(plan.error) && <Failure error={plan.error} onRetry={plan.reload} />}
+      <QueryFailure query={status} />
+      <QueryFailure query={plan} />
     </div>
   );
 }
@@ -112,15 +113,21 @@ function projected(spentUsd: number, now = new Date()): number {
   return (spentUsd * (end - start)) / Math.max(3_600_000, now.getTime() - start);
 }
 
+const SPEND_NAME = (
+  <Link href="/usage?days=month" title="Every request of this month">
+    Spend this month
+  </Link>
+);
+
 function SpendFigure({ plan }: { plan: Plan | undefined }) {
-  if (!plan) return <Figure name="Spend this month" value="–" note="unknown" />;
+  if (!plan) return <Figure name={SPEND_NAME} value="–" note="unknown" />;
   const { cost_usd, quota_cost_usd } = plan.usage;
   const left = plan.remaining.cost_usd;
   const quota = left === null ? null : quota_cost_usd + left;
   const share = quota ? quota_cost_usd / quota : 0;
   return (
     <Figure
-      name="Spend this month"
+      name={SPEND_NAME}
       value={money(cost_usd)}
       note={`${money(projected(cost_usd))} by the month's end at this pace`}
     >

@@ -1,198 +1,202 @@
 import { useEffect, useRef, useState } from "react";
-import {
-  type Answer,
-  type ChatTurnMessage,
-  NEW_ANSWER,
-  type Picture,
-  runChat,
-  userMessage,
-} from "../../lib/chat.ts";
-import { useFollowEnd } from "../../lib/live.ts";
+import { useStickToEnd } from "../../lib/live.ts";
 import { useCallableModels, withChosen } from "../../lib/models.ts";
 import { useSearch } from "../../lib/router.ts";
+import { useStore } from "../../lib/store.ts";
+import { AnswerView } from "../../ui/chat/answer.tsx";
+import { Composer } from "../../ui/chat/composer.tsx";
+import { Spoken } from "../../ui/chat/spoken.tsx";
+import { ToolResultView } from "../../ui/chat/tool-call.tsx";
+import { UserWords } from "../../ui/chat/user-words.tsx";
 import { Button } from "../../ui/controls.tsx";
 import { NoModels } from "../../ui/no-models.tsx";
-import { PageHead } from "../../ui/page.tsx";
-import { Empty, Failure } from "../../ui/states.tsx";
-import { AnswerView } from "./answer.tsx";
+import { QueryFailure } from "../../ui/states.tsx";
 import { CodeDialog } from "./code-dialog.tsx";
-import { Composer } from "./composer.tsx";
-import { EMPTY_PARAMETERS, fieldsOf, type Parameters, ParametersPanel } from "./parameters.tsx";
-import { UserWords } from "./user-words.tsx";
+import { problemOf } from "./parameters.ts";
+import { ParametersPanel } from "./parameters-panel.tsx";
+import {
+  answerTools,
+  isBusy,
+  PANES_MAX,
+  playground,
+  rememberModels,
+  type Step,
+  send,
+  sendAgain,
+  setParameters,
+  startOver,
+  stop,
+  type Turn,
+} from "./state.ts";
+import { ToolResults } from "./tool-results.tsx";
 
-interface Turn {
-  id: number;
-  text: string;
-  pictures: readonly Picture[];
-  /** One for each pane. */
-  answers: readonly Answer[];
-}
+/** One name in the address for each pane, so that a comparison can be pasted as a link. */
+const PANE_NAMES = ["model", "compare", "compare-2", "compare-3"] as const;
+const WIDE = "(min-width: 1100px)";
 
-/** What a pane's model is told: the system prompt and the turns so far, with that pane's own answers. */
-function messagesFor(pane: number, turns: readonly Turn[], system: string): ChatTurnMessage[] {
-  const messages: ChatTurnMessage[] = system ? [{ role: "system", content: system }] : [];
-  for (const { text, pictures, answers } of turns) {
-    messages.push(userMessage(text, pictures));
-    const answer = answers[pane];
-    if (answer?.text && (answer.state === "done" || answer.state === "stopped"))
-      messages.push({ role: "assistant", content: answer.text });
-  }
-  return messages;
+/** The panes' models: the address's, or those of the last time. */
+function useModels(callable: readonly string[] | undefined) {
+  const [search, setSearch] = useSearch();
+  const { models: remembered } = useStore(playground);
+  const given = PANE_NAMES.map((name) => search.get(name)).filter((id) => id !== null);
+  const models = given.length > 0 ? given : remembered.length > 0 ? remembered : [callable?.[0] ?? ""];
+  const key = models.join("\n");
+  useEffect(() => rememberModels(key.split("\n")), [key]);
+  const choose = (next: readonly string[]) =>
+    setSearch(Object.fromEntries(PANE_NAMES.map((name, i) => [name, next[i] ?? null])));
+  return { models, choose };
 }
 
 export function Page() {
-  const [search, setSearch] = useSearch();
-  const models = useCallableModels();
-  const [turns, setTurns] = useState<readonly Turn[]>([]);
-  const [parameters, setParameters] = useState<Parameters>(EMPTY_PARAMETERS);
-  const [tuning, setTuning] = useState(false);
+  const callable = useCallableModels();
+  const { models, choose } = useModels(callable.data);
+  const { turns, parameters } = useStore(playground);
+  const [tuning, setTuning] = useState(() => matchMedia(WIDE).matches);
   const [showCode, setShowCode] = useState(false);
-  const running = useRef<AbortController | null>(null);
-  useEffect(() => () => running.current?.abort(), []);
-  useFollowEnd(turns);
-
-  const first = search.get("model") ?? models.data?.[0] ?? "";
-  const second = search.get("compare");
-  const panes = second === null ? [first] : [first, second];
-  const busy =
-    turns.at(-1)?.answers.some(({ state }) => state === "waiting" || state === "streaming") ?? false;
-
-  const update = (id: number, pane: number, answer: Answer) =>
-    setTurns((all) =>
-      all.map((turn) =>
-        turn.id === id
-          ? { ...turn, answers: turn.answers.map((old, i) => (i === pane ? answer : old)) }
-          : turn,
-      ),
-    );
-
-  const send = (text: string, pictures: readonly Picture[], before = turns) => {
-    const turn: Turn = {
-      id: (turns.at(-1)?.id ?? 0) + 1,
-      text,
-      pictures,
-      answers: panes.map(() => NEW_ANSWER),
-    };
-    const all = [...before, turn];
-    const aborter = new AbortController();
-    running.current = aborter;
-    setTurns(all);
-    for (const [pane, model] of panes.entries()) {
-      const request = { model, messages: messagesFor(pane, all, parameters.system), ...fieldsOf(parameters) };
-      void runChat({ request, signal: aborter.signal, onChange: (answer) => update(turn.id, pane, answer) });
-    }
-  };
-
-  const sendAgain = ({ text, pictures }: Turn) => send(text, pictures, turns.slice(0, -1));
-
+  const scroll = useRef<HTMLDivElement>(null);
+  useStickToEnd(scroll, turns);
+  const last = turns.at(-1);
+  const busy = last !== undefined && isBusy(last);
+  const known = callable.data ?? [];
   return (
-    <>
-      <PageHead
-        title="Playground"
-        actions={
-          <>
-            <Button
-              icon="columns"
-              aria-pressed={second !== null}
-              onClick={() =>
-                setSearch({
-                  compare: second === null ? (models.data?.find((id) => id !== first) ?? first) : null,
-                })
-              }
-            >
-              {second === null ? "Compare" : "One model"}
-            </Button>
-            <Button icon="settings" aria-expanded={tuning} onClick={() => setTuning(!tuning)}>
-              Parameters
-            </Button>
-            <Button icon="code" onClick={() => setShowCode(true)}>
-              View as code
-            </Button>
-            <Button
-              icon="plus"
-              disabled={turns.length === 0}
-              onClick={() => {
-                running.current?.abort();
-                setTurns([]);
-              }}
-            >
-              New
-            </Button>
-          </>
-        }
-      >
-        Talk to any model that the gateway serves. What you send is metered like any other request.
-      </PageHead>
-      {Boolean(models.error) && <Failure error={models.error} onRetry={models.reload} />}
-      {models.data?.length === 0 && <NoModels />}
-      {tuning && <ParametersPanel value={parameters} onChange={setParameters} />}
-      <div className={`panes panes-${panes.length}`}>
-        {panes.map((model, pane) => (
-          // biome-ignore lint/suspicious/noArrayIndexKey: a pane is its place
-          <section key={pane} className="pane" aria-label={`Answers of ${model || "no model"}`}>
-            <ModelSelect
-              label={panes.length > 1 ? `Model ${pane + 1}` : "Model"}
-              value={model}
-              models={models.data ?? []}
-              onChange={(id) => setSearch(pane === 0 ? { model: id } : { compare: id })}
-            />
-            {turns.length === 0 && (
-              <Empty icon="playground" title="Say something">
-                The answer streams in here, with its time to the first token, its speed and what it cost.
-              </Empty>
-            )}
-            {turns.map((turn) => (
-              <article key={turn.id} className="turn">
-                <UserWords text={turn.text} pictures={turn.pictures} />
-                {turn.answers[pane] && (
-                  <AnswerView
-                    answer={turn.answers[pane]}
-                    onRetry={!busy && turn === turns.at(-1) ? () => sendAgain(turn) : undefined}
+    <div className={tuning ? "bench tuning" : "bench"}>
+      <header className="chat-head">
+        <h1 className="chat-heading grow">Playground</h1>
+        <Button small icon="plus" disabled={turns.length === 0} onClick={startOver}>
+          New
+        </Button>
+        <div className="row wrap">
+          <Button
+            small
+            icon="columns"
+            disabled={models.length >= PANES_MAX}
+            onClick={() => choose([...models, known.find((id) => !models.includes(id)) ?? models[0] ?? ""])}
+          >
+            Compare
+          </Button>
+          <Button small icon="settings" aria-expanded={tuning} onClick={() => setTuning(!tuning)}>
+            Parameters
+          </Button>
+          <Button small icon="code" onClick={() => setShowCode(true)}>
+            View as code
+          </Button>
+        </div>
+      </header>
+      <QueryFailure query={callable} />
+      {callable.data?.length === 0 && <NoModels />}
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard */}
+      <section className="chat-scroll" ref={scroll} tabIndex={0} aria-label="Answers">
+        <div className={`panes panes-${models.length}`}>
+          {models.map((model, pane) => (
+            // biome-ignore lint/suspicious/noArrayIndexKey: a pane is its place
+            <section key={pane} className="pane" aria-label={`Answers of ${model || "no model"}`}>
+              <PaneHead
+                label={models.length > 1 ? `Model ${pane + 1}` : "Model"}
+                value={model}
+                models={known}
+                onChange={(id) => choose(models.map((old, i) => (i === pane ? id : old)))}
+                onClose={models.length > 1 ? () => choose(models.filter((_, i) => i !== pane)) : undefined}
+              />
+              {turns.length === 0 && (
+                <p className="muted">
+                  The answer streams in here, with its time to the first token, its speed and its cost.
+                </p>
+              )}
+              {turns.map((turn) => (
+                <article key={turn.id} className="turn">
+                  <UserWords text={turn.text} pictures={turn.pictures} />
+                  <Answers
+                    turn={turn}
+                    pane={pane}
+                    onRetry={!busy && turn === last ? () => sendAgain(turn, models) : undefined}
                   />
-                )}
-              </article>
-            ))}
-          </section>
-        ))}
-      </div>
-      <Composer busy={busy} disabled={!first} onSend={send} onStop={() => running.current?.abort()} />
-      {showCode && (
-        <CodeDialog
-          request={{
-            model: first,
-            messages: messagesFor(0, turns, parameters.system),
-            ...fieldsOf(parameters),
-          }}
-          onClose={() => setShowCode(false)}
+                </article>
+              ))}
+            </section>
+          ))}
+        </div>
+      </section>
+      {models.map((model, pane) => (
+        <Spoken
+          // biome-ignore lint/suspicious/noArrayIndexKey: a pane is its place
+          key={pane}
+          answer={last?.panes[pane]?.at(-1)?.answer}
+          label={`Answer of ${model}`}
         />
+      ))}
+      <Composer
+        draftKey="playground"
+        busy={busy}
+        disabled={!models[0] || problemOf(parameters) !== undefined}
+        onSend={(text, pictures) => send({ text, pictures }, models)}
+        onStop={stop}
+      />
+      {tuning && <ParametersPanel value={parameters} onChange={setParameters} />}
+      {showCode && (
+        <CodeDialog models={models} isSent={turns.length > 0} onClose={() => setShowCode(false)} />
       )}
-    </>
+    </div>
   );
 }
 
-function ModelSelect({
+/** A pane's answers to one turn: more than one when the model called tools and got their results. */
+function Answers({ turn, pane, onRetry }: { turn: Turn; pane: number; onRetry?: () => void }) {
+  const steps = turn.panes[pane] ?? [];
+  return steps.map((step, i) => {
+    const isLast = i === steps.length - 1;
+    const mayReturn = isLast && onRetry && step.answer.state === "done" && step.answer.toolCalls.length > 0;
+    return (
+      <AnswerView
+        // biome-ignore lint/suspicious/noArrayIndexKey: steps are only ever added
+        key={i}
+        answer={step.answer}
+        onRetry={isLast ? onRetry : undefined}
+      >
+        <Results step={step} />
+        {mayReturn && (
+          <ToolResults calls={step.answer.toolCalls} onSend={(results) => answerTools(turn, pane, results)} />
+        )}
+      </AnswerView>
+    );
+  });
+}
+
+const Results = ({ step: { answer, results } }: { step: Step }) =>
+  results?.map((text, i) => (
+    // biome-ignore lint/suspicious/noArrayIndexKey: a result is its call's place
+    <ToolResultView key={i} name={answer.toolCalls[i]?.function?.name} text={text} />
+  ));
+
+function PaneHead({
   label,
   value,
   models,
   onChange,
+  onClose,
 }: {
   label: string;
   value: string;
   models: readonly string[];
   onChange(id: string): void;
+  onClose?: () => void;
 }) {
   const choices = withChosen(models, value);
   return (
-    <select
-      className="select mono"
-      aria-label={label}
-      value={value}
-      onChange={(event) => onChange(event.target.value)}
-    >
-      {choices.length === 0 && <option value="">No model can be called yet</option>}
-      {choices.map((id) => (
-        <option key={id}>{id}</option>
-      ))}
-    </select>
+    <div className="row pane-head">
+      <select
+        className="select small mono grow"
+        aria-label={label}
+        value={value}
+        onChange={(event) => onChange(event.target.value)}
+      >
+        {choices.length === 0 && <option value="">No model can be called yet</option>}
+        {choices.map((id) => (
+          <option key={id}>{id}</option>
+        ))}
+      </select>
+      {onClose && (
+        <Button look="quiet" small icon="close" aria-label={`Close the pane of ${value}`} onClick={onClose} />
+      )}
+    </div>
   );
 }

@@ -44,6 +44,12 @@ export const lastDays = (days: number, now = Date.now()): Range => ({
   until: dayOf(new Date(now)),
 });
 
+/** The calendar month, which is what the quota and the overview count by. */
+export const thisMonth = (now = Date.now()): Range => ({
+  since: `${dayOf(new Date(now)).slice(0, 8)}01`,
+  until: dayOf(new Date(now)),
+});
+
 export interface UsageRows {
   rows: UsageRow[];
   /** The range holds more rows than were fetched. */
@@ -88,10 +94,13 @@ export function daysOf({ since, until }: Range): string[] {
   return days;
 }
 
+/** What was done without a key counts for the account. */
+export const keyInWords = (id: string): string => (id.startsWith("jwt-") ? "signed in" : id);
+
 export const groupOf = (row: UsageRow, grouping: Grouping): string => {
   if (grouping === "ref") return row.ref_id ?? "no reference";
   if (grouping === "project") return row.project ?? "signed in, no project";
-  if (grouping === "key") return row.api_key_id.startsWith("jwt-") ? "signed in" : row.api_key_id;
+  if (grouping === "key") return keyInWords(row.api_key_id);
   return row[grouping];
 };
 

@@ -1,28 +1,41 @@
 import { useMemo } from "react";
 import { adminToken, session } from "../../lib/client.ts";
 import { downloadText, toCsv } from "../../lib/download.ts";
-import { compact, count, dayOf, money } from "../../lib/format.ts";
+import {
+  compact,
+  count,
+  countParts,
+  dayOf,
+  money,
+  moneyFormat,
+  moneyParts,
+  type PartsInWords,
+} from "../../lib/format.ts";
+import { withChosen } from "../../lib/models.ts";
 import { useQuery } from "../../lib/query.ts";
 import { useSearch } from "../../lib/router.ts";
 import { useStore } from "../../lib/store.ts";
 import { StackedChart, seriesColor } from "../../ui/chart.tsx";
 import { Button, LinkButton, Segments, SmallSelect } from "../../ui/controls.tsx";
 import { Figure, PageHead } from "../../ui/page.tsx";
+import { BlockSkeleton, FiguresSkeleton, TableSkeleton } from "../../ui/skeleton.tsx";
 import { Empty, Loaded, Note } from "../../ui/states.tsx";
 import {
   allRows,
   GROUPINGS,
   type Grid,
   gridOf,
+  keyInWords,
   lastDays,
   METRICS,
   type Metric,
   ownRows,
   type Range,
+  thisMonth,
   type UsageRow,
 } from "./data.ts";
 import { RequestSheet } from "./request-sheet.tsx";
-import { GroupTable, RequestTable } from "./tables.tsx";
+import { GroupTable, REQUEST_COLUMNS, RequestTable } from "./tables.tsx";
 
 const CSV_COLUMNS = [
   "created_at",
@@ -36,10 +49,23 @@ const CSV_COLUMNS = [
   "api_key_id",
   "id",
 ];
-const RANGES = [7, 30, 90];
+const MONTH = "month";
+const RANGES = [MONTH, "7", "30", "90"];
+const RANGE_NAMES: Readonly<Record<string, string>> = { [MONTH]: "This month" };
 const shortDay = (seconds: number) =>
   new Date(seconds * 1000).toLocaleDateString("en-US", { month: "short", day: "numeric", timeZone: "UTC" });
-const FORMATS: Record<Metric, (value: number) => string> = { cost: money, tokens: compact, requests: count };
+
+interface MetricFormat {
+  /** Values that stand side by side: the marks of the axis, the sums of the legend. */
+  alike(values: readonly number[]): string[];
+  /** Values that add up to the last one. */
+  parts(values: readonly number[]): PartsInWords;
+}
+const FORMATS: Record<Metric, MetricFormat> = {
+  cost: { alike: (values) => values.map(moneyFormat(values)), parts: moneyParts },
+  tokens: { alike: (values) => values.map(compact), parts: countParts },
+  requests: { alike: (values) => values.map(count), parts: countParts },
+};
 
 /** An address can be typed by hand; what it asks for and does not exist is as if it were not there. */
 const oneOf = <T,>(known: readonly T[], asked: unknown, otherwise: T): T =>
@@ -50,11 +76,11 @@ const dayIn = (text: string | null) =>
 /** Filters live in the address, so that a view can be pasted to someone else. */
 function useFilters() {
   const [search, setSearch] = useSearch();
-  const days = oneOf(RANGES, Number(search.get("days")), 30);
+  const days = oneOf(RANGES, search.get("days"), MONTH);
   const since = dayIn(search.get("since"));
   const until = dayIn(search.get("until"));
   const range: Range = useMemo(
-    () => (since && until ? { since, until } : lastDays(days)),
+    () => (since && until ? { since, until } : days === MONTH ? thisMonth() : lastDays(Number(days))),
     [since, until, days],
   );
   return {
@@ -65,6 +91,7 @@ function useFilters() {
     project: search.get("project"),
     everyone: search.get("whose") === "all",
     model: search.get("model"),
+    apiKey: search.get("key"),
     view: search.get("view") ?? "chart",
     open: search.get("open"),
     set: setSearch,
@@ -73,27 +100,44 @@ function useFilters() {
 
 export function Page() {
   const filters = useFilters();
-  const { range, project, everyone, model } = filters;
+  const { range, project, everyone, model, apiKey } = filters;
   const isAdmin = useStore(session)?.user.is_admin;
   const token = useStore(adminToken);
   const asOperator = everyone && token !== null;
   const key = `usage rows ${asOperator} ${range.since} ${range.until} ${project}`;
   const query = useQuery(key, () => (asOperator ? allRows(range) : ownRows(range, project)));
-  const chosen = (rows: readonly UsageRow[]) => (model ? rows.filter((row) => row.model === model) : rows);
+  const rows = useMemo(
+    () =>
+      query.data?.rows.filter(
+        (row) => (!model || row.model === model) && (!apiKey || row.api_key_id === apiKey),
+      ),
+    [query.data, model, apiKey],
+  );
   return (
     <>
-      <PageHead title="Usage" actions={<Export rows={query.data && chosen(query.data.rows)} range={range} />}>
+      <PageHead title="Usage" actions={<Export rows={rows} range={range} />}>
         Every metered request: what it used, what it cost, who it was for. Days are UTC.
       </PageHead>
       <Filters filters={filters} mayseeAll={Boolean(isAdmin && token)} rows={query.data?.rows ?? []} />
-      <Loaded query={query} lines={8}>
-        {({ rows, truncated }) => <Report rows={chosen(rows)} truncated={truncated} filters={filters} />}
+      <Loaded query={query} outline={OUTLINE}>
+        {({ truncated }) => <Report rows={rows ?? []} truncated={truncated} filters={filters} />}
       </Loaded>
     </>
   );
 }
 
+const OUTLINE = (
+  <>
+    <FiguresSkeleton names={["Cost", "Requests", "Tokens in", "Tokens out"]} />
+    <BlockSkeleton height={302} />
+    <TableSkeleton columns={REQUEST_COLUMNS} />
+  </>
+);
+
 type FilterState = ReturnType<typeof useFilters>;
+
+const distinct = (rows: readonly UsageRow[], field: "model" | "api_key_id") =>
+  [...new Set(rows.map((row) => row[field]))].sort();
 
 function Filters({
   filters,
@@ -104,13 +148,14 @@ function Filters({
   mayseeAll: boolean;
   rows: readonly UsageRow[];
 }) {
-  const { range, days, grouping, metric, project, everyone, model, set } = filters;
-  const models = useMemo(() => [...new Set(rows.map((row) => row.model))].sort(), [rows]);
+  const { range, days, grouping, metric, project, everyone, model, apiKey, set } = filters;
+  const models = useMemo(() => distinct(rows, "model"), [rows]);
+  const keys = useMemo(() => distinct(rows, "api_key_id"), [rows]);
   return (
     <div className="filters">
       <Segments
         label="Range"
-        value={days === null ? "custom" : String(days)}
+        value={days ?? "custom"}
         onChange={(value) =>
           set({
             days: value === "custom" ? null : value,
@@ -119,7 +164,7 @@ function Filters({
           })
         }
         choices={[
-          ...RANGES.map((value) => ({ value: String(value), label: `${value} days` })),
+          ...RANGES.map((value) => ({ value, label: RANGE_NAMES[value] ?? `${value} days` })),
           { value: "custom", label: "Custom" },
         ]}
       />
@@ -169,7 +214,19 @@ function Filters({
         label="Model"
         value={model ?? ""}
         onChange={(value) => set({ model: value })}
-        choices={[{ value: "", label: "all models" }, ...models.map((id) => ({ value: id, label: id }))]}
+        choices={[
+          { value: "", label: "all models" },
+          ...withChosen(models, model ?? "").map((id) => ({ value: id, label: id })),
+        ]}
+      />
+      <SmallSelect
+        label="Key"
+        value={apiKey ?? ""}
+        onChange={(value) => set({ key: value })}
+        choices={[
+          { value: "", label: "all keys" },
+          ...withChosen(keys, apiKey ?? "").map((id) => ({ value: id, label: keyInWords(id) })),
+        ]}
       />
       {mayseeAll && (
         <SmallSelect
@@ -230,7 +287,7 @@ function Report({
       )}
       <section className="stack">
         <div className="row between wrap">
-          <Legend grid={grid} format={FORMATS[metric]} />
+          <Legend grid={grid} format={FORMATS[metric].alike} />
           <Segments
             label="Show as"
             value={view}
@@ -246,7 +303,8 @@ function Report({
             label={`${metric} by day and ${grouping}`}
             times={grid.times}
             series={grid.series}
-            format={FORMATS[metric]}
+            formatTicks={FORMATS[metric].alike}
+            formatParts={FORMATS[metric].parts}
             formatTime={shortDay}
             onZoom={(from, to) =>
               set({ days: null, since: dayOf(new Date(from * 1000)), until: dayOf(new Date(to * 1000)) })
@@ -279,14 +337,15 @@ function Totals({ rows }: { rows: readonly UsageRow[] }) {
   );
 }
 
-function Legend({ grid, format }: { grid: Grid; format(value: number): string }) {
+function Legend({ grid, format }: { grid: Grid; format(values: readonly number[]): string[] }) {
+  const sums = format(grid.series.map(({ total }) => total));
   return (
     <ul className="chart-legend">
-      {grid.series.map(({ label, total }, i) => (
+      {grid.series.map(({ label }, i) => (
         <li key={label}>
           <i style={{ background: seriesColor(i) }} />
           <span className="ellipsis">{label}</span>
-          <b>{format(total)}</b>
+          <b>{sums[i]}</b>
         </li>
       ))}
     </ul>

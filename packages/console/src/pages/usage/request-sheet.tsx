@@ -11,7 +11,7 @@ export function RequestSheet({ row, onClose }: { row: UsageRow; onClose(): void 
         <dl className="facts">
           <dt>Finished</dt>
           <dd>{exactTime(row.created_at)}</dd>
-          <dt>Through</dt>
+          <dt>Source</dt>
           <dd>{row.backend}</dd>
           <dt>Tokens in</dt>
           <dd>{count(row.prompt_tokens)}</dd>

@@ -1,5 +1,5 @@
 import { useState } from "react";
-import { compact, count, money } from "../../lib/format.ts";
+import { compact, count, moneyFormat } from "../../lib/format.ts";
 import { Button } from "../../ui/controls.tsx";
 import { Section } from "../../ui/page.tsx";
 import { When } from "../../ui/states.tsx";
@@ -9,7 +9,7 @@ import { type Grouping, groupOf, type UsageRow } from "./data.ts";
 const PAGE = 50;
 const unpriced = <span className="muted">unpriced</span>;
 
-const columns: Column<UsageRow>[] = [
+const columnsFor = (cost: (usd: number | null) => string): Column<UsageRow>[] => [
   {
     id: "when",
     label: "When",
@@ -22,12 +22,25 @@ const columns: Column<UsageRow>[] = [
     sort: ({ model }) => model,
     cell: ({ model }) => <span className="mono">{model}</span>,
   },
-  { id: "backend", label: "Through", sort: ({ backend }) => backend, cell: ({ backend }) => backend },
-  { id: "ref", label: "Reference", sort: ({ ref_id }) => ref_id ?? "", cell: ({ ref_id }) => ref_id ?? "" },
+  {
+    id: "backend",
+    label: "Source",
+    wide: true,
+    sort: ({ backend }) => backend,
+    cell: ({ backend }) => backend,
+  },
+  {
+    id: "ref",
+    label: "Reference",
+    wide: true,
+    sort: ({ ref_id }) => ref_id ?? "",
+    cell: ({ ref_id }) => ref_id ?? "",
+  },
   {
     id: "in",
     label: "Tokens in",
     numeric: true,
+    wide: true,
     sort: ({ prompt_tokens }) => prompt_tokens,
     cell: ({ prompt_tokens }) => compact(prompt_tokens),
   },
@@ -35,6 +48,7 @@ const columns: Column<UsageRow>[] = [
     id: "out",
     label: "Tokens out",
     numeric: true,
+    wide: true,
     sort: ({ completion_tokens }) => completion_tokens,
     cell: ({ completion_tokens }) => compact(completion_tokens),
   },
@@ -42,20 +56,23 @@ const columns: Column<UsageRow>[] = [
     id: "cost",
     label: "Cost",
     numeric: true,
-    sort: ({ cost }) => cost ?? -1,
-    cell: ({ cost }) => (cost === null ? unpriced : money(cost)),
+    sort: ({ cost: usd }) => usd ?? -1,
+    cell: ({ cost: usd }) => (usd === null ? unpriced : cost(usd)),
   },
 ];
+export const REQUEST_COLUMNS = columnsFor(String);
 
 export function RequestTable({ rows, onOpen }: { rows: readonly UsageRow[]; onOpen(id: string): void }) {
   const [shown, setShown] = useState(PAGE);
+  const visible = rows.slice(0, shown);
+  const columns = columnsFor(moneyFormat(visible.map(({ cost }) => cost)));
   return (
     <Section title="Requests">
       <div className="stack">
         <Table
           label="Requests"
           columns={columns}
-          rows={rows.slice(0, shown)}
+          rows={visible}
           rowKey={({ id }) => id}
           onOpen={({ id }) => onOpen(id)}
         />
@@ -89,6 +106,7 @@ export function GroupTable({ rows, grouping }: { rows: readonly UsageRow[]; grou
     sums.set(label, sum);
   }
   const list = [...sums.values()].sort((a, b) => b.cost - a.cost || b.tokensIn - a.tokensIn);
+  const cost = moneyFormat(list.map((sum) => sum.cost));
   const groupColumns: Column<GroupSum>[] = [
     {
       id: "label",
@@ -117,7 +135,7 @@ export function GroupTable({ rows, grouping }: { rows: readonly UsageRow[]; grou
       sort: ({ tokensOut }) => tokensOut,
       cell: ({ tokensOut }) => compact(tokensOut),
     },
-    { id: "cost", label: "Cost", numeric: true, sort: ({ cost }) => cost, cell: ({ cost }) => money(cost) },
+    { id: "cost", label: "Cost", numeric: true, sort: (sum) => sum.cost, cell: (sum) => cost(sum.cost) },
   ];
   return (
     <Table label={`Sums by ${grouping}`} columns={groupColumns} rows={list} rowKey={({ label }) => label} />

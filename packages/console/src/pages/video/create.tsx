@@ -41,7 +41,7 @@ export function CreateVideo({ onClose }: { onClose(): void }) {
           <option key={id} value={id} />
         ))}
       </datalist>
-      <Field label="What is to be seen">
+      <Field label="Prompt">
         {(id) => (
           <textarea
             id={id}

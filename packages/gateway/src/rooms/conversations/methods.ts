@@ -83,6 +83,17 @@ export const rename = defineMethod({
     owned(await rooms.conversations.rename(actor.userId, params.conversation_id, params.title)),
 });
 
+export const rewind = defineMethod({
+  name: "conversations.rewind",
+  summary: "Remove a message and all that follow it, to say it differently or to be answered again",
+  auth: "jwt",
+  params: z.object({ conversation_id: ConversationId, message_id: z.string().max(64).toLowerCase() }),
+  result: z.object({ removed: z.int().describe("Messages that were removed") }),
+  handler: async ({ params, actor, rooms }) => ({
+    removed: await rooms.conversations.rewind(actor.userId, params.conversation_id, params.message_id),
+  }),
+});
+
 export const remove = defineMethod({
   name: "conversations.delete",
   summary: "Delete one of your conversations with its messages",

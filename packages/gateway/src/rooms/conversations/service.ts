@@ -64,6 +64,15 @@ export class Conversations {
     return { ...conversation, title };
   }
 
+  /** Takes a message and all that follow it back, so that the turn can be made again. */
+  async rewind(userId: string, id: string, messageId: string): Promise<number> {
+    await this.#owned(userId, id);
+    const removed = isUuid(messageId) ? await this.#store.removeFrom(id, messageId) : 0;
+    if (removed === 0)
+      fail("not_found", "The conversation has no such message; conversations.get shows them");
+    return removed;
+  }
+
   async remove(userId: string, id: string): Promise<void> {
     await this.#owned(userId, id);
     await this.#store.remove(id);

@@ -101,6 +101,15 @@ export class ConversationStore {
     });
   }
 
+  /** Removes a message and all that follow it; 0 when the conversation has no such message. */
+  removeFrom(conversationId: string, messageId: string): Promise<number> {
+    return this.db.run(
+      `DELETE FROM conversation_messages WHERE conversation_id = $1 AND position >=
+         (SELECT position FROM conversation_messages WHERE conversation_id = $1 AND id = $2)`,
+      [conversationId, messageId],
+    );
+  }
+
   async rename(id: string, title: string): Promise<void> {
     await this.db.run("UPDATE conversations SET title = $2 WHERE id = $1", [id, title]);
   }
