@@ -947,13 +947,15 @@ export interface Methods {
     params: { session_id: string };
     result: { removed: boolean };
   };
-  /** Deploy a model on a node, by default on the least-loaded one that is online. */
+  /** Deploy a model on a node, by default on the least-loaded one that is online; a node serves nothing else. */
   "agents.deploy": {
     auth: "admin";
     params: {
       model_id: string;
       /** Empty or missing: the least-loaded node */
       agent_id?: string | null;
+      /** Serve the model also while a registered backend serves it; without it that backend has it alone */
+      beside_backends?: boolean;
     };
     result: { ok: true; stream_id: string };
   };

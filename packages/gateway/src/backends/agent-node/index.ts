@@ -1,4 +1,6 @@
-import { urlHost } from "@model-gateway/protocol/host.ts";
+import { lookup } from "node:dns/promises";
+import { isIP } from "node:net";
+import { hostProblem, urlHost } from "@model-gateway/protocol/host.ts";
 import type { TunnelFetchInit } from "@model-gateway/protocol/tunnel/client.ts";
 import { TunnelError } from "@model-gateway/protocol/tunnel/frames.ts";
 import {
@@ -26,6 +28,18 @@ interface Member {
   inFlight: number;
 }
 
+/** The addresses that a host name has now. */
+export type Resolve = (host: string) => Promise<readonly string[]>;
+
+const resolveBySystem: Resolve = async (host) =>
+  (await lookup(host, { all: true })).map(({ address }) => address);
+
+export interface AgentPoolOptions {
+  modelId: string;
+  deps: BackendDeps;
+  resolve?: Resolve;
+}
+
 /**
  * The backend `agent-<model_id>`: every node that serves the model, behind one name. A request goes to the
  * node with the fewest of them under way, and to the next one when that cannot be reached.
@@ -36,7 +50,7 @@ export class AgentPool implements ModelPool {
   /** The newest replica of each node; a slower decision about an older one is dropped. */
   readonly #wanted = new Map<string, Replica>();
 
-  constructor(readonly options: { modelId: string; deps: BackendDeps }) {
+  constructor(readonly options: AgentPoolOptions) {
     this.backend = {
       config: this.#config("agent://nodes", null),
       chat: (call) => this.#spread(call, (way) => way.chat!(call)),
@@ -62,7 +76,9 @@ export class AgentPool implements ModelPool {
     // Routable at once; the direct way goes before it as soon as it has answered.
     if (throughTunnel) this.#members.set(agentId, { via: "tunnel", ways: [throughTunnel], inFlight: 0 });
     if (!replica.direct) return;
-    const direct = this.#direct(replica);
+    const address = isIP(replica.host) ? replica.host : await this.#addressOf(replica);
+    if (address === null) return;
+    const direct = this.#direct({ ...replica, host: address });
     const usable = !throughTunnel || (await this.#answers(direct));
     if (!usable || this.#wanted.get(agentId) !== replica) return;
     const ways = throughTunnel ? [direct, throughTunnel] : [direct];
@@ -89,6 +105,18 @@ export class AgentPool implements ModelPool {
 
   #direct({ host, port, apiKey }: Replica): Backend {
     return external.create(this.#config(`http://${urlHost(host)}:${port}`, apiKey), this.options.deps);
+  }
+
+  /**
+   * The address that is dialled for a node's host name from here on: a name that is checked once and looked up
+   * again later could lead elsewhere by then. Null when it has none, or one that is never dialled.
+   */
+  async #addressOf({ agentId, host }: Replica): Promise<string | null> {
+    const { resolve = resolveBySystem, deps } = this.options;
+    const addresses = await resolve(host).catch(() => []);
+    const problem = addresses.map(hostProblem).find((each) => each !== null);
+    if (problem) deps.log.warn("a node's host is not dialled", { agent_id: agentId, host, problem });
+    return problem ? null : (addresses[0] ?? null);
   }
 
   /** The tunnel adds the engine's key by itself, on the node. */

@@ -55,13 +55,20 @@ export const status = defineMethod({
 
 export const deploy = defineMethod({
   name: "agents.deploy",
-  summary: "Deploy a model on a node, by default on the least-loaded one that is online",
+  summary:
+    "Deploy a model on a node, by default on the least-loaded one that is online; a node serves nothing else",
   auth: "admin",
   hint,
   notifies: ["models.progress"],
   params: z.object({
     model_id: ModelId,
     agent_id: z.string().max(128).nullish().describe("Empty or missing: the least-loaded node"),
+    beside_backends: z
+      .boolean()
+      .optional()
+      .describe(
+        "Serve the model also while a registered backend serves it; without it that backend has it alone",
+      ),
   }),
   result: Ok.extend({ stream_id: z.string() }),
   handler: async ({ params, actor, rooms }) => ({
@@ -69,6 +76,7 @@ export const deploy = defineMethod({
     stream_id: await rooms.agents.deploy(actor, {
       modelId: params.model_id,
       agentId: params.agent_id || undefined,
+      besideBackends: params.beside_backends ?? false,
     }),
   }),
 });

@@ -5,9 +5,14 @@ import type { NodeState } from "./state.ts";
 
 /** Where backends become routable; what nodes bring is not persisted. */
 export interface BackendRegistry {
-  /** Resolves when it is known whether the backend answers. */
-  adopt(backend: Backend): Promise<void>;
+  /**
+   * Resolves when it is known whether the backend answers. One that yields gets no request for a model that a
+   * registered backend serves.
+   */
+  adopt(backend: Backend, options: { yields: boolean }): Promise<void>;
   dismiss(backend: Backend): Promise<void>;
+  /** The registered backend that serves a model, whatever its health; null when only nodes do, or nobody. */
+  ownerOf(modelId: string): string | null;
 }
 
 /** How the node's connection is reached from this instance. */
@@ -26,10 +31,11 @@ export interface ServingOptions {
 interface Model {
   pool: ModelPool;
   registered: boolean;
+  yields: boolean;
   /** Settles when the router has taken note of the last change. */
   noted: Promise<void>;
   /** What each node's replica was made from, to tell news from repetition. */
-  made: Map<string, { fingerprint: string; decided: Promise<void> }>;
+  made: Map<string, { fingerprint: string; yields: boolean; decided: Promise<void> }>;
 }
 
 export const backendName = (modelId: string): string => `agent-${modelId}`;
@@ -74,15 +80,20 @@ export class Serving {
     let model = this.#models.get(modelId);
     if (!model) {
       const pool = this.options.createPool(modelId);
-      model = { pool, registered: false, noted: Promise.resolve(), made: new Map() };
+      model = { pool, registered: false, yields: true, noted: Promise.resolve(), made: new Map() };
       this.#models.set(modelId, model);
     }
     const fingerprint = JSON.stringify([host, port, apiKey, direct, state.tunnel, connection.id]);
+    const yields = !state.besideBackends.includes(modelId);
     let made = model.made.get(agentId);
+    if (made && made.yields !== yields) {
+      made.yields = yields;
+      this.#register(model);
+    }
     if (made?.fingerprint !== fingerprint) {
       const tunnel = state.tunnel ? connection.fetch : null;
       const replica = { agentId, host, port, apiKey, direct, tunnel };
-      made = { fingerprint, decided: model.pool.set(replica) };
+      made = { fingerprint, yields, decided: model.pool.set(replica) };
       model.made.set(agentId, made);
       this.#register(model);
     }
@@ -103,12 +114,16 @@ export class Serving {
   #register(model: Model): void {
     const { backend, size } = model.pool;
     const wanted = size > 0;
-    if (model.registered === wanted) return;
+    // An administrator who let one node serve the model beside backends has decided for the model.
+    const yields = [...model.made.values()].every((made) => made.yields);
+    if (model.registered === wanted && (!wanted || model.yields === yields)) return;
     model.registered = wanted;
+    model.yields = yields;
     const { backends, log } = this.options;
     const { name } = backend.config;
-    model.noted = (wanted ? backends.adopt(backend) : backends.dismiss(backend)).catch((error: unknown) =>
-      log.error("a node's model could not be made (un)routable", { backend: name, error }),
+    model.noted = (wanted ? backends.adopt(backend, { yields }) : backends.dismiss(backend)).catch(
+      (error: unknown) =>
+        log.error("a node's model could not be made (un)routable", { backend: name, error }),
     );
     if (!wanted) this.#dismissals = Promise.all([this.#dismissals, model.noted]);
     log.info(wanted ? "model is routable" : "model is no longer routable", { backend: name });

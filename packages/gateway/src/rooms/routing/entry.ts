@@ -25,6 +25,8 @@ export interface Entry {
   modelSources: readonly ModelSource[];
   /** Whether its row is in the database, and so every instance has it. */
   persisted: boolean;
+  /** It gets no request for a model that a backend which does not yield serves. */
+  yields: boolean;
   state: HealthState;
   /** Why the state is not Healthy. */
   detail: string | null;
@@ -44,12 +46,18 @@ export interface Entry {
 /** Fail-closed: not routable until a probe says that it is. */
 export const newEntry = (
   { modelSources }: Pick<BackendKind, "modelSources">,
-  { config, backend, persisted }: Pick<Entry, "config" | "backend" | "persisted">,
+  {
+    config,
+    backend,
+    persisted,
+    yields = false,
+  }: Pick<Entry, "config" | "backend" | "persisted"> & { yields?: boolean },
 ): Entry => ({
   config,
   backend,
   modelSources,
   persisted,
+  yields,
   state: "Unhealthy",
   detail: "not probed yet",
   probedAtMs: null,

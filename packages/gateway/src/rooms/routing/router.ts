@@ -102,6 +102,11 @@ export class Router {
     return this.#index.get(model) ?? [];
   }
 
+  /** The first backend listed for the model that does not yield it to others. */
+  ownerOf(model: string): string | null {
+    return this.#candidates(model).find(({ entry }) => !entry.yields)?.entry.config.name ?? null;
+  }
+
   choose({ model, capability, provider, conversationId, exclude }: RouteRequest): Route {
     const nowMs = this.clock.now();
     const pinned = conversationId ? this.#pins.get(conversationId) : undefined;
@@ -156,7 +161,8 @@ export class Router {
     const owners = new Map<string, string>();
     for (const entry of this.entries) {
       if (entry.state !== "Healthy") continue;
-      for (const { id } of modelsOf(entry)) if (!owners.has(id)) owners.set(id, entry.config.name);
+      for (const { id } of modelsOf(entry))
+        if (!owners.has(id) && !(entry.yields && this.ownerOf(id))) owners.set(id, entry.config.name);
     }
     return [...owners].map(([id, owned_by]) => ({ id, owned_by }));
   }
@@ -181,6 +187,10 @@ function indexByModel(entries: readonly Entry[]): Map<string, Candidate[]> {
     for (const model of models) {
       if (model.id.endsWith(LATEST)) add(model.id.slice(0, -LATEST.length), { entry, model });
     }
+  }
+  for (const candidates of index.values()) {
+    if (candidates.every(({ entry }) => entry.yields)) continue;
+    for (let i = candidates.length - 1; i >= 0; i--) if (candidates[i]!.entry.yields) candidates.splice(i, 1);
   }
   return index;
 }
