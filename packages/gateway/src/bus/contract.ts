@@ -138,9 +138,16 @@ export interface Subscriber {
 export interface EventHub {
   /** Opens a channel that belongs to `userId`; its id is made here unless the caller has one. */
   open(userId: string, sessionId?: string): EventStream;
+  /** Whether a user has opened the session, lately or for longer. */
+  isOpen(sessionId: string): boolean;
   /** Sends one JSON text to whoever listens on `sessionId`; dropped when nobody does. */
   push(sessionId: string, json: string): void;
-  /** The same with a notification. */
+  /**
+   * The same, said by a user (null: by someone who is not signed in). It reaches channels of that user only; one
+   * that is nobody's yet becomes the user's.
+   */
+  pushAs(userId: string | null, sessionId: string, json: string): void;
+  /** The same as `push` with a notification. */
   notify<Definition extends NotificationDefinition>(
     sessionId: string,
     definition: Definition,

@@ -106,8 +106,24 @@ export class BusEventHub implements EventHub {
     this.bus.publish(OPENED, JSON.stringify({ sessionId, userId: desertion.userId }));
   }
 
+  isOpen(sessionId: string): boolean {
+    return this.#owners.has(sessionId);
+  }
+
   push(sessionId: string, json: string): void {
     this.bus.publish(topicOf(sessionId), json);
+  }
+
+  pushAs(userId: string | null, sessionId: string, json: string): void {
+    this.#claim(sessionId, userId);
+    if ((this.#owners.get(sessionId) ?? null) === userId) this.push(sessionId, json);
+  }
+
+  /** A session that is nobody's becomes the user's, on every instance. */
+  #claim(sessionId: string, userId: string | null): void {
+    if (userId === null || this.#owners.has(sessionId)) return;
+    this.#remember(sessionId, userId);
+    this.bus.publish(OPENED, JSON.stringify({ sessionId, userId }));
   }
 
   notify: EventHub["notify"] = (sessionId, { name: method }, params) =>
@@ -127,6 +143,7 @@ export class BusEventHub implements EventHub {
     const session = this.#sessions.get(sessionId) ?? this.#attach(sessionId);
     if (session.subscribers.size >= SUBSCRIBERS_PER_SESSION_MAX) return null;
     session.subscribers.add(subscriber);
+    this.#claim(sessionId, userId);
     // Announced only once this instance really hears the session, or the first notifications would be lost.
     session.unsubscribe.ready.then(() => this.bus.publish(ATTACHED, sessionId));
     return () => this.#detach(sessionId, subscriber);

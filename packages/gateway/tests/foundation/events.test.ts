@@ -99,6 +99,7 @@ async function subscribeTo(transport: EventsTransport, session: string): Promise
     body: () => Buffer.alloc(0),
     signal: new AbortController().signal,
     whenGone() {},
+    vouch() {},
   };
   return responseOf(
     await transport.handle(request, { query: new URLSearchParams({ session }), requestId: "r" }),

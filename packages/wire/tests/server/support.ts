@@ -8,6 +8,7 @@ import type { WireLog } from "../../src/log.ts";
 import type { ConnectionOptions } from "../../src/server/connection.ts";
 import type { IncomingRequest } from "../../src/server/incoming-request.ts";
 import { Listener } from "../../src/server/listener.ts";
+import type { StrangerLimits } from "../../src/server/strangers.ts";
 
 const PATIENCE_MS = 15_000;
 export const BODY_BYTES_MAX = 8 * 1024 * 1024;
@@ -41,7 +42,10 @@ export class TestServer {
   refused = 0;
   readonly #clients: RawClient[] = [];
 
-  constructor(handle: Handle, options: { port?: number; reusePort?: boolean; connectionsMax?: number } = {}) {
+  constructor(
+    handle: Handle,
+    options: { port?: number; reusePort?: boolean; connectionsMax?: number; strangers?: StrangerLimits } = {},
+  ) {
     const note = (message: string, fields?: Record<string, unknown>) =>
       void this.errors.push(`${message}: ${String(fields?.error)}`);
     const log: WireLog = { warn: note, error: note };
@@ -50,6 +54,7 @@ export class TestServer {
       port: options.port ?? 0,
       reusePort: options.reusePort ?? false,
       connectionsMax: options.connectionsMax ?? 100_000,
+      strangers: options.strangers ?? null,
       refused: () => {
         this.refused++;
       },

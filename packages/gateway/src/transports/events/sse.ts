@@ -19,6 +19,8 @@ const BUFFER_BYTES_MAX = 1024 * 1024;
 /** While the instance stops: how often its streams are looked at, and for how long nothing must have come on one. */
 const RETIRING_SWEEP_MS = 500;
 const QUIET_SWEEPS_MAX = 6;
+/** A stream whose reader is not signed in ends when nobody has opened its session and nothing was said for so long. */
+export const STRANGER_IDLE_MS = 60_000;
 const SESSION_ID_LENGTH_MAX = 64;
 const SUBSCRIBED = ": subscribed\n\n";
 const KEEP_ALIVE = ": keep-alive\n\n";
@@ -43,10 +45,21 @@ class Subscription implements Subscriber, ReplySource {
   /** Since something was delivered. */
   #quietSweeps = 0;
 
-  constructor(readonly open: Set<Subscription>) {}
+  #idleSinceMs: number;
+
+  constructor(
+    readonly open: Set<Subscription>,
+    readonly clock: Clock,
+    readonly sessionId: string,
+    /** Null once it is known who reads. */
+    readonly stranger: { vouch(): void } | null,
+  ) {
+    this.#idleSinceMs = clock.now();
+  }
 
   /** False when the session may not be subscribed to. */
-  subscribe(events: EventHub, sessionId: string, userId: string | null): boolean {
+  subscribe(events: EventHub, userId: string | null): boolean {
+    const { sessionId } = this;
     this.#unsubscribe = events.subscribe({ sessionId, userId, subscriber: this });
     if (this.#unsubscribe) this.open.add(this);
     return this.#unsubscribe !== null;
@@ -74,6 +87,7 @@ class Subscription implements Subscriber, ReplySource {
 
   deliver(json: string): boolean {
     this.#quietSweeps = 0;
+    this.#idleSinceMs = this.clock.now();
     if (this.#writer) return this.#write(`data: ${json}\n\n`);
     this.#early ??= [];
     this.#early.push(json);
@@ -81,7 +95,16 @@ class Subscription implements Subscriber, ReplySource {
     return this.#behindBytes <= BUFFER_BYTES_MAX;
   }
 
-  keepAlive(): void {
+  /** Every now and then: tells the reader that the stream is there, or ends it. */
+  tend(events: EventHub): void {
+    if (this.stranger) {
+      // Who knows the id of a session that a user has opened was given it.
+      if (events.isOpen(this.sessionId)) this.stranger.vouch();
+      else if (this.clock.now() - this.#idleSinceMs >= STRANGER_IDLE_MS) {
+        this.end();
+        return;
+      }
+    }
     if (this.#writer) this.#write(KEEP_ALIVE);
   }
 
@@ -119,7 +142,7 @@ export class EventsTransport {
     // One timer for all streams keeps an idle subscription as small as its socket.
     this.#ends.push(
       options.clock.every(KEEP_ALIVE_MS, () => {
-        for (const response of this.#open) response.keepAlive();
+        for (const response of [...this.#open]) response.tend(options.events);
       }),
     );
   }
@@ -160,8 +183,10 @@ export class EventsTransport {
       );
     }
     const { actor } = await this.options.authenticator.identify(bearerOf(request) ?? query.get("token"));
-    const subscription = new Subscription(this.#open);
-    if (!subscription.subscribe(this.options.events, sessionId, actor?.userId ?? null))
+    if (actor) request.vouch();
+    const stranger = actor ? null : request;
+    const subscription = new Subscription(this.#open, this.options.clock, sessionId, stranger);
+    if (!subscription.subscribe(this.options.events, actor?.userId ?? null))
       return refuse(new ServiceError("not_found", "No such session, or it has too many subscribers"));
     return new StreamedReply(
       { status: 200, contentType: EVENT_STREAM_TYPE, requestId, headers: EVENT_STREAM_HEADERS },

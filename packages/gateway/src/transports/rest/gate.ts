@@ -44,6 +44,7 @@ export class Gate {
 
   #known(principal: Principal | null, route: AnyRoute, call: RouteCall): void | Promise<void> {
     if (!principal) throw new KeyRefusal("auth_required", UNAUTHORIZED);
+    call.request.vouch();
     const { limiter, apiRateLimitRpm } = this.options;
     const hit = limiter.hit(`api:${principal.keyId}`, apiRateLimitRpm, WINDOW_MS);
     return typeof hit === "number"
@@ -61,5 +62,6 @@ export class Gate {
     const identity = await this.options.authenticator.identify(bearerOf(call.request));
     call.actor = authorize({ auth, name: `${route.method} ${route.path}` }, identity);
     call.caller = callerFrom(identity, call.caller);
+    call.request.vouch();
   }
 }

@@ -40,8 +40,11 @@ export function createRpcHttp({ runner, authenticator, events }: RpcHttpOptions)
     identity: Identity,
     { requestId, source, cors }: RpcHttpCall,
   ): Reply | Promise<Reply> {
-    const refusal = identity.actor || identity.adminToken ? null : cors.refusal(request);
-    if (refusal) return unreadable(refusal, requestId);
+    if (identity.actor || identity.adminToken) request.vouch();
+    else {
+      const refusal = cors.refusal(request);
+      if (refusal) return unreadable(refusal, requestId);
+    }
     let text: string;
     try {
       text = decodeUtf8(body);
@@ -51,7 +54,7 @@ export function createRpcHttp({ runner, authenticator, events }: RpcHttpOptions)
     const sessionId = request.header("x-session-id");
     const onResponse =
       sessionId && sessionId.length <= SESSION_ID_LENGTH_MAX
-        ? (json: string) => events.push(sessionId, json)
+        ? (json: string) => events.pushAs(identity.actor?.userId ?? null, sessionId, json)
         : undefined;
     const running = runner.run(text, { caller: callerFrom(identity, source), requestId, guard, onResponse });
     return typeof running === "string"
