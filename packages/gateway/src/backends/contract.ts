@@ -5,11 +5,13 @@
  * Chat and embeddings speak the chat-completions convention in both directions, whatever the upstream
  * speaks: a kind with another wire format converts at its own edge, so everything above relays bytes.
  */
+
 import type { TunnelFetchInit } from "@model-gateway/protocol/tunnel/client.ts";
 import type { Answer, FailureKind, Origin, OriginOptions } from "@model-gateway/wire/client";
 import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
+import { hideSecrets } from "../kernel/secrets.ts";
 
 export type { Answer, Flow, HttpAnswer, PieceReader } from "@model-gateway/wire/client";
 
@@ -298,7 +300,7 @@ function boundedDetail(text: string): string {
 }
 
 export class BackendError extends Error {
-  /** Bounded to 4 KB, without secrets. */
+  /** Bounded to 4 KB, without the secrets that upstreams were sent. */
   readonly detail: string;
   constructor(
     readonly kind: BackendErrorKind,
@@ -306,7 +308,7 @@ export class BackendError extends Error {
     readonly status?: number,
     readonly retryAfterSeconds?: number,
   ) {
-    const told = boundedDetail(detail.replace(RUNTIME_ADVICE, ""));
+    const told = boundedDetail(hideSecrets(detail.replace(RUNTIME_ADVICE, "")));
     super(kind === "upstream" ? `upstream ${status}: ${told}` : told);
     this.name = "BackendError";
     this.detail = told;

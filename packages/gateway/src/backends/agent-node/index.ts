@@ -3,6 +3,7 @@ import { isIP } from "node:net";
 import { hostProblem, urlHost } from "@model-gateway/protocol/host.ts";
 import type { TunnelFetchInit } from "@model-gateway/protocol/tunnel/client.ts";
 import { TunnelError } from "@model-gateway/protocol/tunnel/frames.ts";
+import { keepSecret } from "../../kernel/secrets.ts";
 import {
   type Answer,
   type Backend,
@@ -104,6 +105,7 @@ export class AgentPool implements ModelPool {
   }
 
   #direct({ host, port, apiKey }: Replica): Backend {
+    keepSecret(apiKey);
     return external.create(this.#config(`http://${urlHost(host)}:${port}`, apiKey), this.options.deps);
   }
 

@@ -56,7 +56,7 @@ class LocalServer implements ResponseBackend {
     if (!stream) {
       const line = await readJson(answer, signal);
       const error = isObject(line) ? errorOf(line) : null;
-      if (error !== null) throw new BackendError("upstream", error.slice(0, 4_096), 500);
+      if (error !== null) throw new BackendError("upstream", error, 500);
       if (!isObject(line) || !isObject(line.message))
         throw new BackendError("transport", "the upstream answered without a message");
       return Response.json(toCompletion(line, { identity, ids }));

@@ -3,9 +3,8 @@ import { type Answer, type BackendDeps, BackendError, type HttpAnswer } from "..
 import { ResponseAnswer, tooLarge } from "./response-answer.ts";
 import { wholeBody } from "./whole-body.ts";
 
-/** How much of an upstream's error body is read, and how much of it is repeated. */
+/** How much of an upstream's error body is read. */
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
-const DETAIL_CHARS_MAX = 4_096;
 /** How long that may take: whoever waits for the answer has waited for nothing. */
 const ERROR_BODY_WAIT_MS = 2_000;
 /** The largest answer that is read as a whole. */
@@ -93,10 +92,8 @@ export function transportError(error: unknown, signal: AbortSignal): unknown {
   const { code, message } = error as { code?: string; message?: string };
   const unsent = NOT_SENT.get(code ?? "");
   if (unsent !== undefined) return new BackendError("connect", `${unsent} (${code})`);
-  return new BackendError("transport", bounded(message ?? ""));
+  return new BackendError("transport", message ?? "");
 }
-
-const bounded = (text: string): string => text.slice(0, DETAIL_CHARS_MAX);
 
 /** The error that a non-2xx answer stands for; reads a bounded part of its body. */
 export async function upstreamError(
@@ -106,9 +103,8 @@ export async function upstreamError(
   const isResponse = answer instanceof Response;
   const text = await startOf(isResponse ? new ResponseAnswer(answer, NEVER) : answer);
   const detail = errorDetail(text) || answer.statusText || "no detail";
-  const safe = apiKey ? detail.replaceAll(apiKey, "[redacted]") : detail;
   const retryAfter = isResponse ? answer.headers.get("retry-after") : answer.retryAfter;
-  return new BackendError("upstream", bounded(safe), answer.status, retryAfterSeconds(retryAfter));
+  return new BackendError("upstream", detail, answer.status, retryAfterSeconds(retryAfter));
 }
 
 const NEVER = new AbortController().signal;

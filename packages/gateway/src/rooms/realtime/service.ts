@@ -5,6 +5,7 @@ import type { Actor } from "../../kernel/context.ts";
 import { type ErrorName, fail, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
+import { hideSecrets, hideSecretsIn } from "../../kernel/secrets.ts";
 import { whenKnown } from "../../kernel/when-known.ts";
 import type { Billing } from "../billing/index.ts";
 import type { Conversations } from "../conversations/index.ts";
@@ -24,6 +25,14 @@ const OPENING_EVENTS_MAX = 256;
 const CLIENT_SILENCE_MS = 10 * 60_000;
 const SILENCE_CHECK_MS = 30_000;
 export const STOP_EVENT = "session.stop";
+/** Of what an upstream says when it hangs up. */
+const REASON_CHARS_MAX = 500;
+/** What an upstream says about the session or a failure, where its key may be repeated; the rest is sound and text. */
+const TELLING_TYPE = /error|fail|session|rate_limits|^response\.done$/;
+
+const tellsOfItself = (event: ServerEvent): boolean =>
+  TELLING_TYPE.test(String(event.type)) || "error" in event;
+
 const QUEUE_FULL = "The session's queue is full: the upstream does not keep up; send less or wait";
 /** Refusals that end the session. */
 const UNPAID: ReadonlySet<ErrorName> = new Set(["payment_required", "quota_exceeded", "unavailable"]);
@@ -133,7 +142,7 @@ export class Realtime {
           sessionId,
           model: route.model,
           config,
-          onEvent: (event) => this.#forward(session, event),
+          onEvent: (event) => this.#forward(session, tellsOfItself(event) ? hideSecretsIn(event) : event),
           onClose: (reason) => this.#hungUp(session, reason),
         },
         new AbortController().signal,
@@ -263,7 +272,8 @@ export class Realtime {
   }
 
   /** Events that arrived before the upstream hung up are delivered first. */
-  #hungUp(session: Session, reason: string): void {
+  #hungUp(session: Session, told: string): void {
+    const reason = hideSecrets(told).slice(0, REASON_CHARS_MAX);
     const remove = () => this.#remove(session, { reason, leftBy: "upstream" });
     if (!session.down.push({}, remove)) remove();
   }

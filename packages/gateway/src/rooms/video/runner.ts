@@ -8,6 +8,7 @@ import {
 import { isoTime } from "../../kernel/clock.ts";
 import type { NotificationDefinition } from "../../kernel/notification.ts";
 import type { Payer } from "../../kernel/payer.ts";
+import { hideSecrets } from "../../kernel/secrets.ts";
 import type { Charges, JobHold } from "./charges.ts";
 import { askedFacts, boundFacts, type ClipFacts, madeFacts } from "./clip-facts.ts";
 import { videoDone, videoFailed, videoProgress } from "./notifications.ts";
@@ -248,7 +249,7 @@ export class JobRunner {
     return this.end(job, {
       status: "failed",
       result: null,
-      error: error.slice(0, ERROR_LENGTH_MAX),
+      error: hideSecrets(error).slice(0, ERROR_LENGTH_MAX),
       cost: 0,
     });
   }
