@@ -1,4 +1,5 @@
 import { fail } from "./errors.ts";
+import { costProblem } from "./json-cost.ts";
 import { isTooDeep, JSON_DEPTH_MAX } from "./json-scan.ts";
 
 const strictUtf8 = new TextDecoder("utf-8", { fatal: true });
@@ -13,6 +14,8 @@ export function decodeUtf8(bytes: Uint8Array | ArrayBuffer): string {
 }
 
 export function parseJson(text: string): unknown {
+  const problem = costProblem(text);
+  if (problem !== null) fail("invalid_request", `The JSON is too costly to read: ${problem}`);
   if (isTooDeep(text)) fail("invalid_request", `The JSON is nested deeper than ${JSON_DEPTH_MAX} levels`);
   try {
     return JSON.parse(text);

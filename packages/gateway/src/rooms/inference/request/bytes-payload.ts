@@ -1,5 +1,6 @@
 import type { JsonBody } from "../../../backends/contract.ts";
 import { fail } from "../../../kernel/errors.ts";
+import { costProblem } from "../../../kernel/json-cost.ts";
 import {
   JsonScanError,
   type Member,
@@ -47,6 +48,8 @@ export class BytesPayload implements Payload {
   constructor(body: Uint8Array) {
     this.#bytes = asBuffer(body);
     const text = this.#bytes.toString("latin1");
+    const problem = costProblem(text);
+    if (problem !== null) fail("invalid_request", `The body is too costly to read: ${problem}`);
     // A long one would be kept twice until the answer is there.
     this.#text = text.length <= TEXT_KEPT_MAX ? text : null;
     const members = scan(this.#bytes, text, (_, start, end) => {

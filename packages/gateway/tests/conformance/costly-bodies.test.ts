@@ -1,0 +1,57 @@
+/** Bodies that are made to hold everyone up are refused before they are read; large ones that are not are served. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { bootInference, type InferenceBench } from "../support/inference.ts";
+
+const BYTES = 31 * 1024 * 1024;
+const filled = (piece: string) => piece.repeat(Math.floor(BYTES / piece.length));
+const chatWith = (content: string) => `{"model":"m","messages":[{"role":"user","content":${content}}]}`;
+
+let bench: InferenceBench;
+beforeAll(async () => {
+  bench = await bootInference();
+  await bench.addBackend({ name: "up", type: "external", url: bench.upstream.url });
+});
+afterAll(() => bench.stop());
+
+const COSTLY: Record<string, string> = {
+  "tiny members": chatWith(`"hi","x":{${filled('"a":1,')}"b":1}`),
+  "empty strings": chatWith(`"hi","x":[${filled('"",')}1]`),
+  "empty arrays": chatWith(`"hi","x":[${filled("[],")}1]`),
+  numbers: chatWith(`"hi","x":[${filled("1,")}1]`),
+  "white space": chatWith(`"hi"${filled(" ")}`),
+  "escaped quotes": chatWith(`"${filled('\\"')}"`),
+  "escaped letters": chatWith(`"${filled("\\u0061")}"`),
+};
+const PATHS = [
+  "/v1/chat/completions",
+  "/v1/responses",
+  "/v1/messages",
+  "/v1/embeddings",
+  "/v1/video/generations",
+];
+
+test.each(Object.entries(COSTLY))("31 MiB of %s are refused on every path", async (_, body) => {
+  for (const path of PATHS) {
+    const response = await bench.post(path, body);
+    expect([path, response.status]).toEqual([path, 400]);
+    expect(await response.text()).toContain("too costly to read: it has more than");
+  }
+  expect(bench.upstream.requests).toEqual([]);
+});
+
+test("a large picture, a long text and many token ids are served", async () => {
+  const picture = `[{"type":"image_url","image_url":{"url":"data:image/png;base64,${filled("iVBO")}"}}]`;
+  const lines = `"${"A line of a long text, as files have them.\\n".repeat(200_000)}"`;
+  for (const content of [picture, lines])
+    expect((await bench.post("/v1/chat/completions", chatWith(content))).status).toBe(200);
+  const ids = Array.from({ length: 250_000 }, (_, i) => 100_000 + (i % 99_000));
+  bench.upstream.answer((_, reply) =>
+    reply.json({
+      object: "list",
+      model: "m",
+      data: [{ object: "embedding", index: 0, embedding: [0.5] }],
+      usage: { prompt_tokens: 1, total_tokens: 1 },
+    }),
+  );
+  expect((await bench.post("/v1/embeddings", { model: "m", input: ids })).status).toBe(200);
+});
