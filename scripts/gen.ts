@@ -21,7 +21,7 @@ const root = join(import.meta.dir, "..");
 const registry = new Registry(surfaces);
 const routes = [
   ...registry.routes,
-  ...documentRoutes({ registry, metrics: new Metrics(), version: VERSION }),
+  ...documentRoutes({ registry, metrics: new Metrics(), metricsToken: null, version: VERSION }),
   ...consoleRoutes({ registrationIsOpen: async () => false, firstAccountOnly: false }),
 ];
 

@@ -170,7 +170,12 @@ export function createClient(options: ClientOptions): Client {
     onSession: (listener) => keeper.subscribe(listener),
     signIn: async (params) => keeper.accept(await call("auth.login", params)),
     signUp: async (params) => keeper.accept(await call("auth.register", params)),
-    signOut: () => keeper.clear(),
+    async signOut() {
+      const refreshToken = keeper.current?.refreshToken;
+      await keeper.clear();
+      // Here it is over in any case; a server that cannot be reached forgets it when its time is up.
+      if (refreshToken) await call("auth.logout", { refresh_token: refreshToken }).catch(() => {});
+    },
     close() {
       socket?.close();
       keeper.close();

@@ -15,6 +15,12 @@ export interface Methods {
       user: { id: string; email: string; name: string; is_admin: boolean };
     };
   };
+  /** Sign out: the session's refresh tokens no longer work; its access token lapses within 15 minutes. */
+  "auth.logout": {
+    auth: "public";
+    params: { refresh_token: string };
+    result: { ok: true };
+  };
   /** The signed-in account. */
   "auth.me": {
     auth: "jwt";
@@ -1191,6 +1197,7 @@ export interface Methods {
 /** Who may call each method; the client chooses the credential by it. */
 export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } = {
   "auth.login": "public",
+  "auth.logout": "public",
   "auth.me": "jwt",
   "auth.refresh": "public",
   "auth.register": "public",

@@ -183,6 +183,9 @@ export async function openRooms(options: RoomOptions) {
       routing,
       conversations,
       memory,
+      bus,
+      mayGoOn: async ({ keyId, userId }) =>
+        keyId === null ? (await accounts.actor(userId)) !== null : keys.isInForce(keyId),
       countRequest: () => system.countRequest(),
       onFailure: (failure) => system.noteFailure(failure),
       deadlines: options.deadlines,

@@ -153,6 +153,13 @@ export interface EventHub {
     definition: Definition,
     params: z.input<Definition["params"]>,
   ): void;
+  /** The same for those only who have subscribed as this user. */
+  notifyUser<Definition extends NotificationDefinition>(
+    userId: string,
+    sessionId: string,
+    definition: Definition,
+    params: z.input<Definition["params"]>,
+  ): void;
   /** Null when the session belongs to someone other than `userId`. The returned function unsubscribes. */
   subscribe(options: {
     sessionId: string;

@@ -12,6 +12,7 @@ const OWNER_KEPT_MS = 10 * 60_000;
 const OWNERS_MAX = 100_000;
 
 const topicOf = (sessionId: string) => `events:${sessionId}`;
+const topicFor = (userId: string, sessionId: string) => `events-for:${userId}:${sessionId}`;
 const ATTACHED = "events-attached";
 const DETACHED = "events-detached";
 const OPENED = "events-opened";
@@ -129,6 +130,9 @@ export class BusEventHub implements EventHub {
   notify: EventHub["notify"] = (sessionId, { name: method }, params) =>
     this.push(sessionId, JSON.stringify({ jsonrpc: "2.0", method, params }));
 
+  notifyUser: EventHub["notifyUser"] = (userId, sessionId, { name: method }, params) =>
+    this.bus.publish(topicFor(userId, sessionId), JSON.stringify({ jsonrpc: "2.0", method, params }));
+
   subscribe({
     sessionId,
     userId,
@@ -146,7 +150,19 @@ export class BusEventHub implements EventHub {
     this.#claim(sessionId, userId);
     // Announced only once this instance really hears the session, or the first notifications would be lost.
     session.unsubscribe.ready.then(() => this.bus.publish(ATTACHED, sessionId));
-    return () => this.#detach(sessionId, subscriber);
+    const endOwn = userId === null ? null : this.#listenAs(userId, sessionId, subscriber);
+    return () => {
+      endOwn?.();
+      this.#detach(sessionId, subscriber);
+    };
+  }
+
+  #listenAs(userId: string, sessionId: string, subscriber: Subscriber): () => void {
+    return this.bus.subscribe(topicFor(userId, sessionId), (json) => {
+      if (subscriber.deliver(json)) return;
+      this.#detach(sessionId, subscriber);
+      subscriber.closed();
+    });
   }
 
   #attach(sessionId: string): Session {

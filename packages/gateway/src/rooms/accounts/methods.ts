@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, NoParams } from "../../kernel/method.ts";
+import { defineMethod, NoParams, Ok, ok } from "../../kernel/method.ts";
 
 const Email = z.string().trim().toLowerCase().max(254).pipe(z.email("must be an email address"));
 const NewPassword = z
@@ -47,7 +47,19 @@ export const refresh = defineMethod({
   auth: "public",
   params: z.object({ refresh_token: z.string().min(1).max(512) }),
   result: SessionResult,
-  handler: ({ params, rooms }) => rooms.accounts.refresh(params.refresh_token),
+  handler: ({ params, caller, rooms }) => rooms.accounts.refresh(params.refresh_token, caller.ip),
+});
+
+export const logout = defineMethod({
+  name: "auth.logout",
+  summary: "Sign out: the session's refresh tokens no longer work; its access token lapses within 15 minutes",
+  auth: "public",
+  params: z.object({ refresh_token: z.string().min(1).max(512) }),
+  result: Ok,
+  handler: async ({ params, caller, rooms }) => {
+    await rooms.accounts.signOut(params.refresh_token, caller.ip);
+    return ok;
+  },
 });
 
 export const me = defineMethod({

@@ -1,3 +1,4 @@
+import { networkOf } from "@model-gateway/wire/server";
 import type { Bus, RateLimiter } from "../../bus/contract.ts";
 import { BoundedMap, Gate } from "../../kernel/bounded.ts";
 import { type Clock, isoTime, sleep } from "../../kernel/clock.ts";
@@ -14,6 +15,8 @@ const REFRESH_TOKEN_BYTES = 32;
 const LOGIN_WINDOW_MS = 60_000;
 const LOGINS_PER_ACCOUNT = 5;
 const LOGINS_PER_IP = 20;
+/** More than logins: an office of people renews its sessions from one address. */
+const REFRESHES_PER_IP = 120;
 const ACTORS_MAX = 10_000;
 /** Rights are given and taken in the database, which tells nobody: after this they are read again. */
 const ACTOR_TRUSTED_MS = 1_000;
@@ -76,7 +79,7 @@ export class Accounts implements Authenticator {
     { email, password, name }: { email: string; password: string; name?: string },
     ip: string,
   ): Promise<Session> {
-    await this.#limit(`register:${ip}`, LOGINS_PER_IP);
+    await this.#limit(`register:${networkOf(ip)}`, LOGINS_PER_IP);
     if (!(await this.registrationIsOpen())) this.#refuseRegistration();
     const passwordHash = await this.#hashing.run(() => Bun.password.hash(password, PASSWORD_HASH));
     const { ids, clock, registrationOpen } = this.options;
@@ -111,8 +114,8 @@ export class Accounts implements Authenticator {
   }
 
   async login({ email, password }: { email: string; password: string }, ip: string): Promise<Session> {
-    await this.#limit(`login:${ip}`, LOGINS_PER_IP);
-    await this.#limit(`login:${ip}:${email}`, LOGINS_PER_ACCOUNT);
+    await this.#limit(`login:${networkOf(ip)}`, LOGINS_PER_IP);
+    await this.#limit(`login:${networkOf(ip)}:${email}`, LOGINS_PER_ACCOUNT);
     const user = await this.#store.userByEmail(email);
     const hash = user?.password_hash ?? (await this.#decoyHash);
     const matches = await this.#hashing.run(() => Bun.password.verify(password, hash));
@@ -120,7 +123,8 @@ export class Accounts implements Authenticator {
     return this.#startSession(user);
   }
 
-  async refresh(refreshToken: string): Promise<Session> {
+  async refresh(refreshToken: string, ip: string): Promise<Session> {
+    await this.#limit(`refresh:${networkOf(ip)}`, REFRESHES_PER_IP);
     const { clock, db } = this.options;
     const tokenHash = sha256Hex(refreshToken);
     const renewed = await db.transaction(async (tx) => {
@@ -138,6 +142,12 @@ export class Accounts implements Authenticator {
       fail("auth_required", "The refresh token is unknown, expired or was used before; log in again");
     }
     return this.#session(user, renewed.refreshToken);
+  }
+
+  /** Ends the session that a refresh token belongs to: none of its tokens can be renewed. Unknown ones are over already. */
+  async signOut(refreshToken: string, ip: string): Promise<void> {
+    await this.#limit(`refresh:${networkOf(ip)}`, REFRESHES_PER_IP);
+    await this.#store.endFamilyOf(sha256Hex(refreshToken));
   }
 
   async #startSession(user: UserRow): Promise<Session> {

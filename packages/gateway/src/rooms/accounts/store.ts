@@ -98,6 +98,14 @@ export class AccountStore {
     );
   }
 
+  /** The same for a token of any state, by the will of who has it. */
+  async endFamilyOf(tokenHash: string): Promise<void> {
+    await this.db.run(
+      "DELETE FROM refresh_tokens WHERE family_id IN (SELECT family_id FROM refresh_tokens WHERE token_hash = $1)",
+      [tokenHash],
+    );
+  }
+
   deleteExpiredTokens(now: string, rowsMax: number): Promise<number> {
     return this.db.run(
       `DELETE FROM refresh_tokens WHERE token_hash IN

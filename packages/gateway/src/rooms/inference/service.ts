@@ -6,13 +6,16 @@ import {
   textOfHeader,
 } from "@model-gateway/wire/http";
 import { BackendError } from "../../backends/contract.ts";
-import type { EventHub } from "../../bus/contract.ts";
+import type { Bus, EventHub } from "../../bus/contract.ts";
+import { inBackground } from "../../kernel/background.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { ERRORS, fail, KeyRefusal, ServiceError, toRestReply, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
+import type { Payer } from "../../kernel/payer.ts";
 import type { RefusedCall, RouteCall } from "../../kernel/route.ts";
+import { PRINCIPAL_CHANGED, USER_CHANGED } from "../../kernel/topics.ts";
 import type { Metrics } from "../../observe/metrics.ts";
 import type { RequestFailure } from "../../observe/request-records.ts";
 import type { Tracer } from "../../observe/tracing.ts";
@@ -57,6 +60,9 @@ export interface InferenceOptions {
   routing: Routing;
   conversations: Conversations;
   memory: Memory;
+  bus: Bus;
+  /** Whether requests on this account may still be made. */
+  mayGoOn(payer: Payer): Promise<boolean>;
   /** Counts one inference request in the service's figures. */
   countRequest(): void;
   /** Told of every request that did not get its answer. */
@@ -93,6 +99,10 @@ export class Inference {
     };
     this.#sender = new ChatSender(this.#parts, events);
     this.#watchers = new KeyWatchers(events);
+    for (const topic of [PRINCIPAL_CHANGED, USER_CHANGED])
+      options.bus.subscribe(topic, (id) =>
+        inBackground(log, "ending the calls of a revoked key", this.#watch.recheck(id, options.mayGoOn)),
+      );
   }
 
   /** Calls to upstreams that are under way. */
@@ -133,7 +143,7 @@ export class Inference {
     return work(asker).then(
       (answer) => {
         this.options.countRequest();
-        this.#watchers.answered(principal.keyId);
+        this.#watchers.answered(principal);
         return answer;
       },
       (error) => {
@@ -165,7 +175,7 @@ export class Inference {
     }
     if (principal) {
       if (isRequest) this.options.countRequest();
-      this.#watchers.refused(principal.keyId, refusal);
+      this.#watchers.refused(principal, refusal);
       this.#count(requestId, refusal);
     }
     // Client libraries repeat a 502 on their own; what the upstream refused once it will refuse again.

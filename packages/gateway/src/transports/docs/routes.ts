@@ -1,7 +1,9 @@
-import { Reply } from "@model-gateway/wire/http";
+import { bearerOf, Reply } from "@model-gateway/wire/http";
 import { z } from "zod";
 import { openApiDocument } from "../../kernel/openapi.ts";
 import { openRpcDocument } from "../../kernel/openrpc.ts";
+import { fail } from "../../kernel/errors.ts";
+import { constantTimeEqual } from "../../kernel/ids.ts";
 import { rpcReference } from "../../kernel/reference.ts";
 import type { Registry } from "../../kernel/registry.ts";
 import { type AnyRoute, defineRoute, raw } from "../../kernel/route.ts";
@@ -10,11 +12,13 @@ import type { Metrics } from "../../observe/metrics.ts";
 export interface DocumentOptions {
   registry: Registry;
   metrics: Metrics;
+  /** What `GET /metrics` asks for; null: nothing. */
+  metricsToken: string | null;
   version: string;
 }
 
 /** The documents that are derived from the definitions, and the metrics. */
-export function documentRoutes({ registry, metrics, version }: DocumentOptions): AnyRoute[] {
+export function documentRoutes({ registry, metrics, metricsToken, version }: DocumentOptions): AnyRoute[] {
   const text = (body: string, contentType: string, requestId: string) =>
     new Reply({ status: 200, contentType, requestId }, body);
   return [
@@ -48,7 +52,11 @@ export function documentRoutes({ registry, metrics, version }: DocumentOptions):
       summary: "Prometheus metrics",
       auth: "public",
       response: raw(z.string(), { type: "text/plain" }),
-      handler: ({ requestId }) => text(metrics.text(), "text/plain; version=0.0.4; charset=utf-8", requestId),
+      handler: ({ request, requestId }) => {
+        if (metricsToken !== null && !constantTimeEqual(bearerOf(request) ?? "", metricsToken))
+          fail("auth_required", "Send SERVICE_METRICS_TOKEN as `Authorization: Bearer`");
+        return text(metrics.text(), "text/plain; version=0.0.4; charset=utf-8", requestId);
+      },
     }),
   ];
 }

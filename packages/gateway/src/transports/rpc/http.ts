@@ -1,9 +1,11 @@
 import { bearerOf, type HttpRequest, jsonReply, type Reply } from "@model-gateway/wire/http";
-import type { EventHub } from "../../bus/contract.ts";
+import type { EventHub, RateLimiter } from "../../bus/contract.ts";
 import { type Authenticator, callerFrom, type Identity } from "../../kernel/context.ts";
 import { type ErrorName, toServiceError } from "../../kernel/errors.ts";
+import type { FailedTries } from "../../kernel/failed-tries.ts";
 import { decodeUtf8 } from "../../kernel/json.ts";
 import type { Cors } from "../cors.ts";
+import { hitAsStranger } from "./anonymous.ts";
 import { encodeFailure } from "./codec.ts";
 import { type RpcRunner, socketOnly } from "./runner.ts";
 
@@ -14,6 +16,8 @@ export interface RpcHttpOptions {
   runner: RpcRunner;
   authenticator: Authenticator;
   events: EventHub;
+  limiter: RateLimiter;
+  tries: FailedTries;
 }
 
 interface RpcHttpCall {
@@ -26,7 +30,7 @@ interface RpcHttpCall {
 const STATUS: { readonly [Kind in ErrorName]?: number } = { body_too_large: 413, forbidden: 403 };
 
 /** `POST /api/rpc`. At once where nothing is waited for. */
-export function createRpcHttp({ runner, authenticator, events }: RpcHttpOptions) {
+export function createRpcHttp({ runner, authenticator, events, limiter, tries }: RpcHttpOptions) {
   const guard = (method: string) => socketOnly(runner.options.registry, method);
 
   const unreadable = (error: unknown, requestId: string): Reply => {
@@ -44,7 +48,23 @@ export function createRpcHttp({ runner, authenticator, events }: RpcHttpOptions)
     else {
       const refusal = cors.refusal(request);
       if (refusal) return unreadable(refusal, requestId);
+      if (bearerOf(request) !== null) tries.failed(source.ip);
+      const admitted = hitAsStranger(limiter, source.ip);
+      if (admitted instanceof Promise)
+        return admitted.then(
+          () => answer(request, body, identity, { requestId, source, cors }),
+          (error) => unreadable(error, requestId),
+        );
     }
+    return answer(request, body, identity, { requestId, source, cors });
+  }
+
+  function answer(
+    request: HttpRequest,
+    body: Buffer,
+    identity: Identity,
+    { requestId, source }: RpcHttpCall,
+  ): Reply | Promise<Reply> {
     let text: string;
     try {
       text = decodeUtf8(body);
@@ -65,7 +85,9 @@ export function createRpcHttp({ runner, authenticator, events }: RpcHttpOptions)
   return (request: HttpRequest, call: RpcHttpCall): Reply | Promise<Reply> => {
     try {
       const body = request.body(RPC_BODY_BYTES_MAX);
-      const identity = authenticator.identify(bearerOf(request));
+      const bearer = bearerOf(request);
+      if (bearer !== null) tries.check(call.source.ip);
+      const identity = authenticator.identify(bearer);
       if (!(body instanceof Promise || identity instanceof Promise))
         return run(request, body, identity, call);
       return Promise.all([body, identity]).then(

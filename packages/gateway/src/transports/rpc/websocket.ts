@@ -1,11 +1,14 @@
 import type { ServerSocket, SocketHandlers } from "@model-gateway/wire/websocket";
+import type { RateLimiter } from "../../bus/contract.ts";
 import { inBackground } from "../../kernel/background.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { type Authenticator, type Caller, callerFrom } from "../../kernel/context.ts";
 import { ServiceError, toServiceError } from "../../kernel/errors.ts";
+import type { FailedTries } from "../../kernel/failed-tries.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { decodeUtf8 } from "../../kernel/json.ts";
 import type { Registry } from "../../kernel/registry.ts";
+import { hitAsStranger } from "./anonymous.ts";
 import { encodeFailure } from "./codec.ts";
 import { RPC_BODY_BYTES_MAX } from "./http.ts";
 import { type RpcRunner, socketOnly } from "./runner.ts";
@@ -39,6 +42,8 @@ export interface RpcWebSocketOptions {
   runner: RpcRunner;
   registry: Registry;
   authenticator: Authenticator;
+  limiter: RateLimiter;
+  tries: FailedTries;
   clock: Clock;
   ids: Ids;
 }
@@ -65,7 +70,10 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
 
   /** The data of a new socket. A token that does not verify makes it an anonymous one. */
   async admit(token: string | null, ip: string): Promise<RpcSocketData> {
-    const { actor, adminToken } = await this.options.authenticator.identify(token);
+    const { authenticator, tries } = this.options;
+    if (token !== null) tries.check(ip);
+    const { actor, adminToken } = await authenticator.identify(token);
+    if (token !== null && !actor && !adminToken) tries.failed(ip);
     return {
       token,
       ip,
@@ -136,7 +144,7 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
   /** Runs what the message asks for; with `refusal` it answers each of its requests with that instead. */
   async #answer(socket: Socket, message: string | Buffer, refusal?: ServiceError): Promise<void> {
     const { data } = socket;
-    const { runner, authenticator, ids } = this.options;
+    const { runner, authenticator, limiter, ids } = this.options;
     const requestId = ids.uuid();
     let probed = false;
     let json: string;
@@ -146,6 +154,7 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
         throw new ServiceError("body_too_large", "The message is larger than 1 MiB");
       // Asked anew for every message: the account's rights may have changed, the token may have expired.
       const caller = callerFrom(await authenticator.identify(data.token), data);
+      if (!caller.actor && !caller.adminToken) await hitAsStranger(limiter, data.ip);
       const guard = (method: string) => {
         probed ||= method === PROBE_METHOD;
         return refusal ?? this.#refusal(method, caller);

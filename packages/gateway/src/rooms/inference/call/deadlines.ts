@@ -1,5 +1,6 @@
 import { BackendError } from "../../../backends/contract.ts";
 import type { Clock } from "../../../kernel/clock.ts";
+import type { Payer } from "../../../kernel/payer.ts";
 
 /** How long an upstream, and a client, may keep everybody waiting. */
 export interface Deadlines {
@@ -22,6 +23,7 @@ export const DEFAULT_DEADLINES: Deadlines = {
   keepAliveMs: 15_000,
 };
 
+const REVOKED = "the key of this request was revoked, or its account may no longer use it";
 const TICK_MS_MAX = 1_000;
 const TICKS_PER_DEADLINE = 4;
 /** What calls get to settle when the service stops. */
@@ -54,6 +56,7 @@ export class WatchedCall {
   constructor(
     readonly clock: Clock,
     readonly deadlines: Deadlines,
+    readonly payer: Payer,
   ) {
     this.#startedAtMs = this.#lastMs = clock.now();
   }
@@ -139,8 +142,8 @@ export class CallWatch {
     return this.#calls.size;
   }
 
-  open(): WatchedCall {
-    const call = new WatchedCall(this.clock, this.deadlines);
+  open(payer: Payer): WatchedCall {
+    const call = new WatchedCall(this.clock, this.deadlines, payer);
     this.#calls.add(call);
     return call;
   }
@@ -148,6 +151,18 @@ export class CallWatch {
     call.close();
     this.#calls.delete(call);
     if (this.#calls.size === 0) this.#emptied?.();
+  }
+
+  /** Ends the calls of this key, user or group that may no longer be made. */
+  async recheck(id: string, mayGoOn: (payer: Payer) => Promise<boolean>): Promise<void> {
+    const calls = [...this.#calls].filter(
+      ({ payer: { keyId, userId, groupId } }) => keyId === id || userId === id || groupId === id,
+    );
+    await Promise.all(
+      calls.map(async (call) => {
+        if (!(await mayGoOn(call.payer))) call.abort(new BackendError("request", REVOKED));
+      }),
+    );
   }
 
   #tick(): void {

@@ -88,7 +88,7 @@ export class UpstreamCall {
     readonly outgoing: Outgoing,
     readonly admission: Admission,
   ) {
-    this.watched = parts.watch.open();
+    this.watched = parts.watch.open(options.asker.payer);
     const { route } = outgoing;
     const { requestId, channel, traceparent } = options.asker;
     this.observed = parts.observer.begin({
