@@ -1023,7 +1023,7 @@ export interface Methods {
     params: { machine_name: string; version: string };
     result: {
       agent_id: string;
-      /** For `npm run agent -- --token`; it cannot be shown again */
+      /** For the node program, in AGENT_TOKEN or a file; it cannot be shown again */
       token: string;
     };
   };

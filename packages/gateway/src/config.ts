@@ -240,6 +240,9 @@ export function readConfig(
 export function describeSettings(): string {
   const width = Math.max(...Object.values(settings).map(({ name }) => name.length));
   return Object.values(settings)
-    .map(({ name, help, shown }) => `  ${name.padEnd(width)}  ${help} (default: ${shown})${SECRETS.has(name) ? `; or ${name}${FILE_SUFFIX} with a file that has it` : ""}`)
+    .map(
+      ({ name, help, shown }) =>
+        `  ${name.padEnd(width)}  ${help} (default: ${shown})${SECRETS.has(name) ? `; or ${name}${FILE_SUFFIX} with a file that has it` : ""}`,
+    )
     .join("\n");
 }

@@ -4,7 +4,7 @@ import type { Clock } from "./clock.ts";
 import { fail } from "./errors.ts";
 
 /** Wrong bearers that one address, or one /64 of IPv6, may present in a minute. */
-export const FAILED_TRIES_MAX = 20;
+export const FAILED_TRIES_MAX = 100;
 const WINDOW_MS = 60_000;
 const NETWORKS_MAX = 50_000;
 

@@ -24,7 +24,8 @@ export async function openDatabase({ dataDir, databaseUrl }: StorageOptions): Pr
   }
   privateFolder(dataDir);
   const path = join(dataDir, SQLITE_FILE);
-  for (const file of [path, ...BESIDE_IT.map((suffix) => path + suffix).filter(existsSync)]) privateFile(file);
+  for (const file of [path, ...BESIDE_IT.map((suffix) => path + suffix).filter(existsSync)])
+    privateFile(file);
   return SqliteDatabase.open(path).catch((error: Error) => {
     throw new Error(`${path} cannot be opened: ${error.message}`, { cause: error });
   });

@@ -70,6 +70,7 @@ const ADDED = new Set([
   "group.members.list include_inactive?",
   "group.models.allow remove?",
   "group.models.deny remove?",
+  "agents.deploy beside_backends?",
 ]);
 
 /** Methods of our own beyond the contract's. */
@@ -80,6 +81,7 @@ system.activity | admin | | minutes first_token backends failures
 backends.detect | admin | | servers
 backends.adopt | admin | server | name
 backends.types | jwt | | default_type types
+auth.logout | public | refresh_token | ok
 `;
 
 const words = (text: string | undefined) => (text ?? "").split(" ").filter(Boolean);

@@ -24,7 +24,7 @@ export const register = defineMethod({
   params: z.object({ machine_name: z.string().trim().min(1).max(128), version: z.string().max(64) }),
   result: z.object({
     agent_id: z.string(),
-    token: z.string().describe("For `npm run agent -- --token`; it cannot be shown again"),
+    token: z.string().describe("For the node program, in AGENT_TOKEN or a file; it cannot be shown again"),
   }),
   handler: ({ params, rooms }) =>
     rooms.agents.register({ name: params.machine_name, version: params.version }),

@@ -3,7 +3,7 @@ import type { RateLimiter } from "../../bus/contract.ts";
 import { fail } from "../../kernel/errors.ts";
 
 /** Calls a minute of callers who are not signed in, by address, or by /64 of IPv6. */
-export const ANONYMOUS_CALLS_MAX = 600;
+export const ANONYMOUS_CALLS_MAX = 1_200;
 const WINDOW_MS = 60_000;
 
 /** Counts one call; throws or rejects with the refusal when there were too many. */
