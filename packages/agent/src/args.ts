@@ -9,7 +9,7 @@ import { type AgentConfig, loadConfig } from "./config.ts";
 import { describeError, UsageError } from "./errors.ts";
 
 export const HELP = `Example:
-  AGENT_TOKEN=<token from agents.register> npm run agent -- --gateway wss://gateway.example.com
+  npm run agent -- --gateway wss://gateway.example.com --token-file <file with the token from agents.register>
 
 Joins this machine to a model gateway as a node: reports its GPUs, and downloads, starts, watches and stops
 the models that the gateway deploys on it. It dials out; no port has to be opened towards the gateway.

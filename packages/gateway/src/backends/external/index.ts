@@ -42,7 +42,7 @@ function create(config: BackendConfig, { fetch, openOrigin }: BackendDeps): Back
           url: base,
           headers,
           failure: clientFailure,
-          errorOf: (answer) => upstreamError(answer, config.apiKey),
+          errorOf: (answer) => upstreamError(answer),
         })
       : null;
 

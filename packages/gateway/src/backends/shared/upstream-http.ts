@@ -51,7 +51,7 @@ interface RawRequest extends UpstreamRequest {
 /** The same for a body that is JSON already. */
 export async function fetchUpstream(
   fetchIt: BackendDeps["fetch"],
-  { url, apiKey, headers, signal, body }: RawRequest,
+  { url, headers, signal, body }: RawRequest,
 ): Promise<Response> {
   let response: Response;
   try {
@@ -69,7 +69,7 @@ export async function fetchUpstream(
     throw transportError(error, signal);
   }
   if (response.ok) return response;
-  throw await upstreamError(response, apiKey);
+  throw await upstreamError(response);
 }
 
 /** A whole answer as JSON. */
@@ -96,10 +96,7 @@ export function transportError(error: unknown, signal: AbortSignal): unknown {
 }
 
 /** The error that a non-2xx answer stands for; reads a bounded part of its body. */
-export async function upstreamError(
-  answer: HttpAnswer | Response,
-  apiKey: string | null,
-): Promise<BackendError> {
+export async function upstreamError(answer: HttpAnswer | Response): Promise<BackendError> {
   const isResponse = answer instanceof Response;
   const text = await startOf(isResponse ? new ResponseAnswer(answer, NEVER) : answer);
   const detail = errorDetail(text) || answer.statusText || "no detail";
