@@ -2,6 +2,7 @@ import type { HttpRequest } from "@model-gateway/wire/http";
 import { type Answer, BackendError } from "../../backends/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { toRestBody, toServiceError } from "../../kernel/errors.ts";
+import { TokenCounter } from "../metering/index.ts";
 import { AnswerBody, readAnswer, requireList } from "./answer-body.ts";
 import { type AnswerHead, completeChat } from "./answer-shape.ts";
 import type { Choice } from "./chunk-normaliser.ts";
@@ -13,7 +14,7 @@ import type { Payload } from "./payload.ts";
 import { Relay, type Sink } from "./relay.ts";
 import { replayAsStream } from "./replay.ts";
 import { StreamMeter } from "./stream-meter.ts";
-import { textBytesIn } from "./text-size.ts";
+import { countTexts } from "./text-size.ts";
 import { type RecordParts, TurnRecord } from "./turn-record.ts";
 import { type Asker, type CallParts, UpstreamCall, type UpstreamCallOptions } from "./upstream-call.ts";
 import { ABSURD, type ReportedUsage, usageOfTail } from "./usage-tail.ts";
@@ -132,7 +133,7 @@ export class ChatTurn {
       requireList(body, { list: "choices", endsProperly: reported !== null });
       call.route.succeeded();
       const isReported = reported !== null && reported !== ABSURD && !reported.isTotalOnly;
-      const delivered = isReported ? 0 : Math.ceil(textBytesOf(body.bytes) / BYTES_PER_TOKEN);
+      const delivered = isReported ? 0 : tokensIn(body.bytes);
       const owed = call.settle({ isWhole: true, reported, delivered });
       if (record.collector) await record.completedWith(body.bytes);
       return completeChat(body, this.#head, { isReported, owed });
@@ -220,11 +221,12 @@ export class ChatTurn {
 
 const sendChat: UpstreamCallOptions["send"] = (backend, call) => backend.chat?.(call);
 
-const BYTES_PER_TOKEN = 4;
-
-/** Bytes of text in a whole answer, for the count where the upstream reports no usage. */
-const textBytesOf = (body: Buffer): number =>
-  messagesOf(body).reduce((sum, message) => sum + textBytesIn(message), 0);
+/** Tokens of a whole answer, counted where the upstream reports no usage. */
+function tokensIn(body: Buffer): number {
+  const counter = new TokenCounter();
+  for (const message of messagesOf(body)) countTexts(message, counter);
+  return counter.tokens;
+}
 
 const NOTHING_TO_SET: ReadonlyMap<string, string> = new Map();
 

@@ -1,5 +1,6 @@
 import type { JsonBody } from "../../backends/contract.ts";
 import { fail } from "../../kernel/errors.ts";
+import { estimatePromptTokens } from "../metering/index.ts";
 import { JsonScanError, type Member, type ScanNotes, scanObject } from "./json-scan.ts";
 import {
   isSpendField,
@@ -143,12 +144,14 @@ export class Payload {
   spendFields(): SpendFields {
     const fields = new SpendFields();
     for (const [name, { valueStart, end }] of this.#members) {
-      if (name === PREDICTION) fields.predictionBytes = end - valueStart;
+      if (name === PREDICTION)
+        fields.predictionTokens = estimatePromptTokens(this.#bytes.subarray(valueStart, end), false);
       else if (name === OPTIONS) this.#readOptions(fields);
       else if (isSpendField(name)) fields.add(name, this.value(name), "");
     }
     for (const { key: name, bytes, valueStart, end, isSent } of this.#extra()) {
-      if (isSent && name === PREDICTION) fields.predictionBytes = end - valueStart;
+      if (isSent && name === PREDICTION)
+        fields.predictionTokens = estimatePromptTokens(bytes.subarray(valueStart, end), false);
       if (!isSpendField(name)) continue;
       const value = parseValue(bytes.subarray(valueStart, end), `extra.${name}`);
       if (isSent) fields.add(name, value, "extra.");

@@ -165,6 +165,8 @@ export class AdmissionCheck {
         if (at === 1) return nothing(demand);
         continue;
       }
+      // Before anything is lowered or refused, the prompt is counted rather than sampled.
+      if (!isWhole && demand.recount?.()) return this.#tryFrom(0, facts);
       if (!isWhole && demand.tokensMin >= demand.tokensMax) continue;
       const asking = this.#askingOf(source, demand, isWhole ? demand.tokensMax : demand.tokensMin);
       const granted = this.options.reservations.grant(asking);

@@ -15,6 +15,8 @@ export interface Demand {
   tokensMax: number;
   tokensMin: number;
   hasPrice: boolean;
+  /** Counts `fixed` with more care, once; whether that changed it. */
+  recount?(): boolean;
 }
 
 /** What pays for a request: points, the tier's quota, or nothing that needs reserving. */

@@ -19,6 +19,8 @@ export interface Span {
 export const IMAGE_TOKENS = 1000;
 /** The densest speech codecs have a kilobyte a second, which models take for about twenty tokens. */
 const AUDIO_BYTES_PER_TOKEN = 50;
+/** What a sound, or media of an unknown kind, is taken for at most. */
+export const mediaTokens = (bytes: number): number => Math.ceil(bytes / AUDIO_BYTES_PER_TOKEN);
 
 const QUOTE = 34;
 const COMMA = 44;
@@ -34,6 +36,9 @@ const IMAGE_PATHS = new Set([
   "messages/[]/content/[]/image_url/url",
   "messages/[]/content/[]/image_url",
   "messages/[]/images/[]",
+  "messages/[]/images/[]/url",
+  "messages/[]/images/[]/image_url",
+  "messages/[]/images/[]/image_url/url",
 ]);
 const AUDIO_PATH = "messages/[]/content/[]/input_audio/data";
 const PATH_DEPTH_MAX = 6;
@@ -75,7 +80,7 @@ function walk(text: string): Media {
 
 function tokensAt(path: string, length: number): number {
   if (IMAGE_PATHS.has(path)) return IMAGE_TOKENS;
-  return path === AUDIO_PATH ? Math.ceil(length / AUDIO_BYTES_PER_TOKEN) : 0;
+  return path === AUDIO_PATH ? mediaTokens(length) : 0;
 }
 
 /** The position after the string that opens at `at`, or the end of a text that is cut off. */

@@ -5,6 +5,8 @@ import type { AccountRef } from "../ledger/index.ts";
 export interface TokenBound {
   /** Of the prompt as it is sent. Read only when something limits the request, so it may be counted then. */
   readonly promptTokens: number;
+  /** The same, counted with more care: asked for when `promptTokens` does not fit what is left. */
+  countPromptTokens?(): number;
   /** Over all choices together. */
   readonly outputTokensMax: number;
   /** What the bound may be lowered to when not all of it can be paid; over all choices together. */
