@@ -86,7 +86,10 @@ function escapedAs(json: Uint8Array, at: number): number {
   // b, f, n, r and t are white space; the others stand for themselves.
   if (letter !== SMALL_U) return letter > 96 && letter < 117 ? AS_SPACE : letter;
   const high = hexDigit(json[at + 2]!) * 16 + hexDigit(json[at + 3]!);
-  if (high === 0) return (hexDigit(json[at + 4]!) * 16 + hexDigit(json[at + 5]!)) & 127;
+  if (high === 0) {
+    const low = hexDigit(json[at + 4]!) * 16 + hexDigit(json[at + 5]!);
+    return low < 128 ? low : AS_SCRIPT;
+  }
   // The two halves of a pair are one character.
   if (high >= 0xd8 && high <= 0xdf) return high < 0xdc ? AS_ASTRAL : AS_NOTHING;
   return high >= 0x2f ? AS_CJK : AS_SCRIPT;
