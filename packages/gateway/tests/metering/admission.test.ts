@@ -238,6 +238,38 @@ onEachDatabase("holds", (fresh) => {
       expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(3);
     }));
 
+  test("what was admitted before a restart is held again, though nothing is left", () =>
+    withBench(fresh, async (bench) => {
+      const { metering } = bench;
+      const resume = (who: Payer, cents: number) => {
+        const { bound: _, ...request } = centRequest(who);
+        return metering.resume({ ...request, bound: { costUsd: cents / 100 } });
+      };
+      const paying = payer();
+      await bench.topup({ type: "user", id: paying.userId }, 10);
+      // Another request took the room while this one was not known here.
+      const other = await metering.admit(centRequest(paying, 8));
+      const resumed = await resume(paying, 5);
+      // The quota is untouched: it is the points that will pay.
+      const fromQuota = await metering.admit(centRequest(paying, FREE_CENTS));
+      fromQuota.release();
+      other.release();
+      expect(await metering.holdPoints({ type: "user", id: paying.userId }, 6)).toBeNull();
+      resumed.settle({ ...centUsage(0), costUsd: 0.05 });
+      await metering.flush(10_000);
+      expect((await bench.ledger.statement({ type: "user", id: paying.userId })).balance).toBe(5);
+
+      const free = payer();
+      const running = await metering.admit(centRequest(free, FREE_CENTS - 20));
+      const again = await resume(free, 30);
+      running.release();
+      await spend(bench, free, FREE_CENTS - 30);
+      expect((await refusal(bench, free)).kind).toBe("quota_exceeded");
+      again.release();
+      expect(metering.holdCount).toBe(0);
+      await spend(bench, free, 1);
+    }));
+
   test("a hold ends with its request, by release or settlement, and never by time", () =>
     withBench(fresh, async (bench, clock) => {
       const { metering } = bench;

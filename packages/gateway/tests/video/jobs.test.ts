@@ -101,7 +101,7 @@ async function setUp(fresh: Parameters<Parameters<typeof onEachDatabase>[1]>[0])
       backendNamed: (name) => (name === "hailuo" ? backend : null),
       priceUsd: (_, { durationSeconds }) => durationSeconds * 0.01,
       admit: hold,
-      hold,
+      resume: hold,
       record,
       pollMs: { first: 10, most: 20 },
       tickMs: 10,

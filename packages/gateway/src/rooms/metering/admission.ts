@@ -11,9 +11,9 @@ import type { Log } from "../../kernel/log.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import { type AccountRef, accountKey, accountOf, type Balance, type Balances } from "../ledger/index.ts";
 import { MonthNames, NANO_PER_USD, WHOLE_USER } from "../usage/index.ts";
-import { type Cover, type Demand, Held, nothing, type Source } from "./cover.ts";
+import { type Cover, changesIn, type Demand, Held, nothing, type Source } from "./cover.ts";
 import { leftForDebt, limitOf, POINTS_LIMIT, spentPoints, TOKENS_BEYOND_QUOTA } from "./limits.ts";
-import { exactNanoPoints } from "./points.ts";
+import { exactNanoPoints, NANO_PER_POINT } from "./points.ts";
 import { refuseIndebted, refuseUncovered } from "./refusals.ts";
 import { type QuotaWindow, type QuotaWindows, spentOf } from "./windows.ts";
 
@@ -99,6 +99,28 @@ export class AdmissionCheck {
     return verdict instanceof Missing || verdict instanceof Promise
       ? this.#checkLater(demand, verdict)
       : verdict;
+  }
+
+  /** Reserves it without asking for room, in what would pay if it were settled now. */
+  async resume(demand: Demand): Promise<Cover> {
+    const { payer, tier, fixed, hasPrice } = demand;
+    const account = accountOf(payer);
+    const balance = await this.options.balances.load(account);
+    const points = this.#points(payer, account, balance);
+    const isCovered = hasPrice && points.scaled(fixed).money <= balance.balance * NANO_PER_POINT;
+    const source = isCovered ? points : await this.#knownQuota(payer, limitOf(tier));
+    if (!source) return nothing(demand);
+    const amount = source.scaled(fixed);
+    this.options.reservations.change(changesIn(source, amount));
+    return new Held(this.options.reservations, { demand, source, quota: null, amount, tokens: 0 });
+  }
+
+  async #knownQuota(payer: Payer, limit: Quantity | null): Promise<Source | null> {
+    if (limit === null) return null;
+    const quota = this.#quota(payer, limit);
+    if (!(quota instanceof Missing)) return quota;
+    await quota.load();
+    return this.#knownQuota(payer, limit);
   }
 
   async #checkLater(demand: Demand, first: Verdict): Promise<Cover> {

@@ -1,4 +1,11 @@
-import { grantedAmount, type Purse, type Quantity, REFUSED, type Reservations } from "../../bus/contract.ts";
+import {
+  grantedAmount,
+  type Purse,
+  type Quantity,
+  REFUSED,
+  type Reservations,
+  type ReservedChange,
+} from "../../bus/contract.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import type { Tier } from "../billing/index.ts";
 import type { HoldKind } from "./journal/codec.ts";
@@ -55,6 +62,10 @@ interface HeldOptions {
   amount: Quantity;
   tokens: number;
 }
+
+/** The same change under every name that the source counts in. */
+export const changesIn = (source: Source, amount: Quantity): ReservedChange[] =>
+  [...source.purses().map(({ name }) => name), ...source.alsoOn].map((name) => ({ name, amount }));
 
 /** A reservation of one request. */
 export class Held implements Cover {
@@ -142,7 +153,6 @@ export class Held implements Cover {
   }
 
   #change(source: Source, amount: Quantity): void {
-    const names = [...source.purses().map(({ name }) => name), ...source.alsoOn];
-    this.reservations.change(names.map((name) => ({ name, amount })));
+    this.reservations.change(changesIn(source, amount));
   }
 }

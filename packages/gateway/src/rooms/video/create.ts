@@ -1,6 +1,6 @@
-import { type ErrorName, fail, ServiceError } from "../../kernel/errors.ts";
+import { fail, ServiceError } from "../../kernel/errors.ts";
 import type { Billing } from "../billing/index.ts";
-import type { FinalUsage, Metering } from "../metering/index.ts";
+import type { Admission, FinalUsage, Metering } from "../metering/index.ts";
 import type { Routing } from "../routing/index.ts";
 import type { JobHold } from "./owned-jobs.ts";
 import { type JobCharge, Video, type VideoOptions } from "./service.ts";
@@ -13,7 +13,6 @@ export interface VideoParts
 }
 
 const NANO_PER_USD = 1e9;
-const REFUSALS: ReadonlySet<ErrorName> = new Set(["payment_required", "quota_exceeded", "unavailable"]);
 
 const usageOf = (costUsd: number): FinalUsage => ({
   backend: "video",
@@ -23,15 +22,15 @@ const usageOf = (costUsd: number): FinalUsage => ({
   costUsd,
 });
 
+const boundOf = ({ costUsd, ...job }: JobCharge) => ({ ...job, bound: { costUsd } });
+
+const holdOf = (admission: Admission): JobHold => ({
+  settle: (spentUsd) => admission.settle(usageOf(spentUsd)),
+  release: () => admission.release(),
+});
+
 /** The room as the service has it: routed, priced and metered like everything else. */
 export function createVideo({ routing, metering, billing, ...parts }: VideoParts): Video {
-  const admit = async ({ costUsd, ...job }: JobCharge): Promise<JobHold> => {
-    const admission = await metering.admit({ ...job, bound: { costUsd } });
-    return {
-      settle: (spentUsd) => admission.settle(usageOf(spentUsd)),
-      release: () => admission.release(),
-    };
-  };
   return new Video({
     ...parts,
     route(requested, provider) {
@@ -51,15 +50,8 @@ export function createVideo({ routing, metering, billing, ...parts }: VideoParts
     },
     backendNamed: (name) => routing.backendNamed(name),
     priceUsd: async (model, facts) => (await billing.videoCostNanoUsd(model, facts)) / NANO_PER_USD,
-    admit,
-    async hold(bound) {
-      try {
-        return await admit(bound);
-      } catch (error) {
-        if (error instanceof ServiceError && REFUSALS.has(error.kind)) return null;
-        throw error;
-      }
-    },
+    admit: async (job) => holdOf(await metering.admit(boundOf(job))),
+    resume: async (job) => holdOf(await metering.resume(boundOf(job))),
     record: ({ costUsd, ...job }) => metering.record(job, usageOf(costUsd)),
   });
 }

@@ -30,13 +30,13 @@ export interface JobHold {
 export class OwnedJobs {
   readonly #instance: string;
   readonly #holds = new Map<string, JobHold>();
-  /** Jobs taken over without a hold so far: the dead instance's hold may still occupy the room. */
+  /** Jobs taken over without a hold so far. */
   readonly #unheld = new Map<string, JobSummary>();
   #renewedAtMs = 0;
 
   constructor(
     readonly store: VideoStore,
-    readonly options: Pick<VideoOptions, "bus" | "clock" | "ids" | "hold">,
+    readonly options: Pick<VideoOptions, "bus" | "clock" | "ids" | "resume">,
     abandoned: () => void,
   ) {
     const { bus, ids } = options;
@@ -106,14 +106,13 @@ export class OwnedJobs {
 
   async #hold(job: JobSummary): Promise<void> {
     const { id, payer, model, bound_usd, ref_id } = job;
-    const hold = await this.options.hold({
+    const hold = await this.options.resume({
       requestId: id,
       payer: JSON.parse(payer) as Payer,
       model,
       costUsd: bound_usd ?? 0,
       refId: ref_id,
     });
-    if (!hold) return;
     // It may have ended meanwhile.
     if (this.#unheld.delete(id)) this.#holds.set(id, hold);
     else hold.release();

@@ -42,8 +42,8 @@ export interface VideoOptions {
   priceUsd(model: string, facts: ClipFacts): number | Promise<number>;
   /** Checks limits and holds the cost, or throws the refusal. */
   admit(bound: JobCharge): Promise<JobHold>;
-  /** Holds again the cost of a job that was admitted before; null when there is no room for it now. */
-  hold(bound: JobCharge): Promise<JobHold | null>;
+  /** Holds again the cost of a job that was admitted before. */
+  resume(bound: JobCharge): Promise<JobHold>;
   /** Writes the usage row; harmless when it is called again with the same request id. */
   record(charge: JobCharge): void;
   /** Time between polls; grows from the first to the most. */
