@@ -93,6 +93,34 @@ test("nothing emitted before the subscription is delivered, everything after it 
   }
 });
 
+test("what comes between the subscription and its answer is kept; too much of it cuts the answer off", async () => {
+  const { events, clock } = hub();
+  const transport = new EventsTransport({ events, authenticator: nobody, clock });
+  const begin = async (notes: number, text: string) => {
+    const stream = events.open("u");
+    const reply = await transport.handle(
+      { header: () => null } as unknown as HttpRequest,
+      { query: new URLSearchParams({ session: stream.sessionId }), requestId: "r" },
+    );
+    if (!("source" in reply)) throw new Error("refused");
+    for (let n = 0; n < notes; n++) stream.emit({ method: "note", params: { n, text } });
+    const seen = { written: 0, isCutOff: false };
+    reply.source.begin({
+      write: (bytes) => {
+        if (String(bytes).startsWith("data:")) seen.written++;
+        return true;
+      },
+      end() {},
+      terminate() {
+        seen.isCutOff = true;
+      },
+    });
+    return seen;
+  };
+  expect(await begin(500, "short")).toEqual({ written: 500, isCutOff: false });
+  expect(await begin(500, "long".repeat(1_000))).toEqual({ written: 0, isCutOff: true });
+});
+
 test("emission waits for a subscriber, but no longer than one second", async () => {
   const { events, clock } = hub();
   const transport = new EventsTransport({ events, authenticator: nobody, clock });

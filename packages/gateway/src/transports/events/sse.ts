@@ -16,8 +16,6 @@ import { ServiceError, toRestReply } from "../../kernel/errors.ts";
 const KEEP_ALIVE_MS = 15_000;
 /** What may wait for a subscriber that reads slowly; beyond that it is cut off. */
 const BUFFER_BYTES_MAX = 1024 * 1024;
-/** Notifications that may come between the subscription and the first byte of its answer. */
-const EARLY_MAX = 100;
 /** While the instance stops: how often its streams are looked at, and for how long nothing must have come on one. */
 const RETIRING_SWEEP_MS = 500;
 const QUIET_SWEEPS_MAX = 6;
@@ -39,8 +37,9 @@ class Subscription implements Subscriber, ReplySource {
   #writer: ReplyWriter | null = null;
   /** What was delivered before the answer had begun. */
   #early: string[] | null = null;
-  /** Written since the client stopped reading. */
+  /** Waits for the answer to begin, or for the client to read. */
   #behindBytes = 0;
+  #isCutOff = false;
   #unsubscribe: (() => void) | null = null;
   /** Since something was delivered. */
   #quietSweeps = 0;
@@ -55,7 +54,12 @@ class Subscription implements Subscriber, ReplySource {
   }
 
   begin(writer: ReplyWriter): void {
+    if (this.#isCutOff) {
+      writer.terminate();
+      return;
+    }
     this.#writer = writer;
+    this.#behindBytes = 0;
     // Written at once, so that the client knows that it is subscribed.
     this.#write(SUBSCRIBED);
     for (const json of this.#early ?? []) this.deliver(json);
@@ -78,7 +82,8 @@ class Subscription implements Subscriber, ReplySource {
     if (this.#writer) return this.#write(`data: ${json}\n\n`);
     this.#early ??= [];
     this.#early.push(json);
-    return this.#early.length <= EARLY_MAX;
+    this.#behindBytes += json.length;
+    return this.#behindBytes <= BUFFER_BYTES_MAX;
   }
 
   keepAlive(): void {
@@ -98,6 +103,7 @@ class Subscription implements Subscriber, ReplySource {
   /** It read too slowly. */
   closed(): void {
     const writer = this.#writer;
+    this.#isCutOff = true;
     this.left();
     writer?.terminate();
   }
