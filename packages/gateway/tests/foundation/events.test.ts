@@ -98,10 +98,10 @@ test("what comes between the subscription and its answer is kept; too much of it
   const transport = new EventsTransport({ events, authenticator: nobody, clock });
   const begin = async (notes: number, text: string) => {
     const stream = events.open("u");
-    const reply = await transport.handle(
-      { header: () => null } as unknown as HttpRequest,
-      { query: new URLSearchParams({ session: stream.sessionId }), requestId: "r" },
-    );
+    const reply = await transport.handle({ header: () => null } as unknown as HttpRequest, {
+      query: new URLSearchParams({ session: stream.sessionId }),
+      requestId: "r",
+    });
     if (!("source" in reply)) throw new Error("refused");
     for (let n = 0; n < notes; n++) stream.emit({ method: "note", params: { n, text } });
     const seen = { written: 0, isCutOff: false };

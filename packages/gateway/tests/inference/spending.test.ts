@@ -400,6 +400,8 @@ describe("a prompt costs what is sent", () => {
     );
     await who.post("/v1/embeddings", { model: DEAR, input: Array.from({ length: 5_000 }, () => 7) });
     expect((await who.rows())[0].prompt_tokens).toBe(5_000);
+    await who.post("/v1/embeddings", { model: DEAR, input: [7, "some words of a text ".repeat(1_000)] });
+    expect((await who.rows())[0].prompt_tokens).toBeGreaterThan(4_000);
   });
 });
 

@@ -367,6 +367,25 @@ onEachDatabase("a bound", (fresh) => {
       expect(await bench.rows()).toMatchObject([{ points: null, cost: 0.99 }]);
     }));
 
+  test("a hold on points grows into a quota without limits", () =>
+    withBench(fresh, async (bench) => {
+      const who = payer({ tier: "enterprise" });
+      await bench.topup({ type: "user", id: who.userId }, 10);
+      const held = await bench.metering.admit(outputRequest(who, 5_000));
+      const total = (completionTokens: number) => ({ promptTokens: 10, completionTokens });
+      expect(await held.grow(total(9_000))).toBe(true);
+      expect(await held.grow(total(900_000))).toBe(true);
+      expect(await held.grow(total(9_000_000))).toBe(true);
+      // The points are free again.
+      const all = await bench.metering.holdPoints({ type: "user", id: who.userId }, 10);
+      expect(all).not.toBeNull();
+      all!.release();
+      held.settle({ backend: "gateway", promptTokens: 10, completionTokens: 900_000, estimated: false });
+      expect(bench.metering.holdCount).toBe(0);
+      await bench.metering.flush(10_000);
+      expect(await bench.rows()).toMatchObject([{ points: null, cost: 9 }]);
+    }));
+
   test("points that requests hold cannot be moved away, and what is moved cannot be held", () =>
     withBench(fresh, async (bench) => {
       const groupId = crypto.randomUUID();

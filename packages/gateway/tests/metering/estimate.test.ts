@@ -95,6 +95,13 @@ describe("estimatePromptTokens", () => {
     const heard = estimatePromptTokens(body([sound, text]));
     expect(heard).toBeGreaterThan(9_000);
     expect(heard).toBeLessThan(11_000);
+    const film = { type: "video_url", video_url: { url: "https://x.test/a.mp4" } };
+    expect(estimatePromptTokens(body([film, text]))).toBeGreaterThan(IMAGE_TOKENS);
+    const novel = "word ".repeat(10_000);
+    const file_data = `data:text/plain;base64,${Buffer.from(novel).toBase64()}`;
+    const read = estimatePromptTokens(body([{ type: "file", file: { filename: "a.txt", file_data } }]));
+    expect(read).toBeGreaterThan(10_000);
+    expect(read).toBeLessThan(16_000);
     const stored = { role: "user", content: "hi", images: [{ url }] };
     const remembered = estimatePromptTokens(bytes(JSON.stringify({ messages: [stored] })));
     expect(remembered).toBeGreaterThan(IMAGE_TOKENS);

@@ -50,8 +50,16 @@ function skipString(text: string, at: number): number {
   }
 }
 
-/** Keys of the parts of a message that are an image or a sound, with their quotes. */
-const MEDIA_KEYS = ['"image_url"', '"input_audio"', '"images"'] as const;
+/** Keys of the parts of a message that are an image, a sound or a file, with their quotes. */
+const MEDIA_KEYS = [
+  '"image_url"',
+  '"input_audio"',
+  '"images"',
+  '"video_url"',
+  '"audio_url"',
+  '"input_video"',
+  '"file_data"',
+] as const;
 const KEY_LENGTH_MAX = 100;
 
 /** Whether the key between the positions is one of those, or written so that it may be. */

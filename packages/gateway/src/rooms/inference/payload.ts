@@ -33,6 +33,7 @@ const PLAIN_STRING = /^"[ !#-[\]-~]*"$/;
 /** An array whose first element, or whose first array's first element, is a number. */
 const TOKEN_ARRAY = /^\[\s*(\[\s*)?\d/;
 const COMMA_BYTE = 44;
+const QUOTE_BYTE = 34;
 const OPEN = Buffer.from("{");
 const CLOSE = Buffer.from("}");
 const COMMA = Buffer.from(",");
@@ -110,7 +111,12 @@ export class Payload {
     const opening = this.#bytes.toString("latin1", valueStart, Math.min(end, valueStart + 64));
     if (!TOKEN_ARRAY.test(opening)) return null;
     let count = 1;
-    for (let at = valueStart; at < end; at++) if (this.#bytes[at] === COMMA_BYTE) count++;
+    for (let at = valueStart; at < end; at++) {
+      const byte = this.#bytes[at];
+      if (byte === COMMA_BYTE) count++;
+      // Texts among the numbers are texts.
+      else if (byte === QUOTE_BYTE) return null;
+    }
     return count;
   }
 

@@ -124,7 +124,10 @@ export class TokenCounter {
     this.#add(json, { start, end, isJson: true });
   }
 
-  #add(bytes: Uint8Array, { start, end: until, isJson }: { start: number; end: number; isJson: boolean }): void {
+  #add(
+    bytes: Uint8Array,
+    { start, end: until, isJson }: { start: number; end: number; isJson: boolean },
+  ): void {
     const end = Math.min(until, bytes.length);
     let before = this.#before;
     let weight = this.#weight;
