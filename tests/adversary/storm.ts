@@ -10,7 +10,7 @@ import { Stage, type StageOptions } from "./stage.ts";
 import { Tally } from "./tally.ts";
 
 /** Rules whose breach proves nothing while an instance lets requests through unchecked, as it may. */
-const ADMISSION_RULES = new Set(["quota", "served in debt", "served for nothing"]);
+const ADMISSION_RULES = new Set(["quota", "bound", "value", "served in debt", "served for nothing"]);
 const SETTLED_WITHIN_MS = 10_000;
 
 export interface StormOptions extends StageOptions {
@@ -105,7 +105,7 @@ async function playRound(
 }
 
 const believed = ({ problems }: Verdict, hasLetThrough: boolean): Problem[] =>
-  hasLetThrough ? problems.filter(({ rule }) => !ADMISSION_RULES.has(rule)) : problems;
+  hasLetThrough ? problems.filter(({ rule }) => !ADMISSION_RULES.has(rule.split(":")[0]!)) : problems;
 
 /** After the storm: the ledger adds up, nothing is held, nothing is under way, nothing was sent that nobody asked for. */
 async function lastLook(stage: Stage): Promise<Problem[]> {

@@ -160,8 +160,11 @@ async function chargeAll(
     return { item, exact: exactPoints({ costNanoUsd, pointsPerUsd, multiplierMicros }) };
   });
   const closed = new Set<string>();
-  const byPoints = new Charging({ quota: null, closed }, priced, { accounts, known });
-  if (!quota || !byPoints.isUncovered) return byPoints;
+  const hasPoints = accounts.values().some(({ balance }) => balance > 0);
+  if (!quota || hasPoints) {
+    const byPoints = new Charging({ quota: null, closed }, priced, { accounts, known });
+    if (!quota || !byPoints.isUncovered) return byPoints;
+  }
   await quota.load(tx);
   let charged = new Charging({ quota, closed }, priced, { accounts, known });
   // An account that is made for a debt may turn out to be needed by others, too.
