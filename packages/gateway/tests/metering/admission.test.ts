@@ -448,6 +448,27 @@ describe("calendar", () => {
       ]);
     }));
 
+  test("what was admitted in the old month cannot cross the new month's line together", () =>
+    withBench(freshSqlite, async (bench, clock) => {
+      clock.nowMs = Date.parse("2026-11-30T23:59:59.900Z");
+      const who = payer();
+      const across = await Promise.all(
+        Array.from({ length: 4 }, () => bench.metering.admit(centRequest(who, FREE_CENTS / 4))),
+      );
+      clock.nowMs = Date.parse("2026-12-01T00:00:00.000Z");
+      await spend(bench, who, FREE_CENTS - 10);
+      for (const admission of across) admission.settle(centUsage(FREE_CENTS / 4));
+      expect(bench.metering.holdCount).toBe(0);
+      await bench.metering.flush(10_000);
+      const month = (name: string) => bench.usage.month({ userId: who.userId, month: name, project: "" });
+      // One crosses; the others are owed.
+      expect((await month("2026-12")).quotaCostNanoUsd).toBe(1.15e9);
+      expect((await month("2026-11")).quotaCostNanoUsd).toBe(0);
+      const { debt } = await bench.ledger.statement({ type: "user", id: who.userId });
+      expect(debt).toBe((3 * FREE_CENTS) / 4);
+      expect((await refusal(bench, who)).message).toContain("owe");
+    }));
+
   test("a clock that jumps into another month and back uses that month's quota", () =>
     withBench(freshSqlite, async (bench, clock) => {
       const who = payer();

@@ -19,7 +19,7 @@ const details = (value: unknown): Record<string, unknown> => (isObject(value) ? 
 
 const BYTES_PER_TOKEN = 4;
 
-/** What is told where an upstream reported nothing; the same rule that such an answer is charged by. */
+/** What is told where the chat path says nothing about usage. */
 export const estimatedCounts = (prompt: number, answerBytes: number): TokenCounts => ({
   prompt,
   cached: 0,
