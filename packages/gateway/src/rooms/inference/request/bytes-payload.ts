@@ -7,6 +7,7 @@ import {
   scanObject,
   skipSpace,
 } from "../../../kernel/json-scan.ts";
+import { estimatePromptTokens } from "../../metering/index.ts";
 import {
   hasOwnField,
   isExtraSent,
@@ -18,8 +19,16 @@ import {
 import { isSpendField, OPTIONS, PREDICTION, SpendFields, spendNumber } from "./spend-fields.ts";
 
 const TEXT_KEPT_MAX = 16 * 1024;
-/** Keys of the parts of a message that are an image or a sound, with their quotes. */
-const MEDIA_KEYS = ['"image_url"', '"input_audio"', '"images"'] as const;
+/** Keys of the parts of a message that are an image, a sound or a file, with their quotes. */
+const MEDIA_KEYS = [
+  '"image_url"',
+  '"input_audio"',
+  '"images"',
+  '"video_url"',
+  '"audio_url"',
+  '"input_video"',
+  '"file_data"',
+] as const;
 const KEY_LENGTH_MAX = 100;
 const COLON = 58;
 /** Stands in JSON as it is: ASCII, and nothing escaped. */
@@ -27,6 +36,7 @@ const PLAIN_STRING = /^"[ !#-[\]-~]*"$/;
 /** An array whose first element, or whose first array's first element, is a number. */
 const TOKEN_ARRAY = /^\[\s*(\[\s*)?\d/;
 const COMMA_BYTE = 44;
+const QUOTE_BYTE = 34;
 const OPEN = Buffer.from("{");
 const CLOSE = Buffer.from("}");
 const COMMA = Buffer.from(",");
@@ -95,7 +105,12 @@ export class BytesPayload implements Payload {
     const opening = this.#bytes.toString("latin1", valueStart, Math.min(end, valueStart + 64));
     if (!TOKEN_ARRAY.test(opening)) return null;
     let count = 1;
-    for (let at = valueStart; at < end; at++) if (this.#bytes[at] === COMMA_BYTE) count++;
+    for (let at = valueStart; at < end; at++) {
+      const byte = this.#bytes[at];
+      if (byte === COMMA_BYTE) count++;
+      // Texts among the numbers are texts.
+      else if (byte === QUOTE_BYTE) return null;
+    }
     return count;
   }
 
@@ -124,12 +139,14 @@ export class BytesPayload implements Payload {
   spendFields(): SpendFields {
     const fields = new SpendFields();
     for (const [name, { valueStart, end }] of this.#members) {
-      if (name === PREDICTION) fields.predictionBytes = end - valueStart;
+      if (name === PREDICTION)
+        fields.predictionTokens = estimatePromptTokens(this.#bytes.subarray(valueStart, end), false);
       else if (name === OPTIONS) this.#readOptions(fields);
       else if (isSpendField(name)) fields.add(name, this.value(name), "");
     }
     for (const { key: name, bytes, valueStart, end, isSent } of this.#extra()) {
-      if (isSent && name === PREDICTION) fields.predictionBytes = end - valueStart;
+      if (isSent && name === PREDICTION)
+        fields.predictionTokens = estimatePromptTokens(bytes.subarray(valueStart, end), false);
       if (!isSpendField(name)) continue;
       const value = parseValue(bytes.subarray(valueStart, end), `extra.${name}`);
       if (isSent) fields.add(name, value, "extra.");

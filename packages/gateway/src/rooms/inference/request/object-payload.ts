@@ -1,5 +1,6 @@
 import type { JsonBody } from "../../../backends/contract.ts";
 import { isObject } from "../../../kernel/json.ts";
+import { estimatePromptTokens } from "../../metering/index.ts";
 import {
   hasOwnField,
   isExtraSent,
@@ -56,12 +57,12 @@ export class ObjectPayload implements Payload {
   spendFields(): SpendFields {
     const fields = new SpendFields();
     for (const [name, value] of Object.entries(this.#fields)) {
-      if (name === PREDICTION) fields.predictionBytes = bytesOf(value);
+      if (name === PREDICTION) fields.predictionTokens = tokensOf(value);
       else if (name === OPTIONS) readOptions(fields, value);
       else if (isSpendField(name) && value !== undefined) fields.add(name, value, "");
     }
     for (const { name, value, isSent } of this.#extra()) {
-      if (isSent && name === PREDICTION) fields.predictionBytes = bytesOf(value);
+      if (isSent && name === PREDICTION) fields.predictionTokens = tokensOf(value);
       if (!isSpendField(name)) continue;
       if (isSent) fields.add(name, value, "extra.");
       else spendNumber(value, `extra.${name}`);
@@ -92,7 +93,8 @@ function readOptions(fields: SpendFields, options: unknown): void {
   }
 }
 
-const bytesOf = (value: unknown): number => Buffer.byteLength(JSON.stringify(value) ?? "");
+const tokensOf = (value: unknown): number =>
+  estimatePromptTokens(Buffer.from(JSON.stringify(value) ?? ""), false);
 
 class ComposedObject implements JsonBody {
   #bytes: Buffer<ArrayBuffer> | null = null;

@@ -96,8 +96,8 @@ export class SpendFields {
   readonly limits: OutputLimit[] = [];
   /** Answers that are asked for at once. */
   choices = 1;
-  /** Size of the predicted output. */
-  predictionBytes = 0;
+  /** Of the predicted output, estimated. */
+  predictionTokens = 0;
 
   /** Notes one of these fields; `where` it stood is for the refusal of what is not a number. */
   add(name: string, value: unknown, where: "" | "options." | "extra."): void {
