@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { defineRoute, type RouteDefinition } from "../../kernel/route.ts";
 import { BODY_BYTES_MAX } from "./service.ts";
-import { Usage } from "./voices/documented.ts";
+import { Usage } from "./voices/chat/index.ts";
 import { voices } from "./voices/index.ts";
 import type { Voice, VoiceRoute } from "./voices/voice.ts";
 

@@ -3,7 +3,6 @@ import { BytesPayload } from "../../request/bytes-payload.ts";
 import { ObjectPayload } from "../../request/object-payload.ts";
 import type { Payload } from "../../request/payload.ts";
 import { parseBody } from "../chat-body.ts";
-import { Usage } from "../documented.ts";
 import { chatBodyOfResponses } from "../responses/request.ts";
 import type { Voice } from "../voice.ts";
 
@@ -16,6 +15,13 @@ function fromResponses(body: Buffer, sent: Payload): Payload {
   const own = CHAT_FIELDS.filter((name) => sent.has(name)).map((name) => [name, sent.value(name)]);
   return new ObjectPayload({ ...chat, ...Object.fromEntries(own) });
 }
+
+/** Token counts as chat and embeddings answers carry them; for the documents, like the others here. */
+export const Usage = z.object({
+  prompt_tokens: z.int(),
+  completion_tokens: z.int(),
+  total_tokens: z.int(),
+});
 
 const ChatRequest = z.looseObject({
   model: z.string().describe("Id from GET /v1/models, or an alias"),
