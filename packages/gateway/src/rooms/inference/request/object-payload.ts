@@ -5,6 +5,7 @@ import {
   hasOwnField,
   isExtraSent,
   isOwnField,
+  type Kind,
   type Payload,
   SPELLED_ONE_WAY,
   SPELLED_ONE_WAY_IN_OPTIONS,
@@ -30,26 +31,25 @@ export class ObjectPayload implements Payload {
   }
 
   has(key: string): boolean {
-    return Object.hasOwn(this.#fields, key) && this.#fields[key] !== undefined;
+    return this.value(key) !== undefined;
   }
-  isArray(key: string): boolean {
-    return Array.isArray(this.#fields[key]);
-  }
-  isEmptyArray(key: string): boolean {
-    const value = this.#fields[key];
-    return Array.isArray(value) && value.length === 0;
-  }
-  isString(key: string): boolean {
-    return typeof this.#fields[key] === "string";
-  }
-  isNull(key: string): boolean {
-    return this.#fields[key] === null;
+  kindOf(key: string): Kind | undefined {
+    const value = this.value(key);
+    if (value === undefined) return undefined;
+    if (Array.isArray(value)) return value.length > 0 ? "array" : "empty array";
+    return typeof value === "string"
+      ? "string"
+      : value === null
+        ? "null"
+        : isObject(value)
+          ? "object"
+          : "scalar";
   }
   value(key: string): unknown {
-    return this.#fields[key];
+    return Object.hasOwn(this.#fields, key) ? this.#fields[key] : undefined;
   }
   tokenCount(key: string): number | null {
-    const value = this.#fields[key];
+    const value = this.value(key);
     const tokens = Array.isArray(value) ? value.flat() : [];
     return tokens.length > 0 && tokens.every((token) => typeof token === "number") ? tokens.length : null;
   }
