@@ -359,7 +359,7 @@ export interface Routes {
       providers: number;
     };
   };
-  /** Like /v1/health, but 503 while the process drains before it stops. */
+  /** Same as /v1/health, with `usage_journal` added, and 503 with status `draining` while the process stops. */
   "GET /readyz": {
     auth: "public";
     answer: {

@@ -116,11 +116,12 @@ export interface Reservations {
 /** One session's channel, as the code that emits on it sees it. */
 export interface EventStream {
   readonly sessionId: string;
+  /** Held back while nobody listens yet, at most for the grace period of a subscriber that is on its way. */
   emit<Definition extends NotificationDefinition>(
     definition: Definition,
     params: z.input<Definition["params"]>,
   ): void;
-  /** Resolves when someone listens, or after the grace period for a subscriber that is on its way. */
+  /** Resolves when someone listens, or after that grace period. */
   whenHeard(): Promise<void>;
   /** Calls back when those who listened have left and nobody came back within a moment. */
   onDeserted(run: () => void): void;
@@ -129,16 +130,42 @@ export interface EventStream {
 }
 
 export interface Subscriber {
-  /** Receives one complete JSON text. Returning false means: too slow, cut off. */
-  deliver(json: string): boolean;
+  /** Receives one complete JSON text and its id. Returning false means: no more until it calls `resume`. */
+  deliver(json: string, id: string): boolean;
+  /** It fell too far behind and is cut off. */
   closed(): void;
+}
+
+/** A subscriber's place in a session. */
+export interface EventReader {
+  /** The id of what came just before; null when that is not known. */
+  readonly lastId: string | null;
+  /** The subscriber can take notifications. Nothing is delivered, and nobody counts as listening, before the first call. */
+  resume(): void;
+  /** Delivers what is there, whether the subscriber can take it or not, and leaves. */
+  finish(): void;
+  leave(): void;
+}
+
+export interface SubscribeOptions {
+  sessionId: string;
+  userId: string | null;
+  /**
+   * The id of the last notification that the subscriber has had, if it comes back: it gets what was kept since then,
+   * or, where that id is not known any more, all that is kept.
+   */
+  lastId?: string | null;
+  subscriber: Subscriber;
 }
 
 /** Notification channels by session id. Ids are capabilities: knowing one is the right to listen to it. */
 export interface EventHub {
   /** Opens a channel that belongs to `userId`; its id is made here unless the caller has one. */
   open(userId: string, sessionId?: string): EventStream;
-  /** Sends one JSON text to whoever listens on `sessionId`; dropped when nobody does. */
+  /**
+   * Sends one JSON text to the subscribers of `sessionId`. While nobody listens to a session that was just opened, it
+   * waits for the grace period; otherwise it is dropped when nobody does.
+   */
   push(sessionId: string, json: string): void;
   /** The same with a notification. */
   notify<Definition extends NotificationDefinition>(
@@ -146,10 +173,6 @@ export interface EventHub {
     definition: Definition,
     params: z.input<Definition["params"]>,
   ): void;
-  /** Null when the session belongs to someone other than `userId`. The returned function unsubscribes. */
-  subscribe(options: {
-    sessionId: string;
-    userId: string | null;
-    subscriber: Subscriber;
-  }): (() => void) | null;
+  /** Null when the session belongs to someone other than `userId`, or has too many subscribers. */
+  subscribe(options: SubscribeOptions): EventReader | null;
 }

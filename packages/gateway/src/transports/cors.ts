@@ -69,7 +69,9 @@ export class Cors {
         vary: headers?.vary ? `${headers.vary}, origin` : "origin",
       },
     };
-    return answer instanceof Reply ? new Reply(head, answer.body) : new StreamedReply(head, answer.source);
+    return answer instanceof Reply
+      ? new Reply(head, answer.body, answer.release)
+      : new StreamedReply(head, answer.source);
   }
 }
 

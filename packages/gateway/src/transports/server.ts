@@ -12,7 +12,7 @@ import { Cors } from "./cors.ts";
 import type { EventsTransport } from "./events/sse.ts";
 import type { Gate } from "./rest/gate.ts";
 import { RouteRunner } from "./rest/runner.ts";
-import type { createRpcHttp } from "./rpc/http.ts";
+import { type createRpcHttp, RPC_BODY_BYTES_MAX } from "./rpc/http.ts";
 import { type RpcWebSocket, SEND_BUFFER_BYTES_MAX } from "./rpc/websocket.ts";
 
 /** A WebSocket transport beside the RPC plane, e.g. the agents' tunnel. */
@@ -45,13 +45,22 @@ export interface HttpServerOptions {
   trustedProxies: ReadonlySet<string>;
   corsOrigins: readonly string[];
   /** Answers a GET that no route has, e.g. with a page of the console. */
-  fallback?: (request: HttpRequest, path: string) => Response | Promise<Response> | null;
+  fallback?: (request: HttpRequest, path: string) => Promise<Response | null> | null;
 }
 
 const SOCKET_MESSAGE_BYTES_MAX = 8 * 1024 * 1024;
 const CONNECTIONS_MAX_HINT =
   "raise the limit of open files and SERVICE_CONNECTIONS_MAX, or start more instances";
 const RPC_METHODS: readonly string[] = ["GET", "POST"];
+
+const CHALLENGE = { "www-authenticate": "Bearer", "x-should-retry": "false" };
+
+/** A 401 says how to sign in, and client libraries need not try the same credentials again. */
+function challenged(answer: AnyReply): AnyReply {
+  if (!(answer instanceof Reply) || answer.head.status !== 401) return answer;
+  const head = { ...answer.head, headers: { ...CHALLENGE, ...answer.head.headers } };
+  return new Reply(head, answer.body, answer.release);
+}
 
 /** The one listener: routes, the RPC plane, the event streams and the WebSockets. */
 export function startHttpServer(options: HttpServerOptions): Listener {
@@ -86,12 +95,11 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     const data = await rpcSocket.admit(query.get("token") ?? bearerOf(request), sourceOf(request).ip);
     const refusal = data.anonymous ? cors.refusal(request) : null;
     if (refusal) return toRestReply(refusal, ids.ordered());
-    return new SocketReply(
-      ids.ordered(),
-      data,
-      rpcSocket,
-      "Expected a WebSocket upgrade; POST JSON-RPC requests instead.",
-    );
+    return new SocketReply(ids.ordered(), data, rpcSocket, {
+      hint: "Expected a WebSocket upgrade; POST JSON-RPC requests instead.",
+      // Beyond what may be sent anyway, nothing of a stranger's is kept.
+      ...(data.anonymous && { messageBytesMax: RPC_BODY_BYTES_MAX }),
+    });
   }
 
   async function upgradeOther(
@@ -133,7 +141,7 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     };
     try {
       const answer = route(request);
-      return answer instanceof Promise ? answer.catch(failed) : answer;
+      return answer instanceof Promise ? answer.then(challenged, failed) : challenged(answer);
     } catch (error) {
       return failed(error);
     }

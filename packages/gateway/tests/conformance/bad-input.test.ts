@@ -198,6 +198,7 @@ onEachDatabase("hostile input", (fresh) => {
       token: "t",
       refresh_token: "t",
       prompt: "a cat",
+      message_id: crypto.randomUUID(),
       alias: "nick",
       target: "m",
       title: "a title",

@@ -6,7 +6,7 @@ import type { NodeState } from "./state.ts";
 
 /** Deployments that are being followed; the oldest gives way. */
 const STREAMS_MAX = 1_000;
-/** Notifications of one stream that wait for its subscriber, or for the backend to be registered. */
+/** Notifications of one stream that wait for the backend to be registered. */
 const WAITING_MAX = 64;
 /** How long a node that vanished may take to come back before its deployments count as failed. */
 export const LOST_NODE_DEADLINE_MS = 60_000;
@@ -42,7 +42,7 @@ export class DeployStreams {
       agentId: order.agentId,
       modelId: order.modelId,
       last: { status: "queued", progress: 0 },
-      tail: stream.whenHeard(),
+      tail: settled,
       waiting: 0,
       cancelDeadline: null,
     });

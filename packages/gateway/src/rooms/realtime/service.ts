@@ -18,8 +18,6 @@ import { type ServerEvent, transcriptIn } from "./server-events.ts";
 
 const SESSIONS_MAX = 2_000;
 const SESSIONS_PER_USER_MAX = 250;
-/** Upstream events that wait for the subscriber at the start; later ones are delivered at once. */
-const OPENING_EVENTS_MAX = 256;
 /** A session whose client has sent nothing for this long is over: nobody may be paying attention to it. */
 const CLIENT_SILENCE_MS = 10 * 60_000;
 const SILENCE_CHECK_MS = 30_000;
@@ -56,9 +54,8 @@ interface Session {
   up: EventQueue;
   down: EventQueue;
   conversationId: string | null;
-  stream: EventStream;
-  /** Null once the subscriber is there: events then go straight through. */
-  opening: ServerEvent[] | null;
+  /** Opened when the upstream is there: from then on the first events wait a moment for the subscriber. */
+  stream: EventStream | null;
   link: { send(event: Record<string, unknown>): boolean; close(): void } | null;
   lastClientEventMs: number;
   /** Ends the answering of other instances about it. */
@@ -88,7 +85,7 @@ export class Realtime {
     actor: Actor,
     { model, config = {}, conversationId, refId }: StartOptions,
   ): Promise<{ session_id: string; stream_session: string }> {
-    const { ids, events, clock, routing, conversations } = this.options;
+    const { ids, clock, routing, conversations } = this.options;
     if (conversationId) await conversations.access(actor.userId, conversationId);
     const route = routing.choose({ model: routing.aliases.resolve(model), capability: "realtime" });
     // What is chosen has the capability.
@@ -120,8 +117,7 @@ export class Realtime {
       up: new EventQueue({ failed: (error) => this.#failed(session, error) }),
       down: new EventQueue({ failed: (error) => this.#failed(session, error) }),
       conversationId: conversationId ?? null,
-      stream: events.open(actor.userId),
-      opening: [],
+      stream: null,
       link: null,
       lastClientEventMs: clock.now(),
       served: this.#remote.serve(sessionId),
@@ -148,15 +144,14 @@ export class Realtime {
       this.#sessions.delete(sessionId);
       meter.close("upstream");
       session.served?.();
-      session.stream.end();
+      session.stream?.end();
       fail("bad_gateway", `The realtime session could not be opened: ${(error as Error).message}`, {
         cause: error,
       });
     }
     // The client's first event may come in elsewhere, and is to be heard here.
     await session.served?.ready;
-    session.stream.whenHeard().then(() => this.#release(session));
-    return { session_id: sessionId, stream_session: session.stream.sessionId };
+    return { session_id: sessionId, stream_session: this.#streamOf(session).sessionId };
   }
 
   #meter(
@@ -284,14 +279,8 @@ export class Realtime {
     session.meter.close(leftBy);
     session.served?.();
     this.options.log.debug("realtime session ended", { session_id: session.id, reason });
-    const end = () => {
-      this.#release(session);
-      this.#emit(session, { type: "session.closed", reason, ...(code && { code }) });
-      session.stream.end();
-    };
-    // An upstream that hangs up at once has said why; who opened the session is still about to listen.
-    if (session.opening === null) end();
-    else void session.stream.whenHeard().then(end);
+    this.#emit(session, { type: "session.closed", reason, ...(code && { code }) });
+    session.stream?.end();
   }
 
   #forward(session: Session, event: ServerEvent): void {
@@ -312,19 +301,16 @@ export class Realtime {
   #pass(session: Session, event: ServerEvent): void {
     if (!this.#sessions.has(session.id)) return;
     this.#keepTranscript(session, event);
-    if (session.opening === null) this.#emit(session, event);
-    else if (session.opening.length < OPENING_EVENTS_MAX) session.opening.push(event);
+    this.#emit(session, event);
   }
 
-  /** The subscriber is there, or its time is up: what waited goes out, and from now on nothing waits. */
-  #release(session: Session): void {
-    const waiting = session.opening ?? [];
-    session.opening = null;
-    for (const event of waiting) this.#emit(session, event);
+  #streamOf(session: Session): EventStream {
+    session.stream ??= this.options.events.open(session.actor.userId);
+    return session.stream;
   }
 
   #emit(session: Session, event: ServerEvent): void {
-    session.stream.emit(realtimeEvent, { session_id: session.id, event });
+    this.#streamOf(session).emit(realtimeEvent, { session_id: session.id, event });
   }
 
   #keepTranscript({ id, conversationId }: Session, event: ServerEvent): void {
