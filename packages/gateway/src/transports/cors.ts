@@ -65,7 +65,7 @@ export class Cors {
       headers: {
         ...headers,
         "access-control-allow-origin": origin,
-        "access-control-expose-headers": "x-request-id, retry-after",
+        "access-control-expose-headers": "x-request-id, retry-after, x-should-retry",
         vary: headers?.vary ? `${headers.vary}, origin` : "origin",
       },
     };
