@@ -41,7 +41,7 @@ const PASSED = [
 /** A Responses request as a chat-completions body. */
 export function chatBodyOfResponses(value: unknown): ConvertedRequest {
   const { body, model } = requestAt(value);
-  for (const [name, problem] of Object.entries(SERVER_SIDE)) if (body[name] != null) invalid(name, problem);
+  for (const name in SERVER_SIDE) if (body[name] != null) invalid(name, SERVER_SIDE[name]!);
   if (body.background === true)
     invalid("background", "background responses are not kept here; stream instead");
   const naming = readTools(body.tools);
