@@ -163,7 +163,7 @@ describe("usage at the end of an answer", () => {
     expect(usageIn(body({ usage: { total_tokens: 8 } }))).toEqual({
       promptTokens: 8,
       completionTokens: 0,
-      isTotalOnly: true,
+      lacks: "both",
     });
     // Where one of the two is missing, it is the rest of the sum.
     expect(usageIn(body({ usage: { prompt_tokens: 8, total_tokens: 500 } }))).toEqual({

@@ -182,6 +182,11 @@ const SAMPLES = 16;
 const SAMPLE_BYTES = READ_WHOLE_BYTES_MAX / SAMPLES;
 /** How many standard errors are added to the mean of the samples. */
 const MARGIN_ERRORS = 2;
+/**
+ * What a sample weighs at least, in tokens a byte: about as much as the lightest text. Otherwise a body that is nearly
+ * all white space, or letters written as escapes, would seem to have no prompt whenever no sample meets its text.
+ */
+const SAMPLE_DENSITY_MIN = 0.15;
 
 /**
  * The same for a hold, which must cost next to nothing: a long text is weighed by samples, and the more they differ,
@@ -195,7 +200,8 @@ export function samplePromptTokens(body: Uint8Array, mayHaveMedia = true): numbe
   let sum = 0;
   let squares = 0;
   for (let n = 0; n < SAMPLES; n++) {
-    const density = densityAt(body, texts, Math.floor(Math.random() * textBytes));
+    const position = Math.floor(Math.random() * textBytes);
+    const density = Math.max(SAMPLE_DENSITY_MIN, densityAt(body, texts, position));
     sum += density;
     squares += density * density;
   }

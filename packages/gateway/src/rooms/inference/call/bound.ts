@@ -20,6 +20,10 @@ const bytesOf = (body: SentBody): Uint8Array => {
   return typeof bytes === "string" ? Buffer.from(bytes) : bytes;
 };
 
+/** What the JSON around a list of token numbers may weigh without counting. */
+const FRAME_TOKENS = 50;
+const WITHOUT_INPUT: ReadonlyMap<string, string> = new Map([["input", "[]"]]);
+
 /** The most that an embeddings request can cost. */
 export class EmbeddingsBound implements TokenBound {
   readonly outputTokensMax = 0;
@@ -31,11 +35,19 @@ export class EmbeddingsBound implements TokenBound {
   ) {}
 
   get promptTokens(): number {
-    return this.payload.tokenCount("input") ?? samplePromptTokens(bytesOf(this.body), false);
+    return this.#numbered() ?? samplePromptTokens(bytesOf(this.body), false);
   }
   /** The same from all of it, for what is settled by it. */
   countPromptTokens(): number {
-    return this.payload.tokenCount("input") ?? estimatePromptTokens(bytesOf(this.body), false);
+    return this.#numbered() ?? estimatePromptTokens(bytesOf(this.body), false);
+  }
+
+  /** Token numbers, and what stands beside them: some servers read `messages` there. Null when there are none. */
+  #numbered(): number | null {
+    const tokens = this.payload.tokenCount("input");
+    if (tokens === null) return null;
+    const beside = estimatePromptTokens(bytesOf(this.payload.compose(WITHOUT_INPUT)), false);
+    return tokens + Math.max(0, beside - FRAME_TOKENS);
   }
 }
 

@@ -219,8 +219,8 @@ export class UpstreamCall {
    * fails without having delivered anything is owed nothing.
    */
   #owed({ isWhole, reported, delivered }: CallEnd): (ReportedUsage & { isEstimated: boolean }) | null {
-    const usage = reported === ABSURD || reported === null ? null : this.#split(reported, delivered);
-    if (isWhole && usage) return { ...usage, isEstimated: false };
+    const usage = reported === ABSURD || reported === null ? null : this.#completed(reported, delivered);
+    if (isWhole && usage) return usage;
     const hasLeft = this.#failure === CLIENT_LEFT_OUTCOME && this.#tried.length > 0;
     if (reported === null && delivered === 0 && !hasLeft) return null;
     const promptTokens = this.outgoing.bound.countPromptTokens();
@@ -232,11 +232,16 @@ export class UpstreamCall {
     };
   }
 
-  /** Of a sum alone, as much is output as was delivered. */
-  #split({ promptTokens, completionTokens, isTotalOnly }: ReportedUsage, delivered: number): ReportedUsage {
-    if (!isTotalOnly || this.options.capability !== "chat") return { promptTokens, completionTokens };
+  /** The report with what it lacks. Of a sum alone, as much is output as was delivered; other gaps are counted. */
+  #completed({ promptTokens, completionTokens, lacks }: ReportedUsage, delivered: number) {
+    if (lacks === "prompt") {
+      return { promptTokens: this.outgoing.bound.countPromptTokens(), completionTokens, isEstimated: true };
+    }
+    if (lacks === undefined || this.options.capability !== "chat")
+      return { promptTokens, completionTokens, isEstimated: false };
+    if (lacks === "completion") return { promptTokens, completionTokens: delivered, isEstimated: true };
     const output = Math.min(promptTokens, delivered);
-    return { promptTokens: promptTokens - output, completionTokens: output };
+    return { promptTokens: promptTokens - output, completionTokens: output, isEstimated: false };
   }
 
   /** Figures that the model cannot have are charged, since the operator chose the upstream, but they are told. */

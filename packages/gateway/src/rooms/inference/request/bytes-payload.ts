@@ -14,7 +14,7 @@ import {
   isOwnField,
   type Kind,
   type Payload,
-  SPELLED_ONE_WAY,
+  requireName,
   SPELLED_ONE_WAY_IN_OPTIONS,
 } from "./payload.ts";
 import { isSpendField, OPTIONS, PREDICTION, SpendFields, spendNumber } from "./spend-fields.ts";
@@ -66,7 +66,7 @@ export class BytesPayload implements Payload {
       if (!this.#mayHaveMedia && isMediaKey(text, start, end)) this.#mayHaveMedia = true;
     });
     for (const member of members) {
-      SPELLED_ONE_WAY.require(member.key);
+      requireName(member.key);
       this.#members.set(member.key, member);
     }
     this.#hasDuplicates = this.#members.size !== members.length;

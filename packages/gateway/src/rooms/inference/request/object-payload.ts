@@ -7,7 +7,7 @@ import {
   isOwnField,
   type Kind,
   type Payload,
-  SPELLED_ONE_WAY,
+  requireName,
   SPELLED_ONE_WAY_IN_OPTIONS,
 } from "./payload.ts";
 import { isSpendField, OPTIONS, PREDICTION, SpendFields, spendNumber } from "./spend-fields.ts";
@@ -20,7 +20,7 @@ export class ObjectPayload implements Payload {
 
   constructor(fields: Fields) {
     this.#fields = fields;
-    for (const key of Object.keys(fields)) SPELLED_ONE_WAY.require(key);
+    for (const key of Object.keys(fields)) requireName(key);
   }
 
   get mayHaveMedia(): boolean {

@@ -1,4 +1,5 @@
 import type { JsonBody } from "../../../backends/contract.ts";
+import { fail } from "../../../kernel/errors.ts";
 import { ProtectedNames, SPEND_NAMES, type SpendFields } from "./spend-fields.ts";
 
 /** Fields that are the gateway's own; no upstream sees them. */
@@ -14,8 +15,31 @@ const PROTECTED: ReadonlySet<string> = new Set([
   "input",
   ...OWN_FIELDS,
 ]);
-export const SPELLED_ONE_WAY = new ProtectedNames([...PROTECTED, ...SPEND_NAMES, "stream_options", "tools"]);
+/** Lists of models that OpenRouter and LiteLLM may take instead of `model`: at another price, by other rights. */
+const OTHER_MODELS: ReadonlySet<string> = new Set([
+  "models",
+  "fallbacks",
+  "context_window_fallbacks",
+  "content_policy_fallbacks",
+]);
+const SPELLED_ONE_WAY = new ProtectedNames([
+  ...PROTECTED,
+  ...SPEND_NAMES,
+  ...OTHER_MODELS,
+  "stream_options",
+  "tools",
+]);
 export const SPELLED_ONE_WAY_IN_OPTIONS = new ProtectedNames(SPEND_NAMES);
+
+/** Refuses a key that some servers would take for another one, or that has another model answer. */
+export function requireName(key: string, where = ""): void {
+  SPELLED_ONE_WAY.require(key, where);
+  if (!OTHER_MODELS.has(key)) return;
+  const field = where + key;
+  fail("missing_fields", `\`${field}\` is refused: name one model, in \`model\``, {
+    data: { fields: [field] },
+  });
+}
 
 export const isOwnField = (key: string): boolean => OWN_FIELDS.includes(key);
 export const hasOwnField = (payload: Pick<Payload, "has">): boolean =>
@@ -23,7 +47,7 @@ export const hasOwnField = (payload: Pick<Payload, "has">): boolean =>
 
 /** Whether a member of `extra` goes into what is sent: where nothing else has its name. Throws for a bad name. */
 export function isExtraSent(payload: Pick<Payload, "has">, key: string): boolean {
-  SPELLED_ONE_WAY.require(key, "extra.");
+  requireName(key, "extra.");
   return !PROTECTED.has(key) && !payload.has(key);
 }
 

@@ -135,7 +135,7 @@ export class ChatTurn {
       const reported = usageOfTail(body);
       requireList(body, { list: "choices", endsProperly: reported !== null });
       call.route.succeeded();
-      const isReported = reported !== null && reported !== ABSURD && !reported.isTotalOnly;
+      const isReported = reported !== null && reported !== ABSURD && reported.lacks === undefined;
       const delivered = isReported ? 0 : tokensIn(body.bytes);
       const owed = call.settle({ isWhole: true, reported, delivered });
       if (record.collector) await record.completedWith(body.bytes);
