@@ -530,6 +530,10 @@ export interface Methods {
         content: string;
         images?: unknown[];
         tool_calls?: unknown[];
+        /** The call that a tool's result is for */
+        tool_call_id?: string;
+        /** Why an answer is not whole: what the upstream said, or `stopped` */
+        incomplete?: string;
         /** RFC 3339 timestamp, UTC */
         created_at: string;
       }[];
@@ -558,6 +562,10 @@ export interface Methods {
         content: string;
         images?: unknown[];
         tool_calls?: unknown[];
+        /** The call that a tool's result is for */
+        tool_call_id?: string;
+        /** Why an answer is not whole: what the upstream said, or `stopped` */
+        incomplete?: string;
         /** RFC 3339 timestamp, UTC */
         created_at: string;
       }[];
@@ -825,6 +833,15 @@ export interface Methods {
       /** What the answer was limited to because points and quota pay no more; absent when nothing was */
       max_tokens?: number;
     };
+  };
+  /** Stop an answer of chat.send; leaving its notifications does not. */
+  "chat.stop": {
+    auth: "jwt";
+    params: {
+      /** As chat.send returned it */
+      stream_id: string;
+    };
+    result: { ok: true };
   };
   /** Cancel one of your video jobs; nothing is charged. */
   "video.cancel": {
@@ -1234,6 +1251,7 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "backends.types": "jwt",
   "engine.invoke": "admin",
   "chat.send": "jwt",
+  "chat.stop": "jwt",
   "video.cancel": "jwt",
   "video.create": "jwt",
   "video.get": "jwt",

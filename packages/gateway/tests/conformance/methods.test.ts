@@ -74,6 +74,7 @@ const ADDED = new Set([
 
 /** Methods of our own beyond the contract's. */
 const ADDED_METHODS = `
+chat.stop | jwt | stream_id | ok
 conversations.rename | jwt | conversation_id title | id title owner
 conversations.rewind | jwt | conversation_id message_id | removed
 system.activity | admin | | minutes first_token backends failures
