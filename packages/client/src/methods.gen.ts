@@ -740,11 +740,24 @@ export interface Methods {
     };
     result: { ok: true };
   };
+  /** What is remembered about you, newest first. */
+  "memory.list": {
+    auth: "jwt";
+    params: { limit?: number; offset?: number };
+    result: {
+      items: {
+        /** For memory.delete */
+        node_id: string;
+        text: string;
+      }[];
+      total: number;
+    };
+  };
   /** Forget one thing that is remembered about you. */
   "memory.delete": {
     auth: "jwt";
     params: {
-      /** Id of the remembered fact, as recall gave it */
+      /** Id of the remembered fact, as memory.list and the events of memory.status have it */
       node_id: string;
     };
     result: {
@@ -769,6 +782,8 @@ export interface Methods {
         outcome: "ok" | "failed";
         /** Facts found, written or deleted */
         count: number;
+        /** Their ids, for memory.delete */
+        node_ids: string[];
         duration_ms: number;
         /** Why it failed */
         detail: string | null;
@@ -1246,6 +1261,7 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "billing.plan": "jwt",
   "billing.plan.set": "admin_token",
   "billing.video.pricing.set": "admin_token",
+  "memory.list": "jwt",
   "memory.delete": "jwt",
   "memory.status": "jwt",
   "backends.types": "jwt",

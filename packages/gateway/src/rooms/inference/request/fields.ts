@@ -55,8 +55,13 @@ const OBJECT: Kind<Record<string, unknown>> = { is: isObject, expected: "must be
 
 function modelOf(payload: Payload): string {
   const model = payload.isString("model") ? payload.value("model") : null;
-  if (typeof model !== "string" || model === "" || model.length > MODEL_LENGTH_MAX)
+  if (typeof model !== "string" || model === "")
     return refuse("model", "is required: a model id from GET /v1/models");
+  if (model.length > MODEL_LENGTH_MAX)
+    return refuse(
+      "model",
+      `is too long: at most ${MODEL_LENGTH_MAX} characters, a model id from GET /v1/models`,
+    );
   return model;
 }
 
@@ -64,6 +69,8 @@ export function readChatFields(payload: Payload): ChatFields {
   const model = modelOf(payload);
   if (!payload.isArray("messages") || payload.isEmptyArray("messages"))
     refuse("messages", "is required: an array of {role, content} with at least one entry");
+  const { messagesProblem } = payload;
+  if (messagesProblem) refuse(messagesProblem.field, messagesProblem.expected);
   if (payload.has("tools") && !payload.isArray("tools") && !payload.isNull("tools"))
     refuse("tools", "must be an array of {type, function}");
   optional(payload, "temperature", NUMBER);

@@ -1,4 +1,5 @@
 import type { JsonBody } from "../../../backends/contract.ts";
+import type { MessagesProblem } from "./messages-problem.ts";
 import { ProtectedNames, SPEND_NAMES, type SpendFields } from "./spend-fields.ts";
 
 /** Fields that are the gateway's own; no upstream sees them. */
@@ -11,24 +12,33 @@ const PROTECTED: ReadonlySet<string> = new Set([
   "temperature",
   "max_tokens",
   "options",
-  "input",
-  ...OWN_FIELDS,
 ]);
-export const SPELLED_ONE_WAY = new ProtectedNames([...PROTECTED, ...SPEND_NAMES, "stream_options", "tools"]);
+/** What an embeddings request is about, and charged for. */
+const INPUT = "input";
+export const SPELLED_ONE_WAY = new ProtectedNames([
+  ...PROTECTED,
+  INPUT,
+  ...OWN_FIELDS,
+  ...SPEND_NAMES,
+  "stream_options",
+  "tools",
+]);
 export const SPELLED_ONE_WAY_IN_OPTIONS = new ProtectedNames(SPEND_NAMES);
 
 export const isOwnField = (key: string): boolean => OWN_FIELDS.includes(key);
 export const hasOwnField = (payload: Pick<Payload, "has">): boolean =>
   OWN_FIELDS.some((key) => payload.has(key));
 
-/** Whether a member of `extra` goes into what is sent: where nothing else has its name. Throws for a bad name. */
+/** Whether a member of `extra` goes into what is sent, unless the gateway sets it. Throws for a bad name. */
 export function isExtraSent(payload: Pick<Payload, "has">, key: string): boolean {
   SPELLED_ONE_WAY.require(key, "extra.");
-  return !PROTECTED.has(key) && !payload.has(key);
+  return !PROTECTED.has(key) && !(key === INPUT && payload.has(INPUT));
 }
 
 /** A request body whose top level is known: the client's own bytes, or what another API's request was turned into. */
 export interface Payload {
+  /** What is wrong with the messages; null where nothing is, or where there are none. */
+  readonly messagesProblem: MessagesProblem | null;
   /** Whether there may be images or sounds in the messages. */
   readonly mayHaveMedia: boolean;
   has(key: string): boolean;
@@ -47,7 +57,7 @@ export interface Payload {
   spendFields(): SpendFields;
   /**
    * What is sent upstream: `set` replaces or adds fields, given as JSON texts; the gateway's own fields go; the
-   * members of an `extra` object are added where nothing has that name.
+   * members of an `extra` object are added, in place of a field of that name, but never of one in `set`.
    */
   compose(set: ReadonlyMap<string, string>): JsonBody;
 }
