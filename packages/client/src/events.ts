@@ -16,6 +16,10 @@ export interface EventsOptions {
   signal?: AbortSignal;
   /** Default true. Without it the iterator throws when the connection breaks. */
   reconnect?: boolean;
+  /** The id of the last event that was seen: what came since then is delivered first. */
+  lastEventId?: string | null;
+  /** Called with the id of each event, before it is delivered. */
+  onEventId?: (id: string) => void;
   /** Called once the subscription stands: notifications from here on are seen. */
   onOpen?: () => void;
   /**
@@ -69,11 +73,11 @@ const isFinal = (error: unknown) =>
 export async function* sessionEvents(
   source: EventsSource,
   sessionId: string,
-  { signal, reconnect = true, onOpen, onReconnect }: EventsOptions = {},
+  { signal, reconnect = true, lastEventId = null, onEventId, onOpen, onReconnect }: EventsOptions = {},
 ): AsyncGenerator<Notification, void, undefined> {
   let delayMs = RETRY_FIRST_MS;
   let wasOpen = false;
-  let lastId: string | null = null;
+  let lastId = lastEventId;
   while (!signal?.aborted) {
     try {
       const body = await subscribe(source, sessionId, { lastId, signal });
@@ -83,6 +87,7 @@ export async function* sessionEvents(
       for await (const event of sseEvents(body)) {
         delayMs = RETRY_FIRST_MS;
         lastId = event.lastId ?? lastId;
+        if (event.lastId !== null) onEventId?.(event.lastId);
         if (event.data === "") continue;
         const message = JSON.parse(event.data) as Partial<Notification>;
         // Responses that were pushed onto the session carry no method.

@@ -530,6 +530,10 @@ export interface Methods {
         content: string;
         images?: unknown[];
         tool_calls?: unknown[];
+        /** The call that a tool's result is for */
+        tool_call_id?: string;
+        /** Why an answer is not whole: what the upstream said, or `stopped` */
+        incomplete?: string;
         /** RFC 3339 timestamp, UTC */
         created_at: string;
       }[];
@@ -558,6 +562,10 @@ export interface Methods {
         content: string;
         images?: unknown[];
         tool_calls?: unknown[];
+        /** The call that a tool's result is for */
+        tool_call_id?: string;
+        /** Why an answer is not whole: what the upstream said, or `stopped` */
+        incomplete?: string;
         /** RFC 3339 timestamp, UTC */
         created_at: string;
       }[];
@@ -732,11 +740,24 @@ export interface Methods {
     };
     result: { ok: true };
   };
+  /** What is remembered about you, newest first. */
+  "memory.list": {
+    auth: "jwt";
+    params: { limit?: number; offset?: number };
+    result: {
+      items: {
+        /** For memory.delete */
+        node_id: string;
+        text: string;
+      }[];
+      total: number;
+    };
+  };
   /** Forget one thing that is remembered about you. */
   "memory.delete": {
     auth: "jwt";
     params: {
-      /** Id of the remembered fact, as recall gave it */
+      /** Id of the remembered fact, as memory.list and the events of memory.status have it */
       node_id: string;
     };
     result: {
@@ -761,6 +782,8 @@ export interface Methods {
         outcome: "ok" | "failed";
         /** Facts found, written or deleted */
         count: number;
+        /** Their ids, for memory.delete */
+        node_ids: string[];
         duration_ms: number;
         /** Why it failed */
         detail: string | null;
@@ -825,6 +848,15 @@ export interface Methods {
       /** What the answer was limited to because points and quota pay no more; absent when nothing was */
       max_tokens?: number;
     };
+  };
+  /** Stop an answer of chat.send; leaving its notifications does not. */
+  "chat.stop": {
+    auth: "jwt";
+    params: {
+      /** As chat.send returned it */
+      stream_id: string;
+    };
+    result: { ok: true };
   };
   /** Cancel one of your video jobs; nothing is charged. */
   "video.cancel": {
@@ -1229,11 +1261,13 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "billing.plan": "jwt",
   "billing.plan.set": "admin_token",
   "billing.video.pricing.set": "admin_token",
+  "memory.list": "jwt",
   "memory.delete": "jwt",
   "memory.status": "jwt",
   "backends.types": "jwt",
   "engine.invoke": "admin",
   "chat.send": "jwt",
+  "chat.stop": "jwt",
   "video.cancel": "jwt",
   "video.create": "jwt",
   "video.get": "jwt",

@@ -32,7 +32,9 @@ export interface Answer {
   firstTokenMs: number | null;
   totalMs: number;
   finishReason: string | null;
-  /** The page was loaded again meanwhile; what was said in that moment is not in the text. */
+  /** The last event of it that was seen: after a reload it goes on from there. */
+  lastEventId: string | null;
+  /** The page was loaded again before any event was seen; what was said in that moment may not be in the text. */
   hasGap: boolean;
   /** Null while it is not known, undefined when the model has no price. */
   costUsd: number | null | undefined;
@@ -53,6 +55,7 @@ export const NEW_ANSWER: Answer = {
   firstTokenMs: null,
   totalMs: 0,
   finishReason: null,
+  lastEventId: null,
   hasGap: false,
   costUsd: null,
   memory: null,
@@ -153,7 +156,8 @@ export async function runChat({ request, signal, onChange }: ChatRun): Promise<A
       // At once, or a reload within this frame would not know where the answer goes on.
       collector.tell();
     };
-    for await (const part of client.chat(request, { signal, onStart })) collector.add(part);
+    const onEventId = (lastEventId: string) => collector.change({ lastEventId });
+    for await (const part of client.chat(request, { signal, onStart, onEventId })) collector.add(part);
   });
   if (ended.state === "done")
     void findCost(request.model, startedAt, ended.usage).then((costUsd) => collector.change({ costUsd }));
@@ -165,14 +169,17 @@ export function followChat(
   before: Answer & { streamId: string },
   { signal, onChange }: Omit<ChatRun, "request">,
 ): Promise<Answer> {
-  const collector = new Collector({ ...before, hasGap: true }, onChange);
+  const { streamId: stream_id, lastEventId } = before;
+  const collector = new Collector({ ...before, hasGap: lastEventId === null }, onChange);
+  const onEventId = (id: string) => collector.change({ lastEventId: id });
   return collector.run(signal, async () => {
-    for await (const { method, params } of client.events(before.streamId, { signal })) {
+    for await (const { method, params } of client.events(stream_id, { signal, lastEventId, onEventId })) {
       if (method !== "chat.stream") continue;
       if (params.error) throw new Error(params.error.message);
       collector.add(params);
       if (params.done) return;
     }
+    if (signal.aborted) void api("chat.stop", { stream_id }).catch(() => {});
   });
 }
 

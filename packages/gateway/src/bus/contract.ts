@@ -123,8 +123,8 @@ export interface EventStream {
   ): void;
   /** Resolves when someone listens, or after that grace period. */
   whenHeard(): Promise<void>;
-  /** Calls back when those who listened have left and nobody came back within a moment. */
-  onDeserted(run: () => void): void;
+  /** Calls back when the owner wants what it tells of to stop. */
+  onStop(run: () => void): void;
   /** No more notifications will come; subscribers stay until they leave. */
   end(): void;
 }
@@ -173,6 +173,8 @@ export interface EventHub {
     definition: Definition,
     params: z.input<Definition["params"]>,
   ): void;
+  /** Asks what `userId` opened the session for to stop, whichever instance runs it. Nothing happens to one that is over. */
+  stop(sessionId: string, userId: string): void;
   /** Null when the session belongs to someone other than `userId`, or has too many subscribers. */
   subscribe(options: SubscribeOptions): EventReader | null;
 }

@@ -7,8 +7,6 @@ import { EventSession, SessionReader } from "./event-session.ts";
 /** How long notifications of a new session wait for a subscriber that is still on its way. */
 const SUBSCRIBER_GRACE_MS = 1_000;
 const SUBSCRIBERS_PER_SESSION_MAX = 16;
-/** How long a subscriber whose connection broke may take to come back. */
-const DESERTED_AFTER_MS = 2_000;
 /** How long a session's owner is remembered after its stream ended, for subscribers that come late. */
 const OWNER_KEPT_MS = 10 * 60_000;
 const OWNERS_MAX = 100_000;
@@ -23,22 +21,14 @@ const CATCH_UP_MS = 1_000;
 const topicOf = (sessionId: string) => `events:${sessionId}`;
 const keptTopicOf = (instance: string) => `events-kept:${instance}`;
 const ATTACHED = "events-attached";
-const DETACHED = "events-detached";
 const OPENED = "events-opened";
+const STOPPED = "events-stopped";
 const MISSED = "events-missed";
 
-/** What happens when nobody listens to an open stream any more. */
-interface Desertion {
-  userId: string;
-  run: () => void;
-  cancel: () => void;
-}
-
-interface OpenedMessage {
+/** What is said of a session to all instances. */
+interface SessionMessage {
   sessionId: string;
   userId: string;
-  /** Otherwise it is an old one, and the question is whether anyone listens to it. */
-  isNew: boolean;
 }
 
 /** A question for what was kept, and its answer. */
@@ -73,7 +63,8 @@ export class BusEventHub implements EventHub {
   #sweepAboveChars = KEPT_CHARS_MAX;
   readonly #owners = new Map<string, string>();
   readonly #openings = new Map<string, Opening>();
-  readonly #desertions = new Map<string, Desertion>();
+  /** How to stop what runs here, by session. */
+  readonly #stops = new Map<string, { userId: string; run: () => void }>();
   /** Ended sessions whose owner is still remembered. */
   readonly #ended = new Map<string, () => void>();
   /** Those who wait for what other instances have kept, by session. */
@@ -88,12 +79,13 @@ export class BusEventHub implements EventHub {
     readonly ids: Ids,
   ) {
     this.#instance = ids.uuid().slice(0, 8);
-    bus.subscribe(ATTACHED, (sessionId) => {
-      this.#openings.get(sessionId)?.settle();
-      this.#desertions.get(sessionId)?.cancel();
+    bus.subscribe(ATTACHED, (sessionId) => this.#openings.get(sessionId)?.settle());
+    bus.subscribe(OPENED, (message) => this.#opened(JSON.parse(message) as SessionMessage));
+    bus.subscribe(STOPPED, (message) => {
+      const { sessionId, userId } = JSON.parse(message) as SessionMessage;
+      const running = this.#stops.get(sessionId);
+      if (running?.userId === userId) running.run();
     });
-    bus.subscribe(DETACHED, (sessionId) => this.#left(sessionId));
-    bus.subscribe(OPENED, (message) => this.#opened(JSON.parse(message) as OpenedMessage));
     if (!bus.shared) return;
     bus.subscribe(MISSED, (message) => this.#answerMissed(JSON.parse(message) as MissedMessage));
     bus.subscribe(keptTopicOf(this.#instance), (message) => {
@@ -106,15 +98,15 @@ export class BusEventHub implements EventHub {
 
   open(userId: string, sessionId = this.ids.uuid()): EventStream {
     const { heard } = this.#await(sessionId);
-    this.#tell({ sessionId, userId, isNew: true });
+    const opened: SessionMessage = { sessionId, userId };
+    this.bus.publish(OPENED, JSON.stringify(opened));
     return {
       sessionId,
       emit: (definition, params) => this.notify(sessionId, definition, params),
       whenHeard: () => heard,
-      onDeserted: (run) => this.#desertions.set(sessionId, { userId, run, cancel: () => {} }),
+      onStop: (run) => this.#stops.set(sessionId, { userId, run }),
       end: () => {
-        this.#desertions.get(sessionId)?.cancel();
-        this.#desertions.delete(sessionId);
+        this.#stops.delete(sessionId);
         const forget = this.clock.after(OWNER_KEPT_MS, () => {
           this.#ended.delete(sessionId);
           this.#owners.delete(sessionId);
@@ -155,24 +147,16 @@ export class BusEventHub implements EventHub {
     return opening;
   }
 
-  #tell(message: OpenedMessage): void {
-    this.bus.publish(OPENED, JSON.stringify(message));
-  }
-
   /** Any instance may be the one that emits: a video job is taken up by one of them. */
-  #opened({ sessionId, userId, isNew }: OpenedMessage): void {
+  #opened({ sessionId, userId }: SessionMessage): void {
     this.#remember(sessionId, userId);
-    if (isNew) this.#await(sessionId);
+    this.#await(sessionId);
     if (this.#sessions.get(sessionId)?.isHeard) this.bus.publish(ATTACHED, sessionId);
   }
 
-  /** An instance has no subscriber of the session any more; others may have, and say so when asked. */
-  #left(sessionId: string): void {
-    const desertion = this.#desertions.get(sessionId);
-    if (!desertion) return;
-    desertion.cancel();
-    desertion.cancel = this.clock.after(DESERTED_AFTER_MS, desertion.run);
-    this.#tell({ sessionId, userId: desertion.userId, isNew: false });
+  stop(sessionId: string, userId: string): void {
+    const message: SessionMessage = { sessionId, userId };
+    this.bus.publish(STOPPED, JSON.stringify(message));
   }
 
   #remember(sessionId: string, userId: string): void {
@@ -183,7 +167,6 @@ export class BusEventHub implements EventHub {
   /** Nothing more is waited for. */
   close(): void {
     for (const { settle } of [...this.#openings.values()]) settle();
-    for (const { cancel } of this.#desertions.values()) cancel();
     for (const forget of this.#ended.values()) forget();
     this.#ended.clear();
     for (const waiting of [...this.#catchingUp.values()]) for (const resume of [...waiting]) resume([]);
@@ -225,7 +208,6 @@ export class BusEventHub implements EventHub {
   /** The last one has left. The session goes on listening for a while, since it may come back. */
   #detach(sessionId: string, session: EventSession): void {
     if (session.readers.size > 0) return;
-    this.bus.publish(DETACHED, sessionId);
     session.cancelExpiry = this.clock.after(KEPT_MS, () => this.#forget(sessionId, session));
     this.#deserted.set(sessionId, session);
     if (this.#deserted.size > DESERTED_SESSIONS_MAX) this.#forgetOldest();

@@ -155,8 +155,18 @@ export interface Member {
   end: number;
 }
 
+export interface ScanListeners {
+  onString?: OnString;
+  /** Handed the whole object, whose texts are in Latin-1. */
+  onParsed?: (object: Record<string, unknown>) => void;
+}
+
 /** The members of a JSON object, in order, duplicates included. `text` is `bytes` in Latin-1. */
-export function scanObject(bytes: Buffer, text = bytes.toString("latin1"), onString?: OnString): Member[] {
+export function scanObject(
+  bytes: Buffer,
+  text = bytes.toString("latin1"),
+  { onString, onParsed }: ScanListeners = {},
+): Member[] {
   if (!isUtf8(bytes)) throw new JsonScanError("it is not valid UTF-8");
   if (text.startsWith(BYTE_ORDER_MARK))
     throw new JsonScanError("it begins with a byte order mark; send UTF-8 without one");
@@ -177,14 +187,15 @@ export function scanObject(bytes: Buffer, text = bytes.toString("latin1"), onStr
   }
   if (skipSpace(text, at + 1) < text.length)
     throw new JsonScanError(`something follows the object at byte ${at + 1}`);
-  requireJson(text);
+  const parsed = parsedLatin1(text);
+  onParsed?.(parsed);
   return members;
 }
 
 /** In Latin-1 the text has other letters, but the same syntax. */
-function requireJson(text: string): void {
+function parsedLatin1(text: string): Record<string, unknown> {
   try {
-    JSON.parse(text);
+    return JSON.parse(text) as Record<string, unknown>;
   } catch (error) {
     throw new JsonScanError((error as Error).message);
   }

@@ -15,6 +15,14 @@ import { BillingStore, type Tier } from "./store.ts";
 import { FALLBACK_VIDEO_PRICE, type VideoPrice, type VideoSize, videoCostNanoUsd } from "./video-cost.ts";
 
 export const DEFAULT_TIER = "free";
+/** Of someone whose tier cannot be read: what cannot be checked is allowed. */
+export const UNKNOWN_TIER = "unknown";
+const NO_LIMITS: Tier = {
+  name: UNKNOWN_TIER,
+  monthlyUsdQuota: null,
+  monthlyTokenQuota: null,
+  rpm: Number.MAX_SAFE_INTEGER,
+};
 const TIERS_REFRESH_MS = 60_000;
 const USER_TIERS_MAX = 50_000;
 
@@ -89,6 +97,7 @@ export class Billing {
 
   /** Limits of a tier; a name that is not in the table gets the default's. */
   tier(name: string): Tier {
+    if (name === UNKNOWN_TIER) return NO_LIMITS;
     return this.#tiers.get(name) ?? this.#tiers.get(DEFAULT_TIER)!;
   }
 

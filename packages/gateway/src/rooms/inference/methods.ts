@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod } from "../../kernel/method.ts";
+import { defineMethod, Ok, ok } from "../../kernel/method.ts";
 import { ConversationId } from "../conversations/index.ts";
 
 const Message = z.looseObject({
@@ -38,6 +38,18 @@ export const send = defineMethod({
       ),
   }),
   handler: ({ params, actor, rooms }) => rooms.inference.send(actor, params),
+});
+
+export const stop = defineMethod({
+  name: "chat.stop",
+  summary: "Stop an answer of chat.send; leaving its notifications does not",
+  auth: "jwt",
+  params: z.object({ stream_id: z.string().min(1).max(64).describe("As chat.send returned it") }),
+  result: Ok,
+  handler: ({ params, actor, rooms }) => {
+    rooms.inference.stop(actor, params.stream_id);
+    return ok;
+  },
 });
 
 export const invoke = defineMethod({

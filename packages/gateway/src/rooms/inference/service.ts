@@ -110,7 +110,7 @@ export class Inference {
       const reply = new VoicedReply(voice, read, requestId, clock);
       const { payload } = read;
       const { listener } = reply;
-      const opening = ChatTurn.open(this.#parts, { asker, payload, client, withHistory: false, listener });
+      const opening = ChatTurn.open(this.#parts, { asker, payload, client, isConversation: false, listener });
       return opening instanceof Promise ? opening.then((turn) => reply.to(turn)) : reply.to(opening);
     });
   }
@@ -192,6 +192,11 @@ export class Inference {
       this.#count(requestId, toServiceError(error));
       throw error;
     }
+  }
+
+  /** `chat.stop`. */
+  stop(actor: Actor, streamId: string): void {
+    this.#sender.stop(actor, streamId);
   }
 
   /** `engine.invoke`: the method and params as they are, and the raw result. */

@@ -4,7 +4,14 @@ import type { Clock } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
 import { Activity } from "./activity.ts";
-import { RECALL_ITEMS_MAX, type RecalledItem, readDeleted, readRecalled, readWritten } from "./protocol.ts";
+import {
+  RECALL_ITEMS_MAX,
+  type RecalledItem,
+  readDeleted,
+  readListed,
+  readRecalled,
+  readWritten,
+} from "./protocol.ts";
 import { type Turn, type TurnOutcome, WritebackQueue } from "./writeback.ts";
 
 /** What a chat waits for its memories at most, the connection included. */
@@ -20,6 +27,8 @@ const FAILURES_TO_PAUSE = 3;
 const PAUSE_MS = 10_000;
 /** The end of a long question says best what it is about. */
 const QUERY_CHARS_MAX = 2_000;
+/** Of the facts of one turn, so many are named in its event. */
+const NODE_IDS_TOLD_MAX = 50;
 const TURN_MESSAGES_MAX = 20;
 const MESSAGE_CHARS_MAX = 16_000;
 
@@ -96,6 +105,7 @@ export class Memory {
         kind: "recall",
         outcome: failed ? "failed" : "ok",
         count: failed ? 0 : outcome.items.length,
+        node_ids: failed ? [] : outcome.items.map(({ node_id }) => node_id),
         duration_ms: clock.now() - startedAtMs,
         detail: failed ? describe(outcome.error) : null,
       });
@@ -125,6 +135,17 @@ export class Memory {
     if (kept.length > 0) this.#writeback.push({ userId, messages: kept, idempotencyKey });
   }
 
+  async list(userId: string, { limit, offset }: { limit: number; offset: number }) {
+    if (!this.#client) return { items: [], total: 0 };
+    try {
+      return readListed(await this.#call("Memory.List", { user_id: userId, limit, offset }));
+    } catch (error) {
+      return fail("unavailable", "The memory service cannot be reached, or does not list; try again later", {
+        cause: error,
+      });
+    }
+  }
+
   async delete(userId: string, nodeId: string): Promise<boolean> {
     if (!this.#client) return false;
     const startedAtMs = this.options.clock.now();
@@ -133,6 +154,7 @@ export class Memory {
         kind: "delete",
         outcome,
         count,
+        node_ids: [nodeId],
         duration_ms: this.options.clock.now() - startedAtMs,
         detail,
       });
@@ -166,9 +188,9 @@ export class Memory {
     return readRecalled(await this.#client!.call("Memory.Recall", params, { signal })).items;
   }
 
-  async #write({ userId, messages, idempotencyKey }: Turn): Promise<number> {
+  async #write({ userId, messages, idempotencyKey }: Turn): Promise<string[]> {
     const params = { user_id: userId, messages, idempotency_key: idempotencyKey };
-    return readWritten(await this.#call("Memory.Write", params)).node_ids.length;
+    return readWritten(await this.#call("Memory.Write", params)).node_ids;
   }
 
   #written({ userId }: Turn, outcome: TurnOutcome): void {
@@ -177,7 +199,8 @@ export class Memory {
     this.#activity.record(userId, {
       kind: "writeback",
       outcome: failed ? "failed" : "ok",
-      count: failed ? 0 : outcome.count,
+      count: failed ? 0 : outcome.nodeIds.length,
+      node_ids: failed ? [] : outcome.nodeIds.slice(0, NODE_IDS_TOLD_MAX),
       duration_ms: outcome.durationMs,
       detail: failed ? describe(outcome.error) : null,
     });

@@ -13,7 +13,7 @@ import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import { MULTIPLIER_ONE, type Payer } from "../../kernel/payer.ts";
 import type { Database } from "../../storage/contract.ts";
-import type { Billing } from "../billing/index.ts";
+import { type Billing, UNKNOWN_TIER } from "../billing/index.ts";
 import {
   type AccountRef,
   accountKey,
@@ -214,7 +214,8 @@ export class MeteringService implements Metering {
         estimated: usage.estimated,
         atMs: this.options.clock.now(),
         hold,
-        tier: payer.tier,
+        // One that was not known is looked up when the row is written.
+        tier: payer.tier === UNKNOWN_TIER ? null : payer.tier,
       };
       this.#journal.append(entry);
       this.#reserve(entry);
@@ -317,9 +318,18 @@ export class MeteringService implements Metering {
 
   payerOf(actor: Pick<Actor, "userId">): Payer | Promise<Payer> {
     const tier = this.options.billing.tierOf(actor.userId);
-    return typeof tier === "string"
-      ? personal(actor.userId, tier)
-      : tier.then((name) => personal(actor.userId, name));
+    if (typeof tier === "string") return personal(actor.userId, tier);
+    return tier.then(
+      (name) => personal(actor.userId, name),
+      (error) => {
+        const { userId } = actor;
+        this.options.log.warn("the tier is not known; the request is let through", {
+          user_id: userId,
+          error,
+        });
+        return personal(userId, UNKNOWN_TIER);
+      },
+    );
   }
 
   get figures(): JournalFigures {

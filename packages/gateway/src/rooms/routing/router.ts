@@ -106,6 +106,8 @@ export class Router {
     const nowMs = this.clock.now();
     const pinned = conversationId ? this.#pins.get(conversationId) : undefined;
     let best: Candidate | null = null;
+    // A hint is for this request; the conversation stays where it is as long as that is well.
+    const isBound = pinned !== undefined && pinned.state === "Healthy" && pinned.circuit.canPass(nowMs);
     for (const candidate of this.#candidates(model)) {
       const { entry } = candidate;
       if (entry.state !== "Healthy" || !entry.circuit.canPass(nowMs)) continue;
@@ -118,7 +120,8 @@ export class Router {
       if (best === null || entry.requests < best.entry.requests) best = candidate;
     }
     if (best === null) return this.#refuse(model, capability, provider);
-    if (conversationId && best.entry !== pinned) this.#pins.set(conversationId, best.entry);
+    if (conversationId && best.entry !== pinned && !(provider && isBound))
+      this.#pins.set(conversationId, best.entry);
     best.entry.requests++;
     return new Route(best.entry, best.model.id, this.clock);
   }

@@ -29,6 +29,11 @@ export class AnswerBody {
     return this.tailStart > 0 && (this.tail.includes(name) || this.bytes.includes(name));
   }
 
+  /** Whether `pattern` is found where everything but text and vectors stands. */
+  hasAtEdges(pattern: RegExp): boolean {
+    return pattern.test(this.#head) || (this.tailStart > 0 && pattern.test(this.tail));
+  }
+
   /** Whether a list of that name, with something in it, begins near the start. `key` has its quotes. */
   opensList(key: string): boolean {
     const text = this.#head;

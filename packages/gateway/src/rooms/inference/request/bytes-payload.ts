@@ -3,11 +3,12 @@ import { fail } from "../../../kernel/errors.ts";
 import {
   JsonScanError,
   type Member,
-  type OnString,
+  type ScanListeners,
   scanObject,
   skipSpace,
 } from "../../../kernel/json-scan.ts";
 import { estimatePromptTokens } from "../../metering/index.ts";
+import { type MessagesProblem, problemOfMessages } from "./messages-problem.ts";
 import {
   hasOwnField,
   isExtraSent,
@@ -56,14 +57,21 @@ export class BytesPayload implements Payload {
   readonly #members = new Map<string, Member>();
   readonly #hasDuplicates: boolean;
   #mayHaveMedia = false;
+  messagesProblem: MessagesProblem | null = null;
 
   constructor(body: Uint8Array) {
     this.#bytes = asBuffer(body);
     const text = this.#bytes.toString("latin1");
     // A long one would be kept twice until the answer is there.
     this.#text = text.length <= TEXT_KEPT_MAX ? text : null;
-    const members = scan(this.#bytes, text, (_, start, end) => {
-      if (!this.#mayHaveMedia && isMediaKey(text, start, end)) this.#mayHaveMedia = true;
+    const members = scan(this.#bytes, text, {
+      onString: (_, start, end) => {
+        if (!this.#mayHaveMedia && isMediaKey(text, start, end)) this.#mayHaveMedia = true;
+      },
+      // Read here, since keeping it would keep a second copy of the request until the answer is there.
+      onParsed: ({ messages }) => {
+        this.messagesProblem = problemOfMessages(messages);
+      },
     });
     for (const member of members) {
       requireName(member.key);
@@ -124,13 +132,16 @@ export class BytesPayload implements Payload {
 
   spendFields(): SpendFields {
     const fields = new SpendFields();
+    const extra = this.#extra();
+    const replaced = namesSent(extra);
     for (const [name, { valueStart, end }] of this.#members) {
+      if (replaced.has(name)) continue;
       if (name === PREDICTION)
         fields.predictionTokens = estimatePromptTokens(this.#bytes.subarray(valueStart, end), false);
       else if (name === OPTIONS) this.#readOptions(fields);
       else if (isSpendField(name)) fields.add(name, this.value(name), "");
     }
-    for (const { key: name, bytes, valueStart, end, isSent } of this.#extra()) {
+    for (const { key: name, bytes, valueStart, end, isSent } of extra) {
       if (isSent && name === PREDICTION)
         fields.predictionTokens = estimatePromptTokens(bytes.subarray(valueStart, end), false);
       if (!isSpendField(name)) continue;
@@ -166,11 +177,13 @@ export class BytesPayload implements Payload {
       if (parts.length > 1) parts.push(COMMA);
       parts.push(part);
     };
+    const extra = this.#extra();
+    const replaced = namesSent(extra);
     for (const [key, { start, end }] of this.#members) {
-      if (!set.has(key) && !isOwnField(key)) add(this.#bytes.subarray(start, end));
+      if (!set.has(key) && !isOwnField(key) && !replaced.has(key)) add(this.#bytes.subarray(start, end));
     }
     for (const [key, json] of set) add(Buffer.from(`${JSON.stringify(key)}:${json}`));
-    for (const { key, bytes, start, end, isSent } of this.#extra())
+    for (const { key, bytes, start, end, isSent } of extra)
       if (isSent && !set.has(key)) add(bytes.subarray(start, end));
     parts.push(CLOSE);
     return Buffer.concat(parts) as Uint8Array<ArrayBuffer>;
@@ -202,6 +215,10 @@ interface ExtraMember extends Member {
   isSent: boolean;
 }
 
+const NONE: ReadonlySet<string> = new Set();
+const namesSent = (extra: readonly ExtraMember[]): ReadonlySet<string> =>
+  extra.length === 0 ? NONE : new Set(extra.filter(({ isSent }) => isSent).map(({ key }) => key));
+
 function parseValue(bytes: Buffer, field: string): unknown {
   try {
     return JSON.parse(bytes.toString());
@@ -229,9 +246,9 @@ class ComposedBody implements JsonBody {
 const asBuffer = (bytes: Uint8Array): Buffer =>
   bytes instanceof Buffer ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 
-function scan(bytes: Buffer, text?: string, onString?: OnString): Member[] {
+function scan(bytes: Buffer, text?: string, listeners?: ScanListeners): Member[] {
   try {
-    return scanObject(bytes, text, onString);
+    return scanObject(bytes, text, listeners);
   } catch (error) {
     if (error instanceof JsonScanError)
       fail("invalid_request", `The body is not a valid JSON object: ${error.message}`);

@@ -55,8 +55,13 @@ const OBJECT: Kind<Record<string, unknown>> = { is: isObject, expected: "must be
 
 function modelOf(payload: Payload): string {
   const model = payload.kindOf("model") === "string" ? payload.value("model") : null;
-  if (typeof model !== "string" || model === "" || model.length > MODEL_LENGTH_MAX)
+  if (typeof model !== "string" || model === "")
     return refuse("model", "is required: a model id from GET /v1/models");
+  if (model.length > MODEL_LENGTH_MAX)
+    return refuse(
+      "model",
+      `is too long: at most ${MODEL_LENGTH_MAX} characters, a model id from GET /v1/models`,
+    );
   return model;
 }
 
@@ -66,6 +71,8 @@ export function readChatFields(payload: Payload): ChatFields {
   const model = modelOf(payload);
   if (payload.kindOf("messages") !== "array")
     refuse("messages", "is required: an array of {role, content} with at least one entry");
+  const { messagesProblem } = payload;
+  if (messagesProblem) refuse(messagesProblem.field, messagesProblem.expected);
   if (!TOOLS_KINDS.has(payload.kindOf("tools"))) refuse("tools", "must be an array of {type, function}");
   optional(payload, "temperature", NUMBER);
   const streamOptions = optional(payload, "stream_options", OBJECT);

@@ -3,6 +3,7 @@ import { mediaTokens, TokenCounter } from "../../metering/index.ts";
 import type { AnswerHead } from "../call/answer-shape.ts";
 import { ABSURD, type ReportedUsage, readUsage, type UsageReport, usageFields } from "../call/usage-tail.ts";
 import { type ChatChunk, type Choice, ChunkNormaliser } from "./chunk-normaliser.ts";
+import { LineEnds } from "./line-ends.ts";
 import { countTexts } from "./text-size.ts";
 
 /** An event that is still incomplete after this much is relayed as it comes, unread. */
@@ -61,6 +62,7 @@ export class StreamMeter {
   failure: string | null = null;
 
   readonly #normaliser: ChunkNormaliser;
+  readonly #lineEnds = new LineEnds();
   #pending: Uint8Array[] = [];
   #pendingBytes = 0;
   /** Inside an event too large to be looked at. */
@@ -68,6 +70,8 @@ export class StreamMeter {
   #dropBlank = false;
   /** The last line that was passed on was blank, so that what follows is an event of its own. */
   #atBoundary = true;
+  /** Data of an event so far, where it takes several lines. */
+  #partial: string | null = null;
   #template: Template | null = null;
   #last: ChatChunk | null = null;
   /** Choices that have begun, each with whether it came to its end. */
@@ -96,7 +100,12 @@ export class StreamMeter {
   }
 
   /** Takes bytes of the upstream and returns those for the client; null when there are none yet. */
-  feed(bytes: Uint8Array): Uint8Array | null {
+  feed(piece: Uint8Array): Uint8Array | null {
+    const bytes = this.#lineEnds.feed(piece);
+    return bytes.length === 0 ? null : this.#feed(bytes);
+  }
+
+  #feed(bytes: Uint8Array): Uint8Array | null {
     if (!this.#passing && this.#pendingBytes === 0) return this.#lines(bytes);
     const newline = bytes.indexOf(NEWLINE);
     if (newline === -1) return this.#continueLine(bytes);
@@ -171,6 +180,7 @@ export class StreamMeter {
 
   #line(bytes: Uint8Array, text: string, start: number, end: number): Verdict {
     if (start === end) {
+      if (this.#partial !== null) return this.#wholeEvent();
       const drop = this.#dropBlank;
       this.#dropBlank = false;
       if (!drop) this.#atBoundary = true;
@@ -178,8 +188,10 @@ export class StreamMeter {
     }
     const wasAtBoundary = this.#atBoundary;
     this.#atBoundary = false;
-    if (!text.startsWith("data:", start)) return "keep";
-    const from = text.charCodeAt(start + 5) === 32 ? start + 6 : start + 5;
+    const isBare = end - start === 4 && text.startsWith("data", start);
+    if (!isBare && !text.startsWith("data:", start)) return "keep";
+    const from = isBare ? end : text.charCodeAt(start + 5) === 32 ? start + 6 : start + 5;
+    if (this.#partial !== null) return this.#addLine(textOfBytes(bytes, "utf8", from, end));
     if (this.#isPlainDelta(bytes, text, from, end)) return "keep";
     const data = text.slice(from, end);
     if (data.trim() === DONE) {
@@ -187,18 +199,41 @@ export class StreamMeter {
       this.#atBoundary = wasAtBoundary;
       return "end";
     }
+    // Several servers send events without data as heartbeats, which client libraries cannot read.
+    if (data.trim() === "") return this.#drop(wasAtBoundary);
     const chunk = parseChunk(textOfBytes(bytes, "utf8", from, end));
+    if (chunk === undefined) return this.#addLine(textOfBytes(bytes, "utf8", from, end));
+    const verdict = this.#chunk(chunk);
+    if (verdict === "keep") this.#learn(data, chunk);
+    return verdict === "drop" ? this.#drop(wasAtBoundary) : verdict;
+  }
+
+  /** Leaves a line out, and the blank one behind it, unless other lines of the event have been passed on. */
+  #drop(wasAtBoundary: boolean): Verdict {
+    this.#dropBlank = wasAtBoundary;
+    this.#atBoundary = wasAtBoundary;
+    return "drop";
+  }
+
+  /** One of several lines of data; they are read together when the event is over. */
+  #addLine(data: string): Verdict {
+    this.#partial = this.#partial === null ? data : `${this.#partial}\n${data}`;
+    if (this.#partial.length <= PENDING_BYTES_MAX) return "drop";
+    this.failure = "the upstream sent an event that is too long";
+    return "end";
+  }
+
+  /** The blank line behind an event of several lines: clients get it in one. */
+  #wholeEvent(): Verdict {
+    const chunk = parseChunk(this.#partial!);
+    this.#partial = null;
+    this.#atBoundary = true;
     if (chunk === undefined) {
       this.failure = "the upstream sent an event that is not JSON";
       return "end";
     }
     const verdict = this.#chunk(chunk);
-    if (verdict === "keep") this.#learn(data, chunk);
-    if (verdict === "drop") {
-      this.#dropBlank = true;
-      this.#atBoundary = wasAtBoundary;
-    }
-    return verdict;
+    return verdict === "keep" ? { replacement: `data: ${JSON.stringify(chunk)}\n` } : withNewline(verdict);
   }
 
   /** Whether the event between `from` and `end` differs from the template only in its text. */
@@ -250,6 +285,7 @@ export class StreamMeter {
       return "end";
     }
     const usage = readUsage(chunk.usage);
+    const isUsageCompleted = completeUsage(chunk, usage);
     const { choices, changed } = this.#normaliser.apply(chunk);
     const bytesBefore = this.textBytes;
     for (const choice of choices) this.#choice(choice);
@@ -258,7 +294,7 @@ export class StreamMeter {
     if (usage !== null) this.#reported(usage);
     if (choices.length === 0 && isObject(chunk.usage) && !this.options.keepUsage) return "drop";
     if (choices.length > 0) this.#last = chunk;
-    return changed ? { replacement: `data: ${JSON.stringify(chunk)}` } : "keep";
+    return changed || isUsageCompleted ? { replacement: `data: ${JSON.stringify(chunk)}` } : "keep";
   }
 
   #reported(usage: Exclude<UsageReport, null>): void {
@@ -284,8 +320,9 @@ export class StreamMeter {
 
   /** The upstream has ended: the rest of a last line that no newline closed. */
   flush(): Uint8Array | null {
-    if (this.#pendingBytes === 0) return null;
-    return this.#lines(Buffer.concat([...this.#takePending(), Buffer.from("\n\n")]));
+    const rest = this.#lineEnds.end();
+    if (this.#pendingBytes + rest.length === 0 && this.#partial === null) return null;
+    return this.#lines(Buffer.concat([...this.#takePending(), rest, Buffer.from("\n\n")]));
   }
 
   /**
@@ -320,6 +357,9 @@ export class StreamMeter {
   }
 }
 
+const withNewline = (verdict: Verdict): Verdict =>
+  typeof verdict === "string" ? verdict : { replacement: `${verdict.replacement}\n` };
+
 const join = (parts: Uint8Array[]): Uint8Array | null =>
   parts.length === 0 ? null : parts.length === 1 ? parts[0]! : Buffer.concat(parts);
 
@@ -344,6 +384,14 @@ function parseChunk(json: string): ChatChunk | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** Adds the sum, and what follows from it, where the upstream reports only a part. */
+function completeUsage(chunk: ChatChunk, usage: UsageReport): boolean {
+  if (usage === null || usage === ABSURD || !isObject(chunk.usage)) return false;
+  if (chunk.usage.total_tokens !== undefined && chunk.usage.prompt_tokens !== undefined) return false;
+  chunk.usage = { ...usageFields(usage), ...chunk.usage };
+  return true;
 }
 
 const ERROR_LENGTH_MAX = 4_096;

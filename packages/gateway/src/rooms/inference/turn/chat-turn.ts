@@ -32,8 +32,8 @@ export interface ChatTurnOptions {
   asker: Asker;
   payload: Payload;
   client: Client;
-  /** The stored conversation goes before the messages of the request. */
-  withHistory: boolean;
+  /** The stored conversation goes before the messages of the request, and a part of an answer is stored as well. */
+  isConversation: boolean;
   /** Hears a streamed answer as events; absent: the upstream's own bytes are for the client. */
   listener?: Listener;
 }
@@ -44,6 +44,8 @@ export class ChatTurn {
   #relay: Relay | null = null;
   #running = false;
   #telling: Telling | null = null;
+  /** Of a client that left, once it is settled. */
+  #owedByLeaver: ReportedUsage | null | undefined;
 
   private constructor(
     readonly parts: ChatParts,
@@ -57,14 +59,14 @@ export class ChatTurn {
 
   /** Validates, routes and admits, or throws the refusal. Nothing has been sent yet. */
   static open(parts: ChatParts, options: ChatTurnOptions): ChatTurn | Promise<ChatTurn> {
-    const { asker, payload, client, withHistory } = options;
+    const { asker, payload, client, isConversation } = options;
     const fields = readChatFields(payload);
     const record = new TurnRecord(parts, {
       userId: asker.payer.userId,
       requestId: asker.requestId,
       payload,
       fields,
-      withHistory,
+      isConversation,
     });
     const admit = () => ChatTurn.#admit(parts, options, fields, record);
     return record.collector ? record.prepare(client.signal).then(admit) : admit();
@@ -102,8 +104,11 @@ export class ChatTurn {
 
   /** Says nothing about the backend; what was delivered is owed, and the prompt in any case. */
   #leftBehind(): ReportedUsage | null {
-    this.call.failed(CLIENT_LEFT);
-    return this.#settle({ isWhole: false });
+    if (this.#owedByLeaver === undefined) {
+      this.call.failed(CLIENT_LEFT);
+      this.#owedByLeaver = this.#settle({ isWhole: false });
+    }
+    return this.#owedByLeaver;
   }
 
   get #head(): AnswerHead {
@@ -206,11 +211,16 @@ export class ChatTurn {
     const { call, record } = this;
     const meter = this.#meter!;
     const ending = await this.#relay!.run(sink);
-    if (ending.kind === "left") return this.#leftBehind();
+    if (ending.kind === "left") {
+      const owed = this.#leftBehind();
+      if (record.collector) await record.interrupted("stopped");
+      return owed;
+    }
     if (ending.kind === "cut") {
       call.failed(ending.error);
       this.#settle({ isWhole: false });
       const failure = toServiceError(toFailure(ending.error));
+      if (record.collector) await record.interrupted(failure.message);
       this.#telling?.listener.error(failure);
       sink.end(meter.failing(JSON.stringify(toRestBody(failure))));
       throw failure;

@@ -37,22 +37,22 @@ export class ChatSender {
     if (this.#running >= SENDS_MAX)
       fail("unavailable", "Too many chats are running; try again shortly", { retryAfterSeconds: 5 });
     const payer = await this.parts.metering.payerOf(actor);
-    const deserted = new AbortController();
+    const stopped = new AbortController();
     const notifier = new Notifier();
     const turn = await ChatTurn.open(this.parts, {
       asker: { requestId, payer, rules: null, refId: null, channel: "rpc", traceparent: null },
       payload: new ObjectPayload({ ...body, stream: true }),
       client: {
-        signal: deserted.signal,
-        whenGone: (run) => deserted.signal.addEventListener("abort", run, { once: true }),
+        signal: stopped.signal,
+        whenGone: (run) => stopped.signal.addEventListener("abort", run, { once: true }),
       },
-      withHistory: true,
+      isConversation: true,
       listener: notifier,
     });
     const stream = this.events.open(actor.userId);
     notifier.stream = stream;
-    // A subscriber that leaves stops the answer; what was delivered until then is metered.
-    stream.onDeserted(() => deserted.abort());
+    // The answer goes on when its subscriber leaves: it may come back, and a conversation keeps the answer.
+    stream.onStop(() => stopped.abort());
     inBackground(this.parts.log, "a chat over notifications", this.#run(turn, stream, notifier));
     const { loweredTo } = turn.call;
     return {
@@ -60,6 +60,11 @@ export class ChatSender {
       memory: turn.record.recall,
       ...(loweredTo !== null && { max_tokens: loweredTo }),
     };
+  }
+
+  /** `chat.stop`. What was delivered until then is metered. */
+  stop(actor: Actor, streamId: string): void {
+    this.events.stop(streamId, actor.userId);
   }
 
   async #run(turn: ChatTurn, stream: EventStream, notifier: Notifier): Promise<void> {
