@@ -280,10 +280,11 @@ export interface BridgeResolver {
  * - `connect`: nothing reached the upstream, so another candidate may be tried
  * - `transport`: the connection broke or timed out after that
  * - `upstream`: a reachable upstream answered with an error, `status` and `detail` say which
+ * - `mismatch`: the upstream answered well, but not what was asked for, e.g. with a stream where none was wanted
  * - `request`: a field of the request is not what this backend can take; the message names it
  * - `unsupported`: the backend cannot do this at all
  */
-export type BackendErrorKind = "connect" | "transport" | "upstream" | "request" | "unsupported";
+export type BackendErrorKind = "connect" | "transport" | "upstream" | "mismatch" | "request" | "unsupported";
 
 /** The runtime's advice to whoever calls fetch, which is nothing to our callers. */
 const RUNTIME_ADVICE = / For more information, pass `verbose: true` in the second argument to fetch\(\)/;

@@ -331,16 +331,32 @@ describe("deployments", () => {
     foreign.stop();
   });
 
-  test("a model that loads again is unroutable meanwhile", async () => {
+  test("a model that loads again is known but not reachable meanwhile", async () => {
     const { heard, tell } = await deployed();
+    const { key } = await rpc("keys.create", { name: "test" });
+    const ask = (provider?: string) =>
+      fetch(`${gateway.url}/v1/chat/completions`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+        body: JSON.stringify({ model: "tiny", provider, messages: [{ role: "user", content: "hi" }] }),
+      });
     await tell({ status: "ready", progress: 100, port: 20_000 });
     expect(backend("tiny")).not.toBeNull();
     await tell({ status: "loading", progress: 90, message: "the engine ended" });
     expect(backend("tiny")).toBeNull();
+    for (const provider of [undefined, "agent-tiny", "Agent-Tiny"]) {
+      const answer = await ask(provider);
+      expect(answer.status).toBe(500);
+      expect(Number(answer.headers.get("retry-after"))).toBeGreaterThan(0);
+      expect((await answer.json()).error.message).toBe("all backends unhealthy for model: tiny");
+    }
+    const { data } = await (await fetch(`${gateway.url}/v1/models`)).json();
+    expect(data.map(({ id }: { id: string }) => id)).not.toContain("tiny");
     await tell({ status: "ready", progress: 100, port: 20_000 });
     expect(backend("tiny")).not.toBeNull();
     await tell({ status: "failed", progress: 90, message: "given up" });
     expect(backend("tiny")).toBeNull();
+    expect((await ask()).status).toBe(404);
     await until("the follower knows", () => heard.last()?.message === "given up");
     expect(heard.statuses()).toEqual(["ready", "loading", "ready", "failed"]);
     heard.stop();

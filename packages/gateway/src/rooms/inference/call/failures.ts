@@ -5,8 +5,10 @@ import type { Route } from "../../routing/index.ts";
 /** Statuses below 500 that say something about the backend rather than about the request. */
 const BACKEND_AT_FAULT = new Set([401, 408, 429]);
 
-/** Failures that came to be before anything was sent, and say nothing about the backend. */
-const OURS: ReadonlySet<string> = new Set(["request", "unsupported"]);
+/** Failures that say nothing about whether the backend works. */
+const NOT_ABOUT_BACKEND: ReadonlySet<string> = new Set(["request", "unsupported", "mismatch"]);
+/** "Not implemented" is said about a request, whatever its number. */
+const NOT_IMPLEMENTED = 501;
 
 /** What the caller is told about a backend's failure. */
 export function toFailure(error: unknown): unknown {
@@ -22,12 +24,18 @@ export function isFinal(error: unknown): boolean {
   const cause = error instanceof ServiceError ? error.cause : error;
   if (!(cause instanceof BackendError) || cause.kind !== "upstream" || cause.status === undefined)
     return false;
-  return cause.status < 500 && !BACKEND_AT_FAULT.has(cause.status) && cause.status !== 409;
+  const { status } = cause;
+  if (status === NOT_IMPLEMENTED) return true;
+  return status < 500 && !BACKEND_AT_FAULT.has(status) && status !== 409;
 }
 
 /** Tells the circuit how a call ended. A refusal of the request itself is an answer like any other. */
-export function reportTo(route: Route, error: unknown): void {
-  if (!(error instanceof BackendError) || OURS.has(error.kind)) route.abandoned();
+export function reportTo(route: Route, error: unknown, body?: () => Uint8Array | string): void {
+  if (!(error instanceof BackendError) || NOT_ABOUT_BACKEND.has(error.kind)) route.abandoned();
   else if (isFinal(error)) route.succeeded();
-  else route.failed(error.message);
+  else {
+    const isUnreached = error.kind === "connect";
+    const isAboutAny = isUnreached || BACKEND_AT_FAULT.has(error.status ?? 0);
+    route.failed({ cause: error.message, isUnreached, body: isAboutAny ? undefined : body });
+  }
 }

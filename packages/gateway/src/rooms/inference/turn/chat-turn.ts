@@ -132,7 +132,8 @@ export class ChatTurn {
       const reading = readAnswer(answer);
       const body = new AnswerBody(reading instanceof Promise ? await reading : reading);
       const reported = usageOfTail(body);
-      requireList(body, { list: "choices", endsProperly: reported !== null });
+      const { contentType } = answer;
+      requireList(body, { list: "choices", endsProperly: reported !== null, contentType });
       call.route.succeeded();
       const isReported = reported !== null && reported !== ABSURD && !reported.isTotalOnly;
       const delivered = isReported ? 0 : Math.ceil(textBytesOf(body.bytes) / BYTES_PER_TOKEN);
