@@ -186,6 +186,7 @@ export async function openRooms(options: RoomOptions) {
       countRequest: () => system.countRequest(),
       onFailure: (failure) => system.noteFailure(failure),
       deadlines: options.deadlines,
+      passesUpstreamErrors: config.upstreamErrors === "pass",
       metrics,
       tracer,
     }),

@@ -11,6 +11,8 @@ import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
 
+import type { UpstreamRefusal } from "./shared/upstream-refusal.ts";
+
 export type { Answer, Flow, HttpAnswer, PieceReader } from "@model-gateway/wire/client";
 
 export const CAPABILITIES = ["chat", "embeddings", "video", "realtime", "invoke"] as const;
@@ -306,6 +308,8 @@ export class BackendError extends Error {
     detail: string,
     readonly status?: number,
     readonly retryAfterSeconds?: number,
+    /** What the upstream's error body says besides its message. */
+    readonly refusal?: UpstreamRefusal,
   ) {
     const told = boundedDetail(detail.replace(RUNTIME_ADVICE, ""));
     super(kind === "upstream" ? `upstream ${status}: ${told}` : told);

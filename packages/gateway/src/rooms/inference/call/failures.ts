@@ -1,5 +1,6 @@
 import { BackendError } from "../../../backends/contract.ts";
-import { ServiceError } from "../../../kernel/errors.ts";
+import { type Overflow, overflowOf } from "../../../backends/shared/upstream-refusal.ts";
+import { type ErrorName, ServiceError } from "../../../kernel/errors.ts";
 import type { Route } from "../../routing/index.ts";
 
 /** Statuses below 500 that say something about the backend rather than about the request. */
@@ -13,10 +14,60 @@ const NOT_IMPLEMENTED = 501;
 /** What the caller is told about a backend's failure. */
 export function toFailure(error: unknown): unknown {
   if (!(error instanceof BackendError)) return error;
-  const { message, kind, retryAfterSeconds } = error;
+  const { message, kind, retryAfterSeconds, status } = error;
   if (kind === "request") return new ServiceError("missing_fields", message, { cause: error });
   if (kind === "unsupported") return new ServiceError("backend_error", message, { cause: error });
-  return new ServiceError("bad_gateway", message, { retryAfterSeconds, cause: error });
+  const rest = status === undefined ? undefined : { upstream: upstreamMember(error) };
+  return new ServiceError("bad_gateway", message, { retryAfterSeconds, rest, cause: error });
+}
+
+/** `error.upstream`: the refusal as the upstream gave it, for programs. */
+function upstreamMember(error: BackendError) {
+  const { status, refusal, detail } = error;
+  const overflow = overflowOf(status, detail, refusal);
+  return {
+    status,
+    type: refusal?.type ?? null,
+    code: overflow ? OVERFLOW_CODE : (refusal?.code ?? null),
+    param: refusal?.param ?? null,
+    ...(overflow && { prompt_tokens: overflow.promptTokens, context_tokens: overflow.contextTokens }),
+  };
+}
+
+const OVERFLOW_CODE = "context_length_exceeded";
+
+/** Refusals of the request itself, which say the same to the client as they said to us. */
+const PASSED: ReadonlyMap<number | undefined, ErrorName> = new Map([
+  [400, "upstream_bad_request"],
+  [404, "upstream_not_found"],
+  [413, "upstream_too_large"],
+  [415, "upstream_unsupported"],
+  [422, "upstream_unprocessable"],
+]);
+
+/** The same failure with the upstream's own status and words, where it refused the request itself. */
+export function asUpstreamSaid(failure: ServiceError): ServiceError {
+  const { cause } = failure;
+  if (!(cause instanceof BackendError) || cause.kind !== "upstream") return failure;
+  const kind = PASSED.get(cause.status);
+  if (!kind) return failure;
+  const { refusal, detail } = cause;
+  const overflow = overflowOf(cause.status, detail, refusal);
+  const upstream = upstreamMember(cause);
+  const rest = {
+    type: (!overflow && refusal?.type) || "invalid_request_error",
+    param: refusal?.param ?? (overflow ? "messages" : null),
+    code: upstream.code,
+    upstream,
+  };
+  const message = overflow ? overflowWords(overflow, detail) : detail;
+  return new ServiceError(kind, message, { rest, cause, data: overflow ? { overflow } : undefined });
+}
+
+/** In the words that client libraries look for. */
+function overflowWords({ promptTokens, contextTokens }: Overflow, detail: string): string {
+  if (promptTokens === null || contextTokens === null) return detail;
+  return `This model's maximum context length is ${contextTokens} tokens. However, your messages resulted in ${promptTokens} tokens.`;
 }
 
 /** Whether asking again could help: an upstream that understood and refused will refuse again. */
