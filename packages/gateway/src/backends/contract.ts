@@ -11,8 +11,6 @@ import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
 
-import type { UpstreamRefusal } from "./shared/upstream-refusal.ts";
-
 export type { Answer, Flow, HttpAnswer, PieceReader } from "@model-gateway/wire/client";
 
 export const CAPABILITIES = ["chat", "embeddings", "video", "realtime", "invoke"] as const;
@@ -287,6 +285,20 @@ export interface BridgeResolver {
  * - `unsupported`: the backend cannot do this at all
  */
 export type BackendErrorKind = "connect" | "transport" | "upstream" | "mismatch" | "request" | "unsupported";
+
+/** A prompt that does not fit into the model's context; figures where the upstream gives them. */
+export interface Overflow {
+  promptTokens: number | null;
+  contextTokens: number | null;
+}
+
+/** What an upstream's error body says besides its message. */
+export interface UpstreamRefusal {
+  type: string | null;
+  code: string | null;
+  param: string | null;
+  overflow: Overflow | null;
+}
 
 /** The runtime's advice to whoever calls fetch, which is nothing to our callers. */
 const RUNTIME_ADVICE = / For more information, pass `verbose: true` in the second argument to fetch\(\)/;

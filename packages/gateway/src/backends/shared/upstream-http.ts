@@ -115,7 +115,7 @@ export async function upstreamError(
     bounded(detail),
     answer.status,
     retryAfterSeconds(retryAfter),
-    refusalOf(body),
+    refusalOf(answer.status, detail, body),
   );
 }
 

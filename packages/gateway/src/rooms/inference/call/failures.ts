@@ -1,5 +1,4 @@
-import { BackendError } from "../../../backends/contract.ts";
-import { type Overflow, overflowOf } from "../../../backends/shared/upstream-refusal.ts";
+import { BackendError, type Overflow } from "../../../backends/contract.ts";
 import { type ErrorName, ServiceError } from "../../../kernel/errors.ts";
 import type { Route } from "../../routing/index.ts";
 
@@ -23,8 +22,8 @@ export function toFailure(error: unknown): unknown {
 
 /** `error.upstream`: the refusal as the upstream gave it, for programs. */
 function upstreamMember(error: BackendError) {
-  const { status, refusal, detail } = error;
-  const overflow = overflowOf(status, detail, refusal);
+  const { status, refusal } = error;
+  const overflow = refusal?.overflow;
   return {
     status,
     type: refusal?.type ?? null,
@@ -52,7 +51,7 @@ export function asUpstreamSaid(failure: ServiceError): ServiceError {
   const kind = PASSED.get(cause.status);
   if (!kind) return failure;
   const { refusal, detail } = cause;
-  const overflow = overflowOf(cause.status, detail, refusal);
+  const overflow = refusal?.overflow;
   const upstream = upstreamMember(cause);
   const rest = {
     type: (!overflow && refusal?.type) || "invalid_request_error",

@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import type { Overflow } from "../../../backends/shared/upstream-refusal.ts";
+import type { Overflow } from "../../../backends/contract.ts";
 import { ERRORS, type ServiceError } from "../../../kernel/errors.ts";
 import type { Payload } from "../request/payload.ts";
 import type { ChatAnswer } from "./chat-answer.ts";
