@@ -7,8 +7,12 @@ const READY_POLL_MS = 200;
 
 export type Health = { kind: "ok" } | { kind: "unwell" | "unreachable" | "silent"; why: string };
 
-export async function probeHealth(url: string, signal: AbortSignal): Promise<Health> {
-  const timeout = AbortSignal.timeout(PROBE_TIMEOUT_MS);
+export async function probeHealth(
+  url: string,
+  signal: AbortSignal,
+  timeoutMs = PROBE_TIMEOUT_MS,
+): Promise<Health> {
+  const timeout = AbortSignal.timeout(timeoutMs);
   try {
     const response = await fetch(url, {
       signal: AbortSignal.any([signal, timeout]),
@@ -18,7 +22,7 @@ export async function probeHealth(url: string, signal: AbortSignal): Promise<Hea
     await response.body?.cancel();
     return response.ok ? { kind: "ok" } : { kind: "unwell", why: `HTTP ${response.status}` };
   } catch (error) {
-    if (timeout.aborted) return { kind: "silent", why: `no answer within ${PROBE_TIMEOUT_MS / 1000} s` };
+    if (timeout.aborted) return { kind: "silent", why: `no answer within ${timeoutMs / 1000} s` };
     return { kind: "unreachable", why: errorCode(error) ?? describeError(error) };
   }
 }
@@ -50,12 +54,12 @@ const MISSED_CHECKS_MAX = 3;
 export async function watchHealth(
   url: string,
   signal: AbortSignal,
-  intervalMs = WATCH_INTERVAL_MS,
+  { intervalMs = WATCH_INTERVAL_MS, timeoutMs = PROBE_TIMEOUT_MS } = {},
 ): Promise<string> {
   let missed = 0;
   for (;;) {
     await abortableDelay(intervalMs, signal);
-    const health = await probeHealth(url, signal);
+    const health = await probeHealth(url, signal, timeoutMs);
     signal.throwIfAborted();
     missed = health.kind === "ok" ? 0 : missed + 1;
     if (health.kind !== "ok" && missed >= MISSED_CHECKS_MAX) return health.why;
