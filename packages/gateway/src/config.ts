@@ -145,6 +145,11 @@ const settings = {
     fallback: [],
     shown: "none",
   }),
+  upstreamErrors: setting(
+    "SERVICE_UPSTREAM_ERRORS",
+    "wrap: /v1/chat/completions and /v1/embeddings answer 502 to what an upstream refuses; pass: with its 400, 404, 413, 415 or 422",
+    { schema: z.enum(["wrap", "pass"]), fallback: "wrap" as "wrap" | "pass" },
+  ),
   logFormat: setting("SERVICE_LOG", "json or pretty", {
     schema: z.enum(["json", "pretty"]),
     fallback: (process.stderr.isTTY ? "pretty" : "json") as "json" | "pretty",

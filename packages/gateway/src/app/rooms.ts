@@ -113,7 +113,7 @@ export async function openRooms(options: RoomOptions) {
   const factory = backendFactory(backendDeps, bridge);
   const routing = await open(
     "routing",
-    new Routing({ db, bus, clock, log, leases, factory, sealer: createSealer(jwtSecret) }),
+    new Routing({ db, bus, clock, log, metrics, leases, factory, sealer: createSealer(jwtSecret) }),
     { start: (room) => room.start(), close: (room) => room.close() },
   );
   const agents = await open(
@@ -186,6 +186,7 @@ export async function openRooms(options: RoomOptions) {
       countRequest: () => system.countRequest(),
       onFailure: (failure) => system.noteFailure(failure),
       deadlines: options.deadlines,
+      passesUpstreamErrors: config.upstreamErrors === "pass",
       metrics,
       tracer,
     }),

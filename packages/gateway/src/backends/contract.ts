@@ -280,10 +280,25 @@ export interface BridgeResolver {
  * - `connect`: nothing reached the upstream, so another candidate may be tried
  * - `transport`: the connection broke or timed out after that
  * - `upstream`: a reachable upstream answered with an error, `status` and `detail` say which
+ * - `mismatch`: the upstream answered well, but not what was asked for, e.g. with a stream where none was wanted
  * - `request`: a field of the request is not what this backend can take; the message names it
  * - `unsupported`: the backend cannot do this at all
  */
-export type BackendErrorKind = "connect" | "transport" | "upstream" | "request" | "unsupported";
+export type BackendErrorKind = "connect" | "transport" | "upstream" | "mismatch" | "request" | "unsupported";
+
+/** A prompt that does not fit into the model's context; figures where the upstream gives them. */
+export interface Overflow {
+  promptTokens: number | null;
+  contextTokens: number | null;
+}
+
+/** What an upstream's error body says besides its message. */
+export interface UpstreamRefusal {
+  type: string | null;
+  code: string | null;
+  param: string | null;
+  overflow: Overflow | null;
+}
 
 /** The runtime's advice to whoever calls fetch, which is nothing to our callers. */
 const RUNTIME_ADVICE = / For more information, pass `verbose: true` in the second argument to fetch\(\)/;
@@ -305,6 +320,8 @@ export class BackendError extends Error {
     detail: string,
     readonly status?: number,
     readonly retryAfterSeconds?: number,
+    /** What the upstream's error body says besides its message. */
+    readonly refusal?: UpstreamRefusal,
   ) {
     const told = boundedDetail(detail.replace(RUNTIME_ADVICE, ""));
     super(kind === "upstream" ? `upstream ${status}: ${told}` : told);

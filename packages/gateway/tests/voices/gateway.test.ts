@@ -185,7 +185,7 @@ test("refusals of the chat path come in each API's form", async () => {
 
   bench.upstream.answer((_, reply) => reply.json({ error: { message: "too long" } }, 400));
   const refused = await failing(anthropic.messages.create(ask));
-  expect(refused).toMatchObject({ status: 502, type: "api_error" });
+  expect(refused).toMatchObject({ status: 400, type: "invalid_request_error" });
   expect(refused.apiMessage).toContain("too long");
   bench.upstream.answer(politeHandler);
 

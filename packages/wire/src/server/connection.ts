@@ -123,7 +123,7 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
 
   /** Closes the connection once it is idle. */
   retire(): void {
-    if (this.#webSocket) this.#webSocket.close(1001, "this instance is stopping");
+    if (this.#webSocket) this.#webSocket.retire();
     else if (this.#isIdle) this.#leave();
   }
 

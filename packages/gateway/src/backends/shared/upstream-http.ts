@@ -1,6 +1,7 @@
 import { isObject } from "../../kernel/json.ts";
 import { type Answer, type BackendDeps, BackendError, type HttpAnswer } from "../contract.ts";
 import { ResponseAnswer, tooLarge } from "./response-answer.ts";
+import { refusalOf } from "./upstream-refusal.ts";
 import { wholeBody } from "./whole-body.ts";
 
 /** How much of an upstream's error body is read, and how much of it is repeated. */
@@ -105,10 +106,17 @@ export async function upstreamError(
 ): Promise<BackendError> {
   const isResponse = answer instanceof Response;
   const text = await startOf(isResponse ? new ResponseAnswer(answer, NEVER) : answer);
-  const detail = errorDetail(text) || answer.statusText || "no detail";
-  const safe = apiKey ? detail.replaceAll(apiKey, "[redacted]") : detail;
+  const safeText = apiKey ? text.replaceAll(apiKey, "[redacted]") : text;
+  const body = parsed(safeText);
+  const detail = errorDetail(body, safeText) || answer.statusText || "no detail";
   const retryAfter = isResponse ? answer.headers.get("retry-after") : answer.retryAfter;
-  return new BackendError("upstream", bounded(safe), answer.status, retryAfterSeconds(retryAfter));
+  return new BackendError(
+    "upstream",
+    bounded(detail),
+    answer.status,
+    retryAfterSeconds(retryAfter),
+    refusalOf(answer.status, detail, body),
+  );
 }
 
 const NEVER = new AbortController().signal;
@@ -142,14 +150,16 @@ function startOf(answer: Answer): Promise<string> {
   });
 }
 
-/** The message in an error body: `{error: "…"}`, `{error: {message}}`, flat `{message}`, or the text itself. */
-function errorDetail(text: string): string {
-  let body: unknown;
+function parsed(text: string): unknown {
   try {
-    body = JSON.parse(text);
+    return JSON.parse(text);
   } catch {
-    return text.trim();
+    return null;
   }
+}
+
+/** The message in an error body: `{error: "…"}`, `{error: {message}}`, flat `{message}`, or the text itself. */
+function errorDetail(body: unknown, text: string): string {
   if (!isObject(body)) return text.trim();
   const { error, message, detail } = body;
   const found = isObject(error) ? error.message : (error ?? message ?? detail);

@@ -83,10 +83,14 @@ export const withoutModel = (state: NodeState, modelId: string): NodeState => ({
 });
 
 /** Models that take, or are about to take, a place on the node. */
-export const occupyingModels = ({ models, pending }: NodeState): string[] => [
-  ...models.map(({ model_id }) => model_id),
-  ...pending.filter(({ status }) => !OVER.includes(status)).map(({ model_id }) => model_id),
+export const occupyingModels = (state: NodeState): string[] => [
+  ...state.models.map(({ model_id }) => model_id),
+  ...comingModels(state),
 ];
+
+/** Models on their way to being served, for the first time or again: known, but not reachable now. */
+export const comingModels = ({ pending }: NodeState): string[] =>
+  pending.filter(({ status }) => !OVER.includes(status)).map(({ model_id }) => model_id);
 
 /** Mean over the GPUs that report it; null when none does. */
 export function gpuUtilization(gpus: readonly GpuReport[]): number | null {

@@ -23,7 +23,7 @@ import type { Memory } from "../memory/index.ts";
 import type { Metering } from "../metering/index.ts";
 import type { Routing } from "../routing/index.ts";
 import { CallWatch, DEFAULT_DEADLINES, type Deadlines, isAboutClient } from "./call/deadlines.ts";
-import { isFinal, reportTo, toFailure } from "./call/failures.ts";
+import { asUpstreamSaid, isFinal, reportTo, toFailure } from "./call/failures.ts";
 import { CallObserver } from "./call/observer.ts";
 import type { Asker } from "./call/upstream-call.ts";
 import { embed } from "./embeddings.ts";
@@ -43,7 +43,7 @@ const INVALID_KEY = new ServiceError(
   "auth_required",
   "Invalid API key: send `Authorization: Bearer service-…`, as keys.create showed it",
 );
-const OWN: { form: Form; isRequest: boolean } = { form: {}, isRequest: true };
+const OWN: { form: Form; isRequest: boolean } = { form: { wrapsUpstreamErrors: true }, isRequest: true };
 /** What proxies use for a client that closed its connection; nobody is there to read it. */
 const CLIENT_CLOSED = 499;
 
@@ -62,6 +62,8 @@ export interface InferenceOptions {
   /** Told of every request that did not get its answer. */
   onFailure(failure: RequestFailure): void;
   deadlines?: Partial<Deadlines>;
+  /** Whether an upstream's refusal keeps its status on the contract's routes, too. */
+  passesUpstreamErrors: boolean;
   metrics: Metrics;
   tracer: Tracer;
 }
@@ -169,7 +171,9 @@ export class Inference {
       this.#count(requestId, refusal);
     }
     // Client libraries repeat a 502 on their own; what the upstream refused once it will refuse again.
-    return this.#inForm(form, refusal, requestId, isFinal(error) ? { "x-should-retry": "false" } : {});
+    const isWrapped = form.wrapsUpstreamErrors && !this.options.passesUpstreamErrors;
+    const told = isWrapped ? refusal : asUpstreamSaid(refusal);
+    return this.#inForm(form, told, requestId, isFinal(error) ? { "x-should-retry": "false" } : {});
   }
 
   #inForm(form: Form, refusal: ServiceError, requestId: string, headers = {}): Reply {

@@ -140,7 +140,7 @@ export class Realtime {
       }
       route.succeeded();
     } catch (error) {
-      route.failed((error as Error).message);
+      route.failed({ cause: (error as Error).message });
       this.#sessions.delete(sessionId);
       meter.close("upstream");
       session.served?.();

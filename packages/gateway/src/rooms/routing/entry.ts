@@ -36,6 +36,8 @@ export interface Entry {
   requests: number;
   /** The last time that it reported usage which its model cannot have had. */
   suspicion: Suspicion | null;
+  /** When it is looked at next; null while it serves, and is looked at with the others. */
+  nextProbeMs: number | null;
   /** Ends what watches a bridge tunnel. */
   stopWatching: (() => void) | null;
   removed: boolean;
@@ -58,9 +60,13 @@ export const newEntry = (
   circuit: new Circuit(),
   requests: 0,
   suspicion: null,
+  nextProbeMs: null,
   stopWatching: null,
   removed: false,
 });
+
+/** Whether calls are sent to it now. */
+export const isServing = ({ state, circuit }: Entry): boolean => state === "Healthy" && !circuit.isOpen;
 
 /** The models that an entry serves, in the order and by the precedence that its kind has. */
 export function modelsOf({ config, discovered, modelSources }: Entry): ModelInfo[] {

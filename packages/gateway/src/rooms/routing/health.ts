@@ -3,7 +3,7 @@ import { inBackground } from "../../kernel/background.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Leases } from "../../storage/contract.ts";
-import type { Entry } from "./entry.ts";
+import { type Entry, isServing } from "./entry.ts";
 import type { TimedProbe } from "./probe-history.ts";
 
 export const PROBE_PERIOD_MS = 60_000;
@@ -13,6 +13,22 @@ const LEASE_MS = 40_000;
 const LEASE = "probe-round";
 const PROBE_TIMEOUT_MS = 10_000;
 const PROBES_AT_ONCE = 16;
+/** How long a backend that is away may keep a probe waiting: short, so that the next one finds it back. */
+const RECOVERY_TIMEOUT_MS = 2_000;
+/** Every so many probes it gets the usual time, in case that it is merely slow. */
+const PATIENT_EVERY = 4;
+const RECOVERY_PAUSE_MIN_MS = 500;
+const RECOVERY_PAUSE_MAX_MS = 1_500;
+/** Pauses grow with the outage: a twentieth of how long it has lasted. */
+const RECOVERY_PAUSE_SHARE = 1 / 20;
+/** After an outage of this length nobody waits for seconds. */
+const LONG_OUTAGE_MS = 600_000;
+const LONG_OUTAGE_PAUSE_MS = 10_000;
+
+export function recoveryPauseMs(awayMs: number): number {
+  if (awayMs >= LONG_OUTAGE_MS) return LONG_OUTAGE_PAUSE_MS;
+  return Math.min(RECOVERY_PAUSE_MAX_MS, Math.max(RECOVERY_PAUSE_MIN_MS, awayMs * RECOVERY_PAUSE_SHARE));
+}
 
 export interface HealthOptions {
   clock: Clock;
@@ -22,6 +38,8 @@ export interface HealthOptions {
   refresh(): Promise<void>;
   /** An entry's state or listing may be another one now. */
   changed(entry: Entry, before: HealthState): void;
+  /** A probe has shown that a backend is back whose circuit was open. */
+  circuitClosed(entry: Entry): void;
   /** Set where there are other instances: one of them probes for all. */
   team: ProbeTeam | null;
 }
@@ -34,16 +52,26 @@ export interface ProbeTeam {
   publish(name: string, result: TimedProbe): void;
 }
 
+/** A backend that does not serve, and is looked at until it does. */
+interface Outage {
+  sinceMs: number;
+  probes: number;
+  cancel: () => void;
+}
+
 /**
- * Probes every backend when it is registered and once a minute after that. Of several instances one does the
+ * Probes every backend when it is registered and once a minute after that, and every second or so while it is
+ * unhealthy or its circuit is open. Of several instances one does the
  * rounds and tells the others, who believe good news, and look for themselves before they believe bad news.
  */
 export class HealthChecker {
-  readonly #running = new WeakSet<Entry>();
+  readonly #running = new WeakMap<Entry, Promise<TimedProbe | null>>();
+  readonly #outages = new Map<Entry, Outage>();
   #stop: (() => void) | null = null;
   #roundRunning = false;
   #isProber = false;
   #lastRoundMs = 0;
+  #isStopped = false;
 
   constructor(readonly options: HealthOptions) {}
 
@@ -56,6 +84,41 @@ export class HealthChecker {
   }
   stop(): void {
     this.#stop?.();
+    this.#isStopped = true;
+    for (const { cancel } of this.#outages.values()) cancel();
+    this.#outages.clear();
+  }
+
+  /** Looks at it until it serves again; from now on where its circuit has just opened. */
+  watchOver(entry: Entry): void {
+    if (this.#isStopped || entry.removed || isServing(entry) || this.#outages.has(entry)) return;
+    const sinceMs = entry.circuit.awaySinceMs ?? this.options.clock.now();
+    this.#outages.set(entry, { sinceMs, probes: 0, cancel: () => {} });
+    if (entry.circuit.isOpen) this.#lookAgain(entry);
+    else this.#lookLater(entry);
+  }
+
+  #lookLater(entry: Entry): void {
+    const outage = this.#outages.get(entry);
+    if (!outage) return;
+    if (entry.removed || isServing(entry)) {
+      this.#outages.delete(entry);
+      entry.nextProbeMs = null;
+      return;
+    }
+    const { clock } = this.options;
+    const pauseMs = recoveryPauseMs(clock.now() - outage.sinceMs);
+    entry.nextProbeMs = clock.now() + pauseMs;
+    outage.cancel = clock.after(pauseMs, () => this.#lookAgain(entry));
+  }
+
+  #lookAgain(entry: Entry): void {
+    const outage = this.#outages.get(entry);
+    if (!outage || this.#isStopped) return;
+    outage.probes++;
+    const timeoutMs = outage.probes % PATIENT_EVERY === 0 ? PROBE_TIMEOUT_MS : RECOVERY_TIMEOUT_MS;
+    const looking = this.probe(entry, timeoutMs).finally(() => this.#lookLater(entry));
+    inBackground(this.options.log, "a probe", looking);
   }
 
   async #turn({ leases }: ProbeTeam): Promise<void> {
@@ -100,26 +163,37 @@ export class HealthChecker {
     }
   }
 
-  /** Null when another probe of it is under way, or the entry is no longer there. */
-  async probe(entry: Entry): Promise<TimedProbe | null> {
-    if (this.#running.has(entry)) return null;
-    this.#running.add(entry);
+  /** Null when the entry is no longer there. One that is under way already is waited for instead. */
+  probe(entry: Entry, timeoutMs = PROBE_TIMEOUT_MS): Promise<TimedProbe | null> {
+    const running = this.#running.get(entry);
+    if (running) return running;
+    const probing = this.#probe(entry, timeoutMs).finally(() => this.#running.delete(entry));
+    this.#running.set(entry, probing);
+    return probing;
+  }
+
+  /** A probe that begins now, because what an earlier one found may be out of date. */
+  async recheck(entry: Entry): Promise<void> {
+    await this.#running.get(entry);
+    await this.probe(entry);
+  }
+
+  async #probe(entry: Entry, timeoutMs: number): Promise<TimedProbe | null> {
     const { backend } = entry;
-    const result = await this.#ask(entry);
-    this.#running.delete(entry);
-    // Replaced meanwhile, e.g. because its tunnel moved: the answer is about an address of the past.
+    const result = await this.#ask(entry, timeoutMs);
     if (entry.removed) return null;
-    if (entry.backend !== backend) return this.probe(entry);
+    // Replaced meanwhile, e.g. because its tunnel moved: the answer is about an address of the past.
+    if (entry.backend !== backend) return this.#probe(entry, timeoutMs);
     this.#apply(entry, result);
     return result;
   }
 
-  async #ask({ backend }: Entry): Promise<TimedProbe> {
+  async #ask({ backend }: Entry, timeoutMs: number): Promise<TimedProbe> {
     const { clock } = this.options;
     const startedMs = clock.now();
     const expiry = new AbortController();
-    const detail = `no answer to a probe within ${PROBE_TIMEOUT_MS / 1000} s`;
-    const cancel = clock.after(PROBE_TIMEOUT_MS, () => expiry.abort(new Error(detail)));
+    const detail = `no answer to a probe within ${timeoutMs / 1000} s`;
+    const cancel = clock.after(timeoutMs, () => expiry.abort(new Error(detail)));
     try {
       const result = await backend.probe(expiry.signal);
       return { ...result, latencyMs: clock.now() - startedMs };
@@ -133,7 +207,7 @@ export class HealthChecker {
 
   #apply(entry: Entry, result: TimedProbe): void {
     const { state, models, detail } = result;
-    const { clock, log, changed } = this.options;
+    const { clock, log, changed, circuitClosed } = this.options;
     const before = entry.state;
     entry.probedAtMs = clock.now();
     entry.probes.add(result, entry.probedAtMs);
@@ -145,5 +219,8 @@ export class HealthChecker {
       log.info("a backend's health changed", { backend: entry.config.name, from: before, to: state, detail });
     }
     changed(entry, before);
+    const isWell = state === "Healthy";
+    if (entry.circuit.probed({ isWell, tookMs: result.latencyMs ?? 0 })) circuitClosed(entry);
+    this.watchOver(entry);
   }
 }

@@ -2,6 +2,7 @@ import type { Backend, CapabilityName, ModelInfo } from "../../backends/contract
 import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { type ErrorName, fail } from "../../kernel/errors.ts";
+import type { Circuit } from "./circuit.ts";
 import { type Entry, modelsOf } from "./entry.ts";
 
 const CONVERSATIONS_PINNED_MAX = 100_000;
@@ -34,17 +35,36 @@ export interface RouteRequest {
   exclude?: readonly Backend[];
 }
 
+/** Told when a circuit opens or closes. */
+export interface CircuitWatcher {
+  opened(entry: Entry): void;
+  closed(entry: Entry): void;
+}
+const NOBODY: CircuitWatcher = { opened() {}, closed() {} };
+
+/** What a failed call says about the backend. */
+export interface CallFailure {
+  cause: string;
+  /** What was sent, where it can be the reason. */
+  body?: () => Uint8Array | string;
+  /** Nothing reached the backend. */
+  isUnreached?: boolean;
+}
+
 /** One chosen backend. Exactly one of the three endings is reported; later ones do nothing. */
 export class Route {
   #open = true;
   readonly #isTest: boolean;
+  /** A backend that moves gets a new circuit, of which this call knows nothing. */
+  readonly #circuit: Circuit;
 
   constructor(
     readonly entry: Entry,
     /** The model id as this backend lists it. */
     readonly model: string,
-    readonly clock: Clock,
+    readonly router: Router,
   ) {
+    this.#circuit = entry.circuit;
     this.#isTest = entry.circuit.enter();
   }
 
@@ -58,14 +78,20 @@ export class Route {
   #end(): boolean {
     if (!this.#open) return false;
     this.#open = false;
-    if (this.#isTest) this.entry.circuit.tested();
+    if (this.#isTest) this.#circuit.tested();
     return true;
   }
   succeeded(): void {
-    if (this.#end()) this.entry.circuit.succeeded();
+    if (this.#end() && this.#circuit.succeeded()) this.#watcher?.closed(this.entry);
   }
-  failed(cause: string): void {
-    if (this.#end()) this.entry.circuit.failed(cause, this.clock.now());
+  failed({ cause, body, isUnreached }: CallFailure): void {
+    if (!this.#end()) return;
+    const facts = { body: body && Bun.hash(body()), isUnreached, isTest: this.#isTest };
+    if (this.#circuit.failed(cause, this.router.clock.now(), facts)) this.#watcher?.opened(this.entry);
+  }
+  /** Null when the circuit is not the backend's any more. */
+  get #watcher(): CircuitWatcher | null {
+    return this.#circuit === this.entry.circuit ? this.router.watcher : null;
   }
   /** The call ended without saying anything about the backend, e.g. because the client left. */
   abandoned(): void {
@@ -90,6 +116,7 @@ export class Router {
   constructor(
     readonly entries: readonly Entry[],
     readonly clock: Clock,
+    readonly watcher: CircuitWatcher = NOBODY,
   ) {}
 
   /** The list of backends, or what one of them serves, has changed. */
@@ -123,7 +150,7 @@ export class Router {
     if (conversationId && best.entry !== pinned && !(provider && isBound))
       this.#pins.set(conversationId, best.entry);
     best.entry.requests++;
-    return new Route(best.entry, best.model.id, this.clock);
+    return new Route(best.entry, best.model.id, this);
   }
 
   /** Why nobody was chosen. */
@@ -137,7 +164,20 @@ export class Router {
     const isAnyHealthy = serving.some(({ entry }) => entry.state === "Healthy");
     if (isAnyHealthy && !serving.some((candidate) => canServe(candidate, capability)))
       refuse("backend_error", `${model}: ${unsupported[capability]}`);
-    return refuse("all_unhealthy", `all backends unhealthy for model: ${model}`);
+    if (capability === "video") refuse("no_video_backend", `all backends unhealthy for model: ${model}`);
+    const retryAfterSeconds = this.#secondsUntilRetry(serving);
+    return fail("all_unhealthy", `all backends unhealthy for model: ${model}`, { retryAfterSeconds });
+  }
+
+  /** Until the first of them is probed, or tested by a call. */
+  #secondsUntilRetry(serving: readonly Candidate[]): number {
+    const nowMs = this.clock.now();
+    const times = serving.flatMap(({ entry: { nextProbeMs, circuit, state } }) => {
+      const testMs = state === "Healthy" ? circuit.openUntilMs : null;
+      return [nextProbeMs, testMs].filter((timeMs) => timeMs !== null);
+    });
+    const firstMs = times.length > 0 ? Math.min(...times) : nowMs;
+    return Math.max(1, Math.ceil((firstMs - nowMs) / 1000));
   }
 
   /**

@@ -9,12 +9,14 @@ import type { Bus } from "../../bus/contract.ts";
 import { type Clock, isoTime } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
+import type { Metrics } from "../../observe/metrics.ts";
 import type { Database, Leases } from "../../storage/contract.ts";
 import { Aliases } from "./aliases.ts";
+import { Circuit, OPEN_MS } from "./circuit.ts";
 import { type Entry, newEntry } from "./entry.ts";
 import { HealthChecker } from "./health.ts";
 import type { TimedProbe } from "./probe-history.ts";
-import { type Route, type RouteRequest, Router } from "./router.ts";
+import { type CircuitWatcher, type Route, type RouteRequest, Router } from "./router.ts";
 import type { Sealer } from "./sealer.ts";
 import { BackendStore, type StoredBackend } from "./store.ts";
 
@@ -41,6 +43,7 @@ export interface RoutingOptions {
   bus: Bus;
   clock: Clock;
   log: Log;
+  metrics: Metrics;
   factory: BackendFactory;
   leases: Leases;
   /** Seals upstream keys before they are stored. */
@@ -71,12 +74,30 @@ export class Routing {
   suspicions = 0;
 
   constructor(readonly options: RoutingOptions) {
-    const { db, bus, clock, log, leases, factory, sealer } = options;
+    const { db, bus, clock, log, metrics, leases, factory, sealer } = options;
     this.aliases = new Aliases(bus);
     this.#store = new BackendStore(db, sealer, (backend) =>
       log.error("a backend's key was sealed with another SERVICE_JWT_SECRET; register it again", { backend }),
     );
-    this.#router = new Router(this.#entries, clock);
+    const changes = metrics.counter(
+      "gateway_backend_circuit_changes_total",
+      "Circuits of backends that opened (calls are kept away) or closed (calls are sent again)",
+    );
+    const circuits: CircuitWatcher = {
+      opened: (entry) => {
+        const backend = entry.config.name;
+        const { cause } = entry.circuit;
+        log.warn("a backend's circuit opened", { backend, cause, for_seconds: OPEN_MS / 1000 });
+        changes.add(1, { backend, to: "open" });
+        this.#health.watchOver(entry);
+      },
+      closed: (entry) => {
+        const backend = entry.config.name;
+        log.info("a backend's circuit closed", { backend });
+        changes.add(1, { backend, to: "closed" });
+      },
+    };
+    this.#router = new Router(this.#entries, clock, circuits);
     this.#health = new HealthChecker({
       clock,
       log,
@@ -86,6 +107,7 @@ export class Routing {
         if (entry.state === "Healthy" && before !== "Healthy") this.#router.joined(entry);
         this.#router.changed();
       },
+      circuitClosed: circuits.closed,
       team: bus.shared
         ? {
             leases,
@@ -206,6 +228,12 @@ export class Routing {
       this.#place(entry);
     });
     await this.#health.probe(entry);
+  }
+
+  /** What an adopted backend can serve has changed; resolves when it is known how it stands. */
+  async recheck(backend: Backend): Promise<void> {
+    const entry = this.#entries.find((each) => each.backend === backend);
+    if (entry) await this.#health.recheck(entry);
   }
 
   /** Takes an adopted backend away, unless another one has its name by now. */
@@ -353,6 +381,8 @@ export class Routing {
     if (entry.removed) return;
     entry.backend.close();
     entry.backend = this.options.factory.create({ ...entry.config, url: address });
+    // What went wrong at the old port says nothing about the new one.
+    entry.circuit = new Circuit();
     entry.state = "Unhealthy";
     entry.detail = "the tunnel has moved; not probed yet";
     this.#router.changed();

@@ -67,6 +67,8 @@ export interface AgentTunnelOptions<Identity> {
 /** `GET /ws/agent`: nodes dial in here. A bad token is refused before the upgrade. */
 export class AgentTunnel<Identity> implements SocketTransport<SocketData<Identity>> {
   readonly path = TUNNEL_PATH;
+  /** The answers that travel through a tunnel are let finish first. */
+  readonly closesItself = true;
 
   constructor(readonly options: AgentTunnelOptions<Identity>) {}
 

@@ -52,10 +52,14 @@ export interface RequiredList {
   list: keyof typeof LISTS;
   /** Usage stood where it closes the answer, so that this was not cut short. */
   endsProperly: boolean;
+  contentType?: string;
 }
 
 /** Refuses an answer that lacks its list: an error inside a 200, one that was cut short, or no answer at all. */
-export function requireList(body: AnswerBody, { list, endsProperly }: RequiredList): void {
+export function requireList(body: AnswerBody, { list, endsProperly, contentType }: RequiredList): void {
+  // The backend works; it has read the request in its own way.
+  if (contentType?.includes("event-stream"))
+    throw new BackendError("mismatch", "the upstream answered with a stream where none was asked for");
   if (endsProperly && body.opensList(LISTS[list])) return;
   let parsed: unknown;
   try {

@@ -195,7 +195,7 @@ export class UpstreamCall {
     this.#failure = left ? CLIENT_LEFT_OUTCOME : reason instanceof BackendError ? reason.kind : "internal";
     this.observed.broke(reason, this.route.name);
     if (left) this.route.abandoned();
-    else reportTo(this.route, reason);
+    else reportTo(this.route, reason, () => this.outgoing.body().bytes());
   }
 
   /** Journals what is owed and ends the hold. */

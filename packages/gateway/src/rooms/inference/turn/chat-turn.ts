@@ -138,7 +138,8 @@ export class ChatTurn {
       const reading = readAnswer(answer);
       const body = new AnswerBody(reading instanceof Promise ? await reading : reading);
       const reported = usageOfTail(body);
-      requireList(body, { list: "choices", endsProperly: reported !== null });
+      const { contentType } = answer;
+      requireList(body, { list: "choices", endsProperly: reported !== null, contentType });
       call.route.succeeded();
       const isReported = reported !== null && reported !== ABSURD && reported.lacks === undefined;
       const delivered = isReported ? 0 : tokensIn(body.bytes);

@@ -14,7 +14,7 @@ import { SpokenStream } from "./spoken-stream.ts";
 import type { Failure, ReadRequest, Voice } from "./voice.ts";
 
 /** How the replies of an API differ from the gateway's own, besides their bodies. */
-export type Form = Pick<Voice, "keyHeader" | "requestIdHeader" | "errorBody">;
+export type Form = Pick<Voice, "keyHeader" | "requestIdHeader" | "errorBody" | "wrapsUpstreamErrors">;
 
 /** Says what an answer was limited to because no more of it can be paid. */
 const LOWERED_HEADER = "x-service-max-tokens";

@@ -1,4 +1,5 @@
 import type { z } from "zod";
+import type { Overflow } from "../../../backends/contract.ts";
 import { ERRORS, type ServiceError } from "../../../kernel/errors.ts";
 import type { Payload } from "../request/payload.ts";
 import type { ChatAnswer } from "./chat-answer.ts";
@@ -10,11 +11,13 @@ export interface Failure {
   message: string;
   type: string;
   code: string | null;
+  /** Figures of a prompt that is too long for the model. */
+  overflow?: Overflow;
 }
 
-export function failureOf({ kind, message }: ServiceError): Failure {
-  const { status, type, code } = ERRORS[kind];
-  return { status, message, type, code };
+export function failureOf({ kind, message, rest, data }: ServiceError): Failure {
+  const { status, type, code } = { ...ERRORS[kind], ...(rest as Partial<Failure> | undefined) };
+  return { status, message, type, code, overflow: data?.overflow as Overflow | undefined };
 }
 
 /** Says one answer in an API's own words. */
@@ -63,6 +66,8 @@ export interface Voice {
   readonly keyHeader?: string;
   /** Header that the API's clients look for the request id in, besides `x-request-id`. */
   readonly requestIdHeader?: string;
+  /** An upstream's refusal of the request is a 502, as the contract has it for its own two routes. */
+  readonly wrapsUpstreamErrors?: boolean;
   /** Throws the refusal. */
   read(body: Buffer, context: RequestContext): ReadRequest;
   /** The body of a refusal; absent: the gateway's own form. */

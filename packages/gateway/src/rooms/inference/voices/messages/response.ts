@@ -97,7 +97,15 @@ const ERROR_TYPES: Record<number, string> = {
 };
 
 /** A failure as Anthropic's clients read it. */
-export function errorBody({ status, message }: Failure) {
+export function errorBody({ status, message: words, overflow }: Failure) {
+  const { promptTokens = null, contextTokens = null } = overflow ?? {};
+  const hasFigures = promptTokens !== null && contextTokens !== null;
+  // Claude's own words: its clients shorten the conversation when they read them.
+  const message = hasFigures
+    ? `prompt is too long: ${promptTokens} tokens > ${contextTokens} maximum`
+    : overflow
+      ? `prompt is too long: ${words}`
+      : words;
   const type = ERROR_TYPES[status] ?? (status >= 500 ? "api_error" : "invalid_request_error");
   return { type: "error", error: { type, message, details: null } };
 }
