@@ -790,6 +790,54 @@ export interface Methods {
       }[];
     };
   };
+  /** Delete a model route. */
+  "routes.delete": {
+    auth: "admin";
+    params: { name: string };
+    result: { ok: true };
+  };
+  /** Model routes: names that several targets serve. */
+  "routes.list": {
+    auth: "admin";
+    params: Record<string, never>;
+    result: {
+      /** The model id that clients call */
+      name: string;
+      targets: {
+        /** As a backend lists it; aliases and other routes are not followed */
+        model: string;
+        /** Only this backend, or backends of this kind */
+        backend?: string | null;
+        /** Lower ones are tried first */
+        order: number;
+        /** Share of the calls among those of the same order */
+        weight: number;
+      }[];
+      /** A target that has not begun to answer by then gives way to the next */
+      begin_within_seconds?: number | null;
+    }[];
+  };
+  /** Let several targets serve one name, with order and weights; replaces the route of that name. */
+  "routes.set": {
+    auth: "admin";
+    params: {
+      /** The model id that clients call */
+      name: string;
+      targets: {
+        /** As a backend lists it; aliases and other routes are not followed */
+        model: string;
+        /** Only this backend, or backends of this kind */
+        backend?: string | null;
+        /** Lower ones are tried first */
+        order?: number;
+        /** Share of the calls among those of the same order */
+        weight?: number;
+      }[];
+      /** A target that has not begun to answer by then gives way to the next */
+      begin_within_seconds?: number | null;
+    };
+    result: { ok: true };
+  };
   /** What backends can be registered, and what a form asks for. */
   "backends.types": {
     auth: "jwt";
@@ -1264,6 +1312,9 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "memory.list": "jwt",
   "memory.delete": "jwt",
   "memory.status": "jwt",
+  "routes.delete": "admin",
+  "routes.list": "admin",
+  "routes.set": "admin",
   "backends.types": "jwt",
   "engine.invoke": "admin",
   "chat.send": "jwt",

@@ -88,6 +88,9 @@ export interface Routes {
           url: string;
           models: number;
           requests: number;
+          /** Calls under way on this instance */
+          in_flight: number;
+          concurrency: number | null;
           circuit: {
             state: "closed" | "open" | "half_open";
             consecutive_failures: number;
@@ -116,6 +119,8 @@ export interface Routes {
       name?: string;
       models?: string[];
       capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke")[];
+      /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
+      concurrency?: number;
       /** Legacy; read by no backend */
       workflow?: Record<string, unknown> | null;
     };
@@ -275,12 +280,35 @@ export interface Routes {
   /** One of the models that are listed; a slash in its id is written %2F. */
   "GET /v1/models/{model}": {
     auth: "public";
-    answer: { id: string; object: "model"; created: number; owned_by: string };
+    answer: {
+      id: string;
+      object: "model";
+      created: number;
+      /** The backend that was registered first with it; `route` for a model route */
+      owned_by: string;
+      /** Whether it can be called now */
+      available: boolean;
+      /** Well known and advertised, but served by no backend here */
+      quick_start?: true;
+    };
   };
   /** Models that can be called now, and well-known ones that a backend may serve. */
   "GET /v1/models": {
     auth: "public";
-    answer: { object: "list"; data: { id: string; object: "model"; created: number; owned_by: string }[] };
+    answer: {
+      object: "list";
+      data: {
+        id: string;
+        object: "model";
+        created: number;
+        /** The backend that was registered first with it; `route` for a model route */
+        owned_by: string;
+        /** Whether it can be called now */
+        available: boolean;
+        /** Well known and advertised, but served by no backend here */
+        quick_start?: true;
+      }[];
+    };
   };
   /** Poll a video task; also followed live at /api/rpc/events?session=<id>. */
   "GET /v1/video/generations/{id}": {

@@ -145,6 +145,11 @@ const settings = {
     fallback: [],
     shown: "none",
   }),
+  backendChoice: setting(
+    "SERVICE_BACKEND_CHOICE",
+    "requests: of several backends that serve a model, the one with the fewest so far; latency: the one that answers soonest",
+    { schema: z.enum(["requests", "latency"]), fallback: "requests" as "requests" | "latency" },
+  ),
   upstreamErrors: setting(
     "SERVICE_UPSTREAM_ERRORS",
     "wrap: /v1/chat/completions and /v1/embeddings answer 502 to what an upstream refuses; pass: with its 400, 404, 413, 415 or 422",

@@ -113,7 +113,17 @@ export async function openRooms(options: RoomOptions) {
   const factory = backendFactory(backendDeps, bridge);
   const routing = await open(
     "routing",
-    new Routing({ db, bus, clock, log, metrics, leases, factory, sealer: createSealer(jwtSecret) }),
+    new Routing({
+      db,
+      bus,
+      clock,
+      log,
+      metrics,
+      leases,
+      factory,
+      choice: config.backendChoice,
+      sealer: createSealer(jwtSecret),
+    }),
     { start: (room) => room.start(), close: (room) => room.close() },
   );
   const agents = await open(

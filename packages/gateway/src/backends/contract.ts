@@ -41,6 +41,8 @@ export interface BackendConfig {
   /** The static model list. */
   models: readonly string[];
   capabilities?: readonly CapabilityName[];
+  /** Calls that it takes at once; absent: any number. */
+  concurrency?: number;
 }
 
 export interface ModelInfo {

@@ -82,6 +82,9 @@ system.activity | admin | | minutes first_token backends failures
 backends.detect | admin | | servers
 backends.adopt | admin | server | name
 backends.types | jwt | | default_type types
+routes.list | admin | | name targets begin_within_seconds
+routes.set | admin | name targets begin_within_seconds? | ok
+routes.delete | admin | name | ok
 `;
 
 const words = (text: string | undefined) => (text ?? "").split(" ").filter(Boolean);

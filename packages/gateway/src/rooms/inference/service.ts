@@ -229,14 +229,23 @@ export class Inference {
     }
   }
 
-  /** Models of healthy backends, then the quick-start ones that none of them serves. */
+  /** Model routes and models of healthy backends, then the quick-start ones that none of them serves. */
   models() {
-    const routable = this.options.routing.routableModels();
-    const known = new Set(routable.map(({ id }) => id));
-    const all = [...routable, ...QUICK_START_MODELS.filter(({ id }) => !known.has(id))];
+    const { routing } = this.options;
+    const routed = routing.routedModels().map((model) => ({ ...model, owned_by: "route" }));
+    const names = new Set(routed.map(({ id }) => id));
+    const callable = [...routed, ...routing.routableModels().filter(({ id }) => !names.has(id))];
+    const known = new Set(callable.map(({ id }) => id));
+    const advertised = QUICK_START_MODELS.filter(({ id }) => !known.has(id)).map(({ id, owned_by }) => ({
+      id,
+      owned_by,
+      available: false,
+      quick_start: true as const,
+    }));
+    const head = { object: "model" as const, created: 0 };
     return {
       object: "list" as const,
-      data: all.map(({ id, owned_by }) => ({ id, object: "model" as const, created: 0, owned_by })),
+      data: [...callable, ...advertised].map(({ id, ...model }) => ({ id, ...head, ...model })),
     };
   }
 

@@ -34,6 +34,12 @@ export interface Entry {
   circuit: Circuit;
   /** Requests sent to it, or credited so that a newcomer is not flooded. */
   requests: number;
+  /** Calls under way. */
+  inFlight: number;
+  /** Mean time to the first byte; null until it was measured. */
+  latencyMs: number | null;
+  /** Headers that name it, by those that they are added to. */
+  answerHeaders: Map<object, Readonly<Record<string, string>>>;
   /** The last time that it reported usage which its model cannot have had. */
   suspicion: Suspicion | null;
   /** When it is looked at next; null while it serves, and is looked at with the others. */
@@ -59,6 +65,9 @@ export const newEntry = (
   discovered: [],
   circuit: new Circuit(),
   requests: 0,
+  inFlight: 0,
+  latencyMs: null,
+  answerHeaders: new Map(),
   suspicion: null,
   nextProbeMs: null,
   stopWatching: null,

@@ -21,6 +21,12 @@ const Registration = z.object(
     name: z.string().trim().min(1).max(64).optional().describe("Provider hint; the same name replaces"),
     models: z.array(MODEL_ID).max(1_000).optional(),
     capabilities: z.array(z.enum(CAPABILITIES)).optional(),
+    concurrency: z
+      .int()
+      .min(1)
+      .max(10_000)
+      .optional()
+      .describe("Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue"),
     workflow: z.record(z.string(), z.unknown()).nullish().describe("Legacy; read by no backend"),
   },
   NOT_AN_OBJECT,
@@ -34,6 +40,8 @@ const Health = z.object({
   url: z.string(),
   models: z.int(),
   requests: z.int(),
+  in_flight: z.int().describe("Calls under way on this instance"),
+  concurrency: z.int().nullable(),
   circuit: z.object({
     state: z.enum(["closed", "open", "half_open"]),
     consecutive_failures: z.int(),
@@ -62,6 +70,8 @@ function healthOf(entry: Entry, index: number, nowMs: number): z.output<typeof H
     url: shownUrl(config.url),
     models: new Set([...config.models, ...discovered.map(({ id }) => id)]).size,
     requests,
+    in_flight: entry.inFlight,
+    concurrency: config.concurrency ?? null,
     circuit: report,
     last_error: detail ?? report.cause,
     probed_at: probedAtMs === null ? null : new Date(probedAtMs).toISOString(),

@@ -15,8 +15,10 @@ import { Aliases } from "./aliases.ts";
 import { Circuit, OPEN_MS } from "./circuit.ts";
 import { type Entry, newEntry } from "./entry.ts";
 import { HealthChecker } from "./health.ts";
+import { ModelRoutes } from "./model-routes.ts";
 import type { TimedProbe } from "./probe-history.ts";
-import { type CircuitWatcher, type Route, type RouteRequest, Router } from "./router.ts";
+import { type PlanRequest, RoutePlan } from "./route-plan.ts";
+import { type BackendChoice, type CircuitWatcher, type Route, type RouteRequest, Router } from "./router.ts";
 import type { Sealer } from "./sealer.ts";
 import { BackendStore, type StoredBackend } from "./store.ts";
 
@@ -46,6 +48,8 @@ export interface RoutingOptions {
   metrics: Metrics;
   factory: BackendFactory;
   leases: Leases;
+  /** How one of several equal backends is chosen. */
+  choice: BackendChoice;
   /** Seals upstream keys before they are stored. */
   sealer: Sealer;
 }
@@ -57,12 +61,14 @@ export interface Registration {
   name?: string;
   models?: readonly string[];
   capabilities?: readonly CapabilityName[];
+  concurrency?: number;
   workflow?: unknown;
 }
 
 /** Registered backends, their health, and the choice among them. */
 export class Routing {
   readonly aliases: Aliases;
+  readonly routes: ModelRoutes;
   readonly #store: BackendStore;
   readonly #entries: Entry[] = [];
   readonly #router: Router;
@@ -76,6 +82,7 @@ export class Routing {
   constructor(readonly options: RoutingOptions) {
     const { db, bus, clock, log, metrics, leases, factory, sealer } = options;
     this.aliases = new Aliases(bus);
+    this.routes = new ModelRoutes({ db, bus, clock, log });
     this.#store = new BackendStore(db, sealer, (backend) =>
       log.error("a backend's key was sealed with another SERVICE_JWT_SECRET; register it again", { backend }),
     );
@@ -97,7 +104,7 @@ export class Routing {
         changes.add(1, { backend, to: "closed" });
       },
     };
-    this.#router = new Router(this.#entries, clock, circuits);
+    this.#router = new Router(this.#entries, clock, circuits, options.choice);
     this.#health = new HealthChecker({
       clock,
       log,
@@ -130,7 +137,7 @@ export class Routing {
 
   /** Restores what was registered before; every backend is probed at once. */
   async start(): Promise<void> {
-    await this.reload();
+    await Promise.all([this.reload(), this.routes.reload()]);
     this.#health.start();
   }
 
@@ -152,6 +159,20 @@ export class Routing {
 
   choose(request: RouteRequest): Route {
     return this.#router.choose(request);
+  }
+  get waitingCount(): number {
+    return this.#router.waitingCount;
+  }
+  /** The same, as soon as a backend that could serve it has a free place. */
+  acquire(request: RouteRequest): Route | Promise<Route> {
+    return this.#router.acquire(request);
+  }
+  /** The targets of a model route; null when the model is not one's name. */
+  plan(model: string, request: PlanRequest, allows: (model: string) => boolean): RoutePlan | null {
+    const plan = this.routes.plan(model);
+    if (!plan) return null;
+    const targets = plan.targets.filter((target) => allows(target.model));
+    return new RoutePlan(this.#router, targets, plan.beginWithinMs, request);
   }
   /** A backend reported usage that its model cannot have had: it stays in use, and its operator is told. */
   suspect({ entry }: Route, problem: string, requestId: string): void {
@@ -175,6 +196,15 @@ export class Routing {
   }
   routableModels() {
     return this.#router.routableModels();
+  }
+  /** Model routes by the names that clients call, and whether one of their targets can be called now. */
+  routedModels(): { id: string; available: boolean }[] {
+    return this.routes.list().map(({ name, targets }) => ({
+      id: name,
+      available: targets.some(({ model, backend }) =>
+        this.#router.canChoose({ model, backend, capability: "chat" }),
+      ),
+    }));
   }
 
   /** What a form for registrations offers: every kind, and the servers that have a label of their own. */
@@ -315,6 +345,7 @@ export class Routing {
       apiKey: rest.apiKey || null,
       models: [...new Set(rest.models ?? [])],
       ...(rest.capabilities && { capabilities: rest.capabilities }),
+      ...(rest.concurrency && { concurrency: rest.concurrency }),
       workflow: rest.workflow ?? null,
     };
   }

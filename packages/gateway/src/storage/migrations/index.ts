@@ -11,6 +11,7 @@ import { leases } from "./009-leases.ts";
 import { debts } from "./010-debts.ts";
 import { videoBounds } from "./011-video-bounds.ts";
 import { messageForms } from "./012-message-forms.ts";
+import { modelRoutes } from "./013-model-routes.ts";
 
 /** In order of application; a released migration is never edited, only followed by another. */
 export const migrations: readonly Migration[] = [
@@ -26,4 +27,5 @@ export const migrations: readonly Migration[] = [
   debts,
   videoBounds,
   messageForms,
+  modelRoutes,
 ];

@@ -83,6 +83,17 @@ export class WatchedCall {
     this.onAborted?.();
   }
 
+  /** Ends the attempt under way; the call goes on with another. */
+  giveUpAttempt(reason: unknown): void {
+    if (this.isAborted) return;
+    const run = this.#onAbort;
+    const controller = this.#controller;
+    this.#onAbort = null;
+    this.#controller = null;
+    run?.(reason);
+    controller?.abort(reason);
+  }
+
   /** A piece of the answer arrived. */
   touch(): void {
     this.#lastMs = this.clock.now();

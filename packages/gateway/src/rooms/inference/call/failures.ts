@@ -79,6 +79,15 @@ export function isFinal(error: unknown): boolean {
   return status < 500 && !BACKEND_AT_FAULT.has(status) && status !== 409;
 }
 
+/** Whether another target of a model route may do better. What is wrong with the request itself stays wrong there. */
+export function mayFallBack(error: unknown): boolean {
+  if (!(error instanceof BackendError) || error.kind === "request") return false;
+  if (error.refusal?.overflow) return true;
+  return error.kind !== "upstream" || !UNACCEPTABLE.has(error.status ?? 0);
+}
+
+const UNACCEPTABLE = new Set([400, 413, 415, 422]);
+
 /** Tells the circuit how a call ended. A refusal of the request itself is an answer like any other. */
 export function reportTo(route: Route, error: unknown, body?: () => Uint8Array | string): void {
   if (!(error instanceof BackendError) || NOT_ABOUT_BACKEND.has(error.kind)) route.abandoned();

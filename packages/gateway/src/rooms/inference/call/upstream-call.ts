@@ -11,12 +11,12 @@ import { CLIENT_LEFT_OUTCOME } from "../../../observe/request-records.ts";
 import type { ModelLimits } from "../../billing/index.ts";
 import { type ModelRules, modelAllowed } from "../../groups/index.ts";
 import type { Admission, Metering } from "../../metering/index.ts";
-import type { Route, Routing } from "../../routing/index.ts";
+import type { Route, RoutePlan, Routing } from "../../routing/index.ts";
 import type { Payload } from "../request/payload.ts";
 import type { SpendFields } from "../request/spend-fields.ts";
 import { StreamHold } from "../stream/stream-hold.ts";
 import { type CallWatch, isAboutClient, type WatchedCall } from "./deadlines.ts";
-import { reportTo } from "./failures.ts";
+import { mayFallBack, reportTo } from "./failures.ts";
 import type { CallObserver, ObservedCall } from "./observer.ts";
 import { Outgoing } from "./outgoing.ts";
 import { ABSURD, type ReportedUsage, type UsageReport } from "./usage-tail.ts";
@@ -78,15 +78,21 @@ const NOTHING_CAME: CallEnd = { isWhole: false, reported: null, delivered: 0 };
 export class UpstreamCall {
   readonly watched: WatchedCall;
   readonly observed: ObservedCall;
-  readonly #tried: Backend[] = [];
+  readonly #tried: Route[] = [];
   /** Why the latest attempt broke; null once an answer came. */
   #failure: string | null = null;
+
+  #isSettled = false;
+  #cancelBegin: (() => void) | null = null;
 
   private constructor(
     readonly parts: CallParts,
     readonly options: UpstreamCallOptions,
-    readonly outgoing: Outgoing,
-    readonly admission: Admission,
+    /** These two change with the target of a model route. */
+    public outgoing: Outgoing,
+    public admission: Admission,
+    /** Of a model route: the targets that may be taken instead. */
+    readonly plan: RoutePlan | null,
   ) {
     this.watched = parts.watch.open();
     const { route } = outgoing;
@@ -101,32 +107,30 @@ export class UpstreamCall {
     });
   }
 
-  /** Chooses a backend and passes admission, or throws the refusal. Synchronous when admission is. */
+  /** Chooses a backend and passes admission, or throws the refusal. Synchronous when both are. */
   static admit(parts: CallParts, options: UpstreamCallOptions): UpstreamCall | Promise<UpstreamCall> {
-    const { routing, metering } = parts;
+    const { routing } = parts;
     const { asker, capability, provider, conversationId } = options;
     const model = routing.aliases.resolve(options.model);
-    if (!modelAllowed(asker.rules, model)) {
+    const allows = (name: string) => modelAllowed(asker.rules, name);
+    const plan = routing.plan(model, { capability, provider, conversationId }, allows);
+    if (plan ? plan.targets.length === 0 : !allows(model)) {
       fail("model_not_allowed", `This key's group does not allow the model ${model}; ask a group admin`);
     }
-    const route = routing.choose({ model, capability, provider, conversationId });
+    const chosen = plan ? plan.first() : routing.acquire({ model, capability, provider, conversationId });
+    const admitOn = (route: Route) => UpstreamCall.#admitOn(parts, options, { model, route, plan });
+    return chosen instanceof Promise ? chosen.then(admitOn) : admitOn(chosen);
+  }
+
+  static #admitOn(
+    parts: CallParts,
+    options: UpstreamCallOptions,
+    { model, route, plan }: { model: string; route: Route; plan: RoutePlan | null },
+  ): UpstreamCall | Promise<UpstreamCall> {
     const outgoing = new Outgoing(options, model, route, parts.limitsOf(route.model));
-    const admitted = (admission: Admission) => {
-      if (admission.lowered) outgoing.lower(admission.outputTokensHeld);
-      return new UpstreamCall(parts, options, outgoing, admission);
-    };
-    const refused = (error: unknown): never => {
-      route.abandoned();
-      throw error;
-    };
-    try {
-      const { requestId, payer, refId } = asker;
-      const { bound } = outgoing;
-      const admission = metering.admit({ requestId, payer, model: route.model, bound, refId });
-      return admission instanceof Promise ? admission.then(admitted, refused) : admitted(admission);
-    } catch (error) {
-      return refused(error);
-    }
+    const admitted = (admission: Admission) => new UpstreamCall(parts, options, outgoing, admission, plan);
+    const admission = holdFor(parts, options, outgoing);
+    return admission instanceof Promise ? admission.then(admitted) : admitted(admission);
   }
 
   get route(): Route {
@@ -148,6 +152,7 @@ export class UpstreamCall {
   /** The upstream's 2xx answer. A backend that cannot be reached at all is replaced once by another candidate. */
   send(): Promise<Answer> {
     this.#failure = null;
+    if (this.plan) return this.#dispatchWithin(this.plan);
     return this.#dispatch().then(undefined, this.#again);
   }
 
@@ -161,11 +166,67 @@ export class UpstreamCall {
     return this.send();
   };
 
+  /** A target of a model route has so long to begin, as long as there is another. */
+  #dispatchWithin({ beginWithinMs, hasNext }: RoutePlan): Promise<Answer> {
+    if (beginWithinMs !== null && hasNext) {
+      const late = `the upstream has not begun to answer within ${beginWithinMs} ms`;
+      const { clock } = this.parts.watch;
+      this.#cancelBegin = clock.after(beginWithinMs, () =>
+        this.watched.giveUpAttempt(new BackendError("transport", late)),
+      );
+    }
+    return this.#dispatch();
+  }
+
+  /** The answer has begun. */
+  begun(): void {
+    this.#cancelBegin?.();
+    this.#cancelBegin = null;
+    this.route.begun();
+  }
+
+  /**
+   * The call broke before its client has got anything: null when another target of the model route was taken, and
+   * the call can be sent again; otherwise what to tell.
+   */
+  async fallBack(error: unknown): Promise<unknown> {
+    this.#cancelBegin?.();
+    this.#cancelBegin = null;
+    this.failed(error);
+    if (this.#isSettled || !this.plan || this.watched.isAborted || !mayFallBack(error)) return error;
+    const next = this.plan.next();
+    if (!next) return error;
+    try {
+      await this.#moveTo(next);
+      return null;
+    } catch (refusal) {
+      return refusal;
+    }
+  }
+
+  /** Another model has another price: what is held is held again for that. */
+  async #moveTo(next: Route): Promise<void> {
+    const { parts, options } = this;
+    if (next.model === this.route.model) {
+      this.outgoing.route = next;
+      return;
+    }
+    const outgoing = new Outgoing(options, this.outgoing.model, next, parts.limitsOf(next.model));
+    this.admission.release();
+    this.admission = await holdFor(parts, options, outgoing);
+    this.outgoing = outgoing;
+  }
+
+  /** How many backends were asked. */
+  get attempts(): number {
+    return this.#tried.length;
+  }
+
   #dispatch(): Promise<Answer> {
     const { route, options } = this;
     // A client that left before anything was sent owes nothing.
     if (this.watched.isAborted) return Promise.reject(this.watched.reason);
-    this.#tried.push(route.backend);
+    this.#tried.push(route);
     const answer = options.send(route.backend, new OutgoingCall(this, this.outgoing.body()));
     return (
       answer ??
@@ -200,6 +261,7 @@ export class UpstreamCall {
 
   /** Journals what is owed and ends the hold. */
   settle(end: CallEnd = NOTHING_CAME): ReportedUsage | null {
+    this.#isSettled = true;
     this.parts.watch.release(this.watched);
     const owed = this.#owed(end);
     this.observed.end({ failure: this.#failure, usage: owed, attempts: this.#tried.length });
@@ -254,6 +316,29 @@ export class UpstreamCall {
           ? this.outgoing.implausible(owed)
           : null;
     if (problem !== null) this.parts.routing.suspect(this.route, problem, this.options.asker.requestId);
+  }
+}
+
+/** Holds what the request can cost on its backend, or throws the refusal; the answer is limited to what is held. */
+function holdFor(
+  { metering }: CallParts,
+  { asker: { requestId, payer, refId } }: UpstreamCallOptions,
+  outgoing: Outgoing,
+): Admission | Promise<Admission> {
+  const { route, bound } = outgoing;
+  const held = (admission: Admission): Admission => {
+    if (admission.lowered) outgoing.lower(admission.outputTokensHeld);
+    return admission;
+  };
+  const refused = (error: unknown): never => {
+    route.abandoned();
+    throw error;
+  };
+  try {
+    const admission = metering.admit({ requestId, payer, model: route.model, bound, refId });
+    return admission instanceof Promise ? admission.then(held, refused) : held(admission);
+  } catch (error) {
+    return refused(error);
   }
 }
 

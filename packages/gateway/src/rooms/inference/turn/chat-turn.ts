@@ -46,6 +46,8 @@ export class ChatTurn {
   #telling: Telling | null = null;
   /** Of a client that left, once it is settled. */
   #owedByLeaver: ReportedUsage | null | undefined;
+  /** Somebody has been told a part of the answer, so that it cannot come from elsewhere. */
+  #hasHeard = false;
 
   private constructor(
     readonly parts: ChatParts,
@@ -131,50 +133,85 @@ export class ChatTurn {
 
   /** The whole answer; settled when this returns. */
   async answer(): Promise<WholeAnswer> {
+    const { record } = this;
+    if (record.collector) await this.#orSettle(record.sent());
+    for (;;) {
+      try {
+        return await this.#wholeAnswer();
+      } catch (error) {
+        const failure = await this.call.fallBack(error);
+        if (failure === null) continue;
+        this.call.settle();
+        throw toFailure(failure);
+      }
+    }
+  }
+
+  async #wholeAnswer(): Promise<WholeAnswer> {
     const { call, record } = this;
+    const answer = await call.send();
+    const reading = readAnswer(answer);
+    const body = new AnswerBody(reading instanceof Promise ? await reading : reading);
+    const reported = usageOfTail(body);
+    const { contentType } = answer;
+    requireList(body, { list: "choices", endsProperly: reported !== null, contentType });
+    call.begun();
+    call.route.succeeded();
+    const isReported = reported !== null && reported !== ABSURD && reported.lacks === undefined;
+    const delivered = isReported ? 0 : tokensIn(body.bytes);
+    const owed = call.settle({ isWhole: true, reported, delivered });
+    if (record.collector) await record.completedWith(body.bytes);
+    return new WholeAnswer(body, this.#head, { isReported, owed });
+  }
+
+  /** Work before the call is sent; when it fails, the call is over. */
+  async #orSettle<T>(work: Promise<T>): Promise<T> {
     try {
-      if (record.collector) await record.sent();
-      const answer = await call.send();
-      const reading = readAnswer(answer);
-      const body = new AnswerBody(reading instanceof Promise ? await reading : reading);
-      const reported = usageOfTail(body);
-      const { contentType } = answer;
-      requireList(body, { list: "choices", endsProperly: reported !== null, contentType });
-      call.route.succeeded();
-      const isReported = reported !== null && reported !== ABSURD && reported.lacks === undefined;
-      const delivered = isReported ? 0 : tokensIn(body.bytes);
-      const owed = call.settle({ isWhole: true, reported, delivered });
-      if (record.collector) await record.completedWith(body.bytes);
-      return new WholeAnswer(body, this.#head, { isReported, owed });
+      return await work;
     } catch (error) {
-      call.failed(error);
-      call.settle();
+      this.call.failed(error);
+      this.call.settle();
       throw toFailure(error);
     }
   }
 
   /** Starts the stream; throws while a failure can still be told by a status. */
   async begin(): Promise<this> {
-    const { call, record, parts } = this;
-    const { listener } = this.options;
-    try {
-      if (record.collector) await record.sent();
-      const answer = await call.send();
-      const head = this.#head;
-      if (listener) this.#telling = new Telling(listener, head);
-      this.#meter = new StreamMeter({ keepUsage: this.fields.wantsUsage, onChunk: this.#hears(), head });
-      const events = await this.#eventStream(answer);
-      const relay = new Relay(events, this.#meter, call.watched, parts.clock, call.streamHold());
-      await relay.peek();
-      call.observed.firstChunk();
-      this.#relay = relay;
-    } catch (error) {
-      call.failed(error);
-      this.#settle({ isWhole: false });
-      throw toFailure(error);
+    const { call, record } = this;
+    if (record.collector) await this.#orSettle(record.sent());
+    for (;;) {
+      try {
+        await this.#beginOnce();
+        break;
+      } catch (error) {
+        const failure = this.#hasHeard ? this.#broke(error) : await call.fallBack(error);
+        if (failure === null) continue;
+        this.#settle({ isWhole: false });
+        throw toFailure(failure);
+      }
     }
     if (call.watched.isAborted) this.left();
     return this;
+  }
+
+  #broke(error: unknown): unknown {
+    this.call.failed(error);
+    return error;
+  }
+
+  async #beginOnce(): Promise<void> {
+    const { call, parts } = this;
+    const { listener } = this.options;
+    const answer = await call.send();
+    const head = this.#head;
+    if (listener) this.#telling = new Telling(listener, head);
+    this.#meter = new StreamMeter({ keepUsage: this.fields.wantsUsage, onChunk: this.#hears(), head });
+    const events = await this.#eventStream(answer);
+    const relay = new Relay(events, this.#meter, call.watched, parts.clock, call.streamHold());
+    await relay.peek();
+    call.begun();
+    call.observed.firstChunk();
+    this.#relay = relay;
   }
 
   /** Who sees the chunks of a stream: a listener, and the record where the answer is kept. */
@@ -184,6 +221,7 @@ export class ChatTurn {
     if (!collector && !telling) return undefined;
     const { watched } = this.call;
     return (chunk, choices) => {
+      this.#hasHeard = true;
       if (collector) for (const choice of choices) collector.add(choice);
       if (!telling || watched.isAborted) return;
       try {

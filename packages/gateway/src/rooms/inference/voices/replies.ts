@@ -8,6 +8,7 @@ import {
   StreamedReply,
 } from "@model-gateway/wire/http";
 import type { Clock } from "../../../kernel/clock.ts";
+import { answerHeaders } from "../call/answer-headers.ts";
 import type { ChatTurn } from "../turn/chat-turn.ts";
 import { readAnswer } from "./chat-answer.ts";
 import { SpokenStream } from "./spoken-stream.ts";
@@ -69,8 +70,9 @@ export class VoicedReply {
     );
   }
 
-  #headers({ call }: ChatTurn, base: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  #headers({ call }: ChatTurn, plain: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
     const { form, read, requestId } = this;
+    const base = answerHeaders(call, plain);
     if (call.loweredTo === null && !read.headers && !form.requestIdHeader) return base;
     return {
       ...base,
