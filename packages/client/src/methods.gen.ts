@@ -735,7 +735,9 @@ export interface Methods {
       price_per_second?: number;
       price_per_frame?: number;
       resolution_coeff?: Record<string, number>;
+      /** Another one than USD needs a rate in the pricing file (usd_per); until then jobs are refused */
       currency?: string;
+      /** False: the row is kept but not used, and the model costs what one without a row costs, 0.005 USD a second. It does not switch the model off */
       enabled?: boolean;
     };
     result: { ok: true };
@@ -955,6 +957,8 @@ export interface Methods {
       cost: number;
       /** Unix seconds */
       created_at: number;
+      /** What was asked for and cannot be sent to this backend */
+      warnings?: string[];
       job_id: string;
     };
   };
@@ -986,6 +990,8 @@ export interface Methods {
         cost: number;
         /** Unix seconds */
         created_at: number;
+        /** What was asked for and cannot be sent to this backend */
+        warnings?: string[];
         job_id: string;
       }[];
     };

@@ -333,6 +333,8 @@ export interface Routes {
       cost: number;
       /** Unix seconds */
       created_at: number;
+      /** What was asked for and cannot be sent to this backend */
+      warnings?: string[];
     };
   };
   /** Submit a video task. */

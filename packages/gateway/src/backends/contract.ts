@@ -108,6 +108,8 @@ export interface VideoAsked {
   members: Record<string, unknown>;
   /** Seconds of the video when no member names a duration. */
   defaultSeconds: number;
+  /** Fields of the request that the upstream has no place for. */
+  unsent?: readonly string[];
 }
 
 export interface VideoCapability {

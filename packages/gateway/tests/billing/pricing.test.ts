@@ -101,7 +101,7 @@ describe("the pricing file", () => {
     const lines: string[] = [];
     const log = createLog({ level: "info", format: "json", write: (line) => lines.push(line) });
     const seen: number[] = [];
-    const end = watchPricingFile({ path, clock, log, onChange: (prices) => seen.push(prices.length) });
+    const end = watchPricingFile({ path, clock, log, onChange: ({ prices }) => seen.push(prices.length) });
     clock.advance(10_000);
     expect(seen).toEqual([]);
     writeFileSync(path, '{"prices": [{"match": "a", "input": 1, "output": 1}]}');

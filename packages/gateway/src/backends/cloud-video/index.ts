@@ -88,7 +88,7 @@ export function createCloudVideo(
         const images = request.images.map((image) => ({ ...image, dataBase64: "" }));
         const { body = {} } = dialect.submit({ ...request, images });
         const members = { body, implied: dialect.implied?.(request) };
-        return { members, defaultSeconds: dialect.defaultSeconds };
+        return { members, defaultSeconds: dialect.defaultSeconds, unsent: unsentOf(dialect, request) };
       },
       async submit(request: VideoRequest, signal) {
         const dialect = chooseDialect(config, request.model);
@@ -111,6 +111,22 @@ export function createCloudVideo(
     probe: (signal) => reachability({ fetch, url: base, signal }),
     close() {},
   };
+}
+
+/** What of a request the dialect leaves out, found by marking it. */
+function unsentOf(dialect: VideoDialect, request: VideoRequest): string[] {
+  const { negativePrompt, images } = request;
+  if (!negativePrompt && images.length === 0) return [];
+  const mark = (field: string) => `(${field})`;
+  const marked = {
+    ...request,
+    extra: {},
+    ...(negativePrompt && { negativePrompt: mark("negative_prompt") }),
+    images: images.map((image, i) => ({ ...image, dataBase64: mark(`images.${i}`) })),
+  };
+  const sent = JSON.stringify(dialect.submit(marked).body);
+  const fields = [...(negativePrompt ? ["negative_prompt"] : []), ...images.map((_, i) => `images.${i}`)];
+  return fields.filter((field) => !sent.includes(mark(field)));
 }
 
 /** A refusal inside HTTP 200 is still the upstream's: the status that others would have sent for it. */

@@ -88,8 +88,21 @@ export const setVideoPricing = defineMethod({
     price_per_second: Money.default(0),
     price_per_frame: Money.default(0),
     resolution_coeff: Coefficients.default({ "*": 1 }),
-    currency: z.string().trim().min(1).max(8).default("USD"),
-    enabled: z.boolean().default(true),
+    currency: z
+      .string()
+      .trim()
+      .min(1)
+      .max(8)
+      .default("USD")
+      .describe(
+        "Another one than USD needs a rate in the pricing file (usd_per); until then jobs are refused",
+      ),
+    enabled: z
+      .boolean()
+      .default(true)
+      .describe(
+        "False: the row is kept but not used, and the model costs what one without a row costs, 0.005 USD a second. It does not switch the model off",
+      ),
   }),
   result: Ok,
   handler: async ({ params, rooms }) => {

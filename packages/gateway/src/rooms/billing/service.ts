@@ -10,7 +10,7 @@ import type { Balances } from "../ledger/index.ts";
 import { NANO_PER_USD, type Usage, utcMonth, WHOLE_USER } from "../usage/index.ts";
 import { BUILT_IN_PRICES } from "./prices.ts";
 import { type ModelLimits, Pricing, type TokenCounts } from "./pricing.ts";
-import { readPricingFile, watchPricingFile } from "./pricing-file.ts";
+import { type OperatorPrices, readPricingFile, watchPricingFile } from "./pricing-file.ts";
 import { BillingStore, type Tier } from "./store.ts";
 import { FALLBACK_VIDEO_PRICE, type VideoPrice, type VideoSize, videoCostNanoUsd } from "./video-cost.ts";
 
@@ -23,6 +23,7 @@ const NO_LIMITS: Tier = {
   monthlyTokenQuota: null,
   rpm: Number.MAX_SAFE_INTEGER,
 };
+const USD = "USD";
 const TIERS_REFRESH_MS = 60_000;
 const USER_TIERS_MAX = 50_000;
 
@@ -44,6 +45,8 @@ const nanoOf = (usd: number | null) => (usd === null ? null : Math.round(usd * N
 export class Billing {
   readonly #store: BillingStore;
   readonly #pricing: Pricing;
+  /** Exchange rates of video prices. */
+  #usdPer: ReadonlyMap<string, number> = new Map();
   #tiers = new Map<string, Tier>();
   readonly #userTiers = new BoundedMap<string, string>(USER_TIERS_MAX);
   /** Grows with every invalidation, so that a look-up begun before one is not remembered after it. */
@@ -53,9 +56,14 @@ export class Billing {
   constructor(readonly options: BillingOptions) {
     this.#store = new BillingStore(options.db);
     const { pricingFile: path, clock, log, bus } = options;
-    this.#pricing = new Pricing(BUILT_IN_PRICES, path === null ? [] : readPricingFile(path));
+    const operator = path === null ? null : readPricingFile(path);
+    this.#pricing = new Pricing(BUILT_IN_PRICES, operator?.prices ?? []);
+    if (operator) this.#usdPer = operator.usdPer;
     if (path !== null) {
-      const onChange = this.#pricing.setOperator.bind(this.#pricing);
+      const onChange = ({ prices, usdPer }: OperatorPrices) => {
+        this.#pricing.setOperator(prices);
+        this.#usdPer = usdPer;
+      };
       this.#ends.push(watchPricingFile({ path, clock, log, onChange }));
     }
     bus.onGap(() => {
@@ -196,6 +204,19 @@ export class Billing {
   /** Cost of one video by the model's row; a missing or disabled row means the fallback price. */
   async videoCostNanoUsd(model: string, size: VideoSize): Promise<number> {
     const row = await this.#store.videoPrice(model);
-    return videoCostNanoUsd(row?.enabled ? row : FALLBACK_VIDEO_PRICE, size);
+    if (!row?.enabled) return videoCostNanoUsd(FALLBACK_VIDEO_PRICE, size);
+    return Math.round(videoCostNanoUsd(row, size) * this.#rateOf(row));
+  }
+
+  #rateOf({ model, currency }: VideoPrice): number {
+    const code = currency.toUpperCase();
+    if (code === USD) return 1;
+    return (
+      this.#usdPer.get(code) ??
+      fail(
+        "unavailable",
+        `The price of ${model} is in ${code}, and the pricing file has no rate for it: an operator can add "usd_per": {"${code}": …} there`,
+      )
+    );
   }
 }

@@ -1,9 +1,10 @@
-import type {
-  Backend,
-  BackendConfig,
-  BackendKind,
-  BridgeResolver,
-  CapabilityName,
+import {
+  type Backend,
+  type BackendConfig,
+  BackendError,
+  type BackendKind,
+  type BridgeResolver,
+  type CapabilityName,
 } from "../../backends/contract.ts";
 import type { Bus } from "../../bus/contract.ts";
 import { type Clock, isoTime } from "../../kernel/clock.ts";
@@ -64,6 +65,17 @@ export interface Registration {
   concurrency?: number;
   workflow?: unknown;
 }
+
+/** Failures before anything was sent, and statuses below 500 that are about the backend, not about the request. */
+const NOT_SENT: ReadonlySet<string> = new Set(["request", "unsupported"]);
+const BACKEND_AT_FAULT: ReadonlySet<number> = new Set([401, 408, 429]);
+/** Whether the backend did its work: a refusal of the request itself is an answer like any other. */
+const isAnswer = (error: unknown): boolean =>
+  error instanceof BackendError &&
+  error.kind === "upstream" &&
+  error.status !== undefined &&
+  error.status < 500 &&
+  !BACKEND_AT_FAULT.has(error.status);
 
 /** Registered backends, their health, and the choice among them. */
 export class Routing {
@@ -193,6 +205,13 @@ export class Routing {
   /** The backend registered under this name, whatever its health. */
   backendNamed(name: string): Backend | null {
     return this.#find(name)?.backend ?? null;
+  }
+  /** Tells the circuit how a call outside of a chosen route ended; null: well. */
+  callEnded(name: string, error: unknown): void {
+    const circuit = this.#find(name)?.circuit;
+    if (error === null || isAnswer(error)) circuit?.succeeded();
+    else if (error instanceof BackendError && !NOT_SENT.has(error.kind))
+      circuit?.failed(error.message, this.options.clock.now());
   }
   routableModels() {
     return this.#router.routableModels();

@@ -6,6 +6,7 @@ import {
   type VideoResult,
 } from "../../backends/contract.ts";
 import { isoTime } from "../../kernel/clock.ts";
+import { ServiceError } from "../../kernel/errors.ts";
 import type { NotificationDefinition } from "../../kernel/notification.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import type { Charges, JobHold } from "./charges.ts";
@@ -24,6 +25,11 @@ const CANCEL_TIMEOUT_MS = 10_000;
 const PAUSE_MS = 2_000;
 const POLL_MS = { first: 2_000, most: 15_000 };
 const POLL_GROWTH = 1.5;
+/** A submission that the upstream refuses is sent again, ever later, so often and for so long. */
+const RESUBMIT_GROWTH = 4;
+const RESUBMIT_PAUSE_MS_MAX = 60_000;
+const RESUBMISSIONS_MAX = 5;
+const RESUBMIT_FOR_MS = 3 * 60_000;
 const ERROR_LENGTH_MAX = 2_000;
 /** A stopping process waits this long for the answers of submissions, which nobody could ask for again. */
 const SUBMIT_GRACE_MS = 10_000;
@@ -138,7 +144,8 @@ export class JobRunner {
       else if (job.status === "submitting") await this.#fail(job, SUBMISSION_LOST);
       else await this.#poll(job, signal);
     } catch (error) {
-      if (!isTransient(error)) await this.#fail(job, (error as Error).message);
+      if (!isTransient(error) || this.#isRefusedForGood(job, error))
+        await this.#fail(job, (error as Error).message);
       else if (!this.#stopped.signal.aborted) {
         this.options.log.warn("a video job will be tried again", { job_id: job.id, error });
       }
@@ -148,7 +155,29 @@ export class JobRunner {
 
   #delayMs({ step_count, status }: JobRow): number {
     const { first, most } = this.options.pollMs ?? POLL_MS;
-    return status === "queued" ? first : Math.min(most, first * POLL_GROWTH ** Math.min(step_count, 20));
+    const steps = Math.min(step_count, 20);
+    if (status === "queued") return Math.min(RESUBMIT_PAUSE_MS_MAX, first * RESUBMIT_GROWTH ** steps);
+    return Math.min(most, first * POLL_GROWTH ** steps);
+  }
+
+  /** A submission that was refused often or long enough. One that found no backend waits for it until the deadline. */
+  #isRefusedForGood({ status, step_count, created_at }: JobRow, error: unknown): boolean {
+    if (status !== "queued" || !(error instanceof BackendError) || error.kind !== "upstream") return false;
+    const ageMs = this.options.clock.now() - Date.parse(created_at);
+    return step_count >= RESUBMISSIONS_MAX || (step_count > 0 && ageMs >= RESUBMIT_FOR_MS);
+  }
+
+  /** A call to a backend, whose circuit is told how it ended. */
+  async #called<T>(backend: string, call: Promise<T>): Promise<T> {
+    const { routing } = this.options;
+    try {
+      const result = await call;
+      routing.callEnded(backend, null);
+      return result;
+    } catch (error) {
+      if (!this.#submitsStopped.signal.aborted) routing.callEnded(backend, error);
+      throw error;
+    }
   }
 
   async #submit(job: JobRow, signal: AbortSignal): Promise<void> {
@@ -162,7 +191,7 @@ export class JobRunner {
     if (!(await this.store.submitting(job.id))) return;
     let taskId: string;
     try {
-      taskId = await backend.video.submit(request, signal);
+      taskId = await this.#called(backend.config.name, backend.video.submit(request, signal));
     } catch (error) {
       if (!mayBeTaken(error)) {
         await this.store.notSubmitted(job.id);
@@ -220,7 +249,7 @@ export class JobRunner {
     const backend = this.options.routing.backendNamed(job.backend);
     // Gone for now: it may be registered again before the deadline.
     if (!backend?.video) return;
-    const poll = await backend.video.poll(job.task_id!, signal);
+    const poll = await this.#called(job.backend, backend.video.poll(job.task_id!, signal));
     if (poll.state === "pending") {
       const progress = Math.max(job.progress, Math.min(99, poll.progress ?? job.progress));
       if (progress > job.progress) await this.store.progressed(job.id, progress);
@@ -240,7 +269,15 @@ export class JobRunner {
     const request = JSON.parse(job.request) as VideoRequest;
     const asked =
       job.facts === null ? askedFacts(request, video.asked(request)) : (JSON.parse(job.facts) as ClipFacts);
-    const priceUsd = (facts: ClipFacts) => this.charges.priceUsd(job.model, facts);
+    const priceUsd = async (facts: ClipFacts) => {
+      try {
+        return await this.charges.priceUsd(job.model, facts);
+      } catch (error) {
+        // The price has lost its exchange rate since the job was admitted.
+        if (error instanceof ServiceError && job.bound_usd !== null) return job.bound_usd;
+        throw error;
+      }
+    };
     return Math.max(await priceUsd(asked), await priceUsd(madeFacts(asked, clip)));
   }
 

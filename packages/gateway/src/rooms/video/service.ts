@@ -1,4 +1,4 @@
-import type { VideoRequest, VideoResult } from "../../backends/contract.ts";
+import type { VideoAsked, VideoRequest, VideoResult } from "../../backends/contract.ts";
 import type { Bus, EventHub } from "../../bus/contract.ts";
 import { type Clock, isoTime } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
@@ -28,7 +28,7 @@ export interface VideoOptions extends ChargesOptions {
   clock: Clock;
   ids: Ids;
   log: Log;
-  routing: Pick<Routing, "aliases" | "choose" | "backendNamed">;
+  routing: Pick<Routing, "aliases" | "choose" | "backendNamed" | "callEnded">;
   /** Time between polls; grows from the first to the most. */
   pollMs?: { first: number; most: number };
   tickMs?: number;
@@ -56,6 +56,8 @@ export interface JobView {
   error: string | null;
   cost: number;
   created_at: number;
+  /** What was asked for and cannot be sent; absent when there is nothing. */
+  warnings?: string[];
 }
 
 export const toView = (job: JobSummary): JobView => ({
@@ -68,7 +70,11 @@ export const toView = (job: JobSummary): JobView => ({
   error: job.error,
   cost: job.cost,
   created_at: Math.floor(Date.parse(job.created_at) / 1000),
+  ...(job.warnings !== null && { warnings: JSON.parse(job.warnings) as string[] }),
 });
+
+const warningsOf = ({ unsent = [] }: VideoAsked, backend: string): string[] =>
+  unsent.map((field) => `\`${field}\` was not sent: the API of ${backend} has no place for it`);
 
 const isUuid = (text: string) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);
 
@@ -108,7 +114,9 @@ export class Video {
       extra,
     };
     const id = ids.uuid();
-    const facts = askedFacts(request, backend.video.asked(request));
+    const asked = backend.video.asked(request);
+    const facts = askedFacts(request, asked);
+    const warnings = warningsOf(asked, backend.config.name);
     const boundUsd = await this.#charges.priceUsd(model, boundFacts(facts));
     const hold = await this.#charges.admit({ requestId: id, payer, model, costUsd: boundUsd });
     const nowMs = clock.now();
@@ -133,6 +141,7 @@ export class Video {
       step_count: 0,
       facts: JSON.stringify(facts),
       bound_usd: boundUsd,
+      warnings: warnings.length > 0 ? JSON.stringify(warnings) : null,
     };
     // The id itself is a channel too, so that jobs made over REST can be followed.
     events.open(payer.userId, id);

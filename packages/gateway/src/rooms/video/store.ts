@@ -33,6 +33,8 @@ export interface JobRow {
   facts: string | null;
   /** What the job may cost at most, which is held for it. */
   bound_usd: number | null;
+  /** JSON of what was asked for and is not sent; null: nothing. */
+  warnings: string | null;
 }
 
 /** Which instance carries a job, until when unless it says so again. */
@@ -47,7 +49,7 @@ export type JobSummary = Omit<JobRow, "request">;
 const ACTIVE = "('queued', 'submitting', 'running')";
 
 const COLUMNS =
-  "id, user_id, payer, model, backend, request, status, progress, task_id, result, error, cost, settled, stream_id, created_at, deadline_at, next_step_at, step_count, facts, bound_usd";
+  "id, user_id, payer, model, backend, request, status, progress, task_id, result, error, cost, settled, stream_id, created_at, deadline_at, next_step_at, step_count, facts, bound_usd, warnings";
 
 const SUMMARY_COLUMNS = COLUMNS.replace("request, ", "");
 

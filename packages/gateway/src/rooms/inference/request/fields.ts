@@ -71,12 +71,10 @@ export function readChatFields(payload: Payload): ChatFields {
   const model = modelOf(payload);
   if (payload.kindOf("messages") !== "array")
     refuse("messages", "is required: an array of {role, content} with at least one entry");
-  const { messagesProblem } = payload;
-  if (messagesProblem) refuse(messagesProblem.field, messagesProblem.expected);
   if (!TOOLS_KINDS.has(payload.kindOf("tools"))) refuse("tools", "must be an array of {type, function}");
   optional(payload, "temperature", NUMBER);
   const streamOptions = optional(payload, "stream_options", OBJECT);
-  return {
+  const fields: ChatFields = {
     model,
     stream: optional(payload, "stream", BOOLEAN) ?? false,
     provider: optional(payload, "provider", TEXT),
@@ -86,6 +84,9 @@ export function readChatFields(payload: Payload): ChatFields {
     wantsUsage: streamOptions?.include_usage === true,
     streamOptions,
   };
+  const { messagesProblem } = payload;
+  if (messagesProblem) refuse(messagesProblem.field, messagesProblem.expected);
+  return fields;
 }
 
 export function readEmbeddingsFields(payload: Payload): EmbeddingsFields {
