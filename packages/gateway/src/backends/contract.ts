@@ -41,6 +41,8 @@ export interface BackendConfig {
   /** The static model list. */
   models: readonly string[];
   capabilities?: readonly CapabilityName[];
+  /** False: registered, and not used. Left out where nobody can switch it. */
+  enabled?: boolean;
 }
 
 export interface ModelInfo {

@@ -1,4 +1,4 @@
-import type { HealthState } from "../../backends/contract.ts";
+import type { Backend, HealthState } from "../../backends/contract.ts";
 import { inBackground } from "../../kernel/background.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
@@ -105,7 +105,7 @@ export class HealthChecker {
     if (this.#running.has(entry)) return null;
     this.#running.add(entry);
     const { backend } = entry;
-    const result = await this.#ask(entry);
+    const result = await this.ask(backend);
     this.#running.delete(entry);
     // Replaced meanwhile, e.g. because its tunnel moved: the answer is about an address of the past.
     if (entry.removed) return null;
@@ -114,7 +114,7 @@ export class HealthChecker {
     return result;
   }
 
-  async #ask({ backend }: Entry): Promise<TimedProbe> {
+  async ask(backend: Backend): Promise<TimedProbe> {
     const { clock } = this.options;
     const startedMs = clock.now();
     const expiry = new AbortController();

@@ -23,3 +23,5 @@ export const types = defineMethod({
   }),
   handler: ({ rooms }) => rooms.routing.types(),
 });
+
+export * from "./manage-methods.ts";

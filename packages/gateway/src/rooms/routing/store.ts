@@ -11,6 +11,7 @@ export interface StoredBackend {
   models: readonly string[];
   capabilities?: readonly CapabilityName[];
   workflow: unknown;
+  enabled: boolean;
 }
 
 interface BackendRow {
@@ -21,6 +22,7 @@ interface BackendRow {
   models: string;
   capabilities: string | null;
   workflow: string | null;
+  enabled: boolean;
 }
 
 const toStored = (row: BackendRow, apiKey: string | null): StoredBackend => ({
@@ -31,6 +33,7 @@ const toStored = (row: BackendRow, apiKey: string | null): StoredBackend => ({
   models: JSON.parse(row.models) as string[],
   ...(row.capabilities !== null && { capabilities: JSON.parse(row.capabilities) as CapabilityName[] }),
   workflow: row.workflow === null ? null : JSON.parse(row.workflow),
+  enabled: Boolean(row.enabled),
 });
 
 /** SQL of the registered backends. */
@@ -52,17 +55,17 @@ export class BackendStore {
   /** In order of registration, which is what the indexes of the admin surface count. */
   async list(): Promise<StoredBackend[]> {
     const rows = await this.db.all<BackendRow>(
-      "SELECT name, type, url, api_key, models, capabilities, workflow FROM backend_configs ORDER BY registered_at, name",
+      "SELECT name, type, url, api_key, models, capabilities, workflow, enabled FROM backend_configs ORDER BY registered_at, name",
     );
     return rows.map((row) => toStored(row, this.#keyOf(row)));
   }
 
   async save(backend: StoredBackend, now: string): Promise<void> {
     await this.db.run(
-      `INSERT INTO backend_configs (name, type, url, api_key, models, capabilities, workflow, registered_at, updated_at)
-       VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)
+      `INSERT INTO backend_configs (name, type, url, api_key, models, capabilities, workflow, registered_at, updated_at, enabled)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9)
        ON CONFLICT (name) DO UPDATE SET type = $2, url = $3, api_key = $4, models = $5, capabilities = $6,
-         workflow = $7, updated_at = $8`,
+         workflow = $7, updated_at = $8, enabled = $9`,
       [
         backend.name,
         backend.type,
@@ -72,6 +75,7 @@ export class BackendStore {
         backend.capabilities ? JSON.stringify(backend.capabilities) : null,
         backend.workflow === null || backend.workflow === undefined ? null : JSON.stringify(backend.workflow),
         now,
+        backend.enabled,
       ],
     );
   }

@@ -1,7 +1,7 @@
 import type { ServerSocket, SocketHandlers } from "@model-gateway/wire/websocket";
 import { inBackground } from "../../kernel/background.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { type Authenticator, type Caller, callerFrom } from "../../kernel/context.ts";
+import { type Authenticator, type Caller, type CallSource, callerFrom } from "../../kernel/context.ts";
 import { ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { decodeUtf8 } from "../../kernel/json.ts";
@@ -26,6 +26,8 @@ export const SEND_BUFFER_BYTES_MAX = 4 * 1024 * 1024;
 export interface RpcSocketData {
   token: string | null;
   ip: string;
+  userAgent: string | null;
+  isLocal: boolean;
   anonymous: boolean;
   inFlight: number;
   /** Oldest first. */
@@ -64,11 +66,13 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
   constructor(readonly options: RpcWebSocketOptions) {}
 
   /** The data of a new socket. A token that does not verify makes it an anonymous one. */
-  async admit(token: string | null, ip: string): Promise<RpcSocketData> {
+  async admit(token: string | null, { ip, userAgent, isLocal }: CallSource): Promise<RpcSocketData> {
     const { actor, adminToken } = await this.options.authenticator.identify(token);
     return {
       token,
       ip,
+      userAgent,
+      isLocal,
       anonymous: actor === null && !adminToken,
       inFlight: 0,
       waiting: [],
