@@ -879,6 +879,60 @@ export interface Methods {
       project: string | null;
     };
   };
+  /** Sums of everyone's usage over a period, grouped if asked, with the rows if asked. */
+  "usage.query": {
+    auth: "admin";
+    params: {
+      /** Absent or blank: all rows */
+      ref_ids?: string[];
+      /** Inclusive: YYYY-MM-DD or an RFC 3339 timestamp */
+      since?: string;
+      /** Exclusive instant, or a YYYY-MM-DD that is covered whole */
+      until?: string;
+      group_by?: "model" | "backend" | "ref" | "day";
+      /** Rows a page, 1-500; default 100 */
+      limit?: number;
+      offset?: number;
+      include_records?: boolean;
+    };
+    result: {
+      totals: {
+        requests: number;
+        prompt_tokens: number;
+        completion_tokens: number;
+        total_tokens: number;
+        /** Sum of the costs; rows without one add nothing */
+        cost_usd: number;
+      };
+      groups?: {
+        requests: number;
+        prompt_tokens: number;
+        completion_tokens: number;
+        total_tokens: number;
+        /** Sum of the costs; rows without one add nothing */
+        cost_usd: number;
+        key: string | null;
+      }[];
+      /** Present when there are more than 10000 groups */
+      groups_truncated?: true;
+      records?: {
+        id: string;
+        ref_id: string | null;
+        api_key_id: string;
+        model: string;
+        backend: string;
+        prompt_tokens: number;
+        completion_tokens: number;
+        total_tokens: number;
+        cost: number | null;
+        /** RFC 3339 timestamp, UTC */
+        created_at: string;
+      }[];
+      records_total?: number;
+      limit?: number;
+      offset?: number;
+    };
+  };
   /** What video models cost; one without a row costs 0.005 USD a second. */
   "billing.video.pricing.get": {
     auth: "jwt";
@@ -1645,6 +1699,7 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "conversations.rename": "jwt",
   "conversations.rewind": "jwt",
   "usage.list": "jwt",
+  "usage.query": "admin",
   "billing.video.pricing.get": "jwt",
   "billing.prices.list": "admin",
   "billing.plan": "jwt",

@@ -95,6 +95,7 @@ billing.prices.set | admin | model input_usd output_usd | ok
 billing.prices.remove | admin | model | removed
 billing.prices.video.set | admin | model mode? base_price? price_per_second? price_per_frame? resolution_coeff? currency? enabled? | ok
 billing.tiers.set | admin | name monthly_usd_quota monthly_token_quota rpm | ok
+usage.query | admin | ref_ids? since? until? group_by? include_records? limit? offset? | totals groups groups_truncated records records_total limit offset
 users.list | admin | search? limit? offset? | users total
 users.create | admin | email name? is_admin? tier? | id email name link
 users.update | admin | user_id name? tier? is_admin? disabled? | ok
