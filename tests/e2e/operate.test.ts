@@ -57,10 +57,10 @@ test("backends: a server is tested and registered, its status is one sentence, i
   await sheet.getByRole("button", { name: "Probe now" }).click();
   await page.getByText("demo was probed").waitFor();
   await sheet.getByRole("button", { name: "Disable" }).click();
-  await sheet.getByText("Disabled").waitFor();
+  await sheet.getByText("Disabled", { exact: true }).waitFor();
   await shot(page, "backend-disabled");
   await sheet.getByRole("button", { name: "Enable" }).click();
-  await sheet.getByText("Serving").waitFor();
+  await sheet.getByText("Serving", { exact: true }).waitFor();
   await sheet.getByRole("button", { name: "Edit" }).click();
   const edit = page.getByRole("dialog", { name: "Edit demo" });
   await edit.getByLabel("Models").fill("hand-written");

@@ -40,7 +40,7 @@ test("from an empty machine to a colleague's first answer: 8 clicks and 2 forms,
   await admin.click("Register by address", "link");
   admin.clicks++;
   await page.getByLabel("Kind").selectOption("external");
-  await admin.submit({ Address: site.upstream.url, "": "sk-cloud-like", Name: "cloud" }, "Register");
+  await admin.submit({ Address: site.upstream.url, "API key": "sk-cloud-like", Name: "cloud" }, "Register");
   await page.getByRole("row", { name: /cloud.*Serving/ }).waitFor();
   await admin.click("Users", "link");
   await admin.click("Invite by link");
@@ -82,8 +82,8 @@ test("an administrator finds, creates, promotes, resets and disables people", as
   await page.goto(`${site.gateway.url}/users`);
   await page.getByRole("row", { name: /Grace Hopper/ }).waitFor();
   await page.getByRole("button", { name: "Create user" }).click();
-  await page.getByLabel("Email").fill("alan@example.com");
-  await page.getByLabel("Name").fill("Alan Turing");
+  await page.getByLabel("Email", { exact: true }).fill("alan@example.com");
+  await page.getByLabel("Name", { exact: true }).fill("Alan Turing");
   await page.getByRole("dialog").getByRole("button", { name: "Create user" }).click();
   const link = await linkIn(page);
   await page.getByRole("button", { name: "Close" }).click();

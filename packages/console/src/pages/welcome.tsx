@@ -95,7 +95,9 @@ function NewAccount({ kind, token, asked }: { kind: "link" | "group"; token: str
       ? api("group.invite.register", given)
       : api("auth.link.accept", given));
     // Where a newcomer wants to be: at a model that answers.
-    navigate("/playground", { replace: true });
+    const [first] = await client.rest.prices().catch(() => []);
+    const chosen = first ? `?model=${encodeURIComponent(first.model)}` : "";
+    navigate(`/playground${chosen}`, { replace: true });
     await client.accept(tokens);
   });
   const submit = (event: FormEvent) => {

@@ -3,7 +3,7 @@ import { useActivity } from "../../lib/activity.ts";
 import { api } from "../../lib/api.ts";
 import { type Backend, backendsChanged, statusOf, useBackends } from "../../lib/backends.ts";
 import { plural } from "../../lib/format.ts";
-import { useKnownModels } from "../../lib/models.ts";
+import { useQuery } from "../../lib/query.ts";
 import { useSearch } from "../../lib/router.ts";
 import { toast, toastError } from "../../lib/toast.ts";
 import { Button } from "../../ui/controls.tsx";
@@ -88,10 +88,12 @@ const columnsFor = (
 
 export function Backends() {
   const query = useBackends();
-  const known = useKnownModels().data;
+  // Asked again when other models can be called, not only when the page is opened.
+  const callable = query.data && `prices ${query.data.models.join(" ")}`;
+  const prices = useQuery(callable ?? null, () => api("billing.prices.list")).data;
   const [search, setSearch] = useSearch();
   const [pricing, setPricing] = useState<string | null>(null);
-  const unpriced = new Set(known?.filter(({ price }) => price?.input === null).map(({ id }) => id));
+  const unpriced = new Set(prices?.filter(({ input_usd }) => input_usd === null).map(({ model }) => model));
   const columns = columnsFor(({ model_ids }) => model_ids.filter((id) => unpriced.has(id)), setPricing);
   return (
     <Loaded query={query} outline={<TableSkeleton columns={columns} />}>
