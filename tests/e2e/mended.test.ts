@@ -82,7 +82,7 @@ for (const [theme, width] of [
   });
 
   test(`a row's health and its actions are on the screen (${theme}, ${width} px)`, async () => {
-    const { page } = await site.visitAs("owner", { theme, width, operator: true });
+    const { page } = await site.visitAs("owner", { theme, width });
     await page.goto(`${site.gateway.url}/models`);
     const health = page.getByRole("row", { name: /demo/ }).getByText("Healthy");
     await health.waitFor();
@@ -266,7 +266,7 @@ test("while it loads, a page has the shape that it will have", async () => {
 });
 
 test("five sizes of type, on every page", async () => {
-  const { page } = await site.visitAs("owner", { operator: true });
+  const { page } = await site.visitAs("owner");
   const sizes = new Set<string>();
   for (const path of [
     "/",

@@ -68,6 +68,8 @@ export interface Client {
   onSession(listener: (session: Session | null) => void): () => void;
   signIn(params: Params<"auth.login">): Promise<Session>;
   signUp(params: Params<"auth.register">): Promise<Session>;
+  /** Signs in with what a call that begins a session answered, such as auth.link.accept. */
+  accept(tokens: Result<"auth.login">): Promise<Session>;
   signOut(): Promise<void>;
   close(): void;
 }
@@ -188,6 +190,7 @@ export function createClient(options: ClientOptions): Client {
     onSession: (listener) => keeper.subscribe(listener),
     signIn: async (params) => keeper.accept(await call("auth.login", params)),
     signUp: async (params) => keeper.accept(await call("auth.register", params)),
+    accept: (tokens) => keeper.accept(tokens),
     signOut: () => keeper.clear(),
     close() {
       socket?.close();

@@ -2,6 +2,119 @@
 
 /** Params and result of every method, by name. */
 export interface Methods {
+  /** Use a one-time link: choose a password, and sign in. */
+  "auth.link.accept": {
+    auth: "public";
+    params: { token: string; password: string; email?: string; name?: string };
+    result: {
+      access_token: string;
+      refresh_token: string;
+      token_type: "Bearer";
+      /** Lifetime of the access token in seconds */
+      expires_in: number;
+      user: { id: string; email: string; name: string; is_admin: boolean };
+    };
+  };
+  /** Make an account; its owner chooses the password with the one-time link. */
+  "users.create": {
+    auth: "admin";
+    params: { email: string; name?: string; is_admin?: boolean; tier?: string };
+    result: {
+      id: string;
+      email: string;
+      name: string;
+      link: {
+        id: string;
+        /** For the link; it cannot be shown again */
+        token: string;
+        /** RFC 3339 timestamp, UTC */
+        expires_at: string;
+      };
+    };
+  };
+  /** Sign out of one session, or of all others; their tokens stop working at once. */
+  "auth.sessions.end": {
+    auth: "jwt";
+    params: {
+      /** Left out: all but the session of this call */
+      session_id?: string;
+    };
+    result: { ended: number };
+  };
+  /** Make a one-time link with which someone registers. */
+  "users.invite": {
+    auth: "admin";
+    params: {
+      /** Only an account with this email can be made */
+      email?: string;
+      tier?: string;
+    };
+    result: {
+      id: string;
+      /** For the link; it cannot be shown again */
+      token: string;
+      /** RFC 3339 timestamp, UTC */
+      expires_at: string;
+    };
+  };
+  /** One-time links that can still be used, newest first. */
+  "users.links.list": {
+    auth: "admin";
+    params: Record<string, never>;
+    result: {
+      id: string;
+      kind: "invitation" | "password";
+      email: string | null;
+      /** Name of the administrator */
+      created_by: string;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+      /** RFC 3339 timestamp, UTC */
+      expires_at: string;
+    }[];
+  };
+  /** Where you are signed in, the session used last first. */
+  "auth.sessions.list": {
+    auth: "jwt";
+    params: Record<string, never>;
+    result: {
+      id: string;
+      /** The session of this call */
+      current: boolean;
+      ip: string | null;
+      user_agent: string | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+      /** When its tokens were last renewed */
+      last_used_at: string;
+    }[];
+  };
+  /** Accounts, newest first. */
+  "users.list": {
+    auth: "admin";
+    params: {
+      /** Part of the email or the name */
+      search?: string;
+      limit?: number;
+      offset?: number;
+    };
+    result: {
+      users: {
+        id: string;
+        email: string;
+        name: string;
+        is_admin: boolean;
+        tier: string;
+        disabled: boolean;
+        /** RFC 3339 timestamp, UTC */
+        created_at: string;
+        /** When a session of theirs was last renewed */
+        last_seen_at: string | null;
+        active_keys: number;
+      }[];
+      total: number;
+    };
+  };
   /** Sign in with email and password. */
   "auth.login": {
     auth: "public";
@@ -37,7 +150,13 @@ export interface Methods {
   /** Create an account and sign in; the first account becomes the administrator. */
   "auth.register": {
     auth: "public";
-    params: { email: string; password: string; name?: string };
+    params: {
+      email: string;
+      password: string;
+      name?: string;
+      /** From the setup link; only the first account may need it */
+      setup_token?: string;
+    };
     result: {
       access_token: string;
       refresh_token: string;
@@ -46,6 +165,51 @@ export interface Methods {
       expires_in: number;
       user: { id: string; email: string; name: string; is_admin: boolean };
     };
+  };
+  /** End an account's password and sessions; its owner chooses a new password with the one-time link. */
+  "users.password.reset": {
+    auth: "admin";
+    params: { user_id: string };
+    result: {
+      id: string;
+      /** For the link; it cannot be shown again */
+      token: string;
+      /** RFC 3339 timestamp, UTC */
+      expires_at: string;
+    };
+  };
+  /** End a one-time link that was not used. */
+  "users.links.revoke": {
+    auth: "admin";
+    params: { link_id: string };
+    result: { ok: true };
+  };
+  /** Change your password; your other sessions end. */
+  "auth.password.set": {
+    auth: "jwt";
+    params: { current_password: string; new_password: string };
+    result: { ok: true };
+  };
+  /** What a one-time link is for, and who made it. */
+  "auth.link.show": {
+    auth: "public";
+    params: { token: string };
+    result: {
+      /** Make an account, or choose the password of one */
+      kind: "invitation" | "password";
+      invited_by: string;
+      /** Null: the bearer chooses */
+      email: string | null;
+      name: string | null;
+      /** RFC 3339 timestamp, UTC */
+      expires_at: string;
+    };
+  };
+  /** Change an account; what is left out stays. A disabled one's keys and sessions end at once. */
+  "users.update": {
+    auth: "admin";
+    params: { user_id: string; name?: string; tier?: string; is_admin?: boolean; disabled?: boolean };
+    result: { ok: true };
   };
   /** Your wallet: balance and recent entries. With the admin token: the account that issues points. */
   "ledger.self": {
@@ -328,6 +492,24 @@ export interface Methods {
       created_at: string;
     }[];
   };
+  /** Invitations of a group that can still be used, newest first. */
+  "group.invite.list": {
+    auth: "jwt";
+    params: { group_id: string };
+    result: {
+      id: string;
+      role: "admin" | "member";
+      email: string | null;
+      max_uses: number;
+      uses: number;
+      /** Name of who made it */
+      created_by: string;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+      /** RFC 3339 timestamp, UTC */
+      expires_at: string;
+    }[];
+  };
   /** The group's active members. */
   "group.members.list": {
     auth: "jwt";
@@ -354,6 +536,25 @@ export interface Methods {
     params: { group_id: string };
     result: { allowed: string[]; denied: string[] };
   };
+  /** Make an account by invitation, a member of the group from the start, and sign in. */
+  "group.invite.register": {
+    auth: "public";
+    params: {
+      token: string;
+      password: string;
+      /** Needed where the invitation is not for a particular address */
+      email?: string;
+      name?: string;
+    };
+    result: {
+      access_token: string;
+      refresh_token: string;
+      token_type: "Bearer";
+      /** Lifetime of the access token in seconds */
+      expires_in: number;
+      user: { id: string; email: string; name: string; is_admin: boolean };
+    };
+  };
   /** Delete a group; its keys become their makers' own, the pool's points go back to the platform. */
   "group.delete": {
     auth: "jwt";
@@ -369,6 +570,27 @@ export interface Methods {
       user_id: string;
     };
     result: { ok: true };
+  };
+  /** End an invitation that was not used up. */
+  "group.invite.revoke": {
+    auth: "jwt";
+    params: { group_id: string; invitation_id: string };
+    result: { ok: true };
+  };
+  /** Who invites to what, for the bearer of an invitation. */
+  "group.invite.show": {
+    auth: "public";
+    params: { token: string };
+    result: {
+      group_name: string;
+      group_description: string;
+      invited_by: string;
+      role: "admin" | "member";
+      /** Only an account with this email may accept */
+      email: string | null;
+      /** RFC 3339 timestamp, UTC */
+      expires_at: string;
+    };
   };
   /** Issue points to a group's pool. */
   "group.credits.topup": {
@@ -665,6 +887,60 @@ export interface Methods {
       project: string | null;
     };
   };
+  /** Sums of everyone's usage over a period, grouped if asked, with the rows if asked. */
+  "usage.query": {
+    auth: "admin";
+    params: {
+      /** Absent or blank: all rows */
+      ref_ids?: string[];
+      /** Inclusive: YYYY-MM-DD or an RFC 3339 timestamp */
+      since?: string;
+      /** Exclusive instant, or a YYYY-MM-DD that is covered whole */
+      until?: string;
+      group_by?: "model" | "backend" | "ref" | "day";
+      /** Rows a page, 1-500; default 100 */
+      limit?: number;
+      offset?: number;
+      include_records?: boolean;
+    };
+    result: {
+      totals: {
+        requests: number;
+        prompt_tokens: number;
+        completion_tokens: number;
+        total_tokens: number;
+        /** Sum of the costs; rows without one add nothing */
+        cost_usd: number;
+      };
+      groups?: {
+        requests: number;
+        prompt_tokens: number;
+        completion_tokens: number;
+        total_tokens: number;
+        /** Sum of the costs; rows without one add nothing */
+        cost_usd: number;
+        key: string | null;
+      }[];
+      /** Present when there are more than 10000 groups */
+      groups_truncated?: true;
+      records?: {
+        id: string;
+        ref_id: string | null;
+        api_key_id: string;
+        model: string;
+        backend: string;
+        prompt_tokens: number;
+        completion_tokens: number;
+        total_tokens: number;
+        cost: number | null;
+        /** RFC 3339 timestamp, UTC */
+        created_at: string;
+      }[];
+      records_total?: number;
+      limit?: number;
+      offset?: number;
+    };
+  };
   /** What video models cost; one without a row costs 0.005 USD a second. */
   "billing.video.pricing.get": {
     auth: "jwt";
@@ -681,6 +957,19 @@ export interface Methods {
         enabled: boolean;
       }[];
     };
+  };
+  /** What each model that can be called now costs, and where that price comes from. */
+  "billing.prices.list": {
+    auth: "admin";
+    params: Record<string, never>;
+    result: {
+      model: string;
+      /** Per million tokens; null: no price is known */
+      input_usd: number | null;
+      output_usd: number | null;
+      /** own: set by an administrator */
+      source: "own" | "list" | null;
+    }[];
   };
   /** Your tier, what you used this month (UTC) and what is left of it. */
   "billing.plan": {
@@ -719,10 +1008,59 @@ export interface Methods {
       points_per_usd: number;
     };
   };
+  /** Forget a price that an administrator set; the built-in one is in force again, if there is one. */
+  "billing.prices.remove": {
+    auth: "admin";
+    params: { model: string };
+    result: { removed: boolean };
+  };
   /** Put an account on a tier; its limits change at once. */
   "billing.plan.set": {
     auth: "admin_token";
     params: { user_email: string; tier: string };
+    result: { ok: true };
+  };
+  /** Set what a model costs; it goes before the built-in prices and the pricing file. */
+  "billing.prices.set": {
+    auth: "admin";
+    params: {
+      model: string;
+      /** Per million tokens of the prompt */
+      input_usd: number;
+      /** Per million tokens of the answer */
+      output_usd: number;
+    };
+    result: { ok: true };
+  };
+  /** Change the limits of a tier; they are in force at once. */
+  "billing.tiers.set": {
+    auth: "admin";
+    params: {
+      name: string;
+      /** Null: unlimited */
+      monthly_usd_quota: number | null;
+      /** Null: unlimited */
+      monthly_token_quota: number | null;
+      /** Requests a minute that each key may make */
+      rpm: number;
+    };
+    result: { ok: true };
+  };
+  /** Set a video model's price, as a signed-in administrator. */
+  "billing.prices.video.set": {
+    auth: "admin";
+    params: {
+      model: string;
+      mode?: "per_call" | "per_second_resolution" | "per_frame";
+      base_price?: number;
+      price_per_second?: number;
+      price_per_frame?: number;
+      resolution_coeff?: Record<string, number>;
+      /** Another one than USD needs a rate in the pricing file (usd_per); until then jobs are refused */
+      currency?: string;
+      /** False: the row is kept but not used, and the model costs what one without a row costs, 0.005 USD a second. It does not switch the model off */
+      enabled?: boolean;
+    };
     result: { ok: true };
   };
   /** Set a video model's price; replaces the model's row. */
@@ -792,11 +1130,75 @@ export interface Methods {
       }[];
     };
   };
+  /** Register a backend; its models can be called as soon as it answers a probe. */
+  "backends.add": {
+    auth: "admin";
+    params: {
+      /** A kind, or an engine's name such as vllm */
+      type?: string;
+      url?: string;
+      /** Sent as bearer on upstream calls */
+      api_key?: string | null;
+      /** Provider hint; the same name replaces */
+      name?: string;
+      models?: string[];
+      capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke")[];
+      /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
+      concurrency?: number;
+    };
+    result: { name: string };
+  };
   /** Delete a model route. */
   "routes.delete": {
     auth: "admin";
     params: { name: string };
     result: { ok: true };
+  };
+  /** Other names of models, sorted. */
+  "aliases.list": {
+    auth: "admin";
+    params: Record<string, never>;
+    result: { alias: string; target: string }[];
+  };
+  /** Backends with their health, circuits and models. */
+  "backends.list": {
+    auth: "admin";
+    params: Record<string, never>;
+    result: {
+      backends: {
+        /** backend_<index>:<kind> */
+        label: string;
+        state: "Healthy" | "Degraded" | "Unhealthy";
+        name: string;
+        type: string;
+        url: string;
+        models: number;
+        requests: number;
+        /** Calls under way on this instance */
+        in_flight: number;
+        concurrency: number | null;
+        circuit: {
+          state: "closed" | "open" | "half_open";
+          consecutive_failures: number;
+          cause: string | null;
+          retry_at: string | null;
+        };
+        last_error: string | null;
+        probed_at: string | null;
+        /** Usage that the model cannot have had, as this backend reported it; the newest case */
+        implausible_usage: { count: number; problem: string; request_id: string; at: string } | null;
+        enabled: boolean;
+        /** False: it was not registered by hand, such as a model on a node */
+        editable: boolean;
+        has_key: boolean;
+        /** As registered, beside those that it lists itself */
+        listed_models: string[];
+        /** What it serves, as far as it was asked */
+        model_ids: string[];
+      }[];
+      /** Callable now */
+      models: string[];
+    };
   };
   /** Model routes: names that several targets serve. */
   "routes.list": {
@@ -819,6 +1221,30 @@ export interface Methods {
       begin_within_seconds?: number | null;
     }[];
   };
+  /** Probe a backend now instead of at the next minute. */
+  "backends.probe": {
+    auth: "admin";
+    params: { name: string };
+    result: { ok: true };
+  };
+  /** Remove an alias; also succeeds when there is none. */
+  "aliases.remove": {
+    auth: "admin";
+    params: { alias: string };
+    result: { ok: true };
+  };
+  /** Remove a backend; nothing is sent to it any more. */
+  "backends.remove": {
+    auth: "admin";
+    params: { name: string };
+    result: { removed: boolean };
+  };
+  /** Let a model be called by another name; in memory only. */
+  "aliases.set": {
+    auth: "admin";
+    params: { alias: string; target: string };
+    result: { ok: true };
+  };
   /** Let several targets serve one name, with order and weights; replaces the route of that name. */
   "routes.set": {
     auth: "admin";
@@ -839,6 +1265,31 @@ export interface Methods {
       begin_within_seconds?: number | null;
     };
     result: { ok: true };
+  };
+  /** Ask a server that is not registered whether it answers, and for its models; spends no tokens. */
+  "backends.test": {
+    auth: "admin";
+    params: {
+      /** A kind, or an engine's name such as vllm */
+      type?: string;
+      url?: string;
+      /** Sent as bearer on upstream calls */
+      api_key?: string | null;
+      /** Provider hint; the same name replaces */
+      name?: string;
+      models?: string[];
+      capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke")[];
+      /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
+      concurrency?: number;
+    };
+    result: {
+      ok: boolean;
+      /** Why not */
+      detail: string | null;
+      latency_ms: number | null;
+      /** The first 1,000 */
+      models: string[];
+    };
   };
   /** What backends can be registered, and what a form asks for. */
   "backends.types": {
@@ -861,6 +1312,24 @@ export interface Methods {
         }[];
       }[];
     };
+  };
+  /** Change a backend; what is left out stays. A disabled one gets no requests. */
+  "backends.update": {
+    auth: "admin";
+    params: {
+      /** A kind, or an engine's name such as vllm */
+      type?: string;
+      url?: string;
+      /** Sent as bearer on upstream calls */
+      api_key?: string | null;
+      models?: string[];
+      capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke")[];
+      /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
+      concurrency?: number;
+      name: string;
+      enabled?: boolean;
+    };
+    result: { name: string };
   };
   /** Call a method of the engine that serves a model, and return its raw result. */
   "engine.invoke": {
@@ -1274,10 +1743,22 @@ export interface Methods {
 
 /** Who may call each method; the client chooses the credential by it. */
 export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } = {
+  "auth.link.accept": "public",
+  "users.create": "admin",
+  "auth.sessions.end": "jwt",
+  "users.invite": "admin",
+  "users.links.list": "admin",
+  "auth.sessions.list": "jwt",
+  "users.list": "admin",
   "auth.login": "public",
   "auth.me": "jwt",
   "auth.refresh": "public",
   "auth.register": "public",
+  "users.password.reset": "admin",
+  "users.links.revoke": "admin",
+  "auth.password.set": "jwt",
+  "auth.link.show": "public",
+  "users.update": "admin",
   "ledger.self": "jwt_or_admin_token",
   "group.invite.accept": "jwt",
   "group.members.add": "jwt",
@@ -1289,10 +1770,14 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "group.get": "jwt",
   "group.invite.create": "jwt",
   "group.list": "jwt_or_admin_token",
+  "group.invite.list": "jwt",
   "group.members.list": "jwt",
   "group.models.list": "jwt",
+  "group.invite.register": "public",
   "group.delete": "jwt",
   "group.members.remove": "jwt",
+  "group.invite.revoke": "jwt",
+  "group.invite.show": "public",
   "group.credits.topup": "admin",
   "group.update": "jwt",
   "group.members.update": "jwt",
@@ -1311,17 +1796,32 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "conversations.rename": "jwt",
   "conversations.rewind": "jwt",
   "usage.list": "jwt",
+  "usage.query": "admin",
   "billing.video.pricing.get": "jwt",
+  "billing.prices.list": "admin",
   "billing.plan": "jwt",
+  "billing.prices.remove": "admin",
   "billing.plan.set": "admin_token",
+  "billing.prices.set": "admin",
+  "billing.tiers.set": "admin",
+  "billing.prices.video.set": "admin",
   "billing.video.pricing.set": "admin_token",
   "memory.list": "jwt",
   "memory.delete": "jwt",
   "memory.status": "jwt",
+  "backends.add": "admin",
   "routes.delete": "admin",
+  "aliases.list": "admin",
+  "backends.list": "admin",
   "routes.list": "admin",
+  "backends.probe": "admin",
+  "aliases.remove": "admin",
+  "backends.remove": "admin",
+  "aliases.set": "admin",
   "routes.set": "admin",
+  "backends.test": "admin",
   "backends.types": "jwt",
+  "backends.update": "admin",
   "engine.invoke": "admin",
   "chat.send": "jwt",
   "chat.stop": "jwt",

@@ -434,6 +434,8 @@ export interface Routes {
       registration_open: boolean;
       /** Nobody has an account; the next one becomes the administrator's */
       first_run: boolean;
+      /** The first account can be made only with the link that the start printed */
+      setup_link_needed: boolean;
     };
   };
 }

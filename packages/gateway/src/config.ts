@@ -103,6 +103,11 @@ const settings = {
     "may people register? unset: until the first user exists",
     optional(flag, "first user only"),
   ),
+  publicUrl: setting(
+    "SERVICE_PUBLIC_URL",
+    "URL under which people open the service, where it is not an address or localhost",
+    optional(url("http:", "https:"), "none"),
+  ),
   apiRateLimitRpm: setting("SERVICE_API_RATE_LIMIT_RPM", "requests a minute that each API key may make", {
     schema: integer(1, 1_000_000),
     fallback: 60,

@@ -1,3 +1,4 @@
+import { networkInterfaces } from "node:os";
 import { startDemo } from "@model-gateway/demo";
 import { writePast } from "./app/demo-past.ts";
 import { type App, startApp } from "./app/index.ts";
@@ -58,9 +59,7 @@ async function main(args: readonly string[]): Promise<void> {
       `  reference   ${app.url}/api/reference.md`,
       `  data        ${config.databaseUrl ? "Postgres" : "SQLite"}, ${config.dataDir}`,
       `  accounts    registration is ${open ? (config.registrationOpen ? "open" : "open for the first user, who becomes administrator") : "closed"}`,
-      ...(config.adminToken
-        ? []
-        : ["  operating   no backend can be given by its address until SERVICE_ADMIN_TOKEN is set"]),
+      ...((await app.rooms.accounts.hasNobody()) ? [`  set up      ${setupLink(app, config)}`] : []),
       "",
     ].join("\n"),
   );
@@ -71,6 +70,18 @@ async function main(args: readonly string[]): Promise<void> {
       .catch((error: Error) => stopWith([error.message]));
     process.stdout.write(`\n${text}`);
   }
+}
+
+const addressOfThisMachine = (): string | null =>
+  Object.values(networkInterfaces())
+    .flatMap((addresses) => addresses ?? [])
+    .find(({ family, internal }) => family === "IPv4" && !internal)?.address ?? null;
+
+/** Where the first account is made. From another machine only this link can make it. */
+function setupLink(app: App, { publicUrl, host }: Config): string {
+  const everywhere = /^(0\.0\.0\.0|::)$/.test(host) ? addressOfThisMachine() : null;
+  const base = publicUrl ?? (everywhere === null ? app.url : `http://${everywhere}:${app.port}`);
+  return `${base.replace(/\/$/, "")}/#setup=${app.rooms.accounts.setupToken}`;
 }
 
 /** Lets the service outlive one request's mistake, and end in order when it is told to. */

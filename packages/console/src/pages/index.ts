@@ -143,6 +143,14 @@ export const PAGES: readonly PageEntry[] = [
     ...page(() => import("./nodes/page.tsx")),
   },
   {
+    patterns: ["/users"],
+    title: "Users",
+    icon: "person",
+    section: "operate",
+    adminOnly: true,
+    ...page(() => import("./users/page.tsx")),
+  },
+  {
     patterns: ["/docs", "/docs/:name", "/docs/:folder/:name"],
     title: "Documentation",
     icon: "docs",

@@ -22,6 +22,7 @@ import { createSealer, Routing } from "../rooms/routing/index.ts";
 import { Housekeeping, type LocalServer, LocalServers, System } from "../rooms/system/index.ts";
 import { Usage } from "../rooms/usage/index.ts";
 import { Video } from "../rooms/video/index.ts";
+import { isLoopbackName } from "../transports/hosts.ts";
 import type { Foundation } from "./foundation.ts";
 import type { Life } from "./life.ts";
 
@@ -80,9 +81,20 @@ export async function openRooms(options: RoomOptions) {
 
   // Who someone is, and what they may spend.
   const { adminToken, registrationOpen, pointsPerUsd, pricingFile, dataDir } = config;
+  const listensBeyondLoopback = !isLoopbackName(config.host);
   const accounts = await open(
     "accounts",
-    new Accounts({ db, bus, limiter, clock, ids, jwtSecret, adminToken, registrationOpen }),
+    new Accounts({
+      db,
+      bus,
+      limiter,
+      clock,
+      ids,
+      jwtSecret,
+      adminToken,
+      registrationOpen,
+      listensBeyondLoopback,
+    }),
   );
   const ledger = await open("ledger", new Ledger({ db, bus, clock, ids, pointsPerUsd }));
   const usage = await open("usage", new Usage({ db, clock, retentionMonths: config.usageRetentionMonths }));
@@ -206,6 +218,8 @@ export async function openRooms(options: RoomOptions) {
   const sweeps = {
     "usage rows": usage.sweepRows,
     "refresh tokens": accounts.sweepTokens,
+    "ended sessions": accounts.sweepSessions,
+    "account links": accounts.people.sweepLinks,
     invitations: groups.invitations.sweep,
     "video payloads": video.sweepPayloads,
   };

@@ -11,6 +11,7 @@ import { createConsole } from "../transports/console/handler.ts";
 import { consoleRoutes } from "../transports/console/routes.ts";
 import { documentRoutes } from "../transports/docs/routes.ts";
 import { EventsTransport } from "../transports/events/sse.ts";
+import { Hosts } from "../transports/hosts.ts";
 import { Gate } from "../transports/rest/gate.ts";
 import { createRpcHttp } from "../transports/rpc/http.ts";
 import { RpcRunner } from "../transports/rpc/runner.ts";
@@ -72,6 +73,7 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
     "gateway_connections_refused_total",
     "Connections turned away because there were too many",
   );
+  const hosts = new Hosts(config);
   const server = startHttpServer({
     host: config.host,
     port: config.port,
@@ -82,6 +84,8 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
       ...registry.routes,
       ...documentRoutes({ registry, metrics, version: VERSION }),
       ...consoleRoutes({
+        hosts,
+        needsSetupLink: (source) => accounts.needsSetupLink(source),
         registrationIsOpen: () => accounts.registrationIsOpen(),
         firstAccountOnly: config.registrationOpen === null,
       }),
@@ -104,6 +108,7 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
     clock: systemClock,
     trustedProxies: new Set(config.trustedProxies),
     corsOrigins: config.corsOrigins,
+    hosts,
   });
   life.opened("listener", () => server.stop(true));
   metrics.gauge("gateway_connections", "Open connections of clients", () => server.connectionCount);

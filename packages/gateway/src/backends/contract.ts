@@ -43,6 +43,8 @@ export interface BackendConfig {
   capabilities?: readonly CapabilityName[];
   /** Calls that it takes at once; absent: any number. */
   concurrency?: number;
+  /** False: registered, and not used. Left out where nobody can switch it. */
+  enabled?: boolean;
 }
 
 export interface ModelInfo {

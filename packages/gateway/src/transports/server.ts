@@ -1,4 +1,4 @@
-import { bearerOf, ClientAddress, type HttpRequest, Reply, Router, replyOf } from "@model-gateway/wire/http";
+import { bearerOf, type HttpRequest, Reply, Router, replyOf } from "@model-gateway/wire/http";
 import type { AnyReply, IncomingRequest } from "@model-gateway/wire/server";
 import { connectionsByOpenFiles, Listener, SocketReply } from "@model-gateway/wire/server";
 import type { SocketHandlers } from "@model-gateway/wire/websocket";
@@ -10,6 +10,7 @@ import type { Log } from "../kernel/log.ts";
 import { type AnyRoute, checkRoute } from "../kernel/route.ts";
 import { Cors } from "./cors.ts";
 import type { EventsTransport } from "./events/sse.ts";
+import { type Hosts, RequestSource } from "./hosts.ts";
 import type { Gate } from "./rest/gate.ts";
 import { RouteRunner } from "./rest/runner.ts";
 import { type createRpcHttp, RPC_BODY_BYTES_MAX } from "./rpc/http.ts";
@@ -44,6 +45,7 @@ export interface HttpServerOptions {
   clock: Clock;
   trustedProxies: ReadonlySet<string>;
   corsOrigins: readonly string[];
+  hosts: Hosts;
   /** Answers a GET that no route has, e.g. with a page of the console. */
   fallback?: (request: HttpRequest, path: string) => Promise<Response | null> | null;
 }
@@ -92,8 +94,8 @@ export function startHttpServer(options: HttpServerOptions): Listener {
 
   async function upgradeRpc(request: IncomingRequest): Promise<AnyReply> {
     const query = new URLSearchParams(request.search);
-    const data = await rpcSocket.admit(query.get("token") ?? bearerOf(request), sourceOf(request).ip);
-    const refusal = data.anonymous ? cors.refusal(request) : null;
+    const data = await rpcSocket.admit(query.get("token") ?? bearerOf(request), sourceOf(request));
+    const refusal = data.anonymous ? refusalOf(request) : null;
     if (refusal) return toRestReply(refusal, ids.ordered());
     return new SocketReply(ids.ordered(), data, rpcSocket, {
       hint: "Expected a WebSocket upgrade; POST JSON-RPC requests instead.",
@@ -110,7 +112,9 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     return admitted instanceof Reply ? admitted : new SocketReply(ids.ordered(), admitted, transport);
   }
 
-  const sourceOf = (request: IncomingRequest) => new ClientAddress(request, trustedProxies);
+  const sourceOf = (request: IncomingRequest) => new RequestSource(request, trustedProxies);
+  /** Of what comes without credentials. */
+  const refusalOf = (request: HttpRequest) => options.hosts.refusal(request) ?? cors.refusal(request);
 
   function route(request: IncomingRequest): AnyReply | Promise<AnyReply> {
     const { method } = request;
@@ -118,7 +122,7 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     const path = request.path.startsWith("/v1/v1/") ? request.path.slice(3) : request.path;
     if (path === "/api/rpc") {
       if (method === "POST")
-        return rpcHttp(request, { requestId: ids.ordered(), source: sourceOf(request), cors });
+        return rpcHttp(request, { requestId: ids.ordered(), source: sourceOf(request), refusal: refusalOf });
       if (method === "GET") return upgradeRpc(request);
     }
     if (method === "GET") {

@@ -204,6 +204,16 @@ onEachDatabase("hostile input", (fresh) => {
       title: "a title",
       server: "vllm",
       index: 99,
+      current_password: "not the password",
+      new_password: "another password",
+      link_id: groupId,
+      invitation_id: groupId,
+      input_usd: 1,
+      output_usd: 1,
+      message_id: groupId,
+      monthly_usd_quota: 1,
+      monthly_token_quota: 100_000,
+      rpm: 10,
     };
   });
   afterAll(async () => {

@@ -12,6 +12,7 @@ import { Section } from "../../ui/page.tsx";
 import { Note, Status, When } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import type { GroupView } from "./detail.tsx";
+import { Invitations } from "./invitations.tsx";
 
 const ROLES: readonly Choice<Member["role"]>[] = [
   { value: "member", label: "member: uses the pool" },
@@ -85,6 +86,7 @@ export function GroupMembers({ group, manages }: { group: GroupView; manages: bo
         dim={({ is_active }) => !is_active}
         onOpen={manages ? (member) => setDialog(member) : undefined}
       />
+      {manages && <Invitations groupId={group.id} />}
       {dialog === "add" && <AddMember groupId={group.id} onClose={close} />}
       {dialog === "invite" && <Invite groupId={group.id} onClose={close} />}
       {dialog !== null && typeof dialog === "object" && (
@@ -175,6 +177,7 @@ function Invite({ groupId, onClose }: { groupId: string; onClose(): void }) {
       ...(email && { email }),
     });
     setToken(made.token);
+    invalidate(`group ${groupId} invitations`);
   };
   return (
     <FormDialog

@@ -30,17 +30,15 @@ export function Checklist({ isAdmin }: { isAdmin: boolean }) {
               <p className="muted">
                 Register a model server; its models can be called as soon as it answers.
               </p>
+              <div>
+                <LinkButton href="/models?new=1" look="primary" icon="plus">
+                  Register by address
+                </LinkButton>
+              </div>
               <FoundServers />
               <details className="folded">
-                <summary>Another address, or from a terminal</summary>
-                <div className="stack tight">
-                  <div>
-                    <LinkButton href="/models?new=1" icon="plus">
-                      Register a backend here
-                    </LinkButton>
-                  </div>
-                  <Code label="Register a backend" text={backendCommand(location.origin)} />
-                </div>
+                <summary>From a terminal</summary>
+                <Code label="Register a backend" text={backendCommand(location.origin)} />
               </details>
             </>
           ) : (

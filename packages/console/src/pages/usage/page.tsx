@@ -1,5 +1,5 @@
 import { useMemo } from "react";
-import { adminToken, session } from "../../lib/client.ts";
+import { session } from "../../lib/client.ts";
 import { downloadText, toCsv } from "../../lib/download.ts";
 import {
   compact,
@@ -102,8 +102,7 @@ export function Page() {
   const filters = useFilters();
   const { range, project, everyone, model, apiKey } = filters;
   const isAdmin = useStore(session)?.user.is_admin;
-  const token = useStore(adminToken);
-  const asOperator = everyone && token !== null;
+  const asOperator = everyone && isAdmin === true;
   const key = `usage rows ${asOperator} ${range.since} ${range.until} ${project}`;
   const query = useQuery(key, () => (asOperator ? allRows(range) : ownRows(range, project)));
   const rows = useMemo(
@@ -118,7 +117,7 @@ export function Page() {
       <PageHead title="Usage" actions={<Export rows={rows} range={range} />}>
         Every metered request: what it used, what it cost, who it was for. Days are UTC.
       </PageHead>
-      <Filters filters={filters} mayseeAll={Boolean(isAdmin && token)} rows={query.data?.rows ?? []} />
+      <Filters filters={filters} mayseeAll={Boolean(isAdmin)} rows={query.data?.rows ?? []} />
       <Loaded query={query} outline={OUTLINE}>
         {({ truncated }) => <Report rows={rows ?? []} truncated={truncated} filters={filters} />}
       </Loaded>

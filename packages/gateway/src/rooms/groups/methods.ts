@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { defineMethod, NoParams, Ok, ok, Timestamp } from "../../kernel/method.ts";
 import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
+import { Email, Name, NewPassword, SessionResult } from "../accounts/index.ts";
 import { StatementResult } from "../ledger/index.ts";
 import { INVITATION_SECONDS } from "./invitations.ts";
 import type { NamedMember, SeenGroup } from "./store.ts";
@@ -11,10 +12,9 @@ const DAY_SECONDS = 24 * 3600;
 
 const GroupId = z.guid().toLowerCase();
 const InGroup = z.object({ group_id: GroupId });
-const Name = z.string().trim().min(1).max(80);
+const InvitationToken = z.string().trim().min(1).max(128);
 const Description = z.string().trim().max(500);
 const Role = z.enum(["admin", "member"]);
-const Email = z.string().trim().toLowerCase().max(254).pipe(z.email("must be an email address"));
 const Person = z.string().trim().min(1).max(254).describe("The member's email; a user id works too");
 const CostMultiplier = z
   .number()
@@ -264,10 +264,81 @@ export const accept = defineMethod({
   name: "group.invite.accept",
   summary: "Join a group by invitation; harmless for someone who is in already",
   auth: "jwt",
-  params: z.object({ token: z.string().trim().min(1).max(128) }),
+  params: z.object({ token: InvitationToken }),
   result: Group,
   handler: async ({ params, actor, rooms }) =>
     toGroup(await rooms.groups.invitations.accept(actor, params.token), actor.userId),
+});
+
+export const showInvitation = defineMethod({
+  name: "group.invite.show",
+  summary: "Who invites to what, for the bearer of an invitation",
+  auth: "public",
+  params: z.object({ token: InvitationToken }),
+  result: z.object({
+    group_name: z.string(),
+    group_description: z.string(),
+    invited_by: z.string(),
+    role: Role,
+    email: z.string().nullable().describe("Only an account with this email may accept"),
+    expires_at: Timestamp,
+  }),
+  handler: ({ params, caller, rooms }) => rooms.groups.invitations.show(params.token, caller),
+});
+
+export const registerInvited = defineMethod({
+  name: "group.invite.register",
+  summary: "Make an account by invitation, a member of the group from the start, and sign in",
+  auth: "public",
+  params: z.object({
+    token: InvitationToken,
+    password: NewPassword,
+    email: Email.optional().describe("Needed where the invitation is not for a particular address"),
+    name: Name.optional(),
+  }),
+  result: SessionResult,
+  handler: ({ params, caller, rooms }) => rooms.groups.invitations.register(params, caller),
+});
+
+export const listInvitations = defineMethod({
+  name: "group.invite.list",
+  summary: "Invitations of a group that can still be used, newest first",
+  auth: "jwt",
+  role: "group admin",
+  params: InGroup,
+  result: z.array(
+    z.object({
+      id: z.guid(),
+      role: Role,
+      email: z.string().nullable(),
+      max_uses: z.int(),
+      uses: z.int(),
+      created_by: z.string().describe("Name of who made it"),
+      created_at: Timestamp,
+      expires_at: Timestamp,
+    }),
+  ),
+  handler: async ({ params, actor, rooms }) => {
+    const call = { actor, groupId: params.group_id, method: "group.invite.list" };
+    return (await rooms.groups.invitations.list(call)).map(({ creator_name, ...invitation }) => ({
+      ...invitation,
+      created_by: creator_name,
+    }));
+  },
+});
+
+export const revokeInvitation = defineMethod({
+  name: "group.invite.revoke",
+  summary: "End an invitation that was not used up",
+  auth: "jwt",
+  role: "group admin",
+  params: InGroup.extend({ invitation_id: z.guid().toLowerCase() }),
+  result: Ok,
+  handler: async ({ params, actor, rooms }) => {
+    const call = { actor, groupId: params.group_id, method: "group.invite.revoke" };
+    await rooms.groups.invitations.revoke(call, params.invitation_id);
+    return ok;
+  },
 });
 
 export const listModels = defineMethod({

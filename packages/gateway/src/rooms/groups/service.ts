@@ -25,7 +25,7 @@ export interface GroupsOptions {
   bus: Bus;
   clock: Clock;
   ids: Ids;
-  accounts: Pick<Accounts, "actor" | "actorByEmail">;
+  accounts: Accounts;
   ledger: Ledger;
   metering: Pick<Metering, "holdPoints">;
 }

@@ -214,6 +214,25 @@ export const store = {
     );
   },
 
+  openInvitations(
+    on: Queryable,
+    groupId: string,
+    now: string,
+  ): Promise<(InvitationRow & { creator_name: string })[]> {
+    return on.all(
+      `SELECT ${INVITATION_COLUMNS.split(", ")
+        .map((column) => `i.${column}`)
+        .join(", ")}, COALESCE(u.name, '') AS creator_name
+       FROM group_invitations i LEFT JOIN users u ON u.id = i.created_by
+       WHERE i.group_id = $1 AND i.expires_at > $2 AND i.uses < i.max_uses ORDER BY i.created_at DESC, i.id`,
+      [groupId, now],
+    );
+  },
+
+  async removeInvitation(tx: Transaction, groupId: string, id: string): Promise<boolean> {
+    return (await tx.run("DELETE FROM group_invitations WHERE group_id = $1 AND id = $2", [groupId, id])) > 0;
+  },
+
   /** Counts one use; false when there was none left or the time is over. */
   async useInvitation(tx: Transaction, id: string, now: string): Promise<boolean> {
     const used = await tx.run(

@@ -1,4 +1,4 @@
-import type { HealthState } from "../../backends/contract.ts";
+import type { Backend, HealthState } from "../../backends/contract.ts";
 import { inBackground } from "../../kernel/background.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
@@ -180,7 +180,7 @@ export class HealthChecker {
 
   async #probe(entry: Entry, timeoutMs: number): Promise<TimedProbe | null> {
     const { backend } = entry;
-    const result = await this.#ask(entry, timeoutMs);
+    const result = await this.ask(backend, timeoutMs);
     if (entry.removed) return null;
     // Replaced meanwhile, e.g. because its tunnel moved: the answer is about an address of the past.
     if (entry.backend !== backend) return this.#probe(entry, timeoutMs);
@@ -188,7 +188,7 @@ export class HealthChecker {
     return result;
   }
 
-  async #ask({ backend }: Entry, timeoutMs: number): Promise<TimedProbe> {
+  async ask(backend: Backend, timeoutMs = PROBE_TIMEOUT_MS): Promise<TimedProbe> {
     const { clock } = this.options;
     const startedMs = clock.now();
     const expiry = new AbortController();

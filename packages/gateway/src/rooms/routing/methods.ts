@@ -88,3 +88,4 @@ export const deleteRoute = defineMethod({
     return ok;
   },
 });
+export * from "./manage-methods.ts";

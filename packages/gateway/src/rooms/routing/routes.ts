@@ -13,7 +13,7 @@ const MODEL_ID = z.string().trim().min(1).max(MODEL_ID_LENGTH_MAX);
 const BODY_ERRORS = { "": "invalid_request" } as const;
 const NOT_AN_OBJECT = "The body must be a JSON object";
 
-const Registration = z.object(
+export const Registration = z.object(
   {
     type: z.string().trim().min(1).max(64).optional().describe("A kind, or an engine's name such as vllm"),
     url: z.string().trim().min(1).max(2_048).optional(),
@@ -32,7 +32,7 @@ const Registration = z.object(
   NOT_AN_OBJECT,
 );
 
-const Health = z.object({
+export const Health = z.object({
   label: z.string().describe("backend_<index>:<kind>"),
   state: z.enum(["Healthy", "Degraded", "Unhealthy"]),
   name: z.string(),
@@ -59,7 +59,7 @@ const Health = z.object({
 const Done = z.object({ status: z.literal("ok"), message: z.string() });
 const done = (message: string) => ({ status: "ok" as const, message });
 
-function healthOf(entry: Entry, index: number, nowMs: number): z.output<typeof Health> {
+export function healthOf(entry: Entry, index: number, nowMs: number): z.output<typeof Health> {
   const { config, state, detail, circuit, discovered, requests, probedAtMs, suspicion } = entry;
   const report = circuit.report(nowMs);
   return {
@@ -135,7 +135,7 @@ export const removeBackend = defineRoute({
   },
 });
 
-const aliasField = (name: "alias" | "target") =>
+export const aliasField = (name: "alias" | "target") =>
   z
     .string(`Missing '${name}' field`)
     .trim()

@@ -29,6 +29,7 @@ const PROBED = "backend-probed";
 const BACKENDS_MAX = 1_000;
 /** A backend that reports nonsense does so with every answer; the log has it now and then. */
 const SUSPICION_LOGGED_EVERY_MS = 60_000;
+export const DISABLED = "disabled by an administrator";
 const DEFAULT_TYPE = "local-server";
 const DEFAULT_URL = "http://localhost:11434";
 
@@ -64,6 +65,8 @@ export interface Registration {
   capabilities?: readonly CapabilityName[];
   concurrency?: number;
   workflow?: unknown;
+  /** False: it is kept, and not used. */
+  enabled?: boolean;
 }
 
 /** Failures before anything was sent, and statuses below 500 that are about the backend, not about the request. */
@@ -299,6 +302,59 @@ export class Routing {
     await this.#remove(entry);
   }
 
+  /**
+   * Changes a registered backend; what is left out stays. Its key is not sent to another server than the one that
+   * it was given for.
+   */
+  async update(name: string, patch: Omit<Registration, "name">): Promise<Entry> {
+    const { config } = this.#named(name);
+    const stored = (await this.#store.list()).find((each) => each.name === name);
+    if (!stored) fail("conflict", `${name} was not registered by hand, so it cannot be changed`);
+    const moves = patch.url !== undefined && originOf(patch.url) !== originOf(config.url);
+    if (moves && stored.apiKey !== null && patch.apiKey === undefined)
+      fail("missing_fields", "`api_key`: is needed again, because the address is another server's", {
+        data: { fields: ["api_key"] },
+      });
+    const given = Object.fromEntries(Object.entries(patch).filter(([, value]) => value !== undefined));
+    return this.register({ ...stored, ...given });
+  }
+
+  /** Refuses a registration whose name another backend has; the contract's route replaces that one instead. */
+  refuseTaken(registration: Registration): void {
+    const { name } = this.#complete(registration);
+    if (this.#find(name))
+      fail(
+        "conflict",
+        `\`name\`: a backend named ${name} exists already; choose another name, or edit that one`,
+        {
+          data: { fields: ["name"] },
+        },
+      );
+  }
+
+  /** Asks a backend that is not registered what it can do; spends no tokens. */
+  async test(registration: Registration): Promise<TimedProbe> {
+    const config = this.#toConfig(this.#complete(registration));
+    const { factory } = this.options;
+    if (factory.isBridgeUrl(config.url))
+      fail("missing_fields", "`url`: a bridge URL can be tested only by registering it");
+    const backend = factory.create(config);
+    try {
+      return await this.#health.ask(backend);
+    } finally {
+      backend.close();
+    }
+  }
+
+  /** Probes a backend now, and tells what was found. */
+  async probeNow(name: string): Promise<void> {
+    await this.#health.probe(this.#named(name));
+  }
+
+  #named(name: string): Entry {
+    return this.#find(name) ?? fail("not_found", `No backend is named ${name}`);
+  }
+
   /** True when there was one. */
   async removeNamed(name: string): Promise<boolean> {
     const entry = this.#find(name);
@@ -366,6 +422,7 @@ export class Routing {
       ...(rest.capabilities && { capabilities: rest.capabilities }),
       ...(rest.concurrency && { concurrency: rest.concurrency }),
       workflow: rest.workflow ?? null,
+      enabled: rest.enabled ?? true,
     };
   }
 
@@ -396,7 +453,11 @@ export class Routing {
 
   #put(config: BackendConfig, { address, persisted }: { address: string | null; persisted: boolean }): Entry {
     const { factory } = this.options;
-    const backend = address === null ? unreachable(config) : factory.create({ ...config, url: address });
+    const backend = !config.enabled
+      ? idle(config, DISABLED)
+      : address === null
+        ? idle(config, "the bridge tunnel is not up")
+        : factory.create({ ...config, url: address });
     const entry = newEntry(this.#kindOf(config), { config, backend, persisted });
     this.#place(entry);
     if (factory.isBridgeUrl(config.url)) {
@@ -428,7 +489,7 @@ export class Routing {
 
   /** The tunnel is at another port: the same backend, reached elsewhere, fail-closed until it answers. */
   #move(entry: Entry, address: string): void {
-    if (entry.removed) return;
+    if (entry.removed || !entry.config.enabled) return;
     entry.backend.close();
     entry.backend = this.options.factory.create({ ...entry.config, url: address });
     // What went wrong at the old port says nothing about the new one.
@@ -463,6 +524,8 @@ export class Routing {
   }
 }
 
+const originOf = (url: string): string => (URL.canParse(url) ? new URL(url).host : url);
+
 function requireUrl({ kind, schemes }: BackendKind, url: string): void {
   if (URL.canParse(url) && schemes.includes(new URL(url).protocol)) return;
   const wanted = [...schemes.map((scheme) => `${scheme}//`), "bridge://"].join(", ");
@@ -472,9 +535,9 @@ function requireUrl({ kind, schemes }: BackendKind, url: string): void {
   );
 }
 
-/** Stands in for a backend whose tunnel is not there yet. */
-const unreachable = (config: BackendConfig): Backend => ({
+/** Stands in for a backend that is switched off, or whose tunnel is not there yet. */
+const idle = (config: BackendConfig, detail: string): Backend => ({
   config,
-  probe: async () => ({ state: "Unhealthy", models: [], detail: "the bridge tunnel is not up" }),
+  probe: async () => ({ state: "Unhealthy", models: [], detail }),
   close() {},
 });

@@ -1,7 +1,7 @@
 import type { ServerSocket, SocketHandlers } from "@model-gateway/wire/websocket";
 import { inBackground } from "../../kernel/background.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { type Authenticator, type Caller, callerFrom } from "../../kernel/context.ts";
+import { type Authenticator, type Caller, type CallSource, callerFrom } from "../../kernel/context.ts";
 import { ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { decodeUtf8 } from "../../kernel/json.ts";
@@ -31,6 +31,8 @@ export interface RpcSocketData {
   /** Whose socket it is; null for strangers and the admin token. */
   userId: string | null;
   ip: string;
+  userAgent: string | null;
+  isLocal: boolean;
   anonymous: boolean;
   inFlight: number;
   /** Of the messages under way and waiting. */
@@ -85,12 +87,14 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
   constructor(readonly options: RpcWebSocketOptions) {}
 
   /** The data of a new socket. A token that does not verify makes it an anonymous one. */
-  async admit(token: string | null, ip: string): Promise<RpcSocketData> {
+  async admit(token: string | null, { ip, userAgent, isLocal }: CallSource): Promise<RpcSocketData> {
     const { actor, adminToken } = await this.options.authenticator.identify(token);
     return {
       token,
       userId: actor?.userId ?? null,
       ip,
+      userAgent,
+      isLocal,
       anonymous: actor === null && !adminToken,
       inFlight: 0,
       heldBytes: 0,
