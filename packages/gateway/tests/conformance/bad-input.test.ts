@@ -210,7 +210,6 @@ onEachDatabase("hostile input", (fresh) => {
       invitation_id: groupId,
       input_usd: 1,
       output_usd: 1,
-      message_id: groupId,
       monthly_usd_quota: 1,
       monthly_token_quota: 100_000,
       rpm: 10,
