@@ -180,14 +180,14 @@ const settings = {
 
 type Settings = typeof settings;
 export type Config = { [K in keyof Settings]: Settings[K] extends Setting<infer T> ? T : never } & {
-  /** Plain-http requests go through a proxy, by the variable that every program knows. */
+  /** Plain-http requests go through a proxy (HTTP_PROXY). */
   usesHttpProxy: boolean;
 };
 
 const PREFIX = "SERVICE_";
 const known = new Set(Object.values(settings).map(({ name }) => name));
 
-/** All that is wrong with the environment, or the configuration; nothing else reads the environment. */
+/** The configuration, or everything that is wrong with the environment; nothing else reads the environment. */
 export function readConfig(
   env: Record<string, string | undefined>,
 ): { config: Config } | { problems: string[] } {

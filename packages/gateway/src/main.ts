@@ -39,7 +39,7 @@ async function main(args: readonly string[]): Promise<void> {
   const config = demo?.config ?? read.config;
   const { app, lock } = await serve(config).catch((error: Error) => stopWith([explain(error), HINT]));
 
-  // Before anything is said: whoever hears that it serves may end it.
+  // Installed before the "listening" line: a supervisor may send SIGTERM as soon as it sees that.
   watchProcess(app, async () => {
     await demo?.stop();
     lock?.release();
@@ -73,9 +73,9 @@ async function main(args: readonly string[]): Promise<void> {
   }
 }
 
-/** Lets the service outlive one request's mistake, and end in order when it is told to. */
+/** Keeps the service up when one request fails, and shuts it down cleanly on a signal. */
 function watchProcess(app: App, ended: () => Promise<void>): void {
-  process.on("unhandledRejection", (error) => app.log.error("a promise failed unheard", { error }));
+  process.on("unhandledRejection", (error) => app.log.error("unhandled promise rejection", { error }));
   let stopping = false;
   for (const signal of ["SIGTERM", "SIGINT"] as const) {
     process.on(signal, async () => {

@@ -31,7 +31,7 @@ function openTracer(config: Config, parts: { clock: Clock; log: Log; metrics: Me
   return createTracer({ endpoint, headers, serviceName, version: VERSION, clock, log, onDropped });
 }
 
-/** What every room stands on. */
+/** What every room depends on. */
 export async function openFoundation(options: FoundationOptions) {
   const { config, life, log, clock = systemClock, ids = randomIds } = options;
   const db = await openStorage(config);
@@ -45,11 +45,11 @@ export async function openFoundation(options: FoundationOptions) {
   const jwtSecret = loadJwtSecret(config.jwtSecret, config.dataDir);
   await watchSigning({ bus, log, secret: jwtSecret });
   const leases = new DatabaseLeases({ db, clock, instance: ids.uuid() });
-  // Without its database nothing can be given back; what is held then lapses.
+  // Without the database leases cannot be released; they expire instead.
   life.opened("leases", () => leases.releaseAll().catch(() => {}));
   const events = new BusEventHub(bus, clock, ids);
   life.opened("notification channels", () => events.close());
-  /** Questions to other instances; null where there are none. */
+  /** Requests to other instances; null when this process runs alone. */
   const requests = bus.shared ? new BusRequests({ bus, clock, ids }) : null;
   life.opened("questions to other instances", () => requests?.close());
   return {

@@ -58,7 +58,7 @@ function publishFigures(
   for (const [name, help, read] of figures) metrics.gauge(name, help, read);
 }
 
-/** Opens the listener: from here on the service is heard. */
+/** Opens the listener: from here on the service takes requests. */
 export function openTransports({ config, life, foundation, rooms }: TransportOptions): Transports {
   const { events: hub, limiter, clock, ids, log, metrics } = foundation;
   const { accounts, metering } = rooms;

@@ -49,7 +49,7 @@ type ResultOf<Response> = Response extends z.ZodType
   ? z.input<Response> | Answer<z.input<Response>>
   : Reply | StreamedReply | globalThis.Response;
 
-/** A call that was refused, as far as it came. */
+/** A refused call, with what was known by then. */
 export interface RefusedCall extends CallContext {
   request: HttpRequest;
   /** Whose API key it is; null until that is known, and on every other kind of route. */
@@ -103,7 +103,7 @@ export interface RouteDefinition<
   refuse?(error: unknown, call: RefusedCall): Reply | Promise<Reply>;
 }
 
-/** A route as the registry holds it: the handler takes whatever the checks let through. */
+/** A route as the registry holds it: the handler takes any call that the checks let through. */
 export interface AnyRoute extends Omit<RouteDefinition, "handler"> {
   handler(call: RouteCall): unknown;
 }

@@ -133,7 +133,7 @@ export class Metrics {
     };
   }
 
-  /** What a counter stands at, by label set; nothing as long as nobody has counted. */
+  /** A counter's values by label set; empty until something was counted. */
   readCounter(name: string): readonly Readonly<Series>[] {
     return this.#counters.get(name)?.() ?? [];
   }

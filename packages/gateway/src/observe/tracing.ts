@@ -75,13 +75,13 @@ export interface TracerOptions {
   version: string;
   clock: Clock;
   log: Log;
-  /** Told how many spans were lost each time that some were. */
+  /** Called with the number of spans each time some are lost. */
   onDropped?: (count: number) => void;
 }
 
 const randomHex = (byteCount: number): string => crypto.getRandomValues(new Uint8Array(byteCount)).toHex();
 
-/** Records spans and sends them to an OTLP collector in batches, beside the requests and never on their path. */
+/** Records spans and sends them to an OTLP collector in batches, in the background, never on a request's path. */
 class OtlpTracer implements Tracer {
   readonly enabled = true;
   readonly #url: string;
@@ -176,7 +176,7 @@ class OtlpTracer implements Tracer {
       problem = (error as Error).message;
     }
     this.#retryLater(batch);
-    log.warn("spans could not be exported", { problem, spans: batch.length });
+    log.warn("span export failed", { problem, spans: batch.length });
   }
 
   /** The batch goes to the front again, unless it has failed too often or there is no more room. */

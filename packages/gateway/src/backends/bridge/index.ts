@@ -34,7 +34,7 @@ export interface BridgeOptions {
   log: Log;
 }
 
-/** The port that a watcher's owner was last told. */
+/** The port last reported to the watcher's owner. */
 interface Watcher {
   knownPort: number | null;
 }
@@ -42,7 +42,7 @@ interface Watcher {
 /** Tunnels to other machines, made by the bridge agent and watched from here. */
 export class Bridge implements BridgeResolver {
   readonly #agent: RpcClient;
-  /** The local port of each tunnel, as last told by the agent. */
+  /** The local port of each tunnel, as last reported by the agent. */
   readonly #ports = new BoundedMap<string, number>(TUNNELS_MAX);
   /** Watchers begun before their tunnel had a port; the next `connect` of that URL is theirs. */
   readonly #awaiting = new BoundedMap<string, Watcher>(TUNNELS_MAX);
@@ -99,10 +99,10 @@ export class Bridge implements BridgeResolver {
         down = false;
         if (ended || port === watcher.knownPort) return;
         watcher.knownPort = port;
-        this.options.log.info("a bridge tunnel has a new port", { backend: name, port });
+        this.options.log.info("bridge tunnel moved to a new port", { backend: name, port });
         onPort(port);
       } catch (error) {
-        if (!down) this.options.log.warn("a bridge tunnel is down", { backend: name, error });
+        if (!down) this.options.log.warn("bridge tunnel is down", { backend: name, error });
         down = true;
       } finally {
         checking = false;

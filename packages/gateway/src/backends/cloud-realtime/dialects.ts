@@ -17,7 +17,7 @@ export interface RealtimeDialect {
 export const openaiRealtime: RealtimeDialect = {
   name: "openai",
   path: "/v1/realtime",
-  // A token is 100 ms of what is heard and 50 ms of what is said; an image has at most 8 tiles.
+  // A token is 100 ms of input audio or 50 ms of output audio; an image has at most 8 tiles.
   rates: {
     inputAudioHz: 24_000,
     outputAudioHz: 24_000,
@@ -45,7 +45,7 @@ export const openaiRealtime: RealtimeDialect = {
 export const dashscopeRealtime: RealtimeDialect = {
   name: "dashscope",
   path: "/api-ws/v1/realtime",
-  // Of Qwen-Omni-Turbo; later models count half of it and less.
+  // Rates of Qwen-Omni-Turbo; later models count half of this or less.
   rates: {
     inputAudioHz: 16_000,
     outputAudioHz: 24_000,

@@ -23,7 +23,7 @@ export interface OpenStreamOptions {
   signal: AbortSignal;
 }
 
-/** Turns chunks into events; the finish is told once, at the end, whether or not the engine named a reason. */
+/** Turns chunks into events; the finish is sent once, at the end, whether or not the engine gave a reason. */
 class ChunkConverter {
   readonly #events: ChatEvents;
   #finishReason = "stop";

@@ -7,7 +7,7 @@ export interface SetupOptions {
   firstAccountOnly: boolean;
 }
 
-/** What the console's entrance must know before anybody is signed in. */
+/** What the console's sign-in page needs to know. */
 export const consoleRoutes = ({ registrationIsOpen, firstAccountOnly }: SetupOptions): AnyRoute[] => [
   defineRoute({
     method: "GET",

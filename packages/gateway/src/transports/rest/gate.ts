@@ -12,7 +12,7 @@ const TOO_MANY = "Rate limit exceeded. Try again later.";
 
 export interface GateOptions {
   authenticator: Authenticator;
-  /** The holder of an API key; null when nobody has it. */
+  /** The holder of an API key; null when the key is unknown. */
   keys: { authenticate(secret: string): Principal | null | Promise<Principal | null> };
   limiter: RateLimiter;
   /** Requests a minute that each API key may make. */

@@ -60,7 +60,7 @@ export class RpcRunner {
     return `[${responses.join(",")}]`;
   }
 
-  /** Counting a call that went well builds no label text: there is one counter for each method. */
+  /** Counting a successful call builds no label text: there is one counter per method. */
   #counterOf(method: string): { add(): void } {
     let counter = this.#succeeded.get(method);
     if (!counter) {
