@@ -44,7 +44,7 @@ export async function waitUntilHealthy(wait: {
 }
 
 const WATCH_INTERVAL_MS = 10_000;
-/** Definite failures are believed soon; silence may only mean that the engine is busy with long prompts. */
+/** Definite failures count quickly; silence may only mean that the engine is busy with long prompts. */
 const FAILURES_MAX = 3;
 const SILENCES_MAX = 18;
 

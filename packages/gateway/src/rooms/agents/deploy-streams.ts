@@ -4,7 +4,7 @@ import type { Clock } from "../../kernel/clock.ts";
 import { modelsProgress } from "./notifications.ts";
 import type { NodeState } from "./state.ts";
 
-/** Deployments that are being followed; the oldest gives way. */
+/** Deployments being followed; the oldest is dropped. */
 const STREAMS_MAX = 1_000;
 /** Notifications of one stream that wait for the backend to be registered. */
 const WAITING_MAX = 64;
@@ -18,7 +18,7 @@ interface Followed {
   agentId: string;
   modelId: string;
   last: Progress;
-  /** Settles when everything handed in so far is out. */
+  /** Settles when everything queued so far has been sent. */
   tail: Promise<void>;
   waiting: number;
   cancelDeadline: (() => void) | null;
@@ -48,7 +48,7 @@ export class DeployStreams {
     });
   }
 
-  /** Nothing more will be told on this stream. */
+  /** Nothing more will be sent on this stream. */
   drop(streamId: string): void {
     const entry = this.#followed.get(streamId);
     if (!entry) return;
@@ -64,7 +64,7 @@ export class DeployStreams {
     this.#tell(entry, { status: news.status, progress: news.progress, message: news.message }, after);
   }
 
-  /** The node is connected: what it says of its models is how its deployments stand. */
+  /** The node is connected: its report of models is the state of its deployments. */
   reconcile({ agentId, models, pending }: NodeState, after: Promise<void>): void {
     for (const entry of this.#of(agentId)) {
       entry.cancelDeadline?.();
@@ -134,7 +134,7 @@ export class DeployStreams {
       return;
     const over = status === "failed" || status === "stopped";
     entry.last = { status, progress, message };
-    // Between two states the figures in between may be left out; a change of state may not.
+    // Progress within a state may be skipped; a change of state may not.
     if (entry.waiting >= WAITING_MAX && status === last.status) return;
     entry.waiting++;
     const params = {

@@ -12,7 +12,7 @@ export interface BackendRegistry {
 
 /** How the node's connection is reached from this instance. */
 export interface Connection {
-  /** Another one when the node connected anew or elsewhere. */
+  /** Changes when the node reconnects or connects elsewhere. */
   id: string;
   fetch: TunnelFetch;
 }
@@ -26,9 +26,9 @@ export interface ServingOptions {
 interface Model {
   pool: ModelPool;
   registered: boolean;
-  /** Settles when the router has taken note of the last change. */
+  /** Settles when the router has the last change. */
   noted: Promise<void>;
-  /** What each node's replica was made from, to tell news from repetition. */
+  /** What each node's replica was made from, to detect changes. */
   made: Map<string, { fingerprint: string; decided: Promise<void> }>;
 }
 
@@ -108,7 +108,7 @@ export class Serving {
     const { backends, log } = this.options;
     const { name } = backend.config;
     model.noted = (wanted ? backends.adopt(backend) : backends.dismiss(backend)).catch((error: unknown) =>
-      log.error("a node's model could not be made (un)routable", { backend: name, error }),
+      log.error("registering or removing a node's backend failed", { backend: name, error }),
     );
     if (!wanted) this.#dismissals = Promise.all([this.#dismissals, model.noted]);
     log.info(wanted ? "model is routable" : "model is no longer routable", { backend: name });

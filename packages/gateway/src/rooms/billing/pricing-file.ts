@@ -79,7 +79,7 @@ export interface WatchOptions {
 }
 
 /**
- * Reads the file again whenever it changed; one that is not valid leaves the prices as they were. Polling,
+ * Reads the file again whenever it changed; an invalid file leaves the prices as they were. Polling,
  * because file notifications miss files that are replaced through a symbolic link.
  */
 export function watchPricingFile({ path, clock, log, onChange }: WatchOptions): () => void {
@@ -93,7 +93,7 @@ export function watchPricingFile({ path, clock, log, onChange }: WatchOptions): 
       onChange(prices);
       log.info("pricing file reloaded", { path, prices: prices.length });
     } catch (error) {
-      log.error("pricing file not reloaded; the previous prices stay in force", {
+      log.error("pricing file reload failed; keeping the previous prices", {
         path,
         reason: (error as Error).message,
       });

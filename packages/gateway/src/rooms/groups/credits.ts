@@ -84,8 +84,8 @@ export class Credits {
   }
 
   /**
-   * Holds points of the pool; null when fewer are free. Another transfer of this moment may have moved its points
-   * already and still hold them, so it is tried again before that is the answer.
+   * Holds points of the pool; null when fewer are free. A concurrent transfer may have moved its points
+   * already and still hold them, so this is retried before giving up.
    */
   async #hold(groupId: string, points: number): Promise<PointsHold | null> {
     const { metering, ledger, clock } = this.options;

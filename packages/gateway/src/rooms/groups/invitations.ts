@@ -55,7 +55,7 @@ export class Invitations {
     return { ...invitation, token };
   }
 
-  /** Joins the group. For someone who is in already it changes nothing and takes no use. */
+  /** Joins the group. For an existing member it changes nothing and uses nothing up. */
   async accept(actor: Actor, token: string): Promise<SeenGroup> {
     const { db, bus } = this.options;
     const invitation = (await store.invitation(db, sha256Hex(token))) ?? refuseInvitation();

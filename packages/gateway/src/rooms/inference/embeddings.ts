@@ -37,7 +37,7 @@ export async function embed(
     const encoded =
       actual === null || actual === encoding ? body : new AnswerBody(reencode(body.bytes, encoding));
     call.route.succeeded();
-    // Vectors have no tokens of their own; that something came is what counts.
+    // Vectors have no output tokens; it only matters that an answer came.
     const owed = call.settle({ isWhole: true, reported, delivered: 1 });
     const isReported = reported !== null && reported !== ABSURD;
     const parts = completeEmbeddings(encoded, call.route.model, { isReported, owed });
@@ -50,7 +50,7 @@ export async function embed(
   }
 }
 
-/** Vectors are half a megabyte that the collector would see only much later. Nobody else has these bytes. */
+/** Vectors are half a megabyte that the GC would free much later. Nothing else refers to these bytes. */
 function giveBack({ buffer, length }: Buffer): void {
   const isWhole = buffer instanceof ArrayBuffer && buffer.byteLength === length;
   if (isWhole && length >= GIVEN_BACK_FROM_BYTES) buffer.transfer(0);
@@ -66,7 +66,7 @@ interface EmbeddingsBody {
   data: { embedding: number[] | string }[];
 }
 
-/** Little-endian float32 in base64, or numbers: whichever the client asked for and the upstream did not send. */
+/** Little-endian float32 in base64, or numbers: converts to the form that the client asked for. */
 function reencode(body: Buffer, encoding: "float" | "base64"): Buffer {
   try {
     return reencoded(JSON.parse(body.toString()) as EmbeddingsBody, encoding);

@@ -44,7 +44,7 @@ const INVALID_KEY = new ServiceError(
   "Invalid API key: send `Authorization: Bearer service-…`, as keys.create showed it",
 );
 const OWN: { form: Form; isRequest: boolean } = { form: {}, isRequest: true };
-/** What proxies use for a client that closed its connection; nobody is there to read it. */
+/** nginx's status for "client closed request"; nobody reads it. */
 const CLIENT_CLOSED = 499;
 
 export interface InferenceOptions {
@@ -57,9 +57,9 @@ export interface InferenceOptions {
   routing: Routing;
   conversations: Conversations;
   memory: Memory;
-  /** Counts one inference request in the service's figures. */
+  /** Counts one inference request for the service's totals. */
   countRequest(): void;
-  /** Told of every request that did not get its answer. */
+  /** Called for every request that got no answer. */
   onFailure(failure: RequestFailure): void;
   deadlines?: Partial<Deadlines>;
   metrics: Metrics;
@@ -144,7 +144,7 @@ export class Inference {
     );
   }
 
-  /** Counts what failed, also before its handler ran, tells those who follow its key, and answers in the API's form. */
+  /** Counts a failure, even one before the handler ran, notifies the key's watchers, and answers in the API's form. */
   refuse(
     error: unknown,
     { request, requestId, principal }: RefusedCall,
@@ -168,7 +168,7 @@ export class Inference {
       this.#watchers.refused(principal.keyId, refusal);
       this.#count(requestId, refusal);
     }
-    // Client libraries repeat a 502 on their own; what the upstream refused once it will refuse again.
+    // Client libraries retry a 502 automatically, but an upstream that refused will refuse again.
     return this.#inForm(form, refusal, requestId, isFinal(error) ? { "x-should-retry": "false" } : {});
   }
 
@@ -176,7 +176,7 @@ export class Inference {
     return refusalIn(form, toRestReply(refusal, requestId, headers), failureOf(refusal));
   }
 
-  /** What an upstream did has been counted as the outcome of a call. */
+  /** Upstream failures were already counted as the outcome of a call. */
   #count(requestId: string, refusal: ServiceError): void {
     if (!(refusal.cause instanceof BackendError)) this.#parts.observer.refused(requestId, refusal);
   }
@@ -213,7 +213,7 @@ export class Inference {
       route.succeeded();
       return result;
     } catch (error) {
-      // An error that the engine answered is about the method; chats must not lose their backend over it.
+      // An error from the engine concerns this method only; it must not open the circuit for chats.
       if (error instanceof BackendError && error.kind === "upstream") route.succeeded();
       else reportTo(route, error);
       throw toFailure(error);

@@ -35,7 +35,7 @@ export function exactPoints({
   if (costNanoUsd > EXACT_MAX) return null;
   const product = Number(costNanoUsd) * pointsPerUsd * multiplierMicros;
   if (product <= Number.MAX_SAFE_INTEGER) {
-    // Still exact as a number, which is quicker than a big integer; so is the division of what has no rest.
+    // Still exact as a number, which is faster than a BigInt; so is a division without remainder.
     const rest = product % FEMTO_PER_POINT;
     return { points: (product - rest) / FEMTO_PER_POINT, femto: rest };
   }

@@ -122,7 +122,7 @@ const checks: readonly Check[] = [
     describe: ({ account_id, seq }) => `${account_id} entry ${seq} belongs to no movement`,
   },
   {
-    // That no request is settled twice is the primary key's doing; here: that every settlement has such a key.
+    // The primary key prevents settling a request twice; this checks that every settlement has such a key.
     name: "settlements",
     sql: `SELECT id, kind FROM ledger_movements
       WHERE (kind = 'settlement') <> (id LIKE 'request:_%')

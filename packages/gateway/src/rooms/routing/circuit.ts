@@ -19,19 +19,19 @@ export class Circuit {
   #trialRunning = false;
   #cause: string | null = null;
 
-  /** Whether a call may be sent; asking changes nothing. */
+  /** Whether a call may be sent; has no side effects. */
   canPass(nowMs: number): boolean {
     return this.#openUntilMs === null || (!this.#trialRunning && nowMs >= this.#openUntilMs);
   }
 
-  /** A call is sent. True when it is the test call of an open circuit, whose end has to be told with `tested`. */
+  /** A call is sent. True when it is the test call of an open circuit; its outcome must be reported with `tested`. */
   enter(): boolean {
     if (this.#openUntilMs === null) return false;
     this.#trialRunning = true;
     return true;
   }
 
-  /** The test call has ended. Calls from before the circuit opened may end meanwhile, and are no tests. */
+  /** The test call has ended. Calls from before the circuit opened may end meanwhile and do not count as tests. */
   tested(): void {
     this.#trialRunning = false;
   }

@@ -32,11 +32,11 @@ export interface Entry {
   probes: ProbeHistory;
   discovered: readonly ModelInfo[];
   circuit: Circuit;
-  /** Requests sent to it, or credited so that a newcomer is not flooded. */
+  /** Requests sent to it, or credited so that a new backend is not flooded. */
   requests: number;
   /** The last time that it reported usage which its model cannot have had. */
   suspicion: Suspicion | null;
-  /** Ends what watches a bridge tunnel. */
+  /** Stops watching the bridge tunnel. */
   stopWatching: (() => void) | null;
   removed: boolean;
 }

@@ -7,7 +7,7 @@ import type { Entry } from "./entry.ts";
 import type { TimedProbe } from "./probe-history.ts";
 
 export const PROBE_PERIOD_MS = 60_000;
-/** How often the instance that probes renews its lease, and the others look whether it lives. */
+/** How often the probing instance renews its lease, and the others check that it is alive. */
 const LEASE_PERIOD_MS = 15_000;
 const LEASE_MS = 40_000;
 const LEASE = "probe-round";
@@ -20,7 +20,7 @@ export interface HealthOptions {
   entries: readonly Entry[];
   /** Brings the list up to date before each round. */
   refresh(): Promise<void>;
-  /** An entry's state or listing may be another one now. */
+  /** An entry's state or listing may have changed. */
   changed(entry: Entry, before: HealthState): void;
   /** Set where there are other instances: one of them probes for all. */
   team: ProbeTeam | null;
@@ -36,7 +36,7 @@ export interface ProbeTeam {
 
 /**
  * Probes every backend when it is registered and once a minute after that. Of several instances one does the
- * rounds and tells the others, who believe good news, and look for themselves before they believe bad news.
+ * rounds and publishes the results. The others accept good news, and probe themselves before accepting bad news.
  */
 export class HealthChecker {
   readonly #running = new WeakSet<Entry>();
@@ -62,7 +62,7 @@ export class HealthChecker {
     const { clock, log } = this.options;
     const due = clock.now() - this.#lastRoundMs >= PROBE_PERIOD_MS;
     const before = this.#isProber;
-    // Without the database nobody can be told apart, so everyone looks for themselves.
+    // Without the database there is no lease, so every instance probes.
     this.#isProber = await leases.acquire(LEASE, LEASE_MS).catch(() => true);
     if (this.#isProber !== before) log.debug("probe rounds", { by_this_instance: this.#isProber });
     if (due) await this.round();
@@ -74,7 +74,7 @@ export class HealthChecker {
     else this.probeSoon(entry);
   }
 
-  /** Its result is applied when it is there. */
+  /** The result is applied when it arrives. */
   probeSoon(entry: Entry): void {
     inBackground(this.options.log, "a probe", this.probe(entry));
   }
@@ -139,10 +139,10 @@ export class HealthChecker {
     entry.probes.add(result, entry.probedAtMs);
     entry.state = state;
     entry.detail = state === "Healthy" ? null : (detail ?? null);
-    // A backend that cannot be asked is still known for what it listed last.
+    // A backend that cannot be probed keeps its last listing.
     if (state === "Healthy" || models.length > 0) entry.discovered = models;
     if (before !== state) {
-      log.info("a backend's health changed", { backend: entry.config.name, from: before, to: state, detail });
+      log.info("backend health changed", { backend: entry.config.name, from: before, to: state, detail });
     }
     changed(entry, before);
   }

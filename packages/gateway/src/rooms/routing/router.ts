@@ -84,7 +84,7 @@ const canServe = ({ entry, model }: Candidate, capability: CapabilityName): bool
 /** Chooses the backend of a request among the registered ones. */
 export class Router {
   readonly #pins = new BoundedMap<string, Entry>(CONVERSATIONS_PINNED_MAX);
-  /** By requested model id; made anew after the list or a listing changed. */
+  /** By requested model id; rebuilt after the list or a listing changed. */
   #index: Map<string, Candidate[]> | null = null;
 
   constructor(
@@ -123,7 +123,7 @@ export class Router {
     return new Route(best.entry, best.model.id, this.clock);
   }
 
-  /** Why nobody was chosen. */
+  /** Why no backend was chosen. */
   #refuse(model: string, capability: CapabilityName, provider?: string | null): never {
     const refuse = (kind: ErrorName, message: string): never =>
       fail(capability === "video" ? "no_video_backend" : kind, message);

@@ -6,7 +6,7 @@ const MESSAGE_LENGTH_MAX = 300;
 export interface RecentFailure extends RequestFailure {
   /** When it happened last. */
   atMs: number;
-  /** How often in a row of the like; the request id is the latest one's. */
+  /** How often it repeated; the request id is the latest one's. */
   times: number;
 }
 

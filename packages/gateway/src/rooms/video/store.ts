@@ -22,7 +22,7 @@ export interface JobRow {
   result: string | null;
   error: string | null;
   cost: number;
-  /** Nothing is left to do: the job ended, what it cost is in the journal, and the upstream was told of a cancellation. */
+  /** Nothing is left to do: the job ended, what it cost is in the journal, and the upstream was told to cancel. */
   settled: boolean;
   stream_id: string;
   created_at: string;
@@ -35,7 +35,7 @@ export interface JobRow {
   bound_usd: number | null;
 }
 
-/** Which instance carries a job, until when unless it says so again. */
+/** Which instance carries a job, and when its lease expires. */
 export interface Lease {
   lease_owner: string;
   lease_until: string;

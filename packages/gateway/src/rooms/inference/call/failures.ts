@@ -5,10 +5,10 @@ import type { Route } from "../../routing/index.ts";
 /** Statuses below 500 that say something about the backend rather than about the request. */
 const BACKEND_AT_FAULT = new Set([401, 408, 429]);
 
-/** Failures that came to be before anything was sent, and say nothing about the backend. */
+/** Failures before anything was sent; they say nothing about the backend. */
 const OURS: ReadonlySet<string> = new Set(["request", "unsupported"]);
 
-/** What the caller is told about a backend's failure. */
+/** The caller's error for a backend's failure. */
 export function toFailure(error: unknown): unknown {
   if (!(error instanceof BackendError)) return error;
   const { message, kind, retryAfterSeconds } = error;
@@ -17,7 +17,7 @@ export function toFailure(error: unknown): unknown {
   return new ServiceError("bad_gateway", message, { retryAfterSeconds, cause: error });
 }
 
-/** Whether asking again could help: an upstream that understood and refused will refuse again. */
+/** Whether a retry could help: an upstream that understood and refused will refuse again. */
 export function isFinal(error: unknown): boolean {
   const cause = error instanceof ServiceError ? error.cause : error;
   if (!(cause instanceof BackendError) || cause.kind !== "upstream" || cause.status === undefined)
@@ -25,7 +25,7 @@ export function isFinal(error: unknown): boolean {
   return cause.status < 500 && !BACKEND_AT_FAULT.has(cause.status) && cause.status !== 409;
 }
 
-/** Tells the circuit how a call ended. A refusal of the request itself is an answer like any other. */
+/** Reports a call's outcome to the circuit breaker. A refusal of the request itself counts as a success. */
 export function reportTo(route: Route, error: unknown): void {
   if (!(error instanceof BackendError) || OURS.has(error.kind)) route.abandoned();
   else if (isFinal(error)) route.succeeded();

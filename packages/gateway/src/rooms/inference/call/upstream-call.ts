@@ -40,7 +40,7 @@ export interface Asker {
 export interface CallParts {
   routing: Routing;
   metering: Metering;
-  /** What is known about how much a model reads and writes. */
+  /** Known limits of a model's context and output. */
   limitsOf(model: string): ModelLimits;
   watch: CallWatch;
   observer: CallObserver;
@@ -65,7 +65,7 @@ export interface UpstreamCallOptions {
 
 /** How a call ended, as far as what is owed depends on it. */
 export interface CallEnd {
-  /** Whether the answer came to its end; otherwise it was cut short, whoever did it. */
+  /** Whether the answer is complete; otherwise it was cut short, by either side. */
   isWhole: boolean;
   reported: UsageReport;
   /** Tokens of the text that was delivered, as counted here. */
@@ -74,12 +74,12 @@ export interface CallEnd {
 
 const NOTHING_CAME: CallEnd = { isWhole: false, reported: null, delivered: 0 };
 
-/** One admitted request on its way to a backend: chosen, paid for, watched, and tried once elsewhere if need be. */
+/** One admitted request on its way to a backend: routed, paid for, timed, and retried once elsewhere if needed. */
 export class UpstreamCall {
   readonly watched: WatchedCall;
   readonly observed: ObservedCall;
   readonly #tried: Backend[] = [];
-  /** Why the latest attempt broke; null once an answer came. */
+  /** Why the latest attempt failed; null once an answer came. */
   #failure: string | null = null;
 
   private constructor(
@@ -133,7 +133,7 @@ export class UpstreamCall {
     return this.outgoing.route;
   }
 
-  /** What each choice of the answer was limited to because no more can be paid; null when nothing was lowered. */
+  /** The limit on each choice when the payer cannot cover more; null when nothing was lowered. */
   get loweredTo(): number | null {
     return this.outgoing.loweredTo;
   }
@@ -188,7 +188,7 @@ export class UpstreamCall {
     }
   }
 
-  /** The call broke: tells the circuit, unless it is the client's doing. */
+  /** The call failed: reports it to the circuit breaker, unless the client caused it. */
   failed(error: unknown): void {
     const reason = this.watched.isAborted ? this.watched.reason : error;
     const left = isAboutClient(reason);
@@ -214,7 +214,7 @@ export class UpstreamCall {
   }
 
   /**
-   * Of an answer that came to its end, what the upstream reported; otherwise the larger of that and of what was
+   * For a complete answer, what the upstream reported; otherwise the larger of that and what was
    * counted here. A client that leaves before any answer owes the prompt, which the upstream has. An upstream that
    * fails without having delivered anything is owed nothing.
    */
@@ -232,14 +232,14 @@ export class UpstreamCall {
     };
   }
 
-  /** Of a sum alone, as much is output as was delivered. */
+  /** If only the total was reported, the delivered tokens are output and the rest is prompt. */
   #split({ promptTokens, completionTokens, isTotalOnly }: ReportedUsage, delivered: number): ReportedUsage {
     if (!isTotalOnly || this.options.capability !== "chat") return { promptTokens, completionTokens };
     const output = Math.min(promptTokens, delivered);
     return { promptTokens: promptTokens - output, completionTokens: output };
   }
 
-  /** Figures that the model cannot have are charged, since the operator chose the upstream, but they are told. */
+  /** Implausible usage is charged, since the operator chose the upstream, but it is reported. */
   #judge({ isWhole, reported }: CallEnd, owed: ReportedUsage): void {
     if (reported === null) return;
     const problem =

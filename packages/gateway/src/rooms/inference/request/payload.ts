@@ -31,7 +31,7 @@ export type Kind = "string" | "array" | "empty array" | "object" | "null" | "sca
 
 /** A request body whose top level is known: the client's own bytes, or what another API's request was turned into. */
 export interface Payload {
-  /** Whether there may be images or sounds in the messages. */
+  /** Whether the messages may contain images or audio. */
   readonly mayHaveMedia: boolean;
   has(key: string): boolean;
   /** Undefined when there is no such field. */

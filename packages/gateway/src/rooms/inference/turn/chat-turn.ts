@@ -25,20 +25,20 @@ export interface ChatParts extends CallParts, RecordParts {
   clock: Clock;
 }
 
-/** Who waits for the answer, and may leave. */
+/** The client that waits for the answer and may disconnect. */
 export type Client = Pick<HttpRequest, "signal" | "whenGone">;
 
 export interface ChatTurnOptions {
   asker: Asker;
   payload: Payload;
   client: Client;
-  /** The stored conversation goes before the messages of the request. */
+  /** Whether the stored conversation is put before the request's messages. */
   withHistory: boolean;
-  /** Hears a streamed answer as events; absent: the upstream's own bytes are for the client. */
+  /** Receives a streamed answer as events; absent: the client gets the upstream's own bytes. */
   listener?: Listener;
 }
 
-/** One chat request from admission to settlement, whichever surface it came by. */
+/** One chat request from admission to settlement, on any surface. */
 export class ChatTurn {
   #meter: StreamMeter | null = null;
   #relay: Relay | null = null;
@@ -119,7 +119,7 @@ export class ChatTurn {
     const meter = this.#meter;
     if (!meter) return this.call.settle();
     const reported = meter.usage ?? (meter.isAbsurd ? ABSURD : null);
-    // Figures that were followed by more text are those of the moment.
+    // Usage that was followed by more text is a running total.
     const isFinal = meter.usage === null || meter.isUsageFinal;
     return this.call.settle({ isWhole: isWhole && isFinal, reported, delivered: meter.tokens });
   }
@@ -147,7 +147,7 @@ export class ChatTurn {
     }
   }
 
-  /** Starts the stream; throws while a failure can still be told by a status. */
+  /** Starts the stream; throws while a failure can still set the status. */
   async begin(): Promise<this> {
     const { call, record, parts } = this;
     const { listener } = this.options;
@@ -188,7 +188,7 @@ export class ChatTurn {
     };
   }
 
-  /** The answer as a stream, whatever the upstream made of the wish for one. */
+  /** The answer as a stream, even when the upstream did not stream. */
   async #eventStream(answer: Answer): Promise<Answer> {
     const type = answer.contentType;
     if (type.includes("event-stream")) return answer;

@@ -20,7 +20,7 @@ export interface RecordOptions {
   withHistory: boolean;
 }
 
-/** What one turn reads from and leaves in the conversation and the memory. Most turns touch neither. */
+/** What one turn reads from and writes to the conversation and the memory. Most turns touch neither. */
 export class TurnRecord {
   /** Sees the streamed answer when someone wants to keep it. */
   readonly collector: AnswerCollector | null;
@@ -60,7 +60,7 @@ export class TurnRecord {
     if (items.length > 0) this.messagesJson = JSON.stringify(inject(messages, items));
   }
 
-  /** At send time: the user's turn is part of the conversation whatever becomes of the answer. */
+  /** At send time: the user's turn is part of the conversation even if the answer fails. */
   async sent(): Promise<void> {
     const { conversationId } = this.options.fields;
     if (conversationId && this.#userTurn)
@@ -82,9 +82,9 @@ export class TurnRecord {
     const { conversations, memory, log } = this.parts;
     const { userId, requestId, fields } = this.options;
     if (fields.conversationId) {
-      // The answer is the client's already; a turn that cannot be stored must not take it away.
+      // The client already has the answer; a failure to store it must not fail the request.
       await conversations.append(fields.conversationId, [answer]).catch((error) => {
-        log.error("an answer could not be added to its conversation", { request_id: requestId, error });
+        log.error("storing an answer in its conversation failed", { request_id: requestId, error });
       });
     }
     if (this.#remembers && this.#userTurn) {

@@ -62,7 +62,7 @@ export const toolUseBlock = (call: { id: string; name: string }, input: unknown)
   caller: { type: "direct" },
 });
 
-/** The signature is Anthropic's proof of origin; there is none to give for another model's thoughts. */
+/** The signature is Anthropic's proof of origin; another model's reasoning has none. */
 export const thinkingBlock = (thinking: string) => ({ type: "thinking", thinking, signature: "" });
 export const textBlock = (text: string) => ({ type: "text", text, citations: null });
 

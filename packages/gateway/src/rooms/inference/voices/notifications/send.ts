@@ -20,7 +20,7 @@ export interface SendOptions {
 export interface SendResult {
   stream_id: string;
   memory: RecallState;
-  /** Set when the answer was limited to this because no more can be paid. */
+  /** Set when the answer was limited to this because the payer cannot cover more. */
   max_tokens?: number;
 }
 
@@ -70,7 +70,7 @@ export class ChatSender {
       const usage = await turn.run(notifier);
       if (!notifier.isOver) notifier.finish(usage && { ...usage, reported: null });
     } catch (error) {
-      // What fails in the middle has been told by the turn.
+      // The turn has already reported failures mid-stream.
       if (!notifier.isOver) notifier.error(toServiceError(error));
       // A refusal may come faster than the subscriber.
       await stream.whenHeard();
