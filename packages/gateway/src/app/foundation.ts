@@ -13,7 +13,7 @@ import { openStorage } from "../storage/index.ts";
 import { DatabaseLeases } from "../storage/leases.ts";
 import type { Life } from "./life.ts";
 
-export interface FoundationOptions {
+interface FoundationOptions {
   config: Config;
   life: Life;
   log: Log;

@@ -29,7 +29,7 @@ import type { Life } from "./life.ts";
 const JOURNAL_DRAIN_MS = 10_000;
 const JOURNAL_STOP_MS = 1_000;
 
-export interface RoomOptions {
+interface RoomOptions {
   config: Config;
   life: Life;
   foundation: Foundation;

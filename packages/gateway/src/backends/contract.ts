@@ -145,7 +145,7 @@ export interface MediaRates {
   tokensPerImage: number;
 }
 
-export interface RealtimeCapability {
+interface RealtimeCapability {
   readonly rates: MediaRates;
   open(options: RealtimeOpen, signal: AbortSignal): Promise<RealtimeLink>;
 }
@@ -214,7 +214,7 @@ export interface BackendKind {
 /** `static`: as registered; `discovered`: as its probe lists them. */
 export type ModelSource = "static" | "discovered";
 
-export interface NamedType {
+interface NamedType {
   name: string;
   dialect?: string;
   /** Set where the console's form offers it beside the kind itself. */
@@ -283,7 +283,7 @@ export interface BridgeResolver {
  * - `request`: this backend does not accept a field of the request; the message names it
  * - `unsupported`: the backend cannot do this at all
  */
-export type BackendErrorKind = "connect" | "transport" | "upstream" | "request" | "unsupported";
+type BackendErrorKind = "connect" | "transport" | "upstream" | "request" | "unsupported";
 
 /** Bun's advice to callers of fetch; it does not concern our clients. */
 const RUNTIME_ADVICE = / For more information, pass `verbose: true` in the second argument to fetch\(\)/;

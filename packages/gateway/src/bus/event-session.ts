@@ -36,7 +36,7 @@ export class EventSession {
   }
 }
 
-export interface ReaderEvents {
+interface ReaderEvents {
   /** It reads for the first time. */
   begun(): void;
   left(): void;

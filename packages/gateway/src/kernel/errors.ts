@@ -72,7 +72,7 @@ export type ErrorName = keyof typeof ERRORS;
  */
 export type FieldErrors = ErrorName | { readonly [field: string]: ErrorName };
 
-export interface FailOptions {
+interface FailOptions {
   /** Machine-readable addition: `error.data` on RPC. */
   data?: Record<string, unknown>;
   /** Sent as `Retry-After` on REST and as `data.retry_after` on RPC. */

@@ -4,10 +4,10 @@ import type { ActorFor, CallContext, Principal } from "./context.ts";
 import type { FieldErrors } from "./errors.ts";
 import type { MethodAuth } from "./method.ts";
 
-export type HttpMethod = "GET" | "POST" | "DELETE" | "PUT";
+type HttpMethod = "GET" | "POST" | "DELETE" | "PUT";
 
 /** As for methods, and `api_key`: the bearer is an API key, within its requests a minute. */
-export const ROUTE_AUTHS = [
+const ROUTE_AUTHS = [
   "public",
   "api_key",
   "jwt",
@@ -72,7 +72,7 @@ interface TypedCall<Auth, Path, Query, Body> extends Omit<RouteCall, "principal"
   body: BodyOf<Body>;
 }
 
-export interface RouteDefinition<
+interface RouteDefinition<
   Auth extends RouteAuth = RouteAuth,
   Path extends string = string,
   Query extends z.ZodType | undefined = z.ZodType | undefined,

@@ -1,7 +1,7 @@
 import { type Clock, isoTime } from "../kernel/clock.ts";
 import type { Database, Leases } from "./contract.ts";
 
-export interface LeasesOptions {
+interface LeasesOptions {
   db: Database;
   clock: Clock;
   /** The holder's id. */

@@ -22,7 +22,7 @@ export interface SocketTransport<Data> extends SocketHandlers<Data> {
   admit(request: HttpRequest, query: URLSearchParams): Promise<Data | Reply>;
 }
 
-export interface HttpServerOptions {
+interface HttpServerOptions {
   host: string;
   port: number;
   /** Lets several processes listen on one port. */

@@ -8,7 +8,7 @@ import { shownUrl } from "../../kernel/shown-address.ts";
 import type { BridgeResolver } from "../contract.ts";
 import { portAnswers } from "./port-probe.ts";
 
-export const BRIDGE_KEEPALIVE_MS = 15_000;
+const BRIDGE_KEEPALIVE_MS = 15_000;
 const CONNECT_TIMEOUT_MS = 5_000;
 const CALL_TIMEOUT_MS = 10_000;
 const ANSWER_CHARS_MAX = 64 * 1024;
@@ -27,7 +27,7 @@ function parseBridgeUrl(url: string): { node: string; service: string } {
   return { node: match[1]!, service: match[2]! };
 }
 
-export interface BridgeOptions {
+interface BridgeOptions {
   /** WebSocket URL of the bridge agent on this machine. */
   agentUrl: string;
   clock: Clock;

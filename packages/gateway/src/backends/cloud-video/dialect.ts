@@ -40,7 +40,7 @@ export interface VideoDialect {
   authorization?(apiKey: string, nowSeconds: number): Promise<string>;
 }
 
-export type Json = Record<string, unknown>;
+type Json = Record<string, unknown>;
 
 export const asObject = (value: unknown): Json =>
   typeof value === "object" && value !== null ? (value as Json) : {};

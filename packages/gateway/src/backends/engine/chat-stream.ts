@@ -14,7 +14,7 @@ const STREAM_BUFFER_BYTES_MAX = 4 * 1024 * 1024;
 /** Where chunks go, by stream id. */
 export type StreamTable = Map<string, (chunk: ChatChunkParams) => void>;
 
-export interface OpenStreamOptions {
+interface OpenStreamOptions {
   connection: RpcConnection;
   table: StreamTable;
   streamId: string;

@@ -1,7 +1,7 @@
 import { isObject } from "../../kernel/json.ts";
 import { BackendError } from "../contract.ts";
 
-export interface OllamaToolCall {
+interface OllamaToolCall {
   id?: string;
   function: { index: number; name: string; arguments: Record<string, unknown> };
 }

@@ -23,7 +23,7 @@ const NOT_SENT: ReadonlyMap<string, string> = new Map([
   ["FailedToOpenSocket", "the connection could not be opened"],
 ]);
 
-export interface UpstreamRequest {
+interface UpstreamRequest {
   url: string;
   apiKey: string | null;
   signal: AbortSignal;

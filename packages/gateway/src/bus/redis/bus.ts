@@ -29,7 +29,7 @@ async function reach(url: string): Promise<void> {
   }
 }
 
-export interface RedisBusOptions {
+interface RedisBusOptions {
   url: string;
   /** Marks this instance's own messages, which were already delivered here. */
   instanceId: string;

@@ -22,7 +22,7 @@ return 0`;
 
 const KEY_PREFIX = "gateway:limit:";
 
-export interface RedisRateLimiterOptions {
+interface RedisRateLimiterOptions {
   scripts: RedisScripts;
   /** Counts while Redis is unreachable: limits then apply per instance. */
   fallback: RateLimiter;

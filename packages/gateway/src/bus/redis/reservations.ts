@@ -129,7 +129,7 @@ redis.call('SET', '${ALIVE}' .. me, '1', 'PX', ${ALIVE_MS})
 for i, key in ipairs(KEYS) do put(key, me, tonumber(ARGV[1 + i * 2]), tonumber(ARGV[2 + i * 2])) end
 return 1`;
 
-export interface RedisReservationsOptions {
+interface RedisReservationsOptions {
   scripts: RedisScripts;
   bus: Bus;
   clock: Clock;

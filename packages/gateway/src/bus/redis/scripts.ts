@@ -7,7 +7,7 @@ const ANSWER_WITHIN_MS = 500;
 /** After a timeout, calls skip the server for this long. */
 const SUSPENDED_MS = 1_000;
 
-export interface RedisScriptsOptions {
+interface RedisScriptsOptions {
   /** The current connection, and whether the server answers on it. */
   server: { readonly client: RedisClient; readonly connected: boolean };
   clock: Clock;

@@ -7,7 +7,7 @@ const TOPIC = "signing-secret";
 const FINGERPRINT_LENGTH = 16;
 const OTHERS_MAX = 100;
 
-export interface SigningWatchOptions {
+interface SigningWatchOptions {
   bus: Bus;
   log: Log;
   secret: Uint8Array;

@@ -13,7 +13,7 @@ export interface UserRow {
   is_admin: boolean;
 }
 
-export interface RefreshTokenRow {
+interface RefreshTokenRow {
   token_hash: string;
   family_id: string;
   user_id: string;

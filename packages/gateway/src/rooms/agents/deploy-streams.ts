@@ -9,7 +9,7 @@ const STREAMS_MAX = 1_000;
 /** Notifications of one stream that wait for the backend to be registered. */
 const WAITING_MAX = 64;
 /** How long a node that vanished may take to come back before its deployments count as failed. */
-export const LOST_NODE_DEADLINE_MS = 60_000;
+const LOST_NODE_DEADLINE_MS = 60_000;
 
 export type Progress = Pick<ProgressParams, "status" | "progress" | "message">;
 

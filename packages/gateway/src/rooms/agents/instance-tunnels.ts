@@ -11,7 +11,7 @@ const topicOf = (instance: string) => `agents-tunnel:${instance}`;
 const STREAMS_PER_PEER_MAX = 1_024;
 const SCHEME = "node:";
 
-export interface InstanceTunnelsOptions {
+interface InstanceTunnelsOptions {
   bus: Bus;
   log: Log;
   instance: string;

@@ -24,7 +24,7 @@ export interface RemoteNode {
   heardAtMs: number;
 }
 
-export interface PresenceOptions {
+interface PresenceOptions {
   bus: Bus;
   clock: Clock;
   log: Log;

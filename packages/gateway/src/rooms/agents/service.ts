@@ -19,7 +19,7 @@ import { type AgentLink, Session, type SessionEvents } from "./session.ts";
 import type { NodeState } from "./state.ts";
 import { AgentStore } from "./store.ts";
 
-export const OFFLINE_AFTER_MS = HEARTBEATS_MISSED_MAX * HEARTBEAT_INTERVAL_MS;
+const OFFLINE_AFTER_MS = HEARTBEATS_MISSED_MAX * HEARTBEAT_INTERVAL_MS;
 const SWEEP_MS = 1_000;
 /** A node that was let in has this long to say hello. */
 const HELLO_TIMEOUT_MS = 15_000;
@@ -41,7 +41,7 @@ export interface AgentsOptions {
 }
 
 /** Who a connection belongs to, as its token says. */
-export interface AgentIdentity {
+interface AgentIdentity {
   agentId: string;
   name: string;
 }

@@ -17,7 +17,7 @@ export interface Connection {
   fetch: TunnelFetch;
 }
 
-export interface ServingOptions {
+interface ServingOptions {
   backends: BackendRegistry;
   createPool(modelId: string): ModelPool;
   log: Log;

@@ -71,7 +71,7 @@ function stamp(path: string): string {
   }
 }
 
-export interface WatchOptions {
+interface WatchOptions {
   path: string;
   clock: Clock;
   log: Log;

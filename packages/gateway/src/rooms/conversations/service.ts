@@ -5,7 +5,7 @@ import type { Database } from "../../storage/contract.ts";
 import { relativeAge } from "./relative-age.ts";
 import { type ConversationRow, ConversationStore, type MessageRow } from "./store.ts";
 
-export const DEFAULT_TITLE = "New Conversation";
+const DEFAULT_TITLE = "New Conversation";
 /** The most that is read back, for a person or as a model's history; any one message fits. */
 const READ_BACK = { limit: 2_000, charsMax: 32 * 1024 * 1024 };
 

@@ -7,7 +7,7 @@ import { type AccessOptions, accessGroup, changeGroup } from "./access.ts";
 import type { Members } from "./members.ts";
 import { store } from "./store.ts";
 
-export interface CreditsOptions {
+interface CreditsOptions {
   db: Database;
   clock: Clock;
   ledger: Ledger;

@@ -15,7 +15,7 @@ const TOKEN_BYTES = 32;
 const OPEN_MAX = 500;
 export const INVITATION_SECONDS = 7 * 24 * 3600;
 
-export interface InvitationsOptions {
+interface InvitationsOptions {
   db: Database;
   bus: Bus;
   clock: Clock;

@@ -11,14 +11,14 @@ import { type MemberRow, type NamedMember, type Role, type SeenGroup, store } fr
 
 export const MEMBERS_MAX = 2_000;
 
-export interface MembersOptions {
+interface MembersOptions {
   db: Database;
   bus: Bus;
   clock: Clock;
   accounts: Pick<Accounts, "actor" | "actorByEmail">;
 }
 
-export interface MemberPatch {
+interface MemberPatch {
   role?: Role;
   costMultiplierMicros?: number;
   isActive?: boolean;

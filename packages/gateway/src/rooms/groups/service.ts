@@ -31,7 +31,7 @@ export interface GroupsOptions {
 }
 
 /** What a change of a group may set; null clears the ceiling. */
-export type GroupPatch = Partial<
+type GroupPatch = Partial<
   Pick<GroupRow, "name" | "description" | "enforce_model_allowlist" | "rpm_ceiling">
 >;
 

@@ -10,7 +10,7 @@ import type { Database } from "../../storage/contract.ts";
 import type { Groups, ModelRules } from "../groups/index.ts";
 import { type KeyRow, KeyStore, type PrincipalRow } from "./store.ts";
 
-export const DEFAULT_PROJECT = "default";
+const DEFAULT_PROJECT = "default";
 const KEY_PREFIX = "service-";
 const ATTRIBUTION_LENGTH = 8;
 const ACTIVE_KEYS_MAX = 500;

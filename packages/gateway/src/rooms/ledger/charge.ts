@@ -16,7 +16,7 @@ export interface ExactPoints {
   femto: number;
 }
 
-export interface Holding {
+interface Holding {
   balance: number;
   /** What the account still owes (positive) or has paid ahead (negative), in femto-points. */
   remainder: number;
@@ -46,7 +46,7 @@ export function exactPoints({
 }
 
 /** A charge: the points to take, those of them that the account lacks, and what it holds afterwards. */
-export interface Charge extends Holding {
+interface Charge extends Holding {
   points: number;
   /** 0 when the account covers all of it. */
   owed: number;

@@ -46,7 +46,7 @@ export interface PointsOrder {
   actor: string;
 }
 
-export interface StatementEntry {
+interface StatementEntry {
   seq: number;
   kind: MovementKind;
   points: number;
@@ -68,7 +68,7 @@ export interface Statement {
 }
 
 /** What a user owes on an account. */
-export interface OpenDebt {
+interface OpenDebt {
   account: AccountRef;
   points: number;
 }

@@ -4,7 +4,7 @@ import { FEMTO_PER_POINT } from "./charge.ts";
 /** The most problems of one kind that are listed. */
 const LISTED_MAX = 100;
 
-export interface LedgerProblem {
+interface LedgerProblem {
   check: string;
   /** What does not match, in a sentence. */
   message: string;

@@ -8,7 +8,7 @@ import { RECALL_ITEMS_MAX, type RecalledItem, readDeleted, readRecalled, readWri
 import { type Turn, type TurnOutcome, WritebackQueue } from "./writeback.ts";
 
 /** The longest that a chat waits for its memories, including the connection. */
-export const RECALL_LIMIT_MS = 300;
+const RECALL_LIMIT_MS = 300;
 const CONNECT_TIMEOUT_MS = 2_000;
 const CALL_TIMEOUT_MS = 5_000;
 const FLUSH_LIMIT_MS = 1_000;

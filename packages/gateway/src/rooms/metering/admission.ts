@@ -24,7 +24,7 @@ const UNKNOWN_FOR_MS = 1_000;
 /** A check that needed more reads than this is looping. */
 const ROUNDS_MAX = 16;
 
-export interface AdmissionOptions {
+interface AdmissionOptions {
   clock: Clock;
   log: Log;
   balances: Balances;
@@ -45,7 +45,7 @@ class Missing {
 }
 
 /** The windows that a request counts in: those whose quota limits it, and the rest. */
-export interface CountedWindows {
+interface CountedWindows {
   limiting: readonly QuotaWindow[];
   names: readonly string[];
   purses(limit: Quantity): Purse[];

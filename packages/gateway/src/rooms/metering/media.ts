@@ -2,7 +2,7 @@
  * Images and audio in the messages of a request body, found by their place: counted as text, a photo would seem
  * as long as a novel, and a text could pretend to be an image. Everything elsewhere is text.
  */
-export interface Media {
+interface Media {
   /** Their estimated tokens together. */
   tokens: number;
   /** The rest of the body. */

@@ -21,12 +21,12 @@ const SESSIONS_PER_USER_MAX = 250;
 /** A session whose client has sent nothing for this long is over: nobody may be paying attention to it. */
 const CLIENT_SILENCE_MS = 10 * 60_000;
 const SILENCE_CHECK_MS = 30_000;
-export const STOP_EVENT = "session.stop";
+const STOP_EVENT = "session.stop";
 const QUEUE_FULL = "The session's queue is full: the upstream does not keep up; send less or wait";
 /** Refusals that end the session. */
 const UNPAID: ReadonlySet<ErrorName> = new Set(["payment_required", "quota_exceeded", "unavailable"]);
 
-export interface RealtimeOptions {
+interface RealtimeOptions {
   /** Null: this process is alone. */
   requests: Requests | null;
   events: EventHub;
@@ -39,7 +39,7 @@ export interface RealtimeOptions {
   conversations: Pick<Conversations, "access" | "append">;
 }
 
-export interface StartOptions {
+interface StartOptions {
   model: string;
   config?: Record<string, unknown>;
   conversationId?: string;

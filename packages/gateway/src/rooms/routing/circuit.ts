@@ -1,9 +1,9 @@
 /** Consecutive failures that open the circuit, and for how long. */
-export const FAILURES_TO_OPEN = 3;
-export const OPEN_MS = 30_000;
+const FAILURES_TO_OPEN = 3;
+const OPEN_MS = 30_000;
 const CAUSE_LENGTH_MAX = 300;
 
-export interface CircuitReport {
+interface CircuitReport {
   state: "closed" | "open" | "half_open";
   consecutive_failures: number;
   /** What the last failure was. */

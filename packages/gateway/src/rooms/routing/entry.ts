@@ -9,7 +9,7 @@ import type {
 import { Circuit } from "./circuit.ts";
 import { ProbeHistory } from "./probe-history.ts";
 
-export interface Suspicion {
+interface Suspicion {
   /** How often, since the backend was registered or this process began. */
   count: number;
   problem: string;

@@ -6,7 +6,7 @@ import type { Leases } from "../../storage/contract.ts";
 import type { Entry } from "./entry.ts";
 import type { TimedProbe } from "./probe-history.ts";
 
-export const PROBE_PERIOD_MS = 60_000;
+const PROBE_PERIOD_MS = 60_000;
 /** How often the probing instance renews its lease, and the others check that it is alive. */
 const LEASE_PERIOD_MS = 15_000;
 const LEASE_MS = 40_000;
@@ -14,7 +14,7 @@ const LEASE = "probe-round";
 const PROBE_TIMEOUT_MS = 10_000;
 const PROBES_AT_ONCE = 16;
 
-export interface HealthOptions {
+interface HealthOptions {
   clock: Clock;
   log: Log;
   entries: readonly Entry[];
@@ -27,7 +27,7 @@ export interface HealthOptions {
 }
 
 /** What instances need to divide the probing. */
-export interface ProbeTeam {
+interface ProbeTeam {
   leases: Leases;
   /** Whether every instance reaches the backend the same way, so that a finding holds for all. */
   isCommon(entry: Entry): boolean;

@@ -9,7 +9,7 @@ export interface TimedProbe extends ProbeResult {
   latencyMs: number | null;
 }
 
-export interface PastProbe {
+interface PastProbe {
   atMs: number;
   state: HealthState;
   latencyMs: number | null;

@@ -14,7 +14,7 @@ const ROWS_PER_STEP = 1_000;
 /** Pause between steps, so that others get the database. */
 const PAUSE_MS = 50;
 
-export interface HousekeepingOptions {
+interface HousekeepingOptions {
   clock: Clock;
   log: Log;
   leases: Leases;

@@ -10,7 +10,7 @@ const REFUSALS = "gateway_inference_refusals_total";
 const FIRST_CHUNK = "gateway_time_to_first_chunk_seconds";
 
 /** How requests ended, as an operator sorts them. */
-export interface Outcomes {
+interface Outcomes {
   ok: number;
   /** Refused for what the client sent or may not do. */
   client_error: number;
@@ -44,7 +44,7 @@ interface Reading {
   firstTokens: CountsByModel;
 }
 
-export interface FirstTokenFigures {
+interface FirstTokenFigures {
   count: number;
   p50_ms: number | null;
   p95_ms: number | null;

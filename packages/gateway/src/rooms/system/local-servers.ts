@@ -20,7 +20,7 @@ export interface FoundServer {
 
 const urlOf = ({ port }: LocalServer) => `http://127.0.0.1:${port}`;
 
-export interface FindOptions {
+interface FindOptions {
   /** The only addresses that are tried: callers cannot add any. */
   servers: readonly LocalServer[];
   /** How a backend is made; its own probe is what is tried. */
@@ -52,7 +52,7 @@ export function findLocalServers({ servers, create, ownPort }: FindOptions): Pro
   );
 }
 
-export interface LocalServersOptions extends Omit<FindOptions, "ownPort"> {
+interface LocalServersOptions extends Omit<FindOptions, "ownPort"> {
   ownPort(): number;
   routing: Routing;
 }

@@ -170,7 +170,7 @@ const toValues = (row: UsageRow, createdAt: string): SqlValue[] => [
   row.estimated,
 ];
 
-export interface ListOptions {
+interface ListOptions {
   userId: string;
   project: string | null;
   limit: number;
@@ -179,7 +179,7 @@ export interface ListOptions {
   fromMs: number;
 }
 
-export interface ListedRow {
+interface ListedRow {
   id: string;
   model: string;
   backend: string;

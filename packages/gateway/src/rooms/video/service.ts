@@ -34,7 +34,7 @@ export interface VideoOptions extends ChargesOptions {
   tickMs?: number;
 }
 
-export interface CreateJob {
+interface CreateJob {
   model: string;
   prompt: string;
   negative_prompt?: string;
@@ -58,7 +58,7 @@ export interface JobView {
   created_at: number;
 }
 
-export const toView = (job: JobSummary): JobView => ({
+const toView = (job: JobSummary): JobView => ({
   id: job.id,
   object: "video.generation",
   model: job.model,

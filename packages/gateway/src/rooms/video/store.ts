@@ -4,7 +4,7 @@ import type { Database } from "../../storage/contract.ts";
  * `submitting` is written before the task is sent and stays when the process dies meanwhile: only then is it
  * unknown whether the upstream has the task. To the caller such a job is still queued.
  */
-export type JobStatus = "queued" | "submitting" | "running" | "done" | "failed" | "cancelled";
+type JobStatus = "queued" | "submitting" | "running" | "done" | "failed" | "cancelled";
 
 export interface JobRow {
   id: string;
@@ -36,7 +36,7 @@ export interface JobRow {
 }
 
 /** Which instance carries a job, and when its lease expires. */
-export interface Lease {
+interface Lease {
   lease_owner: string;
   lease_until: string;
 }

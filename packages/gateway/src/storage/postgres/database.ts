@@ -46,7 +46,7 @@ function connect(url: string): SQL {
   });
 }
 
-export interface PostgresOptions {
+interface PostgresOptions {
   /** How long a transaction may be idle before the server ends it. */
   idleTransactionMs?: number;
 }

@@ -33,13 +33,13 @@ const POLICY_VIOLATION = 1008;
 const TOO_BIG = 1009;
 
 /** What the transport needs from the agents room. */
-export interface AgentDesk<Identity> {
+interface AgentDesk<Identity> {
   authenticate(token: string): Promise<Identity | null>;
   connect(identity: Identity, connection: AgentConnection): AgentSession;
 }
 
 /** One connection, as the agents room sees it. */
-export interface AgentSession {
+interface AgentSession {
   hello(params: HelloParams): HelloResult;
   heartbeat(params: HeartbeatParams): void;
   progress(params: ProgressParams): void;
@@ -57,7 +57,7 @@ interface SocketData<Identity> {
 
 type Socket<Identity> = ServerSocket<SocketData<Identity>>;
 
-export interface AgentTunnelOptions<Identity> {
+interface AgentTunnelOptions<Identity> {
   desk: AgentDesk<Identity>;
   clock: Clock;
   ids: Ids;

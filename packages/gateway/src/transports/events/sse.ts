@@ -23,7 +23,7 @@ const FIRST_ID = "0";
 const EVENT_ID = /^[\w-]{1,64}$/;
 const KEEP_ALIVE = ": keep-alive\n\n";
 
-export interface SseOptions {
+interface SseOptions {
   events: EventHub;
   authenticator: Authenticator;
   clock: Clock;

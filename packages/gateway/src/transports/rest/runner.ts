@@ -15,7 +15,7 @@ import type { Gate } from "./gate.ts";
 
 const NOBODY = { actor: null, adminToken: false };
 
-export interface RouteRunnerOptions {
+interface RouteRunnerOptions {
   gate: Gate;
   rooms: Rooms;
   log: Log;
@@ -41,7 +41,7 @@ class RoutedCall implements RouteCall {
   }
 }
 
-export interface RoutedRequest {
+interface RoutedRequest {
   request: HttpRequest;
   path: Record<string, string>;
   requestId: string;

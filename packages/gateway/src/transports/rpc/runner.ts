@@ -7,7 +7,7 @@ import { attempt, whenKnown } from "../../kernel/when-known.ts";
 import type { Counter } from "../../observe/metrics.ts";
 import { decodeBody, encodeFailure, encodeResult, type RpcRequest } from "./codec.ts";
 
-export interface RpcRunnerOptions {
+interface RpcRunnerOptions {
   registry: Registry;
   rooms: Rooms;
   log: Log;

@@ -10,8 +10,8 @@ import { encodeFailure } from "./codec.ts";
 import { RPC_BODY_BYTES_MAX } from "./http.ts";
 import { type RpcRunner, socketOnly } from "./runner.ts";
 
-export const ANONYMOUS_IDLE_MS = 10_000;
-export const PROBE_METHOD = "system.probe";
+const ANONYMOUS_IDLE_MS = 10_000;
+const PROBE_METHOD = "system.probe";
 const REFRESH_METHOD = "auth.refresh";
 /** Calls of one socket that may be under way; more wait for their turn. */
 const IN_FLIGHT_MAX = 64;
@@ -26,7 +26,7 @@ const UNREAD_BYTES_MAX = 1024 * 1024;
 export const SEND_BUFFER_BYTES_MAX = 4 * 1024 * 1024;
 
 /** Kept on each socket. */
-export interface RpcSocketData {
+interface RpcSocketData {
   token: string | null;
   /** Whose socket it is; null for strangers and the admin token. */
   userId: string | null;
@@ -42,7 +42,7 @@ export interface RpcSocketData {
   closing: boolean;
 }
 
-export interface RpcWebSocketOptions {
+interface RpcWebSocketOptions {
   runner: RpcRunner;
   registry: Registry;
   authenticator: Authenticator;

@@ -43,7 +43,7 @@ export class AnswerBody {
 
 const LISTS = { choices: '"choices"', data: '"data"' } as const;
 
-export interface RequiredList {
+interface RequiredList {
   list: keyof typeof LISTS;
   /** The usage closes the answer, so the answer was not cut short. */
   endsProperly: boolean;

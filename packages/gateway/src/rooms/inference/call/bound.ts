@@ -11,7 +11,7 @@ const OUTPUT_TOKENS_UNKNOWN = 8_192;
 const OUTPUT_TOKENS_LOWERED_MIN = 256;
 
 /** What is sent; its bytes exist once it was built for a backend. */
-export interface SentBody {
+interface SentBody {
   bytes(): Uint8Array | string;
 }
 
@@ -39,7 +39,7 @@ export class EmbeddingsBound implements TokenBound {
   }
 }
 
-export interface ChatBoundOptions {
+interface ChatBoundOptions {
   body: SentBody;
   /** Whether it may contain images or audio. */
   mayHaveMedia: boolean;

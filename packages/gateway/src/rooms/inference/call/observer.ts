@@ -15,7 +15,7 @@ const FIRST_CHUNK_BUCKETS_SECONDS = [
 /** Models with cached metric handles; more than any gateway lists. */
 const MODELS_MAX = 2_000;
 
-export interface CallFacts {
+interface CallFacts {
   operation: "chat" | "embeddings";
   model: string;
   backend: string;

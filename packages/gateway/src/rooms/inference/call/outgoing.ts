@@ -8,7 +8,7 @@ import type { ReportedUsage } from "./usage-tail.ts";
 
 const NOTHING: ReadonlyMap<string, string> = new Map();
 
-export interface OutgoingOptions {
+interface OutgoingOptions {
   payload: Payload;
   /** As the client wrote it. */
   model: string;

@@ -64,7 +64,7 @@ export interface UpstreamCallOptions {
 }
 
 /** How a call ended, as far as what is owed depends on it. */
-export interface CallEnd {
+interface CallEnd {
   /** Whether the answer is complete; otherwise it was cut short, by either side. */
   isWhole: boolean;
   reported: UsageReport;

@@ -1,7 +1,7 @@
 import { fail } from "../../../kernel/errors.ts";
 
 /** Fields that limit the output, under every name that servers use. */
-export const LIMIT_FIELDS = [
+const LIMIT_FIELDS = [
   "max_tokens",
   "max_completion_tokens",
   "max_output_tokens",

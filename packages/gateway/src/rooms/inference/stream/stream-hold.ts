@@ -11,7 +11,7 @@ const STEP_TOKENS_USUAL = 1_024;
  */
 const COUNT_ERROR = 4 / 3;
 
-export interface StreamHoldOptions {
+interface StreamHoldOptions {
   admission: Admission;
   promptTokens: () => number;
   /** The upstream was sent a limit that matches the hold. */

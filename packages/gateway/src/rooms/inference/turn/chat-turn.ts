@@ -28,7 +28,7 @@ export interface ChatParts extends CallParts, RecordParts {
 /** The client that waits for the answer and may disconnect. */
 export type Client = Pick<HttpRequest, "signal" | "whenGone">;
 
-export interface ChatTurnOptions {
+interface ChatTurnOptions {
   asker: Asker;
   payload: Payload;
   client: Client;

@@ -29,7 +29,7 @@ export interface Speaker {
   whole(answer: ChatAnswer): object;
 }
 
-export interface RequestContext {
+interface RequestContext {
   requestId: string;
   nowMs: number;
 }

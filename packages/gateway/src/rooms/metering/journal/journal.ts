@@ -38,7 +38,7 @@ export interface Batch {
   end: number;
 }
 
-export interface Backlog {
+interface Backlog {
   rows: number;
   bytes: number;
 }

@@ -18,7 +18,7 @@ function refusesContents(error: unknown): boolean {
   return typeof code === "string" && /^SQLITE_(CONSTRAINT|MISMATCH|TOOBIG)/.test(code);
 }
 
-export interface WriterOptions {
+interface WriterOptions {
   journal: Journal;
   clock: Clock;
   log: Log;

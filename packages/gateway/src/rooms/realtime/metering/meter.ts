@@ -20,7 +20,7 @@ const OUTPUT_TOKENS_UNKNOWN = 8_192;
 const TRANSCRIBED_TOKENS_MAX = 10_000;
 const TRANSCRIPTION = /^conversation\.item\.input_audio_transcription\./;
 
-export interface SessionMeterOptions {
+interface SessionMeterOptions {
   model: string;
   refId: string | null;
   rates: MediaRates;

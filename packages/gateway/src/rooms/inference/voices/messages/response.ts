@@ -9,7 +9,7 @@ const STOP_REASONS: Record<string, string> = {
   content_filter: "refusal",
 };
 
-export interface Stop {
+interface Stop {
   stop_reason: string;
   stop_sequence: string | null;
 }
@@ -46,7 +46,7 @@ export const messageHead = (id: string, model: string) => ({
 });
 
 /** Arguments as the object that the API promises; what is not one is kept under a name that says so. */
-export function toolInput(text: string): unknown {
+function toolInput(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {

@@ -10,14 +10,14 @@ import { Notifier } from "./notifier.ts";
 /** Turns that run at once in this process; each holds an upstream connection. */
 const SENDS_MAX = 10_000;
 
-export interface SendOptions {
+interface SendOptions {
   actor: Actor;
   requestId: string;
   /** The request in the form of the REST surface. */
   body: Record<string, unknown>;
 }
 
-export interface SendResult {
+interface SendResult {
   stream_id: string;
   memory: RecallState;
   /** Set when the answer was limited to this because the payer cannot cover more. */

@@ -15,7 +15,7 @@ import {
 import { ChatMessages } from "../chat-messages.ts";
 import { type ClientTool, chatToolFields, chatToolName, readTools } from "./tools.ts";
 
-export interface ConvertedRequest {
+interface ConvertedRequest {
   chat: ChatBody;
   clientTools: Map<string, ClientTool>;
   /** Tool and item types that could not be passed on and were left out. */

@@ -59,7 +59,7 @@ function repeated(request: Record<string, unknown>) {
   };
 }
 
-export interface ResponseParts {
+interface ResponseParts {
   model: string;
   output: OutputItem[];
   ending: Ending;
