@@ -31,9 +31,7 @@ export interface GroupsOptions {
 }
 
 /** What a change of a group may set; null clears the ceiling. */
-type GroupPatch = Partial<
-  Pick<GroupRow, "name" | "description" | "enforce_model_allowlist" | "rpm_ceiling">
->;
+type GroupPatch = Partial<Pick<GroupRow, "name" | "description" | "enforce_model_allowlist" | "rpm_ceiling">>;
 
 type InGroup = Omit<AccessOptions, "need">;
 
