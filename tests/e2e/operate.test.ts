@@ -15,7 +15,7 @@ test("backends: the token unlocks, a server is registered, its health and circui
   await page.goto(`${site.gateway.url}/models`);
   await page.getByLabel("Admin token").fill("wrong-token-wrong-token");
   await page.getByRole("button", { name: "Unlock" }).click();
-  await page.getByText("The admin token is not accepted.").waitFor();
+  await page.getByText("The admin token was rejected.").waitFor();
   await page.getByLabel("Admin token").fill(ADMIN_TOKEN);
   await page.getByRole("button", { name: "Unlock" }).click();
   await page.getByText("No backend is registered").waitFor();
@@ -130,5 +130,5 @@ test("people who are not administrators see no operator's pages", async () => {
   const { page } = await site.visitAs("somebody");
   expect(await page.getByRole("link", { name: "Models & backends" }).count()).toBe(0);
   await page.goto(`${site.gateway.url}/models`);
-  await page.getByText("There is no such page").waitFor();
+  await page.getByText("Page not found").waitFor();
 });

@@ -53,7 +53,7 @@ function load(key: string, loader: () => Promise<unknown>): Promise<void> {
   return own.done;
 }
 
-/** Says that what is shown under keys with this beginning has changed; what is on screen loads anew. */
+/** Invalidates everything under keys with this prefix; what is on screen reloads. */
 export function invalidate(prefix: string): void {
   // Writing moves an entry to the end, so a walk over the map itself would never come to one.
   for (const [key, entry] of [...entries])
@@ -97,7 +97,7 @@ export function useQuery<T>(
     () => (key === null ? Promise.resolve() : load(key, () => latest.current())),
     [key],
   );
-  // biome-ignore lint/correctness/useExhaustiveDependencies: the version is the signal to load anew
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the version is the signal to reload
   useEffect(() => {
     void reload();
   }, [reload, entry.version]);

@@ -66,7 +66,7 @@ export function Conversation({ id }: { id: string }) {
     return (
       <Empty
         icon="conversations"
-        title="There is no such conversation"
+        title="Conversation not found"
         action={<LinkButton href="/conversations">All conversations</LinkButton>}
       >
         It may have been deleted, or it belongs to someone else.

@@ -47,8 +47,7 @@ export function AdminTokenForm() {
         <summary>The service was started without one?</summary>
         <div className="stack tight">
           <p className="muted small">
-            Then it refuses every token. Start it anew with one; this one was made up just now, in your
-            browser:
+            Then it refuses every token. Restart it with one; this one was generated just now in your browser:
           </p>
           <Code label="How to start it" text={`SERVICE_ADMIN_TOKEN=${suggested} npm start`} />
         </div>

@@ -116,7 +116,7 @@ export function Page() {
   return (
     <>
       <PageHead title="Usage" actions={<Export rows={rows} range={range} />}>
-        Every metered request: what it used, what it cost, who it was for. Days are UTC.
+        Every metered request: tokens, cost and project. Days are in UTC.
       </PageHead>
       <Filters filters={filters} mayseeAll={Boolean(isAdmin && token)} rows={query.data?.rows ?? []} />
       <Loaded query={query} outline={OUTLINE}>

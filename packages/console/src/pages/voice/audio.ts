@@ -26,9 +26,9 @@ export function pcmFromBase64(text: string): Float32Array<ArrayBuffer> {
 
 /** What the browser's refusals mean to the person before it. */
 const REFUSALS: Readonly<Record<string, string>> = {
-  NotAllowedError: "The browser was not allowed to use it; allow it for this page and start again.",
-  NotFoundError: "None is connected, or the system keeps it from the browser.",
-  NotReadableError: "Another program has it.",
+  NotAllowedError: "The browser was denied access to it; allow it for this page and start again.",
+  NotFoundError: "None is connected, or the operating system blocks it.",
+  NotReadableError: "Another program is using it.",
 };
 
 export interface Microphone {
@@ -38,7 +38,7 @@ export interface Microphone {
 /** Opens the microphone; each block comes as base64 PCM16 with its loudness of 0 to 1. */
 export async function openMicrophone(onBlock: (audio: string, level: number) => void): Promise<Microphone> {
   if (!navigator.mediaDevices)
-    throw new Told("No microphone", "The browser gives it only to https pages and to localhost.");
+    throw new Told("No microphone", "Browsers allow it only on https pages and on localhost.");
   const stream = await navigator.mediaDevices
     .getUserMedia({ audio: { echoCancellation: true, noiseSuppression: true } })
     .catch((error: DOMException) => {

@@ -79,7 +79,7 @@ export function useVoice() {
           })
           .finally(() => inFlight--);
       });
-      // Whoever hangs up while the browser still asks for the microphone must not find it open.
+      // If the user hangs up while the browser still asks for the microphone, it must not stay open.
       if (aborter.signal.aborted) return opened.stop();
       microphone = opened;
       change({ state: "live" });
