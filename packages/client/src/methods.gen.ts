@@ -96,7 +96,7 @@ export interface Methods {
       group_debts: { group_id: string; points: number }[];
     };
   };
-  /** Join a group by invitation; harmless for someone who is in already. */
+  /** Join a group by invitation; changes nothing for an existing member. */
   "group.invite.accept": {
     auth: "jwt";
     params: { token: string };
@@ -116,7 +116,7 @@ export interface Methods {
       created_at: string;
     };
   };
-  /** Add someone who has an account; of someone who is in already, what is given changes. */
+  /** Add someone who has an account; for an existing member, the given fields change. */
   "group.members.add": {
     auth: "jwt";
     params: {
@@ -283,7 +283,7 @@ export interface Methods {
       }[];
     };
   };
-  /** Make an invitation; its token is shown once. */
+  /** Create an invitation; its token is shown once. */
   "group.invite.create": {
     auth: "jwt";
     params: {
@@ -333,7 +333,7 @@ export interface Methods {
     auth: "jwt";
     params: {
       group_id: string;
-      /** Also those who were deactivated */
+      /** Include deactivated members */
       include_inactive?: boolean;
     };
     result: {
@@ -354,7 +354,7 @@ export interface Methods {
     params: { group_id: string };
     result: { allowed: string[]; denied: string[] };
   };
-  /** Delete a group; its keys become their makers' own, the pool's points go back to the platform. */
+  /** Delete a group; its keys become personal keys, the pool's points return to the platform. */
   "group.delete": {
     auth: "jwt";
     params: { group_id: string };
@@ -376,7 +376,7 @@ export interface Methods {
     params: { group_id: string; points: number; note?: string };
     result: { group_id: string; balance: number };
   };
-  /** Change a group; what is left out stays. */
+  /** Change a group; omitted fields stay as they are. */
   "group.update": {
     auth: "jwt";
     params: {
@@ -822,7 +822,7 @@ export interface Methods {
       /** Session of GET /api/rpc/events */
       stream_id: string;
       memory: "enabled" | "disabled" | "offline";
-      /** What the answer was limited to because points and quota pay no more; absent when nothing was */
+      /** The output limit that points and quota can pay for; absent when the answer was not limited */
       max_tokens?: number;
     };
   };
@@ -957,13 +957,13 @@ export interface Methods {
     };
     result: { ok: true; stream_id: string };
   };
-  /** Remove a node: its token is void and its connection ends at once. */
+  /** Remove a node: its token becomes invalid and its connection ends at once. */
   "agents.deregister": {
     auth: "admin";
     params: { agent_id: string };
     result: { ok: true };
   };
-  /** Registered agent nodes, and how they stand. */
+  /** Registered agent nodes and their state. */
   "agents.list": {
     auth: "admin";
     params: Record<string, never>;
@@ -1019,7 +1019,7 @@ export interface Methods {
       token: string;
     };
   };
-  /** One node: GPUs, models, utilisation, signs of life. */
+  /** One node: GPUs, models, utilisation, last heartbeat. */
   "agents.status": {
     auth: "admin";
     params: { agent_id: string };

@@ -21,7 +21,7 @@ export interface Notifications {
     /** Why the answer failed, as the error of a call */
     error?: { code: number; message: string };
   };
-  /** How requests with an API key go, on the channel of its id: the first answer, and every refusal; on key-<prefix>, refusals of unknown keys that begin like it. */
+  /** Requests with an API key, on the channel of its id: the first answer, and every refusal; on key-<prefix>, refusals of unknown keys with that prefix. */
   "key.request": { key_id: string; ok: true } | {
     /** Null: nobody has this key */
     key_id: string | null;
@@ -64,7 +64,7 @@ export interface Notifications {
     /** As the upstream sent it; `type` says what it is */
     event: Record<string, unknown>;
   };
-  /** How a deployment stands, on its stream_id. */
+  /** Progress of a deployment, on its stream_id. */
   "models.progress": {
     stream_id: string;
     agent_id: string;

@@ -96,7 +96,7 @@ export interface Routes {
           };
           last_error: string | null;
           probed_at: string | null;
-          /** Usage that the model cannot have had, as this backend reported it; the newest case */
+          /** The latest implausible usage that this backend reported */
           implausible_usage: { count: number; problem: string; request_id: string; at: string } | null;
         }[];
       };

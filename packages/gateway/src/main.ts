@@ -19,7 +19,7 @@ Settings (environment variables):
 ${describeSettings()}
 `;
 
-const HINT = "`model-gateway doctor`, with the same settings, looks at everything that a start needs";
+const HINT = "`model-gateway doctor`, with the same settings, checks everything that a start needs";
 
 async function main(args: readonly string[]): Promise<void> {
   if (args.includes("--help") || args.includes("-h")) {
@@ -98,7 +98,7 @@ async function serve(config: Config): Promise<{ app: App; lock: InstanceLock | n
 }
 
 function explain(error: Error & { code?: string }): string {
-  if (error.code === "EADDRINUSE") return "the port is taken; set SERVICE_PORT to another one";
+  if (error.code === "EADDRINUSE") return "the port is already in use; set SERVICE_PORT to another one";
   if (error.code === "EACCES") return `permission denied: ${error.message}`;
   return error.message;
 }

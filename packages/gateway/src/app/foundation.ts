@@ -26,7 +26,10 @@ function openTracer(config: Config, parts: { clock: Clock; log: Log; metrics: Me
   const { otlpEndpoint: endpoint, otlpHeaders: headers, otlpServiceName: serviceName } = config;
   if (endpoint === null) return noTracer;
   const { clock, log, metrics } = parts;
-  const dropped = metrics.counter("gateway_spans_dropped_total", "Spans that no collector took in time");
+  const dropped = metrics.counter(
+    "gateway_spans_dropped_total",
+    "Spans dropped because the collector did not accept them in time",
+  );
   const onDropped = (count: number) => dropped.add(count);
   return createTracer({ endpoint, headers, serviceName, version: VERSION, clock, log, onDropped });
 }
@@ -51,7 +54,7 @@ export async function openFoundation(options: FoundationOptions) {
   life.opened("notification channels", () => events.close());
   /** Requests to other instances; null when this process runs alone. */
   const requests = bus.shared ? new BusRequests({ bus, clock, ids }) : null;
-  life.opened("questions to other instances", () => requests?.close());
+  life.opened("requests to other instances", () => requests?.close());
   return {
     clock,
     ids,

@@ -29,6 +29,6 @@ export function lockAlone(config: Config): InstanceLock | null {
 export function warnUnlessAlone(config: Config, lock: InstanceLock | null, log: Log): void {
   if (lock || isShared(config)) return;
   log.warn(
-    `another process serves from ${config.dataDir}: neither hears of keys that the other revokes, and each counts limits alone; stop one, or let them share a Postgres (SERVICE_DATABASE_URL) and a Redis (SERVICE_REDIS_URL)`,
+    `another process serves from ${config.dataDir}: they do not share revoked keys or rate limits; stop one, or let them share a Postgres (SERVICE_DATABASE_URL) and a Redis (SERVICE_REDIS_URL)`,
   );
 }

@@ -116,7 +116,7 @@ export class Accounts implements Authenticator {
     const user = await this.#store.userByEmail(email);
     const hash = user?.password_hash ?? (await this.#decoyHash);
     const matches = await this.#hashing.run(() => Bun.password.verify(password, hash));
-    if (!user || !matches) fail("auth_required", "Email or password is wrong");
+    if (!user || !matches) fail("auth_required", "Wrong email or password");
     return this.#startSession(user);
   }
 

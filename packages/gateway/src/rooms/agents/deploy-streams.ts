@@ -91,7 +91,7 @@ export class DeployStreams {
         {
           status: status === "ready" ? "loading" : status,
           progress,
-          message: "the connection to the node is lost; waiting for it",
+          message: "the connection to the node was lost; waiting for it to reconnect",
         },
         settled,
       );
@@ -101,7 +101,7 @@ export class DeployStreams {
           {
             status: "failed",
             progress,
-            message: `the node did not come back within ${LOST_NODE_DEADLINE_MS / 1000} s`,
+            message: `the node did not reconnect within ${LOST_NODE_DEADLINE_MS / 1000} s`,
           },
           settled,
         ),

@@ -74,7 +74,7 @@ export class Credits {
     if (!hold)
       fail(
         "conflict",
-        "Requests under way hold points of the pool; delete the group when they have ended. Deactivated members (group.members.update) make no new ones",
+        "Requests in progress hold points of the pool; delete the group when they have ended. Deactivate members (group.members.update) to stop new ones",
       );
     try {
       return await work();
@@ -106,7 +106,7 @@ export class Credits {
     if (balance < points) refuseShort(points);
     fail(
       "conflict",
-      `The pool has ${balance} points, but requests under way hold so many of them that ${points} are not free; try again when they have ended, or allocate fewer`,
+      `The pool has ${balance} points, but requests in progress hold too many of them to allocate ${points}; try again when they have ended, or allocate fewer`,
     );
   }
 }

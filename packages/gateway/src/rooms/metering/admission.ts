@@ -139,7 +139,7 @@ export class AdmissionCheck {
       }
       verdict = await this.#decide(demand);
     }
-    throw new Error("the quota check does not come to an end");
+    throw new Error("the quota check did not terminate");
   }
 
   async #withinDeadline(work: Promise<unknown>): Promise<void> {

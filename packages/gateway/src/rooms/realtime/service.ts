@@ -22,7 +22,7 @@ const SESSIONS_PER_USER_MAX = 250;
 const CLIENT_SILENCE_MS = 10 * 60_000;
 const SILENCE_CHECK_MS = 30_000;
 const STOP_EVENT = "session.stop";
-const QUEUE_FULL = "The session's queue is full: the upstream does not keep up; send less or wait";
+const QUEUE_FULL = "The session's queue is full because the upstream is too slow; send less or wait";
 /** Refusals that end the session. */
 const UNPAID: ReadonlySet<ErrorName> = new Set(["payment_required", "quota_exceeded", "unavailable"]);
 
@@ -136,7 +136,7 @@ export class Realtime {
       );
       if (!this.#sessions.has(sessionId)) {
         session.link.close();
-        throw new Error("it was closed while it opened");
+        throw new Error("the connection was closed while it was being opened");
       }
       route.succeeded();
     } catch (error) {
@@ -179,7 +179,7 @@ export class Realtime {
 
   #checkRoom(actor: Actor): void {
     if (this.#sessions.size >= SESSIONS_MAX)
-      fail("app_error", "This server has no room for another realtime session; try again later");
+      fail("app_error", "This server has reached its limit of realtime sessions; try again later");
     let own = 0;
     for (const { actor: owner } of this.#sessions.values()) if (owner.userId === actor.userId) own++;
     if (own >= SESSIONS_PER_USER_MAX)

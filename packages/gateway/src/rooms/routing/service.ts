@@ -345,7 +345,7 @@ export class Routing {
 
   #requireRoom(name: string): void {
     if (this.#entries.length >= BACKENDS_MAX && !this.#find(name))
-      fail("app_error", `There are ${BACKENDS_MAX} backends already, the most that are kept`);
+      fail("app_error", `There are ${BACKENDS_MAX} backends already, the maximum; remove one first`);
   }
 
   /** The tunnel moved to another port: same backend, not routable until it answers there. */

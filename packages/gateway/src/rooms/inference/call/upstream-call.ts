@@ -244,7 +244,7 @@ export class UpstreamCall {
     if (reported === null) return;
     const problem =
       reported === ABSURD
-        ? "figures that no request can have; the gateway's own count was charged instead"
+        ? "impossible usage figures; the gateway's own count was charged instead"
         : isWhole
           ? this.outgoing.implausible(owed)
           : null;

@@ -57,7 +57,7 @@ export class ToolCalls {
     const text = delta.function?.arguments ?? "";
     if (call.state === "closed") {
       if (text.trim() !== "")
-        fail("bad_gateway", "the upstream went on with a tool call that it had finished");
+        fail("bad_gateway", "the upstream continued a tool call that it had already finished");
       return [];
     }
     call.waiting += text;
