@@ -20,7 +20,7 @@ const laterProbeMs = 1_000;
 /** What a stopped script had written is read first, so its page may be long in answering. */
 const laterProbesMax = 4;
 const reopenMsMax = 5_000;
-/** A page may open windows without end; those beyond this are closed again. */
+/** A page may open endless windows; those beyond this are closed. */
 const pagesMax = 200;
 
 export interface BrowserOptions {

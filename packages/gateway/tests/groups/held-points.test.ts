@@ -143,7 +143,7 @@ describe.each(setups)("points that requests hold, $name", ({ kind, instances }) 
     const refused = await there.call("group.delete", { group_id }, people.ann);
     expect(refused.error).toMatchObject({
       code: -32000,
-      message: expect.stringContaining("Requests under way"),
+      message: expect.stringContaining("Requests in progress"),
     });
     expect(await balanceOf(group_id)).toBe(100);
     // Someone else learns nothing of it.
