@@ -8,7 +8,7 @@ const EVERY_MS = 5_000;
 
 export const HEALTH_TONE: Record<string, Tone> = { Healthy: "good", Degraded: "warn", Unhealthy: "bad" };
 
-/** The backends as the admin surface tells them; nothing is asked before the operator gave the token. */
+/** The backends from the admin API; not requested before the operator has entered the token. */
 export function useBackends() {
   const token = useStore(adminToken);
   return useQuery(token === null ? null : "backends", () => client.admin.backends(), { everyMs: EVERY_MS });
@@ -20,7 +20,7 @@ export interface Circuit {
   cause: string | null;
 }
 
-/** The circuit as one shape, whether the service tells a word or the details. */
+/** The circuit in one shape, whether the service sends a word or the details. */
 export function circuitOf({ circuit, last_error }: BackendHealth): Circuit {
   if (typeof circuit === "object" && circuit !== null) {
     return {

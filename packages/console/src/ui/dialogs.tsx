@@ -21,7 +21,7 @@ export function Dialog({ title, onClose, children, kind = "modal" }: DialogProps
     dialog.showModal();
     // A form opens with its first field focused, not the close button that comes first in the markup.
     dialog.querySelector<HTMLElement>(".dialog-body :is(input, select, textarea)")?.focus();
-    // It is taken out of the page without being closed, so the browser does not give the focus back by itself.
+    // It is taken out of the page without being closed, so the browser does not restore the focus.
     return () => before?.focus();
   }, []);
   return (

@@ -146,7 +146,7 @@ export function Empty({
   );
 }
 
-/** A failed query beside what it already brought. That the service is away stands in the banner, once. */
+/** A failed query beside what it already brought. An unreachable service is reported once, in the banner. */
 export function QueryFailure({ query: { error, reload } }: { query: Query<unknown> }) {
   if (!error || error instanceof ConnectionError) return null;
   return <Failure error={error} onRetry={reload} />;

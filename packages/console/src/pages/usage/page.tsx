@@ -67,7 +67,7 @@ const FORMATS: Record<Metric, MetricFormat> = {
   requests: { alike: (values) => values.map(count), parts: countParts },
 };
 
-/** An address can be typed by hand; what it asks for and does not exist is as if it were not there. */
+/** An address can be typed by hand; unknown values in it are ignored. */
 const oneOf = <T,>(known: readonly T[], asked: unknown, otherwise: T): T =>
   known.find((value) => value === asked) ?? otherwise;
 const dayIn = (text: string | null) =>

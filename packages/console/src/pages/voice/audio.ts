@@ -24,7 +24,7 @@ export function pcmFromBase64(text: string): Float32Array<ArrayBuffer> {
   return samples;
 }
 
-/** What the browser's refusals mean to the person before it. */
+/** The browser's refusals, explained. */
 const REFUSALS: Readonly<Record<string, string>> = {
   NotAllowedError: "The browser was denied access to it; allow it for this page and start again.",
   NotFoundError: "None is connected, or the operating system blocks it.",
@@ -82,7 +82,7 @@ export class Speaker {
     return buffer.duration;
   }
 
-  /** Drops what is still to be played: the listener has begun to speak. */
+  /** Drops queued audio: the user has begun to speak. */
   hush(): void {
     for (const source of this.#playing) source.stop();
     this.#playing.clear();
