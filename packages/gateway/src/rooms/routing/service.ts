@@ -222,13 +222,6 @@ export class Routing {
     await this.#remove(entry);
   }
 
-  /** True when there was one. */
-  async removeNamed(name: string): Promise<boolean> {
-    const entry = this.#find(name);
-    if (entry) await this.#remove(entry);
-    return entry !== undefined;
-  }
-
   async #remove(entry: Entry): Promise<void> {
     const { name } = entry.config;
     await this.#exclusively(async () => {
