@@ -170,7 +170,7 @@ test("conversations are searched, and an unknown one leads back", async () => {
   await page.getByLabel("Search the conversations").fill("First");
   expect(await list.getByRole("link").count()).toBe(1);
   await page.goto(`${site.gateway.url}/conversations/${crypto.randomUUID()}`);
-  await page.getByText("There is no such conversation").waitFor();
+  await page.getByText("Conversation not found").waitFor();
   await page.getByRole("link", { name: "All conversations" }).click();
   await page.getByRole("heading", { name: "New conversation" }).waitFor();
 });

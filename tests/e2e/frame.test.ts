@@ -37,7 +37,7 @@ test("addresses that name nothing say so", async () => {
   const { page, complaints } = await site.visitAs("operator");
   for (const path of ["/keys/%zz/x", "/models/nothing", "/nothing"]) {
     await page.goto(`${site.gateway.url}${path}`);
-    await page.getByText("There is no such page").waitFor();
+    await page.getByText("Page not found").waitFor();
   }
   expect(complaints).toEqual([]);
 });

@@ -143,7 +143,7 @@ test("an unknown group leads back to the groups", async () => {
   const { page } = await site.visitAs("owner");
   for (const id of ["nothing", crypto.randomUUID()]) {
     await page.goto(`${site.gateway.url}/groups/${id}`);
-    await page.getByText("There is no such group").waitFor();
+    await page.getByText("Group not found").waitFor();
     await shot(page, "group-unknown");
     await page.getByRole("link", { name: "All groups" }).click();
     await page.getByRole("heading", { name: "Groups", exact: true }).waitFor();

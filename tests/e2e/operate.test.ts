@@ -145,5 +145,5 @@ test("people who are not administrators see no operator's pages", async () => {
   const { page } = await site.visitAs("somebody");
   expect(await page.getByRole("link", { name: "Models & backends" }).count()).toBe(0);
   await page.goto(`${site.gateway.url}/models`);
-  await page.getByText("There is no such page").waitFor();
+  await page.getByText("Page not found").waitFor();
 });

@@ -1,4 +1,4 @@
-/** An event larger than this is not ours; the stream is given up instead of growing without end. */
+/** An event larger than this is not ours; the stream is closed instead of buffering without limit. */
 const EVENT_LENGTH_MAX = 16 * 1024 * 1024;
 
 export interface ServerSentEvent {

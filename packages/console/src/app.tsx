@@ -54,7 +54,7 @@ function CurrentPage({ isAdmin }: { isAdmin: boolean }) {
   );
 }
 
-/** Keeps a page that fails from taking the rest of the console with it. */
+/** Keeps a crashing page from taking down the rest of the console. */
 class PageBoundary extends Component<
   { children: ReactNode; preload(): Promise<unknown> },
   { error: unknown }

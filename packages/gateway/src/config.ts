@@ -76,7 +76,7 @@ const settings = {
   }),
   connectionsMax: setting(
     "SERVICE_CONNECTIONS_MAX",
-    "connections of clients at once; more are turned away with 503",
+    "client connections at once; more are refused with 503",
     optional(integer(16, 1_000_000), "80 % of the open files allowed"),
   ),
   dataDir: setting("SERVICE_DATA_DIR", "directory of the embedded database, journal and secrets", {
@@ -132,7 +132,7 @@ const settings = {
   }),
   pricingFile: setting(
     "SERVICE_PRICING_FILE",
-    "JSON file with prices that go before the built-in ones",
+    "JSON file with prices that override the built-in ones",
     optional(z.string().min(1), "none"),
   ),
   usageRetentionMonths: setting(
@@ -142,7 +142,7 @@ const settings = {
   ),
   trustedProxies: setting(
     "SERVICE_TRUSTED_PROXIES",
-    "addresses whose X-Forwarded-For is believed, separated by commas",
+    "addresses whose X-Forwarded-For is trusted, separated by commas",
     { schema: list, fallback: [], shown: "none" },
   ),
   corsOrigins: setting("SERVICE_CORS_ORIGINS", "origins that browsers may call from, separated by commas", {
@@ -183,11 +183,11 @@ const settings = {
     schema: z.string().min(1).max(255),
     fallback: "model-gateway",
   }),
-  drainGraceMs: setting("SERVICE_DRAIN_GRACE_MS", "how long /readyz says 503 before the listener closes", {
+  drainGraceMs: setting("SERVICE_DRAIN_GRACE_MS", "how long /readyz answers 503 before the listener closes", {
     schema: integer(0, 600_000),
     fallback: 500,
   }),
-  drainTimeoutMs: setting("SERVICE_DRAIN_TIMEOUT_MS", "how long open streams may go on after SIGTERM", {
+  drainTimeoutMs: setting("SERVICE_DRAIN_TIMEOUT_MS", "how long open streams may continue after SIGTERM", {
     schema: integer(0, 3_600_000),
     fallback: 30_000,
   }),
@@ -195,14 +195,14 @@ const settings = {
 
 type Settings = typeof settings;
 export type Config = { [K in keyof Settings]: Settings[K] extends Setting<infer T> ? T : never } & {
-  /** Plain-http requests go through a proxy, by the variable that every program knows. */
+  /** Plain-http requests go through a proxy (HTTP_PROXY). */
   usesHttpProxy: boolean;
 };
 
 const PREFIX = "SERVICE_";
 const known = new Set(Object.values(settings).map(({ name }) => name));
 
-/** All that is wrong with the environment, or the configuration; nothing else reads the environment. */
+/** The configuration, or everything that is wrong with the environment; nothing else reads the environment. */
 export function readConfig(
   env: Record<string, string | undefined>,
 ): { config: Config } | { problems: string[] } {

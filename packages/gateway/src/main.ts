@@ -20,7 +20,7 @@ Settings (environment variables):
 ${describeSettings()}
 `;
 
-const HINT = "`model-gateway doctor`, with the same settings, looks at everything that a start needs";
+const HINT = "`model-gateway doctor`, with the same settings, checks everything that a start needs";
 
 async function main(args: readonly string[]): Promise<void> {
   if (args.includes("--help") || args.includes("-h")) {
@@ -40,7 +40,7 @@ async function main(args: readonly string[]): Promise<void> {
   const config = demo?.config ?? read.config;
   const { app, lock } = await serve(config).catch((error: Error) => stopWith([explain(error), HINT]));
 
-  // Before anything is said: whoever hears that it serves may end it.
+  // Installed before the "listening" line: a supervisor may send SIGTERM as soon as it sees that.
   watchProcess(app, async () => {
     await demo?.stop();
     lock?.release();
@@ -86,7 +86,7 @@ function setupLink(app: App, { publicUrl, host }: Config): string {
 
 /** Lets the service outlive one request's mistake, and end in order when it is told to. */
 function watchProcess(app: App, ended: () => Promise<void>): void {
-  process.on("unhandledRejection", (error) => app.log.error("a promise failed unheard", { error }));
+  process.on("unhandledRejection", (error) => app.log.error("unhandled promise rejection", { error }));
   let stopping = false;
   for (const signal of ["SIGTERM", "SIGINT"] as const) {
     process.on(signal, async () => {
@@ -109,7 +109,7 @@ async function serve(config: Config): Promise<{ app: App; lock: InstanceLock | n
 }
 
 function explain(error: Error & { code?: string }): string {
-  if (error.code === "EADDRINUSE") return "the port is taken; set SERVICE_PORT to another one";
+  if (error.code === "EADDRINUSE") return "the port is already in use; set SERVICE_PORT to another one";
   if (error.code === "EACCES") return `permission denied: ${error.message}`;
   return error.message;
 }

@@ -86,10 +86,10 @@ export interface ChatRun {
   onChange(answer: Answer): void;
 }
 
-/** Longer than a page that is left goes on running, shorter than anyone notices. */
+/** Longer than a page keeps running while it unloads, shorter than anyone notices. */
 const LEAVING_MS = 100;
 
-/** Collects what arrives of an answer and tells of it at most once a frame: a fast model sends far more often. */
+/** Collects the pieces of an answer and reports them at most once a frame: a fast model sends far more often. */
 class Collector {
   #startedMs = performance.now();
   #told: number | null = null;
@@ -108,7 +108,7 @@ class Collector {
   change(fields: Partial<Answer>): void {
     this.answer = { ...this.answer, ...fields, totalMs: this.elapsedMs };
     this.#told ??= requestAnimationFrame(() => this.tell());
-    // Frames stop in a tab that nobody looks at, and the end must not wait for one.
+    // Background tabs draw no frames, and the end must not wait for one.
     if (!isRunning(this.answer)) this.tell();
   }
 
@@ -137,7 +137,7 @@ class Collector {
       await work();
       if (signal.aborted) this.change({ state: "stopped" });
     } catch (error) {
-      // A page that is being left loses its connections first: told at once, the answer would be kept as failed.
+      // A page that unloads loses its connections first: reported at once, the answer would be stored as failed.
       await new Promise((resolve) => setTimeout(resolve, LEAVING_MS));
       if (isAbort(error) || signal.aborted) this.change({ state: "stopped" });
       else this.change({ state: "failed", error });
@@ -164,7 +164,7 @@ export async function runChat({ request, signal, onChange }: ChatRun): Promise<A
   return ended;
 }
 
-/** Goes on with an answer that was under way before the page was loaded again. */
+/** Resumes an answer that was in progress before the page was reloaded. */
 export function followChat(
   before: Answer & { streamId: string },
   { signal, onChange }: Omit<ChatRun, "request">,

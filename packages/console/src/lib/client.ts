@@ -39,7 +39,7 @@ export const session = new Store<Session | null | undefined>(undefined);
 /** The session ended without anyone signing out: the page that asks for the password says so. */
 export const expired = new Store(false);
 
-/** Shared by all tabs: a sign-out in one of them is no surprise in the others. */
+/** Shared by all tabs: a sign-out in one of them signs out the others. */
 const SIGNED_OUT_KEY = "model-gateway.signed-out";
 
 client.onSession((next) => {

@@ -43,7 +43,7 @@ export function SignIn() {
           </p>
         </div>
         {hasExpired && (
-          <Note tone="warn">Your session has expired. Sign in again; you come back to where you were.</Note>
+          <Note tone="warn">Your session has expired. Sign in again to return to this page.</Note>
         )}
         <QueryFailure query={setup} />
         {firstRun && setup.data?.setup_link_needed && setupToken === null && (

@@ -40,26 +40,34 @@ function publishFigures(
 ) {
   const figures: readonly [name: string, help: string, read: () => number][] = [
     ["gateway_event_subscribers", "Open notification streams", () => events.subscriberCount],
-    ["gateway_calls_in_flight", "Calls to upstreams under way", () => inference.callsInFlight],
+    ["gateway_calls_in_flight", "Upstream calls in progress", () => inference.callsInFlight],
     ["gateway_usage_journal_rows", "Usage rows that wait for the database", () => metering.figures.rows],
-    ["gateway_usage_journal_bytes", "Size of what waits for the database", () => metering.figures.bytes],
+    [
+      "gateway_usage_journal_bytes",
+      "Bytes of usage that wait for the database",
+      () => metering.figures.bytes,
+    ],
     [
       "gateway_usage_journal_stalled_seconds",
       "Time without progress while usage rows wait",
       () => metering.figures.stalled_seconds,
     ],
-    ["gateway_usage_rows_lost", "Usage rows that no disk would take", () => metering.lostRows],
-    ["gateway_holds", "Reservations of requests under way", () => metering.holdCount],
+    [
+      "gateway_usage_rows_lost",
+      "Usage rows lost because the journal could not be written",
+      () => metering.lostRows,
+    ],
+    ["gateway_holds", "Holds of requests in progress", () => metering.holdCount],
     [
       "gateway_implausible_usage",
-      "Answers whose reported usage the model cannot have had, since the start",
+      "Answers with implausible reported usage since the start",
       () => routing.suspicions,
     ],
   ];
   for (const [name, help, read] of figures) metrics.gauge(name, help, read);
 }
 
-/** Opens the listener: from here on the service is heard. */
+/** Opens the listener: from here on the service takes requests. */
 export function openTransports({ config, life, foundation, rooms }: TransportOptions): Transports {
   const { events: hub, limiter, clock, ids, log, metrics } = foundation;
   const { accounts, metering } = rooms;
@@ -71,7 +79,7 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
   publishFigures(metrics, rooms, events);
   const refused = metrics.counter(
     "gateway_connections_refused_total",
-    "Connections turned away because there were too many",
+    "Connections refused because of the connection limit",
   );
   const hosts = new Hosts(config);
   const server = startHttpServer({

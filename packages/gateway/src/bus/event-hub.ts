@@ -4,18 +4,18 @@ import type { Bus, EventHub, EventReader, EventStream, SubscribeOptions } from "
 import { KEPT_MS, LOG_CHARS_MAX, type LoggedEvent } from "./event-log.ts";
 import { EventSession, SessionReader } from "./event-session.ts";
 
-/** How long notifications of a new session wait for a subscriber that is still on its way. */
+/** How long notifications of a new session wait for its first subscriber. */
 const SUBSCRIBER_GRACE_MS = 1_000;
 const SUBSCRIBERS_PER_SESSION_MAX = 16;
 /** How long a session's owner is remembered after its stream ended, for subscribers that come late. */
 const OWNER_KEPT_MS = 10 * 60_000;
 const OWNERS_MAX = 100_000;
-/** Sessions without subscribers that are kept for those who come back; the oldest give way. */
+/** Sessions kept without subscribers, in case one reconnects; the oldest are dropped first. */
 const DESERTED_SESSIONS_MAX = 10_000;
-/** What all sessions keep together of what their subscribers have had already. */
+/** Limit, over all sessions, for notifications kept after delivery. */
 const KEPT_CHARS_MAX = 64 * 1024 * 1024;
 const KEPT_CHARS_AFTER_SWEEP = (KEPT_CHARS_MAX * 3) / 4;
-/** How long a subscriber that comes back to another instance waits for what the others have kept. */
+/** How long a subscriber that reconnects to another instance waits for the notifications kept elsewhere. */
 const CATCH_UP_MS = 1_000;
 
 const topicOf = (sessionId: string) => `events:${sessionId}`;
@@ -31,7 +31,7 @@ interface SessionMessage {
   userId: string;
 }
 
-/** A question for what was kept, and its answer. */
+/** A request for kept notifications, and its answer. */
 interface MissedMessage {
   sessionId: string;
   lastId: string;
@@ -47,13 +47,13 @@ interface Opening {
   held: string[];
   heldChars: number;
   heard: Promise<void>;
-  /** Someone listens, or has had the time to: what was held goes out. */
+  /** Someone listens, or the grace period is over: send what was held. */
   settle(): void;
 }
 
 /**
  * Notification channels over the bus: the emitter publishes on the session's topic, and each instance that has
- * subscribers of that session has subscribed to the topic, keeps what came lately, and delivers.
+ * subscribers of that session has subscribed to the topic, keeps recent notifications, and delivers them.
  */
 export class BusEventHub implements EventHub {
   readonly #sessions = new Map<string, EventSession>();
@@ -67,9 +67,9 @@ export class BusEventHub implements EventHub {
   readonly #stops = new Map<string, { userId: string; run: () => void }>();
   /** Ended sessions whose owner is still remembered. */
   readonly #ended = new Map<string, () => void>();
-  /** Those who wait for what other instances have kept, by session. */
+  /** Subscribers waiting for notifications kept by other instances, by session. */
   readonly #catchingUp = new Map<string, Set<(events: readonly LoggedEvent[]) => void>>();
-  /** Tells the ids of this instance's notifications from those of others. */
+  /** Distinguishes this instance's notification ids from those of others. */
   readonly #instance: string;
   #count = 0;
 
@@ -181,7 +181,7 @@ export class BusEventHub implements EventHub {
     const session = this.#sessions.get(sessionId) ?? this.#attach(sessionId);
     if (session.readers.size >= SUBSCRIBERS_PER_SESSION_MAX) return null;
     const reader = new SessionReader(session, subscriber, {
-      // Announced only once this instance really hears the session, or the first notifications would be lost.
+      // Announced only once the topic subscription is active, or the first notifications would be lost.
       begun: () => void session.unsubscribe.ready.then(() => this.bus.publish(ATTACHED, sessionId)),
       left: () => this.#detach(sessionId, session),
     });
@@ -205,7 +205,7 @@ export class BusEventHub implements EventHub {
     return session;
   }
 
-  /** The last one has left. The session goes on listening for a while, since it may come back. */
+  /** The last subscriber has left. The session keeps listening for a while in case it reconnects. */
   #detach(sessionId: string, session: EventSession): void {
     if (session.readers.size > 0) return;
     session.cancelExpiry = this.clock.after(KEPT_MS, () => this.#forget(sessionId, session));
@@ -226,14 +226,14 @@ export class BusEventHub implements EventHub {
     if (oldest) this.#forget(...oldest);
   }
 
-  /** Too much is kept: first sessions to which nobody has come back, then what others have read. */
+  /** Too much is kept: drop abandoned sessions first, then notifications already read. */
   #sweep(): void {
     while (this.#kept.chars > KEPT_CHARS_AFTER_SWEEP && this.#deserted.size > 0) this.#forgetOldest();
     for (const session of this.#sessions.values()) {
       if (this.#kept.chars <= KEPT_CHARS_AFTER_SWEEP) break;
       session.dropRead();
     }
-    // What slow readers have not had yet stays; looking for more each time would find nothing.
+    // Notifications that slow readers still need stay; searching again each time would free nothing.
     this.#sweepAboveChars = Math.max(KEPT_CHARS_MAX, this.#kept.chars + KEPT_CHARS_MAX / 4);
   }
 
@@ -272,7 +272,7 @@ export class BusEventHub implements EventHub {
     reader.session.unsubscribe.ready.then(() => this.bus.publish(MISSED, JSON.stringify(question)));
   }
 
-  /** Only those who have kept something of the session answer. */
+  /** Only instances that have kept something of the session answer. */
   #answerMissed({ sessionId, lastId, from }: MissedMessage): void {
     const log = this.#sessions.get(sessionId)?.log;
     if (from === this.#instance || !log || log.lastId === null) return;

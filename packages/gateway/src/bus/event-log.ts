@@ -49,7 +49,7 @@ export class EventLog {
     else if (this.#events[0]!.atMs < event.atMs - TRIM_AGE_MS) this.#trimOld(event.atMs - KEPT_MS);
   }
 
-  /** Puts those that are not here yet before all others. */
+  /** Inserts the missing ones before all others. */
   prepend(events: readonly LoggedEvent[]): void {
     const known = new Set(this.#events.map(({ id }) => id));
     const missing = events.filter(({ id }) => !known.has(id));
@@ -77,7 +77,7 @@ export class EventLog {
     this.#count(-dropped.reduce((sum, { json }) => sum + json.length, 0));
   }
 
-  /** The last one stays, whatever its size: it could never be delivered otherwise. */
+  /** The last one always stays: otherwise a very large one could never be delivered. */
   #trimChars(): void {
     let left = this.#chars;
     let at = 0;

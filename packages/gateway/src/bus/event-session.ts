@@ -1,7 +1,7 @@
 import type { EventReader, Subscriber, Subscription } from "./contract.ts";
 import { EventLog, type KeptTotal, type LoggedEvent } from "./event-log.ts";
 
-/** One session as an instance with subscribers of it sees it: what came lately, and who reads it. */
+/** One session as an instance with subscribers of it sees it: recent notifications and their readers. */
 export class EventSession {
   readonly log: EventLog;
   readonly readers = new Set<SessionReader>();
@@ -36,7 +36,7 @@ export class EventSession {
   }
 }
 
-export interface ReaderEvents {
+interface ReaderEvents {
   /** It reads for the first time. */
   begun(): void;
   left(): void;
@@ -48,7 +48,7 @@ export class SessionReader implements EventReader {
   next: number;
   #isReady = false;
   hasBegun = false;
-  /** Earlier notifications are still being looked for on other instances. */
+  /** Earlier notifications are still being fetched from other instances. */
   isCatchingUp = false;
 
   constructor(

@@ -39,7 +39,7 @@ export interface Caller extends Identity, CallSource {}
 
 /**
  * A caller whose address is looked up only when something asks for it: that costs more than a whole call. A
- * class, because a literal with a getter is made anew, getter and all, for every request.
+ * class, because an object literal would allocate its getter for every request.
  */
 class SourcedCaller implements Caller {
   readonly actor: Actor | null;
@@ -69,7 +69,7 @@ export const callerFrom = (identity: Identity, source: CallSource): Caller =>
   new SourcedCaller(identity, source);
 
 export interface Authenticator {
-  /** Turns a bearer value into an identity; anything that does not verify is nobody's. */
+  /** Turns a bearer value into an identity; a bearer that does not verify is anonymous. */
   identify(bearer: string | null): Identity | Promise<Identity>;
 }
 

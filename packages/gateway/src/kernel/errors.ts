@@ -78,7 +78,7 @@ export type ErrorName = keyof typeof ERRORS;
  */
 export type FieldErrors = ErrorName | { readonly [field: string]: ErrorName };
 
-export interface FailOptions {
+interface FailOptions {
   /** Machine-readable addition: `error.data` on RPC. */
   data?: Record<string, unknown>;
   /** Sent as `Retry-After` on REST and as `data.retry_after` on RPC. */
@@ -112,12 +112,12 @@ export function fail(kind: ErrorName, message: string, options?: FailOptions): n
   throw new ServiceError(kind, message, options);
 }
 
-/** Something that the service stands on is away: what was asked may succeed later. */
+/** A dependency of the service is down: the request may succeed later. */
 export class Outage extends Error {}
 
 const OUTAGE_RETRY_SECONDS = 5;
 
-/** What the caller may see of any thrown value; unexpected ones stay behind a neutral sentence. */
+/** What the caller may see of any thrown value; unexpected ones become a neutral message. */
 export function toServiceError(error: unknown): ServiceError {
   if (error instanceof ServiceError) return error;
   if (error instanceof BadRequest)
@@ -136,7 +136,7 @@ export function toServiceError(error: unknown): ServiceError {
   );
 }
 
-/** Whether the operator must be told: the caller can do nothing about it. */
+/** Whether it is logged as an error: the caller can do nothing about it. */
 export const isOurs = ({ kind, cause }: ServiceError): boolean =>
   kind === "internal" || cause instanceof Outage;
 

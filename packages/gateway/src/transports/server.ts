@@ -23,7 +23,7 @@ export interface SocketTransport<Data> extends SocketHandlers<Data> {
   admit(request: HttpRequest, query: URLSearchParams): Promise<Data | Reply>;
 }
 
-export interface HttpServerOptions {
+interface HttpServerOptions {
   host: string;
   port: number;
   /** Lets several processes listen on one port. */
@@ -41,7 +41,7 @@ export interface HttpServerOptions {
   rooms: Rooms;
   ids: Ids;
   log: Log;
-  /** Of the network, so real time, whatever time the rooms are told. */
+  /** For network deadlines: always real time, even when tests give the rooms another clock. */
   clock: Clock;
   trustedProxies: ReadonlySet<string>;
   corsOrigins: readonly string[];
@@ -99,7 +99,7 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     if (refusal) return toRestReply(refusal, ids.ordered());
     return new SocketReply(ids.ordered(), data, rpcSocket, {
       hint: "Expected a WebSocket upgrade; POST JSON-RPC requests instead.",
-      // Beyond what may be sent anyway, nothing of a stranger's is kept.
+      // An anonymous socket may send no more at once than its calls may hold.
       ...(data.anonymous && { messageBytesMax: RPC_BODY_BYTES_MAX }),
     });
   }
@@ -140,7 +140,7 @@ export function startHttpServer(options: HttpServerOptions): Listener {
   /** What is thrown past every handler still gets an answer. */
   function handle(request: IncomingRequest): AnyReply | Promise<AnyReply> {
     const failed = (error: unknown) => {
-      log.error("request failed outside every handler", { error });
+      log.error("unhandled error in a request", { error });
       return toRestReply(toServiceError(error), ids.uuid());
     };
     try {

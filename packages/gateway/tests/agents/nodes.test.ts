@@ -371,7 +371,7 @@ describe("deployments", () => {
     expect(heard.last()).toMatchObject({ status: "downloading", progress: 40 });
     clock.advance(60_000);
     await until("it has failed", () => heard.last()?.status === "failed");
-    expect(heard.last()?.message).toBe("the node did not come back within 60 s");
+    expect(heard.last()?.message).toBe("the node did not reconnect within 60 s");
     heard.stop();
   });
 

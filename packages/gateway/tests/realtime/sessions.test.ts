@@ -172,7 +172,7 @@ describe("sessions", () => {
     });
     const { error } = await start();
     expect(error.code).toBe(ERRORS.bad_gateway.rpc);
-    expect(error.message).toContain("closed while it opened");
+    expect(error.message).toContain("closed while it was being opened");
     expect([closed, sessions()]).toEqual([1, 0]);
   });
 

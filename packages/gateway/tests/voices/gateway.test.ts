@@ -299,7 +299,7 @@ test("a tool call that goes on after its end breaks the answer off, and the upst
     }
   });
   const text = await (await bench.post("/v1/messages", { ...ask, stream: true })).text();
-  expect(text).toContain("the upstream went on with a tool call that it had finished");
+  expect(text).toContain("the upstream continued a tool call that it had already finished");
   expect(text).not.toContain("message_stop");
   await until("the upstream was stopped", () => bench.upstream.requests.at(-1)!.closedAtMs !== null);
   bench.upstream.answer(politeHandler);

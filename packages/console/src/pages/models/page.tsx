@@ -29,7 +29,7 @@ export function Page({ params }: PageProps) {
           </Button>
         }
       >
-        The model servers behind the gateway, how they are, and what can be called through them.
+        The model servers behind the gateway, their health, and the models they serve.
       </PageHead>
       <Tabs label="Parts" current={tab} tabs={TABS} />
       {tab === "backends" && <Backends />}

@@ -182,7 +182,7 @@ function EditPrice({ price, onClose }: { price: VideoPrice | null; onClose(): vo
           hint='By short side in pixels; "*" is for all others'
         />
       )}
-      <Check label="In force" checked={enabled} onChange={setEnabled} />
+      <Check label="Enabled" checked={enabled} onChange={setEnabled} />
     </FormDialog>
   );
 }

@@ -46,7 +46,7 @@ export function Checklist({ isAdmin }: { isAdmin: boolean }) {
           )}
         </Step>
         <Step done={hasKey} open={current === 1} title="A key exists">
-          <p className="muted">Programs call the gateway with a key; its use is metered under its name.</p>
+          <p className="muted">Programs call the gateway with a key; usage is metered under its name.</p>
           <div>
             <LinkButton href="/keys?new=1" look="primary" icon="plus">
               Create a key
@@ -54,7 +54,9 @@ export function Checklist({ isAdmin }: { isAdmin: boolean }) {
           </div>
         </Step>
         <Step done={hasRequest} open={current === 2} title="The first request was seen">
-          <p className="muted">This ticks itself when a request with one of your keys has been answered.</p>
+          <p className="muted">
+            This is checked automatically once a request with one of your keys was answered.
+          </p>
           <Code label="First request" text={firstRequestCommand(location.origin)} />
         </Step>
       </ol>

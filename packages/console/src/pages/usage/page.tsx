@@ -67,7 +67,7 @@ const FORMATS: Record<Metric, MetricFormat> = {
   requests: { alike: (values) => values.map(count), parts: countParts },
 };
 
-/** An address can be typed by hand; what it asks for and does not exist is as if it were not there. */
+/** An address can be typed by hand; unknown values in it are ignored. */
 const oneOf = <T,>(known: readonly T[], asked: unknown, otherwise: T): T =>
   known.find((value) => value === asked) ?? otherwise;
 const dayIn = (text: string | null) =>
@@ -115,7 +115,7 @@ export function Page() {
   return (
     <>
       <PageHead title="Usage" actions={<Export rows={rows} range={range} />}>
-        Every metered request: what it used, what it cost, who it was for. Days are UTC.
+        Every metered request: tokens, cost and project. Days are in UTC.
       </PageHead>
       <Filters filters={filters} mayseeAll={Boolean(isAdmin)} rows={query.data?.rows ?? []} />
       <Loaded query={query} outline={OUTLINE}>

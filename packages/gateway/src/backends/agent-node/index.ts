@@ -35,7 +35,7 @@ interface Member {
 
 /**
  * The backend `agent-<model_id>`: every node that serves the model, behind one name. A request goes to the
- * node with the fewest of them under way, and to the next one when that cannot be reached.
+ * node with the fewest requests in progress, and to the next one when that cannot be reached.
  */
 export class AgentPool implements ModelPool {
   readonly backend: Backend;
@@ -98,7 +98,7 @@ export class AgentPool implements ModelPool {
     return external.create(this.#config(`http://${urlHost(host)}:${port}`, apiKey), this.options.deps);
   }
 
-  /** The tunnel adds the engine's key by itself, on the node. */
+  /** The node's end of the tunnel adds the engine's key. */
   #throughTunnel({ agentId }: Replica, tunnel: TunnelFetch): Backend {
     const base = `agent://${agentId}`;
     return external.create(this.#config(base, null), {
@@ -115,7 +115,7 @@ export class AgentPool implements ModelPool {
     });
   }
 
-  /** Whether the engine that answers there is the one that is meant: it has to list the model. */
+  /** Whether the right engine answers there: it must list the model. */
   async #answers(direct: Backend): Promise<boolean> {
     const { models } = await direct.probe(AbortSignal.timeout(REACH_TIMEOUT_MS));
     return models.some(({ id }) => id === this.options.modelId);
@@ -131,7 +131,7 @@ export class AgentPool implements ModelPool {
         member.inFlight++;
         try {
           const answer = await ask(way);
-          // Where there is no choice nothing has to be counted, and the body passes untouched.
+          // With a single node there is nothing to balance, so the body passes through uncounted.
           if (members.length > 1) return whenAnswerEnds(answer, signal, () => member.inFlight--);
           member.inFlight--;
           return answer;

@@ -23,10 +23,10 @@ import {
 const CALL_TIMEOUT_MS = 60_000;
 const REPLY_BYTES_MAX = 1024 * 1024;
 const DETAIL_LENGTH_MAX = 4_096;
-/** Kept with the task id, so that polling goes on in the same dialect whatever is registered later. */
+/** Kept with the task id, so that polling keeps the same dialect even if the backend is registered again. */
 const SEPARATOR = "|";
 
-/** A cloud video API: submit a task, poll it, resolve its file. The dialect words it; this talks. */
+/** A cloud video API: submit a task, poll it, resolve its file. The dialect builds the requests; this sends them. */
 export function createCloudVideo(
   config: BackendConfig,
   { fetch, clock }: Pick<BackendDeps, "fetch" | "clock">,

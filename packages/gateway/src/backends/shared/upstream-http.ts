@@ -7,7 +7,7 @@ import { wholeBody } from "./whole-body.ts";
 /** How much of an upstream's error body is read, and how much of it is repeated. */
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
 const DETAIL_CHARS_MAX = 4_096;
-/** How long that may take: whoever waits for the answer has waited for nothing. */
+/** How long that may take: the client is waiting for an error. */
 const ERROR_BODY_WAIT_MS = 2_000;
 /** The largest answer that is read as a whole. */
 const ANSWER_BYTES_MAX = 64 * 1024 * 1024;
@@ -24,7 +24,7 @@ const NOT_SENT: ReadonlyMap<string, string> = new Map([
   ["FailedToOpenSocket", "the connection could not be opened"],
 ]);
 
-export interface UpstreamRequest {
+interface UpstreamRequest {
   url: string;
   apiKey: string | null;
   signal: AbortSignal;
@@ -87,7 +87,7 @@ export async function readJson(response: Response, signal: AbortSignal): Promise
   }
 }
 
-/** What a failed fetch or a broken body is to the router. An abort stays the abort that it is. */
+/** A failed fetch or a broken body as a BackendError. Aborts stay aborts. */
 export function transportError(error: unknown, signal: AbortSignal): unknown {
   if (signal.aborted) return signal.reason;
   if (error instanceof BackendError) return error;
@@ -121,7 +121,7 @@ export async function upstreamError(
 
 const NEVER = new AbortController().signal;
 
-/** The beginning of an error's body, as far as it comes in time: the status alone says that it failed. */
+/** The beginning of an error's body, as far as it arrives in time: the status alone is enough to fail the call. */
 function startOf(answer: Answer): Promise<string> {
   return new Promise((resolve) => {
     const pieces: Uint8Array[] = [];

@@ -17,9 +17,9 @@ const LOGIN_WINDOW_MS = 60_000;
 const LOGINS_PER_ACCOUNT = 5;
 const LOGINS_PER_IP = 20;
 const ACTORS_MAX = 10_000;
-/** Rights are given and taken in the database, which tells nobody: after this they are read again. */
+/** Rights can be changed directly in the database, without a notification, so they are read again after this. */
 const ACTOR_TRUSTED_MS = 1_000;
-/** A database that takes longer for it is as good as away. */
+/** A database that takes longer is treated as down. */
 const REREAD_WITHIN_MS = 500;
 /** OWASP's argon2id figures: 19 MiB and two passes. */
 const PASSWORD_HASH = { algorithm: "argon2id", memoryCost: 19_456, timeCost: 2 } as const;
@@ -312,7 +312,7 @@ export class Accounts implements Authenticator {
   identify(bearer: string | null): Identity | Promise<Identity> {
     if (bearer === null) return NOBODY;
     const { adminToken } = this.options;
-    // A token that was verified before is nobody's guess, so the comparison below is not for it.
+    // A token that was verified before needs no constant-time comparison with the admin token.
     const remembered = this.#tokens.remembered(bearer);
     const known = remembered === null ? undefined : this.#actors.get(remembered.userId);
     if (known && this.#isTrusted(known)) return identityOf(known, remembered!);
@@ -371,7 +371,7 @@ export class Accounts implements Authenticator {
     return known;
   }
 
-  /** Removes refresh tokens whose time is over, of people who did not come back to replace them. */
+  /** Removes expired refresh tokens. */
   readonly sweepTokens: Sweep = (nowMs, rowsMax) => this.#store.deleteExpiredTokens(isoTime(nowMs), rowsMax);
 
   /** Removes what is remembered of ended sessions once none of their access tokens is valid any more. */

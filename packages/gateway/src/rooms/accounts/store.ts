@@ -15,7 +15,7 @@ export interface UserRow {
   disabled_at: string | null;
 }
 
-export interface RefreshTokenRow {
+interface RefreshTokenRow {
   token_hash: string;
   family_id: string;
   user_id: string;

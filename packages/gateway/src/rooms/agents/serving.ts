@@ -14,12 +14,12 @@ export interface BackendRegistry {
 
 /** How the node's connection is reached from this instance. */
 export interface Connection {
-  /** Another one when the node connected anew or elsewhere. */
+  /** Changes when the node reconnects or connects elsewhere. */
   id: string;
   fetch: TunnelFetch;
 }
 
-export interface ServingOptions {
+interface ServingOptions {
   backends: BackendRegistry;
   createPool(modelId: string): ModelPool;
   log: Log;
@@ -31,7 +31,7 @@ interface Model {
   registered: "no" | "waiting" | "serving";
   /** Settles when the router has taken note of the last change. */
   noted: Promise<void>;
-  /** What each node's replica was made from, to tell news from repetition. */
+  /** What each node's replica was made from, to detect changes. */
   made: Map<string, { fingerprint: string; decided: Promise<void> }>;
   /** Nodes on which it is being loaded, or loaded again. */
   coming: Set<string>;

@@ -87,7 +87,7 @@ function stamp(path: string): string {
   }
 }
 
-export interface WatchOptions {
+interface WatchOptions {
   path: string;
   clock: Clock;
   log: Log;
@@ -95,7 +95,7 @@ export interface WatchOptions {
 }
 
 /**
- * Reads the file again whenever it changed; one that is not valid leaves the prices as they were. Polling,
+ * Reads the file again whenever it changed; an invalid file leaves the prices as they were. Polling,
  * because file notifications miss files that are replaced through a symbolic link.
  */
 export function watchPricingFile({ path, clock, log, onChange }: WatchOptions): () => void {
@@ -109,7 +109,7 @@ export function watchPricingFile({ path, clock, log, onChange }: WatchOptions): 
       onChange(operator);
       log.info("pricing file reloaded", { path, prices: operator.prices.length });
     } catch (error) {
-      log.error("pricing file not reloaded; the previous prices stay in force", {
+      log.error("pricing file reload failed; keeping the previous prices", {
         path,
         reason: (error as Error).message,
       });

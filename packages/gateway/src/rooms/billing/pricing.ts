@@ -57,7 +57,7 @@ export class Pricing {
     this.#rates = [...longestFirst(operator), ...longestFirst(builtIn)];
   }
 
-  /** Puts the operator's new prices in the place of the old ones. */
+  /** Replaces the operator's prices. */
   setOperator(prices: readonly Price[]): void {
     this.#rates = [...longestFirst(prices), ...longestFirst(this.builtIn)];
     this.#known.clear();

@@ -201,7 +201,7 @@ export class Billing {
       month: utcMonth(clock.now()),
       project: WHOLE_USER,
     });
-    // After the month, whose reading brings the newest rows into the books first.
+    // After the month: reading it first flushes the newest rows into the ledger.
     const { balance, debts } = await balances.load({ type: "user", id: actor.userId });
     const left = (quota: number | null, used: number) => (quota === null ? null : Math.max(0, quota - used));
     const usdLeftNano = left(nanoOf(current.monthlyUsdQuota), month.quotaCostNanoUsd);

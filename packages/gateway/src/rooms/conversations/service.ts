@@ -6,7 +6,7 @@ import type { Database } from "../../storage/contract.ts";
 import { relativeAge } from "./relative-age.ts";
 import { type ConversationRow, ConversationStore, type MessageRow } from "./store.ts";
 
-export const DEFAULT_TITLE = "New Conversation";
+const DEFAULT_TITLE = "New Conversation";
 /** The most that is read back, for a person or as a model's history; any one message fits. */
 const READ_BACK = { limit: 2_000, charsMax: 32 * 1024 * 1024 };
 
@@ -76,14 +76,14 @@ export class Conversations {
     return { ...conversation, messages: messages.map(toView) };
   }
 
-  /** The title is not a use of it: its place in the list stays. */
+  /** Renaming does not count as use: its place in the list stays. */
   async rename(userId: string, id: string, title: string): Promise<ConversationRow> {
     const conversation = await this.#owned(userId, id);
     await this.#store.rename(id, title);
     return { ...conversation, title };
   }
 
-  /** Takes a message and all that follow it back, so that the turn can be made again. */
+  /** Removes a message and everything after it, so that the turn can be repeated. */
   async rewind(userId: string, id: string, messageId: string): Promise<number> {
     await this.#owned(userId, id);
     const removed = isUuid(messageId) ? await this.#store.removeFrom(id, messageId) : 0;
@@ -97,7 +97,7 @@ export class Conversations {
     await this.#store.remove(id);
   }
 
-  /** The conversation, for its owner; told apart for the REST surface, where the two have their own codes. */
+  /** The conversation, for its owner; the two cases are distinguished for REST, where each has its own code. */
   async access(userId: string, id: string): Promise<ConversationRow> {
     const conversation = isUuid(id) ? await this.#store.find(id) : null;
     if (!conversation) fail("conversation_not_found", `Conversation not found: ${id.slice(0, 64)}`);
@@ -121,7 +121,7 @@ export class Conversations {
       messages.map(({ role, content, parts, images, tool_calls, tool_call_id, incomplete }) => ({
         id: ids.uuid(),
         role,
-        // A model may say anything, but Postgres keeps no NUL in a text.
+        // A model may write anything, but Postgres rejects NUL in a text.
         content: content.replaceAll("\u0000", ""),
         images: jsonOrNull(images),
         tool_calls: jsonOrNull(tool_calls),
@@ -133,7 +133,7 @@ export class Conversations {
     );
   }
 
-  /** Over RPC another user's conversation looks like none at all. */
+  /** Over RPC another user's conversation looks like a missing one. */
   async #owned(userId: string, id: string): Promise<ConversationRow> {
     const conversation = isUuid(id) ? await this.#store.find(id) : null;
     if (conversation?.user_id !== userId)

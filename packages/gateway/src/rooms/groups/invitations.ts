@@ -16,7 +16,7 @@ const TOKEN_BYTES = 32;
 const OPEN_MAX = 500;
 export const INVITATION_SECONDS = 7 * 24 * 3600;
 
-export interface InvitationsOptions {
+interface InvitationsOptions {
   db: Database;
   bus: Bus;
   clock: Clock;
@@ -71,7 +71,7 @@ export class Invitations {
     return { ...invitation, token };
   }
 
-  /** Joins the group. For someone who is in already it changes nothing and takes no use. */
+  /** Joins the group. For an existing member it changes nothing and uses nothing up. */
   async accept(actor: Actor, token: string): Promise<SeenGroup> {
     const { db, bus } = this.options;
     const invitation = (await store.invitation(db, sha256Hex(token))) ?? refuseInvitation();

@@ -117,7 +117,7 @@ export const get = defineMethod({
 
 export const update = defineMethod({
   name: "group.update",
-  summary: "Change a group; what is left out stays",
+  summary: "Change a group; omitted fields stay as they are",
   auth: "jwt",
   role: "group admin",
   params: InGroup.extend({
@@ -136,7 +136,7 @@ export const update = defineMethod({
 
 export const remove = defineMethod({
   name: "group.delete",
-  summary: "Delete a group; its keys become their makers' own, the pool's points go back to the platform",
+  summary: "Delete a group; its keys become personal keys, the pool's points return to the platform",
   auth: "jwt",
   role: "group owner",
   params: InGroup,
@@ -153,7 +153,7 @@ export const listMembers = defineMethod({
   auth: "jwt",
   role: "group admin",
   params: InGroup.extend({
-    include_inactive: z.boolean().default(false).describe("Also those who were deactivated"),
+    include_inactive: z.boolean().default(false).describe("Include deactivated members"),
   }),
   result: z.array(Member),
   handler: async ({ params, actor, rooms }) => {
@@ -167,7 +167,7 @@ export const listMembers = defineMethod({
 
 export const addMember = defineMethod({
   name: "group.members.add",
-  summary: "Add someone who has an account; of someone who is in already, what is given changes",
+  summary: "Add someone who has an account; for an existing member, the given fields change",
   auth: "jwt",
   role: "group admin",
   params: InGroup.extend({
@@ -230,7 +230,7 @@ export const removeMember = defineMethod({
 
 export const invite = defineMethod({
   name: "group.invite.create",
-  summary: "Make an invitation; its token is shown once",
+  summary: "Create an invitation; its token is shown once",
   auth: "jwt",
   role: "group admin",
   params: InGroup.extend({
@@ -262,7 +262,7 @@ export const invite = defineMethod({
 
 export const accept = defineMethod({
   name: "group.invite.accept",
-  summary: "Join a group by invitation; harmless for someone who is in already",
+  summary: "Join a group by invitation; changes nothing for an existing member",
   auth: "jwt",
   params: z.object({ token: InvitationToken }),
   result: Group,

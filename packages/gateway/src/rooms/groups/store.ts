@@ -13,7 +13,7 @@ export interface GroupRow {
   created_at: string;
 }
 
-/** A group with what the asking person is in it; null when not an active member. */
+/** A group with the caller's role in it; null when not an active member. */
 export interface SeenGroup extends GroupRow {
   my_role: Role | null;
   member_count: number;

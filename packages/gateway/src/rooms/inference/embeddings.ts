@@ -80,7 +80,7 @@ interface EmbeddingsBody {
   data: { embedding: number[] | string }[];
 }
 
-/** Little-endian float32 in base64, or numbers: whichever the client asked for and the upstream did not send. */
+/** Little-endian float32 in base64, or numbers: converts to the form that the client asked for. */
 function reencode(body: Buffer, encoding: "float" | "base64"): Buffer {
   try {
     return reencoded(JSON.parse(body.toString()) as EmbeddingsBody, encoding);

@@ -33,9 +33,7 @@ export const send = defineMethod({
     max_tokens: z
       .int()
       .optional()
-      .describe(
-        "What the answer was limited to because points and quota pay no more; absent when nothing was",
-      ),
+      .describe("The output limit that points and quota can pay for; absent when the answer was not limited"),
   }),
   handler: ({ params, actor, rooms }) => rooms.inference.send(actor, params),
 });

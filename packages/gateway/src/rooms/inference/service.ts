@@ -57,9 +57,9 @@ export interface InferenceOptions {
   routing: Routing;
   conversations: Conversations;
   memory: Memory;
-  /** Counts one inference request in the service's figures. */
+  /** Counts one inference request for the service's totals. */
   countRequest(): void;
-  /** Told of every request that did not get its answer. */
+  /** Called for every request that got no answer. */
   onFailure(failure: RequestFailure): void;
   deadlines?: Partial<Deadlines>;
   /** Whether an upstream's refusal keeps its status on the contract's routes, too. */
@@ -146,7 +146,7 @@ export class Inference {
     );
   }
 
-  /** Counts what failed, also before its handler ran, tells those who follow its key, and answers in the API's form. */
+  /** Counts a failure, even one before the handler ran, notifies the key's watchers, and answers in the API's form. */
   refuse(
     error: unknown,
     { request, requestId, principal }: RefusedCall,
@@ -180,7 +180,7 @@ export class Inference {
     return refusalIn(form, toRestReply(refusal, requestId, headers), failureOf(refusal));
   }
 
-  /** What an upstream did has been counted as the outcome of a call. */
+  /** Upstream failures were already counted as the outcome of a call. */
   #count(requestId: string, refusal: ServiceError): void {
     if (!(refusal.cause instanceof BackendError)) this.#parts.observer.refused(requestId, refusal);
   }
@@ -222,7 +222,7 @@ export class Inference {
       route.succeeded();
       return result;
     } catch (error) {
-      // An error that the engine answered is about the method; chats must not lose their backend over it.
+      // An error from the engine concerns this method only; it must not open the circuit for chats.
       if (error instanceof BackendError && error.kind === "upstream") route.succeeded();
       else reportTo(route, error);
       throw toFailure(error);

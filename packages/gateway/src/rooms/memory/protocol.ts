@@ -37,7 +37,7 @@ const reader =
     const parsed = schema.safeParse(answer);
     return parsed.success
       ? parsed.data
-      : fail("unavailable", `The memory service answered ${method} in a form that it does not have`);
+      : fail("unavailable", `The memory service answered ${method} with an invalid result`);
   };
 
 export const readRecalled = reader("Memory.Recall", Recalled);

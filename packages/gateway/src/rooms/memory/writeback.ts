@@ -12,7 +12,7 @@ export interface Turn {
 
 export type TurnOutcome = { nodeIds: string[]; durationMs: number } | { error: unknown; durationMs: number };
 
-export interface WritebackOptions {
+interface WritebackOptions {
   clock: Clock;
   /** Stores one turn; a throw means: try again later. Resolves with the ids of its facts. */
   write(turn: Turn): Promise<string[]>;

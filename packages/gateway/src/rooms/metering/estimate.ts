@@ -52,7 +52,7 @@ function weightAfter(before: number, kind: number): number {
   }
 }
 
-/** Few words have more letters than this; what goes on beyond weighs as letters without a meaning. */
+/** Few words have more letters than this; further letters weigh like random ones. */
 const WORD_LETTERS_MAX = 14;
 const SENSELESS_LETTER_MORE = 330;
 

@@ -37,7 +37,7 @@ import type { Admission, AdmitOptions, FinalUsage, Metering, PointsHold, RecordO
 import { QuotaWindows, spentNames } from "./windows.ts";
 
 const JOURNAL_DIR = "journal";
-/** With this much waiting for the database, new spending is refused rather than the disk filled. */
+/** With this much waiting for the database, new spending is refused before the disk fills up. */
 const BACKLOG_BYTES_MAX = 4 * 1024 ** 3;
 /** How long a reader waits for the rows of requests that have just ended. */
 const READ_FLUSH_MS = 1_000;
@@ -68,7 +68,7 @@ export interface JournalFigures {
   stalled_seconds: number;
 }
 
-/** Postgres keeps no NUL in texts, and columns have their widths. */
+/** Postgres rejects NUL in texts, and columns have maximum widths. */
 const tidy = (text: string, lengthMax: number): string =>
   (text.includes("\u0000") ? text.replaceAll("\u0000", "") : text).slice(0, lengthMax);
 const once = (run: () => void): (() => void) => {
@@ -168,7 +168,7 @@ export class MeteringService implements Metering {
     const { ledger, reservations } = this.options;
     const name = accountKey(account);
     const fixed = { money: points * NANO_PER_POINT, tokens: 0 };
-    // The new balance goes with it: an instance that had not heard of the transfer would see the points twice.
+    // The new balance goes with it: an instance that missed the transfer would count the points twice.
     const release = () => {
       const known = ledger.balances.last(account);
       const spent = known ? { spent: spentPoints(known) } : {};
@@ -221,7 +221,7 @@ export class MeteringService implements Metering {
       this.#reserve(entry);
       this.#writer.wake();
     } catch (error) {
-      this.options.log.error("usage could not be journaled", { request_id: requestId, usage, error });
+      this.options.log.error("writing usage to the journal failed", { request_id: requestId, usage, error });
     }
   }
 
@@ -251,7 +251,7 @@ export class MeteringService implements Metering {
 
   /**
    * Ends the reservations of rows that are no longer waiting. Where rows were written, the new totals go with
-   * it: an instance that had not heard of them would otherwise see the room twice.
+   * it: an instance that missed them would count the freed room twice.
    */
   #giveBack({ entries, segment }: Batch, months: readonly MonthQuota[] = []): void {
     const given = new Map<string, Quantity>();
@@ -259,7 +259,7 @@ export class MeteringService implements Metering {
     for (const entry of entries) {
       const drawn = entry.groupId ?? entry.userId;
       if (!accounts.has(drawn)) accounts.set(drawn, accountOf(entry));
-      // What an earlier run of the process wrote was reserved there, and is forgotten with it.
+      // Rows of an earlier run were reserved by that process, and its reservations died with it.
       if (!segment.own) continue;
       for (const { name, amount } of this.#reservedFor(entry)) {
         const sum = given.get(name);
@@ -312,7 +312,7 @@ export class MeteringService implements Metering {
   }
 
   readonly #rateUnknown = (error: unknown): number => {
-    this.options.log.error("rate check failed; the request is let through", { error });
+    this.options.log.error("rate limit check failed; request admitted unchecked", { error });
     return 0;
   };
 

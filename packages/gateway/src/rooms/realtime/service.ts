@@ -21,12 +21,12 @@ const SESSIONS_PER_USER_MAX = 250;
 /** A session whose client has sent nothing for this long is over: nobody may be paying attention to it. */
 const CLIENT_SILENCE_MS = 10 * 60_000;
 const SILENCE_CHECK_MS = 30_000;
-export const STOP_EVENT = "session.stop";
-const QUEUE_FULL = "The session's queue is full: the upstream does not keep up; send less or wait";
+const STOP_EVENT = "session.stop";
+const QUEUE_FULL = "The session's queue is full because the upstream is too slow; send less or wait";
 /** Refusals that end the session. */
 const UNPAID: ReadonlySet<ErrorName> = new Set(["payment_required", "quota_exceeded", "unavailable"]);
 
-export interface RealtimeOptions {
+interface RealtimeOptions {
   /** Null: this process is alone. */
   requests: Requests | null;
   events: EventHub;
@@ -39,7 +39,7 @@ export interface RealtimeOptions {
   conversations: Pick<Conversations, "access" | "append">;
 }
 
-export interface StartOptions {
+interface StartOptions {
   model: string;
   config?: Record<string, unknown>;
   conversationId?: string;
@@ -54,7 +54,7 @@ interface Session {
   up: EventQueue;
   down: EventQueue;
   conversationId: string | null;
-  /** Opened when the upstream is there: from then on the first events wait a moment for the subscriber. */
+  /** Opened once the upstream is connected: from then on the first events wait briefly for the subscriber. */
   stream: EventStream | null;
   link: { send(event: Record<string, unknown>): boolean; close(): void } | null;
   lastClientEventMs: number;
@@ -88,7 +88,7 @@ export class Realtime {
     const { ids, clock, routing, conversations } = this.options;
     if (conversationId) await conversations.access(actor.userId, conversationId);
     const route = routing.choose({ model: routing.aliases.resolve(model), capability: "realtime" });
-    // What is chosen has the capability.
+    // The router only picks backends with the capability.
     const realtime = route.backend.realtime!;
     const sessionId = ids.uuid();
     let meter: SessionMeter;
@@ -104,7 +104,7 @@ export class Realtime {
       });
       // Each response is admitted separately; the session itself is free.
       admission.release();
-      // Last, so that between the counting and the place that is taken nobody else comes in.
+      // Last, so that no other session starts between the count and taking the slot.
       this.#checkRoom(actor);
     } catch (error) {
       route.abandoned();
@@ -136,7 +136,7 @@ export class Realtime {
       );
       if (!this.#sessions.has(sessionId)) {
         session.link.close();
-        throw new Error("it was closed while it opened");
+        throw new Error("the connection was closed while it was being opened");
       }
       route.succeeded();
     } catch (error) {
@@ -149,7 +149,7 @@ export class Realtime {
         cause: error,
       });
     }
-    // The client's first event may come in elsewhere, and is to be heard here.
+    // The client's first event may arrive at another instance and must reach this one.
     await session.served?.ready;
     return { session_id: sessionId, stream_session: this.#streamOf(session).sessionId };
   }
@@ -179,7 +179,7 @@ export class Realtime {
 
   #checkRoom(actor: Actor): void {
     if (this.#sessions.size >= SESSIONS_MAX)
-      fail("app_error", "This server has no room for another realtime session; try again later");
+      fail("app_error", "This server has reached its limit of realtime sessions; try again later");
     let own = 0;
     for (const { actor: owner } of this.#sessions.values()) if (owner.userId === actor.userId) own++;
     if (own >= SESSIONS_PER_USER_MAX)
@@ -213,7 +213,7 @@ export class Realtime {
 
   /** Sends the event once its cost is held. */
   #sendUp(session: Session, event: Record<string, unknown>): void | Promise<void> {
-    // The upstream's error event repeats it, which tells which request was refused.
+    // The upstream's error event repeats the id, so we know which request was refused.
     const sent = event.type === "response.create" ? { event_id: this.options.ids.uuid(), ...event } : event;
     const send = () => {
       if (session.link?.send(sent)) return;
@@ -287,7 +287,10 @@ export class Realtime {
     if (!this.#sessions.has(session.id)) return;
     try {
       if (!session.down.push(event, () => this.#letThrough(session, event)))
-        fail("app_error", "The upstream said more than could wait for what is left to be looked up");
+        fail(
+          "app_error",
+          "The upstream sent events faster than they could be admitted; start another session",
+        );
     } catch (error) {
       this.#failed(session, error);
     }
@@ -318,8 +321,6 @@ export class Realtime {
     if (content === null || conversationId === null) return;
     this.options.conversations
       .append(conversationId, [{ role: "assistant", content }])
-      .catch((error) =>
-        this.options.log.error("a transcript could not be stored", { session_id: id, error }),
-      );
+      .catch((error) => this.options.log.error("storing a transcript failed", { session_id: id, error }));
   }
 }

@@ -8,7 +8,7 @@ const BODIES_KEPT = 8;
 const SLOW_PROBE_MS = 1_000;
 const CAUSE_LENGTH_MAX = 300;
 
-export interface CircuitReport {
+interface CircuitReport {
   state: "closed" | "open" | "half_open";
   consecutive_failures: number;
   /** What the last failure was. */
@@ -38,7 +38,7 @@ export class Circuit {
   #hasMissedProbe = false;
   #bodies: { hash: number | bigint; atMs: number }[] = [];
 
-  /** Whether a call may be sent; asking changes nothing. */
+  /** Whether a call may be sent; has no side effects. */
   canPass(nowMs: number): boolean {
     return this.#openUntilMs === null || (!this.#trialRunning && nowMs >= this.#openUntilMs);
   }
@@ -57,14 +57,14 @@ export class Circuit {
     return this.#openUntilMs;
   }
 
-  /** A call is sent. True when it is the test call of an open circuit, whose end has to be told with `tested`. */
+  /** A call is sent. True when it is the test call of an open circuit; its outcome must be reported with `tested`. */
   enter(): boolean {
     if (this.#openUntilMs === null) return false;
     this.#trialRunning = true;
     return true;
   }
 
-  /** The test call has ended. Calls from before the circuit opened may end meanwhile, and are no tests. */
+  /** The test call has ended. Calls from before the circuit opened may end meanwhile and do not count as tests. */
   tested(): void {
     this.#trialRunning = false;
   }

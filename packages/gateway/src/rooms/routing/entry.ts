@@ -9,7 +9,7 @@ import type {
 import { Circuit } from "./circuit.ts";
 import { ProbeHistory } from "./probe-history.ts";
 
-export interface Suspicion {
+interface Suspicion {
   /** How often, since the backend was registered or this process began. */
   count: number;
   problem: string;
@@ -32,7 +32,7 @@ export interface Entry {
   probes: ProbeHistory;
   discovered: readonly ModelInfo[];
   circuit: Circuit;
-  /** Requests sent to it, or credited so that a newcomer is not flooded. */
+  /** Requests sent to it, or credited so that a new backend is not flooded. */
   requests: number;
   /** Calls under way. */
   inFlight: number;

@@ -6,8 +6,8 @@ import type { Leases } from "../../storage/contract.ts";
 import { type Entry, isServing } from "./entry.ts";
 import type { TimedProbe } from "./probe-history.ts";
 
-export const PROBE_PERIOD_MS = 60_000;
-/** How often the instance that probes renews its lease, and the others look whether it lives. */
+const PROBE_PERIOD_MS = 60_000;
+/** How often the probing instance renews its lease, and the others check that it is alive. */
 const LEASE_PERIOD_MS = 15_000;
 const LEASE_MS = 40_000;
 const LEASE = "probe-round";
@@ -30,13 +30,13 @@ export function recoveryPauseMs(awayMs: number): number {
   return Math.min(RECOVERY_PAUSE_MAX_MS, Math.max(RECOVERY_PAUSE_MIN_MS, awayMs * RECOVERY_PAUSE_SHARE));
 }
 
-export interface HealthOptions {
+interface HealthOptions {
   clock: Clock;
   log: Log;
   entries: readonly Entry[];
   /** Brings the list up to date before each round. */
   refresh(): Promise<void>;
-  /** An entry's state or listing may be another one now. */
+  /** An entry's state or listing may have changed. */
   changed(entry: Entry, before: HealthState): void;
   /** A probe has shown that a backend is back whose circuit was open. */
   circuitClosed(entry: Entry): void;
@@ -45,7 +45,7 @@ export interface HealthOptions {
 }
 
 /** What instances need to divide the probing. */
-export interface ProbeTeam {
+interface ProbeTeam {
   leases: Leases;
   /** Whether every instance reaches the backend the same way, so that a finding holds for all. */
   isCommon(entry: Entry): boolean;
@@ -125,7 +125,7 @@ export class HealthChecker {
     const { clock, log } = this.options;
     const due = clock.now() - this.#lastRoundMs >= PROBE_PERIOD_MS;
     const before = this.#isProber;
-    // Without the database nobody can be told apart, so everyone looks for themselves.
+    // Without the database there is no lease, so every instance probes.
     this.#isProber = await leases.acquire(LEASE, LEASE_MS).catch(() => true);
     if (this.#isProber !== before) log.debug("probe rounds", { by_this_instance: this.#isProber });
     if (due) await this.round();
@@ -137,7 +137,7 @@ export class HealthChecker {
     else this.probeSoon(entry);
   }
 
-  /** Its result is applied when it is there. */
+  /** The result is applied when it arrives. */
   probeSoon(entry: Entry): void {
     inBackground(this.options.log, "a probe", this.probe(entry));
   }
@@ -213,10 +213,10 @@ export class HealthChecker {
     entry.probes.add(result, entry.probedAtMs);
     entry.state = state;
     entry.detail = state === "Healthy" ? null : (detail ?? null);
-    // A backend that cannot be asked is still known for what it listed last.
+    // A backend that cannot be probed keeps its last listing.
     if (state === "Healthy" || models.length > 0) entry.discovered = models;
     if (before !== state) {
-      log.info("a backend's health changed", { backend: entry.config.name, from: before, to: state, detail });
+      log.info("backend health changed", { backend: entry.config.name, from: before, to: state, detail });
     }
     changed(entry, before);
     const isWell = state === "Healthy";

@@ -153,7 +153,7 @@ const canServe = ({ entry, model }: Candidate, capability: CapabilityName): bool
 /** Chooses the backend of a request among the registered ones. */
 export class Router {
   readonly #pins = new BoundedMap<string, Entry>(CONVERSATIONS_PINNED_MAX);
-  /** By requested model id; made anew after the list or a listing changed. */
+  /** By requested model id; rebuilt after the list or a listing changed. */
   #index: Map<string, Candidate[]> | null = null;
   #waiting: Waiting[] = [];
 

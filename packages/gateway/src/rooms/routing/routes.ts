@@ -53,7 +53,7 @@ export const Health = z.object({
   implausible_usage: z
     .object({ count: z.int(), problem: z.string(), request_id: z.string(), at: z.string() })
     .nullable()
-    .describe("Usage that the model cannot have had, as this backend reported it; the newest case"),
+    .describe("The latest implausible usage that this backend reported"),
 });
 
 const Done = z.object({ status: z.literal("ok"), message: z.string() });

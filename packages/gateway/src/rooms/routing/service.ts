@@ -27,7 +27,7 @@ const CHANGED = "backends-changed";
 /** Message: JSON of a backend's name and what the probing instance found. */
 const PROBED = "backend-probed";
 const BACKENDS_MAX = 1_000;
-/** A backend that reports nonsense does so with every answer; the log has it now and then. */
+/** A backend that reports nonsense does so with every answer; log it only now and then. */
 const SUSPICION_LOGGED_EVERY_MS = 60_000;
 export const DISABLED = "disabled by an administrator";
 const DEFAULT_TYPE = "local-server";
@@ -88,10 +88,10 @@ export class Routing {
   readonly #entries: Entry[] = [];
   readonly #router: Router;
   readonly #health: HealthChecker;
-  /** One change of the list at a time, so that a reload cannot cross a registration. */
+  /** One change of the list at a time, so that a reload and a registration cannot interleave. */
   #turn: Promise<unknown> = Promise.resolve();
   #closed = false;
-  /** Reports of usage that no request can have had, of all backends. */
+  /** Count of implausible usage reports, over all backends. */
   suspicions = 0;
 
   constructor(readonly options: RoutingOptions) {
@@ -205,7 +205,7 @@ export class Routing {
     });
   }
 
-  /** The backend registered under this name, whatever its health. */
+  /** The backend registered under this name, healthy or not. */
   backendNamed(name: string): Backend | null {
     return this.#find(name)?.backend ?? null;
   }
@@ -255,7 +255,7 @@ export class Routing {
         (await this.#store.save(stored, isoTime(clock.now())).then(
           () => true,
           (error) => {
-            log.error("a backend could not be saved; it is gone after a restart", {
+            log.error("saving a backend failed; it will be lost on restart", {
               backend: config.name,
               error,
             });
@@ -368,7 +368,7 @@ export class Routing {
       this.#drop(entry);
       if (!entry.persisted) return;
       await this.#store.remove(name).catch((error) => {
-        this.options.log.error("a backend's row could not be deleted; it returns after a restart", {
+        this.options.log.error("deleting a backend failed; it will return on restart", {
           backend: name,
           error,
         });
@@ -387,7 +387,7 @@ export class Routing {
         if (entry.persisted && !names.has(entry.config.name)) this.#drop(entry);
       }
       for (const row of rows) this.#restore(row);
-    }).catch((error) => this.options.log.error("the list of backends could not be read", { error }));
+    }).catch((error) => this.options.log.error("reading the list of backends failed", { error }));
   }
 
   #restore(row: StoredBackend): void {
@@ -404,7 +404,7 @@ export class Routing {
       this.#put(config, { address: config.url, persisted: true });
       return;
     }
-    // Nobody waits for a tunnel: until it is up the backend is there, but not routable.
+    // Start-up does not wait for a tunnel: until it is up the backend is listed, but not routable.
     const entry = this.#put(config, { address: null, persisted: true });
     factory.bridge.connect(config.url).then(
       (port) => this.#move(entry, this.#tunnelUrl(config, port)),
@@ -484,10 +484,10 @@ export class Routing {
 
   #requireRoom(name: string): void {
     if (this.#entries.length >= BACKENDS_MAX && !this.#find(name))
-      fail("app_error", `There are ${BACKENDS_MAX} backends already, the most that are kept`);
+      fail("app_error", `There are ${BACKENDS_MAX} backends already, the maximum; remove one first`);
   }
 
-  /** The tunnel is at another port: the same backend, reached elsewhere, fail-closed until it answers. */
+  /** The tunnel moved to another port: same backend, not routable until it answers there. */
   #move(entry: Entry, address: string): void {
     if (entry.removed || !entry.config.enabled) return;
     entry.backend.close();

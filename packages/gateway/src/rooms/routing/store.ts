@@ -44,7 +44,7 @@ export class BackendStore {
   constructor(
     readonly db: Database,
     readonly sealer: Sealer,
-    /** Told of a backend whose key cannot be read, because it was sealed with another secret. */
+    /** Called for a backend whose key cannot be read because it was sealed with another secret. */
     readonly onUnreadable: (name: string) => void = () => {},
   ) {}
 

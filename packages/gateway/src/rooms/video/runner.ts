@@ -21,7 +21,7 @@ const CONCURRENT_STEPS_MAX = 16;
 const TICK_MS = 500;
 const STEP_TIMEOUT_MS = 120_000;
 const CANCEL_TIMEOUT_MS = 10_000;
-/** After a failed look at the jobs the database is left alone for this long. */
+/** Delay after reading the jobs failed. */
 const PAUSE_MS = 2_000;
 const POLL_MS = { first: 2_000, most: 15_000 };
 const POLL_GROWTH = 1.5;
@@ -31,7 +31,7 @@ const RESUBMIT_PAUSE_MS_MAX = 60_000;
 const RESUBMISSIONS_MAX = 5;
 const RESUBMIT_FOR_MS = 3 * 60_000;
 const ERROR_LENGTH_MAX = 2_000;
-/** A stopping process waits this long for the answers of submissions, which nobody could ask for again. */
+/** A stopping process waits this long for answers to submissions, which cannot be fetched later. */
 const SUBMIT_GRACE_MS = 10_000;
 const SUBMISSION_LOST =
   "the answer to the submission was lost, and it may have been taken: it is not sent twice, and nothing is charged; create the job again";
@@ -41,7 +41,7 @@ const DEARER_BACKEND =
 
 type End = Parameters<VideoStore["end"]>[1];
 
-/** A failure of the upstream that may pass: asked again until the job's deadline. */
+/** A transient upstream failure: retried until the job's deadline. */
 const isTransient = (error: unknown): boolean =>
   !(error instanceof BackendError) ||
   error.kind !== "upstream" ||
@@ -50,7 +50,7 @@ const isTransient = (error: unknown): boolean =>
   error.status === 408 ||
   error.status >= 500;
 
-/** Answers of something on the way, behind which the upstream may have taken the task all the same. */
+/** Statuses of a proxy on the way; the upstream may have accepted the task anyway. */
 const UNCLEAR_STATUSES = new Set([502, 504, 524]);
 
 /** Whether a failed submission may still have made a task, which would be paid for twice if it were sent again. */
@@ -82,7 +82,7 @@ export class JobRunner {
   async start(): Promise<void> {
     await this.#owned
       .start()
-      .catch((error) => this.options.log.warn("video jobs of an earlier run wait", { error }));
+      .catch((error) => this.options.log.warn("resuming video jobs failed; will retry", { error }));
   }
 
   /** A new job, whose hold lives as long as it does. */
@@ -98,7 +98,7 @@ export class JobRunner {
     this.#looking ??= this.#look()
       .catch((error) => {
         this.#pausedUntilMs = clock.now() + PAUSE_MS;
-        log.warn("video jobs could not be looked at", { error });
+        log.warn("reading video jobs failed", { error });
       })
       .finally(() => {
         this.#looking = null;
@@ -114,7 +114,7 @@ export class JobRunner {
     endGrace();
     await this.#owned
       .abandon()
-      .catch((error) => this.options.log.warn("video jobs could not be handed over", { error }));
+      .catch((error) => this.options.log.warn("releasing video jobs failed", { error }));
   }
 
   async #look(): Promise<void> {
@@ -125,7 +125,7 @@ export class JobRunner {
     const now = isoTime(this.options.clock.now());
     for (const job of await this.store.due({ owner, now, limit, running: [...this.#running.keys()] })) {
       const step = this.#step(job)
-        .catch((error) => this.options.log.error("a step of a video job failed", { job_id: job.id, error }))
+        .catch((error) => this.options.log.error("video job step failed", { job_id: job.id, error }))
         .finally(() => this.#running.delete(job.id));
       this.#running.set(job.id, step);
     }
@@ -140,14 +140,14 @@ export class JobRunner {
       else if (job.status === "cancelled") await this.#tellCancelled(job, isLate);
       else if (isLate) await this.#fail(job, "the job did not finish in time");
       else if (job.status === "queued") await this.#submit(job, signal);
-      // Its process died between sending the task and noting the answer.
+      // Its process died between sending the task and recording the answer.
       else if (job.status === "submitting") await this.#fail(job, SUBMISSION_LOST);
       else await this.#poll(job, signal);
     } catch (error) {
       if (!isTransient(error) || this.#isRefusedForGood(job, error))
         await this.#fail(job, (error as Error).message);
       else if (!this.#stopped.signal.aborted) {
-        this.options.log.warn("a video job will be tried again", { job_id: job.id, error });
+        this.options.log.warn("video job failed; will retry", { job_id: job.id, error });
       }
     }
     await this.store.rest(job.id, isoTime(this.options.clock.now() + this.#delayMs(job)));
@@ -197,7 +197,7 @@ export class JobRunner {
         await this.store.notSubmitted(job.id);
         throw error;
       }
-      this.options.log.warn("the answer to a video submission was lost", { job_id: job.id, error });
+      this.options.log.warn("no answer to a video submission", { job_id: job.id, error });
       await this.#fail(job, SUBMISSION_LOST);
       return;
     }
@@ -238,7 +238,7 @@ export class JobRunner {
     try {
       await this.#tellCancelled(job, false);
     } catch (error) {
-      this.options.log.warn("the upstream could not be told yet of a cancelled video job", {
+      this.options.log.warn("cancelling a video job upstream failed; will retry", {
         job_id: job.id,
         error,
       });
@@ -264,7 +264,7 @@ export class JobRunner {
     }
   }
 
-  /** By what was asked for or by what was made, whichever is more. */
+  /** Charges what was asked for or what was made, the larger of the two. */
   async #cost(job: JobRow, video: VideoCapability, clip: Parameters<typeof madeFacts>[1]): Promise<number> {
     const request = JSON.parse(job.request) as VideoRequest;
     const asked =
@@ -290,11 +290,11 @@ export class JobRunner {
     });
   }
 
-  /** Ends the job once, whoever comes first. */
+  /** Ends the job once; later calls do nothing. */
   async end(job: JobRow, end: End): Promise<boolean> {
     const ended = await this.store.end(job.id, end);
     if (!ended) return false;
-    // A done job is told of when it is settled, so that one whose process dies in between is told of too.
+    // A done job is announced when it is settled, so that it is announced even if its process dies in between.
     if (end.status !== "done") {
       this.#owned.ended(job.id);
       const { status, error } = end;
@@ -304,7 +304,7 @@ export class JobRunner {
   }
 
   /**
-   * Records the cost of a done job and tells its followers. A process that dies in between leaves the job
+   * Records the cost of a done job and notifies its followers. A process that dies in between leaves the job
    * unsettled, and the next one records it again under the same id, which the journal takes once.
    */
   async #settle(job: JobRow): Promise<void> {

@@ -16,9 +16,9 @@ import { JobRunner } from "./runner.ts";
 import { type JobRow, type JobSummary, VideoStore } from "./store.ts";
 
 const ACTIVE_JOBS_MAX = 100;
-/** A task that has not ended by then is given up. */
+/** A task that has not finished by then fails. */
 const JOB_DEADLINE_MS = 60 * 60_000;
-/** For a look at what was asked for, when someone wonders about a result. */
+/** Kept this long so that a surprising result can be compared with its request. */
 const PAYLOAD_KEPT_MS = 24 * 60 * 60_000;
 
 export interface VideoOptions extends ChargesOptions {
@@ -34,7 +34,7 @@ export interface VideoOptions extends ChargesOptions {
   tickMs?: number;
 }
 
-export interface CreateJob {
+interface CreateJob {
   model: string;
   prompt: string;
   negative_prompt?: string;
@@ -60,7 +60,7 @@ export interface JobView {
   warnings?: string[];
 }
 
-export const toView = (job: JobSummary): JobView => ({
+const toView = (job: JobSummary): JobView => ({
   id: job.id,
   object: "video.generation",
   model: job.model,
@@ -166,7 +166,7 @@ export class Video {
     const job = await this.#owned(userId, jobId);
     const ended = await this.#runner.end(job, { status: "cancelled", result: null, error: null, cost: 0 });
     if (!ended) fail("app_error", `The job has ended already: ${(await this.#owned(userId, jobId)).status}`);
-    // The job is cancelled whether the upstream listens or not, so the caller does not wait for that.
+    // The job counts as cancelled whatever the upstream answers, so the caller does not wait for it.
     if (job.task_id !== null) void this.#runner.cancelled(job);
   }
 

@@ -4,7 +4,7 @@ import type { Database } from "../../storage/contract.ts";
  * `submitting` is written before the task is sent and stays when the process dies meanwhile: only then is it
  * unknown whether the upstream has the task. To the caller such a job is still queued.
  */
-export type JobStatus = "queued" | "submitting" | "running" | "done" | "failed" | "cancelled";
+type JobStatus = "queued" | "submitting" | "running" | "done" | "failed" | "cancelled";
 
 export interface JobRow {
   id: string;
@@ -22,7 +22,7 @@ export interface JobRow {
   result: string | null;
   error: string | null;
   cost: number;
-  /** Nothing is left to do: the job ended, what it cost is in the journal, and the upstream was told of a cancellation. */
+  /** Nothing is left to do: the job ended, what it cost is in the journal, and the upstream was told to cancel. */
   settled: boolean;
   stream_id: string;
   created_at: string;
@@ -37,8 +37,8 @@ export interface JobRow {
   warnings: string | null;
 }
 
-/** Which instance carries a job, until when unless it says so again. */
-export interface Lease {
+/** Which instance carries a job, and when its lease expires. */
+interface Lease {
   lease_owner: string;
   lease_until: string;
 }

@@ -76,7 +76,7 @@ export function createConsole({ log }: { log: Log }) {
         return respond(request, files.get(INDEX_PATH)!);
       },
       (error: unknown) => {
-        log.error("the console could not be bundled", { error });
+        log.error("bundling the console failed", { error });
         return plain("The console could not be built; the server's log says why.\n", 500);
       },
     );

@@ -14,7 +14,7 @@ import type { Authenticator } from "../../kernel/context.ts";
 import { ServiceError, toRestReply } from "../../kernel/errors.ts";
 
 const KEEP_ALIVE_MS = 15_000;
-/** While the instance stops: how often its streams are looked at, and for how long nothing must have come on one. */
+/** While the instance stops: how often its streams are checked, and how long one must have been quiet to be closed. */
 const RETIRING_SWEEP_MS = 500;
 const QUIET_SWEEPS_MAX = 6;
 const SESSION_ID_LENGTH_MAX = 64;
@@ -23,7 +23,7 @@ const FIRST_ID = "0";
 const EVENT_ID = /^[\w-]{1,64}$/;
 const KEEP_ALIVE = ": keep-alive\n\n";
 
-export interface SseOptions {
+interface SseOptions {
   events: EventHub;
   authenticator: Authenticator;
   clock: Clock;
@@ -88,7 +88,7 @@ class Subscription implements Subscriber, ReplySource {
     this.#over()?.end();
   }
 
-  /** It read too slowly. */
+  /** The client read too slowly. */
   closed(): void {
     this.#over()?.terminate();
   }
@@ -120,7 +120,7 @@ export class EventsTransport {
 
   /**
    * The instance is stopping. Its streams would keep it until their readers leave; they end once nothing is under
-   * way that could say something, or nothing has been said for a while, and their readers ask another instance.
+   * way that could emit, or nothing was emitted for a while; their readers reconnect to another instance.
    */
   retire(isBusy: () => boolean): void {
     const sweep = () => {

@@ -22,7 +22,7 @@ import type { Gate } from "./gate.ts";
 
 const NOBODY = { actor: null, adminToken: false };
 
-export interface RouteRunnerOptions {
+interface RouteRunnerOptions {
   gate: Gate;
   rooms: Rooms;
   log: Log;
@@ -48,7 +48,7 @@ class RoutedCall implements RouteCall {
   }
 }
 
-export interface RoutedRequest {
+interface RoutedRequest {
   request: HttpRequest;
   path: Record<string, string>;
   requestId: string;

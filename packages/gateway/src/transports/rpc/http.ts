@@ -9,7 +9,7 @@ import { type RpcRunner, socketOnly } from "./runner.ts";
 export const RPC_BODY_BYTES_MAX = 1024 * 1024;
 const SESSION_ID_LENGTH_MAX = 64;
 
-export interface RpcHttpOptions {
+interface RpcHttpOptions {
   runner: RpcRunner;
   authenticator: Authenticator;
   events: EventHub;

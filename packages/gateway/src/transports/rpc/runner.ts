@@ -7,7 +7,7 @@ import { attempt, whenKnown } from "../../kernel/when-known.ts";
 import type { Counter } from "../../observe/metrics.ts";
 import { decodeBody, encodeFailure, encodeResult, type RpcRequest } from "./codec.ts";
 
-export interface RpcRunnerOptions {
+interface RpcRunnerOptions {
   registry: Registry;
   rooms: Rooms;
   log: Log;
@@ -60,7 +60,7 @@ export class RpcRunner {
     return `[${responses.join(",")}]`;
   }
 
-  /** Counting a call that went well builds no label text: there is one counter for each method. */
+  /** Counting a successful call builds no label text: there is one counter per method. */
   #counterOf(method: string): { add(): void } {
     let counter = this.#succeeded.get(method);
     if (!counter) {

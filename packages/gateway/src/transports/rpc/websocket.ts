@@ -10,23 +10,23 @@ import { encodeFailure } from "./codec.ts";
 import { RPC_BODY_BYTES_MAX } from "./http.ts";
 import { type RpcRunner, socketOnly } from "./runner.ts";
 
-export const ANONYMOUS_IDLE_MS = 10_000;
-export const PROBE_METHOD = "system.probe";
+const ANONYMOUS_IDLE_MS = 10_000;
+const PROBE_METHOD = "system.probe";
 const REFRESH_METHOD = "auth.refresh";
 /** Calls of one socket that may be under way; more wait for their turn. */
 const IN_FLIGHT_MAX = 64;
 /** What may wait; beyond either a call is refused, so a flood cannot pile up. */
 const WAITING_MAX = 1_000;
 const WAITING_BYTES_MAX = 4 * 1024 * 1024;
-/** What a stranger's calls may hold, under way and waiting: no more than one of them may be long. */
+/** Bytes of an anonymous socket's calls, running and waiting: room for only one long message. */
 const ANONYMOUS_BYTES_MAX = RPC_BODY_BYTES_MAX;
-/** With more than this unread, what waits goes on waiting. */
+/** With more than this unread, waiting calls stay queued. */
 const UNREAD_BYTES_MAX = 1024 * 1024;
 /** A peer that does not read its answers is cut off here. */
 export const SEND_BUFFER_BYTES_MAX = 4 * 1024 * 1024;
 
 /** Kept on each socket. */
-export interface RpcSocketData {
+interface RpcSocketData {
   token: string | null;
   /** Whose socket it is; null for strangers and the admin token. */
   userId: string | null;
@@ -44,7 +44,7 @@ export interface RpcSocketData {
   closing: boolean;
 }
 
-export interface RpcWebSocketOptions {
+interface RpcWebSocketOptions {
   runner: RpcRunner;
   registry: Registry;
   authenticator: Authenticator;
@@ -179,7 +179,7 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
       const text = typeof message === "string" ? message : decodeUtf8(message);
       if (text.length > RPC_BODY_BYTES_MAX)
         throw new ServiceError("body_too_large", "The message is larger than 1 MiB");
-      // Asked anew for every message: the account's rights may have changed, the token may have expired.
+      // Checked for every message: the account's rights may have changed, or the token may have expired.
       const caller = callerFrom(await authenticator.identify(data.token), data);
       const guard = (method: string) => {
         probed ||= method === PROBE_METHOD;
@@ -192,7 +192,7 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
     } catch (error) {
       const failure = toServiceError(error);
       if (failure.kind === "internal")
-        runner.options.log.error("message not answered", { request_id: requestId, error });
+        runner.options.log.error("answering a WebSocket message failed", { request_id: requestId, error });
       json = encodeFailure(failure);
     }
     this.#send(socket, json);

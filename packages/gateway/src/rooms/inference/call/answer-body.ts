@@ -4,13 +4,13 @@ import { skipSpace } from "../../../kernel/json-scan.ts";
 
 /** 2,048 vectors of 3,072 numbers in text are half of this. */
 const ANSWER_BYTES_MAX = 256 * 1024 * 1024;
-/** Where everything but the text of an answer stands: servers write it before or after that. */
+/** Bytes at each end that hold everything but the text: servers write the other fields before or after it. */
 const EDGE_BYTES = 8 * 1024;
 
 /** The whole body of an answer; at once when it is all there. */
 export const readAnswer = (answer: Answer): Buffer | Promise<Buffer> => answer.bytes(ANSWER_BYTES_MAX);
 
-/** A whole answer, whose edges are read as text once: looking into a text costs a fraction of searching bytes. */
+/** A whole answer. Its two ends are decoded once, because searching a string is far cheaper than searching bytes. */
 export class AnswerBody {
   readonly #head: string;
   /** From `tailStart` on, in Latin-1. */
@@ -48,9 +48,9 @@ export class AnswerBody {
 
 const LISTS = { choices: '"choices"', data: '"data"' } as const;
 
-export interface RequiredList {
+interface RequiredList {
   list: keyof typeof LISTS;
-  /** Usage stood where it closes the answer, so that this was not cut short. */
+  /** The usage closes the answer, so the answer was not cut short. */
   endsProperly: boolean;
   contentType?: string;
 }

@@ -2,14 +2,14 @@ import { isObject } from "../../../kernel/json.ts";
 import type { AnswerBody } from "./answer-body.ts";
 import { type ReportedUsage, usageFields } from "./usage-tail.ts";
 
-/** What an answer says about itself, for upstreams that leave it out. */
+/** Fields that upstreams may leave out of an answer. */
 export interface AnswerHead {
   id: string;
   created: number;
   model: string;
 }
 
-/** What the books say about the answer, and whether the upstream said it. */
+/** The usage we settled, and whether the upstream reported it. */
 export interface Owed {
   isReported: boolean;
   owed: ReportedUsage | null;
@@ -70,7 +70,7 @@ function completeChoice(choice: Record<string, unknown>, index: number): object 
   };
 }
 
-/** A whole chat answer in the contract's form. Almost every upstream's own bytes are, and pass. */
+/** A whole chat answer in the contract's form. Almost every upstream's bytes already are, and pass unchanged. */
 export function completeChat(body: AnswerBody, head: AnswerHead, usage: Owed): Buffer {
   if (usage.isReported && mentionsAll(body, CHAT_FIELDS)) return body.bytes;
   return rewritten(body.bytes, (answer) => ({

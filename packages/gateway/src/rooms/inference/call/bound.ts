@@ -5,13 +5,13 @@ import type { Route } from "../../routing/index.ts";
 import type { Payload } from "../request/payload.ts";
 import { OPTIONS, type SpendFields } from "../request/spend-fields.ts";
 
-/** What is held for at first when neither the request nor the price table says how long an answer may be. */
+/** Output tokens held at first when neither the request nor the price table limits the answer. */
 const OUTPUT_TOKENS_UNKNOWN = 8_192;
-/** What an answer is not lowered below, unless its client asks for less. */
+/** The lowest limit we set on an answer, unless the client asks for less. */
 const OUTPUT_TOKENS_LOWERED_MIN = 256;
 
-/** What is sent: its bytes are there once it was put together for a backend. */
-export interface SentBody {
+/** What is sent; its bytes exist once it was built for a backend. */
+interface SentBody {
   bytes(): Uint8Array | string;
 }
 
@@ -51,9 +51,9 @@ export class EmbeddingsBound implements TokenBound {
   }
 }
 
-export interface ChatBoundOptions {
+interface ChatBoundOptions {
   body: SentBody;
-  /** Whether there may be images or sounds in it. */
+  /** Whether it may contain images or audio. */
   mayHaveMedia: boolean;
   spend: SpendFields;
   route: Route;
@@ -64,7 +64,7 @@ export interface ChatBoundOptions {
 export class ChatBound implements TokenBound {
   readonly outputTokensMax: number;
   readonly outputTokensMin: number;
-  /** Whether the backend is told a limit that it keeps to. */
+  /** Whether the backend is sent a limit that it honours. */
   readonly isTold: boolean;
   readonly #body: SentBody;
   readonly #mayHaveMedia: boolean;
@@ -85,7 +85,7 @@ export class ChatBound implements TokenBound {
       if (value > largest) largest = value;
       if (honoured.includes(inOptions ? `${OPTIONS}.${name}` : name)) isTold = true;
     }
-    // A limit under a name that the server does not know is none.
+    // A limit under a name that the server does not know has no effect.
     const perChoice = isTold ? largest : Math.max(largest, usual);
     this.isTold = isTold;
     this.outputTokensMax = perChoice * choices + this.#predictionTokens;
@@ -100,7 +100,7 @@ export class ChatBound implements TokenBound {
     return estimatePromptTokens(bytesOf(this.#body), this.#mayHaveMedia);
   }
 
-  /** The output tokens that the backend was told to keep to, all choices together; null when it was told nothing. */
+  /** The output limit sent to the backend, over all choices; null when none was sent. */
   toldFor(loweredTo: number | null): number | null {
     if (loweredTo !== null) return loweredTo * this.#choices + this.#predictionTokens;
     return this.isTold ? this.outputTokensMax : null;
@@ -112,7 +112,7 @@ export class ChatBound implements TokenBound {
   }
 }
 
-/** Fields to set so that no choice becomes longer than `tokens`: those that the client used, and one that counts. */
+/** Fields to set so that no choice becomes longer than `tokens`: those that the client used, and one that the backend honours. */
 export function loweredFields(
   tokens: number,
   { payload, spend, route }: { payload: Payload; spend: SpendFields; route: Route },

@@ -10,7 +10,7 @@ const NOT_ABOUT_BACKEND: ReadonlySet<string> = new Set(["request", "unsupported"
 /** "Not implemented" is said about a request, whatever its number. */
 const NOT_IMPLEMENTED = 501;
 
-/** What the caller is told about a backend's failure. */
+/** The caller's error for a backend's failure. */
 export function toFailure(error: unknown): unknown {
   if (!(error instanceof BackendError)) return error;
   const { message, kind, retryAfterSeconds, status } = error;
@@ -69,7 +69,7 @@ function overflowWords({ promptTokens, contextTokens }: Overflow, detail: string
   return `This model's maximum context length is ${contextTokens} tokens. However, your messages resulted in ${promptTokens} tokens.`;
 }
 
-/** Whether asking again could help: an upstream that understood and refused will refuse again. */
+/** Whether a retry could help: an upstream that understood and refused will refuse again. */
 export function isFinal(error: unknown): boolean {
   const cause = error instanceof ServiceError ? error.cause : error;
   if (!(cause instanceof BackendError) || cause.kind !== "upstream" || cause.status === undefined)

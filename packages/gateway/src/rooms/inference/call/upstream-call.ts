@@ -40,7 +40,7 @@ export interface Asker {
 export interface CallParts {
   routing: Routing;
   metering: Metering;
-  /** What is known about how much a model reads and writes. */
+  /** Known limits of a model's context and output. */
   limitsOf(model: string): ModelLimits;
   watch: CallWatch;
   observer: CallObserver;
@@ -64,8 +64,8 @@ export interface UpstreamCallOptions {
 }
 
 /** How a call ended, as far as what is owed depends on it. */
-export interface CallEnd {
-  /** Whether the answer came to its end; otherwise it was cut short, whoever did it. */
+interface CallEnd {
+  /** Whether the answer is complete; otherwise it was cut short, by either side. */
   isWhole: boolean;
   reported: UsageReport;
   /** Tokens of the text that was delivered, as counted here. */
@@ -74,7 +74,7 @@ export interface CallEnd {
 
 const NOTHING_CAME: CallEnd = { isWhole: false, reported: null, delivered: 0 };
 
-/** One admitted request on its way to a backend: chosen, paid for, watched, and tried once elsewhere if need be. */
+/** One admitted request on its way to a backend: routed, paid for, timed, and retried once elsewhere if needed. */
 export class UpstreamCall {
   readonly watched: WatchedCall;
   readonly observed: ObservedCall;
@@ -137,7 +137,7 @@ export class UpstreamCall {
     return this.outgoing.route;
   }
 
-  /** What each choice of the answer was limited to because no more can be paid; null when nothing was lowered. */
+  /** The limit on each choice when the payer cannot cover more; null when nothing was lowered. */
   get loweredTo(): number | null {
     return this.outgoing.loweredTo;
   }
@@ -249,7 +249,7 @@ export class UpstreamCall {
     }
   }
 
-  /** The call broke: tells the circuit, unless it is the client's doing. */
+  /** The call failed: reports it to the circuit breaker, unless the client caused it. */
   failed(error: unknown): void {
     const reason = this.watched.isAborted ? this.watched.reason : error;
     const left = isAboutClient(reason);
@@ -276,7 +276,7 @@ export class UpstreamCall {
   }
 
   /**
-   * Of an answer that came to its end, what the upstream reported; otherwise the larger of that and of what was
+   * For a complete answer, what the upstream reported; otherwise the larger of that and what was
    * counted here. A client that leaves before any answer owes the prompt, which the upstream has. An upstream that
    * fails without having delivered anything is owed nothing.
    */
@@ -306,12 +306,12 @@ export class UpstreamCall {
     return { promptTokens: promptTokens - output, completionTokens: output, isEstimated: false };
   }
 
-  /** Figures that the model cannot have are charged, since the operator chose the upstream, but they are told. */
+  /** Implausible usage is charged, since the operator chose the upstream, but it is reported. */
   #judge({ isWhole, reported }: CallEnd, owed: ReportedUsage): void {
     if (reported === null) return;
     const problem =
       reported === ABSURD
-        ? "figures that no request can have; the gateway's own count was charged instead"
+        ? "impossible usage figures; the gateway's own count was charged instead"
         : isWhole
           ? this.outgoing.implausible(owed)
           : null;

@@ -18,7 +18,7 @@ export const usageFields = ({ promptTokens, completionTokens }: ReportedUsage) =
 
 const KEY = '"usage"';
 
-/** More than any request can have; a figure beyond it is believed in nothing. */
+/** More than any request can have; a report with a larger figure is ignored. */
 const TOKENS_MAX = 10_000_000;
 /** Figures that no request can have: not whole, below zero, or beyond every model. */
 export const ABSURD = "absurd";
@@ -58,7 +58,7 @@ export function usageOfTail({ bytes, tail, tailStart }: AnswerBody): UsageReport
   const last = tail.lastIndexOf(KEY);
   if (last === -1 && (tailStart === 0 || !bytes.includes(KEY))) return null;
   const closing = last === -1 ? null : closingUsage(tail.slice(last));
-  // Written early, or there is another of that name behind it: parsing is the honest way, and rare.
+  // Usage is not at the end, or the name appears again after it: parse the whole answer, which is rare.
   return readUsage(closing ?? parsed(bytes.toString("utf8"))?.usage);
 }
 

@@ -21,7 +21,7 @@ import {
 import { isSpendField, OPTIONS, PREDICTION, SpendFields, spendNumber } from "./spend-fields.ts";
 
 const TEXT_KEPT_MAX = 16 * 1024;
-/** Keys of the parts of a message that are an image, a sound or a file, with their quotes. */
+/** Keys of message parts that are images, audio or files, with their quotes. */
 const MEDIA_KEYS = [
   '"image_url"',
   '"input_audio"',
@@ -47,7 +47,7 @@ const COMMA = Buffer.from(",");
 
 /**
  * A request body as bytes with its top level known. Fields are read one by one when asked for, and changed by
- * splicing, so that what nobody looks at passes exactly as the client wrote it.
+ * splicing, so that everything else passes exactly as the client wrote it.
  */
 export class BytesPayload implements Payload {
   readonly #bytes: Buffer;
@@ -62,7 +62,7 @@ export class BytesPayload implements Payload {
   constructor(body: Uint8Array) {
     this.#bytes = asBuffer(body);
     const text = this.#bytes.toString("latin1");
-    // A long one would be kept twice until the answer is there.
+    // A long body would be held twice until the answer arrives.
     this.#text = text.length <= TEXT_KEPT_MAX ? text : null;
     const members = scan(this.#bytes, text, {
       onString: (_, start, end) => {
@@ -110,7 +110,7 @@ export class BytesPayload implements Payload {
     for (let at = valueStart; at < end; at++) {
       const byte = this.#bytes[at];
       if (byte === COMMA_BYTE) count++;
-      // Texts among the numbers are texts.
+      // Strings among the numbers count as text.
       else if (byte === QUOTE_BYTE) return null;
     }
     return count;
@@ -152,7 +152,7 @@ export class BytesPayload implements Payload {
     return fields;
   }
 
-  /** A key that stands there twice is read twice: servers do not agree on which of them counts. */
+  /** A repeated key is checked each time: servers disagree on which one counts. */
   #readOptions(fields: SpendFields): void {
     const member = this.#members.get(OPTIONS)!;
     if (this.kindOf(OPTIONS) !== "object") return;
@@ -210,7 +210,7 @@ function isMediaKey(text: string, start: number, end: number): boolean {
 }
 
 interface ExtraMember extends Member {
-  /** What its positions are positions in. */
+  /** The text that the positions refer to. */
   bytes: Buffer;
   isSent: boolean;
 }

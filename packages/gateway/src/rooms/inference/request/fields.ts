@@ -21,7 +21,7 @@ export interface ChatFields {
   streamOptions: Record<string, unknown> | null;
 }
 
-export interface EmbeddingsFields {
+interface EmbeddingsFields {
   model: string;
   provider: string | null;
   encoding: "float" | "base64";

@@ -15,7 +15,7 @@ import { isSpendField, OPTIONS, PREDICTION, SpendFields, spendNumber } from "./s
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** A chat request that exists as an object already: it is written once, and never read again. */
+/** A chat request that is already an object: it is serialised once and never parsed. */
 export class ObjectPayload implements Payload {
   readonly #fields: Fields;
 

@@ -8,7 +8,7 @@ import { countTexts } from "./text-size.ts";
 
 /** An event that is still incomplete after this much is relayed as it comes, unread. */
 const PENDING_BYTES_MAX = 1024 * 1024;
-/** Reads views as they are: making a Buffer of one first costs more than the rest of a typical event. */
+/** Decodes views directly: making a Buffer first costs more than the rest of a typical event. */
 const textOfBytes = (bytes: Uint8Array, encoding: "latin1" | "utf8", start = 0, end = bytes.length): string =>
   Buffer.prototype.toString.call(bytes, encoding, start, end);
 
@@ -19,9 +19,9 @@ const DONE_EVENT = Buffer.from("data: [DONE]\n\n");
 export interface StreamMeterOptions {
   /** The client asked for the usage chunk; otherwise it is held back. */
   keepUsage: boolean;
-  /** Sees every chunk with its choices made what clients expect. */
+  /** Sees every chunk after its choices were normalised. */
   onChunk?: (chunk: ChatChunk, choices: readonly Choice[]) => void;
-  /** What each chunk says about the answer, where the upstream leaves it out. */
+  /** Fields to add to each chunk where the upstream leaves them out. */
   head?: AnswerHead;
 }
 
@@ -43,9 +43,9 @@ type Verdict = "keep" | "drop" | "end" | { replacement: string };
  * The result does not depend on how the bytes are cut into pieces.
  */
 export class StreamMeter {
-  /** The newest figures; null when there are none that a request can have. */
+  /** The latest plausible usage; null when there is none. */
   usage: ReportedUsage | null = null;
-  /** Figures were reported that no request can have. */
+  /** Impossible usage was reported. */
   isAbsurd = false;
   /** UTF-8 bytes of text that were passed on. */
   textBytes = 0;
@@ -56,9 +56,9 @@ export class StreamMeter {
   #usageAtBytes = 0;
   /** The upstream said `[DONE]`. */
   done = false;
-  /** A choice came to its end. */
+  /** A choice has finished. */
   finished = false;
-  /** What the upstream reported, or sent, that ends the stream as a failure. */
+  /** The upstream's error that ends the stream as a failure. */
   failure: string | null = null;
 
   readonly #normaliser: ChunkNormaliser;
@@ -74,7 +74,7 @@ export class StreamMeter {
   #partial: string | null = null;
   #template: Template | null = null;
   #last: ChatChunk | null = null;
-  /** Choices that have begun, each with whether it came to its end. */
+  /** Choices that have begun, each with whether it has finished. */
   readonly #ends = new Map<number, boolean>();
   #sawTools = false;
 
@@ -87,12 +87,12 @@ export class StreamMeter {
     return Math.max(this.#counter.tokens, this.#textEvents);
   }
 
-  /** Whether usage was reported after the last text; what came before it may be the state of the moment. */
+  /** Whether usage was reported after the last text; usage before it may be a running total. */
   get isUsageFinal(): boolean {
     return this.usage !== null && this.#usageAtBytes === this.textBytes;
   }
 
-  /** Whether the answer is whole: it may then end even without `[DONE]`. */
+  /** Whether the answer is complete, even without `[DONE]`. */
   get complete(): boolean {
     if (this.done || !this.finished) return this.done;
     for (const hasEnded of this.#ends.values()) if (!hasEnded) return false;
@@ -140,7 +140,7 @@ export class StreamMeter {
     return bytes;
   }
 
-  /** No text is as large as that: it is an image or a sound. */
+  /** No text is that large: it is an image or audio. */
   #unread(bytes: number): void {
     this.textBytes += bytes;
     this.#counter.addTokens(mediaTokens(bytes));
@@ -264,7 +264,7 @@ export class StreamMeter {
       choice && (chunk.choices as unknown[]).length === 1 && !choice.finish_reason && !isObject(chunk.usage);
     if (!isPlain || typeof choice.delta.content !== "string" || Object.keys(choice.delta).length !== 1)
       return;
-    // Beside its delta the choice may carry text of another kind, which must be seen in every event.
+    // Beside its delta the choice may carry text of another kind, which must be counted in every event.
     if (typeof choice.text === "string" || choice.message !== undefined) return;
     const opening = /"delta"\s*:\s*\{\s*"content"\s*:\s*"/.exec(data);
     if (!opening) return;
@@ -313,7 +313,7 @@ export class StreamMeter {
     if (Array.isArray(delta.tool_calls)) this.#sawTools = true;
   }
 
-  /** True when an event of the gateway's own may be written between those of the upstream. */
+  /** True between two upstream events, where the gateway may write one of its own. */
   get atBoundary(): boolean {
     return this.#atBoundary && !this.#passing;
   }
@@ -327,7 +327,7 @@ export class StreamMeter {
 
   /**
    * What closes a whole answer: the finish and the usage that some upstreams forget, then `[DONE]`. One that the
-   * gateway stopped, because no more of it can be paid, ends like one that has reached its limit.
+   * gateway stopped because the payer cannot cover more ends like one that reached its limit.
    */
   closing(settled: ReportedUsage | null, { isStopped = false } = {}): Uint8Array {
     const parts: Uint8Array[] = this.atBoundary ? [] : [Buffer.from("\n\n")];

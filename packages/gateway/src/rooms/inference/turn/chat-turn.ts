@@ -25,10 +25,10 @@ export interface ChatParts extends CallParts, RecordParts {
   clock: Clock;
 }
 
-/** Who waits for the answer, and may leave. */
+/** The client that waits for the answer and may disconnect. */
 export type Client = Pick<HttpRequest, "signal" | "whenGone">;
 
-export interface ChatTurnOptions {
+interface ChatTurnOptions {
   asker: Asker;
   payload: Payload;
   client: Client;
@@ -38,7 +38,7 @@ export interface ChatTurnOptions {
   listener?: Listener;
 }
 
-/** One chat request from admission to settlement, whichever surface it came by. */
+/** One chat request from admission to settlement, on any surface. */
 export class ChatTurn {
   #meter: StreamMeter | null = null;
   #relay: Relay | null = null;
@@ -126,7 +126,7 @@ export class ChatTurn {
     const meter = this.#meter;
     if (!meter) return this.call.settle();
     const reported = meter.usage ?? (meter.isAbsurd ? ABSURD : null);
-    // Figures that were followed by more text are those of the moment.
+    // Usage that was followed by more text is a running total.
     const isFinal = meter.usage === null || meter.isUsageFinal;
     return this.call.settle({ isWhole: isWhole && isFinal, reported, delivered: meter.tokens });
   }
@@ -175,7 +175,7 @@ export class ChatTurn {
     }
   }
 
-  /** Starts the stream; throws while a failure can still be told by a status. */
+  /** Starts the stream; throws while a failure can still set the status. */
   async begin(): Promise<this> {
     const { call, record } = this;
     if (record.collector) await this.#orSettle(record.sent());
@@ -232,7 +232,7 @@ export class ChatTurn {
     };
   }
 
-  /** The answer as a stream, whatever the upstream made of the wish for one. */
+  /** The answer as a stream, even when the upstream did not stream. */
   async #eventStream(answer: Answer): Promise<Answer> {
     const type = answer.contentType;
     if (type.includes("event-stream")) return answer;

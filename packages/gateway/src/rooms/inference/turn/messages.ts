@@ -6,7 +6,7 @@ import type { Choice } from "../stream/chunk-normaliser.ts";
 const COLLECTED_CHARS_MAX = 4 * 1024 * 1024;
 const TOOL_CALLS_MAX = 256;
 
-/** The text of a message's content, in whichever form it is. */
+/** The text of a message's content, in any of its forms. */
 export function textOf(content: unknown): string {
   if (typeof content === "string") return content;
   if (!Array.isArray(content)) return "";

@@ -29,7 +29,7 @@ export class ChatMessages {
     else this.#messages.push({ role: "user", content: all });
   }
 
-  /** Thoughts of the assistant; they belong to the assistant message that follows. */
+  /** The assistant's reasoning; it belongs to the assistant message that follows. */
   reasoning(text: string): void {
     this.#reasoning += text;
   }

@@ -10,17 +10,17 @@ import { Notifier } from "./notifier.ts";
 /** Turns that run at once in this process; each holds an upstream connection. */
 const SENDS_MAX = 10_000;
 
-export interface SendOptions {
+interface SendOptions {
   actor: Actor;
   requestId: string;
   /** The request in the form of the REST surface. */
   body: Record<string, unknown>;
 }
 
-export interface SendResult {
+interface SendResult {
   stream_id: string;
   memory: RecallState;
-  /** Set when the answer was limited to this because no more can be paid. */
+  /** Set when the answer was limited to this because the payer cannot cover more. */
   max_tokens?: number;
 }
 
@@ -75,7 +75,7 @@ export class ChatSender {
       const usage = await turn.run(notifier);
       if (!notifier.isOver) notifier.finish(usage && { ...usage, reported: null });
     } catch (error) {
-      // What fails in the middle has been told by the turn.
+      // The turn has already reported failures mid-stream.
       if (!notifier.isOver) notifier.error(toServiceError(error));
       // A refusal may come faster than the subscriber.
       await stream.whenHeard();
