@@ -112,7 +112,7 @@ describe("the pricing file", () => {
     rmSync(path);
     clock.advance(2_000);
     expect(seen).toEqual([1]);
-    expect(lines.filter((line) => line.includes("previous prices stay in force"))).toHaveLength(2);
+    expect(lines.filter((line) => line.includes("keeping the previous prices"))).toHaveLength(2);
     // Put in place as editors and orchestrators do it.
     writeFileSync(`${path}.new`, '{"prices": []}');
     renameSync(`${path}.new`, path);
