@@ -22,7 +22,6 @@ import { createSealer, Routing } from "../rooms/routing/index.ts";
 import { Housekeeping, type LocalServer, LocalServers, System } from "../rooms/system/index.ts";
 import { Usage } from "../rooms/usage/index.ts";
 import { Video } from "../rooms/video/index.ts";
-import { isLoopbackName } from "../transports/hosts.ts";
 import type { Foundation } from "./foundation.ts";
 import type { Life } from "./life.ts";
 
@@ -81,7 +80,6 @@ export async function openRooms(options: RoomOptions) {
 
   // Identity and spending limits.
   const { adminToken, registrationOpen, pointsPerUsd, pricingFile, dataDir } = config;
-  const listensBeyondLoopback = !isLoopbackName(config.host);
   const accounts = await open(
     "accounts",
     new Accounts({
@@ -93,7 +91,6 @@ export async function openRooms(options: RoomOptions) {
       jwtSecret,
       adminToken,
       registrationOpen,
-      listensBeyondLoopback,
     }),
   );
   const ledger = await open("ledger", new Ledger({ db, bus, clock, ids, pointsPerUsd }));

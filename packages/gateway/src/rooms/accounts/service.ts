@@ -37,8 +37,6 @@ export interface AccountsOptions {
   adminToken: string | null;
   /** True: open; false: closed; null: open until the first user exists. */
   registrationOpen: boolean | null;
-  /** Whether other machines can reach the service. */
-  listensBeyondLoopback: boolean;
 }
 
 export interface NewAccount {
@@ -154,7 +152,7 @@ export class Accounts implements Authenticator {
   }
 
   #isElsewhere({ isLocal }: CallSource): boolean {
-    return this.options.listensBeyondLoopback || !isLocal;
+    return !isLocal;
   }
 
   /** Whether what `creatorId` made lets someone register: where registration is off, only administrators' links do. */
