@@ -84,7 +84,7 @@ for (const [theme, width] of [
   test(`a row's health and its actions are on the screen (${theme}, ${width} px)`, async () => {
     const { page } = await site.visitAs("owner", { theme, width });
     await page.goto(`${site.gateway.url}/models`);
-    const health = page.getByRole("row", { name: /demo/ }).getByText("Healthy");
+    const health = page.getByRole("row", { name: /demo/ }).getByText("Serving");
     await health.waitFor();
     const inSight = async (box: Awaited<ReturnType<typeof health.boundingBox>>) =>
       box !== null && box.x >= 0 && box.x + box.width <= width;
