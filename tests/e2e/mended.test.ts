@@ -107,7 +107,7 @@ test("a key's usage is the key's, and the month's sum is the same everywhere", a
   const cost = page.locator(".figure", { has: page.getByText("Cost", { exact: true }) }).locator(".value");
   const spend = page.locator(".figure", { hasText: "Spend this month" });
   await page.reload();
-  const spent = await spend.locator(".value").textContent();
+  const spent = await spend.locator(".value", { hasText: "$" }).textContent();
   expect(dollars(spent!)).toBeGreaterThan(0);
   await spend.getByRole("link", { name: "Spend this month" }).click();
   await page.getByRole("button", { name: "This month", pressed: true }).waitFor();

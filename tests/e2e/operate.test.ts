@@ -33,7 +33,7 @@ test("backends: a server is tested and registered, its status is one sentence, i
   await dialog.getByRole("button", { name: "Register", exact: true }).click();
   await page.getByRole("row", { name: /demo.*Serving.*2 unpriced/ }).waitFor();
   await shot(page, "backends");
-  await page.getByRole("button", { name: "Set the price of demo-chat" }).click();
+  await page.getByRole("button", { name: "Set price of demo-chat" }).click();
   await page.getByLabel("In, $ per million tokens").fill("0.5");
   await page.getByLabel("Out, $ per million tokens").fill("2");
   await page.getByRole("button", { name: "Save" }).click();

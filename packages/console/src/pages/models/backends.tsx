@@ -41,7 +41,7 @@ function Unpriced({ models, onPrice }: { models: readonly string[]; onPrice(mode
       <Button
         small
         look="quiet"
-        aria-label={`Set the price of ${models[0]}`}
+        aria-label={`Set price of ${models[0]}`}
         onClick={(event) => {
           event.stopPropagation();
           onPrice(models[0]!);
@@ -235,7 +235,7 @@ function BackendSheet({
                           <Button
                             small
                             look="quiet"
-                            aria-label={`Set the price of ${id}`}
+                            aria-label={`Set price of ${id}`}
                             onClick={() => setPricing(id)}
                           >
                             Set price

@@ -39,12 +39,7 @@ const columnsFor = (
     numeric: true,
     cell: (model) =>
       model.price && (
-        <Button
-          small
-          look="quiet"
-          aria-label={`Set the price of ${model.id}`}
-          onClick={() => setPrice(model)}
-        >
+        <Button small look="quiet" aria-label={`Set price of ${model.id}`} onClick={() => setPrice(model)}>
           Set price
         </Button>
       ),
