@@ -46,10 +46,10 @@ test("backends: a server is tested and registered, its status is one sentence, i
     await fetch(`${site.gateway.url}/v1/chat/completions`, {
       method: "POST",
       headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
-      body: JSON.stringify({ model: "demo-chat", messages: [{ role: "user", content: "hi" }] }),
+      body: JSON.stringify({ model: "demo-chat", messages: [{ role: "user", content: `hi ${i}` }] }),
     });
-  site.upstream.failing = false;
   await page.getByRole("row", { name: /demo.*Paused after 3 failures.*no worker is available/ }).waitFor();
+  site.upstream.failing = false;
   await page.getByRole("row", { name: /demo/ }).click();
   await page.getByRole("dialog", { name: "demo" }).waitFor();
   await shot(page, "backend-circuit");
