@@ -124,7 +124,7 @@ export class Accounts implements Authenticator {
     account: { email: string; name?: string; passwordHash: string; isAdmin?: boolean; tier?: string },
   ): Promise<UserRow> {
     const { ids, clock } = this.options;
-    const row: UserRow = {
+    const row = {
       id: ids.uuid(),
       email: account.email,
       name: account.name ?? account.email.split("@")[0]!,

@@ -11,7 +11,6 @@ export interface UserRow {
   name: string;
   password_hash: string;
   is_admin: boolean;
-  tier: string;
   disabled_at: string | null;
 }
 
@@ -36,6 +35,7 @@ export interface SessionRow extends SessionOrigin {
 }
 
 export interface ListedUser extends Omit<UserRow, "password_hash"> {
+  tier: string;
   created_at: string;
   last_seen_at: string | null;
   active_keys: number;
@@ -63,7 +63,7 @@ const toUser = <Row extends { is_admin: boolean }>(row: Row): Row => ({
   is_admin: Boolean(row.is_admin),
 });
 
-const USER_COLUMNS = "id, email, name, password_hash, is_admin, tier, disabled_at";
+const USER_COLUMNS = "id, email, name, password_hash, is_admin, disabled_at";
 
 const LINK_COLUMNS = "id, user_id, email, tier, created_by, created_at, expires_at";
 const SESSIONS_LISTED_MAX = 200;
@@ -85,7 +85,7 @@ export class AccountStore {
   }
 
   /** False when the email is taken. */
-  async insertUser(on: Queryable, user: UserRow & { created_at: string }): Promise<boolean> {
+  async insertUser(on: Queryable, user: UserRow & { tier: string; created_at: string }): Promise<boolean> {
     const taken = await on.get("SELECT id FROM users WHERE email = $1", [user.email]);
     if (taken) return false;
     try {
