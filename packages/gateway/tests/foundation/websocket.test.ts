@@ -106,7 +106,7 @@ async function rawSocket(query = ""): Promise<{ write(bytes: Buffer): void; clos
   const socket = connect(gateway.app.port, "127.0.0.1");
   const key = Buffer.alloc(16).toString("base64");
   socket.write(
-    `GET /api/rpc${query} HTTP/1.1\r\nhost: a\r\nupgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\nsec-websocket-key: ${key}\r\n\r\n`,
+    `GET /api/rpc${query} HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\nsec-websocket-key: ${key}\r\n\r\n`,
   );
   let received = Buffer.alloc(0);
   const { promise: upgraded, resolve } = Promise.withResolvers<void>();
