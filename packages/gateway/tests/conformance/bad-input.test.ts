@@ -201,6 +201,7 @@ onEachDatabase("hostile input", (fresh) => {
       message_id: crypto.randomUUID(),
       alias: "nick",
       target: "m",
+      targets: [{ model: "m" }],
       title: "a title",
       server: "vllm",
       index: 99,

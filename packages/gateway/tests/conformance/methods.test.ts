@@ -87,9 +87,9 @@ routes.list | admin | | name targets begin_within_seconds
 routes.set | admin | name targets begin_within_seconds? | ok
 routes.delete | admin | name | ok
 backends.list | admin | | backends models
-backends.add | admin | type? url? api_key? name? models? capabilities? | name
-backends.update | admin | name type? url? api_key? models? capabilities? enabled? | name
-backends.test | admin | type? url? api_key? name? models? capabilities? | ok detail latency_ms models
+backends.add | admin | type? url? api_key? name? models? capabilities? concurrency? | name
+backends.update | admin | name type? url? api_key? models? capabilities? concurrency? enabled? | name
+backends.test | admin | type? url? api_key? name? models? capabilities? concurrency? | ok detail latency_ms models
 backends.probe | admin | name | ok
 backends.remove | admin | name | removed
 aliases.list | admin | | alias target
