@@ -149,9 +149,13 @@ test("x-session-id pushes into channels of the same user only", async () => {
     expect(received).not.toContain("from-eve");
     expect(received).not.toContain("from-nobody");
   }
-  // Nor can eve listen to it from now on.
+  // Eve hears nothing there, and laying claim to a channel keeps nobody out of it.
   const late = await subscribe("opened", eve);
-  await until("she is refused", () => late.received.includes("404"));
+  await until("she is subscribed", () => late.received.includes(": subscribed"));
+  const heard = opened.received.length;
+  await call("opened", ada, "once-more-from-ada");
+  await until("the others hear it", () => opened.received.slice(heard).includes("once-more-from-ada"));
+  expect(late.received).not.toContain("from-ada");
 });
 
 test.each([

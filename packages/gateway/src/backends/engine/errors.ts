@@ -2,7 +2,7 @@ import { RpcAnswerError, RpcSocketError } from "@model-gateway/wire/json-rpc";
 import { isObject } from "../../kernel/json.ts";
 import { BackendError } from "../contract.ts";
 
-/** The HTTP status that says the same as a JSON-RPC error, so that routing can judge both alike. */
+/** The HTTP status that matches a JSON-RPC error, so that routing treats both alike. */
 function statusOf({ code, data }: RpcAnswerError): number {
   const told = isObject(data) ? data.status : undefined;
   if (typeof told === "number" && told >= 400 && told <= 599) return told;

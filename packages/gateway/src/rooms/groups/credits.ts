@@ -1,3 +1,4 @@
+import type { Clock } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Database } from "../../storage/contract.ts";
 import type { AccountRef, Ledger, Statement } from "../ledger/index.ts";
@@ -6,12 +7,15 @@ import { type AccessOptions, accessGroup, changeGroup } from "./access.ts";
 import type { Members } from "./members.ts";
 import { store } from "./store.ts";
 
-export interface CreditsOptions {
+interface CreditsOptions {
   db: Database;
+  clock: Clock;
   ledger: Ledger;
   members: Members;
   metering: Pick<Metering, "holdPoints">;
 }
+
+const HOLD_AGAIN_AFTER_MS = [0, 50, 200];
 
 type InGroup = Omit<AccessOptions, "need">;
 
@@ -70,7 +74,7 @@ export class Credits {
     if (!hold)
       fail(
         "conflict",
-        "Requests under way hold points of the pool; delete the group when they have ended. Deactivated members (group.members.update) make no new ones",
+        "Requests in progress hold points of the pool; delete the group when they have ended. Deactivate members (group.members.update) to stop new ones",
       );
     try {
       return await work();
@@ -79,15 +83,22 @@ export class Credits {
     }
   }
 
-  /** Holds points of the pool; null when fewer are free. */
+  /**
+   * Holds points of the pool; null when fewer are free. A concurrent transfer may have moved its points
+   * already and still hold them, so this is retried before giving up.
+   */
   async #hold(groupId: string, points: number): Promise<PointsHold | null> {
-    const { metering, ledger } = this.options;
+    const { metering, ledger, clock } = this.options;
     const account = pool(groupId);
-    const held = await metering.holdPoints(account, points);
-    if (held) return held;
-    // The cached balance may have been out of date.
-    await ledger.balances.load(account);
-    return metering.holdPoints(account, points);
+    let held = await metering.holdPoints(account, points);
+    for (const waitMs of HOLD_AGAIN_AFTER_MS) {
+      if (held) break;
+      await new Promise<void>((resolve) => clock.after(waitMs, resolve));
+      // The cached balance may have been out of date.
+      if ((await ledger.balances.load(account)).balance < points) return null;
+      held = await metering.holdPoints(account, points);
+    }
+    return held;
   }
 
   async #refuseHeld(groupId: string, points: number): Promise<never> {
@@ -95,7 +106,7 @@ export class Credits {
     if (balance < points) refuseShort(points);
     fail(
       "conflict",
-      `The pool has ${balance} points, but requests under way hold so many of them that ${points} are not free; try again when they have ended, or allocate fewer`,
+      `The pool has ${balance} points, but requests in progress hold too many of them to allocate ${points}; try again when they have ended, or allocate fewer`,
     );
   }
 }

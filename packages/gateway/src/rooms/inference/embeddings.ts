@@ -1,6 +1,7 @@
 import { JSON_TYPE, Reply } from "@model-gateway/wire/http";
 import { BackendError } from "../../backends/contract.ts";
 import { AnswerBody, readAnswer, requireList } from "./call/answer-body.ts";
+import { answerHeaders } from "./call/answer-headers.ts";
 import { completeEmbeddings } from "./call/answer-shape.ts";
 import { CLIENT_LEFT } from "./call/deadlines.ts";
 import { toFailure } from "./call/failures.ts";
@@ -10,6 +11,7 @@ import { readEmbeddingsFields } from "./request/fields.ts";
 import type { Payload } from "./request/payload.ts";
 import type { Client } from "./turn/chat-turn.ts";
 
+const NO_HEADERS: Readonly<Record<string, string>> = {};
 const HEAD_BYTES = 4 * 1024;
 const GIVEN_BACK_FROM_BYTES = 64 * 1024;
 
@@ -29,25 +31,37 @@ export async function embed(
   });
   const call = admitting instanceof Promise ? await admitting : admitting;
   client.whenGone(() => call.watched.abort(CLIENT_LEFT));
-  try {
-    const body = new AnswerBody(await readAnswer(await call.send()));
-    const reported = usageOfTail(body);
-    requireList(body, { list: "data", endsProperly: reported !== null });
-    const actual = encodingOfAnswer(body.bytes);
-    const encoded =
-      actual === null || actual === encoding ? body : new AnswerBody(reencode(body.bytes, encoding));
-    call.route.succeeded();
-    // Vectors have no tokens of their own; that something came is what counts.
-    const owed = call.settle({ isWhole: true, reported, delivered: 1 });
-    const isReported = reported !== null && reported !== ABSURD;
-    const parts = completeEmbeddings(encoded, call.route.model, { isReported, owed });
-    const head = { status: 200, contentType: JSON_TYPE, requestId: asker.requestId };
-    return new Reply(head, parts, () => giveBack(body.bytes));
-  } catch (error) {
-    call.failed(error);
-    call.settle();
-    throw toFailure(error);
+  for (;;) {
+    try {
+      return await embedOnce(call, { asker, encoding });
+    } catch (error) {
+      const failure = await call.fallBack(error);
+      if (failure === null) continue;
+      call.settle();
+      throw toFailure(failure);
+    }
   }
+}
+
+async function embedOnce(
+  call: UpstreamCall,
+  { asker, encoding }: { asker: Asker; encoding: "float" | "base64" },
+): Promise<Reply> {
+  const body = new AnswerBody(await readAnswer(await call.send()));
+  const reported = usageOfTail(body);
+  requireList(body, { list: "data", endsProperly: reported !== null });
+  const actual = encodingOfAnswer(body.bytes);
+  const encoded =
+    actual === null || actual === encoding ? body : new AnswerBody(reencode(body.bytes, encoding));
+  call.begun();
+  call.route.succeeded();
+  // Vectors have no tokens of their own; that something came is what counts.
+  const owed = call.settle({ isWhole: true, reported, delivered: 1 });
+  const isReported = reported !== null && reported !== ABSURD;
+  const parts = completeEmbeddings(encoded, call.route.model, { isReported, owed });
+  const headers = answerHeaders(call, NO_HEADERS);
+  const head = { status: 200, contentType: JSON_TYPE, requestId: asker.requestId, headers };
+  return new Reply(head, parts, () => giveBack(body.bytes));
 }
 
 /** Vectors are half a megabyte that the collector would see only much later. Nobody else has these bytes. */
@@ -66,7 +80,7 @@ interface EmbeddingsBody {
   data: { embedding: number[] | string }[];
 }
 
-/** Little-endian float32 in base64, or numbers: whichever the client asked for and the upstream did not send. */
+/** Little-endian float32 in base64, or numbers: converts to the form that the client asked for. */
 function reencode(body: Buffer, encoding: "float" | "base64"): Buffer {
   try {
     return reencoded(JSON.parse(body.toString()) as EmbeddingsBody, encoding);

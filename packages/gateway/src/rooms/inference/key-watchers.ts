@@ -9,9 +9,9 @@ const KEYS_MAX = 50_000;
 type KeyHolder = Pick<Principal, "keyId" | "userId">;
 
 /**
- * Tells the owner of a key, who follows it on the channel of its id, how its requests go, so that a person who sets up a
- * program sees the first one arrive, or what is wrong with it. Success is told once per process: after that the
- * usage rows say it, and a busy key costs nothing here.
+ * Reports a key's requests to its owner, on the channel of its id, so that someone who sets up a program sees the
+ * first one arrive, or what is wrong with it. Success is reported once per process: after that the usage rows show
+ * it, and a busy key costs nothing here.
  */
 export class KeyWatchers {
   readonly #told = new BoundedMap<string, true>(KEYS_MAX);
@@ -29,7 +29,7 @@ export class KeyWatchers {
     this.events.notifyUser(userId, keyId, keyRequest, news);
   }
 
-  /** A key that nobody has, told to whoever set up one that begins like it: most are miscopied. */
+  /** An unknown key, reported to the watchers of a key with the same prefix: most are copying mistakes. */
   unknown(secret: string, refusal: { status: number; code: string; message: string }): void {
     const prefix = prefixOf(secret);
     if (prefix !== null)

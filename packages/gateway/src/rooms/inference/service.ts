@@ -26,7 +26,7 @@ import type { Memory } from "../memory/index.ts";
 import type { Metering } from "../metering/index.ts";
 import type { Routing } from "../routing/index.ts";
 import { CallWatch, DEFAULT_DEADLINES, type Deadlines, isAboutClient } from "./call/deadlines.ts";
-import { isFinal, reportTo, toFailure } from "./call/failures.ts";
+import { asUpstreamSaid, isFinal, reportTo, toFailure } from "./call/failures.ts";
 import { CallObserver } from "./call/observer.ts";
 import type { Asker } from "./call/upstream-call.ts";
 import { embed } from "./embeddings.ts";
@@ -46,7 +46,7 @@ const INVALID_KEY = new ServiceError(
   "auth_required",
   "Invalid API key: send `Authorization: Bearer service-…`, as keys.create showed it",
 );
-const OWN: { form: Form; isRequest: boolean } = { form: {}, isRequest: true };
+const OWN: { form: Form; isRequest: boolean } = { form: { wrapsUpstreamErrors: true }, isRequest: true };
 /** What proxies use for a client that closed its connection; nobody is there to read it. */
 const CLIENT_CLOSED = 499;
 
@@ -63,11 +63,13 @@ export interface InferenceOptions {
   bus: Bus;
   /** Whether requests on this account may still be made. */
   mayGoOn(payer: Payer): Promise<boolean>;
-  /** Counts one inference request in the service's figures. */
+  /** Counts one inference request for the service's totals. */
   countRequest(): void;
-  /** Told of every request that did not get its answer. */
+  /** Called for every request that got no answer. */
   onFailure(failure: RequestFailure): void;
   deadlines?: Partial<Deadlines>;
+  /** Whether an upstream's refusal keeps its status on the contract's routes, too. */
+  passesUpstreamErrors: boolean;
   metrics: Metrics;
   tracer: Tracer;
 }
@@ -120,7 +122,7 @@ export class Inference {
       const reply = new VoicedReply(voice, read, requestId, clock);
       const { payload } = read;
       const { listener } = reply;
-      const opening = ChatTurn.open(this.#parts, { asker, payload, client, withHistory: false, listener });
+      const opening = ChatTurn.open(this.#parts, { asker, payload, client, isConversation: false, listener });
       return opening instanceof Promise ? opening.then((turn) => reply.to(turn)) : reply.to(opening);
     });
   }
@@ -154,7 +156,7 @@ export class Inference {
     );
   }
 
-  /** Counts what failed, also before its handler ran, tells those who follow its key, and answers in the API's form. */
+  /** Counts a failure, even one before the handler ran, notifies the key's watchers, and answers in the API's form. */
   refuse(
     error: unknown,
     { request, requestId, principal }: RefusedCall,
@@ -179,14 +181,16 @@ export class Inference {
       this.#count(requestId, refusal);
     }
     // Client libraries repeat a 502 on their own; what the upstream refused once it will refuse again.
-    return this.#inForm(form, refusal, requestId, isFinal(error) ? { "x-should-retry": "false" } : {});
+    const isWrapped = form.wrapsUpstreamErrors && !this.options.passesUpstreamErrors;
+    const told = isWrapped ? refusal : asUpstreamSaid(refusal);
+    return this.#inForm(form, told, requestId, isFinal(error) ? { "x-should-retry": "false" } : {});
   }
 
   #inForm(form: Form, refusal: ServiceError, requestId: string, headers = {}): Reply {
     return refusalIn(form, toRestReply(refusal, requestId, headers), failureOf(refusal));
   }
 
-  /** What an upstream did has been counted as the outcome of a call. */
+  /** Upstream failures were already counted as the outcome of a call. */
   #count(requestId: string, refusal: ServiceError): void {
     if (!(refusal.cause instanceof BackendError)) this.#parts.observer.refused(requestId, refusal);
   }
@@ -202,6 +206,11 @@ export class Inference {
       this.#count(requestId, toServiceError(error));
       throw error;
     }
+  }
+
+  /** `chat.stop`. */
+  stop(actor: Actor, streamId: string): void {
+    this.#sender.stop(actor, streamId);
   }
 
   /** `engine.invoke`: the method and params as they are, and the raw result. */
@@ -223,21 +232,30 @@ export class Inference {
       route.succeeded();
       return result;
     } catch (error) {
-      // An error that the engine answered is about the method; chats must not lose their backend over it.
+      // An error from the engine concerns this method only; it must not open the circuit for chats.
       if (error instanceof BackendError && error.kind === "upstream") route.succeeded();
       else reportTo(route, error);
       throw toFailure(error);
     }
   }
 
-  /** Models of healthy backends, then the quick-start ones that none of them serves. */
+  /** Model routes and models of healthy backends, then the quick-start ones that none of them serves. */
   models() {
-    const routable = this.options.routing.routableModels();
-    const known = new Set(routable.map(({ id }) => id));
-    const all = [...routable, ...QUICK_START_MODELS.filter(({ id }) => !known.has(id))];
+    const { routing } = this.options;
+    const routed = routing.routedModels().map((model) => ({ ...model, owned_by: "route" }));
+    const names = new Set(routed.map(({ id }) => id));
+    const callable = [...routed, ...routing.routableModels().filter(({ id }) => !names.has(id))];
+    const known = new Set(callable.map(({ id }) => id));
+    const advertised = QUICK_START_MODELS.filter(({ id }) => !known.has(id)).map(({ id, owned_by }) => ({
+      id,
+      owned_by,
+      available: false,
+      quick_start: true as const,
+    }));
+    const head = { object: "model" as const, created: 0 };
     return {
       object: "list" as const,
-      data: all.map(({ id, owned_by }) => ({ id, object: "model" as const, created: 0, owned_by })),
+      data: [...callable, ...advertised].map(({ id, ...model }) => ({ id, ...head, ...model })),
     };
   }
 

@@ -11,9 +11,9 @@ import type { Log } from "../../kernel/log.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import { type AccountRef, accountKey, accountOf, type Balance, type Balances } from "../ledger/index.ts";
 import { MonthNames, NANO_PER_USD, WHOLE_USER } from "../usage/index.ts";
-import { type Cover, type Demand, Held, nothing, type Source } from "./cover.ts";
+import { type Cover, changesIn, type Demand, Held, nothing, type Source } from "./cover.ts";
 import { leftForDebt, limitOf, POINTS_LIMIT, spentPoints, TOKENS_BEYOND_QUOTA } from "./limits.ts";
-import { exactNanoPoints } from "./points.ts";
+import { exactNanoPoints, NANO_PER_POINT } from "./points.ts";
 import { refuseIndebted, refuseUncovered } from "./refusals.ts";
 import { type QuotaWindow, type QuotaWindows, spentOf } from "./windows.ts";
 
@@ -21,10 +21,10 @@ import { type QuotaWindow, type QuotaWindows, spentOf } from "./windows.ts";
 const CHECK_TIMEOUT_MS = 500;
 /** After a failed check the next ones do not wait at all for this long. */
 const UNKNOWN_FOR_MS = 1_000;
-/** A check that asked for this many facts goes in circles. */
+/** A check that needed more reads than this is looping. */
 const ROUNDS_MAX = 16;
 
-export interface AdmissionOptions {
+interface AdmissionOptions {
   clock: Clock;
   log: Log;
   balances: Balances;
@@ -39,20 +39,20 @@ const NO_NAMES: readonly string[] = [];
 
 type Verdict = Cover | Missing | Promise<Cover | Missing>;
 
-/** Facts that are not in memory: the check goes on once they were read. */
+/** Facts that are not in memory: the check continues once they are loaded. */
 class Missing {
   constructor(readonly load: () => Promise<unknown>) {}
 }
 
 /** The windows that a request counts in: those whose quota limits it, and the rest. */
-export interface CountedWindows {
+interface CountedWindows {
   limiting: readonly QuotaWindow[];
   names: readonly string[];
   purses(limit: Quantity): Purse[];
   alsoOn: readonly string[];
 }
 
-/** Decides whether, and by what, a request is paid. */
+/** Decides whether a request can be paid, and from what. */
 export class AdmissionCheck {
   #unknownUntilMs = 0;
   readonly #months = new MonthNames();
@@ -93,12 +93,34 @@ export class AdmissionCheck {
     };
   }
 
-  /** Reserves what the request may cost, or throws the refusal; a promise only when something must be asked. */
+  /** Reserves what the request may cost, or throws the refusal. A promise only when something must be looked up. */
   check(demand: Demand): Cover | Promise<Cover> {
     const verdict = this.#decide(demand);
     return verdict instanceof Missing || verdict instanceof Promise
       ? this.#checkLater(demand, verdict)
       : verdict;
+  }
+
+  /** Reserves it without checking limits, where it would be charged if it were settled now. */
+  async resume(demand: Demand): Promise<Cover> {
+    const { payer, tier, fixed, hasPrice } = demand;
+    const account = accountOf(payer);
+    const balance = await this.options.balances.load(account);
+    const points = this.#points(payer, account, balance);
+    const isCovered = hasPrice && points.scaled(fixed).money <= balance.balance * NANO_PER_POINT;
+    const source = isCovered ? points : await this.#knownQuota(payer, limitOf(tier));
+    if (!source) return nothing(demand);
+    const amount = source.scaled(fixed);
+    this.options.reservations.change(changesIn(source, amount));
+    return new Held(this.options.reservations, { demand, source, quota: null, amount, tokens: 0 });
+  }
+
+  async #knownQuota(payer: Payer, limit: Quantity | null): Promise<Source | null> {
+    if (limit === null) return null;
+    const quota = this.#quota(payer, limit);
+    if (!(quota instanceof Missing)) return quota;
+    await quota.load();
+    return this.#knownQuota(payer, limit);
   }
 
   async #checkLater(demand: Demand, first: Verdict): Promise<Cover> {
@@ -110,14 +132,14 @@ export class AdmissionCheck {
         if (clock.now() < this.#unknownUntilMs) return nothing(demand);
         await this.#withinDeadline(verdict.load());
       } catch (error) {
-        // Better a request that is not checked than one that is refused because a database is away.
+        // Fail open: an unchecked request is better than one refused because a database is down.
         this.#unknownUntilMs = clock.now() + UNKNOWN_FOR_MS;
-        log.error("quota check failed; the request is let through", { user_id: demand.payer.userId, error });
+        log.error("quota check failed; request admitted unchecked", { user_id: demand.payer.userId, error });
         return nothing(demand);
       }
       verdict = await this.#decide(demand);
     }
-    throw new Error("the quota check does not come to an end");
+    throw new Error("the quota check did not terminate");
   }
 
   async #withinDeadline(work: Promise<unknown>): Promise<void> {
@@ -165,6 +187,8 @@ export class AdmissionCheck {
         if (at === 1) return nothing(demand);
         continue;
       }
+      // Before anything is lowered or refused, the prompt is counted rather than sampled.
+      if (!isWhole && demand.recount?.()) return this.#tryFrom(0, facts);
       if (!isWhole && demand.tokensMin >= demand.tokensMax) continue;
       const asking = this.#askingOf(source, demand, isWhole ? demand.tokensMax : demand.tokensMin);
       const granted = this.options.reservations.grant(asking);
@@ -248,13 +272,13 @@ export class AdmissionCheck {
       await this.options.payDebt(payer);
       await balances.load(accountOf(payer));
     } catch (error) {
-      // The debt is known, so the request is not one that cannot be checked.
+      // The debt is known, so this must not fail open.
       this.#unknownUntilMs = clock.now() + UNKNOWN_FOR_MS;
-      log.warn("a debt could not be paid by the quota", { user_id: payer.userId, error });
+      log.warn("paying a debt from the quota failed", { user_id: payer.userId, error });
     }
   }
 
-  /** What the account holds; an old figure is used while a newer one is read behind it. */
+  /** What the account holds; a stale balance is used while it is refreshed in the background. */
   #balance(account: AccountRef): Balance | Missing {
     const { balances, clock, log } = this.options;
     const confirmed = balances.peek(account);
@@ -264,7 +288,7 @@ export class AdmissionCheck {
     if (clock.now() >= this.#unknownUntilMs) {
       balances.load(account).catch((error) => {
         this.#unknownUntilMs = clock.now() + UNKNOWN_FOR_MS;
-        log.warn("balance not read again; the known one stays in force", {
+        log.warn("balance refresh failed; using the cached one", {
           account: accountKey(account),
           error,
         });

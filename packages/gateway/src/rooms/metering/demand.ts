@@ -7,7 +7,7 @@ import { NOTHING } from "./limits.ts";
 import type { AdmitOptions, TokenBound } from "./types.ts";
 
 /**
- * What an upstream reports, or a client asks for, is not believed beyond these: one absurd number must not spoil
+ * Figures from upstreams and clients are capped at these: one absurd number must not spoil
  * every sum it is in. An infinite one, reserved and given back, would leave a sum that limits nothing any more.
  */
 export const TOKENS_MAX = 1e9;
@@ -34,6 +34,7 @@ class TokenDemand implements Demand {
   readonly #bound: TokenBound;
   readonly #rates: Rates;
   #fixed: Quantity | null = null;
+  #isRecounted = false;
 
   constructor({ payer, tier, bound, rates }: { payer: Payer; tier: Tier; bound: TokenBound; rates: Rates }) {
     this.payer = payer;
@@ -49,6 +50,15 @@ class TokenDemand implements Demand {
   get fixed(): Quantity {
     this.#fixed ??= fixedOf(within(this.#bound.promptTokens, TOKENS_MAX), this.#rates);
     return this.#fixed;
+  }
+
+  recount(): boolean {
+    const bound = this.#bound;
+    if (this.#isRecounted || !bound.countPromptTokens) return false;
+    this.#isRecounted = true;
+    const before = this.fixed;
+    this.#fixed = fixedOf(within(bound.countPromptTokens(), TOKENS_MAX), this.#rates);
+    return this.#fixed.tokens !== before.tokens;
   }
 }
 

@@ -123,10 +123,10 @@ const totalTokens = (row: UsageRow) => row.promptTokens + row.completionTokens;
 function rollUp({ months, days, refDays }: Rollups, row: UsageRow, { month, day }: Stamp): void {
   const tokens = totalTokens(row);
   const cost = row.costNanoUsd ?? 0;
-  const quota = row.points === null ? [tokens, cost] : [0, 0];
+  const ofQuota = row.points === null ? 1 : 0;
   // Only what is done with a key has a project.
-  const keyQuota = row.project === null ? [0, 0] : quota;
-  const monthValues = [1, tokens, cost, ...quota, ...keyQuota];
+  const ofKeys = row.project === null ? 0 : ofQuota;
+  const monthValues = [1, tokens, cost, ofQuota * tokens, ofQuota * cost, ofKeys * tokens, ofKeys * cost];
   months.add([row.userId, month, WHOLE_USER], monthValues);
   if (row.project !== null) months.add([row.userId, month, row.project], monthValues);
   const dayValues = [1, row.promptTokens, row.completionTokens, tokens, cost];
@@ -170,7 +170,7 @@ const toValues = (row: UsageRow, createdAt: string): SqlValue[] => [
   row.estimated,
 ];
 
-export interface ListOptions {
+interface ListOptions {
   userId: string;
   project: string | null;
   limit: number;
@@ -179,7 +179,7 @@ export interface ListOptions {
   fromMs: number;
 }
 
-export interface ListedRow {
+interface ListedRow {
   id: string;
   model: string;
   backend: string;
@@ -238,7 +238,7 @@ export class UsageStore {
   }
 
   /**
-   * What the months are at, theirs alone until the end of the transaction. Months without a row get one, so that
+   * The months' sums, locked until the end of the transaction. Months without a row get one, so that
    * two writers who begin a month cannot both find it empty.
    */
   async lockMonths(tx: Transaction, keys: readonly MonthKey[]): Promise<MonthQuota[]> {
@@ -314,7 +314,7 @@ export class UsageStore {
     return row?.total ?? 0;
   }
 
-  /** Deletes some of the rows that are older than `before`; the rollups keep what they said. */
+  /** Deletes some of the rows that are older than `before`; the rollups keep their sums. */
   deleteBefore(before: string, rowsMax: number): Promise<number> {
     return this.db.run(
       `DELETE FROM usage_records WHERE id IN

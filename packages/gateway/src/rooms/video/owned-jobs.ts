@@ -4,9 +4,9 @@ import type { Charges, JobHold } from "./charges.ts";
 import type { VideoOptions } from "./service.ts";
 import type { JobSummary, VideoStore } from "./store.ts";
 
-/** Message: the id of a job that ended; the instance that has its hold gives it back. */
+/** Message: the id of a job that ended; the instance that has its hold releases it. */
 const ENDED = "video-ended";
-/** Message: some jobs have no owner any more. */
+/** Message: some jobs no longer have an owner. */
 const ABANDONED = "video-abandoned";
 
 /**
@@ -24,7 +24,7 @@ const CLAIMED_MAX = 500;
 export class OwnedJobs {
   readonly #instance: string;
   readonly #holds = new Map<string, JobHold>();
-  /** Jobs taken over without a hold so far: the dead instance's hold may still occupy the room. */
+  /** Jobs taken over without a hold so far. */
   readonly #unheld = new Map<string, JobSummary>();
   #renewedAtMs = 0;
 
@@ -92,7 +92,7 @@ export class OwnedJobs {
   async #claim({ fromTheLiving }: { fromTheLiving: boolean }): Promise<number> {
     const now = isoTime(this.options.clock.now());
     const claimed = await this.store.claim({ ...this.lease(), now, limit: CLAIMED_MAX, fromTheLiving });
-    // A cancelled job costs nothing; only its upstream has to be told.
+    // A cancelled job costs nothing; only the upstream must be told to cancel.
     for (const job of claimed)
       if (job.status !== "cancelled" && !this.#holds.has(job.id)) this.#unheld.set(job.id, job);
     for (const job of [...this.#unheld.values()]) await this.#hold(job);
@@ -101,13 +101,12 @@ export class OwnedJobs {
 
   async #hold(job: JobSummary): Promise<void> {
     const { id, payer, model, bound_usd } = job;
-    const hold = await this.charges.hold({
+    const hold = await this.charges.resume({
       requestId: id,
       payer: JSON.parse(payer) as Payer,
       model,
       costUsd: bound_usd ?? 0,
     });
-    if (!hold) return;
     // It may have ended meanwhile.
     if (this.#unheld.delete(id)) this.#holds.set(id, hold);
     else hold.release();

@@ -10,6 +10,9 @@ import { agents } from "./008-agents.ts";
 import { leases } from "./009-leases.ts";
 import { debts } from "./010-debts.ts";
 import { videoBounds } from "./011-video-bounds.ts";
+import { messageForms } from "./012-message-forms.ts";
+import { modelRoutes } from "./013-model-routes.ts";
+import { people } from "./015-people.ts";
 import { agentDeployments } from "./017-agent-deployments.ts";
 
 /** In order of application; a released migration is never edited, only followed by another. */
@@ -25,5 +28,8 @@ export const migrations: readonly Migration[] = [
   leases,
   debts,
   videoBounds,
+  messageForms,
+  modelRoutes,
+  people,
   agentDeployments,
 ];

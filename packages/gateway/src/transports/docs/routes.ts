@@ -1,4 +1,4 @@
-import { bearerOf, Reply } from "@model-gateway/wire/http";
+import { bearerOf, type HttpRequest, Reply } from "@model-gateway/wire/http";
 import { z } from "zod";
 import { fail } from "../../kernel/errors.ts";
 import { constantTimeEqual } from "../../kernel/ids.ts";
@@ -17,6 +17,14 @@ export interface DocumentOptions {
   version: string;
 }
 
+/** The address that the client used; empty for one that named no host. */
+function serverUrlOf(request: HttpRequest): string {
+  const host = request.header("host");
+  // A proxy that ends TLS says so. Anyone can, but the answer goes to nobody else.
+  const scheme = request.header("x-forwarded-proto") === "https" ? "https" : "http";
+  return host ? `${scheme}://${host}` : "";
+}
+
 /** The documents that are derived from the definitions, and the metrics. */
 export function documentRoutes({ registry, metrics, metricsToken, version }: DocumentOptions): AnyRoute[] {
   const text = (body: string, contentType: string, requestId: string) =>
@@ -28,7 +36,7 @@ export function documentRoutes({ registry, metrics, metricsToken, version }: Doc
       summary: "OpenRPC document of the management plane",
       auth: "public",
       response: z.looseObject({}),
-      handler: () => openRpcDocument(registry, version),
+      handler: ({ request }) => openRpcDocument(registry, { version, serverUrl: serverUrlOf(request) }),
     }),
     defineRoute({
       method: "GET",

@@ -1,10 +1,9 @@
 import { bearerOf, type HttpRequest, jsonReply, type Reply } from "@model-gateway/wire/http";
 import type { EventHub, RateLimiter } from "../../bus/contract.ts";
-import { type Authenticator, callerFrom, type Identity } from "../../kernel/context.ts";
-import { type ErrorName, toServiceError } from "../../kernel/errors.ts";
+import { type Authenticator, type CallSource, callerFrom, type Identity } from "../../kernel/context.ts";
+import { type ErrorName, type ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { FailedTries } from "../../kernel/failed-tries.ts";
 import { decodeUtf8 } from "../../kernel/json.ts";
-import type { Cors } from "../cors.ts";
 import { hitAsStranger } from "./anonymous.ts";
 import { encodeFailure } from "./codec.ts";
 import { type RpcRunner, socketOnly } from "./runner.ts";
@@ -12,7 +11,7 @@ import { type RpcRunner, socketOnly } from "./runner.ts";
 export const RPC_BODY_BYTES_MAX = 1024 * 1024;
 const SESSION_ID_LENGTH_MAX = 64;
 
-export interface RpcHttpOptions {
+interface RpcHttpOptions {
   runner: RpcRunner;
   authenticator: Authenticator;
   events: EventHub;
@@ -22,8 +21,9 @@ export interface RpcHttpOptions {
 
 interface RpcHttpCall {
   requestId: string;
-  source: { readonly ip: string };
-  cors: Pick<Cors, "refusal">;
+  source: CallSource;
+  /** Of a call without credentials. */
+  refusal(request: HttpRequest): ServiceError | null;
 }
 
 /** The only refusals that are not HTTP 200. */
@@ -42,21 +42,21 @@ export function createRpcHttp({ runner, authenticator, events, limiter, tries }:
     request: HttpRequest,
     body: Buffer,
     identity: Identity,
-    { requestId, source, cors }: RpcHttpCall,
+    call: RpcHttpCall,
   ): Reply | Promise<Reply> {
     if (identity.actor || identity.adminToken) request.vouch();
     else {
-      const refusal = cors.refusal(request);
-      if (refusal) return unreadable(refusal, requestId);
-      if (bearerOf(request) !== null) tries.failed(source.ip);
-      const admitted = hitAsStranger(limiter, source.ip);
+      const refusal = call.refusal(request);
+      if (refusal) return unreadable(refusal, call.requestId);
+      if (bearerOf(request) !== null) tries.failed(call.source.ip);
+      const admitted = hitAsStranger(limiter, call.source.ip);
       if (admitted instanceof Promise)
         return admitted.then(
-          () => answer(request, body, identity, { requestId, source, cors }),
-          (error) => unreadable(error, requestId),
+          () => answer(request, body, identity, call),
+          (error) => unreadable(error, call.requestId),
         );
     }
-    return answer(request, body, identity, { requestId, source, cors });
+    return answer(request, body, identity, call);
   }
 
   function answer(

@@ -5,14 +5,13 @@ import type { Route } from "../../routing/index.ts";
 import type { Payload } from "../request/payload.ts";
 import { OPTIONS, type SpendFields } from "../request/spend-fields.ts";
 
-/** What is held for at first when neither the request nor the price table says how long an answer may be. */
+/** Output tokens held at first when neither the request nor the price table limits the answer. */
 const OUTPUT_TOKENS_UNKNOWN = 8_192;
-/** What an answer is not lowered below, unless its client asks for less. */
+/** The lowest limit we set on an answer, unless the client asks for less. */
 const OUTPUT_TOKENS_LOWERED_MIN = 256;
-const BYTES_PER_TOKEN = 4;
 
-/** What is sent: its bytes are there once it was put together for a backend. */
-export interface SentBody {
+/** What is sent; its bytes exist once it was built for a backend. */
+interface SentBody {
   bytes(): Uint8Array | string;
 }
 
@@ -20,6 +19,10 @@ const bytesOf = (body: SentBody): Uint8Array => {
   const bytes = body.bytes();
   return typeof bytes === "string" ? Buffer.from(bytes) : bytes;
 };
+
+/** What the JSON around a list of token numbers may weigh without counting. */
+const FRAME_TOKENS = 50;
+const WITHOUT_INPUT: ReadonlyMap<string, string> = new Map([["input", "[]"]]);
 
 /** The most that an embeddings request can cost. */
 export class EmbeddingsBound implements TokenBound {
@@ -32,17 +35,25 @@ export class EmbeddingsBound implements TokenBound {
   ) {}
 
   get promptTokens(): number {
-    return this.payload.tokenCount("input") ?? samplePromptTokens(bytesOf(this.body), false);
+    return this.#numbered() ?? samplePromptTokens(bytesOf(this.body), false);
   }
   /** The same from all of it, for what is settled by it. */
   countPromptTokens(): number {
-    return this.payload.tokenCount("input") ?? estimatePromptTokens(bytesOf(this.body), false);
+    return this.#numbered() ?? estimatePromptTokens(bytesOf(this.body), false);
+  }
+
+  /** Token numbers, and what stands beside them: some servers read `messages` there. Null when there are none. */
+  #numbered(): number | null {
+    const tokens = this.payload.tokenCount("input");
+    if (tokens === null) return null;
+    const beside = estimatePromptTokens(bytesOf(this.payload.compose(WITHOUT_INPUT)), false);
+    return tokens + Math.max(0, beside - FRAME_TOKENS);
   }
 }
 
-export interface ChatBoundOptions {
+interface ChatBoundOptions {
   body: SentBody;
-  /** Whether there may be images or sounds in it. */
+  /** Whether it may contain images or audio. */
   mayHaveMedia: boolean;
   spend: SpendFields;
   route: Route;
@@ -53,7 +64,7 @@ export interface ChatBoundOptions {
 export class ChatBound implements TokenBound {
   readonly outputTokensMax: number;
   readonly outputTokensMin: number;
-  /** Whether the backend is told a limit that it keeps to. */
+  /** Whether the backend is sent a limit that it honours. */
   readonly isTold: boolean;
   readonly #body: SentBody;
   readonly #mayHaveMedia: boolean;
@@ -61,11 +72,11 @@ export class ChatBound implements TokenBound {
   readonly #predictionTokens: number;
 
   constructor({ body, mayHaveMedia, spend, route, limits }: ChatBoundOptions) {
-    const { choices, predictionBytes } = spend;
+    const { choices, predictionTokens } = spend;
     this.#body = body;
     this.#mayHaveMedia = mayHaveMedia;
     this.#choices = choices;
-    this.#predictionTokens = Math.ceil(predictionBytes / BYTES_PER_TOKEN);
+    this.#predictionTokens = predictionTokens;
     const honoured = limitFieldsOf(route.backend, route.model);
     const usual = limits.outputTokensMax ?? OUTPUT_TOKENS_UNKNOWN;
     let largest = 0;
@@ -74,7 +85,7 @@ export class ChatBound implements TokenBound {
       if (value > largest) largest = value;
       if (honoured.includes(inOptions ? `${OPTIONS}.${name}` : name)) isTold = true;
     }
-    // A limit under a name that the server does not know is none.
+    // A limit under a name that the server does not know has no effect.
     const perChoice = isTold ? largest : Math.max(largest, usual);
     this.isTold = isTold;
     this.outputTokensMax = perChoice * choices + this.#predictionTokens;
@@ -89,7 +100,7 @@ export class ChatBound implements TokenBound {
     return estimatePromptTokens(bytesOf(this.#body), this.#mayHaveMedia);
   }
 
-  /** The output tokens that the backend was told to keep to, all choices together; null when it was told nothing. */
+  /** The output limit sent to the backend, over all choices; null when none was sent. */
   toldFor(loweredTo: number | null): number | null {
     if (loweredTo !== null) return loweredTo * this.#choices + this.#predictionTokens;
     return this.isTold ? this.outputTokensMax : null;
@@ -101,7 +112,7 @@ export class ChatBound implements TokenBound {
   }
 }
 
-/** Fields to set so that no choice becomes longer than `tokens`: those that the client used, and one that counts. */
+/** Fields to set so that no choice becomes longer than `tokens`: those that the client used, and one that the backend honours. */
 export function loweredFields(
   tokens: number,
   { payload, spend, route }: { payload: Payload; spend: SpendFields; route: Route },

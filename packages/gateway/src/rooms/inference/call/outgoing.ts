@@ -8,7 +8,7 @@ import type { ReportedUsage } from "./usage-tail.ts";
 
 const NOTHING: ReadonlyMap<string, string> = new Map();
 
-export interface OutgoingOptions {
+interface OutgoingOptions {
   payload: Payload;
   /** As the client wrote it. */
   model: string;
@@ -21,7 +21,7 @@ export interface OutgoingOptions {
 /** What is sent to the backend that was chosen, and the bound that follows from it. */
 export class Outgoing {
   readonly bound: ChatBound | EmbeddingsBound;
-  /** What each choice was limited to because no more can be paid. */
+  /** The limit on each choice when the payer cannot cover more. */
   loweredTo: number | null = null;
   #composed: { route: Route; body: JsonBody } | null = null;
 
@@ -35,7 +35,7 @@ export class Outgoing {
   ) {
     const { spend, payload, set } = options;
     const body = { bytes: () => this.body().bytes() };
-    // What the stored history has in it was not looked at.
+    // The stored history was not checked for media.
     const mayHaveMedia = payload.mayHaveMedia || set?.has("messages") === true;
     this.bound = spend
       ? new ChatBound({ body, mayHaveMedia, spend, route, limits })
@@ -68,12 +68,12 @@ export class Outgoing {
     this.#composed = null;
   }
 
-  /** Whether the backend was told how long the answer may be, by a name that it keeps to. */
+  /** Whether the backend was told how long the answer may be, in a field that it honours. */
   get isTold(): boolean {
     return this.loweredTo !== null || (this.bound instanceof ChatBound && this.bound.isTold);
   }
 
-  /** What is wrong with the figures of a whole answer, in words; null when they can be right. */
+  /** Why the reported usage of a whole answer is implausible; null when it is plausible. */
   implausible({ promptTokens, completionTokens }: ReportedUsage): string | null {
     const { contextTokens } = this.limits;
     if (contextTokens !== null && promptTokens > contextTokens)

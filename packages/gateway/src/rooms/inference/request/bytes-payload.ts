@@ -4,37 +4,51 @@ import { costProblem } from "../../../kernel/json-cost.ts";
 import {
   JsonScanError,
   type Member,
-  type OnString,
+  type ScanListeners,
   scanObject,
   skipSpace,
 } from "../../../kernel/json-scan.ts";
+import { estimatePromptTokens } from "../../metering/index.ts";
+import { type MessagesProblem, problemOfMessages } from "./messages-problem.ts";
 import {
   hasOwnField,
   isExtraSent,
   isOwnField,
+  type Kind,
   type Payload,
-  SPELLED_ONE_WAY,
+  requireName,
   SPELLED_ONE_WAY_IN_OPTIONS,
 } from "./payload.ts";
 import { isSpendField, OPTIONS, PREDICTION, SpendFields, spendNumber } from "./spend-fields.ts";
 
 const TEXT_KEPT_MAX = 16 * 1024;
-/** Keys of the parts of a message that are an image or a sound, with their quotes. */
-const MEDIA_KEYS = ['"image_url"', '"input_audio"', '"images"'] as const;
+/** Keys of message parts that are images, audio or files, with their quotes. */
+const MEDIA_KEYS = [
+  '"image_url"',
+  '"input_audio"',
+  '"images"',
+  '"video_url"',
+  '"audio_url"',
+  '"input_video"',
+  '"file_data"',
+] as const;
 const KEY_LENGTH_MAX = 100;
 const COLON = 58;
 /** Stands in JSON as it is: ASCII, and nothing escaped. */
 const PLAIN_STRING = /^"[ !#-[\]-~]*"$/;
 /** An array whose first element, or whose first array's first element, is a number. */
 const TOKEN_ARRAY = /^\[\s*(\[\s*)?\d/;
+/** What is read of a list to see what is in it. */
+const OPENING_BYTES = 64;
 const COMMA_BYTE = 44;
+const QUOTE_BYTE = 34;
 const OPEN = Buffer.from("{");
 const CLOSE = Buffer.from("}");
 const COMMA = Buffer.from(",");
 
 /**
  * A request body as bytes with its top level known. Fields are read one by one when asked for, and changed by
- * splicing, so that what nobody looks at passes exactly as the client wrote it.
+ * splicing, so that everything else passes exactly as the client wrote it.
  */
 export class BytesPayload implements Payload {
   readonly #bytes: Buffer;
@@ -44,19 +58,26 @@ export class BytesPayload implements Payload {
   readonly #members = new Map<string, Member>();
   readonly #hasDuplicates: boolean;
   #mayHaveMedia = false;
+  messagesProblem: MessagesProblem | null = null;
 
   constructor(body: Uint8Array) {
     this.#bytes = asBuffer(body);
     const text = this.#bytes.toString("latin1");
     const problem = costProblem(text);
     if (problem !== null) fail("invalid_request", `The body is too costly to read: ${problem}`);
-    // A long one would be kept twice until the answer is there.
+    // A long body would be held twice until the answer arrives.
     this.#text = text.length <= TEXT_KEPT_MAX ? text : null;
-    const members = scan(this.#bytes, text, (_, start, end) => {
-      if (!this.#mayHaveMedia && isMediaKey(text, start, end)) this.#mayHaveMedia = true;
+    const members = scan(this.#bytes, text, {
+      onString: (_, start, end) => {
+        if (!this.#mayHaveMedia && isMediaKey(text, start, end)) this.#mayHaveMedia = true;
+      },
+      // Read here, since keeping it would keep a second copy of the request until the answer is there.
+      onParsed: ({ messages }) => {
+        this.messagesProblem = problemOfMessages(messages);
+      },
     });
     for (const member of members) {
-      SPELLED_ONE_WAY.require(member.key);
+      requireName(member.key);
       this.#members.set(member.key, member);
     }
     this.#hasDuplicates = this.#members.size !== members.length;
@@ -70,44 +91,32 @@ export class BytesPayload implements Payload {
     return this.#members.has(key);
   }
 
-  /** The first byte of the value tells its type; undefined when there is no such field. */
-  #kind(member: Member): "string" | "array" | "object" | "scalar" {
-    const byte = this.#bytes[member.valueStart];
-    return byte === 34 ? "string" : byte === 91 ? "array" : byte === 123 ? "object" : "scalar";
-  }
-
-  isArray(key: string): boolean {
+  kindOf(key: string): Kind | undefined {
     const member = this.#members.get(key);
-    return member !== undefined && this.#kind(member) === "array";
-  }
-
-  isString(key: string): boolean {
-    const member = this.#members.get(key);
-    return member !== undefined && this.#kind(member) === "string";
-  }
-
-  isNull(key: string): boolean {
-    const member = this.#members.get(key);
-    return member !== undefined && this.#bytes[member.valueStart] === 110;
+    if (!member) return undefined;
+    const { valueStart, end } = member;
+    const byte = this.#bytes[valueStart];
+    if (byte === 91) {
+      const opening = this.#bytes.toString("latin1", valueStart, Math.min(end, valueStart + OPENING_BYTES));
+      return /^\[\s*\]$/.test(opening) ? "empty array" : "array";
+    }
+    return byte === 34 ? "string" : byte === 123 ? "object" : byte === 110 ? "null" : "scalar";
   }
 
   tokenCount(key: string): number | null {
     const member = this.#members.get(key);
-    if (!member || this.#kind(member) !== "array") return null;
+    if (!member) return null;
     const { valueStart, end } = member;
-    const opening = this.#bytes.toString("latin1", valueStart, Math.min(end, valueStart + 64));
+    const opening = this.#bytes.toString("latin1", valueStart, Math.min(end, valueStart + OPENING_BYTES));
     if (!TOKEN_ARRAY.test(opening)) return null;
     let count = 1;
-    for (let at = valueStart; at < end; at++) if (this.#bytes[at] === COMMA_BYTE) count++;
+    for (let at = valueStart; at < end; at++) {
+      const byte = this.#bytes[at];
+      if (byte === COMMA_BYTE) count++;
+      // Strings among the numbers count as text.
+      else if (byte === QUOTE_BYTE) return null;
+    }
     return count;
-  }
-
-  isEmptyArray(key: string): boolean {
-    const member = this.#members.get(key);
-    if (!member || this.#kind(member) !== "array") return false;
-    return /^\[\s*\]$/.test(
-      this.#bytes.toString("latin1", member.valueStart, Math.min(member.end, member.valueStart + 64)),
-    );
   }
 
   value(key: string): unknown {
@@ -126,13 +135,18 @@ export class BytesPayload implements Payload {
 
   spendFields(): SpendFields {
     const fields = new SpendFields();
+    const extra = this.#extra();
+    const replaced = namesSent(extra);
     for (const [name, { valueStart, end }] of this.#members) {
-      if (name === PREDICTION) fields.predictionBytes = end - valueStart;
+      if (replaced.has(name)) continue;
+      if (name === PREDICTION)
+        fields.predictionTokens = estimatePromptTokens(this.#bytes.subarray(valueStart, end), false);
       else if (name === OPTIONS) this.#readOptions(fields);
       else if (isSpendField(name)) fields.add(name, this.value(name), "");
     }
-    for (const { key: name, bytes, valueStart, end, isSent } of this.#extra()) {
-      if (isSent && name === PREDICTION) fields.predictionBytes = end - valueStart;
+    for (const { key: name, bytes, valueStart, end, isSent } of extra) {
+      if (isSent && name === PREDICTION)
+        fields.predictionTokens = estimatePromptTokens(bytes.subarray(valueStart, end), false);
       if (!isSpendField(name)) continue;
       const value = parseValue(bytes.subarray(valueStart, end), `extra.${name}`);
       if (isSent) fields.add(name, value, "extra.");
@@ -141,10 +155,10 @@ export class BytesPayload implements Payload {
     return fields;
   }
 
-  /** A key that stands there twice is read twice: servers do not agree on which of them counts. */
+  /** A repeated key is checked each time: servers disagree on which one counts. */
   #readOptions(fields: SpendFields): void {
     const member = this.#members.get(OPTIONS)!;
-    if (this.#kind(member) !== "object") return;
+    if (this.kindOf(OPTIONS) !== "object") return;
     const bytes = this.#bytes.subarray(member.valueStart, member.end);
     for (const { key, valueStart, end } of scan(bytes)) {
       SPELLED_ONE_WAY_IN_OPTIONS.require(key, "options.");
@@ -166,11 +180,13 @@ export class BytesPayload implements Payload {
       if (parts.length > 1) parts.push(COMMA);
       parts.push(part);
     };
+    const extra = this.#extra();
+    const replaced = namesSent(extra);
     for (const [key, { start, end }] of this.#members) {
-      if (!set.has(key) && !isOwnField(key)) add(this.#bytes.subarray(start, end));
+      if (!set.has(key) && !isOwnField(key) && !replaced.has(key)) add(this.#bytes.subarray(start, end));
     }
     for (const [key, json] of set) add(Buffer.from(`${JSON.stringify(key)}:${json}`));
-    for (const { key, bytes, start, end, isSent } of this.#extra())
+    for (const { key, bytes, start, end, isSent } of extra)
       if (isSent && !set.has(key)) add(bytes.subarray(start, end));
     parts.push(CLOSE);
     return Buffer.concat(parts) as Uint8Array<ArrayBuffer>;
@@ -179,7 +195,7 @@ export class BytesPayload implements Payload {
   /** The members of an `extra` object, each key once, with whether they go into what is sent. */
   #extra(): ExtraMember[] {
     const extra = this.#members.get("extra");
-    if (!extra || this.#kind(extra) !== "object") return [];
+    if (!extra || this.kindOf("extra") !== "object") return [];
     const bytes = this.#bytes.subarray(extra.valueStart, extra.end);
     const byKey = new Map<string, ExtraMember>();
     for (const member of scan(bytes)) {
@@ -197,10 +213,14 @@ function isMediaKey(text: string, start: number, end: number): boolean {
 }
 
 interface ExtraMember extends Member {
-  /** What its positions are positions in. */
+  /** The text that the positions refer to. */
   bytes: Buffer;
   isSent: boolean;
 }
+
+const NONE: ReadonlySet<string> = new Set();
+const namesSent = (extra: readonly ExtraMember[]): ReadonlySet<string> =>
+  extra.length === 0 ? NONE : new Set(extra.filter(({ isSent }) => isSent).map(({ key }) => key));
 
 function parseValue(bytes: Buffer, field: string): unknown {
   try {
@@ -229,9 +249,9 @@ class ComposedBody implements JsonBody {
 const asBuffer = (bytes: Uint8Array): Buffer =>
   bytes instanceof Buffer ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 
-function scan(bytes: Buffer, text?: string, onString?: OnString): Member[] {
+function scan(bytes: Buffer, text?: string, listeners?: ScanListeners): Member[] {
   try {
-    return scanObject(bytes, text, onString);
+    return scanObject(bytes, text, listeners);
   } catch (error) {
     if (error instanceof JsonScanError)
       fail("invalid_request", `The body is not a valid JSON object: ${error.message}`);

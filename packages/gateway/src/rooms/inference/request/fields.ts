@@ -1,6 +1,6 @@
 import { fail } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
-import type { Payload } from "./payload.ts";
+import type { Payload, Kind as ValueKind } from "./payload.ts";
 import type { SpendFields } from "./spend-fields.ts";
 
 const MODEL_LENGTH_MAX = 256;
@@ -21,7 +21,7 @@ export interface ChatFields {
   streamOptions: Record<string, unknown> | null;
 }
 
-export interface EmbeddingsFields {
+interface EmbeddingsFields {
   model: string;
   provider: string | null;
   encoding: "float" | "base64";
@@ -54,21 +54,27 @@ const TEXT: Kind<string> = {
 const OBJECT: Kind<Record<string, unknown>> = { is: isObject, expected: "must be an object" };
 
 function modelOf(payload: Payload): string {
-  const model = payload.isString("model") ? payload.value("model") : null;
-  if (typeof model !== "string" || model === "" || model.length > MODEL_LENGTH_MAX)
+  const model = payload.kindOf("model") === "string" ? payload.value("model") : null;
+  if (typeof model !== "string" || model === "")
     return refuse("model", "is required: a model id from GET /v1/models");
+  if (model.length > MODEL_LENGTH_MAX)
+    return refuse(
+      "model",
+      `is too long: at most ${MODEL_LENGTH_MAX} characters, a model id from GET /v1/models`,
+    );
   return model;
 }
 
+const TOOLS_KINDS: ReadonlySet<ValueKind | undefined> = new Set([undefined, "null", "array", "empty array"]);
+
 export function readChatFields(payload: Payload): ChatFields {
   const model = modelOf(payload);
-  if (!payload.isArray("messages") || payload.isEmptyArray("messages"))
+  if (payload.kindOf("messages") !== "array")
     refuse("messages", "is required: an array of {role, content} with at least one entry");
-  if (payload.has("tools") && !payload.isArray("tools") && !payload.isNull("tools"))
-    refuse("tools", "must be an array of {type, function}");
+  if (!TOOLS_KINDS.has(payload.kindOf("tools"))) refuse("tools", "must be an array of {type, function}");
   optional(payload, "temperature", NUMBER);
   const streamOptions = optional(payload, "stream_options", OBJECT);
-  return {
+  const fields: ChatFields = {
     model,
     stream: optional(payload, "stream", BOOLEAN) ?? false,
     provider: optional(payload, "provider", TEXT),
@@ -78,11 +84,15 @@ export function readChatFields(payload: Payload): ChatFields {
     wantsUsage: streamOptions?.include_usage === true,
     streamOptions,
   };
+  const { messagesProblem } = payload;
+  if (messagesProblem) refuse(messagesProblem.field, messagesProblem.expected);
+  return fields;
 }
 
 export function readEmbeddingsFields(payload: Payload): EmbeddingsFields {
   const model = modelOf(payload);
-  if (!payload.isString("input") && (!payload.isArray("input") || payload.isEmptyArray("input")))
+  const input = payload.kindOf("input");
+  if (input !== "string" && input !== "array")
     refuse("input", "is required: a string or an array of strings");
   const encoding = optional(payload, "encoding_format", TEXT) ?? "float";
   if (encoding !== "float" && encoding !== "base64") refuse("encoding_format", "must be float or base64");

@@ -1,24 +1,31 @@
 import type { JsonBody } from "../../../backends/contract.ts";
 import { isObject } from "../../../kernel/json.ts";
+import { estimatePromptTokens } from "../../metering/index.ts";
+import { type MessagesProblem, problemOfMessages } from "./messages-problem.ts";
 import {
   hasOwnField,
   isExtraSent,
   isOwnField,
+  type Kind,
   type Payload,
-  SPELLED_ONE_WAY,
+  requireName,
   SPELLED_ONE_WAY_IN_OPTIONS,
 } from "./payload.ts";
 import { isSpendField, OPTIONS, PREDICTION, SpendFields, spendNumber } from "./spend-fields.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** A chat request that exists as an object already: it is written once, and never read again. */
+/** A chat request that is already an object: it is serialised once and never parsed. */
 export class ObjectPayload implements Payload {
   readonly #fields: Fields;
 
   constructor(fields: Fields) {
     this.#fields = fields;
-    for (const key of Object.keys(fields)) SPELLED_ONE_WAY.require(key);
+    for (const key of Object.keys(fields)) requireName(key);
+  }
+
+  get messagesProblem(): MessagesProblem | null {
+    return problemOfMessages(this.#fields.messages);
   }
 
   get mayHaveMedia(): boolean {
@@ -29,39 +36,41 @@ export class ObjectPayload implements Payload {
   }
 
   has(key: string): boolean {
-    return Object.hasOwn(this.#fields, key) && this.#fields[key] !== undefined;
+    return this.value(key) !== undefined;
   }
-  isArray(key: string): boolean {
-    return Array.isArray(this.#fields[key]);
-  }
-  isEmptyArray(key: string): boolean {
-    const value = this.#fields[key];
-    return Array.isArray(value) && value.length === 0;
-  }
-  isString(key: string): boolean {
-    return typeof this.#fields[key] === "string";
-  }
-  isNull(key: string): boolean {
-    return this.#fields[key] === null;
+  kindOf(key: string): Kind | undefined {
+    const value = this.value(key);
+    if (value === undefined) return undefined;
+    if (Array.isArray(value)) return value.length > 0 ? "array" : "empty array";
+    return typeof value === "string"
+      ? "string"
+      : value === null
+        ? "null"
+        : isObject(value)
+          ? "object"
+          : "scalar";
   }
   value(key: string): unknown {
-    return this.#fields[key];
+    return Object.hasOwn(this.#fields, key) ? this.#fields[key] : undefined;
   }
   tokenCount(key: string): number | null {
-    const value = this.#fields[key];
+    const value = this.value(key);
     const tokens = Array.isArray(value) ? value.flat() : [];
     return tokens.length > 0 && tokens.every((token) => typeof token === "number") ? tokens.length : null;
   }
 
   spendFields(): SpendFields {
     const fields = new SpendFields();
+    const extra = this.#extra();
+    const replaced = namesSent(extra);
     for (const [name, value] of Object.entries(this.#fields)) {
-      if (name === PREDICTION) fields.predictionBytes = bytesOf(value);
+      if (replaced.has(name)) continue;
+      if (name === PREDICTION) fields.predictionTokens = tokensOf(value);
       else if (name === OPTIONS) readOptions(fields, value);
       else if (isSpendField(name) && value !== undefined) fields.add(name, value, "");
     }
-    for (const { name, value, isSent } of this.#extra()) {
-      if (isSent && name === PREDICTION) fields.predictionBytes = bytesOf(value);
+    for (const { name, value, isSent } of extra) {
+      if (isSent && name === PREDICTION) fields.predictionTokens = tokensOf(value);
       if (!isSpendField(name)) continue;
       if (isSent) fields.add(name, value, "extra.");
       else spendNumber(value, `extra.${name}`);
@@ -71,18 +80,30 @@ export class ObjectPayload implements Payload {
 
   compose(set: ReadonlyMap<string, string>): JsonBody {
     if (set.size === 0 && !hasOwnField(this)) return new ComposedObject(this.#fields, set);
-    const kept = Object.entries(this.#fields).filter(([name]) => !set.has(name) && !isOwnField(name));
-    for (const { name, value, isSent } of this.#extra())
-      if (isSent && !set.has(name)) kept.push([name, value]);
+    const extra = this.#extra();
+    const replaced = namesSent(extra);
+    const kept = Object.entries(this.#fields).filter(
+      ([name]) => !set.has(name) && !isOwnField(name) && !replaced.has(name),
+    );
+    for (const { name, value, isSent } of extra) if (isSent && !set.has(name)) kept.push([name, value]);
     return new ComposedObject(Object.fromEntries(kept), set);
   }
 
-  #extra(): { name: string; value: unknown; isSent: boolean }[] {
+  #extra(): ExtraField[] {
     const { extra } = this.#fields;
     if (!isObject(extra)) return [];
     return Object.entries(extra).map(([name, value]) => ({ name, value, isSent: isExtraSent(this, name) }));
   }
 }
+
+interface ExtraField {
+  name: string;
+  value: unknown;
+  isSent: boolean;
+}
+
+const namesSent = (extra: readonly ExtraField[]): ReadonlySet<string> =>
+  new Set(extra.filter(({ isSent }) => isSent).map(({ name }) => name));
 
 function readOptions(fields: SpendFields, options: unknown): void {
   if (!isObject(options)) return;
@@ -92,7 +113,8 @@ function readOptions(fields: SpendFields, options: unknown): void {
   }
 }
 
-const bytesOf = (value: unknown): number => Buffer.byteLength(JSON.stringify(value) ?? "");
+const tokensOf = (value: unknown): number =>
+  estimatePromptTokens(Buffer.from(JSON.stringify(value) ?? ""), false);
 
 class ComposedObject implements JsonBody {
   #bytes: Buffer<ArrayBuffer> | null = null;

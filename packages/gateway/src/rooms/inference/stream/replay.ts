@@ -21,7 +21,7 @@ export function replayAsStream(body: Buffer): Answer {
   return wholeAnswer(Buffer.from(`${text}data: [DONE]\n\n`));
 }
 
-/** An answer that is all there. */
+/** An answer that has arrived completely. */
 const wholeAnswer = (bytes: Buffer): Answer => ({
   contentType: "text/event-stream",
   bytes: () => bytes,

@@ -1,16 +1,17 @@
 import { isObject } from "../../../kernel/json.ts";
+import { mediaTokens, TokenCounter } from "../../metering/index.ts";
 import type { AnswerHead } from "../call/answer-shape.ts";
 import { ABSURD, type ReportedUsage, readUsage, type UsageReport, usageFields } from "../call/usage-tail.ts";
 import { type ChatChunk, type Choice, ChunkNormaliser } from "./chunk-normaliser.ts";
-import { textBytesIn } from "./text-size.ts";
+import { LineEnds } from "./line-ends.ts";
+import { countTexts } from "./text-size.ts";
 
 /** An event that is still incomplete after this much is relayed as it comes, unread. */
 const PENDING_BYTES_MAX = 1024 * 1024;
-/** Reads views as they are: making a Buffer of one first costs more than the rest of a typical event. */
+/** Decodes views directly: making a Buffer first costs more than the rest of a typical event. */
 const textOfBytes = (bytes: Uint8Array, encoding: "latin1" | "utf8", start = 0, end = bytes.length): string =>
   Buffer.prototype.toString.call(bytes, encoding, start, end);
 
-const BYTES_PER_TOKEN = 4;
 const NEWLINE = 10;
 const DONE = "[DONE]";
 const DONE_EVENT = Buffer.from("data: [DONE]\n\n");
@@ -18,9 +19,9 @@ const DONE_EVENT = Buffer.from("data: [DONE]\n\n");
 export interface StreamMeterOptions {
   /** The client asked for the usage chunk; otherwise it is held back. */
   keepUsage: boolean;
-  /** Sees every chunk with its choices made what clients expect. */
+  /** Sees every chunk after its choices were normalised. */
   onChunk?: (chunk: ChatChunk, choices: readonly Choice[]) => void;
-  /** What each chunk says about the answer, where the upstream leaves it out. */
+  /** Fields to add to each chunk where the upstream leaves them out. */
   head?: AnswerHead;
 }
 
@@ -42,24 +43,26 @@ type Verdict = "keep" | "drop" | "end" | { replacement: string };
  * The result does not depend on how the bytes are cut into pieces.
  */
 export class StreamMeter {
-  /** The newest figures; null when there are none that a request can have. */
+  /** The latest plausible usage; null when there is none. */
   usage: ReportedUsage | null = null;
-  /** Figures were reported that no request can have. */
+  /** Impossible usage was reported. */
   isAbsurd = false;
   /** UTF-8 bytes of text that were passed on. */
   textBytes = 0;
+  readonly #counter = new TokenCounter();
   /** Events with text: each has one token or more. */
   #textEvents = 0;
   /** How much text there was when usage was last reported. */
   #usageAtBytes = 0;
   /** The upstream said `[DONE]`. */
   done = false;
-  /** A choice came to its end. */
+  /** A choice has finished. */
   finished = false;
-  /** What the upstream reported, or sent, that ends the stream as a failure. */
+  /** The upstream's error that ends the stream as a failure. */
   failure: string | null = null;
 
   readonly #normaliser: ChunkNormaliser;
+  readonly #lineEnds = new LineEnds();
   #pending: Uint8Array[] = [];
   #pendingBytes = 0;
   /** Inside an event too large to be looked at. */
@@ -67,9 +70,11 @@ export class StreamMeter {
   #dropBlank = false;
   /** The last line that was passed on was blank, so that what follows is an event of its own. */
   #atBoundary = true;
+  /** Data of an event so far, where it takes several lines. */
+  #partial: string | null = null;
   #template: Template | null = null;
   #last: ChatChunk | null = null;
-  /** Choices that have begun, each with whether it came to its end. */
+  /** Choices that have begun, each with whether it has finished. */
   readonly #ends = new Map<number, boolean>();
   #sawTools = false;
 
@@ -77,17 +82,17 @@ export class StreamMeter {
     this.#normaliser = new ChunkNormaliser(options.head);
   }
 
-  /** Tokens of the text that was passed on: four bytes make about one, in any script, and an event at least one. */
+  /** Tokens of the text that was passed on, counted here; an event has at least one. */
   get tokens(): number {
-    return Math.max(Math.ceil(this.textBytes / BYTES_PER_TOKEN), this.#textEvents);
+    return Math.max(this.#counter.tokens, this.#textEvents);
   }
 
-  /** Whether usage was reported after the last text; what came before it may be the state of the moment. */
+  /** Whether usage was reported after the last text; usage before it may be a running total. */
   get isUsageFinal(): boolean {
     return this.usage !== null && this.#usageAtBytes === this.textBytes;
   }
 
-  /** Whether the answer is whole: it may then end even without `[DONE]`. */
+  /** Whether the answer is complete, even without `[DONE]`. */
   get complete(): boolean {
     if (this.done || !this.finished) return this.done;
     for (const hasEnded of this.#ends.values()) if (!hasEnded) return false;
@@ -95,13 +100,18 @@ export class StreamMeter {
   }
 
   /** Takes bytes of the upstream and returns those for the client; null when there are none yet. */
-  feed(bytes: Uint8Array): Uint8Array | null {
+  feed(piece: Uint8Array): Uint8Array | null {
+    const bytes = this.#lineEnds.feed(piece);
+    return bytes.length === 0 ? null : this.#feed(bytes);
+  }
+
+  #feed(bytes: Uint8Array): Uint8Array | null {
     if (!this.#passing && this.#pendingBytes === 0) return this.#lines(bytes);
     const newline = bytes.indexOf(NEWLINE);
     if (newline === -1) return this.#continueLine(bytes);
     if (this.#passing) {
       this.#passing = false;
-      this.textBytes += newline;
+      this.#unread(newline);
       const rest = this.#lines(bytes.subarray(newline + 1));
       return rest ? Buffer.concat([bytes.subarray(0, newline + 1), rest]) : bytes.subarray(0, newline + 1);
     }
@@ -123,11 +133,17 @@ export class StreamMeter {
       if (this.#pendingBytes <= PENDING_BYTES_MAX) return null;
       this.#passing = true;
       this.#atBoundary = false;
-      this.textBytes += this.#pendingBytes;
+      this.#unread(this.#pendingBytes);
       return Buffer.concat(this.#takePending());
     }
-    this.textBytes += bytes.length;
+    this.#unread(bytes.length);
     return bytes;
+  }
+
+  /** No text is that large: it is an image or audio. */
+  #unread(bytes: number): void {
+    this.textBytes += bytes;
+    this.#counter.addTokens(mediaTokens(bytes));
   }
 
   #lines(bytes: Uint8Array): Uint8Array | null {
@@ -164,6 +180,7 @@ export class StreamMeter {
 
   #line(bytes: Uint8Array, text: string, start: number, end: number): Verdict {
     if (start === end) {
+      if (this.#partial !== null) return this.#wholeEvent();
       const drop = this.#dropBlank;
       this.#dropBlank = false;
       if (!drop) this.#atBoundary = true;
@@ -171,8 +188,10 @@ export class StreamMeter {
     }
     const wasAtBoundary = this.#atBoundary;
     this.#atBoundary = false;
-    if (!text.startsWith("data:", start)) return "keep";
-    const from = text.charCodeAt(start + 5) === 32 ? start + 6 : start + 5;
+    const isBare = end - start === 4 && text.startsWith("data", start);
+    if (!isBare && !text.startsWith("data:", start)) return "keep";
+    const from = isBare ? end : text.charCodeAt(start + 5) === 32 ? start + 6 : start + 5;
+    if (this.#partial !== null) return this.#addLine(textOfBytes(bytes, "utf8", from, end));
     if (this.#isPlainDelta(bytes, text, from, end)) return "keep";
     const data = text.slice(from, end);
     if (data.trim() === DONE) {
@@ -180,18 +199,41 @@ export class StreamMeter {
       this.#atBoundary = wasAtBoundary;
       return "end";
     }
+    // Several servers send events without data as heartbeats, which client libraries cannot read.
+    if (data.trim() === "") return this.#drop(wasAtBoundary);
     const chunk = parseChunk(textOfBytes(bytes, "utf8", from, end));
+    if (chunk === undefined) return this.#addLine(textOfBytes(bytes, "utf8", from, end));
+    const verdict = this.#chunk(chunk);
+    if (verdict === "keep") this.#learn(data, chunk);
+    return verdict === "drop" ? this.#drop(wasAtBoundary) : verdict;
+  }
+
+  /** Leaves a line out, and the blank one behind it, unless other lines of the event have been passed on. */
+  #drop(wasAtBoundary: boolean): Verdict {
+    this.#dropBlank = wasAtBoundary;
+    this.#atBoundary = wasAtBoundary;
+    return "drop";
+  }
+
+  /** One of several lines of data; they are read together when the event is over. */
+  #addLine(data: string): Verdict {
+    this.#partial = this.#partial === null ? data : `${this.#partial}\n${data}`;
+    if (this.#partial.length <= PENDING_BYTES_MAX) return "drop";
+    this.failure = "the upstream sent an event that is too long";
+    return "end";
+  }
+
+  /** The blank line behind an event of several lines: clients get it in one. */
+  #wholeEvent(): Verdict {
+    const chunk = parseChunk(this.#partial!);
+    this.#partial = null;
+    this.#atBoundary = true;
     if (chunk === undefined) {
       this.failure = "the upstream sent an event that is not JSON";
       return "end";
     }
     const verdict = this.#chunk(chunk);
-    if (verdict === "keep") this.#learn(data, chunk);
-    if (verdict === "drop") {
-      this.#dropBlank = true;
-      this.#atBoundary = wasAtBoundary;
-    }
-    return verdict;
+    return verdict === "keep" ? { replacement: `data: ${JSON.stringify(chunk)}\n` } : withNewline(verdict);
   }
 
   /** Whether the event between `from` and `end` differs from the template only in its text. */
@@ -210,6 +252,7 @@ export class StreamMeter {
       onChunk(template.chunk, [{ index: template.index, delta: { content }, finish_reason: null }]);
     }
     this.textBytes += textEnd - textStart;
+    this.#counter.addJson(bytes, textStart, textEnd);
     if (textEnd > textStart) this.#textEvents++;
     return true;
   }
@@ -221,7 +264,7 @@ export class StreamMeter {
       choice && (chunk.choices as unknown[]).length === 1 && !choice.finish_reason && !isObject(chunk.usage);
     if (!isPlain || typeof choice.delta.content !== "string" || Object.keys(choice.delta).length !== 1)
       return;
-    // Beside its delta the choice may carry text of another kind, which must be seen in every event.
+    // Beside its delta the choice may carry text of another kind, which must be counted in every event.
     if (typeof choice.text === "string" || choice.message !== undefined) return;
     const opening = /"delta"\s*:\s*\{\s*"content"\s*:\s*"/.exec(data);
     if (!opening) return;
@@ -242,6 +285,7 @@ export class StreamMeter {
       return "end";
     }
     const usage = readUsage(chunk.usage);
+    const isUsageCompleted = completeUsage(chunk, usage);
     const { choices, changed } = this.#normaliser.apply(chunk);
     const bytesBefore = this.textBytes;
     for (const choice of choices) this.#choice(choice);
@@ -250,7 +294,7 @@ export class StreamMeter {
     if (usage !== null) this.#reported(usage);
     if (choices.length === 0 && isObject(chunk.usage) && !this.options.keepUsage) return "drop";
     if (choices.length > 0) this.#last = chunk;
-    return changed ? { replacement: `data: ${JSON.stringify(chunk)}` } : "keep";
+    return changed || isUsageCompleted ? { replacement: `data: ${JSON.stringify(chunk)}` } : "keep";
   }
 
   #reported(usage: Exclude<UsageReport, null>): void {
@@ -263,26 +307,27 @@ export class StreamMeter {
     const { index, delta, finish_reason } = choice;
     if (typeof finish_reason === "string") this.finished = true;
     this.#ends.set(index, this.#ends.get(index) || typeof finish_reason === "string");
-    this.textBytes += textBytesIn(delta);
+    this.textBytes += countTexts(delta, this.#counter);
     if (choice.text !== undefined || choice.message !== undefined)
-      this.textBytes += textBytesIn([choice.text, choice.message]);
+      this.textBytes += countTexts([choice.text, choice.message], this.#counter);
     if (Array.isArray(delta.tool_calls)) this.#sawTools = true;
   }
 
-  /** True when an event of the gateway's own may be written between those of the upstream. */
+  /** True between two upstream events, where the gateway may write one of its own. */
   get atBoundary(): boolean {
     return this.#atBoundary && !this.#passing;
   }
 
   /** The upstream has ended: the rest of a last line that no newline closed. */
   flush(): Uint8Array | null {
-    if (this.#pendingBytes === 0) return null;
-    return this.#lines(Buffer.concat([...this.#takePending(), Buffer.from("\n\n")]));
+    const rest = this.#lineEnds.end();
+    if (this.#pendingBytes + rest.length === 0 && this.#partial === null) return null;
+    return this.#lines(Buffer.concat([...this.#takePending(), rest, Buffer.from("\n\n")]));
   }
 
   /**
    * What closes a whole answer: the finish and the usage that some upstreams forget, then `[DONE]`. One that the
-   * gateway stopped, because no more of it can be paid, ends like one that has reached its limit.
+   * gateway stopped because the payer cannot cover more ends like one that reached its limit.
    */
   closing(settled: ReportedUsage | null, { isStopped = false } = {}): Uint8Array {
     const parts: Uint8Array[] = this.atBoundary ? [] : [Buffer.from("\n\n")];
@@ -312,6 +357,9 @@ export class StreamMeter {
   }
 }
 
+const withNewline = (verdict: Verdict): Verdict =>
+  typeof verdict === "string" ? verdict : { replacement: `${verdict.replacement}\n` };
+
 const join = (parts: Uint8Array[]): Uint8Array | null =>
   parts.length === 0 ? null : parts.length === 1 ? parts[0]! : Buffer.concat(parts);
 
@@ -336,6 +384,14 @@ function parseChunk(json: string): ChatChunk | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** Adds the sum, and what follows from it, where the upstream reports only a part. */
+function completeUsage(chunk: ChatChunk, usage: UsageReport): boolean {
+  if (usage === null || usage === ABSURD || !isObject(chunk.usage)) return false;
+  if (chunk.usage.total_tokens !== undefined && chunk.usage.prompt_tokens !== undefined) return false;
+  chunk.usage = { ...usageFields(usage), ...chunk.usage };
+  return true;
 }
 
 const ERROR_LENGTH_MAX = 4_096;

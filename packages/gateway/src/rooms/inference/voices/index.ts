@@ -3,5 +3,5 @@ import { messages } from "./messages/index.ts";
 import { responses } from "./responses/index.ts";
 import type { Voice } from "./voice.ts";
 
-/** Every API in which models are talked to, one line each. */
+/** Every chat API that the gateway speaks, one line each. */
 export const voices: readonly Voice[] = [chat, responses, messages];

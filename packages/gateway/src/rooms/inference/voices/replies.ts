@@ -8,15 +8,16 @@ import {
   StreamedReply,
 } from "@model-gateway/wire/http";
 import type { Clock } from "../../../kernel/clock.ts";
+import { answerHeaders } from "../call/answer-headers.ts";
 import type { ChatTurn } from "../turn/chat-turn.ts";
 import { readAnswer } from "./chat-answer.ts";
 import { SpokenStream } from "./spoken-stream.ts";
 import type { Failure, ReadRequest, Voice } from "./voice.ts";
 
 /** How the replies of an API differ from the gateway's own, besides their bodies. */
-export type Form = Pick<Voice, "keyHeader" | "requestIdHeader" | "errorBody">;
+export type Form = Pick<Voice, "keyHeader" | "requestIdHeader" | "errorBody" | "wrapsUpstreamErrors">;
 
-/** Says what an answer was limited to because no more of it can be paid. */
+/** The header for an answer that was limited because the payer cannot cover more. */
 const LOWERED_HEADER = "x-service-max-tokens";
 const NO_HEADERS: Readonly<Record<string, string>> = {};
 
@@ -40,7 +41,7 @@ export const jsonReplyIn = (form: Form, body: object, requestId: string): Reply 
 
 /** Replies to one request that a voice has read. */
 export class VoicedReply {
-  /** Hears the answer, unless it passes as the upstream's own bytes. */
+  /** Receives the answer, unless the upstream's own bytes are relayed. */
   readonly listener: SpokenStream | undefined;
 
   constructor(
@@ -69,8 +70,9 @@ export class VoicedReply {
     );
   }
 
-  #headers({ call }: ChatTurn, base: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  #headers({ call }: ChatTurn, plain: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
     const { form, read, requestId } = this;
+    const base = answerHeaders(call, plain);
     if (call.loweredTo === null && !read.headers && !form.requestIdHeader) return base;
     return {
       ...base,
@@ -90,7 +92,7 @@ class TurnSource implements ReplySource {
 
   begin(writer: ReplyWriter): void {
     this.listener?.writeTo(writer);
-    // A failure has been written to the stream by then; the status is long gone.
+    // The failure has been written to the stream by then; the status was sent long ago.
     this.turn.run(this.listener ?? writer).catch(() => {});
   }
   drained(): void {

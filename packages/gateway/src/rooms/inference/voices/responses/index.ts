@@ -5,7 +5,7 @@ import { idToken, type Voice } from "../voice.ts";
 import { chatBodyOfResponses } from "./request.ts";
 import { ResponseSpeaker } from "./speaker.ts";
 
-/** Names what could not be passed on, so that it is not lost in silence. */
+/** Names what could not be passed on, so that it is not dropped silently. */
 const DROPPED_HEADER = "x-service-dropped";
 const headerSafe = (name: string): string => name.replace(/[^\w.-]/g, "").slice(0, 64);
 

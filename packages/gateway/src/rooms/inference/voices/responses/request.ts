@@ -15,7 +15,7 @@ import {
 import { ChatMessages } from "../chat-messages.ts";
 import { type ClientTool, chatToolFields, chatToolName, readTools } from "./tools.ts";
 
-export interface ConvertedRequest {
+interface ConvertedRequest {
   chat: ChatBody;
   clientTools: Map<string, ClientTool>;
   /** Tool and item types that could not be passed on and were left out. */
@@ -23,7 +23,7 @@ export interface ConvertedRequest {
 }
 
 const NO_STATE = "the gateway keeps no responses: send the whole conversation in `input`";
-/** What asks for state or work that only OpenAI's servers have. */
+/** Fields that need state or tools on OpenAI's servers. */
 const SERVER_SIDE: Record<string, string> = {
   previous_response_id: NO_STATE,
   conversation: NO_STATE,
@@ -41,7 +41,7 @@ const PASSED = [
 /** A Responses request as a chat-completions body. */
 export function chatBodyOfResponses(value: unknown): ConvertedRequest {
   const { body, model } = requestAt(value);
-  for (const [name, problem] of Object.entries(SERVER_SIDE)) if (body[name] != null) invalid(name, problem);
+  for (const name in SERVER_SIDE) if (body[name] != null) invalid(name, SERVER_SIDE[name]!);
   if (body.background === true)
     invalid("background", "background responses are not kept here; stream instead");
   const naming = readTools(body.tools);
@@ -140,7 +140,7 @@ const callAt = (item: Record<string, unknown>, path: string, args: string) => ({
   function: { name: chatToolName(stringAt(item.name, `${path}.name`), item.namespace), arguments: args },
 });
 
-/** What the model thought in the open; sealed thoughts (`encrypted_content`) can be read by their maker alone. */
+/** Readable reasoning; `encrypted_content` can only be read by the vendor that wrote it. */
 const reasoningText = (content: unknown): string =>
   (Array.isArray(content) ? content : [])
     .flatMap((part) => (isObject(part) && typeof part.text === "string" ? [part.text] : []))

@@ -37,7 +37,7 @@ export function endingOf({ reason }: Finish): Ending {
   return { status: "completed" };
 }
 
-/** The parts of a request that the response repeats. `store` is false whatever was asked: nothing is kept. */
+/** The parts of a request that the response repeats. `store` is always false: nothing is kept. */
 function repeated(request: Record<string, unknown>) {
   const text = isObject(request.text) ? request.text : {};
   const reasoning = isObject(request.reasoning) ? request.reasoning : {};
@@ -59,7 +59,7 @@ function repeated(request: Record<string, unknown>) {
   };
 }
 
-export interface ResponseParts {
+interface ResponseParts {
   model: string;
   output: OutputItem[];
   ending: Ending;
