@@ -128,7 +128,7 @@ export interface Methods {
       user: { id: string; email: string; name: string; is_admin: boolean };
     };
   };
-  /** Sign out: the session's refresh tokens no longer work; its access token lapses within 15 minutes. */
+  /** Sign out: ends the session of a refresh token; its tokens stop working at once. */
   "auth.logout": {
     auth: "public";
     params: { refresh_token: string };

@@ -67,6 +67,7 @@ export async function openRooms(options: RoomOptions) {
     leases,
     events,
     requests,
+    revocations,
   } = foundation;
   const open = async <R>(name: string, room: R, { start, close }: Needs<R> = {}): Promise<R> => {
     life.opened(name, () => close?.(room));
@@ -187,7 +188,19 @@ export async function openRooms(options: RoomOptions) {
   );
   const realtime = await open(
     "realtime",
-    new Realtime({ requests, events, clock, ids, log, routing, metering, billing, conversations }),
+    new Realtime({
+      requests,
+      events,
+      clock,
+      ids,
+      log,
+      routing,
+      metering,
+      billing,
+      conversations,
+      revocations,
+      isInForce: (userId) => accounts.isInForce({ userId }),
+    }),
     { close: (room) => room.close() },
   );
   const inference = await open(
@@ -202,9 +215,9 @@ export async function openRooms(options: RoomOptions) {
       routing,
       conversations,
       memory,
-      bus,
-      mayGoOn: async ({ keyId, userId }) =>
-        keyId === null ? (await accounts.actor(userId)) !== null : keys.isInForce(keyId),
+      revocations,
+      isInForce: ({ keyId, userId }) =>
+        keyId === null ? accounts.isInForce({ userId }) : keys.isInForce(keyId),
       countRequest: () => system.countRequest(),
       onFailure: (failure) => system.noteFailure(failure),
       deadlines: options.deadlines,

@@ -70,13 +70,13 @@ function publishFigures(
 
 /** Opens the listener: from here on the service takes requests. */
 export function openTransports({ config, life, foundation, rooms }: TransportOptions): Transports {
-  const { events: hub, limiter, clock, ids, log, metrics } = foundation;
+  const { events: hub, limiter, revocations, clock, ids, log, metrics } = foundation;
   const { accounts, metering } = rooms;
   const registry = new Registry(surfaces);
   const tries = new FailedTries(clock);
   const calls = metrics.counter("gateway_rpc_calls_total", "JSON-RPC calls by method and outcome");
   const runner = new RpcRunner({ registry, rooms, log, calls });
-  const events = new EventsTransport({ events: hub, authenticator: accounts, clock });
+  const events = new EventsTransport({ events: hub, authenticator: accounts, revocations, clock });
   life.opened("notification streams", () => events.close());
   publishFigures(metrics, rooms, events);
   const refused = metrics.counter(
@@ -102,7 +102,16 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
     ],
     fallback: createConsole({ log }),
     rpcHttp: createRpcHttp({ runner, authenticator: accounts, events: hub, limiter, tries }),
-    rpcSocket: new RpcWebSocket({ runner, registry, authenticator: accounts, limiter, tries, clock, ids }),
+    rpcSocket: new RpcWebSocket({
+      runner,
+      registry,
+      authenticator: accounts,
+      limiter,
+      tries,
+      revocations,
+      clock,
+      ids,
+    }),
     events,
     sockets: [new AgentTunnel({ desk: rooms.agents, clock, ids, log })],
     gate: new Gate({

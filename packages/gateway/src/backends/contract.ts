@@ -264,6 +264,8 @@ export interface Replica {
   direct: boolean;
   /** Null when the node has no tunnel; then its host and port are all there is. */
   tunnel: TunnelFetch | null;
+  /** Aborts when the node is deregistered: what it is answering then ends. */
+  ended: AbortSignal;
 }
 
 /** All replicas of one model behind one backend. */

@@ -33,6 +33,14 @@ export interface Requests {
   serve(topic: string, answer: (question: string) => string | Promise<string>): Subscription;
 }
 
+/** Checks what goes on for a key, user or group again; for null, everything. */
+export type Recheck = (id: string | null) => Promise<void>;
+
+/** Tells when rights may have been taken away, so that what goes on because of them can end. */
+export interface Revocations {
+  onChange(recheck: Recheck): void;
+}
+
 /** Limits counted over a sliding window: exact over every instance that shares the counter. */
 export interface RateLimiter {
   /**

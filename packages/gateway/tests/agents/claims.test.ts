@@ -203,6 +203,7 @@ test("a host name that leads to such an address is not dialled, and a name is lo
     apiKey: null,
     direct: true,
     tunnel: null,
+    ended: new AbortController().signal,
   };
   const bad = pool(["10.0.0.1", "169.254.169.254"]);
   await bad.set(replica);

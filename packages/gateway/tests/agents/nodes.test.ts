@@ -535,6 +535,7 @@ test("an instance that drains lets the streams through a node's tunnel finish", 
     for (const piece of rest) await reply.write(piece);
     await reply.end();
   });
+  await deployedBefore(leaving, registered.agent_id, "tiny");
   const node = await dialRaw(leaving, registered.token);
   serveTunnel(node, { baseUrl: engine.url, apiKey: null });
   await node.hello({ tunnel: true, direct: false, models: serving("tiny") });
@@ -567,6 +568,7 @@ test("a hung engine does not take the model down on the other nodes", async () =
   const engines = [startUpstream({ models: ["tiny"] }), startUpstream({ models: ["tiny"] })];
   for (const [i, engine] of engines.entries()) {
     const registered = await running.rpc("agents.register", { machine_name: `n${i}`, version: "1" }, token);
+    await deployedBefore(running, registered.agent_id, "tiny");
     const node = await dialRaw(running, registered.token);
     serveTunnel(node, { baseUrl: engine.url, apiKey: null });
     await node.hello({ tunnel: true, direct: false, models: serving("tiny") });
@@ -576,7 +578,7 @@ test("a hung engine does not take the model down on the other nodes", async () =
   const entry = routing.entries.find(({ config }) => config.name === "agent-tiny")!;
   engines[0]!.listing(() => {});
   engines[0]!.answer(() => {});
-  await routing.recheck(entry.backend);
+  await routing.recheck(entry.backend, { yields: true });
   expect(entry.state).toBe("Healthy");
   const ask = () =>
     fetch(`${running.url}/v1/chat/completions`, {

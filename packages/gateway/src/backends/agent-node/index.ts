@@ -31,6 +31,8 @@ interface Member {
   via: "direct" | "tunnel";
   /** In the order in which they are tried. */
   ways: Backend[];
+  /** Of its replica. */
+  ended: AbortSignal;
   inFlight: number;
   /** It broke a call or a probe, and has not answered a probe since: it is asked only when no other node is left. */
   isSuspect: boolean;
@@ -61,8 +63,8 @@ export class AgentPool implements ModelPool {
   constructor(readonly options: AgentPoolOptions) {
     this.backend = {
       config: this.#config("agent://nodes", null),
-      chat: (call) => this.#spread(call, (way) => way.chat!(call)),
-      embed: (call) => this.#spread(call, (way) => way.embed!(call)),
+      chat: (call) => this.#spread(call, (way, own) => way.chat!({ ...own, stream: call.stream })),
+      embed: (call) => this.#spread(call, (way, own) => way.embed!(own)),
       probe: (signal) => this.#probe(signal),
       close() {},
     };
@@ -82,7 +84,8 @@ export class AgentPool implements ModelPool {
     this.#members.delete(agentId);
     const throughTunnel = tunnel && this.#throughTunnel(replica, tunnel);
     // Routable at once; the direct way goes before it as soon as it has answered.
-    if (throughTunnel) this.#members.set(agentId, newMember("tunnel", [throughTunnel]));
+    const { ended } = replica;
+    if (throughTunnel) this.#members.set(agentId, newMember({ via: "tunnel", ways: [throughTunnel], ended }));
     if (!replica.direct) return;
     const address = isIP(replica.host) ? replica.host : await this.#addressOf(replica);
     if (address === null) return;
@@ -91,7 +94,7 @@ export class AgentPool implements ModelPool {
     if (!usable || this.#wanted.get(agentId) !== replica) return;
     const ways = throughTunnel ? [direct, throughTunnel] : [direct];
     const inFlight = this.#members.get(agentId)?.inFlight ?? 0;
-    this.#members.set(agentId, { ...newMember("direct", ways), inFlight });
+    this.#members.set(agentId, { ...newMember({ via: "direct", ways, ended }), inFlight });
   }
 
   delete(agentId: string): void {
@@ -151,7 +154,7 @@ export class AgentPool implements ModelPool {
     return models.some(({ id }) => id === this.options.modelId);
   }
 
-  async #spread({ signal }: ModelCall, ask: (way: Backend) => Promise<Answer>): Promise<Answer> {
+  async #spread(call: ModelCall, ask: (way: Backend, own: ModelCall) => Promise<Answer>): Promise<Answer> {
     let refusal = new BackendError("connect", `no node serves ${this.options.modelId} now`);
     const members = [...this.#members.values()].sort(
       (a, b) => Number(a.isSuspect) - Number(b.isSuspect) || a.inFlight - b.inFlight,
@@ -159,10 +162,11 @@ export class AgentPool implements ModelPool {
     for (const member of members) {
       for (const way of member.ways) {
         member.inFlight++;
+        const own = untilEnded(call, member.ended);
         try {
-          const answer = await ask(way);
+          const answer = await ask(way, own);
           // With a single node there is nothing to balance, so the body passes through uncounted.
-          if (members.length > 1) return whenAnswerEnds(answer, signal, () => member.inFlight--);
+          if (members.length > 1) return whenAnswerEnds(answer, own.signal, () => member.inFlight--);
           member.inFlight--;
           return answer;
         } catch (error) {
@@ -226,12 +230,26 @@ export class AgentPool implements ModelPool {
 
 const NEVER = new AbortController().signal;
 
-const newMember = (via: Member["via"], ways: Backend[]): Member => ({
-  via,
-  ways,
+const newMember = (member: Pick<Member, "via" | "ways" | "ended">): Member => ({
+  ...member,
   inFlight: 0,
   isSuspect: false,
 });
+
+/** The call, which also ends when the node is deregistered. */
+function untilEnded({ model, body, requestId, signal: given }: ModelCall, ended: AbortSignal): ModelCall {
+  const signal = AbortSignal.any([given, ended]);
+  return {
+    model,
+    body,
+    requestId,
+    signal,
+    whenAborted(run) {
+      if (signal.aborted) run(signal.reason);
+      else signal.addEventListener("abort", () => run(signal.reason), { once: true });
+    },
+  };
+}
 
 /** Whether a failed call says that the node does not answer. */
 const isAboutNode = (error: unknown): boolean =>

@@ -1,8 +1,7 @@
 import { isObject } from "../../kernel/json.ts";
 import type { Overflow, UpstreamRefusal } from "../contract.ts";
 
-const text = (value: unknown): string | null =>
-  typeof value === "string" && value !== "" ? value : null;
+const text = (value: unknown): string | null => (typeof value === "string" && value !== "" ? value : null);
 const count = (value: unknown): number | null =>
   typeof value === "number" && Number.isSafeInteger(value) && value >= 0 ? value : null;
 

@@ -3,7 +3,7 @@ import { networkOf } from "@model-gateway/wire/server";
 import type { Bus, RateLimiter } from "../../bus/contract.ts";
 import { BoundedMap, Gate } from "../../kernel/bounded.ts";
 import { type Clock, isoTime, sleep } from "../../kernel/clock.ts";
-import type { Actor, Authenticator, CallSource, Identity } from "../../kernel/context.ts";
+import type { Actor, Authenticator, CallSource, Identity, SignedIn } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { constantTimeEqual, type Ids, sha256Hex } from "../../kernel/ids.ts";
 import { PRINCIPAL_CHANGED, USER_CHANGED } from "../../kernel/topics.ts";
@@ -342,10 +342,9 @@ export class Accounts implements Authenticator {
     return ageMs >= 0 && ageMs <= ACTOR_TRUSTED_MS;
   }
 
-  /** Whether the account, and the session unless it is null, are still in force. */
-  async isInForce(userId: string, sessionId: string | null): Promise<boolean> {
-    const known = await this.#knownActor(userId);
-    return known !== null && !known.isDisabled && !(sessionId !== null && known.endedSessions.has(sessionId));
+  async isInForce({ userId, sessionId }: SignedIn): Promise<boolean> {
+    const known = await this.#read(userId);
+    return known !== null && !known.isDisabled && !(sessionId && known.endedSessions.has(sessionId));
   }
 
   /** The account of this id, also a disabled one: for the rooms where people name each other. */

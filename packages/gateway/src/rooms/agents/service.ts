@@ -326,6 +326,7 @@ export class Agents {
     this.#streams.removed(agentId);
     this.#seenWrittenMs.delete(agentId);
     this.#sessions.get(agentId)?.close(CloseCode.deregistered, "this node was deregistered");
+    this.#serving.endNode(agentId);
   }
 
   #sweep(): void {

@@ -1,5 +1,5 @@
 import type { ServingModel } from "@model-gateway/protocol/agent.ts";
-import type { Backend, ModelPool, TunnelFetch } from "../../backends/contract.ts";
+import { type Backend, BackendError, type ModelPool, type TunnelFetch } from "../../backends/contract.ts";
 import type { Log } from "../../kernel/log.ts";
 import { comingModels, type NodeState } from "./state.ts";
 
@@ -55,6 +55,8 @@ export const backendName = (modelId: string): string => `agent-${modelId}`;
 export class Serving {
   readonly #models = new Map<string, Model>();
   #dismissals: Promise<unknown> = Promise.resolve();
+  /** By node, from its first model until it is deregistered; its connection may come and go meanwhile. */
+  readonly #ends = new Map<string, AbortController>();
 
   constructor(readonly options: ServingOptions) {}
 
@@ -82,6 +84,22 @@ export class Serving {
       model.beside.delete(agentId);
       this.#remove(modelId, agentId);
     }
+  }
+
+  /** The node was deregistered: answers that are on their way from it end too. */
+  endNode(agentId: string): void {
+    this.removeNode(agentId);
+    this.#ends.get(agentId)?.abort(new BackendError("transport", "the node was deregistered"));
+    this.#ends.delete(agentId);
+  }
+
+  #endOf(agentId: string): AbortController {
+    let end = this.#ends.get(agentId);
+    if (!end) {
+      end = new AbortController();
+      this.#ends.set(agentId, end);
+    }
+    return end;
   }
 
   /** Resolves when nothing is routed any more to what was removed so far. */
@@ -125,7 +143,7 @@ export class Serving {
     let made = model.made.get(agentId);
     if (made?.fingerprint !== fingerprint) {
       const tunnel = state.tunnel ? connection.fetch : null;
-      const replica = { agentId, host, port, apiKey, direct, tunnel };
+      const replica = { agentId, host, port, apiKey, direct, tunnel, ended: this.#endOf(agentId).signal };
       made = { fingerprint, decided: model.pool.set(replica) };
       model.made.set(agentId, made);
       this.#register(model);

@@ -6,8 +6,7 @@ import {
   textOfHeader,
 } from "@model-gateway/wire/http";
 import { BackendError } from "../../backends/contract.ts";
-import type { Bus, EventHub } from "../../bus/contract.ts";
-import { inBackground } from "../../kernel/background.ts";
+import type { EventHub, Revocations } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { ERRORS, fail, KeyRefusal, ServiceError, toRestReply, toServiceError } from "../../kernel/errors.ts";
@@ -15,7 +14,6 @@ import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import type { RefusedCall, RouteCall } from "../../kernel/route.ts";
-import { PRINCIPAL_CHANGED, USER_CHANGED } from "../../kernel/topics.ts";
 import type { Metrics } from "../../observe/metrics.ts";
 import type { RequestFailure } from "../../observe/request-records.ts";
 import type { Tracer } from "../../observe/tracing.ts";
@@ -60,9 +58,9 @@ export interface InferenceOptions {
   routing: Routing;
   conversations: Conversations;
   memory: Memory;
-  bus: Bus;
-  /** Whether requests on this account may still be made. */
-  mayGoOn(payer: Payer): Promise<boolean>;
+  revocations: Revocations;
+  /** Whether requests with this key, or of this user, may still be made. */
+  isInForce(payer: Payer): Promise<boolean>;
   /** Counts one inference request for the service's totals. */
   countRequest(): void;
   /** Called for every request that got no answer. */
@@ -86,7 +84,13 @@ export class Inference {
 
   constructor(readonly options: InferenceOptions) {
     const { clock, log, metering, routing, conversations, memory, events, billing } = options;
-    this.#watch = new CallWatch(clock, { ...DEFAULT_DEADLINES, ...options.deadlines });
+    this.#watch = new CallWatch({
+      clock,
+      log,
+      deadlines: { ...DEFAULT_DEADLINES, ...options.deadlines },
+      isInForce: (payer) => options.isInForce(payer),
+    });
+    options.revocations.onChange((id) => this.#watch.recheck(id));
     const observer = new CallObserver(options.metrics, options.tracer, clock, options.onFailure);
     this.#parts = {
       clock,
@@ -101,10 +105,6 @@ export class Inference {
     };
     this.#sender = new ChatSender(this.#parts, events);
     this.#watchers = new KeyWatchers(events);
-    for (const topic of [PRINCIPAL_CHANGED, USER_CHANGED])
-      options.bus.subscribe(topic, (id) =>
-        inBackground(log, "ending the calls of a revoked key", this.#watch.recheck(id, options.mayGoOn)),
-      );
   }
 
   /** Calls to upstreams that are under way. */

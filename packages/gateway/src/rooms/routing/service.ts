@@ -291,8 +291,11 @@ export class Routing {
   async recheck(backend: Backend, { yields }: { yields: boolean }): Promise<void> {
     const entry = this.#entries.find((each) => each.backend === backend);
     if (!entry) return;
-    entry.yields = yields;
-    this.#router.changed();
+    if (entry.yields !== yields) {
+      entry.yields = yields;
+      this.#router.changed();
+      this.#router.joined(entry);
+    }
     await this.#health.recheck(entry);
   }
 

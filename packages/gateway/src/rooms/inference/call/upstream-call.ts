@@ -170,7 +170,7 @@ export class UpstreamCall {
   #dispatchWithin({ beginWithinMs, hasNext }: RoutePlan): Promise<Answer> {
     if (beginWithinMs !== null && hasNext) {
       const late = `the upstream has not begun to answer within ${beginWithinMs} ms`;
-      const { clock } = this.parts.watch;
+      const { clock } = this.parts.watch.options;
       this.#cancelBegin = clock.after(beginWithinMs, () =>
         this.watched.giveUpAttempt(new BackendError("transport", late)),
       );
