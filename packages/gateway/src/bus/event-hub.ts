@@ -154,12 +154,16 @@ export class BusEventHub implements EventHub {
   }
 
   pushAs(userId: string | null, sessionId: string, json: string): void {
-    if (userId !== null && this.ownerOf(sessionId) === null) {
-      this.#claims.set(sessionId, userId);
-      const claimed: SessionMessage = { sessionId, userId };
-      this.bus.publish(CLAIMED, JSON.stringify(claimed));
-    }
+    if (userId !== null && this.ownerOf(sessionId) === null) this.#claim(sessionId, userId);
     if (this.ownerOf(sessionId) === userId) this.push(sessionId, json, `?${userId ?? ""}`);
+    // Someone else was here first; those who listen as this user still hear what it says.
+    else if (userId !== null && !this.#owners.has(sessionId)) this.push(sessionId, json, `!${userId}`);
+  }
+
+  #claim(sessionId: string, userId: string): void {
+    this.#claims.set(sessionId, userId);
+    const claimed: SessionMessage = { sessionId, userId };
+    this.bus.publish(CLAIMED, JSON.stringify(claimed));
   }
 
   notify: EventHub["notify"] = (sessionId, { name: method }, params) =>

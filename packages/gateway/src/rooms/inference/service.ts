@@ -14,6 +14,7 @@ import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import type { RefusedCall, RouteCall } from "../../kernel/route.ts";
+import { whenKnown } from "../../kernel/when-known.ts";
 import type { Metrics } from "../../observe/metrics.ts";
 import type { RequestFailure } from "../../observe/request-records.ts";
 import type { Tracer } from "../../observe/tracing.ts";
@@ -34,7 +35,7 @@ import { BytesPayload } from "./request/bytes-payload.ts";
 import { type ChatParts, ChatTurn } from "./turn/chat-turn.ts";
 import { ChatSender } from "./voices/notifications/send.ts";
 import { type Form, jsonReplyIn, refusalIn, VoicedReply } from "./voices/replies.ts";
-import { failureOf, type Voice, type VoiceRoute } from "./voices/voice.ts";
+import { failureOf, type ReadRequest, type Voice, type VoiceRoute } from "./voices/voice.ts";
 
 const REF_LENGTH_MAX = 64;
 const INVOKE_TIMEOUT_MS = 30_000;
@@ -115,24 +116,29 @@ export class Inference {
   /** A request to one of a voice's paths. */
   speak(voice: Voice, route: VoiceRoute, call: KeyedCall): Answered | Promise<Answered> {
     const { request: client, requestId, body } = call;
-    if (route.answer) return jsonReplyIn(voice, route.answer(body), requestId);
+    if (route.answer) return whenKnown(route.answer(body), (answer) => jsonReplyIn(voice, answer, requestId));
     const { clock } = this.options;
-    return this.#metered(call, (asker) => {
-      const read = voice.read(body, { requestId, nowMs: clock.now() });
+    const open = (asker: Asker, read: ReadRequest) => {
       const reply = new VoicedReply(voice, read, requestId, clock);
       const { payload } = read;
       const { listener } = reply;
       const opening = ChatTurn.open(this.#parts, { asker, payload, client, isConversation: false, listener });
       return opening instanceof Promise ? opening.then((turn) => reply.to(turn)) : reply.to(opening);
+    };
+    return this.#metered(call, (asker) => {
+      const read = voice.read(body, { requestId, nowMs: clock.now() });
+      return read instanceof Promise ? read.then((done) => open(asker, done)) : open(asker, read);
     });
   }
 
   /** `POST /v1/embeddings`. */
   embeddings(call: KeyedCall): Promise<Answered> {
     const { request: client, body } = call;
-    return this.#metered(call, (asker) =>
-      embed(this.#parts, { asker, payload: new BytesPayload(body), client }),
-    );
+    return this.#metered(call, (asker) => {
+      const open = (payload: BytesPayload) => embed(this.#parts, { asker, payload, client });
+      const payload = BytesPayload.read(body);
+      return payload instanceof Promise ? payload.then(open) : open(payload);
+    });
   }
 
   /** A request that spends. */

@@ -7,6 +7,7 @@ import {
 } from "../../../backends/contract.ts";
 import { fail } from "../../../kernel/errors.ts";
 import type { Payer } from "../../../kernel/payer.ts";
+import { LARGE_BODY_BYTES, nextTurn } from "../../../kernel/turns.ts";
 import { CLIENT_LEFT_OUTCOME } from "../../../observe/request-records.ts";
 import type { ModelLimits } from "../../billing/index.ts";
 import { type ModelRules, modelAllowed } from "../../groups/index.ts";
@@ -129,7 +130,13 @@ export class UpstreamCall {
   ): UpstreamCall | Promise<UpstreamCall> {
     const outgoing = new Outgoing(options, model, route, parts.limitsOf(route.model));
     const admitted = (admission: Admission) => new UpstreamCall(parts, options, outgoing, admission, plan);
-    const admission = holdFor(parts, options, outgoing);
+    const hold = () => holdFor(parts, options, outgoing);
+    // Composing a large body, counting it and sending it each take a while.
+    if (outgoing.body().bytes().length > LARGE_BODY_BYTES)
+      return nextTurn()
+        .then(hold)
+        .then((admission) => nextTurn().then(() => admitted(admission)));
+    const admission = hold();
     return admission instanceof Promise ? admission.then(admitted) : admitted(admission);
   }
 

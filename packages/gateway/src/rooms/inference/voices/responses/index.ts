@@ -27,18 +27,19 @@ export const responses: Voice = {
     },
   },
   read(bytes, { requestId, nowMs }) {
-    const body = parseBody(bytes);
-    const { chat, clientTools, dropped } = chatBodyOfResponses(body);
-    return {
-      payload: new ObjectPayload(chat),
-      speaker: new ResponseSpeaker({
-        token: idToken(requestId),
-        createdSeconds: Math.floor(nowMs / 1000),
-        request: body as Record<string, unknown>,
-        clientTools,
-      }),
-      headers: dropped.length > 0 ? { [DROPPED_HEADER]: dropped.map(headerSafe).join(", ") } : undefined,
-    };
+    return parseBody(bytes, (body) => {
+      const { chat, clientTools, dropped } = chatBodyOfResponses(body);
+      return {
+        payload: new ObjectPayload(chat),
+        speaker: new ResponseSpeaker({
+          token: idToken(requestId),
+          createdSeconds: Math.floor(nowMs / 1000),
+          request: body as Record<string, unknown>,
+          clientTools,
+        }),
+        headers: dropped.length > 0 ? { [DROPPED_HEADER]: dropped.map(headerSafe).join(", ") } : undefined,
+      };
+    });
   },
   errorBody: ({ message, type, code }) => ({ error: { message, type, param: null, code } }),
 };
