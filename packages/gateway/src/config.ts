@@ -65,6 +65,14 @@ const optional = <T>(schema: z.ZodType<T, string>, shown: string) => ({
 });
 
 /** Every setting, once: name, meaning, form and default. `--help`, validation and the type come from here. */
+const TOKEN_LENGTH_MIN = 16;
+const Token = z
+  .string()
+  .min(
+    TOKEN_LENGTH_MIN,
+    `must have at least ${TOKEN_LENGTH_MIN} characters, or it can be guessed; openssl rand -hex 32 makes one`,
+  );
+
 const settings = {
   host: setting("SERVICE_HOST", "address to listen on", { schema: z.string().min(1), fallback: "127.0.0.1" }),
   port: setting("SERVICE_PORT", "port to listen on; 0 takes a free one", {
@@ -97,12 +105,12 @@ const settings = {
   adminToken: setting(
     "SERVICE_ADMIN_TOKEN",
     "bearer for /api/admin/* and the admin-token methods; unset: those are refused",
-    optional(z.string().min(16, "must have at least 16 characters, or it can be guessed"), "none"),
+    optional(Token, "none"),
   ),
   metricsToken: setting(
     "SERVICE_METRICS_TOKEN",
     "bearer that GET /metrics asks for; unset: it is open to everyone",
-    optional(z.string().min(16, "must have at least 16 characters, or it can be guessed"), "none"),
+    optional(Token, "none"),
   ),
   registrationOpen: setting(
     "SERVICE_REGISTRATION_OPEN",

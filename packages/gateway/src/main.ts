@@ -44,11 +44,9 @@ async function main(args: readonly string[]): Promise<void> {
     lock?.release();
   });
 
-  const registrationIsOpen = await app.rooms.accounts.registrationIsOpen();
-  for (const { message, remedy } of exposureOf(config, { registrationIsOpen, ...ownProcess() }))
-    app.log.warn(`${message}; ${remedy}`);
+  for (const { message, remedy } of exposureOf(config, ownProcess())) app.log.warn(`${message}; ${remedy}`);
 
-  const open = registrationIsOpen;
+  const open = await app.rooms.accounts.registrationIsOpen();
   process.stdout.write(
     [
       `Model gateway ${VERSION} is listening on ${app.url}`,

@@ -8,14 +8,13 @@ export interface Exposure {
 }
 
 export interface Surroundings {
-  registrationIsOpen: boolean;
   isRoot: boolean;
   /** Whether a container or a service manager keeps the process from the rest of the machine. */
   isSandboxed: boolean;
 }
 
 /** Files that container runtimes leave, and the variable of systemd's services. */
-export const ownProcess = (): Pick<Surroundings, "isRoot" | "isSandboxed"> => ({
+export const ownProcess = (): Surroundings => ({
   isRoot: process.getuid?.() === 0,
   isSandboxed:
     existsSync("/.dockerenv") ||
@@ -29,7 +28,7 @@ const isLoopback = (host: string) => host === "localhost" || host === "::1" || h
 /** What makes this service easier to attack than it has to be; said at every start, and by `doctor`. */
 export function exposureOf(
   { host, trustedProxies, registrationOpen, metricsToken }: Config,
-  { registrationIsOpen, isRoot, isSandboxed }: Surroundings,
+  { isRoot, isSandboxed }: Surroundings,
 ): Exposure[] {
   const found: Exposure[] = [];
   const isWide = !isLoopback(host);
@@ -44,14 +43,10 @@ export function exposureOf(
       remedy:
         "listen on 127.0.0.1 behind a proxy that speaks TLS, and name the proxy in SERVICE_TRUSTED_PROXIES",
     });
-  if ((isWide || trustedProxies.length > 0) && registrationIsOpen)
+  if ((isWide || trustedProxies.length > 0) && registrationOpen)
     found.push({
-      message: registrationOpen
-        ? "registration is open to everyone who can reach the service"
-        : "nobody has registered yet: the first person who can reach the service becomes its administrator",
-      remedy: registrationOpen
-        ? "set SERVICE_REGISTRATION_OPEN=false and invite people"
-        : "register now, or set SERVICE_REGISTRATION_OPEN=false",
+      message: "registration is open to everyone who can reach the service",
+      remedy: "unset SERVICE_REGISTRATION_OPEN and invite people",
     });
   if ((isWide || trustedProxies.length > 0) && metricsToken === null)
     found.push({

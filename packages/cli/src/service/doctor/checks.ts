@@ -69,8 +69,11 @@ function portIsFree({ host, port }: Config): Promise<Error | null> {
 
 /** How the service would run, as far as it makes it easier to attack. */
 export function checkExposure({ config }: CheckOptions): Finding[] {
-  const around = { registrationIsOpen: config.registrationOpen === true, ...ownProcess() };
-  return exposureOf(config, around).map((exposure) => ({ check: "exposure", state: "warning", ...exposure }));
+  return exposureOf(config, ownProcess()).map((exposure) => ({
+    check: "exposure",
+    state: "warning",
+    ...exposure,
+  }));
 }
 
 export async function checkPort({ config }: CheckOptions): Promise<Finding> {

@@ -25,6 +25,8 @@ import {
 import { isSpendField, OPTIONS, PREDICTION, SpendFields, spendNumber } from "./spend-fields.ts";
 
 const TEXT_KEPT_MAX = 16 * 1024;
+/** Of `extra` and `options`, which are read at once, and more than once. */
+const INNER_BYTES_MAX = 256 * 1024;
 /** Keys of message parts that are images, audio or files, with their quotes. */
 const MEDIA_KEYS = [
   '"image_url"',
@@ -299,8 +301,8 @@ const asBuffer = (bytes: Uint8Array): Buffer =>
 
 /** The members of a value that is an object. */
 function scan(bytes: Buffer, name: string): Member[] {
-  if (bytes.length > LARGE_BODY_BYTES)
-    fail("invalid_request", `\`${name}\` is larger than ${LARGE_BODY_BYTES} bytes`);
+  if (bytes.length > INNER_BYTES_MAX)
+    fail("invalid_request", `\`${name}\` is larger than ${INNER_BYTES_MAX} bytes`);
   return orRefuse(() => scanObject(bytes));
 }
 
