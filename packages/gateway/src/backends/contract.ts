@@ -78,6 +78,11 @@ export interface ChatCall extends ModelCall {
   stream: boolean;
 }
 
+export interface PostCall extends ModelCall {
+  /** Media type of the body; absent: JSON. */
+  contentType?: string;
+}
+
 export interface VideoRequest {
   model: string;
   prompt: string;
@@ -159,6 +164,8 @@ export interface Backend {
   limitFields?: LimitFields;
   /** Resolves with a 2xx embeddings answer; honours `encoding_format`. */
   embed?(call: ModelCall): Promise<Answer>;
+  /** Posts to another path of the same convention, such as `/completions`, and resolves with its 2xx answer. */
+  post?(path: string, call: PostCall): Promise<Answer>;
   video?: VideoCapability;
   realtime?: RealtimeCapability;
   /** Sends a method and params as they are and returns the raw result. */

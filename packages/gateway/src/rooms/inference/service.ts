@@ -108,9 +108,16 @@ export class Inference {
     return this.#metered(call, (asker) => {
       const read = voice.read(body, { requestId, nowMs: clock.now() });
       const reply = new VoicedReply(voice, read, requestId, clock);
-      const { payload } = read;
+      const { payload, form } = read;
       const { listener } = reply;
-      const opening = ChatTurn.open(this.#parts, { asker, payload, client, withHistory: false, listener });
+      const opening = ChatTurn.open(this.#parts, {
+        asker,
+        payload,
+        client,
+        withHistory: false,
+        listener,
+        form,
+      });
       return opening instanceof Promise ? opening.then((turn) => reply.to(turn)) : reply.to(opening);
     });
   }

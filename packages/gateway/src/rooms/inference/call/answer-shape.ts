@@ -1,5 +1,6 @@
 import { isObject } from "../../../kernel/json.ts";
 import type { AnswerBody } from "./answer-body.ts";
+import { type AnswerForm, CHAT_FORM } from "./answer-form.ts";
 import { type ReportedUsage, usageFields } from "./usage-tail.ts";
 
 /** What an answer says about itself, for upstreams that leave it out. */
@@ -44,11 +45,16 @@ const entries = (list: unknown, fallback: object) =>
     .map((entry, index) => ({ index, ...fallback, ...entry }));
 
 /** A whole chat answer in the contract's form. Almost every upstream's own bytes are, and pass. */
-export function completeChat(body: AnswerBody, head: AnswerHead, usage: Owed): Buffer {
+export function completeChat(
+  body: AnswerBody,
+  head: AnswerHead,
+  usage: Owed,
+  form: AnswerForm = CHAT_FORM,
+): Buffer {
   if (usage.isReported && mentionsAll(body, HEAD_FIELDS)) return body.bytes;
   return rewritten(body.bytes, (answer) => ({
     id: answer.id ?? head.id,
-    object: "chat.completion",
+    object: form.whole,
     created: answer.created ?? head.created,
     model: answer.model ?? head.model,
     choices: entries(answer.choices, { finish_reason: "stop" }),

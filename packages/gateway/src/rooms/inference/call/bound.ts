@@ -59,9 +59,11 @@ export class ChatBound implements TokenBound {
   readonly #mayHaveMedia: boolean;
   readonly #choices: number;
   readonly #predictionTokens: number;
+  readonly #promptTokens: number | null;
 
   constructor({ body, mayHaveMedia, spend, route, limits }: ChatBoundOptions) {
-    const { choices, predictionBytes } = spend;
+    const { choices, predictionBytes, promptTokens } = spend;
+    this.#promptTokens = promptTokens;
     this.#body = body;
     this.#mayHaveMedia = mayHaveMedia;
     this.#choices = choices;
@@ -82,11 +84,11 @@ export class ChatBound implements TokenBound {
   }
 
   get promptTokens(): number {
-    return samplePromptTokens(bytesOf(this.#body), this.#mayHaveMedia);
+    return this.#promptTokens ?? samplePromptTokens(bytesOf(this.#body), this.#mayHaveMedia);
   }
   /** The same from all of it, for what is settled by it. */
   countPromptTokens(): number {
-    return estimatePromptTokens(bytesOf(this.#body), this.#mayHaveMedia);
+    return this.#promptTokens ?? estimatePromptTokens(bytesOf(this.#body), this.#mayHaveMedia);
   }
 
   /** The output tokens that the backend was told to keep to, all choices together; null when it was told nothing. */

@@ -80,6 +80,44 @@ export function readChatFields(payload: Payload): ChatFields {
   };
 }
 
+/** Of `POST /v1/completions`; the same as of a chat as far as the gateway is concerned. */
+export function readCompletionFields(payload: Payload): ChatFields {
+  const model = modelOf(payload);
+  const prompt = readPrompt(payload.value("prompt"));
+  const streamOptions = optional(payload, "stream_options", OBJECT);
+  const spend = payload.spendFields();
+  // Each of several prompts gets as many answers as were asked for.
+  spend.choices *= prompt.count;
+  spend.promptTokens = prompt.tokens;
+  if (optional(payload, "echo", BOOLEAN)) spend.predictionBytes += prompt.bytes * spend.choices;
+  return {
+    model,
+    stream: optional(payload, "stream", BOOLEAN) ?? false,
+    provider: optional(payload, "provider", TEXT),
+    conversationId: null,
+    memory: false,
+    spend,
+    wantsUsage: streamOptions?.include_usage === true,
+    streamOptions,
+  };
+}
+
+/** A text, texts, token numbers, or lists of them. Texts among token numbers are one prompt to some servers. */
+function readPrompt(prompt: unknown): { count: number; tokens: number | null; bytes: number } {
+  const isToken = (value: unknown): boolean => typeof value === "number";
+  const isPrompt = (value: unknown): boolean =>
+    typeof value === "string" || (Array.isArray(value) && value.length > 0 && value.every(isToken));
+  const parts = Array.isArray(prompt) ? prompt : [prompt];
+  if (parts.length === 0 || !parts.every((part) => isToken(part) || isPrompt(part)) || isToken(prompt))
+    return refuse("prompt", "is required: a string, an array of strings, or token numbers");
+  const hasText = parts.some((part) => typeof part === "string");
+  return {
+    count: Math.max(1, parts.filter((part) => !isToken(part)).length),
+    tokens: hasText ? null : parts.flat().length,
+    bytes: Buffer.byteLength(JSON.stringify(prompt)),
+  };
+}
+
 export function readEmbeddingsFields(payload: Payload): EmbeddingsFields {
   const model = modelOf(payload);
   if (!payload.isString("input") && (!payload.isArray("input") || payload.isEmptyArray("input")))

@@ -98,6 +98,8 @@ export class SpendFields {
   choices = 1;
   /** Size of the predicted output. */
   predictionBytes = 0;
+  /** Tokens of a prompt that is nothing but token numbers; null: they are estimated from what is sent. */
+  promptTokens: number | null = null;
 
   /** Notes one of these fields; `where` it stood is for the refusal of what is not a number. */
   add(name: string, value: unknown, where: "" | "options." | "extra."): void {

@@ -1,4 +1,5 @@
 import { isObject } from "../../../kernel/json.ts";
+import { type AnswerForm, CHAT_FORM } from "../call/answer-form.ts";
 import type { AnswerHead } from "../call/answer-shape.ts";
 import { ABSURD, type ReportedUsage, readUsage, type UsageReport, usageFields } from "../call/usage-tail.ts";
 import { type ChatChunk, type Choice, ChunkNormaliser } from "./chunk-normaliser.ts";
@@ -22,6 +23,8 @@ export interface StreamMeterOptions {
   onChunk?: (chunk: ChatChunk, choices: readonly Choice[]) => void;
   /** What each chunk says about the answer, where the upstream leaves it out. */
   head?: AnswerHead;
+  /** Absent: a chat. */
+  form?: AnswerForm;
 }
 
 /** The frame around the text of a plain delta, the same for most events of a stream. */
@@ -59,6 +62,7 @@ export class StreamMeter {
   /** What the upstream reported, or sent, that ends the stream as a failure. */
   failure: string | null = null;
 
+  readonly #form: AnswerForm;
   readonly #normaliser: ChunkNormaliser;
   #pending: Uint8Array[] = [];
   #pendingBytes = 0;
@@ -74,7 +78,8 @@ export class StreamMeter {
   #sawTools = false;
 
   constructor(readonly options: StreamMeterOptions) {
-    this.#normaliser = new ChunkNormaliser(options.head);
+    this.#form = options.form ?? CHAT_FORM;
+    this.#normaliser = new ChunkNormaliser(options.head, this.#form);
   }
 
   /** Tokens of the text that was passed on: four bytes make about one, in any script, and an event at least one. */
@@ -216,6 +221,7 @@ export class StreamMeter {
 
   /** Keeps the frame of an event that consists of nothing but one text. */
   #learn(data: string, chunk: ChatChunk): void {
+    if (this.#form.isText) return;
     const [choice] = chunk.choices as Choice[];
     const isPlain =
       choice && (chunk.choices as unknown[]).length === 1 && !choice.finish_reason && !isObject(chunk.usage);
@@ -288,14 +294,14 @@ export class StreamMeter {
     const parts: Uint8Array[] = this.atBoundary ? [] : [Buffer.from("\n\n")];
     const add = (last: ChatChunk, fields: ChatChunk) => {
       const { id, created, model } = last;
-      const chunk = { id, object: "chat.completion.chunk", created, model, ...fields };
+      const chunk = { id, object: this.#form.chunk, created, model, ...fields };
       parts.push(Buffer.from(`data: ${JSON.stringify(chunk)}\n\n`));
     };
     const last = this.#last ?? { ...this.options.head };
     const finish = (index: number, finish_reason: string) => {
-      const choices = [{ index, delta: {}, finish_reason }];
-      add(last, { choices });
-      this.options.onChunk?.(last, choices);
+      const written = this.#form.isText ? { text: "", logprobs: null } : { delta: {} };
+      add(last, { choices: [{ index, ...written, finish_reason }] });
+      this.options.onChunk?.(last, [{ index, delta: {}, finish_reason }]);
     };
     if (isStopped) {
       for (const [index, hasEnded] of this.#ends) if (!hasEnded) finish(index, "length");

@@ -3,12 +3,13 @@ import { type Answer, BackendError } from "../../../backends/contract.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { toRestBody, toServiceError } from "../../../kernel/errors.ts";
 import { AnswerBody, readAnswer, requireList } from "../call/answer-body.ts";
+import { type AnswerForm, CHAT_FORM } from "../call/answer-form.ts";
 import type { AnswerHead } from "../call/answer-shape.ts";
 import { CLIENT_LEFT } from "../call/deadlines.ts";
 import { toFailure } from "../call/failures.ts";
 import { type Asker, type CallParts, UpstreamCall, type UpstreamCallOptions } from "../call/upstream-call.ts";
 import { ABSURD, type ReportedUsage, usageOfTail } from "../call/usage-tail.ts";
-import { type ChatFields, readChatFields } from "../request/fields.ts";
+import { type ChatFields, readChatFields, readCompletionFields } from "../request/fields.ts";
 import type { Payload } from "../request/payload.ts";
 import { Relay, type Sink } from "../stream/relay.ts";
 import { replayAsStream } from "../stream/replay.ts";
@@ -35,6 +36,8 @@ export interface ChatTurnOptions {
   withHistory: boolean;
   /** Hears a streamed answer as events; absent: the upstream's own bytes are for the client. */
   listener?: Listener;
+  /** What is asked for; absent: a chat. */
+  form?: AnswerForm;
 }
 
 /** One chat request from admission to settlement, whichever surface it came by. */
@@ -43,6 +46,7 @@ export class ChatTurn {
   #relay: Relay | null = null;
   #running = false;
   #telling: Telling | null = null;
+  readonly #form: AnswerForm;
 
   private constructor(
     readonly parts: ChatParts,
@@ -51,13 +55,14 @@ export class ChatTurn {
     readonly record: TurnRecord,
     readonly call: UpstreamCall,
   ) {
+    this.#form = options.form ?? CHAT_FORM;
     options.client.whenGone(() => this.left());
   }
 
   /** Validates, routes and admits, or throws the refusal. Nothing has been sent yet. */
   static open(parts: ChatParts, options: ChatTurnOptions): ChatTurn | Promise<ChatTurn> {
-    const { asker, payload, client, withHistory } = options;
-    const fields = readChatFields(payload);
+    const { asker, payload, client, withHistory, form } = options;
+    const fields = form?.isText ? readCompletionFields(payload) : readChatFields(payload);
     const record = new TurnRecord(parts, {
       userId: asker.payer.userId,
       requestId: asker.requestId,
@@ -75,7 +80,7 @@ export class ChatTurn {
     fields: ChatFields,
     record: TurnRecord,
   ): ChatTurn | Promise<ChatTurn> {
-    const { asker, payload } = options;
+    const { asker, payload, form } = options;
     const { model, provider, conversationId, spend, stream } = fields;
     const admitting = UpstreamCall.admit(parts, {
       asker,
@@ -87,7 +92,7 @@ export class ChatTurn {
       spend,
       set: fieldsToSet(fields, record.messagesJson),
       stream,
-      send: sendChat,
+      send: form?.isText ? sendCompletion : sendChat,
     });
     const admitted = (call: UpstreamCall) => new ChatTurn(parts, options, fields, record, call);
     return admitting instanceof Promise ? admitting.then(admitted) : admitted(admitting);
@@ -107,7 +112,7 @@ export class ChatTurn {
 
   get #head(): AnswerHead {
     return {
-      id: `chatcmpl-${this.options.asker.requestId}`,
+      id: `${this.#form.idPrefix}${this.options.asker.requestId}`,
       created: Math.floor(this.parts.clock.now() / 1000),
       model: this.call.route.model,
     };
@@ -138,7 +143,7 @@ export class ChatTurn {
       const delivered = isReported ? 0 : Math.ceil(textBytesOf(body.bytes) / BYTES_PER_TOKEN);
       const owed = call.settle({ isWhole: true, reported, delivered });
       if (record.collector) await record.completedWith(body.bytes);
-      return new WholeAnswer(body, this.#head, { isReported, owed });
+      return new WholeAnswer(body, this.#head, { isReported, owed }, this.#form);
     } catch (error) {
       call.failed(error);
       call.settle();
@@ -155,7 +160,8 @@ export class ChatTurn {
       const answer = await call.send();
       const head = this.#head;
       if (listener) this.#telling = new Telling(listener, head);
-      this.#meter = new StreamMeter({ keepUsage: this.fields.wantsUsage, onChunk: this.#hears(), head });
+      const keepUsage = this.fields.wantsUsage;
+      this.#meter = new StreamMeter({ keepUsage, onChunk: this.#hears(), head, form: this.#form });
       const events = await this.#eventStream(answer);
       const relay = new Relay(events, this.#meter, call.watched, parts.clock, call.streamHold());
       await relay.peek();
@@ -231,6 +237,7 @@ export class ChatTurn {
 }
 
 const sendChat: UpstreamCallOptions["send"] = (backend, call) => backend.chat?.(call);
+const sendCompletion: UpstreamCallOptions["send"] = (backend, call) => backend.post?.("/completions", call);
 
 const BYTES_PER_TOKEN = 4;
 

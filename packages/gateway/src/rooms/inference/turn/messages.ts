@@ -49,8 +49,10 @@ export function userTurn(messages: unknown): StoredMessage | null {
 /** The messages of a whole answer, one a choice; none when it cannot be read. */
 export function messagesOf(body: Buffer): Record<string, unknown>[] {
   try {
-    const { choices } = JSON.parse(body.toString()) as { choices: { message?: unknown }[] };
-    return choices.map(({ message }) => message).filter(isObject);
+    const { choices } = JSON.parse(body.toString()) as { choices: { message?: unknown; text?: unknown }[] };
+    return choices
+      .map(({ message, text }) => (typeof text === "string" ? { content: text } : message))
+      .filter(isObject);
   } catch {
     return [];
   }

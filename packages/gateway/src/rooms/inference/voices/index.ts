@@ -1,7 +1,8 @@
 import { chat } from "./chat/index.ts";
+import { completions } from "./completions/index.ts";
 import { messages } from "./messages/index.ts";
 import { responses } from "./responses/index.ts";
 import type { Voice } from "./voice.ts";
 
 /** Every API in which models are talked to, one line each. */
-export const voices: readonly Voice[] = [chat, responses, messages];
+export const voices: readonly Voice[] = [chat, completions, responses, messages];

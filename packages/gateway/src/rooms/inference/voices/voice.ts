@@ -1,5 +1,6 @@
 import type { z } from "zod";
 import { ERRORS, type ServiceError } from "../../../kernel/errors.ts";
+import type { AnswerForm } from "../call/answer-form.ts";
 import type { Payload } from "../request/payload.ts";
 import type { ChatAnswer } from "./chat-answer.ts";
 import type { ChatEvent } from "./chat-events.ts";
@@ -37,6 +38,8 @@ export interface RequestContext {
 /** A request that a voice has read. */
 export interface ReadRequest {
   payload: Payload;
+  /** What is asked for; absent: a chat. */
+  form?: AnswerForm;
   /** Absent: the answer passes as the upstream's own bytes. */
   speaker?: Speaker;
   /** Headers of the reply besides those that every reply has. */
