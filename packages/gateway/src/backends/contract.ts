@@ -45,6 +45,8 @@ export interface BackendConfig {
 
 export interface ModelInfo {
   id: string;
+  /** What its server says about it, such as the context length; small. */
+  meta?: Record<string, unknown>;
   capabilities?: readonly CapabilityName[];
 }
 

@@ -45,7 +45,13 @@ test("a text that goes on from a prompt, with what comes after it", async () => 
 });
 
 test("streamed: the pieces as the upstream wrote them, without a chat's fields; usage only for who asked", async () => {
-  const pieces = [piece("one"), piece(" two"), piece("", "length"), chunk({ choices: [], usage: USAGE }), DONE];
+  const pieces = [
+    piece("one"),
+    piece(" two"),
+    piece("", "length"),
+    chunk({ choices: [], usage: USAGE }),
+    DONE,
+  ];
   bench.upstream.answer((_, reply) => reply.stream(pieces));
   const stream = await client.completions.create({ model: "m", prompt: "count", stream: true });
   let text = "";

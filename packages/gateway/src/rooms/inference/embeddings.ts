@@ -5,7 +5,7 @@ import { completeEmbeddings } from "./call/answer-shape.ts";
 import { CLIENT_LEFT } from "./call/deadlines.ts";
 import { toFailure } from "./call/failures.ts";
 import { type Asker, type CallParts, UpstreamCall } from "./call/upstream-call.ts";
-import { ABSURD, usageOfTail } from "./call/usage-tail.ts";
+import { ABSURD, type ReportedUsage, usageOfTail } from "./call/usage-tail.ts";
 import { readEmbeddingsFields } from "./request/fields.ts";
 import type { Payload } from "./request/payload.ts";
 import type { Client } from "./turn/chat-turn.ts";
@@ -13,10 +13,17 @@ import type { Client } from "./turn/chat-turn.ts";
 const HEAD_BYTES = 4 * 1024;
 const GIVEN_BACK_FROM_BYTES = 64 * 1024;
 
+/** A request for vectors, whichever API it came by. */
+export interface ReadEmbeddings {
+  payload: Payload;
+  /** The body in that API's own form, from the list and what is charged for it; absent: the list as bytes. */
+  write?(list: EmbeddingsBody, usage: ReportedUsage | null): object;
+}
+
 /** One embeddings request; the answer passes as bytes unless the upstream chose the wrong encoding. */
 export async function embed(
   parts: CallParts,
-  { asker, payload, client }: { asker: Asker; payload: Payload; client: Client },
+  { asker, payload, write, client }: ReadEmbeddings & { asker: Asker; client: Client },
 ): Promise<Reply> {
   const { model, provider, encoding } = readEmbeddingsFields(payload);
   const admitting = UpstreamCall.admit(parts, {
@@ -40,8 +47,9 @@ export async function embed(
     // Vectors have no tokens of their own; that something came is what counts.
     const owed = call.settle({ isWhole: true, reported, delivered: 1 });
     const isReported = reported !== null && reported !== ABSURD;
-    const parts = completeEmbeddings(encoded, call.route.model, { isReported, owed });
     const head = { status: 200, contentType: JSON_TYPE, requestId: asker.requestId };
+    if (write) return new Reply(head, JSON.stringify(write(JSON.parse(encoded.bytes.toString()), owed)));
+    const parts = completeEmbeddings(encoded, call.route.model, { isReported, owed });
     return new Reply(head, parts, () => giveBack(body.bytes));
   } catch (error) {
     call.failed(error);
@@ -62,7 +70,7 @@ function encodingOfAnswer(body: Buffer): "float" | "base64" | null {
   return first ? (first[1] === "[" ? "float" : "base64") : null;
 }
 
-interface EmbeddingsBody {
+export interface EmbeddingsBody {
   data: { embedding: number[] | string }[];
 }
 

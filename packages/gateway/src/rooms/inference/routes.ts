@@ -68,6 +68,10 @@ const Model = z.object({
   object: z.literal("model"),
   created: z.int(),
   owned_by: z.string(),
+  meta: z
+    .record(z.string(), z.unknown())
+    .optional()
+    .describe("What its server says, e.g. the context length"),
 });
 
 export const models = defineRoute({

@@ -21,17 +21,18 @@ import type { Conversations } from "../conversations/index.ts";
 import { type Principal, payerOf } from "../keys/index.ts";
 import type { Memory } from "../memory/index.ts";
 import type { Metering } from "../metering/index.ts";
-import type { Routing } from "../routing/index.ts";
+import type { RoutableModel, Routing } from "../routing/index.ts";
 import { CallWatch, DEFAULT_DEADLINES, type Deadlines, isAboutClient } from "./call/deadlines.ts";
 import { isFinal, reportTo, toFailure } from "./call/failures.ts";
 import { CallObserver } from "./call/observer.ts";
 import type { Asker } from "./call/upstream-call.ts";
-import { embed } from "./embeddings.ts";
+import { embed, type ReadEmbeddings } from "./embeddings.ts";
 import { KeyWatchers } from "./key-watchers.ts";
 import { QUICK_START_MODELS } from "./quick-start.ts";
 import { BytesPayload } from "./request/bytes-payload.ts";
 import { type ChatParts, ChatTurn } from "./turn/chat-turn.ts";
 import { ChatSender } from "./voices/notifications/send.ts";
+import { type OllamaModel, ollamaModelOf, withTag } from "./voices/ollama/models.ts";
 import { type Form, jsonReplyIn, refusalIn, VoicedReply } from "./voices/replies.ts";
 import { failureOf, type Voice, type VoiceRoute } from "./voices/voice.ts";
 
@@ -43,6 +44,7 @@ const INVALID_KEY = new ServiceError(
   "auth_required",
   "Invalid API key: send `Authorization: Bearer service-…`, as keys.create showed it",
 );
+const readBytes = (body: Buffer): ReadEmbeddings => ({ payload: new BytesPayload(body) });
 const OWN: { form: Form; isRequest: boolean } = { form: {}, isRequest: true };
 /** What proxies use for a client that closed its connection; nobody is there to read it. */
 const CLIENT_CLOSED = 499;
@@ -106,7 +108,13 @@ export class Inference {
     if (route.answer) return jsonReplyIn(voice, route.answer(body), requestId);
     const { clock } = this.options;
     return this.#metered(call, (asker) => {
-      const read = voice.read(body, { requestId, nowMs: clock.now() });
+      const read = voice.read(body, {
+        requestId,
+        nowMs: clock.now(),
+        now: () => clock.now(),
+        requireModel: (model) => this.ollamaModel(model),
+      });
+      if ("answer" in read) return Promise.resolve(jsonReplyIn(voice, read.answer, requestId));
       const reply = new VoicedReply(voice, read, requestId, clock);
       const { payload, form } = read;
       const { listener } = reply;
@@ -122,12 +130,10 @@ export class Inference {
     });
   }
 
-  /** `POST /v1/embeddings`. */
-  embeddings(call: KeyedCall): Promise<Answered> {
+  /** `POST /v1/embeddings`, or another API's request for vectors that `read` turns into one. */
+  embeddings(call: KeyedCall, read: (body: Buffer) => ReadEmbeddings = readBytes): Promise<Answered> {
     const { request: client, body } = call;
-    return this.#metered(call, (asker) =>
-      embed(this.#parts, { asker, payload: new BytesPayload(body), client }),
-    );
+    return this.#metered(call, (asker) => embed(this.#parts, { asker, client, ...read(body) }));
   }
 
   /** A request that spends. */
@@ -234,7 +240,13 @@ export class Inference {
     const all = [...routable, ...QUICK_START_MODELS.filter(({ id }) => !known.has(id))];
     return {
       object: "list" as const,
-      data: all.map(({ id, owned_by }) => ({ id, object: "model" as const, created: 0, owned_by })),
+      data: all.map(({ id, owned_by, meta }: ListedModel) => ({
+        id,
+        object: "model" as const,
+        created: 0,
+        owned_by,
+        ...(meta && { meta }),
+      })),
     };
   }
 
@@ -243,11 +255,27 @@ export class Inference {
     return found ?? fail("model_not_found", `No backend available for model: ${id.slice(0, 256)}`);
   }
 
+  /** The models that can be called now, as Ollama's API describes them. */
+  ollamaModels(): OllamaModel[] {
+    const { routing, billing } = this.options;
+    return routing
+      .routableModels()
+      .map((model) => ollamaModelOf(model, billing.limitsOf(model.id).contextTokens));
+  }
+
+  ollamaModel(name: string): OllamaModel {
+    const id = this.options.routing.aliases.resolve(name);
+    const found = this.ollamaModels().find((each) => withTag(each.id) === withTag(id));
+    return found ?? fail("model_not_found", `No backend available for model: ${id.slice(0, 256)}`);
+  }
+
   /** Ends every call; their usage is journaled when this resolves. */
   close(): Promise<void> {
     return this.#watch.close();
   }
 }
+
+type ListedModel = Pick<RoutableModel, "id" | "owned_by" | "meta">;
 
 function refOf(request: HttpRequest): string | null {
   const ref = textOfHeader(request.header("x-service-ref") ?? "");

@@ -73,6 +73,11 @@ export class Route {
   }
 }
 
+/** A model that can be called now, with the name of the first backend that serves it. */
+export interface RoutableModel extends ModelInfo {
+  owned_by: string;
+}
+
 interface Candidate {
   entry: Entry;
   model: ModelInfo;
@@ -152,13 +157,14 @@ export class Router {
   }
 
   /** Models of healthy backends with the name of the backend that was registered first with each. */
-  routableModels(): { id: string; owned_by: string }[] {
-    const owners = new Map<string, string>();
+  routableModels(): RoutableModel[] {
+    const known = new Map<string, RoutableModel>();
     for (const entry of this.entries) {
       if (entry.state !== "Healthy") continue;
-      for (const { id } of modelsOf(entry)) if (!owners.has(id)) owners.set(id, entry.config.name);
+      for (const model of modelsOf(entry))
+        if (!known.has(model.id)) known.set(model.id, { ...model, owned_by: entry.config.name });
     }
-    return [...owners].map(([id, owned_by]) => ({ id, owned_by }));
+    return [...known.values()];
   }
 }
 

@@ -15,7 +15,13 @@ const PROTECTED: ReadonlySet<string> = new Set([
   "prompt",
   ...OWN_FIELDS,
 ]);
-export const SPELLED_ONE_WAY = new ProtectedNames([...PROTECTED, ...SPEND_NAMES, "stream_options", "tools", "echo"]);
+export const SPELLED_ONE_WAY = new ProtectedNames([
+  ...PROTECTED,
+  ...SPEND_NAMES,
+  "stream_options",
+  "tools",
+  "echo",
+]);
 export const SPELLED_ONE_WAY_IN_OPTIONS = new ProtectedNames(SPEND_NAMES);
 
 export const isOwnField = (key: string): boolean => OWN_FIELDS.includes(key);

@@ -1,8 +1,9 @@
 import { chat } from "./chat/index.ts";
 import { completions } from "./completions/index.ts";
 import { messages } from "./messages/index.ts";
+import { ollamaChat, ollamaGenerate } from "./ollama/index.ts";
 import { responses } from "./responses/index.ts";
 import type { Voice } from "./voice.ts";
 
 /** Every API in which models are talked to, one line each. */
-export const voices: readonly Voice[] = [chat, completions, responses, messages];
+export const voices: readonly Voice[] = [chat, completions, responses, messages, ollamaChat, ollamaGenerate];

@@ -33,6 +33,14 @@ export interface Speaker {
 export interface RequestContext {
   requestId: string;
   nowMs: number;
+  now(): number;
+  /** Refuses a model that nothing serves now. */
+  requireModel(model: string): void;
+}
+
+/** A request that asks no model anything: this is the answer. */
+export interface Answered {
+  answer: object;
 }
 
 /** A request that a voice has read. */
@@ -67,7 +75,7 @@ export interface Voice {
   /** Header that the API's clients look for the request id in, besides `x-request-id`. */
   readonly requestIdHeader?: string;
   /** Throws the refusal. */
-  read(body: Buffer, context: RequestContext): ReadRequest;
+  read(body: Buffer, context: RequestContext): ReadRequest | Answered;
   /** The body of a refusal; absent: the gateway's own form. */
   errorBody?(failure: Failure, requestId: string): object;
 }

@@ -198,7 +198,8 @@ export const isGap = (body: Record<string, unknown>): boolean =>
 /** A body of `/api/embed` as one of `/v1/embeddings`. */
 export function embeddingsBody(body: Record<string, unknown>, model: string): Record<string, unknown> {
   const { input } = body;
-  const isInput = typeof input === "string" || (Array.isArray(input) && input.every((one) => typeof one === "string"));
+  const isInput =
+    typeof input === "string" || (Array.isArray(input) && input.every((one) => typeof one === "string"));
   if (!isInput) invalid("input", "is required: a string or an array of strings");
   if (isObject(body.options)) sharedFields({ options: body.options });
   return {

@@ -1,6 +1,6 @@
-import { toolInput } from "../arguments.ts";
 import type { ChatAnswer, Finish, TokenCounts } from "../chat-answer.ts";
 import type { ChatEvent } from "../chat-events.ts";
+import { toolInput } from "../tool-calls.ts";
 import type { Speaker } from "../voice.ts";
 
 const NANOS_PER_MS = 1_000_000;
