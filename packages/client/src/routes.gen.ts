@@ -262,13 +262,17 @@ export interface Routes {
       [field: string]: unknown;
     };
   };
-  /** OpenAI Responses API over the chat path, streaming or not; nothing is stored. */
+  /** OpenAI Responses API over the chat path, streaming or not; the next may go on from it. */
   "POST /v1/responses": {
     auth: "api_key";
     body: {
       model: string;
       input: string | Record<string, unknown>[];
       instructions?: string | null;
+      /** One of yours of the last 30 days, to go on from */
+      previous_response_id?: string | null;
+      /** False: nothing can go on from this one */
+      store?: boolean | null;
       stream?: boolean | null;
       max_output_tokens?: number | null;
       tools?: { type: string; [field: string]: unknown }[] | null;
@@ -445,7 +449,7 @@ export interface Routes {
       owned_by: string;
       /** What its server says, e.g. the context length */
       meta?: Record<string, unknown>;
-    };
+    } | { type: "model"; id: string; display_name: string; created_at: string };
   };
   /** Models that can be called now, and well-known ones that a backend may serve. */
   "GET /v1/models": {
@@ -460,6 +464,11 @@ export interface Routes {
         /** What its server says, e.g. the context length */
         meta?: Record<string, unknown>;
       }[];
+    } | {
+      data: { type: "model"; id: string; display_name: string; created_at: string }[];
+      has_more: boolean;
+      first_id: string | null;
+      last_id: string | null;
     };
   };
   /** Poll a video task; also followed live at /api/rpc/events?session=<id>. */

@@ -174,6 +174,7 @@ export async function openRooms(options: RoomOptions) {
   const inference = await open(
     "inference",
     new Inference({
+      db,
       clock,
       ids,
       log,
@@ -197,6 +198,7 @@ export async function openRooms(options: RoomOptions) {
     "refresh tokens": accounts.sweepTokens,
     invitations: groups.invitations.sweep,
     "video payloads": video.sweepPayloads,
+    "stored responses": inference.responses.sweep,
   };
   await open("housekeeping", new Housekeeping({ clock, log, leases, sweeps }), {
     close: (sweeper) => sweeper.close(),

@@ -2,6 +2,13 @@ import { z } from "zod";
 import { type AnyRoute, defineRoute, raw } from "../../kernel/route.ts";
 import { Usage } from "./voices/documented.ts";
 import { voices } from "./voices/index.ts";
+import {
+  MessagesModel,
+  MessagesModels,
+  messagesModelOf,
+  messagesModelsOf,
+  VERSION_HEADER,
+} from "./voices/messages/models.ts";
 import type { Voice, VoiceRoute } from "./voices/voice.ts";
 
 /** Images travel inside the body. */
@@ -79,11 +86,11 @@ export const models = defineRoute({
   path: "/v1/models",
   summary: "Models that can be called now, and well-known ones that a backend may serve",
   auth: "public",
-  response: z.object({
-    object: z.literal("list"),
-    data: z.array(Model),
-  }),
-  handler: ({ rooms }) => rooms.inference.models(),
+  response: z.union([z.object({ object: z.literal("list"), data: z.array(Model) }), MessagesModels]),
+  handler: ({ rooms, request }) => {
+    const listed = rooms.inference.models();
+    return request.header(VERSION_HEADER) === null ? listed : messagesModelsOf(listed.data);
+  },
 });
 
 export const model = defineRoute({
@@ -91,6 +98,9 @@ export const model = defineRoute({
   path: "/v1/models/{model}",
   summary: "One of the models that are listed; a slash in its id is written %2F",
   auth: "public",
-  response: Model,
-  handler: ({ rooms, path }) => rooms.inference.model(path.model),
+  response: z.union([Model, MessagesModel]),
+  handler: ({ rooms, path, request }) => {
+    const found = rooms.inference.model(path.model);
+    return request.header(VERSION_HEADER) === null ? found : messagesModelOf(found);
+  },
 });

@@ -16,6 +16,7 @@ import type { RefusedCall, RouteCall } from "../../kernel/route.ts";
 import type { Metrics } from "../../observe/metrics.ts";
 import type { RequestFailure } from "../../observe/request-records.ts";
 import type { Tracer } from "../../observe/tracing.ts";
+import type { Database } from "../../storage/contract.ts";
 import type { Billing } from "../billing/index.ts";
 import type { Conversations } from "../conversations/index.ts";
 import { type Principal, payerOf } from "../keys/index.ts";
@@ -30,11 +31,18 @@ import { embed, type ReadEmbeddings } from "./embeddings.ts";
 import { KeyWatchers } from "./key-watchers.ts";
 import { QUICK_START_MODELS } from "./quick-start.ts";
 import { BytesPayload } from "./request/bytes-payload.ts";
+import { StoredResponses } from "./responses/service.ts";
 import { type ChatParts, ChatTurn } from "./turn/chat-turn.ts";
 import { ChatSender } from "./voices/notifications/send.ts";
 import { type OllamaModel, ollamaModelOf, withTag } from "./voices/ollama/models.ts";
 import { type Form, jsonReplyIn, refusalIn, VoicedReply } from "./voices/replies.ts";
-import { failureOf, type Voice, type VoiceRoute } from "./voices/voice.ts";
+import {
+  type Answered as AnsweredRequest,
+  failureOf,
+  type ReadRequest,
+  type Voice,
+  type VoiceRoute,
+} from "./voices/voice.ts";
 
 const REF_LENGTH_MAX = 64;
 const INVOKE_TIMEOUT_MS = 30_000;
@@ -50,6 +58,7 @@ const OWN: { form: Form; isRequest: boolean } = { form: {}, isRequest: true };
 const CLIENT_CLOSED = 499;
 
 export interface InferenceOptions {
+  db: Database;
   clock: Clock;
   ids: Ids;
   log: Log;
@@ -77,6 +86,7 @@ export class Inference {
   readonly #sender: ChatSender;
   readonly #watch: CallWatch;
   readonly #watchers: KeyWatchers;
+  readonly responses: StoredResponses;
 
   constructor(readonly options: InferenceOptions) {
     const { clock, log, metering, routing, conversations, memory, events, billing } = options;
@@ -95,6 +105,7 @@ export class Inference {
     };
     this.#sender = new ChatSender(this.#parts, events);
     this.#watchers = new KeyWatchers(events);
+    this.responses = new StoredResponses({ db: options.db, clock, log, conversations });
   }
 
   /** Calls to upstreams that are under way. */
@@ -107,26 +118,26 @@ export class Inference {
     const { request: client, requestId, body } = call;
     if (route.answer) return jsonReplyIn(voice, route.answer(body), requestId);
     const { clock } = this.options;
+    const { userId } = call.principal;
     return this.#metered(call, (asker) => {
+      const open = (read: ReadRequest | AnsweredRequest) => {
+        if ("answer" in read) return Promise.resolve(jsonReplyIn(voice, read.answer, requestId));
+        const reply = new VoicedReply(voice, read, requestId, clock);
+        const { payload, form, keep } = read;
+        const { listener } = reply;
+        const options = { asker, payload, client, withHistory: false, listener, form, keep };
+        const opening = ChatTurn.open(this.#parts, options);
+        return opening instanceof Promise ? opening.then((turn) => reply.to(turn)) : reply.to(opening);
+      };
       const read = voice.read(body, {
         requestId,
         nowMs: clock.now(),
         now: () => clock.now(),
         requireModel: (model) => this.ollamaModel(model),
+        historyOf: (responseId) => this.responses.history(userId, responseId),
+        keep: (turn) => this.responses.keep({ ...turn, requestId, userId }),
       });
-      if ("answer" in read) return Promise.resolve(jsonReplyIn(voice, read.answer, requestId));
-      const reply = new VoicedReply(voice, read, requestId, clock);
-      const { payload, form } = read;
-      const { listener } = reply;
-      const opening = ChatTurn.open(this.#parts, {
-        asker,
-        payload,
-        client,
-        withHistory: false,
-        listener,
-        form,
-      });
-      return opening instanceof Promise ? opening.then((turn) => reply.to(turn)) : reply.to(opening);
+      return read instanceof Promise ? read.then(open) : open(read);
     });
   }
 

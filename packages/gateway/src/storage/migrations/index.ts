@@ -10,6 +10,7 @@ import { agents } from "./008-agents.ts";
 import { leases } from "./009-leases.ts";
 import { debts } from "./010-debts.ts";
 import { videoBounds } from "./011-video-bounds.ts";
+import { storedResponses } from "./014-stored-responses.ts";
 
 /** In order of application; a released migration is never edited, only followed by another. */
 export const migrations: readonly Migration[] = [
@@ -24,4 +25,5 @@ export const migrations: readonly Migration[] = [
   leases,
   debts,
   videoBounds,
+  storedResponses,
 ];

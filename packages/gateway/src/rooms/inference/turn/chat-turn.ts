@@ -2,6 +2,7 @@ import type { HttpRequest } from "@model-gateway/wire/http";
 import { type Answer, BackendError } from "../../../backends/contract.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { toRestBody, toServiceError } from "../../../kernel/errors.ts";
+import type { StoredMessage } from "../../conversations/index.ts";
 import { AnswerBody, readAnswer, requireList } from "../call/answer-body.ts";
 import { type AnswerForm, CHAT_FORM } from "../call/answer-form.ts";
 import type { AnswerHead } from "../call/answer-shape.ts";
@@ -38,6 +39,8 @@ export interface ChatTurnOptions {
   listener?: Listener;
   /** What is asked for; absent: a chat. */
   form?: AnswerForm;
+  /** Stores the answer once it is whole. */
+  keep?(answer: StoredMessage): Promise<void>;
 }
 
 /** One chat request from admission to settlement, whichever surface it came by. */
@@ -69,6 +72,7 @@ export class ChatTurn {
       payload,
       fields,
       withHistory,
+      keep: options.keep,
     });
     const admit = () => ChatTurn.#admit(parts, options, fields, record);
     return record.collector ? record.prepare(client.signal).then(admit) : admit();

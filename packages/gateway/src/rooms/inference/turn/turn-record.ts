@@ -18,6 +18,8 @@ export interface RecordOptions {
   fields: ChatFields;
   /** Messages are put before those of the request: the stored history. */
   withHistory: boolean;
+  /** Stores the answer elsewhere, too. */
+  keep?(answer: StoredMessage): Promise<void>;
 }
 
 /** What one turn reads from and leaves in the conversation and the memory. Most turns touch neither. */
@@ -34,9 +36,9 @@ export class TurnRecord {
     readonly parts: RecordParts,
     readonly options: RecordOptions,
   ) {
-    const { fields } = options;
+    const { fields, keep } = options;
     this.#remembers = parts.memory.enabled && fields.memory;
-    this.collector = fields.conversationId || this.#remembers ? new AnswerCollector() : null;
+    this.collector = fields.conversationId || this.#remembers || keep ? new AnswerCollector() : null;
   }
 
   /** Checks the conversation, assembles history and recalls; only where there is a collector. */
@@ -80,7 +82,8 @@ export class TurnRecord {
   async #completed(answer: StoredMessage | null): Promise<void> {
     if (!answer || (answer.content === "" && !answer.tool_calls)) return;
     const { conversations, memory, log } = this.parts;
-    const { userId, requestId, fields } = this.options;
+    const { userId, requestId, fields, keep } = this.options;
+    if (keep) await keep(answer);
     if (fields.conversationId) {
       // The answer is the client's already; a turn that cannot be stored must not take it away.
       await conversations.append(fields.conversationId, [answer]).catch((error) => {

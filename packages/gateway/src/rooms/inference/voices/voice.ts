@@ -1,7 +1,9 @@
 import type { z } from "zod";
 import { ERRORS, type ServiceError } from "../../../kernel/errors.ts";
+import type { StoredMessage } from "../../conversations/index.ts";
 import type { AnswerForm } from "../call/answer-form.ts";
 import type { Payload } from "../request/payload.ts";
+import type { KeptTurn } from "../responses/service.ts";
 import type { ChatAnswer } from "./chat-answer.ts";
 import type { ChatEvent } from "./chat-events.ts";
 
@@ -36,6 +38,10 @@ export interface RequestContext {
   now(): number;
   /** Refuses a model that nothing serves now. */
   requireModel(model: string): void;
+  /** The messages that lead to a stored response of the caller, oldest first; rejects with the refusal. */
+  historyOf(responseId: string): Promise<object[]>;
+  /** Stores a turn under the request's id. */
+  keep(turn: Pick<KeptTurn, "previousResponseId" | "asked" | "answer">): Promise<void>;
 }
 
 /** A request that asks no model anything: this is the answer. */
@@ -50,6 +56,8 @@ export interface ReadRequest {
   form?: AnswerForm;
   /** Absent: the answer passes as the upstream's own bytes. */
   speaker?: Speaker;
+  /** Stores the answer, before the reply ends. */
+  keep?(answer: StoredMessage): Promise<void>;
   /** Headers of the reply besides those that every reply has. */
   headers?: Readonly<Record<string, string>>;
 }
@@ -75,7 +83,7 @@ export interface Voice {
   /** Header that the API's clients look for the request id in, besides `x-request-id`. */
   readonly requestIdHeader?: string;
   /** Throws the refusal. */
-  read(body: Buffer, context: RequestContext): ReadRequest | Answered;
+  read(body: Buffer, context: RequestContext): ReadRequest | Answered | Promise<ReadRequest>;
   /** The body of a refusal; absent: the gateway's own form. */
   errorBody?(failure: Failure, requestId: string): object;
 }

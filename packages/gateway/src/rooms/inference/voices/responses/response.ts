@@ -37,7 +37,7 @@ export function endingOf({ reason }: Finish): Ending {
   return { status: "completed" };
 }
 
-/** The parts of a request that the response repeats. `store` is false whatever was asked: nothing is kept. */
+/** The parts of a request that the response repeats. */
 function repeated(request: Record<string, unknown>) {
   const text = isObject(request.text) ? request.text : {};
   const reasoning = isObject(request.reasoning) ? request.reasoning : {};
@@ -47,9 +47,9 @@ function repeated(request: Record<string, unknown>) {
     max_output_tokens: request.max_output_tokens ?? null,
     metadata: request.metadata ?? {},
     parallel_tool_calls: request.parallel_tool_calls ?? true,
-    previous_response_id: null,
+    previous_response_id: request.previous_response_id ?? null,
     reasoning: { effort: reasoning.effort ?? null, summary: null },
-    store: false,
+    store: request.store !== false,
     temperature: request.temperature ?? null,
     text: { ...text, format: text.format ?? { type: "text" } },
     tool_choice: request.tool_choice ?? "auto",
