@@ -449,7 +449,7 @@ export interface Routes {
       owned_by: string;
       /** What its server says, e.g. the context length */
       meta?: Record<string, unknown>;
-    } | { type: "model"; id: string; display_name: string; created_at: string };
+    };
   };
   /** Models that can be called now, and well-known ones that a backend may serve. */
   "GET /v1/models": {
@@ -464,11 +464,6 @@ export interface Routes {
         /** What its server says, e.g. the context length */
         meta?: Record<string, unknown>;
       }[];
-    } | {
-      data: { type: "model"; id: string; display_name: string; created_at: string }[];
-      has_more: boolean;
-      first_id: string | null;
-      last_id: string | null;
     };
   };
   /** Poll a video task; also followed live at /api/rpc/events?session=<id>. */

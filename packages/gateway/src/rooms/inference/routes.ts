@@ -1,14 +1,9 @@
+import { jsonReply } from "@model-gateway/wire/http";
 import { z } from "zod";
 import { type AnyRoute, defineRoute, raw } from "../../kernel/route.ts";
 import { Usage } from "./voices/documented.ts";
 import { voices } from "./voices/index.ts";
-import {
-  MessagesModel,
-  MessagesModels,
-  messagesModelOf,
-  messagesModelsOf,
-  VERSION_HEADER,
-} from "./voices/messages/models.ts";
+import { messagesModelOf, messagesModelsOf, VERSION_HEADER } from "./voices/messages/models.ts";
 import type { Voice, VoiceRoute } from "./voices/voice.ts";
 
 /** Images travel inside the body. */
@@ -86,10 +81,11 @@ export const models = defineRoute({
   path: "/v1/models",
   summary: "Models that can be called now, and well-known ones that a backend may serve",
   auth: "public",
-  response: z.union([z.object({ object: z.literal("list"), data: z.array(Model) }), MessagesModels]),
-  handler: ({ rooms, request }) => {
+  response: raw(z.object({ object: z.literal("list"), data: z.array(Model) })),
+  handler: ({ rooms, request, requestId }) => {
     const listed = rooms.inference.models();
-    return request.header(VERSION_HEADER) === null ? listed : messagesModelsOf(listed.data);
+    const inForm = request.header(VERSION_HEADER) === null ? listed : messagesModelsOf(listed.data);
+    return jsonReply(JSON.stringify(inForm), requestId);
   },
 });
 
@@ -98,9 +94,10 @@ export const model = defineRoute({
   path: "/v1/models/{model}",
   summary: "One of the models that are listed; a slash in its id is written %2F",
   auth: "public",
-  response: z.union([Model, MessagesModel]),
-  handler: ({ rooms, path, request }) => {
+  response: raw(Model),
+  handler: ({ rooms, path, request, requestId }) => {
     const found = rooms.inference.model(path.model);
-    return request.header(VERSION_HEADER) === null ? found : messagesModelOf(found);
+    const inForm = request.header(VERSION_HEADER) === null ? found : messagesModelOf(found);
+    return jsonReply(JSON.stringify(inForm), requestId);
   },
 });

@@ -84,6 +84,8 @@ export function readChatFields(payload: Payload): ChatFields {
 export function readCompletionFields(payload: Payload): ChatFields {
   const model = modelOf(payload);
   const prompt = readPrompt(payload.value("prompt"));
+  if (payload.has("suffix") && !payload.isString("suffix") && !payload.isNull("suffix"))
+    refuse("suffix", "must be a string");
   const streamOptions = optional(payload, "stream_options", OBJECT);
   const spend = payload.spendFields();
   // Each of several prompts gets as many answers as were asked for.

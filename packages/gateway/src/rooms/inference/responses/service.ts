@@ -30,7 +30,7 @@ export interface KeptTurn {
 /** The request's id in a response's; null when it cannot be one of ours. */
 const requestIdOf = (responseId: string): string | null => {
   const parts = ID.exec(responseId);
-  return parts && parts.slice(1).join("-");
+  return parts?.slice(1).join("-") ?? null;
 };
 
 /**

@@ -14,6 +14,7 @@ const textOfBytes = (bytes: Uint8Array, encoding: "latin1" | "utf8", start = 0, 
 const BYTES_PER_TOKEN = 4;
 const NEWLINE = 10;
 const DONE = "[DONE]";
+const EVENT_END = Buffer.from("\n\n");
 const DONE_EVENT = Buffer.from("data: [DONE]\n\n");
 
 export interface StreamMeterOptions {
@@ -76,6 +77,8 @@ export class StreamMeter {
   /** Choices that have begun, each with whether it came to its end. */
   readonly #ends = new Map<number, boolean>();
   #sawTools = false;
+  /** The newest event with nothing but usage: it is written at the end, once, unless the books say otherwise. */
+  #usageEvent: Uint8Array | null = null;
 
   constructor(readonly options: StreamMeterOptions) {
     this.#form = options.form ?? CHAT_FORM;
@@ -191,6 +194,8 @@ export class StreamMeter {
       return "end";
     }
     const verdict = this.#chunk(chunk);
+    if (verdict === "drop" && this.options.keepUsage)
+      this.#usageEvent = Buffer.concat([bytes.subarray(start, end), EVENT_END]);
     if (verdict === "keep") this.#learn(data, chunk);
     if (verdict === "drop") {
       this.#dropBlank = true;
@@ -254,7 +259,14 @@ export class StreamMeter {
     this.options.onChunk?.(chunk, choices);
     if (this.textBytes > bytesBefore) this.#textEvents++;
     if (usage !== null) this.#reported(usage);
-    if (choices.length === 0 && isObject(chunk.usage) && !this.options.keepUsage) return "drop";
+    if (choices.length === 0 && isObject(chunk.usage)) {
+      if (this.options.keepUsage || !isObject(chunk.timings)) return "drop";
+      // llama.cpp moves its timings here when usage is asked for, which the client did not do.
+      const { usage: _, ...rest } = chunk;
+      const nothing = this.#form.isText ? { text: "" } : { delta: {} };
+      const event = { ...rest, choices: [{ index: 0, ...nothing, finish_reason: null }] };
+      return { replacement: `data: ${JSON.stringify(event)}` };
+    }
     if (choices.length > 0) this.#last = chunk;
     return changed ? { replacement: `data: ${JSON.stringify(chunk)}` } : "keep";
   }
@@ -308,6 +320,7 @@ export class StreamMeter {
     } else if (!this.finished && this.#last) finish(0, this.#sawTools ? "tool_calls" : "stop");
     const isUsageMissing = this.options.keepUsage && settled !== null && (isStopped || this.usage === null);
     if (isUsageMissing && (this.#last || isStopped)) add(last, { choices: [], usage: usageFields(settled) });
+    else if (this.#usageEvent && !isUsageMissing) parts.push(this.#usageEvent);
     parts.push(DONE_EVENT);
     return join(parts)!;
   }

@@ -8,6 +8,8 @@ import {
   StreamedReply,
 } from "@model-gateway/wire/http";
 import type { Clock } from "../../../kernel/clock.ts";
+import { toRestBody, toServiceError } from "../../../kernel/errors.ts";
+import { KEEP_ALIVE } from "../stream/relay.ts";
 import type { ChatTurn } from "../turn/chat-turn.ts";
 import { readAnswer } from "./chat-answer.ts";
 import { SpokenStream } from "./spoken-stream.ts";
@@ -60,12 +62,13 @@ export class VoicedReply {
       const headers = this.#headers(turn, NO_HEADERS);
       return new Reply({ status: 200, contentType: JSON_TYPE, requestId, headers }, body);
     }
-    await turn.begin();
+    const beginning = turn.begin();
+    const isLate = await isLateToBegin(turn, beginning);
     const contentType = read.speaker?.contentType ?? EVENT_STREAM_TYPE;
     const headers = this.#headers(turn, EVENT_STREAM_HEADERS);
     return new StreamedReply(
       { status: 200, contentType, requestId, headers },
-      new TurnSource(turn, this.listener),
+      new TurnSource(turn, this.listener, isLate ? beginning : null),
     );
   }
 
@@ -81,17 +84,45 @@ export class VoicedReply {
   }
 }
 
+/** Whether the upstream was silent for so long that the client must hear something; throws an earlier failure. */
+function isLateToBegin({ call }: ChatTurn, beginning: Promise<unknown>): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    call.watched.onSilence = () => resolve(true);
+    beginning.then(() => resolve(false), reject);
+  });
+}
+
 /** A turn whose answer is written to the client as it comes. */
 class TurnSource implements ReplySource {
   constructor(
     readonly turn: ChatTurn,
     readonly listener: SpokenStream | undefined,
+    /** Set when the upstream has not begun: the reply does not wait for it any longer. */
+    readonly beginning: Promise<unknown> | null,
   ) {}
 
   begin(writer: ReplyWriter): void {
     this.listener?.writeTo(writer);
     // A failure has been written to the stream by then; the status is long gone.
-    this.turn.run(this.listener ?? writer).catch(() => {});
+    if (this.beginning) this.#beginLate(writer, this.beginning).catch(() => {});
+    else this.turn.run(this.listener ?? writer).catch(() => {});
+  }
+
+  async #beginLate(writer: ReplyWriter, beginning: Promise<unknown>): Promise<void> {
+    const { turn, listener } = this;
+    const ping = () => (listener ? listener.keepAlive() : writer.write(KEEP_ALIVE));
+    turn.call.watched.onSilence = ping;
+    ping();
+    try {
+      await beginning;
+    } catch (error) {
+      const failure = toServiceError(error);
+      listener?.error(failure);
+      const sink = listener ?? writer;
+      sink.end(Buffer.from(`data: ${JSON.stringify(toRestBody(failure))}\n\n`));
+      return;
+    }
+    await turn.run(listener ?? writer);
   }
   drained(): void {
     this.turn.drained();

@@ -1,22 +1,7 @@
-import { z } from "zod";
-
 /** Clients of Anthropic's API send it with every request, and read models in that API's form. */
 export const VERSION_HEADER = "anthropic-version";
 
-export const MessagesModel = z.object({
-  type: z.literal("model"),
-  id: z.string(),
-  display_name: z.string(),
-  created_at: z.string(),
-});
-
-export const MessagesModels = z.object({
-  data: z.array(MessagesModel),
-  has_more: z.boolean(),
-  first_id: z.string().nullable(),
-  last_id: z.string().nullable(),
-});
-
+/** A model as that API lists it. */
 export const messagesModelOf = ({ id, created }: { id: string; created: number }) => ({
   type: "model" as const,
   id,

@@ -1,7 +1,8 @@
 import { z } from "zod";
+import { validate } from "../../../../kernel/validate.ts";
 import { TEXT_FORM } from "../../call/answer-form.ts";
 import { ObjectPayload } from "../../request/object-payload.ts";
-import { parseBody, requestAt } from "../chat-body.ts";
+import { parseBody } from "../chat-body.ts";
 import type { Answered, Failure, ReadRequest, RequestContext, Voice } from "../voice.ts";
 import { withoutTag } from "./models.ts";
 import { asksNothing, chatBodyOfChat, chatBodyOfGenerate, isGap, textBodyOfGenerate } from "./request.ts";
@@ -11,11 +12,11 @@ import { asMessage, asResponse, OllamaSpeaker, type Said } from "./speaker.ts";
 const DROPPED_HEADER = "x-service-dropped";
 
 const Asked = z.looseObject({
-  model: z.string(),
-  stream: z.boolean().optional().describe("False: one object; otherwise a line for each piece"),
-  options: z.looseObject({ num_predict: z.int().optional() }).optional(),
-  format: z.unknown().optional(),
-  think: z.union([z.boolean(), z.string()]).optional(),
+  model: z.string().min(1).max(256),
+  stream: z.boolean().nullish().describe("False: one object; otherwise a line for each piece"),
+  options: z.looseObject({ num_predict: z.int().nullish() }).nullish(),
+  format: z.union([z.string(), z.looseObject({})]).nullish(),
+  think: z.union([z.boolean(), z.string()]).nullish(),
 });
 
 const Ended = z.looseObject({
@@ -29,6 +30,19 @@ const Ended = z.looseObject({
 
 const Message = z.looseObject({ role: z.string(), content: z.string() });
 
+const ChatAsked = Asked.extend({
+  messages: z.array(Message.extend({ content: z.string().nullish() })).nullish(),
+  tools: z.array(z.looseObject({})).nullish(),
+});
+
+const GenerateAsked = Asked.extend({
+  prompt: z.string().nullish(),
+  suffix: z.string().nullish(),
+  system: z.string().nullish(),
+  raw: z.boolean().nullish().describe("True: the prompt goes to the model as it is"),
+  images: z.array(z.string()).nullish(),
+});
+
 /** A refusal as this API's clients read it. */
 export const errorBody = ({ message }: Failure): object => ({ error: message });
 
@@ -41,8 +55,8 @@ const droppedHeaders = (dropped: readonly string[]): ReadRequest["headers"] =>
   dropped.length > 0 ? { [DROPPED_HEADER]: dropped.join(", ") } : undefined;
 
 function readChat(bytes: Buffer, context: RequestContext): ReadRequest | Answered {
-  const { body, model: name } = requestAt(parseBody(bytes));
-  const model = withoutTag(name);
+  const body = validate(ChatAsked, parseBody(bytes));
+  const model = withoutTag(body.model);
   const speaker = speakerOf(body, asMessage, context);
   if (asksNothing({ messages: body.messages ?? [] })) return loaded(speaker, model, context);
   const { chat, dropped } = chatBodyOfChat(body, model);
@@ -50,8 +64,8 @@ function readChat(bytes: Buffer, context: RequestContext): ReadRequest | Answere
 }
 
 function readGenerate(bytes: Buffer, context: RequestContext): ReadRequest | Answered {
-  const { body, model: name } = requestAt(parseBody(bytes));
-  const model = withoutTag(name);
+  const body = validate(GenerateAsked, parseBody(bytes));
+  const model = withoutTag(body.model);
   const speaker = speakerOf(body, asResponse, context);
   if (asksNothing({ ...body, messages: undefined })) return loaded(speaker, model, context);
   if (isGap(body))
@@ -71,10 +85,7 @@ export const ollamaChat: Voice = {
     ollamaChat: {
       path: "/api/chat",
       summary: "One chat turn as Ollama's API has it: lines of JSON, or one object",
-      body: Asked.extend({
-        messages: z.array(Message).optional(),
-        tools: z.array(z.looseObject({})).optional(),
-      }),
+      body: ChatAsked,
       response: Ended.extend({ message: Message }),
     },
   },
@@ -88,13 +99,7 @@ export const ollamaGenerate: Voice = {
     ollamaGenerate: {
       path: "/api/generate",
       summary: "An answer to a prompt, or what fills the gap before `suffix`, as Ollama's API has it",
-      body: Asked.extend({
-        prompt: z.string().optional(),
-        suffix: z.string().optional(),
-        system: z.string().optional(),
-        raw: z.boolean().optional().describe("True: the prompt goes to the model as it is"),
-        images: z.array(z.string()).optional(),
-      }),
+      body: GenerateAsked,
       response: Ended.extend({ response: z.string() }),
     },
   },
