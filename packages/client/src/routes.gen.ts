@@ -312,12 +312,12 @@ export interface Routes {
     body: {
       model: string;
       /** False: one object; otherwise a line for each piece */
-      stream?: boolean;
-      options?: { num_predict?: number; [field: string]: unknown };
-      format?: unknown;
-      think?: boolean | string;
-      messages?: { role: string; content: string; [field: string]: unknown }[];
-      tools?: Record<string, unknown>[];
+      stream?: boolean | null;
+      options?: { num_predict?: number | null; [field: string]: unknown } | null;
+      format?: string | Record<string, unknown> | null;
+      think?: boolean | string | null;
+      messages?: { role: string; content?: string | null; [field: string]: unknown }[] | null;
+      tools?: Record<string, unknown>[] | null;
       [field: string]: unknown;
     };
     answer: {
@@ -337,16 +337,16 @@ export interface Routes {
     body: {
       model: string;
       /** False: one object; otherwise a line for each piece */
-      stream?: boolean;
-      options?: { num_predict?: number; [field: string]: unknown };
-      format?: unknown;
-      think?: boolean | string;
-      prompt?: string;
-      suffix?: string;
-      system?: string;
+      stream?: boolean | null;
+      options?: { num_predict?: number | null; [field: string]: unknown } | null;
+      format?: string | Record<string, unknown> | null;
+      think?: boolean | string | null;
+      prompt?: string | null;
+      suffix?: string | null;
+      system?: string | null;
       /** True: the prompt goes to the model as it is */
-      raw?: boolean;
-      images?: string[];
+      raw?: boolean | null;
+      images?: string[] | null;
       [field: string]: unknown;
     };
     answer: {
