@@ -15,6 +15,7 @@ const HELP = `A storm of dishonest requests against the service's metering
   --database <name>  sqlite or postgres (default: sqlite)
   --instances <n>    processes of the service, 1 to 8; more than one needs --database postgres (default: 1)
   --worlds <n>       rounds side by side (default: 2)
+  --kills <n>        rounds after that in which an instance is killed (default: 5, with --rounds 0)
   --shrink <seconds> how long each finding may be made smaller (default: 60)
   --help             this text
 
@@ -28,6 +29,7 @@ const options = {
   database: { type: "string", default: "sqlite" },
   instances: { type: "string", default: "1" },
   worlds: { type: "string", default: "2" },
+  kills: { type: "string" },
   shrink: { type: "string", default: "60" },
   help: { type: "boolean", short: "h", default: false },
 } as const;
@@ -74,6 +76,8 @@ const minutes = numberOf("minutes", { min: 0.01, max: 10_000, whole: false });
 const roundsMax =
   values.rounds === undefined ? Number.POSITIVE_INFINITY : numberOf("rounds", { min: 1, max: 1e9 });
 const worlds = numberOf("worlds", { min: 1, max: 16 });
+const killsUsual = values.rounds === undefined ? 5 : 0;
+const kills = values.kills === undefined ? killsUsual : numberOf("kills", { min: 0, max: 1e6 });
 const shrinkMs = numberOf("shrink", { min: 0, max: 3_600 }) * 1_000;
 
 const services = database === "postgres" ? await startServices() : null;
@@ -92,6 +96,7 @@ const { findings, tally } = await storm({
   instances,
   seed,
   worlds,
+  kills,
   shrinkMs,
   roundsMax,
   durationMs: minutes * 60_000,

@@ -24,6 +24,7 @@ for (const { name, possible, ...stage } of stages) {
         durationMs: STORM_MS,
         roundsMax: ROUNDS_MAX,
         worlds: 2,
+        kills: 1,
         shrinkMs: 0,
         say: () => {},
       });

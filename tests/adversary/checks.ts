@@ -19,6 +19,9 @@ export const POINTS_PER_USD = 100;
 /** Dollars are doubles in the database. */
 const USD_EPSILON = 1e-9;
 
+/** Surfaces whose answers come as notifications. */
+const NOTIFIED: ReadonlySet<string> = new Set(["send", "batch", "socket"]);
+
 /** The rows of each request: the number in the model id tells which. */
 export function rowsByFlight(rows: readonly Row[], flights: readonly Flight[]): Map<Flight, Row[]> {
   const byKey = Map.groupBy(rows, ({ userId, model }) => `${userId} ${numberOf(model)}`);
@@ -76,7 +79,10 @@ export function checkRequests(books: Books, flights: readonly Flight[]): Problem
         `${wrong.place} ${JSON.stringify(spelled(wrong.name, wrong.spelling))}: ${wrong.value} went through`,
       );
     const { status, words } = flight.outcome;
-    if (words.startsWith("no answer in time")) report("no end", "the answer did not come to an end");
+    // Notifications wait a second for their listener; on a busy machine it may come later and hear nothing.
+    const cameTooLate = NOTIFIED.has(surface) && deliveredTokens(flight) === 0;
+    if (words.startsWith("no answer in time") && !cameTooLate)
+      report("no end", "the answer did not come to an end");
     if (status === 500 && !words.includes("unhealthy")) report("internal error", words);
     const { responses } = flight.asked;
     if (flight.dispatches.length > (responses?.length ?? 1))

@@ -1,3 +1,4 @@
+import type { Instance } from "../cluster/support/cluster.ts";
 import { type Books, quiesce, readBooks } from "./books.ts";
 import {
   checkClips,
@@ -32,11 +33,15 @@ async function checkPlans(stage: Stage, { people }: Population, books: Books): P
   return people.flatMap((someone, i) => checkSums(books, someone, plans[i]!));
 }
 
-/** Plays a plot with people of its own, and holds what was recorded against what the upstream served. */
-export async function judge(stage: Stage, plot: Plot): Promise<Verdict> {
+/**
+ * Plays a plot with people of its own, and holds what was recorded against what the upstream served. Between the two
+ * an instance may be killed: nothing that was settled may be lost or doubled by that.
+ */
+export async function judge(stage: Stage, plot: Plot, killed: Instance | null = null): Promise<Verdict> {
   const round = await Round.play(stage, plot);
   const { population, flights } = round;
   try {
+    if (killed) await stage.killAndRestart(killed);
     await quiesce(stage, population, flights);
     await round.readConversations();
     let books = await readBooks(stage, population, (rows) => isComplete(rows, flights));

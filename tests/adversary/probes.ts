@@ -146,7 +146,8 @@ export async function probe(round: Round, books: Books): Promise<Problem[]> {
 
 async function probeDoor(round: Round, books: Books, someone: Someone, door: Door): Promise<Problem[]> {
   if (door === "group" && round.population.isDisbanded) return [];
-  const { points, debt, drained } = standing(books, someone, payerAt(round, someone, door));
+  const payer = payerAt(round, someone, door);
+  const { points, debt, drained } = standing(books, someone, payer);
   const multiplier = door === "group" ? MULTIPLIER_MAX : 1;
   const needed = (LOWERED_TOKENS_MIN * POINTS_PER_TOKEN + PROMPT_POINTS) * multiplier;
   const words = `${someone.tier}, ${door}: ${points} points, debt ${debt}, quota ${drained ? "drained" : "not drained"}`;
@@ -167,13 +168,17 @@ async function probeDoor(round: Round, books: Books, someone: Someone, door: Doo
   if (!(drained === false || points >= needed)) return [];
   const flight = await knockUntilServed(round, someone, door, limit);
   const { status, loweredTo } = flight.outcome;
-  if (REFUSALS.has(status))
+  if (REFUSALS.has(status)) {
+    // Probes that came through lowered, while something was still held, have cost something each.
+    const now = await readBooks(round.stage, round.population, () => true);
+    if (drained !== false && (now.balances.get(payer.account) ?? 0) < needed) return [];
     return [
       {
         rule: "refused",
         message: `${words}; a request for ${limit} tokens got ${status} ${flight.outcome.words}`,
       },
     ];
+  }
   if (isRich && loweredTo !== null)
     return [
       { rule: "hold left", message: `${words}; a request for ${limit} tokens was lowered to ${loweredTo}` },

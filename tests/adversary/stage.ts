@@ -20,6 +20,8 @@ const OLLAMA_BACKENDS = 4;
 const ENGINE_BACKENDS = 2;
 const PASSWORD = "correct horse battery";
 const BANK_MEMBERS_MAX = 1_500;
+/** An instance that was silent for 15 seconds holds nothing any more. */
+const DEAD_AFTER_MS = 16_000;
 /** An administrator's token lives 15 minutes. */
 const ADMIN_TRUSTED_MS = 10 * 60_000;
 
@@ -207,6 +209,20 @@ export class Stage {
       ),
     );
     return texts.reduce((sum, text) => sum + Number(new RegExp(`^${name} (\\S+)$`, "m").exec(text)?.[1]), 0);
+  }
+
+  /**
+   * Kills an instance once nothing is under way on it, with what it has settled still in its journal, and starts it
+   * again. What it held in Redis is free only when it counts as dead.
+   */
+  async killAndRestart(instance: Instance): Promise<void> {
+    await until("no call is under way", async () => (await this.metric("gateway_calls_in_flight")) === 0);
+    await instance.kill();
+    await instance.start();
+    await until("it routes again", async () =>
+      (await instance.models()).includes(`dear-${MODEL_NUMBERS - 1}`),
+    );
+    if (this.instances.length > 1) await Bun.sleep(DEAD_AFTER_MS);
   }
 
   async close(): Promise<void> {

@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { verifyLedger } from "../../packages/gateway/src/rooms/ledger/index.ts";
+import type { Instance } from "../cluster/support/cluster.ts";
 import type { Problem } from "./checks.ts";
 import { plot } from "./grammar.ts";
 import { judge, type Verdict } from "./judge.ts";
@@ -9,7 +10,7 @@ import { Stage, type StageOptions } from "./stage.ts";
 import { Tally } from "./tally.ts";
 
 /** Rules whose breach proves nothing while an instance lets requests through unchecked, as it may. */
-const ADMISSION_RULES = new Set(["quota", "served in debt", "served for nothing"]);
+const ADMISSION_RULES = new Set(["quota", "bound", "value", "served in debt", "served for nothing"]);
 const SETTLED_WITHIN_MS = 10_000;
 
 export interface StormOptions extends StageOptions {
@@ -19,6 +20,8 @@ export interface StormOptions extends StageOptions {
   roundsMax: number;
   /** Rounds that are played side by side, each with people of its own. */
   worlds: number;
+  /** Rounds after these, one at a time, in each of which an instance is killed. */
+  kills: number;
   /** How long a finding may be made smaller; it is played again each time. */
   shrinkMs: number;
   say: (line: string) => void;
@@ -38,7 +41,7 @@ export interface StormReport {
 
 /** Plays rounds until the time is up, and tells what was found, each rule with one small reproduction. */
 export async function storm(options: StormOptions): Promise<StormReport> {
-  const { seed, durationMs, roundsMax, worlds } = options;
+  const { seed, durationMs, roundsMax, worlds, kills } = options;
   const stage = await Stage.open(options);
   const findings = new Map<string, Finding>();
   const tally = new Tally();
@@ -50,6 +53,8 @@ export async function storm(options: StormOptions): Promise<StormReport> {
         await playRound(stage, options, { seed: next++, findings, tally });
     };
     await Promise.all(Array.from({ length: worlds }, world));
+    for (let n = 0; n < kills; n++)
+      await playRound(stage, options, { seed: next++, findings, tally, killed: stage.at(n) });
     for (const { rule, message } of await lastLook(stage))
       findings.set(rule, { rule, message, seed, plot: null, times: 1 });
     tally.letThrough = stage.letThrough;
@@ -61,6 +66,7 @@ export async function storm(options: StormOptions): Promise<StormReport> {
 
 interface Sheet {
   seed: number;
+  killed?: Instance;
   findings: Map<string, Finding>;
   tally: Tally;
 }
@@ -69,11 +75,11 @@ interface Sheet {
 async function playRound(
   stage: Stage,
   { shrinkMs, say }: StormOptions,
-  { seed, findings, tally }: Sheet,
+  { seed, findings, tally, killed }: Sheet,
 ): Promise<void> {
   const look = async (play: Plot): Promise<Verdict & { believed: Problem[] }> => {
     const before = stage.letThrough;
-    const verdict = await judge(stage, play);
+    const verdict = await judge(stage, play, killed);
     return { ...verdict, believed: believed(verdict, stage.letThrough > before) };
   };
   const [play] = fc.sample(plot, { seed, numRuns: 1 });
@@ -99,7 +105,7 @@ async function playRound(
 }
 
 const believed = ({ problems }: Verdict, hasLetThrough: boolean): Problem[] =>
-  hasLetThrough ? problems.filter(({ rule }) => !ADMISSION_RULES.has(rule)) : problems;
+  hasLetThrough ? problems.filter(({ rule }) => !ADMISSION_RULES.has(rule.split(":")[0]!)) : problems;
 
 /** After the storm: the ledger adds up, nothing is held, nothing is under way, nothing was sent that nobody asked for. */
 async function lastLook(stage: Stage): Promise<Problem[]> {

@@ -7,8 +7,8 @@ import { canShare } from "../../packages/gateway/tests/instances/support.ts";
 import { ADMIN_TOKEN, Instance } from "./support/cluster.ts";
 
 const MODEL = "clip";
-/** Room for the hold of a dead instance and for the one that takes its place. */
-const POOL_POINTS = 200;
+/** No room for the hold of a dead instance and for the one that takes its place. */
+const POOL_POINTS = 100;
 const JOB_POINTS = 60;
 /** How soon after a death another instance holds what the dead one held. */
 const HELD_AGAIN_WITHIN_MS = 15_000;

@@ -30,18 +30,14 @@ export function skipSpace(text: string, at: number): number {
   }
 }
 
-/** Backslashes that stand right before `end`, at most back to `from`. */
-function backslashesBefore(text: string, end: number, from: number): number {
-  let at = end;
-  while (at > from && text.charCodeAt(at - 1) === BACKSLASH) at--;
-  return end - at;
-}
-
 /** The position after the closing quote of a string whose text begins at `from`; -1 when it does not end. */
 function endOfString(text: string, from: number): number {
   for (let quote = text.indexOf('"', from); quote !== -1; quote = text.indexOf('"', quote + 1)) {
-    if (text.charCodeAt(quote - 1) !== BACKSLASH || backslashesBefore(text, quote, from) % 2 === 0)
-      return quote + 1;
+    if (text.charCodeAt(quote - 1) !== BACKSLASH) return quote + 1;
+    // Escaped when an odd number of backslashes stands before it.
+    let slash = quote - 1;
+    while (slash > from && text.charCodeAt(slash - 1) === BACKSLASH) slash--;
+    if (slash < from || (quote - slash) % 2 === 0) return quote + 1;
   }
   return -1;
 }
@@ -96,7 +92,7 @@ export class JsonNesting {
   #string(text: string, from: number): number {
     const end = endOfString(text, from);
     this.#isInString = end === -1;
-    this.#isEscaped = end === -1 && backslashesBefore(text, text.length, from) % 2 === 1;
+    this.#isEscaped = end === -1 && /(?<!\\)(?:\\\\)*\\$/.test(text.slice(from));
     return end;
   }
 

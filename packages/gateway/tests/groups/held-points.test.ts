@@ -117,6 +117,14 @@ describe.each(setups)("points that requests hold, $name", ({ kind, instances }) 
     await until(async () => (await balanceOf(group_id)) === 10);
   }, 30_000);
 
+  test("do not keep allocations of one moment from each other", async () => {
+    const { group_id } = await pool();
+    const answers = await Promise.all(Array.from({ length: 20 }, () => allocate(group_id, 5)));
+    expect(answers.filter(({ error }) => error)).toEqual([]);
+    expect(await balanceOf(group_id)).toBe(0);
+    expect((await allocate(group_id, 1)).error.message).toContain("fewer than 1");
+  }, 30_000);
+
   test("are not admitted on while they are being moved", async () => {
     const { group_id, key } = await pool();
     const attempts = Array.from({ length: 6 }, (_, i) => (i % 2 ? allocate(group_id, 60) : hold(key)));

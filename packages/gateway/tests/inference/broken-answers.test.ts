@@ -127,7 +127,7 @@ test("an answer without usage costs what it says: thoughts count, nothing costs 
   say({ role: "assistant", content: "" });
   expect((await bench.chat({})).status).toBe(200);
   expect(await bench.usageRows()).toHaveLength(before);
-  say({ role: "assistant", content: "yes!", reasoning_content: "0123456789ab" });
+  say({ role: "assistant", content: "yes!", reasoning_content: "let me think" });
   expect((await (await bench.chat({})).json()).usage.completion_tokens).toBe(4);
   const rows = await bench.usageRows();
   expect(rows).toHaveLength(before + 1);

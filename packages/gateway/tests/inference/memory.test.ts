@@ -3,7 +3,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startMemoryServer } from "@model-gateway/memory-server/server.ts";
+import { NO_ANSWER, startRpcSocketServer } from "@model-gateway/testing/rpc-socket-server.ts";
 import { until } from "@model-gateway/testing/until.ts";
+import { completion } from "@model-gateway/testing/upstream.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
 
 let bench: InferenceBench;
@@ -27,6 +29,31 @@ const written = async () =>
   (await bench.rpc("memory.status", {}, bench.token)).events.filter(
     ({ kind, outcome }: { kind: string; outcome: string }) => kind === "writeback" && outcome === "ok",
   ).length;
+
+test("recalled facts are part of the prompt that is charged", async () => {
+  const items = Array.from({ length: 4 }, (_, n) => ({
+    node_id: `n${n}`,
+    text: `What cat number ${n} likes: ${"warm milk and sun, ".repeat(45)}`,
+    score: 1,
+  }));
+  const server = startRpcSocketServer(({ method }) => (method === "Memory.Recall" ? { items } : NO_ANSWER));
+  const other = await bootInference({ config: { memoryUrl: server.url } });
+  try {
+    // No usage: the gateway's own count is charged.
+    other.upstream.answer((_, reply) => reply.json(completion("ok", { usage: undefined })));
+    const charged = async (memory: boolean): Promise<number> => {
+      await other.chat({ messages: [{ role: "user", content: "What do my cats like?" }], memory });
+      return (await other.usageRows())[0].prompt_tokens;
+    };
+    const plain = await charged(false);
+    const recalling = await charged(true);
+    expect(other.upstream.requests.at(-1)!.text.length).toBeGreaterThan(3_500);
+    expect(recalling - plain).toBeGreaterThan(700);
+  } finally {
+    await other.stop();
+    await server.stop();
+  }
+});
 
 describe("memory in chats", () => {
   test("a finished turn is remembered and recalled in a later one, streamed or not", async () => {

@@ -238,6 +238,38 @@ onEachDatabase("holds", (fresh) => {
       expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(3);
     }));
 
+  test("what was admitted before a restart is held again, though nothing is left", () =>
+    withBench(fresh, async (bench) => {
+      const { metering } = bench;
+      const resume = (who: Payer, cents: number) => {
+        const { bound: _, ...request } = centRequest(who);
+        return metering.resume({ ...request, bound: { costUsd: cents / 100 } });
+      };
+      const paying = payer();
+      await bench.topup({ type: "user", id: paying.userId }, 10);
+      // Another request took the room while this one was not known here.
+      const other = await metering.admit(centRequest(paying, 8));
+      const resumed = await resume(paying, 5);
+      // The quota is untouched: it is the points that will pay.
+      const fromQuota = await metering.admit(centRequest(paying, FREE_CENTS));
+      fromQuota.release();
+      other.release();
+      expect(await metering.holdPoints({ type: "user", id: paying.userId }, 6)).toBeNull();
+      resumed.settle({ ...centUsage(0), costUsd: 0.05 });
+      await metering.flush(10_000);
+      expect((await bench.ledger.statement({ type: "user", id: paying.userId })).balance).toBe(5);
+
+      const free = payer();
+      const running = await metering.admit(centRequest(free, FREE_CENTS - 20));
+      const again = await resume(free, 30);
+      running.release();
+      await spend(bench, free, FREE_CENTS - 30);
+      expect((await refusal(bench, free)).kind).toBe("quota_exceeded");
+      again.release();
+      expect(metering.holdCount).toBe(0);
+      await spend(bench, free, 1);
+    }));
+
   test("a hold ends with its request, by release or settlement, and never by time", () =>
     withBench(fresh, async (bench, clock) => {
       const { metering } = bench;
@@ -335,6 +367,25 @@ onEachDatabase("a bound", (fresh) => {
       expect(await bench.rows()).toMatchObject([{ points: null, cost: 0.99 }]);
     }));
 
+  test("a hold on points grows into a quota without limits", () =>
+    withBench(fresh, async (bench) => {
+      const who = payer({ tier: "enterprise" });
+      await bench.topup({ type: "user", id: who.userId }, 10);
+      const held = await bench.metering.admit(outputRequest(who, 5_000));
+      const total = (completionTokens: number) => ({ promptTokens: 10, completionTokens });
+      expect(await held.grow(total(9_000))).toBe(true);
+      expect(await held.grow(total(900_000))).toBe(true);
+      expect(await held.grow(total(9_000_000))).toBe(true);
+      // The points are free again.
+      const all = await bench.metering.holdPoints({ type: "user", id: who.userId }, 10);
+      expect(all).not.toBeNull();
+      all!.release();
+      held.settle({ backend: "gateway", promptTokens: 10, completionTokens: 900_000, estimated: false });
+      expect(bench.metering.holdCount).toBe(0);
+      await bench.metering.flush(10_000);
+      expect(await bench.rows()).toMatchObject([{ points: null, cost: 9 }]);
+    }));
+
   test("points that requests hold cannot be moved away, and what is moved cannot be held", () =>
     withBench(fresh, async (bench) => {
       const groupId = crypto.randomUUID();
@@ -395,6 +446,27 @@ describe("calendar", () => {
         ["2026-11-01", 4],
         ["2028-02-29", 4],
       ]);
+    }));
+
+  test("what was admitted in the old month cannot cross the new month's line together", () =>
+    withBench(freshSqlite, async (bench, clock) => {
+      clock.nowMs = Date.parse("2026-11-30T23:59:59.900Z");
+      const who = payer();
+      const across = await Promise.all(
+        Array.from({ length: 4 }, () => bench.metering.admit(centRequest(who, FREE_CENTS / 4))),
+      );
+      clock.nowMs = Date.parse("2026-12-01T00:00:00.000Z");
+      await spend(bench, who, FREE_CENTS - 10);
+      for (const admission of across) admission.settle(centUsage(FREE_CENTS / 4));
+      expect(bench.metering.holdCount).toBe(0);
+      await bench.metering.flush(10_000);
+      const month = (name: string) => bench.usage.month({ userId: who.userId, month: name, project: "" });
+      // One crosses; the others are owed.
+      expect((await month("2026-12")).quotaCostNanoUsd).toBe(1.15e9);
+      expect((await month("2026-11")).quotaCostNanoUsd).toBe(0);
+      const { debt } = await bench.ledger.statement({ type: "user", id: who.userId });
+      expect(debt).toBe((3 * FREE_CENTS) / 4);
+      expect((await refusal(bench, who)).message).toContain("owe");
     }));
 
   test("a clock that jumps into another month and back uses that month's quota", () =>

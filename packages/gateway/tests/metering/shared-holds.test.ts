@@ -223,6 +223,26 @@ describe.if(redisUrl !== undefined && process.env.TEST_POSTGRES_URL !== undefine
       expect((await verifyLedger(benches[0].db)).problems).toEqual([]);
     });
 
+    test("points that were moved away are gone for an instance that has not heard of it", async () => {
+      const instances = await openInstances();
+      const [a, b] = instances.benches;
+      const who = await memberWithPool(instances, 10);
+      const account = { type: "group", id: who.groupId! } as const;
+      const stale = await b.ledger.balances.load(account);
+      const hold = await a.metering.holdPoints(account, 8);
+      const other = { type: "user", id: who.userId } as const;
+      const order = { points: 8, note: null, actor: "test" };
+      await a.ledger.transaction((tx) => a.ledger.allocate(tx, { from: account, to: other, order }));
+      hold!.release();
+      await until("it is known here", () => b.ledger.balances.last(account)!.balance === 2);
+      // As if the message had been lost: Redis was told by the one who moved them.
+      const before = b.ledger.balances;
+      const deaf = { ...stale, confirmedAtMs: Number.POSITIVE_INFINITY };
+      Object.assign(before, { peek: () => deaf, last: () => deaf });
+      expect(await isFree(b, who, 3_000)).toBe(false);
+      expect(await isFree(b, who, 2_000)).toBe(true);
+    });
+
     test("a flushed Redis is told again what is reserved", async () => {
       const instances = await openInstances();
       const [a, b] = instances.benches;

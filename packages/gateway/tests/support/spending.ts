@@ -68,7 +68,7 @@ export function honestUpstream(serve: (tokens: Tokens) => void): UpstreamHandler
     usage.total_tokens = usage.prompt_tokens + usage.completion_tokens;
     serve(usage);
     if (!json.stream) return reply.json(completion("ok", { usage }));
-    const words = "word".repeat(Math.min(usage.completion_tokens, 2_000));
+    const words = " word".repeat(Math.min(usage.completion_tokens, 2_000));
     await reply.stream([
       chunk({ delta: { role: "assistant", content: "" } }),
       chunk({ delta: { content: words } }),

@@ -113,7 +113,7 @@ async function setUp(fresh: Parameters<Parameters<typeof onEachDatabase>[1]>[0])
         choose: (request) => router.choose(request),
         backendNamed: (name) => (name === backend.config.name ? backend : null),
       },
-      metering: { admit, record },
+      metering: { admit, resume: async (options) => admit(options), record },
       billing: { videoCostNanoUsd: async (_, { durationSeconds }) => durationSeconds * 0.01 * 1e9 },
       pollMs: { first: 10, most: 20 },
       tickMs: 10,

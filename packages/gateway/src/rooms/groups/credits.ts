@@ -1,3 +1,4 @@
+import type { Clock } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Database } from "../../storage/contract.ts";
 import type { AccountRef, Ledger, Statement } from "../ledger/index.ts";
@@ -8,10 +9,13 @@ import { store } from "./store.ts";
 
 export interface CreditsOptions {
   db: Database;
+  clock: Clock;
   ledger: Ledger;
   members: Members;
   metering: Pick<Metering, "holdPoints">;
 }
+
+const HOLD_AGAIN_AFTER_MS = [0, 50, 200];
 
 type InGroup = Omit<AccessOptions, "need">;
 
@@ -79,15 +83,22 @@ export class Credits {
     }
   }
 
-  /** Holds points of the pool; null when fewer are free. */
+  /**
+   * Holds points of the pool; null when fewer are free. Another transfer of this moment may have moved its points
+   * already and still hold them, so it is tried again before that is the answer.
+   */
   async #hold(groupId: string, points: number): Promise<PointsHold | null> {
-    const { metering, ledger } = this.options;
+    const { metering, ledger, clock } = this.options;
     const account = pool(groupId);
-    const held = await metering.holdPoints(account, points);
-    if (held) return held;
-    // The cached balance may have been out of date.
-    await ledger.balances.load(account);
-    return metering.holdPoints(account, points);
+    let held = await metering.holdPoints(account, points);
+    for (const waitMs of HOLD_AGAIN_AFTER_MS) {
+      if (held) break;
+      await new Promise<void>((resolve) => clock.after(waitMs, resolve));
+      // The cached balance may have been out of date.
+      if ((await ledger.balances.load(account)).balance < points) return null;
+      held = await metering.holdPoints(account, points);
+    }
+    return held;
   }
 
   async #refuseHeld(groupId: string, points: number): Promise<never> {

@@ -21,10 +21,12 @@ interface Debt {
 
 type Accounts = ReadonlyMap<string, AccountRow>;
 
-/** An item with what it costs in points; null beyond what any account can hold. */
-interface Priced {
-  item: Settlement;
-  exact: ExactPoints | null;
+interface ChargingOptions {
+  /** Null: not asked yet. */
+  quota: QuotaPayer | null;
+  closed: ReadonlySet<string>;
+  /** What an item costs in points; null beyond what any account can hold. */
+  exactOf(item: Settlement): ExactPoints | null;
 }
 
 /** A batch charged in memory: in the order of the items, so that each finds what those before it have left. */
@@ -40,15 +42,15 @@ class Charging {
   readonly unnoted: Settlement[] = [];
 
   constructor(
-    readonly options: { quota: QuotaPayer | null; closed: ReadonlySet<string> },
-    items: readonly Priced[],
+    readonly options: ChargingOptions,
+    items: readonly Settlement[],
     { accounts, known }: { accounts: Accounts; known: ReadonlyMap<string, number> },
   ) {
     // Copies: the batch may have to be charged a second time.
     this.#accounts = new Map(Array.from(accounts, ([id, row]) => [id, { ...row }]));
     this.#known = new Map(known);
     options.quota?.begin();
-    this.settled = items.map(({ item, exact }) => this.#charge(item, exact));
+    this.settled = items.map((item) => this.#charge(item));
   }
 
   get drawings(): Drawing[] {
@@ -60,17 +62,22 @@ class Charging {
       .map(({ debt }) => debt);
   }
 
-  #charge(item: Settlement, exact: ExactPoints | null): Settled {
+  #charge(item: Settlement): Settled {
     const before = this.#known.get(item.requestId);
     if (before !== undefined) return { points: before };
-    const { quota } = this.options;
-    if (!exact) return null;
+    const { quota, exactOf } = this.options;
     const account = this.#accounts.get(accountKey(item.account));
+    if (!account && (!quota || quota.pays(item))) {
+      this.isUncovered = true;
+      return null;
+    }
+    const exact = exactOf(item);
+    if (!exact) return null;
     const charged = account ? charge(account, exact) : null;
     if (account && charged?.isCovered)
       return this.#draw(item, { ref: item.account, account, exact, charged });
     this.isUncovered = true;
-    if (!quota || quota.pays(item)) return null;
+    if (account && (!quota || quota.pays(item))) return null;
     if (account && charged) return this.#draw(item, { ref: item.account, account, exact, charged });
     const ref = walletOf(item);
     const wallet = this.#accounts.get(accountKey(ref));
@@ -155,19 +162,20 @@ async function chargeAll(
     return mayExist ? store.settledBefore(tx, ids) : NONE;
   };
   const known = await readKnown();
-  const priced = items.map((item) => {
-    const { costNanoUsd, multiplierMicros } = item;
-    return { item, exact: exactPoints({ costNanoUsd, pointsPerUsd, multiplierMicros }) };
-  });
   const closed = new Set<string>();
-  const byPoints = new Charging({ quota: null, closed }, priced, { accounts, known });
-  if (!quota || !byPoints.isUncovered) return byPoints;
+  const exactOf = ({ costNanoUsd, multiplierMicros }: Settlement) =>
+    exactPoints({ costNanoUsd, pointsPerUsd, multiplierMicros });
+  const hasPoints = accounts.values().some(({ balance }) => balance > 0);
+  if (!quota || hasPoints) {
+    const byPoints = new Charging({ quota: null, closed, exactOf }, items, { accounts, known });
+    if (!quota || !byPoints.isUncovered) return byPoints;
+  }
   await quota.load(tx);
-  let charged = new Charging({ quota, closed }, priced, { accounts, known });
+  let charged = new Charging({ quota, closed, exactOf }, items, { accounts, known });
   // An account that is made for a debt may turn out to be needed by others, too.
   while (charged.unnoted.length > 0) {
     await openMissing(tx, charged.unnoted, { accounts, closed });
-    charged = new Charging({ quota, closed }, priced, { accounts, known: await readKnown() });
+    charged = new Charging({ quota, closed, exactOf }, items, { accounts, known: await readKnown() });
   }
   return charged;
 }

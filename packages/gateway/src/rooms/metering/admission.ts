@@ -11,9 +11,9 @@ import type { Log } from "../../kernel/log.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import { type AccountRef, accountKey, accountOf, type Balance, type Balances } from "../ledger/index.ts";
 import { MonthNames, NANO_PER_USD, WHOLE_USER } from "../usage/index.ts";
-import { type Cover, type Demand, Held, nothing, type Source } from "./cover.ts";
+import { type Cover, changesIn, type Demand, Held, nothing, type Source } from "./cover.ts";
 import { leftForDebt, limitOf, POINTS_LIMIT, spentPoints, TOKENS_BEYOND_QUOTA } from "./limits.ts";
-import { exactNanoPoints } from "./points.ts";
+import { exactNanoPoints, NANO_PER_POINT } from "./points.ts";
 import { refuseIndebted, refuseUncovered } from "./refusals.ts";
 import { type QuotaWindow, type QuotaWindows, spentOf } from "./windows.ts";
 
@@ -101,6 +101,28 @@ export class AdmissionCheck {
       : verdict;
   }
 
+  /** Reserves it without asking for room, in what would pay if it were settled now. */
+  async resume(demand: Demand): Promise<Cover> {
+    const { payer, tier, fixed, hasPrice } = demand;
+    const account = accountOf(payer);
+    const balance = await this.options.balances.load(account);
+    const points = this.#points(payer, account, balance);
+    const isCovered = hasPrice && points.scaled(fixed).money <= balance.balance * NANO_PER_POINT;
+    const source = isCovered ? points : await this.#knownQuota(payer, limitOf(tier));
+    if (!source) return nothing(demand);
+    const amount = source.scaled(fixed);
+    this.options.reservations.change(changesIn(source, amount));
+    return new Held(this.options.reservations, { demand, source, quota: null, amount, tokens: 0 });
+  }
+
+  async #knownQuota(payer: Payer, limit: Quantity | null): Promise<Source | null> {
+    if (limit === null) return null;
+    const quota = this.#quota(payer, limit);
+    if (!(quota instanceof Missing)) return quota;
+    await quota.load();
+    return this.#knownQuota(payer, limit);
+  }
+
   async #checkLater(demand: Demand, first: Verdict): Promise<Cover> {
     const { clock, log } = this.options;
     let verdict = await first;
@@ -165,6 +187,8 @@ export class AdmissionCheck {
         if (at === 1) return nothing(demand);
         continue;
       }
+      // Before anything is lowered or refused, the prompt is counted rather than sampled.
+      if (!isWhole && demand.recount?.()) return this.#tryFrom(0, facts);
       if (!isWhole && demand.tokensMin >= demand.tokensMax) continue;
       const asking = this.#askingOf(source, demand, isWhole ? demand.tokensMax : demand.tokensMin);
       const granted = this.options.reservations.grant(asking);

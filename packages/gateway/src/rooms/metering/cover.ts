@@ -1,8 +1,15 @@
-import { grantedAmount, type Purse, type Quantity, REFUSED, type Reservations } from "../../bus/contract.ts";
+import {
+  grantedAmount,
+  type Purse,
+  type Quantity,
+  REFUSED,
+  type Reservations,
+  type ReservedChange,
+} from "../../bus/contract.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import type { Tier } from "../billing/index.ts";
 import type { HoldKind } from "./journal/codec.ts";
-import { NOTHING, negative } from "./limits.ts";
+import { limitOf, NOTHING, negative } from "./limits.ts";
 
 /** What a request may take: a part that is certain, and so much for each output token. */
 export interface Demand {
@@ -15,6 +22,8 @@ export interface Demand {
   tokensMax: number;
   tokensMin: number;
   hasPrice: boolean;
+  /** Counts `fixed` with more care, once; whether that changed it. */
+  recount?(): boolean;
 }
 
 /** What pays for a request: points, the tier's quota, or nothing that needs reserving. */
@@ -54,12 +63,18 @@ interface HeldOptions {
   tokens: number;
 }
 
+/** The same change under every name that the source counts in. */
+export const changesIn = (source: Source, amount: Quantity): ReservedChange[] =>
+  [...source.purses().map(({ name }) => name), ...source.alsoOn].map((name) => ({ name, amount }));
+
 /** A reservation of one request. */
 export class Held implements Cover {
   readonly tokens: number;
   #source: Source;
   #amount: Quantity;
   #ended = false;
+  /** It has grown into a quota without limits, where nothing needs to be reserved. */
+  #isFree = false;
   /** Set while other instances are asked. */
   #growing: Promise<boolean> | null = null;
 
@@ -73,7 +88,7 @@ export class Held implements Cover {
   }
 
   get kind(): HoldKind {
-    return this.#source.kind;
+    return this.#isFree ? "none" : this.#source.kind;
   }
 
   grow(total: { fixed: Quantity; tokens: number }): boolean | Promise<boolean> {
@@ -88,13 +103,21 @@ export class Held implements Cover {
   }
 
   #grow(total: { fixed: Quantity; tokens: number }): boolean | Promise<boolean> {
+    if (this.#isFree) return true;
     const grown = this.#growIn(this.#source, total, this.#amount);
-    const { quota } = this.options;
-    // What the points cannot cover as a whole is the quota's as a whole.
-    const otherwise = () =>
-      this.#source.kind === "points" && quota ? this.#growIn(quota, total, NOTHING) : false;
-    if (grown instanceof Promise) return grown.then((done) => done || otherwise());
-    return grown || otherwise();
+    if (grown instanceof Promise) return grown.then((done) => done || this.#growBeyondPoints(total));
+    return grown || this.#growBeyondPoints(total);
+  }
+
+  /** What the points cannot cover as a whole is the quota's as a whole, which may have no limit. */
+  #growBeyondPoints(total: { fixed: Quantity; tokens: number }): boolean | Promise<boolean> {
+    const { quota, demand } = this.options;
+    if (this.#source.kind !== "points" || this.#ended) return false;
+    if (quota) return this.#growIn(quota, total, NOTHING);
+    if (limitOf(demand.tier) !== null) return false;
+    this.end();
+    this.#isFree = true;
+    return true;
   }
 
   /** Reserves in `source` what `total` takes beyond `held`, and holds it there from then on. */
@@ -140,7 +163,6 @@ export class Held implements Cover {
   }
 
   #change(source: Source, amount: Quantity): void {
-    const names = [...source.purses().map(({ name }) => name), ...source.alsoOn];
-    this.reservations.change(names.map((name) => ({ name, amount })));
+    this.reservations.change(changesIn(source, amount));
   }
 }

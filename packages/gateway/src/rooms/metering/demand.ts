@@ -34,6 +34,7 @@ class TokenDemand implements Demand {
   readonly #bound: TokenBound;
   readonly #rates: Rates;
   #fixed: Quantity | null = null;
+  #isRecounted = false;
 
   constructor({ payer, tier, bound, rates }: { payer: Payer; tier: Tier; bound: TokenBound; rates: Rates }) {
     this.payer = payer;
@@ -49,6 +50,15 @@ class TokenDemand implements Demand {
   get fixed(): Quantity {
     this.#fixed ??= fixedOf(within(this.#bound.promptTokens, TOKENS_MAX), this.#rates);
     return this.#fixed;
+  }
+
+  recount(): boolean {
+    const bound = this.#bound;
+    if (this.#isRecounted || !bound.countPromptTokens) return false;
+    this.#isRecounted = true;
+    const before = this.fixed;
+    this.#fixed = fixedOf(within(bound.countPromptTokens(), TOKENS_MAX), this.#rates);
+    return this.#fixed.tokens !== before.tokens;
   }
 }
 

@@ -1,7 +1,7 @@
 import type { Metering } from "./types.ts";
 
-export { estimatePromptTokens, estimateTokens, samplePromptTokens } from "./estimate.ts";
-export { IMAGE_TOKENS } from "./media.ts";
+export { estimatePromptTokens, estimateTokens, samplePromptTokens, TokenCounter } from "./estimate.ts";
+export { IMAGE_TOKENS, mediaTokens } from "./media.ts";
 export { type JournalFigures, type MeteringOptions, MeteringService } from "./service.ts";
 export type {
   Admission,

@@ -19,6 +19,8 @@ export interface Span {
 export const IMAGE_TOKENS = 1000;
 /** The densest speech codecs have a kilobyte a second, which models take for about twenty tokens. */
 const AUDIO_BYTES_PER_TOKEN = 50;
+/** What a sound, or media of an unknown kind, is taken for at most. */
+export const mediaTokens = (bytes: number): number => Math.ceil(bytes / AUDIO_BYTES_PER_TOKEN);
 
 const QUOTE = 34;
 const COMMA = 44;
@@ -29,13 +31,30 @@ const CLOSE_BRACKET = 93;
 const OPEN_BRACE = 123;
 const CLOSE_BRACE = 125;
 
+type Tokens = (length: number) => number;
+const image: Tokens = () => IMAGE_TOKENS;
+/** Films, and sounds behind an address, take as much as an image at least. */
+const film: Tokens = (length) => Math.max(IMAGE_TOKENS, mediaTokens(length));
+/** Base64 has four characters for three bytes, and a token of plain text about four of these. */
+const file: Tokens = (length) => Math.ceil(length / 5);
+
 /** Ways to the strings that are media, from the body's own keys on; `[]` is a place in an array. */
-const IMAGE_PATHS = new Set([
-  "messages/[]/content/[]/image_url/url",
-  "messages/[]/content/[]/image_url",
-  "messages/[]/images/[]",
+const PART = "messages/[]/content/[]";
+const PATHS: ReadonlyMap<string, Tokens> = new Map([
+  [`${PART}/image_url`, image],
+  [`${PART}/image_url/url`, image],
+  ["messages/[]/images/[]", image],
+  ["messages/[]/images/[]/url", image],
+  ["messages/[]/images/[]/image_url", image],
+  ["messages/[]/images/[]/image_url/url", image],
+  [`${PART}/input_audio/data`, mediaTokens],
+  [`${PART}/audio_url`, film],
+  [`${PART}/audio_url/url`, film],
+  [`${PART}/video_url`, film],
+  [`${PART}/video_url/url`, film],
+  [`${PART}/input_video/data`, film],
+  [`${PART}/file/file_data`, file],
 ]);
-const AUDIO_PATH = "messages/[]/content/[]/input_audio/data";
 const PATH_DEPTH_MAX = 6;
 
 export function mediaIn(body: Uint8Array): Media {
@@ -59,9 +78,9 @@ function walk(text: string): Media {
       const end = stringEnd(text, i);
       if (path.at(-1) === "") path[path.length - 1] = keyOf(text, i, end);
       else if (path.length <= PATH_DEPTH_MAX) {
-        const found = tokensAt(path.join("/"), end - i);
-        if (found > 0) {
-          tokens += found;
+        const tokensOf = PATHS.get(path.join("/"));
+        if (tokensOf) {
+          tokens += tokensOf(end - i);
           texts.push({ start: textStart, end: i + 1 });
           textStart = end - 1;
         }
@@ -71,11 +90,6 @@ function walk(text: string): Media {
   }
   texts.push({ start: textStart, end: text.length });
   return { tokens, texts };
-}
-
-function tokensAt(path: string, length: number): number {
-  if (IMAGE_PATHS.has(path)) return IMAGE_TOKENS;
-  return path === AUDIO_PATH ? Math.ceil(length / AUDIO_BYTES_PER_TOKEN) : 0;
 }
 
 /** The position after the string that opens at `at`, or the end of a text that is cut off. */

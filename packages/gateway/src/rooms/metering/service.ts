@@ -123,6 +123,10 @@ export class MeteringService implements Metering {
       : this.#admitted(options, cover);
   }
 
+  async resume(options: AdmitOptions): Promise<Admission> {
+    return this.#admitted(options, await this.#check.resume(demandOf(this.options.billing, options)));
+  }
+
   #costNanoUsd(model: string, tokens: { promptTokens: number; completionTokens: number }): number | null {
     const cost = this.options.billing.costNanoUsd(model, tokens);
     return cost === null ? null : within(cost, COST_NANO_USD_MAX);
@@ -164,13 +168,17 @@ export class MeteringService implements Metering {
     const { ledger, reservations } = this.options;
     const name = accountKey(account);
     const fixed = { money: points * NANO_PER_POINT, tokens: 0 };
+    // The new balance goes with it: an instance that had not heard of the transfer would see the points twice.
+    const release = () => {
+      const known = ledger.balances.last(account);
+      const spent = known ? { spent: spentPoints(known) } : {};
+      reservations.change([{ name, amount: negative(fixed), ...spent }]);
+    };
     const hold = (balance: Balance): PointsHold | null | Promise<PointsHold | null> => {
       const purse = { name, limit: POINTS_LIMIT, spent: spentPoints(balance), unitsBeyond: null };
       const asking = { purses: [purse], alsoOn: [], fixed, perUnit: NOTHING, unitsMin: 0, unitsMax: 0 };
       const held = (granted: number): PointsHold | null =>
-        granted === REFUSED
-          ? null
-          : { release: once(() => reservations.change([{ name, amount: negative(fixed) }])) };
+        granted === REFUSED ? null : { release: once(release) };
       const granted = reservations.grant(asking);
       return granted instanceof Promise ? granted.then(held) : held(granted);
     };

@@ -5,6 +5,8 @@ import type { AccountRef } from "../ledger/index.ts";
 export interface TokenBound {
   /** Of the prompt as it is sent. Read only when something limits the request, so it may be counted then. */
   readonly promptTokens: number;
+  /** The same, counted with more care: asked for when `promptTokens` does not fit what is left. */
+  countPromptTokens?(): number;
   /** Over all choices together. */
   readonly outputTokensMax: number;
   /** What the bound may be lowered to when not all of it can be paid; over all choices together. */
@@ -65,6 +67,11 @@ export interface PointsHold {
 export interface Metering {
   /** Checks quota and takes the hold, or throws the refusal. Synchronous when its caches are warm. */
   admit(options: AdmitOptions): Admission | Promise<Admission>;
+  /**
+   * Holds again what was admitted before a restart. It has its room already, so nothing is asked and nothing refused:
+   * whatever would pay for it now is held.
+   */
+  resume(options: RecordOptions & { bound: { readonly costUsd: number } }): Promise<Admission>;
   /** Per-key limits of the REST surface: the tier's and the group's requests a minute. Throws the refusal. */
   checkRate(payer: Payer): void | Promise<void>;
   /**

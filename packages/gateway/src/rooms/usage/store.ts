@@ -123,10 +123,10 @@ const totalTokens = (row: UsageRow) => row.promptTokens + row.completionTokens;
 function rollUp({ months, days, refDays }: Rollups, row: UsageRow, { month, day }: Stamp): void {
   const tokens = totalTokens(row);
   const cost = row.costNanoUsd ?? 0;
-  const quota = row.points === null ? [tokens, cost] : [0, 0];
+  const ofQuota = row.points === null ? 1 : 0;
   // Only what is done with a key has a project.
-  const keyQuota = row.project === null ? [0, 0] : quota;
-  const monthValues = [1, tokens, cost, ...quota, ...keyQuota];
+  const ofKeys = row.project === null ? 0 : ofQuota;
+  const monthValues = [1, tokens, cost, ofQuota * tokens, ofQuota * cost, ofKeys * tokens, ofKeys * cost];
   months.add([row.userId, month, WHOLE_USER], monthValues);
   if (row.project !== null) months.add([row.userId, month, row.project], monthValues);
   const dayValues = [1, row.promptTokens, row.completionTokens, tokens, cost];

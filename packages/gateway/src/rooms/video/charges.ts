@@ -1,11 +1,9 @@
-import { type ErrorName, ServiceError } from "../../kernel/errors.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import type { Billing } from "../billing/index.ts";
-import type { FinalUsage, Metering } from "../metering/index.ts";
+import type { Admission, FinalUsage, Metering } from "../metering/index.ts";
 import type { ClipFacts } from "./clip-facts.ts";
 
 const NANO_PER_USD = 1e9;
-const REFUSALS: ReadonlySet<ErrorName> = new Set(["payment_required", "quota_exceeded", "unavailable"]);
 
 /** One job as metering knows it. */
 export interface JobCharge {
@@ -23,7 +21,7 @@ export interface JobHold {
 }
 
 export interface ChargesOptions {
-  metering: Pick<Metering, "admit" | "record">;
+  metering: Pick<Metering, "admit" | "resume" | "record">;
   billing: Pick<Billing, "videoCostNanoUsd">;
 }
 
@@ -33,6 +31,11 @@ const usageOf = (costUsd: number): FinalUsage => ({
   completionTokens: 0,
   estimated: false,
   costUsd,
+});
+
+const holdOf = (admission: Admission): JobHold => ({
+  settle: (spentUsd) => admission.settle(usageOf(spentUsd)),
+  release: () => admission.release(),
 });
 
 /** What jobs cost. */
@@ -45,21 +48,12 @@ export class Charges {
 
   /** Checks limits and holds the cost, or throws the refusal. */
   async admit({ costUsd, ...job }: JobCharge): Promise<JobHold> {
-    const admission = await this.options.metering.admit({ ...job, refId: null, bound: { costUsd } });
-    return {
-      settle: (spentUsd) => admission.settle(usageOf(spentUsd)),
-      release: () => admission.release(),
-    };
+    return holdOf(await this.options.metering.admit({ ...job, refId: null, bound: { costUsd } }));
   }
 
-  /** Holds again the cost of a job that was admitted before; null when there is no room for it now. */
-  async hold(charge: JobCharge): Promise<JobHold | null> {
-    try {
-      return await this.admit(charge);
-    } catch (error) {
-      if (error instanceof ServiceError && REFUSALS.has(error.kind)) return null;
-      throw error;
-    }
+  /** Holds again the cost of a job that was admitted before. */
+  async resume({ costUsd, ...job }: JobCharge): Promise<JobHold> {
+    return holdOf(await this.options.metering.resume({ ...job, refId: null, bound: { costUsd } }));
   }
 
   /** Writes the usage row; harmless when it is called again with the same request id. */

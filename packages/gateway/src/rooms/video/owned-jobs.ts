@@ -24,7 +24,7 @@ const CLAIMED_MAX = 500;
 export class OwnedJobs {
   readonly #instance: string;
   readonly #holds = new Map<string, JobHold>();
-  /** Jobs taken over without a hold so far: the dead instance's hold may still occupy the room. */
+  /** Jobs taken over without a hold so far. */
   readonly #unheld = new Map<string, JobSummary>();
   #renewedAtMs = 0;
 
@@ -101,13 +101,12 @@ export class OwnedJobs {
 
   async #hold(job: JobSummary): Promise<void> {
     const { id, payer, model, bound_usd } = job;
-    const hold = await this.charges.hold({
+    const hold = await this.charges.resume({
       requestId: id,
       payer: JSON.parse(payer) as Payer,
       model,
       costUsd: bound_usd ?? 0,
     });
-    if (!hold) return;
     // It may have ended meanwhile.
     if (this.#unheld.delete(id)) this.#holds.set(id, hold);
     else hold.release();

@@ -9,7 +9,6 @@ import { OPTIONS, type SpendFields } from "../request/spend-fields.ts";
 const OUTPUT_TOKENS_UNKNOWN = 8_192;
 /** What an answer is not lowered below, unless its client asks for less. */
 const OUTPUT_TOKENS_LOWERED_MIN = 256;
-const BYTES_PER_TOKEN = 4;
 
 /** What is sent: its bytes are there once it was put together for a backend. */
 export interface SentBody {
@@ -62,12 +61,12 @@ export class ChatBound implements TokenBound {
   readonly #promptTokens: number | null;
 
   constructor({ body, mayHaveMedia, spend, route, limits }: ChatBoundOptions) {
-    const { choices, predictionBytes, promptTokens } = spend;
+    const { choices, predictionTokens, promptTokens } = spend;
     this.#promptTokens = promptTokens;
     this.#body = body;
     this.#mayHaveMedia = mayHaveMedia;
     this.#choices = choices;
-    this.#predictionTokens = Math.ceil(predictionBytes / BYTES_PER_TOKEN);
+    this.#predictionTokens = predictionTokens;
     const honoured = limitFieldsOf(route.backend, route.model);
     const usual = limits.outputTokensMax ?? OUTPUT_TOKENS_UNKNOWN;
     let largest = 0;

@@ -48,6 +48,8 @@ export class WatchedCall {
   #lastMs: number;
   #phase: Phase = "waiting";
   #pingedMs = 0;
+  /** Called when the call is aborted, be its upstream over or not. */
+  onAborted: (() => void) | null = null;
   /** Called when a stream has been silent for a while. */
   onSilence: (() => void) | null = null;
 
@@ -78,6 +80,7 @@ export class WatchedCall {
     this.reason = reason;
     this.#onAbort?.(reason);
     this.#controller?.abort(reason);
+    this.onAborted?.();
   }
 
   /** A piece of the answer arrived. */
@@ -93,6 +96,7 @@ export class WatchedCall {
   close(): void {
     this.#phase = "closed";
     this.onSilence = null;
+    this.onAborted = null;
   }
 
   get isClosed(): boolean {

@@ -1,4 +1,4 @@
-import { skipValue } from "../../../kernel/json-scan.ts";
+import { skipSpace, skipValue } from "../../../kernel/json-scan.ts";
 import type { AnswerBody } from "./answer-body.ts";
 
 /** Token counts as an upstream reports them. */
@@ -61,11 +61,12 @@ export function usageOfTail({ bytes, tail, tailStart }: AnswerBody): UsageReport
 function closingUsage(text: string): unknown {
   const key = /^"usage"\s*:\s*(?=\{)/.exec(text);
   if (!key) return null;
-  const object = `{${text}`;
-  const start = key[0].length + 1;
+  const start = key[0].length;
   try {
-    const isLast = !object.includes("}", skipValue(object, 0));
-    return isLast ? JSON.parse(object.slice(start, skipValue(object, start))) : null;
+    const end = skipValue(text, start);
+    let close = skipSpace(text, end);
+    if (text[close] !== "}") close = skipValue(`{${text}`, 0) - 2;
+    return text.includes("}", close + 1) ? null : JSON.parse(text.slice(start, end));
   } catch {
     return null;
   }

@@ -7,10 +7,12 @@ import {
   scanObject,
   skipSpace,
 } from "../../../kernel/json-scan.ts";
+import { estimatePromptTokens } from "../../metering/index.ts";
 import {
   hasOwnField,
   isExtraSent,
   isOwnField,
+  type Kind,
   type Payload,
   SPELLED_ONE_WAY,
   SPELLED_ONE_WAY_IN_OPTIONS,
@@ -18,15 +20,26 @@ import {
 import { isSpendField, OPTIONS, PREDICTION, SpendFields, spendNumber } from "./spend-fields.ts";
 
 const TEXT_KEPT_MAX = 16 * 1024;
-/** Keys of the parts of a message that are an image or a sound, with their quotes. */
-const MEDIA_KEYS = ['"image_url"', '"input_audio"', '"images"'] as const;
+/** Keys of the parts of a message that are an image, a sound or a file, with their quotes. */
+const MEDIA_KEYS = [
+  '"image_url"',
+  '"input_audio"',
+  '"images"',
+  '"video_url"',
+  '"audio_url"',
+  '"input_video"',
+  '"file_data"',
+] as const;
 const KEY_LENGTH_MAX = 100;
 const COLON = 58;
 /** Stands in JSON as it is: ASCII, and nothing escaped. */
 const PLAIN_STRING = /^"[ !#-[\]-~]*"$/;
 /** An array whose first element, or whose first array's first element, is a number. */
 const TOKEN_ARRAY = /^\[\s*(\[\s*)?\d/;
+/** What is read of a list to see what is in it. */
+const OPENING_BYTES = 64;
 const COMMA_BYTE = 44;
+const QUOTE_BYTE = 34;
 const OPEN = Buffer.from("{");
 const CLOSE = Buffer.from("}");
 const COMMA = Buffer.from(",");
@@ -67,44 +80,32 @@ export class BytesPayload implements Payload {
     return this.#members.has(key);
   }
 
-  /** The first byte of the value tells its type; undefined when there is no such field. */
-  #kind(member: Member): "string" | "array" | "object" | "scalar" {
-    const byte = this.#bytes[member.valueStart];
-    return byte === 34 ? "string" : byte === 91 ? "array" : byte === 123 ? "object" : "scalar";
-  }
-
-  isArray(key: string): boolean {
+  kindOf(key: string): Kind | undefined {
     const member = this.#members.get(key);
-    return member !== undefined && this.#kind(member) === "array";
-  }
-
-  isString(key: string): boolean {
-    const member = this.#members.get(key);
-    return member !== undefined && this.#kind(member) === "string";
-  }
-
-  isNull(key: string): boolean {
-    const member = this.#members.get(key);
-    return member !== undefined && this.#bytes[member.valueStart] === 110;
+    if (!member) return undefined;
+    const { valueStart, end } = member;
+    const byte = this.#bytes[valueStart];
+    if (byte === 91) {
+      const opening = this.#bytes.toString("latin1", valueStart, Math.min(end, valueStart + OPENING_BYTES));
+      return /^\[\s*\]$/.test(opening) ? "empty array" : "array";
+    }
+    return byte === 34 ? "string" : byte === 123 ? "object" : byte === 110 ? "null" : "scalar";
   }
 
   tokenCount(key: string): number | null {
     const member = this.#members.get(key);
-    if (!member || this.#kind(member) !== "array") return null;
+    if (!member) return null;
     const { valueStart, end } = member;
-    const opening = this.#bytes.toString("latin1", valueStart, Math.min(end, valueStart + 64));
+    const opening = this.#bytes.toString("latin1", valueStart, Math.min(end, valueStart + OPENING_BYTES));
     if (!TOKEN_ARRAY.test(opening)) return null;
     let count = 1;
-    for (let at = valueStart; at < end; at++) if (this.#bytes[at] === COMMA_BYTE) count++;
+    for (let at = valueStart; at < end; at++) {
+      const byte = this.#bytes[at];
+      if (byte === COMMA_BYTE) count++;
+      // Texts among the numbers are texts.
+      else if (byte === QUOTE_BYTE) return null;
+    }
     return count;
-  }
-
-  isEmptyArray(key: string): boolean {
-    const member = this.#members.get(key);
-    if (!member || this.#kind(member) !== "array") return false;
-    return /^\[\s*\]$/.test(
-      this.#bytes.toString("latin1", member.valueStart, Math.min(member.end, member.valueStart + 64)),
-    );
   }
 
   value(key: string): unknown {
@@ -124,12 +125,14 @@ export class BytesPayload implements Payload {
   spendFields(): SpendFields {
     const fields = new SpendFields();
     for (const [name, { valueStart, end }] of this.#members) {
-      if (name === PREDICTION) fields.predictionBytes = end - valueStart;
+      if (name === PREDICTION)
+        fields.predictionTokens = estimatePromptTokens(this.#bytes.subarray(valueStart, end), false);
       else if (name === OPTIONS) this.#readOptions(fields);
       else if (isSpendField(name)) fields.add(name, this.value(name), "");
     }
     for (const { key: name, bytes, valueStart, end, isSent } of this.#extra()) {
-      if (isSent && name === PREDICTION) fields.predictionBytes = end - valueStart;
+      if (isSent && name === PREDICTION)
+        fields.predictionTokens = estimatePromptTokens(bytes.subarray(valueStart, end), false);
       if (!isSpendField(name)) continue;
       const value = parseValue(bytes.subarray(valueStart, end), `extra.${name}`);
       if (isSent) fields.add(name, value, "extra.");
@@ -141,7 +144,7 @@ export class BytesPayload implements Payload {
   /** A key that stands there twice is read twice: servers do not agree on which of them counts. */
   #readOptions(fields: SpendFields): void {
     const member = this.#members.get(OPTIONS)!;
-    if (this.#kind(member) !== "object") return;
+    if (this.kindOf(OPTIONS) !== "object") return;
     const bytes = this.#bytes.subarray(member.valueStart, member.end);
     for (const { key, valueStart, end } of scan(bytes)) {
       SPELLED_ONE_WAY_IN_OPTIONS.require(key, "options.");
@@ -176,7 +179,7 @@ export class BytesPayload implements Payload {
   /** The members of an `extra` object, each key once, with whether they go into what is sent. */
   #extra(): ExtraMember[] {
     const extra = this.#members.get("extra");
-    if (!extra || this.#kind(extra) !== "object") return [];
+    if (!extra || this.kindOf("extra") !== "object") return [];
     const bytes = this.#bytes.subarray(extra.valueStart, extra.end);
     const byKey = new Map<string, ExtraMember>();
     for (const member of scan(bytes)) {

@@ -1,6 +1,7 @@
 import { fail } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
-import type { Payload } from "./payload.ts";
+import { estimateTokens } from "../../metering/index.ts";
+import type { Payload, Kind as ValueKind } from "./payload.ts";
 import type { SpendFields } from "./spend-fields.ts";
 
 const MODEL_LENGTH_MAX = 256;
@@ -54,18 +55,19 @@ const TEXT: Kind<string> = {
 const OBJECT: Kind<Record<string, unknown>> = { is: isObject, expected: "must be an object" };
 
 function modelOf(payload: Payload): string {
-  const model = payload.isString("model") ? payload.value("model") : null;
+  const model = payload.kindOf("model") === "string" ? payload.value("model") : null;
   if (typeof model !== "string" || model === "" || model.length > MODEL_LENGTH_MAX)
     return refuse("model", "is required: a model id from GET /v1/models");
   return model;
 }
 
+const TOOLS_KINDS: ReadonlySet<ValueKind | undefined> = new Set([undefined, "null", "array", "empty array"]);
+
 export function readChatFields(payload: Payload): ChatFields {
   const model = modelOf(payload);
-  if (!payload.isArray("messages") || payload.isEmptyArray("messages"))
+  if (payload.kindOf("messages") !== "array")
     refuse("messages", "is required: an array of {role, content} with at least one entry");
-  if (payload.has("tools") && !payload.isArray("tools") && !payload.isNull("tools"))
-    refuse("tools", "must be an array of {type, function}");
+  if (!TOOLS_KINDS.has(payload.kindOf("tools"))) refuse("tools", "must be an array of {type, function}");
   optional(payload, "temperature", NUMBER);
   const streamOptions = optional(payload, "stream_options", OBJECT);
   return {
@@ -80,18 +82,19 @@ export function readChatFields(payload: Payload): ChatFields {
   };
 }
 
+const SUFFIX_KINDS: ReadonlySet<ValueKind | undefined> = new Set(["string", "null", undefined]);
+
 /** Of `POST /v1/completions`; the same as of a chat as far as the gateway is concerned. */
 export function readCompletionFields(payload: Payload): ChatFields {
   const model = modelOf(payload);
   const prompt = readPrompt(payload.value("prompt"));
-  if (payload.has("suffix") && !payload.isString("suffix") && !payload.isNull("suffix"))
-    refuse("suffix", "must be a string");
+  if (!SUFFIX_KINDS.has(payload.kindOf("suffix"))) refuse("suffix", "must be a string");
   const streamOptions = optional(payload, "stream_options", OBJECT);
   const spend = payload.spendFields();
   // Each of several prompts gets as many answers as were asked for.
   spend.choices *= prompt.count;
   spend.promptTokens = prompt.tokens;
-  if (optional(payload, "echo", BOOLEAN)) spend.predictionBytes += prompt.bytes * spend.choices;
+  if (optional(payload, "echo", BOOLEAN)) spend.predictionTokens += prompt.echoTokens() * spend.choices;
   return {
     model,
     stream: optional(payload, "stream", BOOLEAN) ?? false,
@@ -105,7 +108,11 @@ export function readCompletionFields(payload: Payload): ChatFields {
 }
 
 /** A text, texts, token numbers, or lists of them. Texts among token numbers are one prompt to some servers. */
-function readPrompt(prompt: unknown): { count: number; tokens: number | null; bytes: number } {
+function readPrompt(prompt: unknown): {
+  count: number;
+  tokens: number | null;
+  echoTokens(): number;
+} {
   const isToken = (value: unknown): boolean => typeof value === "number";
   const isPrompt = (value: unknown): boolean =>
     typeof value === "string" || (Array.isArray(value) && value.length > 0 && value.every(isToken));
@@ -116,13 +123,14 @@ function readPrompt(prompt: unknown): { count: number; tokens: number | null; by
   return {
     count: Math.max(1, parts.filter((part) => !isToken(part)).length),
     tokens: hasText ? null : parts.flat().length,
-    bytes: Buffer.byteLength(JSON.stringify(prompt)),
+    echoTokens: () => estimateTokens(JSON.stringify(prompt)),
   };
 }
 
 export function readEmbeddingsFields(payload: Payload): EmbeddingsFields {
   const model = modelOf(payload);
-  if (!payload.isString("input") && (!payload.isArray("input") || payload.isEmptyArray("input")))
+  const input = payload.kindOf("input");
+  if (input !== "string" && input !== "array")
     refuse("input", "is required: a string or an array of strings");
   const encoding = optional(payload, "encoding_format", TEXT) ?? "float";
   if (encoding !== "float" && encoding !== "base64") refuse("encoding_format", "must be float or base64");

@@ -1,9 +1,11 @@
 import type { JsonBody } from "../../../backends/contract.ts";
 import { isObject } from "../../../kernel/json.ts";
+import { estimatePromptTokens } from "../../metering/index.ts";
 import {
   hasOwnField,
   isExtraSent,
   isOwnField,
+  type Kind,
   type Payload,
   SPELLED_ONE_WAY,
   SPELLED_ONE_WAY_IN_OPTIONS,
@@ -29,26 +31,25 @@ export class ObjectPayload implements Payload {
   }
 
   has(key: string): boolean {
-    return Object.hasOwn(this.#fields, key) && this.#fields[key] !== undefined;
+    return this.value(key) !== undefined;
   }
-  isArray(key: string): boolean {
-    return Array.isArray(this.#fields[key]);
-  }
-  isEmptyArray(key: string): boolean {
-    const value = this.#fields[key];
-    return Array.isArray(value) && value.length === 0;
-  }
-  isString(key: string): boolean {
-    return typeof this.#fields[key] === "string";
-  }
-  isNull(key: string): boolean {
-    return this.#fields[key] === null;
+  kindOf(key: string): Kind | undefined {
+    const value = this.value(key);
+    if (value === undefined) return undefined;
+    if (Array.isArray(value)) return value.length > 0 ? "array" : "empty array";
+    return typeof value === "string"
+      ? "string"
+      : value === null
+        ? "null"
+        : isObject(value)
+          ? "object"
+          : "scalar";
   }
   value(key: string): unknown {
-    return this.#fields[key];
+    return Object.hasOwn(this.#fields, key) ? this.#fields[key] : undefined;
   }
   tokenCount(key: string): number | null {
-    const value = this.#fields[key];
+    const value = this.value(key);
     const tokens = Array.isArray(value) ? value.flat() : [];
     return tokens.length > 0 && tokens.every((token) => typeof token === "number") ? tokens.length : null;
   }
@@ -56,12 +57,12 @@ export class ObjectPayload implements Payload {
   spendFields(): SpendFields {
     const fields = new SpendFields();
     for (const [name, value] of Object.entries(this.#fields)) {
-      if (name === PREDICTION) fields.predictionBytes = bytesOf(value);
+      if (name === PREDICTION) fields.predictionTokens = tokensOf(value);
       else if (name === OPTIONS) readOptions(fields, value);
       else if (isSpendField(name) && value !== undefined) fields.add(name, value, "");
     }
     for (const { name, value, isSent } of this.#extra()) {
-      if (isSent && name === PREDICTION) fields.predictionBytes = bytesOf(value);
+      if (isSent && name === PREDICTION) fields.predictionTokens = tokensOf(value);
       if (!isSpendField(name)) continue;
       if (isSent) fields.add(name, value, "extra.");
       else spendNumber(value, `extra.${name}`);
@@ -92,7 +93,8 @@ function readOptions(fields: SpendFields, options: unknown): void {
   }
 }
 
-const bytesOf = (value: unknown): number => Buffer.byteLength(JSON.stringify(value) ?? "");
+const tokensOf = (value: unknown): number =>
+  estimatePromptTokens(Buffer.from(JSON.stringify(value) ?? ""), false);
 
 class ComposedObject implements JsonBody {
   #bytes: Buffer<ArrayBuffer> | null = null;

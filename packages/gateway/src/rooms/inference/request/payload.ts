@@ -34,15 +34,15 @@ export function isExtraSent(payload: Pick<Payload, "has">, key: string): boolean
   return !PROTECTED.has(key) && !payload.has(key);
 }
 
+export type Kind = "string" | "array" | "empty array" | "object" | "null" | "scalar";
+
 /** A request body whose top level is known: the client's own bytes, or what another API's request was turned into. */
 export interface Payload {
   /** Whether there may be images or sounds in the messages. */
   readonly mayHaveMedia: boolean;
   has(key: string): boolean;
-  isArray(key: string): boolean;
-  isEmptyArray(key: string): boolean;
-  isString(key: string): boolean;
-  isNull(key: string): boolean;
+  /** Undefined when there is no such field. */
+  kindOf(key: string): Kind | undefined;
   /** The parsed value; only for fields that the gateway must understand. */
   value(key: string): unknown;
   /** How many tokens an array of token numbers, or of such arrays, has; null when the field is something else. */

@@ -96,8 +96,8 @@ export class SpendFields {
   readonly limits: OutputLimit[] = [];
   /** Answers that are asked for at once. */
   choices = 1;
-  /** Size of the predicted output. */
-  predictionBytes = 0;
+  /** Of the predicted output, estimated. */
+  predictionTokens = 0;
   /** Tokens of a prompt that is nothing but token numbers; null: they are estimated from what is sent. */
   promptTokens: number | null = null;
 

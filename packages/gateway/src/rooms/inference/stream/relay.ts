@@ -189,9 +189,13 @@ export class Relay implements PieceReader {
       if (sink.keepAlive) sink.keepAlive();
       else sink.write(KEEP_ALIVE);
     };
+    // A client that leaves, or stalls, with the last of the answer still waiting for it is waited for no longer.
+    watched.onAborted = () => {
+      if (this.#isOver) this.#wake?.();
+    };
     this.#sink = sink;
     this.flush();
-    if (!this.#isOver || this.#isBlocked) {
+    if ((!this.#isOver || this.#isBlocked) && !(this.#isOver && watched.isAborted)) {
       await new Promise<void>((resolve) => {
         this.#wake = resolve;
         if (!this.#isOver && !this.#isBlocked && !this.#isAsking) this.#flow.resume();

@@ -6,7 +6,7 @@ const ASK_AT_SHARE = 3 / 4;
 const STEP_TOKENS_MIN = 64;
 const STEP_TOKENS_USUAL = 1_024;
 /**
- * Tokens are counted by their bytes, which may come to a third more than there are. An upstream that was told its
+ * Tokens are counted without a tokenizer, which may come to a third more than there are. An upstream that was told its
  * limit is therefore stopped only when the count is beyond that.
  */
 const COUNT_ERROR = 4 / 3;

@@ -1,9 +1,10 @@
 import { isObject } from "../../../kernel/json.ts";
+import { mediaTokens, TokenCounter } from "../../metering/index.ts";
 import { type AnswerForm, CHAT_FORM } from "../call/answer-form.ts";
 import type { AnswerHead } from "../call/answer-shape.ts";
 import { ABSURD, type ReportedUsage, readUsage, type UsageReport, usageFields } from "../call/usage-tail.ts";
 import { type ChatChunk, type Choice, ChunkNormaliser } from "./chunk-normaliser.ts";
-import { textBytesIn } from "./text-size.ts";
+import { countTexts } from "./text-size.ts";
 
 /** An event that is still incomplete after this much is relayed as it comes, unread. */
 const PENDING_BYTES_MAX = 1024 * 1024;
@@ -11,7 +12,6 @@ const PENDING_BYTES_MAX = 1024 * 1024;
 const textOfBytes = (bytes: Uint8Array, encoding: "latin1" | "utf8", start = 0, end = bytes.length): string =>
   Buffer.prototype.toString.call(bytes, encoding, start, end);
 
-const BYTES_PER_TOKEN = 4;
 const NEWLINE = 10;
 const DONE = "[DONE]";
 const EVENT_END = Buffer.from("\n\n");
@@ -52,6 +52,7 @@ export class StreamMeter {
   isAbsurd = false;
   /** UTF-8 bytes of text that were passed on. */
   textBytes = 0;
+  readonly #counter = new TokenCounter();
   /** Events with text: each has one token or more. */
   #textEvents = 0;
   /** How much text there was when usage was last reported. */
@@ -85,9 +86,9 @@ export class StreamMeter {
     this.#normaliser = new ChunkNormaliser(options.head, this.#form);
   }
 
-  /** Tokens of the text that was passed on: four bytes make about one, in any script, and an event at least one. */
+  /** Tokens of the text that was passed on, counted here; an event has at least one. */
   get tokens(): number {
-    return Math.max(Math.ceil(this.textBytes / BYTES_PER_TOKEN), this.#textEvents);
+    return Math.max(this.#counter.tokens, this.#textEvents);
   }
 
   /** Whether usage was reported after the last text; what came before it may be the state of the moment. */
@@ -109,7 +110,7 @@ export class StreamMeter {
     if (newline === -1) return this.#continueLine(bytes);
     if (this.#passing) {
       this.#passing = false;
-      this.textBytes += newline;
+      this.#unread(newline);
       const rest = this.#lines(bytes.subarray(newline + 1));
       return rest ? Buffer.concat([bytes.subarray(0, newline + 1), rest]) : bytes.subarray(0, newline + 1);
     }
@@ -131,11 +132,17 @@ export class StreamMeter {
       if (this.#pendingBytes <= PENDING_BYTES_MAX) return null;
       this.#passing = true;
       this.#atBoundary = false;
-      this.textBytes += this.#pendingBytes;
+      this.#unread(this.#pendingBytes);
       return Buffer.concat(this.#takePending());
     }
-    this.textBytes += bytes.length;
+    this.#unread(bytes.length);
     return bytes;
+  }
+
+  /** No text is as large as that: it is an image or a sound. */
+  #unread(bytes: number): void {
+    this.textBytes += bytes;
+    this.#counter.addTokens(mediaTokens(bytes));
   }
 
   #lines(bytes: Uint8Array): Uint8Array | null {
@@ -220,6 +227,7 @@ export class StreamMeter {
       onChunk(template.chunk, [{ index: template.index, delta: { content }, finish_reason: null }]);
     }
     this.textBytes += textEnd - textStart;
+    this.#counter.addJson(bytes, textStart, textEnd);
     if (textEnd > textStart) this.#textEvents++;
     return true;
   }
@@ -281,9 +289,9 @@ export class StreamMeter {
     const { index, delta, finish_reason } = choice;
     if (typeof finish_reason === "string") this.finished = true;
     this.#ends.set(index, this.#ends.get(index) || typeof finish_reason === "string");
-    this.textBytes += textBytesIn(delta);
+    this.textBytes += countTexts(delta, this.#counter);
     if (choice.text !== undefined || choice.message !== undefined)
-      this.textBytes += textBytesIn([choice.text, choice.message]);
+      this.textBytes += countTexts([choice.text, choice.message], this.#counter);
     if (Array.isArray(delta.tool_calls)) this.#sawTools = true;
   }
 

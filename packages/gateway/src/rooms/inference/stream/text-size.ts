@@ -1,21 +1,26 @@
 import { isObject } from "../../../kernel/json.ts";
+import { IMAGE_TOKENS, mediaTokens, type TokenCounter } from "../../metering/index.ts";
 
 /** What says who speaks or what something is, not what is said; longer ones are counted like any text. */
 const LABELS: ReadonlySet<string> = new Set(["role", "type", "id"]);
 const LABEL_LENGTH_MAX = 64;
 /** Nothing that is nested deeper is written by a model. */
 const DEPTH_MAX = 32;
+/** Where models put the sounds and images that they make. */
+const SOUNDS: ReadonlySet<string> = new Set(["data"]);
+const IMAGES: ReadonlySet<string> = new Set(["url", "image_url", "b64_json"]);
+const ENCODED = /^(?:data:[^,]{0,256};base64,)?[A-Za-z0-9+/=_-]{256,}$/;
 
 /**
- * UTF-8 bytes of all texts in an answer's delta or message, whatever their members are called. A text that stands
- * there under two names, as some servers write reasoning, counts once.
+ * Counts all texts in an answer's delta or message, whatever their members are called, and returns their UTF-8 bytes.
+ * A text that stands there under two names, as some servers write reasoning, counts once.
  */
-export function textBytesIn(value: unknown): number {
+export function countTexts(value: unknown, counter: TokenCounter): number {
   // The usual delta is one text.
   if (isObject(value)) {
     const keys = Object.keys(value);
     if (keys.length === 1 && typeof value[keys[0]!] === "string")
-      return sizeOf(keys[0]!, value[keys[0]!] as string);
+      return count(keys[0]!, value[keys[0]!] as string, counter);
   }
   const seen = new Set<string>();
   let bytes = 0;
@@ -23,9 +28,9 @@ export function textBytesIn(value: unknown): number {
     if (typeof part === "string") {
       if (seen.has(part)) return;
       seen.add(part);
-      bytes += sizeOf(key, part);
+      bytes += count(key, part, counter);
     } else if (depth >= DEPTH_MAX) {
-      bytes += Buffer.byteLength(JSON.stringify(part) ?? "");
+      bytes += count("", JSON.stringify(part) ?? "", counter);
     } else if (Array.isArray(part)) for (const each of part) visit(key, each, depth + 1);
     else if (isObject(part)) for (const [name, each] of Object.entries(part)) visit(name, each, depth + 1);
   };
@@ -33,5 +38,10 @@ export function textBytesIn(value: unknown): number {
   return bytes;
 }
 
-const sizeOf = (key: string, text: string): number =>
-  LABELS.has(key) && text.length <= LABEL_LENGTH_MAX ? 0 : Buffer.byteLength(text);
+function count(key: string, text: string, counter: TokenCounter): number {
+  if (LABELS.has(key) && text.length <= LABEL_LENGTH_MAX) return 0;
+  if (SOUNDS.has(key) && ENCODED.test(text)) counter.addTokens(mediaTokens(text.length));
+  else if (IMAGES.has(key) && ENCODED.test(text)) counter.addTokens(IMAGE_TOKENS);
+  else counter.addText(text);
+  return Buffer.byteLength(text);
+}

@@ -3,6 +3,7 @@ import { type Answer, BackendError } from "../../../backends/contract.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { toRestBody, toServiceError } from "../../../kernel/errors.ts";
 import type { StoredMessage } from "../../conversations/index.ts";
+import { TokenCounter } from "../../metering/index.ts";
 import { AnswerBody, readAnswer, requireList } from "../call/answer-body.ts";
 import { type AnswerForm, CHAT_FORM } from "../call/answer-form.ts";
 import type { AnswerHead } from "../call/answer-shape.ts";
@@ -15,7 +16,7 @@ import type { Payload } from "../request/payload.ts";
 import { Relay, type Sink } from "../stream/relay.ts";
 import { replayAsStream } from "../stream/replay.ts";
 import { StreamMeter, type StreamMeterOptions } from "../stream/stream-meter.ts";
-import { textBytesIn } from "../stream/text-size.ts";
+import { countTexts } from "../stream/text-size.ts";
 import type { Listener } from "./listener.ts";
 import { messagesOf } from "./messages.ts";
 import { Telling } from "./telling.ts";
@@ -144,7 +145,7 @@ export class ChatTurn {
       requireList(body, { list: "choices", endsProperly: reported !== null });
       call.route.succeeded();
       const isReported = reported !== null && reported !== ABSURD && !reported.isTotalOnly;
-      const delivered = isReported ? 0 : Math.ceil(textBytesOf(body.bytes) / BYTES_PER_TOKEN);
+      const delivered = isReported ? 0 : tokensIn(body.bytes);
       const owed = call.settle({ isWhole: true, reported, delivered });
       if (record.collector) await record.completedWith(body.bytes);
       return new WholeAnswer(body, this.#head, { isReported, owed }, this.#form);
@@ -243,11 +244,12 @@ export class ChatTurn {
 const sendChat: UpstreamCallOptions["send"] = (backend, call) => backend.chat?.(call);
 const sendCompletion: UpstreamCallOptions["send"] = (backend, call) => backend.post?.("/completions", call);
 
-const BYTES_PER_TOKEN = 4;
-
-/** Bytes of text in a whole answer, for the count where the upstream reports no usage. */
-const textBytesOf = (body: Buffer): number =>
-  messagesOf(body).reduce((sum, message) => sum + textBytesIn(message), 0);
+/** Tokens of a whole answer, counted where the upstream reports no usage. */
+function tokensIn(body: Buffer): number {
+  const counter = new TokenCounter();
+  for (const message of messagesOf(body)) countTexts(message, counter);
+  return counter.tokens;
+}
 
 const NOTHING_TO_SET: ReadonlyMap<string, string> = new Map();
 

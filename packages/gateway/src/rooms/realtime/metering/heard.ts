@@ -1,5 +1,5 @@
 import { isObject } from "../../../kernel/json.ts";
-import { estimateTokens } from "../../metering/index.ts";
+import { TokenCounter } from "../../metering/index.ts";
 import type { ServerEvent } from "../server-events.ts";
 import type { AudioFormats } from "./audio.ts";
 
@@ -21,26 +21,12 @@ const NAMES = new Set([
 ]);
 /** Events that announce an item, or echo the settings. */
 const ANNOUNCES = /\.(created|added|in_progress)$/;
-/** Text is counted in chunks of this size, because counting every small delta would round up each time. */
-const TEXT_PIECE_CHARS = 2_048;
 const DEPTH_MAX = 8;
 
 /** Output of one level. */
 class Tally {
   audioSeconds = 0;
-  #textTokens = 0;
-  #text = "";
-
-  add(text: string): void {
-    this.#text += text;
-    if (this.#text.length < TEXT_PIECE_CHARS) return;
-    this.#textTokens += estimateTokens(this.#text);
-    this.#text = "";
-  }
-
-  get textTokens(): number {
-    return this.#textTokens + (this.#text === "" ? 0 : estimateTokens(this.#text));
-  }
+  readonly text = new TokenCounter();
 }
 
 type Level = "delta" | "part" | "item" | "whole";
@@ -66,7 +52,7 @@ export class Heard {
     this.#tallies.set(level, tally);
     const saysAudio = type.includes("audio") && !type.includes("transcript");
     const said = level === "whole" ? (event.response as { output?: unknown } | undefined)?.output : event;
-    const hearText = (text: string) => tally.add(text);
+    const hearText = (text: string) => tally.text.addText(text);
     const hearAudio = (base64: string) => {
       tally.audioSeconds += this.formats.secondsOf(base64, "output");
     };
@@ -76,7 +62,7 @@ export class Heard {
   get tokens(): number {
     const tallies = [...this.#tallies.values()];
     const audioSeconds = Math.max(0, ...tallies.map((tally) => tally.audioSeconds));
-    const textTokens = Math.max(0, ...tallies.map((tally) => tally.textTokens));
+    const textTokens = Math.max(0, ...tallies.map(({ text }) => text.tokens));
     return textTokens + this.formats.tokensOf(audioSeconds, "output");
   }
 }

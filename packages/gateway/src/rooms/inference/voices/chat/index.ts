@@ -12,7 +12,7 @@ const CHAT_FIELDS = ["stream_options", "max_tokens", "max_completion_tokens"] as
 
 /** Some editors send the body of the Responses API to the chat path and want a chat answer back. */
 function fromResponses(body: Buffer, sent: Payload): Payload {
-  if (sent.has("previous_response_id") && !sent.isNull("previous_response_id"))
+  if ((sent.kindOf("previous_response_id") ?? "null") !== "null")
     invalid("previous_response_id", "is for POST /v1/responses");
   const { stream_options: _, ...chat } = chatBodyOfResponses(parseBody(body)).chat;
   const own = CHAT_FIELDS.filter((name) => sent.has(name)).map((name) => [name, sent.value(name)]);

@@ -1,0 +1,56 @@
+import { describe, expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { chunk, DONE } from "@model-gateway/testing/upstream.ts";
+import type { Answer, PieceReader } from "../../src/backends/contract.ts";
+import { CallWatch, CLIENT_LEFT, DEFAULT_DEADLINES } from "../../src/rooms/inference/call/deadlines.ts";
+import { Relay } from "../../src/rooms/inference/stream/relay.ts";
+import { StreamHold } from "../../src/rooms/inference/stream/stream-hold.ts";
+import { StreamMeter } from "../../src/rooms/inference/stream/stream-meter.ts";
+
+function relaying() {
+  const clock = new ManualClock();
+  const watch = new CallWatch(clock, DEFAULT_DEADLINES);
+  const watched = watch.open();
+  let upstream!: PieceReader;
+  const flow = { resume() {}, pause() {}, cancel() {}, leave() {} };
+  const answer = {
+    pipe: (reader: PieceReader) => {
+      upstream = reader;
+      return flow;
+    },
+  } as unknown as Answer;
+  const admission = { outputTokensHeld: 1e6, lowered: false, grow: () => true, settle() {}, release() {} };
+  const hold = new StreamHold({ admission, promptTokens: () => 1, isTold: false });
+  const relay = new Relay(answer, new StreamMeter({ keepUsage: false }), watched, clock, hold);
+  const say = (text: string) => {
+    upstream.piece(Buffer.from(text));
+    upstream.flush();
+  };
+  return { relay, watched, clock, say };
+}
+
+/** Takes one piece and then no more. */
+const stuck = () => ({ write: () => false, end() {} });
+
+describe("a client that does not read while the upstream comes to its end", () => {
+  for (const [how, go] of [
+    ["leaves", ({ watched }) => watched.abort(CLIENT_LEFT)],
+    ["is waited for no longer", ({ clock }) => clock.advance(DEFAULT_DEADLINES.clientStallMs + 2_000)],
+  ] as [string, (bench: ReturnType<typeof relaying>) => void][]) {
+    test(`${how}: the answer is over`, async () => {
+      const bench = relaying();
+      const running = bench.relay.run(stuck());
+      bench.say(chunk({ delta: { content: "a" } }));
+      bench.say(chunk({ finish_reason: "stop" }) + DONE);
+      go(bench);
+      expect(await running).toEqual({ kind: "left" });
+    });
+  }
+
+  test("has left before its answer begins: it is over at once", async () => {
+    const bench = relaying();
+    bench.say(chunk({ delta: { content: "a" } }) + chunk({ finish_reason: "stop" }) + DONE);
+    bench.watched.abort(CLIENT_LEFT);
+    expect(await bench.relay.run(stuck())).toEqual({ kind: "left" });
+  });
+});
