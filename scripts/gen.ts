@@ -13,6 +13,7 @@ import { Metrics } from "../packages/gateway/src/observe/metrics.ts";
 import { surfaces } from "../packages/gateway/src/rooms/index.ts";
 import { consoleRoutes } from "../packages/gateway/src/transports/console/routes.ts";
 import { documentRoutes } from "../packages/gateway/src/transports/docs/routes.ts";
+import { Hosts } from "../packages/gateway/src/transports/hosts.ts";
 import { backendReference } from "./lib/backend-reference.ts";
 import { methodTypes, notificationTypes, routeTypes } from "./lib/client-types.ts";
 import { errorReference, httpReference, settingsReference } from "./lib/references.ts";
@@ -22,7 +23,12 @@ const registry = new Registry(surfaces);
 const routes = [
   ...registry.routes,
   ...documentRoutes({ registry, metrics: new Metrics(), version: VERSION }),
-  ...consoleRoutes({ registrationIsOpen: async () => false, firstAccountOnly: false }),
+  ...consoleRoutes({
+    hosts: new Hosts({ host: "127.0.0.1", publicUrl: null }),
+    needsSetupLink: async () => false,
+    registrationIsOpen: async () => false,
+    firstAccountOnly: false,
+  }),
 ];
 
 const files: Record<string, string> = {

@@ -171,7 +171,8 @@ export class Stage {
     const address = `10.${(number >> 16) & 255}.${(number >> 8) & 255}.${number & 255}`;
     const response = await fetch(`${this.at(0).url}/api/rpc`, {
       method: "POST",
-      headers: { "content-type": "application/json", "x-forwarded-for": address },
+      // The first account is made from this machine itself.
+      headers: { "content-type": "application/json", ...(number > 0 && { "x-forwarded-for": address }) },
       body: JSON.stringify({
         jsonrpc: "2.0",
         id: 1,

@@ -117,14 +117,14 @@ test("an answer goes on while other pages are looked at, and over a reload", asy
   expect(await messages(page).getByText("count for me").count()).toBe(1);
 });
 
-test("a stopped turn says so, after a reload too, and is answered on request", async () => {
+test("a stopped turn says so, its part is kept over a reload, and it is answered again on request", async () => {
   const { page } = visit;
   await converse(page, "demo-slow", "stop me");
   await messages(page).getByText("word2").waitFor();
   await page.getByRole("button", { name: "Stop" }).click();
   await messages(page).getByText("Stopped").waitFor();
   await page.reload();
-  await messages(page).getByText("No answer was kept.").waitFor();
+  await messages(page).getByText("word2").waitFor();
   await page.getByLabel("Model", { exact: true }).selectOption("demo-chat");
   await page.getByRole("button", { name: "Answer again" }).click();
   await messages(page).getByText("You said: stop me").waitFor();
@@ -170,7 +170,7 @@ test("conversations are searched, and an unknown one leads back", async () => {
   await page.getByLabel("Search the conversations").fill("First");
   expect(await list.getByRole("link").count()).toBe(1);
   await page.goto(`${site.gateway.url}/conversations/${crypto.randomUUID()}`);
-  await page.getByText("There is no such conversation").waitFor();
+  await page.getByText("Conversation not found").waitFor();
   await page.getByRole("link", { name: "All conversations" }).click();
   await page.getByRole("heading", { name: "New conversation" }).waitFor();
 });

@@ -92,7 +92,7 @@ test("a call from outside is seen by itself: its mistake first, then its answer"
     });
   const messages = [{ role: "user", content: "hello" }];
   expect((await call({ model: "demo-chat", messages }, key.slice(0, -2))).status).toBe(401);
-  await page.getByText("The key is not accepted.").waitFor();
+  await page.getByText("The key was rejected.").waitFor();
   expect((await call({ model: "nobody-has-this", messages })).status).toBe(404);
   await page.getByText("No backend serves this model.").waitFor();
   expect((await call({ model: "demo-chat", messages })).status).toBe(200);

@@ -34,10 +34,10 @@ test("Enter opens a row, Back closes it, and the focus returns to where it was",
 });
 
 test("addresses that name nothing say so", async () => {
-  const { page, complaints } = await site.visitAs("operator", { operator: true });
+  const { page, complaints } = await site.visitAs("operator");
   for (const path of ["/keys/%zz/x", "/models/nothing", "/nothing"]) {
     await page.goto(`${site.gateway.url}${path}`);
-    await page.getByText("There is no such page").waitFor();
+    await page.getByText("Page not found").waitFor();
   }
   expect(complaints).toEqual([]);
 });

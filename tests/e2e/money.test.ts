@@ -61,7 +61,7 @@ test("groups: members, invitation, models, points and a ledger that adds up", as
   await shot(page, "group-members");
 
   await page.getByRole("button", { name: "Invite" }).click();
-  await page.getByRole("button", { name: "Make the invitation" }).click();
+  await page.getByRole("button", { name: "Create invitation" }).click();
   const link =
     (await page.getByRole("figure", { name: "Invitation link" }).locator("pre").textContent()) ?? "";
   await page.getByRole("dialog").getByRole("button", { name: "Close" }).click();

@@ -99,7 +99,7 @@ export function tunnelUrl(gateway: string): URL {
   }
   if (url.protocol !== "ws:" && url.protocol !== "wss:")
     throw new UsageError(`--gateway: ${url.protocol}// is not understood; use ws:// or wss://`);
-  // It would be shown in the log, and could not be sent: the token takes the place of other credentials.
+  // Credentials in the URL would show up in the log and could not be sent: the token replaces them.
   if (url.username || url.password || url.search)
     throw new UsageError("--gateway: leave out user, password and query; the token has a flag of its own");
   const path = url.pathname.replace(/\/+$/, "");

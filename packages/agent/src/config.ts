@@ -151,8 +151,8 @@ export function parseConfig(toml: string, source: string): AgentConfig {
 }
 
 /**
- * Where the statement begins that cannot be read. Bun's parser does not say, but what stands before that
- * statement can be read, and nothing longer can.
+ * Where the invalid statement begins. Bun's parser does not say, but everything before that
+ * statement parses, and nothing longer does.
  */
 function faultyLine(toml: string): number {
   const lines = toml.split("\n");

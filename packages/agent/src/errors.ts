@@ -8,7 +8,7 @@ export function errorCode(error: unknown): string | undefined {
   return typeof error.code === "string" ? error.code : undefined;
 }
 
-/** A mistake in flags, configuration or a request: said as it is, without a stack. */
+/** A mistake in flags, configuration or a request: shown as it is, without a stack. */
 export class UsageError extends Error {
   override name = "UsageError";
 }

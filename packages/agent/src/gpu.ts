@@ -19,7 +19,7 @@ const QUERY_FIELDS = [
 type Field = (typeof QUERY_FIELDS)[number];
 
 const QUERY_TIMEOUT_MS = 3_000;
-/** A reading may stand in for a failed one this long; then the node says that it knows of no GPU. */
+/** An old reading replaces a failed one for this long; after that the node reports no GPUs. */
 const READING_AGE_MAX_MS = 60_000;
 const OUTPUT_CHARS_MAX = 64 * 1024;
 
@@ -29,7 +29,7 @@ function numberOrNull(text: string): number | null {
   return text === "" || !Number.isFinite(value) ? null : value;
 }
 
-/** A failing driver also gives figures that cannot be; the gateway would refuse the whole report for one. */
+/** A failing driver also reports impossible figures; the gateway would refuse the whole report because of one. */
 function withinOrNull(text: string, max = Number.MAX_SAFE_INTEGER): number | null {
   const value = numberOrNull(text);
   return value !== null && value >= 0 && value <= max ? value : null;
@@ -87,7 +87,7 @@ async function queryNvidiaSmi(command: string): Promise<string> {
     throw new Error(`nvidia-smi ended with code ${code}: ${said.slice(0, 300)}`);
   } finally {
     clearTimeout(timer);
-    // After a timeout the pipes of a hung nvidia-smi may never close; nobody waits for them then.
+    // After a timeout the pipes of a hung nvidia-smi may never close, so we do not wait for them.
     finished.catch(() => undefined);
   }
 }

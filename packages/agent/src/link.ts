@@ -1,6 +1,6 @@
 /**
  * The node's connection to the gateway: dialled from here, kept alive, and dialled again for as long as the
- * program runs. Losing it touches no engine.
+ * program runs. Losing it does not affect the engines.
  */
 
 import {
@@ -24,7 +24,7 @@ import { describeError, errorCode } from "./errors.ts";
 import type { Log } from "./log.ts";
 import { abortableDelay, backoffMs, jittered } from "./time.ts";
 
-/** Bun's client takes headers and can ping; the DOM's types, which the whole workspace shares, know of neither. */
+/** Bun's client takes headers and can ping; the DOM's types, which the whole workspace shares, lack both. */
 const DialledSocket = WebSocket as unknown as new (
   url: string,
   options: Bun.WebSocketOptions,
@@ -34,9 +34,9 @@ const CONNECT_TIMEOUT_MS = 15_000;
 /** Below this, silence may only mean that one side was busy for a moment. */
 const SILENCE_FLOOR_MS = 3_000;
 const RECONNECT = { initialMs: 1_000, maxMs: 30_000 };
-/** After a refusal that only a person can lift. */
+/** Delay after a refusal that needs an operator. */
 const RECONNECT_REFUSED_MS = 60_000;
-/** A connection that lasted this long ends the memory of earlier failures. */
+/** A connection that lasted this long resets the backoff. */
 const STABLE_AFTER_MS = 20_000;
 
 export interface LinkOptions {
@@ -45,7 +45,7 @@ export interface LinkOptions {
   log: Log;
   hello: () => Promise<HelloParams>;
   heartbeat: () => Promise<HeartbeatParams>;
-  /** Carries out what the gateway asks; the answer goes out once it returns. Throws to refuse. */
+  /** Executes a request of the gateway; the answer is sent once it returns. Throws to refuse. */
   handlers: { [Method in keyof typeof GATEWAY_METHODS]: (params: never) => void };
   target: (modelId: string) => EngineTarget | null;
   tunnelStreamsMax: number;
@@ -55,7 +55,7 @@ export interface LinkOptions {
 interface Ending {
   message: string;
   openForMs: number;
-  /** Trying again soon would only disturb. */
+  /** Whether to wait long before the next attempt. */
   patient: boolean;
 }
 
@@ -99,7 +99,7 @@ export class GatewayLink {
     this.#session?.close("the node program ends");
   }
 
-  /** The same trouble is told once, not at every attempt. */
+  /** The same failure is logged once, not at every attempt. */
   #complain(message: string, delayMs: number): void {
     if (message === this.#lastComplaint) return;
     this.#lastComplaint = message;
@@ -255,7 +255,7 @@ class Session {
     const parsed = GATEWAY_METHODS[name].safeParse(params);
     if (!parsed.success) {
       const why = describeIssues(parsed.error);
-      this.#options.log.warn("a request of the gateway is refused", { method: name, why });
+      this.#options.log.warn("refused a request of the gateway", { method: name, why });
       if (answerable) this.#answerError(id, RpcErrorCode.invalidParams, why);
       return;
     }

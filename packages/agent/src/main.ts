@@ -13,7 +13,7 @@ async function main(): Promise<void> {
     return;
   }
   if (settings.url.startsWith("ws://") && !settings.direct)
-    log.warn("the token travels unencrypted: use wss:// where the gateway is not on a private network");
+    log.warn("the token is sent unencrypted: use wss:// unless the gateway is on a private network");
   const node = createNode(settings, log);
   let ending = false;
   for (const signal of ["SIGINT", "SIGTERM"] as const)
@@ -21,7 +21,7 @@ async function main(): Promise<void> {
       // Twice means that the operator does not want to wait; the guards end the engines then.
       if (ending) process.exit(130);
       ending = true;
-      log.info("stopping: ending the engines; their models come back at the next start");
+      log.info("stopping the engines; their models are restored at the next start");
       void node.stop();
     });
   log.info("node program started", {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bun
-/** The command line: reads the arguments, and ends whatever was started however the process is told to end. */
+/** The command line: reads the arguments, and cleans up on every kind of exit. */
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { ToolError } from "./errors.ts";
@@ -30,7 +30,7 @@ Options
   --max-tokens <n>          upper bound of one result, default 8000
   --allow-file              open file: addresses
   --allow-link-local        open link-local and cloud metadata addresses
-  --ignore-https-errors     open https pages whatever their certificate
+  --ignore-https-errors     accept any certificate on https pages
   --keep-running            debug: outlive the process that started the tool
   --json                    doctor, fetch, deps, bundle: print JSON
   --version, -h, --help
@@ -117,7 +117,7 @@ function sessionOptions(values: Values, command: string): Partial<SessionOptions
   };
 }
 
-/** Said at the start, where it is read; a foreign engine looks after itself. */
+/** Printed at the start, where people see it; a foreign engine handles its own sandbox. */
 function warnOfNoSandbox({ backend }: Partial<SessionOptions>): void {
   const reason = backend === "webkit" || backend === "servo" ? null : whyNoSandbox();
   if (reason)
@@ -126,7 +126,7 @@ function warnOfNoSandbox({ backend }: Partial<SessionOptions>): void {
     );
 }
 
-/** Runs `end` once, whichever way the end comes. */
+/** Runs `end` once, on the first exit event. */
 function endWith(end: () => Promise<void>, keepRunning: boolean): void {
   let isEnding = false;
   const finish = () => {
@@ -142,7 +142,7 @@ async function debug(values: Values): Promise<void> {
   const port = wholeNumber("port", values.port, { min: 0, max: 65_535 });
   if (port === null) throw wrong("debug needs --port <port>.");
   if (values.token === "") throw wrong("--token must not be empty; leave it out to need none.");
-  // In the environment a token is not seen in the list of processes.
+  // In the environment a token does not show up in `ps`.
   const token = values.token ?? (process.env.BROWSER_TOKEN || null);
   const options = sessionOptions(values, "debug");
   warnOfNoSandbox(options);

@@ -63,9 +63,9 @@ function giveMemoryBack(): void {
 export class Session {
   readonly options: SessionOptions;
   engine: ResolvedEngine | null = null;
-  /** Outlives the browser, so that its end can be told of. */
+  /** Outlives the browser, so that a crash can be reported. */
   readonly notices = new Notices();
-  /** What an MCP client was last told of the page. */
+  /** What was last reported to an MCP client about the page. */
   readonly told: { page?: string; tabs?: string } = {};
   #browser: Promise<Browser> | null = null;
   #transport: EngineTransport | null = null;
@@ -149,7 +149,7 @@ export class Session {
     browser.connection.onClose = (reason) => {
       this.#browser = null;
       opened.dispose();
-      // Who waits for the browser is told by the failure of the call.
+      // Callers that wait for the browser see the failure in their own call.
       if (isUp && !this.#closed && this.#waiting === 0)
         this.notices.add(
           "crash",

@@ -2,11 +2,11 @@ import type { ParseArgsOptionsConfig } from "node:util";
 import type { Connection } from "./connection.ts";
 import type { Output } from "./output.ts";
 
-/** A failure that the user can mend: its message is all that is shown. */
+/** A failure that the user can fix: only its message is shown. */
 export class CliError extends Error {}
 
 export interface Invocation {
-  /** What stands after the command, without the options. */
+  /** The words after the command, without the options. */
   words: readonly string[];
   options: Readonly<Record<string, string | boolean | undefined>>;
   output: Output;
@@ -32,7 +32,7 @@ export function text(options: Invocation["options"], name: string): string | nul
   return typeof value === "string" ? value : null;
 }
 
-/** The word at a place, or a refusal that says what is wanted. */
+/** The word at a position, or an error that says what is expected. */
 export function needed(words: readonly string[], place: number, what: string): string {
   const word = words[place];
   if (word === undefined) throw new CliError(`${what} is missing`);
@@ -50,6 +50,6 @@ export function wholeNumber(options: Invocation["options"], name: string): numbe
 export function act<T>(words: readonly string[], actions: Record<string, () => T>, fallback: string): T {
   const chosen = actions[words[0] ?? fallback];
   if (!chosen)
-    throw new CliError(`there is no "${words[0]}" here; choose one of: ${Object.keys(actions).join(", ")}`);
+    throw new CliError(`unknown action "${words[0]}"; choose one of: ${Object.keys(actions).join(", ")}`);
   return chosen();
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bun
 import { runCli } from "./run.ts";
 
-// Whoever reads the output may have seen enough, e.g. `head`.
+// The reader of our output may close the pipe early, e.g. `head`.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   if (error.code !== "EPIPE") throw error;
   process.exit(0);

@@ -30,7 +30,7 @@ function fitted(heads: readonly string[], natural: readonly number[], columns: n
       -1,
     );
     if (!columns || total <= columns) return widths;
-    // Cut as far as may be it would wrap all the same; then nothing is cut.
+    // If it would wrap even after cutting, nothing is cut.
     if (widest < 0) return [...natural];
     widths[widest]!--;
   }
@@ -80,7 +80,7 @@ export class Output {
     this.options.stdout.write(text);
   }
 
-  /** A remark beside the result; never part of it. */
+  /** A remark for people, on stderr; never part of the result. */
   note(text: string): void {
     if (!this.json) this.options.stderr.write(`${text}\n`);
   }

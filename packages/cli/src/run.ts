@@ -37,7 +37,7 @@ function explain(error: unknown, url: string): string {
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }
 
-/** Runs one command line; the exit code is the answer. */
+/** Runs one command line and returns the exit code. */
 export async function runCli(args: readonly string[]): Promise<number> {
   const [name, ...rest] = args;
   if (name === undefined || name === "--help" || name === "-h" || name === "help") {

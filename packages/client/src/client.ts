@@ -49,10 +49,16 @@ export interface Client {
   callUnknown(method: string, params?: Record<string, unknown>, options?: CallOptions): Promise<unknown>;
   /** Notifications of a session, reconnecting until the loop is left or the signal fires. */
   events(sessionId: string, options?: EventsOptions): AsyncGenerator<Notification, void, undefined>;
-  /** `chat.send` and its answer as it arrives; throws when the answer fails or breaks off. */
+  /**
+   * `chat.send` and its answer as it arrives; throws when the answer fails or breaks off. Leaving the loop early, or the
+   * signal, stops the answer.
+   */
   chat(
     request: Record<string, unknown> & { model: string; messages: unknown[] },
-    options?: CallOptions & { onStart?: (started: { stream_id: string; memory?: unknown }) => void },
+    options?: CallOptions &
+      Pick<EventsOptions, "onEventId"> & {
+        onStart?: (started: { stream_id: string; memory?: unknown }) => void;
+      },
   ): AsyncGenerator<ChatStream, void, undefined>;
   readonly rest: Rest;
   readonly admin: Admin;
@@ -62,6 +68,8 @@ export interface Client {
   onSession(listener: (session: Session | null) => void): () => void;
   signIn(params: Params<"auth.login">): Promise<Session>;
   signUp(params: Params<"auth.register">): Promise<Session>;
+  /** Signs in with what a call that begins a session answered, such as auth.link.accept. */
+  accept(tokens: Result<"auth.login">): Promise<Session>;
   signOut(): Promise<void>;
   close(): void;
 }
@@ -140,22 +148,34 @@ export function createClient(options: ClientOptions): Client {
     call,
     callUnknown,
     events,
-    async *chat(request, { onStart, ...callOptions } = {}) {
+    async *chat(request, { onStart, onEventId, ...callOptions } = {}) {
       const started = (await callUnknown("chat.send", request, callOptions)) as { stream_id: string };
       onStart?.(started);
-      for await (const { method, params } of events(started.stream_id, {
-        ...callOptions,
-        reconnect: false,
-      })) {
-        if (method !== "chat.stream") continue;
-        if (params.error)
-          throw new RpcError(
-            "chat.send",
-            Number(params.error.code) || RPC_CODE.application,
-            params.error.message,
-          );
-        yield params;
-        if (params.done) return;
+      // The answer goes on without a listener: one who does not want the rest says so.
+      let isUnwanted = true;
+      try {
+        for await (const { method, params } of events(started.stream_id, {
+          ...callOptions,
+          onEventId,
+          reconnect: false,
+        })) {
+          if (method !== "chat.stream") continue;
+          if (params.error)
+            throw new RpcError(
+              "chat.send",
+              Number(params.error.code) || RPC_CODE.application,
+              params.error.message,
+            );
+          isUnwanted = !params.done;
+          yield params;
+          if (params.done) return;
+        }
+        isUnwanted = callOptions.signal?.aborted === true;
+      } catch (error) {
+        isUnwanted = false;
+        throw error;
+      } finally {
+        if (isUnwanted) void call("chat.stop", { stream_id: started.stream_id }).catch(() => {});
       }
     },
     rest: createRest({ fetch, baseUrl, apiKey }),
@@ -170,6 +190,7 @@ export function createClient(options: ClientOptions): Client {
     onSession: (listener) => keeper.subscribe(listener),
     signIn: async (params) => keeper.accept(await call("auth.login", params)),
     signUp: async (params) => keeper.accept(await call("auth.register", params)),
+    accept: (tokens) => keeper.accept(tokens),
     signOut: () => keeper.clear(),
     close() {
       socket?.close();

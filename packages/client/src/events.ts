@@ -1,7 +1,7 @@
 import { ConnectionError, isAbort, RestError, restErrorOf } from "./errors.ts";
 import type { Notifications } from "./notifications.gen.ts";
 import type { Fetch } from "./rpc.ts";
-import { sseData } from "./sse.ts";
+import { sseEvents } from "./sse.ts";
 
 const RETRY_FIRST_MS = 250;
 const RETRY_MAX_MS = 10_000;
@@ -16,9 +16,16 @@ export interface EventsOptions {
   signal?: AbortSignal;
   /** Default true. Without it the iterator throws when the connection breaks. */
   reconnect?: boolean;
+  /** The id of the last event that was seen: what came since then is delivered first. */
+  lastEventId?: string | null;
+  /** Called with the id of each event, before it is delivered. */
+  onEventId?: (id: string) => void;
   /** Called once the subscription stands: notifications from here on are seen. */
   onOpen?: () => void;
-  /** Called after each later connection; what was notified in between is lost, so look at the state again. */
+  /**
+   * Called after each later connection. What was notified in between follows, unless it was too long ago: the service
+   * keeps the last two minutes.
+   */
   onReconnect?: () => void;
 }
 
@@ -28,10 +35,18 @@ export interface EventsSource {
   token(): Promise<string | null>;
 }
 
-async function subscribe({ fetch, baseUrl, token }: EventsSource, sessionId: string, signal?: AbortSignal) {
+async function subscribe(
+  { fetch, baseUrl, token }: EventsSource,
+  sessionId: string,
+  { lastId, signal }: { lastId: string | null; signal?: AbortSignal },
+) {
   const bearer = await token();
   const response = await fetch(`${baseUrl}/api/rpc/events?session=${encodeURIComponent(sessionId)}`, {
-    headers: { accept: "text/event-stream", ...(bearer !== null && { authorization: `Bearer ${bearer}` }) },
+    headers: {
+      accept: "text/event-stream",
+      ...(bearer !== null && { authorization: `Bearer ${bearer}` }),
+      ...(lastId !== null && { "last-event-id": lastId }),
+    },
     signal,
   });
   if (!response.ok || !response.body) throw await restErrorOf(response);
@@ -58,19 +73,23 @@ const isFinal = (error: unknown) =>
 export async function* sessionEvents(
   source: EventsSource,
   sessionId: string,
-  { signal, reconnect = true, onOpen, onReconnect }: EventsOptions = {},
+  { signal, reconnect = true, lastEventId = null, onEventId, onOpen, onReconnect }: EventsOptions = {},
 ): AsyncGenerator<Notification, void, undefined> {
   let delayMs = RETRY_FIRST_MS;
   let wasOpen = false;
+  let lastId = lastEventId;
   while (!signal?.aborted) {
     try {
-      const body = await subscribe(source, sessionId, signal);
+      const body = await subscribe(source, sessionId, { lastId, signal });
       if (wasOpen) onReconnect?.();
       else onOpen?.();
       wasOpen = true;
-      for await (const data of sseData(body)) {
+      for await (const event of sseEvents(body)) {
         delayMs = RETRY_FIRST_MS;
-        const message = JSON.parse(data) as Partial<Notification>;
+        lastId = event.lastId ?? lastId;
+        if (event.lastId !== null) onEventId?.(event.lastId);
+        if (event.data === "") continue;
+        const message = JSON.parse(event.data) as Partial<Notification>;
         // Responses that were pushed onto the session carry no method.
         if (message.method) yield message as Notification;
       }

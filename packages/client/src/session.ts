@@ -68,10 +68,10 @@ export function webStorageTokens(storage: WebStorage, key = "model-gateway.sessi
 type Tokens = Methods["auth.login"]["result"];
 type Exchange = (refreshToken: string) => Promise<Tokens>;
 
-/** The access token is renewed this long before it expires, so that a slow call does not meet the end of it. */
+/** The access token is renewed this long before it expires, so that it does not expire during a slow call. */
 const RENEW_BEFORE_MS = 30_000;
 
-/** Holds the session, renews it once for however many calls need it, and tells who listens. */
+/** Holds the session, renews it once for all concurrent calls, and notifies listeners. */
 export class SessionKeeper {
   #session: Session | null = null;
   #loading: Promise<void> | null = null;

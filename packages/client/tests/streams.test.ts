@@ -60,6 +60,32 @@ test("events reconnect, tell that they did, and end with the loop", async () => 
   service.stop();
 });
 
+test("a broken stream is taken up after the last event that was seen", async () => {
+  const asked: (string | null)[] = [];
+  const server = Bun.serve({
+    port: 0,
+    hostname: "127.0.0.1",
+    fetch(request) {
+      asked.push(request.headers.get("last-event-id"));
+      const at = asked.length;
+      const params = { job_id: "j", status: "running", progress: at };
+      const event = `data: ${JSON.stringify({ jsonrpc: "2.0", method: "video.progress", params })}`;
+      // The first connection breaks before anything was notified.
+      const text = at === 1 ? ": subscribed\nid: 0\n\n" : `: subscribed\n\nid: n-${at}\n${event}\n\n`;
+      return new Response(text, { headers: { "content-type": "text/event-stream" } });
+    },
+  });
+  const client = createClient({ baseUrl: server.url.href });
+  const seen: number[] = [];
+  for await (const { method, params } of client.events("s")) {
+    if (method === "video.progress") seen.push(params.progress);
+    if (seen.length === 2) break;
+  }
+  expect(seen).toEqual([2, 3]);
+  expect(asked).toEqual([null, "0", "n-2"]);
+  server.stop(true);
+});
+
 test("a session of someone else is refused once and for all; an abort ends quietly", async () => {
   const service = brittleService();
   const client = createClient({ baseUrl: service.url });

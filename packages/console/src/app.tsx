@@ -1,9 +1,10 @@
-import { Component, type ReactNode, Suspense, useEffect } from "react";
+import { Component, type ReactNode, Suspense, useEffect, useState } from "react";
 import { online, session } from "./lib/client.ts";
 import { usePath } from "./lib/router.ts";
 import { useStore } from "./lib/store.ts";
 import { findPage } from "./pages/index.ts";
 import { SignIn } from "./pages/sign-in.tsx";
+import { Welcome } from "./pages/welcome.tsx";
 import { Shell } from "./shell/shell.tsx";
 import { Toasts } from "./shell/toasts.tsx";
 import { NotFound } from "./ui/page.tsx";
@@ -17,7 +18,7 @@ export function App() {
   return (
     <div className={connected ? undefined : "offline"}>
       {current === null ? (
-        <SignIn />
+        <Entrance />
       ) : (
         <Shell user={current.user} online={connected}>
           <CurrentPage isAdmin={current.user.is_admin} />
@@ -26,6 +27,14 @@ export function App() {
       <Toasts />
     </div>
   );
+}
+
+/** Someone who comes with a link is asked in by it; everyone else signs in. */
+function Entrance() {
+  const path = usePath();
+  const [signsIn, setSignsIn] = useState(false);
+  if (signsIn || (path !== "/welcome" && path !== "/join")) return <SignIn />;
+  return <Welcome kind={path === "/join" ? "group" : "link"} onSignIn={() => setSignsIn(true)} />;
 }
 
 function CurrentPage({ isAdmin }: { isAdmin: boolean }) {
@@ -45,7 +54,7 @@ function CurrentPage({ isAdmin }: { isAdmin: boolean }) {
   );
 }
 
-/** Keeps a page that fails from taking the rest of the console with it. */
+/** Keeps a crashing page from taking down the rest of the console. */
 class PageBoundary extends Component<
   { children: ReactNode; preload(): Promise<unknown> },
   { error: unknown }

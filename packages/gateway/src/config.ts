@@ -76,7 +76,7 @@ const settings = {
   }),
   connectionsMax: setting(
     "SERVICE_CONNECTIONS_MAX",
-    "connections of clients at once; more are turned away with 503",
+    "client connections at once; more are refused with 503",
     optional(integer(16, 1_000_000), "80 % of the open files allowed"),
   ),
   dataDir: setting("SERVICE_DATA_DIR", "directory of the embedded database, journal and secrets", {
@@ -103,6 +103,11 @@ const settings = {
     "may people register? unset: until the first user exists",
     optional(flag, "first user only"),
   ),
+  publicUrl: setting(
+    "SERVICE_PUBLIC_URL",
+    "URL under which people open the service, where it is not an address or localhost",
+    optional(url("http:", "https:"), "none"),
+  ),
   apiRateLimitRpm: setting("SERVICE_API_RATE_LIMIT_RPM", "requests a minute that each API key may make", {
     schema: integer(1, 1_000_000),
     fallback: 60,
@@ -127,7 +132,7 @@ const settings = {
   }),
   pricingFile: setting(
     "SERVICE_PRICING_FILE",
-    "JSON file with prices that go before the built-in ones",
+    "JSON file with prices that override the built-in ones",
     optional(z.string().min(1), "none"),
   ),
   usageRetentionMonths: setting(
@@ -137,7 +142,7 @@ const settings = {
   ),
   trustedProxies: setting(
     "SERVICE_TRUSTED_PROXIES",
-    "addresses whose X-Forwarded-For is believed, separated by commas",
+    "addresses whose X-Forwarded-For is trusted, separated by commas",
     { schema: list, fallback: [], shown: "none" },
   ),
   corsOrigins: setting("SERVICE_CORS_ORIGINS", "origins that browsers may call from, separated by commas", {
@@ -145,6 +150,21 @@ const settings = {
     fallback: [],
     shown: "none",
   }),
+  backendChoice: setting(
+    "SERVICE_BACKEND_CHOICE",
+    "requests: of several backends that serve a model, the one with the fewest so far; latency: the one that answers soonest",
+    { schema: z.enum(["requests", "latency"]), fallback: "requests" as "requests" | "latency" },
+  ),
+  upstreamErrors: setting(
+    "SERVICE_UPSTREAM_ERRORS",
+    "wrap: /v1/chat/completions and /v1/embeddings answer 502 to what an upstream refuses; pass: with its 400, 404, 413, 415 or 422",
+    { schema: z.enum(["wrap", "pass"]), fallback: "wrap" as "wrap" | "pass" },
+  ),
+  storeResponses: setting(
+    "SERVICE_STORE_RESPONSES",
+    "keep what POST /v1/responses asks and answers for 30 days, for `previous_response_id`; false: keep nothing",
+    { schema: flag, fallback: true },
+  ),
   logFormat: setting("SERVICE_LOG", "json or pretty", {
     schema: z.enum(["json", "pretty"]),
     fallback: (process.stderr.isTTY ? "pretty" : "json") as "json" | "pretty",
@@ -168,11 +188,11 @@ const settings = {
     schema: z.string().min(1).max(255),
     fallback: "model-gateway",
   }),
-  drainGraceMs: setting("SERVICE_DRAIN_GRACE_MS", "how long /readyz says 503 before the listener closes", {
+  drainGraceMs: setting("SERVICE_DRAIN_GRACE_MS", "how long /readyz answers 503 before the listener closes", {
     schema: integer(0, 600_000),
     fallback: 500,
   }),
-  drainTimeoutMs: setting("SERVICE_DRAIN_TIMEOUT_MS", "how long open streams may go on after SIGTERM", {
+  drainTimeoutMs: setting("SERVICE_DRAIN_TIMEOUT_MS", "how long open streams may continue after SIGTERM", {
     schema: integer(0, 3_600_000),
     fallback: 30_000,
   }),
@@ -180,14 +200,14 @@ const settings = {
 
 type Settings = typeof settings;
 export type Config = { [K in keyof Settings]: Settings[K] extends Setting<infer T> ? T : never } & {
-  /** Plain-http requests go through a proxy, by the variable that every program knows. */
+  /** Plain-http requests go through a proxy (HTTP_PROXY). */
   usesHttpProxy: boolean;
 };
 
 const PREFIX = "SERVICE_";
 const known = new Set(Object.values(settings).map(({ name }) => name));
 
-/** All that is wrong with the environment, or the configuration; nothing else reads the environment. */
+/** The configuration, or everything that is wrong with the environment; nothing else reads the environment. */
 export function readConfig(
   env: Record<string, string | undefined>,
 ): { config: Config } | { problems: string[] } {

@@ -1,3 +1,4 @@
+import { networkInterfaces } from "node:os";
 import { startDemo } from "@model-gateway/demo";
 import { writePast } from "./app/demo-past.ts";
 import { type App, startApp } from "./app/index.ts";
@@ -19,7 +20,7 @@ Settings (environment variables):
 ${describeSettings()}
 `;
 
-const HINT = "`model-gateway doctor`, with the same settings, looks at everything that a start needs";
+const HINT = "`model-gateway doctor`, with the same settings, checks everything that a start needs";
 
 async function main(args: readonly string[]): Promise<void> {
   if (args.includes("--help") || args.includes("-h")) {
@@ -39,7 +40,7 @@ async function main(args: readonly string[]): Promise<void> {
   const config = demo?.config ?? read.config;
   const { app, lock } = await serve(config).catch((error: Error) => stopWith([explain(error), HINT]));
 
-  // Before anything is said: whoever hears that it serves may end it.
+  // Installed before the "listening" line: a supervisor may send SIGTERM as soon as it sees that.
   watchProcess(app, async () => {
     await demo?.stop();
     lock?.release();
@@ -58,9 +59,7 @@ async function main(args: readonly string[]): Promise<void> {
       `  reference   ${app.url}/api/reference.md`,
       `  data        ${config.databaseUrl ? "Postgres" : "SQLite"}, ${config.dataDir}`,
       `  accounts    registration is ${open ? (config.registrationOpen ? "open" : "open for the first user, who becomes administrator") : "closed"}`,
-      ...(config.adminToken
-        ? []
-        : ["  operating   no backend can be given by its address until SERVICE_ADMIN_TOKEN is set"]),
+      ...((await app.rooms.accounts.hasNobody()) ? [`  set up      ${setupLink(app, config)}`] : []),
       "",
     ].join("\n"),
   );
@@ -73,9 +72,21 @@ async function main(args: readonly string[]): Promise<void> {
   }
 }
 
+const addressOfThisMachine = (): string | null =>
+  Object.values(networkInterfaces())
+    .flatMap((addresses) => addresses ?? [])
+    .find(({ family, internal }) => family === "IPv4" && !internal)?.address ?? null;
+
+/** Where the first account is made. From another machine only this link can make it. */
+function setupLink(app: App, { publicUrl, host }: Config): string {
+  const everywhere = /^(0\.0\.0\.0|::)$/.test(host) ? addressOfThisMachine() : null;
+  const base = publicUrl ?? (everywhere === null ? app.url : `http://${everywhere}:${app.port}`);
+  return `${base.replace(/\/$/, "")}/#setup=${app.rooms.accounts.setupToken}`;
+}
+
 /** Lets the service outlive one request's mistake, and end in order when it is told to. */
 function watchProcess(app: App, ended: () => Promise<void>): void {
-  process.on("unhandledRejection", (error) => app.log.error("a promise failed unheard", { error }));
+  process.on("unhandledRejection", (error) => app.log.error("unhandled promise rejection", { error }));
   let stopping = false;
   for (const signal of ["SIGTERM", "SIGINT"] as const) {
     process.on(signal, async () => {
@@ -98,7 +109,7 @@ async function serve(config: Config): Promise<{ app: App; lock: InstanceLock | n
 }
 
 function explain(error: Error & { code?: string }): string {
-  if (error.code === "EADDRINUSE") return "the port is taken; set SERVICE_PORT to another one";
+  if (error.code === "EADDRINUSE") return "the port is already in use; set SERVICE_PORT to another one";
   if (error.code === "EACCES") return `permission denied: ${error.message}`;
   return error.message;
 }

@@ -90,6 +90,20 @@ export class FactStore {
       .immediate();
   }
 
+  /** Newest first. */
+  list(userId: string, { limit, offset }: { limit: number; offset: number }) {
+    const items = this.#db
+      .query<Omit<Fact, "score">, [string, number, number]>(
+        `SELECT node_id, text FROM facts WHERE user_id = ?1
+         ORDER BY seen_at DESC, id DESC LIMIT ?2 OFFSET ?3`,
+      )
+      .all(userId, limit, offset);
+    const counted = this.#db
+      .query<{ total: number }, [string]>("SELECT COUNT(*) AS total FROM facts WHERE user_id = ?1")
+      .get(userId)!;
+    return { items, total: counted.total };
+  }
+
   delete(userId: string, nodeId: string): boolean {
     return this.#db
       .transaction(() => {

@@ -26,7 +26,7 @@ export interface Site {
   /** A browser profile of its own. */
   visit(look?: Look): Promise<Visit>;
   /** Opens the console as a person, who gets an account on the way. */
-  visitAs(name: string, look?: Look & { operator?: boolean }): Promise<Visit>;
+  visitAs(name: string, look?: Look): Promise<Visit>;
   /** Registers the demo upstream and waits until its models can be called. */
   withBackend(): Promise<void>;
   /** Registers a backend and waits until its models can be called. */
@@ -114,20 +114,16 @@ export async function openSite(config: Parameters<typeof bootGateway>[0] = {}): 
     gateway,
     upstream,
     visit,
-    async visitAs(name, { operator = false, ...look } = {}) {
+    async visitAs(name, look) {
       const stored = await sessionOf(name);
       const visited = await visit(look);
       const { page, context } = visited;
-      await context.addInitScript(
-        ([session, token]) => {
-          // Once: what the console does with it later, signing out included, must stay.
-          if (sessionStorage.getItem("visited")) return;
-          sessionStorage.setItem("visited", "yes");
-          localStorage.setItem("model-gateway.session", session!);
-          if (token) sessionStorage.setItem("model-gateway.admin-token", token);
-        },
-        [stored, operator ? ADMIN_TOKEN : null] as const,
-      );
+      await context.addInitScript((session) => {
+        // Once: what the console does with it later, signing out included, must stay.
+        if (sessionStorage.getItem("visited")) return;
+        sessionStorage.setItem("visited", "yes");
+        localStorage.setItem("model-gateway.session", session);
+      }, stored);
       await page.goto(gateway.url);
       await page.getByRole("heading", { name: "Overview" }).waitFor();
       return visited;

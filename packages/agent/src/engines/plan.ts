@@ -11,7 +11,7 @@ export interface EnginePlan {
   engineName: string;
   template: EngineTemplate;
   entry: ModelEntry;
-  /** What to download; null when there is nothing to. */
+  /** What to download; null when nothing has to be. */
   source: WeightsSource | null;
   readyTimeoutMs: number;
   /** Whether the engine is guarded by the key that the node makes for it. */

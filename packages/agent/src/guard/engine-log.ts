@@ -36,7 +36,7 @@ export class EngineLog {
       if (this.#sizeBytes + chunk.byteLength > LOG_BYTES_MAX) this.#rotate();
       this.#sizeBytes += writeSync(this.#file, chunk);
     } catch {
-      // A full disk must not stop the engine, whose output is only lost.
+      // A full disk must not stop the engine; only its output is lost.
     }
   }
 

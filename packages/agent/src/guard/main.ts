@@ -1,7 +1,7 @@
 /**
- * Stands between the node program and one engine, as the engine's parent. Whatever happens to the node
- * program, its end closes this process's stdin, and then the engine and everything that it started is ended:
- * no orphan keeps a GPU. It is a process of its own because a killed program cannot clean up after itself.
+ * Runs between the node program and one engine, as the engine's parent. However the node
+ * program ends, this process's stdin closes, and the engine and everything that it started is killed:
+ * no orphan keeps a GPU. It is a separate process because a killed program cannot clean up after itself.
  */
 import { dlopen, FFIType } from "bun:ffi";
 import { EngineLog } from "./engine-log.ts";
@@ -15,15 +15,15 @@ import {
   waitForNone,
 } from "./processes.ts";
 
-/** When the node program is gone nobody waits for a gentle end, but a GPU still wants to be released cleanly. */
+/** Grace period when the node program is gone: nobody waits, but the GPU should still be released cleanly. */
 const ORPHAN_GRACE_MS = 2_000;
 const PR_SET_CHILD_SUBREAPER = 36;
-/** For what the engine started elsewhere and left running when it ended itself. */
+/** Grace period for processes that the engine left running when it exited. */
 const LEFTOVER_GRACE_MS = 500;
 /** Pipes that a stray grandchild holds open must not delay the news of the engine's end. */
 const LOG_FLUSH_MAX_MS = 500;
 
-/** Makes orphans of the engine's tree our children, so that none can slip away. Linux only; others do without. */
+/** Makes orphans of the engine's tree our children, so that none escapes. Linux only. */
 function becomeSubreaper(): void {
   try {
     const { i32, u64 } = FFIType;
@@ -38,7 +38,7 @@ function tell(event: GuardEvent): void {
   process.stdout.write(`${JSON.stringify(event)}\n`);
 }
 
-/** With setpriv the kernel itself ends the engine should this guard be killed too. */
+/** With setpriv the kernel kills the engine if this guard is killed too. */
 function guarded(command: string[]): string[] {
   const setpriv = process.platform === "linux" ? Bun.which("setpriv") : null;
   return setpriv ? [setpriv, "--pdeathsig", "KILL", "--", ...command] : command;
@@ -68,7 +68,7 @@ async function guard(order: GuardOrder, commands: AsyncGenerator<string>): Promi
   );
   const remaining = () => [...new Set([...descendantsOf(process.pid), ...markedProcesses(order.marker)])];
 
-  // A later order can only bring the end nearer: the node program may die in the middle of a gentle stop.
+  // A later order can only shorten the grace: the node program may die during a graceful stop.
   let killAtMs = Number.POSITIVE_INFINITY;
   let stopped: Promise<unknown> | null = null;
   const stop = (graceMs: number) => {
@@ -93,7 +93,7 @@ async function guard(order: GuardOrder, commands: AsyncGenerator<string>): Promi
   tell({ event: "exited", code: engine.exitCode, signal: exitSignal, tail: log.tail });
 }
 
-/** Follows orders until stdin ends, which is the node program's end. */
+/** Follows orders until stdin closes, which means that the node program has exited. */
 async function obey(commands: AsyncGenerator<string>, stop: (graceMs: number) => void): Promise<void> {
   for await (const line of commands) {
     const { stopGraceMs } = JSON.parse(line) as GuardStop;

@@ -77,7 +77,7 @@ export function descendantsOf(rootPid: number): number[] {
   return found;
 }
 
-/** Signals a process, or a whole group with a negative id; one that is already gone is no error. */
+/** Signals a process, or a whole group with a negative id; one that is already gone is not an error. */
 export function signal(pid: number, name: NodeJS.Signals): void {
   try {
     process.kill(pid, name);

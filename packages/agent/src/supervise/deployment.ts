@@ -1,4 +1,4 @@
-/** One model on this node, from its first byte of weights until nothing of it is left. */
+/** One model on this node, from its first byte of weights until all of it is gone. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { urlHost } from "@model-gateway/protocol/host.ts";
@@ -17,7 +17,7 @@ import { waitUntilHealthy, watchHealth } from "./health.ts";
 import { DOWNLOADED_PERCENT, DownloadMeter, type Progress, ProgressReporter } from "./progress.ts";
 
 const RESTART_DELAY_MAX_MS = 30_000;
-/** An engine that served this long is well again: its past crashes no longer count. */
+/** An engine that served this long has recovered: its past crashes no longer count. */
 const STABLE_AFTER_MS = 120_000;
 /** Before its first answer a model most likely fails for a reason that repeats, so it gets one more try only. */
 const FIRST_START_RETRIES = 1;
@@ -52,7 +52,7 @@ export class Deployment {
   readonly modelId: string;
   readonly apiKey: string | null;
   readonly engineName: string;
-  /** Settles once nothing of this deployment is left on the machine. Never rejects. */
+  /** Settles once all of this deployment is gone from the machine. Never rejects. */
   readonly finished: Promise<void>;
   readonly #options: DeploymentOptions;
   readonly #stop = new AbortController();
@@ -141,7 +141,7 @@ export class Deployment {
     });
   }
 
-  /** Runs the engine once, until it ends. Returns why it ended, with nothing of it left. */
+  /** Runs the engine once, until all its processes have ended. Returns why it ended. */
   async #serve(modelPath: string): Promise<string> {
     const { context } = this.#options;
     const port = await context.takePort(this.#port);

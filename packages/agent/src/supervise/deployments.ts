@@ -1,4 +1,4 @@
-/** All models of this node: deploys, stops, restores what it served before, and tells how they stand. */
+/** All models of this node: deploys, stops, restores what it served before, and reports their state. */
 
 import {
   type DeployParams,
@@ -16,7 +16,7 @@ import { Deployment, type DeploymentContext } from "./deployment.ts";
 import type { Progress } from "./progress.ts";
 import type { SavedDeployment, StateFile } from "./state-file.ts";
 
-/** Streams that follow one deployment; the oldest gives way. */
+/** Streams that follow one deployment; the oldest is dropped. */
 const STREAMS_MAX = 16;
 
 interface Entry {
@@ -68,7 +68,7 @@ export class Deployments {
     if (left.length > 0) {
       log.warn("ending engine processes that an earlier run left behind", { count: left.length });
       const stuck = await killAll(() => markedProcesses(`${state.nodeId}/`));
-      if (stuck.length > 0) log.error("some of them cannot be ended", { pids: stuck.join(" ") });
+      if (stuck.length > 0) log.error("some engine processes could not be killed", { pids: stuck.join(" ") });
     }
     for (const saved of state.deployments) {
       log.info("restoring model", { model: saved.model_id });
@@ -135,7 +135,7 @@ export class Deployments {
     );
   }
 
-  /** A report has room for so many models; those that failed are kept only to be told of. */
+  /** A report has room for so many models; failed ones are kept only for the report. */
   #makeRoom(): void {
     if (this.#entries.size < MODELS_MAX) return;
     const failed = [...this.#entries].find(([, { deployment }]) => deployment.progress.status === "failed");

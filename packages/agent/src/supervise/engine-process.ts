@@ -25,7 +25,7 @@ export function inheritedEnv(): Record<string, string> {
 }
 
 export class EngineProcess {
-  /** Settles once nothing of the engine is left. Never rejects. */
+  /** Settles once all processes of the engine are gone. Never rejects. */
   readonly exited: Promise<EngineExit>;
   readonly #guard: Bun.Subprocess<"pipe", "pipe", "inherit">;
 
@@ -43,7 +43,7 @@ export class EngineProcess {
     this.exited = this.#follow(order.marker);
   }
 
-  /** Asks for the end: SIGTERM to the engine's group, SIGKILL to whatever is left after the grace. */
+  /** Stops the engine: SIGTERM to its process group, then SIGKILL to what is left after the grace period. */
   stop(stopGraceMs: number): Promise<EngineExit> {
     this.#send({ stopGraceMs });
     return this.exited;
@@ -66,7 +66,7 @@ export class EngineProcess {
       else if (event.event === "exited") exit = { code: event.code, signal: event.signal, tail: event.tail };
     }
     await this.#guard.exited;
-    // A guard that was killed could not clean up; then it is done here.
+    // A guard that was killed could not clean up, so it is done here.
     if (!exit) await killAll(() => markedProcesses(marker));
     return exit ?? { code: null, signal: "SIGKILL", tail: "the engine's guard process was killed" };
   }
@@ -78,7 +78,7 @@ export const lastLineOf = (tail: string): string => tail.split("\n").at(-1)?.tri
 export function describeExit({ code, signal, tail }: EngineExit): string {
   const how = signal ?? `code ${code}`;
   const lastLine = lastLineOf(tail);
-  // Whoever goes to the background ends like this, and is ended there: nobody could watch it.
+  // Exit code 0 usually means that the engine daemonised; we cannot supervise that.
   const advice = code === 0 ? "; it has to stay in the foreground" : "";
   return `${how}${lastLine ? `: ${lastLine}` : ""}${advice}`;
 }

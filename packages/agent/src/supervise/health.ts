@@ -5,10 +5,14 @@ import { abortableDelay } from "../time.ts";
 const PROBE_TIMEOUT_MS = 5_000;
 const READY_POLL_MS = 200;
 
-export type Health = { kind: "ok" } | { kind: "unwell" | "unreachable" | "slow"; why: string };
+export type Health = { kind: "ok" } | { kind: "unwell" | "unreachable" | "silent"; why: string };
 
-export async function probeHealth(url: string, signal: AbortSignal): Promise<Health> {
-  const timeout = AbortSignal.timeout(PROBE_TIMEOUT_MS);
+export async function probeHealth(
+  url: string,
+  signal: AbortSignal,
+  timeoutMs = PROBE_TIMEOUT_MS,
+): Promise<Health> {
+  const timeout = AbortSignal.timeout(timeoutMs);
   try {
     const response = await fetch(url, {
       signal: AbortSignal.any([signal, timeout]),
@@ -18,7 +22,7 @@ export async function probeHealth(url: string, signal: AbortSignal): Promise<Hea
     await response.body?.cancel();
     return response.ok ? { kind: "ok" } : { kind: "unwell", why: `HTTP ${response.status}` };
   } catch (error) {
-    if (timeout.aborted) return { kind: "slow", why: `no answer within ${PROBE_TIMEOUT_MS / 1000} s` };
+    if (timeout.aborted) return { kind: "silent", why: `no answer within ${timeoutMs / 1000} s` };
     return { kind: "unreachable", why: errorCode(error) ?? describeError(error) };
   }
 }
@@ -44,25 +48,20 @@ export async function waitUntilHealthy(wait: {
 }
 
 const WATCH_INTERVAL_MS = 10_000;
-/** Definite failures are believed soon; silence may only mean that the engine is busy with long prompts. */
-const FAILURES_MAX = 3;
-const SILENCES_MAX = 18;
+const MISSED_CHECKS_MAX = 3;
 
 /** Returns why the engine has to be restarted; runs until then or until the signal is aborted. */
-export async function watchHealth(url: string, signal: AbortSignal): Promise<string> {
-  let failures = 0;
-  let silences = 0;
+export async function watchHealth(
+  url: string,
+  signal: AbortSignal,
+  { intervalMs = WATCH_INTERVAL_MS, timeoutMs = PROBE_TIMEOUT_MS } = {},
+): Promise<string> {
+  let missed = 0;
   for (;;) {
-    await abortableDelay(WATCH_INTERVAL_MS, signal);
-    const health = await probeHealth(url, signal);
+    await abortableDelay(intervalMs, signal);
+    const health = await probeHealth(url, signal, timeoutMs);
     signal.throwIfAborted();
-    if (health.kind === "ok") {
-      failures = 0;
-      silences = 0;
-      continue;
-    }
-    if (health.kind === "slow") silences++;
-    else failures++;
-    if (failures >= FAILURES_MAX || silences >= SILENCES_MAX) return health.why;
+    missed = health.kind === "ok" ? 0 : missed + 1;
+    if (health.kind !== "ok" && missed >= MISSED_CHECKS_MAX) return health.why;
   }
 }

@@ -1,4 +1,4 @@
-/** How a deployment stands, told to whoever follows it: every change of status, and the rest at a bounded rate. */
+/** A deployment's progress, sent to its followers: every change of status, and the rest at a bounded rate. */
 import type { DeployStatus } from "@model-gateway/protocol/agent.ts";
 import { formatBytes } from "../weights/format.ts";
 import type { WeightsProgress } from "../weights/store.ts";

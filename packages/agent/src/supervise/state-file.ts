@@ -1,4 +1,4 @@
-/** What the node must remember across its own end: who it is, and what it was asked to serve. */
+/** What the node must remember across restarts: its id, and what it was asked to serve. */
 import { chmodSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { ModelId } from "@model-gateway/protocol/model-id.ts";

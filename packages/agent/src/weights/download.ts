@@ -34,7 +34,7 @@ export interface DownloadOptions {
   retryDelayMs?: number;
 }
 
-/** No use in trying again. */
+/** Retrying will not help. */
 class PermanentError extends Error {}
 
 /** What is remembered beside a partial file, to know whether the rest still belongs to it. */
@@ -132,7 +132,7 @@ async function fetchRest(
     if (expectedBytes !== null && doneBytes !== expectedBytes)
       throw new Error(`the connection ended after ${doneBytes} of ${expectedBytes} bytes`);
   } finally {
-    // Whatever went wrong, the rest of the answer is not left to arrive for nobody.
+    // Cancels the rest of the response, whatever went wrong.
     stall.abort();
   }
 }

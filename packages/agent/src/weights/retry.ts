@@ -20,7 +20,7 @@ export class BusyError extends Error {
 export const isBusy = ({ status }: Response): boolean =>
   status === 408 || status === 425 || status === 429 || status >= 500;
 
-/** Seconds, or a date (RFC 9110 section 10.2.3); 0 when nothing of use is said. */
+/** Seconds, or a date (RFC 9110 section 10.2.3); 0 when it is missing or invalid. */
 function retryAfterMs(response: Response): number {
   const text = response.headers.get("retry-after") ?? "";
   const waitMs = /^\d+$/.test(text) ? Number(text) * 1000 : Date.parse(text) - Date.now();

@@ -1,4 +1,4 @@
-/** The node's weights on disk. One folder per source; whoever wants the same source shares one download. */
+/** The node's weights on disk. One folder per source; deployments of the same source share one download. */
 import { mkdir, readFile, rename, stat, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { z } from "zod";

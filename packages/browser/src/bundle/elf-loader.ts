@@ -175,7 +175,7 @@ export class ElfLoader implements LoaderRules {
       const info = this.open(path);
       return info ? { path, via: "path", info } : null;
     }
-    // The running loader answers to its own name, whatever the search path says.
+    // The running loader's own name always resolves to itself, before any search path.
     if (name === basename(this.loaderPath)) return this.interpreter();
     const libraryPath = splitPathList(this.options.env.LD_LIBRARY_PATH ?? "").map((path) =>
       this.expand(path, this.main),
@@ -216,7 +216,7 @@ export class ElfLoader implements LoaderRules {
     }
     const names = `${this.options.env.LD_PRELOAD ?? ""} ${system}`.split(/[\s:]+/).filter(Boolean);
     for (const name of names) {
-      // A preload that cannot be found is only a warning of the loader, so it is no missing dependency.
+      // A preload that cannot be found is only a warning of the loader, so it does not count as missing.
       const found = this.find(name, this.main);
       if (found) list.push({ name, found: { ...found, via: "preload" } });
     }

@@ -2,7 +2,7 @@ import { realpathSync } from "node:fs";
 import type { BinaryInfo } from "./binary.ts";
 import { invalidBinary } from "./byte-source.ts";
 
-/** The largest browsers load about 200 libraries; past this the files refer to each other without end. */
+/** The largest browsers load about 200 libraries; beyond this the files must refer to each other in a cycle. */
 const OBJECTS_MAX = 10_000;
 
 export interface LoadedObject {

@@ -11,7 +11,7 @@ export interface ConsoleMessage {
   line: number;
   time_ms: number;
   page_id: string;
-  /** Counts the page's documents, so that messages of the current one can be told. */
+  /** Counts the page's documents, so that messages of the current one can be selected. */
   document: number;
 }
 

@@ -1,4 +1,4 @@
-/** One link to an engine, many flattened sessions; each call has a deadline, and whatever ends rejects what waits on it. */
+/** One link to an engine, many flattened sessions; each call has a timeout, and a closing session or link rejects its pending calls. */
 
 import type { ProtocolMapping } from "devtools-protocol/types/protocol-mapping.d.ts";
 import type { CdpMessage, EngineTransport } from "../engines/contract.ts";
@@ -23,7 +23,7 @@ interface Pending {
 
 type Listener = (params: never) => void;
 
-/** A command that the browser refused, with its own words. */
+/** A command that the browser refused, with its error message. */
 export class CdpError extends Error {
   readonly method: string;
   readonly cdpCode: number;
@@ -36,7 +36,7 @@ export class CdpError extends Error {
   }
 }
 
-/** An engine may know only a part of the protocol; that is no fault, and another one may do it. */
+/** An engine may support only part of the protocol; callers can fall back. */
 function refusal(method: string, { code, message }: NonNullable<CdpMessage["error"]>): Error {
   if (code !== methodNotFound) return new CdpError(method, code, message);
   return new ToolError(
@@ -65,7 +65,7 @@ export class CdpSession {
     return this.#connection.call(this, method, params as object | undefined, timeoutMs);
   }
 
-  /** For commands whose outcome changes nothing: a failure (the target went away, mostly) is not news. */
+  /** For commands whose outcome changes nothing: a failure (mostly a target that has gone) is ignored. */
   tell<M extends keyof Commands>(method: M, params?: Params<M>): void {
     this.send(method, params).catch(() => {});
   }

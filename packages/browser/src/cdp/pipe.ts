@@ -3,7 +3,7 @@
 import type { Readable, Writable } from "node:stream";
 import type { CdpMessage, CdpRequest, EngineTransport } from "../engines/contract.ts";
 
-/** A message larger than this cannot be anything the tool asked for; the link is given up instead of growing. */
+/** A message larger than this cannot be anything the tool asked for; the link is closed instead of growing its buffer. */
 const messageBytesMax = 256 * 1024 * 1024;
 
 /** How long after its pipe a browser's process may take to end. */
@@ -49,7 +49,7 @@ export class PipeTransport implements EngineTransport {
   }
 
   #receive(chunk: Buffer): void {
-    // What still comes after the end may be the rest of a message whose beginning was let go.
+    // Data after the end may be the rest of a message whose beginning was dropped.
     if (this.#closed) return;
     let start = 0;
     let end = chunk.indexOf(0);
@@ -71,7 +71,7 @@ export class PipeTransport implements EngineTransport {
     }
   }
 
-  /** The end of the process, which mostly follows at once, says more. */
+  /** The exit of the process, which usually follows at once, gives a better reason. */
   #endSoon(reason: string): void {
     setTimeout(() => this.#end(reason), exitMsMax).unref();
   }

@@ -71,7 +71,7 @@ function findRoute(
   throw new ToolError("not_found", `There is no ${path}. GET /openapi.json describes every endpoint.`);
 }
 
-/** Bodies are measured here: what the listener itself refuses gets an answer without words. */
+/** Body size is checked here: the listener's own refusal has no message. */
 async function readBody(request: Request): Promise<Record<string, unknown>> {
   const parts: Uint8Array[] = [];
   let bytes = 0;

@@ -19,11 +19,11 @@ const requestBytesMax = 300;
 const replies = { done: 0, failed: 1, notAllowed: 2, unreachable: 4, refused: 5 } as const;
 
 export interface AddressGate {
-  /** What the browser is told. */
+  /** The proxy setting for the browser. */
   server: string;
   /** Hosts and ranges of addresses that it reaches directly. */
   bypass: readonly string[];
-  /** Why a connection to a host could not be made, in the browser's own words; null when it was not for this gate. */
+  /** Why a connection to a host could not be made, as the browser words it; null when it was not for this gate. */
   failureOf(host: string): string | null;
   close(): void;
 }
@@ -38,7 +38,7 @@ const bypass = [
   "192.168.0.0/16",
 ] as const;
 
-/** What a failure begins with that is not one of the network. */
+/** Prefix of failures that are not network failures. */
 export const blockedMark = "blocked: ";
 
 class Refusal extends Error {
@@ -53,7 +53,7 @@ class Refusal extends Error {
   }
 }
 
-/** Exactly so many bytes from a socket that is being greeted. */
+/** Reads exactly this many bytes during the handshake. */
 class Reader {
   readonly #socket: Socket;
   #buffered = Buffer.alloc(0);

@@ -44,14 +44,14 @@ const quietFlags = [
   "--allow-pre-commit-input",
   // A page that comes back from this cache brings its frames along without saying so.
   "--disable-back-forward-cache",
-  // Windows that a script opens late, after an answer of its server, are as wanted as others.
+  // Allows windows that a script opens late, after a server's answer.
   "--disable-popup-blocking",
   "--disable-renderer-backgrounding",
   "--metrics-recording-only",
   "--password-store=basic",
   "--use-mock-keychain",
   "--mute-audio",
-  // The wheel scrolls at once, so that what an action tells of is where the page is.
+  // Wheel scrolling without animation, so that a result shows the final position.
   "--disable-smooth-scrolling",
   "--force-color-profile=srgb",
   `--disable-features=${disabledFeatures.join(",")}`,
@@ -64,7 +64,7 @@ export interface FlagOptions {
   proxyBypass?: readonly string[];
   /** Chromium's own sandbox cannot be used by root, nor where the kernel forbids user namespaces. */
   sandbox: boolean;
-  /** Certificates that nobody signed are taken too. */
+  /** Accepts self-signed certificates. */
   ignoreHttpsErrors: boolean;
   /** Large pages crash a Chromium that runs out of /dev/shm. */
   smallSharedMemory: boolean;

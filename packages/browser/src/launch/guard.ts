@@ -7,8 +7,8 @@
 import { type ChildProcess, spawn } from "node:child_process";
 
 /**
- * The group id arrives as the first line. Should the tool die before it could be told, the browser is found by
- * its profile directory, which is unique to this launch. Deleting is done until it lasts: dying processes still write.
+ * The group id arrives as the first line. If the tool dies before it sent that, the browser is found by
+ * its profile directory, which is unique to this launch. Deleting is repeated until it succeeds: dying processes still write.
  */
 const guardScript = `trap '' HUP INT TERM
 read -r group

@@ -10,13 +10,13 @@ import { isSharedMemorySmall } from "../resolve/host-facts.ts";
 import { chromiumFlags } from "./flags.ts";
 import { Guard } from "./guard.ts";
 
-/** How much of what the browser says is kept for the error message when it ends. */
+/** How much of the browser's output is kept for the error message when it exits. */
 const stderrCharsMax = 2_000;
 const lastLinesMax = 4;
 const lineCharsMax = 300;
 const lastWordsMsMax = 200;
 
-/** Complaints that a healthy browser makes too, where there is no desktop around it. */
+/** Messages that a healthy browser also prints when there is no desktop. */
 const idleTalk = /dbus|gcm|GPU stall|vaapi|DevTools listening|voice_transcription|registration_request/i;
 
 function lastWords(complaints: string): string {
@@ -31,7 +31,7 @@ export interface LaunchOptions {
   path: string;
   headful: boolean;
   proxy?: string;
-  /** Who is reached without the proxy. */
+  /** Hosts that bypass the proxy. */
   proxyBypass?: readonly string[];
   viewport: { width: number; height: number };
   ignoreHttpsErrors?: boolean;

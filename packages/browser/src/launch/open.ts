@@ -21,7 +21,7 @@ export interface OpenedEngine {
   proxyLogin: ProxyLogin | null;
   /** Why a connection to a host failed, where the browser itself cannot tell. */
   failureOf(host: string): string | null;
-  /** Ends what was opened beside the engine. */
+  /** Closes what was opened beside the engine. */
   dispose(): void;
 }
 
@@ -31,7 +31,7 @@ export function binaryBehind(path: string): string {
   return path === "/usr/bin/chromium" && existsSync(binary) ? binary : path;
 }
 
-/** Through a proxy names are looked up by the proxy, and the addresses that it connects to are its own affair. */
+/** Through a proxy names are looked up by the proxy, so the addresses that it connects to cannot be checked here. */
 function hasOtherProxy({ proxy, env }: SessionOptions): boolean {
   const names = ["http_proxy", "https_proxy", "all_proxy"];
   return Boolean(proxy) || names.some((name) => env[name] || env[name.toUpperCase()]);

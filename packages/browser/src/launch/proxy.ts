@@ -1,4 +1,4 @@
-/** Chromium takes no login in its proxy flag, and none at all for SOCKS5; both are brought about here. */
+/** Chromium takes no login in its proxy flag, and none at all for SOCKS5; both are provided here. */
 import { unescaped } from "../policy/logins.ts";
 import { openSocksBridge } from "../resolve/socks-bridge.ts";
 
@@ -8,9 +8,9 @@ export interface ProxyLogin {
 }
 
 export interface BrowserProxy {
-  /** What the browser is told; absent without a proxy. */
+  /** The proxy setting for the browser; absent without a proxy. */
   server?: string;
-  /** What the proxy is told when it asks. */
+  /** The credentials for the proxy's challenge. */
   login: ProxyLogin | null;
   close(): void;
 }

@@ -68,7 +68,7 @@ function logSections({ logs = [], logCharsMax = 0 }: ToolOutput): string[] {
 
 const section = (title: string, body: string | null | undefined) => (body ? [`### ${title}\n${body}`] : []);
 
-/** The newest events that fit; how many older ones there were is said. */
+/** The newest events that fit, and the number of older ones. */
 function eventsSection(events: Notice[], charsMax: number): string[] {
   const lines: string[] = [];
   let chars = 0;
@@ -105,7 +105,7 @@ export function presentOutput(output: ToolOutput, { browser, events, session }: 
   const page = output.page ? pageSection(output.page, browser) : null;
   const tabs = output.page ? tabsSection(browser) : null;
   const isNews = output.page?.isNews === true;
-  // What was told last need not be told again after each click.
+  // What was reported last is not repeated after each click.
   const news = (what: "page" | "tabs", text: string | null) => {
     if (text === null || (!isNews && session.told[what] === text)) return null;
     session.told[what] = text;

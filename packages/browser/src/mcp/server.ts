@@ -15,7 +15,7 @@ import { presentError, presentOutput, type ToolResult } from "./present.ts";
 type WithTool = Operation & { tool: NonNullable<Operation["tool"]> };
 const withTools = toolOperations.filter((operation): operation is WithTool => operation.tool !== undefined);
 
-/** The schema as the model reads it, without what says nothing to it. */
+/** The schema as the model reads it, without fields that carry no information. */
 function inputSchema(input: z.ZodObject): { type: "object" } {
   const { $schema: _, additionalProperties: __, ...schema } = z.toJSONSchema(input, { io: "input" });
   return { ...schema, type: "object" };
@@ -55,7 +55,7 @@ export async function callTool(
           operation.tool.present(result as never, context, params as never),
         signal,
       });
-    // Calls that a model makes at once mean one after the other: a click, then what the console says of it.
+    // Parallel calls of a model are meant in order: a click, then the console messages it caused.
     const { value, events } = await (operation.timeoutMs === null ? session.exclusive(run) : run());
     const browser = session.isStarted ? await session.browser() : null;
     return presentOutput(value, { browser, events, session });

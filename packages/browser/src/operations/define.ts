@@ -14,7 +14,7 @@ export interface Context {
 /** What a tool call answers with: sections of text, and pictures after them. */
 export interface ToolOutput {
   result?: string;
-  /** Where the page is; told when it is news, or when it differs from what was told last. */
+  /** The page's address; included when it changed since it was last reported. */
   page?: { url: string; title: string; status?: number | null; isNews: boolean };
   snapshot?: string;
   /** Lines of what changed. */
@@ -27,7 +27,7 @@ export interface ToolOutput {
 
 export interface ToolBinding<P> {
   name: string;
-  /** Names that are answered too, without being listed. */
+  /** Aliases that work without being listed. */
   alsoNamed?: string[];
   description: string;
   /** What the model is shown; the operation's own schema checks the arguments after `toParams`. */

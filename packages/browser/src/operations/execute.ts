@@ -13,7 +13,7 @@ const unresponsive = "The page did not respond in time. Take a snapshot to see i
 
 export interface Executed<T> {
   value: T;
-  /** What happened meanwhile without being asked for: dialogs, popups, downloads, crashes. */
+  /** Unsolicited events meanwhile: dialogs, popups, downloads, crashes. */
   events: Notice[];
 }
 
@@ -45,7 +45,7 @@ export interface ExecuteOptions<T> {
   params: unknown;
   /** What is made of the result, still within the operation's turn. */
   finish: (result: unknown, context: Context, checked: unknown) => Promise<T>;
-  /** Aborted when the caller has gone or wants no answer any more. */
+  /** Aborted when the caller disconnects or cancels. */
   signal?: AbortSignal;
 }
 
@@ -99,7 +99,7 @@ export function timeoutOf(operation: Operation, params: { timeout_ms?: number })
   return operation.timeoutFor?.(params as never) ?? params.timeout_ms ?? operation.timeoutMs;
 }
 
-/** Why an operation failed, in words for its caller. A page that kept it waiting is looked after before the next one. */
+/** Why an operation failed, in words for its caller. A page that made it time out is checked before the next operation. */
 export function reasonOf(error: unknown, deadline: Deadline, running: Browser | null): ToolError {
   const reason = toToolError(error);
   if (reason.code !== "timeout" && reason.code !== "cancelled") return reason;

@@ -5,7 +5,7 @@ const urlCharsMax = 200;
 const payloadCharsMax = 200;
 const framesPerSocketMax = 20;
 
-/** One line, whatever the page has put into it. */
+/** One line; line breaks from the page are removed. */
 function short(text: string, charsMax: number): string {
   const line = text.slice(0, charsMax).replace(/\s+/g, " ");
   return text.length > charsMax ? `${line}…` : line;

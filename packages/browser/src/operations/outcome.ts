@@ -1,4 +1,4 @@
-/** What every action answers with, and how a model is told of it. */
+/** The result of every action, and how it is presented to a model. */
 import { z } from "zod";
 import type { Page } from "../page/page.ts";
 import type { ActionResult } from "../page/settle.ts";

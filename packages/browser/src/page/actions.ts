@@ -1,4 +1,4 @@
-/** Click, hover, press, release and keys: look, act with real input, and see what it led to. */
+/** Click, hover, press, release and keys: find the target, send real input, and report the effect. */
 import { ToolError } from "../errors.ts";
 import type { Deadline } from "./deadline.ts";
 import type { Frame } from "./frame.ts";
@@ -11,7 +11,7 @@ import { type Ready, whenReady } from "./ready.ts";
 import { type ActionResult, conclude, isTaken, lookAfter, stateBefore, stillBusy } from "./settle.ts";
 import { placeInPage } from "./targets.ts";
 
-/** A click that does not arrive is tried again so often; a list that is open takes the first one to close. */
+/** How often a click that does not arrive is retried; an open list uses up the first one to close. */
 const clicksLostMax = 3;
 /** How long an element that was missed is given to come to rest before it is tried again. */
 const restMsMax = 200;
@@ -82,7 +82,7 @@ function undelivered(target: string): ToolError {
 const missed = (target: string, reason: string) =>
   new ToolError("element_covered", `"${target}" was not hit: ${reason}. Take a snapshot.`);
 
-/** A place of the page itself, whatever lies there. */
+/** A position on the page, whatever element is there. */
 async function checkPosition(page: Page, { x, y }: Point, deadline: Deadline): Promise<Point> {
   const { width, height } = await page.mainFrame.call("size", [], deadline.leftMs);
   if (x < 0 || y < 0 || x >= width || y >= height)

@@ -23,7 +23,7 @@ function watchAddresses(schemes: RegExp, tell: (url: string) => void): void {
 }
 
 export interface ApplicationEvents {
-  /** A script or a link wanted it; the page goes on as if nothing had been. */
+  /** A script or a link tried to open it; the page continues as if nothing had happened. */
   onPrevented: (url: string) => void;
   /** A server redirected to it, or a new window began with it; the browser asks now. */
   onAsked: (url: string) => void;

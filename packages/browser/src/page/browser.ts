@@ -20,7 +20,7 @@ const laterProbeMs = 1_000;
 /** What a stopped script had written is read first, so its page may be long in answering. */
 const laterProbesMax = 4;
 const reopenMsMax = 5_000;
-/** A page may open windows without end; those beyond this are closed again. */
+/** A page may open endless windows; those beyond this are closed. */
 const pagesMax = 200;
 
 export interface BrowserOptions {
@@ -238,8 +238,8 @@ export class Browser {
       await this.closePages([page]);
       return this.page();
     }
-    this.notices.add("blocked", `The page ${url.slice(0, 200)} was opened anew; take a snapshot.`);
-    this.#forget(page, new ToolError("page_closed", "The page was opened anew. Take a snapshot."));
+    this.notices.add("blocked", `The page ${url.slice(0, 200)} was reopened; take a snapshot.`);
+    this.#forget(page, new ToolError("page_closed", "The page was reopened. Take a snapshot."));
     const fresh = await this.newPage();
     this.connection.root.tell("Target.closeTarget", { targetId: page.id });
     if (!isEmpty && !url.startsWith("chrome-error:")) {

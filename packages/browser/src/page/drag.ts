@@ -1,4 +1,4 @@
-/** Drags: press, move on the way that a hand would take, and let go. The browser's own drag-and-drop included. */
+/** Drags: press, move along the path that a hand would take, and release. The browser's own drag-and-drop included. */
 
 import { type PointerOptions, pressAt } from "./actions.ts";
 import type { Deadline } from "./deadline.ts";

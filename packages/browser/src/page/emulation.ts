@@ -1,4 +1,4 @@
-/** What pages are told of the device that they are shown on, and of what they may do there. */
+/** The emulated device and permissions that pages see. */
 import type { CdpSession } from "../cdp/connection.ts";
 import { type Device, devices } from "./devices.ts";
 

@@ -27,7 +27,7 @@ export interface RefCount {
   last: number;
 }
 
-/** The browser's words for "the document is gone"; the caller tries again in the next one. */
+/** The browser's error messages for "the document is gone"; the caller retries in the next one. */
 export function isContextGone(error: unknown): boolean {
   return (
     error instanceof CdpError &&

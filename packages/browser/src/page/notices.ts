@@ -1,4 +1,4 @@
-/** Things that happened by themselves (a dialog, a popup, a download, a crash), reported with the next result. */
+/** Unsolicited events (a dialog, a popup, a download, a crash), reported with the next result. */
 
 export type NoticeKind =
   | "dialog"

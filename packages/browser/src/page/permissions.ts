@@ -1,4 +1,4 @@
-/** Tells when a page was refused something that it asked for: nobody is there to say yes to the browser's question. */
+/** Reports when a page was denied a permission: nobody is there to answer the browser's prompt. */
 import type { CdpSession } from "../cdp/connection.ts";
 import { permissionNames } from "./emulation.ts";
 import { worldName } from "./frame.ts";

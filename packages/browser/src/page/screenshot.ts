@@ -68,7 +68,7 @@ async function capture(
   const cut = area.width > sidePixelsMax || area.height > sidePixelsMax;
   const width = Math.min(Math.ceil(area.width), sidePixelsMax);
   const height = Math.min(Math.ceil(area.height), sidePixelsMax);
-  // One pixel of the picture for one of the page, whatever the device.
+  // One image pixel per CSS pixel, on every device.
   const ratio = page.pixelRatio;
   let scale = bytesMax === null ? 1 : Math.min(1, Math.sqrt(pixelsMax / (width * height)));
   let { type, quality } = options;

@@ -22,10 +22,10 @@ import {
 const valueCharsMax = 300;
 
 export interface TypeOptions {
-  /** Null: whatever has the focus, at its caret. */
+  /** Null: the focused element, at its caret. */
   target: string | null;
   text: string;
-  /** Go on after what is there instead of replacing it. */
+  /** Append to the current content instead of replacing it. */
   append: boolean;
   submit: boolean;
   slowly: boolean;

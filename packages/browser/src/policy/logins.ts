@@ -1,5 +1,5 @@
 /**
- * Logins that were written into an address. The browser itself is told to know no such logins, because without one
+ * Logins that were written into an address. The browser's own login handling is switched off, because without one
  * it would ask in a window of its own, which takes all input from the page; so the tool sends them along.
  */
 const loginsMax = 100;

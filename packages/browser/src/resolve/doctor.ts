@@ -130,7 +130,7 @@ function readableSettings(env: Env): Record<string, string> {
   );
 }
 
-/** A variable that nobody needed yet may still be wrong, and would be found out at a worse moment. */
+/** Checks variables that were not needed yet, too: a mistake in them would surface at a worse moment. */
 function settingsProblem(env: Env): string | null {
   try {
     readDownloadSettings(env);

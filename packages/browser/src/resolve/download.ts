@@ -194,7 +194,7 @@ async function attempt(options: DownloadOptions, proxyUrl: string | null): Promi
   return { bytes: await saveBody(response, plan, options), resumed: plan.offset > 0 };
 }
 
-/** Turns whatever an attempt threw into the error to report, or null when another attempt makes sense. */
+/** Turns an attempt's failure into the error to report, or null when a retry makes sense. */
 function finalError(error: unknown, options: DownloadOptions): SetupError | null {
   if (error instanceof SetupError) return error;
   if (error instanceof DOMException && error.name === "TimeoutError")

@@ -3,7 +3,7 @@ import { CliError } from "../command.ts";
 const KEY_PATTERN = "gateway:*";
 const KEYS_PER_SCAN = 500;
 
-/** Runs one of the Postgres client's programs; the password goes by the environment, where nobody lists it. */
+/** Runs one of the Postgres client's programs; the password goes through the environment, where `ps` does not show it. */
 function runTool(name: "pg_dump" | "psql", url: string, args: readonly string[]): void {
   const tool = Bun.which(name);
   if (!tool)
@@ -26,7 +26,7 @@ export function dumpPostgres(url: string, file: string): void {
   runTool("pg_dump", url, ["--no-owner", "--no-privileges", "--file", file]);
 }
 
-/** All of the dump or nothing of it. */
+/** Restores all of the dump or none of it. */
 export async function restorePostgres(
   url: string,
   file: string,

@@ -8,7 +8,7 @@ export interface Action<A extends unknown[]> {
   reset(): void;
 }
 
-/** Something that the user sets off: runs once at a time and keeps its failure for the form to show. */
+/** An action that the user triggers: runs one at a time and keeps its failure for the form to show. */
 export function useAction<A extends unknown[]>(work: (...args: A) => Promise<unknown>): Action<A> {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);

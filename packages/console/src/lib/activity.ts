@@ -4,7 +4,7 @@ import { session } from "./client.ts";
 import { useQuery } from "./query.ts";
 import { useStore } from "./store.ts";
 
-/** There is no notification for it, so it is asked for while the page is looked at. */
+/** There is no notification for it, so it is polled while the page is visible. */
 const EVERY_MS = 5_000;
 
 export type Activity = Result<"system.activity">;
@@ -12,7 +12,7 @@ export type BackendActivity = Activity["backends"][number];
 export type Probe = BackendActivity["probes"][number];
 export type RequestFailure = Activity["failures"][number];
 
-/** What the instance has been doing; asked for by administrators only. */
+/** The instance's recent activity; for administrators only. */
 export function useActivity() {
   const isAdmin = Boolean(useStore(session)?.user?.is_admin);
   return useQuery(isAdmin ? "activity" : null, () => api("system.activity"), { everyMs: EVERY_MS });

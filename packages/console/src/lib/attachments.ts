@@ -25,7 +25,7 @@ function readAsDataUrl(file: File): Promise<string> {
   });
 }
 
-/** Text in any encoding but UTF-8, and everything that is no text, comes out with this in it. */
+/** Text in any encoding but UTF-8, and everything that is not text, decodes with this in it. */
 const isText = (text: string) => !text.includes("\0") && !text.includes("\uFFFD");
 
 export class CannotAttach extends Error {}

@@ -1,37 +1,41 @@
-import type { BackendHealth } from "@model-gateway/client";
+import type { Result } from "@model-gateway/client";
 import type { Tone } from "../ui/states.tsx";
-import { adminToken, client } from "./client.ts";
-import { useQuery } from "./query.ts";
+import { api } from "./api.ts";
+import { session } from "./client.ts";
+import { invalidate, useQuery } from "./query.ts";
 import { useStore } from "./store.ts";
 
 const EVERY_MS = 5_000;
 
+export type Backend = Result<"backends.list">["backends"][number];
+
 export const HEALTH_TONE: Record<string, Tone> = { Healthy: "good", Degraded: "warn", Unhealthy: "bad" };
 
-/** The backends as the admin surface tells them; nothing is asked before the operator gave the token. */
+/** Every backend with its health; asked for by administrators only. */
 export function useBackends() {
-  const token = useStore(adminToken);
-  return useQuery(token === null ? null : "backends", () => client.admin.backends(), { everyMs: EVERY_MS });
+  const isAdmin = Boolean(useStore(session)?.user.is_admin);
+  return useQuery(isAdmin ? "backends" : null, () => api("backends.list"), { everyMs: EVERY_MS });
 }
 
-export interface Circuit {
-  state: string;
-  retryAt: string | null;
-  cause: string | null;
+/** What is shown elsewhere, too, when a backend changes. */
+export function backendsChanged(): void {
+  for (const key of ["local servers", "backends", "models", "health", "activity", "prices"]) invalidate(key);
 }
 
-/** The circuit as one shape, whether the service tells a word or the details. */
-export function circuitOf({ circuit, last_error }: BackendHealth): Circuit {
-  if (typeof circuit === "object" && circuit !== null) {
+/** Health and circuit as the one thing that matters: does it get requests, and if not, why and until when. */
+export function statusOf(backend: Backend): { tone: Tone; text: string; retryAt: string | null } {
+  const { enabled, state, circuit, last_error, probed_at } = backend;
+  if (!enabled) return { tone: "plain", text: "Disabled", retryAt: null };
+  if (circuit.state !== "closed")
     return {
-      state: circuit.state,
-      retryAt: circuit.retry_at ?? null,
-      cause: circuit.cause ?? last_error ?? null,
+      tone: circuit.state === "open" ? "bad" : "warn",
+      text: `Paused after ${circuit.consecutive_failures} failures${circuit.cause ? `: ${circuit.cause}` : ""}`,
+      retryAt: circuit.retry_at,
     };
-  }
-  return { state: circuit ?? "unknown", retryAt: null, cause: last_error ?? null };
+  if (probed_at === null) return { tone: "plain", text: "Not probed yet", retryAt: null };
+  if (state === "Healthy") return { tone: "good", text: "Serving", retryAt: null };
+  const reason = last_error ? `: ${last_error}` : "";
+  return state === "Degraded"
+    ? { tone: "warn", text: `Serving, with trouble${reason}`, retryAt: null }
+    : { tone: "bad", text: `Not answering${reason}`, retryAt: null };
 }
-
-/** `backend_3:external` is the fourth registered backend. */
-export const indexOf = ({ label }: BackendHealth): number => Number(/^backend_(\d+):/.exec(label)?.[1] ?? -1);
-export const kindOf = ({ label }: BackendHealth): string => label.split(":")[1] ?? "unknown";

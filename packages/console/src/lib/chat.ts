@@ -32,7 +32,9 @@ export interface Answer {
   firstTokenMs: number | null;
   totalMs: number;
   finishReason: string | null;
-  /** The page was loaded again meanwhile; what was said in that moment is not in the text. */
+  /** The last event of it that was seen: after a reload it goes on from there. */
+  lastEventId: string | null;
+  /** The page was loaded again before any event was seen; what was said in that moment may not be in the text. */
   hasGap: boolean;
   /** Null while it is not known, undefined when the model has no price. */
   costUsd: number | null | undefined;
@@ -53,6 +55,7 @@ export const NEW_ANSWER: Answer = {
   firstTokenMs: null,
   totalMs: 0,
   finishReason: null,
+  lastEventId: null,
   hasGap: false,
   costUsd: null,
   memory: null,
@@ -83,10 +86,10 @@ export interface ChatRun {
   onChange(answer: Answer): void;
 }
 
-/** Longer than a page that is left goes on running, shorter than anyone notices. */
+/** Longer than a page keeps running while it unloads, shorter than anyone notices. */
 const LEAVING_MS = 100;
 
-/** Collects what arrives of an answer and tells of it at most once a frame: a fast model sends far more often. */
+/** Collects the pieces of an answer and reports them at most once a frame: a fast model sends far more often. */
 class Collector {
   #startedMs = performance.now();
   #told: number | null = null;
@@ -105,7 +108,7 @@ class Collector {
   change(fields: Partial<Answer>): void {
     this.answer = { ...this.answer, ...fields, totalMs: this.elapsedMs };
     this.#told ??= requestAnimationFrame(() => this.tell());
-    // Frames stop in a tab that nobody looks at, and the end must not wait for one.
+    // Background tabs draw no frames, and the end must not wait for one.
     if (!isRunning(this.answer)) this.tell();
   }
 
@@ -134,7 +137,7 @@ class Collector {
       await work();
       if (signal.aborted) this.change({ state: "stopped" });
     } catch (error) {
-      // A page that is being left loses its connections first: told at once, the answer would be kept as failed.
+      // A page that unloads loses its connections first: reported at once, the answer would be stored as failed.
       await new Promise((resolve) => setTimeout(resolve, LEAVING_MS));
       if (isAbort(error) || signal.aborted) this.change({ state: "stopped" });
       else this.change({ state: "failed", error });
@@ -153,26 +156,30 @@ export async function runChat({ request, signal, onChange }: ChatRun): Promise<A
       // At once, or a reload within this frame would not know where the answer goes on.
       collector.tell();
     };
-    for await (const part of client.chat(request, { signal, onStart })) collector.add(part);
+    const onEventId = (lastEventId: string) => collector.change({ lastEventId });
+    for await (const part of client.chat(request, { signal, onStart, onEventId })) collector.add(part);
   });
   if (ended.state === "done")
     void findCost(request.model, startedAt, ended.usage).then((costUsd) => collector.change({ costUsd }));
   return ended;
 }
 
-/** Goes on with an answer that was under way before the page was loaded again. */
+/** Resumes an answer that was in progress before the page was reloaded. */
 export function followChat(
   before: Answer & { streamId: string },
   { signal, onChange }: Omit<ChatRun, "request">,
 ): Promise<Answer> {
-  const collector = new Collector({ ...before, hasGap: true }, onChange);
+  const { streamId: stream_id, lastEventId } = before;
+  const collector = new Collector({ ...before, hasGap: lastEventId === null }, onChange);
+  const onEventId = (id: string) => collector.change({ lastEventId: id });
   return collector.run(signal, async () => {
-    for await (const { method, params } of client.events(before.streamId, { signal })) {
+    for await (const { method, params } of client.events(stream_id, { signal, lastEventId, onEventId })) {
       if (method !== "chat.stream") continue;
       if (params.error) throw new Error(params.error.message);
       collector.add(params);
       if (params.done) return;
     }
+    if (signal.aborted) void api("chat.stop", { stream_id }).catch(() => {});
   });
 }
 

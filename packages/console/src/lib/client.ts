@@ -1,19 +1,10 @@
 import { createClient, type Fetch, type Session, webStorageTokens } from "@model-gateway/client";
 import { Store } from "./store.ts";
 
-const ADMIN_TOKEN_KEY = "model-gateway.admin-token";
 const PROBE_EVERY_MS = 3_000;
 
 /** False from the moment that the service cannot be reached until it answers again. */
 export const online = new Store(true);
-/** The operator's admin token: this tab only, gone when it closes. */
-export const adminToken = new Store<string | null>(sessionStorage.getItem(ADMIN_TOKEN_KEY));
-
-export function setAdminToken(token: string | null): void {
-  if (token === null) sessionStorage.removeItem(ADMIN_TOKEN_KEY);
-  else sessionStorage.setItem(ADMIN_TOKEN_KEY, token);
-  adminToken.set(token);
-}
 
 const watchedFetch: Fetch = async (url, init) => {
   try {
@@ -40,7 +31,6 @@ function lost(): void {
 export const client = createClient({
   baseUrl: location.origin,
   tokens: webStorageTokens(localStorage),
-  adminToken: adminToken.get,
   fetch: watchedFetch,
 });
 
@@ -49,7 +39,7 @@ export const session = new Store<Session | null | undefined>(undefined);
 /** The session ended without anyone signing out: the page that asks for the password says so. */
 export const expired = new Store(false);
 
-/** Shared by all tabs: a sign-out in one of them is no surprise in the others. */
+/** Shared by all tabs: a sign-out in one of them signs out the others. */
 const SIGNED_OUT_KEY = "model-gateway.signed-out";
 
 client.onSession((next) => {

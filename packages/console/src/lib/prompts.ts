@@ -10,7 +10,7 @@ function stored(): [string, string][] {
   }
 }
 
-/** What was asked for, by job: the service does not tell it again, and a gallery without it says little. */
+/** Prompts by job: the service does not return them, and a gallery without them is hard to read. */
 export function rememberPrompt(jobId: string, prompt: string): void {
   const list = [...stored(), [jobId, prompt.slice(0, LENGTH_MAX)]].slice(-KEPT_MAX);
   localStorage.setItem(KEY, JSON.stringify(list));

@@ -11,13 +11,13 @@ interface Entry {
 
 const EMPTY: Entry = { data: undefined, error: null, loading: false, version: 0 };
 const ENTRIES_MAX = 300;
-/** What the service could not be reached for is asked for again after this, for as long as it is on screen. */
+/** After a connection failure a query is retried at this interval while it is on screen. */
 const RECONNECT_EVERY_MS = 3_000;
 const entries = new Map<string, Entry>();
 const listeners = new Set<() => void>();
 interface Load {
   done: Promise<void>;
-  /** What the call brings may be older than a change that was made since it began. */
+  /** The result may be older than a change made since the call began. */
   version: number;
 }
 
@@ -40,7 +40,7 @@ function load(key: string, loader: () => Promise<unknown>): Promise<void> {
   put(key, { loading: true });
   const own: Load = { version: versionOf(key), done: Promise.resolve() };
   underWay.set(key, own);
-  // A later load has taken its place, or everything was forgotten: what this one brings is of yesterday.
+  // Superseded by a later load, or everything was cleared: drop this result.
   const settle = (change: Partial<Entry>) => {
     if (underWay.get(key) !== own) return;
     underWay.delete(key);
@@ -53,7 +53,7 @@ function load(key: string, loader: () => Promise<unknown>): Promise<void> {
   return own.done;
 }
 
-/** Says that what is shown under keys with this beginning has changed; what is on screen loads anew. */
+/** Invalidates everything under keys with this prefix; what is on screen reloads. */
 export function invalidate(prefix: string): void {
   // Writing moves an entry to the end, so a walk over the map itself would never come to one.
   for (const [key, entry] of [...entries])
@@ -65,7 +65,7 @@ session.subscribe(() => {
   const id = session.get()?.user.id;
   if (id === userId) return;
   userId = id;
-  // Someone else must not see what was loaded before, nor what is still under way.
+  // Another user must not see data that was loaded before, nor results still in flight.
   underWay.clear();
   for (const [key, { version }] of [...entries]) entries.set(key, { ...EMPTY, version: version + 1 });
   for (const listener of listeners) listener();
@@ -97,7 +97,7 @@ export function useQuery<T>(
     () => (key === null ? Promise.resolve() : load(key, () => latest.current())),
     [key],
   );
-  // biome-ignore lint/correctness/useExhaustiveDependencies: the version is the signal to load anew
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the version is the signal to reload
   useEffect(() => {
     void reload();
   }, [reload, entry.version]);

@@ -1,4 +1,4 @@
-/** A failure that the console itself has words for; the message says why and what to do. */
+/** A failure that the console explains itself; the message says why and what to do. */
 export class Told extends Error {
   constructor(
     readonly title: string,

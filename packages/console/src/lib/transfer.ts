@@ -29,7 +29,7 @@ export interface Sample {
 
 export const SAMPLES_MAX = 12;
 
-/** Time until the end at the pace of the latest samples; null while nothing can be said. */
+/** Time until the end at the pace of the latest samples; null while it is unknown. */
 export function leftMsOf(samples: readonly Sample[], transfer: Transfer | null): number | null {
   if (transfer?.bytesPerSecond)
     return ((transfer.totalBytes - transfer.doneBytes) / transfer.bytesPerSecond) * 1000;

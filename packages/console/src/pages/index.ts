@@ -9,8 +9,7 @@ export interface PageProps {
 
 type Loader = () => Promise<{ Page: ComponentType<PageProps> }>;
 
-const MISSING =
-  "The service cannot be reached, or it was updated since this tab was opened; then reload the tab.";
+const MISSING = "The service is unreachable, or it was updated after this tab was opened. Reload the tab.";
 
 /** A page in a file of its own. One that is there already is shown at once, without a moment of skeleton. */
 function page(load: Loader) {
@@ -141,6 +140,14 @@ export const PAGES: readonly PageEntry[] = [
     section: "operate",
     adminOnly: true,
     ...page(() => import("./nodes/page.tsx")),
+  },
+  {
+    patterns: ["/users"],
+    title: "Users",
+    icon: "person",
+    section: "operate",
+    adminOnly: true,
+    ...page(() => import("./users/page.tsx")),
   },
   {
     patterns: ["/docs", "/docs/:name", "/docs/:folder/:name"],

@@ -6,12 +6,16 @@ import { useStore } from "../lib/store.ts";
 import { OfflineBanner } from "../shell/banner.tsx";
 import { Button, Segments, TextField } from "../ui/controls.tsx";
 import { Mark } from "../ui/icons.tsx";
-import { FormError, Note } from "../ui/states.tsx";
+import { FormError, Note, QueryFailure } from "../ui/states.tsx";
 
 interface Setup {
   registration_open: boolean;
   first_run: boolean;
+  setup_link_needed: boolean;
 }
+
+/** From the link that the start printed; after the # it reaches no log. */
+const setupToken = new URLSearchParams(location.hash.slice(1)).get("setup");
 
 const PASSWORD_LENGTH_MIN = 8;
 
@@ -39,7 +43,14 @@ export function SignIn() {
           </p>
         </div>
         {hasExpired && (
-          <Note tone="warn">Your session has expired. Sign in again; you come back to where you were.</Note>
+          <Note tone="warn">Your session has expired. Sign in again to return to this page.</Note>
+        )}
+        <QueryFailure query={setup} />
+        {firstRun && setup.data?.setup_link_needed && setupToken === null && (
+          <Note tone="warn">
+            This service can be reached from other machines, so its first account needs the setup link that
+            the service printed when it started. Open that link.
+          </Note>
         )}
         {!firstRun && setup.data?.registration_open && (
           <Segments
@@ -68,7 +79,12 @@ function AccountForm({ registering, submit }: { registering: boolean; submit: st
   const [password, setPassword] = useState("");
   const action = useAction(() =>
     registering
-      ? client.signUp({ email, password, ...(name.trim() && { name: name.trim() }) })
+      ? client.signUp({
+          email,
+          password,
+          ...(name.trim() && { name: name.trim() }),
+          ...(setupToken !== null && { setup_token: setupToken }),
+        })
       : client.signIn({ email, password }),
   );
   const send = (event: FormEvent) => {

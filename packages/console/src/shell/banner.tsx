@@ -1,6 +1,6 @@
 import { Icon } from "../ui/icons.tsx";
 
-/** The one place that says that the service is away; what is on screen stays as it was. */
+/** The only place that reports that the service is unreachable; the rest of the screen stays as it was. */
 export function OfflineBanner() {
   return (
     <div className="banner" role="alert">

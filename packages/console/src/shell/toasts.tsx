@@ -10,7 +10,7 @@ export function Toasts() {
   const newest = shown.at(-1)?.id;
   useEffect(() => {
     if (newest === undefined) return;
-    // Opened anew it lies above every dialog, also one that was opened later.
+    // Reopened, it lies above every dialog, even one that was opened later.
     box.current?.hidePopover();
     box.current?.showPopover();
   }, [newest]);

@@ -239,7 +239,7 @@ export function useCopy(): [boolean, (text: string) => void] {
         setCopied(true);
         setTimeout(() => setCopied(false), COPIED_SHOWN_MS);
       },
-      () => toast("The browser did not let it be copied; select the text instead", "bad"),
+      () => toast("The browser blocked copying; select the text instead", "bad"),
     );
   };
   return [copied, copy];

@@ -19,9 +19,9 @@ export function Dialog({ title, onClose, children, kind = "modal" }: DialogProps
     if (!dialog || dialog.open) return;
     const before = document.activeElement as HTMLElement | null;
     dialog.showModal();
-    // Whoever opens a form wants to fill it in; the close button comes first only in the markup.
+    // A form opens with its first field focused, not the close button that comes first in the markup.
     dialog.querySelector<HTMLElement>(".dialog-body :is(input, select, textarea)")?.focus();
-    // It is taken out of the page without being closed, so the browser does not give the focus back by itself.
+    // It is taken out of the page without being closed, so the browser does not restore the focus.
     return () => before?.focus();
   }, []);
   return (
@@ -108,7 +108,7 @@ export function Confirm({ title, consequence, confirm, typed, onConfirm, onClose
       >
         <p>{consequence}</p>
         {typed !== undefined && (
-          <TextField label={`Type ${typed} to go on`} value={text} onChange={setText} autoComplete="off" />
+          <TextField label={`Type ${typed} to confirm`} value={text} onChange={setText} autoComplete="off" />
         )}
         <FormError error={action.error} />
         <div className="dialog-foot">

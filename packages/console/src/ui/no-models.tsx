@@ -20,8 +20,8 @@ export function NoModels() {
       <strong>No model can be called yet.</strong>{" "}
       <span className="muted">
         {isAdmin
-          ? "Register a backend, or see why those there are do not answer."
-          : "An administrator has to register a backend first, or none of them answers just now."}
+          ? "Register a backend, or check why the registered ones do not answer."
+          : "An administrator has to register a backend first, or none of them answers right now."}
       </span>
     </Note>
   );

@@ -24,11 +24,7 @@ export function PageHead({
 
 export function NotFound() {
   return (
-    <Empty
-      icon="search"
-      title="There is no such page"
-      action={<LinkButton href="/">Go to the overview</LinkButton>}
-    >
+    <Empty icon="search" title="Page not found" action={<LinkButton href="/">Go to the overview</LinkButton>}>
       The address may be mistyped, or the page is for administrators only.
     </Empty>
   );

@@ -41,7 +41,7 @@ export function StatementView({
       {debt > 0 && (
         <Note tone="bad">
           {points(debt)} are owed for answers that neither points nor the monthly quota covered. Those who owe
-          them are served nothing until new points or the quota of the next month have paid.
+          them are refused until new points or next month's quota have paid it.
         </Note>
       )}
       <Section

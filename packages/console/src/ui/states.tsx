@@ -84,8 +84,8 @@ export function explain(error: unknown): Explained {
       };
     if (error.status === 401)
       return {
-        title: "The admin token is not accepted",
-        detail: "It must equal SERVICE_ADMIN_TOKEN of the running service.",
+        title: "The admin token was rejected",
+        detail: "It must equal the service's SERVICE_ADMIN_TOKEN.",
         tone: "bad",
         retry: false,
       };
@@ -94,7 +94,7 @@ export function explain(error: unknown): Explained {
   if (error instanceof Told)
     return { title: error.title, detail: error.message, tone: "bad", retry: error.retry };
   return {
-    title: "Something went wrong in this page",
+    title: "This page crashed",
     detail: error instanceof Error ? error.message : String(error),
     tone: "bad",
     retry: true,
@@ -146,7 +146,7 @@ export function Empty({
   );
 }
 
-/** A failed query beside what it already brought. That the service is away stands in the banner, once. */
+/** A failed query beside what it already brought. An unreachable service is reported once, in the banner. */
 export function QueryFailure({ query: { error, reload } }: { query: Query<unknown> }) {
   if (!error || error instanceof ConnectionError) return null;
   return <Failure error={error} onRetry={reload} />;

@@ -13,7 +13,7 @@ import { openStorage } from "../storage/index.ts";
 import { DatabaseLeases } from "../storage/leases.ts";
 import type { Life } from "./life.ts";
 
-export interface FoundationOptions {
+interface FoundationOptions {
   config: Config;
   life: Life;
   log: Log;
@@ -26,12 +26,15 @@ function openTracer(config: Config, parts: { clock: Clock; log: Log; metrics: Me
   const { otlpEndpoint: endpoint, otlpHeaders: headers, otlpServiceName: serviceName } = config;
   if (endpoint === null) return noTracer;
   const { clock, log, metrics } = parts;
-  const dropped = metrics.counter("gateway_spans_dropped_total", "Spans that no collector took in time");
+  const dropped = metrics.counter(
+    "gateway_spans_dropped_total",
+    "Spans dropped because the collector did not accept them in time",
+  );
   const onDropped = (count: number) => dropped.add(count);
   return createTracer({ endpoint, headers, serviceName, version: VERSION, clock, log, onDropped });
 }
 
-/** What every room stands on. */
+/** What every room depends on. */
 export async function openFoundation(options: FoundationOptions) {
   const { config, life, log, clock = systemClock, ids = randomIds } = options;
   const db = await openStorage(config);
@@ -45,13 +48,13 @@ export async function openFoundation(options: FoundationOptions) {
   const jwtSecret = loadJwtSecret(config.jwtSecret, config.dataDir);
   await watchSigning({ bus, log, secret: jwtSecret });
   const leases = new DatabaseLeases({ db, clock, instance: ids.uuid() });
-  // Without its database nothing can be given back; what is held then lapses.
+  // Without the database leases cannot be released; they expire instead.
   life.opened("leases", () => leases.releaseAll().catch(() => {}));
   const events = new BusEventHub(bus, clock, ids);
   life.opened("notification channels", () => events.close());
-  /** Questions to other instances; null where there are none. */
+  /** Requests to other instances; null when this process runs alone. */
   const requests = bus.shared ? new BusRequests({ bus, clock, ids }) : null;
-  life.opened("questions to other instances", () => requests?.close());
+  life.opened("requests to other instances", () => requests?.close());
   return {
     clock,
     ids,

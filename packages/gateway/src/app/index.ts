@@ -10,7 +10,7 @@ import { Life } from "./life.ts";
 import { openRooms } from "./rooms.ts";
 import { openTransports, type TransportOptions, type Transports } from "./transports.ts";
 
-/** What tests replace: time, randomness, the log, how long upstreams may take, and what is beside the service. */
+/** What tests replace: time, randomness, the log, how long upstreams may take, and local model servers. */
 export interface AppOverrides {
   deadlines?: Partial<Deadlines>;
   clock?: Clock;
@@ -54,7 +54,7 @@ class RunningApp implements App {
     await Bun.sleep(config.drainGraceMs);
     const finished = server.stop();
     agents.retire();
-    // What other instances are at is not known here.
+    // Requests in progress on other instances are not known here.
     const { shared } = foundation.bus;
     events.retire(() => shared || inference.callsInFlight > 0 || realtime.sessionCount > 0);
     await Promise.race([finished, Bun.sleep(config.drainTimeoutMs)]);
@@ -68,7 +68,7 @@ class RunningApp implements App {
   }
 }
 
-/** Wires the whole service together. Either all of it is open afterwards, or nothing. */
+/** Wires the whole service together. If anything fails to open, everything that was opened is closed again. */
 export async function startApp(config: Config, overrides: AppOverrides = {}): Promise<App> {
   const { deadlines, clock, ids, localServers } = overrides;
   const log = overrides.log ?? createLog({ level: config.logLevel, format: config.logFormat });

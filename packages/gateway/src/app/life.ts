@@ -3,12 +3,12 @@ import type { Log } from "../kernel/log.ts";
 /** Everything that is open. It is closed in reverse order: when the service stops, and when its start fails half-way. */
 export class Life {
   readonly #open = new AsyncDisposableStack();
-  /** Whether what is under way may take its time to finish. */
+  /** Whether requests in progress may finish first. */
   isPatient = false;
 
   constructor(readonly log: Log) {}
 
-  /** Says that `part` is open, and how it is closed. */
+  /** Registers an open `part` and how to close it. */
   opened(part: string, close: () => void | Promise<void>): void {
     const { log } = this;
     this.#open.defer(async () => {
@@ -18,7 +18,7 @@ export class Life {
     log.debug("opened", { part });
   }
 
-  /** Closes everything, also after something failed to close; then throws what failed. */
+  /** Closes everything, even after a failure, then throws the failures. */
   close(): Promise<void> {
     return this.#open.disposeAsync();
   }

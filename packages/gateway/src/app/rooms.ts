@@ -29,7 +29,7 @@ import type { Life } from "./life.ts";
 const JOURNAL_DRAIN_MS = 10_000;
 const JOURNAL_STOP_MS = 1_000;
 
-export interface RoomOptions {
+interface RoomOptions {
   config: Config;
   life: Life;
   foundation: Foundation;
@@ -41,15 +41,15 @@ export interface RoomOptions {
 
 /** What a room needs beyond its constructor. */
 interface Needs<R> {
-  /** Reads what the room must know before anyone asks it. */
+  /** Loads what the room needs before its first call. */
   start?(room: R): Promise<void>;
-  /** Ends what the room would otherwise go on doing. */
+  /** Stops the room's timers and background work. */
   close?(room: R): void | Promise<void>;
 }
 
 /**
- * Opens every room, each after those that it uses. A room is constructed, noted for closing and then started:
- * whichever of these fails, what is open is known.
+ * Opens every room, each after those that it uses. A room is constructed, registered for closing and then started,
+ * so a failure at any point closes what is open.
  */
 export async function openRooms(options: RoomOptions) {
   const { config, life, foundation } = options;
@@ -71,18 +71,27 @@ export async function openRooms(options: RoomOptions) {
   const open = async <R>(name: string, room: R, { start, close }: Needs<R> = {}): Promise<R> => {
     life.opened(name, () => close?.(room));
     if (start) {
-      // Whatever changes after the room has read it, this instance hears of it.
+      // Subscribed before the room loads its state, so that no change is missed.
       await bus.ready();
       await start(room);
     }
     return room;
   };
 
-  // Who someone is, and what they may spend.
+  // Identity and spending limits.
   const { adminToken, registrationOpen, pointsPerUsd, pricingFile, dataDir } = config;
   const accounts = await open(
     "accounts",
-    new Accounts({ db, bus, limiter, clock, ids, jwtSecret, adminToken, registrationOpen }),
+    new Accounts({
+      db,
+      bus,
+      limiter,
+      clock,
+      ids,
+      jwtSecret,
+      adminToken,
+      registrationOpen,
+    }),
   );
   const ledger = await open("ledger", new Ledger({ db, bus, clock, ids, pointsPerUsd }));
   const usage = await open("usage", new Usage({ db, clock, retentionMonths: config.usageRetentionMonths }));
@@ -99,7 +108,7 @@ export async function openRooms(options: RoomOptions) {
   const groups = await open("groups", new Groups({ db, bus, clock, ids, accounts, ledger, metering }));
   const keys = await open("keys", new Keys({ db, bus, clock, ids, groups }));
 
-  // Backends of every kind, and the choice among them.
+  // Backends and routing.
   const bridge = await open("bridge", new Bridge({ agentUrl: config.bridgeUrl, clock, log }), {
     close: (agent) => agent.close(),
   });
@@ -113,7 +122,17 @@ export async function openRooms(options: RoomOptions) {
   const factory = backendFactory(backendDeps, bridge);
   const routing = await open(
     "routing",
-    new Routing({ db, bus, clock, log, leases, factory, sealer: createSealer(jwtSecret) }),
+    new Routing({
+      db,
+      bus,
+      clock,
+      log,
+      metrics,
+      leases,
+      factory,
+      choice: config.backendChoice,
+      sealer: createSealer(jwtSecret),
+    }),
     { start: (room) => room.start(), close: (room) => room.close() },
   );
   const agents = await open(
@@ -132,7 +151,7 @@ export async function openRooms(options: RoomOptions) {
     { close: (room) => room.close() },
   );
 
-  // What people look at.
+  // What the console and the usage reports read.
   const providers = await open("providers", new Providers(db, clock));
   const conversations = await open("conversations", new Conversations({ db, clock, ids }));
   const memory = await open("memory", new Memory({ url: config.memoryUrl, bus, clock, log }), {
@@ -160,7 +179,7 @@ export async function openRooms(options: RoomOptions) {
     { close: (room) => room.close() },
   );
 
-  // What spends.
+  // Rooms that spend: chat, video, realtime.
   const video = await open(
     "video",
     new Video({ db, bus, events, clock, ids, log, routing, metering, billing }),
@@ -187,6 +206,8 @@ export async function openRooms(options: RoomOptions) {
       countRequest: () => system.countRequest(),
       onFailure: (failure) => system.noteFailure(failure),
       deadlines: options.deadlines,
+      passesUpstreamErrors: config.upstreamErrors === "pass",
+      storesResponses: config.storeResponses,
       metrics,
       tracer,
     }),
@@ -196,6 +217,8 @@ export async function openRooms(options: RoomOptions) {
   const sweeps = {
     "usage rows": usage.sweepRows,
     "refresh tokens": accounts.sweepTokens,
+    "ended sessions": accounts.sweepSessions,
+    "account links": accounts.people.sweepLinks,
     invitations: groups.invitations.sweep,
     "video payloads": video.sweepPayloads,
     "stored responses": inference.responses.sweep,
@@ -223,5 +246,5 @@ export async function openRooms(options: RoomOptions) {
   } satisfies Rooms;
 }
 
-/** The rooms as the wiring has them: some show more here than to each other. */
+/** The rooms as the wiring has them: some expose more here than to each other. */
 export type OpenRooms = Awaited<ReturnType<typeof openRooms>>;

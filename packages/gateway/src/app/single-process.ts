@@ -12,7 +12,7 @@ function tryLock(dataDir: string): InstanceLock | null {
   }
 }
 
-/** Whether several processes may share what this one is told to use. */
+/** Whether several processes may share this configuration. */
 const isShared = ({ databaseUrl, redisUrl }: Config) => databaseUrl !== null || redisUrl !== null;
 
 /** Held as long as the process lives; null when another one holds it, or when there may be several. */
@@ -23,12 +23,12 @@ export function lockAlone(config: Config): InstanceLock | null {
 }
 
 /**
- * Processes that share a file but no bus do not hear of each other's revocations, and each counts limits anew.
- * Enough for the moment in which one takes over from the other, and no way to run them.
+ * Processes that share a file but no bus do not see each other's revocations, and each counts limits separately.
+ * Acceptable for a brief handover during a restart, not as a way to run the service.
  */
 export function warnUnlessAlone(config: Config, lock: InstanceLock | null, log: Log): void {
   if (lock || isShared(config)) return;
   log.warn(
-    `another process serves from ${config.dataDir}: neither hears of keys that the other revokes, and each counts limits alone; stop one, or let them share a Postgres (SERVICE_DATABASE_URL) and a Redis (SERVICE_REDIS_URL)`,
+    `another process serves from ${config.dataDir}: they do not share revoked keys or rate limits; stop one, or let them share a Postgres (SERVICE_DATABASE_URL) and a Redis (SERVICE_REDIS_URL)`,
   );
 }

@@ -11,6 +11,7 @@ import { createConsole } from "../transports/console/handler.ts";
 import { consoleRoutes } from "../transports/console/routes.ts";
 import { documentRoutes } from "../transports/docs/routes.ts";
 import { EventsTransport } from "../transports/events/sse.ts";
+import { Hosts } from "../transports/hosts.ts";
 import { Gate } from "../transports/rest/gate.ts";
 import { createRpcHttp } from "../transports/rpc/http.ts";
 import { RpcRunner } from "../transports/rpc/runner.ts";
@@ -39,26 +40,34 @@ function publishFigures(
 ) {
   const figures: readonly [name: string, help: string, read: () => number][] = [
     ["gateway_event_subscribers", "Open notification streams", () => events.subscriberCount],
-    ["gateway_calls_in_flight", "Calls to upstreams under way", () => inference.callsInFlight],
+    ["gateway_calls_in_flight", "Upstream calls in progress", () => inference.callsInFlight],
     ["gateway_usage_journal_rows", "Usage rows that wait for the database", () => metering.figures.rows],
-    ["gateway_usage_journal_bytes", "Size of what waits for the database", () => metering.figures.bytes],
+    [
+      "gateway_usage_journal_bytes",
+      "Bytes of usage that wait for the database",
+      () => metering.figures.bytes,
+    ],
     [
       "gateway_usage_journal_stalled_seconds",
       "Time without progress while usage rows wait",
       () => metering.figures.stalled_seconds,
     ],
-    ["gateway_usage_rows_lost", "Usage rows that no disk would take", () => metering.lostRows],
-    ["gateway_holds", "Reservations of requests under way", () => metering.holdCount],
+    [
+      "gateway_usage_rows_lost",
+      "Usage rows lost because the journal could not be written",
+      () => metering.lostRows,
+    ],
+    ["gateway_holds", "Holds of requests in progress", () => metering.holdCount],
     [
       "gateway_implausible_usage",
-      "Answers whose reported usage the model cannot have had, since the start",
+      "Answers with implausible reported usage since the start",
       () => routing.suspicions,
     ],
   ];
   for (const [name, help, read] of figures) metrics.gauge(name, help, read);
 }
 
-/** Opens the listener: from here on the service is heard. */
+/** Opens the listener: from here on the service takes requests. */
 export function openTransports({ config, life, foundation, rooms }: TransportOptions): Transports {
   const { events: hub, limiter, clock, ids, log, metrics } = foundation;
   const { accounts, metering } = rooms;
@@ -70,8 +79,9 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
   publishFigures(metrics, rooms, events);
   const refused = metrics.counter(
     "gateway_connections_refused_total",
-    "Connections turned away because there were too many",
+    "Connections refused because of the connection limit",
   );
+  const hosts = new Hosts(config);
   const server = startHttpServer({
     host: config.host,
     port: config.port,
@@ -82,6 +92,8 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
       ...registry.routes,
       ...documentRoutes({ registry, metrics, version: VERSION }),
       ...consoleRoutes({
+        hosts,
+        needsSetupLink: (source) => accounts.needsSetupLink(source),
         registrationIsOpen: () => accounts.registrationIsOpen(),
         firstAccountOnly: config.registrationOpen === null,
       }),
@@ -104,6 +116,7 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
     clock: systemClock,
     trustedProxies: new Set(config.trustedProxies),
     corsOrigins: config.corsOrigins,
+    hosts,
   });
   life.opened("listener", () => server.stop(true));
   metrics.gauge("gateway_connections", "Open connections of clients", () => server.connectionCount);

@@ -1,5 +1,5 @@
 /**
- * What a model-serving upstream looks like from the inside of the gateway. A backend has the capabilities
+ * What a model-serving upstream looks like inside the gateway. A backend has the capabilities
  * that it declares; what is absent is unsupported, so there are no stubs.
  *
  * Chat and embeddings speak the chat-completions convention in both directions, whatever the upstream
@@ -41,6 +41,10 @@ export interface BackendConfig {
   /** The static model list. */
   models: readonly string[];
   capabilities?: readonly CapabilityName[];
+  /** Calls that it takes at once; absent: any number. */
+  concurrency?: number;
+  /** False: registered, and not used. Left out where nobody can switch it. */
+  enabled?: boolean;
 }
 
 export interface ModelInfo {
@@ -72,7 +76,7 @@ export interface ModelCall {
   requestId: string;
   /** Aborts the upstream; fires when the client leaves or a deadline passes. Made when it is first asked for. */
   readonly signal: AbortSignal;
-  /** Calls back once when that happens, or has happened: what a listener on `signal` does, for less. Takes one. */
+  /** Calls back once when that happens or has happened: a cheaper listener on `signal`. There can be only one. */
   whenAborted(run: (reason: unknown) => void): void;
 }
 
@@ -102,17 +106,19 @@ export type VideoPoll =
   | {
       state: "succeeded";
       result: VideoResult;
-      /** What the upstream reports of what it made, in its own words. */
+      /** What the upstream reports about the finished video, in its own fields. */
       made?: Record<string, unknown>;
     }
   | { state: "failed"; error: string };
 
 /** What a task asks for, as it will be sent. Its price is read from this. */
 export interface VideoAsked {
-  /** Everything that goes upstream and says how much is to be made, in the upstream's own words and at any depth. */
+  /** Every field sent upstream that sets length, size or count, under the upstream's own names and at any depth. */
   members: Record<string, unknown>;
   /** Seconds of the video when no member names a duration. */
   defaultSeconds: number;
+  /** Fields of the request that the upstream has no place for. */
+  unsent?: readonly string[];
 }
 
 export interface VideoCapability {
@@ -121,7 +127,7 @@ export interface VideoCapability {
   /** Returns the upstream's task id. */
   submit(request: VideoRequest, signal: AbortSignal): Promise<string>;
   poll(taskId: string, signal: AbortSignal): Promise<VideoPoll>;
-  /** Only where the upstream can. */
+  /** Absent where the upstream cannot cancel. */
   cancel?(taskId: string, signal: AbortSignal): Promise<void>;
 }
 
@@ -152,12 +158,12 @@ export interface MediaRates {
   tokensPerImage: number;
 }
 
-export interface RealtimeCapability {
+interface RealtimeCapability {
   readonly rates: MediaRates;
   open(options: RealtimeOpen, signal: AbortSignal): Promise<RealtimeLink>;
 }
 
-/** Its answers fail with BackendErrors, or with the reason of the call's signal. */
+/** Fails with BackendErrors, or with the reason of the call's signal. */
 export interface Backend {
   readonly config: BackendConfig;
   /** Resolves with a 2xx chat-completions answer: JSON, or SSE when `stream`. Otherwise throws BackendError. */
@@ -223,7 +229,7 @@ export interface BackendKind {
 /** `static`: as registered; `discovered`: as its probe lists them. */
 export type ModelSource = "static" | "discovered";
 
-export interface NamedType {
+interface NamedType {
   name: string;
   dialect?: string;
   /** Set where the console's form offers it beside the kind itself. */
@@ -271,7 +277,7 @@ export interface Replica {
 export interface ModelPool {
   readonly backend: Backend;
   readonly size: number;
-  /** Adds or replaces a node's replica; resolves when it is decided how it is reached, if at all. */
+  /** Adds or replaces a node's replica; resolves once we know how to reach it, or that we cannot. */
   set(replica: Replica): Promise<void>;
   delete(agentId: string): void;
   via(agentId: string): "direct" | "tunnel" | null;
@@ -289,17 +295,32 @@ export interface BridgeResolver {
  * - `connect`: nothing reached the upstream, so another candidate may be tried
  * - `transport`: the connection broke or timed out after that
  * - `upstream`: a reachable upstream answered with an error, `status` and `detail` say which
+ * - `mismatch`: the upstream answered well, but not what was asked for, e.g. with a stream where none was wanted
  * - `request`: a field of the request is not what this backend can take; the message names it
  * - `unsupported`: the backend cannot do this at all
  */
-export type BackendErrorKind = "connect" | "transport" | "upstream" | "request" | "unsupported";
+export type BackendErrorKind = "connect" | "transport" | "upstream" | "mismatch" | "request" | "unsupported";
 
-/** The runtime's advice to whoever calls fetch, which is nothing to our callers. */
+/** A prompt that does not fit into the model's context; figures where the upstream gives them. */
+export interface Overflow {
+  promptTokens: number | null;
+  contextTokens: number | null;
+}
+
+/** What an upstream's error body says besides its message. */
+export interface UpstreamRefusal {
+  type: string | null;
+  code: string | null;
+  param: string | null;
+  overflow: Overflow | null;
+}
+
+/** Bun's advice to callers of fetch; it does not concern our clients. */
 const RUNTIME_ADVICE = / For more information, pass `verbose: true` in the second argument to fetch\(\)/;
 
 const DETAIL_BYTES_MAX = 4_096;
 
-/** The beginning of a text, as much as 4 KB of UTF-8 hold. */
+/** The first 4 KB of a text, in UTF-8. */
 function boundedDetail(text: string): string {
   if (text.length * 3 <= DETAIL_BYTES_MAX || Buffer.byteLength(text) <= DETAIL_BYTES_MAX) return text;
   // A character that was cut in two is left out.
@@ -314,6 +335,8 @@ export class BackendError extends Error {
     detail: string,
     readonly status?: number,
     readonly retryAfterSeconds?: number,
+    /** What the upstream's error body says besides its message. */
+    readonly refusal?: UpstreamRefusal,
   ) {
     const told = boundedDetail(detail.replace(RUNTIME_ADVICE, ""));
     super(kind === "upstream" ? `upstream ${status}: ${told}` : told);

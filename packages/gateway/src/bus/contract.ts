@@ -8,13 +8,13 @@ import type { NotificationDefinition } from "../kernel/notification.ts";
 export interface Bus {
   /** Whether other instances may be there at all. */
   readonly shared: boolean;
-  /** False while other instances cannot be heard; caches then trust themselves for a moment only. */
+  /** False while messages from other instances do not arrive; caches then expire within about a second. */
   readonly connected: boolean;
   publish(topic: string, message: string): void;
   subscribe(topic: string, receive: (message: string) => void): Subscription;
-  /** Resolves when everything that is subscribed to now is heard from every instance. */
+  /** Resolves when every current subscription is active on the shared bus. */
   ready(): Promise<void>;
-  /** Messages of other instances may have been missed: whoever caches what they announce forgets it. */
+  /** Messages may have been missed: caches that depend on them must be cleared. */
   onGap(forget: () => void): void;
   close(): Promise<void>;
 }
@@ -26,9 +26,9 @@ export interface Subscription {
   ready: Promise<void>;
 }
 
-/** Questions to whichever instance serves a topic. */
+/** Requests to the instance that serves a topic. */
 export interface Requests {
-  /** Null when nobody answered in time. Questions on one topic arrive in the order in which they are asked. */
+  /** Null when nobody answered in time. Requests on one topic arrive in the order in which they were sent. */
   ask(topic: string, question: string, timeoutMs: number): Promise<string | null>;
   serve(topic: string, answer: (question: string) => string | Promise<string>): Subscription;
 }
@@ -42,19 +42,19 @@ export interface RateLimiter {
   hit(key: string, limit: number, windowMs: number): number | Promise<number>;
 }
 
-/** An amount in two measures; what has no use for one of them leaves it 0. Whole numbers. */
+/** An amount of money and of tokens, in whole numbers; an unused measure is 0. */
 export interface Quantity {
   money: number;
   tokens: number;
 }
 
-/** What is gone from something, as the database had it. Instances learn of it at different times. */
+/** What has been spent, as last read from the database. Instances learn of it at different times. */
 export interface Spent extends Quantity {
   /** Grows with every change, so that of two the newer one is known. */
   version: number;
 }
 
-/** Something that a grant must fit into. */
+/** A limit that a grant must fit into. */
 export interface Purse {
   name: string;
   /** `Infinity` where there is none. */
@@ -62,7 +62,7 @@ export interface Purse {
   spent: Spent;
   /**
    * Null: the whole grant must fit what is left. Otherwise something must be left in each measure, and the grant
-   * may go this many units beyond it, so that the end of a quota is not lost to those whose requests are larger.
+   * may exceed it by this many units, so that the last part of a quota can still be used by larger requests.
    */
   unitsBeyond: number | null;
 }
@@ -70,7 +70,7 @@ export interface Purse {
 /** `fixed` plus as many units as fit, each of them costing `perUnit`. */
 export interface Asking {
   purses: readonly Purse[];
-  /** Names on which the grant is reserved, too, without a limit of their own. */
+  /** Further names on which the grant is reserved, without a limit of their own. */
   alsoOn: readonly string[];
   /** Need not be whole numbers; what is reserved is rounded up. */
   fixed: Quantity;
@@ -79,7 +79,7 @@ export interface Asking {
   unitsMax: number;
 }
 
-/** Products of fractions may lie a hair above the whole number that they stand for; that is not one more. */
+/** Floating-point products can land just above the intended whole number; that must not round up. */
 export const HAIR = 0.001;
 
 /** What is reserved for a grant of this many units: whole numbers, so that sums stay exact. */
@@ -101,14 +101,14 @@ export interface ReservedChange {
 /** What `grant` returns when nothing was reserved. */
 export const REFUSED = -1;
 
-/** What requests under way will take, counted over every instance that shares the counter. */
+/** What requests in progress have reserved, summed over every instance that shares the counter. */
 export interface Reservations {
   /**
    * Reserves as many units as fit every purse, on all names or on none, and returns how many: `REFUSED` when that
    * is fewer than `unitsMin`. `grantedAmount` says what was reserved.
    */
   grant(asking: Asking): number | Promise<number>;
-  /** Reserves more, or gives back (a negative amount), without asking for room. */
+  /** Reserves more, or releases (a negative amount), without checking limits. */
   change(changes: readonly ReservedChange[]): void;
   close(): Promise<void>;
 }
@@ -116,40 +116,65 @@ export interface Reservations {
 /** One session's channel, as the code that emits on it sees it. */
 export interface EventStream {
   readonly sessionId: string;
+  /** Held until a subscriber connects, at most for the grace period. */
   emit<Definition extends NotificationDefinition>(
     definition: Definition,
     params: z.input<Definition["params"]>,
   ): void;
-  /** Resolves when someone listens, or after the grace period for a subscriber that is on its way. */
+  /** Resolves when someone listens, or after that grace period. */
   whenHeard(): Promise<void>;
-  /** Calls back when those who listened have left and nobody came back within a moment. */
-  onDeserted(run: () => void): void;
+  /** Calls back when the owner wants what it tells of to stop. */
+  onStop(run: () => void): void;
   /** No more notifications will come; subscribers stay until they leave. */
   end(): void;
 }
 
 export interface Subscriber {
-  /** Receives one complete JSON text. Returning false means: too slow, cut off. */
-  deliver(json: string): boolean;
+  /** Receives one complete JSON text and its id. Returning false means: no more until it calls `resume`. */
+  deliver(json: string, id: string): boolean;
+  /** It fell too far behind and is cut off. */
   closed(): void;
+}
+
+/** A subscriber's place in a session. */
+export interface EventReader {
+  /** The id of what came just before; null when that is not known. */
+  readonly lastId: string | null;
+  /** The subscriber can take notifications. Nothing is delivered, and nobody counts as listening, before the first call. */
+  resume(): void;
+  /** Delivers what is there, whether the subscriber can take it or not, and leaves. */
+  finish(): void;
+  leave(): void;
+}
+
+export interface SubscribeOptions {
+  sessionId: string;
+  userId: string | null;
+  /**
+   * The id of the last notification that the subscriber has had, if it comes back: it gets what was kept since then,
+   * or, if that id is no longer known, everything that is kept.
+   */
+  lastId?: string | null;
+  subscriber: Subscriber;
 }
 
 /** Notification channels by session id. Ids are capabilities: knowing one is the right to listen to it. */
 export interface EventHub {
   /** Opens a channel that belongs to `userId`; its id is made here unless the caller has one. */
   open(userId: string, sessionId?: string): EventStream;
-  /** Sends one JSON text to whoever listens on `sessionId`; dropped when nobody does. */
+  /**
+   * Sends one JSON text to the subscribers of `sessionId`. While nobody listens to a session that was just opened, it
+   * waits for the grace period; otherwise it is dropped when nobody does.
+   */
   push(sessionId: string, json: string): void;
-  /** The same with a notification. */
+  /** The same for a notification. */
   notify<Definition extends NotificationDefinition>(
     sessionId: string,
     definition: Definition,
     params: z.input<Definition["params"]>,
   ): void;
-  /** Null when the session belongs to someone other than `userId`. The returned function unsubscribes. */
-  subscribe(options: {
-    sessionId: string;
-    userId: string | null;
-    subscriber: Subscriber;
-  }): (() => void) | null;
+  /** Asks what `userId` opened the session for to stop, whichever instance runs it. Nothing happens to one that is over. */
+  stop(sessionId: string, userId: string): void;
+  /** Null when the session belongs to someone other than `userId`, or has too many subscribers. */
+  subscribe(options: SubscribeOptions): EventReader | null;
 }

@@ -1,85 +1,112 @@
 import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
-import type { Bus, EventHub, EventStream, Subscriber, Subscription } from "./contract.ts";
+import type { Bus, EventHub, EventReader, EventStream, SubscribeOptions } from "./contract.ts";
+import { KEPT_MS, LOG_CHARS_MAX, type LoggedEvent } from "./event-log.ts";
+import { EventSession, SessionReader } from "./event-session.ts";
 
-/** How long the first notification waits for a subscriber that is still on its way. */
+/** How long notifications of a new session wait for its first subscriber. */
 const SUBSCRIBER_GRACE_MS = 1_000;
 const SUBSCRIBERS_PER_SESSION_MAX = 16;
-/** How long a subscriber whose connection broke may take to come back. */
-const DESERTED_AFTER_MS = 2_000;
 /** How long a session's owner is remembered after its stream ended, for subscribers that come late. */
 const OWNER_KEPT_MS = 10 * 60_000;
 const OWNERS_MAX = 100_000;
+/** Sessions kept without subscribers, in case one reconnects; the oldest are dropped first. */
+const DESERTED_SESSIONS_MAX = 10_000;
+/** Limit, over all sessions, for notifications kept after delivery. */
+const KEPT_CHARS_MAX = 64 * 1024 * 1024;
+const KEPT_CHARS_AFTER_SWEEP = (KEPT_CHARS_MAX * 3) / 4;
+/** How long a subscriber that reconnects to another instance waits for the notifications kept elsewhere. */
+const CATCH_UP_MS = 1_000;
 
 const topicOf = (sessionId: string) => `events:${sessionId}`;
+const keptTopicOf = (instance: string) => `events-kept:${instance}`;
 const ATTACHED = "events-attached";
-const DETACHED = "events-detached";
 const OPENED = "events-opened";
+const STOPPED = "events-stopped";
+const MISSED = "events-missed";
 
-/** What happens when nobody listens to an open stream any more. */
-interface Desertion {
+/** What is said of a session to all instances. */
+interface SessionMessage {
+  sessionId: string;
   userId: string;
-  run: () => void;
-  cancel: () => void;
 }
 
-interface Session {
-  subscribers: Set<Subscriber>;
-  unsubscribe: Subscription;
+/** A request for kept notifications, and its answer. */
+interface MissedMessage {
+  sessionId: string;
+  lastId: string;
+  from: string;
+}
+interface KeptMessage {
+  sessionId: string;
+  events: LoggedEvent[];
+}
+
+/** A new session that nobody listens to yet. */
+interface Opening {
+  held: string[];
+  heldChars: number;
+  heard: Promise<void>;
+  /** Someone listens, or the grace period is over: send what was held. */
+  settle(): void;
 }
 
 /**
- * Notification channels over the bus: the emitter publishes on the session's topic, and whichever instance
- * holds subscribers of that session has subscribed to the topic and delivers.
+ * Notification channels over the bus: the emitter publishes on the session's topic, and each instance that has
+ * subscribers of that session has subscribed to the topic, keeps recent notifications, and delivers them.
  */
 export class BusEventHub implements EventHub {
-  #sessions = new Map<string, Session>();
-  #owners = new Map<string, string>();
-  /** Sessions that are waiting to be heard. */
-  #waiting = new Map<string, () => void>();
-  #desertions = new Map<string, Desertion>();
+  readonly #sessions = new Map<string, EventSession>();
+  /** Those without subscribers, by when the last one left. */
+  readonly #deserted = new Map<string, EventSession>();
+  readonly #kept = { chars: 0 };
+  #sweepAboveChars = KEPT_CHARS_MAX;
+  readonly #owners = new Map<string, string>();
+  readonly #openings = new Map<string, Opening>();
+  /** How to stop what runs here, by session. */
+  readonly #stops = new Map<string, { userId: string; run: () => void }>();
   /** Ended sessions whose owner is still remembered. */
-  #ended = new Map<string, () => void>();
+  readonly #ended = new Map<string, () => void>();
+  /** Subscribers waiting for notifications kept by other instances, by session. */
+  readonly #catchingUp = new Map<string, Set<(events: readonly LoggedEvent[]) => void>>();
+  /** Distinguishes this instance's notification ids from those of others. */
+  readonly #instance: string;
+  #count = 0;
 
   constructor(
     readonly bus: Bus,
     readonly clock: Clock,
     readonly ids: Ids,
   ) {
-    bus.subscribe(ATTACHED, (sessionId) => {
-      this.#waiting.get(sessionId)?.();
-      this.#desertions.get(sessionId)?.cancel();
+    this.#instance = ids.uuid().slice(0, 8);
+    bus.subscribe(ATTACHED, (sessionId) => this.#openings.get(sessionId)?.settle());
+    bus.subscribe(OPENED, (message) => this.#opened(JSON.parse(message) as SessionMessage));
+    bus.subscribe(STOPPED, (message) => {
+      const { sessionId, userId } = JSON.parse(message) as SessionMessage;
+      const running = this.#stops.get(sessionId);
+      if (running?.userId === userId) running.run();
     });
-    bus.subscribe(DETACHED, (sessionId) => this.#left(sessionId));
-    bus.subscribe(OPENED, (message) => {
-      const { sessionId, userId } = JSON.parse(message) as { sessionId: string; userId: string };
-      this.#remember(sessionId, userId);
-      if (this.#sessions.has(sessionId)) bus.publish(ATTACHED, sessionId);
+    if (!bus.shared) return;
+    bus.subscribe(MISSED, (message) => this.#answerMissed(JSON.parse(message) as MissedMessage));
+    bus.subscribe(keptTopicOf(this.#instance), (message) => {
+      const { sessionId, events } = JSON.parse(message) as KeptMessage;
+      for (const resume of this.#catchingUp.get(sessionId) ?? []) resume(events);
     });
   }
 
+  // Emitting.
+
   open(userId: string, sessionId = this.ids.uuid()): EventStream {
-    let settle: () => void = () => {};
-    const heard = new Promise<void>((resolve) => {
-      settle = resolve;
-    });
-    const cancel = this.clock.after(SUBSCRIBER_GRACE_MS, () => attached());
-    const attached = () => {
-      cancel();
-      this.#waiting.delete(sessionId);
-      settle();
-    };
-    this.#waiting.set(sessionId, attached);
-    this.bus.publish(OPENED, JSON.stringify({ sessionId, userId }));
+    const { heard } = this.#await(sessionId);
+    const opened: SessionMessage = { sessionId, userId };
+    this.bus.publish(OPENED, JSON.stringify(opened));
     return {
       sessionId,
       emit: (definition, params) => this.notify(sessionId, definition, params),
       whenHeard: () => heard,
-      onDeserted: (run) => this.#desertions.set(sessionId, { userId, run, cancel: () => {} }),
+      onStop: (run) => this.#stops.set(sessionId, { userId, run }),
       end: () => {
-        attached();
-        this.#desertions.get(sessionId)?.cancel();
-        this.#desertions.delete(sessionId);
+        this.#stops.delete(sessionId);
         const forget = this.clock.after(OWNER_KEPT_MS, () => {
           this.#ended.delete(sessionId);
           this.#owners.delete(sessionId);
@@ -89,74 +116,168 @@ export class BusEventHub implements EventHub {
     };
   }
 
-  /** Nothing more is waited for. */
-  close(): void {
-    for (const attached of this.#waiting.values()) attached();
-    for (const { cancel } of this.#desertions.values()) cancel();
-    for (const forget of this.#ended.values()) forget();
-    this.#ended.clear();
-  }
-
-  /** An instance has no subscriber of the session any more; others may have, and say so when asked. */
-  #left(sessionId: string): void {
-    const desertion = this.#desertions.get(sessionId);
-    if (!desertion) return;
-    desertion.cancel();
-    desertion.cancel = this.clock.after(DESERTED_AFTER_MS, desertion.run);
-    this.bus.publish(OPENED, JSON.stringify({ sessionId, userId: desertion.userId }));
-  }
-
   push(sessionId: string, json: string): void {
-    this.bus.publish(topicOf(sessionId), json);
+    const opening = this.#openings.get(sessionId);
+    if (opening && opening.heldChars + json.length <= LOG_CHARS_MAX) {
+      opening.held.push(json);
+      opening.heldChars += json.length;
+      return;
+    }
+    opening?.settle();
+    this.bus.publish(topicOf(sessionId), `${this.#instance}-${++this.#count} ${json}`);
   }
 
   notify: EventHub["notify"] = (sessionId, { name: method }, params) =>
     this.push(sessionId, JSON.stringify({ jsonrpc: "2.0", method, params }));
 
-  subscribe({
-    sessionId,
-    userId,
-    subscriber,
-  }: {
-    sessionId: string;
-    userId: string | null;
-    subscriber: Subscriber;
-  }) {
-    const owner = this.#owners.get(sessionId);
-    if (userId !== null && owner !== undefined && owner !== userId) return null;
-    const session = this.#sessions.get(sessionId) ?? this.#attach(sessionId);
-    if (session.subscribers.size >= SUBSCRIBERS_PER_SESSION_MAX) return null;
-    session.subscribers.add(subscriber);
-    // Announced only once this instance really hears the session, or the first notifications would be lost.
-    session.unsubscribe.ready.then(() => this.bus.publish(ATTACHED, sessionId));
-    return () => this.#detach(sessionId, subscriber);
-  }
-
-  #attach(sessionId: string): Session {
-    const session: Session = {
-      subscribers: new Set(),
-      unsubscribe: this.bus.subscribe(topicOf(sessionId), (json) => {
-        for (const subscriber of session.subscribers) {
-          if (subscriber.deliver(json)) continue;
-          this.#detach(sessionId, subscriber);
-          subscriber.closed();
-        }
-      }),
+  /** Holds the session's notifications back for a moment. */
+  #await(sessionId: string): Opening {
+    const known = this.#openings.get(sessionId);
+    if (known) return known;
+    const { promise: heard, resolve } = Promise.withResolvers<void>();
+    const settle = () => {
+      cancel();
+      this.#openings.delete(sessionId);
+      for (const json of opening.held) this.push(sessionId, json);
+      resolve();
     };
-    this.#sessions.set(sessionId, session);
-    return session;
+    const cancel = this.clock.after(SUBSCRIBER_GRACE_MS, settle);
+    const opening: Opening = { held: [], heldChars: 0, heard, settle };
+    this.#openings.set(sessionId, opening);
+    return opening;
   }
 
-  #detach(sessionId: string, subscriber: Subscriber): void {
-    const session = this.#sessions.get(sessionId);
-    if (!session?.subscribers.delete(subscriber) || session.subscribers.size > 0) return;
-    session.unsubscribe();
-    this.#sessions.delete(sessionId);
-    this.bus.publish(DETACHED, sessionId);
+  /** Any instance may be the one that emits: a video job is taken up by one of them. */
+  #opened({ sessionId, userId }: SessionMessage): void {
+    this.#remember(sessionId, userId);
+    this.#await(sessionId);
+    if (this.#sessions.get(sessionId)?.isHeard) this.bus.publish(ATTACHED, sessionId);
+  }
+
+  stop(sessionId: string, userId: string): void {
+    const message: SessionMessage = { sessionId, userId };
+    this.bus.publish(STOPPED, JSON.stringify(message));
   }
 
   #remember(sessionId: string, userId: string): void {
     if (this.#owners.size >= OWNERS_MAX) this.#owners.delete(this.#owners.keys().next().value as string);
     this.#owners.set(sessionId, userId);
+  }
+
+  /** Nothing more is waited for. */
+  close(): void {
+    for (const { settle } of [...this.#openings.values()]) settle();
+    for (const forget of this.#ended.values()) forget();
+    this.#ended.clear();
+    for (const waiting of [...this.#catchingUp.values()]) for (const resume of [...waiting]) resume([]);
+    for (const [sessionId, session] of [...this.#deserted]) this.#forget(sessionId, session);
+  }
+
+  // Listening.
+
+  subscribe({ sessionId, userId, lastId = null, subscriber }: SubscribeOptions): EventReader | null {
+    const owner = this.#owners.get(sessionId);
+    if (userId !== null && owner !== undefined && owner !== userId) return null;
+    const session = this.#sessions.get(sessionId) ?? this.#attach(sessionId);
+    if (session.readers.size >= SUBSCRIBERS_PER_SESSION_MAX) return null;
+    const reader = new SessionReader(session, subscriber, {
+      // Announced only once the topic subscription is active, or the first notifications would be lost.
+      begun: () => void session.unsubscribe.ready.then(() => this.bus.publish(ATTACHED, sessionId)),
+      left: () => this.#detach(sessionId, session),
+    });
+    session.readers.add(reader);
+    session.cancelExpiry?.();
+    session.cancelExpiry = null;
+    this.#deserted.delete(sessionId);
+    if (lastId !== null) this.#catchUp({ sessionId, reader, lastId });
+    return reader;
+  }
+
+  #attach(sessionId: string): EventSession {
+    const session = new EventSession(this.#kept);
+    session.unsubscribe = this.bus.subscribe(topicOf(sessionId), (message) => {
+      const space = message.indexOf(" ");
+      const event = { id: message.slice(0, space), json: message.slice(space + 1), atMs: this.clock.now() };
+      session.append(event);
+      if (this.#kept.chars > this.#sweepAboveChars) this.#sweep();
+    });
+    this.#sessions.set(sessionId, session);
+    return session;
+  }
+
+  /** The last subscriber has left. The session keeps listening for a while in case it reconnects. */
+  #detach(sessionId: string, session: EventSession): void {
+    if (session.readers.size > 0) return;
+    session.cancelExpiry = this.clock.after(KEPT_MS, () => this.#forget(sessionId, session));
+    this.#deserted.set(sessionId, session);
+    if (this.#deserted.size > DESERTED_SESSIONS_MAX) this.#forgetOldest();
+  }
+
+  #forget(sessionId: string, session: EventSession): void {
+    session.cancelExpiry?.();
+    session.unsubscribe();
+    session.dropRead();
+    this.#deserted.delete(sessionId);
+    this.#sessions.delete(sessionId);
+  }
+
+  #forgetOldest(): void {
+    const [oldest] = this.#deserted;
+    if (oldest) this.#forget(...oldest);
+  }
+
+  /** Too much is kept: drop abandoned sessions first, then notifications already read. */
+  #sweep(): void {
+    while (this.#kept.chars > KEPT_CHARS_AFTER_SWEEP && this.#deserted.size > 0) this.#forgetOldest();
+    for (const session of this.#sessions.values()) {
+      if (this.#kept.chars <= KEPT_CHARS_AFTER_SWEEP) break;
+      session.dropRead();
+    }
+    // Notifications that slow readers still need stay; searching again each time would free nothing.
+    this.#sweepAboveChars = Math.max(KEPT_CHARS_MAX, this.#kept.chars + KEPT_CHARS_MAX / 4);
+  }
+
+  // Coming back.
+
+  #catchUp({
+    sessionId,
+    reader,
+    lastId,
+  }: {
+    sessionId: string;
+    reader: SessionReader;
+    lastId: string;
+  }): void {
+    const { log } = reader.session;
+    const place = () => {
+      reader.next = log.numberAfter(lastId) ?? log.first;
+    };
+    place();
+    if (!this.bus.shared || log.numberAfter(lastId) !== null) return;
+    reader.isCatchingUp = true;
+    const waiting = this.#catchingUp.get(sessionId) ?? new Set();
+    const resume = (events: readonly LoggedEvent[]) => {
+      cancel();
+      waiting.delete(resume);
+      if (waiting.size === 0) this.#catchingUp.delete(sessionId);
+      log.prepend(events);
+      place();
+      reader.isCatchingUp = false;
+      reader.pump();
+    };
+    const cancel = this.clock.after(CATCH_UP_MS, () => resume([]));
+    waiting.add(resume);
+    this.#catchingUp.set(sessionId, waiting);
+    const question: MissedMessage = { sessionId, lastId, from: this.#instance };
+    reader.session.unsubscribe.ready.then(() => this.bus.publish(MISSED, JSON.stringify(question)));
+  }
+
+  /** Only instances that have kept something of the session answer. */
+  #answerMissed({ sessionId, lastId, from }: MissedMessage): void {
+    const log = this.#sessions.get(sessionId)?.log;
+    if (from === this.#instance || !log || log.lastId === null) return;
+    const events = log.since(log.numberAfter(lastId) ?? log.first);
+    const answer: KeptMessage = { sessionId, events };
+    this.bus.publish(keptTopicOf(from), JSON.stringify(answer));
   }
 }

@@ -10,7 +10,7 @@ import { RedisRateLimiter } from "./redis/rate-limiter.ts";
 import { RedisReservations } from "./redis/reservations.ts";
 import { RedisScripts } from "./redis/scripts.ts";
 
-export interface BusOptions {
+interface BusOptions {
   /** Null: this process is alone. */
   redisUrl: string | null;
   clock: Clock;

@@ -3,7 +3,7 @@ import type { Ids } from "../kernel/ids.ts";
 import { whenKnown } from "../kernel/when-known.ts";
 import type { Bus, Requests, Subscription } from "./contract.ts";
 
-/** Questions that wait for an answer; past this many a new one is not asked. */
+/** Requests that wait for an answer; beyond this a new one is not sent. */
 const WAITING_MAX = 10_000;
 
 export class BusRequests implements Requests {

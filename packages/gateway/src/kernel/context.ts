@@ -23,37 +23,53 @@ export type ActorFor<Auth extends string> = Auth extends "jwt" | "admin" ? Actor
 export interface Identity {
   actor: Actor | null;
   adminToken: boolean;
+  /** Of the signed-in person. */
+  sessionId?: string;
 }
 
-export interface Caller extends Identity {
+/** Where a call comes from. */
+export interface CallSource {
   readonly ip: string;
+  readonly userAgent: string | null;
+  /** From this machine, to a name of this machine, and through no proxy. */
+  readonly isLocal: boolean;
 }
+
+export interface Caller extends Identity, CallSource {}
 
 /**
  * A caller whose address is looked up only when something asks for it: that costs more than a whole call. A
- * class, because a literal with a getter is made anew, getter and all, for every request.
+ * class, because an object literal would allocate its getter for every request.
  */
 class SourcedCaller implements Caller {
   readonly actor: Actor | null;
   readonly adminToken: boolean;
-  readonly #source: { readonly ip: string };
+  readonly sessionId?: string;
+  readonly #source: CallSource;
 
-  constructor({ actor, adminToken }: Identity, source: { readonly ip: string }) {
+  constructor({ actor, adminToken, sessionId }: Identity, source: CallSource) {
     this.actor = actor;
     this.adminToken = adminToken;
+    this.sessionId = sessionId;
     this.#source = source;
   }
 
   get ip(): string {
     return this.#source.ip;
   }
+  get userAgent(): string | null {
+    return this.#source.userAgent;
+  }
+  get isLocal(): boolean {
+    return this.#source.isLocal;
+  }
 }
 
-export const callerFrom = (identity: Identity, source: { readonly ip: string }): Caller =>
+export const callerFrom = (identity: Identity, source: CallSource): Caller =>
   new SourcedCaller(identity, source);
 
 export interface Authenticator {
-  /** Turns a bearer value into an identity; anything that does not verify is nobody's. */
+  /** Turns a bearer value into an identity; a bearer that does not verify is anonymous. */
   identify(bearer: string | null): Identity | Promise<Identity>;
 }
 

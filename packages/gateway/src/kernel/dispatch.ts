@@ -49,7 +49,8 @@ export function dispatch(
   registry: Registry,
   { method: name, params, context }: { method: string; params: unknown; context: CallContext },
 ): unknown {
-  if (name === DISCOVER) return openRpcDocument(registry, VERSION);
+  // The caller has the address already; here only the path is known.
+  if (name === DISCOVER) return openRpcDocument(registry, { version: VERSION, serverUrl: "" });
   const method = registry.methods.get(name);
   if (!method) fail("method_not_found", `Method not found: ${name.slice(0, 200)}`);
   const actor = authorize(method, context.caller);

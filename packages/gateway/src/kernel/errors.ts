@@ -59,6 +59,12 @@ export const ERRORS = {
   backend_error: app(500, "server_error", "backend_error"),
   all_unhealthy: app(500, "server_error", "internal_error"),
   bad_gateway: app(502, "server_error", "bad_gateway"),
+  // What an upstream refused, on surfaces that pass its status on.
+  upstream_bad_request: app(400, "invalid_request_error", "invalid_request"),
+  upstream_not_found: app(404, "invalid_request_error", "not_found"),
+  upstream_too_large: app(413, "invalid_request_error", "request_too_large"),
+  upstream_unsupported: app(415, "invalid_request_error", "unsupported_media_type"),
+  upstream_unprocessable: app(422, "invalid_request_error", "unprocessable"),
   bridge_unreachable: app(502, "server_error", "bridge_unreachable"),
   no_video_backend: app(503, "video_backend_error", "no_backend"),
   unavailable: app(503, "server_error", "unavailable"),
@@ -72,17 +78,20 @@ export type ErrorName = keyof typeof ERRORS;
  */
 export type FieldErrors = ErrorName | { readonly [field: string]: ErrorName };
 
-export interface FailOptions {
+interface FailOptions {
   /** Machine-readable addition: `error.data` on RPC. */
   data?: Record<string, unknown>;
   /** Sent as `Retry-After` on REST and as `data.retry_after` on RPC. */
   retryAfterSeconds?: number;
+  /** Members of REST's `error` besides, or instead of, those of the table. */
+  rest?: Record<string, unknown>;
   cause?: unknown;
 }
 
 export class ServiceError extends Error {
   readonly data?: Record<string, unknown>;
   readonly retryAfterSeconds?: number;
+  readonly rest?: Record<string, unknown>;
   constructor(
     readonly kind: ErrorName,
     message: string,
@@ -92,6 +101,7 @@ export class ServiceError extends Error {
     this.name = "ServiceError";
     this.data = options.data;
     this.retryAfterSeconds = options.retryAfterSeconds;
+    this.rest = options.rest;
   }
 }
 
@@ -102,12 +112,12 @@ export function fail(kind: ErrorName, message: string, options?: FailOptions): n
   throw new ServiceError(kind, message, options);
 }
 
-/** Something that the service stands on is away: what was asked may succeed later. */
+/** A dependency of the service is down: the request may succeed later. */
 export class Outage extends Error {}
 
 const OUTAGE_RETRY_SECONDS = 5;
 
-/** What the caller may see of any thrown value; unexpected ones stay behind a neutral sentence. */
+/** What the caller may see of any thrown value; unexpected ones become a neutral message. */
 export function toServiceError(error: unknown): ServiceError {
   if (error instanceof ServiceError) return error;
   if (error instanceof BadRequest)
@@ -126,7 +136,7 @@ export function toServiceError(error: unknown): ServiceError {
   );
 }
 
-/** Whether the operator must be told: the caller can do nothing about it. */
+/** Whether it is logged as an error: the caller can do nothing about it. */
 export const isOurs = ({ kind, cause }: ServiceError): boolean =>
   kind === "internal" || cause instanceof Outage;
 
@@ -145,8 +155,11 @@ export function toRpcError(error: ServiceError): RpcErrorObject {
 
 export function toRestBody(error: ServiceError): { error: { message: string; type: string; code: string } } {
   const { type, code } = ERRORS[error.kind];
-  return { error: { message: error.message, type, code } };
+  return { error: { message: error.message, type, code, ...error.rest } };
 }
+
+/** Client libraries repeat what has no status of their own list; a wrong key stays wrong. */
+const UNAUTHORIZED = { "www-authenticate": "Bearer", "x-should-retry": "false" } as const;
 
 export function toRestReply(
   error: ServiceError,
@@ -155,12 +168,16 @@ export function toRestReply(
 ): Reply {
   const { kind, retryAfterSeconds } = error;
   const { status } = ERRORS[kind];
+  const unauthorized = status === 401 ? UNAUTHORIZED : null;
   if (error instanceof KeyRefusal) {
-    const headers: Record<string, string> = status === 401 ? { "www-authenticate": "Bearer" } : {};
+    const headers = unauthorized ?? {};
     return new Reply({ status, contentType: PLAIN_TYPE, requestId, headers }, error.message);
   }
-  const headers =
-    retryAfterSeconds === undefined ? more : { ...more, "retry-after": String(retryAfterSeconds) };
+  const headers = {
+    ...unauthorized,
+    ...more,
+    ...(retryAfterSeconds !== undefined && { "retry-after": String(retryAfterSeconds) }),
+  };
   const head = { status, contentType: JSON_TYPE, requestId, headers };
   return new Reply(head, JSON.stringify(toRestBody(error)));
 }

@@ -5,7 +5,7 @@ export interface Ids {
   uuid(): string;
   /**
    * A UUID whose order is the order of time: for what becomes the key of a row in a large table, where random
-   * keys would touch another page with each row. It tells when it was made, so it is no secret.
+   * keys would touch another page with each row. It reveals when it was made, so it cannot be used as a secret.
    */
   ordered(): string;
   /** `byteCount` random bytes as base64url: for secrets that a person copies. */

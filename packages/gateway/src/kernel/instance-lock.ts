@@ -25,7 +25,7 @@ export class InstanceLock {
     }
   }
 
-  /** Removes the file first: whoever opens the path afterwards gets a lock of its own. */
+  /** Removes the file first: a process that opens the path later then gets its own lock. */
   release(): void {
     rmSync(this.path, { force: true });
     this.handle.close();

@@ -1,6 +1,9 @@
+import { isUtf8 } from "node:buffer";
+
 /**
  * Reads JSON text as far as its extents: where strings, brackets and members begin and end. Strings are skipped by
- * the runtime's own search, so a long prompt costs next to nothing. What is wrong deeper inside is not seen here.
+ * the runtime's own search, so a long prompt costs next to nothing. What is wrong deeper inside is left to
+ * `JSON.parse`, which is faster than any check written here would be.
  */
 export const JSON_DEPTH_MAX = 100;
 
@@ -16,6 +19,8 @@ const OPEN_BRACKET = 91;
 const CLOSE_BRACKET = 93;
 const SCALAR = /(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)(?=[\s,}]|$)/y;
 const MEMBERS_MAX = 10_000;
+/** In UTF-8, a character for each byte. */
+const BYTE_ORDER_MARK = "\xef\xbb\xbf";
 const TOO_DEEP = `it is nested deeper than ${JSON_DEPTH_MAX} levels`;
 
 /** Told where each string inside a value begins and ends, quotes included. */
@@ -51,6 +56,11 @@ export class JsonNesting {
   #isEscaped = false;
   /** Why the text cannot be followed. */
   problem: string | null = null;
+  readonly #depthMax: number;
+
+  constructor(depthMax = JSON_DEPTH_MAX) {
+    this.#depthMax = depthMax;
+  }
 
   /** Everything that was opened is closed. */
   get isClosed(): boolean {
@@ -74,7 +84,7 @@ export class JsonNesting {
       if (char === OPEN_BRACE || char === OPEN_BRACKET) {
         this.#hasOpened = true;
         closers.push(char === OPEN_BRACE ? CLOSE_BRACE : CLOSE_BRACKET);
-        if (closers.length > JSON_DEPTH_MAX) return this.#stop(TOO_DEEP);
+        if (closers.length > this.#depthMax) return this.#stop(TOO_DEEP);
       } else if (char === CLOSE_BRACE || char === CLOSE_BRACKET) {
         if (closers.pop() !== char) return this.#stop(`a bracket at byte ${at} does not match`);
         if (closers.length === 0) return at + 1;
@@ -112,11 +122,15 @@ export function isTooDeep(text: string): boolean {
 }
 
 /** The position after the value that begins at `at`. */
-export function skipValue(text: string, at: number, onString?: OnString): number {
+export function skipValue(
+  text: string,
+  at: number,
+  { onString, depthMax }: { onString?: OnString; depthMax?: number } = {},
+): number {
   const char = text.charCodeAt(at);
   if (char === QUOTE) return skipString(text, at);
   if (char === OPEN_BRACE || char === OPEN_BRACKET) {
-    const nesting = new JsonNesting();
+    const nesting = new JsonNesting(depthMax);
     const end = nesting.read(text, at, onString);
     if (end === -1) throw new JsonScanError(nesting.problem ?? "a bracket is not closed");
     return end;
@@ -141,8 +155,21 @@ export interface Member {
   end: number;
 }
 
+export interface ScanListeners {
+  onString?: OnString;
+  /** Handed the whole object, whose texts are in Latin-1. */
+  onParsed?: (object: Record<string, unknown>) => void;
+}
+
 /** The members of a JSON object, in order, duplicates included. `text` is `bytes` in Latin-1. */
-export function scanObject(bytes: Buffer, text = bytes.toString("latin1"), onString?: OnString): Member[] {
+export function scanObject(
+  bytes: Buffer,
+  text = bytes.toString("latin1"),
+  { onString, onParsed }: ScanListeners = {},
+): Member[] {
+  if (!isUtf8(bytes)) throw new JsonScanError("it is not valid UTF-8");
+  if (text.startsWith(BYTE_ORDER_MARK))
+    throw new JsonScanError("it begins with a byte order mark; send UTF-8 without one");
   const start = skipSpace(text, 0);
   if (text.charCodeAt(start) !== OPEN_BRACE) throw new JsonScanError("it is not a JSON object");
   const members: Member[] = [];
@@ -160,7 +187,18 @@ export function scanObject(bytes: Buffer, text = bytes.toString("latin1"), onStr
   }
   if (skipSpace(text, at + 1) < text.length)
     throw new JsonScanError(`something follows the object at byte ${at + 1}`);
+  const parsed = parsedLatin1(text);
+  onParsed?.(parsed);
   return members;
+}
+
+/** In Latin-1 the text has other letters, but the same syntax. */
+function parsedLatin1(text: string): Record<string, unknown> {
+  try {
+    return JSON.parse(text) as Record<string, unknown>;
+  } catch (error) {
+    throw new JsonScanError((error as Error).message);
+  }
 }
 
 function readMember(bytes: Buffer, text: string, start: number, onString?: OnString): Member {
@@ -169,7 +207,8 @@ function readMember(bytes: Buffer, text: string, start: number, onString?: OnStr
   const colon = skipSpace(text, keyEnd);
   if (text.charCodeAt(colon) !== COLON) throw new JsonScanError(`a colon is missing at byte ${colon}`);
   const valueStart = skipSpace(text, colon + 1);
-  const end = skipValue(text, valueStart, onString);
+  // The object itself is one level.
+  const end = skipValue(text, valueStart, { onString, depthMax: JSON_DEPTH_MAX - 1 });
   return { key: readKey(bytes, text, start, keyEnd), start, valueStart, end };
 }
 

@@ -1,7 +1,10 @@
 import { fail } from "./errors.ts";
 import { isTooDeep, JSON_DEPTH_MAX } from "./json-scan.ts";
 
-const strictUtf8 = new TextDecoder("utf-8", { fatal: true });
+const BYTE_ORDER_MARK = "\ufeff";
+
+/** Keeps a byte order mark: JSON begins without one (RFC 8259), and chats, whose bytes are passed on, refuse it too. */
+const strictUtf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** Bytes to text, refusing what is not UTF-8 instead of replacing it silently. */
 export function decodeUtf8(bytes: Uint8Array | ArrayBuffer): string {
@@ -17,6 +20,8 @@ export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
+    if (text.startsWith(BYTE_ORDER_MARK))
+      fail("parse_error", "Parse error: the body begins with a byte order mark; send UTF-8 without one");
     fail("parse_error", `Parse error: ${(error as Error).message}`);
   }
 }

@@ -1,5 +1,5 @@
 /** Structured logs: one line an event, JSON or readable, with secrets replaced before anything is written. */
-export type LogLevel = "debug" | "info" | "warn" | "error";
+type LogLevel = "debug" | "info" | "warn" | "error";
 export type LogFields = Record<string, unknown>;
 
 export interface Log {
@@ -44,7 +44,7 @@ function safe(value: unknown, depth = 0): unknown {
   );
 }
 
-export interface LogOptions {
+interface LogOptions {
   level: LogLevel;
   format: "json" | "pretty";
   write?: (line: string) => void;

@@ -37,7 +37,7 @@ export interface MethodDefinition<
   ): z.input<Result> | Promise<z.input<Result>>;
 }
 
-/** A method as the registry holds it: the handler takes whatever the schema let through. */
+/** A method as the registry holds it: the handler takes any params that the schema accepts. */
 export interface AnyMethod extends Omit<MethodDefinition, "handler"> {
   handler(call: CallContext & { params: unknown; actor: Actor | null }): unknown;
 }

@@ -50,11 +50,14 @@ function describeMethod(method: AnyMethod) {
 }
 
 /** The OpenRPC document of every registered method and notification. */
-export function openRpcDocument(registry: Registry, version: string): JsonSchema {
+export function openRpcDocument(
+  registry: Registry,
+  { version, serverUrl }: { version: string; serverUrl: string },
+): JsonSchema {
   return {
     openrpc: OPENRPC_VERSION,
     info: { title: "Model gateway management plane", version },
-    servers: [{ name: "this service", url: "/api/rpc" }],
+    servers: [{ name: "this service", url: `${serverUrl}/api/rpc` }],
     methods: [...registry.methods.values()].map(describeMethod),
     // OpenRPC has no word for what the service sends on its own; these come over /api/rpc/events.
     "x-notifications": [...registry.notifications.values()].map(({ name, summary, params }) => ({

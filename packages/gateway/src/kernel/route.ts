@@ -4,10 +4,10 @@ import type { ActorFor, CallContext, Principal } from "./context.ts";
 import type { FieldErrors } from "./errors.ts";
 import type { MethodAuth } from "./method.ts";
 
-export type HttpMethod = "GET" | "POST" | "DELETE" | "PUT";
+type HttpMethod = "GET" | "POST" | "DELETE" | "PUT";
 
 /** As for methods, and `api_key`: the bearer is an API key, within its requests a minute. */
-export const ROUTE_AUTHS = [
+const ROUTE_AUTHS = [
   "public",
   "api_key",
   "jwt",
@@ -49,7 +49,7 @@ type ResultOf<Response> = Response extends z.ZodType
   ? z.input<Response> | Answer<z.input<Response>>
   : Reply | StreamedReply | globalThis.Response;
 
-/** A call that was refused, as far as it came. */
+/** A refused call, with what was known by then. */
 export interface RefusedCall extends CallContext {
   request: HttpRequest;
   /** Whose API key it is; null until that is known, and on every other kind of route. */
@@ -72,7 +72,7 @@ interface TypedCall<Auth, Path, Query, Body> extends Omit<RouteCall, "principal"
   body: BodyOf<Body>;
 }
 
-export interface RouteDefinition<
+interface RouteDefinition<
   Auth extends RouteAuth = RouteAuth,
   Path extends string = string,
   Query extends z.ZodType | undefined = z.ZodType | undefined,
@@ -103,7 +103,7 @@ export interface RouteDefinition<
   refuse?(error: unknown, call: RefusedCall): Reply | Promise<Reply>;
 }
 
-/** A route as the registry holds it: the handler takes whatever the checks let through. */
+/** A route as the registry holds it: the handler takes any call that the checks let through. */
 export interface AnyRoute extends Omit<RouteDefinition, "handler"> {
   handler(call: RouteCall): unknown;
 }

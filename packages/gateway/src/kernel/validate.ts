@@ -9,7 +9,7 @@ const UNITS: Readonly<Record<string, readonly [one: string, many: string]>> = {
   array: ["entry", "entries"],
 };
 
-/** A bound that was missed, as people say it; a schema's own words stay as they are. */
+/** A missed bound in plain words; a schema's own messages stay as they are. */
 function boundInWords(issue: z.core.$ZodIssue): string {
   const isSmall = issue.code === "too_small";
   if ((!isSmall && issue.code !== "too_big") || !/^Too (small|big): /.test(issue.message))

@@ -1,5 +1,5 @@
 /** Counters, gauges and histograms of one process, and their Prometheus text. */
-export type Labels = Record<string, string>;
+type Labels = Record<string, string>;
 
 const LABEL_SETS_MAX = 2000;
 const LATENCY_BUCKETS_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
@@ -133,7 +133,7 @@ export class Metrics {
     };
   }
 
-  /** What a counter stands at, by label set; nothing as long as nobody has counted. */
+  /** A counter's values by label set; empty until something was counted. */
   readCounter(name: string): readonly Readonly<Series>[] {
     return this.#counters.get(name)?.() ?? [];
   }

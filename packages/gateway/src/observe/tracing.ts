@@ -3,10 +3,10 @@ import type { Log } from "../kernel/log.ts";
 import { OTEL } from "./genai-attributes.ts";
 import { type AttributeValue, encodeSpans, type FinishedSpan, type SpanKind } from "./otlp.ts";
 
-export type Attributes = Record<string, AttributeValue | undefined>;
+type Attributes = Record<string, AttributeValue | undefined>;
 
 /** Which trace a span belongs to, as W3C `traceparent` carries it. */
-export interface SpanContext {
+interface SpanContext {
   /** 32 hexadecimal digits. */
   traceId: string;
   /** 16 hexadecimal digits. */
@@ -14,7 +14,7 @@ export interface SpanContext {
   sampled: boolean;
 }
 
-export interface SpanOptions {
+interface SpanOptions {
   attributes?: Attributes;
   /** The span that this one is part of: another span's `context`, or what `parseTraceparent` read. */
   parent?: SpanContext | null;
@@ -67,7 +67,7 @@ const ATTEMPTS_MAX = 5;
 const CLOSE_TIMEOUT_MS = 2_000;
 const RETRYABLE: readonly number[] = [408, 429, 502, 503, 504];
 
-export interface TracerOptions {
+interface TracerOptions {
   /** Base URL of an OTLP/HTTP collector; `/v1/traces` is added. */
   endpoint: string;
   headers: Readonly<Record<string, string>>;
@@ -75,13 +75,13 @@ export interface TracerOptions {
   version: string;
   clock: Clock;
   log: Log;
-  /** Told how many spans were lost each time that some were. */
+  /** Called with the number of spans each time some are lost. */
   onDropped?: (count: number) => void;
 }
 
 const randomHex = (byteCount: number): string => crypto.getRandomValues(new Uint8Array(byteCount)).toHex();
 
-/** Records spans and sends them to an OTLP collector in batches, beside the requests and never on their path. */
+/** Records spans and sends them to an OTLP collector in batches, in the background, never on a request's path. */
 class OtlpTracer implements Tracer {
   readonly enabled = true;
   readonly #url: string;
@@ -176,7 +176,7 @@ class OtlpTracer implements Tracer {
       problem = (error as Error).message;
     }
     this.#retryLater(batch);
-    log.warn("spans could not be exported", { problem, spans: batch.length });
+    log.warn("span export failed", { problem, spans: batch.length });
   }
 
   /** The batch goes to the front again, unless it has failed too often or there is no more room. */

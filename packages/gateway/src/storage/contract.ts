@@ -28,7 +28,7 @@ export interface Database extends Queryable {
   close(): Promise<void>;
 }
 
-/** Rights to do something that one instance at a time does. A dead holder's right lapses by itself. */
+/** Leases for work that one instance at a time does. A dead holder's lease expires. */
 export interface Leases {
   /** Takes the lease, or holds it longer; false while another instance has it. */
   acquire(name: string, durationMs: number): Promise<boolean>;

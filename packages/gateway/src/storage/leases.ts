@@ -1,10 +1,10 @@
 import { type Clock, isoTime } from "../kernel/clock.ts";
 import type { Database, Leases } from "./contract.ts";
 
-export interface LeasesOptions {
+interface LeasesOptions {
   db: Database;
   clock: Clock;
-  /** Who holds what is taken here. */
+  /** The holder's id. */
   instance: string;
 }
 
@@ -24,7 +24,7 @@ export class DatabaseLeases implements Leases {
     return changed > 0;
   }
 
-  /** Ends everything that this instance holds, so that others need not wait for it to lapse. */
+  /** Ends everything that this instance holds, so that others need not wait for it to expire. */
   async releaseAll(): Promise<void> {
     await this.options.db.run("DELETE FROM leases WHERE owner = $1", [this.options.instance]);
   }

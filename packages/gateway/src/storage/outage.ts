@@ -15,7 +15,7 @@ function isOutage(error: unknown): error is Error {
   return typeof code === "string" && (POSTGRES_CODES.test(code) || SQLITE_CODES.test(code));
 }
 
-/** Names what goes wrong because of the database's state rather than because of what it was asked. */
+/** Recognises failures caused by the database's state rather than by the query. */
 export async function namingOutages<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();

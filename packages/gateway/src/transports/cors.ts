@@ -65,11 +65,13 @@ export class Cors {
       headers: {
         ...headers,
         "access-control-allow-origin": origin,
-        "access-control-expose-headers": "x-request-id, retry-after",
+        "access-control-expose-headers": "x-request-id, retry-after, x-should-retry",
         vary: headers?.vary ? `${headers.vary}, origin` : "origin",
       },
     };
-    return answer instanceof Reply ? new Reply(head, answer.body) : new StreamedReply(head, answer.source);
+    return answer instanceof Reply
+      ? new Reply(head, answer.body, answer.release)
+      : new StreamedReply(head, answer.source);
   }
 }
 

@@ -1,4 +1,4 @@
-import { bearerOf, ClientAddress, type HttpRequest, Reply, Router, replyOf } from "@model-gateway/wire/http";
+import { bearerOf, type HttpRequest, Reply, Router, replyOf } from "@model-gateway/wire/http";
 import type { AnyReply, IncomingRequest } from "@model-gateway/wire/server";
 import { connectionsByOpenFiles, Listener, SocketReply } from "@model-gateway/wire/server";
 import type { SocketHandlers } from "@model-gateway/wire/websocket";
@@ -10,9 +10,10 @@ import type { Log } from "../kernel/log.ts";
 import { type AnyRoute, checkRoute } from "../kernel/route.ts";
 import { Cors } from "./cors.ts";
 import type { EventsTransport } from "./events/sse.ts";
+import { type Hosts, RequestSource } from "./hosts.ts";
 import type { Gate } from "./rest/gate.ts";
 import { RouteRunner } from "./rest/runner.ts";
-import type { createRpcHttp } from "./rpc/http.ts";
+import { type createRpcHttp, RPC_BODY_BYTES_MAX } from "./rpc/http.ts";
 import { type RpcWebSocket, SEND_BUFFER_BYTES_MAX } from "./rpc/websocket.ts";
 
 /** A WebSocket transport beside the RPC plane, e.g. the agents' tunnel. */
@@ -22,7 +23,7 @@ export interface SocketTransport<Data> extends SocketHandlers<Data> {
   admit(request: HttpRequest, query: URLSearchParams): Promise<Data | Reply>;
 }
 
-export interface HttpServerOptions {
+interface HttpServerOptions {
   host: string;
   port: number;
   /** Lets several processes listen on one port. */
@@ -40,18 +41,28 @@ export interface HttpServerOptions {
   rooms: Rooms;
   ids: Ids;
   log: Log;
-  /** Of the network, so real time, whatever time the rooms are told. */
+  /** For network deadlines: always real time, even when tests give the rooms another clock. */
   clock: Clock;
   trustedProxies: ReadonlySet<string>;
   corsOrigins: readonly string[];
+  hosts: Hosts;
   /** Answers a GET that no route has, e.g. with a page of the console. */
-  fallback?: (request: HttpRequest, path: string) => Response | Promise<Response> | null;
+  fallback?: (request: HttpRequest, path: string) => Promise<Response | null> | null;
 }
 
 const SOCKET_MESSAGE_BYTES_MAX = 8 * 1024 * 1024;
 const CONNECTIONS_MAX_HINT =
   "raise the limit of open files and SERVICE_CONNECTIONS_MAX, or start more instances";
 const RPC_METHODS: readonly string[] = ["GET", "POST"];
+
+const CHALLENGE = { "www-authenticate": "Bearer", "x-should-retry": "false" };
+
+/** A 401 says how to sign in, and client libraries need not try the same credentials again. */
+function challenged(answer: AnyReply): AnyReply {
+  if (!(answer instanceof Reply) || answer.head.status !== 401) return answer;
+  const head = { ...answer.head, headers: { ...CHALLENGE, ...answer.head.headers } };
+  return new Reply(head, answer.body, answer.release);
+}
 
 /** The one listener: routes, the RPC plane, the event streams and the WebSockets. */
 export function startHttpServer(options: HttpServerOptions): Listener {
@@ -83,15 +94,14 @@ export function startHttpServer(options: HttpServerOptions): Listener {
 
   async function upgradeRpc(request: IncomingRequest): Promise<AnyReply> {
     const query = new URLSearchParams(request.search);
-    const data = await rpcSocket.admit(query.get("token") ?? bearerOf(request), sourceOf(request).ip);
-    const refusal = data.anonymous ? cors.refusal(request) : null;
+    const data = await rpcSocket.admit(query.get("token") ?? bearerOf(request), sourceOf(request));
+    const refusal = data.anonymous ? refusalOf(request) : null;
     if (refusal) return toRestReply(refusal, ids.ordered());
-    return new SocketReply(
-      ids.ordered(),
-      data,
-      rpcSocket,
-      "Expected a WebSocket upgrade; POST JSON-RPC requests instead.",
-    );
+    return new SocketReply(ids.ordered(), data, rpcSocket, {
+      hint: "Expected a WebSocket upgrade; POST JSON-RPC requests instead.",
+      // An anonymous socket may send no more at once than its calls may hold.
+      ...(data.anonymous && { messageBytesMax: RPC_BODY_BYTES_MAX }),
+    });
   }
 
   async function upgradeOther(
@@ -102,7 +112,9 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     return admitted instanceof Reply ? admitted : new SocketReply(ids.ordered(), admitted, transport);
   }
 
-  const sourceOf = (request: IncomingRequest) => new ClientAddress(request, trustedProxies);
+  const sourceOf = (request: IncomingRequest) => new RequestSource(request, trustedProxies);
+  /** Of what comes without credentials. */
+  const refusalOf = (request: HttpRequest) => options.hosts.refusal(request) ?? cors.refusal(request);
 
   function route(request: IncomingRequest): AnyReply | Promise<AnyReply> {
     const { method } = request;
@@ -110,7 +122,7 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     const path = request.path.startsWith("/v1/v1/") ? request.path.slice(3) : request.path;
     if (path === "/api/rpc") {
       if (method === "POST")
-        return rpcHttp(request, { requestId: ids.ordered(), source: sourceOf(request), cors });
+        return rpcHttp(request, { requestId: ids.ordered(), source: sourceOf(request), refusal: refusalOf });
       if (method === "GET") return upgradeRpc(request);
     }
     if (method === "GET") {
@@ -128,12 +140,12 @@ export function startHttpServer(options: HttpServerOptions): Listener {
   /** What is thrown past every handler still gets an answer. */
   function handle(request: IncomingRequest): AnyReply | Promise<AnyReply> {
     const failed = (error: unknown) => {
-      log.error("request failed outside every handler", { error });
+      log.error("unhandled error in a request", { error });
       return toRestReply(toServiceError(error), ids.uuid());
     };
     try {
       const answer = route(request);
-      return answer instanceof Promise ? answer.catch(failed) : answer;
+      return answer instanceof Promise ? answer.then(challenged, failed) : challenged(answer);
     } catch (error) {
       return failed(error);
     }

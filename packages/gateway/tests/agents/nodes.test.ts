@@ -5,7 +5,8 @@ import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { failure } from "@model-gateway/testing/failure.ts";
 import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { until } from "@model-gateway/testing/until.ts";
-import { chat, dialRaw, follow, HELLO, type RawNode } from "./support.ts";
+import { startUpstream, wholeStream } from "@model-gateway/testing/upstream.ts";
+import { chat, dialRaw, follow, HELLO, type RawNode, serveTunnel } from "./support.ts";
 
 let gateway: TestGateway;
 let clock: ManualClock;
@@ -331,16 +332,32 @@ describe("deployments", () => {
     foreign.stop();
   });
 
-  test("a model that loads again is unroutable meanwhile", async () => {
+  test("a model that loads again is known but not reachable meanwhile", async () => {
     const { heard, tell } = await deployed();
+    const { key } = await rpc("keys.create", { name: "test" });
+    const ask = (provider?: string) =>
+      fetch(`${gateway.url}/v1/chat/completions`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+        body: JSON.stringify({ model: "tiny", provider, messages: [{ role: "user", content: "hi" }] }),
+      });
     await tell({ status: "ready", progress: 100, port: 20_000 });
     expect(backend("tiny")).not.toBeNull();
     await tell({ status: "loading", progress: 90, message: "the engine ended" });
     expect(backend("tiny")).toBeNull();
+    for (const provider of [undefined, "agent-tiny", "Agent-Tiny"]) {
+      const answer = await ask(provider);
+      expect(answer.status).toBe(500);
+      expect(Number(answer.headers.get("retry-after"))).toBeGreaterThan(0);
+      expect((await answer.json()).error.message).toBe("all backends unhealthy for model: tiny");
+    }
+    const { data } = await (await fetch(`${gateway.url}/v1/models`)).json();
+    expect(data.map(({ id }: { id: string }) => id)).not.toContain("tiny");
     await tell({ status: "ready", progress: 100, port: 20_000 });
     expect(backend("tiny")).not.toBeNull();
     await tell({ status: "failed", progress: 90, message: "given up" });
     expect(backend("tiny")).toBeNull();
+    expect((await ask()).status).toBe(404);
     await until("the follower knows", () => heard.last()?.message === "given up");
     expect(heard.statuses()).toEqual(["ready", "loading", "ready", "failed"]);
     heard.stop();
@@ -354,7 +371,7 @@ describe("deployments", () => {
     expect(heard.last()).toMatchObject({ status: "downloading", progress: 40 });
     clock.advance(60_000);
     await until("it has failed", () => heard.last()?.status === "failed");
-    expect(heard.last()?.message).toBe("the node did not come back within 60 s");
+    expect(heard.last()?.message).toBe("the node did not reconnect within 60 s");
     heard.stop();
   });
 
@@ -495,6 +512,78 @@ test("what a tunnel refuses is an error that lets the router go on", async () =>
   node.socket.close();
   await until("the model is gone", () => backend("tiny") === null);
 });
+
+test("an instance that drains lets the streams through a node's tunnel finish", async () => {
+  const leaving = await bootGateway({ config: { drainGraceMs: 0 } });
+  const token = await leaving.signIn("ada");
+  const { key } = await leaving.rpc("keys.create", { name: "test" }, token);
+  const registered = await leaving.rpc("agents.register", { machine_name: "node", version: "1" }, token);
+  const engine = startUpstream({ models: ["tiny"] });
+  const { promise: held, resolve: release } = Promise.withResolvers<void>();
+  engine.answer(async (_, reply) => {
+    const [first, ...rest] = wholeStream(["so ", "far ", "so ", "good"]);
+    reply.head(200, { "content-type": "text/event-stream" });
+    await reply.write(first!);
+    await held;
+    for (const piece of rest) await reply.write(piece);
+    await reply.end();
+  });
+  const node = await dialRaw(leaving, registered.token);
+  serveTunnel(node, { baseUrl: engine.url, apiKey: null });
+  await node.hello({ tunnel: true, direct: false, models: serving("tiny") });
+  await until("it is routable", () => leaving.app.rooms.agents.backend("tiny") !== null);
+  const answer = await fetch(`${leaving.url}/v1/chat/completions`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+    body: JSON.stringify({ model: "tiny", stream: true, messages: [{ role: "user", content: "hi" }] }),
+  });
+  expect(answer.status).toBe(200);
+  const drained = leaving.app.drain();
+  await until("it no longer accepts", () =>
+    fetch(`${leaving.url}/healthz`).then(
+      () => false,
+      () => true,
+    ),
+  );
+  release();
+  expect(await answer.text()).toEndWith("data: [DONE]\n\n");
+  await drained;
+  expect(await node.closed).toMatchObject({ code: 1001 });
+  engine.stop();
+  rmSync(leaving.dataDir, { recursive: true, force: true });
+});
+
+test("a hung engine does not take the model down on the other nodes", async () => {
+  const running = await bootGateway();
+  const token = await running.signIn("ada");
+  const { key } = await running.rpc("keys.create", { name: "test" }, token);
+  const engines = [startUpstream({ models: ["tiny"] }), startUpstream({ models: ["tiny"] })];
+  for (const [i, engine] of engines.entries()) {
+    const registered = await running.rpc("agents.register", { machine_name: `n${i}`, version: "1" }, token);
+    const node = await dialRaw(running, registered.token);
+    serveTunnel(node, { baseUrl: engine.url, apiKey: null });
+    await node.hello({ tunnel: true, direct: false, models: serving("tiny") });
+  }
+  await until("it is routable", () => running.app.rooms.agents.backend("tiny") !== null);
+  const { routing } = running.app.rooms;
+  const entry = routing.entries.find(({ config }) => config.name === "agent-tiny")!;
+  engines[0]!.listing(() => {});
+  engines[0]!.answer(() => {});
+  await routing.recheck(entry.backend);
+  expect(entry.state).toBe("Healthy");
+  const ask = () =>
+    fetch(`${running.url}/v1/chat/completions`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+      body: JSON.stringify({ model: "tiny", messages: [{ role: "user", content: "hi" }] }),
+    });
+  // Its own deadline has passed, so it is asked nothing more.
+  await until("the hung one is set aside", () => engines[0]!.probeCount >= 3);
+  for (let i = 0; i < 4; i++) expect((await ask()).status).toBe(200);
+  expect(engines[1]!.requests.length).toBe(4);
+  for (const engine of engines) engine.stop();
+  await running.stop();
+}, 30_000);
 
 test("an instance that drains sends its nodes elsewhere at once", async () => {
   const leaving = await bootGateway({ config: { drainGraceMs: 0 } });

@@ -35,11 +35,11 @@ export async function follow(gateway: TestGateway, streamId: string): Promise<Fo
     const decoder = new TextDecoder();
     let rest = "";
     for await (const chunk of response.body!) {
-      const events = (rest + decoder.decode(chunk, { stream: true })).split("\n\n");
-      rest = events.pop()!;
-      for (const event of events) {
-        if (!event.startsWith("data: ")) continue;
-        const { method, params } = JSON.parse(event.slice(6)) as { method: string; params: Notified };
+      const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
+      rest = lines.pop()!;
+      for (const line of lines) {
+        if (!line.startsWith("data: ")) continue;
+        const { method, params } = JSON.parse(line.slice(6)) as { method: string; params: Notified };
         if (method === "models.progress") all.push(params);
       }
     }

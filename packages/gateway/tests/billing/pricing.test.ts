@@ -101,7 +101,7 @@ describe("the pricing file", () => {
     const lines: string[] = [];
     const log = createLog({ level: "info", format: "json", write: (line) => lines.push(line) });
     const seen: number[] = [];
-    const end = watchPricingFile({ path, clock, log, onChange: (prices) => seen.push(prices.length) });
+    const end = watchPricingFile({ path, clock, log, onChange: ({ prices }) => seen.push(prices.length) });
     clock.advance(10_000);
     expect(seen).toEqual([]);
     writeFileSync(path, '{"prices": [{"match": "a", "input": 1, "output": 1}]}');
@@ -112,7 +112,7 @@ describe("the pricing file", () => {
     rmSync(path);
     clock.advance(2_000);
     expect(seen).toEqual([1]);
-    expect(lines.filter((line) => line.includes("previous prices stay in force"))).toHaveLength(2);
+    expect(lines.filter((line) => line.includes("keeping the previous prices"))).toHaveLength(2);
     // Put in place as editors and orchestrators do it.
     writeFileSync(`${path}.new`, '{"prices": []}');
     renameSync(`${path}.new`, path);

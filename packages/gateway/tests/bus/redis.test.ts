@@ -41,6 +41,12 @@ async function holdOne({ reservations }: Awaited<ReturnType<typeof instance>>): 
   return granted !== REFUSED;
 }
 
+const ticked = defineNotification({
+  name: "test.ticked",
+  summary: "Counts",
+  params: z.object({ i: z.int() }),
+});
+
 describe.if(url !== undefined)("the bus over Redis", () => {
   test("a message reaches its own and every other instance exactly once, in order", async () => {
     const [a, b] = [await instance(url!), await instance(url!)];
@@ -71,17 +77,13 @@ describe.if(url !== undefined)("the bus over Redis", () => {
     ];
     await Bun.sleep(50);
     const received: string[] = [];
-    const ticked = defineNotification({
-      name: "test.ticked",
-      summary: "Counts",
-      params: z.object({ i: z.int() }),
-    });
     const stream = hubA.open("user-1");
-    hubB.subscribe({
+    const reader = hubB.subscribe({
       sessionId: stream.sessionId,
       userId: "user-1",
       subscriber: { deliver: (json) => received.push(json) > 0, closed() {} },
     });
+    reader!.resume();
     await stream.whenHeard();
     for (let i = 0; i < 10; i++) stream.emit(ticked, { i });
     await until("every message arrived", () => received.length === 10);
@@ -93,6 +95,45 @@ describe.if(url !== undefined)("the bus over Redis", () => {
       subscriber: { deliver: () => true, closed() {} },
     });
     expect(stranger).toBeNull();
+  });
+
+  test("what a subscriber missed on one instance it gets from another, once and in order", async () => {
+    const instances = await Promise.all([1, 2, 3].map(() => instance(url!)));
+    const [hubA, hubB, hubC] = instances.map(({ bus }) => new BusEventHub(bus, systemClock, randomIds)) as [
+      BusEventHub,
+      BusEventHub,
+      BusEventHub,
+    ];
+    await Promise.all(instances.map(({ bus }) => bus.ready()));
+    const received: { i: number; id: string }[] = [];
+    const subscriber = {
+      deliver: (json: string, id: string) => received.push({ i: JSON.parse(json).params.i, id }) > 0,
+      closed() {},
+    };
+    const stream = hubA.open("user-1");
+    const { sessionId } = stream;
+    let sent = 0;
+    const emit = (count: number) => {
+      for (const end = sent + count; sent < end; sent++) stream.emit(ticked, { i: sent });
+    };
+    const first = hubB.subscribe({ sessionId, userId: "user-1", subscriber })!;
+    first.resume();
+    await stream.whenHeard();
+    emit(10);
+    await until("the first ten", () => received.length === 10);
+    first.leave();
+    emit(100);
+    const second = hubC.subscribe({ sessionId, userId: "user-1", lastId: received.at(-1)!.id, subscriber })!;
+    second.resume();
+    // Some of these are heard both by the one that kept them and by the one that asks for them.
+    for (let burst = 0; burst < 20; burst++) {
+      emit(5);
+      await Bun.sleep(1);
+    }
+    await until("everything", () => received.length >= sent);
+    expect(received.map(({ i }) => i)).toEqual(Array.from({ length: sent }, (_, i) => i));
+    // A stranger is told nothing of it.
+    expect(hubC.subscribe({ sessionId, userId: "user-2", lastId: "0", subscriber })).toBeNull();
   });
 
   test("limits are exact over instances", async () => {

@@ -35,6 +35,62 @@ describe("answers of an upstream that leaves things out", () => {
     expect(answer.usage).toEqual({ prompt_tokens, completion_tokens, total_tokens });
   });
 
+  test("what is left out inside is added too: role, index, finish reason, the sum of the usage", async () => {
+    const head = { id: "c1", object: "chat.completion", created: 1, model: "m" };
+    const call = { id: "a", type: "function", function: { name: "f", arguments: "{}" } };
+    bench.upstream.answer((_, reply) =>
+      reply.json({
+        ...head,
+        choices: [{ message: { content: "yo" } }, { message: { tool_calls: [call] } }],
+        usage: { prompt_tokens: 3, completion_tokens: 4, cost: 0.5 },
+      }),
+    );
+    expect(await (await bench.chat({})).json()).toEqual({
+      ...head,
+      choices: [
+        { index: 0, finish_reason: "stop", message: { role: "assistant", content: "yo" } },
+        {
+          index: 1,
+          finish_reason: "tool_calls",
+          message: { role: "assistant", content: null, tool_calls: [call] },
+        },
+      ],
+      usage: { prompt_tokens: 3, completion_tokens: 4, total_tokens: 7, cost: 0.5 },
+    });
+  });
+
+  test("one that is right passes as the upstream's own bytes", async () => {
+    const body =
+      '{ "id":"c1","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"yo"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2} }';
+    bench.upstream.answer(async (_, reply) => {
+      reply.head(200, { "content-type": "application/json" });
+      await reply.write(body);
+      await reply.end();
+    });
+    expect(await (await bench.chat({})).text()).toBe(body);
+  });
+
+  test("embeddings whose entries or usage lack something", async () => {
+    bench.upstream.answer((_, reply) =>
+      reply.json({
+        object: "list",
+        model: "m",
+        data: [{ embedding: [1], index: 0 }, { embedding: [2] }],
+        usage: { total_tokens: 5 },
+      }),
+    );
+    const answer = await (await bench.post("/v1/embeddings", { model: "m", input: ["a", "b"] })).json();
+    expect(answer).toEqual({
+      object: "list",
+      model: "m",
+      data: [
+        { object: "embedding", index: 0, embedding: [1] },
+        { object: "embedding", index: 1, embedding: [2] },
+      ],
+      usage: { prompt_tokens: 5, completion_tokens: 0, total_tokens: 5 },
+    });
+  });
+
   test("every chunk of a stream gets them, under one id, with no finish before the last", async () => {
     bench.upstream.answer((_, reply) =>
       reply.stream([

@@ -198,11 +198,22 @@ onEachDatabase("hostile input", (fresh) => {
       token: "t",
       refresh_token: "t",
       prompt: "a cat",
+      message_id: crypto.randomUUID(),
       alias: "nick",
       target: "m",
+      targets: [{ model: "m" }],
       title: "a title",
       server: "vllm",
       index: 99,
+      current_password: "not the password",
+      new_password: "another password",
+      link_id: groupId,
+      invitation_id: groupId,
+      input_usd: 1,
+      output_usd: 1,
+      monthly_usd_quota: 1,
+      monthly_token_quota: 100_000,
+      rpm: 10,
     };
   });
   afterAll(async () => {

@@ -31,6 +31,9 @@ onEachDatabase("bounds", (fresh) => {
         content,
         images,
         tool_calls: null,
+        parts: null,
+        tool_call_id: null,
+        incomplete: null,
         created_at: "2026-11-15T12:00:00.000Z",
       });
       const images = JSON.stringify(["y".repeat(80)]);

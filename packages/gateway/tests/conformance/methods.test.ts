@@ -66,6 +66,7 @@ system.probe | anonymous_socket | | ok status
 
 /** Parameters of our own beyond the contract's; all of them may be left out. */
 const ADDED = new Set([
+  "auth.register setup_token?",
   "keys.create group_id?",
   "group.members.list include_inactive?",
   "group.models.allow remove?",
@@ -74,12 +75,48 @@ const ADDED = new Set([
 
 /** Methods of our own beyond the contract's. */
 const ADDED_METHODS = `
+chat.stop | jwt | stream_id | ok
 conversations.rename | jwt | conversation_id title | id title owner
 conversations.rewind | jwt | conversation_id message_id | removed
+memory.list | jwt | limit? offset? | items total
 system.activity | admin | | minutes first_token backends failures
 backends.detect | admin | | servers
 backends.adopt | admin | server | name
 backends.types | jwt | | default_type types
+routes.list | admin | | name targets begin_within_seconds
+routes.set | admin | name targets begin_within_seconds? | ok
+routes.delete | admin | name | ok
+backends.list | admin | | backends models
+backends.add | admin | type? url? api_key? name? models? capabilities? concurrency? | name
+backends.update | admin | name type? url? api_key? models? capabilities? concurrency? enabled? | name
+backends.test | admin | type? url? api_key? name? models? capabilities? concurrency? | ok detail latency_ms models
+backends.probe | admin | name | ok
+backends.remove | admin | name | removed
+aliases.list | admin | | alias target
+aliases.set | admin | alias target | ok
+aliases.remove | admin | alias | ok
+billing.prices.list | admin | | model input_usd output_usd source
+billing.prices.set | admin | model input_usd output_usd | ok
+billing.prices.remove | admin | model | removed
+billing.prices.video.set | admin | model mode? base_price? price_per_second? price_per_frame? resolution_coeff? currency? enabled? | ok
+billing.tiers.set | admin | name monthly_usd_quota monthly_token_quota rpm | ok
+usage.query | admin | ref_ids? since? until? group_by? include_records? limit? offset? | totals groups groups_truncated records records_total limit offset
+users.list | admin | search? limit? offset? | users total
+users.create | admin | email name? is_admin? tier? | id email name link
+users.update | admin | user_id name? tier? is_admin? disabled? | ok
+users.password.reset | admin | user_id | id token expires_at
+users.invite | admin | email? tier? | id token expires_at
+users.links.list | admin | | id kind email created_by created_at expires_at
+users.links.revoke | admin | link_id | ok
+auth.password.set | jwt | current_password new_password | ok
+auth.sessions.list | jwt | | id current ip user_agent created_at last_used_at
+auth.sessions.end | jwt | session_id? | ended
+auth.link.show | public | token | kind invited_by email name expires_at
+auth.link.accept | public | token password email? name? | access_token refresh_token token_type expires_in user
+group.invite.show | public | token | group_name group_description invited_by role email expires_at
+group.invite.register | public | token password email? name? | access_token refresh_token token_type expires_in user
+group.invite.list | jwt | group_id | id role email max_uses uses created_by created_at expires_at
+group.invite.revoke | jwt | group_id invitation_id | ok
 `;
 
 const words = (text: string | undefined) => (text ?? "").split(" ").filter(Boolean);

@@ -32,6 +32,7 @@ test("the OpenRPC document is valid and lists every method", async () => {
   const validate = ajv.compile({ ...schema, $schema: undefined });
   expect(validate(document) ? [] : validate.errors).toEqual([]);
   expect(document.openrpc).toBe("1.3.2");
+  expect(document.servers).toEqual([{ name: "this service", url: `${gateway.url}/api/rpc` }]);
   const names = document.methods.map(({ name }: { name: string }) => name);
   expect(names).toContain("auth.register");
   expect(new Set(names).size).toBe(names.length);
@@ -41,12 +42,27 @@ test("the OpenRPC document is valid and lists every method", async () => {
   }
 });
 
+test("the OpenRPC document's server is the address that its reader used", async () => {
+  const serverOf = async (headers: Record<string, string>) => {
+    const answer = await fetch(`${gateway.url}/api/openrpc.json`, { headers });
+    return (await answer.json()).servers[0].url;
+  };
+  expect(await serverOf({ host: "models.example:8443" })).toBe("http://models.example:8443/api/rpc");
+  expect(await serverOf({ host: "models.example", "x-forwarded-proto": "https" })).toBe(
+    "https://models.example/api/rpc",
+  );
+  expect(await serverOf({ host: "a", "x-forwarded-proto": "javascript" })).toBe("http://a/api/rpc");
+});
+
 test("the OpenAPI document lists every route with its security", async () => {
   const document = await get("/api/openapi.json");
   expect(document.openapi).toBe("3.1.0");
   expect(
     document.paths["/healthz"].get.responses["200"].content["application/json"].schema.required,
   ).toContain("build_hash");
+  const { get: readyz } = document.paths["/readyz"];
+  expect(readyz.summary).toContain("Same as /v1/health");
+  expect(readyz.responses["200"].content["application/json"].schema.required).toContain("usage_journal");
 });
 
 test("the reference page names every method", async () => {

@@ -56,7 +56,7 @@ test("an unknown option and a taken port are explained", async () => {
   const first = start([]);
   const url = await listening(first);
   const second = start([], { SERVICE_PORT: new URL(url).port });
-  expect(await new Response(second.stderr).text()).toContain("the port is taken");
+  expect(await new Response(second.stderr).text()).toContain("the port is already in use");
   expect(await second.exited).toBe(1);
 });
 

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { connect } from "node:net";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
-import { ADMIN_TOKEN, bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { ADMIN_TOKEN, bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
 
 let gateway: TestGateway;
 let token: string;
@@ -91,6 +92,78 @@ describe("an anonymous socket", () => {
   });
 });
 
+/** A frame's header as a client sends it; the mask is four zeros, so that a payload stands as it is. */
+function clientFrame(opcode: number, payloadBytes: number): Buffer {
+  const head = Buffer.alloc(14);
+  head[0] = 0x80 | opcode;
+  head[1] = 0x80 | 127;
+  head.writeBigUInt64BE(BigInt(payloadBytes), 2);
+  return head;
+}
+
+/** A socket that is written byte by byte: what the server sends after the handshake. */
+async function rawSocket(query = ""): Promise<{ write(bytes: Buffer): void; closed(): Promise<Buffer> }> {
+  const socket = connect(gateway.app.port, "127.0.0.1");
+  const key = Buffer.alloc(16).toString("base64");
+  socket.write(
+    `GET /api/rpc${query} HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\nsec-websocket-key: ${key}\r\n\r\n`,
+  );
+  let received = Buffer.alloc(0);
+  const { promise: upgraded, resolve } = Promise.withResolvers<void>();
+  socket.on("error", () => {});
+  socket.on("data", (bytes: Buffer) => {
+    received = Buffer.concat([received, bytes]);
+    if (received.includes("\r\n\r\n")) resolve();
+  });
+  const ended = new Promise<void>((done) => socket.once("end", done));
+  await upgraded;
+  const framesFrom = received.indexOf("\r\n\r\n") + 4;
+  return {
+    write: (bytes) => void socket.write(bytes),
+    async closed() {
+      await ended;
+      socket.destroy();
+      return received.subarray(framesFrom);
+    },
+  };
+}
+
+describe("what is kept of a stranger's messages", () => {
+  test("a message of more than 1 MiB closes the socket when its length is read", async () => {
+    const socket = await rawSocket();
+    socket.write(clientFrame(1, 1024 * 1024 + 1));
+    const farewell = await socket.closed();
+    expect([farewell[0], farewell.readUInt16BE(2)]).toEqual([0x88, 1009]);
+  });
+
+  test("fragments count together", async () => {
+    const socket = await rawSocket();
+    const first = clientFrame(1, 1024 * 1024);
+    first[0] = 0x01;
+    socket.write(Buffer.concat([first, Buffer.alloc(1024 * 1024, 32), clientFrame(0, 1)]));
+    const farewell = await socket.closed();
+    expect([farewell[0], farewell.readUInt16BE(2)]).toEqual([0x88, 1009]);
+  });
+
+  test("calls under way hold 1 MiB together; what comes on top is answered with a refusal", async () => {
+    const socket = await Socket.open();
+    const pad = "x".repeat(600_000);
+    const ids = [0, 1, 2, 3];
+    // Hashing a password takes a moment, so that the first is under way when the others come.
+    for (const id of ids) {
+      const params = { email: "ada@example.com", password: "wrong", pad };
+      socket.socket.send(JSON.stringify({ jsonrpc: "2.0", id, method: "auth.login", params }));
+    }
+    const answers = [];
+    for (const _ of ids) answers.push(await socket.next());
+    expect(answers.map(({ id }) => id).toSorted()).toEqual(ids);
+    const busy = answers.filter(({ error }) => /under way on this socket/.test(JSON.stringify(error)));
+    expect(busy.map(({ id }) => id).toSorted()).toEqual([1, 2, 3]);
+    expect((await socket.call("system.status", { pad })).result).toBeDefined();
+    socket.socket.close();
+  });
+});
+
 describe("an authenticated socket", () => {
   test("calls everything, stays open, and answers batches, binary frames and rubbish", async () => {
     const socket = await Socket.open(`?token=${token}`);
@@ -158,5 +231,50 @@ describe("an authenticated socket", () => {
     clock.advance(16 * 60_000);
     expect((await socket.call("auth.me")).error?.code).toBe(-32005);
     socket.socket.close();
+  });
+});
+
+// Last: the clock is moved on past the end of the tokens above.
+describe("an authenticated socket whose token expires", () => {
+  test("stays with a fresh token: auth.refresh over the socket renews it", async () => {
+    const session = await gateway.rpc("auth.login", { email: "ada@example.com", password: PASSWORD });
+    const socket = await Socket.open(`?token=${session.access_token}`);
+    clock.advance(16 * 60_000);
+    expect((await socket.call("auth.me")).error?.code).toBe(-32005);
+    const renewed = await socket.call("auth.refresh", { refresh_token: session.refresh_token });
+    expect(renewed.result?.access_token).toBeString();
+    expect((await socket.call("auth.me")).result?.email).toBe("ada@example.com");
+    clock.advance(16 * 60_000);
+    expect((await socket.call("auth.me")).error?.code).toBe(-32005);
+    // In a batch, too.
+    const refresh_token = renewed.result?.refresh_token;
+    socket.socket.send(
+      JSON.stringify([{ jsonrpc: "2.0", id: 1, method: "auth.refresh", params: { refresh_token } }]),
+    );
+    await socket.next();
+    expect((await socket.call("auth.me")).result?.email).toBe("ada@example.com");
+    socket.socket.close();
+  });
+
+  test("never becomes somebody else's, and a stranger's stays a stranger's", async () => {
+    await gateway.signIn("eve");
+    const login = (name: string) =>
+      gateway.rpc("auth.login", { email: `${name}@example.com`, password: PASSWORD });
+    const socket = await Socket.open(`?token=${(await login("ada")).access_token}`);
+    const { refresh_token } = await login("eve");
+    expect((await socket.call("auth.refresh", { refresh_token })).result).toBeDefined();
+    expect((await socket.call("auth.me")).result?.email).toBe("ada@example.com");
+    const stranger = await Socket.open();
+    const again = await login("eve");
+    expect(
+      (await stranger.call("auth.refresh", { refresh_token: again.refresh_token })).result,
+    ).toBeDefined();
+    expect((await stranger.call("auth.me")).error?.code).toBe(-32005);
+    const admin = await Socket.open(`?token=${ADMIN_TOKEN}`);
+    const third = await login("eve");
+    expect((await admin.call("auth.refresh", { refresh_token: third.refresh_token })).result).toBeDefined();
+    expect((await admin.call("group.list")).result).toBeDefined();
+    expect((await admin.call("auth.me")).error?.code).toBe(-32005);
+    for (const { socket: each } of [socket, stranger, admin]) each.close();
   });
 });

@@ -94,7 +94,7 @@ describe.each(setups)("points that requests hold, $name", ({ kind, instances }) 
     const refused = await allocate(group_id, 71);
     expect(refused.error).toMatchObject({
       code: -32000,
-      message: expect.stringMatching(/has 100 points.*hold.*71 are not free/),
+      message: expect.stringMatching(/has 100 points.*hold too many of them to allocate 71/),
     });
     expect(await balanceOf(group_id)).toBe(100);
     expect((await allocate(group_id, 101)).error.message).toContain("fewer than 101");
@@ -143,7 +143,7 @@ describe.each(setups)("points that requests hold, $name", ({ kind, instances }) 
     const refused = await there.call("group.delete", { group_id }, people.ann);
     expect(refused.error).toMatchObject({
       code: -32000,
-      message: expect.stringContaining("Requests under way"),
+      message: expect.stringContaining("Requests in progress"),
     });
     expect(await balanceOf(group_id)).toBe(100);
     // Someone else learns nothing of it.

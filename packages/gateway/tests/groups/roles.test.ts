@@ -52,6 +52,16 @@ const matrix: Record<string, { params: (fixture: Fixture) => unknown; gets: (num
     params: () => ({ token: "unknown" }),
     gets: [...Array(6).fill(notFound), auth, auth],
   },
+  "group.invite.show": { params: () => ({ token: "unknown" }), gets: Array(8).fill(notFound) },
+  "group.invite.register": {
+    params: () => ({ token: "unknown", password: "long enough" }),
+    gets: Array(8).fill(notFound),
+  },
+  "group.invite.list": { params: inGroup(), gets: forAdmins },
+  "group.invite.revoke": {
+    params: inGroup({ invitation_id: "00000000-0000-4000-8000-000000000000" }),
+    gets: forAdmins.map((each) => (each === ok ? notFound : each)),
+  },
   "group.models.list": { params: inGroup(), gets: forAdmins },
   "group.models.allow": { params: inGroup({ model_ids: ["m"] }), gets: forAdmins },
   "group.models.deny": { params: inGroup({ model_ids: ["n"] }), gets: forAdmins },

@@ -93,6 +93,7 @@ onEachDatabase("retention", (fresh) => {
           step_count: 0,
           facts: null,
           bound_usd: null,
+          warnings: null,
           lease_owner: "other",
           lease_until: past,
         });

@@ -66,12 +66,29 @@ describe("memory in chats", () => {
     expect(user!.content).toBe("What is my cat called?");
   });
 
-  test("memory: false neither recalls nor remembers", async () => {
+  test("memory: false recalls nothing, but the turn is remembered", async () => {
     await until("the earlier turns were written back", async () => (await written()) === 2);
     await say("What is my cat called?", { memory: false });
     expect(sentMessages()).toEqual([{ role: "user", content: "What is my cat called?" }]);
-    await say("Good night.");
-    await until("the later turn was written back", async () => (await written()) === 3);
+    await until("the turn was written back", async () => (await written()) === 3);
+  });
+
+  test("events name the facts, memory.list has them all, and memory.delete takes one away", async () => {
+    const { events } = await bench.rpc("memory.status", {}, bench.token);
+    const named = events.flatMap(({ node_ids }: { node_ids: string[] }) => node_ids);
+    const listed = await bench.rpc("memory.list", {}, bench.token);
+    expect(listed.total).toBe(listed.items.length);
+    expect(listed.total).toBeGreaterThan(0);
+    const ids = listed.items.map(({ node_id }: { node_id: string }) => node_id);
+    expect(ids.filter((id: string) => !named.includes(id))).toEqual([]);
+    const page = await bench.rpc("memory.list", { limit: 1 }, bench.token);
+    expect(page).toEqual({ items: [listed.items[0]], total: listed.total });
+    expect(await bench.rpc("memory.delete", { node_id: ids[0] }, bench.token)).toEqual({ deleted: true });
+    expect((await bench.rpc("memory.list", {}, bench.token)).total).toBe(listed.total - 1);
+    expect(await bench.rpc("memory.list", {}, await bench.signIn("stranger"))).toEqual({
+      items: [],
+      total: 0,
+    });
   });
 
   test("chat.send reports the state, and a service that is gone does not hold chats up", async () => {

@@ -78,23 +78,34 @@ describe("a payload", () => {
     expect(composed(text)).toBe('{"model":"m","seed":12345678901234567890}');
   });
 
-  test("merges extra without overriding anything", () => {
+  test("merges extra without overriding the six protected fields", () => {
     const text = JSON.stringify({
       model: "m",
       messages: [],
       top_p: 0.5,
       extra: { model: "x", stream: true, temperature: 2, max_tokens: 1, options: {}, top_p: 1, top_k: 40 },
     });
-    expect(JSON.parse(composed(text))).toEqual({ model: "m", messages: [], top_p: 0.5, top_k: 40 });
+    expect(JSON.parse(composed(text))).toEqual({ model: "m", messages: [], top_p: 1, top_k: 40 });
     expect(JSON.parse(composed('{"model":"m","extra":[1]}'))).toEqual({ model: "m" });
     expect(JSON.parse(composed('{"model":"m","extra":null}'))).toEqual({ model: "m" });
   });
 
-  test("extra cannot set what the gateway sets, nor bring its own fields back", () => {
+  test("extra cannot set what the gateway sets; what has the name of a gateway's field is the upstream's", () => {
     const text =
-      '{"model":"m","extra":{"stream_options":{"x":1},"conversation_id":"c","extra":{},"memory":true}}';
+      '{"model":"m","provider":"first","memory":false,"extra":{"stream_options":{"x":1},"provider":{"order":["a"]},"memory":"long","input":1}}';
     const set = new Map([["stream_options", '{"include_usage":true}']]);
-    expect(JSON.parse(composed(text, set))).toEqual({ model: "m", stream_options: { include_usage: true } });
+    expect(JSON.parse(composed(text, set))).toEqual({
+      model: "m",
+      stream_options: { include_usage: true },
+      provider: { order: ["a"] },
+      memory: "long",
+      input: 1,
+    });
+    // What an embeddings request is charged for.
+    expect(JSON.parse(composed('{"model":"m","input":"a","extra":{"input":"b"}}'))).toEqual({
+      model: "m",
+      input: "a",
+    });
   });
 
   test("counts the last of repeated keys, as the upstream's parser does", () => {
@@ -163,7 +174,7 @@ describe("usage at the end of an answer", () => {
     expect(usageIn(body({ usage: { total_tokens: 8 } }))).toEqual({
       promptTokens: 8,
       completionTokens: 0,
-      isTotalOnly: true,
+      lacks: "both",
     });
     // Where one of the two is missing, it is the rest of the sum.
     expect(usageIn(body({ usage: { prompt_tokens: 8, total_tokens: 500 } }))).toEqual({

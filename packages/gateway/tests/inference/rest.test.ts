@@ -369,9 +369,11 @@ describe("models and health", () => {
         object: "model",
         created: 0,
         owned_by: "first",
+        available: true,
       })),
     );
     expect(data.length).toBe(9);
+    for (const model of data.slice(3)) expect(model).toMatchObject({ available: false, quick_start: true });
     expect((await (await fetch(`${bench.url}/v1/health`)).json()).models).toBe(3);
   });
 

@@ -20,10 +20,10 @@ async function heard(streamId: string): Promise<Notification[]> {
   let text = "";
   for await (const piece of response.body!) {
     text += new TextDecoder().decode(piece, { stream: true });
-    const events = text.split("\n\n");
-    text = events.pop()!;
-    for (const event of events.filter((line) => line.startsWith("data: "))) {
-      notifications.push(JSON.parse(event.slice(6)));
+    const lines = text.split("\n");
+    text = lines.pop()!;
+    for (const line of lines.filter((each) => each.startsWith("data: "))) {
+      notifications.push(JSON.parse(line.slice(6)));
       if (notifications.at(-1)!.params.done) return notifications;
     }
   }

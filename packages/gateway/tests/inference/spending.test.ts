@@ -233,6 +233,40 @@ describe("the free tier's quota", () => {
     expect(Number(message.headers.get("x-service-max-tokens"))).toBeLessThan(667);
   });
 
+  const disguises: [what: string, disguise: (json: string) => string][] = [
+    ["in a sea of white space", (json) => json.replace(/}$/, `${" ".repeat(900_000)}}`)],
+    ["in a sea of escaped spaces", (json) => json.replace("1 1", `1${"\\u0020".repeat(140_000)}1`)],
+    ["of characters that no tokenizer knows", (json) => json.replace("1 1", "\u283f".repeat(10_000))],
+    ["of the same, escaped", (json) => json.replace("1 1", "\\u283f".repeat(10_000))],
+  ];
+  for (const [what, disguise] of disguises) {
+    test(`a prompt ${what} is held for what it is`, async () => {
+      const who = await bench.spender(nameOf("disguise"));
+      let servedTokens = 0;
+      let underWay = 0;
+      let answered = 0;
+      bench.upstream.answer(async ({ json }, reply) => {
+        // Every byte is a token, and white space is one in all.
+        const prompt_tokens = Buffer.byteLength(json.messages[0].content.replace(/\s+/g, " "));
+        servedTokens += prompt_tokens;
+        underWay++;
+        // None ends before all of them have been admitted or refused.
+        await until("all are decided", async () => answered + underWay >= 30);
+        await reply.json(completion("ok", { usage: { prompt_tokens, completion_tokens: 1 } }));
+      });
+      const prompt = [{ role: "user", content: "1 ".repeat(10_000) }];
+      const body = disguise(JSON.stringify({ model: DEAR, max_tokens: 1, messages: prompt }));
+      await Promise.all(
+        Array.from({ length: 30 }, async () => {
+          await (await who.post("/v1/chat/completions", body)).text();
+          answered++;
+        }),
+      );
+      expect(servedTokens).toBeGreaterThan(0);
+      expect(servedTokens).toBeLessThanOrEqual(130_000);
+    });
+  }
+
   test("a prompt that is larger than what is left is refused, embeddings too", async () => {
     const who = await bench.spender(nameOf("large"));
     const content = "word ".repeat(120_000);
@@ -357,6 +391,43 @@ describe("what was delivered is counted", () => {
     });
   }
 
+  test("what a report leaves out is counted", async () => {
+    const text = "some words of an answer ".repeat(200);
+    const prompt = [{ role: "user", content: "tell me ".repeat(500) }];
+    const reports: [usage: object, atLeast: { prompt: number; completion: number }][] = [
+      [{ prompt_tokens: 5 }, { prompt: 5, completion: 900 }],
+      [
+        { prompt_tokens: 5, completion_tokens: null },
+        { prompt: 5, completion: 900 },
+      ],
+      [
+        { prompt_tokens: 10, total_tokens: 5 },
+        { prompt: 10, completion: 900 },
+      ],
+      [{ completion_tokens: 5 }, { prompt: 800, completion: 5 }],
+    ];
+    for (const [usage, atLeast] of reports) {
+      for (const stream of [false, true]) {
+        const who = await bench.spender(nameOf("half"), { points: 100 });
+        bench.upstream.answer((_, reply) =>
+          stream
+            ? reply.stream([
+                chunk({ delta: { content: text } }),
+                chunk({ finish_reason: "stop" }),
+                usageChunk(usage),
+                DONE,
+              ])
+            : reply.json(completion(text, { usage })),
+        );
+        await (await who.chat({ messages: prompt, stream })).text();
+        const [row] = await who.rows();
+        expect(row.prompt_tokens).toBeGreaterThanOrEqual(atLeast.prompt);
+        expect(row.completion_tokens).toBeGreaterThanOrEqual(atLeast.completion);
+        expect(row.prompt_tokens + row.completion_tokens).toBeLessThan(1_500);
+      }
+    }
+  });
+
   test("an upstream that fails by itself without output is owed nothing", async () => {
     bench.upstream.answer((_, reply) => reply.json({ error: { message: "out of memory" } }, 500));
     const who = await bench.spender(nameOf("unlucky"));
@@ -402,6 +473,9 @@ describe("a prompt costs what is sent", () => {
     expect((await who.rows())[0].prompt_tokens).toBe(5_000);
     await who.post("/v1/embeddings", { model: DEAR, input: [7, "some words of a text ".repeat(1_000)] });
     expect((await who.rows())[0].prompt_tokens).toBeGreaterThan(4_000);
+    const beside = [{ role: "user", content: "some words of a text ".repeat(1_000) }];
+    await who.post("/v1/embeddings", { model: DEAR, input: [7], messages: beside });
+    expect((await who.rows())[0].prompt_tokens).toBeGreaterThan(4_000);
   });
 });
 
@@ -436,6 +510,21 @@ describe("keys that fold to a protected name", () => {
     // Escaped, it is the same key.
     const raw = `{"model":"${DEAR}","messages":[{"role":"user","content":"x"}],"\\u004eum_predict":1}`;
     expect((await who.post("/v1/chat/completions", raw)).status).toBe(400);
+  });
+
+  test("so are lists of other models, which some servers answer with", async () => {
+    const who = await bench.spender(nameOf("router"));
+    const before = bench.upstream.requests.length;
+    for (const name of ["models", "fallbacks", "context_window_fallbacks", "content_policy_fallbacks"]) {
+      for (const fields of [{ [name]: ["dearer"] }, { extra: { [name]: ["dearer"] } }]) {
+        const answer = await who.chat(fields);
+        expect(answer.status).toBe(400);
+        const { error } = (await answer.json()) as { error: { message: string } };
+        expect(error.message).toContain(`${name}\` is refused`);
+      }
+    }
+    expect((await who.chat({ Models: ["dearer"] })).status).toBe(400);
+    expect(bench.upstream.requests.length).toBe(before);
   });
 
   test("other keys pass as they are, in whatever case", async () => {
@@ -476,7 +565,7 @@ describe("figures that no request can have", () => {
     const { backends } = await bench.backends();
     expect(backends.health[0].implausible_usage).toMatchObject({
       count: absurd.length * 2,
-      problem: expect.stringContaining("no request can have"),
+      problem: expect.stringContaining("impossible usage figures"),
     });
   });
 

@@ -138,7 +138,7 @@ describe("the stream meter", () => {
       }) + DONE,
     );
     expect(meter.usage).toEqual({ promptTokens: 1, completionTokens: 1 });
-    expect(chunksOf(text)[0].usage).toEqual({ prompt_tokens: 1, completion_tokens: 1 });
+    expect(chunksOf(text)[0].usage).toEqual({ prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 });
   });
 
   test("ends at an error in any form", () => {

@@ -203,9 +203,9 @@ describe("writeback", () => {
       write: async ({ idempotencyKey }) => {
         attempts.push([idempotencyKey, clock.now()]);
         if (idempotencyKey === "bad") throw new Error("refused");
-        return 1;
+        return ["n1"];
       },
-      onDone: ({ idempotencyKey }, outcome) => outcomes.push([idempotencyKey, "count" in outcome]),
+      onDone: ({ idempotencyKey }, outcome) => outcomes.push([idempotencyKey, "nodeIds" in outcome]),
     });
     const startedAtMs = clock.now();
     queue.push(turn("I like tea.", "bad"));

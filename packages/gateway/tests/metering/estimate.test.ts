@@ -40,6 +40,34 @@ describe("estimateTokens", () => {
     });
   }
 
+  // Of scripts that no vocabulary has, o200k makes a token of nearly every byte.
+  const unknown: [name: string, from: number, to: number, tokensEach: number][] = [
+    ["Latin letters of other languages", 0x1c4, 0x217, 2],
+    ["phonetic letters", 0x250, 0x2af, 2],
+    ["N\u2019Ko", 0x7c0, 0x7ff, 2],
+    ["Tibetan", 0xf40, 0xf6c, 2],
+    ["jamo", 0x1100, 0x11ff, 3],
+    ["runes", 0x16a0, 0x16f0, 3],
+    ["arrows", 0x2190, 0x21ff, 2],
+    ["braille", 0x2800, 0x28ff, 3],
+    ["Han beyond the usual", 0x3400, 0x4dbf, 3],
+    ["private use", 0xe000, 0xf8ff, 3],
+    ["hieroglyphs", 0x13000, 0x1342e, 4],
+  ];
+  for (const [name, from, to, tokensEach] of unknown) {
+    test(`takes ${name} for ${tokensEach} tokens each, written as they are or escaped`, () => {
+      const text = Array.from({ length: 500 }, (_, i) =>
+        String.fromCodePoint(from + ((i * 7) % (to - from))),
+      ).join("");
+      for (const json of [JSON.stringify(text), escaped(text)]) {
+        const counter = new TokenCounter();
+        counter.addJson(bytes(json));
+        expect(counter.tokens).toBeGreaterThan(500 * tokensEach * 0.85);
+        expect(counter.tokens).toBeLessThan(500 * tokensEach * 1.15);
+      }
+    });
+  }
+
   test("counts encoded data as such", () => {
     const base64 = crypto.getRandomValues(new Uint8Array(3000)).toBase64();
     expect(estimateTokens(base64)).toBeGreaterThan(base64.length * 0.6);

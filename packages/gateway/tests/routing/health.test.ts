@@ -97,7 +97,8 @@ describe("failover and circuit", () => {
     const { clock, skip } = steppedClock();
     bench = await bootInference({ overrides: { clock } });
     bench.upstream.answer((_, reply) => reply.json({ error: "broken" }, 500));
-    for (let i = 0; i < 3; i++) expect((await bench.chat({})).status).toBe(502);
+    for (const content of ["a", "b", "c"])
+      expect((await bench.chat({ messages: [{ role: "user", content }] })).status).toBe(502);
     expect((await stateOf("first")).circuit).toMatchObject({ state: "open", cause: "upstream 500: broken" });
     const asked = bench.upstream.requests.length;
     expect((await bench.chat({})).status).toBe(500);

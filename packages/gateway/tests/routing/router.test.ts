@@ -5,6 +5,7 @@ import { backendKinds } from "../../src/backends/index.ts";
 import { ResponseAnswer } from "../../src/backends/shared/response-answer.ts";
 import { Circuit } from "../../src/rooms/routing/circuit.ts";
 import { type Entry, newEntry } from "../../src/rooms/routing/entry.ts";
+import { recoveryPauseMs } from "../../src/rooms/routing/health.ts";
 import { Router } from "../../src/rooms/routing/router.ts";
 
 const clock = new ManualClock();
@@ -158,7 +159,7 @@ describe("the router", () => {
     const trial = choose();
     left.abandoned();
     expect(kindOf(choose)).toBe("all_unhealthy");
-    broken.failed("y");
+    broken.failed({ cause: "y" });
     clock.advance(30_000);
     expect(kindOf(choose)).toBe("all_unhealthy");
     trial.abandoned();
@@ -221,4 +222,10 @@ describe("the router", () => {
     expect(of("local-server")).toEqual(["d", "s"]);
     expect(of("cloud-video")).toEqual(["s"]);
   });
+});
+
+test("probes of a backend that is away follow each other within two seconds for ten minutes", () => {
+  const pauses = [0, 5_000, 30_000, 300_000, 599_999].map(recoveryPauseMs);
+  expect(pauses).toEqual([500, 500, 1_500, 1_500, 1_500]);
+  expect(recoveryPauseMs(600_000)).toBe(10_000);
 });

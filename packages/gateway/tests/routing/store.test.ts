@@ -14,6 +14,7 @@ onEachDatabase("backend configurations", (fresh) => {
         apiKey: "k",
         models: ["a", "b"],
         workflow: { nodes: [1] },
+        enabled: true,
       };
       const two = {
         name: "two",
@@ -23,11 +24,15 @@ onEachDatabase("backend configurations", (fresh) => {
         models: [],
         capabilities: ["chat" as const],
         workflow: null,
+        enabled: true,
       };
       await store.save(one, "2026-11-15T12:00:00.000Z");
       await store.save(two, "2026-11-15T12:00:01.000Z");
       expect(await store.list()).toEqual([one, two]);
-      await store.save({ ...one, url: "http://y", workflow: null }, "2026-11-15T12:00:02.000Z");
+      await store.save(
+        { ...one, url: "http://y", workflow: null, enabled: true },
+        "2026-11-15T12:00:02.000Z",
+      );
       expect((await store.list()).map(({ name, url }) => [name, url])).toEqual([
         ["one", "http://y"],
         ["two", "bridge://n/s"],
@@ -45,6 +50,7 @@ onEachDatabase("backend configurations", (fresh) => {
         apiKey: "sk-1",
         models: [],
         workflow: null,
+        enabled: true,
       };
       const unreadable: string[] = [];
       const storeWith = (secret: string) =>

@@ -112,6 +112,7 @@ async function setUp(fresh: Parameters<Parameters<typeof onEachDatabase>[1]>[0])
         aliases: new Aliases(bus),
         choose: (request) => router.choose(request),
         backendNamed: (name) => (name === backend.config.name ? backend : null),
+        callEnded() {},
       },
       metering: { admit, resume: async (options) => admit(options), record },
       billing: { videoCostNanoUsd: async (_, { durationSeconds }) => durationSeconds * 0.01 * 1e9 },

@@ -185,7 +185,7 @@ test("refusals of the chat path come in each API's form", async () => {
 
   bench.upstream.answer((_, reply) => reply.json({ error: { message: "too long" } }, 400));
   const refused = await failing(anthropic.messages.create(ask));
-  expect(refused).toMatchObject({ status: 502, type: "api_error" });
+  expect(refused).toMatchObject({ status: 400, type: "invalid_request_error" });
   expect(refused.apiMessage).toContain("too long");
   bench.upstream.answer(politeHandler);
 
@@ -299,7 +299,7 @@ test("a tool call that goes on after its end breaks the answer off, and the upst
     }
   });
   const text = await (await bench.post("/v1/messages", { ...ask, stream: true })).text();
-  expect(text).toContain("the upstream went on with a tool call that it had finished");
+  expect(text).toContain("the upstream continued a tool call that it had already finished");
   expect(text).not.toContain("message_stop");
   await until("the upstream was stopped", () => bench.upstream.requests.at(-1)!.closedAtMs !== null);
   bench.upstream.answer(politeHandler);

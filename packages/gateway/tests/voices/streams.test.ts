@@ -25,6 +25,8 @@ const SPEAKERS: Record<string, () => Speaker> = {
       createdSeconds: 1,
       request: { model: "m", input: "hi" },
       clientTools: new Map(),
+      willBeStored: false,
+      isStored: false,
     }),
 };
 

@@ -22,9 +22,16 @@ const ZERO = 48;
 const LETTER_C = 99;
 const LETTER_R = 114;
 const LETTER_T = 116;
+const TAB = 9;
+const LF = 10;
+const CR = 13;
+const SPACE = 32;
 const HEAD_END = Buffer.from("\r\n\r\n");
+/** The ends of heads whose lines end with bare line feeds. */
+const BARE_HEAD_END = /\n\r?\n/;
+const FOLD = /\r?\n[\t ]+/g;
 
-const STATUS_LINE = /^HTTP\/1\.[01] \d{3}(?: |\r|$)/;
+const STATUS_LINE = /^HTTP\/1\.[01] \d{3}(?:[ \r\n]|$)/;
 
 type State = "head" | "length" | "chunks" | "until-close" | "done";
 
@@ -92,7 +99,7 @@ export class ResponseParser implements ChunkReader {
     const earlier = this.#partialHead;
     const all = earlier ? Buffer.concat([earlier, bytes.subarray(at)]) : bytes;
     const from = earlier ? 0 : at;
-    const end = all.indexOf(HEAD_END, from);
+    const { end, bodyFrom } = endOfHead(all, from);
     if (end === -1) {
       if (all.length - from > HEAD_BYTES_MAX) throw new HttpParseError("the answer's headers do not end");
       // A copy: a view would keep the whole read alive.
@@ -101,7 +108,7 @@ export class ResponseParser implements ChunkReader {
     }
     this.#partialHead = null;
     const framing = parseHead(all.toString("latin1", from, end));
-    const next = end + HEAD_END.length - (earlier?.length ?? 0) + (earlier ? at : 0);
+    const next = earlier ? bodyFrom - earlier.length + at : bodyFrom;
     // Interim answers (1xx) precede the real one.
     if (framing.status >= 100 && framing.status < 200) {
       if (framing.status === 101) throw new HttpParseError("the upstream switched protocols unasked");
@@ -148,6 +155,20 @@ export class ResponseParser implements ChunkReader {
   }
 }
 
+/** Where the head ends and its body begins; `end` is -1 while the head is incomplete. */
+function endOfHead(bytes: Buffer, from: number): { end: number; bodyFrom: number } {
+  const lineEnd = bytes.indexOf(LF, from);
+  if (lineEnd > from && bytes[lineEnd - 1] !== CR) {
+    // At most this much of a head is looked at, so a long body behind it costs nothing.
+    const head = bytes.toString("latin1", from, from + HEAD_BYTES_MAX + 2);
+    const found = BARE_HEAD_END.exec(head);
+    if (!found) return { end: -1, bodyFrom: -1 };
+    return { end: from + found.index, bodyFrom: from + found.index + found[0].length };
+  }
+  const end = bytes.indexOf(HEAD_END, from);
+  return { end, bodyFrom: end + HEAD_END.length };
+}
+
 /** Status line and headers, without the empty line. */
 function parseHead(text: string): Framing {
   if (!STATUS_LINE.test(text)) throw new HttpParseError("the upstream's answer is not HTTP/1.1");
@@ -155,7 +176,7 @@ function parseHead(text: string): Framing {
   let lineEnd = endOfLine(text, 0);
   const head: Framing = {
     status,
-    statusText: text.slice(13, lineEnd),
+    statusText: text.slice(13, lineEnd).trimEnd(),
     contentType: "",
     retryAfter: null,
     contentLength: null,
@@ -165,15 +186,17 @@ function parseHead(text: string): Framing {
   };
   let hasEncoding = false;
   while (lineEnd < text.length) {
-    const start = lineEnd + 2;
+    const start = lineEnd + 1;
     lineEnd = endOfLine(text, start);
     // Only headers with these initials matter; most have others.
     const initial = text.charCodeAt(start) | 32;
     if (initial !== LETTER_C && initial !== LETTER_T && initial !== LETTER_R) continue;
     const colon = text.indexOf(":", start);
     if (colon === -1 || colon > lineEnd) throw new HttpParseError("a header has no colon");
-    const name = text.slice(start, colon).toLowerCase();
-    const value = text.slice(colon + 1, lineEnd).trim();
+    // RFC 9112 (5.1 and 5.2): blanks before the colon of an answer's header are removed, and its lines unfolded.
+    const name = text.slice(start, colon).trimEnd().toLowerCase();
+    let value = text.slice(colon + 1, lineEnd).trim();
+    if (value.includes("\n")) value = value.replace(FOLD, " ");
     if (name === "transfer-encoding") {
       hasEncoding = true;
       head.chunked = /(?:^|,)\s*chunked$/i.test(value);
@@ -182,9 +205,15 @@ function parseHead(text: string): Framing {
   return framed(head, hasEncoding);
 }
 
+/** The line feed that ends a header, past the lines that continue it. */
 function endOfLine(text: string, from: number): number {
-  const end = text.indexOf("\r\n", from);
-  return end === -1 ? text.length : end;
+  for (let at = from; ; ) {
+    const end = text.indexOf("\n", at);
+    if (end === -1) return text.length;
+    const next = text.charCodeAt(end + 1);
+    if (next !== SPACE && next !== TAB) return end;
+    at = end + 1;
+  }
 }
 
 function readHeader(head: Framing, name: string, value: string): void {

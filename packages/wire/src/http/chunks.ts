@@ -6,6 +6,12 @@ const TAB = 9;
 const LF = 10;
 const CR = 13;
 const SPACE = 32;
+/** A character of a field's name. */
+const TOKEN = /[!#$%&'*+\-.^_`|~\w]/;
+/** Names, each with a token or a quoted text as its value or none. */
+const EXTENSIONS =
+  /^(?:;[!#$%&'*+\-.^_`|~\w]+(?:=(?:[!#$%&'*+\-.^_`|~\w]+|"(?:[\t !#-[\]-~\x80-\xff]|\\[\t -~\x80-\xff])*"))?)+$/;
+const COLON = 58;
 const SEMICOLON = 59;
 const DELETE = 127;
 
@@ -18,6 +24,7 @@ type State =
   | "after-data"
   | "data-end"
   | "line"
+  | "trailer-name"
   | "trailer"
   | "trailer-end"
   | "last-end"
@@ -31,8 +38,8 @@ export interface ChunkReader {
 
 export interface ChunkRules {
   /**
-   * Accepts bare line feeds and blanks after a size, which some servers send. Never for requests: a proxy in front
-   * may disagree with us about where the next request begins.
+   * Accepts bare line feeds, blanks after a size, and extensions and trailers of any form, which some servers send. Never for
+   * requests: a proxy in front may disagree with us about where the next request begins.
    */
   isLenient: boolean;
 }
@@ -44,6 +51,8 @@ export class ChunkDecoder {
   #left = 0;
   #digits = 0;
   #framingBytes = 0;
+  /** Of the current size line; not collected where any form is accepted. */
+  #extensions = "";
   readonly #isLenient: boolean;
 
   constructor(
@@ -108,10 +117,18 @@ export class ChunkDecoder {
 
   #endSize(byte: number): void {
     if (byte === CR) this.#state = "size-end";
-    else if (byte === SEMICOLON) this.#state = "extension";
-    else if (this.#isLenient && byte === LF) this.#sizeKnown();
+    else if (byte === SEMICOLON) {
+      this.#extensions = ";";
+      this.#state = "extension";
+    } else if (this.#isLenient && byte === LF) this.#sizeKnown();
     else if (this.#isLenient && (byte === SPACE || byte === TAB)) this.#state = "extension";
     else this.reader.malformed("a chunk's size is not a number");
+  }
+
+  #checkExtensions(): void {
+    if (!this.#isLenient && this.#extensions !== "" && !EXTENSIONS.test(this.#extensions))
+      this.reader.malformed("a chunk's extensions are malformed");
+    this.#extensions = "";
   }
 
   #sizeKnown(): void {
@@ -130,6 +147,7 @@ export class ChunkDecoder {
     if (++this.#framingBytes > FRAMING_BYTES_MAX) this.reader.malformed("a chunk's framing does not end");
     switch (this.#state) {
       case "extension":
+        if (byte !== CR && !this.#isLenient) this.#extensions += String.fromCharCode(byte);
         this.#readLine(byte, "size-end");
         break;
       case "after-data":
@@ -139,10 +157,17 @@ export class ChunkDecoder {
         break;
       case "line":
         if (byte === CR || byte === LF) this.#readLine(byte, "last-end");
-        else {
+        else if (this.#isLenient) {
           this.#state = "trailer";
           this.#readLine(byte, "trailer-end");
+        } else {
+          if (!isTokenByte(byte)) this.reader.malformed("a trailer is not a field line");
+          this.#state = "trailer-name";
         }
+        break;
+      case "trailer-name":
+        if (byte === COLON) this.#state = "trailer";
+        else if (!isTokenByte(byte)) this.reader.malformed("a trailer is not a field line");
         break;
       case "trailer":
         this.#readLine(byte, "trailer-end");
@@ -163,11 +188,15 @@ export class ChunkDecoder {
   }
 
   #lineEnded(end: State): void {
-    if (end === "size-end") this.#sizeKnown();
-    else if (end === "data-end") this.#beginSize();
+    if (end === "size-end") {
+      this.#checkExtensions();
+      this.#sizeKnown();
+    } else if (end === "data-end") this.#beginSize();
     else this.#state = end === "last-end" ? "done" : "line";
   }
 }
+
+const isTokenByte = (byte: number): boolean => TOKEN.test(String.fromCharCode(byte));
 
 function hexDigit(byte: number): number {
   if (byte >= 48 && byte <= 57) return byte - 48;

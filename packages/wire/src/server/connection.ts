@@ -123,7 +123,7 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
 
   /** Closes the connection once it is idle. */
   retire(): void {
-    if (this.#webSocket) this.#webSocket.close(1001, "this instance is stopping");
+    if (this.#webSocket) this.#webSocket.retire();
     else if (this.#isIdle) this.#leave();
   }
 
@@ -417,8 +417,8 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
       this.#answer(request, head);
       return;
     }
-    const { data, handlers } = answer;
-    const { log, clock, messageBytesMax, bufferBytesMax } = this.options;
+    const { data, handlers, options } = answer;
+    const { log, clock, bufferBytesMax } = this.options;
     this.#client.outbox.sendMessage(head, "");
     this.#request = null;
     const webSocket = new ServerSocket({
@@ -426,7 +426,7 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
       data,
       handlers,
       clock,
-      messageBytesMax,
+      messageBytesMax: options.messageBytesMax ?? this.options.messageBytesMax,
       bufferBytesMax,
       onError: (error) => log.error("a WebSocket's handler failed", { error }),
     });

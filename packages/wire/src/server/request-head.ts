@@ -13,7 +13,9 @@ const LF = 10;
 const CR = 13;
 const SPACE = 32;
 /** Scheme and authority of a target in absolute form. */
-const ABSOLUTE = /^https?:\/\/[^/?#]*/i;
+const ABSOLUTE = /^https?:\/\/([^/?]*)/i;
+/** A name or an address and perhaps a port. A comma is legal in a name, but proxies read it as a list of hosts. */
+const HOST = /^(?:[\w\-.~!$&'()*+;=%]*|\[[\w\-.~%:]+\])(?::\d*)?$/;
 
 /** The head of an HTTP/1.1 request, read strictly: two parsers must never disagree about where a request ends. */
 export class RequestHead {
@@ -49,9 +51,7 @@ export class RequestHead {
     this.contentLength = this.#readLength();
     this.keepsAlive = this.#readConnection();
     this.expectsContinue = this.#readExpectation();
-    const hosts = this.#count("host");
-    if (hosts > 1 || (hosts === 0 && !this.isHttp10))
-      throw new BadRequest(400, "a request has exactly one host header");
+    this.#checkHost();
   }
 
   get hasBody(): boolean {
@@ -84,6 +84,14 @@ export class RequestHead {
     const needle = `\r\n${name}:`;
     const first = this.#lower.indexOf(needle);
     return first === -1 ? 0 : this.#lower.lastIndexOf(needle) === first ? 1 : 2;
+  }
+
+  #checkHost(): void {
+    const hosts = this.#count("host");
+    if (hosts > 1 || (hosts === 0 && !this.isHttp10))
+      throw new BadRequest(400, "a request has exactly one host header");
+    if (hosts === 1 && !HOST.test(this.header("host")!))
+      throw new BadRequest(400, "the host header is not a host name or address with an optional port");
   }
 
   #readEncoding(): boolean {
@@ -128,17 +136,17 @@ const notHttp = (text: string): BadRequest =>
     : new BadRequest(400, "the request line is not HTTP/1.1");
 
 function targetOf(target: string, method: string): string {
-  // A fragment should not have been sent; it is dropped.
-  const fragmentAt = target.indexOf("#");
-  const whole = fragmentAt === -1 ? target : target.slice(0, fragmentAt);
-  if (whole.startsWith("/")) return whole;
-  const origin = ABSOLUTE.exec(whole);
+  // Servers disagree on whether a fragment is part of the path.
+  if (target.includes("#")) throw new BadRequest(400, "the request's target has a fragment (#)");
+  if (target.startsWith("/")) return target;
+  const origin = ABSOLUTE.exec(target);
   if (origin) {
-    const rest = whole.slice(origin[0].length);
+    if (!HOST.test(origin[1]!)) throw new BadRequest(400, "the host of the request's target is malformed");
+    const rest = target.slice(origin[0].length);
     return rest.startsWith("/") ? rest : `/${rest}`;
   }
   // Asks about the server as a whole.
-  if (whole === "*" && method === "OPTIONS") return "/*";
+  if (target === "*" && method === "OPTIONS") return "/*";
   throw new BadRequest(400, "the request's target is neither a path nor a URL");
 }
 
@@ -149,8 +157,9 @@ export function checkBeginning(bytes: Buffer): void {
   if (!TOKEN.test(String.fromCharCode(first)) && !isHalfEmptyLine)
     throw new BadRequest(400, "this is no HTTP request");
   const lineEnd = bytes.indexOf(LF);
-  if (lineEnd > 0 && bytes[lineEnd - 1] !== CR)
-    throw new BadRequest(400, "lines end with a carriage return and a line feed");
+  for (let at = lineEnd; at !== -1; at = bytes.indexOf(LF, at + 1)) {
+    if (bytes[at - 1] !== CR) throw new BadRequest(400, "lines end with a carriage return and a line feed");
+  }
   if (bytes.length <= HEAD_BYTES_MAX) return;
   if (lineEnd === -1 || lineEnd > HEAD_BYTES_MAX)
     throw new BadRequest(414, "the request's target is too long");

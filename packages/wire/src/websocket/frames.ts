@@ -1,5 +1,6 @@
 import { Pieces } from "../pieces.ts";
 import { rotateMask, unmask } from "./masking.ts";
+import { Utf8Check } from "./utf8-check.ts";
 
 export const Opcode = { continuation: 0, text: 1, binary: 2, close: 8, ping: 9, pong: 10 } as const;
 
@@ -34,6 +35,7 @@ const INCOMPLETE = 0;
 const INVALID = -1;
 
 const NO_BYTES = Buffer.alloc(0);
+const NOT_TEXT = "a text that is not UTF-8";
 /** A byte order mark is part of the message. */
 const strictUtf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
@@ -76,6 +78,8 @@ export class FrameDecoder {
   /** Of the current message; 0 between messages. */
   #messageOpcode = 0;
   #message: Pieces | null = null;
+  /** Of a text that comes in several pieces. */
+  #textCheck: Utf8Check | null = null;
 
   constructor(messageBytesMax: number) {
     this.#messageBytesMax = messageBytesMax;
@@ -103,6 +107,7 @@ export class FrameDecoder {
       if (this.#toComeBytes > 0) {
         this.#mask = rotateMask(this.#mask, piece.length);
         this.#keep(piece);
+        if (this.violation !== null) break;
         return this.#nothing();
       }
       this.#inFrame = false;
@@ -206,7 +211,14 @@ export class FrameDecoder {
     } else {
       this.#message ??= new Pieces();
       this.#message.add(piece);
+      if (this.#messageOpcode === Opcode.text) this.#checkText(piece);
     }
+  }
+
+  /** A text that is already known to be bad is not waited for. */
+  #checkText(piece: Buffer): void {
+    this.#textCheck ??= new Utf8Check();
+    if (!this.#textCheck.add(piece)) this.#violate(CloseCode.invalidText, NOT_TEXT);
   }
 
   #endControl(last: Buffer): Found {
@@ -233,11 +245,12 @@ export class FrameDecoder {
     }
     const isText = this.#messageOpcode === Opcode.text;
     this.#messageOpcode = 0;
+    this.#textCheck = null;
     this.data = payload;
     if (!isText) return Found.binary;
     const text = decodeText(payload);
     if (text === null) {
-      this.#violate(CloseCode.invalidText, "a text that is not UTF-8");
+      this.#violate(CloseCode.invalidText, NOT_TEXT);
       return Found.nothing;
     }
     this.data = text;

@@ -43,6 +43,8 @@ export interface SocketHandlers<Data> {
   drain?(socket: ServerSocket<Data>): void;
   /** Called once: with the peer's code, 1005 if it gave none, 1006 if it vanished, ours if it broke the protocol. */
   close(socket: ServerSocket<Data>, code: number, reason: string): void;
+  /** A stopping listener leaves the socket open until its handler closes it, or everything is cut off. */
+  readonly closesItself?: boolean;
 }
 
 export interface ServerSocketOptions<Data> {
@@ -120,6 +122,11 @@ export class ServerSocket<Data> {
       this.#pipe.write(payload);
     }
     return frameHeadBytes(payload.length) + payload.length;
+  }
+
+  /** The listener stops. */
+  retire(): void {
+    if (!this.#handlers.closesItself) this.close(1001, "this instance is stopping");
   }
 
   /** Later messages are dropped; the handler's `close` is called when the peer has closed too. */

@@ -116,6 +116,35 @@ describe("what an answer looks like on the wire", () => {
   });
 
   test.each([
+    ["a blank before the colon", "HTTP/1.1 200 OK\r\nContent-Length : 5\r\n\r\nhello"],
+    ["blanks and a tab before the colon", "HTTP/1.1 200 OK\r\nContent-Length \t : 5\r\n\r\nhello"],
+    ["a folded length", "HTTP/1.1 200 OK\r\nContent-Length:\r\n 5\r\n\r\nhello"],
+    [
+      "a folded header of ours",
+      "HTTP/1.1 200 OK\r\nServer: a\r\n Content-Length: 9\r\nContent-Length: 5\r\n\r\nhello",
+    ],
+    ["line feeds only", "HTTP/1.1 200 OK\nContent-Length: 5\n\nhello"],
+    ["line feeds and an empty line with a carriage return", "HTTP/1.1 200\nContent-Length: 5\n\r\nhello"],
+    ["a line feed only after a header", "HTTP/1.1 200 OK\r\nServer: a\nContent-Length: 5\r\n\r\nhello"],
+    [
+      "chunks behind a blank before the colon",
+      "HTTP/1.1 200 OK\nTransfer-Encoding : chunked\n\n5\r\nhello\r\n0\r\n\r\n",
+    ],
+    [
+      "a folded encoding",
+      "HTTP/1.1 200 OK\r\nTransfer-Encoding:\r\n\tchunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    ],
+  ])("%s: the length is known, and the connection is kept", (_what, answer) => {
+    for (let cut = 0; cut < answer.length; cut++) {
+      const { body, ended, parser } = parsed([
+        Buffer.from(answer.slice(0, cut)),
+        Buffer.from(answer.slice(cut)),
+      ]);
+      expect([cut, body, ended, parser.isReusable]).toEqual([cut, "hello", 1, true]);
+    }
+  });
+
+  test.each([
     ["HTTP/2 200 OK\r\n\r\n", "not HTTP/1.1"],
     ["SSH-2.0-x\r\n\r\n", "not HTTP/1.1"],
     ["HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n", "content-length"],

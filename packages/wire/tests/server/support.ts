@@ -7,7 +7,7 @@ import { BadRequest } from "../../src/http/request.ts";
 import type { WireLog } from "../../src/log.ts";
 import type { ConnectionOptions } from "../../src/server/connection.ts";
 import type { IncomingRequest } from "../../src/server/incoming-request.ts";
-import { Listener } from "../../src/server/listener.ts";
+import { Listener, type ListenerOptions } from "../../src/server/listener.ts";
 
 const PATIENCE_MS = 15_000;
 export const BODY_BYTES_MAX = 8 * 1024 * 1024;
@@ -41,7 +41,12 @@ export class TestServer {
   refused = 0;
   readonly #clients: RawClient[] = [];
 
-  constructor(handle: Handle, options: { port?: number; reusePort?: boolean; connectionsMax?: number } = {}) {
+  constructor(
+    handle: Handle,
+    options: Partial<
+      Pick<ListenerOptions, "port" | "reusePort" | "connectionsMax" | "messageBytesMax" | "bufferBytesMax">
+    > = {},
+  ) {
     const note = (message: string, fields?: Record<string, unknown>) =>
       void this.errors.push(`${message}: ${String(fields?.error)}`);
     const log: WireLog = { warn: note, error: note };
@@ -58,8 +63,8 @@ export class TestServer {
         return handle(request);
       },
       newRequestId: () => "refused",
-      messageBytesMax: 1024 * 1024,
-      bufferBytesMax: 1024 * 1024,
+      messageBytesMax: options.messageBytesMax ?? 1024 * 1024,
+      bufferBytesMax: options.bufferBytesMax ?? 1024 * 1024,
       clock: this.clock,
       log,
     });

@@ -7,7 +7,7 @@ const MESSAGES_PER_TURN = 256;
 /** Turns without a pause after activity, before the pauses begin to grow. */
 const EAGER_TURNS = 20;
 const PAUSE_MS_MIN = 1;
-/** The longest pause with an answer outstanding, and with none: how late an unasked event may be seen. */
+/** The longest polling pause with an answer outstanding, and without: the largest delay of an event. */
 const PAUSE_MS_MAX_WAITING = 8;
 const PAUSE_MS_MAX_IDLE = 50;
 /** Requests kept for an engine that says it is busy. */
@@ -51,7 +51,7 @@ class ForeignTransport implements EngineTransport {
   private wakeTimer: ReturnType<typeof setTimeout> | null = null;
   private wakeImmediate: ReturnType<typeof setImmediate> | null = null;
   private closed = false;
-  /** Why the engine is about to end, in its own words. */
+  /** Why the engine is about to exit, as it reported it. */
   private lastWords: string | null = null;
 
   constructor(

@@ -1,4 +1,4 @@
-/** What has changed on the page since it was last told of, as lines of the snapshot: `+` new, `~` changed, `-` gone. */
+/** What has changed on the page since the last report, as lines of the snapshot: `+` new, `~` changed, `-` gone. */
 
 import type { AriaNode } from "./describe.ts";
 import type { Distiller } from "./distill.ts";
@@ -11,7 +11,7 @@ export interface Changes {
   lines: string[];
   /** Not all changes fit. */
   truncated: boolean;
-  /** Texts that were shown for a moment and are gone. */
+  /** Texts that appeared only briefly and are gone. */
   momentary: string[];
 }
 

@@ -70,12 +70,12 @@ export interface Agent {
   snapshot(request: SnapshotRequest): SnapshotAnswer;
   find(target: string): Found;
   click(target: string, request: ClickRequest): Found;
-  /** Before a click at a place of the page, whatever lies there. */
+  /** Before a click at a position on the page, whatever element is there. */
   expectAnywhere(clicks: number, timeoutMs: number): void;
   verdict(): Verdict;
   isHovered(target: string): boolean;
   hasDragBegun(): boolean;
-  /** Where something is dragged to: its middle, or a place in it, whatever lies over it. */
+  /** The drop position: the element's middle, or a place in it, even if something covers it. */
   placeOf(target: string, position: Point | null): Point | null;
   size(): { width: number; height: number };
   focusOn(target: string): void;

@@ -1,4 +1,4 @@
-/** Takes out of an aria tree what says nothing: wrappers, repeated text, nameless pictures. */
+/** Removes from an aria tree what carries no information: wrappers, repeated text, nameless images. */
 import type { Affordances } from "./affordances.ts";
 import type { AriaChild, AriaNode } from "./describe.ts";
 

@@ -118,7 +118,7 @@ export function createHit({ dom, brief }: { dom: Dom; brief: Brief }) {
     return [...(labels ?? [])].filter((label) => dom.boxOf(label).visible);
   }
 
-  /** What is to be looked at and scrolled to: the element, or what stands for it on the page. */
+  /** The element to inspect and scroll to: itself, or the one that represents it on the page. */
   function shownAs(element: Element): Element {
     const image = areaImage(element);
     if (image) return image;

@@ -2,7 +2,7 @@
 import type { Dom } from "./dom.ts";
 
 export function createMomentary({ dom, page }: { dom: Dom; page: Document }) {
-  /** Watching goes on for so long after the last call; a page that is left alone is left alone. */
+  /** Watching goes on for so long after the last call; an idle page costs nothing. */
   const watchMsMax = 60_000;
   /** What one frame of the page may cost. */
   const lookMsMax = 2;
@@ -121,7 +121,7 @@ export function createMomentary({ dom, page }: { dom: Dom; page: Document }) {
     // A list that is drawn again shows the same text in new elements.
     const whole = flat(document.body?.innerText ?? "");
     const gone = [...texts].filter((text) => !whole.includes(text));
-    // A toast is told once, and not again for each of its parts.
+    // A toast is reported once, not again for each of its parts.
     return gone
       .filter((text) => !gone.some((other) => other !== text && other.includes(text)))
       .slice(0, reportedMax);

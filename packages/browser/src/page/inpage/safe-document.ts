@@ -1,5 +1,5 @@
 /**
- * The document as it is, whatever the page calls its pictures and forms: with `<img name="body">` in it,
+ * The real document, even when the page's images and forms shadow its properties: with `<img name="body">`,
  * `document.body` is that picture, in every world. Asked through its prototype it does not look at names.
  */
 export function safeDocument(real: Document): Document {

@@ -19,7 +19,7 @@ export interface Verdict {
 
 /** What the pointer is about to do. */
 export interface Expected {
-  /** Null: whatever lies there. */
+  /** Null: any element at that position. */
   element: Element | null;
   /** A press alone is over with its first event; a click needs all of its events. */
   until: "press" | "click";

@@ -95,7 +95,7 @@ export function checkDataDir({ config }: CheckOptions): Finding {
   const remedy = "give this account the right to write there, or set SERVICE_DATA_DIR to another directory";
   try {
     if (!existsSync(dir)) {
-      // Asking must not change anything: what would be made is only looked at from above.
+      // A check must not change anything: for a directory that does not exist yet, its parent is checked.
       let parent = dirname(dir);
       while (!existsSync(parent)) parent = dirname(parent);
       accessSync(parent, constants.W_OK | constants.X_OK);
@@ -187,7 +187,7 @@ async function compareClocks(
   ];
 }
 
-/** Nothing of this program can have been written after now. */
+/** Our files cannot be newer than now. */
 export function checkClock({ now }: CheckOptions): Finding {
   const built =
     statSync(join(import.meta.dir, "../../../../gateway/package.json"), { throwIfNoEntry: false })?.mtimeMs ??
@@ -220,7 +220,7 @@ export async function checkRedis({ config }: CheckOptions): Promise<Finding[]> {
 
 const ADD_BACKEND = "register one: model-gateway backends add http://localhost:11434";
 
-/** Model servers on this machine that nobody has registered yet are the shortest way out. */
+/** Suggests local model servers that are not registered yet. */
 async function suggestion({ config, localServers: servers = localServers }: CheckOptions): Promise<string> {
   const deps = { fetch, openOrigin: null, clock: systemClock, ids: randomIds, log: silentLog };
   const { create } = backendFactory(deps, NO_BRIDGE);

@@ -25,7 +25,7 @@ async function examine(env: Record<string, string | undefined>): Promise<Finding
   const options = { config: read.config, now: Date.now };
   const settings: Finding = { check: "settings", state: "ok", message: "all settings are understood" };
   const dataDir = checkDataDir(options);
-  // A database inside a directory that cannot be used would only say the same again.
+  // If the directory is unusable, the database check would only repeat that.
   const reachable = dataDir.state === "ok" || read.config.databaseUrl !== null;
   return [
     settings,

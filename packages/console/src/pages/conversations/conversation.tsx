@@ -46,7 +46,7 @@ export function Conversation({ id }: { id: string }) {
   const busy = turn !== undefined && isRunning(turn.answer);
   const unstored = turn && !isStored(turn, messages) ? turn : undefined;
 
-  /** Sends; from a message on, everything that was said is taken back first. */
+  /** Sends; when a message is edited, it and everything after it is removed first. */
   const send = useAction(async (text: string, pictures: readonly Picture[], from?: Message) => {
     if (from) {
       await api("conversations.rewind", { conversation_id: id, message_id: from.id });
@@ -66,7 +66,7 @@ export function Conversation({ id }: { id: string }) {
     return (
       <Empty
         icon="conversations"
-        title="There is no such conversation"
+        title="Conversation not found"
         action={<LinkButton href="/conversations">All conversations</LinkButton>}
       >
         It may have been deleted, or it belongs to someone else.

@@ -9,7 +9,7 @@ import { Button } from "../../ui/controls.tsx";
 import { Markdown } from "../../ui/markdown.tsx";
 import type { Message } from "./conversation.tsx";
 
-/** Images that were sent by address stay with their host: no other host is ever asked. */
+/** Images sent by URL are not shown: the console never contacts other hosts. */
 export function picturesOf({ images }: Message): Picture[] {
   const urls = (images ?? []).map((image) =>
     typeof image === "string" ? image : (image as { url?: unknown } | null)?.url,

@@ -13,7 +13,7 @@ import { ModelChoice, useChatModel } from "./model.tsx";
 
 const TITLE_LENGTH_MAX = 60;
 
-/** The first words, so that it can be told from the others before anyone names it. */
+/** The first words, so that it can be recognised before anyone names it. */
 function titleOf(text: string): string {
   const words = splitAttachments(text).text.replaceAll(/\s+/g, " ").trim();
   if (words.length <= TITLE_LENGTH_MAX) return words || "Files";

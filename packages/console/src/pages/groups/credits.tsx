@@ -112,7 +112,7 @@ function Allocate({ group, balance, onClose }: { group: GroupView; balance: numb
         value={amount}
         onChange={setAmount}
         required
-        hint={`The pool has ${points(balance)}; it moves whole or not at all`}
+        hint={`The pool has ${points(balance)}; all of it is moved, or nothing`}
       />
       <TextField label="Note" value={note} onChange={setNote} maxLength={200} />
     </FormDialog>

@@ -30,7 +30,7 @@ export function GroupDetail({ id, tab }: { id: string; tab: string }) {
     return (
       <Empty
         icon="groups"
-        title="There is no such group"
+        title="Group not found"
         action={<LinkButton href="/groups">All groups</LinkButton>}
       >
         It may have been deleted, or you are not a member of it.

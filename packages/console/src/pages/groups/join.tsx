@@ -14,7 +14,7 @@ export function Page() {
   const join = useAction(async () => {
     const group = await api("group.invite.accept", { token: token.trim() });
     invalidate("groups");
-    toast(`You are in ${group.name} now`);
+    toast(`You joined ${group.name}`);
     navigate(`/groups/${group.id}`);
   });
   const submit = (event: FormEvent) => {
@@ -23,9 +23,7 @@ export function Page() {
   };
   return (
     <>
-      <PageHead title="Join a group">
-        With the invitation that someone who manages the group sent you.
-      </PageHead>
+      <PageHead title="Join a group">Use the invitation that a group admin sent you.</PageHead>
       <form className="form narrow" onSubmit={submit}>
         <TextField label="Invitation" value={token} onChange={setToken} required autoComplete="off" />
         <FormError error={join.error} />

@@ -12,6 +12,7 @@ import { Section } from "../../ui/page.tsx";
 import { Note, Status, When } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import type { GroupView } from "./detail.tsx";
+import { Invitations } from "./invitations.tsx";
 
 const ROLES: readonly Choice<Member["role"]>[] = [
   { value: "member", label: "member: uses the pool" },
@@ -85,6 +86,7 @@ export function GroupMembers({ group, manages }: { group: GroupView; manages: bo
         dim={({ is_active }) => !is_active}
         onOpen={manages ? (member) => setDialog(member) : undefined}
       />
+      {manages && <Invitations groupId={group.id} />}
       {dialog === "add" && <AddMember groupId={group.id} onClose={close} />}
       {dialog === "invite" && <Invite groupId={group.id} onClose={close} />}
       {dialog !== null && typeof dialog === "object" && (
@@ -116,7 +118,7 @@ function AddMember({ groupId, onClose }: { groupId: string; onClose(): void }) {
         value={email}
         onChange={setEmail}
         required
-        hint="Of someone who has an account here; others can be invited"
+        hint="For someone who already has an account; invite others instead"
       />
       <SelectField label="Role" value={role} onChange={setRole} choices={ROLES} />
       <Multiplier value={multiplier} onChange={setMultiplier} />
@@ -143,7 +145,7 @@ function Multiplier({
       type="number"
       min={isAdmin ? MULTIPLIER_MIN : Math.min(1, given)}
       step="any"
-      hint={`What this member's requests cost the pool is multiplied by it${isAdmin ? "" : "; below 1 only a platform administrator may set it"}`}
+      hint={`The cost of this member's requests to the pool is multiplied by this${isAdmin ? "" : "; below 1 only a platform administrator may set it"}`}
     />
   );
 }
@@ -159,9 +161,11 @@ function Invite({ groupId, onClose }: { groupId: string; onClose(): void }) {
     return (
       <Dialog title="The invitation" onClose={onClose}>
         <div className="stack">
-          <p>Send this link to the one you invite:</p>
+          <p>Send this link to the person you invite:</p>
           <Code label="Invitation link" text={`${location.origin}/join?token=${encodeURIComponent(token)}`} />
-          <Note tone="warn">It is shown once. Whoever has it can join until it expires or is used up.</Note>
+          <Note tone="warn">
+            It is shown once. Anyone who has it can join until it expires or is used up.
+          </Note>
         </div>
       </Dialog>
     );
@@ -175,11 +179,12 @@ function Invite({ groupId, onClose }: { groupId: string; onClose(): void }) {
       ...(email && { email }),
     });
     setToken(made.token);
+    invalidate(`group ${groupId} invitations`);
   };
   return (
     <FormDialog
       title="Invite someone"
-      submit="Make the invitation"
+      submit="Create invitation"
       onSubmit={invite}
       onDone={() => {}}
       onClose={onClose}
@@ -194,7 +199,7 @@ function Invite({ groupId, onClose }: { groupId: string; onClose(): void }) {
       <SelectField label="Role" value={role} onChange={setRole} choices={ROLES} />
       <div className="columns">
         <TextField label="Uses" type="number" min={1} max={1000} value={uses} onChange={setUses} />
-        <TextField label="Good for days" type="number" min={1} max={365} value={days} onChange={setDays} />
+        <TextField label="Valid for days" type="number" min={1} max={365} value={days} onChange={setDays} />
       </div>
     </FormDialog>
   );

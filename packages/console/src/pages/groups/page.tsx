@@ -85,7 +85,7 @@ function GroupList() {
       <Loaded query={groups} outline={<TableSkeleton columns={columns} />}>
         {(list) =>
           list.length === 0 ? (
-            <Empty icon="groups" title="You are in no group" action={create}>
+            <Empty icon="groups" title="You are not in a group" action={create}>
               A group has members, a shared pool of points and its own rules on models. Keys made for it draw
               on the pool.
             </Empty>

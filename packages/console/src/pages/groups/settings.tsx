@@ -55,7 +55,8 @@ export function GroupSettings({ group }: { group: GroupView }) {
         <Section title="Delete the group">
           <div className="stack">
             <p className="muted">
-              Its keys become their makers' own, and what is left in the pool goes back to the platform.
+              Its keys become personal keys of their creators, and the rest of the pool returns to the
+              platform.
             </p>
             <div>
               <Button look="danger" icon="trash" onClick={() => setDeleting(true)}>

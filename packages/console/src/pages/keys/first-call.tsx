@@ -30,11 +30,7 @@ export function Page({ params }: PageProps) {
         const key = list.find(({ id }) => id === params.id);
         if (!key)
           return (
-            <Empty
-              icon="keys"
-              title="There is no such key"
-              action={<LinkButton href="/keys">All keys</LinkButton>}
-            >
+            <Empty icon="keys" title="Key not found" action={<LinkButton href="/keys">All keys</LinkButton>}>
               It may belong to someone else.
             </Empty>
           );
@@ -67,7 +63,7 @@ function FirstCall({ id, name, prefix }: { id: string; name: string; prefix: str
   return (
     <>
       <PageHead title={`First call with ${name}`} actions={<LinkButton href="/keys">All keys</LinkButton>}>
-        Run this where your program will run. This page notices it by itself.
+        Run this where your program will run. This page updates automatically.
       </PageHead>
       {secret ? (
         <Section title="The key">
@@ -81,7 +77,7 @@ function FirstCall({ id, name, prefix }: { id: string; name: string; prefix: str
       ) : (
         <Note>
           <span className="muted">
-            The secret was shown when the key was made. Put it in the place of the dots.
+            The secret was shown when the key was created. Replace the dots with it.
           </span>
         </Note>
       )}
@@ -222,15 +218,15 @@ function Watch({ id, prefix, secret, model }: WatchProps) {
 }
 
 const REMEDIES: Record<string, string> = {
-  "401": "The key is not accepted. Was it revoked, or was a character lost when it was copied?",
+  "401": "The key was rejected. Was it revoked, or copied incompletely?",
   model_not_found: "No backend serves this model. Choose another above, or ask the operator to register one.",
-  internal_error: "The model is known, but none of its backends is healthy just now.",
-  quota_exceeded: "The monthly quota of your tier is used up; it starts anew with the next month.",
+  internal_error: "The model is known, but none of its backends is healthy right now.",
+  quota_exceeded: "Your tier's monthly quota is used up; it resets next month.",
   payment_required:
     "Points and quota are used up, or something is owed. Ask for points, or wait for the next month.",
   rate_limit_exceeded: "Too many requests in a minute. Wait a moment and send it again.",
   model_not_allowed: "The group that pays for this key does not allow this model.",
-  bad_gateway: "The model server itself refused. Its own words follow.",
+  bad_gateway: "The model server returned an error:",
 };
 
 function Mistake({ error }: { error: unknown }) {

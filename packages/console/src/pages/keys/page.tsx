@@ -171,7 +171,7 @@ function KeySheet({ value, onClose }: { value: Key; onClose(): void }) {
       {revoking && (
         <Confirm
           title={`Revoke ${value.name}?`}
-          consequence="Every program that uses this key is refused from now on. This cannot be undone."
+          consequence="Programs that use this key will be refused immediately. This cannot be undone."
           confirm="Revoke now"
           onClose={() => setRevoking(false)}
           onConfirm={async () => {

@@ -39,8 +39,8 @@ export function Page() {
   return (
     <>
       <PageHead title="Memory">
-        What chat remembers of you beyond one conversation. It never holds up an answer: when it does not
-        respond, chat goes on without it.
+        What chat remembers about you across conversations. It never delays an answer: if it does not respond,
+        chat continues without it.
       </PageHead>
       <Loaded query={status}>
         {({ enabled, writeback, events }) => (
@@ -60,7 +60,7 @@ export function Page() {
               {events.length === 0 ? (
                 <Empty icon="memory" title="Nothing yet">
                   {enabled
-                    ? "Each time that chat looks something up or remembers it, a line appears here."
+                    ? "A line appears here each time chat recalls or stores something."
                     : "The operator turns memory on by setting SERVICE_MEMORY_URL."}
                 </Empty>
               ) : (
@@ -83,7 +83,7 @@ function Forget() {
   const [id, setId] = useState("");
   const forget = useAction(async () => {
     const { deleted } = await api("memory.delete", { node_id: id });
-    toast(deleted ? "Forgotten" : "There is no such fact of yours", deleted ? "good" : "bad");
+    toast(deleted ? "Forgotten" : "You have no such fact", deleted ? "good" : "bad");
     setId("");
   });
   const submit = (event: FormEvent) => {
@@ -93,13 +93,7 @@ function Forget() {
   return (
     <Section title="Forget one fact">
       <form className="form narrow" onSubmit={submit}>
-        <TextField
-          label="Id of the fact"
-          value={id}
-          onChange={setId}
-          required
-          hint="As recall gave it to your program"
-        />
+        <TextField label="Id of the fact" value={id} onChange={setId} required hint="As returned by recall" />
         <FormError error={forget.error} />
         <div>
           <Button type="submit" busy={forget.busy}>

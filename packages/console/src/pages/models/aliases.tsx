@@ -1,22 +1,24 @@
-import type { Alias } from "@model-gateway/client";
+import type { Result } from "@model-gateway/client";
 import { type FormEvent, useState } from "react";
 import { useAction } from "../../lib/action.ts";
-import { client } from "../../lib/client.ts";
+import { api } from "../../lib/api.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
 import { Button } from "../../ui/controls.tsx";
 import { FormError, Loaded, Note } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 
+type Alias = Result<"aliases.list">[number];
+
 export function Aliases() {
-  const aliases = useQuery("aliases", () => client.admin.aliases());
+  const aliases = useQuery("aliases", () => api("aliases.list"));
   const [alias, setAlias] = useState("");
   const [target, setTarget] = useState("");
   const add = useAction(async () => {
-    await client.admin.setAlias({ alias: alias.trim(), target: target.trim() });
+    await api("aliases.set", { alias: alias.trim(), target: target.trim() });
     invalidate("aliases");
   });
   const remove = useAction(async (name: string) => {
-    await client.admin.removeAlias(name);
+    await api("aliases.remove", { alias: name });
     invalidate("aliases");
   });
   const submit = async (event: FormEvent) => {

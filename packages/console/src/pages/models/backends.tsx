@@ -1,13 +1,11 @@
-import type { BackendHealth } from "@model-gateway/client";
 import { useState } from "react";
 import { useActivity } from "../../lib/activity.ts";
-import { circuitOf, HEALTH_TONE, indexOf, kindOf, useBackends } from "../../lib/backends.ts";
-import { client } from "../../lib/client.ts";
+import { api } from "../../lib/api.ts";
+import { type Backend, backendsChanged, statusOf, useBackends } from "../../lib/backends.ts";
 import { plural } from "../../lib/format.ts";
-import { useKnownModels } from "../../lib/models.ts";
-import { invalidate } from "../../lib/query.ts";
+import { useQuery } from "../../lib/query.ts";
 import { useSearch } from "../../lib/router.ts";
-import { toast } from "../../lib/toast.ts";
+import { toast, toastError } from "../../lib/toast.ts";
 import { Button } from "../../ui/controls.tsx";
 import { Confirm, Dialog } from "../../ui/dialogs.tsx";
 import { ProbeStrip } from "../../ui/probe-strip.tsx";
@@ -15,69 +13,93 @@ import { TableSkeleton } from "../../ui/skeleton.tsx";
 import { Empty, Loaded, Note, Status, When } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import { FoundServers } from "./found-servers.tsx";
+import { BackendForm } from "./register.tsx";
+import { SetPrice } from "./set-price.tsx";
 
-export function CircuitStatus({ backend }: { backend: BackendHealth }) {
-  const { state, retryAt } = circuitOf(backend);
-  if (state === "closed") return <Status tone="good">Closed</Status>;
-  if (state === "unknown") return <span className="muted">unknown</span>;
+/** One sentence for health and circuit together. */
+export function BackendStatus({ backend, short = false }: { backend: Backend; short?: boolean }) {
+  const { tone, text, retryAt } = statusOf(backend);
   return (
-    <Status tone={state === "open" ? "bad" : "warn"}>
-      <span>
-        {state === "open" ? "Open" : "Half-open"}
+    <Status tone={tone}>
+      <span className={short ? "clamp" : undefined}>
+        {text}
         {retryAt && (
-          <span className="muted">
+          <>
             , tried again <When time={retryAt} />
-          </span>
+          </>
         )}
       </span>
     </Status>
   );
 }
 
-const nameOf = (backend: BackendHealth) => backend.name ?? backend.label;
+function Unpriced({ models, onPrice }: { models: readonly string[]; onPrice(model: string): void }) {
+  if (models.length === 0) return <span className="muted">priced</span>;
+  return (
+    <span className="row">
+      <Status tone="warn">{models.length} unpriced</Status>
+      <Button
+        small
+        look="quiet"
+        aria-label={`Set price of ${models[0]}`}
+        onClick={(event) => {
+          event.stopPropagation();
+          onPrice(models[0]!);
+        }}
+      >
+        Set price
+      </Button>
+    </span>
+  );
+}
 
-const columns: Column<BackendHealth>[] = [
+const columnsFor = (
+  unpricedOf: (backend: Backend) => readonly string[],
+  onPrice: (model: string) => void,
+): Column<Backend>[] => [
   {
     id: "name",
     label: "Name",
-    sort: (backend) => nameOf(backend).toLowerCase(),
-    cell: (backend) => <strong>{nameOf(backend)}</strong>,
+    sort: ({ name }) => name.toLowerCase(),
+    cell: ({ name }) => <strong>{name}</strong>,
   },
   {
-    id: "kind",
+    id: "type",
     label: "Kind",
     wide: true,
-    sort: kindOf,
-    cell: (backend) => <span className="tag">{kindOf(backend)}</span>,
+    sort: ({ type }) => type,
+    cell: ({ type }) => <span className="tag">{type}</span>,
   },
-  { id: "url", label: "Address", wide: true, cell: ({ url }) => <span className="mono">{url ?? ""}</span> },
+  { id: "url", label: "Address", wide: true, cell: ({ url }) => <span className="mono">{url}</span> },
   {
     id: "state",
-    label: "Health",
-    sort: ({ state }) => state,
-    cell: ({ state }) => <Status tone={HEALTH_TONE[state] ?? "plain"}>{state}</Status>,
+    label: "Status",
+    sort: (backend) => statusOf(backend).text,
+    cell: (backend) => <BackendStatus backend={backend} short />,
   },
-  { id: "circuit", label: "Circuit", wide: true, cell: (backend) => <CircuitStatus backend={backend} /> },
+  { id: "models", label: "Models", numeric: true, wide: true, cell: ({ models }) => models },
   {
-    id: "error",
-    label: "Last error",
+    id: "prices",
+    label: "Prices",
     wide: true,
-    cell: (backend) => (
-      <span className="muted clamp">
-        {circuitOf(backend).cause ?? (backend.implausible_usage ? "Reports implausible usage" : "")}
-      </span>
-    ),
+    cell: (backend) => <Unpriced models={unpricedOf(backend)} onPrice={onPrice} />,
   },
 ];
 
 export function Backends() {
   const query = useBackends();
+  // Asked again when other models can be called, not only when the page is opened.
+  const callable = query.data && `prices ${query.data.models.join(" ")}`;
+  const prices = useQuery(callable ?? null, () => api("billing.prices.list")).data;
   const [search, setSearch] = useSearch();
+  const [pricing, setPricing] = useState<string | null>(null);
+  const unpriced = new Set(prices?.filter(({ input_usd }) => input_usd === null).map(({ model }) => model));
+  const columns = columnsFor(({ model_ids }) => model_ids.filter((id) => unpriced.has(id)), setPricing);
   return (
     <Loaded query={query} outline={<TableSkeleton columns={columns} />}>
-      {({ backends: { health } }) => {
-        const open = health.find((backend) => nameOf(backend) === search.get("open"));
-        if (health.length === 0)
+      {({ backends }) => {
+        const open = backends.find(({ name }) => name === search.get("open"));
+        if (backends.length === 0)
           return (
             <Empty
               icon="backends"
@@ -100,11 +122,19 @@ export function Backends() {
             <Table
               label="Backends"
               columns={columns}
-              rows={health}
+              rows={backends}
               rowKey={({ label }) => label}
-              onOpen={(backend) => setSearch({ open: nameOf(backend) })}
+              dim={({ enabled }) => !enabled}
+              onOpen={({ name }) => setSearch({ open: name })}
             />
-            {open && <BackendSheet backend={open} onClose={() => setSearch({ open: null })} />}
+            {pricing !== null && <SetPrice model={pricing} onClose={() => setPricing(null)} />}
+            {open && (
+              <BackendSheet
+                backend={open}
+                unpriced={open.model_ids.filter((id) => unpriced.has(id))}
+                onClose={() => setSearch({ open: null })}
+              />
+            )}
           </>
         );
       }}
@@ -112,28 +142,75 @@ export function Backends() {
   );
 }
 
-function BackendSheet({ backend, onClose }: { backend: BackendHealth; onClose(): void }) {
-  const [removing, setRemoving] = useState(false);
-  const name = nameOf(backend);
-  const models = useKnownModels().data?.filter(({ owned_by, price }) => price && owned_by === name);
-  const { cause } = circuitOf(backend);
+function BackendSheet({
+  backend,
+  unpriced,
+  onClose,
+}: {
+  backend: Backend;
+  unpriced: readonly string[];
+  onClose(): void;
+}) {
+  const [asking, setAsking] = useState<"edit" | "remove" | null>(null);
+  const [pricing, setPricing] = useState<string | null>(null);
+  const [busy, setBusy] = useState(false);
+  const { name, model_ids, enabled, editable } = backend;
   const probes = useActivity().data?.backends.find((one) => one.name === name)?.probes;
+  const run = async (work: () => Promise<unknown>, done: string) => {
+    setBusy(true);
+    try {
+      await work();
+      backendsChanged();
+      toast(done);
+    } catch (error) {
+      toastError(error);
+    }
+    setBusy(false);
+  };
+  const close = () => setAsking(null);
   return (
     <Dialog title={name} kind="sheet" onClose={onClose}>
       <div className="stack">
+        <BackendStatus backend={backend} />
+        <div className="row wrap">
+          <Button
+            icon="refresh"
+            small
+            busy={busy}
+            onClick={() => void run(() => api("backends.probe", { name }), `${name} was probed`)}
+          >
+            Probe now
+          </Button>
+          {editable && (
+            <>
+              <Button icon="edit" small onClick={() => setAsking("edit")}>
+                Edit
+              </Button>
+              <Button
+                small
+                busy={busy}
+                onClick={() =>
+                  void run(
+                    () => api("backends.update", { name, enabled: !enabled }),
+                    enabled ? `${name} gets no requests now` : `${name} is enabled`,
+                  )
+                }
+              >
+                {enabled ? "Disable" : "Enable"}
+              </Button>
+            </>
+          )}
+          <Button look="danger" icon="trash" small onClick={() => setAsking("remove")}>
+            Remove
+          </Button>
+        </div>
         <dl className="facts">
           <dt>Kind</dt>
-          <dd>{kindOf(backend)}</dd>
+          <dd>{backend.type}</dd>
           <dt>Address</dt>
-          <dd className="mono">{backend.url ?? "unknown"}</dd>
-          <dt>Health</dt>
-          <dd>
-            <Status tone={HEALTH_TONE[backend.state] ?? "plain"}>{backend.state}</Status>
-          </dd>
-          <dt>Circuit</dt>
-          <dd>
-            <CircuitStatus backend={backend} />
-          </dd>
+          <dd className="mono">{backend.url}</dd>
+          <dt>API key</dt>
+          <dd>{backend.has_key ? "set" : <span className="muted">none</span>}</dd>
           {probes && (
             <>
               <dt>Probes</dt>
@@ -144,20 +221,34 @@ function BackendSheet({ backend, onClose }: { backend: BackendHealth; onClose():
           )}
           <dt>Models</dt>
           <dd>
-            {!models || models.length === 0 ? (
-              <span className="muted">none can be called now</span>
+            {model_ids.length === 0 ? (
+              <span className="muted">none are known</span>
             ) : (
               <ul>
-                {models.map(({ id }) => (
+                {model_ids.map((id) => (
                   <li key={id}>
-                    <code>{id}</code>
+                    <span className="row wrap">
+                      <code>{id}</code>
+                      {unpriced.includes(id) && (
+                        <>
+                          <Status tone="warn">unpriced</Status>
+                          <Button
+                            small
+                            look="quiet"
+                            aria-label={`Set price of ${id}`}
+                            onClick={() => setPricing(id)}
+                          >
+                            Set price
+                          </Button>
+                        </>
+                      )}
+                    </span>
                   </li>
                 ))}
               </ul>
             )}
           </dd>
         </dl>
-        {cause && <Note tone={backend.state === "Healthy" ? "warn" : "bad"}>{cause}</Note>}
         {backend.implausible_usage && (
           <Note tone="warn">
             Reported usage that its model cannot have had, {plural(backend.implausible_usage.count, "time")}.
@@ -165,22 +256,18 @@ function BackendSheet({ backend, onClose }: { backend: BackendHealth; onClose():
             (request {backend.implausible_usage.request_id}).
           </Note>
         )}
-        <div>
-          <Button look="danger" icon="trash" onClick={() => setRemoving(true)}>
-            Remove backend
-          </Button>
-        </div>
       </div>
-      {removing && (
+      {pricing !== null && <SetPrice model={pricing} onClose={() => setPricing(null)} />}
+      {asking === "edit" && <BackendForm backend={backend} onClose={close} />}
+      {asking === "remove" && (
         <Confirm
           title={`Remove ${name}?`}
-          consequence={`Requests are no longer sent to it${models?.length ? `, and ${models.length} of its models may no longer be callable` : ""}. It can be registered again.`}
+          consequence={`Requests are no longer sent to it${model_ids.length ? `, and ${plural(model_ids.length, "model")} may no longer be callable` : ""}. It can be registered again.`}
           confirm="Remove"
-          onClose={() => setRemoving(false)}
+          onClose={close}
           onConfirm={async () => {
-            await client.admin.removeBackend(indexOf(backend));
-            invalidate("backends");
-            invalidate("models");
+            await api("backends.remove", { name });
+            backendsChanged();
             toast(`${name} is removed`);
             onClose();
           }}

@@ -1,11 +1,16 @@
+import { useState } from "react";
 import { moneyFormat } from "../../lib/format.ts";
 import { type KnownModel, useKnownModels } from "../../lib/models.ts";
-import { LinkButton } from "../../ui/controls.tsx";
+import { Button, LinkButton } from "../../ui/controls.tsx";
 import { TableSkeleton } from "../../ui/skeleton.tsx";
-import { Loaded } from "../../ui/states.tsx";
+import { Loaded, Status } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
+import { SetPrice } from "./set-price.tsx";
 
-const columnsFor = (format: (usd: number | null) => string): Column<KnownModel>[] => [
+const columnsFor = (
+  format: (usd: number | null) => string,
+  setPrice: (model: KnownModel) => void,
+): Column<KnownModel>[] => [
   { id: "id", label: "Model", sort: ({ id }) => id, cell: ({ id }) => <span className="mono">{id}</span> },
   {
     id: "owner",
@@ -29,6 +34,17 @@ const columnsFor = (format: (usd: number | null) => string): Column<KnownModel>[
     cell: ({ price }) => <Price value={price?.output} format={format} />,
   },
   {
+    id: "price",
+    label: "",
+    numeric: true,
+    cell: (model) =>
+      model.price && (
+        <Button small look="quiet" aria-label={`Set price of ${model.id}`} onClick={() => setPrice(model)}>
+          Set price
+        </Button>
+      ),
+  },
+  {
     id: "try",
     label: "",
     numeric: true,
@@ -44,13 +60,14 @@ const columnsFor = (format: (usd: number | null) => string): Column<KnownModel>[
 /** A price, or the plain word that there is none; nothing for a model that nobody serves. */
 function Price({ value, format }: { value: number | null | undefined; format(usd: number | null): string }) {
   if (value === undefined) return null;
-  return value === null ? <span className="muted">unpriced</span> : format(value);
+  return value === null ? <Status tone="warn">unpriced</Status> : format(value);
 }
 
 export function ModelList() {
   const models = useKnownModels();
+  const [pricing, setPricing] = useState<KnownModel | null>(null);
   return (
-    <Loaded query={models} outline={<TableSkeleton columns={columnsFor(String)} />}>
+    <Loaded query={models} outline={<TableSkeleton columns={columnsFor(String, () => {})} />}>
       {(list) => (
         <>
           <p className="muted">
@@ -59,10 +76,21 @@ export function ModelList() {
           </p>
           <Table
             label="Models"
-            columns={columnsFor(moneyFormat(list.flatMap(({ price }) => [price?.input, price?.output])))}
+            columns={columnsFor(
+              moneyFormat(list.flatMap(({ price }) => [price?.input, price?.output])),
+              setPricing,
+            )}
             rows={list}
             rowKey={({ id, owned_by }) => `${owned_by} ${id}`}
           />
+          {pricing && (
+            <SetPrice
+              model={pricing.id}
+              input={pricing.price?.input}
+              output={pricing.price?.output}
+              onClose={() => setPricing(null)}
+            />
+          )}
         </>
       )}
     </Loaded>

@@ -1,5 +1,4 @@
-import { type FormEvent, useState } from "react";
-import { useAction } from "../../lib/action.ts";
+import { useState } from "react";
 import { api } from "../../lib/api.ts";
 import { compact, count, money } from "../../lib/format.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
@@ -8,7 +7,7 @@ import { toast } from "../../lib/toast.ts";
 import { Button, Check, type Choice, SelectField, TextField } from "../../ui/controls.tsx";
 import { FormDialog } from "../../ui/dialogs.tsx";
 import { Section } from "../../ui/page.tsx";
-import { Empty, FormError, Loaded, Status } from "../../ui/states.tsx";
+import { Empty, Loaded, Status } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 
 const MODES: readonly Choice<VideoPrice["mode"]>[] = [
@@ -53,6 +52,7 @@ export function Prices() {
   const pricing = useQuery("video pricing", () => api("billing.video.pricing.get"));
   const plan = useQuery("plan", () => api("billing.plan"));
   const [editing, setEditing] = useState<VideoPrice | "new" | null>(null);
+  const [tier, setTier] = useState<TierRow | null>(null);
   return (
     <div className="stack loose">
       <Section
@@ -84,13 +84,17 @@ export function Prices() {
       <Section title="Tiers">
         <Loaded query={plan}>
           {({ tiers }) => (
-            <Table label="Tiers" columns={tierColumns} rows={tiers} rowKey={({ name }) => name} />
+            <Table
+              label="Tiers"
+              columns={tierColumns}
+              rows={tiers}
+              rowKey={({ name }) => name}
+              onOpen={(row) => setTier(row)}
+            />
           )}
         </Loaded>
       </Section>
-      <Section title="Put an account on a tier">
-        <SetTier tiers={plan.data?.tiers ?? []} />
-      </Section>
+      {tier && <EditTier tier={tier} onClose={() => setTier(null)} />}
       {editing !== null && (
         <EditPrice price={editing === "new" ? null : editing} onClose={() => setEditing(null)} />
       )}
@@ -126,7 +130,7 @@ function EditPrice({ price, onClose }: { price: VideoPrice | null; onClose(): vo
   const [coefficients, setCoefficients] = useState(JSON.stringify(price?.resolution_coeff ?? { "*": 1 }));
   const [enabled, setEnabled] = useState(price?.enabled ?? true);
   const save = async () => {
-    await api("billing.video.pricing.set", {
+    await api("billing.prices.video.set", {
       model,
       mode,
       base_price: Number(base),
@@ -178,41 +182,53 @@ function EditPrice({ price, onClose }: { price: VideoPrice | null; onClose(): vo
           hint='By short side in pixels; "*" is for all others'
         />
       )}
-      <Check label="In force" checked={enabled} onChange={setEnabled} />
+      <Check label="Enabled" checked={enabled} onChange={setEnabled} />
     </FormDialog>
   );
 }
 
-function SetTier({ tiers }: { tiers: readonly TierRow[] }) {
-  const [email, setEmail] = useState("");
-  const [tier, setTier] = useState("pro");
-  const set = useAction(async () => {
-    await api("billing.plan.set", { user_email: email, tier });
-    toast(`${email} is on the ${tier} tier now`);
-    setEmail("");
+function EditTier({ tier, onClose }: { tier: TierRow; onClose(): void }) {
+  const [usd, setUsd] = useState(String(tier.monthly_usd_quota ?? ""));
+  const [tokens, setTokens] = useState(String(tier.monthly_token_quota ?? ""));
+  const [rpm, setRpm] = useState(String(tier.rpm));
+  const quotaOf = (text: string) => (text.trim() === "" ? null : Number(text));
+  const save = async () => {
+    await api("billing.tiers.set", {
+      name: tier.name,
+      monthly_usd_quota: quotaOf(usd),
+      monthly_token_quota: quotaOf(tokens),
+      rpm: Number(rpm),
+    });
     invalidate("plan");
-  });
-  const submit = (event: FormEvent) => {
-    event.preventDefault();
-    void set.run();
+    toast(`The limits of ${tier.name} are changed`);
   };
   return (
-    <form className="form narrow" onSubmit={submit}>
-      <div className="columns">
-        <TextField label="Email of the account" type="email" value={email} onChange={setEmail} required />
-        <SelectField
-          label="Tier"
-          value={tier}
-          onChange={setTier}
-          choices={tiers.map(({ name }) => ({ value: name, label: name }))}
-        />
-      </div>
-      <FormError error={set.error} />
-      <div>
-        <Button type="submit" busy={set.busy}>
-          Change tier
-        </Button>
-      </div>
-    </form>
+    <FormDialog title={`Limits of ${tier.name}`} submit="Save" onSubmit={save} onClose={onClose}>
+      <TextField
+        label="USD a month"
+        type="number"
+        min={0}
+        step="any"
+        value={usd}
+        onChange={setUsd}
+        hint="Empty: unlimited"
+      />
+      <TextField
+        label="Tokens a month"
+        type="number"
+        min={0}
+        value={tokens}
+        onChange={setTokens}
+        hint="Empty: unlimited"
+      />
+      <TextField
+        label="Requests a minute and key"
+        type="number"
+        min={1}
+        value={rpm}
+        onChange={setRpm}
+        required
+      />
+    </FormDialog>
   );
 }

@@ -41,7 +41,7 @@ export function Page() {
           </>
         }
       >
-        Machines with GPUs that dial in to this gateway and run models for it.
+        GPU machines that connect to this gateway and run models for it.
       </PageHead>
       <Deployments />
       <Loaded query={nodes}>
@@ -187,9 +187,7 @@ function RegisterNode({ onClose }: { onClose(): void }) {
             label="Start the agent"
             text={`AGENT_GATEWAY=${location.origin.replace(/^http/, "ws")} \\\nAGENT_TOKEN=${token} \\\nnpm run agent`}
           />
-          <Note tone="warn">
-            The token is shown once. The node appears here as online when it has dialled in.
-          </Note>
+          <Note tone="warn">The token is shown once. The node appears here as online when it connects.</Note>
         </div>
       </Dialog>
     );

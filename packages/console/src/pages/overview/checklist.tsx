@@ -30,17 +30,15 @@ export function Checklist({ isAdmin }: { isAdmin: boolean }) {
               <p className="muted">
                 Register a model server; its models can be called as soon as it answers.
               </p>
+              <div>
+                <LinkButton href="/models?new=1" look="primary" icon="plus">
+                  Register by address
+                </LinkButton>
+              </div>
               <FoundServers />
               <details className="folded">
-                <summary>Another address, or from a terminal</summary>
-                <div className="stack tight">
-                  <div>
-                    <LinkButton href="/models?new=1" icon="plus">
-                      Register a backend here
-                    </LinkButton>
-                  </div>
-                  <Code label="Register a backend" text={backendCommand(location.origin)} />
-                </div>
+                <summary>From a terminal</summary>
+                <Code label="Register a backend" text={backendCommand(location.origin)} />
               </details>
             </>
           ) : (
@@ -48,7 +46,7 @@ export function Checklist({ isAdmin }: { isAdmin: boolean }) {
           )}
         </Step>
         <Step done={hasKey} open={current === 1} title="A key exists">
-          <p className="muted">Programs call the gateway with a key; its use is metered under its name.</p>
+          <p className="muted">Programs call the gateway with a key; usage is metered under its name.</p>
           <div>
             <LinkButton href="/keys?new=1" look="primary" icon="plus">
               Create a key
@@ -56,7 +54,9 @@ export function Checklist({ isAdmin }: { isAdmin: boolean }) {
           </div>
         </Step>
         <Step done={hasRequest} open={current === 2} title="The first request was seen">
-          <p className="muted">This ticks itself when a request with one of your keys has been answered.</p>
+          <p className="muted">
+            This is checked automatically once a request with one of your keys was answered.
+          </p>
           <Code label="First request" text={firstRequestCommand(location.origin)} />
         </Step>
       </ol>

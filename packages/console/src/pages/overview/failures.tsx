@@ -76,7 +76,7 @@ const columns: Column<RequestFailure>[] = [
   },
 ];
 
-/** What went wrong lately, for anyone: the request's id leads to the log and to the client's own trace. */
+/** Recent failures of all users; the request id leads to the log and to the client's own trace. */
 export function LatestFailures() {
   const query = useActivity();
   const [all, setAll] = useState(false);

@@ -35,7 +35,7 @@ export function Page() {
   );
 }
 
-/** What concerns the whole instance; the service tells it to administrators only. */
+/** Figures of the whole instance; for administrators only. */
 function Operations() {
   return (
     <>

@@ -51,7 +51,7 @@ const change = (fields: Partial<Playground>) => playground.set({ ...playground.g
 export const setParameters = (parameters: Parameters): void => change({ parameters });
 export const rememberModels = (models: readonly string[]): void => change({ models });
 
-/** What a pane's model is told: the system prompt and the turns so far, with that pane's own answers. */
+/** What is sent to a pane's model: the system prompt and the turns so far, with that pane's own answers. */
 function messagesFor(pane: number, turns: readonly Turn[], system: string): ChatTurnMessage[] {
   const messages: ChatTurnMessage[] = system ? [{ role: "system", content: system }] : [];
   for (const { text, pictures, panes } of turns) {
@@ -119,7 +119,7 @@ export function send(said: Said, models: readonly string[]): void {
   for (const [pane, model] of models.entries()) runStep(id, pane, model);
 }
 
-/** Takes the last turn back and makes it once more. */
+/** Removes the last turn and runs it again. */
 export function sendAgain({ text, pictures }: Said, models: readonly string[]): void {
   change({ turns: playground.get().turns.slice(0, -1) });
   send({ text, pictures }, models);

@@ -1,23 +1,24 @@
 import { type FormEvent, useState } from "react";
 import { useAction } from "../../lib/action.ts";
 import { api } from "../../lib/api.ts";
-import { adminToken, client, session, setAdminToken } from "../../lib/client.ts";
+import { client, session } from "../../lib/client.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
 import { useStore } from "../../lib/store.ts";
 import { setTheme, theme } from "../../lib/theme.ts";
 import { toast } from "../../lib/toast.ts";
-import { Button, Copyable, LinkButton, Segments, TextField } from "../../ui/controls.tsx";
+import { Button, Copyable, Segments, TextField } from "../../ui/controls.tsx";
 import { Confirm } from "../../ui/dialogs.tsx";
 import { PageHead, Section } from "../../ui/page.tsx";
 import { FormError, Loaded } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
+import { Password } from "./password.tsx";
+import { Sessions } from "./sessions.tsx";
 
 type Provider = Awaited<ReturnType<typeof listProviders>>[number];
 const listProviders = () => api("providers.list");
 
 export function Page() {
   const user = useStore(session)?.user;
-  const token = useStore(adminToken);
   const shown = useStore(theme);
   const health = useQuery("health", () => client.rest.health());
   if (!user) return null;
@@ -50,25 +51,8 @@ export function Page() {
           ]}
         />
       </Section>
-      {user.is_admin && (
-        <Section title="Admin token">
-          {token === null ? (
-            <div className="row wrap">
-              <span className="muted">Not entered in this tab.</span>
-              <LinkButton href="/models" small>
-                Enter it
-              </LinkButton>
-            </div>
-          ) : (
-            <div className="row wrap">
-              <span className="muted">Kept in this tab until it closes.</span>
-              <Button small onClick={() => setAdminToken(null)}>
-                Forget it
-              </Button>
-            </div>
-          )}
-        </Section>
-      )}
+      <Password />
+      <Sessions />
       <Providers isAdmin={user.is_admin} />
       <Section title="This service">
         <Loaded query={health}>

@@ -1,6 +1,6 @@
 import type { UsageQueryRecord } from "@model-gateway/client";
 import { api } from "../../lib/api.ts";
-import { client } from "../../lib/client.ts";
+
 import { dayOf } from "../../lib/format.ts";
 import { SERIES_MAX } from "../../ui/chart.tsx";
 
@@ -70,11 +70,11 @@ export async function ownRows({ since, until }: Range, project: string | null): 
   return { rows, truncated: true };
 }
 
-/** Everyone's rows, by the admin token. */
+/** Everyone's rows, for administrators. */
 export async function allRows({ since, until }: Range): Promise<UsageRows> {
   const rows: UsageQueryRecord[] = [];
   for (let offset = 0; offset < ROWS_MAX; offset += ADMIN_PAGE) {
-    const page = await client.admin.queryUsage({
+    const page = await api("usage.query", {
       since,
       until,
       include_records: true,

@@ -1,5 +1,5 @@
 import { useMemo } from "react";
-import { adminToken, session } from "../../lib/client.ts";
+import { session } from "../../lib/client.ts";
 import { downloadText, toCsv } from "../../lib/download.ts";
 import {
   compact,
@@ -67,7 +67,7 @@ const FORMATS: Record<Metric, MetricFormat> = {
   requests: { alike: (values) => values.map(count), parts: countParts },
 };
 
-/** An address can be typed by hand; what it asks for and does not exist is as if it were not there. */
+/** An address can be typed by hand; unknown values in it are ignored. */
 const oneOf = <T,>(known: readonly T[], asked: unknown, otherwise: T): T =>
   known.find((value) => value === asked) ?? otherwise;
 const dayIn = (text: string | null) =>
@@ -102,8 +102,7 @@ export function Page() {
   const filters = useFilters();
   const { range, project, everyone, model, apiKey } = filters;
   const isAdmin = useStore(session)?.user.is_admin;
-  const token = useStore(adminToken);
-  const asOperator = everyone && token !== null;
+  const asOperator = everyone && isAdmin === true;
   const key = `usage rows ${asOperator} ${range.since} ${range.until} ${project}`;
   const query = useQuery(key, () => (asOperator ? allRows(range) : ownRows(range, project)));
   const rows = useMemo(
@@ -116,9 +115,9 @@ export function Page() {
   return (
     <>
       <PageHead title="Usage" actions={<Export rows={rows} range={range} />}>
-        Every metered request: what it used, what it cost, who it was for. Days are UTC.
+        Every metered request: tokens, cost and project. Days are in UTC.
       </PageHead>
-      <Filters filters={filters} mayseeAll={Boolean(isAdmin && token)} rows={query.data?.rows ?? []} />
+      <Filters filters={filters} mayseeAll={Boolean(isAdmin)} rows={query.data?.rows ?? []} />
       <Loaded query={query} outline={OUTLINE}>
         {({ truncated }) => <Report rows={rows ?? []} truncated={truncated} filters={filters} />}
       </Loaded>

@@ -24,11 +24,11 @@ export function pcmFromBase64(text: string): Float32Array<ArrayBuffer> {
   return samples;
 }
 
-/** What the browser's refusals mean to the person before it. */
+/** The browser's refusals, explained. */
 const REFUSALS: Readonly<Record<string, string>> = {
-  NotAllowedError: "The browser was not allowed to use it; allow it for this page and start again.",
-  NotFoundError: "None is connected, or the system keeps it from the browser.",
-  NotReadableError: "Another program has it.",
+  NotAllowedError: "The browser was denied access to it; allow it for this page and start again.",
+  NotFoundError: "None is connected, or the operating system blocks it.",
+  NotReadableError: "Another program is using it.",
 };
 
 export interface Microphone {
@@ -38,7 +38,7 @@ export interface Microphone {
 /** Opens the microphone; each block comes as base64 PCM16 with its loudness of 0 to 1. */
 export async function openMicrophone(onBlock: (audio: string, level: number) => void): Promise<Microphone> {
   if (!navigator.mediaDevices)
-    throw new Told("No microphone", "The browser gives it only to https pages and to localhost.");
+    throw new Told("No microphone", "Browsers allow it only on https pages and on localhost.");
   const stream = await navigator.mediaDevices
     .getUserMedia({ audio: { echoCancellation: true, noiseSuppression: true } })
     .catch((error: DOMException) => {
@@ -82,7 +82,7 @@ export class Speaker {
     return buffer.duration;
   }
 
-  /** Drops what is still to be played: the listener has begun to speak. */
+  /** Drops queued audio: the user has begun to speak. */
   hush(): void {
     for (const source of this.#playing) source.stop();
     this.#playing.clear();

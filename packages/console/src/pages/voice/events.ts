@@ -1,4 +1,4 @@
-/** What the page makes of a realtime event, whichever vendor's names it bears. */
+/** What the page shows for a realtime event, under any vendor's names. */
 export interface RealtimeEvent {
   type: string;
   [field: string]: unknown;

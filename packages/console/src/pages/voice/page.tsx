@@ -18,7 +18,7 @@ export function Page() {
   return (
     <>
       <PageHead title="Voice">
-        Talk to a realtime model: your microphone goes out as it is, its voice comes back as it is made.
+        Talk to a realtime model: your microphone is streamed to it, and its voice is streamed back.
       </PageHead>
       {models.data?.length === 0 && <NoModels />}
       <form
@@ -77,7 +77,7 @@ export function Page() {
       <Section title="Words">
         {voice.lines.length === 0 ? (
           <Empty icon="voice" title="Nothing said yet">
-            What you and the model say appears here as text where the model transcribes it.
+            If the model transcribes the conversation, the text appears here.
           </Empty>
         ) : (
           <ol className="stack narrow">

@@ -27,7 +27,7 @@ export interface VoiceState {
 
 const IDLE: VoiceState = { state: "idle", level: 0, lines: [], events: [], voiceSeconds: 0, error: null };
 const EVENTS_KEPT = 30;
-/** Blocks that may wait for their call to return; more means that the connection does not keep up. */
+/** Blocks that may wait for their call to return; more means that the connection is too slow. */
 const BLOCKS_IN_FLIGHT_MAX = 50;
 
 /** One conversation by voice: the microphone out, the events and the sound in. */
@@ -79,7 +79,7 @@ export function useVoice() {
           })
           .finally(() => inFlight--);
       });
-      // Whoever hangs up while the browser still asks for the microphone must not find it open.
+      // If the user hangs up while the browser still asks for the microphone, it must not stay open.
       if (aborter.signal.aborted) return opened.stop();
       microphone = opened;
       change({ state: "live" });
@@ -90,7 +90,7 @@ export function useVoice() {
       speaker = new Speaker();
       const refused = Promise.withResolvers<never>();
       const { signal } = aborter;
-      // Heard first, spoken second: people take their time to grant the microphone, and events do not wait.
+      // Subscribe before opening the microphone: granting it takes time, and events do not wait.
       const onOpen = () => void speak(session.session_id).catch(refused.reject);
       const listen = async () => {
         for await (const { method, params } of client.events(session.stream_session, { signal, onOpen }))

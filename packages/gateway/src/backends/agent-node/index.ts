@@ -1,6 +1,7 @@
 import { urlHost } from "@model-gateway/protocol/host.ts";
 import type { TunnelFetchInit } from "@model-gateway/protocol/tunnel/client.ts";
 import { TunnelError } from "@model-gateway/protocol/tunnel/frames.ts";
+import { inBackground } from "../../kernel/background.ts";
 import {
   type Answer,
   type Backend,
@@ -18,17 +19,23 @@ import { whenAnswerEnds } from "./answer-end.ts";
 
 /** A node that does not answer on its host and port within this time is reached through its tunnel. */
 const REACH_TIMEOUT_MS = 2_000;
+/** What each way to a node gets to answer a probe, so that a hung engine speaks for itself alone. */
+const WAY_TIMEOUT_MS = 5_000;
+/** How soon a node that broke a call is asked whether it answers at all. */
+const SUSPECT_PAUSE_MS = 1_000;
 
 interface Member {
   via: "direct" | "tunnel";
   /** In the order in which they are tried. */
   ways: Backend[];
   inFlight: number;
+  /** It broke a call or a probe, and has not answered a probe since: it is asked only when no other node is left. */
+  isSuspect: boolean;
 }
 
 /**
  * The backend `agent-<model_id>`: every node that serves the model, behind one name. A request goes to the
- * node with the fewest of them under way, and to the next one when that cannot be reached.
+ * node with the fewest requests in progress, and to the next one when that cannot be reached.
  */
 export class AgentPool implements ModelPool {
   readonly backend: Backend;
@@ -61,14 +68,14 @@ export class AgentPool implements ModelPool {
     this.#members.delete(agentId);
     const throughTunnel = tunnel && this.#throughTunnel(replica, tunnel);
     // Routable at once; the direct way goes before it as soon as it has answered.
-    if (throughTunnel) this.#members.set(agentId, { via: "tunnel", ways: [throughTunnel], inFlight: 0 });
+    if (throughTunnel) this.#members.set(agentId, newMember("tunnel", [throughTunnel]));
     if (!replica.direct) return;
     const direct = this.#direct(replica);
     const usable = !throughTunnel || (await this.#answers(direct));
     if (!usable || this.#wanted.get(agentId) !== replica) return;
     const ways = throughTunnel ? [direct, throughTunnel] : [direct];
     const inFlight = this.#members.get(agentId)?.inFlight ?? 0;
-    this.#members.set(agentId, { via: "direct", ways, inFlight });
+    this.#members.set(agentId, { ...newMember("direct", ways), inFlight });
   }
 
   delete(agentId: string): void {
@@ -92,7 +99,7 @@ export class AgentPool implements ModelPool {
     return external.create(this.#config(`http://${urlHost(host)}:${port}`, apiKey), this.options.deps);
   }
 
-  /** The tunnel adds the engine's key by itself, on the node. */
+  /** The node's end of the tunnel adds the engine's key. */
   #throughTunnel({ agentId }: Replica, tunnel: TunnelFetch): Backend {
     const base = `agent://${agentId}`;
     return external.create(this.#config(base, null), {
@@ -109,7 +116,7 @@ export class AgentPool implements ModelPool {
     });
   }
 
-  /** Whether the engine that answers there is the one that is meant: it has to list the model. */
+  /** Whether the right engine answers there: it must list the model. */
   async #answers(direct: Backend): Promise<boolean> {
     const { models } = await direct.probe(AbortSignal.timeout(REACH_TIMEOUT_MS));
     return models.some(({ id }) => id === this.options.modelId);
@@ -117,18 +124,21 @@ export class AgentPool implements ModelPool {
 
   async #spread({ signal }: ModelCall, ask: (way: Backend) => Promise<Answer>): Promise<Answer> {
     let refusal = new BackendError("connect", `no node serves ${this.options.modelId} now`);
-    const members = [...this.#members.values()].sort((a, b) => a.inFlight - b.inFlight);
+    const members = [...this.#members.values()].sort(
+      (a, b) => Number(a.isSuspect) - Number(b.isSuspect) || a.inFlight - b.inFlight,
+    );
     for (const member of members) {
       for (const way of member.ways) {
         member.inFlight++;
         try {
           const answer = await ask(way);
-          // Where there is no choice nothing has to be counted, and the body passes untouched.
+          // With a single node there is nothing to balance, so the body passes through uncounted.
           if (members.length > 1) return whenAnswerEnds(answer, signal, () => member.inFlight--);
           member.inFlight--;
           return answer;
         } catch (error) {
           member.inFlight--;
+          if (members.length > 1 && isAboutNode(error)) this.#suspect(member);
           if (!(error instanceof BackendError) || error.kind !== "connect") throw error;
           refusal = error;
         }
@@ -137,15 +147,63 @@ export class AgentPool implements ModelPool {
     throw refusal;
   }
 
-  /** Healthy as long as one node answers. The model is known by its id, whatever the engine calls it. */
-  async #probe(signal: AbortSignal): Promise<ProbeResult> {
+  /** Keeps calls away from a node until it has answered a probe. */
+  #suspect(member: Member): void {
+    if (member.isSuspect) return;
+    member.isSuspect = true;
+    this.#askLater(member);
+  }
+
+  #askLater(member: Member): void {
+    const { clock, log } = this.options.deps;
+    clock.after(SUSPECT_PAUSE_MS, () => {
+      if (![...this.#members.values()].includes(member)) return;
+      const asked = this.#ask(member, NEVER).then(({ state }) => {
+        if (state !== "Healthy") this.#askLater(member);
+      });
+      inBackground(log, "a probe of a node", asked);
+    });
+  }
+
+  /** Healthy as long as one node answers; all are asked at once. The model is known by its id, whatever the engine calls it. */
+  #probe(signal: AbortSignal): Promise<ProbeResult> {
     const models = [{ id: this.options.modelId }];
-    let last: ProbeResult = { state: "Unhealthy", models, detail: "no node serves it now" };
-    for (const { ways } of this.#members.values())
-      for (const way of ways) {
-        last = { ...(await way.probe(signal)), models };
-        if (last.state === "Healthy") return last;
-      }
+    const members = [...this.#members.values()];
+    return new Promise((resolve) => {
+      let left = members.length;
+      const settle = (result: ProbeResult) => resolve({ ...result, models });
+      if (left === 0) settle({ state: "Unhealthy", models, detail: "no node serves it now" });
+      for (const member of members)
+        void this.#ask(member, signal).then((result) => {
+          left--;
+          if (result.state === "Healthy" || left === 0) settle(result);
+        });
+    });
+  }
+
+  /** One node, by each of its ways. */
+  async #ask(member: Member, signal: AbortSignal): Promise<ProbeResult> {
+    let last: ProbeResult = { state: "Unhealthy", models: [] };
+    for (const way of member.ways) {
+      const deadline = AbortSignal.any([signal, AbortSignal.timeout(WAY_TIMEOUT_MS)]);
+      last = await way.probe(deadline);
+      if (last.state === "Healthy") break;
+    }
+    if (last.state === "Healthy") member.isSuspect = false;
+    else if (this.#members.size > 1) this.#suspect(member);
     return last;
   }
 }
+
+const NEVER = new AbortController().signal;
+
+const newMember = (via: Member["via"], ways: Backend[]): Member => ({
+  via,
+  ways,
+  inFlight: 0,
+  isSuspect: false,
+});
+
+/** Whether a failed call says that the node does not answer. */
+const isAboutNode = (error: unknown): boolean =>
+  error instanceof BackendError && (error.kind === "connect" || error.kind === "transport");

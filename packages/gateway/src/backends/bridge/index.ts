@@ -8,7 +8,7 @@ import { shownUrl } from "../../kernel/shown-address.ts";
 import type { BridgeResolver } from "../contract.ts";
 import { portAnswers } from "./port-probe.ts";
 
-export const BRIDGE_KEEPALIVE_MS = 15_000;
+const BRIDGE_KEEPALIVE_MS = 15_000;
 const CONNECT_TIMEOUT_MS = 5_000;
 const CALL_TIMEOUT_MS = 10_000;
 const ANSWER_CHARS_MAX = 64 * 1024;
@@ -27,14 +27,14 @@ function parseBridgeUrl(url: string): { node: string; service: string } {
   return { node: match[1]!, service: match[2]! };
 }
 
-export interface BridgeOptions {
+interface BridgeOptions {
   /** WebSocket URL of the bridge agent on this machine. */
   agentUrl: string;
   clock: Clock;
   log: Log;
 }
 
-/** The port that a watcher's owner was last told. */
+/** The port last reported to the watcher's owner. */
 interface Watcher {
   knownPort: number | null;
 }
@@ -42,7 +42,7 @@ interface Watcher {
 /** Tunnels to other machines, made by the bridge agent and watched from here. */
 export class Bridge implements BridgeResolver {
   readonly #agent: RpcClient;
-  /** The local port of each tunnel, as last told by the agent. */
+  /** The local port of each tunnel, as last reported by the agent. */
   readonly #ports = new BoundedMap<string, number>(TUNNELS_MAX);
   /** Watchers begun before their tunnel had a port; the next `connect` of that URL is theirs. */
   readonly #awaiting = new BoundedMap<string, Watcher>(TUNNELS_MAX);
@@ -99,10 +99,10 @@ export class Bridge implements BridgeResolver {
         down = false;
         if (ended || port === watcher.knownPort) return;
         watcher.knownPort = port;
-        this.options.log.info("a bridge tunnel has a new port", { backend: name, port });
+        this.options.log.info("bridge tunnel moved to a new port", { backend: name, port });
         onPort(port);
       } catch (error) {
-        if (!down) this.options.log.warn("a bridge tunnel is down", { backend: name, error });
+        if (!down) this.options.log.warn("bridge tunnel is down", { backend: name, error });
         down = true;
       } finally {
         checking = false;

@@ -3,7 +3,7 @@ import type { MediaRates } from "../contract.ts";
 type Event = Record<string, unknown>;
 
 /** How one vendor's realtime WebSocket differs from the client events of the contract. Pure. */
-export interface RealtimeDialect {
+interface RealtimeDialect {
   name: string;
   /** Appended to the base URL unless that already names a path of its own. */
   path: string;
@@ -14,10 +14,10 @@ export interface RealtimeDialect {
   event(event: Event): Event;
 }
 
-export const openaiRealtime: RealtimeDialect = {
+const openaiRealtime: RealtimeDialect = {
   name: "openai",
   path: "/v1/realtime",
-  // A token is 100 ms of what is heard and 50 ms of what is said; an image has at most 8 tiles.
+  // A token is 100 ms of input audio or 50 ms of output audio; an image has at most 8 tiles.
   rates: {
     inputAudioHz: 24_000,
     outputAudioHz: 24_000,
@@ -42,10 +42,10 @@ export const openaiRealtime: RealtimeDialect = {
   },
 };
 
-export const dashscopeRealtime: RealtimeDialect = {
+const dashscopeRealtime: RealtimeDialect = {
   name: "dashscope",
   path: "/api-ws/v1/realtime",
-  // Of Qwen-Omni-Turbo; later models count half of it and less.
+  // Rates of Qwen-Omni-Turbo; later models count half of this or less.
   rates: {
     inputAudioHz: 16_000,
     outputAudioHz: 24_000,

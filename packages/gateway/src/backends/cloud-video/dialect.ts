@@ -14,7 +14,7 @@ export interface ApiReply {
   body: unknown;
 }
 
-/** `transient`: worth asking again; otherwise the task is lost. `unclear`: it may have been done all the same. */
+/** `transient`: worth a retry; otherwise the task has failed. `unclear`: the request may have taken effect anyway. */
 export type Refusal = { error: string; transient: boolean; unclear?: boolean };
 /** `file`: the task is done, but its address has to be asked for separately. */
 export type PollReading =
@@ -28,7 +28,7 @@ export interface VideoDialect {
   /** Seconds of a video when the request names no duration. */
   defaultSeconds: number;
   submit(request: VideoRequest): ApiCall;
-  /** What the vendor reads from a submission besides members that say how much is to be made. */
+  /** What the vendor reads from a submission besides the fields that set length and size. */
   implied?(request: VideoRequest): Json;
   readSubmit(reply: ApiReply, call: ApiCall): { taskId: string } | Refusal;
   poll(taskId: string): ApiCall;
@@ -40,7 +40,7 @@ export interface VideoDialect {
   authorization?(apiKey: string, nowSeconds: number): Promise<string>;
 }
 
-export type Json = Record<string, unknown>;
+type Json = Record<string, unknown>;
 
 export const asObject = (value: unknown): Json =>
   typeof value === "object" && value !== null ? (value as Json) : {};
@@ -121,6 +121,6 @@ export function readTaskStatus(task: Json, finished: () => VideoPoll): VideoPoll
   if (status === "failed" || status === "cancelled" || status === "expired") {
     return { state: "failed", error: asText(message) ?? asText(code) ?? `the upstream reports ${status}` };
   }
-  // A word we do not know is not an end: the overall deadline decides.
+  // An unknown status does not end the job: the overall deadline does.
   return { state: "pending" };
 }

@@ -23,10 +23,10 @@ import {
 const CALL_TIMEOUT_MS = 60_000;
 const REPLY_BYTES_MAX = 1024 * 1024;
 const DETAIL_LENGTH_MAX = 4_096;
-/** Kept with the task id, so that polling goes on in the same dialect whatever is registered later. */
+/** Kept with the task id, so that polling keeps the same dialect even if the backend is registered again. */
 const SEPARATOR = "|";
 
-/** A cloud video API: submit a task, poll it, resolve its file. The dialect words it; this talks. */
+/** A cloud video API: submit a task, poll it, resolve its file. The dialect builds the requests; this sends them. */
 export function createCloudVideo(
   config: BackendConfig,
   { fetch, clock }: Pick<BackendDeps, "fetch" | "clock">,
@@ -88,7 +88,7 @@ export function createCloudVideo(
         const images = request.images.map((image) => ({ ...image, dataBase64: "" }));
         const { body = {} } = dialect.submit({ ...request, images });
         const members = { body, implied: dialect.implied?.(request) };
-        return { members, defaultSeconds: dialect.defaultSeconds };
+        return { members, defaultSeconds: dialect.defaultSeconds, unsent: unsentOf(dialect, request) };
       },
       async submit(request: VideoRequest, signal) {
         const dialect = chooseDialect(config, request.model);
@@ -111,6 +111,22 @@ export function createCloudVideo(
     probe: (signal) => reachability({ fetch, url: base, signal }),
     close() {},
   };
+}
+
+/** What of a request the dialect leaves out, found by marking it. */
+function unsentOf(dialect: VideoDialect, request: VideoRequest): string[] {
+  const { negativePrompt, images } = request;
+  if (!negativePrompt && images.length === 0) return [];
+  const mark = (field: string) => `(${field})`;
+  const marked = {
+    ...request,
+    extra: {},
+    ...(negativePrompt && { negativePrompt: mark("negative_prompt") }),
+    images: images.map((image, i) => ({ ...image, dataBase64: mark(`images.${i}`) })),
+  };
+  const sent = JSON.stringify(dialect.submit(marked).body);
+  const fields = [...(negativePrompt ? ["negative_prompt"] : []), ...images.map((_, i) => `images.${i}`)];
+  return fields.filter((field) => !sent.includes(mark(field)));
 }
 
 /** A refusal inside HTTP 200 is still the upstream's: the status that others would have sent for it. */

@@ -25,7 +25,7 @@ function refusal({ status, body }: ApiReply): Refusal | null {
 /** Text and image tasks live under different paths, so the path is part of the task id that we keep. */
 const KINDS = { text: "text2video", image: "image2video" } as const;
 
-/** Kling takes no size: the mode and the model decide it. A mode that is not known here says nothing of it. */
+/** Kling takes no size: the mode and the model decide it. An unknown mode leaves the size open. */
 const RESOLUTION_OF_MODE = new Map([
   ["std", "720p"],
   ["pro", "1080p"],

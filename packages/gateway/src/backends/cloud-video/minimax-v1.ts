@@ -12,9 +12,9 @@ import {
   withExtra,
 } from "./dialect.ts";
 
-/** Their request timed out somewhere inside: what it asked for may have happened all the same. */
+/** The vendor timed out internally: the request may have taken effect anyway. */
 const TIMED_OUT = 1001;
-/** Codes in a 200 answer that pass by themselves: unknown and internal errors, and limits of all kinds. */
+/** Codes in a 200 answer that are worth a retry: unknown and internal errors, and rate limits. */
 const TRANSIENT_CODES = new Set([1000, TIMED_OUT, 1002, 1024, 1033, 1039, 1041, 2045]);
 
 /** MiniMax wraps failures in HTTP 200 with a code of its own. */
@@ -51,7 +51,7 @@ export const minimaxV1: VideoDialect = {
   readSubmit(reply) {
     const refused = refusal(reply);
     const taskId = asText(asObject(reply.body).task_id);
-    // A task that is named exists, even where its submission ran out of time.
+    // If a task id came back, the task exists, even when the submission timed out.
     if (taskId && (!refused || refused.unclear)) return { taskId };
     return refused ?? { error: "the upstream named no task", transient: false };
   },

@@ -14,7 +14,7 @@ import {
 } from "./dialect.ts";
 
 const TASKS = "/api/v3/contents/generations/tasks";
-/** Settings at the end of a prompt, such as `--resolution 1080p --dur 10`, which the vendor's models obey. */
+/** Settings at the end of a prompt, such as `--resolution 1080p --dur 10`; the vendor's models obey them. */
 const PROMPT_SETTING = /--([a-z_]+)[\s=:]+([^\s-]\S*)/gi;
 const LONG_NAMES = new Map([
   ["rs", "resolution"],

@@ -14,7 +14,7 @@ const STREAM_BUFFER_BYTES_MAX = 4 * 1024 * 1024;
 /** Where chunks go, by stream id. */
 export type StreamTable = Map<string, (chunk: ChatChunkParams) => void>;
 
-export interface OpenStreamOptions {
+interface OpenStreamOptions {
   connection: RpcConnection;
   table: StreamTable;
   streamId: string;
@@ -23,7 +23,7 @@ export interface OpenStreamOptions {
   signal: AbortSignal;
 }
 
-/** Turns chunks into events; the finish is told once, at the end, whether or not the engine named a reason. */
+/** Turns chunks into events; the finish is sent once, at the end, whether or not the engine gave a reason. */
 class ChunkConverter {
   readonly #events: ChatEvents;
   #finishReason = "stop";

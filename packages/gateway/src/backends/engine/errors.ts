@@ -4,7 +4,7 @@ import { BackendError } from "../contract.ts";
 
 const DETAIL_CHARS_MAX = 4_096;
 
-/** The HTTP status that says the same as a JSON-RPC error, so that routing can judge both alike. */
+/** The HTTP status that matches a JSON-RPC error, so that routing treats both alike. */
 function statusOf({ code, data }: RpcAnswerError): number {
   const told = isObject(data) ? data.status : undefined;
   if (typeof told === "number" && told >= 400 && told <= 599) return told;

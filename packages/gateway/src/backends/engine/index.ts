@@ -40,7 +40,7 @@ const INVOKE_TIMEOUT_MS = 30_000;
 const METHOD_NOT_FOUND = -32601;
 const CLIENT = { name: "model-gateway", version: "1" };
 
-/** An engine by WebSocket and JSON-RPC. What it can do is what it said when the connection was made. */
+/** An engine by WebSocket and JSON-RPC. Its capabilities are those it announced in the handshake. */
 class Engine implements ResponseBackend {
   readonly #client: RpcClient;
   readonly #streams: StreamTable = new Map();
@@ -188,7 +188,7 @@ class Engine implements ResponseBackend {
 
   /**
    * Runs one exchange of the engine's own protocol. After an error the connection takes no further calls, so
-   * that the next one meets a fresh handshake; what is in flight on it still finishes.
+   * that the next call starts with a fresh handshake; calls in flight still finish.
    */
   async #on<T>(signal: AbortSignal, exchange: (connection: RpcConnection) => Promise<T>): Promise<T> {
     let connection: RpcConnection;

@@ -22,7 +22,7 @@ import { limitFieldsFor } from "./limit-fields.ts";
 import { modelsOfListing } from "./models.ts";
 
 const LISTING_BYTES_MAX = 8 * 1024 * 1024;
-/** Answers of an API that is alive but lists no models, or not to us at this moment. */
+/** Statuses of an API that is alive but does not list its models, or not right now. */
 const NO_LISTING = new Set([404, 405, 429, 501]);
 
 /** A chat-compatible HTTP API: its wire format is the gateway's own, so bodies pass as bytes. */
@@ -36,7 +36,7 @@ function create(config: BackendConfig, { fetch, openOrigin }: BackendDeps): Back
   };
   if (config.apiKey) headers.authorization = `Bearer ${config.apiKey}`;
 
-  // Encrypted connections, proxies and tunnels are the business of `fetch`.
+  // TLS, proxies and tunnels are left to `fetch`.
   const origin =
     openOrigin && URL.parse(base)?.protocol === "http:"
       ? openOrigin({
@@ -61,7 +61,7 @@ function create(config: BackendConfig, { fetch, openOrigin }: BackendDeps): Back
     return (call) => origin.post(path, call.body.bytes(), call);
   };
   const postChat = poster(`${base}/chat/completions`);
-  // Half a megabyte of numbers is collected by the runtime outside of our heap, and let go at once.
+  // Half a megabyte of numbers is buffered by the runtime outside our heap and freed at once.
   const postEmbeddings = (call: ModelCall) => overFetch(`${base}/embeddings`, call);
   const post = (path: string, call: PostCall) =>
     call.contentType ? overFetch(base + path, call) : poster(base + path)(call);

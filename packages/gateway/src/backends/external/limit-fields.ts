@@ -1,8 +1,8 @@
 import type { LimitFields } from "../contract.ts";
 
-/** OpenAI's models since o1 refuse `max_tokens`, whichever host serves them. */
+/** OpenAI's models since o1 refuse `max_tokens` on every host. */
 const NEWER_OPENAI = /(^|[/:])(o[1-9]\d*|gpt-([5-9]|\d\d))([.-]|$)/i;
-/** Hosts and engines that are known to keep to both names; another one may ignore the newer one. */
+/** Hosts and engines known to honour both names; others may ignore the newer one. */
 const KNOWS_BOTH_HOSTS =
   /(^|\.)(openai\.com|azure\.com|groq\.com|openrouter\.ai|x\.ai|anthropic\.com|googleapis\.com)$/i;
 const KNOWS_BOTH_TYPES: ReadonlySet<string> = new Set(["vllm", "sglang"]);

@@ -2,7 +2,7 @@ import { isObject } from "../../kernel/json.ts";
 import type { ModelInfo } from "../contract.ts";
 import { boundedModels } from "../shared/models.ts";
 
-/** Ids of a model listing, in whichever of the usual wrappers it comes; null when it is none. */
+/** Ids of a model listing, in any of the usual wrappers; null when it is not a listing. */
 export function modelsOfListing(body: unknown): ModelInfo[] | null {
   const list = Array.isArray(body) ? body : isObject(body) ? (body.data ?? body.models) : null;
   if (!Array.isArray(list)) return null;

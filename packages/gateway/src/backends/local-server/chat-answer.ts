@@ -47,7 +47,7 @@ const logprobsOf = ({ logprobs }: Line) => (Array.isArray(logprobs) ? { content:
 const messageOf = (line: Line): Line => (isObject(line.message) ? line.message : {});
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
 
-/** The error that a line or a body reports, if it does. */
+/** The error that a line or a body reports, if any. */
 export function errorOf({ error }: Line): string | null {
   if (error === undefined || error === null) return null;
   if (isObject(error) && typeof error.message === "string") return error.message;
@@ -89,7 +89,7 @@ export class ChatLineConverter {
     return this.#done;
   }
 
-  /** The events of one line; an empty text when there is nothing to tell. */
+  /** The events of one line; an empty text when there is nothing to send. */
   convert(line: Line): string {
     if (this.#done) return "";
     const error = errorOf(line);

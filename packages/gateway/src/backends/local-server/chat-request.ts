@@ -1,7 +1,7 @@
 import { isObject } from "../../kernel/json.ts";
 import { type OllamaMessage, toOllamaMessages } from "./messages.ts";
 
-export interface OllamaChatRequest {
+interface OllamaChatRequest {
   model: string;
   messages: OllamaMessage[];
   stream: boolean;

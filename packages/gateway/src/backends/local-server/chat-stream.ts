@@ -3,7 +3,7 @@ import { transportError } from "../shared/upstream-http.ts";
 import { type ChatLineConverter, errorOf } from "./chat-answer.ts";
 import { JsonLines } from "./ndjson.ts";
 
-export interface RelayOptions {
+interface RelayOptions {
   body: ReadableStream<Uint8Array>;
   converter: ChatLineConverter;
   signal: AbortSignal;

@@ -4,7 +4,7 @@ import { inputTexts } from "../shared/embedding-encoding.ts";
 
 const PASSED_FIELDS = ["truncate", "dimensions", "keep_alive", "options"] as const;
 
-export interface OllamaEmbedRequest {
+interface OllamaEmbedRequest {
   model: string;
   input: string[];
   [field: string]: unknown;

@@ -39,7 +39,7 @@ class LocalServer implements ResponseBackend {
     this.#base = config.url.replace(/\/+$/, "");
   }
 
-  // Where the operator lists none, both are there and the model's own abilities tell.
+  // Without an operator's list both are offered, and each model's own abilities decide.
   get chat(): ResponseBackend["chat"] {
     return declares(this.config, "chat") ? (call) => this.#chat(call) : undefined;
   }

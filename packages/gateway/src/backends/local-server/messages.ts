@@ -1,7 +1,7 @@
 import { isObject } from "../../kernel/json.ts";
 import { BackendError } from "../contract.ts";
 
-export interface OllamaToolCall {
+interface OllamaToolCall {
   id?: string;
   function: { index: number; name: string; arguments: Record<string, unknown> };
 }
@@ -57,7 +57,7 @@ function splitContent(content: unknown, field: string): { text: string; images: 
     const at = `${field}.${i}`;
     if (!isObject(part)) refuse(at, "must be an object with a type");
     else if (part.type === "image_url") images.push(imageOf(part.image_url, `${at}.image_url`));
-    // Models that hear take their audio through the same list.
+    // Audio models take their audio through the same list.
     else if (isObject(part.input_audio) && typeof part.input_audio.data === "string")
       images.push(part.input_audio.data);
     else if (typeof part.text === "string") texts.push(part.text);

@@ -1,7 +1,7 @@
 import { isObject } from "../../kernel/json.ts";
 import { BackendError } from "../contract.ts";
 
-/** A longer line is no answer of a model server. */
+/** No model server sends longer lines. */
 const LINE_CHARS_MAX = 16 * 1024 * 1024;
 
 /** Cuts bytes into JSON lines, wherever the network split them. */
@@ -14,7 +14,7 @@ export class JsonLines {
     return this.#take(this.#decoder.decode(bytes, { stream: true }));
   }
 
-  /** What stood after the last line end. */
+  /** What followed the last line end. */
   end(): Record<string, unknown>[] {
     return this.#take(`${this.#decoder.decode()}\n`);
   }
@@ -45,7 +45,7 @@ function parseLine(line: string): Record<string, unknown> {
     const value: unknown = JSON.parse(line);
     if (isObject(value)) return value;
   } catch {
-    // Reported below, like JSON that is no object.
+    // Reported below, like JSON that is not an object.
   }
   throw new BackendError("transport", "the upstream sent a line that is not a JSON object");
 }

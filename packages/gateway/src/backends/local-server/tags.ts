@@ -2,13 +2,13 @@ import { isObject } from "../../kernel/json.ts";
 import { BackendError, type CapabilityName, type ModelInfo } from "../contract.ts";
 import { boundedModels } from "../shared/models.ts";
 
-/** What the server calls a model's abilities, and what they are here. */
+/** The server's names for a model's abilities, and ours. */
 const CAPABILITIES: ReadonlyMap<unknown, CapabilityName> = new Map([
   ["completion", "chat"],
   ["embedding", "embeddings"],
 ]);
 
-/** The models of a tag listing. Servers that do not tell abilities leave them open. */
+/** The models of a tag listing. Servers that do not report abilities leave them open. */
 export function modelsOfTags(answer: unknown): ModelInfo[] {
   const models = isObject(answer) ? answer.models : undefined;
   // A server without any model says null.

@@ -33,7 +33,7 @@ export const chatIdentity = (options: { requestId: string; model: string; nowMs:
 });
 
 const event = (json: string) => `data: ${json}\n\n`;
-export const DONE_EVENT = event("[DONE]");
+const DONE_EVENT = event("[DONE]");
 
 /** A failure inside a stream whose status is sent already. No `[DONE]` follows it. */
 export const errorEvent = (message: string): string =>

@@ -1,4 +1,4 @@
-export interface EmbeddingsAnswer {
+interface EmbeddingsAnswer {
   model: string;
   vectors: readonly (readonly number[])[];
   promptTokens: number;

@@ -19,7 +19,7 @@ export const NAME_FIELD: FormField = {
 
 export const KEY_FIELD: FormField = {
   name: "api_key",
-  label: "Its key",
+  label: "API key",
   input: "password",
   required: false,
   hint: "Sent to the backend as a bearer; never shown again",

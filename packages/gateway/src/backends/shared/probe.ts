@@ -3,7 +3,7 @@ import { BackendError, type ProbeResult } from "../contract.ts";
 /** Busy rather than broken: it answers, but asks for patience. */
 const BUSY_STATUS = new Set([429, 503]);
 
-/** What a probe that threw says about its backend. */
+/** What a failed probe says about its backend. */
 export function probeFailure(error: unknown): ProbeResult {
   const busy = error instanceof BackendError && error.status !== undefined && BUSY_STATUS.has(error.status);
   const detail = error instanceof Error ? error.message : String(error);

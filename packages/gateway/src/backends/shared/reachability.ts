@@ -1,6 +1,6 @@
 import type { BackendDeps, ProbeResult } from "../contract.ts";
 
-/** For APIs without a free listing: that it answers at all is what can be known without spending anything. */
+/** For APIs without a free listing: whether it answers is all we can learn without spending tokens. */
 export async function reachability({
   fetch,
   url,

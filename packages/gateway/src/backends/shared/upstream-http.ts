@@ -1,12 +1,13 @@
 import { isObject } from "../../kernel/json.ts";
 import { type Answer, type BackendDeps, BackendError, type HttpAnswer } from "../contract.ts";
 import { ResponseAnswer, tooLarge } from "./response-answer.ts";
+import { refusalOf } from "./upstream-refusal.ts";
 import { wholeBody } from "./whole-body.ts";
 
 /** How much of an upstream's error body is read, and how much of it is repeated. */
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
 const DETAIL_CHARS_MAX = 4_096;
-/** How long that may take: whoever waits for the answer has waited for nothing. */
+/** How long that may take: the client is waiting for an error. */
 const ERROR_BODY_WAIT_MS = 2_000;
 /** The largest answer that is read as a whole. */
 const ANSWER_BYTES_MAX = 64 * 1024 * 1024;
@@ -23,7 +24,7 @@ const NOT_SENT: ReadonlyMap<string, string> = new Map([
   ["FailedToOpenSocket", "the connection could not be opened"],
 ]);
 
-export interface UpstreamRequest {
+interface UpstreamRequest {
   url: string;
   apiKey: string | null;
   signal: AbortSignal;
@@ -86,7 +87,7 @@ export async function readJson(response: Response, signal: AbortSignal): Promise
   }
 }
 
-/** What a failed fetch or a broken body is to the router. An abort stays the abort that it is. */
+/** A failed fetch or a broken body as a BackendError. Aborts stay aborts. */
 export function transportError(error: unknown, signal: AbortSignal): unknown {
   if (signal.aborted) return signal.reason;
   if (error instanceof BackendError) return error;
@@ -105,15 +106,22 @@ export async function upstreamError(
 ): Promise<BackendError> {
   const isResponse = answer instanceof Response;
   const text = await startOf(isResponse ? new ResponseAnswer(answer, NEVER) : answer);
-  const detail = errorDetail(text) || answer.statusText || "no detail";
-  const safe = apiKey ? detail.replaceAll(apiKey, "[redacted]") : detail;
+  const safeText = apiKey ? text.replaceAll(apiKey, "[redacted]") : text;
+  const body = parsed(safeText);
+  const detail = errorDetail(body, safeText) || answer.statusText || "no detail";
   const retryAfter = isResponse ? answer.headers.get("retry-after") : answer.retryAfter;
-  return new BackendError("upstream", bounded(safe), answer.status, retryAfterSeconds(retryAfter));
+  return new BackendError(
+    "upstream",
+    bounded(detail),
+    answer.status,
+    retryAfterSeconds(retryAfter),
+    refusalOf(answer.status, detail, body),
+  );
 }
 
 const NEVER = new AbortController().signal;
 
-/** The beginning of an error's body, as far as it comes in time: the status alone says that it failed. */
+/** The beginning of an error's body, as far as it arrives in time: the status alone is enough to fail the call. */
 function startOf(answer: Answer): Promise<string> {
   return new Promise((resolve) => {
     const pieces: Uint8Array[] = [];
@@ -142,14 +150,16 @@ function startOf(answer: Answer): Promise<string> {
   });
 }
 
-/** The message in an error body: `{error: "…"}`, `{error: {message}}`, flat `{message}`, or the text itself. */
-function errorDetail(text: string): string {
-  let body: unknown;
+function parsed(text: string): unknown {
   try {
-    body = JSON.parse(text);
+    return JSON.parse(text);
   } catch {
-    return text.trim();
+    return null;
   }
+}
+
+/** The message in an error body: `{error: "…"}`, `{error: {message}}`, flat `{message}`, or the text itself. */
+function errorDetail(body: unknown, text: string): string {
   if (!isObject(body)) return text.trim();
   const { error, message, detail } = body;
   const found = isObject(error) ? error.message : (error ?? message ?? detail);

@@ -2,7 +2,7 @@ import type { Clock } from "../../kernel/clock.ts";
 import type { RateLimiter } from "../contract.ts";
 
 const KEYS_MAX = 50_000;
-/** When everyone is active, so many are kept: making room for one at a time would be work for each. */
+/** Keys kept after an eviction; evicting one at a time would add work to every request. */
 const KEYS_KEPT = 45_000;
 /** Up to this limit each hit is remembered with its time; beyond it hits that come close together share one. */
 const TIMES_MAX = 1024;
@@ -39,7 +39,7 @@ class Window {
     return this.#size === 0;
   }
 
-  /** What lies in the future counts no more either: a clock that was set back must not lock anyone out. */
+  /** Hits in the future do not count either: a clock that was set back must not lock anyone out. */
   #forgetPast(nowMs: number): void {
     while (this.#size > 0) {
       const ageMs = nowMs - this.#times[this.#oldest]!;
@@ -99,7 +99,7 @@ export class InProcessRateLimiter implements RateLimiter {
 
   #makeRoom(nowMs: number): void {
     for (const [key, window] of this.#windows) if (window.isPast(nowMs)) this.#windows.delete(key);
-    // Everyone is active: the oldest keys lose their history rather than the process its memory.
+    // Every key is active: the oldest lose their history, so that memory stays bounded.
     for (const key of this.#windows.keys()) {
       if (this.#windows.size <= KEYS_KEPT) break;
       this.#windows.delete(key);

@@ -7,11 +7,11 @@ import { InProcessBus } from "../in-process/bus.ts";
 const CHANNEL_PREFIX = "gateway:";
 /** The client's largest value: an instance never gives up on its Redis. */
 const RECONNECTS_MAX = 2 ** 32 - 1;
-/** How often an instance says something to itself by way of Redis. */
+/** How often an instance sends itself a heartbeat through Redis. */
 const BEAT_MS = 250;
-/** With so many of its own words unheard in a row it does not hear others either. */
+/** After this many missed self-heartbeats the subscription counts as down. */
 const UNHEARD_BEATS_MAX = 2;
-/** By then the connections are taken for dead, though nobody has closed them, and made anew. */
+/** After this many, the connections count as dead even though nobody closed them, and are replaced. */
 const UNHEARD_BEATS_RENEW = 40;
 
 const FIRST_ANSWER_WITHIN_MS = 5_000;
@@ -29,7 +29,7 @@ async function reach(url: string): Promise<void> {
   }
 }
 
-export interface RedisBusOptions {
+interface RedisBusOptions {
   url: string;
   /** Marks this instance's own messages, which were already delivered here. */
   instanceId: string;
@@ -38,7 +38,7 @@ export interface RedisBusOptions {
 
 /**
  * Topics shared by every instance. A message reaches the receivers of its own process by a function call, at
- * once and also while Redis is away, and those of other processes through Redis.
+ * once and even while Redis is unreachable, and those of other processes through Redis.
  */
 export class RedisBus implements Bus {
   readonly shared = true;
@@ -48,7 +48,7 @@ export class RedisBus implements Bus {
   #commands: RedisClient;
   #listener: RedisClient;
   #unheardBeats = 0;
-  /** Connections that were made anew and never heard: unlike others they do not try again by themselves. */
+  /** Replacement connections that never opened: unlike others they do not reconnect automatically. */
   #isRenewed = false;
   /** Resolves when Redis has confirmed the subscription to the channel. */
   readonly #channels = new Map<string, Promise<void>>();
@@ -64,7 +64,7 @@ export class RedisBus implements Bus {
     this.#heartbeat.unref();
   }
 
-  /** A message that cannot be sent now is worthless later, so nothing queues up while Redis is away. */
+  /** A message that cannot be sent now is worthless later, so nothing is queued while Redis is unreachable. */
   #newClient(): RedisClient {
     return new RedisClient(this.options.url, { enableOfflineQueue: false, maxRetries: RECONNECTS_MAX });
   }
@@ -98,7 +98,7 @@ export class RedisBus implements Bus {
     return this.#commands.connected && this.#listener.connected && this.#unheardBeats <= UNHEARD_BEATS_MAX;
   }
 
-  /** An open connection says little: a frozen server has one, and one that lost its way without a word. */
+  /** An open connection proves little: a frozen server or a silently dropped route looks the same. */
   #beat(): void {
     const isOpen = this.#commands.connected && this.#listener.connected;
     if (!isOpen && !this.#isRenewed) return;
@@ -108,8 +108,7 @@ export class RedisBus implements Bus {
   }
 
   #renew(): void {
-    if (!this.#isRenewed)
-      this.options.log.warn("Redis has been silent for long; its connections are made anew");
+    if (!this.#isRenewed) this.options.log.warn("Redis heartbeats timed out; reconnecting");
     this.#isRenewed = true;
     const silent = [this.#commands, this.#listener];
     this.#unheardBeats = UNHEARD_BEATS_MAX + 1;
@@ -123,7 +122,7 @@ export class RedisBus implements Bus {
     this.#local.publish(topic, message);
     if (!this.#commands.connected) return;
     this.#commands.publish(CHANNEL_PREFIX + topic, `${this.options.instanceId} ${message}`).catch(() => {
-      // Gone between the check and the sending: the others will learn of it by their gap.
+      // Disconnected between the check and the send: the others clear their caches when they notice the gap.
     });
   }
 
@@ -159,10 +158,10 @@ export class RedisBus implements Bus {
   async #subscribe(channel: string, receive: (text: string) => void): Promise<void> {
     await this.#listener
       .subscribe(channel, receive)
-      .catch((error) => this.options.log.warn("could not subscribe to the bus", { channel, error }));
+      .catch((error) => this.options.log.warn("Redis subscribe failed", { channel, error }));
   }
 
-  /** After a reconnection the subscriptions are gone, and so is what was said meanwhile. */
+  /** After a reconnect the subscriptions are gone, and messages sent meanwhile are lost. */
   #restore(): void {
     if (this.#closing) return;
     const again = this.#wasConnected;
@@ -175,7 +174,7 @@ export class RedisBus implements Bus {
       this.#channels.set(channel, this.#listen(channel, channel.slice(CHANNEL_PREFIX.length)));
     }
     if (!again) return;
-    this.options.log.info("the bus is connected again; caches are forgotten");
+    this.options.log.info("Redis reconnected; caches cleared");
     for (const forget of this.#forget) forget();
   }
 

@@ -22,9 +22,9 @@ return 0`;
 
 const KEY_PREFIX = "gateway:limit:";
 
-export interface RedisRateLimiterOptions {
+interface RedisRateLimiterOptions {
   scripts: RedisScripts;
-  /** Counts while Redis is away: limits then hold per instance. */
+  /** Counts while Redis is unreachable: limits then apply per instance. */
   fallback: RateLimiter;
   log: Log;
 }
@@ -37,7 +37,7 @@ export class RedisRateLimiter implements RateLimiter {
     const { scripts, fallback, log } = this.options;
     if (!scripts.available) return fallback.hit(key, limit, windowMs);
     return scripts.run(HIT, [KEY_PREFIX + key], [String(limit), String(windowMs)]).then(Number, (error) => {
-      if (scripts.available) log.warn("a shared limit could not be counted", { error });
+      if (scripts.available) log.warn("shared rate limit failed; counting locally", { error });
       return fallback.hit(key, limit, windowMs);
     });
   }

@@ -16,15 +16,15 @@ import {
 import { InProcessReservations } from "../in-process/reservations.ts";
 import type { RedisScripts } from "./scripts.ts";
 
-/** An instance that was silent for this long is dead, and what it had reserved is free. */
+/** An instance without a heartbeat for this long counts as dead, and its reservations are freed. */
 const ALIVE_MS = 15_000;
 const BEAT_MS = 5_000;
-/** Small changes of the same moment go out together; one that is asked about goes out at once. */
+/** Small changes are batched; a change that a request depends on is sent at once. */
 const CHANGE_DELAY_MS = 5;
 const NAMES_PER_CALL_MAX = 200;
-/** How long holds wait after Redis forgot everything, so that by then it was told what every instance holds. */
+/** How long holds pause after Redis lost its data, so that every instance can send its sums again. */
 const FORGOTTEN_PAUSE_MS = 50;
-/** The topic on which the first one to notice says so. */
+/** The topic on which the first instance to notice announces it. */
 const FORGOTTEN = "holds-forgotten";
 
 /** What a script returns when Redis does not know the instance. */
@@ -119,7 +119,7 @@ for i, key in ipairs(KEYS) do
 end
 return 1`;
 
-/** Says that the instance lives. Returns 0 when the server had forgotten it. */
+/** Heartbeat of an instance. Returns 0 when the server no longer knows it. */
 const BEAT = `return redis.call('SET', '${ALIVE}' .. ARGV[1], '1', 'XX', 'PX', ${ALIVE_MS}) and 1 or 0`;
 
 /** ARGV: instance, the id it had before, then money and tokens of each name. */
@@ -129,7 +129,7 @@ redis.call('SET', '${ALIVE}' .. me, '1', 'PX', ${ALIVE_MS})
 for i, key in ipairs(KEYS) do put(key, me, tonumber(ARGV[1 + i * 2]), tonumber(ARGV[2 + i * 2])) end
 return 1`;
 
-export interface RedisReservationsOptions {
+interface RedisReservationsOptions {
   scripts: RedisScripts;
   bus: Bus;
   clock: Clock;
@@ -138,17 +138,17 @@ export interface RedisReservationsOptions {
 }
 
 /**
- * What all instances have reserved. This instance's own part is also kept here: it decides alone while Redis
- * is away, and is what Redis is told when it is back or was emptied.
+ * What all instances have reserved. This instance's own part is also kept here: it decides locally while Redis
+ * is unreachable, and is sent again when Redis is back or was emptied.
  */
 export class RedisReservations implements Reservations {
   readonly #local = new InProcessReservations();
   /** Not sent yet. */
   readonly #queue = new Map<string, ReservedChange>();
-  /** Under this name Redis has what we reserved. A new one leaves behind whatever went wrong under the old. */
+  /** Redis stores our reservations under this id. Taking a new id discards any inconsistency under the old one. */
   #instance: string;
   #entering: Promise<void> | null = null;
-  /** Redis may have other sums of us than we have. */
+  /** The sums in Redis may differ from ours. */
   #uncertain = false;
   #cancelFlush: (() => void) | null = null;
   readonly #endBeating: () => void;
@@ -164,7 +164,7 @@ export class RedisReservations implements Reservations {
   static async open(options: RedisReservationsOptions): Promise<RedisReservations> {
     const reservations = new RedisReservations(options);
     await reservations.#enter();
-    // Loaded now: a question must not overtake a change that waits for its script.
+    // Loaded now: a grant must not overtake a change that waits for its script.
     await options.scripts.run(CHANGE, [], [reservations.#instance]).catch(() => {});
     return reservations;
   }
@@ -190,7 +190,7 @@ export class RedisReservations implements Reservations {
       }
       if (granted !== UNKNOWN_INSTANCE) return granted;
     } catch (error) {
-      if (scripts.available) log.warn("a hold could not be shared", { error });
+      if (scripts.available) log.warn("shared hold failed; counting locally", { error });
     }
     return this.#grantAlone(asking);
   }
@@ -199,7 +199,7 @@ export class RedisReservations implements Reservations {
   async #ask(asking: Asking): Promise<number> {
     const { purses, alsoOn, fixed, perUnit, unitsMin, unitsMax } = asking;
     const names = [...purses.map(({ name }) => name), ...alsoOn];
-    // What was given back here must count before the question, which goes the same way behind it.
+    // Releases must be counted before this grant, so they are sent first on the same connection.
     if (names.some((name) => this.#queue.has(name))) this.#flush();
     const asInstance = this.#instance;
     const args = [asInstance, ...numbers(purses.length, unitsMin, unitsMax, fixed, perUnit)];
@@ -212,7 +212,7 @@ export class RedisReservations implements Reservations {
     const amount = grantedAmount(asking, granted);
     for (const name of names) {
       this.#local.add(name, amount);
-      // Redis was told all our sums while this was on its way, without this one.
+      // All our sums were resent while this grant was in flight, without including it.
       if (this.#instance !== asInstance) this.#enqueue(name, amount);
     }
     return granted;
@@ -282,20 +282,20 @@ export class RedisReservations implements Reservations {
     if (known === 0) await this.#unknown(asInstance);
   }
 
-  /** Redis does not know us by this name: it forgot everything, unless we have taken another one since. */
+  /** Redis does not know this id: it lost its data, unless we have taken a new id since. */
   #unknown(asInstance: string): Promise<void> {
     if (asInstance !== this.#instance) return this.#entering ?? Promise.resolve();
-    this.options.log.warn("Redis has forgotten the holds; every instance tells it again");
+    this.options.log.warn("Redis lost the holds; every instance sends them again");
     this.options.bus.publish(FORGOTTEN, "");
     return this.#enter(FORGOTTEN_PAUSE_MS);
   }
 
-  /** Tells Redis all that this instance has reserved, under a new name. Holds wait for it, and for the pause. */
+  /** Sends Redis everything that this instance has reserved, under a new id. Holds wait for it, and for the pause. */
   #enter(pauseMs = 0): Promise<void> {
     const paused = () => new Promise<void>((resolve) => this.options.clock.after(pauseMs, resolve));
     this.#entering ??= this.#tellAll()
       .then(() => (pauseMs > 0 ? paused() : undefined))
-      .catch((error) => this.options.log.warn("holds could not be shared", { error }))
+      .catch((error) => this.options.log.warn("sending holds to Redis failed", { error }))
       .finally(() => {
         this.#entering = null;
       });
@@ -326,7 +326,7 @@ export class RedisReservations implements Reservations {
     this.#endListening();
     this.#cancelFlush?.();
     const { scripts, ids } = this.options;
-    // What a process that ends in order still holds is free at once.
+    // A clean shutdown frees its reservations at once.
     if (scripts.available) await scripts.run(ENTER, [], [ids.uuid(), this.#instance]).catch(() => {});
   }
 }

@@ -2,13 +2,13 @@ import type { RedisClient } from "bun";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 
-/** A server that is connected but does not answer within this is treated as one that is away. */
+/** A server that is connected but does not answer within this is treated as unreachable. */
 const ANSWER_WITHIN_MS = 500;
-/** After a missing answer nobody waits for the server for this long. */
+/** After a timeout, calls skip the server for this long. */
 const SUSPENDED_MS = 1_000;
 
-export interface RedisScriptsOptions {
-  /** The connection of the moment, and whether the server is heard on it. */
+interface RedisScriptsOptions {
+  /** The current connection, and whether the server answers on it. */
   server: { readonly client: RedisClient; readonly connected: boolean };
   clock: Clock;
   log: Log;
@@ -30,13 +30,13 @@ export class RedisScripts {
 
   constructor(readonly options: RedisScriptsOptions) {}
 
-  /** Whether the server can be asked; when not, each instance counts for itself. */
+  /** Whether the server can be called; if not, each instance counts locally. */
   get available(): boolean {
     const { server, clock, log } = this.options;
     const away = !server.connected || clock.now() < this.#suspendedUntilMs;
     if (away !== this.#away) {
       this.#away = away;
-      if (away) log.warn("Redis is away: limits and holds are counted by each instance alone");
+      if (away) log.warn("Redis is unreachable: each instance counts limits and holds locally");
       else log.info("Redis is back: limits and holds are shared again");
     }
     return !away;
@@ -64,7 +64,7 @@ export class RedisScripts {
     });
   }
 
-  /** One timer for all calls: almost every one of them is answered long before it runs. */
+  /** One timer for all calls: almost all of them are answered long before it fires. */
   #watch(): void {
     this.#endWatch = this.options.clock.after(ANSWER_WITHIN_MS / 2, () => {
       this.#endWatch = null;
@@ -79,7 +79,7 @@ export class RedisScripts {
     });
   }
 
-  /** The connection is about to close: what is not answered by now will not be. */
+  /** The connection is about to close: calls without an answer will not get one. */
   close(): void {
     this.#endWatch?.();
     for (const { expire } of this.#pending) expire();

@@ -1,20 +1,6 @@
 import { z } from "zod";
 import { defineMethod, NoParams } from "../../kernel/method.ts";
-
-const Email = z.string().trim().toLowerCase().max(254).pipe(z.email("must be an email address"));
-const NewPassword = z
-  .string()
-  .min(8, "must have at least 8 characters")
-  .max(128, "must have at most 128 characters");
-const User = z.object({ id: z.uuid(), email: z.string(), name: z.string() });
-
-const SessionResult = z.object({
-  access_token: z.string(),
-  refresh_token: z.string(),
-  token_type: z.literal("Bearer"),
-  expires_in: z.int().describe("Lifetime of the access token in seconds"),
-  user: User.extend({ is_admin: z.boolean() }),
-});
+import { Email, Name, NewPassword, SessionResult, User } from "./schemas.ts";
 
 export const register = defineMethod({
   name: "auth.register",
@@ -23,10 +9,16 @@ export const register = defineMethod({
   params: z.object({
     email: Email,
     password: NewPassword,
-    name: z.string().trim().min(1).max(80).optional(),
+    name: Name.optional(),
+    setup_token: z
+      .string()
+      .max(128)
+      .optional()
+      .describe("From the setup link; only the first account may need it"),
   }),
   result: SessionResult,
-  handler: ({ params, caller, rooms }) => rooms.accounts.register(params, caller.ip),
+  handler: ({ params: { setup_token, ...account }, caller, rooms }) =>
+    rooms.accounts.register({ ...account, setupToken: setup_token }, caller),
 });
 
 export const login = defineMethod({
@@ -38,7 +30,7 @@ export const login = defineMethod({
     password: z.string().min(1).max(1024),
   }),
   result: SessionResult,
-  handler: ({ params, caller, rooms }) => rooms.accounts.login(params, caller.ip),
+  handler: ({ params, caller, rooms }) => rooms.accounts.login(params, caller),
 });
 
 export const refresh = defineMethod({
@@ -47,7 +39,7 @@ export const refresh = defineMethod({
   auth: "public",
   params: z.object({ refresh_token: z.string().min(1).max(512) }),
   result: SessionResult,
-  handler: ({ params, rooms }) => rooms.accounts.refresh(params.refresh_token),
+  handler: ({ params, caller, rooms }) => rooms.accounts.refresh(params.refresh_token, caller),
 });
 
 export const me = defineMethod({
@@ -58,3 +50,6 @@ export const me = defineMethod({
   result: User,
   handler: ({ actor }) => ({ id: actor.userId, email: actor.email, name: actor.name }),
 });
+
+export * from "./people-methods.ts";
+export * from "./session-methods.ts";

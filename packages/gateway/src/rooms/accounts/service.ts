@@ -1,13 +1,15 @@
+import { createHmac } from "node:crypto";
 import type { Bus, RateLimiter } from "../../bus/contract.ts";
 import { BoundedMap, Gate } from "../../kernel/bounded.ts";
 import { type Clock, isoTime, sleep } from "../../kernel/clock.ts";
-import type { Actor, Authenticator, Identity } from "../../kernel/context.ts";
+import type { Actor, Authenticator, CallSource, Identity } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { constantTimeEqual, type Ids, sha256Hex } from "../../kernel/ids.ts";
-import { USER_CHANGED } from "../../kernel/topics.ts";
-import type { Database, Sweep } from "../../storage/contract.ts";
-import { AccountStore, type UserRow } from "./store.ts";
-import { ACCESS_TOKEN_SECONDS, type AccessTokens, createAccessTokens } from "./tokens.ts";
+import { PRINCIPAL_CHANGED, USER_CHANGED } from "../../kernel/topics.ts";
+import type { Database, Sweep, Transaction } from "../../storage/contract.ts";
+import { People } from "./people.ts";
+import { AccountStore, type SessionRow, type UserRow } from "./store.ts";
+import { ACCESS_TOKEN_SECONDS, type AccessTokens, createAccessTokens, type TokenHolder } from "./tokens.ts";
 
 const REFRESH_TOKEN_MS = 30 * 24 * 3600 * 1000;
 const REFRESH_TOKEN_BYTES = 32;
@@ -15,9 +17,9 @@ const LOGIN_WINDOW_MS = 60_000;
 const LOGINS_PER_ACCOUNT = 5;
 const LOGINS_PER_IP = 20;
 const ACTORS_MAX = 10_000;
-/** Rights are given and taken in the database, which tells nobody: after this they are read again. */
+/** Rights can be changed directly in the database, without a notification, so they are read again after this. */
 const ACTOR_TRUSTED_MS = 1_000;
-/** A database that takes longer for it is as good as away. */
+/** A database that takes longer is treated as down. */
 const REREAD_WITHIN_MS = 500;
 /** OWASP's argon2id figures: 19 MiB and two passes. */
 const PASSWORD_HASH = { algorithm: "argon2id", memoryCost: 19_456, timeCost: 2 } as const;
@@ -37,6 +39,12 @@ export interface AccountsOptions {
   registrationOpen: boolean | null;
 }
 
+export interface NewAccount {
+  email: string;
+  password: string;
+  name?: string;
+}
+
 export interface Session {
   access_token: string;
   refresh_token: string;
@@ -47,13 +55,31 @@ export interface Session {
 
 interface KnownActor {
   actor: Actor;
+  isDisabled: boolean;
+  /** Sessions that ended while an access token of theirs could still be shown. */
+  endedSessions: ReadonlySet<string>;
   readAtMs: number;
 }
 
+/** Twice the life of an access token: clocks of instances differ. */
+const ENDED_SESSION_KEPT_MS = 2 * ACCESS_TOKEN_SECONDS * 1000;
+
 const NOBODY: Identity = { actor: null, adminToken: false };
+
+function identityOf({ actor, isDisabled, endedSessions }: KnownActor, { sessionId }: TokenHolder): Identity {
+  return isDisabled || endedSessions.has(sessionId) ? NOBODY : { actor, adminToken: false, sessionId };
+}
+
+function refuseFirst(): never {
+  fail(
+    "forbidden",
+    "The first account administers the service, so it needs the setup link: open the one that the service printed when it started",
+  );
+}
 
 export class Accounts implements Authenticator {
   readonly #store: AccountStore;
+  readonly people: People;
   readonly #tokens: AccessTokens;
   readonly #actors = new BoundedMap<string, KnownActor>(ACTORS_MAX);
   readonly #hashing = new Gate(HASHES_AT_ONCE, HASHES_WAITING_MAX, () =>
@@ -61,41 +87,80 @@ export class Accounts implements Authenticator {
       retryAfterSeconds: 2,
     }),
   );
+  /** What the link that the start prints carries. The same on every instance, and good for one account: the first. */
+  readonly setupToken: string;
   /** Verified against when the account does not exist, so that both refusals take the same time. */
   readonly #decoyHash: Promise<string>;
 
   constructor(readonly options: AccountsOptions) {
     this.#store = new AccountStore(options.db);
+    this.people = new People({ ...options, store: this.#store, accounts: this });
     this.#tokens = createAccessTokens({ secret: options.jwtSecret, clock: options.clock, ids: options.ids });
     this.#decoyHash = Bun.password.hash(options.ids.secret(16), PASSWORD_HASH);
+    this.setupToken = createHmac("sha256", options.jwtSecret).update("setup link").digest("base64url");
     options.bus.onGap(() => this.#actors.clear());
     options.bus.subscribe(USER_CHANGED, (userId) => this.#actors.delete(userId));
   }
 
-  async register(
-    { email, password, name }: { email: string; password: string; name?: string },
-    ip: string,
-  ): Promise<Session> {
-    await this.#limit(`register:${ip}`, LOGINS_PER_IP);
+  async register(account: NewAccount & { setupToken?: string }, source: CallSource): Promise<Session> {
+    await this.limit(`register:${source.ip}`, LOGINS_PER_IP);
     if (!(await this.registrationIsOpen())) this.#refuseRegistration();
-    const passwordHash = await this.#hashing.run(() => Bun.password.hash(password, PASSWORD_HASH));
-    const { ids, clock, registrationOpen } = this.options;
+    const isBearer =
+      account.setupToken !== undefined && constantTimeEqual(account.setupToken, this.setupToken);
+    if (!isBearer && (await this.needsSetupLink(source))) refuseFirst();
+    const passwordHash = await this.hash(account.password);
     const user = await this.#store.registering(async (tx) => {
       const first = !(await this.#store.anyUser(tx));
-      if (!(registrationOpen ?? first)) this.#refuseRegistration();
-      const row: UserRow = {
-        id: ids.uuid(),
-        email,
-        name: name ?? email.split("@")[0]!,
-        password_hash: passwordHash,
-        is_admin: first,
-      };
-      if (!(await this.#store.insertUser(tx, { ...row, created_at: isoTime(clock.now()) }))) {
-        fail("conflict", "An account with this email exists already; log in instead");
-      }
-      return row;
+      if (!(this.options.registrationOpen ?? first)) this.#refuseRegistration();
+      if (first && !isBearer && this.#isElsewhere(source)) refuseFirst();
+      return this.insert(tx, { ...account, passwordHash, isAdmin: first });
     });
-    return this.#startSession(user);
+    return this.startSession(user, source);
+  }
+
+  /** Makes an account; the caller has decided that it may be made. */
+  async insert(
+    tx: Transaction,
+    account: { email: string; name?: string; passwordHash: string; isAdmin?: boolean; tier?: string },
+  ): Promise<UserRow> {
+    const { ids, clock } = this.options;
+    const row = {
+      id: ids.uuid(),
+      email: account.email,
+      name: account.name ?? account.email.split("@")[0]!,
+      password_hash: account.passwordHash,
+      is_admin: account.isAdmin ?? false,
+      tier: account.tier ?? "free",
+      disabled_at: null,
+    };
+    if (!(await this.#store.insertUser(tx, { ...row, created_at: isoTime(clock.now()) })))
+      fail("conflict", "An account with this email exists already; log in instead");
+    return row;
+  }
+
+  hash(password: string): Promise<string> {
+    return this.#hashing.run(() => Bun.password.hash(password, PASSWORD_HASH));
+  }
+
+  /** Whether the first account, asked for from there, can be made only with the setup link. */
+  async needsSetupLink(source: CallSource): Promise<boolean> {
+    return this.#isElsewhere(source) && !(await this.#store.anyUser());
+  }
+
+  async hasNobody(): Promise<boolean> {
+    return !(await this.#store.anyUser());
+  }
+
+  #isElsewhere({ isLocal }: CallSource): boolean {
+    return !isLocal;
+  }
+
+  /** Whether what `creatorId` made lets someone register: where registration is off, only administrators' links do. */
+  async refuseUnlessInvited(creatorId: string): Promise<void> {
+    const creator = await this.#store.userById(creatorId);
+    if (!creator || creator.disabled_at !== null)
+      fail("not_found", "The person who made this link no longer has an account here; ask for a new one");
+    if (this.options.registrationOpen === false && !creator.is_admin) this.#refuseRegistration();
   }
 
   /** Whether `auth.register` would be accepted now. */
@@ -110,17 +175,66 @@ export class Accounts implements Authenticator {
     );
   }
 
-  async login({ email, password }: { email: string; password: string }, ip: string): Promise<Session> {
-    await this.#limit(`login:${ip}`, LOGINS_PER_IP);
-    await this.#limit(`login:${ip}:${email}`, LOGINS_PER_ACCOUNT);
+  async login(
+    { email, password }: { email: string; password: string },
+    source: CallSource,
+  ): Promise<Session> {
+    await this.limit(`login:${source.ip}`, LOGINS_PER_IP);
+    await this.limit(`login:${source.ip}:${email}`, LOGINS_PER_ACCOUNT);
     const user = await this.#store.userByEmail(email);
-    const hash = user?.password_hash ?? (await this.#decoyHash);
-    const matches = await this.#hashing.run(() => Bun.password.verify(password, hash));
+    const matches = await this.#matches(user, password);
     if (!user || !matches) fail("auth_required", "Email or password is wrong");
-    return this.#startSession(user);
+    if (user.disabled_at !== null)
+      fail("auth_required", "This account is disabled; ask an administrator to enable it");
+    return this.startSession(user, source);
   }
 
-  async refresh(refreshToken: string): Promise<Session> {
+  /** An account whose password was reset has none until its link is used. */
+  async #matches(user: UserRow | null, password: string): Promise<boolean> {
+    const hash = user?.password_hash || (await this.#decoyHash);
+    return this.#hashing.run(() => Bun.password.verify(password, hash));
+  }
+
+  async changePassword(
+    { userId, sessionId, ip }: { userId: string; sessionId: string | undefined; ip: string },
+    { current, next }: { current: string; next: string },
+  ): Promise<void> {
+    await this.limit(`password:${ip}:${userId}`, LOGINS_PER_ACCOUNT);
+    const user = await this.#store.userById(userId);
+    if (!user || !(await this.#matches(user, current)))
+      fail("invalid_params", "`current_password`: is not your password", {
+        data: { fields: ["current_password"] },
+      });
+    const passwordHash = await this.hash(next);
+    const now = isoTime(this.options.clock.now());
+    await this.options.db.transaction(async (tx) => {
+      await this.#store.setPassword(tx, userId, passwordHash);
+      await this.#store.endSessions(tx, { userId, except: sessionId, now });
+    });
+    this.changed(userId);
+  }
+
+  sessions(userId: string): Promise<SessionRow[]> {
+    return this.#store.sessionsOf(userId, isoTime(this.options.clock.now()));
+  }
+
+  /** Ends one session, or all but `except`; access tokens of theirs stop working at once. */
+  async endSessions(userId: string, which: { only?: string; except?: string }): Promise<number> {
+    const now = isoTime(this.options.clock.now());
+    const count = await this.options.db.transaction((tx) =>
+      this.#store.endSessions(tx, { userId, ...which, now }),
+    );
+    this.changed(userId);
+    return count;
+  }
+
+  /** Every instance reads the account again, and what its keys may do. */
+  changed(userId: string): void {
+    this.options.bus.publish(USER_CHANGED, userId);
+    this.options.bus.publish(PRINCIPAL_CHANGED, userId);
+  }
+
+  async refresh(refreshToken: string, source: CallSource): Promise<Session> {
     const { clock, db } = this.options;
     const tokenHash = sha256Hex(refreshToken);
     const renewed = await db.transaction(async (tx) => {
@@ -128,44 +242,56 @@ export class Accounts implements Authenticator {
       return (
         used && {
           userId: used.user_id,
-          refreshToken: await this.#issueRefreshToken(tx, used.user_id, used.family_id),
+          sessionId: used.family_id,
+          refreshToken: await this.#issueRefreshToken(
+            tx,
+            { userId: used.user_id, sessionId: used.family_id },
+            source,
+          ),
         }
       );
     });
     const user = renewed && (await this.#store.userById(renewed.userId));
-    if (!user) {
+    if (!user || user.disabled_at !== null) {
       await this.#store.revokeFamilyOf(tokenHash);
       fail("auth_required", "The refresh token is unknown, expired or was used before; log in again");
     }
-    return this.#session(user, renewed.refreshToken);
+    return this.#session(user, renewed);
   }
 
-  async #startSession(user: UserRow): Promise<Session> {
+  async startSession(user: UserRow, source: CallSource): Promise<Session> {
     const { db, ids } = this.options;
-    return this.#session(user, await this.#issueRefreshToken(db, user.id, ids.uuid()));
+    const sessionId = ids.uuid();
+    const refreshToken = await this.#issueRefreshToken(db, { userId: user.id, sessionId }, source);
+    return this.#session(user, { sessionId, refreshToken });
   }
 
   async #issueRefreshToken(
     on: Parameters<AccountStore["insertRefreshToken"]>[0],
-    userId: string,
-    familyId: string,
+    { userId, sessionId }: TokenHolder,
+    { ip, userAgent }: CallSource,
   ): Promise<string> {
     const { clock, ids } = this.options;
     const token = ids.secret(REFRESH_TOKEN_BYTES);
     const nowMs = clock.now();
     await this.#store.insertRefreshToken(on, {
       token_hash: sha256Hex(token),
-      family_id: familyId,
+      family_id: sessionId,
       user_id: userId,
+      ip,
+      user_agent: userAgent,
       created_at: isoTime(nowMs),
       expires_at: isoTime(nowMs + REFRESH_TOKEN_MS),
     });
     return token;
   }
 
-  async #session(user: UserRow, refreshToken: string): Promise<Session> {
+  async #session(
+    user: UserRow,
+    { sessionId, refreshToken }: { sessionId: string; refreshToken: string },
+  ): Promise<Session> {
     return {
-      access_token: await this.#tokens.issue(user.id),
+      access_token: await this.#tokens.issue({ userId: user.id, sessionId }),
       refresh_token: refreshToken,
       token_type: "Bearer",
       expires_in: ACCESS_TOKEN_SECONDS,
@@ -173,7 +299,7 @@ export class Accounts implements Authenticator {
     };
   }
 
-  async #limit(key: string, limit: number): Promise<void> {
+  async limit(key: string, limit: number): Promise<void> {
     const waitMs = await this.options.limiter.hit(key, limit, LOGIN_WINDOW_MS);
     if (waitMs > 0) {
       const retryAfterSeconds = Math.ceil(waitMs / 1000);
@@ -184,18 +310,19 @@ export class Accounts implements Authenticator {
   identify(bearer: string | null): Identity | Promise<Identity> {
     if (bearer === null) return NOBODY;
     const { adminToken } = this.options;
-    // A token that was verified before is nobody's guess, so the comparison below is not for it.
+    // A token that was verified before needs no constant-time comparison with the admin token.
     const remembered = this.#tokens.remembered(bearer);
-    const known = remembered === null ? undefined : this.#actors.get(remembered);
-    if (known && this.#isTrusted(known)) return { actor: known.actor, adminToken: false };
+    const known = remembered === null ? undefined : this.#actors.get(remembered.userId);
+    if (known && this.#isTrusted(known)) return identityOf(known, remembered!);
     if (adminToken !== null && constantTimeEqual(bearer, adminToken))
       return { actor: null, adminToken: true };
     return this.#identityOf(this.#tokens.verify(bearer));
   }
 
-  async #identityOf(verifying: string | null | Promise<string | null>): Promise<Identity> {
-    const userId = await verifying;
-    return { actor: userId === null ? null : await this.actor(userId), adminToken: false };
+  async #identityOf(verifying: TokenHolder | null | Promise<TokenHolder | null>): Promise<Identity> {
+    const holder = await verifying;
+    const known = holder && (await this.#knownActor(holder.userId));
+    return known ? identityOf(known, holder) : NOBODY;
   }
 
   #isTrusted({ readAtMs }: KnownActor): boolean {
@@ -203,32 +330,51 @@ export class Accounts implements Authenticator {
     return ageMs >= 0 && ageMs <= ACTOR_TRUSTED_MS;
   }
 
+  /** The account of this id, also a disabled one: for the rooms where people name each other. */
   async actor(userId: string): Promise<Actor | null> {
+    return (await this.#knownActor(userId))?.actor ?? null;
+  }
+
+  async #knownActor(userId: string): Promise<KnownActor | null> {
     const known = this.#actors.get(userId);
     if (!known) return this.#read(userId);
-    if (this.#isTrusted(known)) return known.actor;
+    if (this.#isTrusted(known)) return known;
     // What the database does not deny stays in force: an outage of it must not end what goes on without it.
     const keep = () => {
       known.readAtMs = this.options.clock.now();
-      return known.actor;
+      return known;
     };
     const late = sleep(this.options.clock, REREAD_WITHIN_MS).then(keep);
     return Promise.race([this.#read(userId).catch(keep), late]);
   }
 
-  async #read(userId: string): Promise<Actor | null> {
-    const user = await this.#store.userById(userId);
+  async #read(userId: string): Promise<KnownActor | null> {
+    const { clock } = this.options;
+    const since = isoTime(clock.now() - ENDED_SESSION_KEPT_MS);
+    const [user, ended] = await Promise.all([
+      this.#store.userById(userId),
+      this.#store.endedSessions(userId, since),
+    ]);
     if (!user) {
       this.#actors.delete(userId);
       return null;
     }
-    const actor: Actor = { userId: user.id, email: user.email, name: user.name, isAdmin: user.is_admin };
-    this.#actors.set(userId, { actor, readAtMs: this.options.clock.now() });
-    return actor;
+    const known: KnownActor = {
+      actor: { userId: user.id, email: user.email, name: user.name, isAdmin: user.is_admin },
+      isDisabled: user.disabled_at !== null,
+      endedSessions: new Set(ended),
+      readAtMs: clock.now(),
+    };
+    this.#actors.set(userId, known);
+    return known;
   }
 
-  /** Removes refresh tokens whose time is over, of people who did not come back to replace them. */
+  /** Removes expired refresh tokens. */
   readonly sweepTokens: Sweep = (nowMs, rowsMax) => this.#store.deleteExpiredTokens(isoTime(nowMs), rowsMax);
+
+  /** Removes what is remembered of ended sessions once none of their access tokens is valid any more. */
+  readonly sweepSessions: Sweep = (nowMs, rowsMax) =>
+    this.#store.deleteEndedSessions(isoTime(nowMs - ENDED_SESSION_KEPT_MS), rowsMax);
 
   /** The account with this email, for the rooms where people name each other by it. */
   async actorByEmail(email: string): Promise<Actor | null> {

@@ -13,7 +13,7 @@ export function loadJwtSecret(configured: string | null, dataDir: string): Uint8
   return new TextEncoder().encode(readFileSync(path, "utf8").trim());
 }
 
-/** Whole or not at all, and the first of two processes wins: link() refuses to replace a file. */
+/** Atomic, and the first of two processes wins: link() refuses to replace a file. */
 function writeOnce(path: string, text: string): void {
   const temporary = `${path}.${process.pid}`;
   writeFileSync(temporary, text, { mode: 0o600 });

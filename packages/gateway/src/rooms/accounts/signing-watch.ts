@@ -7,15 +7,15 @@ const TOPIC = "signing-secret";
 const FINGERPRINT_LENGTH = 16;
 const OTHERS_MAX = 100;
 
-export interface SigningWatchOptions {
+interface SigningWatchOptions {
   bus: Bus;
   log: Log;
   secret: Uint8Array;
 }
 
 /**
- * Instances that sign with different secrets refuse each other's tokens, now and then, as the balancer has it.
- * Each tells the others which one it has, and whoever hears of another says so in its log, once.
+ * Instances that sign with different secrets reject each other's tokens whenever the load balancer switches.
+ * Each announces a fingerprint of its secret, and an instance that sees another one logs it once.
  */
 export async function watchSigning({ bus, log, secret }: SigningWatchOptions): Promise<void> {
   if (!bus.shared) return;
@@ -25,7 +25,7 @@ export async function watchSigning({ bus, log, secret }: SigningWatchOptions): P
     if (other === own || others.get(other)) return;
     others.set(other, true);
     log.error(
-      "another instance signs with another secret, so each refuses the other's tokens: set one SERVICE_JWT_SECRET for all",
+      "another instance signs tokens with a different secret, so each rejects the other's: set the same SERVICE_JWT_SECRET everywhere",
     );
     bus.publish(TOPIC, own);
   });

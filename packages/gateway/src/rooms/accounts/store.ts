@@ -11,9 +11,10 @@ export interface UserRow {
   name: string;
   password_hash: string;
   is_admin: boolean;
+  disabled_at: string | null;
 }
 
-export interface RefreshTokenRow {
+interface RefreshTokenRow {
   token_hash: string;
   family_id: string;
   user_id: string;
@@ -21,11 +22,53 @@ export interface RefreshTokenRow {
   used_at: string | null;
 }
 
-const toUser = (row: UserRow): UserRow => ({ ...row, is_admin: Boolean(row.is_admin) });
+/** Where a session was last renewed from. */
+export interface SessionOrigin {
+  ip: string | null;
+  user_agent: string | null;
+}
 
-const USER_COLUMNS = "id, email, name, password_hash, is_admin";
+export interface SessionRow extends SessionOrigin {
+  id: string;
+  created_at: string;
+  last_used_at: string;
+}
 
-/** SQL of the accounts: users and their refresh tokens. */
+export interface ListedUser extends Omit<UserRow, "password_hash"> {
+  tier: string;
+  created_at: string;
+  last_seen_at: string | null;
+  active_keys: number;
+}
+
+export interface LinkRow {
+  id: string;
+  /** Null: the link makes an account. */
+  user_id: string | null;
+  /** Null: for any email address. */
+  email: string | null;
+  tier: string | null;
+  created_by: string;
+  created_at: string;
+  expires_at: string;
+}
+
+export interface ListedLink extends LinkRow {
+  user_email: string | null;
+  creator_name: string;
+}
+
+const toUser = <Row extends { is_admin: boolean }>(row: Row): Row => ({
+  ...row,
+  is_admin: Boolean(row.is_admin),
+});
+
+const USER_COLUMNS = "id, email, name, password_hash, is_admin, disabled_at";
+
+const LINK_COLUMNS = "id, user_id, email, tier, created_by, created_at, expires_at";
+const SESSIONS_LISTED_MAX = 200;
+
+/** SQL of the accounts: users, their sessions, and the links that let someone in once. */
 export class AccountStore {
   constructor(readonly db: Database) {}
 
@@ -42,13 +85,13 @@ export class AccountStore {
   }
 
   /** False when the email is taken. */
-  async insertUser(on: Queryable, user: UserRow & { created_at: string }): Promise<boolean> {
+  async insertUser(on: Queryable, user: UserRow & { tier: string; created_at: string }): Promise<boolean> {
     const taken = await on.get("SELECT id FROM users WHERE email = $1", [user.email]);
     if (taken) return false;
     try {
       await on.run(
-        "INSERT INTO users (id, email, name, password_hash, is_admin, created_at) VALUES ($1, $2, $3, $4, $5, $6)",
-        [user.id, user.email, user.name, user.password_hash, user.is_admin, user.created_at],
+        "INSERT INTO users (id, email, name, password_hash, is_admin, tier, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        [user.id, user.email, user.name, user.password_hash, user.is_admin, user.tier, user.created_at],
       );
       return true;
     } catch (error) {
@@ -62,22 +105,31 @@ export class AccountStore {
     return row && toUser(row);
   }
 
-  async userById(id: string): Promise<UserRow | null> {
-    const row = await this.db.get<UserRow>(`SELECT ${USER_COLUMNS} FROM users WHERE id = $1`, [id]);
+  async userById(id: string, on: Queryable = this.db): Promise<UserRow | null> {
+    const row = await on.get<UserRow>(`SELECT ${USER_COLUMNS} FROM users WHERE id = $1`, [id]);
     return row && toUser(row);
   }
 
   async insertRefreshToken(
     on: Queryable,
-    token: Omit<RefreshTokenRow, "used_at"> & { created_at: string },
+    token: Omit<RefreshTokenRow, "used_at"> & SessionOrigin & { created_at: string },
   ): Promise<void> {
     await on.run("DELETE FROM refresh_tokens WHERE user_id = $1 AND expires_at < $2", [
       token.user_id,
       token.created_at,
     ]);
     await on.run(
-      "INSERT INTO refresh_tokens (token_hash, family_id, user_id, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)",
-      [token.token_hash, token.family_id, token.user_id, token.created_at, token.expires_at],
+      `INSERT INTO refresh_tokens (token_hash, family_id, user_id, created_at, expires_at, ip, user_agent)
+       VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+      [
+        token.token_hash,
+        token.family_id,
+        token.user_id,
+        token.created_at,
+        token.expires_at,
+        token.ip,
+        token.user_agent,
+      ],
     );
   }
 
@@ -95,6 +147,159 @@ export class AccountStore {
     return this.db.run(
       "DELETE FROM refresh_tokens WHERE family_id IN (SELECT family_id FROM refresh_tokens WHERE token_hash = $1 AND used_at IS NOT NULL)",
       [tokenHash],
+    );
+  }
+
+  /** Sessions that can still be renewed, the one used last first. */
+  sessionsOf(userId: string, now: string): Promise<SessionRow[]> {
+    return this.db.all<SessionRow>(
+      `SELECT t.family_id AS id, t.ip, t.user_agent, t.created_at AS last_used_at,
+              (SELECT MIN(created_at) FROM refresh_tokens f WHERE f.family_id = t.family_id) AS created_at
+       FROM refresh_tokens t WHERE t.user_id = $1 AND t.used_at IS NULL AND t.expires_at > $2
+       ORDER BY t.created_at DESC, t.family_id LIMIT ${SESSIONS_LISTED_MAX}`,
+      [userId, now],
+    );
+  }
+
+  /** Ends the user's sessions that `which` names, or all but the one it excepts; returns how many. */
+  async endSessions(
+    tx: Transaction,
+    { userId, only, except, now }: { userId: string; only?: string; except?: string; now: string },
+  ): Promise<number> {
+    const families = await tx.all<{ family_id: string }>(
+      "SELECT DISTINCT family_id FROM refresh_tokens WHERE user_id = $1",
+      [userId],
+    );
+    const ended = families
+      .map(({ family_id }) => family_id)
+      .filter((id) => id !== except && (only === undefined || id === only));
+    for (const id of ended) {
+      await tx.run("DELETE FROM refresh_tokens WHERE family_id = $1", [id]);
+      await tx.run(
+        "INSERT INTO ended_sessions (family_id, user_id, ended_at) VALUES ($1, $2, $3) ON CONFLICT (family_id) DO NOTHING",
+        [id, userId, now],
+      );
+    }
+    return ended.length;
+  }
+
+  async endedSessions(userId: string, since: string): Promise<string[]> {
+    const rows = await this.db.all<{ family_id: string }>(
+      "SELECT family_id FROM ended_sessions WHERE user_id = $1 AND ended_at > $2",
+      [userId, since],
+    );
+    return rows.map(({ family_id }) => family_id);
+  }
+
+  deleteEndedSessions(before: string, rowsMax: number): Promise<number> {
+    return this.db.run(
+      `DELETE FROM ended_sessions WHERE family_id IN
+         (SELECT family_id FROM ended_sessions WHERE ended_at < $1 ORDER BY ended_at LIMIT $2)`,
+      [before, rowsMax],
+    );
+  }
+
+  async setPassword(on: Queryable, userId: string, passwordHash: string): Promise<void> {
+    await on.run("UPDATE users SET password_hash = $2 WHERE id = $1", [userId, passwordHash]);
+  }
+
+  async updateUser(
+    on: Queryable,
+    { id, name, is_admin, disabled_at }: Pick<UserRow, "id" | "name" | "is_admin" | "disabled_at">,
+  ): Promise<void> {
+    await on.run("UPDATE users SET name = $2, is_admin = $3, disabled_at = $4 WHERE id = $1", [
+      id,
+      name,
+      is_admin,
+      disabled_at,
+    ]);
+  }
+
+  /** Accounts that can administer the service now. */
+  async countAdmins(on: Queryable): Promise<number> {
+    const row = await on.get<{ n: number }>(
+      "SELECT COUNT(*) AS n FROM users WHERE is_admin AND disabled_at IS NULL",
+    );
+    return row?.n ?? 0;
+  }
+
+  /** Users whose email or name has `search` in it, newest first, and how many there are in all. */
+  async listUsers({
+    search,
+    limit,
+    offset,
+  }: {
+    search: string;
+    limit: number;
+    offset: number;
+  }): Promise<{ users: ListedUser[]; total: number }> {
+    const pattern = `%${search.toLowerCase().replace(/[\\%_]/g, "\\$&")}%`;
+    const where = "WHERE u.email LIKE $1 ESCAPE '\\' OR LOWER(u.name) LIKE $1 ESCAPE '\\'";
+    const users = await this.db.all<ListedUser>(
+      `SELECT u.id, u.email, u.name, u.is_admin, u.tier, u.disabled_at, u.created_at,
+              (SELECT MAX(r.created_at) FROM refresh_tokens r WHERE r.user_id = u.id) AS last_seen_at,
+              (SELECT COUNT(*) FROM api_keys k WHERE k.user_id = u.id AND k.active) AS active_keys
+       FROM users u ${where} ORDER BY u.created_at DESC, u.id LIMIT $2 OFFSET $3`,
+      [pattern, limit, offset],
+    );
+    const counted = await this.db.get<{ n: number }>(`SELECT COUNT(*) AS n FROM users u ${where}`, [pattern]);
+    return { users: users.map(toUser), total: counted?.n ?? 0 };
+  }
+
+  async insertLink(on: Queryable, link: LinkRow, tokenHash: string): Promise<void> {
+    await on.run(
+      `INSERT INTO account_links (${LINK_COLUMNS}, token_hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+      [
+        link.id,
+        link.user_id,
+        link.email,
+        link.tier,
+        link.created_by,
+        link.created_at,
+        link.expires_at,
+        tokenHash,
+      ],
+    );
+  }
+
+  async countLinks(on: Queryable, now: string): Promise<number> {
+    const row = await on.get<{ n: number }>("SELECT COUNT(*) AS n FROM account_links WHERE expires_at > $1", [
+      now,
+    ]);
+    return row?.n ?? 0;
+  }
+
+  link(tokenHash: string, now: string): Promise<LinkRow | null> {
+    return this.db.get<LinkRow>(
+      `SELECT ${LINK_COLUMNS} FROM account_links WHERE token_hash = $1 AND expires_at > $2`,
+      [tokenHash, now],
+    );
+  }
+
+  /** Takes the link away, so that only one can use it; false when someone was faster. */
+  async takeLink(on: Queryable, id: string): Promise<boolean> {
+    return (await on.run("DELETE FROM account_links WHERE id = $1", [id])) > 0;
+  }
+
+  async deleteLinksFor(on: Queryable, userId: string): Promise<void> {
+    await on.run("DELETE FROM account_links WHERE user_id = $1", [userId]);
+  }
+
+  pendingLinks(now: string): Promise<ListedLink[]> {
+    return this.db.all<ListedLink>(
+      `SELECT l.id, l.user_id, l.email, l.tier, l.created_by, l.created_at, l.expires_at,
+              u.email AS user_email, c.name AS creator_name
+       FROM account_links l JOIN users c ON c.id = l.created_by LEFT JOIN users u ON u.id = l.user_id
+       WHERE l.expires_at > $1 ORDER BY l.created_at DESC, l.id`,
+      [now],
+    );
+  }
+
+  deleteExpiredLinks(now: string, rowsMax: number): Promise<number> {
+    return this.db.run(
+      `DELETE FROM account_links WHERE id IN
+         (SELECT id FROM account_links WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)`,
+      [now, rowsMax],
     );
   }
 

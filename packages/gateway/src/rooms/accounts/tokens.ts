@@ -11,13 +11,22 @@ const VERIFIED_MAX = 10_000;
 /** Longer ones are not ours; refusing them early bounds the work of a hostile header. */
 const TOKEN_LENGTH_MAX = 2_048;
 
-export interface AccessTokens {
-  issue(userId: string): Promise<string>;
-  /** The user id of a token that was verified before and is still valid; null says nothing. */
-  remembered(token: string): string | null;
-  /** The user id, or null for anything that is not a valid token of ours. */
-  verify(token: string): string | null | Promise<string | null>;
+/** Who a token was issued to, and in which session. */
+export interface TokenHolder {
+  userId: string;
+  sessionId: string;
 }
+
+export interface AccessTokens {
+  issue(holder: TokenHolder): Promise<string>;
+  /** The holder of a token that was verified before and is still valid; null says nothing. */
+  remembered(token: string): TokenHolder | null;
+  /** The holder, or null for anything that is not a valid token of ours. */
+  verify(token: string): TokenHolder | null | Promise<TokenHolder | null>;
+}
+
+/** A token's id begins with that of its session. */
+const SESSION_END = ".";
 
 export function createAccessTokens({
   secret,
@@ -28,9 +37,9 @@ export function createAccessTokens({
   clock: Clock;
   ids: Ids;
 }): AccessTokens {
-  const verified = new BoundedMap<string, { userId: string; expiresAtMs: number }>(VERIFIED_MAX);
+  const verified = new BoundedMap<string, TokenHolder & { expiresAtMs: number }>(VERIFIED_MAX);
 
-  async function check(token: string): Promise<string | null> {
+  async function check(token: string): Promise<TokenHolder | null> {
     try {
       const { payload } = await jwtVerify(token, secret, {
         algorithms: [ALGORITHM],
@@ -38,15 +47,20 @@ export function createAccessTokens({
         requiredClaims: ["sub", "iat", "exp", "jti"],
         currentDate: new Date(clock.now()),
       });
-      verified.set(token, { userId: payload.sub!, expiresAtMs: payload.exp! * 1000 });
-      return payload.sub!;
+      const holder = {
+        userId: payload.sub!,
+        sessionId: payload.jti!.split(SESSION_END)[0]!,
+        expiresAtMs: payload.exp! * 1000,
+      };
+      verified.set(token, holder);
+      return holder;
     } catch {
       return null;
     }
   }
 
   return {
-    issue(userId) {
+    issue({ userId, sessionId }) {
       const nowSeconds = Math.floor(clock.now() / 1000);
       return new SignJWT()
         .setProtectedHeader({ alg: ALGORITHM, typ: "JWT" })
@@ -54,18 +68,18 @@ export function createAccessTokens({
         .setIssuer(ISSUER)
         .setIssuedAt(nowSeconds)
         .setExpirationTime(nowSeconds + ACCESS_TOKEN_SECONDS)
-        .setJti(ids.uuid())
+        .setJti(`${sessionId}${SESSION_END}${ids.uuid()}`)
         .sign(secret);
     },
     remembered(token) {
       const known = verified.get(token);
-      return known && known.expiresAtMs > clock.now() ? known.userId : null;
+      return known && known.expiresAtMs > clock.now() ? known : null;
     },
     verify(token) {
       if (token.length > TOKEN_LENGTH_MAX) return null;
       const known = verified.get(token);
       if (!known) return check(token);
-      if (known.expiresAtMs > clock.now()) return known.userId;
+      if (known.expiresAtMs > clock.now()) return known;
       verified.delete(token);
       return null;
     },

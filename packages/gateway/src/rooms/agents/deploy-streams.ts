@@ -4,12 +4,12 @@ import type { Clock } from "../../kernel/clock.ts";
 import { modelsProgress } from "./notifications.ts";
 import type { NodeState } from "./state.ts";
 
-/** Deployments that are being followed; the oldest gives way. */
+/** Deployments being followed; the oldest is dropped. */
 const STREAMS_MAX = 1_000;
-/** Notifications of one stream that wait for its subscriber, or for the backend to be registered. */
+/** Notifications of one stream that wait for the backend to be registered. */
 const WAITING_MAX = 64;
 /** How long a node that vanished may take to come back before its deployments count as failed. */
-export const LOST_NODE_DEADLINE_MS = 60_000;
+const LOST_NODE_DEADLINE_MS = 60_000;
 
 export type Progress = Pick<ProgressParams, "status" | "progress" | "message">;
 
@@ -18,7 +18,7 @@ interface Followed {
   agentId: string;
   modelId: string;
   last: Progress;
-  /** Settles when everything handed in so far is out. */
+  /** Settles when everything queued so far has been sent. */
   tail: Promise<void>;
   waiting: number;
   cancelDeadline: (() => void) | null;
@@ -42,13 +42,13 @@ export class DeployStreams {
       agentId: order.agentId,
       modelId: order.modelId,
       last: { status: "queued", progress: 0 },
-      tail: stream.whenHeard(),
+      tail: settled,
       waiting: 0,
       cancelDeadline: null,
     });
   }
 
-  /** Nothing more will be told on this stream. */
+  /** Nothing more will be sent on this stream. */
   drop(streamId: string): void {
     const entry = this.#followed.get(streamId);
     if (!entry) return;
@@ -64,7 +64,7 @@ export class DeployStreams {
     this.#tell(entry, { status: news.status, progress: news.progress, message: news.message }, after);
   }
 
-  /** The node is connected: what it says of its models is how its deployments stand. */
+  /** The node is connected: its report of models is the state of its deployments. */
   reconcile({ agentId, models, pending }: NodeState, after: Promise<void>): void {
     for (const entry of this.#of(agentId)) {
       entry.cancelDeadline?.();
@@ -91,7 +91,7 @@ export class DeployStreams {
         {
           status: status === "ready" ? "loading" : status,
           progress,
-          message: "the connection to the node is lost; waiting for it",
+          message: "the connection to the node was lost; waiting for it to reconnect",
         },
         settled,
       );
@@ -101,7 +101,7 @@ export class DeployStreams {
           {
             status: "failed",
             progress,
-            message: `the node did not come back within ${LOST_NODE_DEADLINE_MS / 1000} s`,
+            message: `the node did not reconnect within ${LOST_NODE_DEADLINE_MS / 1000} s`,
           },
           settled,
         ),
@@ -134,7 +134,7 @@ export class DeployStreams {
       return;
     const over = status === "failed" || status === "stopped";
     entry.last = { status, progress, message };
-    // Between two states the figures in between may be left out; a change of state may not.
+    // Progress within a state may be skipped; a change of state may not.
     if (entry.waiting >= WAITING_MAX && status === last.status) return;
     entry.waiting++;
     const params = {

@@ -7,11 +7,11 @@ import type { Bus } from "../../bus/contract.ts";
 import type { Log } from "../../kernel/log.ts";
 
 const topicOf = (instance: string) => `agents-tunnel:${instance}`;
-/** Requests that one other instance may have under way to one of our nodes. */
+/** Concurrent requests that one other instance may send to one of our nodes. */
 const STREAMS_PER_PEER_MAX = 1_024;
 const SCHEME = "node:";
 
-export interface InstanceTunnelsOptions {
+interface InstanceTunnelsOptions {
   bus: Bus;
   log: Log;
   instance: string;
@@ -36,7 +36,7 @@ export class InstanceTunnels {
   constructor(readonly options: InstanceTunnelsOptions) {
     const { bus, instance } = options;
     this.#unsubscribe = bus.subscribe(topicOf(instance), (text) => this.#receive(text));
-    // Frames may be missing now, and a stream with a hole would wait forever.
+    // Frames may have been lost, and a stream with a gap would wait forever.
     bus.onGap(() => this.#closeAll("the instances lost touch"));
   }
 
@@ -90,7 +90,9 @@ export class InstanceTunnels {
       else this.#serve(key, { from, agentId, frame });
     } catch (error) {
       if (!(error instanceof FrameError)) throw error;
-      this.options.log.warn("another instance sent no frame of the tunnel; is it of another version?");
+      this.options.log.warn(
+        "invalid tunnel frame from another instance; do all instances run the same version?",
+      );
     }
   }
 
@@ -122,7 +124,7 @@ export class InstanceTunnels {
       return await tunnel(modelId, url.slice(slash), init as TunnelFetchInit);
     } catch (error) {
       if (!(error instanceof TunnelError) || !error.neverStarted) throw error;
-      // Said in the way in which a server of the tunnel recognises that the engine has seen nothing.
+      // The error that tells the tunnel's server that the engine never saw the request.
       throw Object.assign(new Error(error.message), { code: "ECONNREFUSED" });
     }
   }

@@ -8,7 +8,7 @@ const hint = "only administrators manage agent nodes";
 
 export const list = defineMethod({
   name: "agents.list",
-  summary: "Registered agent nodes, and how they stand",
+  summary: "Registered agent nodes and their state",
   auth: "admin",
   hint,
   params: NoParams,
@@ -32,7 +32,7 @@ export const register = defineMethod({
 
 export const deregister = defineMethod({
   name: "agents.deregister",
-  summary: "Remove a node: its token is void and its connection ends at once",
+  summary: "Remove a node: its token becomes invalid and its connection ends at once",
   auth: "admin",
   hint,
   params: z.object({ agent_id: AgentId }),
@@ -45,7 +45,7 @@ export const deregister = defineMethod({
 
 export const status = defineMethod({
   name: "agents.status",
-  summary: "One node: GPUs, models, utilisation, signs of life",
+  summary: "One node: GPUs, models, utilisation, last heartbeat",
   auth: "admin",
   hint,
   params: z.object({ agent_id: AgentId }),

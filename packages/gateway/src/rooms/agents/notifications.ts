@@ -3,7 +3,7 @@ import { defineNotification } from "../../kernel/notification.ts";
 
 export const modelsProgress = defineNotification({
   name: "models.progress",
-  summary: "How a deployment stands, on its stream_id",
+  summary: "Progress of a deployment, on its stream_id",
   params: z.object({
     stream_id: z.string(),
     agent_id: z.string(),

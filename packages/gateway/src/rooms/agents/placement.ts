@@ -1,11 +1,11 @@
 import { freeMemoryMb, gpuUtilization, type NodeState, occupyingModels } from "./state.ts";
 
-/** A node whose driver reports nothing is taken for a busy one. */
+/** A node whose driver reports nothing counts as busy. */
 const UTILIZATION_UNKNOWN = 100;
 
 export interface Candidate {
   state: NodeState;
-  /** Models whose deployment was just ordered and of which the node has not yet said anything. */
+  /** Models just ordered that the node has not reported on yet. */
   reserved: ReadonlySet<string>;
 }
 

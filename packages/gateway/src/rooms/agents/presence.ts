@@ -9,7 +9,7 @@ const TOPIC = "agents-presence";
 const NODES_MAX = 10_000;
 
 const Message = z.discriminatedUnion("kind", [
-  /** Whoever holds nodes tells of them again. */
+  /** Asks every instance to announce its nodes again. */
   z.object({ kind: z.literal("ask"), instance: z.string() }),
   z.object({ kind: z.literal("state"), instance: z.string(), state: NodeState }),
   z.object({ kind: z.literal("gone"), instance: z.string(), agentId: z.string(), epoch: z.int() }),
@@ -24,21 +24,21 @@ export interface RemoteNode {
   heardAtMs: number;
 }
 
-export interface PresenceOptions {
+interface PresenceOptions {
   bus: Bus;
   clock: Clock;
   log: Log;
   instance: string;
-  /** How long a node is believed in without news of it. */
+  /** How long a node counts as online without news of it. */
   silenceMaxMs: number;
-  /** Another instance asks, or may have missed something. */
+  /** Another instance asked, or may have missed something. */
   onAsked(): void;
-  /** Whether what another instance says of a node is newer than what is known here. */
+  /** Whether another instance's report of a node is newer than what is known here. */
   accepts(state: NodeState): boolean;
   /** A node is connected to another instance. */
   onRemote(node: RemoteNode): void;
   onRemoteGone(node: RemoteNode): void;
-  /** Told on every instance, the one that published it included. */
+  /** Delivered on every instance, including the one that published it. */
   onDeregistered(agentId: string): void;
 }
 
@@ -81,7 +81,7 @@ export class Presence {
     this.#publish({ kind: "deregistered", instance: this.options.instance, agentId });
   }
 
-  /** A node has connected here: what others said of it is history. */
+  /** A node has connected here: earlier reports by other instances no longer apply. */
   forget(agentId: string): void {
     const node = this.#remote.get(agentId);
     if (!node) return;
@@ -115,7 +115,7 @@ export class Presence {
     if (raw.instance === instance) return;
     const parsed = Message.safeParse(raw);
     if (!parsed.success) {
-      log.warn("another instance speaks of nodes in an unknown way; is it of another version?");
+      log.warn("invalid node report from another instance; do all instances run the same version?");
       return;
     }
     const message = parsed.data;

@@ -20,7 +20,7 @@ const Command = z.discriminatedUnion("kind", [
 ]);
 export type Command = z.infer<typeof Command>;
 
-/** Has the instance that holds the node's connection carry the command out; throws what went wrong there. */
+/** Sends the command to the instance that holds the node's connection; throws its error. */
 export async function sendCommand(
   requests: Requests | null,
   instance: string,
@@ -32,7 +32,7 @@ export async function sendCommand(
   if (answer !== DONE) fail("app_error", answer);
 }
 
-/** Carries out what other instances send to this one. */
+/** Executes commands from other instances. */
 export const serveCommands = (
   requests: Requests,
   instance: string,

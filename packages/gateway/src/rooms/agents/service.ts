@@ -19,11 +19,11 @@ import { type AgentLink, Session, type SessionEvents } from "./session.ts";
 import type { NodeState } from "./state.ts";
 import { AgentStore } from "./store.ts";
 
-export const OFFLINE_AFTER_MS = HEARTBEATS_MISSED_MAX * HEARTBEAT_INTERVAL_MS;
+const OFFLINE_AFTER_MS = HEARTBEATS_MISSED_MAX * HEARTBEAT_INTERVAL_MS;
 const SWEEP_MS = 1_000;
 /** A node that was let in has this long to say hello. */
 const HELLO_TIMEOUT_MS = 15_000;
-/** How often the database is told that a node is still there; live figures come from memory. */
+/** How often `last_seen` is written to the database; live figures come from memory. */
 const SEEN_WRITE_MS = 60_000;
 const TOKEN_BYTES = 32;
 
@@ -41,7 +41,7 @@ export interface AgentsOptions {
 }
 
 /** Who a connection belongs to, as its token says. */
-export interface AgentIdentity {
+interface AgentIdentity {
   agentId: string;
   name: string;
 }
@@ -120,7 +120,7 @@ export class Agents {
     return this.#record((await this.#store.get(agentId)) ?? notFound(agentId));
   }
 
-  /** Orders a model onto a node; the returned stream tells how it goes on. */
+  /** Orders a model onto a node; the returned stream reports its progress. */
   async deploy(actor: Actor, order: { modelId: string; agentId?: string }): Promise<string> {
     const agentId = order.agentId ? await this.#requireOnline(order.agentId) : this.#leastLoaded();
     const streamId = this.options.ids.uuid();
@@ -176,7 +176,7 @@ export class Agents {
     return this.#serving.backend(modelId);
   }
 
-  /** Sends idle nodes to other instances; those with requests in their tunnel as soon as these are over. */
+  /** Moves nodes to other instances: idle ones now, busy ones when their requests are done. */
   retire(): void {
     const { clock } = this.options;
     const leave = () => {
@@ -244,7 +244,7 @@ export class Agents {
       log.info("node connected", { agent_id: agentId, name, host, version });
     } catch (error) {
       if (this.#closed) return;
-      log.error("a node's connection could not be recorded", { agent_id: agentId, error });
+      log.error("recording a node's connection failed", { agent_id: agentId, error });
       session.close(1011, "the gateway could not record the connection");
     }
   }
@@ -274,7 +274,7 @@ export class Agents {
     });
   }
 
-  /** Routes to what the node has now; those who wait for it may, and nobody has to. */
+  /** Updates routing to what the node serves now; awaiting it is optional. */
   #serve(...update: Parameters<Serving["update"]>): Promise<void> {
     const routable = this.#serving.update(...update);
     inBackground(this.options.log, "routing to a node's models", routable);
@@ -307,8 +307,7 @@ export class Agents {
     const { clock, log } = this.options;
     this.#seenWrittenMs.set(agentId, clock.now());
     this.#store.seen(agentId, isoTime(clock.now())).catch((error: unknown) => {
-      if (!this.#closed)
-        log.warn("a node's last sign of life was not recorded", { agent_id: agentId, error });
+      if (!this.#closed) log.warn("recording a node's last heartbeat failed", { agent_id: agentId, error });
     });
   }
 
@@ -347,7 +346,7 @@ export class Agents {
     else await this.#execute(command);
   }
 
-  /** Carries a command out on a node that is connected here. */
+  /** Executes a command on a node that is connected here. */
   async #execute(command: Command): Promise<void> {
     const { agentId, modelId } = command;
     const session = this.#sessions.get(agentId);

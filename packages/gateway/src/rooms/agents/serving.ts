@@ -1,23 +1,25 @@
 import type { ServingModel } from "@model-gateway/protocol/agent.ts";
 import type { Backend, ModelPool, TunnelFetch } from "../../backends/contract.ts";
 import type { Log } from "../../kernel/log.ts";
-import type { NodeState } from "./state.ts";
+import { comingModels, type NodeState } from "./state.ts";
 
 /** Where backends become routable; what nodes bring is not persisted. */
 export interface BackendRegistry {
   /** Resolves when it is known whether the backend answers. */
   adopt(backend: Backend): Promise<void>;
+  /** The backend has got its first node, or lost its last. Resolves when it is known whether it answers. */
+  recheck(backend: Backend): Promise<void>;
   dismiss(backend: Backend): Promise<void>;
 }
 
 /** How the node's connection is reached from this instance. */
 export interface Connection {
-  /** Another one when the node connected anew or elsewhere. */
+  /** Changes when the node reconnects or connects elsewhere. */
   id: string;
   fetch: TunnelFetch;
 }
 
-export interface ServingOptions {
+interface ServingOptions {
   backends: BackendRegistry;
   createPool(modelId: string): ModelPool;
   log: Log;
@@ -25,16 +27,22 @@ export interface ServingOptions {
 
 interface Model {
   pool: ModelPool;
-  registered: boolean;
+  /** Whether the router knows it, and whether a node served it then. */
+  registered: "no" | "waiting" | "serving";
   /** Settles when the router has taken note of the last change. */
   noted: Promise<void>;
-  /** What each node's replica was made from, to tell news from repetition. */
+  /** What each node's replica was made from, to detect changes. */
   made: Map<string, { fingerprint: string; decided: Promise<void> }>;
+  /** Nodes on which it is being loaded, or loaded again. */
+  coming: Set<string>;
 }
 
 export const backendName = (modelId: string): string => `agent-${modelId}`;
 
-/** Which models are routable, and on which nodes: one backend a model, registered while a node serves it. */
+/**
+ * Which models are routable, and on which nodes: one backend a model, registered while a node serves it or is about
+ * to. While its engine restarts a model is known and unreachable, which is another answer than "no such model".
+ */
 export class Serving {
   readonly #models = new Map<string, Model>();
   #dismissals: Promise<unknown> = Promise.resolve();
@@ -43,14 +51,23 @@ export class Serving {
 
   /** Brings the node's replicas in line with its state; resolves when all of them are routable. */
   async update(state: NodeState, connection: Connection): Promise<void> {
+    const { agentId } = state;
     const wanted = new Set(state.models.map(({ model_id }) => model_id));
-    for (const modelId of this.#models.keys()) if (!wanted.has(modelId)) this.#remove(modelId, state.agentId);
+    const coming = new Set(comingModels(state));
+    for (const modelId of coming) this.#model(modelId).coming.add(agentId);
+    for (const [modelId, model] of [...this.#models]) {
+      if (!coming.has(modelId)) model.coming.delete(agentId);
+      if (!wanted.has(modelId)) this.#remove(modelId, agentId);
+    }
     await Promise.all(state.models.map((model) => this.#add(model, state, connection)));
   }
 
   /** The node is gone, with all it served. */
   removeNode(agentId: string): void {
-    for (const modelId of [...this.#models.keys()]) this.#remove(modelId, agentId);
+    for (const [modelId, model] of [...this.#models]) {
+      model.coming.delete(agentId);
+      this.#remove(modelId, agentId);
+    }
   }
 
   /** Resolves when nothing is routed any more to what was removed so far. */
@@ -65,18 +82,23 @@ export class Serving {
   /** The backend of a model that is routable now. */
   backend(modelId: string): Backend | null {
     const model = this.#models.get(modelId);
-    return model?.registered ? model.pool.backend : null;
+    return model?.registered === "serving" ? model.pool.backend : null;
+  }
+
+  #model(modelId: string): Model {
+    let model = this.#models.get(modelId);
+    if (!model) {
+      const pool = this.options.createPool(modelId);
+      model = { pool, registered: "no", noted: Promise.resolve(), made: new Map(), coming: new Set() };
+      this.#models.set(modelId, model);
+    }
+    return model;
   }
 
   async #add(serving: ServingModel, state: NodeState, connection: Connection): Promise<void> {
     const { agentId, host, direct } = state;
     const { model_id: modelId, port, api_key: apiKey = null } = serving;
-    let model = this.#models.get(modelId);
-    if (!model) {
-      const pool = this.options.createPool(modelId);
-      model = { pool, registered: false, noted: Promise.resolve(), made: new Map() };
-      this.#models.set(modelId, model);
-    }
+    const model = this.#model(modelId);
     const fingerprint = JSON.stringify([host, port, apiKey, direct, state.tunnel, connection.id]);
     let made = model.made.get(agentId);
     if (made?.fingerprint !== fingerprint) {
@@ -93,24 +115,31 @@ export class Serving {
 
   #remove(modelId: string, agentId: string): void {
     const model = this.#models.get(modelId);
-    if (!model?.made.delete(agentId)) return;
-    model.pool.delete(agentId);
+    if (!model) return;
+    if (model.made.delete(agentId)) model.pool.delete(agentId);
     this.#register(model);
-    if (model.made.size === 0) this.#models.delete(modelId);
+    if (model.made.size === 0 && model.coming.size === 0) this.#models.delete(modelId);
   }
 
-  /** Registered exactly while the pool has a replica. */
   #register(model: Model): void {
     const { backend, size } = model.pool;
-    const wanted = size > 0;
-    if (model.registered === wanted) return;
+    const before = model.registered;
+    const wanted = size > 0 ? "serving" : model.coming.size > 0 ? "waiting" : "no";
+    if (before === wanted) return;
     model.registered = wanted;
     const { backends, log } = this.options;
     const { name } = backend.config;
-    model.noted = (wanted ? backends.adopt(backend) : backends.dismiss(backend)).catch((error: unknown) =>
+    const noting =
+      wanted === "no"
+        ? backends.dismiss(backend)
+        : before === "no"
+          ? backends.adopt(backend)
+          : backends.recheck(backend);
+    model.noted = noting.catch((error: unknown) =>
       log.error("a node's model could not be made (un)routable", { backend: name, error }),
     );
-    if (!wanted) this.#dismissals = Promise.all([this.#dismissals, model.noted]);
-    log.info(wanted ? "model is routable" : "model is no longer routable", { backend: name });
+    if (before === "serving") this.#dismissals = Promise.all([this.#dismissals, model.noted]);
+    if (wanted === "serving") log.info("model is routable", { backend: name });
+    else if (before === "serving") log.info("model is no longer routable", { backend: name, state: wanted });
   }
 }

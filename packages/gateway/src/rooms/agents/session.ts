@@ -23,7 +23,7 @@ export interface AgentLink {
 export interface SessionEvents {
   /** The first report of this connection. */
   hello(session: Session): void;
-  /** The node's state is another one now; `news` is what made it so, unless a heartbeat did. */
+  /** The node's state changed; `news` is the cause, unless it was a heartbeat. */
   changed(session: Session, news: ProgressParams | null): void;
   ended(session: Session): void;
 }
@@ -39,7 +39,7 @@ export interface SessionOptions {
 /** One connection of one node. Once it is over, nothing that still arrives from it has any effect. */
 export class Session {
   readonly openedAtMs: number;
-  /** Models ordered here of which the node has not yet said anything. */
+  /** Models ordered here that the node has not reported on yet. */
   readonly reserved = new Set<string>();
   heardAtMs: number;
   #state: NodeState | null = null;
@@ -111,7 +111,7 @@ export class Session {
     if (!this.#over && this.#state) this.#set(withoutModel(this.#state, modelId), null);
   }
 
-  /** The state that the news adds to; null when the session may no longer, or not yet, say anything. */
+  /** The state to update; null before the hello and after the session ended. */
   #hear(): NodeState | null {
     if (this.#over || !this.#state) return null;
     this.heardAtMs = this.options.clock.now();

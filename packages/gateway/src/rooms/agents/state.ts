@@ -1,4 +1,4 @@
-/** What is known of a connected node, in the form that instances also tell each other. */
+/** What is known of a connected node; instances send each other the same form. */
 import {
   GpuReport,
   type HeartbeatParams,
@@ -13,7 +13,7 @@ import { z } from "zod";
 export const NodeState = z.object({
   agentId: z.string(),
   name: z.string(),
-  /** Grows with every connection of the node: what an older connection says is void. */
+  /** Grows with every connection of the node: reports from older connections are ignored. */
   epoch: z.int(),
   version: z.string(),
   host: z.string(),
@@ -40,7 +40,7 @@ export function stateOfHello(
     epoch: 0,
     version: hello.version,
     host: hello.host,
-    // A node that knows nothing of tunnels can only mean its host and ports.
+    // A node without tunnel support can only be reached by host and port.
     direct: hello.direct ?? true,
     tunnel: hello.tunnel ?? false,
     gpus: hello.gpus,
@@ -66,11 +66,11 @@ export function withProgress(state: NodeState, news: ProgressParams): NodeState 
   const pending = state.pending.filter((model) => model.model_id !== model_id);
   if (status === "ready") {
     const known = state.models.find((model) => model.model_id === model_id);
-    // Without a port nothing is known of where it answers; the next heartbeat tells.
+    // Without a port its address is unknown until the next heartbeat.
     const at = port ?? known?.port;
     if (at !== undefined) models.push({ engine: known?.engine, model_id, port: at, api_key });
   } else if (status !== "stopped") pending.push({ model_id, status, progress, message, stream_id });
-  // A node that tells of ever more models is broken; what it says of those that are known still counts.
+  // A node that keeps reporting new models is broken; its reports about known ones still count.
   return models.length > MODELS_MAX || pending.length > MODELS_MAX
     ? state
     : { ...state, host, models, pending };
@@ -83,10 +83,14 @@ export const withoutModel = (state: NodeState, modelId: string): NodeState => ({
 });
 
 /** Models that take, or are about to take, a place on the node. */
-export const occupyingModels = ({ models, pending }: NodeState): string[] => [
-  ...models.map(({ model_id }) => model_id),
-  ...pending.filter(({ status }) => !OVER.includes(status)).map(({ model_id }) => model_id),
+export const occupyingModels = (state: NodeState): string[] => [
+  ...state.models.map(({ model_id }) => model_id),
+  ...comingModels(state),
 ];
+
+/** Models on their way to being served, for the first time or again: known, but not reachable now. */
+export const comingModels = ({ pending }: NodeState): string[] =>
+  pending.filter(({ status }) => !OVER.includes(status)).map(({ model_id }) => model_id);
 
 /** Mean over the GPUs that report it; null when none does. */
 export function gpuUtilization(gpus: readonly GpuReport[]): number | null {

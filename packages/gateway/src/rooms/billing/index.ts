@@ -3,7 +3,7 @@ import type { Billing } from "./service.ts";
 export * as methods from "./methods.ts";
 export type { ModelLimits } from "./pricing.ts";
 export * as routes from "./routes.ts";
-export { Billing, type BillingOptions, DEFAULT_TIER } from "./service.ts";
+export { Billing, type BillingOptions, DEFAULT_TIER, UNKNOWN_TIER } from "./service.ts";
 export type { Tier } from "./store.ts";
 export { FALLBACK_VIDEO_PRICE, type VideoPrice, type VideoSize, videoCostNanoUsd } from "./video-cost.ts";
 

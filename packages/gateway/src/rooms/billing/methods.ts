@@ -2,6 +2,7 @@ import { z } from "zod";
 import { defineMethod, NoParams, Ok, ok } from "../../kernel/method.ts";
 import { VideoMode } from "./video-cost.ts";
 
+const hint = "prices and tiers are for administrators";
 const Money = z.number().min(0).max(1_000_000);
 const Quota = z.number().nullable().describe("Null: unlimited");
 
@@ -77,23 +78,125 @@ const Coefficients = z
   )
   .refine((coefficients) => Object.keys(coefficients).length <= 100, "must have at most 100 entries");
 
+const VideoPriceGiven = z.object({
+  model: z.string().trim().min(1).max(128),
+  mode: VideoMode.default("per_second_resolution"),
+  base_price: Money.default(0),
+  price_per_second: Money.default(0),
+  price_per_frame: Money.default(0),
+  resolution_coeff: Coefficients.default({ "*": 1 }),
+  currency: z
+    .string()
+    .trim()
+    .min(1)
+    .max(8)
+    .default("USD")
+    .describe("Another one than USD needs a rate in the pricing file (usd_per); until then jobs are refused"),
+  enabled: z
+    .boolean()
+    .default(true)
+    .describe(
+      "False: the row is kept but not used, and the model costs what one without a row costs, 0.005 USD a second. It does not switch the model off",
+    ),
+});
+
 export const setVideoPricing = defineMethod({
   name: "billing.video.pricing.set",
   summary: "Set a video model's price; replaces the model's row",
   auth: "admin_token",
-  params: z.object({
-    model: z.string().trim().min(1).max(128),
-    mode: VideoMode.default("per_second_resolution"),
-    base_price: Money.default(0),
-    price_per_second: Money.default(0),
-    price_per_frame: Money.default(0),
-    resolution_coeff: Coefficients.default({ "*": 1 }),
-    currency: z.string().trim().min(1).max(8).default("USD"),
-    enabled: z.boolean().default(true),
-  }),
+  params: VideoPriceGiven,
   result: Ok,
   handler: async ({ params, rooms }) => {
     await rooms.billing.setVideoPrice(params);
+    return ok;
+  },
+});
+
+export const setVideoPrice = defineMethod({
+  name: "billing.prices.video.set",
+  summary: "Set a video model's price, as a signed-in administrator",
+  auth: "admin",
+  hint,
+  params: VideoPriceGiven,
+  result: Ok,
+  handler: async ({ params, rooms }) => {
+    await rooms.billing.setVideoPrice(params);
+    return ok;
+  },
+});
+
+const ModelId = z.string().trim().min(1).max(256);
+
+export const listPrices = defineMethod({
+  name: "billing.prices.list",
+  summary: "What each model that can be called now costs, and where that price comes from",
+  auth: "admin",
+  hint,
+  params: NoParams,
+  result: z.array(
+    z.object({
+      model: z.string(),
+      input_usd: z.number().nullable().describe("Per million tokens; null: no price is known"),
+      output_usd: z.number().nullable(),
+      source: z.enum(["own", "list"]).nullable().describe("own: set by an administrator"),
+    }),
+  ),
+  handler: ({ rooms: { billing, routing } }) =>
+    billing.pricesOf(routing.routableModels().map(({ id }) => id)).map(({ model, input, output }) => ({
+      model,
+      input_usd: input,
+      output_usd: output,
+      source: billing.hasOwnPrice(model) ? ("own" as const) : input === null ? null : ("list" as const),
+    })),
+});
+
+export const setPrice = defineMethod({
+  name: "billing.prices.set",
+  summary: "Set what a model costs; it goes before the built-in prices and the pricing file",
+  auth: "admin",
+  hint,
+  params: z.object({
+    model: ModelId,
+    input_usd: Money.describe("Per million tokens of the prompt"),
+    output_usd: Money.describe("Per million tokens of the answer"),
+  }),
+  result: Ok,
+  handler: async ({ params, rooms }) => {
+    const { model, input_usd: input, output_usd: output } = params;
+    await rooms.billing.setModelPrice({ model, input, output });
+    return ok;
+  },
+});
+
+export const removePrice = defineMethod({
+  name: "billing.prices.remove",
+  summary: "Forget a price that an administrator set; the built-in one is in force again, if there is one",
+  auth: "admin",
+  hint,
+  params: z.object({ model: ModelId }),
+  result: z.object({ removed: z.boolean() }),
+  handler: async ({ params, rooms }) => ({ removed: await rooms.billing.removeModelPrice(params.model) }),
+});
+
+export const setTier = defineMethod({
+  name: "billing.tiers.set",
+  summary: "Change the limits of a tier; they are in force at once",
+  auth: "admin",
+  hint,
+  params: z.object({
+    name: z.string().max(64),
+    monthly_usd_quota: Money.nullable().describe("Null: unlimited"),
+    monthly_token_quota: z.int().min(0).max(1_000_000_000_000).nullable().describe("Null: unlimited"),
+    rpm: z.int().min(1).max(1_000_000).describe("Requests a minute that each key may make"),
+  }),
+  result: Ok,
+  handler: async ({ params, rooms }) => {
+    await rooms.billing.setTierLimits({
+      name: params.name,
+      monthlyUsdQuota: params.monthly_usd_quota,
+      monthlyTokenQuota: params.monthly_token_quota,
+      rpm: params.rpm,
+    });
     return ok;
   },
 });

@@ -10,7 +10,7 @@ export interface Price {
   context_window?: number;
 }
 
-/** Context windows are left out where we found none published; reported figures are then not judged by one. */
+/** Context windows are left out where we found none published; reported usage is then not checked against one. */
 const price = (
   match: string,
   input: number,

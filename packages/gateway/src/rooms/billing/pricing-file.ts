@@ -26,11 +26,25 @@ const PricingFile = z.strictObject({
         context_window: Tokens.optional(),
       }),
     )
-    .max(PRICES_MAX),
+    .max(PRICES_MAX)
+    .default([]),
+  usd_per: z
+    .record(
+      z.string().regex(/^[A-Za-z]{3,8}$/, "keys are currencies, such as JPY"),
+      z.number().positive().max(1e6),
+    )
+    .default({}),
 });
 
+/** What the operator says about prices. */
+export interface OperatorPrices {
+  prices: Price[];
+  /** Dollars that one unit of a currency is worth, by its code in capitals. */
+  usdPer: ReadonlyMap<string, number>;
+}
+
 /** The operator's prices; throws an error that names the file and the field. */
-export function readPricingFile(path: string): Price[] {
+export function readPricingFile(path: string): OperatorPrices {
   const problem = (what: string): never => {
     throw new Error(`the pricing file ${path} ${what}`);
   };
@@ -50,7 +64,7 @@ export function readPricingFile(path: string): Price[] {
   const parsed = PricingFile.safeParse(json);
   if (!parsed.success)
     return problem(
-      `does not have the form {"prices": [{"match", "input", "output", "max_output_tokens"?, "context_window"?}]}: ${describeIssues(parsed.error)}`,
+      `does not have the form {"prices": [{"match", "input", "output", "max_output_tokens"?, "context_window"?}], "usd_per"?: {"EUR": 1.1}}: ${describeIssues(parsed.error)}`,
     );
   const seen = new Set<string>();
   for (const { match } of parsed.data.prices) {
@@ -58,7 +72,9 @@ export function readPricingFile(path: string): Price[] {
     if (seen.has(id)) problem(`has two prices for "${id}"; keep one`);
     seen.add(id);
   }
-  return parsed.data.prices;
+  const { prices, usd_per } = parsed.data;
+  const usdPer = new Map(Object.entries(usd_per).map(([code, usd]) => [code.toUpperCase(), usd]));
+  return { prices, usdPer };
 }
 
 /** Changes with every rewrite, also when an editor or a mounted volume puts another file in its place. */
@@ -71,15 +87,15 @@ function stamp(path: string): string {
   }
 }
 
-export interface WatchOptions {
+interface WatchOptions {
   path: string;
   clock: Clock;
   log: Log;
-  onChange: (prices: Price[]) => void;
+  onChange: (operator: OperatorPrices) => void;
 }
 
 /**
- * Reads the file again whenever it changed; one that is not valid leaves the prices as they were. Polling,
+ * Reads the file again whenever it changed; an invalid file leaves the prices as they were. Polling,
  * because file notifications miss files that are replaced through a symbolic link.
  */
 export function watchPricingFile({ path, clock, log, onChange }: WatchOptions): () => void {
@@ -89,11 +105,11 @@ export function watchPricingFile({ path, clock, log, onChange }: WatchOptions): 
     if (now === last) return;
     last = now;
     try {
-      const prices = readPricingFile(path);
-      onChange(prices);
-      log.info("pricing file reloaded", { path, prices: prices.length });
+      const operator = readPricingFile(path);
+      onChange(operator);
+      log.info("pricing file reloaded", { path, prices: operator.prices.length });
     } catch (error) {
-      log.error("pricing file not reloaded; the previous prices stay in force", {
+      log.error("pricing file reload failed; keeping the previous prices", {
         path,
         reason: (error as Error).message,
       });

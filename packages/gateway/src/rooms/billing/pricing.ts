@@ -46,6 +46,8 @@ export interface TokenCounts {
 /** Prices by part of the model id: the operator's before the built-in ones, the longest match first in each. */
 export class Pricing {
   #rates: readonly Rate[];
+  /** By lowercased model id; they go before all others. */
+  #exact: ReadonlyMap<string, Rate> = new Map();
   readonly #known = new BoundedMap<string, Known>(REMEMBERED_MODELS_MAX);
 
   constructor(
@@ -55,9 +57,15 @@ export class Pricing {
     this.#rates = [...longestFirst(operator), ...longestFirst(builtIn)];
   }
 
-  /** Puts the operator's new prices in the place of the old ones. */
+  /** Replaces the operator's prices. */
   setOperator(prices: readonly Price[]): void {
     this.#rates = [...longestFirst(prices), ...longestFirst(this.builtIn)];
+    this.#known.clear();
+  }
+
+  /** Puts the prices that administrators set for whole model ids in the place of the old ones. */
+  setExact(prices: readonly Price[]): void {
+    this.#exact = new Map(prices.map((price) => [price.match.toLowerCase(), toRate(price)]));
     this.#known.clear();
   }
 
@@ -68,7 +76,7 @@ export class Pricing {
     const matching = this.#rates.filter(({ match }) => id.includes(match));
     // An operator's price need not repeat the limits of the built-in one.
     const found = {
-      rate: matching[0] ?? null,
+      rate: this.#exact.get(id) ?? matching[0] ?? null,
       outputTokensMax:
         matching.find(({ outputTokensMax }) => outputTokensMax !== null)?.outputTokensMax ?? null,
       contextTokens: matching.find(({ contextTokens }) => contextTokens !== null)?.contextTokens ?? null,

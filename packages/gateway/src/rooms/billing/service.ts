@@ -1,6 +1,6 @@
 import type { Bus } from "../../bus/contract.ts";
 import { BoundedMap } from "../../kernel/bounded.ts";
-import type { Clock } from "../../kernel/clock.ts";
+import { type Clock, isoTime } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
@@ -10,11 +10,23 @@ import type { Balances } from "../ledger/index.ts";
 import { NANO_PER_USD, type Usage, utcMonth, WHOLE_USER } from "../usage/index.ts";
 import { BUILT_IN_PRICES } from "./prices.ts";
 import { type ModelLimits, Pricing, type TokenCounts } from "./pricing.ts";
-import { readPricingFile, watchPricingFile } from "./pricing-file.ts";
+import { type OperatorPrices, readPricingFile, watchPricingFile } from "./pricing-file.ts";
 import { BillingStore, type Tier } from "./store.ts";
 import { FALLBACK_VIDEO_PRICE, type VideoPrice, type VideoSize, videoCostNanoUsd } from "./video-cost.ts";
 
 export const DEFAULT_TIER = "free";
+/** Of someone whose tier cannot be read: what cannot be checked is allowed. */
+export const UNKNOWN_TIER = "unknown";
+const NO_LIMITS: Tier = {
+  name: UNKNOWN_TIER,
+  monthlyUsdQuota: null,
+  monthlyTokenQuota: null,
+  rpm: Number.MAX_SAFE_INTEGER,
+};
+const USD = "USD";
+/** Message: nothing; tiers or prices were changed by an administrator. */
+const TERMS_CHANGED = "billing-terms-changed";
+const MODEL_PRICES_MAX = 10_000;
 const TIERS_REFRESH_MS = 60_000;
 const USER_TIERS_MAX = 50_000;
 
@@ -36,6 +48,10 @@ const nanoOf = (usd: number | null) => (usd === null ? null : Math.round(usd * N
 export class Billing {
   readonly #store: BillingStore;
   readonly #pricing: Pricing;
+  /** Exchange rates of video prices. */
+  #usdPer: ReadonlyMap<string, number> = new Map();
+  /** Models, in lower case, whose price an administrator set. */
+  #ownPrices: ReadonlySet<string> = new Set();
   #tiers = new Map<string, Tier>();
   readonly #userTiers = new BoundedMap<string, string>(USER_TIERS_MAX);
   /** Grows with every invalidation, so that a look-up begun before one is not remembered after it. */
@@ -45,9 +61,14 @@ export class Billing {
   constructor(readonly options: BillingOptions) {
     this.#store = new BillingStore(options.db);
     const { pricingFile: path, clock, log, bus } = options;
-    this.#pricing = new Pricing(BUILT_IN_PRICES, path === null ? [] : readPricingFile(path));
+    const operator = path === null ? null : readPricingFile(path);
+    this.#pricing = new Pricing(BUILT_IN_PRICES, operator?.prices ?? []);
+    if (operator) this.#usdPer = operator.usdPer;
     if (path !== null) {
-      const onChange = this.#pricing.setOperator.bind(this.#pricing);
+      const onChange = ({ prices, usdPer }: OperatorPrices) => {
+        this.#pricing.setOperator(prices);
+        this.#usdPer = usdPer;
+      };
       this.#ends.push(watchPricingFile({ path, clock, log, onChange }));
     }
     bus.onGap(() => {
@@ -66,22 +87,30 @@ export class Billing {
 
   /** Throws when the tiers cannot be read: better no start than wrong limits. */
   async start(): Promise<void> {
-    const { clock, log } = this.options;
-    await this.#loadTiers();
-    this.#ends.push(
-      clock.every(TIERS_REFRESH_MS, () => {
-        this.#loadTiers().catch((error) =>
-          log.warn("tiers not refreshed; the known ones stay in force", { error }),
-        );
-      }),
-    );
+    const { clock, log, bus } = this.options;
+    await this.#loadTerms();
+    const refresh = () => {
+      this.#loadTerms().catch((error) =>
+        log.warn("tiers and prices not refreshed; the known ones stay in force", { error }),
+      );
+    };
+    this.#ends.push(clock.every(TIERS_REFRESH_MS, refresh), bus.subscribe(TERMS_CHANGED, refresh));
   }
 
   close(): void {
     for (const end of this.#ends.splice(0)) end();
   }
 
-  async #loadTiers(): Promise<void> {
+  async #loadTerms(): Promise<void> {
+    const prices = await this.#store.modelPrices();
+    this.#ownPrices = new Set(prices.map(({ model }) => model));
+    this.#pricing.setExact(
+      prices.map(({ model, input_usd, output_usd }) => ({
+        match: model,
+        input: input_usd,
+        output: output_usd,
+      })),
+    );
     this.#tiers = new Map((await this.#store.tiers()).map((tier) => [tier.name, tier]));
     if (!this.#tiers.has(DEFAULT_TIER))
       throw new Error(`billing_tiers has no row "${DEFAULT_TIER}", which accounts without a tier need`);
@@ -89,6 +118,7 @@ export class Billing {
 
   /** Limits of a tier; a name that is not in the table gets the default's. */
   tier(name: string): Tier {
+    if (name === UNKNOWN_TIER) return NO_LIMITS;
     return this.#tiers.get(name) ?? this.#tiers.get(DEFAULT_TIER)!;
   }
 
@@ -125,6 +155,44 @@ export class Billing {
     }));
   }
 
+  /** Whether an administrator set the model's price; otherwise it is built in, or from the pricing file. */
+  hasOwnPrice(model: string): boolean {
+    return this.#ownPrices.has(model.toLowerCase());
+  }
+
+  async setModelPrice({
+    model,
+    input,
+    output,
+  }: {
+    model: string;
+    input: number;
+    output: number;
+  }): Promise<void> {
+    const name = model.toLowerCase();
+    if (this.#ownPrices.size >= MODEL_PRICES_MAX && !this.#ownPrices.has(name))
+      fail("app_error", `There are ${MODEL_PRICES_MAX} prices, the most that are kept; remove some first`);
+    await this.#store.setModelPrice({ model: name, input, output, now: isoTime(this.options.clock.now()) });
+    await this.#termsChanged();
+  }
+
+  async removeModelPrice(model: string): Promise<boolean> {
+    const removed = await this.#store.removeModelPrice(model.toLowerCase());
+    await this.#termsChanged();
+    return removed;
+  }
+
+  async setTierLimits(tier: Tier): Promise<void> {
+    this.requireTier(tier.name);
+    await this.#store.updateTier(tier);
+    await this.#termsChanged();
+  }
+
+  async #termsChanged(): Promise<void> {
+    await this.#loadTerms();
+    this.options.bus.publish(TERMS_CHANGED, "");
+  }
+
   async plan(actor: Actor) {
     const { usage, balances, clock, pointsPerUsd } = this.options;
     const current = this.tier(await this.tierOf(actor.userId));
@@ -133,7 +201,7 @@ export class Billing {
       month: utcMonth(clock.now()),
       project: WHOLE_USER,
     });
-    // After the month, whose reading brings the newest rows into the books first.
+    // After the month: reading it first flushes the newest rows into the ledger.
     const { balance, debts } = await balances.load({ type: "user", id: actor.userId });
     const left = (quota: number | null, used: number) => (quota === null ? null : Math.max(0, quota - used));
     const usdLeftNano = left(nanoOf(current.monthlyUsdQuota), month.quotaCostNanoUsd);
@@ -164,12 +232,22 @@ export class Billing {
     };
   }
 
+  requireTier(tier: string): void {
+    if (this.#tiers.has(tier)) return;
+    fail("invalid_params", `\`tier\`: must be one of ${[...this.#tiers.keys()].join(", ")}`, {
+      data: { fields: ["tier"] },
+    });
+  }
+
+  async setTier(userId: string, tier: string): Promise<void> {
+    this.requireTier(tier);
+    await this.#store.setTierOf(userId, tier);
+    this.options.bus.publish(PRINCIPAL_CHANGED, userId);
+    this.options.bus.publish(USER_CHANGED, userId);
+  }
+
   async setPlan(email: string, tier: string): Promise<void> {
-    if (!this.#tiers.has(tier)) {
-      fail("invalid_params", `\`tier\`: must be one of ${[...this.#tiers.keys()].join(", ")}`, {
-        data: { fields: ["tier"] },
-      });
-    }
+    this.requireTier(tier);
     const userId = await this.#store.setTier(email, tier);
     if (userId === null) fail("app_error", `No account has the email ${email}; it must register first`);
     this.options.bus.publish(PRINCIPAL_CHANGED, userId);
@@ -187,6 +265,19 @@ export class Billing {
   /** Cost of one video by the model's row; a missing or disabled row means the fallback price. */
   async videoCostNanoUsd(model: string, size: VideoSize): Promise<number> {
     const row = await this.#store.videoPrice(model);
-    return videoCostNanoUsd(row?.enabled ? row : FALLBACK_VIDEO_PRICE, size);
+    if (!row?.enabled) return videoCostNanoUsd(FALLBACK_VIDEO_PRICE, size);
+    return Math.round(videoCostNanoUsd(row, size) * this.#rateOf(row));
+  }
+
+  #rateOf({ model, currency }: VideoPrice): number {
+    const code = currency.toUpperCase();
+    if (code === USD) return 1;
+    return (
+      this.#usdPer.get(code) ??
+      fail(
+        "unavailable",
+        `The price of ${model} is in ${code}, and the pricing file has no rate for it: an operator can add "usd_per": {"${code}": …} there`,
+      )
+    );
   }
 }

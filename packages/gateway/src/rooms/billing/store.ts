@@ -49,6 +49,10 @@ export class BillingStore {
     return row?.tier ?? null;
   }
 
+  async setTierOf(userId: string, tier: string): Promise<void> {
+    await this.db.run("UPDATE users SET tier = $2 WHERE id = $1", [userId, tier]);
+  }
+
   /** The user's id, or null when nobody has this email. */
   async setTier(email: string, tier: string): Promise<string | null> {
     const row = await this.db.get<{ id: string }>(
@@ -56,6 +60,29 @@ export class BillingStore {
       [email, tier],
     );
     return row?.id ?? null;
+  }
+
+  modelPrices(): Promise<{ model: string; input_usd: number; output_usd: number }[]> {
+    return this.db.all("SELECT model, input_usd, output_usd FROM model_prices ORDER BY model");
+  }
+
+  async setModelPrice(price: { model: string; input: number; output: number; now: string }): Promise<void> {
+    await this.db.run(
+      `INSERT INTO model_prices (model, input_usd, output_usd, updated_at) VALUES ($1, $2, $3, $4)
+       ON CONFLICT (model) DO UPDATE SET input_usd = $2, output_usd = $3, updated_at = $4`,
+      [price.model, price.input, price.output, price.now],
+    );
+  }
+
+  async removeModelPrice(model: string): Promise<boolean> {
+    return (await this.db.run("DELETE FROM model_prices WHERE model = $1", [model])) > 0;
+  }
+
+  async updateTier({ name, monthlyUsdQuota, monthlyTokenQuota, rpm }: Tier): Promise<void> {
+    await this.db.run(
+      "UPDATE billing_tiers SET monthly_usd_quota = $2, monthly_token_quota = $3, rpm = $4 WHERE name = $1",
+      [name, monthlyUsdQuota, monthlyTokenQuota, rpm],
+    );
   }
 
   async videoPrices(): Promise<VideoPrice[]> {

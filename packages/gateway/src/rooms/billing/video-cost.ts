@@ -33,7 +33,7 @@ export interface VideoSize {
   clips: number;
   /** Candidates for the short side, in pixels; the dearest counts. Empty: the size is unknown, and `*` counts. */
   shortSides: readonly number[];
-  /** The size was given in words that are not understood: the highest of all coefficients counts. */
+  /** The size could not be parsed: the highest coefficient applies. */
   sizeUnclear: boolean;
 }
 

@@ -21,6 +21,11 @@ const Message = z.object({
   content: z.string(),
   images: z.array(z.unknown()).optional(),
   tool_calls: z.array(z.unknown()).optional(),
+  tool_call_id: z.string().optional().describe("The call that a tool's result is for"),
+  incomplete: z
+    .string()
+    .optional()
+    .describe("Why an answer is not whole: what the upstream said, or `stopped`"),
   created_at: Timestamp,
 });
 

@@ -1,32 +1,51 @@
 import { type Clock, isoTime } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
+import { isObject } from "../../kernel/json.ts";
 import type { Database } from "../../storage/contract.ts";
 import { relativeAge } from "./relative-age.ts";
 import { type ConversationRow, ConversationStore, type MessageRow } from "./store.ts";
 
-export const DEFAULT_TITLE = "New Conversation";
+const DEFAULT_TITLE = "New Conversation";
 /** The most that is read back, for a person or as a model's history; any one message fits. */
 const READ_BACK = { limit: 2_000, charsMax: 32 * 1024 * 1024 };
 
 export interface StoredMessage {
   role: string;
   content: string;
+  /** The content as it was given, where that was not a text. */
+  parts?: unknown[];
   images?: unknown[];
   tool_calls?: unknown[];
+  tool_call_id?: string;
+  /** Why an answer is not whole. */
+  incomplete?: string;
 }
 
 const isUuid = (text: string) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);
 const parseList = (json: string | null) => (json === null ? undefined : (JSON.parse(json) as unknown[]));
 
-const toMessage = (row: MessageRow) => ({
-  id: row.id,
+const toMessage = (row: MessageRow): StoredMessage => ({
   role: row.role,
   content: row.content,
+  parts: parseList(row.parts),
   images: parseList(row.images),
   tool_calls: parseList(row.tool_calls),
-  created_at: row.created_at,
+  tool_call_id: row.tool_call_id ?? undefined,
+  incomplete: row.incomplete ?? undefined,
 });
+
+/** As people see it: text, and images in whichever form they were sent. */
+function toView(row: MessageRow) {
+  const { parts = [], images: own = [], ...message } = toMessage(row);
+  const inParts = parts
+    .filter(isObject)
+    .flatMap(({ image_url }) => (image_url === undefined ? [] : [image_url]));
+  const images = [...own, ...inParts];
+  return { id: row.id, ...message, ...(images.length > 0 && { images }), created_at: row.created_at };
+}
+
+const jsonOrNull = (list: unknown[] | undefined) => (list ? JSON.stringify(list) : null);
 
 export class Conversations {
   readonly #store: ConversationStore;
@@ -54,17 +73,17 @@ export class Conversations {
   async get(userId: string, id: string) {
     const conversation = await this.#owned(userId, id);
     const messages = await this.#store.messages(id, READ_BACK);
-    return { ...conversation, messages: messages.map(toMessage) };
+    return { ...conversation, messages: messages.map(toView) };
   }
 
-  /** The title is not a use of it: its place in the list stays. */
+  /** Renaming does not count as use: its place in the list stays. */
   async rename(userId: string, id: string, title: string): Promise<ConversationRow> {
     const conversation = await this.#owned(userId, id);
     await this.#store.rename(id, title);
     return { ...conversation, title };
   }
 
-  /** Takes a message and all that follow it back, so that the turn can be made again. */
+  /** Removes a message and everything after it, so that the turn can be repeated. */
   async rewind(userId: string, id: string, messageId: string): Promise<number> {
     await this.#owned(userId, id);
     const removed = isUuid(messageId) ? await this.#store.removeFrom(id, messageId) : 0;
@@ -78,7 +97,7 @@ export class Conversations {
     await this.#store.remove(id);
   }
 
-  /** The conversation, for its owner; told apart for the REST surface, where the two have their own codes. */
+  /** The conversation, for its owner; the two cases are distinguished for REST, where each has its own code. */
   async access(userId: string, id: string): Promise<ConversationRow> {
     const conversation = isUuid(id) ? await this.#store.find(id) : null;
     if (!conversation) fail("conversation_not_found", `Conversation not found: ${id.slice(0, 64)}`);
@@ -87,13 +106,9 @@ export class Conversations {
     return conversation;
   }
 
-  /** Messages so far, oldest first, as they are sent to a model. The caller has checked `access`. */
-  async history(id: string): Promise<StoredMessage[]> {
-    const rows = await this.#store.messages(id, READ_BACK);
-    return rows.map((row) => {
-      const { role, content, images, tool_calls } = toMessage(row);
-      return { role, content, ...(images && { images }), ...(tool_calls && { tool_calls }) };
-    });
+  /** Messages so far, oldest first, at most the newest `limit`. The caller has checked `access`. */
+  async history(id: string, limit = READ_BACK.limit): Promise<StoredMessage[]> {
+    return (await this.#store.messages(id, { ...READ_BACK, limit })).map(toMessage);
   }
 
   /** Adds messages to the end; quietly does nothing when the conversation was deleted meanwhile. */
@@ -103,19 +118,22 @@ export class Conversations {
     const created_at = isoTime(clock.now());
     await this.#store.append(
       id,
-      messages.map(({ role, content, images, tool_calls }) => ({
+      messages.map(({ role, content, parts, images, tool_calls, tool_call_id, incomplete }) => ({
         id: ids.uuid(),
         role,
-        // A model may say anything, but Postgres keeps no NUL in a text.
+        // A model may write anything, but Postgres rejects NUL in a text.
         content: content.replaceAll("\u0000", ""),
-        images: images ? JSON.stringify(images) : null,
-        tool_calls: tool_calls ? JSON.stringify(tool_calls) : null,
+        images: jsonOrNull(images),
+        tool_calls: jsonOrNull(tool_calls),
+        parts: jsonOrNull(parts),
+        tool_call_id: tool_call_id?.replaceAll("\u0000", "") ?? null,
+        incomplete: incomplete?.replaceAll("\u0000", "") ?? null,
         created_at,
       })),
     );
   }
 
-  /** Over RPC another user's conversation looks like none at all. */
+  /** Over RPC another user's conversation looks like a missing one. */
   async #owned(userId: string, id: string): Promise<ConversationRow> {
     const conversation = isUuid(id) ? await this.#store.find(id) : null;
     if (conversation?.user_id !== userId)

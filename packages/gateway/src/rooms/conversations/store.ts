@@ -15,6 +15,11 @@ export interface MessageRow {
   /** JSON text of an array, or null. */
   images: string | null;
   tool_calls: string | null;
+  /** JSON text of the content, where that is not a text. */
+  parts: string | null;
+  tool_call_id: string | null;
+  /** Why an answer is not whole. */
+  incomplete: string | null;
   created_at: string;
 }
 
@@ -54,10 +59,12 @@ export class ConversationStore {
   ): Promise<MessageRow[]> {
     // Sizes are added up in the database: a conversation may hold far more than fits in memory.
     return this.db.all<MessageRow>(
-      `SELECT m.id, m.role, m.content, m.images, m.tool_calls, m.created_at FROM conversation_messages m
+      `SELECT m.id, m.role, m.content, m.images, m.tool_calls, m.parts, m.tool_call_id, m.incomplete, m.created_at
+       FROM conversation_messages m
        JOIN (SELECT position, SUM(chars) OVER (ORDER BY position DESC) AS chars
              FROM (SELECT position,
-                     LENGTH(content) + COALESCE(LENGTH(images), 0) + COALESCE(LENGTH(tool_calls), 0) AS chars
+                     LENGTH(content) + COALESCE(LENGTH(images), 0) + COALESCE(LENGTH(tool_calls), 0)
+                       + COALESCE(LENGTH(parts), 0) AS chars
                    FROM conversation_messages WHERE conversation_id = $1
                    ORDER BY position DESC LIMIT $2) AS newest) AS sized
          ON sized.position = m.position
@@ -83,8 +90,9 @@ export class ConversationStore {
       let position = (row?.last ?? 0) + 1;
       for (const message of messages) {
         await tx.run(
-          `INSERT INTO conversation_messages (id, conversation_id, position, role, content, images, tool_calls, created_at)
-           VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+          `INSERT INTO conversation_messages (id, conversation_id, position, role, content, images, tool_calls, parts,
+             tool_call_id, incomplete, created_at)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
           [
             message.id,
             conversationId,
@@ -93,6 +101,9 @@ export class ConversationStore {
             message.content,
             message.images,
             message.tool_calls,
+            message.parts,
+            message.tool_call_id,
+            message.incomplete,
             message.created_at,
           ],
         );

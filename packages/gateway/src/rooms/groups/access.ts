@@ -4,7 +4,7 @@ import type { Database, Queryable, Transaction } from "../../storage/contract.ts
 import { type SeenGroup, store } from "./store.ts";
 
 /** `member`: any active member; `admin`: a group admin; platform administrators stand in for both. */
-export type Need = "member" | "admin" | "owner";
+type Need = "member" | "admin" | "owner";
 
 export interface AccessOptions {
   actor: Actor;
@@ -15,7 +15,7 @@ export interface AccessOptions {
 }
 
 /** A group without an owner is the platform's, so its administrators are the owner. */
-export const isOwner = (group: SeenGroup, actor: Actor): boolean =>
+const isOwner = (group: SeenGroup, actor: Actor): boolean =>
   group.owner_id === null ? actor.isAdmin : group.owner_id === actor.userId;
 
 /**

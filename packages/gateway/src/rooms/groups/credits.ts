@@ -7,7 +7,7 @@ import { type AccessOptions, accessGroup, changeGroup } from "./access.ts";
 import type { Members } from "./members.ts";
 import { store } from "./store.ts";
 
-export interface CreditsOptions {
+interface CreditsOptions {
   db: Database;
   clock: Clock;
   ledger: Ledger;
@@ -74,7 +74,7 @@ export class Credits {
     if (!hold)
       fail(
         "conflict",
-        "Requests under way hold points of the pool; delete the group when they have ended. Deactivated members (group.members.update) make no new ones",
+        "Requests in progress hold points of the pool; delete the group when they have ended. Deactivate members (group.members.update) to stop new ones",
       );
     try {
       return await work();
@@ -84,8 +84,8 @@ export class Credits {
   }
 
   /**
-   * Holds points of the pool; null when fewer are free. Another transfer of this moment may have moved its points
-   * already and still hold them, so it is tried again before that is the answer.
+   * Holds points of the pool; null when fewer are free. A concurrent transfer may have moved its points
+   * already and still hold them, so this is retried before giving up.
    */
   async #hold(groupId: string, points: number): Promise<PointsHold | null> {
     const { metering, ledger, clock } = this.options;
@@ -106,7 +106,7 @@ export class Credits {
     if (balance < points) refuseShort(points);
     fail(
       "conflict",
-      `The pool has ${balance} points, but requests under way hold so many of them that ${points} are not free; try again when they have ended, or allocate fewer`,
+      `The pool has ${balance} points, but requests in progress hold too many of them to allocate ${points}; try again when they have ended, or allocate fewer`,
     );
   }
 }

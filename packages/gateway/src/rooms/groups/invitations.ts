@@ -1,12 +1,13 @@
 import type { Bus } from "../../bus/contract.ts";
 import { type Clock, isoTime } from "../../kernel/clock.ts";
-import type { Actor } from "../../kernel/context.ts";
+import type { Actor, CallSource } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { type Ids, sha256Hex } from "../../kernel/ids.ts";
 import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
 import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
-import type { Database, Sweep } from "../../storage/contract.ts";
-import { type AccessOptions, changeGroup, lockGroup } from "./access.ts";
+import type { Database, Sweep, Transaction } from "../../storage/contract.ts";
+import { type Accounts, emailFor } from "../accounts/index.ts";
+import { type AccessOptions, accessGroup, changeGroup, lockGroup } from "./access.ts";
 import { MEMBERS_MAX } from "./members.ts";
 import { type InvitationRow, type Role, type SeenGroup, store } from "./store.ts";
 
@@ -15,12 +16,27 @@ const TOKEN_BYTES = 32;
 const OPEN_MAX = 500;
 export const INVITATION_SECONDS = 7 * 24 * 3600;
 
-export interface InvitationsOptions {
+interface InvitationsOptions {
   db: Database;
   bus: Bus;
   clock: Clock;
   ids: Ids;
+  accounts: Pick<Accounts, "actor" | "hash" | "insert" | "limit" | "startSession" | "refuseUnlessInvited">;
 }
+
+/** What the bearer of an invitation may see before accepting it. */
+export interface ShownInvitation {
+  group_name: string;
+  group_description: string;
+  invited_by: string;
+  role: Role;
+  email: string | null;
+  expires_at: string;
+}
+
+type Session = Awaited<ReturnType<Accounts["startSession"]>>;
+
+const SHOWN_PER_IP = 20;
 
 export class Invitations {
   constructor(readonly options: InvitationsOptions) {}
@@ -55,7 +71,7 @@ export class Invitations {
     return { ...invitation, token };
   }
 
-  /** Joins the group. For someone who is in already it changes nothing and takes no use. */
+  /** Joins the group. For an existing member it changes nothing and uses nothing up. */
   async accept(actor: Actor, token: string): Promise<SeenGroup> {
     const { db, bus } = this.options;
     const invitation = (await store.invitation(db, sha256Hex(token))) ?? refuseInvitation();
@@ -69,24 +85,84 @@ export class Invitations {
       const member = await store.member(tx, invitation.group_id, actor.userId);
       if (member && !member.is_active)
         fail("forbidden", "Your membership was deactivated; only an admin of the group can restore it");
-      if (!member) {
-        const now = isoTime(this.options.clock.now());
-        if (!(await store.useInvitation(tx, invitation.id, now))) refuseInvitation();
-        if ((await store.countMembers(tx, invitation.group_id)) >= MEMBERS_MAX)
-          fail("app_error", `The group is full: it has ${MEMBERS_MAX} members`);
-        await store.saveMember(tx, {
-          group_id: invitation.group_id,
-          user_id: actor.userId,
-          role: invitation.role,
-          cost_multiplier_micros: MULTIPLIER_ONE,
-          is_active: true,
-          created_at: now,
-        });
-      }
+      if (!member) await this.#join(tx, invitation, actor.userId);
       return (await store.group(tx, invitation.group_id, actor.userId)) ?? refuseInvitation();
     });
     bus.publish(PRINCIPAL_CHANGED, actor.userId);
     return group;
+  }
+
+  async #join(tx: Transaction, invitation: InvitationRow, userId: string): Promise<void> {
+    const now = isoTime(this.options.clock.now());
+    if (!(await store.useInvitation(tx, invitation.id, now))) refuseInvitation();
+    if ((await store.countMembers(tx, invitation.group_id)) >= MEMBERS_MAX)
+      fail("app_error", `The group is full: it has ${MEMBERS_MAX} members`);
+    await store.saveMember(tx, {
+      group_id: invitation.group_id,
+      user_id: userId,
+      role: invitation.role,
+      cost_multiplier_micros: MULTIPLIER_ONE,
+      is_active: true,
+      created_at: now,
+    });
+  }
+
+  /** What its bearer is told of an invitation that can still be used. */
+  async show(token: string, { ip }: CallSource): Promise<ShownInvitation> {
+    const { db, accounts } = this.options;
+    await accounts.limit(`invitation:${ip}`, SHOWN_PER_IP);
+    const invitation = await this.#usable(token);
+    const group = (await store.group(db, invitation.group_id, null)) ?? refuseInvitation();
+    const creator = await accounts.actor(invitation.created_by);
+    return {
+      group_name: group.name,
+      group_description: group.description,
+      invited_by: creator?.name ?? "",
+      role: invitation.role,
+      email: invitation.email,
+      expires_at: invitation.expires_at,
+    };
+  }
+
+  /** Makes an account that is a member from the start: either both, or neither. */
+  async register(
+    { token, password, email, name }: { token: string; password: string; email?: string; name?: string },
+    source: CallSource,
+  ): Promise<Session> {
+    const { db, accounts } = this.options;
+    await accounts.limit(`invitation:${source.ip}`, SHOWN_PER_IP);
+    const invitation = await this.#usable(token);
+    await accounts.refuseUnlessInvited(invitation.created_by);
+    const address = emailFor(invitation.email, email);
+    const passwordHash = await accounts.hash(password);
+    const user = await db.transaction(async (tx) => {
+      await lockGroup(tx, invitation.group_id);
+      const made = await accounts.insert(tx, { email: address, name, passwordHash });
+      await this.#join(tx, invitation, made.id);
+      return made;
+    });
+    return accounts.startSession(user, source);
+  }
+
+  async #usable(token: string): Promise<InvitationRow> {
+    const { db, clock } = this.options;
+    const invitation = await store.invitation(db, sha256Hex(token));
+    const isUsable =
+      invitation && invitation.uses < invitation.max_uses && invitation.expires_at > isoTime(clock.now());
+    return isUsable ? invitation : refuseInvitation();
+  }
+
+  /** Those that can still be used, newest first. */
+  async list(call: Omit<AccessOptions, "need">): Promise<(InvitationRow & { creator_name: string })[]> {
+    const { db, clock } = this.options;
+    await accessGroup(db, { ...call, need: "admin" });
+    return store.openInvitations(db, call.groupId, isoTime(clock.now()));
+  }
+
+  async revoke(call: Omit<AccessOptions, "need">, invitationId: string): Promise<void> {
+    await changeGroup(this.options.db, { ...call, need: "admin" }, async (tx) => {
+      if (!(await store.removeInvitation(tx, call.groupId, invitationId))) refuseInvitation();
+    });
   }
 }
 

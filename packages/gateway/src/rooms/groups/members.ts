@@ -11,14 +11,14 @@ import { type MemberRow, type NamedMember, type Role, type SeenGroup, store } fr
 
 export const MEMBERS_MAX = 2_000;
 
-export interface MembersOptions {
+interface MembersOptions {
   db: Database;
   bus: Bus;
   clock: Clock;
   accounts: Pick<Accounts, "actor" | "actorByEmail">;
 }
 
-export interface MemberPatch {
+interface MemberPatch {
   role?: Role;
   costMultiplierMicros?: number;
   isActive?: boolean;
@@ -40,7 +40,7 @@ export class Members {
     return { group, members: await store.members(db, call.groupId, { includeInactive }) };
   }
 
-  /** Adds someone who has an account. Of someone who is in already only what is given changes. */
+  /** Adds someone who has an account. For an existing member, only the given fields change. */
   add(
     call: InGroup,
     person: string,
@@ -108,7 +108,7 @@ export class Members {
   }
 
   /**
-   * The account that an email, or a user id, names; told only to an admin of the group. To be asked before a
+   * The account that an email, or a user id, names; revealed only to a group admin. Call it before a
    * transaction begins: a second connection within one could starve the pool.
    */
   async person(call: InGroup, emailOrId: string): Promise<Actor> {

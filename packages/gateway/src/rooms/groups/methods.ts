@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { defineMethod, NoParams, Ok, ok, Timestamp } from "../../kernel/method.ts";
 import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
+import { Email, Name, NewPassword, SessionResult } from "../accounts/index.ts";
 import { StatementResult } from "../ledger/index.ts";
 import { INVITATION_SECONDS } from "./invitations.ts";
 import type { NamedMember, SeenGroup } from "./store.ts";
@@ -11,10 +12,9 @@ const DAY_SECONDS = 24 * 3600;
 
 const GroupId = z.guid().toLowerCase();
 const InGroup = z.object({ group_id: GroupId });
-const Name = z.string().trim().min(1).max(80);
+const InvitationToken = z.string().trim().min(1).max(128);
 const Description = z.string().trim().max(500);
 const Role = z.enum(["admin", "member"]);
-const Email = z.string().trim().toLowerCase().max(254).pipe(z.email("must be an email address"));
 const Person = z.string().trim().min(1).max(254).describe("The member's email; a user id works too");
 const CostMultiplier = z
   .number()
@@ -117,7 +117,7 @@ export const get = defineMethod({
 
 export const update = defineMethod({
   name: "group.update",
-  summary: "Change a group; what is left out stays",
+  summary: "Change a group; omitted fields stay as they are",
   auth: "jwt",
   role: "group admin",
   params: InGroup.extend({
@@ -136,7 +136,7 @@ export const update = defineMethod({
 
 export const remove = defineMethod({
   name: "group.delete",
-  summary: "Delete a group; its keys become their makers' own, the pool's points go back to the platform",
+  summary: "Delete a group; its keys become personal keys, the pool's points return to the platform",
   auth: "jwt",
   role: "group owner",
   params: InGroup,
@@ -153,7 +153,7 @@ export const listMembers = defineMethod({
   auth: "jwt",
   role: "group admin",
   params: InGroup.extend({
-    include_inactive: z.boolean().default(false).describe("Also those who were deactivated"),
+    include_inactive: z.boolean().default(false).describe("Include deactivated members"),
   }),
   result: z.array(Member),
   handler: async ({ params, actor, rooms }) => {
@@ -167,7 +167,7 @@ export const listMembers = defineMethod({
 
 export const addMember = defineMethod({
   name: "group.members.add",
-  summary: "Add someone who has an account; of someone who is in already, what is given changes",
+  summary: "Add someone who has an account; for an existing member, the given fields change",
   auth: "jwt",
   role: "group admin",
   params: InGroup.extend({
@@ -230,7 +230,7 @@ export const removeMember = defineMethod({
 
 export const invite = defineMethod({
   name: "group.invite.create",
-  summary: "Make an invitation; its token is shown once",
+  summary: "Create an invitation; its token is shown once",
   auth: "jwt",
   role: "group admin",
   params: InGroup.extend({
@@ -262,12 +262,83 @@ export const invite = defineMethod({
 
 export const accept = defineMethod({
   name: "group.invite.accept",
-  summary: "Join a group by invitation; harmless for someone who is in already",
+  summary: "Join a group by invitation; changes nothing for an existing member",
   auth: "jwt",
-  params: z.object({ token: z.string().trim().min(1).max(128) }),
+  params: z.object({ token: InvitationToken }),
   result: Group,
   handler: async ({ params, actor, rooms }) =>
     toGroup(await rooms.groups.invitations.accept(actor, params.token), actor.userId),
+});
+
+export const showInvitation = defineMethod({
+  name: "group.invite.show",
+  summary: "Who invites to what, for the bearer of an invitation",
+  auth: "public",
+  params: z.object({ token: InvitationToken }),
+  result: z.object({
+    group_name: z.string(),
+    group_description: z.string(),
+    invited_by: z.string(),
+    role: Role,
+    email: z.string().nullable().describe("Only an account with this email may accept"),
+    expires_at: Timestamp,
+  }),
+  handler: ({ params, caller, rooms }) => rooms.groups.invitations.show(params.token, caller),
+});
+
+export const registerInvited = defineMethod({
+  name: "group.invite.register",
+  summary: "Make an account by invitation, a member of the group from the start, and sign in",
+  auth: "public",
+  params: z.object({
+    token: InvitationToken,
+    password: NewPassword,
+    email: Email.optional().describe("Needed where the invitation is not for a particular address"),
+    name: Name.optional(),
+  }),
+  result: SessionResult,
+  handler: ({ params, caller, rooms }) => rooms.groups.invitations.register(params, caller),
+});
+
+export const listInvitations = defineMethod({
+  name: "group.invite.list",
+  summary: "Invitations of a group that can still be used, newest first",
+  auth: "jwt",
+  role: "group admin",
+  params: InGroup,
+  result: z.array(
+    z.object({
+      id: z.guid(),
+      role: Role,
+      email: z.string().nullable(),
+      max_uses: z.int(),
+      uses: z.int(),
+      created_by: z.string().describe("Name of who made it"),
+      created_at: Timestamp,
+      expires_at: Timestamp,
+    }),
+  ),
+  handler: async ({ params, actor, rooms }) => {
+    const call = { actor, groupId: params.group_id, method: "group.invite.list" };
+    return (await rooms.groups.invitations.list(call)).map(({ creator_name, ...invitation }) => ({
+      ...invitation,
+      created_by: creator_name,
+    }));
+  },
+});
+
+export const revokeInvitation = defineMethod({
+  name: "group.invite.revoke",
+  summary: "End an invitation that was not used up",
+  auth: "jwt",
+  role: "group admin",
+  params: InGroup.extend({ invitation_id: z.guid().toLowerCase() }),
+  result: Ok,
+  handler: async ({ params, actor, rooms }) => {
+    const call = { actor, groupId: params.group_id, method: "group.invite.revoke" };
+    await rooms.groups.invitations.revoke(call, params.invitation_id);
+    return ok;
+  },
 });
 
 export const listModels = defineMethod({

@@ -25,15 +25,13 @@ export interface GroupsOptions {
   bus: Bus;
   clock: Clock;
   ids: Ids;
-  accounts: Pick<Accounts, "actor" | "actorByEmail">;
+  accounts: Accounts;
   ledger: Ledger;
   metering: Pick<Metering, "holdPoints">;
 }
 
 /** What a change of a group may set; null clears the ceiling. */
-export type GroupPatch = Partial<
-  Pick<GroupRow, "name" | "description" | "enforce_model_allowlist" | "rpm_ceiling">
->;
+type GroupPatch = Partial<Pick<GroupRow, "name" | "description" | "enforce_model_allowlist" | "rpm_ceiling">>;
 
 type InGroup = Omit<AccessOptions, "need">;
 
@@ -120,7 +118,7 @@ export class Groups {
     return group;
   }
 
-  /** What is left in the pool goes back to where points come from; active members' keys become personal. */
+  /** The rest of the pool returns to the issuing account; active members' keys become personal. */
   async remove(call: InGroup): Promise<void> {
     const { ledger, clock, bus, db } = this.options;
     await accessGroup(db, { ...call, need: "owner" });
@@ -174,7 +172,7 @@ export class Groups {
     return { allowed: of("allow"), denied: of("deny") };
   }
 
-  /** The lists as the hot path asks them. */
+  /** The lists as the hot path uses them. */
   async modelSets(groupId: string): Promise<Pick<ModelRules, "allowed" | "denied">> {
     const { allowed, denied } = await this.#lists(this.options.db, groupId);
     return { allowed: new Set(allowed.map(normalModelId)), denied: new Set(denied.map(normalModelId)) };

@@ -13,7 +13,7 @@ export interface GroupRow {
   created_at: string;
 }
 
-/** A group with what the asking person is in it; null when not an active member. */
+/** A group with the caller's role in it; null when not an active member. */
 export interface SeenGroup extends GroupRow {
   my_role: Role | null;
   member_count: number;
@@ -212,6 +212,25 @@ export const store = {
       `SELECT ${INVITATION_COLUMNS} FROM group_invitations WHERE token_hash = $1`,
       [tokenHash],
     );
+  },
+
+  openInvitations(
+    on: Queryable,
+    groupId: string,
+    now: string,
+  ): Promise<(InvitationRow & { creator_name: string })[]> {
+    return on.all(
+      `SELECT ${INVITATION_COLUMNS.split(", ")
+        .map((column) => `i.${column}`)
+        .join(", ")}, COALESCE(u.name, '') AS creator_name
+       FROM group_invitations i LEFT JOIN users u ON u.id = i.created_by
+       WHERE i.group_id = $1 AND i.expires_at > $2 AND i.uses < i.max_uses ORDER BY i.created_at DESC, i.id`,
+      [groupId, now],
+    );
+  },
+
+  async removeInvitation(tx: Transaction, groupId: string, id: string): Promise<boolean> {
+    return (await tx.run("DELETE FROM group_invitations WHERE group_id = $1 AND id = $2", [groupId, id])) > 0;
   },
 
   /** Counts one use; false when there was none left or the time is over. */

@@ -1,6 +1,8 @@
 import { JSON_TYPE, Reply } from "@model-gateway/wire/http";
 import { BackendError } from "../../backends/contract.ts";
+import { isObject } from "../../kernel/json.ts";
 import { AnswerBody, readAnswer, requireList } from "./call/answer-body.ts";
+import { answerHeaders } from "./call/answer-headers.ts";
 import { completeEmbeddings } from "./call/answer-shape.ts";
 import { CLIENT_LEFT } from "./call/deadlines.ts";
 import { toFailure } from "./call/failures.ts";
@@ -10,6 +12,7 @@ import { readEmbeddingsFields } from "./request/fields.ts";
 import type { Payload } from "./request/payload.ts";
 import type { Client } from "./turn/chat-turn.ts";
 
+const NO_HEADERS: Readonly<Record<string, string>> = {};
 const HEAD_BYTES = 4 * 1024;
 const GIVEN_BACK_FROM_BYTES = 64 * 1024;
 
@@ -36,26 +39,39 @@ export async function embed(
   });
   const call = admitting instanceof Promise ? await admitting : admitting;
   client.whenGone(() => call.watched.abort(CLIENT_LEFT));
-  try {
-    const body = new AnswerBody(await readAnswer(await call.send()));
-    const reported = usageOfTail(body);
-    requireList(body, { list: "data", endsProperly: reported !== null });
-    const actual = encodingOfAnswer(body.bytes);
-    const encoded =
-      actual === null || actual === encoding ? body : new AnswerBody(reencode(body.bytes, encoding));
-    call.route.succeeded();
-    // Vectors have no tokens of their own; that something came is what counts.
-    const owed = call.settle({ isWhole: true, reported, delivered: 1 });
-    const isReported = reported !== null && reported !== ABSURD;
-    const head = { status: 200, contentType: JSON_TYPE, requestId: asker.requestId };
-    if (write) return new Reply(head, JSON.stringify(write(JSON.parse(encoded.bytes.toString()), owed)));
-    const parts = completeEmbeddings(encoded, call.route.model, { isReported, owed });
-    return new Reply(head, parts, () => giveBack(body.bytes));
-  } catch (error) {
-    call.failed(error);
-    call.settle();
-    throw toFailure(error);
+  for (;;) {
+    try {
+      return await embedOnce(call, { asker, encoding, write });
+    } catch (error) {
+      const failure = await call.fallBack(error);
+      if (failure === null) continue;
+      call.settle();
+      throw toFailure(failure);
+    }
   }
+}
+
+async function embedOnce(
+  call: UpstreamCall,
+  { asker, encoding, write }: Pick<ReadEmbeddings, "write"> & { asker: Asker; encoding: "float" | "base64" },
+): Promise<Reply> {
+  const body = new AnswerBody(await readAnswer(await call.send()));
+  const reported = usageOfTail(body);
+  requireList(body, { list: "data", endsProperly: reported !== null });
+  const actual = encodingOfAnswer(body.bytes);
+  const encoded =
+    actual === null || actual === encoding ? body : new AnswerBody(reencode(body.bytes, encoding));
+  const list = write ? listOf(encoded.bytes) : null;
+  call.begun();
+  call.route.succeeded();
+  // Vectors have no tokens of their own; that something came is what counts.
+  const owed = call.settle({ isWhole: true, reported, delivered: 1 });
+  const isReported = reported !== null && reported !== ABSURD;
+  const headers = answerHeaders(call, NO_HEADERS);
+  const head = { status: 200, contentType: JSON_TYPE, requestId: asker.requestId, headers };
+  if (write && list) return new Reply(head, JSON.stringify(write(list, owed)));
+  const parts = completeEmbeddings(encoded, call.route.model, { isReported, owed });
+  return new Reply(head, parts, () => giveBack(body.bytes));
 }
 
 /** Vectors are half a megabyte that the collector would see only much later. Nobody else has these bytes. */
@@ -74,12 +90,23 @@ export interface EmbeddingsBody {
   data: { embedding: number[] | string }[];
 }
 
-/** Little-endian float32 in base64, or numbers: whichever the client asked for and the upstream did not send. */
+const UNREADABLE = "the upstream answered with vectors that cannot be read";
+
+function listOf(body: Buffer): EmbeddingsBody {
+  try {
+    const { data } = JSON.parse(body.toString()) as { data: unknown[] };
+    return { data: data.filter(isObject) as EmbeddingsBody["data"] };
+  } catch {
+    throw new BackendError("transport", UNREADABLE);
+  }
+}
+
+/** Little-endian float32 in base64, or numbers: converts to the form that the client asked for. */
 function reencode(body: Buffer, encoding: "float" | "base64"): Buffer {
   try {
     return reencoded(JSON.parse(body.toString()) as EmbeddingsBody, encoding);
   } catch {
-    throw new BackendError("transport", "the upstream answered with vectors that cannot be read");
+    throw new BackendError("transport", UNREADABLE);
   }
 }
 

@@ -7,9 +7,9 @@ import { keyRequest } from "./notifications.ts";
 const KEYS_MAX = 50_000;
 
 /**
- * Tells whoever follows a key on the channel of its id how its requests go, so that a person who sets up a
- * program sees the first one arrive, or what is wrong with it. Success is told once per process: after that the
- * usage rows say it, and a busy key costs nothing here.
+ * Reports a key's requests on the channel of its id, so that someone who sets up a
+ * program sees the first one arrive, or what is wrong with it. Success is reported once per process: after that the
+ * usage rows show it, and a busy key costs nothing here.
  */
 export class KeyWatchers {
   readonly #told = new BoundedMap<string, true>(KEYS_MAX);
@@ -26,7 +26,7 @@ export class KeyWatchers {
     this.events.notify(keyId, keyRequest, { key_id: keyId, ok: false, status, code, message });
   }
 
-  /** A key that nobody has, told to whoever set up one that begins like it: most are miscopied. */
+  /** An unknown key, reported to the watchers of a key with the same prefix: most are copying mistakes. */
   unknown(secret: string, refusal: { status: number; code: string; message: string }): void {
     const prefix = prefixOf(secret);
     if (prefix !== null)

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod } from "../../kernel/method.ts";
+import { defineMethod, Ok, ok } from "../../kernel/method.ts";
 import { ConversationId } from "../conversations/index.ts";
 
 const Message = z.looseObject({
@@ -33,11 +33,21 @@ export const send = defineMethod({
     max_tokens: z
       .int()
       .optional()
-      .describe(
-        "What the answer was limited to because points and quota pay no more; absent when nothing was",
-      ),
+      .describe("The output limit that points and quota can pay for; absent when the answer was not limited"),
   }),
   handler: ({ params, actor, rooms }) => rooms.inference.send(actor, params),
+});
+
+export const stop = defineMethod({
+  name: "chat.stop",
+  summary: "Stop an answer of chat.send; leaving its notifications does not",
+  auth: "jwt",
+  params: z.object({ stream_id: z.string().min(1).max(64).describe("As chat.send returned it") }),
+  result: Ok,
+  handler: ({ params, actor, rooms }) => {
+    rooms.inference.stop(actor, params.stream_id);
+    return ok;
+  },
 });
 
 export const invoke = defineMethod({

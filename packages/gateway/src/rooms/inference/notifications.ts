@@ -26,7 +26,7 @@ const KeyId = z.string();
 export const keyRequest = defineNotification({
   name: "key.request",
   summary:
-    "How requests with an API key go, on the channel of its id: the first answer, and every refusal; on key-<prefix>, refusals of unknown keys that begin like it",
+    "Requests with an API key, on the channel of its id: the first answer, and every refusal; on key-<prefix>, refusals of unknown keys with that prefix",
   params: z.union([
     z.object({ key_id: KeyId, ok: z.literal(true) }),
     z.object({

@@ -69,7 +69,12 @@ const Model = z.object({
   id: z.string(),
   object: z.literal("model"),
   created: z.int(),
-  owned_by: z.string(),
+  owned_by: z.string().describe("The backend that was registered first with it; `route` for a model route"),
+  available: z.boolean().describe("Whether it can be called now"),
+  quick_start: z
+    .literal(true)
+    .optional()
+    .describe("Well known and advertised, but served by no backend here"),
   meta: z
     .record(z.string(), z.unknown())
     .optional()

@@ -24,7 +24,7 @@ import type { Memory } from "../memory/index.ts";
 import type { Metering } from "../metering/index.ts";
 import type { RoutableModel, Routing } from "../routing/index.ts";
 import { CallWatch, DEFAULT_DEADLINES, type Deadlines, isAboutClient } from "./call/deadlines.ts";
-import { isFinal, reportTo, toFailure } from "./call/failures.ts";
+import { asUpstreamSaid, isFinal, reportTo, toFailure } from "./call/failures.ts";
 import { CallObserver } from "./call/observer.ts";
 import type { Asker } from "./call/upstream-call.ts";
 import { embed, type ReadEmbeddings } from "./embeddings.ts";
@@ -53,7 +53,7 @@ const INVALID_KEY = new ServiceError(
   "Invalid API key: send `Authorization: Bearer service-…`, as keys.create showed it",
 );
 const readBytes = (body: Buffer): ReadEmbeddings => ({ payload: new BytesPayload(body) });
-const OWN: { form: Form; isRequest: boolean } = { form: {}, isRequest: true };
+const OWN: { form: Form; isRequest: boolean } = { form: { wrapsUpstreamErrors: true }, isRequest: true };
 /** What proxies use for a client that closed its connection; nobody is there to read it. */
 const CLIENT_CLOSED = 499;
 
@@ -68,11 +68,15 @@ export interface InferenceOptions {
   routing: Routing;
   conversations: Conversations;
   memory: Memory;
-  /** Counts one inference request in the service's figures. */
+  /** Counts one inference request for the service's totals. */
   countRequest(): void;
-  /** Told of every request that did not get its answer. */
+  /** Called for every request that got no answer. */
   onFailure(failure: RequestFailure): void;
   deadlines?: Partial<Deadlines>;
+  /** Whether an upstream's refusal keeps its status on the contract's routes, too. */
+  passesUpstreamErrors: boolean;
+  /** Whether turns of the Responses API are kept for later ones. */
+  storesResponses: boolean;
   metrics: Metrics;
   tracer: Tracer;
 }
@@ -117,15 +121,18 @@ export class Inference {
   speak(voice: Voice, route: VoiceRoute, call: KeyedCall): Answered | Promise<Answered> {
     const { request: client, requestId, body } = call;
     if (route.answer) return jsonReplyIn(voice, route.answer(body), requestId);
-    const { clock } = this.options;
+    const { clock, storesResponses } = this.options;
     const { userId } = call.principal;
     return this.#metered(call, (asker) => {
       const open = (read: ReadRequest | AnsweredRequest) => {
         if ("answer" in read) return Promise.resolve(jsonReplyIn(voice, read.answer, requestId));
-        const reply = new VoicedReply(voice, read, requestId, clock);
+        const reply = new VoicedReply(voice, read, requestId, {
+          clock,
+          told: (failure) => this.#told(voice, failure),
+        });
         const { payload, form, keep } = read;
         const { listener } = reply;
-        const options = { asker, payload, client, withHistory: false, listener, form, keep };
+        const options = { asker, payload, client, isConversation: false, listener, form, keep };
         const opening = ChatTurn.open(this.#parts, options);
         return opening instanceof Promise ? opening.then((turn) => reply.to(turn)) : reply.to(opening);
       };
@@ -134,8 +141,7 @@ export class Inference {
         nowMs: clock.now(),
         now: () => clock.now(),
         requireModel: (model) => this.ollamaModel(model),
-        historyOf: (responseId) => this.responses.history(userId, responseId),
-        keep: (turn) => this.responses.keep({ ...turn, requestId, userId }),
+        responses: () => (storesResponses ? this.responses.of(userId, requestId) : null),
       });
       return read instanceof Promise ? read.then(open) : open(read);
     });
@@ -168,7 +174,7 @@ export class Inference {
     );
   }
 
-  /** Counts what failed, also before its handler ran, tells those who follow its key, and answers in the API's form. */
+  /** Counts a failure, even one before the handler ran, notifies the key's watchers, and answers in the API's form. */
   refuse(
     error: unknown,
     { request, requestId, principal }: RefusedCall,
@@ -193,14 +199,21 @@ export class Inference {
       this.#count(requestId, refusal);
     }
     // Client libraries repeat a 502 on their own; what the upstream refused once it will refuse again.
-    return this.#inForm(form, refusal, requestId, isFinal(error) ? { "x-should-retry": "false" } : {});
+    const headers = isFinal(error) ? { "x-should-retry": "false" } : {};
+    return this.#inForm(form, this.#told(form, refusal), requestId, headers);
+  }
+
+  /** A failure as the clients of an API are told it. */
+  #told(form: Form, failure: ServiceError): ServiceError {
+    const isWrapped = form.wrapsUpstreamErrors && !this.options.passesUpstreamErrors;
+    return isWrapped ? failure : asUpstreamSaid(failure);
   }
 
   #inForm(form: Form, refusal: ServiceError, requestId: string, headers = {}): Reply {
     return refusalIn(form, toRestReply(refusal, requestId, headers), failureOf(refusal));
   }
 
-  /** What an upstream did has been counted as the outcome of a call. */
+  /** Upstream failures were already counted as the outcome of a call. */
   #count(requestId: string, refusal: ServiceError): void {
     if (!(refusal.cause instanceof BackendError)) this.#parts.observer.refused(requestId, refusal);
   }
@@ -216,6 +229,11 @@ export class Inference {
       this.#count(requestId, toServiceError(error));
       throw error;
     }
+  }
+
+  /** `chat.stop`. */
+  stop(actor: Actor, streamId: string): void {
+    this.#sender.stop(actor, streamId);
   }
 
   /** `engine.invoke`: the method and params as they are, and the raw result. */
@@ -237,28 +255,44 @@ export class Inference {
       route.succeeded();
       return result;
     } catch (error) {
-      // An error that the engine answered is about the method; chats must not lose their backend over it.
+      // An error from the engine concerns this method only; it must not open the circuit for chats.
       if (error instanceof BackendError && error.kind === "upstream") route.succeeded();
       else reportTo(route, error);
       throw toFailure(error);
     }
   }
 
-  /** Models of healthy backends, then the quick-start ones that none of them serves. */
+  /** Model routes and models of healthy backends, then the quick-start ones that none of them serves. */
   models() {
-    const routable = this.options.routing.routableModels();
-    const known = new Set(routable.map(({ id }) => id));
-    const all = [...routable, ...QUICK_START_MODELS.filter(({ id }) => !known.has(id))];
+    const callable = this.#callableModels();
+    const known = new Set(callable.map(({ id }) => id));
+    const advertised = QUICK_START_MODELS.filter(({ id }) => !known.has(id)).map(({ id, owned_by }) => ({
+      id,
+      owned_by,
+      available: false,
+      quick_start: true as const,
+    }));
+    const head = { object: "model" as const, created: 0 };
     return {
       object: "list" as const,
-      data: all.map(({ id, owned_by, meta }: ListedModel) => ({
-        id,
-        object: "model" as const,
-        created: 0,
-        owned_by,
-        ...(meta && { meta }),
-      })),
+      data: [...callable, ...advertised].map(
+        ({ id, owned_by, available, quick_start, meta }: ListedModel) => ({
+          id,
+          ...head,
+          owned_by,
+          available,
+          ...(quick_start && { quick_start }),
+          ...(meta && { meta }),
+        }),
+      ),
     };
+  }
+
+  #callableModels(): RoutableModel[] {
+    const { routing } = this.options;
+    const routed = routing.routedModels().map((model) => ({ ...model, owned_by: "route" }));
+    const names = new Set(routed.map(({ id }) => id));
+    return [...routed, ...routing.routableModels().filter(({ id }) => !names.has(id))];
   }
 
   model(id: string) {
@@ -268,16 +302,20 @@ export class Inference {
 
   /** The models that can be called now, as Ollama's API describes them. */
   ollamaModels(): OllamaModel[] {
-    const { routing, billing } = this.options;
-    return routing
-      .routableModels()
-      .map((model) => ollamaModelOf(model, billing.limitsOf(model.id).contextTokens));
+    return this.#callableModels()
+      .filter(({ available }) => available)
+      .map((model) => this.#ollamaModelOf(model));
   }
 
   ollamaModel(name: string): OllamaModel {
     const id = this.options.routing.aliases.resolve(name);
-    const found = this.ollamaModels().find((each) => withTag(each.id) === withTag(id));
-    return found ?? fail("model_not_found", `No backend available for model: ${id.slice(0, 256)}`);
+    const found = this.#callableModels().find((each) => withTag(each.id) === withTag(id));
+    if (found) return this.#ollamaModelOf(found);
+    return fail("model_not_found", `No backend available for model: ${id.slice(0, 256)}`);
+  }
+
+  #ollamaModelOf(model: RoutableModel): OllamaModel {
+    return ollamaModelOf(model, this.options.billing.limitsOf(model.id).contextTokens);
   }
 
   /** Ends every call; their usage is journaled when this resolves. */
@@ -286,7 +324,7 @@ export class Inference {
   }
 }
 
-type ListedModel = Pick<RoutableModel, "id" | "owned_by" | "meta">;
+type ListedModel = Omit<RoutableModel, "capabilities"> & { quick_start?: true };
 
 function refOf(request: HttpRequest): string | null {
   const ref = textOfHeader(request.header("x-service-ref") ?? "");

@@ -10,14 +10,14 @@ import type { Database } from "../../storage/contract.ts";
 import type { Groups, ModelRules } from "../groups/index.ts";
 import { type KeyRow, KeyStore, type PrincipalRow } from "./store.ts";
 
-export const DEFAULT_PROJECT = "default";
+const DEFAULT_PROJECT = "default";
 const KEY_PREFIX = "service-";
 const ATTRIBUTION_LENGTH = 8;
 const ACTIVE_KEYS_MAX = 500;
 const PRINCIPALS_MAX = 50_000;
 /** An unknown key is remembered for this long, so that guessing costs no database look-ups. */
 const UNKNOWN_KEPT_MS = 5_000;
-/** While other instances cannot be heard, what was read longer ago than this is read again. */
+/** While the bus is down, principals older than this are read again. */
 const UNHEARD_TRUSTED_MS = 1_000;
 /** A known principal stays in force when the database does not confirm or deny it within this. */
 const REREAD_WITHIN_MS = 500;
@@ -38,7 +38,7 @@ export interface GroupTerms extends ModelRules {
   rpmCeiling: number | null;
 }
 
-/** Everything about a key that a request needs, cached until something of it changes. */
+/** Everything about a key that a request needs, cached until something about it changes. */
 export interface Principal {
   keyId: string;
   /** First 8 characters of the key's uuid; what usage rows show. */
@@ -89,7 +89,7 @@ export class Keys {
     });
   }
 
-  /** What is being read may be older than the change, so nobody who asks from now on shares it. */
+  /** A read in progress may predate the change, so later callers do not share it. */
   #changed(): void {
     this.#changes++;
     this.#loading.clear();
@@ -156,7 +156,7 @@ export class Keys {
     return ageMs >= 0 && ageMs <= UNHEARD_TRUSTED_MS;
   }
 
-  /** What the database does not deny stays in force: an outage of it must not lock everyone out. */
+  /** Keys stay valid unless the database denies them: its outage must not lock everyone out. */
   #confirm(hash: string, known: Cached): Promise<Principal | null> {
     const stale = async () => {
       known.isConfirmed = false;
@@ -186,7 +186,7 @@ export class Keys {
         cause: error,
       }),
     );
-    // A change that came in meanwhile may be newer than what was read: this one answer may use it, none after.
+    // A change that arrived meanwhile may be newer than this read: use it for this answer only, do not cache it.
     if (this.#changes !== changesBefore) return principal;
     const nowMs = this.options.clock.now();
     if (principal) this.#principals.set(hash, { principal, isConfirmed: true, askedAtMs: nowMs });

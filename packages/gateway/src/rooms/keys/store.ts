@@ -77,7 +77,7 @@ export class KeyStore {
        FROM api_keys k JOIN users u ON u.id = k.user_id
        LEFT JOIN group_members m ON m.group_id = k.group_id AND m.user_id = k.user_id AND m.is_active
        LEFT JOIN user_groups g ON g.id = m.group_id
-       WHERE k.key_hash = $1 AND k.active AND (k.group_id IS NULL OR g.id IS NOT NULL)`,
+       WHERE k.key_hash = $1 AND k.active AND u.disabled_at IS NULL AND (k.group_id IS NULL OR g.id IS NOT NULL)`,
       [keyHash],
     );
   }

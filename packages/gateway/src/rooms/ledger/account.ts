@@ -15,7 +15,7 @@ export const accountKey = ({ type, id }: AccountRef): string => `${type}:${id}`;
 export const ISSUED = "system:issued";
 /** Where the points of settled requests go. */
 export const SPENT = "system:spent";
-/** Where the points come from with which a tier's quota pays a debt. */
+/** The source of the points with which a tier's quota pays a debt. */
 export const QUOTA = "system:quota";
 
 /** Who owes, and on which wallet or pool. */

@@ -6,7 +6,7 @@ import { accountKey } from "./account.ts";
 import type { AccountRef, Balance, BalanceChange, Balances } from "./types.ts";
 
 const ACCOUNTS_MAX = 50_000;
-/** The bus may lose a message, so a balance is asked for again after this long without news of it. */
+/** The bus may lose a message, so a balance is read again after this long without news of it. */
 const CONFIRMED_MS = 30_000;
 
 interface Known extends Balance {
@@ -59,7 +59,7 @@ export class BalanceCache implements Balances {
     return loading;
   }
 
-  /** Keeps the newer of what is known and what is told, whichever order they come in. */
+  /** Keeps the newer of the cached and the reported balance; they may arrive in any order. */
   #learn(key: string, told: Omit<BalanceChange, "account">): Balance {
     const known = this.#known.get(key);
     if (known && known.version > told.version) return known;

@@ -16,7 +16,7 @@ export interface ExactPoints {
   femto: number;
 }
 
-export interface Holding {
+interface Holding {
   balance: number;
   /** What the account still owes (positive) or has paid ahead (negative), in femto-points. */
   remainder: number;
@@ -35,7 +35,7 @@ export function exactPoints({
   if (costNanoUsd > EXACT_MAX) return null;
   const product = Number(costNanoUsd) * pointsPerUsd * multiplierMicros;
   if (product <= Number.MAX_SAFE_INTEGER) {
-    // Still exact as a number, which is quicker than a big integer; so is the division of what has no rest.
+    // Still exact as a number, which is faster than a BigInt; so is a division without remainder.
     const rest = product % FEMTO_PER_POINT;
     return { points: (product - rest) / FEMTO_PER_POINT, femto: rest };
   }
@@ -46,7 +46,7 @@ export function exactPoints({
 }
 
 /** A charge: the points to take, those of them that the account lacks, and what it holds afterwards. */
-export interface Charge extends Holding {
+interface Charge extends Holding {
   points: number;
   /** 0 when the account covers all of it. */
   owed: number;

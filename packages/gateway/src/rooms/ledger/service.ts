@@ -46,7 +46,7 @@ export interface PointsOrder {
   actor: string;
 }
 
-export interface StatementEntry {
+interface StatementEntry {
   seq: number;
   kind: MovementKind;
   points: number;
@@ -68,7 +68,7 @@ export interface Statement {
 }
 
 /** What a user owes on an account. */
-export interface OpenDebt {
+interface OpenDebt {
   account: AccountRef;
   points: number;
 }
@@ -95,7 +95,7 @@ export class Ledger implements Settling {
     return Promise.resolve(this.balances.peek(account) ?? this.balances.load(account));
   }
 
-  /** Runs `work` in a transaction of its own and tells everyone the balances that it changed. */
+  /** Runs `work` in its own transaction and publishes the balances that it changed. */
   async transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T> {
     let used: Transaction | undefined;
     const result = await this.options.db.transaction((tx) => {
@@ -202,7 +202,7 @@ export class Ledger implements Settling {
   }
 
   /**
-   * Gives what is left back to where points come from and closes the account for good. What members owe on it
+   * Returns the rest to the issuing account and closes this account for good. What members owe on it
    * becomes their own debt.
    */
   async close(tx: Transaction, account: AccountRef, order: Omit<PointsOrder, "points">): Promise<void> {
@@ -241,7 +241,7 @@ export class Ledger implements Settling {
     await this.#repay(tx, owing);
   }
 
-  /** Refuses an id whose account was closed: its history must not come to someone else. */
+  /** Refuses an id whose account was closed: its history must not pass to someone else. */
   async refuseClosed(tx: Transaction, account: AccountRef): Promise<void> {
     const row = await store.account(tx, accountKey(account));
     if (row?.closed_at)
@@ -303,11 +303,11 @@ export class Ledger implements Settling {
     return moved;
   }
 
-  /** Notes what accounts are now, for those who are told once `tx` is committed. */
+  /** Records the new balances, which are published once `tx` is committed. */
   async #changed(tx: Transaction, rows: readonly AccountRow[]): Promise<void> {
     const changes = this.#changes.get(tx) ?? new Map<string, BalanceChange>();
     this.#changes.set(tx, changes);
-    // Almost no account ever had a debt, and one that had none needs no look-up.
+    // Almost no account ever had a debt, and those need no look-up.
     const owing = rows.filter(({ debt_entries }) => debt_entries > 0).map(({ id }) => id);
     const debts = owing.length > 0 ? await store.debtsOn(tx, owing) : [];
     for (const row of rows) {

@@ -22,7 +22,7 @@ interface Debt {
 type Accounts = ReadonlyMap<string, AccountRow>;
 
 interface ChargingOptions {
-  /** Null: not asked yet. */
+  /** Null: not looked up yet. */
   quota: QuotaPayer | null;
   closed: ReadonlySet<string>;
   /** What an item costs in points; null beyond what any account can hold. */
@@ -38,7 +38,7 @@ class Charging {
   readonly #known: Map<string, number>;
   /** Something is not covered by its account. */
   isUncovered = false;
-  /** What is owed, and has no account yet that it could be noted on. */
+  /** Debts that have no account yet to be recorded on. */
   readonly unnoted: Settlement[] = [];
 
   constructor(
@@ -198,7 +198,7 @@ async function openMissing(
   const without = items.filter(({ account }) => !accounts.has(accountKey(account)));
   for (const { account } of without) closed.add(accountKey(account));
   await open(without.map(walletOf));
-  // Wallets are never closed, or this would not come to an end.
+  // Wallets are never closed, so this loop ends.
   for (const item of without)
     if (!accounts.has(accountKey(walletOf(item))))
       throw new Error(`ledger: ${item.userId} has no open wallet`);
@@ -246,7 +246,7 @@ export async function settleBatch(
   return { settled, changed };
 }
 
-/** The counter-entries. This row is every batch's, so it comes last and is held for the shortest time. */
+/** The counter-entries. Every batch writes this row, so it comes last and is locked for the shortest time. */
 async function postSpent(tx: Transaction, paid: readonly MovementRow[]): Promise<EntryRow[]> {
   const spent = await store.post(tx, { id: SPENT, points: pointsOf(paid), entryCount: paid.length });
   if (!spent) throw new Error("ledger: the account of spent points is full");

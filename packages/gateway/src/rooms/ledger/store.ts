@@ -59,7 +59,7 @@ export interface EntryRow {
   balance_after: number;
 }
 
-export interface DebtEntry {
+interface DebtEntry {
   /** The debt's account. */
   account_id: string;
   debtor_id: string;

@@ -14,7 +14,7 @@ export interface Balance {
   everCredited: boolean;
   /** What is owed on the account, by user id, in points; null when nothing is. */
   debts: Readonly<Record<string, number>> | null;
-  /** Grows with every change of the account and its debts, so an older one can be told. */
+  /** Grows with every change of the account and its debts, so that older versions are recognised. */
   version: number;
 }
 
@@ -48,9 +48,9 @@ export type Settled = { points: number } | null;
 export interface QuotaPayer {
   /** Reads what it needs; asked once, before `pays`, and only when something is not covered. */
   load(tx: Transaction): Promise<void>;
-  /** The batch is gone through from its beginning, not for the first time perhaps. */
+  /** The batch is processed from its beginning; it may be a second pass. */
   begin(): void;
-  /** Asked in the order of the items; what it pays counts for those that follow. */
+  /** Called in the order of the items; what it pays counts for those that follow. */
   pays(item: Settlement): boolean;
 }
 
@@ -60,7 +60,7 @@ export interface SettleOptions {
    * key makes the settlement throw.
    */
   mayExist: boolean;
-  /** Without it everything that points do not cover is left to others. */
+  /** Without it, the caller handles what points do not cover. */
   quota?: QuotaPayer;
 }
 
@@ -80,15 +80,15 @@ export interface Settling {
    */
   settleBatch(tx: Transaction, items: readonly Settlement[], options?: SettleOptions): Promise<Settled[]>;
   settle(tx: Transaction, item: Settlement): Promise<Settled>;
-  /** Tells every instance the new balances of what `tx` changed. To be called once `tx` is committed. */
+  /** Publishes the balances that `tx` changed to every instance. Call it once `tx` is committed. */
   committed(tx: Transaction): void;
 }
 
-/** Balances without a database round trip, kept true by `LEDGER_CHANGED`. */
+/** Balances without a database round trip, kept current by `LEDGER_CHANGED`. */
 export interface Balances {
   /** Null when the balance is not known here, or has not been confirmed for a while: `load` it then. */
   peek(account: AccountRef): Balance | null;
-  /** What was last known of it, confirmed or not; null when nothing was. */
+  /** The last known balance, confirmed or not; null when there is none. */
   last(account: AccountRef): Balance | null;
   load(account: AccountRef): Promise<Balance>;
 }

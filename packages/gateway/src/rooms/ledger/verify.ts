@@ -4,7 +4,7 @@ import { FEMTO_PER_POINT } from "./charge.ts";
 /** The most problems of one kind that are listed. */
 const LISTED_MAX = 100;
 
-export interface LedgerProblem {
+interface LedgerProblem {
   check: string;
   /** What does not match, in a sentence. */
   message: string;
@@ -122,7 +122,7 @@ const checks: readonly Check[] = [
     describe: ({ account_id, seq }) => `${account_id} entry ${seq} belongs to no movement`,
   },
   {
-    // That no request is settled twice is the primary key's doing; here: that every settlement has such a key.
+    // The primary key prevents settling a request twice; this checks that every settlement has such a key.
     name: "settlements",
     sql: `SELECT id, kind FROM ledger_movements
       WHERE (kind = 'settlement') <> (id LIKE 'request:_%')

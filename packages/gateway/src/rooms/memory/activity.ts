@@ -13,6 +13,7 @@ export interface MemoryEvent {
   outcome: "ok" | "failed";
   /** Facts found, written or deleted. */
   count: number;
+  node_ids: string[];
   duration_ms: number;
   /** Why it failed. */
   detail: string | null;

@@ -1,13 +1,14 @@
 import { z } from "zod";
 import { defineMethod, NoParams, Timestamp } from "../../kernel/method.ts";
 import { EVENTS_PER_USER_MAX } from "./activity.ts";
-import { NodeId } from "./protocol.ts";
+import { LISTED_ITEMS_MAX, NodeId } from "./protocol.ts";
 
 const MemoryEvent = z.object({
   at: Timestamp,
   kind: z.enum(["recall", "writeback", "delete"]),
   outcome: z.enum(["ok", "failed"]),
   count: z.int().describe("Facts found, written or deleted"),
+  node_ids: z.array(z.string()).describe("Their ids, for memory.delete"),
   duration_ms: z.number(),
   detail: z.string().nullable().describe("Why it failed"),
 });
@@ -25,11 +26,30 @@ export const status = defineMethod({
   handler: ({ actor, rooms }) => rooms.memory.status(actor.userId),
 });
 
+export const list = defineMethod({
+  name: "memory.list",
+  summary: "What is remembered about you, newest first",
+  auth: "jwt",
+  params: z.object({
+    limit: z.int().min(1).max(LISTED_ITEMS_MAX).default(50),
+    offset: z.int().min(0).max(1_000_000).default(0),
+  }),
+  result: z.object({
+    items: z.array(z.object({ node_id: z.string().describe("For memory.delete"), text: z.string() })),
+    total: z.int(),
+  }),
+  handler: ({ params, actor, rooms }) => rooms.memory.list(actor.userId, params),
+});
+
 export const remove = defineMethod({
   name: "memory.delete",
   summary: "Forget one thing that is remembered about you",
   auth: "jwt",
-  params: z.object({ node_id: NodeId.describe("Id of the remembered fact, as recall gave it") }),
+  params: z.object({
+    node_id: NodeId.describe(
+      "Id of the remembered fact, as memory.list and the events of memory.status have it",
+    ),
+  }),
   result: z.object({ deleted: z.boolean().describe("False when there was no such fact of yours") }),
   handler: async ({ params, actor, rooms }) => ({
     deleted: await rooms.memory.delete(actor.userId, params.node_id),

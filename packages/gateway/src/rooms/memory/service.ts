@@ -4,22 +4,31 @@ import type { Clock } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
 import { Activity } from "./activity.ts";
-import { RECALL_ITEMS_MAX, type RecalledItem, readDeleted, readRecalled, readWritten } from "./protocol.ts";
+import {
+  RECALL_ITEMS_MAX,
+  type RecalledItem,
+  readDeleted,
+  readListed,
+  readRecalled,
+  readWritten,
+} from "./protocol.ts";
 import { type Turn, type TurnOutcome, WritebackQueue } from "./writeback.ts";
 
-/** What a chat waits for its memories at most, the connection included. */
-export const RECALL_LIMIT_MS = 300;
+/** The longest that a chat waits for its memories, including the connection. */
+const RECALL_LIMIT_MS = 300;
 const CONNECT_TIMEOUT_MS = 2_000;
 const CALL_TIMEOUT_MS = 5_000;
 const FLUSH_LIMIT_MS = 1_000;
 const RECALLS_IN_FLIGHT_MAX = 256;
-/** Eight facts are far smaller; parsing more than this would hold everybody up. */
+/** Eight facts are far smaller; parsing more than this would block the event loop. */
 const ANSWER_CHARS_MAX = 1024 * 1024;
-/** After so many failures in a row the service is left alone for a while, and chats do not wait for it. */
+/** After this many failures in a row the circuit opens for a while, and chats do not wait. */
 const FAILURES_TO_PAUSE = 3;
 const PAUSE_MS = 10_000;
-/** The end of a long question says best what it is about. */
+/** The end of a long question is usually what it is about. */
 const QUERY_CHARS_MAX = 2_000;
+/** Of the facts of one turn, so many are named in its event. */
+const NODE_IDS_TOLD_MAX = 50;
 const TURN_MESSAGES_MAX = 20;
 const MESSAGE_CHARS_MAX = 16_000;
 
@@ -37,7 +46,7 @@ export interface MemoryOptions {
   log: Log;
 }
 
-/** Long-term memory, kept by a service of its own. Whatever happens to that service, chats go on. */
+/** Long-term memory, kept by a service of its own. Chats work without it. */
 export class Memory {
   readonly #client: RpcClient | null;
   readonly #activity: Activity;
@@ -73,7 +82,7 @@ export class Memory {
     return { enabled: this.enabled, writeback: this.enabled, events: this.#activity.of(userId) };
   }
 
-  /** What is known about the user that bears on `query`. Never throws, and takes 300 ms at most. */
+  /** Facts about the user that are relevant to `query`. Never throws, and takes 300 ms at most. */
   async recall({
     userId,
     query,
@@ -96,6 +105,7 @@ export class Memory {
         kind: "recall",
         outcome: failed ? "failed" : "ok",
         count: failed ? 0 : outcome.items.length,
+        node_ids: failed ? [] : outcome.items.map(({ node_id }) => node_id),
         duration_ms: clock.now() - startedAtMs,
         detail: failed ? describe(outcome.error) : null,
       });
@@ -125,6 +135,17 @@ export class Memory {
     if (kept.length > 0) this.#writeback.push({ userId, messages: kept, idempotencyKey });
   }
 
+  async list(userId: string, { limit, offset }: { limit: number; offset: number }) {
+    if (!this.#client) return { items: [], total: 0 };
+    try {
+      return readListed(await this.#call("Memory.List", { user_id: userId, limit, offset }));
+    } catch (error) {
+      return fail("unavailable", "The memory service cannot be reached, or does not list; try again later", {
+        cause: error,
+      });
+    }
+  }
+
   async delete(userId: string, nodeId: string): Promise<boolean> {
     if (!this.#client) return false;
     const startedAtMs = this.options.clock.now();
@@ -133,6 +154,7 @@ export class Memory {
         kind: "delete",
         outcome,
         count,
+        node_ids: [nodeId],
         duration_ms: this.options.clock.now() - startedAtMs,
         detail,
       });
@@ -147,7 +169,7 @@ export class Memory {
     }
   }
 
-  /** Before the process ends: the last turns are given a moment to be written. */
+  /** Before the process ends, waits briefly for the last turns to be written. */
   flush(): Promise<void> {
     return this.#writeback.flush(FLUSH_LIMIT_MS);
   }
@@ -166,18 +188,19 @@ export class Memory {
     return readRecalled(await this.#client!.call("Memory.Recall", params, { signal })).items;
   }
 
-  async #write({ userId, messages, idempotencyKey }: Turn): Promise<number> {
+  async #write({ userId, messages, idempotencyKey }: Turn): Promise<string[]> {
     const params = { user_id: userId, messages, idempotency_key: idempotencyKey };
-    return readWritten(await this.#call("Memory.Write", params)).node_ids.length;
+    return readWritten(await this.#call("Memory.Write", params)).node_ids;
   }
 
   #written({ userId }: Turn, outcome: TurnOutcome): void {
     const failed = "error" in outcome;
-    if (failed) this.options.log.warn("a turn was not remembered", { userId, error: outcome.error });
+    if (failed) this.options.log.warn("storing a turn in memory failed", { userId, error: outcome.error });
     this.#activity.record(userId, {
       kind: "writeback",
       outcome: failed ? "failed" : "ok",
-      count: failed ? 0 : outcome.count,
+      count: failed ? 0 : outcome.nodeIds.length,
+      node_ids: failed ? [] : outcome.nodeIds.slice(0, NODE_IDS_TOLD_MAX),
       duration_ms: outcome.durationMs,
       detail: failed ? describe(outcome.error) : null,
     });

@@ -10,12 +10,12 @@ export interface Turn {
   idempotencyKey: string;
 }
 
-export type TurnOutcome = { count: number; durationMs: number } | { error: unknown; durationMs: number };
+export type TurnOutcome = { nodeIds: string[]; durationMs: number } | { error: unknown; durationMs: number };
 
-export interface WritebackOptions {
+interface WritebackOptions {
   clock: Clock;
-  /** Stores one turn; a throw means: try again later. Resolves with the number of facts. */
-  write(turn: Turn): Promise<number>;
+  /** Stores one turn; a throw means: try again later. Resolves with the ids of its facts. */
+  write(turn: Turn): Promise<string[]>;
   /** How a turn ended, also when the queue was full and it was never tried. */
   onDone(turn: Turn, outcome: TurnOutcome): void;
 }
@@ -59,8 +59,8 @@ export class WritebackQueue {
     const durationMs = () => clock.now() - startedAtMs;
     for (let attempt = 1; !this.#closed; attempt++) {
       try {
-        const count = await write(turn);
-        onDone(turn, { count, durationMs: durationMs() });
+        const nodeIds = await write(turn);
+        onDone(turn, { nodeIds, durationMs: durationMs() });
         return;
       } catch (error) {
         if (attempt >= ATTEMPTS_MAX) {

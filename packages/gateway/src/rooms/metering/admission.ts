@@ -21,10 +21,10 @@ import { type QuotaWindow, type QuotaWindows, spentOf } from "./windows.ts";
 const CHECK_TIMEOUT_MS = 500;
 /** After a failed check the next ones do not wait at all for this long. */
 const UNKNOWN_FOR_MS = 1_000;
-/** A check that asked for this many facts goes in circles. */
+/** A check that needed more reads than this is looping. */
 const ROUNDS_MAX = 16;
 
-export interface AdmissionOptions {
+interface AdmissionOptions {
   clock: Clock;
   log: Log;
   balances: Balances;
@@ -39,20 +39,20 @@ const NO_NAMES: readonly string[] = [];
 
 type Verdict = Cover | Missing | Promise<Cover | Missing>;
 
-/** Facts that are not in memory: the check goes on once they were read. */
+/** Facts that are not in memory: the check continues once they are loaded. */
 class Missing {
   constructor(readonly load: () => Promise<unknown>) {}
 }
 
 /** The windows that a request counts in: those whose quota limits it, and the rest. */
-export interface CountedWindows {
+interface CountedWindows {
   limiting: readonly QuotaWindow[];
   names: readonly string[];
   purses(limit: Quantity): Purse[];
   alsoOn: readonly string[];
 }
 
-/** Decides whether, and by what, a request is paid. */
+/** Decides whether a request can be paid, and from what. */
 export class AdmissionCheck {
   #unknownUntilMs = 0;
   readonly #months = new MonthNames();
@@ -93,7 +93,7 @@ export class AdmissionCheck {
     };
   }
 
-  /** Reserves what the request may cost, or throws the refusal; a promise only when something must be asked. */
+  /** Reserves what the request may cost, or throws the refusal. A promise only when something must be looked up. */
   check(demand: Demand): Cover | Promise<Cover> {
     const verdict = this.#decide(demand);
     return verdict instanceof Missing || verdict instanceof Promise
@@ -101,7 +101,7 @@ export class AdmissionCheck {
       : verdict;
   }
 
-  /** Reserves it without asking for room, in what would pay if it were settled now. */
+  /** Reserves it without checking limits, where it would be charged if it were settled now. */
   async resume(demand: Demand): Promise<Cover> {
     const { payer, tier, fixed, hasPrice } = demand;
     const account = accountOf(payer);
@@ -132,14 +132,14 @@ export class AdmissionCheck {
         if (clock.now() < this.#unknownUntilMs) return nothing(demand);
         await this.#withinDeadline(verdict.load());
       } catch (error) {
-        // Better a request that is not checked than one that is refused because a database is away.
+        // Fail open: an unchecked request is better than one refused because a database is down.
         this.#unknownUntilMs = clock.now() + UNKNOWN_FOR_MS;
-        log.error("quota check failed; the request is let through", { user_id: demand.payer.userId, error });
+        log.error("quota check failed; request admitted unchecked", { user_id: demand.payer.userId, error });
         return nothing(demand);
       }
       verdict = await this.#decide(demand);
     }
-    throw new Error("the quota check does not come to an end");
+    throw new Error("the quota check did not terminate");
   }
 
   async #withinDeadline(work: Promise<unknown>): Promise<void> {
@@ -272,13 +272,13 @@ export class AdmissionCheck {
       await this.options.payDebt(payer);
       await balances.load(accountOf(payer));
     } catch (error) {
-      // The debt is known, so the request is not one that cannot be checked.
+      // The debt is known, so this must not fail open.
       this.#unknownUntilMs = clock.now() + UNKNOWN_FOR_MS;
-      log.warn("a debt could not be paid by the quota", { user_id: payer.userId, error });
+      log.warn("paying a debt from the quota failed", { user_id: payer.userId, error });
     }
   }
 
-  /** What the account holds; an old figure is used while a newer one is read behind it. */
+  /** What the account holds; a stale balance is used while it is refreshed in the background. */
   #balance(account: AccountRef): Balance | Missing {
     const { balances, clock, log } = this.options;
     const confirmed = balances.peek(account);
@@ -288,7 +288,7 @@ export class AdmissionCheck {
     if (clock.now() >= this.#unknownUntilMs) {
       balances.load(account).catch((error) => {
         this.#unknownUntilMs = clock.now() + UNKNOWN_FOR_MS;
-        log.warn("balance not read again; the known one stays in force", {
+        log.warn("balance refresh failed; using the cached one", {
           account: accountKey(account),
           error,
         });

@@ -22,7 +22,7 @@ export interface Demand {
   tokensMax: number;
   tokensMin: number;
   hasPrice: boolean;
-  /** Counts `fixed` with more care, once; whether that changed it. */
+  /** Counts `fixed` exactly instead of by samples, once; returns whether that changed it. */
   recount?(): boolean;
 }
 
@@ -31,9 +31,9 @@ export interface Cover {
   readonly kind: HoldKind;
   /** Output tokens that it is held for. */
   readonly tokens: number;
-  /** Reserves enough for this much in all; false when there is no more. */
+  /** Extends the reservation to this total; false when it cannot grow. */
   grow(total: { fixed: Quantity; tokens: number }): boolean | Promise<boolean>;
-  /** Gives the reservation back. */
+  /** Releases the reservation. */
   end(): void;
 }
 
@@ -57,7 +57,7 @@ export interface Source {
 interface HeldOptions {
   demand: Demand;
   source: Source;
-  /** What else may pay when the points have no more. */
+  /** The fallback when the points run out. */
   quota: Source | null;
   amount: Quantity;
   tokens: number;
@@ -92,7 +92,7 @@ export class Held implements Cover {
   }
 
   grow(total: { fixed: Quantity; tokens: number }): boolean | Promise<boolean> {
-    // One after the other: each asks for what is missing after the one before it.
+    // One at a time: each reserves what is still missing after the one before it.
     if (this.#growing) return this.#growing.then(() => this.grow(total));
     const grown = this.#grow(total);
     if (!(grown instanceof Promise)) return grown;
@@ -109,7 +109,7 @@ export class Held implements Cover {
     return grown || this.#growBeyondPoints(total);
   }
 
-  /** What the points cannot cover as a whole is the quota's as a whole, which may have no limit. */
+  /** If points cannot cover the whole, the whole moves to the quota, which may be unlimited. */
   #growBeyondPoints(total: { fixed: Quantity; tokens: number }): boolean | Promise<boolean> {
     const { quota, demand } = this.options;
     if (this.#source.kind !== "points" || this.#ended) return false;

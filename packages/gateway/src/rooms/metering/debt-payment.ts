@@ -6,7 +6,7 @@ import { type MonthQuota, NANO_PER_USD, type UsageStore, utcMonth, WHOLE_USER } 
 import { leftForDebt, limitOf } from "./limits.ts";
 import { usedOf } from "./windows.ts";
 
-export interface DebtPaymentOptions {
+interface DebtPaymentOptions {
   ledger: Pick<Ledger, "transaction" | "lockDebt" | "payFromQuota">;
   store: UsageStore;
   billing: Billing;

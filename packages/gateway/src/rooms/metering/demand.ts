@@ -7,7 +7,7 @@ import { NOTHING } from "./limits.ts";
 import type { AdmitOptions, TokenBound } from "./types.ts";
 
 /**
- * What an upstream reports, or a client asks for, is not believed beyond these: one absurd number must not spoil
+ * Figures from upstreams and clients are capped at these: one absurd number must not spoil
  * every sum it is in. An infinite one, reserved and given back, would leave a sum that limits nothing any more.
  */
 export const TOKENS_MAX = 1e9;

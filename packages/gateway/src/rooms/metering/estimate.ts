@@ -1,3 +1,20 @@
+import {
+  ASTRAL,
+  CAPITAL,
+  CJK,
+  DIGIT,
+  KINDS,
+  kindOfCodePoint,
+  kindOfOpening,
+  kindOfSurrogate,
+  MARK,
+  RARE_2,
+  RARE_3,
+  SCRIPT,
+  SMALL,
+  SPACE,
+  SYMBOL,
+} from "./characters.ts";
 import { mediaIn, type Span } from "./media.ts";
 
 /**
@@ -6,19 +23,6 @@ import { mediaIn, type Span } from "./media.ts";
  * capitals and digits, as base64, hashes and ids do. Weights are thousandths of a token, fitted to o200k;
  * docs/metering.md has the measured error.
  */
-const SPACE = 0;
-const SMALL = 1;
-const CAPITAL = 2;
-const DIGIT = 3;
-const SYMBOL = 4;
-const SCRIPT = 5;
-const CJK = 6;
-/** Beyond the basic plane: mostly emoji. */
-const ASTRAL = 7;
-/** A byte of UTF-8 that goes on with the character before it. */
-const CONTINUATION = 8;
-const KINDS = 8;
-
 function weightAfter(before: number, kind: number): number {
   switch (kind) {
     case SPACE:
@@ -35,36 +39,62 @@ function weightAfter(before: number, kind: number): number {
       return before === SCRIPT ? 220 : 380;
     case CJK:
       return 800;
-    default:
+    case ASTRAL:
       return 1_860;
+    case MARK:
+      return 1_000;
+    case RARE_2:
+      return 2_000;
+    case RARE_3:
+      return 3_000;
+    default:
+      return 4_000;
   }
 }
 
-/** Few words have more letters than this; what goes on beyond weighs as letters without a meaning. */
+/** Few words have more letters than this; further letters weigh like random ones. */
 const WORD_LETTERS_MAX = 14;
 const SENSELESS_LETTER_MORE = 330;
 
-function kindOf(byte: number): number {
+function kindOfAscii(byte: number): number {
   if (byte === 32 || (byte >= 9 && byte <= 13)) return SPACE;
   if (byte >= 97 && byte <= 122) return SMALL;
   if (byte >= 65 && byte <= 90) return CAPITAL;
-  if (byte >= 48 && byte <= 57) return DIGIT;
-  if (byte < 128) return SYMBOL;
-  if (byte < 0xc0) return CONTINUATION;
-  // Three bytes from U+3000 on are Han, kana and Hangul.
-  return byte < 0xe3 ? SCRIPT : byte < 0xf0 ? CJK : ASTRAL;
+  return byte >= 48 && byte <= 57 ? DIGIT : SYMBOL;
 }
 
-/** For each byte after each kind: its weight, and above that the kind it leaves, shifted to find the next one by. */
+const LEAD_MIN = 0xc2;
+const LEAD_MAX = 0xf4;
+/** Bytes that UTF-8 does not have stand for the kinds beyond ASCII. */
+const STAND_IN_MIN = 0xf5;
+/** After the kinds: for each kind before it, and each first byte of a character, what is known until its second. */
+const states = KINDS + (LEAD_MAX - LEAD_MIN + 1) * 2;
+/** Of a first byte after a script's letter, or after anything else: a word begins there. */
+const stateOf = (lead: number, before: number): number =>
+  KINDS + (lead - LEAD_MIN) * 2 + (before === SCRIPT ? 1 : 0);
+
+/** For each byte in each state: its weight, and above that the state it leaves, shifted to find the next one by. */
 const KIND_SHIFT = 8;
 const NEXT_SHIFT = 16;
-const STEPS = Uint32Array.from({ length: KINDS << KIND_SHIFT }, (_, at) => {
-  const before = at >> KIND_SHIFT;
-  const kind = kindOf(at & 255);
-  return kind === CONTINUATION
-    ? before << (KIND_SHIFT + NEXT_SHIFT)
-    : (kind << (KIND_SHIFT + NEXT_SHIFT)) | weightAfter(before, kind);
-});
+const step = (state: number, weight = 0): number => ((state << (KIND_SHIFT + NEXT_SHIFT)) | weight) >>> 0;
+
+function stepAfter(state: number, byte: number): number {
+  const isOpen = state >= KINDS;
+  const before = isOpen ? ((state - KINDS) % 2 === 1 ? SCRIPT : SPACE) : state;
+  if (byte < 0x80) return step(kindOfAscii(byte), weightAfter(before, kindOfAscii(byte)));
+  if (byte >= STAND_IN_MIN) {
+    const kind = SCRIPT + byte - STAND_IN_MIN;
+    return kind < KINDS ? step(kind, weightAfter(before, kind)) : step(state);
+  }
+  if (byte >= LEAD_MIN) return step(stateOf(byte, before));
+  if (!isOpen) return step(state);
+  const kind = kindOfOpening(LEAD_MIN + ((state - KINDS) >> 1), byte);
+  return step(kind, weightAfter(before, kind));
+}
+
+const STEPS = Uint32Array.from({ length: states << KIND_SHIFT }, (_, at) =>
+  stepAfter(at >> KIND_SHIFT, at & 255),
+);
 const WEIGHT_MASK = (1 << NEXT_SHIFT) - 1;
 const IN_WORD = SMALL << KIND_SHIFT;
 
@@ -73,10 +103,8 @@ const SMALL_U = 117;
 const ESCAPE_LENGTH = 6;
 /** Bytes that stand in a table row for what an escape means. */
 const AS_SPACE = 32;
-const AS_SCRIPT = 0xd0;
-const AS_CJK = 0xe4;
-const AS_ASTRAL = 0xf0;
 const AS_NOTHING = 0x80;
+const standIn = (kind: number): number => STAND_IN_MIN + kind - SCRIPT;
 
 const hexDigit = (byte: number): number => (byte <= 57 ? byte - 48 : (byte | 32) - 87);
 
@@ -85,14 +113,12 @@ function escapedAs(json: Uint8Array, at: number): number {
   const letter = json[at + 1]!;
   // b, f, n, r and t are white space; the others stand for themselves.
   if (letter !== SMALL_U) return letter > 96 && letter < 117 ? AS_SPACE : letter;
-  const high = hexDigit(json[at + 2]!) * 16 + hexDigit(json[at + 3]!);
-  if (high === 0) {
-    const low = hexDigit(json[at + 4]!) * 16 + hexDigit(json[at + 5]!);
-    return low < 128 ? low : AS_SCRIPT;
-  }
+  let code = 0;
+  for (let digit = at + 2; digit < at + ESCAPE_LENGTH; digit++) code = code * 16 + hexDigit(json[digit]!);
+  if (code < 128) return code;
+  if (code < 0xd800 || code > 0xdfff) return standIn(kindOfCodePoint(code));
   // The two halves of a pair are one character.
-  if (high >= 0xd8 && high <= 0xdf) return high < 0xdc ? AS_ASTRAL : AS_NOTHING;
-  return high >= 0x2f ? AS_CJK : AS_SCRIPT;
+  return code < 0xdc00 ? standIn(kindOfSurrogate(code)) : AS_NOTHING;
 }
 
 /** Counts the tokens of a text that comes in pieces. */
@@ -182,6 +208,11 @@ const SAMPLES = 16;
 const SAMPLE_BYTES = READ_WHOLE_BYTES_MAX / SAMPLES;
 /** How many standard errors are added to the mean of the samples. */
 const MARGIN_ERRORS = 2;
+/**
+ * What a sample weighs at least, in tokens a byte: about as much as the lightest text. Otherwise a body that is nearly
+ * all white space, or letters written as escapes, would seem to have no prompt whenever no sample meets its text.
+ */
+const SAMPLE_DENSITY_MIN = 0.15;
 
 /**
  * The same for a hold, which must cost next to nothing: a long text is weighed by samples, and the more they differ,
@@ -195,7 +226,8 @@ export function samplePromptTokens(body: Uint8Array, mayHaveMedia = true): numbe
   let sum = 0;
   let squares = 0;
   for (let n = 0; n < SAMPLES; n++) {
-    const density = densityAt(body, texts, Math.floor(Math.random() * textBytes));
+    const position = Math.floor(Math.random() * textBytes);
+    const density = Math.max(SAMPLE_DENSITY_MIN, densityAt(body, texts, position));
     sum += density;
     squares += density * density;
   }

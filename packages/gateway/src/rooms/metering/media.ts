@@ -1,9 +1,9 @@
 /**
- * Images and sounds in the messages of a request body, found by their place: by their bytes a photograph would seem
- * to cost a novel, and by what a text says it could pass for one. What is anywhere else is text.
+ * Images and audio in the messages of a request body, found by their place: counted as text, a photo would seem
+ * as long as a novel, and a text could pretend to be an image. Everything elsewhere is text.
  */
-export interface Media {
-  /** What they are taken for together. */
+interface Media {
+  /** Their estimated tokens together. */
   tokens: number;
   /** The rest of the body. */
   texts: readonly Span[];
@@ -15,11 +15,11 @@ export interface Span {
   end: number;
 }
 
-/** What one image is taken for, whatever its size in bytes. */
+/** Estimated tokens of one image of any size. */
 export const IMAGE_TOKENS = 1000;
 /** The densest speech codecs have a kilobyte a second, which models take for about twenty tokens. */
 const AUDIO_BYTES_PER_TOKEN = 50;
-/** What a sound, or media of an unknown kind, is taken for at most. */
+/** The most that audio, or media of an unknown kind, counts for. */
 export const mediaTokens = (bytes: number): number => Math.ceil(bytes / AUDIO_BYTES_PER_TOKEN);
 
 const QUOTE = 34;
@@ -33,7 +33,7 @@ const CLOSE_BRACE = 125;
 
 type Tokens = (length: number) => number;
 const image: Tokens = () => IMAGE_TOKENS;
-/** Films, and sounds behind an address, take as much as an image at least. */
+/** Video, and audio behind a URL, count at least as much as an image. */
 const film: Tokens = (length) => Math.max(IMAGE_TOKENS, mediaTokens(length));
 /** Base64 has four characters for three bytes, and a token of plain text about four of these. */
 const file: Tokens = (length) => Math.ceil(length / 5);

@@ -12,5 +12,5 @@ export const exactNanoPoints = (
 
 /** The same rounded up: a reservation may be too large, never too small. */
 export const nanoPoints = (costNanoUsd: number, multiplierMicros: number, pointsPerUsd: number): number =>
-  // The binary fraction of a multiplier may lie a hair above a whole number; that is not one more.
+  // A multiplier's floating-point error can land just above a whole number; that must not round up.
   Math.ceil(exactNanoPoints(costNanoUsd, multiplierMicros, pointsPerUsd) - 0.001);

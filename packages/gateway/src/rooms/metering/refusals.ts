@@ -6,7 +6,7 @@ import { nextMonthMs } from "../usage/index.ts";
 const secondsToNextMonth = (nowMs: number): number =>
   Math.max(1, Math.ceil((nextMonthMs(nowMs) - nowMs) / 1000));
 
-/** Nothing covers the request. Someone who ever had points is asked to pay. */
+/** Nothing covers the request. A user who has ever had points gets a 402. */
 export function refuseUncovered({ everCredited }: Balance, nowMs: number): never {
   const retryAfterSeconds = secondsToNextMonth(nowMs);
   if (everCredited) {

@@ -13,7 +13,7 @@ import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import { MULTIPLIER_ONE, type Payer } from "../../kernel/payer.ts";
 import type { Database } from "../../storage/contract.ts";
-import type { Billing } from "../billing/index.ts";
+import { type Billing, UNKNOWN_TIER } from "../billing/index.ts";
 import {
   type AccountRef,
   accountKey,
@@ -37,7 +37,7 @@ import type { Admission, AdmitOptions, FinalUsage, Metering, PointsHold, RecordO
 import { QuotaWindows, spentNames } from "./windows.ts";
 
 const JOURNAL_DIR = "journal";
-/** With this much waiting for the database, new spending is refused rather than the disk filled. */
+/** With this much waiting for the database, new spending is refused before the disk fills up. */
 const BACKLOG_BYTES_MAX = 4 * 1024 ** 3;
 /** How long a reader waits for the rows of requests that have just ended. */
 const READ_FLUSH_MS = 1_000;
@@ -68,7 +68,7 @@ export interface JournalFigures {
   stalled_seconds: number;
 }
 
-/** Postgres keeps no NUL in texts, and columns have their widths. */
+/** Postgres rejects NUL in texts, and columns have maximum widths. */
 const tidy = (text: string, lengthMax: number): string =>
   (text.includes("\u0000") ? text.replaceAll("\u0000", "") : text).slice(0, lengthMax);
 const once = (run: () => void): (() => void) => {
@@ -168,7 +168,7 @@ export class MeteringService implements Metering {
     const { ledger, reservations } = this.options;
     const name = accountKey(account);
     const fixed = { money: points * NANO_PER_POINT, tokens: 0 };
-    // The new balance goes with it: an instance that had not heard of the transfer would see the points twice.
+    // The new balance goes with it: an instance that missed the transfer would count the points twice.
     const release = () => {
       const known = ledger.balances.last(account);
       const spent = known ? { spent: spentPoints(known) } : {};
@@ -214,13 +214,14 @@ export class MeteringService implements Metering {
         estimated: usage.estimated,
         atMs: this.options.clock.now(),
         hold,
-        tier: payer.tier,
+        // One that was not known is looked up when the row is written.
+        tier: payer.tier === UNKNOWN_TIER ? null : payer.tier,
       };
       this.#journal.append(entry);
       this.#reserve(entry);
       this.#writer.wake();
     } catch (error) {
-      this.options.log.error("usage could not be journaled", { request_id: requestId, usage, error });
+      this.options.log.error("writing usage to the journal failed", { request_id: requestId, usage, error });
     }
   }
 
@@ -250,7 +251,7 @@ export class MeteringService implements Metering {
 
   /**
    * Ends the reservations of rows that are no longer waiting. Where rows were written, the new totals go with
-   * it: an instance that had not heard of them would otherwise see the room twice.
+   * it: an instance that missed them would count the freed room twice.
    */
   #giveBack({ entries, segment }: Batch, months: readonly MonthQuota[] = []): void {
     const given = new Map<string, Quantity>();
@@ -258,7 +259,7 @@ export class MeteringService implements Metering {
     for (const entry of entries) {
       const drawn = entry.groupId ?? entry.userId;
       if (!accounts.has(drawn)) accounts.set(drawn, accountOf(entry));
-      // What an earlier run of the process wrote was reserved there, and is forgotten with it.
+      // Rows of an earlier run were reserved by that process, and its reservations died with it.
       if (!segment.own) continue;
       for (const { name, amount } of this.#reservedFor(entry)) {
         const sum = given.get(name);
@@ -311,15 +312,24 @@ export class MeteringService implements Metering {
   }
 
   readonly #rateUnknown = (error: unknown): number => {
-    this.options.log.error("rate check failed; the request is let through", { error });
+    this.options.log.error("rate limit check failed; request admitted unchecked", { error });
     return 0;
   };
 
   payerOf(actor: Pick<Actor, "userId">): Payer | Promise<Payer> {
     const tier = this.options.billing.tierOf(actor.userId);
-    return typeof tier === "string"
-      ? personal(actor.userId, tier)
-      : tier.then((name) => personal(actor.userId, name));
+    if (typeof tier === "string") return personal(actor.userId, tier);
+    return tier.then(
+      (name) => personal(actor.userId, name),
+      (error) => {
+        const { userId } = actor;
+        this.options.log.warn("the tier is not known; the request is let through", {
+          user_id: userId,
+          error,
+        });
+        return personal(userId, UNKNOWN_TIER);
+      },
+    );
   }
 
   get figures(): JournalFigures {

@@ -5,7 +5,7 @@ import type { MonthQuota, UsageRow } from "../usage/index.ts";
 import { type JournalEntry, takesPoints } from "./journal/codec.ts";
 import { TierQuota, type TierQuotaOptions } from "./tier-quota.ts";
 
-export interface SettlementOptions extends TierQuotaOptions {
+interface SettlementOptions extends TierQuotaOptions {
   db: Database;
   ledger: Settling;
   /**

@@ -5,7 +5,7 @@ import type { AccountRef } from "../ledger/index.ts";
 export interface TokenBound {
   /** Of the prompt as it is sent. Read only when something limits the request, so it may be counted then. */
   readonly promptTokens: number;
-  /** The same, counted with more care: asked for when `promptTokens` does not fit what is left. */
+  /** The same, counted exactly: used when `promptTokens` does not fit what is left. */
   countPromptTokens?(): number;
   /** Over all choices together. */
   readonly outputTokensMax: number;
@@ -48,7 +48,7 @@ export interface Admission {
   readonly outputTokensHeld: number;
   readonly lowered: boolean;
   /**
-   * Holds enough for this much in all; false when there is no more. What points cannot cover as a whole may be held
+   * Extends the hold to this total; false when it cannot grow. What points cannot cover as a whole may be held
    * in the quota as a whole. Synchronous when the bus is.
    */
   grow(total: { promptTokens: number; completionTokens: number }): boolean | Promise<boolean>;
@@ -63,13 +63,13 @@ export interface PointsHold {
   release(): void;
 }
 
-/** The one choke point of everything that spends. */
+/** Everything that spends goes through here. */
 export interface Metering {
   /** Checks quota and takes the hold, or throws the refusal. Synchronous when its caches are warm. */
   admit(options: AdmitOptions): Admission | Promise<Admission>;
   /**
-   * Holds again what was admitted before a restart. It has its room already, so nothing is asked and nothing refused:
-   * whatever would pay for it now is held.
+   * Holds again what was admitted before a restart. It is already admitted, so nothing is checked or refused:
+   * the hold is taken where it would be charged now.
    */
   resume(options: RecordOptions & { bound: { readonly costUsd: number } }): Promise<Admission>;
   /** Per-key limits of the REST surface: the tier's and the group's requests a minute. Throws the refusal. */

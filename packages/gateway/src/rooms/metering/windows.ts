@@ -18,7 +18,7 @@ export interface QuotaWindow {
   used: Used | null;
   readAtMs: number;
   reading: Promise<void> | null;
-  /** Grows with every batch written, so that a read that began before it is not believed. */
+  /** Grows with every batch written, so that a read that began earlier is discarded. */
   version: number;
 }
 
@@ -95,13 +95,13 @@ export class QuotaWindows {
     return window;
   }
 
-  /** Whether `used` may be relied on now; an old one may, while it is read again behind it. */
+  /** Whether `used` can be relied on now; a stale one can while it is refreshed in the background. */
   isKnown(window: QuotaWindow): boolean {
     const ageMs = this.options.clock.now() - window.readAtMs;
     if (window.used !== null && (ageMs > REFRESH_AFTER_MS || ageMs < 0)) {
       this.read(window).catch((error) => {
         window.readAtMs = this.options.clock.now();
-        this.options.log.warn("quota not read again; the known one stays in force", { error });
+        this.options.log.warn("quota refresh failed; using the cached one", { error });
       });
     }
     return window.used !== null;

@@ -15,7 +15,7 @@ export interface Provider {
 
 export type ProviderChange = Partial<Pick<Provider, "name" | "description" | "website_domain">>;
 
-/** Whoever probes this service waits a second or two before they end it. */
+/** Liveness probes time out after a second or two and then restart the service. */
 const COUNTED_WITHIN_MS = 500;
 
 const isOfficial = (id: string) => OFFICIAL_PROVIDERS.some((provider) => provider.id === id);
@@ -38,7 +38,7 @@ export class Providers {
     ];
   }
 
-  /** How many are listed; the last known number while the database is away, for a probe must not fail with it. */
+  /** How many are listed; the last known number while the database is down, so that probes still succeed. */
   async count(): Promise<number> {
     const read = this.list().then(
       ({ length }) => {

@@ -1,7 +1,7 @@
 import type { Database } from "../../storage/contract.ts";
 import type { ProviderChange } from "./service.ts";
 
-export interface ProviderRow {
+interface ProviderRow {
   id: string;
   name: string;
   description: string;

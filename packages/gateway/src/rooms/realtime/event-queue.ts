@@ -6,7 +6,7 @@ interface Waiting {
   chars: number;
 }
 
-export interface EventQueueOptions {
+interface EventQueueOptions {
   /** A queued event could not be handled. */
   failed(error: unknown): void;
 }

@@ -6,7 +6,7 @@ const ANSWER_WITHIN_MS = 2_000;
 
 const topicOf = (sessionId: string) => `realtime:${sessionId}`;
 
-export interface RemoteSessionsOptions {
+interface RemoteSessionsOptions {
   /** Null: there are no others. */
   requests: Requests | null;
   /** For a session held here: these do what another instance was asked for. */

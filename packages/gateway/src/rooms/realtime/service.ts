@@ -18,17 +18,15 @@ import { type ServerEvent, transcriptIn } from "./server-events.ts";
 
 const SESSIONS_MAX = 2_000;
 const SESSIONS_PER_USER_MAX = 250;
-/** Upstream events that wait for the subscriber at the start; later ones are delivered at once. */
-const OPENING_EVENTS_MAX = 256;
 /** A session whose client has sent nothing for this long is over: nobody may be paying attention to it. */
 const CLIENT_SILENCE_MS = 10 * 60_000;
 const SILENCE_CHECK_MS = 30_000;
-export const STOP_EVENT = "session.stop";
-const QUEUE_FULL = "The session's queue is full: the upstream does not keep up; send less or wait";
+const STOP_EVENT = "session.stop";
+const QUEUE_FULL = "The session's queue is full because the upstream is too slow; send less or wait";
 /** Refusals that end the session. */
 const UNPAID: ReadonlySet<ErrorName> = new Set(["payment_required", "quota_exceeded", "unavailable"]);
 
-export interface RealtimeOptions {
+interface RealtimeOptions {
   /** Null: this process is alone. */
   requests: Requests | null;
   events: EventHub;
@@ -41,7 +39,7 @@ export interface RealtimeOptions {
   conversations: Pick<Conversations, "access" | "append">;
 }
 
-export interface StartOptions {
+interface StartOptions {
   model: string;
   config?: Record<string, unknown>;
   conversationId?: string;
@@ -56,9 +54,8 @@ interface Session {
   up: EventQueue;
   down: EventQueue;
   conversationId: string | null;
-  stream: EventStream;
-  /** Null once the subscriber is there: events then go straight through. */
-  opening: ServerEvent[] | null;
+  /** Opened once the upstream is connected: from then on the first events wait briefly for the subscriber. */
+  stream: EventStream | null;
   link: { send(event: Record<string, unknown>): boolean; close(): void } | null;
   lastClientEventMs: number;
   /** Ends the answering of other instances about it. */
@@ -88,10 +85,10 @@ export class Realtime {
     actor: Actor,
     { model, config = {}, conversationId, refId }: StartOptions,
   ): Promise<{ session_id: string; stream_session: string }> {
-    const { ids, events, clock, routing, conversations } = this.options;
+    const { ids, clock, routing, conversations } = this.options;
     if (conversationId) await conversations.access(actor.userId, conversationId);
     const route = routing.choose({ model: routing.aliases.resolve(model), capability: "realtime" });
-    // What is chosen has the capability.
+    // The router only picks backends with the capability.
     const realtime = route.backend.realtime!;
     const sessionId = ids.uuid();
     let meter: SessionMeter;
@@ -107,7 +104,7 @@ export class Realtime {
       });
       // Each response is admitted separately; the session itself is free.
       admission.release();
-      // Last, so that between the counting and the place that is taken nobody else comes in.
+      // Last, so that no other session starts between the count and taking the slot.
       this.#checkRoom(actor);
     } catch (error) {
       route.abandoned();
@@ -120,8 +117,7 @@ export class Realtime {
       up: new EventQueue({ failed: (error) => this.#failed(session, error) }),
       down: new EventQueue({ failed: (error) => this.#failed(session, error) }),
       conversationId: conversationId ?? null,
-      stream: events.open(actor.userId),
-      opening: [],
+      stream: null,
       link: null,
       lastClientEventMs: clock.now(),
       served: this.#remote.serve(sessionId),
@@ -140,23 +136,22 @@ export class Realtime {
       );
       if (!this.#sessions.has(sessionId)) {
         session.link.close();
-        throw new Error("it was closed while it opened");
+        throw new Error("the connection was closed while it was being opened");
       }
       route.succeeded();
     } catch (error) {
-      route.failed((error as Error).message);
+      route.failed({ cause: (error as Error).message });
       this.#sessions.delete(sessionId);
       meter.close("upstream");
       session.served?.();
-      session.stream.end();
+      session.stream?.end();
       fail("bad_gateway", `The realtime session could not be opened: ${(error as Error).message}`, {
         cause: error,
       });
     }
-    // The client's first event may come in elsewhere, and is to be heard here.
+    // The client's first event may arrive at another instance and must reach this one.
     await session.served?.ready;
-    session.stream.whenHeard().then(() => this.#release(session));
-    return { session_id: sessionId, stream_session: session.stream.sessionId };
+    return { session_id: sessionId, stream_session: this.#streamOf(session).sessionId };
   }
 
   #meter(
@@ -184,7 +179,7 @@ export class Realtime {
 
   #checkRoom(actor: Actor): void {
     if (this.#sessions.size >= SESSIONS_MAX)
-      fail("app_error", "This server has no room for another realtime session; try again later");
+      fail("app_error", "This server has reached its limit of realtime sessions; try again later");
     let own = 0;
     for (const { actor: owner } of this.#sessions.values()) if (owner.userId === actor.userId) own++;
     if (own >= SESSIONS_PER_USER_MAX)
@@ -218,7 +213,7 @@ export class Realtime {
 
   /** Sends the event once its cost is held. */
   #sendUp(session: Session, event: Record<string, unknown>): void | Promise<void> {
-    // The upstream's error event repeats it, which tells which request was refused.
+    // The upstream's error event repeats the id, so we know which request was refused.
     const sent = event.type === "response.create" ? { event_id: this.options.ids.uuid(), ...event } : event;
     const send = () => {
       if (session.link?.send(sent)) return;
@@ -284,21 +279,18 @@ export class Realtime {
     session.meter.close(leftBy);
     session.served?.();
     this.options.log.debug("realtime session ended", { session_id: session.id, reason });
-    const end = () => {
-      this.#release(session);
-      this.#emit(session, { type: "session.closed", reason, ...(code && { code }) });
-      session.stream.end();
-    };
-    // An upstream that hangs up at once has said why; who opened the session is still about to listen.
-    if (session.opening === null) end();
-    else void session.stream.whenHeard().then(end);
+    this.#emit(session, { type: "session.closed", reason, ...(code && { code }) });
+    session.stream?.end();
   }
 
   #forward(session: Session, event: ServerEvent): void {
     if (!this.#sessions.has(session.id)) return;
     try {
       if (!session.down.push(event, () => this.#letThrough(session, event)))
-        fail("app_error", "The upstream said more than could wait for what is left to be looked up");
+        fail(
+          "app_error",
+          "The upstream sent events faster than they could be admitted; start another session",
+        );
     } catch (error) {
       this.#failed(session, error);
     }
@@ -312,19 +304,16 @@ export class Realtime {
   #pass(session: Session, event: ServerEvent): void {
     if (!this.#sessions.has(session.id)) return;
     this.#keepTranscript(session, event);
-    if (session.opening === null) this.#emit(session, event);
-    else if (session.opening.length < OPENING_EVENTS_MAX) session.opening.push(event);
+    this.#emit(session, event);
   }
 
-  /** The subscriber is there, or its time is up: what waited goes out, and from now on nothing waits. */
-  #release(session: Session): void {
-    const waiting = session.opening ?? [];
-    session.opening = null;
-    for (const event of waiting) this.#emit(session, event);
+  #streamOf(session: Session): EventStream {
+    session.stream ??= this.options.events.open(session.actor.userId);
+    return session.stream;
   }
 
   #emit(session: Session, event: ServerEvent): void {
-    session.stream.emit(realtimeEvent, { session_id: session.id, event });
+    this.#streamOf(session).emit(realtimeEvent, { session_id: session.id, event });
   }
 
   #keepTranscript({ id, conversationId }: Session, event: ServerEvent): void {
@@ -332,8 +321,6 @@ export class Realtime {
     if (content === null || conversationId === null) return;
     this.options.conversations
       .append(conversationId, [{ role: "assistant", content }])
-      .catch((error) =>
-        this.options.log.error("a transcript could not be stored", { session_id: id, error }),
-      );
+      .catch((error) => this.options.log.error("storing a transcript failed", { session_id: id, error }));
   }
 }

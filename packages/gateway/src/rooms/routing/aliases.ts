@@ -34,10 +34,7 @@ export class Aliases {
 
   set(alias: string, target: string): void {
     if (this.#targets.size >= ALIASES_MAX && !this.#targets.has(alias)) {
-      fail(
-        "app_error",
-        `There are ${ALIASES_MAX} aliases already, the most that are kept; remove some first`,
-      );
+      fail("app_error", `There are ${ALIASES_MAX} aliases already, the maximum; remove some first`);
     }
     this.#publish({ alias, target });
   }

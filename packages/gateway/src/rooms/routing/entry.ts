@@ -9,7 +9,7 @@ import type {
 import { Circuit } from "./circuit.ts";
 import { ProbeHistory } from "./probe-history.ts";
 
-export interface Suspicion {
+interface Suspicion {
   /** How often, since the backend was registered or this process began. */
   count: number;
   problem: string;
@@ -32,10 +32,18 @@ export interface Entry {
   probes: ProbeHistory;
   discovered: readonly ModelInfo[];
   circuit: Circuit;
-  /** Requests sent to it, or credited so that a newcomer is not flooded. */
+  /** Requests sent to it, or credited so that a new backend is not flooded. */
   requests: number;
+  /** Calls under way. */
+  inFlight: number;
+  /** Mean time to the first byte; null until it was measured. */
+  latencyMs: number | null;
+  /** Headers that name it, by those that they are added to. */
+  answerHeaders: Map<object, Readonly<Record<string, string>>>;
   /** The last time that it reported usage which its model cannot have had. */
   suspicion: Suspicion | null;
+  /** When it is looked at next; null while it serves, and is looked at with the others. */
+  nextProbeMs: number | null;
   /** Ends what watches a bridge tunnel. */
   stopWatching: (() => void) | null;
   removed: boolean;
@@ -57,10 +65,17 @@ export const newEntry = (
   discovered: [],
   circuit: new Circuit(),
   requests: 0,
+  inFlight: 0,
+  latencyMs: null,
+  answerHeaders: new Map(),
   suspicion: null,
+  nextProbeMs: null,
   stopWatching: null,
   removed: false,
 });
+
+/** Whether calls are sent to it now. */
+export const isServing = ({ state, circuit }: Entry): boolean => state === "Healthy" && !circuit.isOpen;
 
 /** The models that an entry serves, in the order and by the precedence that its kind has. */
 export function modelsOf({ config, discovered, modelSources }: Entry): ModelInfo[] {

@@ -1,49 +1,77 @@
-import type { HealthState } from "../../backends/contract.ts";
+import type { Backend, HealthState } from "../../backends/contract.ts";
 import { inBackground } from "../../kernel/background.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Leases } from "../../storage/contract.ts";
-import type { Entry } from "./entry.ts";
+import { type Entry, isServing } from "./entry.ts";
 import type { TimedProbe } from "./probe-history.ts";
 
-export const PROBE_PERIOD_MS = 60_000;
-/** How often the instance that probes renews its lease, and the others look whether it lives. */
+const PROBE_PERIOD_MS = 60_000;
+/** How often the probing instance renews its lease, and the others check that it is alive. */
 const LEASE_PERIOD_MS = 15_000;
 const LEASE_MS = 40_000;
 const LEASE = "probe-round";
 const PROBE_TIMEOUT_MS = 10_000;
 const PROBES_AT_ONCE = 16;
+/** How long a backend that is away may keep a probe waiting: short, so that the next one finds it back. */
+const RECOVERY_TIMEOUT_MS = 2_000;
+/** Every so many probes it gets the usual time, in case that it is merely slow. */
+const PATIENT_EVERY = 4;
+const RECOVERY_PAUSE_MIN_MS = 500;
+const RECOVERY_PAUSE_MAX_MS = 1_500;
+/** Pauses grow with the outage: a twentieth of how long it has lasted. */
+const RECOVERY_PAUSE_SHARE = 1 / 20;
+/** After an outage of this length nobody waits for seconds. */
+const LONG_OUTAGE_MS = 600_000;
+const LONG_OUTAGE_PAUSE_MS = 10_000;
 
-export interface HealthOptions {
+export function recoveryPauseMs(awayMs: number): number {
+  if (awayMs >= LONG_OUTAGE_MS) return LONG_OUTAGE_PAUSE_MS;
+  return Math.min(RECOVERY_PAUSE_MAX_MS, Math.max(RECOVERY_PAUSE_MIN_MS, awayMs * RECOVERY_PAUSE_SHARE));
+}
+
+interface HealthOptions {
   clock: Clock;
   log: Log;
   entries: readonly Entry[];
   /** Brings the list up to date before each round. */
   refresh(): Promise<void>;
-  /** An entry's state or listing may be another one now. */
+  /** An entry's state or listing may have changed. */
   changed(entry: Entry, before: HealthState): void;
+  /** A probe has shown that a backend is back whose circuit was open. */
+  circuitClosed(entry: Entry): void;
   /** Set where there are other instances: one of them probes for all. */
   team: ProbeTeam | null;
 }
 
 /** What instances need to divide the probing. */
-export interface ProbeTeam {
+interface ProbeTeam {
   leases: Leases;
   /** Whether every instance reaches the backend the same way, so that a finding holds for all. */
   isCommon(entry: Entry): boolean;
   publish(name: string, result: TimedProbe): void;
 }
 
+/** A backend that does not serve, and is looked at until it does. */
+interface Outage {
+  sinceMs: number;
+  probes: number;
+  cancel: () => void;
+}
+
 /**
- * Probes every backend when it is registered and once a minute after that. Of several instances one does the
+ * Probes every backend when it is registered and once a minute after that, and every second or so while it is
+ * unhealthy or its circuit is open. Of several instances one does the
  * rounds and tells the others, who believe good news, and look for themselves before they believe bad news.
  */
 export class HealthChecker {
-  readonly #running = new WeakSet<Entry>();
+  readonly #running = new WeakMap<Entry, Promise<TimedProbe | null>>();
+  readonly #outages = new Map<Entry, Outage>();
   #stop: (() => void) | null = null;
   #roundRunning = false;
   #isProber = false;
   #lastRoundMs = 0;
+  #isStopped = false;
 
   constructor(readonly options: HealthOptions) {}
 
@@ -56,13 +84,48 @@ export class HealthChecker {
   }
   stop(): void {
     this.#stop?.();
+    this.#isStopped = true;
+    for (const { cancel } of this.#outages.values()) cancel();
+    this.#outages.clear();
+  }
+
+  /** Looks at it until it serves again; from now on where its circuit has just opened. */
+  watchOver(entry: Entry): void {
+    if (this.#isStopped || entry.removed || isServing(entry) || this.#outages.has(entry)) return;
+    const sinceMs = entry.circuit.awaySinceMs ?? this.options.clock.now();
+    this.#outages.set(entry, { sinceMs, probes: 0, cancel: () => {} });
+    if (entry.circuit.isOpen) this.#lookAgain(entry);
+    else this.#lookLater(entry);
+  }
+
+  #lookLater(entry: Entry): void {
+    const outage = this.#outages.get(entry);
+    if (!outage) return;
+    if (entry.removed || isServing(entry)) {
+      this.#outages.delete(entry);
+      entry.nextProbeMs = null;
+      return;
+    }
+    const { clock } = this.options;
+    const pauseMs = recoveryPauseMs(clock.now() - outage.sinceMs);
+    entry.nextProbeMs = clock.now() + pauseMs;
+    outage.cancel = clock.after(pauseMs, () => this.#lookAgain(entry));
+  }
+
+  #lookAgain(entry: Entry): void {
+    const outage = this.#outages.get(entry);
+    if (!outage || this.#isStopped) return;
+    outage.probes++;
+    const timeoutMs = outage.probes % PATIENT_EVERY === 0 ? PROBE_TIMEOUT_MS : RECOVERY_TIMEOUT_MS;
+    const looking = this.probe(entry, timeoutMs).finally(() => this.#lookLater(entry));
+    inBackground(this.options.log, "a probe", looking);
   }
 
   async #turn({ leases }: ProbeTeam): Promise<void> {
     const { clock, log } = this.options;
     const due = clock.now() - this.#lastRoundMs >= PROBE_PERIOD_MS;
     const before = this.#isProber;
-    // Without the database nobody can be told apart, so everyone looks for themselves.
+    // Without the database there is no lease, so every instance probes.
     this.#isProber = await leases.acquire(LEASE, LEASE_MS).catch(() => true);
     if (this.#isProber !== before) log.debug("probe rounds", { by_this_instance: this.#isProber });
     if (due) await this.round();
@@ -74,7 +137,7 @@ export class HealthChecker {
     else this.probeSoon(entry);
   }
 
-  /** Its result is applied when it is there. */
+  /** The result is applied when it arrives. */
   probeSoon(entry: Entry): void {
     inBackground(this.options.log, "a probe", this.probe(entry));
   }
@@ -100,26 +163,37 @@ export class HealthChecker {
     }
   }
 
-  /** Null when another probe of it is under way, or the entry is no longer there. */
-  async probe(entry: Entry): Promise<TimedProbe | null> {
-    if (this.#running.has(entry)) return null;
-    this.#running.add(entry);
+  /** Null when the entry is no longer there. One that is under way already is waited for instead. */
+  probe(entry: Entry, timeoutMs = PROBE_TIMEOUT_MS): Promise<TimedProbe | null> {
+    const running = this.#running.get(entry);
+    if (running) return running;
+    const probing = this.#probe(entry, timeoutMs).finally(() => this.#running.delete(entry));
+    this.#running.set(entry, probing);
+    return probing;
+  }
+
+  /** A probe that begins now, because what an earlier one found may be out of date. */
+  async recheck(entry: Entry): Promise<void> {
+    await this.#running.get(entry);
+    await this.probe(entry);
+  }
+
+  async #probe(entry: Entry, timeoutMs: number): Promise<TimedProbe | null> {
     const { backend } = entry;
-    const result = await this.#ask(entry);
-    this.#running.delete(entry);
-    // Replaced meanwhile, e.g. because its tunnel moved: the answer is about an address of the past.
+    const result = await this.ask(backend, timeoutMs);
     if (entry.removed) return null;
-    if (entry.backend !== backend) return this.probe(entry);
+    // Replaced meanwhile, e.g. because its tunnel moved: the answer is about an address of the past.
+    if (entry.backend !== backend) return this.#probe(entry, timeoutMs);
     this.#apply(entry, result);
     return result;
   }
 
-  async #ask({ backend }: Entry): Promise<TimedProbe> {
+  async ask(backend: Backend, timeoutMs = PROBE_TIMEOUT_MS): Promise<TimedProbe> {
     const { clock } = this.options;
     const startedMs = clock.now();
     const expiry = new AbortController();
-    const detail = `no answer to a probe within ${PROBE_TIMEOUT_MS / 1000} s`;
-    const cancel = clock.after(PROBE_TIMEOUT_MS, () => expiry.abort(new Error(detail)));
+    const detail = `no answer to a probe within ${timeoutMs / 1000} s`;
+    const cancel = clock.after(timeoutMs, () => expiry.abort(new Error(detail)));
     try {
       const result = await backend.probe(expiry.signal);
       return { ...result, latencyMs: clock.now() - startedMs };
@@ -133,17 +207,20 @@ export class HealthChecker {
 
   #apply(entry: Entry, result: TimedProbe): void {
     const { state, models, detail } = result;
-    const { clock, log, changed } = this.options;
+    const { clock, log, changed, circuitClosed } = this.options;
     const before = entry.state;
     entry.probedAtMs = clock.now();
     entry.probes.add(result, entry.probedAtMs);
     entry.state = state;
     entry.detail = state === "Healthy" ? null : (detail ?? null);
-    // A backend that cannot be asked is still known for what it listed last.
+    // A backend that cannot be probed keeps its last listing.
     if (state === "Healthy" || models.length > 0) entry.discovered = models;
     if (before !== state) {
-      log.info("a backend's health changed", { backend: entry.config.name, from: before, to: state, detail });
+      log.info("backend health changed", { backend: entry.config.name, from: before, to: state, detail });
     }
     changed(entry, before);
+    const isWell = state === "Healthy";
+    if (entry.circuit.probed({ isWell, tookMs: result.latencyMs ?? 0 })) circuitClosed(entry);
+    this.watchOver(entry);
   }
 }

@@ -2,6 +2,7 @@ import type { Routing } from "./service.ts";
 
 export type { Entry } from "./entry.ts";
 export * as methods from "./methods.ts";
+export type { RoutePlan } from "./route-plan.ts";
 export { type RoutableModel, Route, type RouteRequest } from "./router.ts";
 export * as routes from "./routes.ts";
 export { createSealer } from "./sealer.ts";

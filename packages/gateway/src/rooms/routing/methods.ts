@@ -1,5 +1,6 @@
 import { z } from "zod";
-import { defineMethod, NoParams } from "../../kernel/method.ts";
+import { defineMethod, NoParams, Ok, ok } from "../../kernel/method.ts";
+import { TARGETS_MAX } from "./model-routes.ts";
 
 const Field = z.object({
   name: z.enum(["url", "name", "api_key", "models"]).describe("Of `POST /api/admin/backends`"),
@@ -23,3 +24,68 @@ export const types = defineMethod({
   }),
   handler: ({ rooms }) => rooms.routing.types(),
 });
+
+const MODEL_ID = z.string().trim().min(1).max(256);
+const hint = "only administrators manage model routes";
+const Target = z.object({
+  model: MODEL_ID.describe("As a backend lists it; aliases and other routes are not followed"),
+  backend: z.string().trim().min(1).max(64).nullish().describe("Only this backend, or backends of this kind"),
+  order: z.int().min(1).max(100).default(1).describe("Lower ones are tried first"),
+  weight: z.int().min(1).max(1_000).default(1).describe("Share of the calls among those of the same order"),
+});
+const RouteSettings = z.object({
+  name: MODEL_ID.describe("The model id that clients call"),
+  targets: z.array(Target).min(1).max(TARGETS_MAX),
+  begin_within_seconds: z
+    .number()
+    .min(0.1)
+    .max(600)
+    .nullish()
+    .describe("A target that has not begun to answer by then gives way to the next"),
+});
+
+export const listRoutes = defineMethod({
+  name: "routes.list",
+  summary: "Model routes: names that several targets serve",
+  auth: "admin",
+  hint,
+  params: NoParams,
+  result: z.array(RouteSettings),
+  handler: ({ rooms }) =>
+    rooms.routing.routes.list().map(({ name, targets, beginWithinMs }) => ({
+      name,
+      targets: [...targets],
+      begin_within_seconds: beginWithinMs === null ? null : beginWithinMs / 1000,
+    })),
+});
+
+export const setRoute = defineMethod({
+  name: "routes.set",
+  summary: "Let several targets serve one name, with order and weights; replaces the route of that name",
+  auth: "admin",
+  hint,
+  params: RouteSettings,
+  result: Ok,
+  handler: async ({ params: { name, targets, begin_within_seconds: seconds }, rooms }) => {
+    await rooms.routing.routes.set({
+      name,
+      targets: targets.map((target) => ({ ...target, backend: target.backend ?? null })),
+      beginWithinMs: seconds == null ? null : Math.round(seconds * 1000),
+    });
+    return ok;
+  },
+});
+
+export const deleteRoute = defineMethod({
+  name: "routes.delete",
+  summary: "Delete a model route",
+  auth: "admin",
+  hint,
+  params: z.object({ name: MODEL_ID }),
+  result: Ok,
+  handler: async ({ params, rooms }) => {
+    await rooms.routing.routes.remove(params.name);
+    return ok;
+  },
+});
+export * from "./manage-methods.ts";

@@ -1,15 +1,15 @@
 import type { HealthState, ProbeResult } from "../../backends/contract.ts";
 
-/** One an hour's minutes. */
+/** One probe a minute for the last hour. */
 const PROBES_KEPT = 60;
 const DETAIL_LENGTH_MAX = 300;
 
-/** What a probe found and how long it took; null where another instance probed and did not say. */
+/** What a probe found and how long it took; null where another instance probed and did not report it. */
 export interface TimedProbe extends ProbeResult {
   latencyMs: number | null;
 }
 
-export interface PastProbe {
+interface PastProbe {
   atMs: number;
   state: HealthState;
   latencyMs: number | null;

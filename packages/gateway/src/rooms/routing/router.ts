@@ -1,22 +1,53 @@
 import type { Backend, CapabilityName, ModelInfo } from "../../backends/contract.ts";
 import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { type ErrorName, fail } from "../../kernel/errors.ts";
+import { type ErrorName, fail, ServiceError } from "../../kernel/errors.ts";
+import type { Circuit } from "./circuit.ts";
 import { type Entry, modelsOf } from "./entry.ts";
 
 const CONVERSATIONS_PINNED_MAX = 100_000;
 const LATEST = ":latest";
+/** Calls that wait for a backend with a free place, and for how long. */
+const WAITING_MAX = 256;
+const WAIT_MS_MAX = 60_000;
+const BUSY_RETRY_SECONDS = 1;
+/** How much a new measurement counts in the mean time to the first byte. */
+const LATENCY_SHARE = 0.2;
 
-const capabilityOf = {
+/** How one of several equal backends is chosen: by how often each was, or by how soon each answers. */
+export type BackendChoice = "requests" | "latency";
+
+/** Every backend that could serve the request has as many calls as it takes. */
+export class AllBusy extends ServiceError {
+  constructor(model: string) {
+    super("unavailable", `Every backend of ${model} has as many calls as it takes at once; try again`, {
+      retryAfterSeconds: BUSY_RETRY_SECONDS,
+    });
+  }
+}
+
+interface Waiting {
+  request: RouteRequest;
+  resolve(route: Route): void;
+  reject(error: unknown): void;
+  cancel(): void;
+}
+
+/** What a request may need of a backend. Text completions have no name of their own in a list of capabilities. */
+export type Ability = CapabilityName | "text_completion";
+
+const canDo = {
   chat: (backend: Backend) => backend.chat !== undefined,
+  text_completion: (backend: Backend) => backend.chat !== undefined && backend.post !== undefined,
   embeddings: (backend: Backend) => backend.embed !== undefined,
   video: (backend: Backend) => backend.video !== undefined,
   realtime: (backend: Backend) => backend.realtime !== undefined,
   invoke: (backend: Backend) => backend.invoke !== undefined,
-} satisfies Record<CapabilityName, (backend: Backend) => boolean>;
+} satisfies Record<Ability, (backend: Backend) => boolean>;
 
-const unsupported: Record<CapabilityName, string> = {
+const unsupported: Record<Ability, string> = {
   chat: "the backend does not support chat",
+  text_completion: "the backend does not support text completions",
   embeddings: "the backend does not support embeddings",
   video: "the backend does not support video generation",
   realtime: "the model does not support realtime sessions",
@@ -26,26 +57,59 @@ const unsupported: Record<CapabilityName, string> = {
 export interface RouteRequest {
   /** After alias resolution. */
   model: string;
-  capability: CapabilityName;
+  capability: Ability;
   /** Backend name, kind or type; any case. */
   provider?: string | null;
   conversationId?: string | null;
-  /** Backends that were tried for this request already. */
-  exclude?: readonly Backend[];
+  /** As `provider`, by a model route; both have to match. */
+  backend?: string | null;
+  /** What was tried for this request already. */
+  exclude?: readonly Route[];
+}
+
+/** Told when a circuit opens or closes. */
+export interface CircuitWatcher {
+  opened(entry: Entry): void;
+  closed(entry: Entry): void;
+}
+const NOBODY: CircuitWatcher = { opened() {}, closed() {} };
+
+/** What a failed call says about the backend. */
+export interface CallFailure {
+  cause: string;
+  /** What was sent, where it can be the reason. */
+  body?: () => Uint8Array | string;
+  /** Nothing reached the backend. */
+  isUnreached?: boolean;
 }
 
 /** One chosen backend. Exactly one of the three endings is reported; later ones do nothing. */
 export class Route {
   #open = true;
   readonly #isTest: boolean;
+  /** A backend that moves gets a new circuit, of which this call knows nothing. */
+  readonly #circuit: Circuit;
+  readonly #startedMs: number;
 
   constructor(
     readonly entry: Entry,
     /** The model id as this backend lists it. */
     readonly model: string,
-    readonly clock: Clock,
+    readonly router: Router,
   ) {
+    this.#circuit = entry.circuit;
     this.#isTest = entry.circuit.enter();
+    entry.inFlight++;
+    this.#startedMs = router.choice === "latency" ? router.clock.now() : 0;
+  }
+
+  /** The answer has begun. */
+  begun(): void {
+    if (this.router.choice !== "latency") return;
+    const { entry } = this;
+    const tookMs = this.router.clock.now() - this.#startedMs;
+    entry.latencyMs =
+      entry.latencyMs === null ? tookMs : entry.latencyMs + (tookMs - entry.latencyMs) * LATENCY_SHARE;
   }
 
   get backend(): Backend {
@@ -58,24 +122,36 @@ export class Route {
   #end(): boolean {
     if (!this.#open) return false;
     this.#open = false;
-    if (this.#isTest) this.entry.circuit.tested();
+    if (this.#isTest) this.#circuit.tested();
+    this.entry.inFlight--;
     return true;
   }
   succeeded(): void {
-    if (this.#end()) this.entry.circuit.succeeded();
+    if (!this.#end()) return;
+    if (this.#circuit.succeeded()) this.#watcher?.closed(this.entry);
+    this.router.freed();
   }
-  failed(cause: string): void {
-    if (this.#end()) this.entry.circuit.failed(cause, this.clock.now());
+  failed({ cause, body, isUnreached }: CallFailure): void {
+    if (!this.#end()) return;
+    const facts = { body: body && Bun.hash(body()), isUnreached, isTest: this.#isTest };
+    if (this.#circuit.failed(cause, this.router.clock.now(), facts)) this.#watcher?.opened(this.entry);
+    this.router.freed();
+  }
+  /** Null when the circuit is not the backend's any more. */
+  get #watcher(): CircuitWatcher | null {
+    return this.#circuit === this.entry.circuit ? this.router.watcher : null;
   }
   /** The call ended without saying anything about the backend, e.g. because the client left. */
   abandoned(): void {
-    this.#end();
+    if (this.#end()) this.router.freed();
   }
 }
 
-/** A model that can be called now, with the name of the first backend that serves it. */
+/** A model of a healthy backend, with the name of the first one that serves it. */
 export interface RoutableModel extends ModelInfo {
   owned_by: string;
+  /** Whether it can be called now. */
+  available: boolean;
 }
 
 interface Candidate {
@@ -83,23 +159,77 @@ interface Candidate {
   model: ModelInfo;
 }
 
-const canServe = ({ entry, model }: Candidate, capability: CapabilityName): boolean =>
-  capabilityOf[capability](entry.backend) && (model.capabilities?.includes(capability) ?? true);
+const canServe = ({ entry, model }: Candidate, ability: Ability): boolean =>
+  canDo[ability](entry.backend) &&
+  (model.capabilities?.includes(ability === "text_completion" ? "chat" : ability) ?? true);
 
 /** Chooses the backend of a request among the registered ones. */
 export class Router {
   readonly #pins = new BoundedMap<string, Entry>(CONVERSATIONS_PINNED_MAX);
-  /** By requested model id; made anew after the list or a listing changed. */
+  /** By requested model id; rebuilt after the list or a listing changed. */
   #index: Map<string, Candidate[]> | null = null;
+  #waiting: Waiting[] = [];
 
   constructor(
     readonly entries: readonly Entry[],
     readonly clock: Clock,
+    readonly watcher: CircuitWatcher = NOBODY,
+    readonly choice: BackendChoice = "requests",
   ) {}
 
   /** The list of backends, or what one of them serves, has changed. */
   changed(): void {
     this.#index = null;
+    this.freed();
+  }
+
+  /** The backend of a request, as soon as one that could serve it has a free place. */
+  acquire(request: RouteRequest): Route | Promise<Route> {
+    try {
+      return this.choose(request);
+    } catch (error) {
+      if (!(error instanceof AllBusy) || this.#waiting.length >= WAITING_MAX) throw error;
+      return new Promise((resolve, reject) => {
+        const cancel = this.clock.after(WAIT_MS_MAX, () => {
+          this.#waiting = this.#waiting.filter((each) => each !== waiting);
+          reject(error);
+        });
+        const waiting: Waiting = { request, resolve, reject, cancel };
+        this.#waiting.push(waiting);
+      });
+    }
+  }
+
+  /** A backend may have a free place: those who wait get it in the order in which they came. */
+  freed(): void {
+    if (this.#waiting.length === 0) return;
+    const still: Waiting[] = [];
+    const before = this.#waiting;
+    this.#waiting = [];
+    for (const waiting of before) {
+      try {
+        const route = this.choose(waiting.request);
+        waiting.cancel();
+        waiting.resolve(route);
+      } catch (error) {
+        if (error instanceof AllBusy) still.push(waiting);
+        else {
+          waiting.cancel();
+          waiting.reject(error);
+        }
+      }
+    }
+    this.#waiting = [...still, ...this.#waiting];
+  }
+
+  /** Calls that wait for a backend with a free place. */
+  get waitingCount(): number {
+    return this.#waiting.length;
+  }
+
+  /** Whether `choose` would find one. */
+  canChoose(request: RouteRequest): boolean {
+    return this.#find(request).best !== null;
   }
 
   #candidates(model: string): readonly Candidate[] {
@@ -107,39 +237,73 @@ export class Router {
     return this.#index.get(model) ?? [];
   }
 
-  choose({ model, capability, provider, conversationId, exclude }: RouteRequest): Route {
+  choose(request: RouteRequest): Route {
+    const { model, capability, provider, conversationId, backend } = request;
+    const { best, isBusy } = this.#find(request);
+    if (best === null && isBusy) throw new AllBusy(model);
+    if (best === null) return this.#refuse(model, capability, [provider, backend]);
+    const pinned = conversationId ? this.#pins.get(conversationId) : undefined;
+    // A hint is for this request; the conversation stays where it is as long as that is well.
+    const isBound = pinned?.state === "Healthy" && pinned.circuit.canPass(this.clock.now());
+    if (conversationId && best.entry !== pinned && !(provider && isBound))
+      this.#pins.set(conversationId, best.entry);
+    best.entry.requests++;
+    return new Route(best.entry, best.model.id, this);
+  }
+
+  #find({ model, capability, provider, conversationId, backend, exclude }: RouteRequest) {
     const nowMs = this.clock.now();
     const pinned = conversationId ? this.#pins.get(conversationId) : undefined;
     let best: Candidate | null = null;
+    let isBusy = false;
     for (const candidate of this.#candidates(model)) {
       const { entry } = candidate;
       if (entry.state !== "Healthy" || !entry.circuit.canPass(nowMs)) continue;
-      if (!canServe(candidate, capability) || exclude?.includes(entry.backend)) continue;
+      if (!canServe(candidate, capability) || exclude?.some((route) => isSame(route, candidate))) continue;
       if (provider && !matchesProvider(entry, provider)) continue;
-      if (entry === pinned) {
-        best = candidate;
-        break;
+      if (backend && !matchesProvider(entry, backend)) continue;
+      const { concurrency } = entry.config;
+      if (concurrency && entry.inFlight >= concurrency) {
+        isBusy = true;
+        continue;
       }
-      if (best === null || entry.requests < best.entry.requests) best = candidate;
+      if (entry === pinned) return { best: candidate, isBusy };
+      if (best === null || this.#isBetter(entry, best.entry)) best = candidate;
     }
-    if (best === null) return this.#refuse(model, capability, provider);
-    if (conversationId && best.entry !== pinned) this.#pins.set(conversationId, best.entry);
-    best.entry.requests++;
-    return new Route(best.entry, best.model.id, this.clock);
+    return { best, isBusy };
+  }
+
+  #isBetter(one: Entry, other: Entry): boolean {
+    if (this.choice === "requests") return one.requests < other.requests;
+    const [oneMs, otherMs] = [expectedMs(one), expectedMs(other)];
+    return oneMs === otherMs ? one.requests < other.requests : oneMs < otherMs;
   }
 
   /** Why nobody was chosen. */
-  #refuse(model: string, capability: CapabilityName, provider?: string | null): never {
+  #refuse(model: string, capability: Ability, hints: readonly (string | null | undefined)[]): never {
     const refuse = (kind: ErrorName, message: string): never =>
       fail(capability === "video" ? "no_video_backend" : kind, message);
-    const serving = this.#candidates(model).filter(
-      ({ entry }) => !provider || matchesProvider(entry, provider),
+    const serving = this.#candidates(model).filter(({ entry }) =>
+      hints.every((hint) => !hint || matchesProvider(entry, hint)),
     );
     if (serving.length === 0) refuse("model_not_found", `No backend available for model: ${model}`);
     const isAnyHealthy = serving.some(({ entry }) => entry.state === "Healthy");
     if (isAnyHealthy && !serving.some((candidate) => canServe(candidate, capability)))
       refuse("backend_error", `${model}: ${unsupported[capability]}`);
-    return refuse("all_unhealthy", `all backends unhealthy for model: ${model}`);
+    if (capability === "video") refuse("no_video_backend", `all backends unhealthy for model: ${model}`);
+    const retryAfterSeconds = this.#secondsUntilRetry(serving);
+    return fail("all_unhealthy", `all backends unhealthy for model: ${model}`, { retryAfterSeconds });
+  }
+
+  /** Until the first of them is probed, or tested by a call. */
+  #secondsUntilRetry(serving: readonly Candidate[]): number {
+    const nowMs = this.clock.now();
+    const times = serving.flatMap(({ entry: { nextProbeMs, circuit, state } }) => {
+      const testMs = state === "Healthy" ? circuit.openUntilMs : null;
+      return [nextProbeMs, testMs].filter((timeMs) => timeMs !== null);
+    });
+    const firstMs = times.length > 0 ? Math.min(...times) : nowMs;
+    return Math.max(1, Math.ceil((firstMs - nowMs) / 1000));
   }
 
   /**
@@ -158,15 +322,27 @@ export class Router {
 
   /** Models of healthy backends with the name of the backend that was registered first with each. */
   routableModels(): RoutableModel[] {
-    const known = new Map<string, RoutableModel>();
+    const nowMs = this.clock.now();
+    const models = new Map<string, RoutableModel>();
     for (const entry of this.entries) {
       if (entry.state !== "Healthy") continue;
-      for (const model of modelsOf(entry))
-        if (!known.has(model.id)) known.set(model.id, { ...model, owned_by: entry.config.name });
+      const canPass = entry.circuit.canPass(nowMs);
+      for (const model of modelsOf(entry)) {
+        const known = models.get(model.id);
+        if (!known) models.set(model.id, { ...model, owned_by: entry.config.name, available: canPass });
+        else known.available ||= canPass;
+      }
     }
-    return [...known.values()];
+    return [...models.values()];
   }
 }
+
+const isSame = (route: Route, { entry, model }: Candidate): boolean =>
+  route.entry === entry && route.model === model.id;
+
+/** How long a call more would wait, by how soon it answers and how much it has to do. One never measured is asked first. */
+const expectedMs = ({ latencyMs, inFlight }: Entry): number =>
+  latencyMs === null ? 0 : latencyMs * (inFlight + 1);
 
 const matchesProvider = ({ config }: Entry, provider: string): boolean => {
   const wanted = provider.trim().toLowerCase();

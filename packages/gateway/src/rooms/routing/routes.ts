@@ -13,7 +13,7 @@ const MODEL_ID = z.string().trim().min(1).max(MODEL_ID_LENGTH_MAX);
 const BODY_ERRORS = { "": "invalid_request" } as const;
 const NOT_AN_OBJECT = "The body must be a JSON object";
 
-const Registration = z.object(
+export const Registration = z.object(
   {
     type: z.string().trim().min(1).max(64).optional().describe("A kind, or an engine's name such as vllm"),
     url: z.string().trim().min(1).max(2_048).optional(),
@@ -21,12 +21,18 @@ const Registration = z.object(
     name: z.string().trim().min(1).max(64).optional().describe("Provider hint; the same name replaces"),
     models: z.array(MODEL_ID).max(1_000).optional(),
     capabilities: z.array(z.enum(CAPABILITIES)).optional(),
+    concurrency: z
+      .int()
+      .min(1)
+      .max(10_000)
+      .optional()
+      .describe("Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue"),
     workflow: z.record(z.string(), z.unknown()).nullish().describe("Legacy; read by no backend"),
   },
   NOT_AN_OBJECT,
 );
 
-const Health = z.object({
+export const Health = z.object({
   label: z.string().describe("backend_<index>:<kind>"),
   state: z.enum(["Healthy", "Degraded", "Unhealthy"]),
   name: z.string(),
@@ -34,6 +40,8 @@ const Health = z.object({
   url: z.string(),
   models: z.int(),
   requests: z.int(),
+  in_flight: z.int().describe("Calls under way on this instance"),
+  concurrency: z.int().nullable(),
   circuit: z.object({
     state: z.enum(["closed", "open", "half_open"]),
     consecutive_failures: z.int(),
@@ -45,13 +53,13 @@ const Health = z.object({
   implausible_usage: z
     .object({ count: z.int(), problem: z.string(), request_id: z.string(), at: z.string() })
     .nullable()
-    .describe("Usage that the model cannot have had, as this backend reported it; the newest case"),
+    .describe("The latest implausible usage that this backend reported"),
 });
 
 const Done = z.object({ status: z.literal("ok"), message: z.string() });
 const done = (message: string) => ({ status: "ok" as const, message });
 
-function healthOf(entry: Entry, index: number, nowMs: number): z.output<typeof Health> {
+export function healthOf(entry: Entry, index: number, nowMs: number): z.output<typeof Health> {
   const { config, state, detail, circuit, discovered, requests, probedAtMs, suspicion } = entry;
   const report = circuit.report(nowMs);
   return {
@@ -62,6 +70,8 @@ function healthOf(entry: Entry, index: number, nowMs: number): z.output<typeof H
     url: shownUrl(config.url),
     models: new Set([...config.models, ...discovered.map(({ id }) => id)]).size,
     requests,
+    in_flight: entry.inFlight,
+    concurrency: config.concurrency ?? null,
     circuit: report,
     last_error: detail ?? report.cause,
     probed_at: probedAtMs === null ? null : new Date(probedAtMs).toISOString(),
@@ -125,7 +135,7 @@ export const removeBackend = defineRoute({
   },
 });
 
-const aliasField = (name: "alias" | "target") =>
+export const aliasField = (name: "alias" | "target") =>
   z
     .string(`Missing '${name}' field`)
     .trim()

@@ -2,9 +2,9 @@ import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:cr
 
 /** Keeps secrets that must be given out again, such as upstream keys, unreadable in the database. */
 export interface Sealer {
-  /** `context` names what the secret belongs to; it can be opened for nothing else. */
+  /** `context` names what the secret belongs to; unsealing needs the same context. */
   seal(secret: string, context: string): string;
-  /** Null when it was sealed with another key, or for something else. A text that never was sealed is its own. */
+  /** Null when it was sealed with another key, or for something else. A text that was never sealed is returned as it is. */
   open(sealed: string, context: string): string | null;
 }
 
@@ -14,7 +14,7 @@ const IV_BYTES = 12;
 const TAG_BYTES = 16;
 const PREFIX = "sealed:v1:";
 
-/** A key of its own is derived from `secret`, so that sealing tells nothing about what else it is used for. */
+/** A key of its own is derived from `secret`, so that sealing reveals nothing about its other uses. */
 export function createSealer(secret: Uint8Array): Sealer {
   const key = new Uint8Array(hkdfSync("sha256", secret, "", "secrets at rest", KEY_BYTES));
   return {

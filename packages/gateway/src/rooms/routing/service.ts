@@ -1,20 +1,25 @@
-import type {
-  Backend,
-  BackendConfig,
-  BackendKind,
-  BridgeResolver,
-  CapabilityName,
+import {
+  type Backend,
+  type BackendConfig,
+  BackendError,
+  type BackendKind,
+  type BridgeResolver,
+  type CapabilityName,
 } from "../../backends/contract.ts";
 import type { Bus } from "../../bus/contract.ts";
 import { type Clock, isoTime } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
+import type { Metrics } from "../../observe/metrics.ts";
 import type { Database, Leases } from "../../storage/contract.ts";
 import { Aliases } from "./aliases.ts";
+import { Circuit, OPEN_MS } from "./circuit.ts";
 import { type Entry, newEntry } from "./entry.ts";
 import { HealthChecker } from "./health.ts";
+import { ModelRoutes } from "./model-routes.ts";
 import type { TimedProbe } from "./probe-history.ts";
-import { type Route, type RouteRequest, Router } from "./router.ts";
+import { type PlanRequest, RoutePlan } from "./route-plan.ts";
+import { type BackendChoice, type CircuitWatcher, type Route, type RouteRequest, Router } from "./router.ts";
 import type { Sealer } from "./sealer.ts";
 import { BackendStore, type StoredBackend } from "./store.ts";
 
@@ -22,8 +27,9 @@ const CHANGED = "backends-changed";
 /** Message: JSON of a backend's name and what the probing instance found. */
 const PROBED = "backend-probed";
 const BACKENDS_MAX = 1_000;
-/** A backend that reports nonsense does so with every answer; the log has it now and then. */
+/** A backend that reports nonsense does so with every answer; log it only now and then. */
 const SUSPICION_LOGGED_EVERY_MS = 60_000;
+export const DISABLED = "disabled by an administrator";
 const DEFAULT_TYPE = "local-server";
 const DEFAULT_URL = "http://localhost:11434";
 
@@ -41,8 +47,11 @@ export interface RoutingOptions {
   bus: Bus;
   clock: Clock;
   log: Log;
+  metrics: Metrics;
   factory: BackendFactory;
   leases: Leases;
+  /** How one of several equal backends is chosen. */
+  choice: BackendChoice;
   /** Seals upstream keys before they are stored. */
   sealer: Sealer;
 }
@@ -54,29 +63,63 @@ export interface Registration {
   name?: string;
   models?: readonly string[];
   capabilities?: readonly CapabilityName[];
+  concurrency?: number;
   workflow?: unknown;
+  /** False: it is kept, and not used. */
+  enabled?: boolean;
 }
+
+/** Failures before anything was sent, and statuses below 500 that are about the backend, not about the request. */
+const NOT_SENT: ReadonlySet<string> = new Set(["request", "unsupported"]);
+const BACKEND_AT_FAULT: ReadonlySet<number> = new Set([401, 408, 429]);
+/** Whether the backend did its work: a refusal of the request itself is an answer like any other. */
+const isAnswer = (error: unknown): boolean =>
+  error instanceof BackendError &&
+  error.kind === "upstream" &&
+  error.status !== undefined &&
+  error.status < 500 &&
+  !BACKEND_AT_FAULT.has(error.status);
 
 /** Registered backends, their health, and the choice among them. */
 export class Routing {
   readonly aliases: Aliases;
+  readonly routes: ModelRoutes;
   readonly #store: BackendStore;
   readonly #entries: Entry[] = [];
   readonly #router: Router;
   readonly #health: HealthChecker;
-  /** One change of the list at a time, so that a reload cannot cross a registration. */
+  /** One change of the list at a time, so that a reload and a registration cannot interleave. */
   #turn: Promise<unknown> = Promise.resolve();
   #closed = false;
-  /** Reports of usage that no request can have had, of all backends. */
+  /** Count of implausible usage reports, over all backends. */
   suspicions = 0;
 
   constructor(readonly options: RoutingOptions) {
-    const { db, bus, clock, log, leases, factory, sealer } = options;
+    const { db, bus, clock, log, metrics, leases, factory, sealer } = options;
     this.aliases = new Aliases(bus);
+    this.routes = new ModelRoutes({ db, bus, clock, log });
     this.#store = new BackendStore(db, sealer, (backend) =>
       log.error("a backend's key was sealed with another SERVICE_JWT_SECRET; register it again", { backend }),
     );
-    this.#router = new Router(this.#entries, clock);
+    const changes = metrics.counter(
+      "gateway_backend_circuit_changes_total",
+      "Circuits of backends that opened (calls are kept away) or closed (calls are sent again)",
+    );
+    const circuits: CircuitWatcher = {
+      opened: (entry) => {
+        const backend = entry.config.name;
+        const { cause } = entry.circuit;
+        log.warn("a backend's circuit opened", { backend, cause, for_seconds: OPEN_MS / 1000 });
+        changes.add(1, { backend, to: "open" });
+        this.#health.watchOver(entry);
+      },
+      closed: (entry) => {
+        const backend = entry.config.name;
+        log.info("a backend's circuit closed", { backend });
+        changes.add(1, { backend, to: "closed" });
+      },
+    };
+    this.#router = new Router(this.#entries, clock, circuits, options.choice);
     this.#health = new HealthChecker({
       clock,
       log,
@@ -86,6 +129,7 @@ export class Routing {
         if (entry.state === "Healthy" && before !== "Healthy") this.#router.joined(entry);
         this.#router.changed();
       },
+      circuitClosed: circuits.closed,
       team: bus.shared
         ? {
             leases,
@@ -108,7 +152,7 @@ export class Routing {
 
   /** Restores what was registered before; every backend is probed at once. */
   async start(): Promise<void> {
-    await this.reload();
+    await Promise.all([this.reload(), this.routes.reload()]);
     this.#health.start();
   }
 
@@ -131,6 +175,20 @@ export class Routing {
   choose(request: RouteRequest): Route {
     return this.#router.choose(request);
   }
+  get waitingCount(): number {
+    return this.#router.waitingCount;
+  }
+  /** The same, as soon as a backend that could serve it has a free place. */
+  acquire(request: RouteRequest): Route | Promise<Route> {
+    return this.#router.acquire(request);
+  }
+  /** The targets of a model route; null when the model is not one's name. */
+  plan(model: string, request: PlanRequest, allows: (model: string) => boolean): RoutePlan | null {
+    const plan = this.routes.plan(model);
+    if (!plan) return null;
+    const targets = plan.targets.filter((target) => allows(target.model));
+    return new RoutePlan(this.#router, targets, plan.beginWithinMs, request);
+  }
   /** A backend reported usage that its model cannot have had: it stays in use, and its operator is told. */
   suspect({ entry }: Route, problem: string, requestId: string): void {
     const { clock, log } = this.options;
@@ -147,12 +205,28 @@ export class Routing {
     });
   }
 
-  /** The backend registered under this name, whatever its health. */
+  /** The backend registered under this name, healthy or not. */
   backendNamed(name: string): Backend | null {
     return this.#find(name)?.backend ?? null;
   }
+  /** Tells the circuit how a call outside of a chosen route ended; null: well. */
+  callEnded(name: string, error: unknown): void {
+    const circuit = this.#find(name)?.circuit;
+    if (error === null || isAnswer(error)) circuit?.succeeded();
+    else if (error instanceof BackendError && !NOT_SENT.has(error.kind))
+      circuit?.failed(error.message, this.options.clock.now());
+  }
   routableModels() {
     return this.#router.routableModels();
+  }
+  /** Model routes by the names that clients call, and whether one of their targets can be called now. */
+  routedModels(): { id: string; available: boolean }[] {
+    return this.routes.list().map(({ name, targets }) => ({
+      id: name,
+      available: targets.some(({ model, backend }) =>
+        this.#router.canChoose({ model, backend, capability: "chat" }),
+      ),
+    }));
   }
 
   /** What a form for registrations offers: every kind, and the servers that have a label of their own. */
@@ -181,7 +255,7 @@ export class Routing {
         (await this.#store.save(stored, isoTime(clock.now())).then(
           () => true,
           (error) => {
-            log.error("a backend could not be saved; it is gone after a restart", {
+            log.error("saving a backend failed; it will be lost on restart", {
               backend: config.name,
               error,
             });
@@ -208,6 +282,12 @@ export class Routing {
     await this.#health.probe(entry);
   }
 
+  /** What an adopted backend can serve has changed; resolves when it is known how it stands. */
+  async recheck(backend: Backend): Promise<void> {
+    const entry = this.#entries.find((each) => each.backend === backend);
+    if (entry) await this.#health.recheck(entry);
+  }
+
   /** Takes an adopted backend away, unless another one has its name by now. */
   async dismiss(backend: Backend): Promise<void> {
     await this.#exclusively(async () => {
@@ -220,6 +300,59 @@ export class Routing {
     const entry = this.#entries[index];
     if (!entry) fail("not_found", "Backend not found at given index");
     await this.#remove(entry);
+  }
+
+  /**
+   * Changes a registered backend; what is left out stays. Its key is not sent to another server than the one that
+   * it was given for.
+   */
+  async update(name: string, patch: Omit<Registration, "name">): Promise<Entry> {
+    const { config } = this.#named(name);
+    const stored = (await this.#store.list()).find((each) => each.name === name);
+    if (!stored) fail("conflict", `${name} was not registered by hand, so it cannot be changed`);
+    const moves = patch.url !== undefined && originOf(patch.url) !== originOf(config.url);
+    if (moves && stored.apiKey !== null && patch.apiKey === undefined)
+      fail("missing_fields", "`api_key`: is needed again, because the address is another server's", {
+        data: { fields: ["api_key"] },
+      });
+    const given = Object.fromEntries(Object.entries(patch).filter(([, value]) => value !== undefined));
+    return this.register({ ...stored, ...given });
+  }
+
+  /** Refuses a registration whose name another backend has; the contract's route replaces that one instead. */
+  refuseTaken(registration: Registration): void {
+    const { name } = this.#complete(registration);
+    if (this.#find(name))
+      fail(
+        "conflict",
+        `\`name\`: a backend named ${name} exists already; choose another name, or edit that one`,
+        {
+          data: { fields: ["name"] },
+        },
+      );
+  }
+
+  /** Asks a backend that is not registered what it can do; spends no tokens. */
+  async test(registration: Registration): Promise<TimedProbe> {
+    const config = this.#toConfig(this.#complete(registration));
+    const { factory } = this.options;
+    if (factory.isBridgeUrl(config.url))
+      fail("missing_fields", "`url`: a bridge URL can be tested only by registering it");
+    const backend = factory.create(config);
+    try {
+      return await this.#health.ask(backend);
+    } finally {
+      backend.close();
+    }
+  }
+
+  /** Probes a backend now, and tells what was found. */
+  async probeNow(name: string): Promise<void> {
+    await this.#health.probe(this.#named(name));
+  }
+
+  #named(name: string): Entry {
+    return this.#find(name) ?? fail("not_found", `No backend is named ${name}`);
   }
 
   /** True when there was one. */
@@ -235,7 +368,7 @@ export class Routing {
       this.#drop(entry);
       if (!entry.persisted) return;
       await this.#store.remove(name).catch((error) => {
-        this.options.log.error("a backend's row could not be deleted; it returns after a restart", {
+        this.options.log.error("deleting a backend failed; it will return on restart", {
           backend: name,
           error,
         });
@@ -254,7 +387,7 @@ export class Routing {
         if (entry.persisted && !names.has(entry.config.name)) this.#drop(entry);
       }
       for (const row of rows) this.#restore(row);
-    }).catch((error) => this.options.log.error("the list of backends could not be read", { error }));
+    }).catch((error) => this.options.log.error("reading the list of backends failed", { error }));
   }
 
   #restore(row: StoredBackend): void {
@@ -271,7 +404,7 @@ export class Routing {
       this.#put(config, { address: config.url, persisted: true });
       return;
     }
-    // Nobody waits for a tunnel: until it is up the backend is there, but not routable.
+    // Start-up does not wait for a tunnel: until it is up the backend is listed, but not routable.
     const entry = this.#put(config, { address: null, persisted: true });
     factory.bridge.connect(config.url).then(
       (port) => this.#move(entry, this.#tunnelUrl(config, port)),
@@ -287,7 +420,9 @@ export class Routing {
       apiKey: rest.apiKey || null,
       models: [...new Set(rest.models ?? [])],
       ...(rest.capabilities && { capabilities: rest.capabilities }),
+      ...(rest.concurrency && { concurrency: rest.concurrency }),
       workflow: rest.workflow ?? null,
+      enabled: rest.enabled ?? true,
     };
   }
 
@@ -318,7 +453,11 @@ export class Routing {
 
   #put(config: BackendConfig, { address, persisted }: { address: string | null; persisted: boolean }): Entry {
     const { factory } = this.options;
-    const backend = address === null ? unreachable(config) : factory.create({ ...config, url: address });
+    const backend = !config.enabled
+      ? idle(config, DISABLED)
+      : address === null
+        ? idle(config, "the bridge tunnel is not up")
+        : factory.create({ ...config, url: address });
     const entry = newEntry(this.#kindOf(config), { config, backend, persisted });
     this.#place(entry);
     if (factory.isBridgeUrl(config.url)) {
@@ -345,14 +484,16 @@ export class Routing {
 
   #requireRoom(name: string): void {
     if (this.#entries.length >= BACKENDS_MAX && !this.#find(name))
-      fail("app_error", `There are ${BACKENDS_MAX} backends already, the most that are kept`);
+      fail("app_error", `There are ${BACKENDS_MAX} backends already, the maximum; remove one first`);
   }
 
-  /** The tunnel is at another port: the same backend, reached elsewhere, fail-closed until it answers. */
+  /** The tunnel moved to another port: same backend, not routable until it answers there. */
   #move(entry: Entry, address: string): void {
-    if (entry.removed) return;
+    if (entry.removed || !entry.config.enabled) return;
     entry.backend.close();
     entry.backend = this.options.factory.create({ ...entry.config, url: address });
+    // What went wrong at the old port says nothing about the new one.
+    entry.circuit = new Circuit();
     entry.state = "Unhealthy";
     entry.detail = "the tunnel has moved; not probed yet";
     this.#router.changed();
@@ -383,6 +524,8 @@ export class Routing {
   }
 }
 
+const originOf = (url: string): string => (URL.canParse(url) ? new URL(url).host : url);
+
 function requireUrl({ kind, schemes }: BackendKind, url: string): void {
   if (URL.canParse(url) && schemes.includes(new URL(url).protocol)) return;
   const wanted = [...schemes.map((scheme) => `${scheme}//`), "bridge://"].join(", ");
@@ -392,9 +535,9 @@ function requireUrl({ kind, schemes }: BackendKind, url: string): void {
   );
 }
 
-/** Stands in for a backend whose tunnel is not there yet. */
-const unreachable = (config: BackendConfig): Backend => ({
+/** Stands in for a backend that is switched off, or whose tunnel is not there yet. */
+const idle = (config: BackendConfig, detail: string): Backend => ({
   config,
-  probe: async () => ({ state: "Unhealthy", models: [], detail: "the bridge tunnel is not up" }),
+  probe: async () => ({ state: "Unhealthy", models: [], detail }),
   close() {},
 });

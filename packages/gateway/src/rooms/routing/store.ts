@@ -10,7 +10,9 @@ export interface StoredBackend {
   apiKey: string | null;
   models: readonly string[];
   capabilities?: readonly CapabilityName[];
+  concurrency?: number;
   workflow: unknown;
+  enabled: boolean;
 }
 
 interface BackendRow {
@@ -21,6 +23,8 @@ interface BackendRow {
   models: string;
   capabilities: string | null;
   workflow: string | null;
+  concurrency: number | null;
+  enabled: boolean;
 }
 
 const toStored = (row: BackendRow, apiKey: string | null): StoredBackend => ({
@@ -30,7 +34,9 @@ const toStored = (row: BackendRow, apiKey: string | null): StoredBackend => ({
   apiKey,
   models: JSON.parse(row.models) as string[],
   ...(row.capabilities !== null && { capabilities: JSON.parse(row.capabilities) as CapabilityName[] }),
+  ...(row.concurrency !== null && { concurrency: Number(row.concurrency) }),
   workflow: row.workflow === null ? null : JSON.parse(row.workflow),
+  enabled: Boolean(row.enabled),
 });
 
 /** SQL of the registered backends. */
@@ -38,7 +44,7 @@ export class BackendStore {
   constructor(
     readonly db: Database,
     readonly sealer: Sealer,
-    /** Told of a backend whose key cannot be read, because it was sealed with another secret. */
+    /** Called for a backend whose key cannot be read because it was sealed with another secret. */
     readonly onUnreadable: (name: string) => void = () => {},
   ) {}
 
@@ -52,17 +58,17 @@ export class BackendStore {
   /** In order of registration, which is what the indexes of the admin surface count. */
   async list(): Promise<StoredBackend[]> {
     const rows = await this.db.all<BackendRow>(
-      "SELECT name, type, url, api_key, models, capabilities, workflow FROM backend_configs ORDER BY registered_at, name",
+      "SELECT name, type, url, api_key, models, capabilities, workflow, concurrency, enabled FROM backend_configs ORDER BY registered_at, name",
     );
     return rows.map((row) => toStored(row, this.#keyOf(row)));
   }
 
   async save(backend: StoredBackend, now: string): Promise<void> {
     await this.db.run(
-      `INSERT INTO backend_configs (name, type, url, api_key, models, capabilities, workflow, registered_at, updated_at)
-       VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)
+      `INSERT INTO backend_configs (name, type, url, api_key, models, capabilities, workflow, registered_at, updated_at, enabled, concurrency)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, $10)
        ON CONFLICT (name) DO UPDATE SET type = $2, url = $3, api_key = $4, models = $5, capabilities = $6,
-         workflow = $7, updated_at = $8`,
+         workflow = $7, updated_at = $8, enabled = $9, concurrency = $10`,
       [
         backend.name,
         backend.type,
@@ -72,6 +78,8 @@ export class BackendStore {
         backend.capabilities ? JSON.stringify(backend.capabilities) : null,
         backend.workflow === null || backend.workflow === undefined ? null : JSON.stringify(backend.workflow),
         now,
+        backend.enabled,
+        backend.concurrency ?? null,
       ],
     );
   }

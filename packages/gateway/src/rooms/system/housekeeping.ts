@@ -4,17 +4,17 @@ import type { Log } from "../../kernel/log.ts";
 import type { Leases, Sweep } from "../../storage/contract.ts";
 
 const PERIOD_MS = 60 * 60_000;
-/** A start is busy enough; the first sweep waits. */
+/** The first sweep waits until the start is over. */
 const FIRST_AFTER_MS = 60_000;
 /** Renewed between steps; a dead instance's sweep is taken over after this. */
 const LEASE_MS = 5 * 60_000;
 const LEASE = "housekeeping";
 /** Few enough that a step holds its locks for milliseconds only. */
 const ROWS_PER_STEP = 1_000;
-/** Between steps everyone else has the database. */
+/** Pause between steps, so that others get the database. */
 const PAUSE_MS = 50;
 
-export interface HousekeepingOptions {
+interface HousekeepingOptions {
   clock: Clock;
   log: Log;
   leases: Leases;
@@ -35,10 +35,10 @@ export class Housekeeping {
     ];
   }
 
-  /** One sweep of everything, unless another instance is at it. */
+  /** One sweep of everything, unless another instance is doing it. */
   sweep(): Promise<void> {
     this.#running ??= this.#sweepAll()
-      .catch((error) => this.options.log.warn("housekeeping failed; it is tried again later", { error }))
+      .catch((error) => this.options.log.warn("housekeeping failed; will retry", { error }))
       .finally(() => {
         this.#running = null;
       });
@@ -55,7 +55,7 @@ export class Housekeeping {
         if (count < ROWS_PER_STEP) break;
         await sleep(clock, PAUSE_MS);
       }
-      if (removed > 0) log.info("removed what is no longer kept", { what: name, rows: removed });
+      if (removed > 0) log.info("removed expired rows", { what: name, rows: removed });
     }
   }
 

@@ -10,7 +10,7 @@ const REFUSALS = "gateway_inference_refusals_total";
 const FIRST_CHUNK = "gateway_time_to_first_chunk_seconds";
 
 /** How requests ended, as an operator sorts them. */
-export interface Outcomes {
+interface Outcomes {
   ok: number;
   /** Refused for what the client sent or may not do. */
   client_error: number;
@@ -21,7 +21,7 @@ export interface Outcomes {
 }
 
 const OUTCOME_NAMES = ["ok", "client_error", "upstream_error", "gateway_error", "client_left"] as const;
-/** Outcomes of a call that are not an upstream's doing; every other word is. */
+/** Outcomes that the upstream did not cause; it caused all others. */
 const OUTCOME_OF: Readonly<Record<string, keyof Outcomes>> = {
   ok: "ok",
   [CLIENT_LEFT_OUTCOME]: "client_left",
@@ -38,20 +38,20 @@ const nothing = (): Outcomes => ({
 
 type CountsByModel = Map<string, number[]>;
 
-/** What the counters stood at, or by how much they rose. */
+/** Counter values, or how much they rose. */
 interface Reading {
   outcomes: Outcomes;
   firstTokens: CountsByModel;
 }
 
-export interface FirstTokenFigures {
+interface FirstTokenFigures {
   count: number;
   p50_ms: number | null;
   p95_ms: number | null;
 }
 
 /**
- * The last hour, minute by minute, from readings of the metrics: requests pay nothing for it. What is kept is
+ * The last hour, minute by minute, from readings of the metrics, at no cost to requests. What is kept is
  * bounded by the minutes and by the label sets that the metrics themselves allow.
  */
 export class LastHour {

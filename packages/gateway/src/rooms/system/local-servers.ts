@@ -20,8 +20,8 @@ export interface FoundServer {
 
 const urlOf = ({ port }: LocalServer) => `http://127.0.0.1:${port}`;
 
-export interface FindOptions {
-  /** The only addresses that are tried: what a caller sends decides nothing about them. */
+interface FindOptions {
+  /** The only addresses that are tried: callers cannot add any. */
   servers: readonly LocalServer[];
   /** How a backend is made; its own probe is what is tried. */
   create(config: BackendConfig): Backend;
@@ -52,14 +52,14 @@ export function findLocalServers({ servers, create, ownPort }: FindOptions): Pro
   );
 }
 
-export interface LocalServersOptions extends Omit<FindOptions, "ownPort"> {
+interface LocalServersOptions extends Omit<FindOptions, "ownPort"> {
   ownPort(): number;
   routing: Routing;
 }
 
-/** Model servers beside the service, offered to whoever sets it up. */
+/** Local model servers, offered during setup. */
 export class LocalServers {
-  /** One look at a time, however many ask. */
+  /** One scan at a time, shared by all callers. */
   #looking: Promise<FoundServer[]> | null = null;
 
   constructor(readonly options: LocalServersOptions) {}

@@ -3,10 +3,10 @@ import type { RequestFailure } from "../../observe/request-records.ts";
 const FAILURES_KEPT = 50;
 const MESSAGE_LENGTH_MAX = 300;
 
-export interface RecentFailure extends RequestFailure {
+interface RecentFailure extends RequestFailure {
   /** When it happened last. */
   atMs: number;
-  /** How often in a row of the like; the request id is the latest one's. */
+  /** How often it repeated; the request id is the latest one's. */
   times: number;
 }
 

@@ -32,7 +32,8 @@ const Readiness = Health.extend({
 export const readyz = defineRoute({
   method: "GET",
   path: "/readyz",
-  summary: "Like /v1/health, but 503 while the process drains before it stops",
+  summary:
+    "Same as /v1/health, with `usage_journal` added, and 503 with status `draining` while the process stops",
   auth: "public",
   response: Readiness,
   handler: async ({ rooms: { system } }) => {

@@ -20,7 +20,7 @@ export interface StatusFigures {
   journal: () => { rows: number; bytes: number; stalled_seconds: number };
 }
 
-export interface SystemOptions {
+interface SystemOptions {
   clock: Clock;
   version: string;
   buildHash: string;

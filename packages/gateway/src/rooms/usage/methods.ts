@@ -1,5 +1,7 @@
 import { z } from "zod";
 import { defineMethod, Timestamp, WholeNumber } from "../../kernel/method.ts";
+import { QueryBody } from "./query-params.ts";
+import { QueryResult } from "./routes.ts";
 
 export const list = defineMethod({
   name: "usage.list",
@@ -35,4 +37,14 @@ export const list = defineMethod({
     project: z.string().nullable(),
   }),
   handler: ({ params, actor, rooms }) => rooms.usage.list(actor, params),
+});
+
+export const query = defineMethod({
+  name: "usage.query",
+  summary: "Sums of everyone's usage over a period, grouped if asked, with the rows if asked",
+  auth: "admin",
+  hint: "everyone's usage is for administrators; usage.list shows your own",
+  params: QueryBody,
+  result: QueryResult,
+  handler: ({ params, rooms }) => rooms.usage.query(params),
 });

@@ -7,7 +7,7 @@ import { NANO_PER_USD } from "./rows.ts";
 /** Distinct references may be as many as requests; past this an answer says that it was cut. */
 const GROUPS_MAX = 10_000;
 
-export interface Totals {
+interface Totals {
   requests: number;
   prompt_tokens: number;
   completion_tokens: number;
@@ -17,7 +17,7 @@ export interface Totals {
 export interface Group extends Totals {
   key: string | null;
 }
-export interface RawRecord {
+interface RawRecord {
   id: string;
   ref_id: string | null;
   api_key_id: string;
@@ -55,7 +55,7 @@ interface Split {
   rest: { fromMs: number; toMs: number }[];
 }
 
-export function splitPeriod(sinceMs: number | null, untilMs: number | null): Split {
+function splitPeriod(sinceMs: number | null, untilMs: number | null): Split {
   if (sinceMs !== null && untilMs !== null && sinceMs >= untilMs) return { days: null, rest: [] };
   const firstDayMs = sinceMs === null ? null : Math.ceil(sinceMs / DAY_MS) * DAY_MS;
   const endDayMs = untilMs === null ? null : Math.floor(untilMs / DAY_MS) * DAY_MS;

@@ -13,6 +13,31 @@ const Totals = z.object({
   cost_usd: z.number().describe("Sum of the costs; rows without one add nothing"),
 });
 
+export const QueryResult = z.object({
+  totals: Totals,
+  groups: z.array(Totals.extend({ key: z.string().nullable() })).optional(),
+  groups_truncated: z.literal(true).optional().describe("Present when there are more than 10000 groups"),
+  records: z
+    .array(
+      z.object({
+        id: z.uuid(),
+        ref_id: z.string().nullable(),
+        api_key_id: z.string(),
+        model: z.string(),
+        backend: z.string(),
+        prompt_tokens: z.int(),
+        completion_tokens: z.int(),
+        total_tokens: z.int(),
+        cost: z.number().nullable(),
+        created_at: Timestamp,
+      }),
+    )
+    .optional(),
+  records_total: z.int().optional(),
+  limit: z.int().optional(),
+  offset: z.int().optional(),
+});
+
 export const query = defineRoute({
   method: "POST",
   path: "/api/admin/usage/query",
@@ -21,29 +46,6 @@ export const query = defineRoute({
   bodyBytesMax: BODY_BYTES_MAX,
   body: QueryBody,
   invalid: QUERY_ERRORS,
-  response: z.object({
-    totals: Totals,
-    groups: z.array(Totals.extend({ key: z.string().nullable() })).optional(),
-    groups_truncated: z.literal(true).optional().describe("Present when there are more than 10000 groups"),
-    records: z
-      .array(
-        z.object({
-          id: z.uuid(),
-          ref_id: z.string().nullable(),
-          api_key_id: z.string(),
-          model: z.string(),
-          backend: z.string(),
-          prompt_tokens: z.int(),
-          completion_tokens: z.int(),
-          total_tokens: z.int(),
-          cost: z.number().nullable(),
-          created_at: Timestamp,
-        }),
-      )
-      .optional(),
-    records_total: z.int().optional(),
-    limit: z.int().optional(),
-    offset: z.int().optional(),
-  }),
+  response: QueryResult,
   handler: ({ body, rooms }) => rooms.usage.query(body),
 });

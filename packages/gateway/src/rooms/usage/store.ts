@@ -170,7 +170,7 @@ const toValues = (row: UsageRow, createdAt: string): SqlValue[] => [
   row.estimated,
 ];
 
-export interface ListOptions {
+interface ListOptions {
   userId: string;
   project: string | null;
   limit: number;
@@ -179,7 +179,7 @@ export interface ListOptions {
   fromMs: number;
 }
 
-export interface ListedRow {
+interface ListedRow {
   id: string;
   model: string;
   backend: string;
@@ -238,7 +238,7 @@ export class UsageStore {
   }
 
   /**
-   * What the months are at, theirs alone until the end of the transaction. Months without a row get one, so that
+   * The months' sums, locked until the end of the transaction. Months without a row get one, so that
    * two writers who begin a month cannot both find it empty.
    */
   async lockMonths(tx: Transaction, keys: readonly MonthKey[]): Promise<MonthQuota[]> {
@@ -314,7 +314,7 @@ export class UsageStore {
     return row?.total ?? 0;
   }
 
-  /** Deletes some of the rows that are older than `before`; the rollups keep what they said. */
+  /** Deletes some of the rows that are older than `before`; the rollups keep their sums. */
   deleteBefore(before: string, rowsMax: number): Promise<number> {
     return this.db.run(
       `DELETE FROM usage_records WHERE id IN

@@ -6,7 +6,7 @@ import type { ClipFacts } from "./clip-facts.ts";
 const NANO_PER_USD = 1e9;
 
 /** One job as metering knows it. */
-export interface JobCharge {
+interface JobCharge {
   requestId: string;
   payer: Payer;
   model: string;

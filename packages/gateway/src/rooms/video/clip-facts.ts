@@ -18,8 +18,8 @@ const dearest = (values: readonly number[], most: number): number | undefined =>
   values.length === 0 ? undefined : Math.min(Math.max(...values), most);
 
 /**
- * What a task asks for, at the dearest reading of what the client said and of what is sent upstream: whichever of
- * two members that disagree an upstream obeys, it was paid for.
+ * What a task asks for, at the most expensive reading of the request and of what is sent upstream: if two
+ * members disagree, the cost of either is covered.
  */
 export function askedFacts(request: VideoRequest, { members, defaultSeconds }: VideoAsked): ClipFacts {
   const { durationSeconds, width, height } = request;

@@ -11,7 +11,7 @@ export interface ClipReading {
   frames: number[];
   clips: number[];
   shortSides: number[];
-  /** A size is given in words that are not understood. */
+  /** A size that could not be parsed. */
   sizeUnclear: boolean;
 }
 

@@ -7,7 +7,7 @@ const SPELLED_AS_KNOWN = new Set(["model", "model_name", "model_id"]);
 
 /**
  * The backend's own fields without those that name a model: the price and the rights are those of the request's
- * `model`. A name that only some servers would take for it is refused rather than dropped unseen.
+ * `model`. A name that only some servers would read as `model` is refused rather than silently dropped.
  */
 export function checkExtra(extra: Record<string, unknown>): Record<string, unknown> {
   const kept = Object.entries(extra).filter(([name]) => {

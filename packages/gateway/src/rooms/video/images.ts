@@ -18,7 +18,7 @@ export interface InputImage {
   mime_type: string;
 }
 
-/** Refuses what no upstream would take, with the field and the reason, before anything is stored. */
+/** Refuses images that no upstream would accept, naming the field and the reason, before anything is stored. */
 export function checkImages(images: readonly InputImage[]): void {
   const refuse = (field: string, why: string): never =>
     fail("invalid_params", `Invalid params: \`${field}\`: ${why}`, { data: { fields: [field] } });

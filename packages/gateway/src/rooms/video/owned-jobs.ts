@@ -4,9 +4,9 @@ import type { Charges, JobHold } from "./charges.ts";
 import type { VideoOptions } from "./service.ts";
 import type { JobSummary, VideoStore } from "./store.ts";
 
-/** Message: the id of a job that ended; the instance that has its hold gives it back. */
+/** Message: the id of a job that ended; the instance that has its hold releases it. */
 const ENDED = "video-ended";
-/** Message: some jobs have no owner any more. */
+/** Message: some jobs no longer have an owner. */
 const ABANDONED = "video-abandoned";
 
 /**
@@ -92,7 +92,7 @@ export class OwnedJobs {
   async #claim({ fromTheLiving }: { fromTheLiving: boolean }): Promise<number> {
     const now = isoTime(this.options.clock.now());
     const claimed = await this.store.claim({ ...this.lease(), now, limit: CLAIMED_MAX, fromTheLiving });
-    // A cancelled job costs nothing; only its upstream has to be told.
+    // A cancelled job costs nothing; only the upstream must be told to cancel.
     for (const job of claimed)
       if (job.status !== "cancelled" && !this.#holds.has(job.id)) this.#unheld.set(job.id, job);
     for (const job of [...this.#unheld.values()]) await this.#hold(job);

@@ -11,7 +11,7 @@ export function chooseVideoBackend(
   const model = routing.aliases.resolve(requested);
   try {
     const route = routing.choose({ model, capability: "video", provider });
-    // Nothing is sent now: the job's own steps say how the backend does.
+    // Nothing is sent now: the job's own steps report the backend's health.
     route.abandoned();
     return { backend: route.backend, model: route.model };
   } catch (error) {

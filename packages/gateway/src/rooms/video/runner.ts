@@ -6,6 +6,7 @@ import {
   type VideoResult,
 } from "../../backends/contract.ts";
 import { isoTime } from "../../kernel/clock.ts";
+import { ServiceError } from "../../kernel/errors.ts";
 import type { NotificationDefinition } from "../../kernel/notification.ts";
 import type { Payer } from "../../kernel/payer.ts";
 import type { Charges, JobHold } from "./charges.ts";
@@ -20,12 +21,17 @@ const CONCURRENT_STEPS_MAX = 16;
 const TICK_MS = 500;
 const STEP_TIMEOUT_MS = 120_000;
 const CANCEL_TIMEOUT_MS = 10_000;
-/** After a failed look at the jobs the database is left alone for this long. */
+/** Delay after reading the jobs failed. */
 const PAUSE_MS = 2_000;
 const POLL_MS = { first: 2_000, most: 15_000 };
 const POLL_GROWTH = 1.5;
+/** A submission that the upstream refuses is sent again, ever later, so often and for so long. */
+const RESUBMIT_GROWTH = 4;
+const RESUBMIT_PAUSE_MS_MAX = 60_000;
+const RESUBMISSIONS_MAX = 5;
+const RESUBMIT_FOR_MS = 3 * 60_000;
 const ERROR_LENGTH_MAX = 2_000;
-/** A stopping process waits this long for the answers of submissions, which nobody could ask for again. */
+/** A stopping process waits this long for answers to submissions, which cannot be fetched later. */
 const SUBMIT_GRACE_MS = 10_000;
 const SUBMISSION_LOST =
   "the answer to the submission was lost, and it may have been taken: it is not sent twice, and nothing is charged; create the job again";
@@ -35,7 +41,7 @@ const DEARER_BACKEND =
 
 type End = Parameters<VideoStore["end"]>[1];
 
-/** A failure of the upstream that may pass: asked again until the job's deadline. */
+/** A transient upstream failure: retried until the job's deadline. */
 const isTransient = (error: unknown): boolean =>
   !(error instanceof BackendError) ||
   error.kind !== "upstream" ||
@@ -44,7 +50,7 @@ const isTransient = (error: unknown): boolean =>
   error.status === 408 ||
   error.status >= 500;
 
-/** Answers of something on the way, behind which the upstream may have taken the task all the same. */
+/** Statuses of a proxy on the way; the upstream may have accepted the task anyway. */
 const UNCLEAR_STATUSES = new Set([502, 504, 524]);
 
 /** Whether a failed submission may still have made a task, which would be paid for twice if it were sent again. */
@@ -76,7 +82,7 @@ export class JobRunner {
   async start(): Promise<void> {
     await this.#owned
       .start()
-      .catch((error) => this.options.log.warn("video jobs of an earlier run wait", { error }));
+      .catch((error) => this.options.log.warn("resuming video jobs failed; will retry", { error }));
   }
 
   /** A new job, whose hold lives as long as it does. */
@@ -92,7 +98,7 @@ export class JobRunner {
     this.#looking ??= this.#look()
       .catch((error) => {
         this.#pausedUntilMs = clock.now() + PAUSE_MS;
-        log.warn("video jobs could not be looked at", { error });
+        log.warn("reading video jobs failed", { error });
       })
       .finally(() => {
         this.#looking = null;
@@ -108,7 +114,7 @@ export class JobRunner {
     endGrace();
     await this.#owned
       .abandon()
-      .catch((error) => this.options.log.warn("video jobs could not be handed over", { error }));
+      .catch((error) => this.options.log.warn("releasing video jobs failed", { error }));
   }
 
   async #look(): Promise<void> {
@@ -119,7 +125,7 @@ export class JobRunner {
     const now = isoTime(this.options.clock.now());
     for (const job of await this.store.due({ owner, now, limit, running: [...this.#running.keys()] })) {
       const step = this.#step(job)
-        .catch((error) => this.options.log.error("a step of a video job failed", { job_id: job.id, error }))
+        .catch((error) => this.options.log.error("video job step failed", { job_id: job.id, error }))
         .finally(() => this.#running.delete(job.id));
       this.#running.set(job.id, step);
     }
@@ -134,13 +140,14 @@ export class JobRunner {
       else if (job.status === "cancelled") await this.#tellCancelled(job, isLate);
       else if (isLate) await this.#fail(job, "the job did not finish in time");
       else if (job.status === "queued") await this.#submit(job, signal);
-      // Its process died between sending the task and noting the answer.
+      // Its process died between sending the task and recording the answer.
       else if (job.status === "submitting") await this.#fail(job, SUBMISSION_LOST);
       else await this.#poll(job, signal);
     } catch (error) {
-      if (!isTransient(error)) await this.#fail(job, (error as Error).message);
+      if (!isTransient(error) || this.#isRefusedForGood(job, error))
+        await this.#fail(job, (error as Error).message);
       else if (!this.#stopped.signal.aborted) {
-        this.options.log.warn("a video job will be tried again", { job_id: job.id, error });
+        this.options.log.warn("video job failed; will retry", { job_id: job.id, error });
       }
     }
     await this.store.rest(job.id, isoTime(this.options.clock.now() + this.#delayMs(job)));
@@ -148,7 +155,29 @@ export class JobRunner {
 
   #delayMs({ step_count, status }: JobRow): number {
     const { first, most } = this.options.pollMs ?? POLL_MS;
-    return status === "queued" ? first : Math.min(most, first * POLL_GROWTH ** Math.min(step_count, 20));
+    const steps = Math.min(step_count, 20);
+    if (status === "queued") return Math.min(RESUBMIT_PAUSE_MS_MAX, first * RESUBMIT_GROWTH ** steps);
+    return Math.min(most, first * POLL_GROWTH ** steps);
+  }
+
+  /** A submission that was refused often or long enough. One that found no backend waits for it until the deadline. */
+  #isRefusedForGood({ status, step_count, created_at }: JobRow, error: unknown): boolean {
+    if (status !== "queued" || !(error instanceof BackendError) || error.kind !== "upstream") return false;
+    const ageMs = this.options.clock.now() - Date.parse(created_at);
+    return step_count >= RESUBMISSIONS_MAX || (step_count > 0 && ageMs >= RESUBMIT_FOR_MS);
+  }
+
+  /** A call to a backend, whose circuit is told how it ended. */
+  async #called<T>(backend: string, call: Promise<T>): Promise<T> {
+    const { routing } = this.options;
+    try {
+      const result = await call;
+      routing.callEnded(backend, null);
+      return result;
+    } catch (error) {
+      if (!this.#submitsStopped.signal.aborted) routing.callEnded(backend, error);
+      throw error;
+    }
   }
 
   async #submit(job: JobRow, signal: AbortSignal): Promise<void> {
@@ -162,13 +191,13 @@ export class JobRunner {
     if (!(await this.store.submitting(job.id))) return;
     let taskId: string;
     try {
-      taskId = await backend.video.submit(request, signal);
+      taskId = await this.#called(backend.config.name, backend.video.submit(request, signal));
     } catch (error) {
       if (!mayBeTaken(error)) {
         await this.store.notSubmitted(job.id);
         throw error;
       }
-      this.options.log.warn("the answer to a video submission was lost", { job_id: job.id, error });
+      this.options.log.warn("no answer to a video submission", { job_id: job.id, error });
       await this.#fail(job, SUBMISSION_LOST);
       return;
     }
@@ -209,7 +238,7 @@ export class JobRunner {
     try {
       await this.#tellCancelled(job, false);
     } catch (error) {
-      this.options.log.warn("the upstream could not be told yet of a cancelled video job", {
+      this.options.log.warn("cancelling a video job upstream failed; will retry", {
         job_id: job.id,
         error,
       });
@@ -220,7 +249,7 @@ export class JobRunner {
     const backend = this.options.routing.backendNamed(job.backend);
     // Gone for now: it may be registered again before the deadline.
     if (!backend?.video) return;
-    const poll = await backend.video.poll(job.task_id!, signal);
+    const poll = await this.#called(job.backend, backend.video.poll(job.task_id!, signal));
     if (poll.state === "pending") {
       const progress = Math.max(job.progress, Math.min(99, poll.progress ?? job.progress));
       if (progress > job.progress) await this.store.progressed(job.id, progress);
@@ -235,12 +264,20 @@ export class JobRunner {
     }
   }
 
-  /** By what was asked for or by what was made, whichever is more. */
+  /** Charges what was asked for or what was made, the larger of the two. */
   async #cost(job: JobRow, video: VideoCapability, clip: Parameters<typeof madeFacts>[1]): Promise<number> {
     const request = JSON.parse(job.request) as VideoRequest;
     const asked =
       job.facts === null ? askedFacts(request, video.asked(request)) : (JSON.parse(job.facts) as ClipFacts);
-    const priceUsd = (facts: ClipFacts) => this.charges.priceUsd(job.model, facts);
+    const priceUsd = async (facts: ClipFacts) => {
+      try {
+        return await this.charges.priceUsd(job.model, facts);
+      } catch (error) {
+        // The price has lost its exchange rate since the job was admitted.
+        if (error instanceof ServiceError && job.bound_usd !== null) return job.bound_usd;
+        throw error;
+      }
+    };
     return Math.max(await priceUsd(asked), await priceUsd(madeFacts(asked, clip)));
   }
 
@@ -253,11 +290,11 @@ export class JobRunner {
     });
   }
 
-  /** Ends the job once, whoever comes first. */
+  /** Ends the job once; later calls do nothing. */
   async end(job: JobRow, end: End): Promise<boolean> {
     const ended = await this.store.end(job.id, end);
     if (!ended) return false;
-    // A done job is told of when it is settled, so that one whose process dies in between is told of too.
+    // A done job is announced when it is settled, so that it is announced even if its process dies in between.
     if (end.status !== "done") {
       this.#owned.ended(job.id);
       const { status, error } = end;
@@ -267,7 +304,7 @@ export class JobRunner {
   }
 
   /**
-   * Records the cost of a done job and tells its followers. A process that dies in between leaves the job
+   * Records the cost of a done job and notifies its followers. A process that dies in between leaves the job
    * unsettled, and the next one records it again under the same id, which the journal takes once.
    */
   async #settle(job: JobRow): Promise<void> {

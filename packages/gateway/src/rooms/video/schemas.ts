@@ -42,4 +42,5 @@ export const Job = z.object({
   error: z.string().nullable(),
   cost: z.number().describe("USD; 0 until the job is done"),
   created_at: z.int().describe("Unix seconds"),
+  warnings: z.array(z.string()).optional().describe("What was asked for and cannot be sent to this backend"),
 });

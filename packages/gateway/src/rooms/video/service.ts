@@ -1,4 +1,4 @@
-import type { VideoRequest, VideoResult } from "../../backends/contract.ts";
+import type { VideoAsked, VideoRequest, VideoResult } from "../../backends/contract.ts";
 import type { Bus, EventHub } from "../../bus/contract.ts";
 import { type Clock, isoTime } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
@@ -16,9 +16,9 @@ import { JobRunner } from "./runner.ts";
 import { type JobRow, type JobSummary, VideoStore } from "./store.ts";
 
 const ACTIVE_JOBS_MAX = 100;
-/** A task that has not ended by then is given up. */
+/** A task that has not finished by then fails. */
 const JOB_DEADLINE_MS = 60 * 60_000;
-/** For a look at what was asked for, when someone wonders about a result. */
+/** Kept this long so that a surprising result can be compared with its request. */
 const PAYLOAD_KEPT_MS = 24 * 60 * 60_000;
 
 export interface VideoOptions extends ChargesOptions {
@@ -28,13 +28,13 @@ export interface VideoOptions extends ChargesOptions {
   clock: Clock;
   ids: Ids;
   log: Log;
-  routing: Pick<Routing, "aliases" | "choose" | "backendNamed">;
+  routing: Pick<Routing, "aliases" | "choose" | "backendNamed" | "callEnded">;
   /** Time between polls; grows from the first to the most. */
   pollMs?: { first: number; most: number };
   tickMs?: number;
 }
 
-export interface CreateJob {
+interface CreateJob {
   model: string;
   prompt: string;
   negative_prompt?: string;
@@ -56,9 +56,11 @@ export interface JobView {
   error: string | null;
   cost: number;
   created_at: number;
+  /** What was asked for and cannot be sent; absent when there is nothing. */
+  warnings?: string[];
 }
 
-export const toView = (job: JobSummary): JobView => ({
+const toView = (job: JobSummary): JobView => ({
   id: job.id,
   object: "video.generation",
   model: job.model,
@@ -68,7 +70,11 @@ export const toView = (job: JobSummary): JobView => ({
   error: job.error,
   cost: job.cost,
   created_at: Math.floor(Date.parse(job.created_at) / 1000),
+  ...(job.warnings !== null && { warnings: JSON.parse(job.warnings) as string[] }),
 });
+
+const warningsOf = ({ unsent = [] }: VideoAsked, backend: string): string[] =>
+  unsent.map((field) => `\`${field}\` was not sent: the API of ${backend} has no place for it`);
 
 const isUuid = (text: string) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);
 
@@ -108,7 +114,9 @@ export class Video {
       extra,
     };
     const id = ids.uuid();
-    const facts = askedFacts(request, backend.video.asked(request));
+    const asked = backend.video.asked(request);
+    const facts = askedFacts(request, asked);
+    const warnings = warningsOf(asked, backend.config.name);
     const boundUsd = await this.#charges.priceUsd(model, boundFacts(facts));
     const hold = await this.#charges.admit({ requestId: id, payer, model, costUsd: boundUsd });
     const nowMs = clock.now();
@@ -133,6 +141,7 @@ export class Video {
       step_count: 0,
       facts: JSON.stringify(facts),
       bound_usd: boundUsd,
+      warnings: warnings.length > 0 ? JSON.stringify(warnings) : null,
     };
     // The id itself is a channel too, so that jobs made over REST can be followed.
     events.open(payer.userId, id);
@@ -157,7 +166,7 @@ export class Video {
     const job = await this.#owned(userId, jobId);
     const ended = await this.#runner.end(job, { status: "cancelled", result: null, error: null, cost: 0 });
     if (!ended) fail("app_error", `The job has ended already: ${(await this.#owned(userId, jobId)).status}`);
-    // The job is cancelled whether the upstream listens or not, so the caller does not wait for that.
+    // The job counts as cancelled whatever the upstream answers, so the caller does not wait for it.
     if (job.task_id !== null) void this.#runner.cancelled(job);
   }
 

@@ -4,7 +4,7 @@ import type { Database } from "../../storage/contract.ts";
  * `submitting` is written before the task is sent and stays when the process dies meanwhile: only then is it
  * unknown whether the upstream has the task. To the caller such a job is still queued.
  */
-export type JobStatus = "queued" | "submitting" | "running" | "done" | "failed" | "cancelled";
+type JobStatus = "queued" | "submitting" | "running" | "done" | "failed" | "cancelled";
 
 export interface JobRow {
   id: string;
@@ -22,7 +22,7 @@ export interface JobRow {
   result: string | null;
   error: string | null;
   cost: number;
-  /** Nothing is left to do: the job ended, what it cost is in the journal, and the upstream was told of a cancellation. */
+  /** Nothing is left to do: the job ended, what it cost is in the journal, and the upstream was told to cancel. */
   settled: boolean;
   stream_id: string;
   created_at: string;
@@ -33,10 +33,12 @@ export interface JobRow {
   facts: string | null;
   /** What the job may cost at most, which is held for it. */
   bound_usd: number | null;
+  /** JSON of what was asked for and is not sent; null: nothing. */
+  warnings: string | null;
 }
 
-/** Which instance carries a job, until when unless it says so again. */
-export interface Lease {
+/** Which instance carries a job, and when its lease expires. */
+interface Lease {
   lease_owner: string;
   lease_until: string;
 }
@@ -47,7 +49,7 @@ export type JobSummary = Omit<JobRow, "request">;
 const ACTIVE = "('queued', 'submitting', 'running')";
 
 const COLUMNS =
-  "id, user_id, payer, model, backend, request, status, progress, task_id, result, error, cost, settled, stream_id, created_at, deadline_at, next_step_at, step_count, facts, bound_usd";
+  "id, user_id, payer, model, backend, request, status, progress, task_id, result, error, cost, settled, stream_id, created_at, deadline_at, next_step_at, step_count, facts, bound_usd, warnings";
 
 const SUMMARY_COLUMNS = COLUMNS.replace("request, ", "");
 

@@ -10,7 +10,10 @@ import { agents } from "./008-agents.ts";
 import { leases } from "./009-leases.ts";
 import { debts } from "./010-debts.ts";
 import { videoBounds } from "./011-video-bounds.ts";
+import { messageForms } from "./012-message-forms.ts";
+import { modelRoutes } from "./013-model-routes.ts";
 import { storedResponses } from "./014-stored-responses.ts";
+import { people } from "./015-people.ts";
 
 /** In order of application; a released migration is never edited, only followed by another. */
 export const migrations: readonly Migration[] = [
@@ -25,5 +28,8 @@ export const migrations: readonly Migration[] = [
   leases,
   debts,
   videoBounds,
+  messageForms,
+  modelRoutes,
   storedResponses,
+  people,
 ];

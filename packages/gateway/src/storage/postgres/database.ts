@@ -5,9 +5,9 @@ import { ServerWatch } from "./watch.ts";
 
 const CONNECTIONS_MAX = 10;
 const CONNECT_TIMEOUT_SECONDS = 5;
-/** Sooner than firewalls and balancers forget a quiet connection without telling its ends. */
+/** Sooner than firewalls and load balancers silently drop an idle connection. */
 const IDLE_CONNECTION_SECONDS = 240;
-/** Between two statements of a transaction there is computing only, and little of it. */
+/** Between two statements of a transaction we only compute, and briefly. */
 const IDLE_TRANSACTION_MS = 60_000;
 
 /** The driver's Date and bigint values become what the contract promises. */
@@ -46,8 +46,8 @@ function connect(url: string): SQL {
   });
 }
 
-export interface PostgresOptions {
-  /** How long a transaction may stand still before the server ends it. */
+interface PostgresOptions {
+  /** How long a transaction may be idle before the server ends it. */
   idleTransactionMs?: number;
 }
 
@@ -89,7 +89,7 @@ export class PostgresDatabase implements Database {
   transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T> {
     const begun = () =>
       this.#sql.begin(async (session) => {
-        // A machine that stops in the middle says no goodbye, and others wait for the locks that it holds.
+        // A machine that dies mid-transaction does not disconnect, and others would wait for its locks.
         await session.unsafe(`SET LOCAL idle_in_transaction_session_timeout = ${this.#idleTransactionMs}`);
         const inner = queryable((text, params) => session.unsafe(text, params));
         return work({

@@ -2,17 +2,17 @@ import { SQL } from "bun";
 import { Outage } from "../../kernel/errors.ts";
 
 const TICK_MS = 1_000;
-/** A query that waits longer makes the instance ask whether the server is there at all. */
+/** A query that waits longer triggers a check whether the server is reachable. */
 const SLOW_TICKS = 2;
-/** A server that has not answered that question by then is away. */
+/** A server that has not answered the check by then counts as unreachable. */
 const SILENT_TICKS = 4;
-/** Longer than the question may take, so that the driver does not answer it. */
+/** Longer than the check may take, so that the driver's own timeout does not fire first. */
 const CONNECT_TIMEOUT_SECONDS = 60;
 
 /**
- * Tells a server that is slow from one that is silent: frozen, or behind a network that swallows packets. The
+ * Distinguishes a slow server from an unreachable one: frozen, or behind a network that drops packets. The
  * latter fails no query, they would all wait forever. Time is counted in ticks, which stand still while this
- * process does, so that a pause of its own is not taken for one of the server.
+ * process does, so that our own pause is not mistaken for the server's.
  */
 export class ServerWatch {
   /** When each query under way began, oldest first. */

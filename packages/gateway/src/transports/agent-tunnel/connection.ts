@@ -87,7 +87,7 @@ export class AgentConnection {
     }
   }
 
-  /** One binary message. Throws FrameError when it is no frame of the tunnel. */
+  /** One binary message. Throws FrameError when it is not a valid tunnel frame. */
   frame(bytes: Uint8Array): void {
     this.#tunnel.receive(bytes);
   }

@@ -32,14 +32,14 @@ const PROTOCOL_ERROR = 1002;
 const POLICY_VIOLATION = 1008;
 const TOO_BIG = 1009;
 
-/** What the transport asks of whoever keeps the nodes. */
-export interface AgentDesk<Identity> {
+/** What the transport needs from the agents room. */
+interface AgentDesk<Identity> {
   authenticate(token: string): Promise<Identity | null>;
   connect(identity: Identity, connection: AgentConnection): AgentSession;
 }
 
-/** One connection, as whoever keeps the nodes sees it. */
-export interface AgentSession {
+/** One connection, as the agents room sees it. */
+interface AgentSession {
   hello(params: HelloParams): HelloResult;
   heartbeat(params: HeartbeatParams): void;
   progress(params: ProgressParams): void;
@@ -57,7 +57,7 @@ interface SocketData<Identity> {
 
 type Socket<Identity> = ServerSocket<SocketData<Identity>>;
 
-export interface AgentTunnelOptions<Identity> {
+interface AgentTunnelOptions<Identity> {
   desk: AgentDesk<Identity>;
   clock: Clock;
   ids: Ids;
@@ -67,6 +67,8 @@ export interface AgentTunnelOptions<Identity> {
 /** `GET /ws/agent`: nodes dial in here. A bad token is refused before the upgrade. */
 export class AgentTunnel<Identity> implements SocketTransport<SocketData<Identity>> {
   readonly path = TUNNEL_PATH;
+  /** The answers that travel through a tunnel are let finish first. */
+  readonly closesItself = true;
 
   constructor(readonly options: AgentTunnelOptions<Identity>) {}
 
@@ -145,7 +147,7 @@ export class AgentTunnel<Identity> implements SocketTransport<SocketData<Identit
   #onCall(data: SocketData<Identity>, connection: AgentConnection, message: RpcMessage): void {
     const { id, method = "", params } = message;
     const refuse = (code: number, why: string) => {
-      this.options.log.warn("a node's message was refused", { method, why });
+      this.options.log.warn("refused a node's message", { method, why });
       if (id !== undefined) connection.send({ jsonrpc: "2.0", id, error: { code, message: why } });
       // What a node says of itself later can be corrected by the next heartbeat; a hello cannot.
       if (!data.greeted) this.#end(data, PROTOCOL_ERROR, why);
@@ -191,7 +193,7 @@ export class AgentTunnel<Identity> implements SocketTransport<SocketData<Identit
 
   /** Ends a connection that breaks the rules; the state behind it goes at once. */
   #end({ connection, session }: SocketData<Identity>, code: number, reason: string): void {
-    this.options.log.warn("a node's connection is closed", { code, reason });
+    this.options.log.warn("closing a node's connection", { code, reason });
     connection?.close(code, reason);
     session?.closed();
   }

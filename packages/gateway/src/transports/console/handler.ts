@@ -22,9 +22,15 @@ const SECURITY_HEADERS = {
   "permissions-policy": "microphone=(self), camera=(), geolocation=()",
 } as const;
 
+const HTML = /^\s*(?:text\/html|application\/xhtml\+xml)\s*(?:;|$)/i;
+const REFUSED = /;\s*q=0(?:\.0*)?\s*(?:;|$)/i;
 const IMMUTABLE = "public, max-age=31536000, immutable";
 /** Paths of the service's own surfaces: an unknown one there is an error, not a page of the console. */
 const SURFACES = /^\/(api|v1|ws|assets)(\/|$)/;
+
+/** Asks for a page by name. Programs do not: they send no Accept header, or one that takes anything. */
+const acceptsHtml = (request: HttpRequest): boolean =>
+  (request.header("accept") ?? "").split(",").some((range) => HTML.test(range) && !REFUSED.test(range));
 
 function respond(request: HttpRequest, { type, gzip, immutable }: Asset): Response {
   const etag = `"${Bun.hash(gzip).toString(36)}"`;
@@ -32,7 +38,7 @@ function respond(request: HttpRequest, { type, gzip, immutable }: Asset): Respon
     ...SECURITY_HEADERS,
     "content-type": type,
     "cache-control": immutable ? IMMUTABLE : "no-cache",
-    vary: "accept-encoding",
+    vary: "accept, accept-encoding",
     etag,
   });
   if (request.header("if-none-match") === etag) return new Response(null, { status: 304, headers });
@@ -45,7 +51,10 @@ function respond(request: HttpRequest, { type, gzip, immutable }: Asset): Respon
 const plain = (text: string, status: number): Response =>
   new Response(text, { status, headers: { "content-type": "text/plain; charset=utf-8" } });
 
-/** Answers a GET that no route has: the console's files, the documentation, or the console itself. */
+/**
+ * Answers a GET that no route has: the console's files, the documentation, or, for those who ask for a page, the
+ * console itself, which knows its own addresses. Null: there is nothing.
+ */
 export function createConsole({ log }: { log: Log }) {
   let assets: Promise<Assets> | null = null;
   const load = () => {
@@ -55,19 +64,19 @@ export function createConsole({ log }: { log: Log }) {
     });
     return assets;
   };
-  return (request: HttpRequest, path: string): Promise<Response> | null => {
+  return (request: HttpRequest, path: string): Promise<Response | null> | null => {
     const isFile = path.startsWith("/assets/");
     if (SURFACES.test(path) && !isFile) return null;
     return load().then(
       (files) => {
-        const found = files.get(path);
+        const found = files.get(path === "/" ? INDEX_PATH : path);
         if (found) return respond(request, found);
         // A file that is gone must not come back as a page: the browser would run it as a script.
-        if (isFile || /\.\w+$/.test(path)) return plain("Not found\n", 404);
+        if (isFile || /\.\w+$/.test(path) || !acceptsHtml(request)) return null;
         return respond(request, files.get(INDEX_PATH)!);
       },
       (error: unknown) => {
-        log.error("the console could not be bundled", { error });
+        log.error("bundling the console failed", { error });
         return plain("The console could not be built; the server's log says why.\n", 500);
       },
     );

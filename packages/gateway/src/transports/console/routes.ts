@@ -1,14 +1,24 @@
 import { z } from "zod";
+import type { CallSource } from "../../kernel/context.ts";
 import { type AnyRoute, defineRoute } from "../../kernel/route.ts";
+import type { Hosts } from "../hosts.ts";
 
 export interface SetupOptions {
+  hosts: Hosts;
   registrationIsOpen(): Promise<boolean>;
   /** Registration ends with the first account, so while it is open nobody has one. */
   firstAccountOnly: boolean;
+  /** Whether the first account needs the setup link when it is asked for from there. */
+  needsSetupLink(source: CallSource): Promise<boolean>;
 }
 
 /** What the console's entrance must know before anybody is signed in. */
-export const consoleRoutes = ({ registrationIsOpen, firstAccountOnly }: SetupOptions): AnyRoute[] => [
+export const consoleRoutes = ({
+  hosts,
+  registrationIsOpen,
+  firstAccountOnly,
+  needsSetupLink,
+}: SetupOptions): AnyRoute[] => [
   defineRoute({
     method: "GET",
     path: "/api/setup",
@@ -17,10 +27,19 @@ export const consoleRoutes = ({ registrationIsOpen, firstAccountOnly }: SetupOpt
     response: z.object({
       registration_open: z.boolean(),
       first_run: z.boolean().describe("Nobody has an account; the next one becomes the administrator's"),
+      setup_link_needed: z
+        .boolean()
+        .describe("The first account can be made only with the link that the start printed"),
     }),
-    handler: async () => {
+    handler: async ({ request, caller }) => {
+      const refusal = hosts.refusal(request);
+      if (refusal) throw refusal;
       const open = await registrationIsOpen();
-      return { registration_open: open, first_run: open && firstAccountOnly };
+      return {
+        registration_open: open,
+        first_run: open && firstAccountOnly,
+        setup_link_needed: await needsSetupLink(caller),
+      };
     },
   }),
 ];

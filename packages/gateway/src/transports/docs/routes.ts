@@ -1,4 +1,4 @@
-import { Reply } from "@model-gateway/wire/http";
+import { type HttpRequest, Reply } from "@model-gateway/wire/http";
 import { z } from "zod";
 import { openApiDocument } from "../../kernel/openapi.ts";
 import { openRpcDocument } from "../../kernel/openrpc.ts";
@@ -13,6 +13,14 @@ export interface DocumentOptions {
   version: string;
 }
 
+/** The address that the client used; empty for one that named no host. */
+function serverUrlOf(request: HttpRequest): string {
+  const host = request.header("host");
+  // A proxy that ends TLS says so. Anyone can, but the answer goes to nobody else.
+  const scheme = request.header("x-forwarded-proto") === "https" ? "https" : "http";
+  return host ? `${scheme}://${host}` : "";
+}
+
 /** The documents that are derived from the definitions, and the metrics. */
 export function documentRoutes({ registry, metrics, version }: DocumentOptions): AnyRoute[] {
   const text = (body: string, contentType: string, requestId: string) =>
@@ -24,7 +32,7 @@ export function documentRoutes({ registry, metrics, version }: DocumentOptions):
       summary: "OpenRPC document of the management plane",
       auth: "public",
       response: z.looseObject({}),
-      handler: () => openRpcDocument(registry, version),
+      handler: ({ request }) => openRpcDocument(registry, { version, serverUrl: serverUrlOf(request) }),
     }),
     defineRoute({
       method: "GET",

@@ -8,22 +8,22 @@ import {
   type ReplyWriter,
   StreamedReply,
 } from "@model-gateway/wire/http";
-import type { EventHub, Subscriber } from "../../bus/contract.ts";
+import type { EventHub, EventReader, SubscribeOptions, Subscriber } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Authenticator } from "../../kernel/context.ts";
 import { ServiceError, toRestReply } from "../../kernel/errors.ts";
 
 const KEEP_ALIVE_MS = 15_000;
-/** What may wait for a subscriber that reads slowly, or whose answer has not begun; beyond that it is cut off. */
-const BUFFER_BYTES_MAX = 1024 * 1024;
-/** While the instance stops: how often its streams are looked at, and for how long nothing must have come on one. */
+/** While the instance stops: how often its streams are checked, and how long one must have been quiet to be closed. */
 const RETIRING_SWEEP_MS = 500;
 const QUIET_SWEEPS_MAX = 6;
 const SESSION_ID_LENGTH_MAX = 64;
-const SUBSCRIBED = ": subscribed\n\n";
+/** Of a subscriber that has had nothing yet. */
+const FIRST_ID = "0";
+const EVENT_ID = /^[\w-]{1,64}$/;
 const KEEP_ALIVE = ": keep-alive\n\n";
 
-export interface SseOptions {
+interface SseOptions {
   events: EventHub;
   authenticator: Authenticator;
   clock: Clock;
@@ -35,54 +35,48 @@ export interface SseOptions {
  */
 class Subscription implements Subscriber, ReplySource {
   #writer: ReplyWriter | null = null;
-  /** What was delivered before the answer had begun. */
-  #early: string[] | null = null;
-  /** Delivered before the answer had begun, or written since the client stopped reading. */
-  #behindBytes = 0;
-  #unsubscribe: (() => void) | null = null;
+  #reader: EventReader | null = null;
+  /** What the client came with. */
+  #lastId: string | null = null;
   /** Since something was delivered. */
   #quietSweeps = 0;
 
   constructor(readonly open: Set<Subscription>) {}
 
   /** False when the session may not be subscribed to. */
-  subscribe(events: EventHub, sessionId: string, userId: string | null): boolean {
-    this.#unsubscribe = events.subscribe({ sessionId, userId, subscriber: this });
-    if (this.#unsubscribe) this.open.add(this);
-    return this.#unsubscribe !== null;
+  subscribe(events: EventHub, options: Omit<SubscribeOptions, "subscriber">): boolean {
+    this.#lastId = options.lastId ?? null;
+    this.#reader = events.subscribe({ ...options, subscriber: this });
+    if (this.#reader) this.open.add(this);
+    return this.#reader !== null;
   }
 
   begin(writer: ReplyWriter): void {
     this.#writer = writer;
-    this.#behindBytes = 0;
-    // Written at once, so that the client knows that it is subscribed.
-    this.#write(SUBSCRIBED);
-    for (const json of this.#early ?? []) this.deliver(json);
-    this.#early = null;
+    // Written at once, so that the client knows that it is subscribed, and from where it may come back.
+    writer.write(`: subscribed\nid: ${this.#reader?.lastId ?? this.#lastId ?? FIRST_ID}\n\n`);
+    this.#reader?.resume();
   }
 
   drained(): void {
-    this.#behindBytes = 0;
+    this.#reader?.resume();
   }
 
   left(): void {
+    const reader = this.#reader;
     this.open.delete(this);
     this.#writer = null;
-    this.#unsubscribe?.();
-    this.#unsubscribe = null;
+    this.#reader = null;
+    reader?.leave();
   }
 
-  deliver(json: string): boolean {
+  deliver(json: string, id: string): boolean {
     this.#quietSweeps = 0;
-    if (this.#writer) return this.#write(`data: ${json}\n\n`);
-    this.#early ??= [];
-    this.#early.push(json);
-    this.#behindBytes += json.length;
-    return this.#behindBytes <= BUFFER_BYTES_MAX;
+    return this.#writer?.write(`id: ${id}\ndata: ${json}\n\n`) ?? false;
   }
 
   keepAlive(): void {
-    if (this.#writer) this.#write(KEEP_ALIVE);
+    this.#writer?.write(KEEP_ALIVE);
   }
 
   isQuiet(): boolean {
@@ -90,23 +84,19 @@ class Subscription implements Subscriber, ReplySource {
   }
 
   end(): void {
-    const writer = this.#writer;
-    this.left();
-    writer?.end();
+    this.#reader?.finish();
+    this.#over()?.end();
   }
 
-  /** It read too slowly. */
+  /** The client read too slowly. */
   closed(): void {
-    const writer = this.#writer;
-    this.left();
-    writer?.terminate();
+    this.#over()?.terminate();
   }
 
-  #write(text: string): boolean {
-    const isTaken = this.#writer!.write(text);
-    // How much of the first one the socket has taken is not known; it counts as a whole.
-    if (!isTaken) this.#behindBytes += text.length;
-    return this.#behindBytes <= BUFFER_BYTES_MAX;
+  #over(): ReplyWriter | null {
+    const writer = this.#writer;
+    this.left();
+    return writer;
   }
 }
 
@@ -130,7 +120,7 @@ export class EventsTransport {
 
   /**
    * The instance is stopping. Its streams would keep it until their readers leave; they end once nothing is under
-   * way that could say something, or nothing has been said for a while, and their readers ask another instance.
+   * way that could emit, or nothing was emitted for a while; their readers reconnect to another instance.
    */
   retire(isBusy: () => boolean): void {
     const sweep = () => {
@@ -161,7 +151,11 @@ export class EventsTransport {
     }
     const { actor } = await this.options.authenticator.identify(bearerOf(request) ?? query.get("token"));
     const subscription = new Subscription(this.#open);
-    if (!subscription.subscribe(this.options.events, sessionId, actor?.userId ?? null))
+    // Browsers send the header when they reconnect on their own; a page that was loaded again cannot set it.
+    const given = request.header("last-event-id") ?? query.get("last_event_id") ?? "";
+    const lastId = EVENT_ID.test(given) ? given : null;
+    const userId = actor?.userId ?? null;
+    if (!subscription.subscribe(this.options.events, { sessionId, userId, lastId }))
       return refuse(new ServiceError("not_found", "No such session, or it has too many subscribers"));
     return new StreamedReply(
       { status: 200, contentType: EVENT_STREAM_TYPE, requestId, headers: EVENT_STREAM_HEADERS },

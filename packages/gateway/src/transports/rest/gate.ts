@@ -10,9 +10,9 @@ const WINDOW_MS = 60_000;
 const UNAUTHORIZED = "Missing or invalid API key; send it as Authorization: Bearer service-<uuid>\n";
 const TOO_MANY = "Rate limit exceeded. Try again later.";
 
-export interface GateOptions {
+interface GateOptions {
   authenticator: Authenticator;
-  /** The holder of an API key; null when nobody has it. */
+  /** The holder of an API key; null when the key is unknown. */
   keys: { authenticate(secret: string): Principal | null | Promise<Principal | null> };
   limiter: RateLimiter;
   /** Requests a minute that each API key may make. */

@@ -5,7 +5,14 @@ import {
   replyOf,
   type StreamedReply,
 } from "@model-gateway/wire/http";
-import { type Actor, type Caller, callerFrom, type Principal, type Rooms } from "../../kernel/context.ts";
+import {
+  type Actor,
+  type Caller,
+  type CallSource,
+  callerFrom,
+  type Principal,
+  type Rooms,
+} from "../../kernel/context.ts";
 import { isOurs, toRestReply, toServiceError } from "../../kernel/errors.ts";
 import { decodeUtf8, parseJson } from "../../kernel/json.ts";
 import type { Log } from "../../kernel/log.ts";
@@ -16,7 +23,7 @@ import { inflated } from "./inflate.ts";
 
 const NOBODY = { actor: null, adminToken: false };
 
-export interface RouteRunnerOptions {
+interface RouteRunnerOptions {
   gate: Gate;
   rooms: Rooms;
   log: Log;
@@ -36,17 +43,17 @@ class RoutedCall implements RouteCall {
     readonly request: HttpRequest,
     readonly requestId: string,
     readonly path: Record<string, string>,
-    source: { readonly ip: string },
+    source: CallSource,
   ) {
     this.caller = callerFrom(NOBODY, source);
   }
 }
 
-export interface RoutedRequest {
+interface RoutedRequest {
   request: HttpRequest;
   path: Record<string, string>;
   requestId: string;
-  source: { readonly ip: string };
+  source: CallSource;
 }
 
 type Answered = Reply | StreamedReply;

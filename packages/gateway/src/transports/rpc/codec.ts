@@ -1,7 +1,7 @@
 import { fail, type RpcErrorObject, ServiceError, toRpcError } from "../../kernel/errors.ts";
 import { isObject, parseJson } from "../../kernel/json.ts";
 
-export const BATCH_MAX = 100;
+const BATCH_MAX = 100;
 const I64_MIN = -(2n ** 63n);
 const I64_MAX = 2n ** 63n - 1n;
 
@@ -11,7 +11,7 @@ export type RpcRequest = { idJson: string } & (
   | { invalid: ServiceError }
 );
 
-export type RpcBody = { batch: false; requests: [RpcRequest] } | { batch: true; requests: RpcRequest[] };
+type RpcBody = { batch: false; requests: [RpcRequest] } | { batch: true; requests: RpcRequest[] };
 
 // Only these ids lose something in JSON.parse: long digits, and numbers written with a point or an exponent. The
 // key may be written with escapes.
@@ -51,7 +51,7 @@ function idSources(text: string): (string | undefined)[] {
 }
 
 /** JSON text of the echoed id: null, string and 64-bit integer keep their type, anything else becomes a string. */
-export function echoId(id: unknown, source?: string): string {
+function echoId(id: unknown, source?: string): string {
   if (id === undefined || id === null) return "null";
   if (typeof id === "string") return JSON.stringify(id);
   if (typeof id === "number") {
@@ -105,7 +105,7 @@ export function decodeBody(text: string): RpcBody {
 export const encodeResult = (idJson: string, result: unknown): string =>
   `{"jsonrpc":"2.0","id":${idJson},"result":${JSON.stringify(result ?? null)}}`;
 
-export const encodeError = (idJson: string, error: RpcErrorObject): string =>
+const encodeError = (idJson: string, error: RpcErrorObject): string =>
   `{"jsonrpc":"2.0","id":${idJson},"error":${JSON.stringify(error)}}`;
 
 export const encodeFailure = (error: ServiceError, idJson = "null"): string =>

@@ -1,16 +1,15 @@
 import { bearerOf, type HttpRequest, jsonReply, type Reply } from "@model-gateway/wire/http";
 import type { EventHub } from "../../bus/contract.ts";
-import { type Authenticator, callerFrom, type Identity } from "../../kernel/context.ts";
-import { type ErrorName, toServiceError } from "../../kernel/errors.ts";
+import { type Authenticator, type CallSource, callerFrom, type Identity } from "../../kernel/context.ts";
+import { type ErrorName, type ServiceError, toServiceError } from "../../kernel/errors.ts";
 import { decodeUtf8 } from "../../kernel/json.ts";
-import type { Cors } from "../cors.ts";
 import { encodeFailure } from "./codec.ts";
 import { type RpcRunner, socketOnly } from "./runner.ts";
 
 export const RPC_BODY_BYTES_MAX = 1024 * 1024;
 const SESSION_ID_LENGTH_MAX = 64;
 
-export interface RpcHttpOptions {
+interface RpcHttpOptions {
   runner: RpcRunner;
   authenticator: Authenticator;
   events: EventHub;
@@ -18,8 +17,9 @@ export interface RpcHttpOptions {
 
 interface RpcHttpCall {
   requestId: string;
-  source: { readonly ip: string };
-  cors: Pick<Cors, "refusal">;
+  source: CallSource;
+  /** Of a call without credentials. */
+  refusal(request: HttpRequest): ServiceError | null;
 }
 
 /** The only refusals that are not HTTP 200. */
@@ -38,9 +38,9 @@ export function createRpcHttp({ runner, authenticator, events }: RpcHttpOptions)
     request: HttpRequest,
     body: Buffer,
     identity: Identity,
-    { requestId, source, cors }: RpcHttpCall,
+    { requestId, source, refusal: refusalOf }: RpcHttpCall,
   ): Reply | Promise<Reply> {
-    const refusal = identity.actor || identity.adminToken ? null : cors.refusal(request);
+    const refusal = identity.actor || identity.adminToken ? null : refusalOf(request);
     if (refusal) return unreadable(refusal, requestId);
     let text: string;
     try {

@@ -7,7 +7,7 @@ import { attempt, whenKnown } from "../../kernel/when-known.ts";
 import type { Counter } from "../../observe/metrics.ts";
 import { decodeBody, encodeFailure, encodeResult, type RpcRequest } from "./codec.ts";
 
-export interface RpcRunnerOptions {
+interface RpcRunnerOptions {
   registry: Registry;
   rooms: Rooms;
   log: Log;
@@ -19,6 +19,8 @@ export interface RpcCallOptions {
   requestId: string;
   /** Refuses a request before it is dispatched, e.g. on an anonymous WebSocket. */
   guard?: (method: string) => ServiceError | null;
+  /** Sees the result of each call that succeeds. */
+  onResult?: (method: string, result: unknown) => void;
   /** Sees each response on its way out. */
   onResponse?: (json: string) => void;
 }
@@ -58,7 +60,7 @@ export class RpcRunner {
     return `[${responses.join(",")}]`;
   }
 
-  /** Counting a call that went well builds no label text: there is one counter for each method. */
+  /** Counting a successful call builds no label text: there is one counter per method. */
   #counterOf(method: string): { add(): void } {
     let counter = this.#succeeded.get(method);
     if (!counter) {
@@ -73,12 +75,16 @@ export class RpcRunner {
     return json;
   }
 
-  #one(request: RpcRequest, { caller, requestId, guard }: RpcCallOptions): string | Promise<string> {
+  #one(
+    request: RpcRequest,
+    { caller, requestId, guard, onResult }: RpcCallOptions,
+  ): string | Promise<string> {
     if ("invalid" in request) return encodeFailure(request.invalid, request.idJson);
     const { registry, rooms, log } = this.options;
     const { method, params, idJson } = request;
     const succeeded = (result: unknown): string => {
       this.#counterOf(method).add();
+      onResult?.(method, result);
       return encodeResult(idJson, result);
     };
     const failed = (error: unknown): string => this.#failed(error, request, requestId);

@@ -1,7 +1,7 @@
 import type { ServerSocket, SocketHandlers } from "@model-gateway/wire/websocket";
 import { inBackground } from "../../kernel/background.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { type Authenticator, type Caller, callerFrom } from "../../kernel/context.ts";
+import { type Authenticator, type Caller, type CallSource, callerFrom } from "../../kernel/context.ts";
 import { ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { decodeUtf8 } from "../../kernel/json.ts";
@@ -10,24 +10,33 @@ import { encodeFailure } from "./codec.ts";
 import { RPC_BODY_BYTES_MAX } from "./http.ts";
 import { type RpcRunner, socketOnly } from "./runner.ts";
 
-export const ANONYMOUS_IDLE_MS = 10_000;
-export const PROBE_METHOD = "system.probe";
+const ANONYMOUS_IDLE_MS = 10_000;
+const PROBE_METHOD = "system.probe";
+const REFRESH_METHOD = "auth.refresh";
 /** Calls of one socket that may be under way; more wait for their turn. */
 const IN_FLIGHT_MAX = 64;
 /** What may wait; beyond either a call is refused, so a flood cannot pile up. */
 const WAITING_MAX = 1_000;
 const WAITING_BYTES_MAX = 4 * 1024 * 1024;
-/** With more than this unread, what waits goes on waiting. */
+/** Bytes of an anonymous socket's calls, running and waiting: room for only one long message. */
+const ANONYMOUS_BYTES_MAX = RPC_BODY_BYTES_MAX;
+/** With more than this unread, waiting calls stay queued. */
 const UNREAD_BYTES_MAX = 1024 * 1024;
 /** A peer that does not read its answers is cut off here. */
 export const SEND_BUFFER_BYTES_MAX = 4 * 1024 * 1024;
 
 /** Kept on each socket. */
-export interface RpcSocketData {
+interface RpcSocketData {
   token: string | null;
+  /** Whose socket it is; null for strangers and the admin token. */
+  userId: string | null;
   ip: string;
+  userAgent: string | null;
+  isLocal: boolean;
   anonymous: boolean;
   inFlight: number;
+  /** Of the messages under way and waiting. */
+  heldBytes: number;
   /** Oldest first. */
   waiting: (string | Buffer)[];
   waitingBytes: number;
@@ -35,7 +44,7 @@ export interface RpcSocketData {
   closing: boolean;
 }
 
-export interface RpcWebSocketOptions {
+interface RpcWebSocketOptions {
   runner: RpcRunner;
   registry: Registry;
   authenticator: Authenticator;
@@ -45,6 +54,10 @@ export interface RpcWebSocketOptions {
 
 type Socket = ServerSocket<RpcSocketData>;
 
+const ANONYMOUS_BUSY = new ServiceError(
+  "app_error",
+  `Calls of more than ${ANONYMOUS_BYTES_MAX} bytes are under way on this socket; wait for answers, or sign in`,
+);
 const BUSY = new ServiceError(
   "app_error",
   `More than ${IN_FLIGHT_MAX + WAITING_MAX} calls, or ${WAITING_BYTES_MAX} bytes of them, are under way on this socket; wait for answers`,
@@ -59,18 +72,32 @@ function nextOf(socket: Socket): string | Buffer | undefined {
   return message;
 }
 
+interface RefreshedSession {
+  access_token: string;
+  user: { id: string };
+}
+
+/** A fresh token of the socket's owner replaces the one it was opened with, so it can stay open indefinitely. */
+function renew(data: RpcSocketData, { access_token, user }: RefreshedSession): void {
+  if (data.userId === user.id) data.token = access_token;
+}
+
 /** `GET /api/rpc` upgraded to a WebSocket: one JSON-RPC text a message; no notifications here. */
 export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
   constructor(readonly options: RpcWebSocketOptions) {}
 
   /** The data of a new socket. A token that does not verify makes it an anonymous one. */
-  async admit(token: string | null, ip: string): Promise<RpcSocketData> {
+  async admit(token: string | null, { ip, userAgent, isLocal }: CallSource): Promise<RpcSocketData> {
     const { actor, adminToken } = await this.options.authenticator.identify(token);
     return {
       token,
+      userId: actor?.userId ?? null,
       ip,
+      userAgent,
+      isLocal,
       anonymous: actor === null && !adminToken,
       inFlight: 0,
+      heldBytes: 0,
       waiting: [],
       waitingBytes: 0,
       cancelIdle: () => {},
@@ -101,8 +128,11 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
     const { data } = socket;
     if (data.closing) return;
     this.#restartIdle(socket);
-    if (data.inFlight >= IN_FLIGHT_MAX || data.waiting.length > 0) await this.#postpone(socket, message);
-    else await this.#run(socket, message);
+    if (data.anonymous && data.heldBytes > 0 && data.heldBytes + message.length > ANONYMOUS_BYTES_MAX)
+      return this.#answer(socket, message, ANONYMOUS_BUSY);
+    if (data.inFlight >= IN_FLIGHT_MAX || data.waiting.length > 0) return this.#postpone(socket, message);
+    data.heldBytes += message.length;
+    await this.#run(socket, message);
   }
 
   drain(socket: Socket): void {
@@ -118,19 +148,24 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
   async #run(socket: Socket, first: string | Buffer): Promise<void> {
     socket.data.inFlight++;
     try {
-      for (let message: typeof first | undefined = first; message !== undefined; message = nextOf(socket))
+      for (let message: typeof first | undefined = first; message !== undefined; message = nextOf(socket)) {
         await this.#answer(socket, message);
+        socket.data.heldBytes -= message.length;
+      }
     } finally {
       socket.data.inFlight--;
     }
   }
 
-  #postpone(socket: Socket, message: string | Buffer): void | Promise<void> {
+  async #postpone(socket: Socket, message: string | Buffer): Promise<void> {
     const { data } = socket;
-    if (data.waiting.length >= WAITING_MAX || data.waitingBytes + message.length > WAITING_BYTES_MAX)
-      return this.#answer(socket, message, BUSY);
+    if (data.waiting.length >= WAITING_MAX || data.waitingBytes + message.length > WAITING_BYTES_MAX) {
+      await this.#answer(socket, message, BUSY);
+      return;
+    }
     data.waiting.push(message);
     data.waitingBytes += message.length;
+    data.heldBytes += message.length;
   }
 
   /** Runs what the message asks for; with `refusal` it answers each of its requests with that instead. */
@@ -144,17 +179,20 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
       const text = typeof message === "string" ? message : decodeUtf8(message);
       if (text.length > RPC_BODY_BYTES_MAX)
         throw new ServiceError("body_too_large", "The message is larger than 1 MiB");
-      // Asked anew for every message: the account's rights may have changed, the token may have expired.
+      // Checked for every message: the account's rights may have changed, or the token may have expired.
       const caller = callerFrom(await authenticator.identify(data.token), data);
       const guard = (method: string) => {
         probed ||= method === PROBE_METHOD;
         return refusal ?? this.#refusal(method, caller);
       };
-      json = await runner.run(text, { caller, requestId, guard });
+      const onResult = (method: string, result: unknown) => {
+        if (method === REFRESH_METHOD) renew(data, result as RefreshedSession);
+      };
+      json = await runner.run(text, { caller, requestId, guard, onResult });
     } catch (error) {
       const failure = toServiceError(error);
       if (failure.kind === "internal")
-        runner.options.log.error("message not answered", { request_id: requestId, error });
+        runner.options.log.error("answering a WebSocket message failed", { request_id: requestId, error });
       json = encodeFailure(failure);
     }
     this.#send(socket, json);

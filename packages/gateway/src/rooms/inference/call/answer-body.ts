@@ -4,13 +4,13 @@ import { skipSpace } from "../../../kernel/json-scan.ts";
 
 /** 2,048 vectors of 3,072 numbers in text are half of this. */
 const ANSWER_BYTES_MAX = 256 * 1024 * 1024;
-/** Where everything but the text of an answer stands: servers write it before or after that. */
+/** Bytes at each end that hold everything but the text: servers write the other fields before or after it. */
 const EDGE_BYTES = 8 * 1024;
 
 /** The whole body of an answer; at once when it is all there. */
 export const readAnswer = (answer: Answer): Buffer | Promise<Buffer> => answer.bytes(ANSWER_BYTES_MAX);
 
-/** A whole answer, whose edges are read as text once: looking into a text costs a fraction of searching bytes. */
+/** A whole answer. Its two ends are decoded once, because searching a string is far cheaper than searching bytes. */
 export class AnswerBody {
   readonly #head: string;
   /** From `tailStart` on, in Latin-1. */
@@ -29,6 +29,11 @@ export class AnswerBody {
     return this.tailStart > 0 && (this.tail.includes(name) || this.bytes.includes(name));
   }
 
+  /** Whether `pattern` is found where everything but text and vectors stands. */
+  hasAtEdges(pattern: RegExp): boolean {
+    return pattern.test(this.#head) || (this.tailStart > 0 && pattern.test(this.tail));
+  }
+
   /** Whether a list of that name, with something in it, begins near the start. `key` has its quotes. */
   opensList(key: string): boolean {
     const text = this.#head;
@@ -43,14 +48,18 @@ export class AnswerBody {
 
 const LISTS = { choices: '"choices"', data: '"data"' } as const;
 
-export interface RequiredList {
+interface RequiredList {
   list: keyof typeof LISTS;
-  /** Usage stood where it closes the answer, so that this was not cut short. */
+  /** The usage closes the answer, so the answer was not cut short. */
   endsProperly: boolean;
+  contentType?: string;
 }
 
 /** Refuses an answer that lacks its list: an error inside a 200, one that was cut short, or no answer at all. */
-export function requireList(body: AnswerBody, { list, endsProperly }: RequiredList): void {
+export function requireList(body: AnswerBody, { list, endsProperly, contentType }: RequiredList): void {
+  // The backend works; it has read the request in its own way.
+  if (contentType?.includes("event-stream") && body.bytes.length > 0)
+    throw new BackendError("mismatch", "the upstream answered with a stream where none was asked for");
   if (endsProperly && body.opensList(LISTS[list])) return;
   let parsed: unknown;
   try {

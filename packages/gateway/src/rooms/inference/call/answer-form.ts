@@ -6,6 +6,8 @@ export interface AnswerForm {
   chunk: string;
   /** Each choice is a `text` instead of a message or a delta. */
   isText: boolean;
+  /** Fields that limit the answer; absent: those that the backend's kind honours in a chat. */
+  limitFields?: readonly string[];
 }
 
 export const CHAT_FORM: AnswerForm = {
@@ -20,4 +22,5 @@ export const TEXT_FORM: AnswerForm = {
   whole: "text_completion",
   chunk: "text_completion",
   isText: true,
+  limitFields: ["max_tokens"],
 };

@@ -1,23 +1,38 @@
 import { isObject } from "../../../kernel/json.ts";
 import type { AnswerBody } from "./answer-body.ts";
-import { type AnswerForm, CHAT_FORM } from "./answer-form.ts";
+import type { AnswerForm } from "./answer-form.ts";
 import { type ReportedUsage, usageFields } from "./usage-tail.ts";
 
-/** What an answer says about itself, for upstreams that leave it out. */
+/** Fields that upstreams may leave out of an answer. */
 export interface AnswerHead {
   id: string;
   created: number;
   model: string;
 }
 
-/** What the books say about the answer, and whether the upstream said it. */
+/** The usage we settled, and whether the upstream reported it. */
 export interface Owed {
   isReported: boolean;
   owed: ReportedUsage | null;
 }
 
-const HEAD_FIELDS = ["id", "object", "created", "model"].map((name) => `"${name}"`);
-const LIST_FIELDS = ["object", "index", "model"].map((name) => `"${name}"`);
+const quoted = (names: readonly string[]) => names.map((name) => `"${name}"`);
+const SHARED_FIELDS = [
+  "id",
+  "object",
+  "created",
+  "model",
+  "index",
+  "finish_reason",
+  "prompt_tokens",
+  "completion_tokens",
+  "total_tokens",
+] as const;
+const CHAT_FIELDS = quoted([...SHARED_FIELDS, "role"]);
+const TEXT_FIELDS = quoted([...SHARED_FIELDS, "text"]);
+const LIST_FIELDS = quoted(["object", "index", "model", "prompt_tokens", "total_tokens"]);
+const IS_LIST = /"object"\s*:\s*"list"/;
+const HAS_EMBEDDINGS = /"object"\s*:\s*"embedding"/;
 const USAGE_BYTES_MAX = 8 * 1024;
 const NO_COMPLETION = Buffer.from('"completion_tokens":0,');
 
@@ -36,28 +51,49 @@ function rewritten(body: Buffer, complete: (answer: Record<string, unknown>) => 
   }
 }
 
-const usageIn = (answer: Record<string, unknown>, { isReported, owed }: Owed): object =>
-  isReported || !owed ? {} : { usage: { ...(isObject(answer.usage) && answer.usage), ...usageFields(owed) } };
+/** What was reported stays; what was not, or cannot be true, is what the books say. */
+function usageIn(answer: Record<string, unknown>, { isReported, owed }: Owed): object {
+  if (!owed) return {};
+  const told = isObject(answer.usage) ? answer.usage : {};
+  const counted = usageFields(owed);
+  return { usage: isReported ? { ...counted, ...told } : { ...told, ...counted } };
+}
 
-const entries = (list: unknown, fallback: object) =>
-  (Array.isArray(list) ? list : [])
-    .filter(isObject)
-    .map((entry, index) => ({ index, ...fallback, ...entry }));
+const entries = (list: unknown) => (Array.isArray(list) ? list : []).filter(isObject);
 
-/** A whole chat answer in the contract's form. Almost every upstream's own bytes are, and pass. */
-export function completeChat(
+function completeChoice(choice: Record<string, unknown>, index: number): object {
+  const message = isObject(choice.message) ? choice.message : {};
+  const hasCalls = Array.isArray(message.tool_calls) && message.tool_calls.length > 0;
+  return {
+    index,
+    finish_reason: hasCalls ? "tool_calls" : "stop",
+    ...choice,
+    message: { role: "assistant", content: null, ...message },
+  };
+}
+
+const completeText = (choice: Record<string, unknown>, index: number): object => ({
+  index,
+  finish_reason: "stop",
+  logprobs: null,
+  text: "",
+  ...choice,
+});
+
+/** A whole answer in the contract's form. Almost every upstream's bytes already are, and pass unchanged. */
+export function completeAnswer(
   body: AnswerBody,
   head: AnswerHead,
-  usage: Owed,
-  form: AnswerForm = CHAT_FORM,
+  { usage, form }: { usage: Owed; form: AnswerForm },
 ): Buffer {
-  if (usage.isReported && mentionsAll(body, HEAD_FIELDS)) return body.bytes;
+  const { isText } = form;
+  if (usage.isReported && mentionsAll(body, isText ? TEXT_FIELDS : CHAT_FIELDS)) return body.bytes;
   return rewritten(body.bytes, (answer) => ({
     id: answer.id ?? head.id,
     object: form.whole,
     created: answer.created ?? head.created,
     model: answer.model ?? head.model,
-    choices: entries(answer.choices, { finish_reason: "stop" }),
+    choices: entries(answer.choices).map(isText ? completeText : completeChoice),
     ...usageIn(answer, usage),
   }));
 }
@@ -76,10 +112,11 @@ export function completeEmbeddings(body: AnswerBody, model: string, usage: Owed)
 }
 
 function completeList(body: AnswerBody, model: string, usage: Owed): Buffer {
-  if (usage.isReported && mentionsAll(body, LIST_FIELDS)) return body.bytes;
+  const isTyped = body.hasAtEdges(IS_LIST) && body.hasAtEdges(HAS_EMBEDDINGS);
+  if (usage.isReported && isTyped && mentionsAll(body, LIST_FIELDS)) return body.bytes;
   return rewritten(body.bytes, (answer) => ({
     object: "list",
-    data: entries(answer.data, { object: "embedding" }),
+    data: entries(answer.data).map((entry, index) => ({ index, object: "embedding", ...entry })),
     model: answer.model ?? model,
     ...usageIn(answer, usage),
   }));

@@ -1,17 +1,15 @@
-import { limitFieldsOf } from "../../../backends/contract.ts";
 import type { ModelLimits } from "../../billing/index.ts";
 import { estimatePromptTokens, samplePromptTokens, type TokenBound } from "../../metering/index.ts";
-import type { Route } from "../../routing/index.ts";
 import type { Payload } from "../request/payload.ts";
 import { OPTIONS, type SpendFields } from "../request/spend-fields.ts";
 
-/** What is held for at first when neither the request nor the price table says how long an answer may be. */
+/** Output tokens held at first when neither the request nor the price table limits the answer. */
 const OUTPUT_TOKENS_UNKNOWN = 8_192;
-/** What an answer is not lowered below, unless its client asks for less. */
+/** The lowest limit we set on an answer, unless the client asks for less. */
 const OUTPUT_TOKENS_LOWERED_MIN = 256;
 
-/** What is sent: its bytes are there once it was put together for a backend. */
-export interface SentBody {
+/** What is sent; its bytes exist once it was built for a backend. */
+interface SentBody {
   bytes(): Uint8Array | string;
 }
 
@@ -19,6 +17,17 @@ const bytesOf = (body: SentBody): Uint8Array => {
   const bytes = body.bytes();
   return typeof bytes === "string" ? Buffer.from(bytes) : bytes;
 };
+
+/** What the JSON around a list of token numbers may weigh without counting. */
+const FRAME_TOKENS = 50;
+
+/** Tokens of a field with token numbers, and of what stands beside it. Null when it is something else. */
+function numberedTokens(payload: Payload, field: "input" | "prompt"): number | null {
+  const tokens = payload.tokenCount(field);
+  if (tokens === null) return null;
+  const beside = estimatePromptTokens(bytesOf(payload.compose(new Map([[field, "[]"]]))), false);
+  return tokens + Math.max(0, beside - FRAME_TOKENS);
+}
 
 /** The most that an embeddings request can cost. */
 export class EmbeddingsBound implements TokenBound {
@@ -31,43 +40,45 @@ export class EmbeddingsBound implements TokenBound {
   ) {}
 
   get promptTokens(): number {
-    return this.payload.tokenCount("input") ?? samplePromptTokens(bytesOf(this.body), false);
+    return numberedTokens(this.payload, "input") ?? samplePromptTokens(bytesOf(this.body), false);
   }
   /** The same from all of it, for what is settled by it. */
   countPromptTokens(): number {
-    return this.payload.tokenCount("input") ?? estimatePromptTokens(bytesOf(this.body), false);
+    return numberedTokens(this.payload, "input") ?? estimatePromptTokens(bytesOf(this.body), false);
   }
 }
 
-export interface ChatBoundOptions {
+interface ChatBoundOptions {
   body: SentBody;
-  /** Whether there may be images or sounds in it. */
+  payload: Payload;
+  /** Whether it may contain images or audio. */
   mayHaveMedia: boolean;
   spend: SpendFields;
-  route: Route;
   limits: ModelLimits;
+  /** Fields that limit the answer on the backend. */
+  honoured: readonly string[];
 }
 
 /** The most that a chat can cost, from what is sent and what the model can write. */
 export class ChatBound implements TokenBound {
   readonly outputTokensMax: number;
   readonly outputTokensMin: number;
-  /** Whether the backend is told a limit that it keeps to. */
+  /** Whether the backend is sent a limit that it honours. */
   readonly isTold: boolean;
   readonly #body: SentBody;
   readonly #mayHaveMedia: boolean;
   readonly #choices: number;
   readonly #predictionTokens: number;
-  readonly #promptTokens: number | null;
+  /** Set where the prompt may be token numbers. */
+  readonly #numbered: Payload | null;
 
-  constructor({ body, mayHaveMedia, spend, route, limits }: ChatBoundOptions) {
-    const { choices, predictionTokens, promptTokens } = spend;
-    this.#promptTokens = promptTokens;
+  constructor({ body, payload, mayHaveMedia, spend, limits, honoured }: ChatBoundOptions) {
+    const { choices, predictionTokens, isNumbered } = spend;
+    this.#numbered = isNumbered ? payload : null;
     this.#body = body;
     this.#mayHaveMedia = mayHaveMedia;
     this.#choices = choices;
     this.#predictionTokens = predictionTokens;
-    const honoured = limitFieldsOf(route.backend, route.model);
     const usual = limits.outputTokensMax ?? OUTPUT_TOKENS_UNKNOWN;
     let largest = 0;
     let isTold = false;
@@ -75,7 +86,7 @@ export class ChatBound implements TokenBound {
       if (value > largest) largest = value;
       if (honoured.includes(inOptions ? `${OPTIONS}.${name}` : name)) isTold = true;
     }
-    // A limit under a name that the server does not know is none.
+    // A limit under a name that the server does not know has no effect.
     const perChoice = isTold ? largest : Math.max(largest, usual);
     this.isTold = isTold;
     this.outputTokensMax = perChoice * choices + this.#predictionTokens;
@@ -83,14 +94,17 @@ export class ChatBound implements TokenBound {
   }
 
   get promptTokens(): number {
-    return this.#promptTokens ?? samplePromptTokens(bytesOf(this.#body), this.#mayHaveMedia);
+    return this.#numberedTokens() ?? samplePromptTokens(bytesOf(this.#body), this.#mayHaveMedia);
   }
   /** The same from all of it, for what is settled by it. */
   countPromptTokens(): number {
-    return this.#promptTokens ?? estimatePromptTokens(bytesOf(this.#body), this.#mayHaveMedia);
+    return this.#numberedTokens() ?? estimatePromptTokens(bytesOf(this.#body), this.#mayHaveMedia);
+  }
+  #numberedTokens(): number | null {
+    return this.#numbered && numberedTokens(this.#numbered, "prompt");
   }
 
-  /** The output tokens that the backend was told to keep to, all choices together; null when it was told nothing. */
+  /** The output limit sent to the backend, over all choices; null when none was sent. */
   toldFor(loweredTo: number | null): number | null {
     if (loweredTo !== null) return loweredTo * this.#choices + this.#predictionTokens;
     return this.isTold ? this.outputTokensMax : null;
@@ -102,12 +116,11 @@ export class ChatBound implements TokenBound {
   }
 }
 
-/** Fields to set so that no choice becomes longer than `tokens`: those that the client used, and one that counts. */
+/** Fields to set so that no choice becomes longer than `tokens`: those that the client used, and one that the backend honours. */
 export function loweredFields(
   tokens: number,
-  { payload, spend, route }: { payload: Payload; spend: SpendFields; route: Route },
+  { payload, spend, honoured }: { payload: Payload; spend: SpendFields; honoured: readonly string[] },
 ): [string, string][] {
-  const honoured = limitFieldsOf(route.backend, route.model);
   const set = new Map<string, string>();
   const options: Record<string, number> = {};
   let isTold = false;

@@ -1,7 +1,7 @@
 import { BackendError } from "../../../backends/contract.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 
-/** How long an upstream, and a client, may keep everybody waiting. */
+/** Timeouts for upstreams and clients. */
 export interface Deadlines {
   /** Until the first byte of the answer; without streaming that is the whole generation. */
   firstByteMs: number;
@@ -24,20 +24,20 @@ export const DEFAULT_DEADLINES: Deadlines = {
 
 const TICK_MS_MAX = 1_000;
 const TICKS_PER_DEADLINE = 4;
-/** What calls get to settle when the service stops. */
+/** How long calls have to settle when the service stops. */
 const SETTLED_WITHIN_MS = 2_000;
 
-/** The reason of an abort that a client caused by leaving. */
+/** The abort reason for a client that disconnected. */
 export const CLIENT_LEFT = new Error("the client left");
 const CLIENT_STALLED = new Error("the client stopped reading");
 
-/** Whether an abort is about the client, and so says nothing about the backend. */
+/** Whether an abort was caused by the client, and so says nothing about the backend. */
 export const isAboutClient = (reason: unknown): boolean =>
   reason === CLIENT_LEFT || reason === CLIENT_STALLED;
 
 type Phase = "waiting" | "streaming" | "blocked" | "closed";
 
-/** One upstream call under watch. Touching it costs a time stamp, not a timer. */
+/** One upstream call with its timeouts. Each piece of the answer costs a timestamp, not a timer. */
 export class WatchedCall {
   /** Made when a signal is asked for: most calls are never aborted, and one of our own backends needs none. */
   #controller: AbortController | null = null;
@@ -48,7 +48,7 @@ export class WatchedCall {
   #lastMs: number;
   #phase: Phase = "waiting";
   #pingedMs = 0;
-  /** Called when the call is aborted, be its upstream over or not. */
+  /** Called when the call is aborted, whether or not the upstream has finished. */
   onAborted: (() => void) | null = null;
   /** Called when a stream has been silent for a while. */
   onSilence: (() => void) | null = null;
@@ -68,7 +68,7 @@ export class WatchedCall {
     return this.#controller.signal;
   }
 
-  /** One at a time: what a later attempt waits for replaces what an earlier one did. */
+  /** One at a time: a later attempt's callback replaces an earlier one's. */
   whenAborted(run: (reason: unknown) => void): void {
     if (this.isAborted) run(this.reason);
     else this.#onAbort = run;
@@ -83,12 +83,23 @@ export class WatchedCall {
     this.onAborted?.();
   }
 
+  /** Ends the attempt under way; the call goes on with another. */
+  giveUpAttempt(reason: unknown): void {
+    if (this.isAborted) return;
+    const run = this.#onAbort;
+    const controller = this.#controller;
+    this.#onAbort = null;
+    this.#controller = null;
+    run?.(reason);
+    controller?.abort(reason);
+  }
+
   /** A piece of the answer arrived. */
   touch(): void {
     this.#lastMs = this.clock.now();
     this.#phase = "streaming";
   }
-  /** The client does not take more for now. */
+  /** The client is not reading. */
   blocked(): void {
     this.#lastMs = this.clock.now();
     this.#phase = "blocked";
@@ -124,7 +135,7 @@ export class WatchedCall {
   }
 }
 
-/** Looks after all calls with one timer. */
+/** Checks the timeouts of all calls with one timer. */
 export class CallWatch {
   readonly #calls = new Set<WatchedCall>();
   readonly #stop: () => void;

@@ -1,33 +1,100 @@
-import { BackendError } from "../../../backends/contract.ts";
-import { ServiceError } from "../../../kernel/errors.ts";
+import { BackendError, type Overflow } from "../../../backends/contract.ts";
+import { type ErrorName, ServiceError } from "../../../kernel/errors.ts";
 import type { Route } from "../../routing/index.ts";
 
 /** Statuses below 500 that say something about the backend rather than about the request. */
 const BACKEND_AT_FAULT = new Set([401, 408, 429]);
 
-/** Failures that came to be before anything was sent, and say nothing about the backend. */
-const OURS: ReadonlySet<string> = new Set(["request", "unsupported"]);
+/** Failures that say nothing about whether the backend works. */
+const NOT_ABOUT_BACKEND: ReadonlySet<string> = new Set(["request", "unsupported", "mismatch"]);
+/** "Not implemented" is said about a request, whatever its number. */
+const NOT_IMPLEMENTED = 501;
 
-/** What the caller is told about a backend's failure. */
+/** The caller's error for a backend's failure. */
 export function toFailure(error: unknown): unknown {
   if (!(error instanceof BackendError)) return error;
-  const { message, kind, retryAfterSeconds } = error;
+  const { message, kind, retryAfterSeconds, status } = error;
   if (kind === "request") return new ServiceError("missing_fields", message, { cause: error });
   if (kind === "unsupported") return new ServiceError("backend_error", message, { cause: error });
-  return new ServiceError("bad_gateway", message, { retryAfterSeconds, cause: error });
+  const rest = status === undefined ? undefined : { upstream: upstreamMember(error) };
+  return new ServiceError("bad_gateway", message, { retryAfterSeconds, rest, cause: error });
 }
 
-/** Whether asking again could help: an upstream that understood and refused will refuse again. */
+/** `error.upstream`: the refusal as the upstream gave it, for programs. */
+function upstreamMember(error: BackendError) {
+  const { status, refusal } = error;
+  const overflow = refusal?.overflow;
+  return {
+    status,
+    type: refusal?.type ?? null,
+    code: overflow ? OVERFLOW_CODE : (refusal?.code ?? null),
+    param: refusal?.param ?? null,
+    ...(overflow && { prompt_tokens: overflow.promptTokens, context_tokens: overflow.contextTokens }),
+  };
+}
+
+const OVERFLOW_CODE = "context_length_exceeded";
+
+/** Refusals of the request itself, which say the same to the client as they said to us. */
+const PASSED: ReadonlyMap<number | undefined, ErrorName> = new Map([
+  [400, "upstream_bad_request"],
+  [404, "upstream_not_found"],
+  [413, "upstream_too_large"],
+  [415, "upstream_unsupported"],
+  [422, "upstream_unprocessable"],
+]);
+
+/** The same failure with the upstream's own status and words, where it refused the request itself. */
+export function asUpstreamSaid(failure: ServiceError): ServiceError {
+  const { cause } = failure;
+  if (!(cause instanceof BackendError) || cause.kind !== "upstream") return failure;
+  const kind = PASSED.get(cause.status);
+  if (!kind) return failure;
+  const { refusal, detail } = cause;
+  const overflow = refusal?.overflow;
+  const upstream = upstreamMember(cause);
+  const rest = {
+    type: (!overflow && refusal?.type) || "invalid_request_error",
+    param: refusal?.param ?? (overflow ? "messages" : null),
+    code: upstream.code,
+    upstream,
+  };
+  const message = overflow ? overflowWords(overflow, detail) : detail;
+  return new ServiceError(kind, message, { rest, cause, data: overflow ? { overflow } : undefined });
+}
+
+/** In the words that client libraries look for. */
+function overflowWords({ promptTokens, contextTokens }: Overflow, detail: string): string {
+  if (promptTokens === null || contextTokens === null) return detail;
+  return `This model's maximum context length is ${contextTokens} tokens. However, your messages resulted in ${promptTokens} tokens.`;
+}
+
+/** Whether a retry could help: an upstream that understood and refused will refuse again. */
 export function isFinal(error: unknown): boolean {
   const cause = error instanceof ServiceError ? error.cause : error;
   if (!(cause instanceof BackendError) || cause.kind !== "upstream" || cause.status === undefined)
     return false;
-  return cause.status < 500 && !BACKEND_AT_FAULT.has(cause.status) && cause.status !== 409;
+  const { status } = cause;
+  if (status === NOT_IMPLEMENTED) return true;
+  return status < 500 && !BACKEND_AT_FAULT.has(status) && status !== 409;
 }
 
+/** Whether another target of a model route may do better. What is wrong with the request itself stays wrong there. */
+export function mayFallBack(error: unknown): boolean {
+  if (!(error instanceof BackendError) || error.kind === "request") return false;
+  if (error.refusal?.overflow) return true;
+  return error.kind !== "upstream" || !UNACCEPTABLE.has(error.status ?? 0);
+}
+
+const UNACCEPTABLE = new Set([400, 413, 415, 422]);
+
 /** Tells the circuit how a call ended. A refusal of the request itself is an answer like any other. */
-export function reportTo(route: Route, error: unknown): void {
-  if (!(error instanceof BackendError) || OURS.has(error.kind)) route.abandoned();
+export function reportTo(route: Route, error: unknown, body?: () => Uint8Array | string): void {
+  if (!(error instanceof BackendError) || NOT_ABOUT_BACKEND.has(error.kind)) route.abandoned();
   else if (isFinal(error)) route.succeeded();
-  else route.failed(error.message);
+  else {
+    const isUnreached = error.kind === "connect";
+    const isAboutAny = isUnreached || BACKEND_AT_FAULT.has(error.status ?? 0);
+    route.failed({ cause: error.message, isUnreached, body: isAboutAny ? undefined : body });
+  }
 }

@@ -12,11 +12,11 @@ const FIRST_CHUNK_BUCKETS_SECONDS = [
   0.001, 0.0025, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 3, 5,
   7.5, 10, 15, 30, 60, 300,
 ];
-/** Models that have handles of their own; more than any gateway lists. */
+/** Models with cached metric handles; more than any gateway lists. */
 const MODELS_MAX = 2_000;
 
-export interface CallFacts {
-  operation: "chat" | "embeddings";
+interface CallFacts {
+  operation: "chat" | "text_completion" | "embeddings";
   model: string;
   backend: string;
   requestId: string;
@@ -51,12 +51,12 @@ export class ObservedCall {
     this.#startedMs = observer.clock.now();
   }
 
-  /** The first piece of a streamed answer is there. */
+  /** The first piece of a streamed answer has arrived. */
   firstChunk(): void {
     this.#firstChunkMs ??= this.observer.clock.now();
   }
 
-  /** An attempt at this backend failed; whether the call did is for `end` to say. */
+  /** An attempt at this backend failed; `end` says whether the call did. */
   broke(cause: unknown, backend: string): void {
     this.#cause = cause;
     this.#brokenBackend = backend;
@@ -113,9 +113,10 @@ export class CallObserver {
   readonly #seconds: Histogram;
   readonly #firstChunk: Histogram;
   readonly #tokens: Counter;
-  /** By model, for each operation: no text is put together to find them. */
+  /** By operation, then model: looking them up builds no string. */
   readonly #handles = {
     chat: new BoundedMap<string, Handles>(MODELS_MAX),
+    text_completion: new BoundedMap<string, Handles>(MODELS_MAX),
     embeddings: new BoundedMap<string, Handles>(MODELS_MAX),
   };
 
@@ -123,7 +124,7 @@ export class CallObserver {
     metrics: Metrics,
     readonly tracer: Tracer,
     readonly clock: Clock,
-    /** Told of every request that failed through no doing of its client's leaving. */
+    /** Called for every failed request, except when the client disconnected. */
     readonly onFailure: (failure: RequestFailure) => void,
   ) {
     this.#refusals = metrics.counter(

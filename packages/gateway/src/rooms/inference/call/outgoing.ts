@@ -1,4 +1,4 @@
-import type { JsonBody } from "../../../backends/contract.ts";
+import { type JsonBody, limitFieldsOf } from "../../../backends/contract.ts";
 import type { ModelLimits } from "../../billing/index.ts";
 import type { Route } from "../../routing/index.ts";
 import type { Payload } from "../request/payload.ts";
@@ -8,7 +8,7 @@ import type { ReportedUsage } from "./usage-tail.ts";
 
 const NOTHING: ReadonlyMap<string, string> = new Map();
 
-export interface OutgoingOptions {
+interface OutgoingOptions {
   payload: Payload;
   /** As the client wrote it. */
   model: string;
@@ -16,12 +16,14 @@ export interface OutgoingOptions {
   set?: ReadonlyMap<string, string>;
   /** Of a chat. */
   spend?: SpendFields;
+  /** Absent: those that the backend's kind honours in a chat. */
+  limitFields?: readonly string[];
 }
 
 /** What is sent to the backend that was chosen, and the bound that follows from it. */
 export class Outgoing {
   readonly bound: ChatBound | EmbeddingsBound;
-  /** What each choice was limited to because no more can be paid. */
+  /** The limit on each choice when the payer cannot cover more. */
   loweredTo: number | null = null;
   #composed: { route: Route; body: JsonBody } | null = null;
 
@@ -35,11 +37,16 @@ export class Outgoing {
   ) {
     const { spend, payload, set } = options;
     const body = { bytes: () => this.body().bytes() };
-    // What the stored history has in it was not looked at.
+    // The stored history was not checked for media.
     const mayHaveMedia = payload.mayHaveMedia || set?.has("messages") === true;
     this.bound = spend
-      ? new ChatBound({ body, mayHaveMedia, spend, route, limits })
+      ? new ChatBound({ body, payload, mayHaveMedia, spend, limits, honoured: this.#honoured })
       : new EmbeddingsBound(body, payload);
+  }
+
+  /** The fields that limit the answer on this backend. */
+  get #honoured(): readonly string[] {
+    return this.options.limitFields ?? limitFieldsOf(this.route.backend, this.route.model);
   }
 
   body(): JsonBody {
@@ -56,7 +63,8 @@ export class Outgoing {
     const own = new Map(set);
     if (written !== route.model) own.set("model", JSON.stringify(route.model));
     if (loweredTo !== null && spend) {
-      for (const [name, json] of loweredFields(loweredTo, { payload, spend, route })) own.set(name, json);
+      const honoured = this.#honoured;
+      for (const [name, json] of loweredFields(loweredTo, { payload, spend, honoured })) own.set(name, json);
     }
     return own;
   }
@@ -68,12 +76,12 @@ export class Outgoing {
     this.#composed = null;
   }
 
-  /** Whether the backend was told how long the answer may be, by a name that it keeps to. */
+  /** Whether the backend was told how long the answer may be, in a field that it honours. */
   get isTold(): boolean {
     return this.loweredTo !== null || (this.bound instanceof ChatBound && this.bound.isTold);
   }
 
-  /** What is wrong with the figures of a whole answer, in words; null when they can be right. */
+  /** Why the reported usage of a whole answer is implausible; null when it is plausible. */
   implausible({ promptTokens, completionTokens }: ReportedUsage): string | null {
     const { contextTokens } = this.limits;
     if (contextTokens !== null && promptTokens > contextTokens)

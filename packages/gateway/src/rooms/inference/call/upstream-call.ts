@@ -11,12 +11,12 @@ import { CLIENT_LEFT_OUTCOME } from "../../../observe/request-records.ts";
 import type { ModelLimits } from "../../billing/index.ts";
 import { type ModelRules, modelAllowed } from "../../groups/index.ts";
 import type { Admission, Metering } from "../../metering/index.ts";
-import type { Route, Routing } from "../../routing/index.ts";
+import type { Route, RoutePlan, Routing } from "../../routing/index.ts";
 import type { Payload } from "../request/payload.ts";
 import type { SpendFields } from "../request/spend-fields.ts";
 import { StreamHold } from "../stream/stream-hold.ts";
 import { type CallWatch, isAboutClient, type WatchedCall } from "./deadlines.ts";
-import { reportTo } from "./failures.ts";
+import { mayFallBack, reportTo } from "./failures.ts";
 import type { CallObserver, ObservedCall } from "./observer.ts";
 import { Outgoing } from "./outgoing.ts";
 import { ABSURD, type ReportedUsage, type UsageReport } from "./usage-tail.ts";
@@ -40,7 +40,7 @@ export interface Asker {
 export interface CallParts {
   routing: Routing;
   metering: Metering;
-  /** What is known about how much a model reads and writes. */
+  /** Known limits of a model's context and output. */
   limitsOf(model: string): ModelLimits;
   watch: CallWatch;
   observer: CallObserver;
@@ -49,7 +49,7 @@ export interface CallParts {
 export interface UpstreamCallOptions {
   asker: Asker;
   payload: Payload;
-  capability: "chat" | "embeddings";
+  capability: "chat" | "text_completion" | "embeddings";
   /** As the client wrote it. */
   model: string;
   provider: string | null;
@@ -59,13 +59,15 @@ export interface UpstreamCallOptions {
   /** Fields to set in what is sent, besides the model. */
   set?: ReadonlyMap<string, string>;
   stream?: boolean;
+  /** Fields that limit the answer; absent: those that the backend's kind honours in a chat. */
+  limitFields?: readonly string[];
   /** Sends it: the capability's own function. */
   send(backend: Backend, call: ChatCall): Promise<Answer> | undefined;
 }
 
 /** How a call ended, as far as what is owed depends on it. */
-export interface CallEnd {
-  /** Whether the answer came to its end; otherwise it was cut short, whoever did it. */
+interface CallEnd {
+  /** Whether the answer is complete; otherwise it was cut short, by either side. */
   isWhole: boolean;
   reported: UsageReport;
   /** Tokens of the text that was delivered, as counted here. */
@@ -74,19 +76,25 @@ export interface CallEnd {
 
 const NOTHING_CAME: CallEnd = { isWhole: false, reported: null, delivered: 0 };
 
-/** One admitted request on its way to a backend: chosen, paid for, watched, and tried once elsewhere if need be. */
+/** One admitted request on its way to a backend: routed, paid for, timed, and retried once elsewhere if needed. */
 export class UpstreamCall {
   readonly watched: WatchedCall;
   readonly observed: ObservedCall;
-  readonly #tried: Backend[] = [];
+  readonly #tried: Route[] = [];
   /** Why the latest attempt broke; null once an answer came. */
   #failure: string | null = null;
+
+  #isSettled = false;
+  #cancelBegin: (() => void) | null = null;
 
   private constructor(
     readonly parts: CallParts,
     readonly options: UpstreamCallOptions,
-    readonly outgoing: Outgoing,
-    readonly admission: Admission,
+    /** These two change with the target of a model route. */
+    public outgoing: Outgoing,
+    public admission: Admission,
+    /** Of a model route: the targets that may be taken instead. */
+    readonly plan: RoutePlan | null,
   ) {
     this.watched = parts.watch.open();
     const { route } = outgoing;
@@ -101,39 +109,37 @@ export class UpstreamCall {
     });
   }
 
-  /** Chooses a backend and passes admission, or throws the refusal. Synchronous when admission is. */
+  /** Chooses a backend and passes admission, or throws the refusal. Synchronous when both are. */
   static admit(parts: CallParts, options: UpstreamCallOptions): UpstreamCall | Promise<UpstreamCall> {
-    const { routing, metering } = parts;
+    const { routing } = parts;
     const { asker, capability, provider, conversationId } = options;
     const model = routing.aliases.resolve(options.model);
-    if (!modelAllowed(asker.rules, model)) {
+    const allows = (name: string) => modelAllowed(asker.rules, name);
+    const plan = routing.plan(model, { capability, provider, conversationId }, allows);
+    if (plan ? plan.targets.length === 0 : !allows(model)) {
       fail("model_not_allowed", `This key's group does not allow the model ${model}; ask a group admin`);
     }
-    const route = routing.choose({ model, capability, provider, conversationId });
+    const chosen = plan ? plan.first() : routing.acquire({ model, capability, provider, conversationId });
+    const admitOn = (route: Route) => UpstreamCall.#admitOn(parts, options, { model, route, plan });
+    return chosen instanceof Promise ? chosen.then(admitOn) : admitOn(chosen);
+  }
+
+  static #admitOn(
+    parts: CallParts,
+    options: UpstreamCallOptions,
+    { model, route, plan }: { model: string; route: Route; plan: RoutePlan | null },
+  ): UpstreamCall | Promise<UpstreamCall> {
     const outgoing = new Outgoing(options, model, route, parts.limitsOf(route.model));
-    const admitted = (admission: Admission) => {
-      if (admission.lowered) outgoing.lower(admission.outputTokensHeld);
-      return new UpstreamCall(parts, options, outgoing, admission);
-    };
-    const refused = (error: unknown): never => {
-      route.abandoned();
-      throw error;
-    };
-    try {
-      const { requestId, payer, refId } = asker;
-      const { bound } = outgoing;
-      const admission = metering.admit({ requestId, payer, model: route.model, bound, refId });
-      return admission instanceof Promise ? admission.then(admitted, refused) : admitted(admission);
-    } catch (error) {
-      return refused(error);
-    }
+    const admitted = (admission: Admission) => new UpstreamCall(parts, options, outgoing, admission, plan);
+    const admission = holdFor(parts, options, outgoing);
+    return admission instanceof Promise ? admission.then(admitted) : admitted(admission);
   }
 
   get route(): Route {
     return this.outgoing.route;
   }
 
-  /** What each choice of the answer was limited to because no more can be paid; null when nothing was lowered. */
+  /** The limit on each choice when the payer cannot cover more; null when nothing was lowered. */
   get loweredTo(): number | null {
     return this.outgoing.loweredTo;
   }
@@ -148,6 +154,7 @@ export class UpstreamCall {
   /** The upstream's 2xx answer. A backend that cannot be reached at all is replaced once by another candidate. */
   send(): Promise<Answer> {
     this.#failure = null;
+    if (this.plan) return this.#dispatchWithin(this.plan);
     return this.#dispatch().then(undefined, this.#again);
   }
 
@@ -161,11 +168,67 @@ export class UpstreamCall {
     return this.send();
   };
 
+  /** A target of a model route has so long to begin, as long as there is another. */
+  #dispatchWithin({ beginWithinMs, hasNext }: RoutePlan): Promise<Answer> {
+    if (beginWithinMs !== null && hasNext) {
+      const late = `the upstream has not begun to answer within ${beginWithinMs} ms`;
+      const { clock } = this.parts.watch;
+      this.#cancelBegin = clock.after(beginWithinMs, () =>
+        this.watched.giveUpAttempt(new BackendError("transport", late)),
+      );
+    }
+    return this.#dispatch();
+  }
+
+  /** The answer has begun. */
+  begun(): void {
+    this.#cancelBegin?.();
+    this.#cancelBegin = null;
+    this.route.begun();
+  }
+
+  /**
+   * The call broke before its client has got anything: null when another target of the model route was taken, and
+   * the call can be sent again; otherwise what to tell.
+   */
+  async fallBack(error: unknown): Promise<unknown> {
+    this.#cancelBegin?.();
+    this.#cancelBegin = null;
+    this.failed(error);
+    if (this.#isSettled || !this.plan || this.watched.isAborted || !mayFallBack(error)) return error;
+    const next = this.plan.next();
+    if (!next) return error;
+    try {
+      await this.#moveTo(next);
+      return null;
+    } catch (refusal) {
+      return refusal;
+    }
+  }
+
+  /** Another model has another price: what is held is held again for that. */
+  async #moveTo(next: Route): Promise<void> {
+    const { parts, options } = this;
+    if (next.model === this.route.model) {
+      this.outgoing.route = next;
+      return;
+    }
+    const outgoing = new Outgoing(options, this.outgoing.model, next, parts.limitsOf(next.model));
+    this.admission.release();
+    this.admission = await holdFor(parts, options, outgoing);
+    this.outgoing = outgoing;
+  }
+
+  /** How many backends were asked. */
+  get attempts(): number {
+    return this.#tried.length;
+  }
+
   #dispatch(): Promise<Answer> {
     const { route, options } = this;
     // A client that left before anything was sent owes nothing.
     if (this.watched.isAborted) return Promise.reject(this.watched.reason);
-    this.#tried.push(route.backend);
+    this.#tried.push(route);
     const answer = options.send(route.backend, new OutgoingCall(this, this.outgoing.body()));
     return (
       answer ??
@@ -188,18 +251,19 @@ export class UpstreamCall {
     }
   }
 
-  /** The call broke: tells the circuit, unless it is the client's doing. */
+  /** The call failed: reports it to the circuit breaker, unless the client caused it. */
   failed(error: unknown): void {
     const reason = this.watched.isAborted ? this.watched.reason : error;
     const left = isAboutClient(reason);
     this.#failure = left ? CLIENT_LEFT_OUTCOME : reason instanceof BackendError ? reason.kind : "internal";
     this.observed.broke(reason, this.route.name);
     if (left) this.route.abandoned();
-    else reportTo(this.route, reason);
+    else reportTo(this.route, reason, () => this.outgoing.body().bytes());
   }
 
   /** Journals what is owed and ends the hold. */
   settle(end: CallEnd = NOTHING_CAME): ReportedUsage | null {
+    this.#isSettled = true;
     this.parts.watch.release(this.watched);
     const owed = this.#owed(end);
     this.observed.end({ failure: this.#failure, usage: owed, attempts: this.#tried.length });
@@ -214,17 +278,17 @@ export class UpstreamCall {
   }
 
   /**
-   * Of an answer that came to its end, what the upstream reported; otherwise the larger of that and of what was
+   * For a complete answer, what the upstream reported; otherwise the larger of that and what was
    * counted here. A client that leaves before any answer owes the prompt, which the upstream has. An upstream that
    * fails without having delivered anything is owed nothing.
    */
   #owed({ isWhole, reported, delivered }: CallEnd): (ReportedUsage & { isEstimated: boolean }) | null {
-    const usage = reported === ABSURD || reported === null ? null : this.#split(reported, delivered);
-    if (isWhole && usage) return { ...usage, isEstimated: false };
+    const usage = reported === ABSURD || reported === null ? null : this.#completed(reported, delivered);
+    if (isWhole && usage) return usage;
     const hasLeft = this.#failure === CLIENT_LEFT_OUTCOME && this.#tried.length > 0;
     if (reported === null && delivered === 0 && !hasLeft) return null;
     const promptTokens = this.outgoing.bound.countPromptTokens();
-    const completionTokens = this.options.capability === "chat" ? delivered : 0;
+    const completionTokens = this.#isWritten ? delivered : 0;
     return {
       promptTokens: Math.max(usage?.promptTokens ?? 0, promptTokens),
       completionTokens: Math.max(usage?.completionTokens ?? 0, completionTokens),
@@ -232,23 +296,56 @@ export class UpstreamCall {
     };
   }
 
-  /** Of a sum alone, as much is output as was delivered. */
-  #split({ promptTokens, completionTokens, isTotalOnly }: ReportedUsage, delivered: number): ReportedUsage {
-    if (!isTotalOnly || this.options.capability !== "chat") return { promptTokens, completionTokens };
-    const output = Math.min(promptTokens, delivered);
-    return { promptTokens: promptTokens - output, completionTokens: output };
+  /** The answer has tokens of its own; vectors have none. */
+  get #isWritten(): boolean {
+    return this.options.capability !== "embeddings";
   }
 
-  /** Figures that the model cannot have are charged, since the operator chose the upstream, but they are told. */
+  /** The report with what it lacks. Of a sum alone, as much is output as was delivered; other gaps are counted. */
+  #completed({ promptTokens, completionTokens, lacks }: ReportedUsage, delivered: number) {
+    if (lacks === "prompt") {
+      return { promptTokens: this.outgoing.bound.countPromptTokens(), completionTokens, isEstimated: true };
+    }
+    if (lacks === undefined || !this.#isWritten)
+      return { promptTokens, completionTokens, isEstimated: false };
+    if (lacks === "completion") return { promptTokens, completionTokens: delivered, isEstimated: true };
+    const output = Math.min(promptTokens, delivered);
+    return { promptTokens: promptTokens - output, completionTokens: output, isEstimated: false };
+  }
+
+  /** Implausible usage is charged, since the operator chose the upstream, but it is reported. */
   #judge({ isWhole, reported }: CallEnd, owed: ReportedUsage): void {
     if (reported === null) return;
     const problem =
       reported === ABSURD
-        ? "figures that no request can have; the gateway's own count was charged instead"
+        ? "impossible usage figures; the gateway's own count was charged instead"
         : isWhole
           ? this.outgoing.implausible(owed)
           : null;
     if (problem !== null) this.parts.routing.suspect(this.route, problem, this.options.asker.requestId);
+  }
+}
+
+/** Holds what the request can cost on its backend, or throws the refusal; the answer is limited to what is held. */
+function holdFor(
+  { metering }: CallParts,
+  { asker: { requestId, payer, refId } }: UpstreamCallOptions,
+  outgoing: Outgoing,
+): Admission | Promise<Admission> {
+  const { route, bound } = outgoing;
+  const held = (admission: Admission): Admission => {
+    if (admission.lowered) outgoing.lower(admission.outputTokensHeld);
+    return admission;
+  };
+  const refused = (error: unknown): never => {
+    route.abandoned();
+    throw error;
+  };
+  try {
+    const admission = metering.admit({ requestId, payer, model: route.model, bound, refId });
+    return admission instanceof Promise ? admission.then(held, refused) : held(admission);
+  } catch (error) {
+    return refused(error);
   }
 }
 

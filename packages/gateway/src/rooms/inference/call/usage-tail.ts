@@ -5,8 +5,8 @@ import type { AnswerBody } from "./answer-body.ts";
 export interface ReportedUsage {
   promptTokens: number;
   completionTokens: number;
-  /** Only the sum was reported; it stands as the prompt's. */
-  isTotalOnly?: true;
+  /** What the report does not say; where it is both, the sum was reported and stands as the prompt's. */
+  lacks?: "prompt" | "completion" | "both";
 }
 
 /** Token counts as an answer carries them. */
@@ -18,7 +18,7 @@ export const usageFields = ({ promptTokens, completionTokens }: ReportedUsage) =
 
 const KEY = '"usage"';
 
-/** More than any request can have; a figure beyond it is believed in nothing. */
+/** More than any request can have; a report with a larger figure is ignored. */
 const TOKENS_MAX = 10_000_000;
 /** Figures that no request can have: not whole, below zero, or beyond every model. */
 export const ABSURD = "absurd";
@@ -37,12 +37,17 @@ export function readUsage(value: unknown): UsageReport {
   for (const figure of [prompt, completion, total]) {
     if (figure !== undefined && figure !== null && !isPlausible(figure)) return ABSURD;
   }
-  const [p, c, t] = [prompt ?? null, completion ?? null, total ?? null] as (number | null)[];
+  const p = (prompt ?? null) as number | null;
+  const c = (completion ?? null) as number | null;
+  const t = (total ?? null) as number | null;
   // Embeddings often report a total alone; where one of the others is missing, it is the rest.
-  if (p === null && c === null) return t ? { promptTokens: t, completionTokens: 0, isTotalOnly: true } : null;
-  const promptTokens = p ?? Math.max(0, (t ?? 0) - c!);
-  const completionTokens = c ?? Math.max(0, (t ?? 0) - p!);
-  return promptTokens + completionTokens === 0 ? null : { promptTokens, completionTokens };
+  if (p === null && c === null) return t ? { promptTokens: t, completionTokens: 0, lacks: "both" } : null;
+  const isRestKnown = t !== null && t >= (p ?? 0) + (c ?? 0);
+  const promptTokens = p ?? (isRestKnown ? t - c! : 0);
+  const completionTokens = c ?? (isRestKnown ? t - p! : 0);
+  if (promptTokens + completionTokens === 0) return null;
+  if (isRestKnown || (p !== null && c !== null)) return { promptTokens, completionTokens };
+  return { promptTokens, completionTokens, lacks: p === null ? "prompt" : "completion" };
 }
 
 /**
@@ -53,7 +58,7 @@ export function usageOfTail({ bytes, tail, tailStart }: AnswerBody): UsageReport
   const last = tail.lastIndexOf(KEY);
   if (last === -1 && (tailStart === 0 || !bytes.includes(KEY))) return null;
   const closing = last === -1 ? null : closingUsage(tail.slice(last));
-  // Written early, or there is another of that name behind it: parsing is the honest way, and rare.
+  // Usage is not at the end, or the name appears again after it: parse the whole answer, which is rare.
   return readUsage(closing ?? parsed(bytes.toString("utf8"))?.usage);
 }
 

@@ -3,24 +3,25 @@ import { fail } from "../../../kernel/errors.ts";
 import {
   JsonScanError,
   type Member,
-  type OnString,
+  type ScanListeners,
   scanObject,
   skipSpace,
 } from "../../../kernel/json-scan.ts";
 import { estimatePromptTokens } from "../../metering/index.ts";
+import { type MessagesProblem, problemOfMessages } from "./messages-problem.ts";
 import {
   hasOwnField,
   isExtraSent,
   isOwnField,
   type Kind,
   type Payload,
-  SPELLED_ONE_WAY,
+  requireName,
   SPELLED_ONE_WAY_IN_OPTIONS,
 } from "./payload.ts";
 import { isSpendField, OPTIONS, PREDICTION, SpendFields, spendNumber } from "./spend-fields.ts";
 
 const TEXT_KEPT_MAX = 16 * 1024;
-/** Keys of the parts of a message that are an image, a sound or a file, with their quotes. */
+/** Keys of message parts that are images, audio or files, with their quotes. */
 const MEDIA_KEYS = [
   '"image_url"',
   '"input_audio"',
@@ -46,7 +47,7 @@ const COMMA = Buffer.from(",");
 
 /**
  * A request body as bytes with its top level known. Fields are read one by one when asked for, and changed by
- * splicing, so that what nobody looks at passes exactly as the client wrote it.
+ * splicing, so that everything else passes exactly as the client wrote it.
  */
 export class BytesPayload implements Payload {
   readonly #bytes: Buffer;
@@ -56,17 +57,24 @@ export class BytesPayload implements Payload {
   readonly #members = new Map<string, Member>();
   readonly #hasDuplicates: boolean;
   #mayHaveMedia = false;
+  messagesProblem: MessagesProblem | null = null;
 
   constructor(body: Uint8Array) {
     this.#bytes = asBuffer(body);
     const text = this.#bytes.toString("latin1");
-    // A long one would be kept twice until the answer is there.
+    // A long body would be held twice until the answer arrives.
     this.#text = text.length <= TEXT_KEPT_MAX ? text : null;
-    const members = scan(this.#bytes, text, (_, start, end) => {
-      if (!this.#mayHaveMedia && isMediaKey(text, start, end)) this.#mayHaveMedia = true;
+    const members = scan(this.#bytes, text, {
+      onString: (_, start, end) => {
+        if (!this.#mayHaveMedia && isMediaKey(text, start, end)) this.#mayHaveMedia = true;
+      },
+      // Read here, since keeping it would keep a second copy of the request until the answer is there.
+      onParsed: ({ messages }) => {
+        this.messagesProblem = problemOfMessages(messages);
+      },
     });
     for (const member of members) {
-      SPELLED_ONE_WAY.require(member.key);
+      requireName(member.key);
       this.#members.set(member.key, member);
     }
     this.#hasDuplicates = this.#members.size !== members.length;
@@ -102,7 +110,7 @@ export class BytesPayload implements Payload {
     for (let at = valueStart; at < end; at++) {
       const byte = this.#bytes[at];
       if (byte === COMMA_BYTE) count++;
-      // Texts among the numbers are texts.
+      // Strings among the numbers count as text.
       else if (byte === QUOTE_BYTE) return null;
     }
     return count;
@@ -124,13 +132,16 @@ export class BytesPayload implements Payload {
 
   spendFields(): SpendFields {
     const fields = new SpendFields();
+    const extra = this.#extra();
+    const replaced = namesSent(extra);
     for (const [name, { valueStart, end }] of this.#members) {
+      if (replaced.has(name)) continue;
       if (name === PREDICTION)
         fields.predictionTokens = estimatePromptTokens(this.#bytes.subarray(valueStart, end), false);
       else if (name === OPTIONS) this.#readOptions(fields);
       else if (isSpendField(name)) fields.add(name, this.value(name), "");
     }
-    for (const { key: name, bytes, valueStart, end, isSent } of this.#extra()) {
+    for (const { key: name, bytes, valueStart, end, isSent } of extra) {
       if (isSent && name === PREDICTION)
         fields.predictionTokens = estimatePromptTokens(bytes.subarray(valueStart, end), false);
       if (!isSpendField(name)) continue;
@@ -141,7 +152,7 @@ export class BytesPayload implements Payload {
     return fields;
   }
 
-  /** A key that stands there twice is read twice: servers do not agree on which of them counts. */
+  /** A repeated key is checked each time: servers disagree on which one counts. */
   #readOptions(fields: SpendFields): void {
     const member = this.#members.get(OPTIONS)!;
     if (this.kindOf(OPTIONS) !== "object") return;
@@ -166,11 +177,13 @@ export class BytesPayload implements Payload {
       if (parts.length > 1) parts.push(COMMA);
       parts.push(part);
     };
+    const extra = this.#extra();
+    const replaced = namesSent(extra);
     for (const [key, { start, end }] of this.#members) {
-      if (!set.has(key) && !isOwnField(key)) add(this.#bytes.subarray(start, end));
+      if (!set.has(key) && !isOwnField(key) && !replaced.has(key)) add(this.#bytes.subarray(start, end));
     }
     for (const [key, json] of set) add(Buffer.from(`${JSON.stringify(key)}:${json}`));
-    for (const { key, bytes, start, end, isSent } of this.#extra())
+    for (const { key, bytes, start, end, isSent } of extra)
       if (isSent && !set.has(key)) add(bytes.subarray(start, end));
     parts.push(CLOSE);
     return Buffer.concat(parts) as Uint8Array<ArrayBuffer>;
@@ -197,10 +210,14 @@ function isMediaKey(text: string, start: number, end: number): boolean {
 }
 
 interface ExtraMember extends Member {
-  /** What its positions are positions in. */
+  /** The text that the positions refer to. */
   bytes: Buffer;
   isSent: boolean;
 }
+
+const NONE: ReadonlySet<string> = new Set();
+const namesSent = (extra: readonly ExtraMember[]): ReadonlySet<string> =>
+  extra.length === 0 ? NONE : new Set(extra.filter(({ isSent }) => isSent).map(({ key }) => key));
 
 function parseValue(bytes: Buffer, field: string): unknown {
   try {
@@ -229,9 +246,9 @@ class ComposedBody implements JsonBody {
 const asBuffer = (bytes: Uint8Array): Buffer =>
   bytes instanceof Buffer ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 
-function scan(bytes: Buffer, text?: string, onString?: OnString): Member[] {
+function scan(bytes: Buffer, text?: string, listeners?: ScanListeners): Member[] {
   try {
-    return scanObject(bytes, text, onString);
+    return scanObject(bytes, text, listeners);
   } catch (error) {
     if (error instanceof JsonScanError)
       fail("invalid_request", `The body is not a valid JSON object: ${error.message}`);

@@ -22,7 +22,7 @@ export interface ChatFields {
   streamOptions: Record<string, unknown> | null;
 }
 
-export interface EmbeddingsFields {
+interface EmbeddingsFields {
   model: string;
   provider: string | null;
   encoding: "float" | "base64";
@@ -56,8 +56,13 @@ const OBJECT: Kind<Record<string, unknown>> = { is: isObject, expected: "must be
 
 function modelOf(payload: Payload): string {
   const model = payload.kindOf("model") === "string" ? payload.value("model") : null;
-  if (typeof model !== "string" || model === "" || model.length > MODEL_LENGTH_MAX)
+  if (typeof model !== "string" || model === "")
     return refuse("model", "is required: a model id from GET /v1/models");
+  if (model.length > MODEL_LENGTH_MAX)
+    return refuse(
+      "model",
+      `is too long: at most ${MODEL_LENGTH_MAX} characters, a model id from GET /v1/models`,
+    );
   return model;
 }
 
@@ -70,7 +75,7 @@ export function readChatFields(payload: Payload): ChatFields {
   if (!TOOLS_KINDS.has(payload.kindOf("tools"))) refuse("tools", "must be an array of {type, function}");
   optional(payload, "temperature", NUMBER);
   const streamOptions = optional(payload, "stream_options", OBJECT);
-  return {
+  const fields: ChatFields = {
     model,
     stream: optional(payload, "stream", BOOLEAN) ?? false,
     provider: optional(payload, "provider", TEXT),
@@ -80,6 +85,9 @@ export function readChatFields(payload: Payload): ChatFields {
     wantsUsage: streamOptions?.include_usage === true,
     streamOptions,
   };
+  const { messagesProblem } = payload;
+  if (messagesProblem) refuse(messagesProblem.field, messagesProblem.expected);
+  return fields;
 }
 
 const SUFFIX_KINDS: ReadonlySet<ValueKind | undefined> = new Set(["string", "null", undefined]);
@@ -93,8 +101,10 @@ export function readCompletionFields(payload: Payload): ChatFields {
   const spend = payload.spendFields();
   // Each of several prompts gets as many answers as were asked for.
   spend.choices *= prompt.count;
-  spend.promptTokens = prompt.tokens;
-  if (optional(payload, "echo", BOOLEAN)) spend.predictionTokens += prompt.echoTokens() * spend.choices;
+  spend.isNumbered = prompt.isNumbered;
+  const extra = optional(payload, "extra", OBJECT);
+  if (optional(payload, "echo", BOOLEAN) || extra?.echo)
+    spend.predictionTokens += prompt.echoTokens() * spend.choices;
   return {
     model,
     stream: optional(payload, "stream", BOOLEAN) ?? false,
@@ -110,7 +120,7 @@ export function readCompletionFields(payload: Payload): ChatFields {
 /** A text, texts, token numbers, or lists of them. Texts among token numbers are one prompt to some servers. */
 function readPrompt(prompt: unknown): {
   count: number;
-  tokens: number | null;
+  isNumbered: boolean;
   echoTokens(): number;
 } {
   const isToken = (value: unknown): boolean => typeof value === "number";
@@ -119,10 +129,9 @@ function readPrompt(prompt: unknown): {
   const parts = Array.isArray(prompt) ? prompt : [prompt];
   if (parts.length === 0 || !parts.every((part) => isToken(part) || isPrompt(part)) || isToken(prompt))
     return refuse("prompt", "is required: a string, an array of strings, or token numbers");
-  const hasText = parts.some((part) => typeof part === "string");
   return {
     count: Math.max(1, parts.filter((part) => !isToken(part)).length),
-    tokens: hasText ? null : parts.flat().length,
+    isNumbered: !parts.some((part) => typeof part === "string"),
     echoTokens: () => estimateTokens(JSON.stringify(prompt)),
   };
 }

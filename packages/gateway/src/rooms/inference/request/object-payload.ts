@@ -1,26 +1,31 @@
 import type { JsonBody } from "../../../backends/contract.ts";
 import { isObject } from "../../../kernel/json.ts";
 import { estimatePromptTokens } from "../../metering/index.ts";
+import { type MessagesProblem, problemOfMessages } from "./messages-problem.ts";
 import {
   hasOwnField,
   isExtraSent,
   isOwnField,
   type Kind,
   type Payload,
-  SPELLED_ONE_WAY,
+  requireName,
   SPELLED_ONE_WAY_IN_OPTIONS,
 } from "./payload.ts";
 import { isSpendField, OPTIONS, PREDICTION, SpendFields, spendNumber } from "./spend-fields.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** A chat request that exists as an object already: it is written once, and never read again. */
+/** A chat request that is already an object: it is serialised once and never parsed. */
 export class ObjectPayload implements Payload {
   readonly #fields: Fields;
 
   constructor(fields: Fields) {
     this.#fields = fields;
-    for (const key of Object.keys(fields)) SPELLED_ONE_WAY.require(key);
+    for (const key of Object.keys(fields)) requireName(key);
+  }
+
+  get messagesProblem(): MessagesProblem | null {
+    return problemOfMessages(this.#fields.messages);
   }
 
   get mayHaveMedia(): boolean {
@@ -56,12 +61,15 @@ export class ObjectPayload implements Payload {
 
   spendFields(): SpendFields {
     const fields = new SpendFields();
+    const extra = this.#extra();
+    const replaced = namesSent(extra);
     for (const [name, value] of Object.entries(this.#fields)) {
+      if (replaced.has(name)) continue;
       if (name === PREDICTION) fields.predictionTokens = tokensOf(value);
       else if (name === OPTIONS) readOptions(fields, value);
       else if (isSpendField(name) && value !== undefined) fields.add(name, value, "");
     }
-    for (const { name, value, isSent } of this.#extra()) {
+    for (const { name, value, isSent } of extra) {
       if (isSent && name === PREDICTION) fields.predictionTokens = tokensOf(value);
       if (!isSpendField(name)) continue;
       if (isSent) fields.add(name, value, "extra.");
@@ -72,18 +80,30 @@ export class ObjectPayload implements Payload {
 
   compose(set: ReadonlyMap<string, string>): JsonBody {
     if (set.size === 0 && !hasOwnField(this)) return new ComposedObject(this.#fields, set);
-    const kept = Object.entries(this.#fields).filter(([name]) => !set.has(name) && !isOwnField(name));
-    for (const { name, value, isSent } of this.#extra())
-      if (isSent && !set.has(name)) kept.push([name, value]);
+    const extra = this.#extra();
+    const replaced = namesSent(extra);
+    const kept = Object.entries(this.#fields).filter(
+      ([name]) => !set.has(name) && !isOwnField(name) && !replaced.has(name),
+    );
+    for (const { name, value, isSent } of extra) if (isSent && !set.has(name)) kept.push([name, value]);
     return new ComposedObject(Object.fromEntries(kept), set);
   }
 
-  #extra(): { name: string; value: unknown; isSent: boolean }[] {
+  #extra(): ExtraField[] {
     const { extra } = this.#fields;
     if (!isObject(extra)) return [];
     return Object.entries(extra).map(([name, value]) => ({ name, value, isSent: isExtraSent(this, name) }));
   }
 }
+
+interface ExtraField {
+  name: string;
+  value: unknown;
+  isSent: boolean;
+}
+
+const namesSent = (extra: readonly ExtraField[]): ReadonlySet<string> =>
+  new Set(extra.filter(({ isSent }) => isSent).map(({ name }) => name));
 
 function readOptions(fields: SpendFields, options: unknown): void {
   if (!isObject(options)) return;

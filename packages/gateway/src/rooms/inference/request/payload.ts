@@ -1,4 +1,6 @@
 import type { JsonBody } from "../../../backends/contract.ts";
+import { fail } from "../../../kernel/errors.ts";
+import type { MessagesProblem } from "./messages-problem.ts";
 import { ProtectedNames, SPEND_NAMES, type SpendFields } from "./spend-fields.ts";
 
 /** Fields that are the gateway's own; no upstream sees them. */
@@ -11,33 +13,54 @@ const PROTECTED: ReadonlySet<string> = new Set([
   "temperature",
   "max_tokens",
   "options",
-  "input",
-  "prompt",
-  ...OWN_FIELDS,
 ]);
-export const SPELLED_ONE_WAY = new ProtectedNames([
+/** What a request for vectors, or for a text that goes on from a prompt, is about and charged for. */
+const SUBJECTS: ReadonlySet<string> = new Set(["input", "prompt"]);
+/** Lists of models that OpenRouter and LiteLLM may take instead of `model`: at another price, by other rights. */
+const OTHER_MODELS: ReadonlySet<string> = new Set([
+  "models",
+  "fallbacks",
+  "context_window_fallbacks",
+  "content_policy_fallbacks",
+]);
+const SPELLED_ONE_WAY = new ProtectedNames([
   ...PROTECTED,
+  ...SUBJECTS,
+  ...OWN_FIELDS,
   ...SPEND_NAMES,
+  ...OTHER_MODELS,
   "stream_options",
   "tools",
   "echo",
 ]);
 export const SPELLED_ONE_WAY_IN_OPTIONS = new ProtectedNames(SPEND_NAMES);
 
+/** Refuses a key that some servers would take for another one, or that has another model answer. */
+export function requireName(key: string, where = ""): void {
+  SPELLED_ONE_WAY.require(key, where);
+  if (!OTHER_MODELS.has(key)) return;
+  const field = where + key;
+  fail("missing_fields", `\`${field}\` is refused: name one model, in \`model\``, {
+    data: { fields: [field] },
+  });
+}
+
 export const isOwnField = (key: string): boolean => OWN_FIELDS.includes(key);
 export const hasOwnField = (payload: Pick<Payload, "has">): boolean =>
   OWN_FIELDS.some((key) => payload.has(key));
 
-/** Whether a member of `extra` goes into what is sent: where nothing else has its name. Throws for a bad name. */
+/** Whether a member of `extra` goes into what is sent, unless the gateway sets it. Throws for a bad name. */
 export function isExtraSent(payload: Pick<Payload, "has">, key: string): boolean {
-  SPELLED_ONE_WAY.require(key, "extra.");
-  return !PROTECTED.has(key) && !payload.has(key);
+  requireName(key, "extra.");
+  return !PROTECTED.has(key) && !(SUBJECTS.has(key) && payload.has(key));
 }
 
 export type Kind = "string" | "array" | "empty array" | "object" | "null" | "scalar";
 
 /** A request body whose top level is known: the client's own bytes, or what another API's request was turned into. */
 export interface Payload {
+  /** What is wrong with the messages; null where nothing is, or where there are none. */
+  readonly messagesProblem: MessagesProblem | null;
   /** Whether there may be images or sounds in the messages. */
   readonly mayHaveMedia: boolean;
   has(key: string): boolean;
@@ -54,7 +77,7 @@ export interface Payload {
   spendFields(): SpendFields;
   /**
    * What is sent upstream: `set` replaces or adds fields, given as JSON texts; the gateway's own fields go; the
-   * members of an `extra` object are added where nothing has that name.
+   * members of an `extra` object are added, in place of a field of that name, but never of one in `set`.
    */
   compose(set: ReadonlyMap<string, string>): JsonBody;
 }

@@ -1,7 +1,7 @@
 import { fail } from "../../../kernel/errors.ts";
 
-/** What limits the output, by all the names that servers know it by. */
-export const LIMIT_FIELDS = [
+/** Fields that limit the output, under every name that servers use. */
+const LIMIT_FIELDS = [
   "max_tokens",
   "max_completion_tokens",
   "max_output_tokens",
@@ -13,12 +13,12 @@ export const LIMIT_FIELDS = [
   "n_predict",
   "maxOutputTokens",
   "maxTokens",
-  // The same to a server that ignores case, and plain lower case, so that nothing else would notice them.
+  // A server that ignores case reads these as the two above; being lower case, they pass the check for other spellings.
   "maxoutputtokens",
   "maxtokens",
 ] as const;
 
-/** What multiplies it. */
+/** Fields that multiply it. */
 const COUNT_FIELDS = [
   "n",
   "best_of",
@@ -39,7 +39,7 @@ const KINDS: ReadonlyMap<string, "limit" | "count"> = new Map([
 ]);
 export const SPEND_NAMES: readonly string[] = [...KINDS.keys(), PREDICTION, OPTIONS];
 
-/** What one answer can have at most, for every field that says a number. */
+/** The largest value that any of these fields may have. */
 const VALUE_MAX = 10_000_000;
 
 /** Whether the field limits or multiplies the output. */
@@ -60,7 +60,7 @@ export function spendNumber(value: unknown, field: string): number | null {
 /** As Unicode folds case: these are the letters that fold to a plain one, besides the capitals. */
 const folded = (key: string): string => key.toLowerCase().replaceAll("\u017f", "s").replaceAll("\u212a", "k");
 
-/** Names that no other key may fold to; servers that ignore case would take it for them. */
+/** Names that no other key may fold to, because servers that ignore case would read it as one of them. */
 export class ProtectedNames {
   readonly #names: ReadonlySet<string>;
   readonly #byFold: ReadonlyMap<string, string>;
@@ -70,7 +70,7 @@ export class ProtectedNames {
     this.#byFold = new Map(Array.from(this.#names, (name) => [folded(name), name]));
   }
 
-  /** Refuses a key that is another spelling of a name. Most keys are plain lower case, which costs one look. */
+  /** Refuses a key that is another spelling of a name. Most keys are plain lower case and pass after one check. */
   require(key: string, where = ""): void {
     if (!UNUSUAL.test(key)) return;
     const name = this.#byFold.get(folded(key));
@@ -98,8 +98,8 @@ export class SpendFields {
   choices = 1;
   /** Of the predicted output, estimated. */
   predictionTokens = 0;
-  /** Tokens of a prompt that is nothing but token numbers; null: they are estimated from what is sent. */
-  promptTokens: number | null = null;
+  /** The prompt is nothing but token numbers, which are counted instead of their digits. */
+  isNumbered = false;
 
   /** Notes one of these fields; `where` it stood is for the refusal of what is not a number. */
   add(name: string, value: unknown, where: "" | "options." | "extra."): void {

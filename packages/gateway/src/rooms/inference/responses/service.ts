@@ -7,7 +7,7 @@ import { textOf, toStored } from "../turn/messages.ts";
 import { ResponseStore } from "./store.ts";
 
 const KEPT_MS = 30 * 86_400_000;
-/** A larger turn is answered, but nothing can go on from it. */
+/** A larger turn is answered with `store: false`. */
 const TURN_CHARS_MAX = 256 * 1024;
 /** What one request may go on from. */
 const CHAIN_LENGTH_MAX = 1_000;
@@ -17,14 +17,27 @@ const ID = /^resp_([0-9a-f]{8})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{
 
 type Message = Record<string, unknown>;
 
-/** A turn of the Responses API that a later one may go on from. */
-export interface KeptTurn {
+/** A turn of the Responses API before it is answered. */
+interface AskedTurn {
+  previousResponseId: string | null;
+  /** What is asked in this turn, as chat messages. */
+  asked: readonly object[];
+}
+
+/** Stored responses as one request of a user may use them. */
+export interface CallerResponses {
+  /** All messages that lead to a response, oldest first. Another user's looks like none at all. */
+  history(responseId: string): Promise<object[]>;
+  /** What stores the turn once it is answered and says whether it could; null when the turn is too large already. */
+  turn(asked: AskedTurn): ((answer: StoredMessage) => Promise<boolean>) | null;
+}
+
+interface KeptTurn {
   requestId: string;
   userId: string;
   previousResponseId: string | null;
-  /** What was asked in this turn, as chat messages. */
-  asked: readonly object[];
-  answer: StoredMessage;
+  /** JSON of the chat messages: what was asked, and the answer. */
+  messages: string;
 }
 
 /** The request's id in a response's; null when it cannot be one of ours. */
@@ -44,8 +57,24 @@ export class StoredResponses {
     this.#store = new ResponseStore(options.db);
   }
 
-  /** All messages that lead to a response of this user, oldest first. Another user's looks like none at all. */
-  async history(userId: string, responseId: string): Promise<object[]> {
+  of(userId: string, requestId: string): CallerResponses {
+    return {
+      history: (responseId) => this.#history(userId, responseId),
+      turn: ({ previousResponseId, asked }) => {
+        const askedJson = JSON.stringify(asked);
+        if (askedJson.length > TURN_CHARS_MAX) return null;
+        return async (answer) => {
+          const answerJson = JSON.stringify({ ...answer, content: answer.content || null });
+          const separator = asked.length > 0 ? "," : "";
+          const messages = `${askedJson.slice(0, -1)}${separator}${answerJson}]`;
+          if (messages.length > TURN_CHARS_MAX) return false;
+          return this.#keepSoon({ requestId, userId, previousResponseId, messages });
+        };
+      },
+    };
+  }
+
+  async #history(userId: string, responseId: string): Promise<object[]> {
     const id = requestIdOf(responseId);
     const chain = id ? await this.#store.chain(userId, id, CHAIN_LENGTH_MAX) : [];
     if (chain.length === 0) fail("invalid_params", `\`previous_response_id\`: ${NOT_KEPT}`);
@@ -57,34 +86,32 @@ export class StoredResponses {
     return chain.reverse().flatMap(({ messages }) => JSON.parse(messages) as object[]);
   }
 
-  /** Keeps a turn. The answer is the client's already: it waits a moment at most, and what fails is logged. */
-  keep(turn: KeptTurn): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const cancel = this.options.clock.after(KEEP_WAIT_MS, resolve);
-    void this.#keep(turn).then(() => {
+  /** Whether a turn was kept. The answer waits for a moment at most, and is sent in any case. */
+  #keepSoon(turn: KeptTurn): Promise<boolean> {
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    const cancel = this.options.clock.after(KEEP_WAIT_MS, () => resolve(false));
+    void this.#keep(turn).then((isKept) => {
       cancel();
-      resolve();
+      resolve(isKept);
     });
     return promise;
   }
 
-  async #keep(turn: KeptTurn): Promise<void> {
+  async #keep({ requestId, userId, previousResponseId, messages }: KeptTurn): Promise<boolean> {
     const { clock, log } = this.options;
-    const { requestId, userId, previousResponseId, asked, answer } = turn;
-    const messages = [...asked, { ...answer, content: answer.content || null }];
-    const json = JSON.stringify(messages);
-    if (json.length > TURN_CHARS_MAX) return;
     const previous_id = previousResponseId && requestIdOf(previousResponseId);
     try {
       const conversation_id = previous_id
-        ? await this.#conversationOf(userId, previous_id, messages as Message[])
+        ? await this.#conversationOf(userId, previous_id, JSON.parse(messages) as Message[])
         : null;
       const created_at = isoTime(clock.now());
       // Postgres keeps no NUL in a text; in JSON it is always escaped.
       const row = { id: requestId, user_id: userId, previous_id, conversation_id, created_at };
-      await this.#store.insert({ ...row, messages: json });
+      await this.#store.insert({ ...row, messages });
+      return true;
     } catch (error) {
       log.error("a response could not be stored", { request_id: requestId, error });
+      return false;
     }
   }
 

@@ -19,15 +19,15 @@ interface ToolDelta {
   [field: string]: unknown;
 }
 
-/** A choice whose fields have been made what clients expect. */
+/** A choice after its fields were normalised. */
 export interface Choice {
   index: number;
   delta: Record<string, unknown>;
   finish_reason?: unknown;
-  /** What ended it, where the server tells (vLLM, SGLang). */
+  /** The stop sequence or token, where the server reports it (vLLM, SGLang). */
   stop_reason?: unknown;
   matched_stop?: unknown;
-  /** Where servers of other APIs put what belongs into the delta. */
+  /** Where some servers put what belongs into the delta. */
   text?: unknown;
   message?: unknown;
 }
@@ -38,7 +38,7 @@ export interface Choice {
  * of tool-call deltas.
  */
 export class ChunkNormaliser {
-  /** Choices whose role has been told. */
+  /** Choices whose role has been sent. */
   readonly #opened = new Set<number>();
   /** Tool-call ids by choice, in order of appearance: the position is the index that is missing. */
   readonly #toolIds = new Map<number, string[]>();

@@ -5,9 +5,9 @@ import { isAboutClient, type WatchedCall } from "../call/deadlines.ts";
 import type { StreamHold } from "./stream-hold.ts";
 import type { StreamMeter } from "./stream-meter.ts";
 
-/** How long the status waits for the first event, in case that is an error which deserves a status of its own. */
+/** How long we hold back the status line, in case the first event is an error with its own status. */
 const PEEK_MS = 2_000;
-/** What may wait for a client whose response has not begun. */
+/** Bytes that may be buffered before the response begins. */
 const HELD_BYTES_MAX = 256 * 1024;
 export const KEEP_ALIVE = Buffer.from(": keep-alive\n\n");
 
@@ -19,9 +19,9 @@ export interface Sink extends Pick<ReplyWriter, "write" | "end"> {
 
 export type Ending =
   | { kind: "complete" }
-  /** The gateway stopped it: no more of it can be paid. */
+  /** The gateway stopped it: the payer cannot cover more. */
   | { kind: "stopped" }
-  /** The upstream failed on the way. */
+  /** The upstream failed mid-stream. */
   | { kind: "cut"; error: BackendError }
   /** The client is gone. */
   | { kind: "left" };
@@ -30,18 +30,18 @@ export type Ending =
 export class Relay implements PieceReader {
   readonly #flow: Flow;
   #sink: Sink | null = null;
-  /** What is there for the client and not written yet: pieces that came together leave together. */
+  /** Bytes not written to the client yet: pieces that arrived together are sent together. */
   #held: Uint8Array[] = [];
   #heldBytes = 0;
-  /** The client does not keep up. */
+  /** The client is not reading fast enough. */
   #isBlocked = false;
-  /** The upstream has nothing more for us, one way or the other. */
+  /** The upstream has ended or failed. */
   #isOver = false;
   #isStopped = false;
-  /** More is being held for what follows. */
+  /** The hold is being extended. */
   #isAsking = false;
   #error: unknown = null;
-  /** Called when the first piece is there, and later when it is over. */
+  /** Called when the first piece arrives, and later when the stream is over. */
   #wake: (() => void) | null = null;
 
   constructor(
@@ -54,7 +54,7 @@ export class Relay implements PieceReader {
     this.#flow = answer.pipe(this);
   }
 
-  /** Waits for the first piece, or a moment; throws when it is a failure, which then can still be a status. */
+  /** Waits for the first piece, or a moment; throws if it is a failure, which can then still set the status. */
   async peek(): Promise<void> {
     this.#flow.resume();
     if (!this.#isOver && this.#heldBytes === 0) {
@@ -70,7 +70,7 @@ export class Relay implements PieceReader {
     const { isAborted, reason } = this.watched;
     if (isAborted && !isAboutClient(reason)) throw reason;
     if (this.#error) throw this.#error;
-    // Text that came in one piece with the failure is the client's; then it is told inside the stream.
+    // Text that came in the same piece as the failure goes to the client, so the error is sent inside the stream.
     if (this.meter.failure !== null && this.meter.textBytes === 0)
       throw new BackendError("upstream", this.meter.failure, 500);
     if (this.#isOver && !this.meter.complete && this.meter.textBytes === 0) throw endedEarly();
@@ -79,7 +79,7 @@ export class Relay implements PieceReader {
   piece(bytes: Uint8Array): void {
     if (this.#isOver) return;
     const { meter } = this;
-    // While the client is waited for, the time that counts is the client's.
+    // While we wait for the client, only the client's timeout runs.
     if (!this.#isBlocked) this.watched.touch();
     const passed = meter.feed(bytes);
     if (passed) this.#hold(passed);
@@ -90,7 +90,7 @@ export class Relay implements PieceReader {
     } else if (meter.tokens >= this.hold.askAt) this.#ask();
   }
 
-  /** What was delivered nears what is held: more must be, or the stream ends here. */
+  /** The delivered tokens approach the hold: extend it, or end the stream here. */
   #ask(): void {
     if (this.#isAsking) return;
     const mayGoOn = this.hold.delivered(this.meter.tokens);
@@ -103,7 +103,7 @@ export class Relay implements PieceReader {
     this.#flow.pause();
     mayGoOn.then(
       (goesOn) => this.#answered(goesOn),
-      // The hold cannot be shared right now; what is delivered is settled in any case.
+      // The hold cannot be extended right now; delivered tokens are settled in any case.
       () => this.#answered(true),
     );
   }
@@ -112,7 +112,7 @@ export class Relay implements PieceReader {
     this.#isAsking = false;
     if (this.#isOver) return;
     if (!goesOn) this.#stop();
-    // What came meanwhile may need more again.
+    // Pieces that arrived meanwhile may need a larger hold again.
     else if (this.meter.tokens >= this.hold.askAt) this.#ask();
     else if (!this.#isBlocked) this.#flow.resume();
   }
@@ -126,14 +126,14 @@ export class Relay implements PieceReader {
   #hold(bytes: Uint8Array): void {
     this.#held.push(bytes);
     this.#heldBytes += bytes.length;
-    // Otherwise it leaves at the next flush.
+    // Otherwise it is sent at the next flush.
     const isWaiting = this.#sink === null || this.#isBlocked;
     if (isWaiting && this.#heldBytes > HELD_BYTES_MAX) this.#flow.pause();
   }
 
   flush(): void {
     if (this.#heldBytes === 0 || this.#isBlocked) return;
-    // Before the response has begun somebody waits for the first bytes.
+    // Before the response begins, `peek` waits for the first bytes.
     if (this.#sink) this.#write(this.#sink);
     else this.#wake?.();
   }
@@ -143,7 +143,7 @@ export class Relay implements PieceReader {
     this.#held = [];
     this.#heldBytes = 0;
     if (sink.write(held.length === 1 ? held[0]! : Buffer.concat(held))) return;
-    // Nothing more is read for a client that does not keep up, until it does.
+    // Pauses the upstream until a slow client catches up.
     this.#isBlocked = true;
     this.watched.blocked();
     this.#flow.pause();
@@ -178,7 +178,7 @@ export class Relay implements PieceReader {
   #over(): void {
     this.#isOver = true;
     this.flush();
-    // A client that does not keep up gets what waits for it first; one that is gone does not.
+    // A slow client first gets the buffered bytes; a disconnected one does not.
     if (!this.#isBlocked || this.watched.isAborted) this.#wake?.();
   }
 
@@ -189,7 +189,7 @@ export class Relay implements PieceReader {
       if (sink.keepAlive) sink.keepAlive();
       else sink.write(KEEP_ALIVE);
     };
-    // A client that leaves, or stalls, with the last of the answer still waiting for it is waited for no longer.
+    // Stops waiting for a client that disconnects or stalls before it has read the end of the answer.
     watched.onAborted = () => {
       if (this.#isOver) this.#wake?.();
     };
@@ -202,7 +202,7 @@ export class Relay implements PieceReader {
       });
     }
     watched.onSilence = null;
-    // The response is over for us; a client that left while it was waited for gets nothing more.
+    // The response is over; a client that left meanwhile gets nothing more.
     this.#sink = null;
     this.#held = [];
     return this.#ending();

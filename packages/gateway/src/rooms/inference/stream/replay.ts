@@ -9,7 +9,7 @@ export function replayAsStream(body: Buffer): Answer {
   const head = { ...rest, object: "chat.completion.chunk" };
   let text = "";
   for (const choice of (choices as unknown[]).filter(isObject)) {
-    if (choice.text !== undefined) {
+    if (choice.text !== undefined && choice.message === undefined) {
       text += event({ ...rest, choices: [choice] });
       continue;
     }
@@ -25,7 +25,7 @@ export function replayAsStream(body: Buffer): Answer {
   return wholeAnswer(Buffer.from(`${text}data: [DONE]\n\n`));
 }
 
-/** An answer that is all there. */
+/** An answer that has arrived completely. */
 const wholeAnswer = (bytes: Buffer): Answer => ({
   contentType: "text/event-stream",
   bytes: () => bytes,

@@ -2,25 +2,25 @@ import type { Admission } from "../../metering/index.ts";
 
 /** More is held when this share of what is held has been delivered. */
 const ASK_AT_SHARE = 3 / 4;
-/** The least that a hold grows by; a smaller rest is not worth asking for. */
+/** The smallest step by which a hold grows. */
 const STEP_TOKENS_MIN = 64;
 const STEP_TOKENS_USUAL = 1_024;
 /**
- * Tokens are counted without a tokenizer, which may come to a third more than there are. An upstream that was told its
+ * Tokens are counted without a tokenizer, which can overestimate by a third. An upstream that was sent a
  * limit is therefore stopped only when the count is beyond that.
  */
 const COUNT_ERROR = 4 / 3;
 
-export interface StreamHoldOptions {
+interface StreamHoldOptions {
   admission: Admission;
   promptTokens: () => number;
-  /** The upstream was told to write no more than is held. */
+  /** The upstream was sent a limit that matches the hold. */
   isTold: boolean;
 }
 
 /** The hold of a stream, which grows with what is delivered. */
 export class StreamHold {
-  /** So many tokens may be delivered before `delivered` must be asked. */
+  /** Tokens that may be delivered before `delivered` must be called. */
   askAt: number;
   #held: number;
 
@@ -34,7 +34,7 @@ export class StreamHold {
     return this.#grow(tokens, Math.max(STEP_TOKENS_USUAL, this.#held / 2));
   }
 
-  /** Holds more: the usual step, or the largest half of it that there is. */
+  /** Extends the hold: by the usual step, or by halves of it until one fits. */
   #grow(tokens: number, step: number): boolean | Promise<boolean> {
     const { admission, promptTokens } = this.options;
     for (let more = step; more >= STEP_TOKENS_MIN; more /= 2) {
@@ -45,7 +45,7 @@ export class StreamHold {
       }
       if (grown) return this.#grown(total);
     }
-    // There is no more: what is held may still be used up.
+    // Nothing more can be held: the stream may use up the current hold.
     const { isTold } = this.options;
     this.askAt = Math.ceil(this.#held * (isTold ? COUNT_ERROR : 1)) + 1;
     return tokens < this.askAt;

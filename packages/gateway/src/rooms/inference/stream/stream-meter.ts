@@ -4,11 +4,12 @@ import { type AnswerForm, CHAT_FORM } from "../call/answer-form.ts";
 import type { AnswerHead } from "../call/answer-shape.ts";
 import { ABSURD, type ReportedUsage, readUsage, type UsageReport, usageFields } from "../call/usage-tail.ts";
 import { type ChatChunk, type Choice, ChunkNormaliser } from "./chunk-normaliser.ts";
+import { LineEnds } from "./line-ends.ts";
 import { countTexts } from "./text-size.ts";
 
 /** An event that is still incomplete after this much is relayed as it comes, unread. */
 const PENDING_BYTES_MAX = 1024 * 1024;
-/** Reads views as they are: making a Buffer of one first costs more than the rest of a typical event. */
+/** Decodes views directly: making a Buffer first costs more than the rest of a typical event. */
 const textOfBytes = (bytes: Uint8Array, encoding: "latin1" | "utf8", start = 0, end = bytes.length): string =>
   Buffer.prototype.toString.call(bytes, encoding, start, end);
 
@@ -20,9 +21,9 @@ const DONE_EVENT = Buffer.from("data: [DONE]\n\n");
 export interface StreamMeterOptions {
   /** The client asked for the usage chunk; otherwise it is held back. */
   keepUsage: boolean;
-  /** Sees every chunk with its choices made what clients expect. */
+  /** Sees every chunk after its choices were normalised. */
   onChunk?: (chunk: ChatChunk, choices: readonly Choice[]) => void;
-  /** What each chunk says about the answer, where the upstream leaves it out. */
+  /** Fields to add to each chunk where the upstream leaves them out. */
   head?: AnswerHead;
   /** Absent: a chat. */
   form?: AnswerForm;
@@ -46,9 +47,9 @@ type Verdict = "keep" | "drop" | "end" | { replacement: string };
  * The result does not depend on how the bytes are cut into pieces.
  */
 export class StreamMeter {
-  /** The newest figures; null when there are none that a request can have. */
+  /** The latest plausible usage; null when there is none. */
   usage: ReportedUsage | null = null;
-  /** Figures were reported that no request can have. */
+  /** Impossible usage was reported. */
   isAbsurd = false;
   /** UTF-8 bytes of text that were passed on. */
   textBytes = 0;
@@ -59,13 +60,14 @@ export class StreamMeter {
   #usageAtBytes = 0;
   /** The upstream said `[DONE]`. */
   done = false;
-  /** A choice came to its end. */
+  /** A choice has finished. */
   finished = false;
-  /** What the upstream reported, or sent, that ends the stream as a failure. */
+  /** The upstream's error that ends the stream as a failure. */
   failure: string | null = null;
 
   readonly #form: AnswerForm;
   readonly #normaliser: ChunkNormaliser;
+  readonly #lineEnds = new LineEnds();
   #pending: Uint8Array[] = [];
   #pendingBytes = 0;
   /** Inside an event too large to be looked at. */
@@ -73,12 +75,14 @@ export class StreamMeter {
   #dropBlank = false;
   /** The last line that was passed on was blank, so that what follows is an event of its own. */
   #atBoundary = true;
+  /** Data of an event so far, where it takes several lines. */
+  #partial: string | null = null;
   #template: Template | null = null;
   #last: ChatChunk | null = null;
-  /** Choices that have begun, each with whether it came to its end. */
+  /** Choices that have begun, each with whether it has finished. */
   readonly #ends = new Map<number, boolean>();
   #sawTools = false;
-  /** The newest event with nothing but usage: it is written at the end, once, unless the books say otherwise. */
+  /** The newest event with nothing but usage, for a client that wants it: written once, at the end. */
   #usageEvent: Uint8Array | null = null;
 
   constructor(readonly options: StreamMeterOptions) {
@@ -91,12 +95,12 @@ export class StreamMeter {
     return Math.max(this.#counter.tokens, this.#textEvents);
   }
 
-  /** Whether usage was reported after the last text; what came before it may be the state of the moment. */
+  /** Whether usage was reported after the last text; usage before it may be a running total. */
   get isUsageFinal(): boolean {
     return this.usage !== null && this.#usageAtBytes === this.textBytes;
   }
 
-  /** Whether the answer is whole: it may then end even without `[DONE]`. */
+  /** Whether the answer is complete, even without `[DONE]`. */
   get complete(): boolean {
     if (this.done || !this.finished) return this.done;
     for (const hasEnded of this.#ends.values()) if (!hasEnded) return false;
@@ -104,7 +108,12 @@ export class StreamMeter {
   }
 
   /** Takes bytes of the upstream and returns those for the client; null when there are none yet. */
-  feed(bytes: Uint8Array): Uint8Array | null {
+  feed(piece: Uint8Array): Uint8Array | null {
+    const bytes = this.#lineEnds.feed(piece);
+    return bytes.length === 0 ? null : this.#feed(bytes);
+  }
+
+  #feed(bytes: Uint8Array): Uint8Array | null {
     if (!this.#passing && this.#pendingBytes === 0) return this.#lines(bytes);
     const newline = bytes.indexOf(NEWLINE);
     if (newline === -1) return this.#continueLine(bytes);
@@ -139,7 +148,7 @@ export class StreamMeter {
     return bytes;
   }
 
-  /** No text is as large as that: it is an image or a sound. */
+  /** No text is that large: it is an image or audio. */
   #unread(bytes: number): void {
     this.textBytes += bytes;
     this.#counter.addTokens(mediaTokens(bytes));
@@ -179,6 +188,7 @@ export class StreamMeter {
 
   #line(bytes: Uint8Array, text: string, start: number, end: number): Verdict {
     if (start === end) {
+      if (this.#partial !== null) return this.#wholeEvent();
       const drop = this.#dropBlank;
       this.#dropBlank = false;
       if (!drop) this.#atBoundary = true;
@@ -186,8 +196,10 @@ export class StreamMeter {
     }
     const wasAtBoundary = this.#atBoundary;
     this.#atBoundary = false;
-    if (!text.startsWith("data:", start)) return "keep";
-    const from = text.charCodeAt(start + 5) === 32 ? start + 6 : start + 5;
+    const isBare = end - start === 4 && text.startsWith("data", start);
+    if (!isBare && !text.startsWith("data:", start)) return "keep";
+    const from = isBare ? end : text.charCodeAt(start + 5) === 32 ? start + 6 : start + 5;
+    if (this.#partial !== null) return this.#addLine(textOfBytes(bytes, "utf8", from, end));
     if (this.#isPlainDelta(bytes, text, from, end)) return "keep";
     const data = text.slice(from, end);
     if (data.trim() === DONE) {
@@ -195,20 +207,49 @@ export class StreamMeter {
       this.#atBoundary = wasAtBoundary;
       return "end";
     }
+    // Several servers send events without data as heartbeats, which client libraries cannot read.
+    if (data.trim() === "") return this.#drop(wasAtBoundary);
     const chunk = parseChunk(textOfBytes(bytes, "utf8", from, end));
+    if (chunk === undefined) return this.#addLine(textOfBytes(bytes, "utf8", from, end));
+    const verdict = this.#chunk(chunk);
+    if (verdict === "hold") {
+      this.#usageEvent = Buffer.concat([bytes.subarray(start, end), EVENT_END]);
+      return this.#drop(wasAtBoundary);
+    }
+    if (verdict === "keep") this.#learn(data, chunk);
+    return verdict === "drop" ? this.#drop(wasAtBoundary) : verdict;
+  }
+
+  /** Leaves a line out, and the blank one behind it, unless other lines of the event have been passed on. */
+  #drop(wasAtBoundary: boolean): Verdict {
+    this.#dropBlank = wasAtBoundary;
+    this.#atBoundary = wasAtBoundary;
+    return "drop";
+  }
+
+  /** One of several lines of data; they are read together when the event is over. */
+  #addLine(data: string): Verdict {
+    this.#partial = this.#partial === null ? data : `${this.#partial}\n${data}`;
+    if (this.#partial.length <= PENDING_BYTES_MAX) return "drop";
+    this.failure = "the upstream sent an event that is too long";
+    return "end";
+  }
+
+  /** The blank line behind an event of several lines: clients get it in one. */
+  #wholeEvent(): Verdict {
+    const chunk = parseChunk(this.#partial!);
+    this.#partial = null;
+    this.#atBoundary = true;
     if (chunk === undefined) {
       this.failure = "the upstream sent an event that is not JSON";
       return "end";
     }
     const verdict = this.#chunk(chunk);
-    if (verdict === "drop" && this.options.keepUsage)
-      this.#usageEvent = Buffer.concat([bytes.subarray(start, end), EVENT_END]);
-    if (verdict === "keep") this.#learn(data, chunk);
-    if (verdict === "drop") {
-      this.#dropBlank = true;
-      this.#atBoundary = wasAtBoundary;
+    if (verdict === "hold") {
+      this.#usageEvent = Buffer.from(`${dataLine(chunk)}\n\n`);
+      return "drop";
     }
-    return verdict;
+    return verdict === "keep" ? { replacement: `${dataLine(chunk)}\n` } : withNewline(verdict);
   }
 
   /** Whether the event between `from` and `end` differs from the template only in its text. */
@@ -240,7 +281,7 @@ export class StreamMeter {
       choice && (chunk.choices as unknown[]).length === 1 && !choice.finish_reason && !isObject(chunk.usage);
     if (!isPlain || typeof choice.delta.content !== "string" || Object.keys(choice.delta).length !== 1)
       return;
-    // Beside its delta the choice may carry text of another kind, which must be seen in every event.
+    // Beside its delta the choice may carry text of another kind, which must be counted in every event.
     if (typeof choice.text === "string" || choice.message !== undefined) return;
     const opening = /"delta"\s*:\s*\{\s*"content"\s*:\s*"/.exec(data);
     if (!opening) return;
@@ -254,29 +295,36 @@ export class StreamMeter {
     if ((check?.choices as Choice[] | undefined)?.[0]?.delta.content === probe) this.#template = template;
   }
 
-  #chunk(chunk: ChatChunk): Verdict {
+  #chunk(chunk: ChatChunk): Verdict | "hold" {
     const failure = errorOf(chunk);
     if (failure !== null) {
       this.failure = failure;
       return "end";
     }
     const usage = readUsage(chunk.usage);
+    const isUsageCompleted = completeUsage(chunk, usage);
     const { choices, changed } = this.#normaliser.apply(chunk);
     const bytesBefore = this.textBytes;
     for (const choice of choices) this.#choice(choice);
     this.options.onChunk?.(chunk, choices);
     if (this.textBytes > bytesBefore) this.#textEvents++;
     if (usage !== null) this.#reported(usage);
+    const isChanged = changed || isUsageCompleted;
     if (choices.length === 0 && isObject(chunk.usage)) {
-      if (this.options.keepUsage || !isObject(chunk.timings)) return "drop";
+      if (this.options.keepUsage) {
+        if (!isChanged) return "hold";
+        this.#usageEvent = Buffer.from(`${dataLine(chunk)}\n\n`);
+        return "drop";
+      }
+      if (!isObject(chunk.timings)) return "drop";
       // llama.cpp moves its timings here when usage is asked for, which the client did not do.
       const { usage: _, ...rest } = chunk;
       const nothing = this.#form.isText ? { text: "" } : { delta: {} };
       const event = { ...rest, choices: [{ index: 0, ...nothing, finish_reason: null }] };
-      return { replacement: `data: ${JSON.stringify(event)}` };
+      return { replacement: dataLine(event) };
     }
     if (choices.length > 0) this.#last = chunk;
-    return changed ? { replacement: `data: ${JSON.stringify(chunk)}` } : "keep";
+    return isChanged ? { replacement: dataLine(chunk) } : "keep";
   }
 
   #reported(usage: Exclude<UsageReport, null>): void {
@@ -295,27 +343,28 @@ export class StreamMeter {
     if (Array.isArray(delta.tool_calls)) this.#sawTools = true;
   }
 
-  /** True when an event of the gateway's own may be written between those of the upstream. */
+  /** True between two upstream events, where the gateway may write one of its own. */
   get atBoundary(): boolean {
     return this.#atBoundary && !this.#passing;
   }
 
   /** The upstream has ended: the rest of a last line that no newline closed. */
   flush(): Uint8Array | null {
-    if (this.#pendingBytes === 0) return null;
-    return this.#lines(Buffer.concat([...this.#takePending(), Buffer.from("\n\n")]));
+    const rest = this.#lineEnds.end();
+    if (this.#pendingBytes + rest.length === 0 && this.#partial === null) return null;
+    return this.#lines(Buffer.concat([...this.#takePending(), rest, Buffer.from("\n\n")]));
   }
 
   /**
    * What closes a whole answer: the finish and the usage that some upstreams forget, then `[DONE]`. One that the
-   * gateway stopped, because no more of it can be paid, ends like one that has reached its limit.
+   * gateway stopped because the payer cannot cover more ends like one that reached its limit.
    */
   closing(settled: ReportedUsage | null, { isStopped = false } = {}): Uint8Array {
     const parts: Uint8Array[] = this.atBoundary ? [] : [Buffer.from("\n\n")];
     const add = (last: ChatChunk, fields: ChatChunk) => {
       const { id, created, model } = last;
       const chunk = { id, object: this.#form.chunk, created, model, ...fields };
-      parts.push(Buffer.from(`data: ${JSON.stringify(chunk)}\n\n`));
+      parts.push(Buffer.from(`${dataLine(chunk)}\n\n`));
     };
     const last = this.#last ?? { ...this.options.head };
     const finish = (index: number, finish_reason: string) => {
@@ -338,6 +387,10 @@ export class StreamMeter {
     return Buffer.from(`${this.atBoundary ? "" : "\n\n"}data: ${errorJson}\n\n`);
   }
 }
+
+const dataLine = (chunk: object): string => `data: ${JSON.stringify(chunk)}`;
+const withNewline = (verdict: Verdict): Verdict =>
+  typeof verdict === "string" ? verdict : { replacement: `${verdict.replacement}\n` };
 
 const join = (parts: Uint8Array[]): Uint8Array | null =>
   parts.length === 0 ? null : parts.length === 1 ? parts[0]! : Buffer.concat(parts);
@@ -363,6 +416,14 @@ function parseChunk(json: string): ChatChunk | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** Adds the sum, and what follows from it, where the upstream reports only a part. */
+function completeUsage(chunk: ChatChunk, usage: UsageReport): boolean {
+  if (usage === null || usage === ABSURD || !isObject(chunk.usage)) return false;
+  if (chunk.usage.total_tokens !== undefined && chunk.usage.prompt_tokens !== undefined) return false;
+  chunk.usage = { ...usageFields(usage), ...chunk.usage };
+  return true;
 }
 
 const ERROR_LENGTH_MAX = 4_096;

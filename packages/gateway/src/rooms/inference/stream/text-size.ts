@@ -1,18 +1,18 @@
 import { isObject } from "../../../kernel/json.ts";
 import { IMAGE_TOKENS, mediaTokens, type TokenCounter } from "../../metering/index.ts";
 
-/** What says who speaks or what something is, not what is said; longer ones are counted like any text. */
+/** Labels such as role and type, which are not output; longer ones are counted like any text. */
 const LABELS: ReadonlySet<string> = new Set(["role", "type", "id"]);
 const LABEL_LENGTH_MAX = 64;
-/** Nothing that is nested deeper is written by a model. */
+/** Models write nothing nested deeper than this. */
 const DEPTH_MAX = 32;
-/** Where models put the sounds and images that they make. */
+/** Where models put generated audio and images. */
 const SOUNDS: ReadonlySet<string> = new Set(["data"]);
 const IMAGES: ReadonlySet<string> = new Set(["url", "image_url", "b64_json"]);
 const ENCODED = /^(?:data:[^,]{0,256};base64,)?[A-Za-z0-9+/=_-]{256,}$/;
 
 /**
- * Counts all texts in an answer's delta or message, whatever their members are called, and returns their UTF-8 bytes.
+ * Counts all texts in an answer's delta or message, under any member name, and returns their UTF-8 bytes.
  * A text that stands there under two names, as some servers write reasoning, counts once.
  */
 export function countTexts(value: unknown, counter: TokenCounter): number {

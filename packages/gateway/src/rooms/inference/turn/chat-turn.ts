@@ -18,7 +18,7 @@ import { replayAsStream } from "../stream/replay.ts";
 import { StreamMeter, type StreamMeterOptions } from "../stream/stream-meter.ts";
 import { countTexts } from "../stream/text-size.ts";
 import type { Listener } from "./listener.ts";
-import { messagesOf } from "./messages.ts";
+import { choicesOf } from "./messages.ts";
 import { Telling } from "./telling.ts";
 import { type RecordParts, TurnRecord } from "./turn-record.ts";
 import { WholeAnswer } from "./whole-answer.ts";
@@ -27,15 +27,15 @@ export interface ChatParts extends CallParts, RecordParts {
   clock: Clock;
 }
 
-/** Who waits for the answer, and may leave. */
+/** The client that waits for the answer and may disconnect. */
 export type Client = Pick<HttpRequest, "signal" | "whenGone">;
 
-export interface ChatTurnOptions {
+interface ChatTurnOptions {
   asker: Asker;
   payload: Payload;
   client: Client;
-  /** The stored conversation goes before the messages of the request. */
-  withHistory: boolean;
+  /** The stored conversation goes before the messages of the request, and a part of an answer is stored as well. */
+  isConversation: boolean;
   /** Hears a streamed answer as events; absent: the upstream's own bytes are for the client. */
   listener?: Listener;
   /** What is asked for; absent: a chat. */
@@ -44,13 +44,17 @@ export interface ChatTurnOptions {
   keep?(answer: StoredMessage): Promise<void>;
 }
 
-/** One chat request from admission to settlement, whichever surface it came by. */
+/** One chat request from admission to settlement, on any surface. */
 export class ChatTurn {
   #meter: StreamMeter | null = null;
   #relay: Relay | null = null;
   #running = false;
   #telling: Telling | null = null;
   readonly #form: AnswerForm;
+  /** Of a client that left, once it is settled. */
+  #owedByLeaver: ReportedUsage | null | undefined;
+  /** Somebody has been told a part of the answer, so that it cannot come from elsewhere. */
+  #hasHeard = false;
 
   private constructor(
     readonly parts: ChatParts,
@@ -65,15 +69,15 @@ export class ChatTurn {
 
   /** Validates, routes and admits, or throws the refusal. Nothing has been sent yet. */
   static open(parts: ChatParts, options: ChatTurnOptions): ChatTurn | Promise<ChatTurn> {
-    const { asker, payload, client, withHistory, form } = options;
+    const { asker, payload, client, isConversation, form, keep } = options;
     const fields = form?.isText ? readCompletionFields(payload) : readChatFields(payload);
     const record = new TurnRecord(parts, {
       userId: asker.payer.userId,
       requestId: asker.requestId,
       payload,
       fields,
-      withHistory,
-      keep: options.keep,
+      isConversation,
+      keep,
     });
     const admit = () => ChatTurn.#admit(parts, options, fields, record);
     return record.collector ? record.prepare(client.signal).then(admit) : admit();
@@ -90,13 +94,14 @@ export class ChatTurn {
     const admitting = UpstreamCall.admit(parts, {
       asker,
       payload,
-      capability: "chat",
+      capability: form?.isText ? "text_completion" : "chat",
       model,
       provider,
       conversationId,
       spend,
       set: fieldsToSet(fields, record.messagesJson),
       stream,
+      limitFields: form?.limitFields,
       send: form?.isText ? sendCompletion : sendChat,
     });
     const admitted = (call: UpstreamCall) => new ChatTurn(parts, options, fields, record, call);
@@ -111,8 +116,11 @@ export class ChatTurn {
 
   /** Says nothing about the backend; what was delivered is owed, and the prompt in any case. */
   #leftBehind(): ReportedUsage | null {
-    this.call.failed(CLIENT_LEFT);
-    return this.#settle({ isWhole: false });
+    if (this.#owedByLeaver === undefined) {
+      this.call.failed(CLIENT_LEFT);
+      this.#owedByLeaver = this.#settle({ isWhole: false });
+    }
+    return this.#owedByLeaver;
   }
 
   get #head(): AnswerHead {
@@ -128,57 +136,93 @@ export class ChatTurn {
     const meter = this.#meter;
     if (!meter) return this.call.settle();
     const reported = meter.usage ?? (meter.isAbsurd ? ABSURD : null);
-    // Figures that were followed by more text are those of the moment.
+    // Usage that was followed by more text is a running total.
     const isFinal = meter.usage === null || meter.isUsageFinal;
     return this.call.settle({ isWhole: isWhole && isFinal, reported, delivered: meter.tokens });
   }
 
   /** The whole answer; settled when this returns. */
   async answer(): Promise<WholeAnswer> {
+    const { record } = this;
+    if (record.collector) await this.#orSettle(record.sent());
+    for (;;) {
+      try {
+        return await this.#wholeAnswer();
+      } catch (error) {
+        const failure = await this.call.fallBack(error);
+        if (failure === null) continue;
+        this.call.settle();
+        throw toFailure(failure);
+      }
+    }
+  }
+
+  async #wholeAnswer(): Promise<WholeAnswer> {
     const { call, record } = this;
+    const answer = await call.send();
+    const reading = readAnswer(answer);
+    const body = new AnswerBody(reading instanceof Promise ? await reading : reading);
+    const reported = usageOfTail(body);
+    const { contentType } = answer;
+    requireList(body, { list: "choices", endsProperly: reported !== null, contentType });
+    call.begun();
+    call.route.succeeded();
+    const isReported = reported !== null && reported !== ABSURD && reported.lacks === undefined;
+    const delivered = isReported ? 0 : tokensIn(body.bytes);
+    const owed = call.settle({ isWhole: true, reported, delivered });
+    if (record.collector) await record.completedWith(body.bytes);
+    return new WholeAnswer(body, this.#head, { isReported, owed }, this.#form);
+  }
+
+  /** Work before the call is sent; when it fails, the call is over. */
+  async #orSettle<T>(work: Promise<T>): Promise<T> {
     try {
-      if (record.collector) await record.sent();
-      const answer = await call.send();
-      const reading = readAnswer(answer);
-      const body = new AnswerBody(reading instanceof Promise ? await reading : reading);
-      const reported = usageOfTail(body);
-      requireList(body, { list: "choices", endsProperly: reported !== null });
-      call.route.succeeded();
-      const isReported = reported !== null && reported !== ABSURD && !reported.isTotalOnly;
-      const delivered = isReported ? 0 : tokensIn(body.bytes);
-      const owed = call.settle({ isWhole: true, reported, delivered });
-      if (record.collector) await record.completedWith(body.bytes);
-      return new WholeAnswer(body, this.#head, { isReported, owed }, this.#form);
+      return await work;
     } catch (error) {
-      call.failed(error);
-      call.settle();
+      this.call.failed(error);
+      this.call.settle();
       throw toFailure(error);
     }
   }
 
-  /** Starts the stream; throws while a failure can still be told by a status. */
+  /** Starts the stream; throws while a failure can still set the status. */
   async begin(): Promise<this> {
-    const { call, record, parts } = this;
-    const { listener } = this.options;
-    try {
-      if (record.collector) await record.sent();
-      const answer = await call.send();
-      const head = this.#head;
-      if (listener) this.#telling = new Telling(listener, head);
-      const keepUsage = this.fields.wantsUsage;
-      this.#meter = new StreamMeter({ keepUsage, onChunk: this.#hears(), head, form: this.#form });
-      const events = await this.#eventStream(answer);
-      const relay = new Relay(events, this.#meter, call.watched, parts.clock, call.streamHold());
-      await relay.peek();
-      call.observed.firstChunk();
-      this.#relay = relay;
-    } catch (error) {
-      call.failed(error);
-      this.#settle({ isWhole: false });
-      throw toFailure(error);
+    const { call, record } = this;
+    if (record.collector) await this.#orSettle(record.sent());
+    for (;;) {
+      try {
+        await this.#beginOnce();
+        break;
+      } catch (error) {
+        const failure = this.#hasHeard ? this.#broke(error) : await call.fallBack(error);
+        if (failure === null) continue;
+        this.#settle({ isWhole: false });
+        throw toFailure(failure);
+      }
     }
     if (call.watched.isAborted) this.left();
     return this;
+  }
+
+  #broke(error: unknown): unknown {
+    this.call.failed(error);
+    return error;
+  }
+
+  async #beginOnce(): Promise<void> {
+    const { call, parts } = this;
+    const { listener } = this.options;
+    const answer = await call.send();
+    const head = this.#head;
+    if (listener) this.#telling = new Telling(listener, head);
+    const keepUsage = this.fields.wantsUsage;
+    this.#meter = new StreamMeter({ keepUsage, onChunk: this.#hears(), head, form: this.#form });
+    const events = await this.#eventStream(answer);
+    const relay = new Relay(events, this.#meter, call.watched, parts.clock, call.streamHold());
+    await relay.peek();
+    call.begun();
+    call.observed.firstChunk();
+    this.#relay = relay;
   }
 
   /** Who sees the chunks of a stream: a listener, and the record where the answer is kept. */
@@ -188,6 +232,7 @@ export class ChatTurn {
     if (!collector && !telling) return undefined;
     const { watched } = this.call;
     return (chunk, choices) => {
+      this.#hasHeard = true;
       if (collector) for (const choice of choices) collector.add(choice);
       if (!telling || watched.isAborted) return;
       try {
@@ -198,7 +243,7 @@ export class ChatTurn {
     };
   }
 
-  /** The answer as a stream, whatever the upstream made of the wish for one. */
+  /** The answer as a stream, even when the upstream did not stream. */
   async #eventStream(answer: Answer): Promise<Answer> {
     const type = answer.contentType;
     if (type.includes("event-stream")) return answer;
@@ -216,11 +261,16 @@ export class ChatTurn {
     const { call, record } = this;
     const meter = this.#meter!;
     const ending = await this.#relay!.run(sink);
-    if (ending.kind === "left") return this.#leftBehind();
+    if (ending.kind === "left") {
+      const owed = this.#leftBehind();
+      if (record.collector) await record.interrupted("stopped");
+      return owed;
+    }
     if (ending.kind === "cut") {
       call.failed(ending.error);
       this.#settle({ isWhole: false });
       const failure = toServiceError(toFailure(ending.error));
+      if (record.collector) await record.interrupted(failure.message);
       this.#telling?.listener.error(failure);
       sink.end(meter.failing(JSON.stringify(toRestBody(failure))));
       throw failure;
@@ -247,7 +297,7 @@ const sendCompletion: UpstreamCallOptions["send"] = (backend, call) => backend.p
 /** Tokens of a whole answer, counted where the upstream reports no usage. */
 function tokensIn(body: Buffer): number {
   const counter = new TokenCounter();
-  for (const message of messagesOf(body)) countTexts(message, counter);
+  for (const { message, text } of choicesOf(body)) countTexts([message, text], counter);
   return counter.tokens;
 }
 

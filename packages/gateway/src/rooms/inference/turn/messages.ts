@@ -6,7 +6,7 @@ import type { Choice } from "../stream/chunk-normaliser.ts";
 const COLLECTED_CHARS_MAX = 4 * 1024 * 1024;
 const TOOL_CALLS_MAX = 256;
 
-/** The text of a message's content, in whichever form it is. */
+/** The text of a message's content, in any of its forms. */
 export function textOf(content: unknown): string {
   if (typeof content === "string") return content;
   if (!Array.isArray(content)) return "";
@@ -17,27 +17,29 @@ export function textOf(content: unknown): string {
     .join("\n");
 }
 
-/** The images of a message: the extension field, and content parts that are images. */
-function imagesOf(message: Record<string, unknown>): unknown[] | undefined {
-  const parts = Array.isArray(message.content) ? message.content.filter(isObject) : [];
-  const images = [
-    ...(Array.isArray(message.images) ? message.images : []),
-    ...parts.filter(({ type }) => type === "image_url").map(({ image_url }) => image_url),
-  ];
-  return images.length > 0 ? images : undefined;
-}
+/** A list with something in it, as it is; otherwise nothing. */
+const listOf = (value: unknown): unknown[] | undefined =>
+  Array.isArray(value) && value.length > 0 ? value : undefined;
 
 /** A message as conversations keep it. */
 export function toStored(message: Record<string, unknown>): StoredMessage {
-  const images = imagesOf(message);
-  const tools = Array.isArray(message.tool_calls) ? message.tool_calls : undefined;
+  const { tool_call_id } = message;
+  const parts = listOf(message.content);
+  const images = listOf(message.images);
+  const tools = listOf(message.tool_calls);
   return {
     role: String(message.role ?? "user"),
     content: textOf(message.content),
+    ...(parts && { parts }),
     ...(images && { images }),
-    ...(tools && { tool_calls: tools }),
+    ...(tools && { tool_calls: tools.map(withId) }),
+    ...(typeof tool_call_id === "string" && { tool_call_id }),
   };
 }
+
+/** A result names its call, so every call has an id. */
+const withId = (call: unknown, position: number): unknown =>
+  isObject(call) && typeof call.id !== "string" ? { ...call, id: `call_${position}` } : call;
 
 /** The turn that the user is making: the last message of theirs, or null when there is none. */
 export function userTurn(messages: unknown): StoredMessage | null {
@@ -46,17 +48,21 @@ export function userTurn(messages: unknown): StoredMessage | null {
   return last ? toStored(last) : null;
 }
 
-/** The messages of a whole answer, one a choice; none when it cannot be read. */
-export function messagesOf(body: Buffer): Record<string, unknown>[] {
+/** The choices of a whole answer; none when it cannot be read. */
+export function choicesOf(body: Buffer): Record<string, unknown>[] {
   try {
-    const { choices } = JSON.parse(body.toString()) as { choices: { message?: unknown; text?: unknown }[] };
-    return choices
-      .map(({ message, text }) => (typeof text === "string" ? { content: text } : message))
-      .filter(isObject);
+    const { choices } = JSON.parse(body.toString()) as { choices: unknown[] };
+    return choices.filter(isObject);
   } catch {
     return [];
   }
 }
+
+/** The messages of a whole answer, one a choice. */
+export const messagesOf = (body: Buffer): Record<string, unknown>[] =>
+  choicesOf(body)
+    .map(({ message }) => message)
+    .filter(isObject);
 
 interface CollectedCall {
   id?: string;
@@ -92,7 +98,7 @@ export class AnswerCollector {
   }
 
   message(): StoredMessage {
-    const calls = this.#calls.filter(Boolean);
+    const calls = this.#calls.filter(Boolean).map(withId);
     return { role: "assistant", content: this.#content, ...(calls.length > 0 && { tool_calls: calls }) };
   }
 }

@@ -5,7 +5,7 @@ import type { ReportedUsage } from "../call/usage-tail.ts";
 import type { ChatChunk, Choice } from "../stream/chunk-normaliser.ts";
 import type { Listener } from "./listener.ts";
 
-/** Tells a listener what the chunks of a stream say: how it begins, every delta, how it ends. */
+/** Turns the chunks of a stream into events for a listener: its start, every delta, its end. */
 export class Telling {
   #hasBegun = false;
   /** The upstream's newest report of usage, as it wrote it. */
@@ -13,11 +13,11 @@ export class Telling {
 
   constructor(
     readonly listener: Listener,
-    /** What counts where the upstream does not say it. */
+    /** Used where the upstream does not report usage. */
     readonly head: AnswerHead,
   ) {}
 
-  /** Throws when the listener can make nothing of it. */
+  /** Throws when the listener cannot convert it. */
   chunk(chunk: ChatChunk, choices: readonly Choice[]): void {
     if (!this.#hasBegun) this.#begin(chunk);
     if (isObject(chunk.usage)) this.#reported = chunk.usage;

@@ -3,6 +3,7 @@ import type { Conversations, StoredMessage } from "../../conversations/index.ts"
 import { inject, type Memory, type RecallState } from "../../memory/index.ts";
 import type { ChatFields } from "../request/fields.ts";
 import type { Payload } from "../request/payload.ts";
+import { continueWith } from "./history.ts";
 import { AnswerCollector, messagesOf, toStored, userTurn } from "./messages.ts";
 
 export interface RecordParts {
@@ -16,11 +17,15 @@ export interface RecordOptions {
   requestId: string;
   payload: Payload;
   fields: ChatFields;
-  /** Messages are put before those of the request: the stored history. */
-  withHistory: boolean;
+  /** The stored history goes before the messages of the request; otherwise those are all that is sent. */
+  isConversation: boolean;
   /** Stores the answer elsewhere, too. */
   keep?(answer: StoredMessage): Promise<void>;
 }
+
+/** Of a conversation whose client sends all of it: where what is new is looked for. */
+const COMPARED_MESSAGES_MAX = 200;
+const REASON_CHARS_MAX = 4_096;
 
 /** What one turn reads from and leaves in the conversation and the memory. Most turns touch neither. */
 export class TurnRecord {
@@ -30,43 +35,48 @@ export class TurnRecord {
   /** JSON of the messages to send instead of the client's, when anything was added to them. */
   messagesJson: string | null = null;
   #userTurn: StoredMessage | null = null;
-  readonly #remembers: boolean;
+  /** What the conversation does not have yet. */
+  #added: StoredMessage[] = [];
 
   constructor(
     readonly parts: RecordParts,
     readonly options: RecordOptions,
   ) {
     const { fields, keep } = options;
-    this.#remembers = parts.memory.enabled && fields.memory;
-    this.collector = fields.conversationId || this.#remembers || keep ? new AnswerCollector() : null;
+    this.collector = fields.conversationId || parts.memory.enabled || keep ? new AnswerCollector() : null;
   }
 
   /** Checks the conversation, assembles history and recalls; only where there is a collector. */
   async prepare(signal: AbortSignal): Promise<void> {
     const { conversations, memory } = this.parts;
-    const { userId, payload, fields, withHistory } = this.options;
+    const { userId, payload, fields, isConversation } = this.options;
     const { conversationId } = fields;
     if (conversationId) await conversations.access(userId, conversationId);
     let messages = payload.value("messages") as unknown[];
     this.#userTurn = userTurn(messages);
-    if (conversationId && withHistory) {
-      const history = await conversations.history(conversationId);
-      if (history.length > 0) {
-        messages = [...history, ...messages];
+    if (conversationId) {
+      const stored = await conversations.history(
+        conversationId,
+        isConversation ? undefined : COMPARED_MESSAGES_MAX,
+      );
+      const sent = messages as Record<string, unknown>[];
+      const { added, sequence } = continueWith(stored, sent, { sentIsWhole: !isConversation });
+      this.#added = added;
+      if (isConversation && stored.length > 0) {
+        messages = sequence;
         this.messagesJson = JSON.stringify(messages);
       }
     }
-    if (!this.#remembers) return;
+    if (!memory.enabled || !fields.memory) return;
     const { state, items } = await memory.recall({ userId, query: this.#userTurn?.content ?? "", signal });
     this.recall = state;
     if (items.length > 0) this.messagesJson = JSON.stringify(inject(messages, items));
   }
 
-  /** At send time: the user's turn is part of the conversation whatever becomes of the answer. */
+  /** At send time: what the client says is part of the conversation whatever becomes of the answer. */
   async sent(): Promise<void> {
     const { conversationId } = this.options.fields;
-    if (conversationId && this.#userTurn)
-      await this.parts.conversations.append(conversationId, [this.#userTurn]);
+    if (conversationId) await this.parts.conversations.append(conversationId, this.#added);
   }
 
   /** The whole answer of a request that did not stream. */
@@ -79,20 +89,32 @@ export class TurnRecord {
     if (this.collector) await this.#completed(this.collector.message());
   }
 
+  /** The answer broke off: what there is of it is kept with the reason, but not a call that may be cut in two. */
+  async interrupted(reason: string): Promise<void> {
+    const { fields, isConversation } = this.options;
+    const content = this.collector?.message().content ?? "";
+    if (!isConversation || !fields.conversationId || content === "") return;
+    await this.#append({ role: "assistant", content, incomplete: reason.slice(0, REASON_CHARS_MAX) });
+  }
+
+  async #append(answer: StoredMessage): Promise<void> {
+    const { conversationId } = this.options.fields;
+    if (!conversationId) return;
+    // The answer is the client's already; a turn that cannot be stored must not take it away.
+    await this.parts.conversations.append(conversationId, [answer]).catch((error) => {
+      const request_id = this.options.requestId;
+      this.parts.log.error("an answer could not be added to its conversation", { request_id, error });
+    });
+  }
+
   async #completed(answer: StoredMessage | null): Promise<void> {
     if (!answer || (answer.content === "" && !answer.tool_calls)) return;
-    const { conversations, memory, log } = this.parts;
-    const { userId, requestId, fields, keep } = this.options;
+    const { userId, requestId, keep } = this.options;
     if (keep) await keep(answer);
-    if (fields.conversationId) {
-      // The answer is the client's already; a turn that cannot be stored must not take it away.
-      await conversations.append(fields.conversationId, [answer]).catch((error) => {
-        log.error("an answer could not be added to its conversation", { request_id: requestId, error });
-      });
-    }
-    if (this.#remembers && this.#userTurn) {
+    await this.#append(answer);
+    if (this.parts.memory.enabled && this.#userTurn) {
       const messages = [this.#userTurn, answer].map(({ role, content }) => ({ role, content }));
-      memory.writeback({ userId, messages, idempotencyKey: requestId });
+      this.parts.memory.writeback({ userId, messages, idempotencyKey: requestId });
     }
   }
 }

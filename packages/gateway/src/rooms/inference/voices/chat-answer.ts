@@ -3,7 +3,7 @@ import type { TurnUsage } from "../turn/listener.ts";
 import type { WholeAnswer } from "../turn/whole-answer.ts";
 import { newCallId } from "./tool-calls.ts";
 
-/** The counts of one answer, as every API reports them in its own words. */
+/** Token counts of one answer; each API reports them under its own names. */
 export interface TokenCounts {
   prompt: number;
   /** Of the prompt: read from and written to the upstream's cache. */
@@ -19,7 +19,7 @@ const count = (value: unknown): number =>
 
 const details = (value: unknown): Record<string, unknown> => (isObject(value) ? value : {});
 
-/** What the gateway settled, with the parts of it that the upstream told. */
+/** What the gateway settled, with the details that the upstream reported. */
 export function tokenCounts(usage: TurnUsage | null): TokenCounts {
   const prompt = details(usage?.reported?.prompt_tokens_details);
   return {
@@ -31,7 +31,7 @@ export function tokenCounts(usage: TurnUsage | null): TokenCounts {
   };
 }
 
-/** Why the model stopped. `stopSequence` is known only where the upstream tells it (vLLM, SGLang). */
+/** Why the model stopped. `stopSequence` is known only where the upstream reports it (vLLM, SGLang). */
 export interface Finish {
   reason: string;
   stopSequence: string | null;

@@ -16,7 +16,7 @@ export type ChatEvent =
 
 const NOTHING: readonly ChatEvent[] = [];
 
-/** Takes the deltas of a chat apart into events. Only the first choice is told. */
+/** Splits the deltas of a chat into events. Only the first choice is used. */
 export class ChatEvents {
   readonly #calls = new ToolCalls();
   #finish: Finish | null = null;

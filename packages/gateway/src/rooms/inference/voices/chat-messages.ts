@@ -30,7 +30,7 @@ export class ChatMessages {
   }
 
   user(parts: readonly ChatPart[]): void {
-    const all = [...this.#behindTools, ...parts];
+    const all = this.#behindTools.concat(parts);
     this.#behindTools = [];
     if (all.length === 0) return;
     const last = this.#messages.at(-1);
@@ -38,7 +38,7 @@ export class ChatMessages {
     else this.#messages.push({ role: "user", content: all });
   }
 
-  /** Thoughts of the assistant; they belong to the assistant message that follows. */
+  /** The assistant's reasoning; it belongs to the assistant message that follows. */
   reasoning(text: string): void {
     this.#reasoning += text;
   }
@@ -64,11 +64,9 @@ export class ChatMessages {
 
   done(): ChatMessage[] {
     this.#flush();
-    return this.#messages.map((message) =>
-      message.role === "user"
-        ? { ...message, content: plainWherePossible(message.content as ChatPart[]) }
-        : message,
-    );
+    for (const message of this.#messages)
+      if (message.role === "user") message.content = plainWherePossible(message.content as ChatPart[]);
+    return this.#messages;
   }
 
   #flush(): void {
@@ -92,6 +90,8 @@ export class ChatMessages {
 
 /** One string where there is only text: every upstream reads that, and not every one reads lists of parts. */
 function plainWherePossible(parts: ChatPart[]): string | ChatPart[] {
+  const [first] = parts;
+  if (parts.length === 1 && first!.type === "text") return first!.text;
   const texts = parts.flatMap((part) => (part.type === "text" ? [part.text] : []));
   return texts.length === parts.length ? texts.join(PARAGRAPH) : parts;
 }

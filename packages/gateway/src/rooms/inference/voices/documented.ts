@@ -1,6 +1,6 @@
 import { z } from "zod";
 
-/** Token counts as chat and embeddings answers carry them; for the documents. */
+/** Token counts as chat and embeddings answers carry them; for the API reference. */
 export const Usage = z.object({
   prompt_tokens: z.int(),
   completion_tokens: z.int(),

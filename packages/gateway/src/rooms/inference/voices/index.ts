@@ -5,5 +5,5 @@ import { ollamaChat, ollamaGenerate } from "./ollama/index.ts";
 import { responses } from "./responses/index.ts";
 import type { Voice } from "./voice.ts";
 
-/** Every API in which models are talked to, one line each. */
+/** Every API for chats and texts that the gateway speaks, one line each. */
 export const voices: readonly Voice[] = [chat, completions, responses, messages, ollamaChat, ollamaGenerate];

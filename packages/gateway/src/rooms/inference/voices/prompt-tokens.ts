@@ -3,7 +3,7 @@ import type { ChatBody, ChatMessage } from "./chat-body.ts";
 
 /** Role marks and separators around each message. */
 const MESSAGE_TOKENS = 4;
-/** What the answer is opened with. */
+/** The tokens that open the answer. */
 const REPLY_TOKENS = 3;
 
 function messageTokens({ content, reasoning_content, tool_calls }: ChatMessage): number {
@@ -16,7 +16,7 @@ function messageTokens({ content, reasoning_content, tool_calls }: ChatMessage):
   return tokens;
 }
 
-/** Prompt tokens of a chat body, estimated: the gateway has no tokenizer of its backends' models. */
+/** Prompt tokens of a chat body, estimated: the gateway has no tokenizers for its backends' models. */
 export function promptTokens({ messages, tools }: ChatBody): number {
   const toolTokens = tools ? estimateTokens(JSON.stringify(tools)) : 0;
   return messages.reduce((sum, message) => sum + messageTokens(message), toolTokens + REPLY_TOKENS);

@@ -8,7 +8,8 @@ import {
   StreamedReply,
 } from "@model-gateway/wire/http";
 import type { Clock } from "../../../kernel/clock.ts";
-import { toRestBody, toServiceError } from "../../../kernel/errors.ts";
+import { type ServiceError, toRestBody, toServiceError } from "../../../kernel/errors.ts";
+import { answerHeaders } from "../call/answer-headers.ts";
 import { KEEP_ALIVE } from "../stream/relay.ts";
 import type { ChatTurn } from "../turn/chat-turn.ts";
 import { readAnswer } from "./chat-answer.ts";
@@ -16,9 +17,9 @@ import { SpokenStream } from "./spoken-stream.ts";
 import type { Failure, ReadRequest, Voice } from "./voice.ts";
 
 /** How the replies of an API differ from the gateway's own, besides their bodies. */
-export type Form = Pick<Voice, "keyHeader" | "requestIdHeader" | "errorBody">;
+export type Form = Pick<Voice, "keyHeader" | "requestIdHeader" | "errorBody" | "wrapsUpstreamErrors">;
 
-/** Says what an answer was limited to because no more of it can be paid. */
+/** The header for an answer that was limited because the payer cannot cover more. */
 const LOWERED_HEADER = "x-service-max-tokens";
 const NO_HEADERS: Readonly<Record<string, string>> = {};
 
@@ -40,18 +41,25 @@ export const jsonReplyIn = (form: Form, body: object, requestId: string): Reply 
     JSON.stringify(body),
   );
 
+interface ReplyOptions {
+  clock: Clock;
+  /** A failure as the clients of the API are told it. */
+  told: Told;
+}
+type Told = (failure: ServiceError) => ServiceError;
+
 /** Replies to one request that a voice has read. */
 export class VoicedReply {
-  /** Hears the answer, unless it passes as the upstream's own bytes. */
+  /** Receives the answer, unless the upstream's own bytes are relayed. */
   readonly listener: SpokenStream | undefined;
 
   constructor(
     readonly form: Form,
     readonly read: ReadRequest,
     readonly requestId: string,
-    clock: Clock,
+    readonly options: ReplyOptions,
   ) {
-    this.listener = read.speaker && new SpokenStream(read.speaker, clock);
+    this.listener = read.speaker && new SpokenStream(read.speaker, options.clock);
   }
 
   async to(turn: ChatTurn): Promise<Reply | StreamedReply> {
@@ -65,15 +73,22 @@ export class VoicedReply {
     const beginning = turn.begin();
     const isLate = await isLateToBegin(turn, beginning);
     const contentType = read.speaker?.contentType ?? EVENT_STREAM_TYPE;
-    const headers = this.#headers(turn, EVENT_STREAM_HEADERS);
+    const headers = this.#headers(turn, EVENT_STREAM_HEADERS, { isLate });
+    const begins = isLate ? beginning : null;
     return new StreamedReply(
       { status: 200, contentType, requestId, headers },
-      new TurnSource(turn, this.listener, isLate ? beginning : null),
+      new TurnSource(turn, this.listener, { beginning: begins, told: this.options.told }),
     );
   }
 
-  #headers({ call }: ChatTurn, base: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  #headers(
+    { call }: ChatTurn,
+    plain: Readonly<Record<string, string>>,
+    { isLate = false } = {},
+  ): Readonly<Record<string, string>> {
     const { form, read, requestId } = this;
+    // Another backend may still be asked when the first one is that slow.
+    const base = isLate ? plain : answerHeaders(call, plain);
     if (call.loweredTo === null && !read.headers && !form.requestIdHeader) return base;
     return {
       ...base,
@@ -97,14 +112,18 @@ class TurnSource implements ReplySource {
   constructor(
     readonly turn: ChatTurn,
     readonly listener: SpokenStream | undefined,
-    /** Set when the upstream has not begun: the reply does not wait for it any longer. */
-    readonly beginning: Promise<unknown> | null,
+    readonly options: {
+      /** Set when the upstream has not begun: the reply does not wait for it any longer. */
+      beginning: Promise<unknown> | null;
+      told: Told;
+    },
   ) {}
 
   begin(writer: ReplyWriter): void {
     this.listener?.writeTo(writer);
-    // A failure has been written to the stream by then; the status is long gone.
-    if (this.beginning) this.#beginLate(writer, this.beginning).catch(() => {});
+    // The failure has been written to the stream by then; the status was sent long ago.
+    const { beginning } = this.options;
+    if (beginning) this.#beginLate(writer, beginning).catch(() => {});
     else this.turn.run(this.listener ?? writer).catch(() => {});
   }
 
@@ -116,7 +135,7 @@ class TurnSource implements ReplySource {
     try {
       await beginning;
     } catch (error) {
-      const failure = toServiceError(error);
+      const failure = this.options.told(toServiceError(error));
       listener?.error(failure);
       const sink = listener ?? writer;
       sink.end(Buffer.from(`data: ${JSON.stringify(toRestBody(failure))}\n\n`));

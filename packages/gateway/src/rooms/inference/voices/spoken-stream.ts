@@ -11,7 +11,7 @@ import { failureOf, type Speaker } from "./voice.ts";
 /** Proxies cut connections that are silent for a minute or less. */
 const SILENCE_MS_MAX = 10_000;
 
-/** Writes a streamed answer in the words of its speaker, at the client's pace. */
+/** Writes a streamed answer in its speaker's format, at the client's pace. */
 export class SpokenStream implements Listener {
   readonly #events = new ChatEvents();
   #writer: ReplyWriter | null = null;
@@ -45,7 +45,7 @@ export class SpokenStream implements Listener {
 
   write(): boolean {
     if (this.#waiting !== "") return this.#pass();
-    // Thoughts that the client did not ask for are not told, but the connection must not fall silent.
+    // Reasoning that the client did not ask for is not sent, but the connection must be kept alive.
     if (this.clock.now() - this.#wroteAtMs >= SILENCE_MS_MAX) this.keepAlive();
     return true;
   }

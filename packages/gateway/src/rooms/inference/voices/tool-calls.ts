@@ -29,7 +29,7 @@ interface Call {
   nesting: JsonNesting;
 }
 
-/** Does the piece begin another call, although it has the place of one that is known? */
+/** Whether the piece begins another call although it has the index of a known one. */
 function begins(known: Call, { index, id, function: fn }: ToolCallDelta): boolean {
   if (known.name === "" || !fn?.name) return false;
   return id ? id !== known.sentId : index === undefined && known.nesting.isClosed;
@@ -66,7 +66,7 @@ export class ToolCalls {
     const text = delta.function?.arguments ?? "";
     if (call.state === "closed") {
       if (text.trim() !== "")
-        fail("bad_gateway", "the upstream went on with a tool call that it had finished");
+        fail("bad_gateway", "the upstream continued a tool call that it had already finished");
       return [];
     }
     call.waiting += text;

@@ -1,32 +1,35 @@
 import type { z } from "zod";
+import type { Overflow } from "../../../backends/contract.ts";
 import { ERRORS, type ServiceError } from "../../../kernel/errors.ts";
 import type { StoredMessage } from "../../conversations/index.ts";
 import type { AnswerForm } from "../call/answer-form.ts";
 import type { Payload } from "../request/payload.ts";
-import type { KeptTurn } from "../responses/service.ts";
+import type { CallerResponses } from "../responses/service.ts";
 import type { ChatAnswer } from "./chat-answer.ts";
 import type { ChatEvent } from "./chat-events.ts";
 
-/** Why a request was refused or its answer broke, in the words that every API puts into its own form. */
+/** Why a request was refused or its answer failed; each API formats it in its own way. */
 export interface Failure {
   status: number;
   message: string;
   type: string;
   code: string | null;
+  /** Figures of a prompt that is too long for the model. */
+  overflow?: Overflow;
 }
 
-export function failureOf({ kind, message }: ServiceError): Failure {
-  const { status, type, code } = ERRORS[kind];
-  return { status, message, type, code };
+export function failureOf({ kind, message, rest, data }: ServiceError): Failure {
+  const { status, type, code } = { ...ERRORS[kind], ...(rest as Partial<Failure> | undefined) };
+  return { status, message, type, code, overflow: data?.overflow as Overflow | undefined };
 }
 
-/** Says one answer in an API's own words. */
+/** Writes one answer in an API's own format. */
 export interface Speaker {
   /** Media type of a streamed answer; absent: an event stream. */
   readonly contentType?: string;
   /** Keeps a silent connection open. */
   readonly keepAlive: string;
-  /** What a streamed answer's next event is written as; empty when it is not told. */
+  /** The bytes of a streamed answer's next event; empty when the API has no such event. */
   write(event: ChatEvent): string;
   /** The body of an answer that does not stream. */
   whole(answer: ChatAnswer): object;
@@ -38,10 +41,8 @@ export interface RequestContext {
   now(): number;
   /** Refuses a model that nothing serves now. */
   requireModel(model: string): void;
-  /** The messages that lead to a stored response of the caller, oldest first; rejects with the refusal. */
-  historyOf(responseId: string): Promise<object[]>;
-  /** Stores a turn under the request's id. */
-  keep(turn: Pick<KeptTurn, "previousResponseId" | "asked" | "answer">): Promise<void>;
+  /** The caller's stored responses; null when none are kept here. */
+  responses(): CallerResponses | null;
 }
 
 /** A request that asks no model anything: this is the answer. */
@@ -66,7 +67,7 @@ export interface ReadRequest {
 export interface VoiceRoute {
   path: string;
   summary: string;
-  /** For the documents: `read` checks what it needs. */
+  /** For the API reference: `read` checks what it needs. */
   body: z.ZodType;
   response: z.ZodType;
   /** Each event of a streamed answer. */
@@ -75,13 +76,15 @@ export interface VoiceRoute {
   answer?(body: Buffer): object;
 }
 
-/** An API in which models are talked to: one folder here, and one line in index.ts. */
+/** A chat API that clients can use: one folder here, and one line in index.ts. */
 export interface Voice {
   readonly routes: Readonly<Record<string, VoiceRoute>>;
   /** Header that may carry the key where there is no bearer. */
   readonly keyHeader?: string;
   /** Header that the API's clients look for the request id in, besides `x-request-id`. */
   readonly requestIdHeader?: string;
+  /** An upstream's refusal of the request is a 502, as the contract has it for its own two routes. */
+  readonly wrapsUpstreamErrors?: boolean;
   /** Throws the refusal. */
   read(body: Buffer, context: RequestContext): ReadRequest | Answered | Promise<ReadRequest>;
   /** The body of a refusal; absent: the gateway's own form. */

@@ -38,7 +38,7 @@ export interface Batch {
   end: number;
 }
 
-export interface Backlog {
+interface Backlog {
   rows: number;
   bytes: number;
 }
@@ -100,7 +100,7 @@ export class Journal {
     }
   }
 
-  /** Whoever has files here, or left a lock behind that is old enough not to belong to a process that starts. */
+  /** Owners of files here, or of a lock too old to belong to a process that is just starting. */
   #instancesSeen(): Set<string> {
     const { dir } = this.options;
     const seen = new Set<string>();
@@ -153,14 +153,14 @@ export class Journal {
     const { log } = this.options;
     if (this.#refused.length < REFUSED_ROWS_MAX) {
       if (this.#refused.length === 0)
-        log.error("the usage journal cannot be written; rows wait in memory", { error });
+        log.error("usage journal write failed; keeping rows in memory", { error });
       this.#refused.push(entry);
       return;
     }
     this.lost++;
-    // The log is the last place where the row can still be found.
+    // The log line is the last copy of the row.
     const line = encodeEntry(entry);
-    log.error("usage row lost: the journal cannot be written and its buffer is full", { line, error });
+    log.error("usage row lost: journal write failed and the buffer is full", { line, error });
   }
 
   /** Writes what the disk refused before, as far as it takes it now. */
@@ -175,7 +175,7 @@ export class Journal {
       }
     }
     if (entries.length > 0)
-      this.options.log.info("the usage journal can be written again", { rows: entries.length });
+      this.options.log.info("usage journal is writable again", { rows: entries.length });
     this.#refused = [];
   }
 
@@ -220,7 +220,7 @@ export class Journal {
       if (segment.drained < segment.size) {
         const { entries, damaged, length } = segment.read(rowsMax);
         if (length > 0) return { segment, entries, damaged, end: segment.drained + length };
-        // Nobody writes this file any more, so the rest of its last line will not come.
+        // Nobody writes this file any more, so its last line will never be completed.
         this.options.log.warn("dropped an incomplete last line of the usage journal", { file: segment.path });
         this.#advance(segment, segment.size);
       } else if (segment === this.#active) return null;
@@ -249,7 +249,7 @@ export class Journal {
     if (!this.#segments.some(({ path }) => instanceOf(basename(path)) === instance)) this.#unlock(instance);
   }
 
-  /** Keeps lines that cannot be used where a person can look at them, and goes on. */
+  /** Moves unusable lines to a file for inspection, and continues. */
   #setAside(segment: Segment, lines: readonly string[]): void {
     this.options.log.error("damaged lines in the usage journal were set aside", {
       file: segment.path,
@@ -293,7 +293,7 @@ export class Journal {
     this.#cancelSync?.();
     this.retryRefused();
     for (const entry of this.#refused)
-      this.options.log.error("usage row lost: the journal cannot be written", { line: encodeEntry(entry) });
+      this.options.log.error("usage row lost: journal write failed", { line: encodeEntry(entry) });
     for (const segment of this.#segments) {
       if (segment.drained === segment.size) segment.delete();
       else if (segment.own) segment.leave();

@@ -103,7 +103,7 @@ export class OwnSegment extends SegmentFile {
 
   /**
    * Appends a line, which ends in a newline. False when there is no room for it: another segment must take it.
-   * When it cannot be written whole, nothing of it counts and this throws.
+   * Throws when it cannot be written whole; none of it counts then.
    */
   append(line: string, entry: JournalEntry): boolean {
     const bytes = Buffer.byteLength(line);

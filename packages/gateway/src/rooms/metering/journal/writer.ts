@@ -18,7 +18,7 @@ function refusesContents(error: unknown): boolean {
   return typeof code === "string" && /^SQLITE_(CONSTRAINT|MISMATCH|TOOBIG)/.test(code);
 }
 
-export interface WriterOptions {
+interface WriterOptions {
   journal: Journal;
   clock: Clock;
   log: Log;
@@ -86,7 +86,7 @@ export class JournalWriter {
       if (this.#closed) return;
       if (this.#failures > 0) {
         const backoffMs = Math.min(BACKOFF_MS.most, BACKOFF_MS.first * 2 ** (this.#failures - 1));
-        // Instances that lost the same database should not come back to it all at once.
+        // Instances that lost the same database should not retry all at once.
         this.#schedule(backoffMs * (0.5 + Math.random() / 2));
       } else if (this.options.journal.backlogBytes > 0) this.#schedule(DRAIN_DELAY_MS);
     });
@@ -108,7 +108,11 @@ export class JournalWriter {
       } catch (error) {
         const { rows, bytes } = journal.backlog;
         if (++this.#failures === 1)
-          log.warn("usage rows wait in the journal: the database does not take them", { error, rows, bytes });
+          log.warn("writing usage rows to the database failed; they stay in the journal", {
+            error,
+            rows,
+            bytes,
+          });
         if (refusesContents(error)) this.#narrow(batch);
         return;
       }
@@ -124,7 +128,7 @@ export class JournalWriter {
   }
 
   #progress(): void {
-    if (this.#failures > 0) this.options.log.info("the database takes usage rows again");
+    if (this.#failures > 0) this.options.log.info("writing usage rows to the database works again");
     this.#failures = 0;
     this.#refusals = 0;
     this.#rowsMax = Math.min(BATCH_ROWS_MAX, this.#rowsMax * 2);

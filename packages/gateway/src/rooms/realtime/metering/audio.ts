@@ -7,7 +7,7 @@ const TELEPHONE_BYTES_PER_SECOND = 8_000;
 /** A low bit rate for compressed speech, so that its duration is never underestimated. */
 const COMPRESSED_BYTES_PER_SECOND = 2_000;
 
-export type Direction = "input" | "output";
+type Direction = "input" | "output";
 const DIRECTIONS = ["input", "output"] as const;
 
 /** Decoded size. */

@@ -20,7 +20,7 @@ const OUTPUT_TOKENS_UNKNOWN = 8_192;
 const TRANSCRIBED_TOKENS_MAX = 10_000;
 const TRANSCRIPTION = /^conversation\.item\.input_audio_transcription\./;
 
-export interface SessionMeterOptions {
+interface SessionMeterOptions {
   model: string;
   refId: string | null;
   rates: MediaRates;
@@ -93,7 +93,7 @@ export class SessionMeter {
     if (event.type === "response.cancel") for (const turn of this.#turns.values()) turn.isCancelled = true;
     if (event.type !== "response.create") return this.#context.client(event);
     if (this.#turns.size + this.#asked.length >= RESPONSES_MAX)
-      fail("app_error", `The session has ${RESPONSES_MAX} responses under way; wait until some have ended`);
+      fail("app_error", `The session has ${RESPONSES_MAX} responses in progress; wait until some have ended`);
     const own = isObject(event.response) ? event.response : {};
     const read = this.#context.read({ byClient: true });
     read.promptTokens += this.#context.tokensIn(own);
@@ -142,7 +142,7 @@ export class SessionMeter {
     const known = id === null ? this.#turns.values().next().value : this.#turns.get(id);
     if (known) return known;
     if (this.#turns.size >= RESPONSES_MAX)
-      fail("app_error", `The upstream has begun more than ${RESPONSES_MAX} responses at once`);
+      fail("app_error", `The upstream started more than ${RESPONSES_MAX} responses at once`);
     const opened = this.#asked.shift()?.turn ?? this.#admit(this.#context.read({ byClient: false }));
     return whenKnown(opened, (turn) => {
       this.#turns.set(id ?? "", turn);
@@ -184,8 +184,7 @@ export class SessionMeter {
   ): void {
     const { limits, suspect } = this.options;
     const { contextTokens } = limits;
-    if (isAbsurd)
-      suspect("figures that no response can have; the gateway's own count was charged instead", requestId);
+    if (isAbsurd) suspect("impossible usage figures; the gateway's own count was charged instead", requestId);
     else if (reported && contextTokens !== null && promptTokens > contextTokens)
       suspect(
         `${promptTokens} input tokens, more than the model's context window of ${contextTokens}`,

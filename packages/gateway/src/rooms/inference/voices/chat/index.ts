@@ -89,6 +89,7 @@ export const chat: Voice = {
       events: ChatChunk,
     },
   },
+  wrapsUpstreamErrors: true,
   read(body) {
     const sent = new BytesPayload(body);
     const isChat = sent.has("messages") || !sent.has("input");

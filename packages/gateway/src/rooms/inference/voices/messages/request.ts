@@ -17,7 +17,7 @@ import { chatToolChoice, chatTools } from "./tools.ts";
 
 /** Claude Code puts this line before its prompt; it differs in every conversation and would defeat prefix caches. */
 const ATTRIBUTION_BLOCK = "x-anthropic-billing-header:";
-/** Features of Anthropic's own servers that a client must not believe to be at work. */
+/** Features that only Anthropic's servers have; accepting them silently would mislead the client. */
 const SERVER_SIDE = ["container", "mcp_servers"] as const;
 const SAMPLING = ["temperature", "top_p", "top_k"] as const;
 
@@ -73,7 +73,7 @@ function systemText(content: unknown, path: string): string {
 }
 
 function addUser(messages: ChatMessages, blocks: Block[], path: string): void {
-  // Results first: a call's results must stand right behind it, whatever else the user says.
+  // Results first: a call's results must directly follow it, before anything else from the user.
   for (const [i, block] of blocks.entries()) {
     if (block.type !== "tool_result") continue;
     const at = `${path}.${i}`;
@@ -192,7 +192,7 @@ function outputFields(body: Record<string, unknown>): Record<string, unknown> {
   };
 }
 
-/** Did the client ask to see the thoughts? Clients that did not are not prepared for such blocks. */
+/** Whether the client asked for thinking blocks. Other clients do not expect them. */
 export function wantsThinking(body: unknown): boolean {
   const thinking = isObject(body) ? body.thinking : null;
   return isObject(thinking) && thinking.type !== "disabled" && thinking.display !== "omitted";

@@ -10,7 +10,7 @@ const STOP_REASONS: Record<string, string> = {
   content_filter: "refusal",
 };
 
-export interface Stop {
+interface Stop {
   stop_reason: string;
   stop_sequence: string | null;
 }
@@ -54,7 +54,7 @@ export const toolUseBlock = (call: { id: string; name: string }, input: unknown)
   caller: { type: "direct" },
 });
 
-/** The signature is Anthropic's proof of origin; there is none to give for another model's thoughts. */
+/** The signature is Anthropic's proof of origin; another model's reasoning has none. */
 export const thinkingBlock = (thinking: string) => ({ type: "thinking", thinking, signature: "" });
 export const textBlock = (text: string) => ({ type: "text", text, citations: null });
 
@@ -89,7 +89,15 @@ const ERROR_TYPES: Record<number, string> = {
 };
 
 /** A failure as Anthropic's clients read it. */
-export function errorBody({ status, message }: Failure) {
+export function errorBody({ status, message: words, overflow }: Failure) {
+  const { promptTokens = null, contextTokens = null } = overflow ?? {};
+  const hasFigures = promptTokens !== null && contextTokens !== null;
+  // Claude's own words: its clients shorten the conversation when they read them.
+  const message = hasFigures
+    ? `prompt is too long: ${promptTokens} tokens > ${contextTokens} maximum`
+    : overflow
+      ? `prompt is too long: ${words}`
+      : words;
   const type = ERROR_TYPES[status] ?? (status >= 500 ? "api_error" : "invalid_request_error");
   return { type: "error", error: { type, message, details: null } };
 }

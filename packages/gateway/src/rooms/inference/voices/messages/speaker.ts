@@ -16,7 +16,7 @@ type OpenBlock = "text" | "thinking" | "tool";
 
 const event = (data: { type: string; [field: string]: unknown }) => sseEvent(data.type, data);
 
-/** Says an answer as a Message, or as the events of one. */
+/** Writes an answer as a Message, or as the events of one. */
 export class MessageSpeaker implements Speaker {
   readonly keepAlive = event({ type: "ping" });
   #open: OpenBlock | null = null;
@@ -88,7 +88,7 @@ export class MessageSpeaker implements Speaker {
   }
 
   #delta(delta: object): string {
-    // Written by hand: this is the one event that there are many of.
+    // Serialised by hand: this is by far the most frequent event.
     return `event: content_block_delta\ndata: {"type":"content_block_delta","index":${this.#index},"delta":${JSON.stringify(delta)}}\n\n`;
   }
 

@@ -8,7 +8,7 @@ import type { Listener, TurnUsage } from "../../turn/listener.ts";
 
 type Piece = Omit<z.input<typeof chatStream.params>, "stream_id">;
 
-/** Tells a streamed answer as notifications, piece by piece. */
+/** Sends a streamed answer as notifications, piece by piece. */
 export class Notifier implements Listener {
   /** Notifications that wait for their subscriber. */
   #waiting: Piece[] = [];
@@ -49,7 +49,7 @@ export class Notifier implements Listener {
   keepAlive(): void {}
 }
 
-/** One piece of the answer as the notification carries it; null for one that says nothing. */
+/** One piece of the answer as the notification carries it; null for an empty one. */
 function notificationOf(delta: Record<string, unknown>): Piece | null {
   const { role, content, tool_calls } = delta;
   const reasoning = delta.reasoning_content ?? delta.reasoning;

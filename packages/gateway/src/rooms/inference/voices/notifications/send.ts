@@ -10,17 +10,17 @@ import { Notifier } from "./notifier.ts";
 /** Turns that run at once in this process; each holds an upstream connection. */
 const SENDS_MAX = 10_000;
 
-export interface SendOptions {
+interface SendOptions {
   actor: Actor;
   requestId: string;
   /** The request in the form of the REST surface. */
   body: Record<string, unknown>;
 }
 
-export interface SendResult {
+interface SendResult {
   stream_id: string;
   memory: RecallState;
-  /** Set when the answer was limited to this because no more can be paid. */
+  /** Set when the answer was limited to this because the payer cannot cover more. */
   max_tokens?: number;
 }
 
@@ -37,22 +37,22 @@ export class ChatSender {
     if (this.#running >= SENDS_MAX)
       fail("unavailable", "Too many chats are running; try again shortly", { retryAfterSeconds: 5 });
     const payer = await this.parts.metering.payerOf(actor);
-    const deserted = new AbortController();
+    const stopped = new AbortController();
     const notifier = new Notifier();
     const turn = await ChatTurn.open(this.parts, {
       asker: { requestId, payer, rules: null, refId: null, channel: "rpc", traceparent: null },
       payload: new ObjectPayload({ ...body, stream: true }),
       client: {
-        signal: deserted.signal,
-        whenGone: (run) => deserted.signal.addEventListener("abort", run, { once: true }),
+        signal: stopped.signal,
+        whenGone: (run) => stopped.signal.addEventListener("abort", run, { once: true }),
       },
-      withHistory: true,
+      isConversation: true,
       listener: notifier,
     });
     const stream = this.events.open(actor.userId);
     notifier.stream = stream;
-    // A subscriber that leaves stops the answer; what was delivered until then is metered.
-    stream.onDeserted(() => deserted.abort());
+    // The answer goes on when its subscriber leaves: it may come back, and a conversation keeps the answer.
+    stream.onStop(() => stopped.abort());
     inBackground(this.parts.log, "a chat over notifications", this.#run(turn, stream, notifier));
     const { loweredTo } = turn.call;
     return {
@@ -60,6 +60,11 @@ export class ChatSender {
       memory: turn.record.recall,
       ...(loweredTo !== null && { max_tokens: loweredTo }),
     };
+  }
+
+  /** `chat.stop`. What was delivered until then is metered. */
+  stop(actor: Actor, streamId: string): void {
+    this.events.stop(streamId, actor.userId);
   }
 
   async #run(turn: ChatTurn, stream: EventStream, notifier: Notifier): Promise<void> {
@@ -70,7 +75,7 @@ export class ChatSender {
       const usage = await turn.run(notifier);
       if (!notifier.isOver) notifier.finish(usage && { ...usage, reported: null });
     } catch (error) {
-      // What fails in the middle has been told by the turn.
+      // The turn has already reported failures mid-stream.
       if (!notifier.isOver) notifier.error(toServiceError(error));
       // A refusal may come faster than the subscriber.
       await stream.whenHeard();

@@ -1,38 +1,48 @@
 import { z } from "zod";
 import { isObject } from "../../../../kernel/json.ts";
 import { ObjectPayload } from "../../request/object-payload.ts";
-import { type ChatMessage, parseBody, stringAt } from "../chat-body.ts";
+import { type ChatMessage, invalid, parseBody, stringAt } from "../chat-body.ts";
 import { idToken, type ReadRequest, type RequestContext, type Voice } from "../voice.ts";
 import { askedMessages, chatBodyOfResponses } from "./request.ts";
+import type { ResponseIdentity } from "./response.ts";
 import { ResponseSpeaker } from "./speaker.ts";
 
-/** Names what could not be passed on, so that it is not lost in silence. */
+/** Names what could not be passed on, so that it is not dropped silently. */
 const DROPPED_HEADER = "x-service-dropped";
 const headerSafe = (name: string): string => name.replace(/[^\w.-]/g, "").slice(0, 64);
 
 function readRequest(
   body: unknown,
-  { requestId, nowMs, keep }: RequestContext,
+  { requestId, nowMs, responses }: RequestContext,
   history: readonly ChatMessage[],
 ): ReadRequest {
   const { chat, clientTools, dropped } = chatBodyOfResponses(body, history);
   const request = body as Record<string, unknown>;
   const { store, previous_response_id } = request;
   const previousResponseId = typeof previous_response_id === "string" ? previous_response_id : null;
+  const stored = store === false ? null : responses();
+  const turn = stored?.turn({ previousResponseId, asked: askedMessages(request) }) ?? null;
+  const identity: ResponseIdentity = {
+    token: idToken(requestId),
+    createdSeconds: Math.floor(nowMs / 1000),
+    request,
+    clientTools,
+    willBeStored: turn !== null,
+    isStored: false,
+  };
   return {
     payload: new ObjectPayload(chat),
-    speaker: new ResponseSpeaker({
-      token: idToken(requestId),
-      createdSeconds: Math.floor(nowMs / 1000),
-      request,
-      clientTools,
-    }),
+    speaker: new ResponseSpeaker(identity),
     headers: dropped.length > 0 ? { [DROPPED_HEADER]: dropped.map(headerSafe).join(", ") } : undefined,
-    ...(store !== false && {
-      keep: (answer) => keep({ previousResponseId, asked: askedMessages(request), answer }),
+    ...(turn && {
+      keep: async (answer) => {
+        identity.isStored = await turn(answer);
+      },
     }),
   };
 }
+
+const NOTHING_STORED = "the operator has responses not stored here: send the whole conversation in `input`";
 
 /** OpenAI's Responses API. */
 export const responses: Voice = {
@@ -60,8 +70,9 @@ export const responses: Voice = {
     const body = parseBody(bytes);
     const previousId = isObject(body) ? body.previous_response_id : null;
     if (previousId == null) return readRequest(body, context, []);
-    const history = context.historyOf(stringAt(previousId, "previous_response_id"));
-    return history.then((messages) => readRequest(body, context, messages as ChatMessage[]));
+    const id = stringAt(previousId, "previous_response_id");
+    const stored = context.responses() ?? invalid("previous_response_id", NOTHING_STORED);
+    return stored.history(id).then((messages) => readRequest(body, context, messages as ChatMessage[]));
   },
   errorBody: ({ message, type, code }) => ({ error: { message, type, param: null, code } }),
 };

@@ -16,7 +16,7 @@ import {
 import { ChatMessages } from "../chat-messages.ts";
 import { type ClientTool, chatToolFields, chatToolName, readTools } from "./tools.ts";
 
-export interface ConvertedRequest {
+interface ConvertedRequest {
   chat: ChatBody;
   clientTools: Map<string, ClientTool>;
   /** Tool and item types that could not be passed on and were left out. */
@@ -25,7 +25,7 @@ export interface ConvertedRequest {
 
 const NO_STATE =
   "items are not kept on their own: use `previous_response_id`, or send the whole conversation";
-/** What asks for state or work that only OpenAI's servers have. */
+/** Fields that need state or tools on OpenAI's servers. */
 const SERVER_SIDE: Record<string, string> = {
   conversation: NO_STATE,
   prompt: "stored prompts are not kept here: send the text in `instructions` and `input`",
@@ -42,7 +42,7 @@ const PASSED = [
 /** A Responses request as a chat-completions body. */
 export function chatBodyOfResponses(value: unknown, history: readonly ChatMessage[] = []): ConvertedRequest {
   const { body, model } = requestAt(value);
-  for (const [name, problem] of Object.entries(SERVER_SIDE)) if (body[name] != null) invalid(name, problem);
+  for (const name in SERVER_SIDE) if (body[name] != null) invalid(name, SERVER_SIDE[name]!);
   if (body.background === true)
     invalid("background", "background responses are not kept here; stream instead");
   const naming = readTools(body.tools);
@@ -150,7 +150,7 @@ const callAt = (item: Record<string, unknown>, path: string, args: string) => ({
   function: { name: chatToolName(stringAt(item.name, `${path}.name`), item.namespace), arguments: args },
 });
 
-/** What the model thought in the open; sealed thoughts (`encrypted_content`) can be read by their maker alone. */
+/** Readable reasoning; `encrypted_content` can only be read by the vendor that wrote it. */
 const reasoningText = (content: unknown): string =>
   (Array.isArray(content) ? content : [])
     .flatMap((part) => (isObject(part) && typeof part.text === "string" ? [part.text] : []))

@@ -12,6 +12,9 @@ export interface ResponseIdentity {
   /** The request, parts of which the response repeats. */
   request: Record<string, unknown>;
   clientTools: ReadonlyMap<string, ClientTool>;
+  /** Whether it is to be stored once it is whole. */
+  willBeStored: boolean;
+  isStored: boolean;
 }
 
 export function usageOf(counts: TokenCounts | null) {
@@ -38,7 +41,7 @@ export function endingOf({ reason }: Finish): Ending {
 }
 
 /** The parts of a request that the response repeats. */
-function repeated(request: Record<string, unknown>) {
+function repeated(request: Record<string, unknown>, store: boolean) {
   const text = isObject(request.text) ? request.text : {};
   const reasoning = isObject(request.reasoning) ? request.reasoning : {};
   return {
@@ -49,7 +52,7 @@ function repeated(request: Record<string, unknown>) {
     parallel_tool_calls: request.parallel_tool_calls ?? true,
     previous_response_id: request.previous_response_id ?? null,
     reasoning: { effort: reasoning.effort ?? null, summary: null },
-    store: request.store !== false,
+    store,
     temperature: request.temperature ?? null,
     text: { ...text, format: text.format ?? { type: "text" } },
     tool_choice: request.tool_choice ?? "auto",
@@ -59,7 +62,7 @@ function repeated(request: Record<string, unknown>) {
   };
 }
 
-export interface ResponseParts {
+interface ResponseParts {
   model: string;
   output: OutputItem[];
   ending: Ending;
@@ -79,7 +82,10 @@ export function responseObject(identity: ResponseIdentity, { model, output, endi
     model,
     output,
     usage: usageOf(usage),
-    ...repeated(identity.request),
+    ...repeated(
+      identity.request,
+      ending.status === "in_progress" ? identity.willBeStored : identity.isStored,
+    ),
   };
 }
 

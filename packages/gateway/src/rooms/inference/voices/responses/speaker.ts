@@ -19,7 +19,7 @@ import {
   textPart,
 } from "./response.ts";
 
-/** The last event repeats the whole answer, so it must be kept; an answer beyond this is broken off. */
+/** The last event repeats the whole answer, so it must be kept; a longer answer is aborted. */
 const ANSWER_CHARS_MAX = 64 * 1024 * 1024;
 
 type PartKind = "text" | "refusal" | "reasoning";
@@ -29,7 +29,7 @@ interface OpenPart {
   text: string;
 }
 
-/** The item that is being written: a message or thoughts, with their parts, or a call. */
+/** The item that is being written: a message or reasoning, with its parts, or a call. */
 type OpenItem =
   | { type: "message" | "reasoning"; id: string; parts: object[]; part: OpenPart | null }
   | { type: "call"; id: string; call: AnsweredCall };
@@ -40,7 +40,7 @@ const PARTS: Record<PartKind, { make(text: string): object; event: string; field
   reasoning: { make: reasoningPart, event: "response.reasoning_text", field: "text" },
 };
 
-/** Says an answer as a response, or as the events of one. */
+/** Writes an answer as a response, or as the events of one. */
 export class ResponseSpeaker implements Speaker {
   readonly keepAlive = ": ping\n\n";
   readonly #output: OutputItem[] = [];
@@ -116,7 +116,7 @@ export class ResponseSpeaker implements Speaker {
     const item = this.#open as Extract<OpenItem, { parts: object[] }>;
     const part = item.part as OpenPart;
     part.text += text;
-    // Written by hand: this is the one event that there are many of.
+    // Serialised by hand: this is by far the most frequent event.
     const type = `${PARTS[kind].event}.delta`;
     const place = `"item_id":"${item.id}","output_index":${this.#output.length},"content_index":${item.parts.length}`;
     const rest = `"delta":${JSON.stringify(text)}${kind === "text" ? ',"logprobs":[]' : ""}`;

@@ -11,7 +11,7 @@ export interface ClientTool {
 
 const NAMESPACE_MARK = "__";
 
-export interface ToolNaming {
+interface ToolNaming {
   tools: ChatTool[];
   /** By the name that the model sees. */
   clientTools: Map<string, ClientTool>;

@@ -1,0 +1,78 @@
+import type { Result } from "@model-gateway/client";
+import { useAction } from "../../lib/action.ts";
+import { api } from "../../lib/api.ts";
+import { invalidate, useQuery } from "../../lib/query.ts";
+import { toast } from "../../lib/toast.ts";
+import { Code } from "../../ui/code.tsx";
+import { Button } from "../../ui/controls.tsx";
+import { Dialog } from "../../ui/dialogs.tsx";
+import { FormError, Loaded, Note, When } from "../../ui/states.tsx";
+import { type Column, Table } from "../../ui/table.tsx";
+
+type PendingLink = Result<"users.links.list">[number];
+
+/** The only time that the link can be seen. */
+export function LinkDialog({ token, text, onClose }: { token: string; text: string; onClose(): void }) {
+  return (
+    <Dialog title="One-time link" onClose={onClose}>
+      <div className="stack">
+        <p>{text}</p>
+        <Code label="One-time link" text={`${location.origin}/welcome?token=${encodeURIComponent(token)}`} />
+        <Note tone="warn">It is shown once, works once, and ends in 7 days.</Note>
+      </div>
+    </Dialog>
+  );
+}
+
+export function Links() {
+  const links = useQuery("links", () => api("users.links.list"));
+  const revoke = useAction(async (id: string) => {
+    await api("users.links.revoke", { link_id: id });
+    invalidate("links");
+    toast("The link is revoked");
+  });
+  const columns: Column<PendingLink>[] = [
+    {
+      id: "kind",
+      label: "Use",
+      cell: ({ kind }) => (kind === "invitation" ? "invitation" : "choose a password"),
+    },
+    {
+      id: "email",
+      label: "For",
+      cell: ({ email }) => email ?? <span className="muted">anyone with the link</span>,
+    },
+    { id: "by", label: "Made by", wide: true, cell: ({ created_by }) => created_by },
+    { id: "made", label: "Made", wide: true, cell: ({ created_at }) => <When time={created_at} /> },
+    { id: "ends", label: "Ends", wide: true, cell: ({ expires_at }) => <When time={expires_at} /> },
+    {
+      id: "revoke",
+      label: "",
+      numeric: true,
+      cell: ({ id, email }) => (
+        <Button
+          small
+          look="quiet"
+          aria-label={`Revoke the link for ${email ?? "anyone"}`}
+          onClick={() => void revoke.run(id)}
+        >
+          Revoke
+        </Button>
+      ),
+    },
+  ];
+  return (
+    <>
+      <FormError error={revoke.error} />
+      <Loaded query={links}>
+        {(list) =>
+          list.length === 0 ? (
+            <p className="muted">Nobody is invited, and no password is to be chosen.</p>
+          ) : (
+            <Table label="Open links" columns={columns} rows={list} rowKey={({ id }) => id} />
+          )
+        }
+      </Loaded>
+    </>
+  );
+}

@@ -1,0 +1,180 @@
+import type { Result } from "@model-gateway/client";
+import { useState } from "react";
+import { api } from "../../lib/api.ts";
+import { count, plural } from "../../lib/format.ts";
+import { invalidate, useQuery } from "../../lib/query.ts";
+import { useSearch } from "../../lib/router.ts";
+import { toastError } from "../../lib/toast.ts";
+import { Button, Check, SelectField, TextField } from "../../ui/controls.tsx";
+import { FormDialog } from "../../ui/dialogs.tsx";
+import { PageHead, Section } from "../../ui/page.tsx";
+import { TableSkeleton } from "../../ui/skeleton.tsx";
+import { Loaded, Status, When } from "../../ui/states.tsx";
+import { type Column, Table } from "../../ui/table.tsx";
+import { LinkDialog, Links } from "./links.tsx";
+import { UserSheet } from "./sheet.tsx";
+
+export type User = Result<"users.list">["users"][number];
+
+const PAGE_SIZE = 50;
+
+const columns: Column<User>[] = [
+  { id: "name", label: "Name", cell: ({ name }) => <strong>{name}</strong> },
+  { id: "email", label: "Email", wide: true, cell: ({ email }) => email },
+  { id: "tier", label: "Tier", cell: ({ tier }) => <span className="tag">{tier}</span> },
+  {
+    id: "rights",
+    label: "Rights",
+    wide: true,
+    cell: ({ is_admin }) => (is_admin ? "administrator" : <span className="muted">user</span>),
+  },
+  {
+    id: "keys",
+    label: "Keys",
+    numeric: true,
+    wide: true,
+    cell: ({ active_keys }) => count(active_keys),
+  },
+  { id: "seen", label: "Last seen", wide: true, cell: ({ last_seen_at }) => <When time={last_seen_at} /> },
+  {
+    id: "state",
+    label: "State",
+    cell: ({ disabled }) =>
+      disabled ? <Status tone="warn">Disabled</Status> : <Status tone="good">Active</Status>,
+  },
+];
+
+export function Page() {
+  const [search, setSearch] = useSearch();
+  const [link, setLink] = useState<{ token: string; text: string } | null>(null);
+  const [inviting, setInviting] = useState(false);
+  const words = search.get("q") ?? "";
+  const page = Math.max(0, Number(search.get("page") ?? 0) || 0);
+  const query = useQuery(`users ${words} ${page}`, () =>
+    api("users.list", { search: words, limit: PAGE_SIZE, offset: page * PAGE_SIZE }),
+  );
+  const invite = async () => {
+    setInviting(true);
+    try {
+      const { token } = await api("users.invite");
+      invalidate("links");
+      setLink({ token, text: "Send this link to the person you invite. It makes one account." });
+    } catch (error) {
+      toastError(error);
+    }
+    setInviting(false);
+  };
+  const open = query.data?.users.find(({ id }) => id === search.get("open"));
+  return (
+    <>
+      <PageHead
+        title="Users"
+        actions={
+          <>
+            <Button icon="plus" onClick={() => setSearch({ new: "1" })}>
+              Create user
+            </Button>
+            <Button look="primary" icon="link" busy={inviting} onClick={() => void invite()}>
+              Invite by link
+            </Button>
+          </>
+        }
+      >
+        Who has an account here, what they may do, and who is invited.
+      </PageHead>
+      <input
+        className="input"
+        type="search"
+        aria-label="Search by name or email"
+        placeholder="Search by name or email"
+        value={words}
+        onChange={(event) => setSearch({ q: event.target.value, page: null })}
+      />
+      <Loaded query={query} outline={<TableSkeleton columns={columns} />}>
+        {({ users, total }) => (
+          <>
+            {users.length === 0 ? (
+              <p className="muted">Nobody matches “{words}”.</p>
+            ) : (
+              <Table
+                label="Users"
+                columns={columns}
+                rows={users}
+                rowKey={({ id }) => id}
+                dim={({ disabled }) => disabled}
+                onOpen={({ id }) => setSearch({ open: id })}
+              />
+            )}
+            {total > PAGE_SIZE && (
+              <div className="row between">
+                <span className="muted">
+                  {count(page * PAGE_SIZE + 1)} to {count(page * PAGE_SIZE + users.length)} of{" "}
+                  {plural(total, "user")}
+                </span>
+                <span className="row">
+                  <Button small disabled={page === 0} onClick={() => setSearch({ page: String(page - 1) })}>
+                    Newer
+                  </Button>
+                  <Button
+                    small
+                    disabled={(page + 1) * PAGE_SIZE >= total}
+                    onClick={() => setSearch({ page: String(page + 1) })}
+                  >
+                    Older
+                  </Button>
+                </span>
+              </div>
+            )}
+          </>
+        )}
+      </Loaded>
+      <Section title="Open links">
+        <Links />
+      </Section>
+      {search.has("new") && <CreateUser onClose={() => setSearch({ new: null })} onLink={setLink} />}
+      {open && <UserSheet user={open} onLink={setLink} onClose={() => setSearch({ open: null })} />}
+      {link && <LinkDialog {...link} onClose={() => setLink(null)} />}
+    </>
+  );
+}
+
+function CreateUser({
+  onClose,
+  onLink,
+}: {
+  onClose(): void;
+  onLink(link: { token: string; text: string }): void;
+}) {
+  const plan = useQuery("plan", () => api("billing.plan"));
+  const [email, setEmail] = useState("");
+  const [name, setName] = useState("");
+  const [tier, setTier] = useState("free");
+  const [admin, setAdmin] = useState(false);
+  const create = async () => {
+    const { link } = await api("users.create", {
+      email,
+      tier,
+      is_admin: admin,
+      ...(name.trim() && { name: name.trim() }),
+    });
+    invalidate("users");
+    invalidate("links");
+    onLink({ token: link.token, text: `Send this link to ${email}, who chooses a password with it.` });
+  };
+  return (
+    <FormDialog title="Create a user" submit="Create user" onSubmit={create} onClose={onClose}>
+      <TextField label="Email" type="email" value={email} onChange={setEmail} required />
+      <TextField label="Name" value={name} onChange={setName} maxLength={80} hint="May be left empty" />
+      <SelectField
+        label="Tier"
+        value={tier}
+        onChange={setTier}
+        choices={(plan.data?.tiers ?? [{ name: "free" }]).map(({ name: each }) => ({
+          value: each,
+          label: each,
+        }))}
+      />
+      <Check label="Administrator of this service" checked={admin} onChange={setAdmin} />
+    </FormDialog>
+  );
+}

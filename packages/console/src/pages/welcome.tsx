@@ -1,0 +1,151 @@
+import { type FormEvent, useState } from "react";
+import { useAction } from "../lib/action.ts";
+import { api } from "../lib/api.ts";
+import { client, online } from "../lib/client.ts";
+import { useQuery } from "../lib/query.ts";
+import { navigate, useSearch } from "../lib/router.ts";
+import { useStore } from "../lib/store.ts";
+import { OfflineBanner } from "../shell/banner.tsx";
+import { Button, TextField } from "../ui/controls.tsx";
+import { Mark } from "../ui/icons.tsx";
+import { FormError, QueryFailure, When } from "../ui/states.tsx";
+
+const PASSWORD_LENGTH_MIN = 8;
+
+interface Asked {
+  title: string;
+  text: string;
+  /** Null: whoever has the link chooses. */
+  email: string | null;
+  /** Null: the account has a name already. */
+  asksName: boolean;
+  expiresAt: string;
+}
+
+async function askedBy(kind: "link" | "group", token: string): Promise<Asked> {
+  if (kind === "group") {
+    const { group_name, invited_by, role, email, expires_at } = await api("group.invite.show", { token });
+    return {
+      title: `Join ${group_name}`,
+      text: `${invited_by || "Someone"} invites you to the group ${group_name}${role === "admin" ? ", to manage it with them" : ""}.`,
+      email,
+      asksName: true,
+      expiresAt: expires_at,
+    };
+  }
+  const { kind: use, invited_by, email, name, expires_at } = await api("auth.link.show", { token });
+  return use === "password"
+    ? {
+        title: `Welcome, ${name}`,
+        text: "Choose a password for your account.",
+        email,
+        asksName: false,
+        expiresAt: expires_at,
+      }
+    : {
+        title: "You are invited",
+        text: `${invited_by || "An administrator"} invites you to the model gateway at ${location.host}.`,
+        email,
+        asksName: true,
+        expiresAt: expires_at,
+      };
+}
+
+/** The page behind an invitation: who invites to what, and an account in one form. */
+export function Welcome({ kind, onSignIn }: { kind: "link" | "group"; onSignIn(): void }) {
+  const [search] = useSearch();
+  const token = search.get("token") ?? "";
+  const asked = useQuery(`asked ${kind} ${token}`, () => askedBy(kind, token));
+  const connected = useStore(online);
+  return (
+    <main className="center">
+      {!connected && <OfflineBanner />}
+      <div className="entrance stack">
+        <div className="entrance-head">
+          <Mark />
+          <h1>{asked.data?.title ?? "Invitation"}</h1>
+          {asked.data && (
+            <p className="muted">
+              {asked.data.text} The link ends <When time={asked.data.expiresAt} />.
+            </p>
+          )}
+        </div>
+        <QueryFailure query={asked} />
+        {asked.data && <NewAccount kind={kind} token={token} asked={asked.data} />}
+        <Button look="quiet" onClick={onSignIn}>
+          I have an account: sign in
+        </Button>
+      </div>
+    </main>
+  );
+}
+
+function NewAccount({ kind, token, asked }: { kind: "link" | "group"; token: string; asked: Asked }) {
+  const [name, setName] = useState("");
+  const [email, setEmail] = useState(asked.email ?? "");
+  const [password, setPassword] = useState("");
+  const accept = useAction(async () => {
+    const given = {
+      token,
+      password,
+      ...(asked.asksName && email && { email }),
+      ...(name.trim() && { name: name.trim() }),
+    };
+    const tokens = await (kind === "group"
+      ? api("group.invite.register", given)
+      : api("auth.link.accept", given));
+    // Where a newcomer wants to be: at a model that answers.
+    const [first] = await client.rest.prices().catch(() => []);
+    const chosen = first ? `?model=${encodeURIComponent(first.model)}` : "";
+    navigate(`/playground${chosen}`, { replace: true });
+    await client.accept(tokens);
+  });
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    void accept.run();
+  };
+  return (
+    <form className="form" onSubmit={submit}>
+      {asked.asksName && (
+        <TextField
+          label="Name"
+          value={name}
+          onChange={setName}
+          autoFocus
+          autoComplete="name"
+          maxLength={80}
+          hint="May be left empty"
+        />
+      )}
+      {asked.email === null ? (
+        <TextField
+          label="Email"
+          type="email"
+          value={email}
+          onChange={setEmail}
+          required
+          autoComplete="username"
+        />
+      ) : (
+        <p>
+          Your account is <strong>{asked.email}</strong>.
+        </p>
+      )}
+      <TextField
+        label="Password"
+        type="password"
+        value={password}
+        onChange={setPassword}
+        required
+        minLength={PASSWORD_LENGTH_MIN}
+        maxLength={128}
+        hint={`At least ${PASSWORD_LENGTH_MIN} characters`}
+        autoComplete="new-password"
+      />
+      <FormError error={accept.error} />
+      <Button type="submit" look="primary" busy={accept.busy}>
+        {asked.asksName ? "Create account" : "Set password"}
+      </Button>
+    </form>
+  );
+}

@@ -1,0 +1,103 @@
+import type { EventReader, Subscriber, Subscription } from "./contract.ts";
+import { EventLog, type KeptTotal, type LoggedEvent } from "./event-log.ts";
+
+/** One session as an instance with subscribers of it sees it: recent notifications and their readers. */
+export class EventSession {
+  readonly log: EventLog;
+  readonly readers = new Set<SessionReader>();
+  /** Of the session's topic. */
+  unsubscribe!: Subscription;
+  /** Runs while nobody reads. */
+  cancelExpiry: (() => void) | null = null;
+
+  constructor(total: KeptTotal) {
+    this.log = new EventLog(total);
+  }
+
+  /** Someone can hear it now. */
+  get isHeard(): boolean {
+    for (const reader of this.readers) if (reader.hasBegun) return true;
+    return false;
+  }
+
+  append(event: LoggedEvent): void {
+    this.log.append(event);
+    for (const reader of this.readers) {
+      if (reader.next < this.log.first) reader.tooSlow();
+      else reader.pump();
+    }
+  }
+
+  /** Forgets what every reader has had. */
+  dropRead(): void {
+    let next = this.log.end;
+    for (const reader of this.readers) next = Math.min(next, reader.next);
+    this.log.dropBefore(next);
+  }
+}
+
+interface ReaderEvents {
+  /** It reads for the first time. */
+  begun(): void;
+  left(): void;
+}
+
+/** One subscriber's place in its session. */
+export class SessionReader implements EventReader {
+  /** The number of the notification that it gets next. */
+  next: number;
+  #isReady = false;
+  hasBegun = false;
+  /** Earlier notifications are still being fetched from other instances. */
+  isCatchingUp = false;
+
+  constructor(
+    readonly session: EventSession,
+    readonly subscriber: Subscriber,
+    readonly events: ReaderEvents,
+  ) {
+    this.next = session.log.end;
+  }
+
+  get lastId(): string | null {
+    const { log } = this.session;
+    return this.next > log.first ? log.at(this.next - 1).id : null;
+  }
+
+  resume(): void {
+    this.#isReady = true;
+    this.pump();
+    if (this.hasBegun) return;
+    this.hasBegun = true;
+    this.events.begun();
+  }
+
+  pump(): void {
+    const { session, subscriber } = this;
+    if (this.isCatchingUp) return;
+    while (this.#isReady && this.next < session.log.end) {
+      const { id, json } = session.log.at(this.next++);
+      if (!subscriber.deliver(json, id)) this.#isReady = false;
+    }
+  }
+
+  finish(): void {
+    const { log } = this.session;
+    while (this.next < log.end) {
+      const { id, json } = log.at(this.next++);
+      this.subscriber.deliver(json, id);
+    }
+    this.leave();
+  }
+
+  /** What it should get next is no longer kept. */
+  tooSlow(): void {
+    this.leave();
+    this.subscriber.closed();
+  }
+
+  leave(): void {
+    this.#isReady = false;
+    if (this.session.readers.delete(this)) this.events.left();
+  }
+}

@@ -1,0 +1,218 @@
+import { type Clock, isoTime } from "../../kernel/clock.ts";
+import type { Actor, CallSource } from "../../kernel/context.ts";
+import { fail } from "../../kernel/errors.ts";
+import { type Ids, sha256Hex } from "../../kernel/ids.ts";
+import type { Database, Sweep } from "../../storage/contract.ts";
+import type { Accounts, Session } from "./service.ts";
+import type { AccountStore, LinkRow, ListedLink, ListedUser, UserRow } from "./store.ts";
+
+const LINK_PREFIX = "link-";
+const LINK_BYTES = 32;
+const LINK_MS = 7 * 24 * 3600 * 1000;
+const LINKS_MAX = 1_000;
+const LINKS_PER_IP = 20;
+/** No password has this hash: the account waits for its link to be used. */
+const NO_PASSWORD = "";
+
+export interface PeopleOptions {
+  db: Database;
+  clock: Clock;
+  ids: Ids;
+  store: AccountStore;
+  accounts: Pick<Accounts, "hash" | "insert" | "limit" | "startSession" | "changed" | "refuseUnlessInvited">;
+}
+
+export interface UserPatch {
+  name?: string;
+  isAdmin?: boolean;
+  disabled?: boolean;
+}
+
+export interface Link {
+  id: string;
+  token: string;
+  expires_at: string;
+}
+
+/** What the bearer of a link may see before using it. */
+export interface ShownLink {
+  kind: "invitation" | "password";
+  invited_by: string;
+  email: string | null;
+  name: string | null;
+  expires_at: string;
+}
+
+/** Accounts as administrators manage them, and the one-time links that let someone in. */
+export class People {
+  constructor(readonly options: PeopleOptions) {}
+
+  list(page: {
+    search: string;
+    limit: number;
+    offset: number;
+  }): Promise<{ users: ListedUser[]; total: number }> {
+    return this.options.store.listUsers(page);
+  }
+
+  /** An account without a password, and the link with which its owner chooses one. */
+  async create(
+    actor: Actor,
+    account: { email: string; name?: string; isAdmin: boolean; tier?: string },
+  ): Promise<{ user: UserRow; link: Link }> {
+    const { store, accounts } = this.options;
+    return store.registering(async (tx) => {
+      const user = await accounts.insert(tx, { ...account, passwordHash: NO_PASSWORD });
+      return { user, link: await this.#makeLink(tx, actor, { userId: user.id }) };
+    });
+  }
+
+  /** A link with which someone makes an account of their own. */
+  invite(actor: Actor, { email, tier }: { email?: string; tier?: string }): Promise<Link> {
+    return this.options.db.transaction((tx) => this.#makeLink(tx, actor, { email, tier }));
+  }
+
+  /** The old password and every session end at once. */
+  async resetPassword(actor: Actor, userId: string): Promise<Link> {
+    const { db, store, clock, accounts } = this.options;
+    if (userId === actor.userId)
+      fail("forbidden", "Change your own password under Settings; a reset would sign you out");
+    const link = await db.transaction(async (tx) => {
+      if (!(await store.userById(userId, tx))) refuseUnknown();
+      await store.setPassword(tx, userId, NO_PASSWORD);
+      await store.endSessions(tx, { userId, now: isoTime(clock.now()) });
+      await store.deleteLinksFor(tx, userId);
+      return this.#makeLink(tx, actor, { userId });
+    });
+    accounts.changed(userId);
+    return link;
+  }
+
+  async #makeLink(
+    tx: Parameters<AccountStore["insertLink"]>[0],
+    actor: Actor,
+    { userId, email, tier }: { userId?: string; email?: string; tier?: string },
+  ): Promise<Link> {
+    const { store, ids, clock } = this.options;
+    const nowMs = clock.now();
+    if ((await store.countLinks(tx, isoTime(nowMs))) >= LINKS_MAX)
+      fail("app_error", `There are ${LINKS_MAX} open links, the most that are kept; revoke some first`);
+    const token = `${LINK_PREFIX}${ids.secret(LINK_BYTES)}`;
+    const link: LinkRow = {
+      id: ids.uuid(),
+      user_id: userId ?? null,
+      email: email ?? null,
+      tier: tier ?? null,
+      created_by: actor.userId,
+      created_at: isoTime(nowMs),
+      expires_at: isoTime(nowMs + LINK_MS),
+    };
+    await store.insertLink(tx, link, sha256Hex(token));
+    return { id: link.id, token, expires_at: link.expires_at };
+  }
+
+  async update(actor: Actor, userId: string, patch: UserPatch): Promise<void> {
+    const { db, store, clock, accounts } = this.options;
+    if (userId === actor.userId && (patch.isAdmin === false || patch.disabled))
+      fail("forbidden", "You cannot take these rights from yourself; another administrator can");
+    const now = isoTime(clock.now());
+    await db.transaction(async (tx) => {
+      // Two administrators who demote each other at once must not leave the service without one.
+      await tx.lock("administrators");
+      const user = (await store.userById(userId, tx)) ?? refuseUnknown();
+      const disabledAt = patch.disabled ? (user.disabled_at ?? now) : null;
+      await store.updateUser(tx, {
+        id: userId,
+        name: patch.name ?? user.name,
+        is_admin: patch.isAdmin ?? user.is_admin,
+        disabled_at: patch.disabled === undefined ? user.disabled_at : disabledAt,
+      });
+      if (patch.disabled) await store.endSessions(tx, { userId, now });
+      if ((await store.countAdmins(tx)) === 0)
+        fail("forbidden", "This is the last administrator; make someone else one first");
+    });
+    accounts.changed(userId);
+  }
+
+  links(): Promise<ListedLink[]> {
+    return this.options.store.pendingLinks(isoTime(this.options.clock.now()));
+  }
+
+  async revokeLink(id: string): Promise<void> {
+    const { store, db } = this.options;
+    if (!(await store.takeLink(db, id))) fail("not_found", "The link is unknown, used or expired");
+  }
+
+  /** What its bearer is told of a link. */
+  async show(token: string, { ip }: CallSource): Promise<ShownLink> {
+    const { accounts, store } = this.options;
+    await accounts.limit(`link:${ip}`, LINKS_PER_IP);
+    const link = await this.#find(token);
+    const creator = await store.userById(link.created_by);
+    const owner = link.user_id === null ? null : await store.userById(link.user_id);
+    return {
+      kind: owner ? "password" : "invitation",
+      invited_by: creator?.name ?? "",
+      email: owner?.email ?? link.email,
+      name: owner?.name ?? null,
+      expires_at: link.expires_at,
+    };
+  }
+
+  /** Sets the password of the link's account, or makes the account, and signs in. */
+  async accept(
+    { token, password, email, name }: { token: string; password: string; email?: string; name?: string },
+    source: CallSource,
+  ): Promise<Session> {
+    const { accounts, store } = this.options;
+    await accounts.limit(`link:${source.ip}`, LINKS_PER_IP);
+    const link = await this.#find(token);
+    const passwordHash = await accounts.hash(password);
+    if (link.user_id === null) await accounts.refuseUnlessInvited(link.created_by);
+    const user = await store.registering(async (tx) => {
+      if (!(await store.takeLink(tx, link.id))) refuseLink();
+      if (link.user_id === null)
+        return accounts.insert(tx, {
+          email: emailFor(link.email, email),
+          name,
+          passwordHash,
+          ...(link.tier !== null && { tier: link.tier }),
+        });
+      const owner = (await store.userById(link.user_id, tx)) ?? refuseLink();
+      if (owner.disabled_at !== null) fail("forbidden", "This account is disabled; ask an administrator");
+      await store.setPassword(tx, owner.id, passwordHash);
+      return owner;
+    });
+    return accounts.startSession(user, source);
+  }
+
+  async #find(token: string): Promise<LinkRow> {
+    const { store, clock } = this.options;
+    return (await store.link(sha256Hex(token), isoTime(clock.now()))) ?? refuseLink();
+  }
+
+  /** Removes links whose time is over. */
+  readonly sweepLinks: Sweep = (nowMs, rowsMax) =>
+    this.options.store.deleteExpiredLinks(isoTime(nowMs), rowsMax);
+}
+
+/** The address of an account that an invitation makes: the one it is for, if it is for one. */
+export function emailFor(wanted: string | null, given: string | undefined): string {
+  if (wanted !== null && given !== undefined && given !== wanted)
+    fail("forbidden", "This invitation is for another email address; use the one that it was sent to");
+  return (
+    wanted ??
+    given ??
+    fail("invalid_params", "`email`: is required; this invitation is not for a particular address", {
+      data: { fields: ["email"] },
+    })
+  );
+}
+
+function refuseLink(): never {
+  fail("not_found", "The link is unknown, expired or was used before; ask an administrator for a new one");
+}
+
+function refuseUnknown(): never {
+  fail("not_found", "`user_id`: no account has this id; users.list shows them");
+}

@@ -1,0 +1,17 @@
+import { z } from "zod";
+
+export const Email = z.string().trim().toLowerCase().max(254).pipe(z.email("must be an email address"));
+export const NewPassword = z
+  .string()
+  .min(8, "must have at least 8 characters")
+  .max(128, "must have at most 128 characters");
+export const Name = z.string().trim().min(1).max(80);
+export const User = z.object({ id: z.uuid(), email: z.string(), name: z.string() });
+
+export const SessionResult = z.object({
+  access_token: z.string(),
+  refresh_token: z.string(),
+  token_type: z.literal("Bearer"),
+  expires_in: z.int().describe("Lifetime of the access token in seconds"),
+  user: User.extend({ is_admin: z.boolean() }),
+});

@@ -1,0 +1,131 @@
+import { isObject } from "../../../kernel/json.ts";
+import type { StoredMessage } from "../../conversations/index.ts";
+import { textOf, toStored } from "./messages.ts";
+
+type Message = Record<string, unknown>;
+
+const PARAGRAPH = "\n\n";
+/** Stands for a tool's result that nobody gave: upstreams refuse a call without one. */
+const NO_RESULT = "(no result)";
+/** Stands before an answer that opens a conversation, e.g. what was said in a voice session. */
+const OPENING = "(continued)";
+
+const isSystem = ({ role }: { role?: unknown }) => role === "system" || role === "developer";
+const callsOf = ({ tool_calls }: { tool_calls?: unknown }): Message[] =>
+  Array.isArray(tool_calls) ? tool_calls.filter(isObject) : [];
+
+/** What of a call belongs to its conversation and is not there yet, and what is sent for it. */
+export interface Continuation {
+  added: StoredMessage[];
+  /** The whole conversation in an order that every upstream takes. */
+  sequence: Message[];
+}
+
+/**
+ * Continues a stored conversation with the messages of a call. Clients may send only what is new, or repeat what they
+ * said before: what stands at the end of the conversation and at the beginning of the call is there once.
+ */
+export function continueWith(
+  stored: readonly StoredMessage[],
+  sent: readonly Message[],
+  {
+    sentIsWhole,
+  }: {
+    /** The call has the whole conversation; what follows its last answer is new. */ sentIsWhole: boolean;
+  },
+): Continuation {
+  const turns = sent.filter((message) => !isSystem(message));
+  const fresh = sentIsWhole
+    ? turns.slice(turns.findLastIndex(({ role }) => role === "assistant") + 1)
+    : turns;
+  const known = stored.filter((message) => !isSystem(message));
+  const added = fresh.slice(overlap(known, fresh.map(toStored)));
+  const systems = sent.filter(isSystem);
+  const storedSystems = lastRunOfSystems(stored);
+  const isNewSystem = systems.length > 0 && textIn(systems) !== textIn(storedSystems);
+  return {
+    added: [...(isNewSystem ? systems : []), ...added].map(toStored),
+    sequence: [
+      ...oneSystem(systems.length > 0 ? systems : storedSystems.map(fromStored)),
+      ...inOrder(known.map(fromStored), added),
+    ],
+  };
+}
+
+const textIn = (messages: readonly { content?: unknown }[]): string =>
+  messages.map(({ content }) => textOf(content)).join(PARAGRAPH);
+
+/** How many messages stand both at the end of the one and at the beginning of the other. */
+function overlap(known: readonly StoredMessage[], fresh: readonly StoredMessage[]): number {
+  for (let count = Math.min(known.length, fresh.length); count > 0; count--) {
+    const start = known.length - count;
+    if (fresh.slice(0, count).every((message, i) => isSame(known[start + i]!, message))) return count;
+  }
+  return 0;
+}
+
+const isSame = (a: StoredMessage, b: StoredMessage): boolean =>
+  a.role === b.role &&
+  a.content === b.content &&
+  a.tool_call_id === b.tool_call_id &&
+  JSON.stringify([a.parts, a.images]) === JSON.stringify([b.parts, b.images]) &&
+  callsOf(a).length === callsOf(b).length &&
+  callsOf(a).every(({ id }, i) => id === callsOf(b)[i]!.id);
+
+/** The system prompt that was given last; one may have been given as several messages. */
+function lastRunOfSystems(stored: readonly StoredMessage[]): StoredMessage[] {
+  const end = stored.findLastIndex(isSystem) + 1;
+  let start = end;
+  while (start > 0 && isSystem(stored[start - 1]!)) start--;
+  return stored.slice(start, end);
+}
+
+/** Some models take only one system message. */
+function oneSystem(systems: readonly Message[]): Message[] {
+  if (systems.length <= 1) return [...systems];
+  return [{ role: systems[0]!.role, content: textIn(systems) }];
+}
+
+function fromStored({ role, content, parts, images, tool_calls, tool_call_id }: StoredMessage): Message {
+  const isCallOnly = content === "" && tool_calls !== undefined;
+  return {
+    role,
+    content: parts ?? (isCallOnly ? null : content),
+    ...(images && { images }),
+    ...(tool_calls && { tool_calls }),
+    ...(tool_call_id !== undefined && { tool_call_id }),
+  };
+}
+
+/** Each call with its results right behind it, nothing empty, and texts of the same person together. */
+function inOrder(known: readonly Message[], added: readonly Message[]): Message[] {
+  const all = [...known, ...added];
+  const results = all.filter(({ role }) => role === "tool");
+  const used = new Set<Message>();
+  const sequence: Message[] = [];
+  for (const message of all) {
+    if (message.role === "tool") continue;
+    const calls = message.role === "assistant" ? callsOf(message) : [];
+    if (message.role === "assistant" && calls.length === 0 && textOf(message.content) === "") continue;
+    if (!mergeUser(sequence, message)) sequence.push(message);
+    for (const { id } of calls) {
+      const result = results.find((each) => each.tool_call_id === id && !used.has(each));
+      if (result) used.add(result);
+      sequence.push(result ?? { role: "tool", tool_call_id: id, content: NO_RESULT });
+    }
+  }
+  // A result of a call that nobody made is the client's mistake, which the upstream names.
+  sequence.push(...added.filter((message) => message.role === "tool" && !used.has(message)));
+  if (sequence[0]?.role === "assistant") sequence.unshift({ role: "user", content: OPENING });
+  return sequence;
+}
+
+/** A turn that was never answered and the next one: many models' templates take no two in a row. */
+function mergeUser(sequence: Message[], message: Message): boolean {
+  const last = sequence.at(-1);
+  const isPlain = (each: Message | undefined): each is Message & { content: string } =>
+    each?.role === "user" && typeof each.content === "string" && each.images === undefined;
+  if (!isPlain(last) || !isPlain(message)) return false;
+  sequence[sequence.length - 1] = { ...last, content: last.content + PARAGRAPH + message.content };
+  return true;
+}

@@ -1,0 +1,128 @@
+import type { Bus } from "../../bus/contract.ts";
+import { type Clock, isoTime } from "../../kernel/clock.ts";
+import { fail } from "../../kernel/errors.ts";
+import type { Log } from "../../kernel/log.ts";
+import type { Database } from "../../storage/contract.ts";
+
+const CHANGED = "model-routes-changed";
+const ROUTES_MAX = 1_000;
+export const TARGETS_MAX = 16;
+
+/** One way to serve a route's name. */
+export interface RouteTarget {
+  /** As a backend lists it. */
+  model: string;
+  /** Only this backend, or backends of this kind; null: any. */
+  backend: string | null;
+  /** Lower ones are tried first; those of the same order share the calls by weight. */
+  order: number;
+  weight: number;
+}
+
+export interface ModelRoute {
+  name: string;
+  targets: readonly RouteTarget[];
+  /** A target that has not begun to answer by then gives way to the next; null: no such limit. */
+  beginWithinMs: number | null;
+}
+
+interface RouteRow {
+  name: string;
+  targets: string;
+  begin_within_ms: number | null;
+}
+
+interface Weighted {
+  target: RouteTarget;
+  /** Smooth weighted round robin: grows by the weight with every choice, and pays the sum when it is chosen. */
+  credit: number;
+}
+
+/** A route with the state of its choice. */
+class LiveRoute {
+  /** By order, lowest first. */
+  readonly #groups: readonly (readonly Weighted[])[];
+
+  constructor(readonly route: ModelRoute) {
+    const orders = [...new Set(route.targets.map(({ order }) => order))].sort((a, b) => a - b);
+    this.#groups = orders.map((order) =>
+      route.targets.flatMap((target) => (target.order === order ? { target, credit: 0 } : [])),
+    );
+  }
+
+  /** The targets in the order in which one call tries them. */
+  sequence(): RouteTarget[] {
+    return this.#groups.flatMap((group) => {
+      if (group.length === 1) return group[0]!.target;
+      let sum = 0;
+      for (const each of group) {
+        each.credit += each.target.weight;
+        sum += each.target.weight;
+      }
+      const byCredit = group.toSorted((a, b) => b.credit - a.credit);
+      byCredit[0]!.credit -= sum;
+      return byCredit.map(({ target }) => target);
+    });
+  }
+}
+
+/** Names with several targets: persisted, and the same on all instances. */
+export class ModelRoutes {
+  #routes = new Map<string, LiveRoute>();
+  #reading: Promise<void> = Promise.resolve();
+
+  constructor(readonly options: { db: Database; bus: Bus; clock: Clock; log: Log }) {
+    options.bus.subscribe(CHANGED, () => void this.reload());
+    options.bus.onGap(() => void this.reload());
+  }
+
+  reload(): Promise<void> {
+    this.#reading = this.#reading
+      .then(() => this.#read())
+      .catch((error) => this.options.log.error("the model routes could not be read", { error }));
+    return this.#reading;
+  }
+
+  async #read(): Promise<void> {
+    const rows = await this.options.db.all<RouteRow>(
+      "SELECT name, targets, begin_within_ms FROM model_routes ORDER BY name",
+    );
+    const routes = new Map<string, LiveRoute>();
+    for (const { name, targets, begin_within_ms } of rows) {
+      const route = { name, targets: JSON.parse(targets) as RouteTarget[], beginWithinMs: begin_within_ms };
+      const known = this.#routes.get(name);
+      routes.set(name, known && Bun.deepEquals(known.route, route) ? known : new LiveRoute(route));
+    }
+    this.#routes = routes;
+  }
+
+  /** What one call to this name tries; null when it is not a route's. */
+  plan(name: string): { targets: RouteTarget[]; beginWithinMs: number | null } | null {
+    const live = this.#routes.get(name);
+    return live ? { targets: live.sequence(), beginWithinMs: live.route.beginWithinMs } : null;
+  }
+
+  list(): ModelRoute[] {
+    return [...this.#routes.values()].map(({ route }) => route);
+  }
+
+  async set({ name, targets, beginWithinMs }: ModelRoute): Promise<void> {
+    const { db, clock, bus } = this.options;
+    if (this.#routes.size >= ROUTES_MAX && !this.#routes.has(name))
+      fail("app_error", `There are ${ROUTES_MAX} model routes already, the most that are kept; delete some`);
+    await db.run(
+      `INSERT INTO model_routes (name, targets, begin_within_ms, updated_at) VALUES ($1, $2, $3, $4)
+       ON CONFLICT (name) DO UPDATE SET targets = $2, begin_within_ms = $3, updated_at = $4`,
+      [name, JSON.stringify(targets), beginWithinMs, isoTime(clock.now())],
+    );
+    await this.reload();
+    bus.publish(CHANGED, name);
+  }
+
+  async remove(name: string): Promise<void> {
+    if (!this.#routes.has(name)) fail("not_found", `There is no model route named ${name}; see routes.list`);
+    await this.options.db.run("DELETE FROM model_routes WHERE name = $1", [name]);
+    await this.reload();
+    this.options.bus.publish(CHANGED, name);
+  }
+}

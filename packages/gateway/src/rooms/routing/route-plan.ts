@@ -1,0 +1,69 @@
+import { ServiceError } from "../../kernel/errors.ts";
+import type { RouteTarget } from "./model-routes.ts";
+import { AllBusy, type Route, type RouteRequest, type Router } from "./router.ts";
+
+/** Targets of one call that are tried at most, each on one backend. */
+const ATTEMPTS_MAX = 6;
+
+export type PlanRequest = Omit<RouteRequest, "model" | "exclude">;
+
+/** Which targets one call may still take. */
+export class RoutePlan {
+  readonly #taken: Route[] = [];
+
+  constructor(
+    readonly router: Router,
+    readonly targets: readonly RouteTarget[],
+    readonly beginWithinMs: number | null,
+    readonly request: PlanRequest,
+  ) {}
+
+  /** The first target that can be taken now, or the first that is merely busy as soon as it is free. */
+  first(): Route | Promise<Route> {
+    let refusal: unknown = null;
+    let busy: RouteTarget | null = null;
+    for (const target of this.targets) {
+      try {
+        return this.#took(this.router.choose(this.#requestFor(target)));
+      } catch (error) {
+        if (!(error instanceof ServiceError)) throw error;
+        if (error instanceof AllBusy) busy ??= target;
+        // A target that is known and away says more than one that nobody serves.
+        if (refusal === null || error.kind === "all_unhealthy") refusal = error;
+      }
+    }
+    if (busy === null) throw refusal;
+    const waiting = this.router.acquire(this.#requestFor(busy));
+    return waiting instanceof Promise ? waiting.then((route) => this.#took(route)) : this.#took(waiting);
+  }
+
+  /** Another one after those that failed; null when there is none. */
+  next(): Route | null {
+    if (this.#taken.length >= ATTEMPTS_MAX) return null;
+    for (const target of this.targets) {
+      try {
+        return this.#took(this.router.choose(this.#requestFor(target)));
+      } catch (error) {
+        if (!(error instanceof ServiceError)) throw error;
+      }
+    }
+    return null;
+  }
+
+  /** Whether a call that gives up now has somewhere else to go. */
+  get hasNext(): boolean {
+    return (
+      this.#taken.length < ATTEMPTS_MAX &&
+      this.targets.some((target) => this.router.canChoose(this.#requestFor(target)))
+    );
+  }
+
+  #took(route: Route): Route {
+    this.#taken.push(route);
+    return route;
+  }
+
+  #requestFor({ model, backend }: RouteTarget): RouteRequest {
+    return { ...this.request, model, backend, exclude: this.#taken };
+  }
+}

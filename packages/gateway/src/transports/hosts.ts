@@ -1,0 +1,65 @@
+import { isIP } from "node:net";
+import { ClientAddress, type HttpRequest } from "@model-gateway/wire/http";
+import type { CallSource } from "../kernel/context.ts";
+import { ServiceError } from "../kernel/errors.ts";
+
+const USER_AGENT_LENGTH_MAX = 256;
+const FORWARDED_HEADERS = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"] as const;
+
+/** `[::1]:8080`, `localhost:8080` or `Gateway.example.` as the name alone. */
+const nameOf = (host: string): string =>
+  host
+    .trim()
+    .toLowerCase()
+    .replace(/:\d*$/, "")
+    .replace(/^\[(.*)\]$/, "$1")
+    .replace(/\.$/, "");
+
+const isLoopbackAddress = (address: string): boolean =>
+  address === "::1" || (isIP(address) === 4 && address.startsWith("127."));
+
+/** Browsers resolve `*.localhost` to this machine without asking anyone. */
+export const isLoopbackName = (host: string): boolean => {
+  const name = nameOf(host);
+  return name === "localhost" || name.endsWith(".localhost") || isLoopbackAddress(name);
+};
+
+/**
+ * The host names under which callers without credentials are answered. A web page whose own name is made to resolve
+ * to this machine (DNS rebinding) counts as same-origin for its browser; only the name gives it away. An address
+ * cannot be rebound, so every address will do.
+ */
+export class Hosts {
+  readonly #names: ReadonlySet<string>;
+
+  constructor({ host, publicUrl }: { host: string; publicUrl: string | null }) {
+    this.#names = new Set([nameOf(host), ...(publicUrl === null ? [] : [nameOf(new URL(publicUrl).host)])]);
+  }
+
+  refusal(request: Pick<HttpRequest, "header">): ServiceError | null {
+    const host = request.header("host") ?? "";
+    const name = nameOf(host);
+    if (isLoopbackName(host) || isIP(name) !== 0 || this.#names.has(name)) return null;
+    return new ServiceError(
+      "forbidden",
+      `This service does not answer to the name ${name.slice(0, 200) || "(none)"} without credentials; ` +
+        "if it is yours, set SERVICE_PUBLIC_URL to the URL under which people open the service",
+    );
+  }
+}
+
+/** Where a request comes from; each part is looked up only when something asks for it. */
+export class RequestSource extends ClientAddress implements CallSource {
+  get userAgent(): string | null {
+    return this.request.header("user-agent")?.slice(0, USER_AGENT_LENGTH_MAX) ?? null;
+  }
+
+  get isLocal(): boolean {
+    const { request } = this;
+    return (
+      isLoopbackAddress(request.remoteAddress.replace(/^::ffff:/, "")) &&
+      isLoopbackName(request.header("host") ?? "") &&
+      FORWARDED_HEADERS.every((name) => request.header(name) === null)
+    );
+  }
+}

@@ -1,0 +1,71 @@
+import { startUpstream } from "@model-gateway/testing/upstream.ts";
+import { bootInference } from "../support/inference.ts";
+
+export interface ChaosResult {
+  chats: number;
+  failed: number;
+  /** What the client waited, once the first failures were known. */
+  addedMsP50: number;
+  addedMsP99: number;
+}
+
+const AT_ONCE = 8;
+/** A tier lets each key make a thousand requests a minute. */
+const CHATS_PER_KEY = 900;
+/** By then each of the broken ones has failed often enough to be known. */
+const KNOWN_AFTER_SHARE = 0.25;
+
+/**
+ * Chats to one route with four backends: one is killed on the way, one freezes, one answers 429, and one serves.
+ * Half of them stream.
+ */
+export async function runChaos(chats: number): Promise<ChaosResult> {
+  const bench = await bootInference();
+  const [killed, frozen, limited] = ["a", "b", "c"].map((id) => startUpstream({ models: [id] }));
+  try {
+    for (const [name, upstream] of Object.entries({ killed, frozen, limited }))
+      await bench.addBackend({ name, type: "external", url: upstream!.url });
+    const targets = ["m", "a", "b", "c"].map((model) => ({ model }));
+    await bench.rpc("routes.set", { name: "route", targets, begin_within_seconds: 1 }, bench.token);
+    const keys: string[] = [];
+    for (let i = 0; i * CHATS_PER_KEY < chats; i++)
+      keys.push((await bench.rpc("keys.create", { name: `chaos ${i}` }, bench.token)).key);
+
+    const waitedMs: number[] = [];
+    let failed = 0;
+    let begun = 0;
+    const one = async (i: number) => {
+      if (i === 20) killed!.stop();
+      if (i === 40) {
+        frozen!.answer(() => new Promise(() => {}));
+        frozen!.listing(() => new Promise(() => {}));
+      }
+      if (i === 60) limited!.answer((_, reply) => reply.json({ error: "slow down" }, 429));
+      const startedMs = performance.now();
+      const stream = i % 2 === 0;
+      const messages = [{ role: "user", content: `chat ${i}` }];
+      const headers = { authorization: `Bearer ${keys[Math.floor(i / CHATS_PER_KEY)]}` };
+      const answer = await bench.chat({ model: "route", stream, messages }, { headers });
+      const text = await answer.text();
+      const isWhole = stream ? text.endsWith("data: [DONE]\n\n") : text.includes(`chat ${i}`);
+      if (answer.status !== 200 || !isWhole) failed++;
+      if (i >= chats * KNOWN_AFTER_SHARE) waitedMs.push(performance.now() - startedMs);
+    };
+    const worker = async () => {
+      while (begun < chats) await one(begun++);
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, worker));
+    waitedMs.sort((a, b) => a - b);
+    const at = (share: number) => Math.round((waitedMs[Math.floor(waitedMs.length * share)] ?? 0) * 10) / 10;
+    return { chats, failed, addedMsP50: at(0.5), addedMsP99: at(0.99) };
+  } finally {
+    for (const upstream of [killed, frozen, limited]) upstream?.stop();
+    await bench.stop();
+  }
+}
+
+if (import.meta.main) {
+  const result = await runChaos(Number(process.argv[2] ?? 10_000));
+  console.log(JSON.stringify(result));
+  process.exit(result.failed === 0 ? 0 : 1);
+}

@@ -1,0 +1,133 @@
+import { afterEach, describe, expect, test } from "bun:test";
+import { until } from "@model-gateway/testing/until.ts";
+import { completion, startUpstream, wholeStream } from "@model-gateway/testing/upstream.ts";
+import type { Log, LogFields } from "../../src/kernel/log.ts";
+import { startFakeBridge } from "../support/bridge.ts";
+import { bootInference, type InferenceBench } from "../support/inference.ts";
+
+interface Line extends LogFields {
+  message: string;
+}
+
+/** A log that keeps what it is told. */
+function keptLog(): { log: Log; lines: Line[] } {
+  const lines: Line[] = [];
+  const write = (message: string, fields: LogFields = {}) => void lines.push({ ...fields, message });
+  const log: Log = { debug: write, info: write, warn: write, error: write, with: () => log };
+  return { log, lines };
+}
+
+let bench: InferenceBench;
+const cleanup: (() => unknown)[] = [];
+afterEach(async () => {
+  await bench.stop();
+  for (const undo of cleanup.splice(0)) await undo();
+});
+
+const entryOf = async (name: string) =>
+  (await bench.backends()).backends.health.find((entry: { name: string }) => entry.name === name);
+const say = (content: string) => bench.chat({ messages: [{ role: "user", content }] });
+
+describe("what counts against a backend", () => {
+  test("the same body counts once in 30 s, other bodies open the circuit, and the log and metrics say so", async () => {
+    const { log, lines } = keptLog();
+    bench = await bootInference({ overrides: { log } });
+    bench.upstream.answer((_, reply) => reply.json({ error: "tools are not supported" }, 500));
+    for (let i = 0; i < 6; i++) expect((await say("a mistake")).status).toBe(502);
+    expect((await entryOf("first")).circuit).toMatchObject({ state: "closed", consecutive_failures: 1 });
+    for (const text of ["another", "and another"]) expect((await say(text)).status).toBe(502);
+    expect((await entryOf("first")).circuit.state).toBe("open");
+    const refused = await say("anything");
+    expect(refused.status).toBe(500);
+    expect(Number(refused.headers.get("retry-after"))).toBeWithin(1, 31);
+    const opened = lines.filter(({ message }) => message === "a backend's circuit opened");
+    expect(opened).toMatchObject([{ backend: "first", cause: "upstream 500: tools are not supported" }]);
+    const metrics = await (await fetch(`${bench.url}/metrics`)).text();
+    expect(metrics).toContain('gateway_backend_circuit_changes_total{backend="first",to="open"} 1');
+  });
+
+  test("501 and a stream where none was asked for do not", async () => {
+    bench = await bootInference();
+    bench.upstream.answer((_, reply) => reply.json({ error: "no such feature" }, 501));
+    for (const text of ["a", "b", "c", "d"]) {
+      const answer = await say(text);
+      expect(answer.status).toBe(502);
+      expect(answer.headers.get("x-should-retry")).toBe("false");
+    }
+    expect((await entryOf("first")).circuit).toMatchObject({ state: "closed", consecutive_failures: 0 });
+    bench.upstream.answer((_, reply) => reply.stream(wholeStream(["hi"])));
+    for (const text of ["a", "b", "c", "d"]) {
+      const answer = await say(text);
+      expect(answer.status).toBe(502);
+      expect((await answer.json()).error.message).toContain("a stream where none was asked for");
+    }
+    expect((await entryOf("first")).circuit).toMatchObject({ state: "closed", consecutive_failures: 0 });
+  });
+});
+
+test("a bridge backend that comes back on another port starts with a closed circuit", async () => {
+  const agent = startFakeBridge();
+  const [old, next] = [startUpstream({ models: ["far"] }), startUpstream({ models: ["far"] })];
+  cleanup.push(
+    () => agent.stop(),
+    () => old.stop(),
+    () => next.stop(),
+  );
+  agent.services.set("gpu/llm", old.port);
+  bench = await bootInference({ config: { bridgeUrl: agent.url } });
+  await bench.addBackend({ name: "far", type: "external", url: "bridge://gpu/llm" });
+  old.answer((_, reply) => reply.json({ error: "broken" }, 500));
+  for (const content of ["a", "b", "c"])
+    expect((await bench.chat({ model: "far", messages: [{ role: "user", content }] })).status).toBe(502);
+  expect((await entryOf("far")).circuit.state).toBe("open");
+  const entry = bench.app.rooms.routing.entries.find(({ config }) => config.name === "far")!;
+  const { circuit } = entry;
+  agent.services.set("gpu/llm", next.port);
+  old.stop();
+  const hasMoved = () => entry.circuit !== circuit && entry.state === "Healthy";
+  await until("it is reached at its new port", hasMoved);
+  expect((await bench.chat({ model: "far" })).status).toBe(200);
+  expect(entry.removed).toBe(false);
+  expect((await entryOf("far")).circuit.state).toBe("closed");
+}, 60_000);
+
+describe("recovery", () => {
+  test("a backend that was restarted serves as soon as a probe finds it", async () => {
+    const { log, lines } = keptLog();
+    bench = await bootInference({ overrides: { log } });
+    const { port } = bench.upstream;
+    bench.upstream.stop();
+    for (const text of ["a", "b", "c"]) expect((await say(text)).status).toBe(502);
+    expect((await say("d")).status).toBe(500);
+    await until("a probe has missed it", async () => (await entryOf("first")).state === "Unhealthy");
+    const again = startUpstream({ port });
+    cleanup.push(() => again.stop());
+    await until("it is back", async () => (await entryOf("first")).state === "Healthy");
+    expect((await say("e")).status).toBe(200);
+    const changes = lines.filter(({ message }) => message.startsWith("a backend's circuit"));
+    expect(changes.map(({ message }) => message)).toEqual([
+      "a backend's circuit opened",
+      "a backend's circuit closed",
+    ]);
+  });
+
+  test("so does one that froze and goes on; one that answers calls with errors keeps its 30 s", async () => {
+    bench = await bootInference({ overrides: { deadlines: { firstByteMs: 200 } } });
+    bench.upstream.answer(() => {});
+    bench.upstream.listing(() => {});
+    for (const text of ["a", "b", "c"]) expect((await say(text)).status).toBe(502);
+    expect((await entryOf("first")).circuit.state).toBe("open");
+    await until("a probe has missed it", async () => (await entryOf("first")).state === "Unhealthy");
+    bench.upstream.listing((_, reply) => reply.json({ data: [{ id: "m" }] }));
+    bench.upstream.answer((_, reply) => reply.json(completion("well")));
+    await until("it is back", async () => (await entryOf("first")).state === "Healthy");
+    expect((await say("d")).status).toBe(200);
+
+    bench.upstream.answer((_, reply) => reply.json({ error: "broken" }, 500));
+    for (const text of ["e", "f", "g"]) expect((await say(text)).status).toBe(502);
+    const probes = bench.upstream.probeCount;
+    await until("it was probed again", () => bench.upstream.probeCount >= probes + 3);
+    expect((await entryOf("first")).circuit.state).toBe("open");
+    expect((await say("h")).status).toBe(500);
+  });
+});

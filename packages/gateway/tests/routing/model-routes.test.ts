@@ -1,0 +1,203 @@
+import { afterEach, describe, expect, test } from "bun:test";
+import { bootGateway } from "@model-gateway/testing/gateway.ts";
+import { until } from "@model-gateway/testing/until.ts";
+import {
+  completion,
+  type FakeUpstream,
+  startUpstream,
+  wholeStream,
+} from "@model-gateway/testing/upstream.ts";
+import { bootInference, type InferenceBench } from "../support/inference.ts";
+
+let bench: InferenceBench;
+const cleanup: (() => unknown)[] = [];
+afterEach(async () => {
+  await bench.stop();
+  for (const undo of cleanup.splice(0)) await undo();
+});
+
+/** A backend of its own with one model. */
+async function addUpstream(name: string, model: string, more: object = {}): Promise<FakeUpstream> {
+  const upstream = startUpstream({ models: [model] });
+  cleanup.push(() => upstream.stop());
+  await bench.addBackend({ name, type: "external", url: upstream.url, ...more });
+  return upstream;
+}
+const setRoute = (params: object) => bench.rpc("routes.set", params, bench.token);
+const ask = async (more: object = {}) => {
+  const answer = await bench.chat({ model: "fast", ...more });
+  return {
+    status: answer.status,
+    text: await answer.text(),
+    backend: answer.headers.get("x-service-backend"),
+    attempts: answer.headers.get("x-service-attempts"),
+  };
+};
+
+describe("routes.*", () => {
+  test("are for administrators, name bad fields, and survive a restart", async () => {
+    bench = await bootInference();
+    const member = await bench.signIn("bob");
+    for (const method of ["routes.list", "routes.set", "routes.delete"])
+      expect((await bench.call(method, { name: "x", targets: [{ model: "m" }] }, member)).error.code).toBe(
+        -32007,
+      );
+    for (const [field, params] of [
+      ["name", { name: "", targets: [{ model: "m" }] }],
+      ["targets", { name: "x", targets: [] }],
+      ["targets", { name: "x", targets: Array.from({ length: 17 }, () => ({ model: "m" })) }],
+      ["weight", { name: "x", targets: [{ model: "m", weight: -1 }] }],
+      ["order", { name: "x", targets: [{ model: "m", order: 0.5 }] }],
+      ["begin_within_seconds", { name: "x", targets: [{ model: "m" }], begin_within_seconds: 0 }],
+    ] as const) {
+      const { error } = await bench.call("routes.set", params, bench.token);
+      expect(error.code).toBe(-32602);
+      expect(error.message).toContain(field);
+    }
+    await setRoute({ name: "fast", targets: [{ model: "m", order: 2 }], begin_within_seconds: 1.5 });
+    const route = {
+      name: "fast",
+      targets: [{ model: "m", backend: null, order: 2, weight: 1 }],
+      begin_within_seconds: 1.5,
+    };
+    expect(await bench.rpc("routes.list", {}, bench.token)).toEqual([route]);
+    const { dataDir } = bench;
+    await bench.app.stop();
+    const again = await bootGateway({ dataDir });
+    const token = await again.signIn("ada");
+    expect(await again.rpc("routes.list", {}, token)).toEqual([route]);
+    await again.rpc("routes.delete", { name: "fast" }, token);
+    expect((await again.call("routes.delete", { name: "fast" }, token)).error.message).toContain(
+      "routes.list",
+    );
+    await again.stop();
+  });
+});
+
+describe("a model route", () => {
+  test("falls back in its order, is charged by the model that served, and says who did", async () => {
+    bench = await bootInference();
+    const second = await addUpstream("second", "gpt-4o");
+    await setRoute({
+      name: "fast",
+      targets: [
+        { model: "gpt-4o", order: 2 },
+        { model: "m", order: 1 },
+      ],
+    });
+    expect(await ask()).toMatchObject({ status: 200, backend: "first", attempts: "1" });
+    for (const stream of [false, true])
+      for (const status of [429, 500, 404]) {
+        bench.upstream.answer((_, reply) => reply.json({ error: "not now" }, status));
+        const { text, ...answer } = await ask({ stream, messages: [{ role: "user", content: `${status}` }] });
+        expect(answer).toEqual({ status: 200, backend: "second", attempts: expect.any(String) });
+        expect(text).toContain(String(status));
+      }
+    // What is wrong with the request is told, and not tried elsewhere.
+    await bench.addBackend({ name: "first", type: "external", url: bench.upstream.url });
+    const asked = second.requests.length;
+    bench.upstream.answer((_, reply) => reply.json({ error: "bad temperature" }, 400));
+    expect((await ask()).status).toBe(502);
+    expect(second.requests.length).toBe(asked);
+    const overflow = { error: { message: "too long", type: "exceed_context_size_error" } };
+    bench.upstream.answer((_, reply) => reply.json(overflow, 400));
+    expect(await ask()).toMatchObject({ status: 200, backend: "second", attempts: "2" });
+    await until("usage is there", async () => (await bench.usageRows()).length === 8);
+    const models = (await bench.usageRows()).map(({ model }) => model);
+    expect(models.filter((model) => model === "m").length).toBe(1);
+    expect(models.filter((model) => model === "gpt-4o").length).toBe(7);
+  });
+
+  test("falls back when a target has not begun in time, streams included, but not after the first text", async () => {
+    bench = await bootInference();
+    await addUpstream("second", "m2");
+    const targets = [
+      { model: "m", order: 1 },
+      { model: "m2", order: 2 },
+    ];
+    await setRoute({ name: "fast", targets, begin_within_seconds: 0.2 });
+    bench.upstream.answer(() => new Promise(() => {}));
+    expect(await ask()).toMatchObject({ status: 200, backend: "second", attempts: "2" });
+    const reached = bench.upstream.requests.at(-1)!;
+    await until("the first is no longer asked", () => reached.closedAtMs !== null);
+    bench.upstream.answer(async (_, reply) => {
+      reply.head(200, { "content-type": "text/event-stream" });
+      await new Promise(() => {});
+    });
+    const streamed = await ask({ stream: true });
+    expect(streamed).toMatchObject({ status: 200, backend: "second", attempts: "2" });
+    expect(streamed.text).toEndWith("data: [DONE]\n\n");
+    const { promise: hasText, resolve: release } = Promise.withResolvers<void>();
+    bench.upstream.answer(async (_, reply) => {
+      reply.head(200, { "content-type": "text/event-stream" });
+      for (const piece of wholeStream(["one "]).slice(0, 2)) await reply.write(piece);
+      await hasText;
+      reply.reset();
+    });
+    const cut = await bench.chat({ model: "fast", stream: true });
+    expect(cut.headers.get("x-service-backend")).toBe("first");
+    release();
+    const text = await cut.text();
+    expect(text).toContain("one ");
+    expect(text).toContain('"error"');
+    expect(text).not.toContain("[DONE]");
+  });
+
+  test("shares calls by weight, and only with models that the key may use", async () => {
+    bench = await bootInference();
+    const second = await addUpstream("second", "m2");
+    const targets = [
+      { model: "m", weight: 3 },
+      { model: "m2", backend: "second", weight: 1 },
+    ];
+    await setRoute({ name: "fast", targets });
+    for (let i = 0; i < 40; i++) expect((await ask()).status).toBe(200);
+    expect([bench.upstream.requests.length, second.requests.length]).toEqual([30, 10]);
+    const { data } = await (await fetch(`${bench.url}/v1/models`)).json();
+    expect(data.find(({ id }: { id: string }) => id === "fast")).toMatchObject({ owned_by: "route" });
+  });
+});
+
+test("a backend with two places gets two calls at once, and the others wait in order", async () => {
+  bench = await bootInference();
+  const served: string[] = [];
+  let most = 0;
+  let now = 0;
+  const gates: (() => void)[] = [];
+  const small = await addUpstream("small", "tiny", { concurrency: 2 });
+  small.answer(async ({ json }, reply) => {
+    most = Math.max(most, ++now);
+    served.push(json.messages[0].content);
+    await new Promise<void>((resolve) => gates.push(resolve));
+    now--;
+    await reply.json(completion("ok"));
+  });
+  const asked: Promise<Response>[] = [];
+  for (let i = 0; i < 20; i++) {
+    asked.push(bench.chat({ model: "tiny", messages: [{ role: "user", content: `${i}` }] }));
+    const inside = () =>
+      bench.app.rooms.inference.callsInFlight + bench.app.rooms.routing.waitingCount === i + 1;
+    await until(`call ${i} is in`, inside);
+  }
+  while (served.length < 20 || gates.length > 0) {
+    await until("a call is held", () => gates.length > 0);
+    gates.shift()!();
+    await until("the next one came", () => gates.length > 0 || served.length === 20);
+  }
+  const statuses = (await Promise.all(asked)).map(({ status }) => status);
+  expect(statuses).toEqual(Array.from({ length: 20 }, () => 200));
+  expect(served).toEqual(Array.from({ length: 20 }, (_, i) => `${i}`));
+  expect(most).toBe(2);
+});
+
+test("with SERVICE_BACKEND_CHOICE=latency the backend that answers sooner gets the calls", async () => {
+  bench = await bootInference({ config: { backendChoice: "latency" } });
+  const slow = await addUpstream("slow", "m");
+  slow.answer(async (_, reply) => {
+    await Bun.sleep(150);
+    await reply.json(completion("late"));
+  });
+  for (let i = 0; i < 12; i++) expect((await bench.chat({})).status).toBe(200);
+  expect(slow.requests.length).toBe(1);
+  expect(bench.upstream.requests.length).toBe(11);
+});

@@ -1,0 +1,122 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { ADMIN_TOKEN, bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { until } from "@model-gateway/testing/until.ts";
+import { minimax, startMinimax, type VideoUpstream } from "@model-gateway/testing/video.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "pricing-"));
+const pricingFile = join(folder, "prices.json");
+const PNG = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 0]).toString("base64");
+const image = { data_base64: PNG, mime_type: "image/png" };
+
+let gateway: TestGateway;
+let upstream: VideoUpstream;
+let token: string;
+const clock = new ManualClock();
+beforeAll(async () => {
+  writeFileSync(pricingFile, '{"prices": []}');
+  gateway = await bootGateway({ config: { pricingFile }, overrides: { clock } });
+  upstream = startMinimax();
+  token = await gateway.signIn("ada");
+  await gateway.rpc("billing.plan.set", { user_email: "ada@example.com", tier: "enterprise" }, ADMIN_TOKEN);
+  const backend = {
+    type: "minimax",
+    name: "hailuo",
+    url: upstream.url,
+    api_key: "k",
+    models: ["clips", "yen"],
+  };
+  await admin("POST", "/api/admin/backends", backend);
+  await until("the models are served", async () =>
+    ((await admin("GET", "/api/admin/backends")) as { models: string[] }).models.includes("clips"),
+  );
+});
+afterAll(async () => {
+  await gateway.stop();
+  upstream.stop();
+  rmSync(folder, { recursive: true });
+});
+beforeEach(() => {
+  upstream.onSubmit = null;
+  upstream.script = [minimax.success];
+});
+
+async function admin(method: string, path: string, body?: unknown): Promise<unknown> {
+  const response = await fetch(gateway.url + path, {
+    method,
+    headers: { authorization: `Bearer ${ADMIN_TOKEN}`, "content-type": "application/json" },
+    body: body === undefined ? undefined : JSON.stringify(body),
+  });
+  return response.json();
+}
+const create = (params: Record<string, unknown>) =>
+  gateway.call("video.create", { model: "clips", prompt: "a fox", ...params }, token);
+// biome-ignore lint/suspicious/noExplicitAny: tests look into jobs freely
+const view = (job_id: string): Promise<any> => gateway.rpc("video.get", { job_id }, token);
+
+/** Lets the service's time pass until the job is over. */
+async function ended(jobId: string, stepMs = 500) {
+  await until("the end of the job", async () => {
+    clock.advance(stepMs);
+    return !["queued", "running"].includes((await view(jobId)).status);
+  });
+  return view(jobId);
+}
+const circuit = async () => {
+  const { backends } = (await admin("GET", "/api/admin/backends")) as {
+    backends: { health: { name: string; circuit: { state: string; cause: string | null } }[] };
+  };
+  return backends.health.find(({ name }) => name === "hailuo")!.circuit;
+};
+
+test("what the backend has no place for is named in the job's view", async () => {
+  const images = [image, image, image];
+  const { result } = await create({ negative_prompt: "rain", images });
+  const job = await ended(result.job_id);
+  expect(job.status).toBe("done");
+  expect(job.warnings.join("\n")).toContain("`negative_prompt` was not sent");
+  expect(job.warnings.join("\n")).toContain("`images.2` was not sent");
+  expect(job.warnings).toHaveLength(2);
+  const plain = await ended((await create({ images: [image] })).result.job_id);
+  expect(plain.warnings).toBeUndefined();
+});
+
+test("a price in another currency: jobs are refused until the pricing file has a rate", async () => {
+  const price = { model: "yen", mode: "per_call", base_price: 200, currency: "jpy" };
+  await gateway.rpc("billing.video.pricing.set", price, ADMIN_TOKEN);
+  const { pricing } = await gateway.rpc("billing.video.pricing.get", {}, token);
+  expect(pricing).toMatchObject([{ model: "yen", currency: "jpy", base_price: 200 }]);
+  const { error } = await create({ model: "yen" });
+  expect(error.message).toContain("in JPY, and the pricing file has no rate for it");
+  writeFileSync(pricingFile, '{"prices": [], "usd_per": {"JPY": 0.005}}');
+  clock.advance(2_000);
+  const { result } = await create({ model: "yen" });
+  expect((await ended(result.job_id)).cost).toBe(1);
+  await gateway.rpc("billing.video.pricing.set", { ...price, enabled: false }, ADMIN_TOKEN);
+  const fallback = (await create({ model: "yen", duration_seconds: 10 })).result;
+  expect((await ended(fallback.job_id)).cost).toBe(0.05);
+});
+
+test("a refused submission is sent again five times, ever later, and opens the circuit; then the job fails with the upstream's words", async () => {
+  expect((await circuit()).state).toBe("closed");
+  const sentAtMs: number[] = [];
+  upstream.onSubmit = () => {
+    sentAtMs.push(clock.now());
+    return new Response('{"message":"the cluster is full"}', { status: 503 });
+  };
+  const { result } = await create({});
+  const job = await ended(result.job_id);
+  expect(job.status).toBe("failed");
+  expect(job.error).toMatch(/full|503/);
+  expect(sentAtMs).toHaveLength(6);
+  const pauses = sentAtMs.slice(1).map((atMs, i) => atMs - sentAtMs[i]!);
+  for (const [i, pause] of pauses.slice(1).entries()) expect(pause).toBeGreaterThanOrEqual(pauses[i]!);
+  expect(sentAtMs.at(-1)! - sentAtMs[0]!).toBeLessThan(200_000);
+  const { state, cause } = await circuit();
+  expect(state).not.toBe("closed");
+  expect(cause).toBeString();
+  expect(job.cost).toBe(0);
+});

@@ -1,0 +1,171 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { PASSWORD } from "@model-gateway/testing/gateway.ts";
+import type { Page } from "playwright-core";
+import { axeFindings, openSite, type Site, shot } from "./support/site.ts";
+
+let site: Site;
+beforeAll(async () => {
+  // Nothing but a start: no account, no backend, no admin token.
+  site = await openSite({ config: { registrationOpen: null, adminToken: null } });
+});
+afterAll(() => site.stop());
+
+/** What a person does, counted. */
+class Hands {
+  clicks = 0;
+  forms = 0;
+  constructor(readonly page: Page) {}
+  async click(name: string | RegExp, role: "button" | "link" = "button") {
+    this.clicks++;
+    await this.page.getByRole(role, { name }).last().click();
+  }
+  async submit(fields: Record<string, string>, button: string) {
+    this.forms++;
+    for (const [label, value] of Object.entries(fields)) await this.page.getByLabel(label).fill(value);
+    await this.click(button);
+  }
+}
+
+const linkIn = async (page: Page) =>
+  (await page.getByRole("figure", { name: "One-time link" }).locator("pre").textContent()) ?? "";
+
+test("from an empty machine to a colleague's first answer: 8 clicks and 2 forms, then 2 clicks and 1 form", async () => {
+  const { page, complaints } = await site.visit();
+  const admin = new Hands(page);
+  await page.goto(site.gateway.url);
+  await admin.submit(
+    { Name: "Ada Lovelace", Email: "ada@example.com", Password: PASSWORD },
+    "Create the administrator",
+  );
+  await admin.click("Register by address", "link");
+  admin.clicks++;
+  await page.getByLabel("Kind").selectOption("external");
+  await admin.submit({ Address: site.upstream.url, "API key": "sk-cloud-like", Name: "cloud" }, "Register");
+  await page.getByRole("row", { name: /cloud.*Serving/ }).waitFor();
+  await admin.click("Users", "link");
+  await admin.click("Invite by link");
+  const link = await linkIn(page);
+  await shot(page, "invite-link");
+  expect([admin.clicks, admin.forms]).toEqual([6, 2]);
+
+  const theirs = await site.visit();
+  const colleague = new Hands(theirs.page);
+  await theirs.page.goto(link);
+  await theirs.page.getByText("Ada Lovelace invites you to the model gateway").waitFor();
+  await shot(theirs.page, "welcome");
+  expect(await axeFindings(theirs.page)).toEqual([]);
+  await colleague.submit(
+    { Name: "Grace Hopper", Email: "grace@example.com", Password: PASSWORD },
+    "Create account",
+  );
+  await theirs.page.getByLabel("Your message").fill("hello there");
+  await colleague.click("Send");
+  await theirs.page.getByText("You said: hello there").first().waitFor();
+  await shot(theirs.page, "colleague-first-answer");
+  expect([colleague.clicks, colleague.forms]).toEqual([2, 1]);
+
+  // The link is used up.
+  const late = await site.visit();
+  await late.page.goto(link);
+  await late.page.getByText("was used before").waitFor();
+  await shot(late.page, "welcome-used");
+  expect([...complaints, ...theirs.complaints]).toEqual([]);
+});
+
+test("an administrator finds, creates, promotes, resets and disables people", async () => {
+  const { page } = await site.visit();
+  await page.goto(site.gateway.url);
+  await page.getByLabel("Email").fill("ada@example.com");
+  await page.getByLabel("Password").fill(PASSWORD);
+  await page.locator("form").getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await page.goto(`${site.gateway.url}/users`);
+  await page.getByRole("row", { name: /Grace Hopper/ }).waitFor();
+  await page.getByRole("button", { name: "Create user" }).click();
+  await page.getByLabel("Email", { exact: true }).fill("alan@example.com");
+  await page.getByLabel("Name", { exact: true }).fill("Alan Turing");
+  await page.getByRole("dialog").getByRole("button", { name: "Create user" }).click();
+  const link = await linkIn(page);
+  await page.getByRole("button", { name: "Close" }).click();
+  await page.getByRole("row", { name: /choose a password.*alan@example.com/ }).waitFor();
+  await shot(page, "users");
+  expect(await axeFindings(page)).toEqual([]);
+
+  const theirs = await site.visit();
+  await theirs.page.goto(link);
+  await theirs.page.getByText("Your account is").waitFor();
+  await theirs.page.getByLabel("Password").fill(PASSWORD);
+  await theirs.page.getByRole("button", { name: "Set password" }).click();
+  await theirs.page.getByRole("heading", { name: "Playground" }).waitFor();
+
+  await page.getByLabel("Search by name or email").fill("turing");
+  await page.getByRole("row", { name: /Grace Hopper/ }).waitFor({ state: "detached" });
+  await page.getByRole("row", { name: /Alan Turing/ }).click();
+  const sheet = page.getByRole("dialog", { name: "Alan Turing", exact: true });
+  await sheet.getByLabel("Tier").selectOption("pro");
+  await page.getByRole("row", { name: /Alan Turing.*pro/ }).waitFor();
+  await sheet.getByRole("button", { name: "Make administrator" }).click();
+  await page
+    .getByRole("dialog", { name: "Make Alan Turing an administrator?" })
+    .getByRole("button", { name: "Make administrator" })
+    .click();
+  await sheet.getByRole("button", { name: "Take administrator rights" }).waitFor();
+  await shot(page, "user-sheet");
+  await sheet.getByRole("button", { name: "Disable" }).click();
+  await page
+    .getByRole("dialog", { name: "Disable Alan Turing?" })
+    .getByRole("button", { name: "Disable" })
+    .click();
+  await page.getByRole("row", { name: /Alan Turing.*Disabled/ }).waitFor();
+  await theirs.page.goto(`${site.gateway.url}/keys`);
+  await theirs.page.getByRole("heading", { name: "Sign in" }).waitFor();
+
+  await sheet.getByRole("button", { name: "Enable" }).click();
+  await sheet.getByRole("button", { name: "Reset password" }).click();
+  await page
+    .getByRole("dialog", { name: "Reset the password of Alan Turing?" })
+    .getByRole("button", { name: "Reset password" })
+    .click();
+  expect(await linkIn(page)).toContain("/welcome?token=link-");
+});
+
+test("everyone changes their password, sees their sessions and signs out of them", async () => {
+  const account = { email: "grace@example.com", password: PASSWORD };
+  const { page } = await site.visit();
+  await page.goto(`${site.gateway.url}/settings`);
+  await page.getByLabel("Email").fill(account.email);
+  await page.getByLabel("Password").fill(account.password);
+  await page.locator("form").getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("row", { name: /Chrome on Linux.*This one/ }).waitFor();
+  const other = await site.gateway.rpc<{ access_token: string }>("auth.login", account);
+  await page.reload();
+  await page.getByRole("row", { name: /Bun/ }).waitFor();
+  await shot(page, "settings-sessions");
+  expect(await axeFindings(page)).toEqual([]);
+  await page.getByRole("button", { name: /Sign out of Bun/ }).click();
+  await page.getByRole("row", { name: /Bun/ }).waitFor({ state: "detached" });
+  expect((await site.gateway.call("auth.me", {}, other.access_token)).error).toBeDefined();
+  await page.getByLabel("Current password").fill(account.password);
+  await page.getByLabel("New password").fill("a better password");
+  await page.getByRole("button", { name: "Change password" }).click();
+  await page.getByText("Password changed").waitFor();
+  const changed = await site.gateway.call("auth.login", { ...account, password: "a better password" });
+  expect(changed.result).toBeDefined();
+});
+
+test("a group's invitation shows who invites to what, and the newcomer is in the group", async () => {
+  const token = await site.gateway.signIn("ada");
+  const group = await site.gateway.rpc("group.create", { name: "Analysts" }, token);
+  const invitation = await site.gateway.rpc("group.invite.create", { group_id: group.id }, token);
+  const { page } = await site.visit({ width: 390, theme: "dark" });
+  await page.goto(`${site.gateway.url}/join?token=${invitation.token}`);
+  await page.getByRole("heading", { name: "Join Analysts" }).waitFor();
+  await page.getByText("Ada Lovelace invites you to the group Analysts").waitFor();
+  await shot(page, "dark-390-join");
+  await page.getByLabel("Email").fill("katherine@example.com");
+  await page.getByLabel("Password").fill(PASSWORD);
+  await page.getByRole("button", { name: "Create account" }).click();
+  await page.getByRole("heading", { name: "Playground" }).waitFor();
+  await page.goto(`${site.gateway.url}/groups/${group.id}`);
+  await page.getByRole("heading", { name: "Analysts" }).waitFor();
+});
