@@ -88,6 +88,31 @@ test("a comment is sent while the upstream has not begun; then the answer, or th
     .map((line) => JSON.parse(line));
   expect(parsed[0]).toMatchObject({ message: { content: "" }, done: false });
   expect(parsed.at(-1)).toMatchObject({ done: true });
+  // Another backend might have been asked yet.
+  expect(lines.headers.get("x-service-backend")).toBeNull();
+
+  const { promise: refusing, resolve: refuseNow } = Promise.withResolvers<void>();
+  bench.upstream.answer(async (_, reply) => {
+    await refusing;
+    await reply.json({ error: { message: "no such temperature" } }, 400);
+  });
+  const refused = await bench.post("/api/chat", { model: "m", messages: [{ role: "user", content: "hi" }] });
+  refuseNow();
+  expect(JSON.parse((await refused.text()).trim().split("\n").at(-1)!)).toEqual({
+    error: "no such temperature",
+  });
+});
+
+test("usage that more text followed was a running total: the usage chunk says what is charged", async () => {
+  const early = { prompt_tokens: 9, completion_tokens: 1, total_tokens: 10 };
+  const more = chunk({ delta: { content: " there, this is some more text" } });
+  bench.upstream.answer((_, reply) => reply.stream([text[0]!, usageChunk(early), more, text[1]!, DONE]));
+  const all = await events(await bench.chat({ stream: true, stream_options: { include_usage: true } }));
+  const told = all.filter(({ usage }) => usage);
+  expect(told).toHaveLength(1);
+  const [row] = await bench.usageRows();
+  expect(row.completion_tokens).toBeGreaterThan(3);
+  expect(told[0].usage.completion_tokens).toBe(row.completion_tokens);
 });
 
 test("a client that leaves before the upstream has begun frees it", async () => {

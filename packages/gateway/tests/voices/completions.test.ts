@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
-import { DONE } from "@model-gateway/testing/upstream.ts";
+import { startRpcSocketServer } from "@model-gateway/testing/rpc-socket-server.ts";
+import { DONE, startUpstream } from "@model-gateway/testing/upstream.ts";
 import OpenAI from "openai";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
 
@@ -122,6 +123,64 @@ test("every prompt and every answer to it counts in what is held", async () => {
   const told = bench.upstream.requests[0]!.json.max_tokens;
   expect(told * 32).toBeLessThanOrEqual(left + 1_024);
   expect(lowered.headers.get("x-service-max-tokens")).toBe(String(told));
+});
+
+test("what stands beside token numbers is a part of the prompt", async () => {
+  bench.upstream.answer((_, reply) => reply.json({ ...HEAD, choices: [{ index: 0, text: "x" }] }));
+  await bench.post("/v1/completions", { model: "m", prompt: [1, 2, 3], suffix: "word ".repeat(2_000) });
+  expect((await lastRow()).prompt_tokens).toBeGreaterThan(1_500);
+  await bench.post("/v1/completions", {
+    model: "m",
+    prompt: [1, 2, 3],
+    extra: { prompt: "word ".repeat(2_000) },
+  });
+  expect(bench.upstream.requests.at(-1)!.json.prompt).toEqual([1, 2, 3]);
+  expect((await lastRow()).prompt_tokens).toBe(3);
+});
+
+test("the limit goes into `max_tokens`, also for models whose chats know another name", async () => {
+  const upstream = startUpstream({ models: ["gpt-5-text"] });
+  try {
+    await bench.addBackend({ name: "newer", url: upstream.url, type: "external" });
+    upstream.answer((_, reply) =>
+      reply.json({ ...HEAD, choices: [{ index: 0, text: "x", finish_reason: "stop" }], usage: USAGE }),
+    );
+    const token = await bench.signIn("modest");
+    const { key } = await bench.rpc("keys.create", { name: "modest" }, token);
+    const headers = { authorization: `Bearer ${key}` };
+    const body = { model: "gpt-5-text", prompt: "a", max_tokens: 10_000_000 };
+    const answer = await bench.post("/v1/completions", body, { headers });
+    expect(answer.status).toBe(200);
+    const { json } = upstream.requests.at(-1)!;
+    expect(json.max_tokens).toBeLessThan(10_000_000);
+    expect(json.max_completion_tokens).toBeUndefined();
+    expect(answer.headers.get("x-service-max-tokens")).toBe(String(json.max_tokens));
+  } finally {
+    upstream.stop();
+  }
+});
+
+test("a backend without text completions is left out; alone it is named as the reason", async () => {
+  const engine = startRpcSocketServer(({ method }) =>
+    method === "Engine.Handshake"
+      ? { name: "e", version: "1", protocol: 1, capabilities: ["chat", "chat_stream"] }
+      : { models: [{ id: "m" }, { id: "engine-only" }] },
+  );
+  try {
+    await bench.addBackend({ name: "engine", url: engine.url, type: "engine" });
+    bench.upstream.answer((_, reply) =>
+      reply.json({ ...HEAD, choices: [{ index: 0, text: "x", finish_reason: "stop" }], usage: USAGE }),
+    );
+    for (let i = 0; i < 4; i++) {
+      const answer = await bench.post("/v1/completions", { model: "m", prompt: "a" });
+      expect(answer.headers.get("x-service-backend")).not.toBe("engine");
+      expect(answer.status).toBe(200);
+    }
+    const alone = await bench.post("/v1/completions", { model: "engine-only", prompt: "a" });
+    expect((await alone.json()).error.message).toContain("does not support text completions");
+  } finally {
+    await engine.stop();
+  }
 });
 
 test("a wrong key and an unknown model fail at once", async () => {

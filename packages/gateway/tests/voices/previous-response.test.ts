@@ -95,6 +95,7 @@ test("what is not kept, or another's, is refused alike, before anything is sent"
   expect(unkept).toMatchObject({ store: false } as object);
   const own = await client.responses.create({ model: "m", input: "secret" });
   const huge = await client.responses.create({ model: "m", input: "x".repeat(300_000) });
+  expect(huge).toMatchObject({ store: false } as object);
   const token = await bench.signIn("eve");
   const { key } = await bench.rpc("keys.create", { name: "eve" }, token);
   const eve = new OpenAI({ baseURL: `${bench.url}/v1`, apiKey: key, maxRetries: 0 });
@@ -121,4 +122,51 @@ test("what is not kept, or another's, is refused alike, before anything is sent"
     previous_response_id: own.id,
   });
   expect(elsewhere.status).toBe(400);
+});
+
+test("an answer says that it is not stored where it is too long, or empty; a stream in its last event", async () => {
+  const long = "x".repeat(200_000);
+  bench.asked.answer = completion({ content: long });
+  const whole = await client.responses.create({ model: "m", input: long });
+  expect(whole).toMatchObject({ store: false } as object);
+  bench.asked.answer = completion({ content: "" });
+  expect(await client.responses.create({ model: "m", input: "x" })).toMatchObject({ store: false } as object);
+
+  const storedIn = async (input: string) => {
+    const stream = await client.responses.create({ model: "m", input, stream: true });
+    const said: unknown[] = [];
+    for await (const event of stream)
+      if (event.type === "response.created" || event.type === "response.completed")
+        said.push((event.response as unknown as { store: boolean }).store);
+    return said;
+  };
+  const streamed = (text: string) => {
+    const chunk = (delta: object, finish_reason: string | null) =>
+      `data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", created: 1, model: "m", choices: [{ index: 0, delta, finish_reason }] })}\n\n`;
+    bench.asked.answer = eventStream(
+      `${chunk({ role: "assistant", content: text }, null)}${chunk({}, "stop")}data: [DONE]\n\n`,
+    );
+  };
+  streamed("short");
+  expect(await storedIn("x")).toEqual([true, true]);
+  expect(await storedIn("x".repeat(300_000))).toEqual([false, false]);
+  streamed(long);
+  expect(await storedIn(long)).toEqual([true, false]);
+});
+
+test("an operator can have nothing stored", async () => {
+  const own = await bootVoices({ config: { storeResponses: false } });
+  try {
+    const strict = new OpenAI({ baseURL: `${own.url}/v1`, apiKey: own.key, maxRetries: 0 });
+    own.asked.answer = completion({ content: "Oslo." });
+    const answer = await strict.responses.create({ model: "m", input: "Capital?", store: true });
+    expect(answer).toMatchObject({ output_text: "Oslo.", store: false } as object);
+    const next = { model: "m", input: "And?", previous_response_id: answer.id };
+    expect(await failureOf(strict.responses.create(next))).toMatchObject({
+      status: 400,
+      message: expect.stringContaining("`previous_response_id`: the operator"),
+    });
+  } finally {
+    await own.stop();
+  }
 });

@@ -375,7 +375,7 @@ export class StreamMeter {
     if (isStopped) {
       for (const [index, hasEnded] of this.#ends) if (!hasEnded) finish(index, "length");
     } else if (!this.finished && this.#last) finish(0, this.#sawTools ? "tool_calls" : "stop");
-    const isUsageMissing = this.options.keepUsage && settled !== null && (isStopped || this.usage === null);
+    const isUsageMissing = this.options.keepUsage && settled !== null && (isStopped || !this.isUsageFinal);
     if (isUsageMissing && (this.#last || isStopped)) add(last, { choices: [], usage: usageFields(settled) });
     else if (this.#usageEvent && !isUsageMissing) parts.push(this.#usageEvent);
     parts.push(DONE_EVENT);
