@@ -48,6 +48,7 @@ export class AgentPool implements ModelPool {
       config: this.#config("agent://nodes", null),
       chat: (call) => this.#spread(call, (way) => way.chat!(call)),
       embed: (call) => this.#spread(call, (way) => way.embed!(call)),
+      post: (path, call) => this.#spread(call, (way) => way.post!(path, call)),
       probe: (signal) => this.#probe(signal),
       close() {},
     };
