@@ -174,6 +174,11 @@ const settings = {
     "wrap: /v1/chat/completions and /v1/embeddings answer 502 to what an upstream refuses; pass: with its 400, 404, 413, 415 or 422",
     { schema: z.enum(["wrap", "pass"]), fallback: "wrap" as "wrap" | "pass" },
   ),
+  storeResponses: setting(
+    "SERVICE_STORE_RESPONSES",
+    "keep what POST /v1/responses asks and answers for 30 days, for `previous_response_id`; false: keep nothing",
+    { schema: flag, fallback: true },
+  ),
   logFormat: setting("SERVICE_LOG", "json or pretty", {
     schema: z.enum(["json", "pretty"]),
     fallback: (process.stderr.isTTY ? "pretty" : "json") as "json" | "pretty",

@@ -206,6 +206,7 @@ export async function openRooms(options: RoomOptions) {
   const inference = await open(
     "inference",
     new Inference({
+      db,
       clock,
       ids,
       log,
@@ -222,6 +223,7 @@ export async function openRooms(options: RoomOptions) {
       onFailure: (failure) => system.noteFailure(failure),
       deadlines: options.deadlines,
       passesUpstreamErrors: config.upstreamErrors === "pass",
+      storesResponses: config.storeResponses,
       metrics,
       tracer,
     }),
@@ -235,6 +237,7 @@ export async function openRooms(options: RoomOptions) {
     "account links": accounts.people.sweepLinks,
     invitations: groups.invitations.sweep,
     "video payloads": video.sweepPayloads,
+    "stored responses": inference.responses.sweep,
   };
   await open("housekeeping", new Housekeeping({ clock, log, leases, sweeps }), {
     close: (sweeper) => sweeper.close(),

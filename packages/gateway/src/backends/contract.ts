@@ -51,6 +51,8 @@ export interface BackendConfig {
 
 export interface ModelInfo {
   id: string;
+  /** What its server says about it, such as the context length; small. */
+  meta?: Record<string, unknown>;
   capabilities?: readonly CapabilityName[];
 }
 
@@ -82,6 +84,11 @@ export interface ModelCall {
 
 export interface ChatCall extends ModelCall {
   stream: boolean;
+}
+
+export interface PostCall extends ModelCall {
+  /** Media type of the body; absent: JSON. */
+  contentType?: string;
 }
 
 export interface VideoRequest {
@@ -167,6 +174,8 @@ export interface Backend {
   limitFields?: LimitFields;
   /** Resolves with a 2xx embeddings answer; honours `encoding_format`. */
   embed?(call: ModelCall): Promise<Answer>;
+  /** Posts to another path of the same convention, such as `/completions`, and resolves with its 2xx answer. */
+  post?(path: string, call: PostCall): Promise<Answer>;
   video?: VideoCapability;
   realtime?: RealtimeCapability;
   /** Sends a method and params as they are and returns the raw result. */

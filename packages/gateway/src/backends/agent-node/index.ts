@@ -65,6 +65,8 @@ export class AgentPool implements ModelPool {
       config: this.#config("agent://nodes", null),
       chat: (call) => this.#spread(call, (way, own) => way.chat!({ ...own, stream: call.stream })),
       embed: (call) => this.#spread(call, (way, own) => way.embed!(own)),
+      post: (path, call) =>
+        this.#spread(call, (way, own) => way.post!(path, { ...own, contentType: call.contentType })),
       probe: (signal) => this.#probe(signal),
       close() {},
     };

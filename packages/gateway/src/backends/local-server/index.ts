@@ -47,6 +47,11 @@ class LocalServer implements ResponseBackend {
     return declares(this.config, "embeddings") ? (call) => this.#embed(call) : undefined;
   }
 
+  /** The server has the paths of the chat-completions convention, too; the native API has no word for some of them. */
+  post(path: string, { body, signal }: ModelCall): Promise<Response> {
+    return this.#post(`/v1${path}`, body.object(), signal);
+  }
+
   async #chat({ model, body, stream, requestId, signal }: ChatCall): Promise<Response> {
     const { ids, clock } = this.deps;
     const leaving = new AbortController();

@@ -89,7 +89,10 @@ export const isServing = ({ state, circuit }: Entry): boolean => state === "Heal
 export function modelsOf({ config, discovered, modelSources }: Entry): ModelInfo[] {
   const lists = { static: config.models.map((id): ModelInfo => ({ id })), discovered };
   const byId = new Map<string, ModelInfo>();
-  for (const model of modelSources.flatMap((source) => lists[source]))
-    if (!byId.has(model.id)) byId.set(model.id, model);
+  for (const model of modelSources.flatMap((source) => lists[source])) {
+    const known = byId.get(model.id);
+    if (!known) byId.set(model.id, model);
+    else if (model.meta) byId.set(model.id, { ...known, meta: known.meta ?? model.meta });
+  }
   return [...byId.values()];
 }

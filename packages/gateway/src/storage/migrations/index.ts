@@ -12,6 +12,7 @@ import { debts } from "./010-debts.ts";
 import { videoBounds } from "./011-video-bounds.ts";
 import { messageForms } from "./012-message-forms.ts";
 import { modelRoutes } from "./013-model-routes.ts";
+import { storedResponses } from "./014-stored-responses.ts";
 import { people } from "./015-people.ts";
 import { agentDeployments } from "./017-agent-deployments.ts";
 
@@ -30,6 +31,7 @@ export const migrations: readonly Migration[] = [
   videoBounds,
   messageForms,
   modelRoutes,
+  storedResponses,
   people,
   agentDeployments,
 ];

@@ -20,6 +20,7 @@ import { Answer, type AnyRoute, Raw, type RouteCall } from "../../kernel/route.t
 import { validate } from "../../kernel/validate.ts";
 import { whenKnown } from "../../kernel/when-known.ts";
 import type { Gate } from "./gate.ts";
+import { inflated } from "./inflate.ts";
 
 const NOBODY = { actor: null, adminToken: false };
 
@@ -99,10 +100,17 @@ function received(route: AnyRoute, call: RoutedCall): unknown {
       route.invalid,
     );
   if (!route.body) return route.handler(call);
-  const body = request.body(route.bodyBytesMax!);
+  const body = wholeBody(request, route.bodyBytesMax!);
   return body instanceof Promise
     ? body.then((bytes) => handled(route, call, bytes))
     : handled(route, call, body);
+}
+
+function wholeBody(request: HttpRequest, bytesMax: number): Buffer | Promise<Buffer> {
+  const body = request.body(bytesMax);
+  const encoding = request.header("content-encoding");
+  if (encoding === null || encoding === "identity") return body;
+  return Promise.resolve(body).then((bytes) => inflated(bytes, encoding, bytesMax));
 }
 
 function handled(route: AnyRoute, call: RoutedCall, bytes: Buffer): unknown {

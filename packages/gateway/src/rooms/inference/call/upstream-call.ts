@@ -50,7 +50,7 @@ export interface CallParts {
 export interface UpstreamCallOptions {
   asker: Asker;
   payload: Payload;
-  capability: "chat" | "embeddings";
+  capability: "chat" | "text_completion" | "embeddings";
   /** As the client wrote it. */
   model: string;
   provider: string | null;
@@ -60,6 +60,8 @@ export interface UpstreamCallOptions {
   /** Fields to set in what is sent, besides the model. */
   set?: ReadonlyMap<string, string>;
   stream?: boolean;
+  /** Fields that limit the answer; absent: those that the backend's kind honours in a chat. */
+  limitFields?: readonly string[];
   /** Sends it: the capability's own function. */
   send(backend: Backend, call: ChatCall): Promise<Answer> | undefined;
 }
@@ -293,7 +295,7 @@ export class UpstreamCall {
     const hasLeft = this.#failure === CLIENT_LEFT_OUTCOME && this.#tried.length > 0;
     if (reported === null && delivered === 0 && !hasLeft) return null;
     const promptTokens = this.outgoing.bound.countPromptTokens();
-    const completionTokens = this.options.capability === "chat" ? delivered : 0;
+    const completionTokens = this.#isWritten ? delivered : 0;
     return {
       promptTokens: Math.max(usage?.promptTokens ?? 0, promptTokens),
       completionTokens: Math.max(usage?.completionTokens ?? 0, completionTokens),
@@ -301,12 +303,17 @@ export class UpstreamCall {
     };
   }
 
+  /** The answer has tokens of its own; vectors have none. */
+  get #isWritten(): boolean {
+    return this.options.capability !== "embeddings";
+  }
+
   /** The report with what it lacks. Of a sum alone, as much is output as was delivered; other gaps are counted. */
   #completed({ promptTokens, completionTokens, lacks }: ReportedUsage, delivered: number) {
     if (lacks === "prompt") {
       return { promptTokens: this.outgoing.bound.countPromptTokens(), completionTokens, isEstimated: true };
     }
-    if (lacks === undefined || this.options.capability !== "chat")
+    if (lacks === undefined || !this.#isWritten)
       return { promptTokens, completionTokens, isEstimated: false };
     if (lacks === "completion") return { promptTokens, completionTokens: delivered, isEstimated: true };
     const output = Math.min(promptTokens, delivered);

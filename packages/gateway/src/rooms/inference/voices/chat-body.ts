@@ -75,7 +75,7 @@ export function arrayAt(value: unknown, path: string): unknown[] {
 }
 
 /** The request's body, parsed once. */
-export function parseBody<T>(bytes: Buffer, use: (body: unknown) => T): T | Promise<T> {
+export function parseBody<T>(bytes: Buffer, use: (body: unknown) => T | Promise<T>): T | Promise<T> {
   const body = readJson(bytes);
   return body instanceof Promise ? body.then(use) : use(body);
 }

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { BytesPayload } from "../../request/bytes-payload.ts";
 import { ObjectPayload } from "../../request/object-payload.ts";
 import type { Payload } from "../../request/payload.ts";
-import { parseBody } from "../chat-body.ts";
+import { invalid, parseBody } from "../chat-body.ts";
 import { ToolCall, Usage } from "../documented.ts";
 import { chatBodyOfResponses } from "../responses/request.ts";
 import type { ReadRequest, Voice } from "../voice.ts";
@@ -12,6 +12,8 @@ const CHAT_FIELDS = ["stream_options", "max_tokens", "max_completion_tokens"] as
 
 /** Some editors send the body of the Responses API to the chat path and want a chat answer back. */
 function fromResponses(bytes: Buffer, sent: Payload): ReadRequest | Promise<ReadRequest> {
+  if ((sent.kindOf("previous_response_id") ?? "null") !== "null")
+    invalid("previous_response_id", "is for POST /v1/responses");
   return parseBody(bytes, (body) => {
     const { stream_options: _, ...chat } = chatBodyOfResponses(body).chat;
     const own = CHAT_FIELDS.filter((name) => sent.has(name)).map((name) => [name, sent.value(name)]);

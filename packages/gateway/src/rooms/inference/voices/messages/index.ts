@@ -45,8 +45,13 @@ export const messages: Voice = {
   requestIdHeader: "request-id",
   read(bytes, { requestId }) {
     return parseBody(bytes, (body) => {
-      const options = { id: `msg_${idToken(requestId)}`, thinking: wantsThinking(body) };
-      return { payload: new ObjectPayload(chatBodyOfMessages(body)), speaker: new MessageSpeaker(options) };
+      const chat = chatBodyOfMessages(body);
+      const speaker = new MessageSpeaker({
+        id: `msg_${idToken(requestId)}`,
+        thinking: wantsThinking(body),
+        promptTokens: () => promptTokens(chat),
+      });
+      return { payload: new ObjectPayload(chat), speaker };
     });
   },
   errorBody: (failure, requestId) => ({ ...errorBody(failure), request_id: requestId }),
