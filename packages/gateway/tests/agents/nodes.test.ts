@@ -539,7 +539,7 @@ test("an instance that drains lets the streams through a node's tunnel finish", 
   const node = await dialRaw(leaving, registered.token);
   serveTunnel(node, { baseUrl: engine.url, apiKey: null });
   await node.hello({ tunnel: true, direct: false, models: serving("tiny") });
-  await until("it is routable", () => leaving.app.rooms.agents.backend("tiny") !== null);
+  await until("it is routable", () => leaving.app.rooms.routing.modelCount === 1);
   const answer = await fetch(`${leaving.url}/v1/chat/completions`, {
     method: "POST",
     headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
