@@ -1,4 +1,5 @@
 import { BackendError } from "../../../backends/contract.ts";
+import { askedOnce } from "../../../kernel/asked-once.ts";
 import { inBackground } from "../../../kernel/background.ts";
 import { BoundedMap } from "../../../kernel/bounded.ts";
 import type { Clock } from "../../../kernel/clock.ts";
@@ -195,14 +196,12 @@ export class CallWatch {
 
   /** One question after another: there may be many calls, and requests need the database too. */
   async #recheck(calls: readonly WatchedCall[]): Promise<void> {
-    const answers = new Map<string, boolean>();
-    for (const call of calls) {
-      const { payer } = call;
-      const who = payer.keyId ?? payer.userId;
-      const isInForce = answers.get(who) ?? (await this.options.isInForce(payer));
-      answers.set(who, isInForce);
-      if (!isInForce) call.abort(new BackendError("request", REVOKED));
-    }
+    const isInForce = askedOnce(
+      ({ keyId, userId }: Payer) => keyId ?? userId,
+      (payer) => this.options.isInForce(payer),
+    );
+    for (const call of calls)
+      if (!(await isInForce(call.payer))) call.abort(new BackendError("request", REVOKED));
   }
 
   #hasChanged(payer: Payer): boolean {
