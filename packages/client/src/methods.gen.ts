@@ -657,6 +657,17 @@ export interface Methods {
       project?: string;
       /** Draw on this group's pool; you must be an active member */
       group_id?: string;
+      /** From then on the key is refused */
+      expires_at?: string | null;
+      /** What the key may spend in a UTC month */
+      monthly_budget_usd?: number | null;
+      /** What the key may spend in all its life */
+      total_budget_usd?: number | null;
+      /** The models that the key may call. Aliases and model routes are followed to what they lead to */
+      allowed_models?: string[] | null;
+      requests_per_minute?: number | null;
+      /** A request counts as many as it may take until it ends, then as many as it took */
+      tokens_per_minute?: number | null;
     };
     result: {
       id: string;
@@ -668,6 +679,12 @@ export interface Methods {
       group_id: string | null;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
+      expires_at: string | null;
+      monthly_budget_usd: number | null;
+      total_budget_usd: number | null;
+      allowed_models: string[] | null;
+      requests_per_minute: number | null;
+      tokens_per_minute: number | null;
       /** The secret: service-<uuid>. It cannot be shown again */
       key: string;
     };
@@ -686,8 +703,26 @@ export interface Methods {
       group_id: string | null;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
+      expires_at: string | null;
+      monthly_budget_usd: number | null;
+      total_budget_usd: number | null;
+      allowed_models: string[] | null;
+      requests_per_minute: number | null;
+      tokens_per_minute: number | null;
       active: boolean;
       revoked_at: string | null;
+      /** When its latest metered request ended */
+      last_used_at: string | null;
+      /** In this UTC month */
+      spent_month_usd: number;
+      spent_total_usd: number;
+      /** Why a request with it was last refused: expired, a model, a pace, a budget or a quota */
+      last_refusal: {
+        /** RFC 3339 timestamp, UTC */
+        at: string;
+        code: string;
+        message: string;
+      } | null;
     }[];
   };
   /** Revoke one of your API keys; it stops working at once. */
@@ -695,6 +730,42 @@ export interface Methods {
     auth: "jwt";
     params: { key_id: string };
     result: { ok: true };
+  };
+  /** Rename one of your API keys or change its limits, at once; null takes a limit away, what is left out stays. */
+  "keys.update": {
+    auth: "jwt";
+    params: {
+      key_id: string;
+      name?: string;
+      /** From then on the key is refused */
+      expires_at?: string | null;
+      /** What the key may spend in a UTC month */
+      monthly_budget_usd?: number | null;
+      /** What the key may spend in all its life */
+      total_budget_usd?: number | null;
+      /** The models that the key may call. Aliases and model routes are followed to what they lead to */
+      allowed_models?: string[] | null;
+      requests_per_minute?: number | null;
+      /** A request counts as many as it may take until it ends, then as many as it took */
+      tokens_per_minute?: number | null;
+    };
+    result: {
+      id: string;
+      name: string;
+      /** First 8 characters of the key's uuid; usage rows carry it as api_key_id */
+      key_prefix: string;
+      project: string;
+      /** The group whose pool and limits apply, if any */
+      group_id: string | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+      expires_at: string | null;
+      monthly_budget_usd: number | null;
+      total_budget_usd: number | null;
+      allowed_models: string[] | null;
+      requests_per_minute: number | null;
+      tokens_per_minute: number | null;
+    };
   };
   /** Add a provider entry. */
   "providers.add": {
@@ -1784,6 +1855,7 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "keys.create": "jwt",
   "keys.list": "jwt",
   "keys.revoke": "jwt",
+  "keys.update": "jwt",
   "providers.add": "admin",
   "providers.list": "public",
   "providers.remove": "admin",

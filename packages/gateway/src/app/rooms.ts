@@ -103,10 +103,13 @@ export async function openRooms(options: RoomOptions) {
   );
   const money = { limiter, reservations, billing, usage, ledger, pointsPerUsd };
   const metering = await open("metering", new MeteringService({ db, clock, ids, log, dataDir, ...money }), {
+    start: (room) => room.start(),
     close: (room) => room.close(life.isPatient ? JOURNAL_DRAIN_MS : JOURNAL_STOP_MS),
   });
   const groups = await open("groups", new Groups({ db, bus, clock, ids, accounts, ledger, metering }));
-  const keys = await open("keys", new Keys({ db, bus, clock, ids, groups }));
+  const keys = await open("keys", new Keys({ db, bus, clock, ids, log, groups, usage }), {
+    close: (room) => room.close(),
+  });
 
   // Backends and routing.
   const bridge = await open("bridge", new Bridge({ agentUrl: config.bridgeUrl, clock, log }), {

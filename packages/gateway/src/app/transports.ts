@@ -110,6 +110,7 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
       apiRateLimitRpm: config.apiRateLimitRpm,
       checkTierRate: (principal) => metering.checkRate(payerOf(principal)),
     }),
+    keyRefused: (principal, failure) => rooms.keys.refused(principal, failure),
     rooms,
     ids,
     log,

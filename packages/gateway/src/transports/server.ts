@@ -12,7 +12,7 @@ import { Cors } from "./cors.ts";
 import type { EventsTransport } from "./events/sse.ts";
 import { type Hosts, RequestSource } from "./hosts.ts";
 import type { Gate } from "./rest/gate.ts";
-import { RouteRunner } from "./rest/runner.ts";
+import { RouteRunner, type RouteRunnerOptions } from "./rest/runner.ts";
 import { type createRpcHttp, RPC_BODY_BYTES_MAX } from "./rpc/http.ts";
 import { type RpcWebSocket, SEND_BUFFER_BYTES_MAX } from "./rpc/websocket.ts";
 
@@ -33,6 +33,7 @@ interface HttpServerOptions {
   connectionRefused(): void;
   routes: readonly AnyRoute[];
   gate: Gate;
+  keyRefused: RouteRunnerOptions["keyRefused"];
   rpcHttp: ReturnType<typeof createRpcHttp>;
   rpcSocket: RpcWebSocket;
   events: EventsTransport;
@@ -66,10 +67,10 @@ function challenged(answer: AnyReply): AnyReply {
 
 /** The one listener: routes, the RPC plane, the event streams and the WebSockets. */
 export function startHttpServer(options: HttpServerOptions): Listener {
-  const { rpcHttp, rpcSocket, events, gate, rooms, ids, log, trustedProxies } = options;
+  const { rpcHttp, rpcSocket, events, gate, keyRefused, rooms, ids, log, trustedProxies } = options;
   for (const route of options.routes) checkRoute(route);
   const router = new Router(options.routes);
-  const runner = new RouteRunner({ gate, rooms, log });
+  const runner = new RouteRunner({ gate, rooms, log, keyRefused });
   const cors = new Cors(options.corsOrigins);
 
   function runRoute(request: IncomingRequest, path: string): AnyReply | Promise<AnyReply> {

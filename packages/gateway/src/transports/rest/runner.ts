@@ -13,7 +13,7 @@ import {
   type Principal,
   type Rooms,
 } from "../../kernel/context.ts";
-import { isOurs, toRestReply, toServiceError } from "../../kernel/errors.ts";
+import { isOurs, type ServiceError, toRestReply, toServiceError } from "../../kernel/errors.ts";
 import { decodeUtf8, parseJson } from "../../kernel/json.ts";
 import type { Log } from "../../kernel/log.ts";
 import { Answer, type AnyRoute, Raw, type RouteCall } from "../../kernel/route.ts";
@@ -22,10 +22,12 @@ import type { Gate } from "./gate.ts";
 
 const NOBODY = { actor: null, adminToken: false };
 
-interface RouteRunnerOptions {
+export interface RouteRunnerOptions {
   gate: Gate;
   rooms: Rooms;
   log: Log;
+  /** A request with a known API key failed. */
+  keyRefused(principal: Principal, failure: ServiceError): void;
 }
 
 /** What one request of a route is known by; the gate and the body are filled in on the way to the handler. */
@@ -82,7 +84,8 @@ export class RouteRunner {
 
   #refuse(route: AnyRoute, error: unknown, call: RoutedCall): Reply | Promise<Reply> {
     const failure = toServiceError(error);
-    const { request, requestId, log } = call;
+    const { request, requestId, log, principal } = call;
+    if (principal) this.options.keyRefused(principal, failure);
     if (isOurs(failure)) log.error("route failed", { request_id: requestId, path: request.path, error });
     return route.refuse ? route.refuse(error, call) : toRestReply(failure, requestId);
   }
