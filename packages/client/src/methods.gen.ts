@@ -1697,6 +1697,43 @@ export interface Methods {
     params: { agent_id: string; model_id: string };
     result: { ok: true; stream_id: null };
   };
+  /** Who changed what, newest first; for administrators. */
+  "audit.list": {
+    auth: "admin";
+    params: {
+      /** 1 to 200, otherwise 50 */
+      limit?: number;
+      /** `next_cursor` of the page before */
+      cursor?: string;
+      /** Part of an email, or a user id */
+      actor?: string;
+      /** A method or route, or how it begins: `keys.`, `POST /api/admin` */
+      action?: string;
+      target?: string;
+      since?: string;
+      /** Not included */
+      until?: string;
+    };
+    result: {
+      entries: {
+        id: string;
+        /** RFC 3339 timestamp, UTC */
+        at: string;
+        action: string;
+        actor_id: string | null;
+        /** An email, `admin token` or `anonymous` */
+        actor: string;
+        ip: string;
+        user_agent: string | null;
+        /** Whom or what it was done to */
+        target: string | null;
+        /** What was asked for, without secrets */
+        details: Record<string, unknown>;
+        request_id: string;
+      }[];
+      next_cursor: string | null;
+    };
+  };
   /** This instance's last hour: outcomes by minute, first tokens, probes of backends, latest failures. */
   "system.activity": {
     auth: "admin";
@@ -1910,6 +1947,7 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "agents.register": "admin",
   "agents.status": "admin",
   "agents.stop": "admin",
+  "audit.list": "admin",
   "system.activity": "admin",
   "backends.adopt": "admin",
   "backends.detect": "admin",

@@ -8,6 +8,7 @@ import type { Rooms } from "../kernel/context.ts";
 import { buildHash, VERSION } from "../kernel/version.ts";
 import { Accounts } from "../rooms/accounts/index.ts";
 import { Agents } from "../rooms/agents/index.ts";
+import { Audit } from "../rooms/audit/index.ts";
 import { Billing } from "../rooms/billing/index.ts";
 import { Conversations } from "../rooms/conversations/index.ts";
 import { Groups } from "../rooms/groups/index.ts";
@@ -92,6 +93,10 @@ export async function openRooms(options: RoomOptions) {
       adminToken,
       registrationOpen,
     }),
+  );
+  const audit = await open(
+    "audit",
+    new Audit({ db, clock, ids, log, retentionDays: config.auditRetentionDays }),
   );
   const ledger = await open("ledger", new Ledger({ db, bus, clock, ids, pointsPerUsd }));
   const usage = await open("usage", new Usage({ db, clock, retentionMonths: config.usageRetentionMonths }));
@@ -222,12 +227,14 @@ export async function openRooms(options: RoomOptions) {
     "account links": accounts.people.sweepLinks,
     invitations: groups.invitations.sweep,
     "video payloads": video.sweepPayloads,
+    "audit entries": audit.sweep,
   };
   await open("housekeeping", new Housekeeping({ clock, log, leases, sweeps }), {
     close: (sweeper) => sweeper.close(),
   });
   return {
     accounts,
+    audit,
     ledger,
     groups,
     usage,

@@ -70,10 +70,10 @@ function publishFigures(
 /** Opens the listener: from here on the service takes requests. */
 export function openTransports({ config, life, foundation, rooms }: TransportOptions): Transports {
   const { events: hub, limiter, clock, ids, log, metrics } = foundation;
-  const { accounts, metering } = rooms;
+  const { accounts, metering, audit } = rooms;
   const registry = new Registry(surfaces);
   const calls = metrics.counter("gateway_rpc_calls_total", "JSON-RPC calls by method and outcome");
-  const runner = new RpcRunner({ registry, rooms, log, calls });
+  const runner = new RpcRunner({ registry, rooms, log, calls, audit });
   const events = new EventsTransport({ events: hub, authenticator: accounts, clock });
   life.opened("notification streams", () => events.close());
   publishFigures(metrics, rooms, events);
@@ -111,6 +111,7 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
       checkTierRate: (principal) => metering.checkRate(payerOf(principal)),
     }),
     keyRefused: (principal, failure) => rooms.keys.refused(principal, failure),
+    audit,
     rooms,
     ids,
     log,

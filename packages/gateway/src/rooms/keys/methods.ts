@@ -23,6 +23,7 @@ export const list = defineMethod({
   name: "keys.list",
   summary: "Your API keys, newest first, without their secrets",
   auth: "jwt",
+  audit: false,
   params: NoParams,
   result: z.array(
     Key.extend({

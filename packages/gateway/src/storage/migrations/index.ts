@@ -14,6 +14,7 @@ import { messageForms } from "./012-message-forms.ts";
 import { modelRoutes } from "./013-model-routes.ts";
 import { people } from "./015-people.ts";
 import { keyLimits } from "./016-key-limits.ts";
+import { audit } from "./019-audit.ts";
 
 /** In order of application; a released migration is never edited, only followed by another. */
 export const migrations: readonly Migration[] = [
@@ -32,4 +33,5 @@ export const migrations: readonly Migration[] = [
   modelRoutes,
   people,
   keyLimits,
+  audit,
 ];

@@ -5,6 +5,7 @@ import {
   replyOf,
   type StreamedReply,
 } from "@model-gateway/wire/http";
+import { type AuditSink, auditEntry } from "../../kernel/audit.ts";
 import {
   type Actor,
   type Caller,
@@ -16,7 +17,7 @@ import {
 import { isOurs, type ServiceError, toRestReply, toServiceError } from "../../kernel/errors.ts";
 import { decodeUtf8, parseJson } from "../../kernel/json.ts";
 import type { Log } from "../../kernel/log.ts";
-import { Answer, type AnyRoute, Raw, type RouteCall } from "../../kernel/route.ts";
+import { Answer, type AnyRoute, isAudited, Raw, type RouteCall } from "../../kernel/route.ts";
 import { validate } from "../../kernel/validate.ts";
 import type { Gate } from "./gate.ts";
 
@@ -26,6 +27,7 @@ export interface RouteRunnerOptions {
   gate: Gate;
   rooms: Rooms;
   log: Log;
+  audit: AuditSink;
   /** A request with a known API key failed. */
   keyRefused(principal: Principal, failure: ServiceError): void;
 }
@@ -71,7 +73,8 @@ export class RouteRunner {
     const call = new RoutedCall(rooms, log, request, requestId, path, source);
     try {
       const admitted = gate.admit(route, call);
-      const handled = admitted ? admitted.then(() => received(route, call)) : received(route, call);
+      const received = admitted ? admitted.then(() => receive(route, call)) : receive(route, call);
+      const handled = isAudited(route) ? this.#recorded(route, received, call) : received;
       return handled instanceof Promise
         ? handled
             .then((result) => answerOf(route, result, requestId))
@@ -80,6 +83,20 @@ export class RouteRunner {
     } catch (error) {
       return this.#refuse(route, error, call);
     }
+  }
+
+  async #recorded({ method, path }: AnyRoute, handling: unknown, call: RoutedCall): Promise<unknown> {
+    const result = await handling;
+    const { caller, requestId, body } = call;
+    const value = result instanceof Answer ? result.value : result;
+    await this.options.audit.record(
+      auditEntry(
+        { action: `${method} ${path}`, caller, requestId },
+        { ...call.path, ...(body ?? {}) },
+        value,
+      ),
+    );
+    return result;
   }
 
   #refuse(route: AnyRoute, error: unknown, call: RoutedCall): Reply | Promise<Reply> {
@@ -92,7 +109,7 @@ export class RouteRunner {
 }
 
 /** Reads what the route declares and hands it to the handler. */
-function received(route: AnyRoute, call: RoutedCall): unknown {
+function receive(route: AnyRoute, call: RoutedCall): unknown {
   const { request } = call;
   if (route.query)
     call.query = validate(
