@@ -57,7 +57,7 @@ test("a key gets limits when it is made, shows what it spent and why it was refu
   await sheet.getByRole("button", { name: "Edit limits" }).click();
   await edit.getByLabel("Total budget (USD)").fill("0");
   await edit.getByRole("button", { name: "Save" }).click();
-  await page.getByRole("row", { name: /intern.*Budget nearly spent/ }).waitFor();
+  await page.getByRole("row", { name: /intern.*Budget spent/ }).waitFor();
   await shot(page, "key-limits-sheet");
   expect(complaints).toEqual([]);
 });

@@ -98,7 +98,10 @@ describe.each(kinds)("limits of a key on %s", (kind) => {
       ["requests_per_minute", [0, -1, 1.5, 1e9, "3"]],
       ["tokens_per_minute", [0, -5, 0.5, 1e12]],
       ["allowed_models", [[], [""], ["x".repeat(257)], "m", [1], Array(101).fill("m")]],
-      ["expires_at", ["2020-01-01T00:00:00Z", "tomorrow", 5, "2030-02-30T00:00:00Z"]],
+      [
+        "expires_at",
+        ["2020-01-01T00:00:00Z", "tomorrow", 5, "2030-02-30T00:00:00Z", "9999-12-31T23:59:59-23:59"],
+      ],
     ];
     for (const [field, values] of wrong) {
       for (const value of values) {

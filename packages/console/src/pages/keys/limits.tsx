@@ -125,12 +125,12 @@ export const spentOf = (spentUsd: number, budgetUsd: number | null): string =>
 
 const share = (spentUsd: number, budgetUsd: number | null): number =>
   budgetUsd === null ? 0 : budgetUsd === 0 ? 1 : spentUsd / budgetUsd;
-/** Whether little or nothing is left of a budget. */
-export const isNearlySpent = (key: Key): boolean =>
+/** How much of its budgets the key has spent: 1 is all of one of them. */
+export const budgetShare = (key: Key): number =>
   Math.max(
     share(key.spent_month_usd, key.monthly_budget_usd),
     share(key.spent_total_usd, key.total_budget_usd),
-  ) >= 0.9;
+  );
 
 /** The limits of a key and what became of it, as rows of a list of facts. */
 export function LimitFacts({ value }: { value: Key }) {

@@ -7,15 +7,17 @@ import { Button, Copyable, LinkButton, TextField } from "../../ui/controls.tsx";
 import { Confirm, Dialog, FormDialog } from "../../ui/dialogs.tsx";
 import { Status, When } from "../../ui/states.tsx";
 import {
+  budgetShare,
   fieldsOf,
   isExpired,
-  isNearlySpent,
   type Key,
   LastRefusal,
   LimitFacts,
   LimitsForm,
   limitParams,
 } from "./limits.tsx";
+
+const NEARLY_SPENT = 0.9;
 
 export function KeyState({ value }: { value: Key }) {
   if (!value.active)
@@ -30,11 +32,10 @@ export function KeyState({ value }: { value: Key }) {
         Expired <When time={value.expires_at} />
       </Status>
     );
-  return isNearlySpent(value) ? (
-    <Status tone="warn">Budget nearly spent</Status>
-  ) : (
-    <Status tone="good">Active</Status>
-  );
+  const spent = budgetShare(value);
+  if (spent >= 1) return <Status tone="bad">Budget spent</Status>;
+  if (spent >= NEARLY_SPENT) return <Status tone="warn">Budget nearly spent</Status>;
+  return <Status tone="good">Active</Status>;
 }
 
 export function KeySheet({ value, onClose }: { value: Key; onClose(): void }) {

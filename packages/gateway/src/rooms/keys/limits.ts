@@ -9,6 +9,8 @@ const REQUESTS_MAX = 100_000;
 const TOKENS_MAX = 1_000_000_000;
 const MODELS_MAX = 100;
 const MODEL_LENGTH_MAX = 256;
+/** Later times have five digits for the year, which not everything reads. */
+const EXPIRY_MAX = "9999-01-01T00:00:00Z";
 
 const Budget = z.number().min(0).max(BUDGET_USD_MAX);
 
@@ -16,6 +18,10 @@ const Budget = z.number().min(0).max(BUDGET_USD_MAX);
 export const LimitParams = z.object({
   expires_at: z.iso
     .datetime({ offset: true, error: "must be an RFC 3339 timestamp, like 2030-01-31T00:00:00Z" })
+    .refine(
+      (time) => Date.parse(time) < Date.parse(EXPIRY_MAX),
+      "must be before the year 9999; null is never",
+    )
     .nullish()
     .describe("From then on the key is refused"),
   monthly_budget_usd: Budget.nullish().describe("What the key may spend in a UTC month"),
