@@ -35,13 +35,15 @@ const SHOWN: ReadonlySet<string> = new Set([
   ...["price_per_frame", "resolution_coeff", "currency"],
 ]);
 
-/** Whom an entry is about: the first of these that the call names. */
-const TARGETS = [
+/** Whom an entry is about: the first of these that the call names, */
+const GIVEN_IDS = [
   ...["user_id", "user_email", "email", "key_id", "agent_id", "provider_id", "invitation_id", "link_id"],
-  ...["node_id", "conversation_id", "alias", "group_id", "name", "machine_name", "model", "model_id", "id"],
+  ...["node_id", "conversation_id", "alias", "group_id"],
 ] as const;
-/** The same in an answer, for what did not have an id before. */
-const MADE = ["id", "agent_id", "name"] as const;
+/** or what it made, */
+const MADE_IDS = ["id", "agent_id"] as const;
+/** or what else it names. */
+const GIVEN_NAMES = ["name", "machine_name", "model", "model_id", "id"] as const;
 
 const NOT_SHOWN = "(not recorded)";
 const VALUE_LENGTH_MAX = 300;
@@ -78,6 +80,6 @@ export function auditEntry(
     user && typeof user.id === "string" && typeof user.email === "string"
       ? { id: user.id, email: user.email }
       : null;
-  const target = firstText(given, TARGETS) ?? firstText(result, MADE);
+  const target = firstText(given, GIVEN_IDS) ?? firstText(result, MADE_IDS) ?? firstText(given, GIVEN_NAMES);
   return { action, caller, requestId, target, details, account };
 }

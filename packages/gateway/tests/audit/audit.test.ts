@@ -232,7 +232,11 @@ describe.each(kinds)("the audit log on %s", (kind) => {
     const bob = await gateway.signIn("bob");
     expect((await gateway.call("audit.list", {}, bob)).error.code).toBe(-32007);
     expect((await gateway.call("audit.list", {})).error.code).toBe(-32005);
-    for (let i = 0; i < 7; i++) await gateway.rpc("keys.create", { name: `page ${i}` }, bob);
+    for (let i = 0; i < 6; i++) await gateway.rpc("keys.create", { name: `page ${i}` }, bob);
+    const { id } = await gateway.rpc("keys.create", { name: "page 6" }, bob);
+    expect(await entries({ target: id })).toMatchObject([
+      { action: "keys.create", details: { name: "page 6" } },
+    ]);
     const names: unknown[] = [];
     let cursor: string | null = null;
     do {
