@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { freshDatabase, kinds } from "@model-gateway/testing/databases.ts";
 import { until } from "@model-gateway/testing/until.ts";
-import { chunk, DONE, usageChunk } from "@model-gateway/testing/upstream.ts";
+import { chunk } from "@model-gateway/testing/upstream.ts";
 import { bootSpending, costUsd, DEAR, honestUpstream, type SpendingBench } from "../support/spending.ts";
 
 const CHEAP = "homemade";
@@ -165,6 +165,10 @@ describe.each(kinds)("limits of a key on %s", (kind) => {
       ["/v1/embeddings", (model) => ({ model, input: "hi" })],
       ["/v1/responses", (model) => ({ model, input: "hi" })],
       ["/v1/messages", (model) => ({ model, messages, max_tokens: 5 })],
+      ["/v1/completions", (model) => ({ model, prompt: "hi" })],
+      ["/api/chat", (model) => ({ model, messages })],
+      ["/api/generate", (model) => ({ model, prompt: "hi" })],
+      ["/api/embed", (model) => ({ model, input: "hi" })],
       ["/v1/video/generations", (model) => ({ model, prompt: "hi" })],
     ];
     const before = bench.upstream.requests.length;
@@ -269,29 +273,17 @@ describe.each(kinds)("limits of a key on %s", (kind) => {
   });
 
   test("a key that is revoked in mid-stream is charged for what it got, and refused from then on", async () => {
-    let proceed = () => {};
-    const proceeding = new Promise<void>((resolve) => {
-      proceed = resolve;
-    });
     bench.upstream.answer(async (_, reply) => {
       reply.head(200, { "content-type": "text/event-stream" });
-      await reply.write(chunk({ delta: { role: "assistant", content: "half " } }));
-      await proceeding;
-      await reply.write(chunk({ delta: { content: "whole" }, finish_reason: "stop" }));
-      await reply.write(usageChunk({ prompt_tokens: 10, completion_tokens: 100, total_tokens: 110 }));
-      await reply.write(DONE);
-      await reply.end();
+      await reply.write(chunk({ delta: { role: "assistant", content: "half an answer " } }));
     });
     const made = await make({ total_budget_usd: 1, tokens_per_minute: 100_000 });
     const answer = await made.chat({ stream: true });
     await bench.rpc("keys.revoke", { key_id: made.id }, bench.token);
     expect((await made.chat()).status).toBe(401);
-    proceed();
-    expect(await answer.text()).toContain("whole");
-    expect((await made.listed()).spent_total_usd).toBeCloseTo(
-      costUsd({ prompt_tokens: 10, completion_tokens: 100 }),
-      9,
-    );
+    expect(await answer.text()).toContain("half an answer");
+    await until("it is charged", async () => (await made.listed()).spent_total_usd > 0);
+    expect((await made.listed()).spent_total_usd).toBeLessThan(0.001);
     expect(bench.app.rooms.metering).toMatchObject({ holdCount: 0 });
     bench.upstream.answer(honestUpstream(() => {}));
   });
