@@ -154,6 +154,11 @@ const settings = {
     "whole months before the current one whose usage rows are kept; their totals always are",
     optional(integer(1, 1_200), "all"),
   ),
+  auditRetentionDays: setting(
+    "SERVICE_AUDIT_RETENTION_DAYS",
+    "days for which entries of the audit log are kept",
+    { schema: integer(1, 3_650), fallback: 365 },
+  ),
   trustedProxies: setting(
     "SERVICE_TRUSTED_PROXIES",
     "addresses whose X-Forwarded-For is trusted, separated by commas",

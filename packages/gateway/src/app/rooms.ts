@@ -8,6 +8,7 @@ import type { Rooms } from "../kernel/context.ts";
 import { buildHash, VERSION } from "../kernel/version.ts";
 import { Accounts } from "../rooms/accounts/index.ts";
 import { Agents } from "../rooms/agents/index.ts";
+import { Audit } from "../rooms/audit/index.ts";
 import { Billing } from "../rooms/billing/index.ts";
 import { Conversations } from "../rooms/conversations/index.ts";
 import { Groups } from "../rooms/groups/index.ts";
@@ -94,6 +95,10 @@ export async function openRooms(options: RoomOptions) {
       registrationOpen,
     }),
   );
+  const audit = await open(
+    "audit",
+    new Audit({ db, clock, ids, log, retentionDays: config.auditRetentionDays }),
+  );
   const ledger = await open("ledger", new Ledger({ db, bus, clock, ids, pointsPerUsd }));
   const usage = await open("usage", new Usage({ db, clock, retentionMonths: config.usageRetentionMonths }));
   const { balances } = ledger;
@@ -104,10 +109,13 @@ export async function openRooms(options: RoomOptions) {
   );
   const money = { limiter, reservations, billing, usage, ledger, pointsPerUsd };
   const metering = await open("metering", new MeteringService({ db, clock, ids, log, dataDir, ...money }), {
+    start: (room) => room.start(),
     close: (room) => room.close(life.isPatient ? JOURNAL_DRAIN_MS : JOURNAL_STOP_MS),
   });
   const groups = await open("groups", new Groups({ db, bus, clock, ids, accounts, ledger, metering }));
-  const keys = await open("keys", new Keys({ db, bus, clock, ids, groups }));
+  const keys = await open("keys", new Keys({ db, bus, clock, ids, log, groups, usage }), {
+    close: (room) => room.close(),
+  });
 
   // Backends and routing.
   const bridge = await open("bridge", new Bridge({ agentUrl: config.bridgeUrl, clock, log }), {
@@ -238,12 +246,14 @@ export async function openRooms(options: RoomOptions) {
     invitations: groups.invitations.sweep,
     "video payloads": video.sweepPayloads,
     "stored responses": inference.responses.sweep,
+    "audit entries": audit.sweep,
   };
   await open("housekeeping", new Housekeeping({ clock, log, leases, sweeps }), {
     close: (sweeper) => sweeper.close(),
   });
   return {
     accounts,
+    audit,
     ledger,
     groups,
     usage,

@@ -71,11 +71,11 @@ function publishFigures(
 /** Opens the listener: from here on the service takes requests. */
 export function openTransports({ config, life, foundation, rooms }: TransportOptions): Transports {
   const { events: hub, limiter, revocations, clock, ids, log, metrics } = foundation;
-  const { accounts, metering } = rooms;
+  const { accounts, metering, audit } = rooms;
   const registry = new Registry(surfaces);
   const tries = new FailedTries(clock);
   const calls = metrics.counter("gateway_rpc_calls_total", "JSON-RPC calls by method and outcome");
-  const runner = new RpcRunner({ registry, rooms, log, calls });
+  const runner = new RpcRunner({ registry, rooms, log, calls, audit });
   const events = new EventsTransport({ events: hub, authenticator: accounts, revocations, clock });
   life.opened("notification streams", () => events.close());
   publishFigures(metrics, rooms, events);
@@ -122,6 +122,8 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
       apiRateLimitRpm: config.apiRateLimitRpm,
       checkTierRate: (principal) => metering.checkRate(payerOf(principal)),
     }),
+    keyRefused: (principal, failure) => rooms.keys.refused(principal, failure),
+    audit,
     rooms,
     ids,
     log,

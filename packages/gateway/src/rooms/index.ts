@@ -1,5 +1,6 @@
 import * as accounts from "./accounts/index.ts";
 import * as agents from "./agents/index.ts";
+import * as audit from "./audit/index.ts";
 import * as billing from "./billing/index.ts";
 import * as conversations from "./conversations/index.ts";
 import * as groups from "./groups/index.ts";
@@ -30,5 +31,6 @@ export const surfaces = [
   video,
   realtime,
   agents,
+  audit,
   system,
 ] as const;

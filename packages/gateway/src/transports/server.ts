@@ -2,6 +2,7 @@ import { bearerOf, type HttpRequest, Reply, Router, replyOf } from "@model-gatew
 import type { AnyReply, IncomingRequest } from "@model-gateway/wire/server";
 import { connectionsByOpenFiles, Listener, SocketReply } from "@model-gateway/wire/server";
 import type { SocketHandlers } from "@model-gateway/wire/websocket";
+import type { AuditSink } from "../kernel/audit.ts";
 import type { Clock } from "../kernel/clock.ts";
 import type { Rooms } from "../kernel/context.ts";
 import { ServiceError, toRestReply, toServiceError } from "../kernel/errors.ts";
@@ -12,7 +13,7 @@ import { Cors } from "./cors.ts";
 import type { EventsTransport } from "./events/sse.ts";
 import { type Hosts, RequestSource } from "./hosts.ts";
 import type { Gate } from "./rest/gate.ts";
-import { RouteRunner } from "./rest/runner.ts";
+import { RouteRunner, type RouteRunnerOptions } from "./rest/runner.ts";
 import { type createRpcHttp, RPC_BODY_BYTES_MAX } from "./rpc/http.ts";
 import { type RpcWebSocket, SEND_BUFFER_BYTES_MAX } from "./rpc/websocket.ts";
 
@@ -33,6 +34,8 @@ interface HttpServerOptions {
   connectionRefused(): void;
   routes: readonly AnyRoute[];
   gate: Gate;
+  keyRefused: RouteRunnerOptions["keyRefused"];
+  audit: AuditSink;
   rpcHttp: ReturnType<typeof createRpcHttp>;
   rpcSocket: RpcWebSocket;
   events: EventsTransport;
@@ -69,10 +72,10 @@ function challenged(answer: AnyReply): AnyReply {
 
 /** The one listener: routes, the RPC plane, the event streams and the WebSockets. */
 export function startHttpServer(options: HttpServerOptions): Listener {
-  const { rpcHttp, rpcSocket, events, gate, rooms, ids, log, trustedProxies } = options;
+  const { rpcHttp, rpcSocket, events, gate, keyRefused, audit, rooms, ids, log, trustedProxies } = options;
   for (const route of options.routes) checkRoute(route);
   const router = new Router(options.routes);
-  const runner = new RouteRunner({ gate, rooms, log });
+  const runner = new RouteRunner({ gate, rooms, log, keyRefused, audit });
   const cors = new Cors(options.corsOrigins);
 
   function runRoute(request: IncomingRequest, path: string): AnyReply | Promise<AnyReply> {

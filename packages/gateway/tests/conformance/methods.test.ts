@@ -68,6 +68,10 @@ system.probe | anonymous_socket | | ok status
 const ADDED = new Set([
   "auth.register setup_token?",
   "keys.create group_id?",
+  ...["expires_at", "monthly_budget_usd", "total_budget_usd", "allowed_models"].map(
+    (name) => `keys.create ${name}?`,
+  ),
+  ...["requests_per_minute", "tokens_per_minute"].map((name) => `keys.create ${name}?`),
   "group.members.list include_inactive?",
   "group.models.allow remove?",
   "group.models.deny remove?",
@@ -76,6 +80,8 @@ const ADDED = new Set([
 
 /** Methods of our own beyond the contract's. */
 const ADDED_METHODS = `
+keys.update | jwt | key_id name? expires_at? monthly_budget_usd? total_budget_usd? allowed_models? requests_per_minute? tokens_per_minute? | id name key_prefix project created_at
+audit.list | admin | limit? cursor? actor? action? target? since? until? | entries next_cursor
 chat.stop | jwt | stream_id | ok
 conversations.rename | jwt | conversation_id title | id title owner
 conversations.rewind | jwt | conversation_id message_id | removed

@@ -1,7 +1,7 @@
 import { isoTime } from "../../kernel/clock.ts";
 import type { Database, Transaction } from "../../storage/contract.ts";
 import { accountOf, type Settlement, type Settling } from "../ledger/index.ts";
-import type { MonthQuota, UsageRow } from "../usage/index.ts";
+import type { UsageRow, WrittenSums } from "../usage/index.ts";
 import { type JournalEntry, takesPoints } from "./journal/codec.ts";
 import { TierQuota, type TierQuotaOptions } from "./tier-quota.ts";
 
@@ -44,19 +44,19 @@ const toRow = (entry: JournalEntry, points: number | null): UsageRow => ({
 
 /**
  * Brings journaled requests into the database, each exactly once: in one transaction points are settled, rows
- * inserted and rollups bumped, and a request whose row exists is passed over. Returns the months it changed.
+ * inserted and rollups bumped, and a request whose row exists is passed over. Returns the sums it changed.
  */
 export async function settleEntries(
   { db, ledger, store, billing, mayExist }: SettlementOptions,
   entries: readonly JournalEntry[],
-): Promise<MonthQuota[]> {
+): Promise<WrittenSums> {
   const byId = new Map(entries.map((entry) => [entry.requestId, entry]));
   let used: Transaction | undefined;
-  const months = await db.transaction(async (tx) => {
+  const written = await db.transaction(async (tx) => {
     used = tx;
     for (const id of mayExist ? await store.existing(tx, [...byId.keys()]) : []) byId.delete(id);
     const fresh = [...byId.values()];
-    if (fresh.length === 0) return [];
+    if (fresh.length === 0) return { months: [], keys: [] };
     const priced = fresh.filter(takesPoints);
     const quota = new TierQuota({ store, billing }, fresh);
     const settled = await ledger.settleBatch(tx, priced.map(toSettlement), { mayExist, quota });
@@ -67,5 +67,5 @@ export async function settleEntries(
     );
   });
   if (used) ledger.committed(used);
-  return months;
+  return written;
 }

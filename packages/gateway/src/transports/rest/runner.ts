@@ -5,6 +5,7 @@ import {
   replyOf,
   type StreamedReply,
 } from "@model-gateway/wire/http";
+import { type AuditSink, auditEntry } from "../../kernel/audit.ts";
 import {
   type Actor,
   type Caller,
@@ -13,10 +14,10 @@ import {
   type Principal,
   type Rooms,
 } from "../../kernel/context.ts";
-import { isOurs, toRestReply, toServiceError } from "../../kernel/errors.ts";
+import { isOurs, type ServiceError, toRestReply, toServiceError } from "../../kernel/errors.ts";
 import { readJson } from "../../kernel/json.ts";
 import type { Log } from "../../kernel/log.ts";
-import { Answer, type AnyRoute, Raw, type RouteCall } from "../../kernel/route.ts";
+import { Answer, type AnyRoute, isAudited, Raw, type RouteCall } from "../../kernel/route.ts";
 import { validate } from "../../kernel/validate.ts";
 import { whenKnown } from "../../kernel/when-known.ts";
 import type { Gate } from "./gate.ts";
@@ -24,10 +25,13 @@ import { inflated } from "./inflate.ts";
 
 const NOBODY = { actor: null, adminToken: false };
 
-interface RouteRunnerOptions {
+export interface RouteRunnerOptions {
   gate: Gate;
   rooms: Rooms;
   log: Log;
+  audit: AuditSink;
+  /** A request with a known API key failed. */
+  keyRefused(principal: Principal, failure: ServiceError): void;
 }
 
 /** What one request of a route is known by; the gate and the body are filled in on the way to the handler. */
@@ -71,7 +75,8 @@ export class RouteRunner {
     const call = new RoutedCall(rooms, log, request, requestId, path, source);
     try {
       const admitted = gate.admit(route, call);
-      const handled = admitted ? admitted.then(() => received(route, call)) : received(route, call);
+      const received = admitted ? admitted.then(() => receive(route, call)) : receive(route, call);
+      const handled = isAudited(route) ? this.#recorded(route, received, call) : received;
       return handled instanceof Promise
         ? handled
             .then((result) => answerOf(route, result, requestId))
@@ -82,16 +87,31 @@ export class RouteRunner {
     }
   }
 
+  async #recorded({ method, path }: AnyRoute, handling: unknown, call: RoutedCall): Promise<unknown> {
+    const result = await handling;
+    const { caller, requestId, body } = call;
+    const value = result instanceof Answer ? result.value : result;
+    await this.options.audit.record(
+      auditEntry(
+        { action: `${method} ${path}`, caller, requestId },
+        { ...call.path, ...(body ?? {}) },
+        value,
+      ),
+    );
+    return result;
+  }
+
   #refuse(route: AnyRoute, error: unknown, call: RoutedCall): Reply | Promise<Reply> {
     const failure = toServiceError(error);
-    const { request, requestId, log } = call;
+    const { request, requestId, log, principal } = call;
+    if (principal) this.options.keyRefused(principal, failure);
     if (isOurs(failure)) log.error("route failed", { request_id: requestId, path: request.path, error });
     return route.refuse ? route.refuse(error, call) : toRestReply(failure, requestId);
   }
 }
 
 /** Reads what the route declares and hands it to the handler. */
-function received(route: AnyRoute, call: RoutedCall): unknown {
+function receive(route: AnyRoute, call: RoutedCall): unknown {
   const { request } = call;
   if (route.query)
     call.query = validate(

@@ -1,3 +1,4 @@
+import type { AuditSink } from "../../kernel/audit.ts";
 import type { CallContext, Caller, Rooms } from "../../kernel/context.ts";
 import { dispatch } from "../../kernel/dispatch.ts";
 import { isOurs, ServiceError, toServiceError } from "../../kernel/errors.ts";
@@ -12,6 +13,7 @@ interface RpcRunnerOptions {
   rooms: Rooms;
   log: Log;
   calls: Counter;
+  audit: AuditSink;
 }
 
 export interface RpcCallOptions {
@@ -80,7 +82,7 @@ export class RpcRunner {
     { caller, requestId, guard, onResult }: RpcCallOptions,
   ): string | Promise<string> {
     if ("invalid" in request) return encodeFailure(request.invalid, request.idJson);
-    const { registry, rooms, log } = this.options;
+    const { registry, rooms, log, audit } = this.options;
     const { method, params, idJson } = request;
     const succeeded = (result: unknown): string => {
       this.#counterOf(method).add();
@@ -92,7 +94,7 @@ export class RpcRunner {
       const refusal = guard?.(method);
       if (refusal) throw refusal;
       const context: CallContext = { caller, requestId, rooms, log };
-      return whenKnown(dispatch(registry, { method, params, context }), succeeded);
+      return whenKnown(dispatch(registry, { method, params, context, audit }), succeeded);
     }, failed);
   }
 

@@ -10,7 +10,7 @@ import type { Payer } from "../../../kernel/payer.ts";
 import { LARGE_BODY_BYTES, nextTurn } from "../../../kernel/turns.ts";
 import { CLIENT_LEFT_OUTCOME } from "../../../observe/request-records.ts";
 import type { ModelLimits } from "../../billing/index.ts";
-import { type ModelRules, modelAllowed } from "../../groups/index.ts";
+import { type ModelTerms, modelRefusal } from "../../keys/index.ts";
 import type { Admission, Metering } from "../../metering/index.ts";
 import type { Route, RoutePlan, Routing } from "../../routing/index.ts";
 import type { Payload } from "../request/payload.ts";
@@ -29,8 +29,8 @@ const ATTEMPTS_MAX = 2;
 export interface Asker {
   requestId: string;
   payer: Payer;
-  /** Rules of the group whose key it is. */
-  rules: ModelRules | null;
+  /** Which models the key may use; null without one. */
+  rules: ModelTerms | null;
   refId: string | null;
   /** `backend` of the usage row. */
   channel: "gateway" | "rpc";
@@ -115,11 +115,16 @@ export class UpstreamCall {
     const { routing } = parts;
     const { asker, capability, provider, conversationId } = options;
     const model = routing.aliases.resolve(options.model);
-    const allows = (name: string) => modelAllowed(asker.rules, name);
-    const plan = routing.plan(model, { capability, provider, conversationId }, allows);
-    if (plan ? plan.targets.length === 0 : !allows(model)) {
-      fail("model_not_allowed", `This key's group does not allow the model ${model}; ask a group admin`);
-    }
+    const refusal = (name: string) => modelRefusal(asker.rules, name);
+    const plan = routing.plan(
+      model,
+      { capability, provider, conversationId },
+      (name) => refusal(name) === null,
+    );
+    if (plan?.targets.length === 0)
+      fail("model_not_allowed", `This key may use no model that ${model} leads to; its owner can allow one`);
+    const refused = plan ? null : refusal(model);
+    if (refused !== null) fail("model_not_allowed", refused);
     const chosen = plan ? plan.first() : routing.acquire({ model, capability, provider, conversationId });
     const admitOn = (route: Route) => UpstreamCall.#admitOn(parts, options, { model, route, plan });
     return chosen instanceof Promise ? chosen.then(admitOn) : admitOn(chosen);
