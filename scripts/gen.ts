@@ -28,6 +28,8 @@ const routes = [
     needsSetupLink: async () => false,
     registrationIsOpen: async () => false,
     firstAccountOnly: false,
+    passwordSignIn: true,
+    provider: null,
   }),
 ];
 

@@ -19,6 +19,7 @@ import { MeteringService } from "../rooms/metering/index.ts";
 import { Providers } from "../rooms/providers/index.ts";
 import { Realtime } from "../rooms/realtime/index.ts";
 import { createSealer, Routing } from "../rooms/routing/index.ts";
+import { Sso, type SsoSettings } from "../rooms/sso/index.ts";
 import { Housekeeping, type LocalServer, LocalServers, System } from "../rooms/system/index.ts";
 import { Usage } from "../rooms/usage/index.ts";
 import { Video } from "../rooms/video/index.ts";
@@ -37,6 +38,26 @@ interface RoomOptions {
   ownPort: () => number;
   deadlines?: Partial<Deadlines>;
   localServers?: readonly LocalServer[];
+}
+
+/** Null without an issuer; the configuration was checked: with one, the rest is there. */
+function ssoSettings(config: Config): SsoSettings | null {
+  const { oidcIssuer: issuer, oidcClientId: clientId, publicUrl } = config;
+  if (issuer === null || clientId === null || publicUrl === null) return null;
+  return {
+    issuer,
+    clientId,
+    publicUrl,
+    clientSecret: config.oidcClientSecret ?? config.oidcClientSecretFile,
+    scopes: config.oidcScopes,
+    label: config.oidcLabel,
+    admin: config.oidcAdmin,
+    groupsClaim: config.oidcGroupsClaim,
+    emailDomains: config.oidcEmailDomains,
+    registers: config.oidcRegistration,
+    linksByEmail: config.oidcLinkByEmail,
+    trustsEmail: config.oidcTrustEmail,
+  };
 }
 
 /** What a room needs beyond its constructor. */
@@ -91,6 +112,7 @@ export async function openRooms(options: RoomOptions) {
       jwtSecret,
       adminToken,
       registrationOpen,
+      passwordSignIn: config.passwordSignIn,
     }),
   );
   const ledger = await open("ledger", new Ledger({ db, bus, clock, ids, pointsPerUsd }));
@@ -106,6 +128,20 @@ export async function openRooms(options: RoomOptions) {
     close: (room) => room.close(life.isPatient ? JOURNAL_DRAIN_MS : JOURNAL_STOP_MS),
   });
   const groups = await open("groups", new Groups({ db, bus, clock, ids, accounts, ledger, metering }));
+  const sso = await open(
+    "sign-in provider",
+    new Sso({
+      settings: ssoSettings(config),
+      db,
+      clock,
+      ids,
+      log,
+      jwtSecret,
+      accounts,
+      groups,
+      fetch: (url, init) => fetch(url, init),
+    }),
+  );
   const keys = await open("keys", new Keys({ db, bus, clock, ids, groups }));
 
   // Backends and routing.
@@ -217,6 +253,7 @@ export async function openRooms(options: RoomOptions) {
     "refresh tokens": accounts.sweepTokens,
     "ended sessions": accounts.sweepSessions,
     "account links": accounts.people.sweepLinks,
+    "used sign-ins": sso.sweepUsed,
     invitations: groups.invitations.sweep,
     "video payloads": video.sweepPayloads,
   };
@@ -225,6 +262,7 @@ export async function openRooms(options: RoomOptions) {
   });
   return {
     accounts,
+    sso,
     ledger,
     groups,
     usage,
