@@ -20,8 +20,18 @@ const { values } = parseArgs({
   options: {
     outfile: { type: "string", default: join(root, "dist/browser-tool") },
     target: { type: "string" },
+    /** That target's Bun, when it is not to be downloaded. */
+    bun: { type: "string" },
+    help: { type: "boolean", short: "h" },
   },
 });
+
+if (values.help) {
+  console.log(
+    "bun scripts/build-browser.ts [--target bun-linux-x64] [--bun <path>] [--outfile dist/browser-tool]",
+  );
+  process.exit(0);
+}
 
 /** The features are fixed when the tool is built; the environment of the build decides them. */
 async function featureDefines(): Promise<Record<string, string>> {
@@ -59,6 +69,7 @@ async function build({ files, defines }: Embed): Promise<number> {
       "--asset-naming=[name].[ext]",
       ...Object.entries(all).map(([name, value]) => `--define=${name}=${value}`),
       ...(values.target ? [`--target=${values.target}`] : []),
+      ...(values.bun ? [`--compile-executable-path=${values.bun}`] : []),
       join(root, "packages/browser/src/cli.ts"),
       ...files,
       "--outfile",
