@@ -220,7 +220,12 @@ export function createClient(options: ClientOptions): Client {
       if (session) await keeper.accept(session);
       return { returnTo: return_to, linked: session === null };
     },
-    signOut: () => keeper.clear(),
+    async signOut() {
+      const refreshToken = keeper.current?.refreshToken;
+      await keeper.clear();
+      // Signed out here in any case; tokens that the server does not hear of expire.
+      if (refreshToken) await call("auth.logout", { refresh_token: refreshToken }).catch(() => {});
+    },
     close() {
       socket?.close();
       keeper.close();

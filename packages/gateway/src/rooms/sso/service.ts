@@ -107,7 +107,7 @@ export class Sso {
     { ip }: CallSource,
   ): Promise<Begun> {
     const { provider, settings } = this.#configured();
-    await this.options.accounts.limit(`oidc:${ip}`, TRIES_PER_IP);
+    await this.options.accounts.limit("oidc", ip, TRIES_PER_IP);
     const attempt: Attempt = {
       id: this.options.ids.uuid(),
       state: oauth.generateRandomState(),
@@ -126,7 +126,7 @@ export class Sso {
   ): Promise<Finished> {
     const { provider } = this.#configured();
     const { accounts, clock } = this.options;
-    await accounts.limit(`oidc-finish:${source.ip}`, TRIES_PER_IP);
+    await accounts.limit("oidc-finish", source.ip, TRIES_PER_IP);
     const attempt = (await this.#attempts.open(sealed)) ?? refuseAttempt();
     const accepted = await provider.accepted(new URLSearchParams(query), attempt);
     const expiresAt = isoTime(clock.now() + 2 * ATTEMPT_SECONDS * 1000);
