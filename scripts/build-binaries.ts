@@ -1,18 +1,16 @@
 /**
- * Single executables of the gateway and the browser tool for every system, by one command: `npm run binaries`. The Bun
- * that goes into each comes from the npm registry, in the version that this project is pinned to.
+ * `npm run binaries [-- --only <target>] [--out dist]`
+ *
+ * Writes model-gateway-<target> and browser-tool-<target>, each one executable, for linux-x64, linux-arm64, darwin-x64,
+ * darwin-arm64 and windows-x64. The Bun that goes into them comes from the npm registry, in the version that this
+ * project is pinned to.
  */
+import "./lib/help.ts";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import manifest from "../package.json" with { type: "json" };
-
-const HELP = `npm run binaries [-- --only <target>] [--out <dir>]
-
-Writes model-gateway-<target> and browser-tool-<target> (default: into dist) for
-  linux-x64, linux-arm64, darwin-x64, darwin-arm64, windows-x64
-`;
 
 const TARGETS = ["linux-x64", "linux-arm64", "darwin-x64", "darwin-arm64", "windows-x64"] as const;
 type Target = (typeof TARGETS)[number];
@@ -23,7 +21,6 @@ const { values } = parseArgs({
   options: {
     only: { type: "string", multiple: true },
     out: { type: "string", default: join(root, "dist") },
-    help: { type: "boolean", short: "h" },
   },
 });
 
@@ -58,10 +55,6 @@ function build(target: Target, workDir: string): void {
 }
 
 function main(): void {
-  if (values.help) {
-    process.stdout.write(HELP);
-    return;
-  }
   const wanted = values.only ?? TARGETS;
   const unknown = wanted.find((target) => !TARGETS.includes(target as Target));
   if (unknown !== undefined) throw new Error(`--only ${unknown}: choose from ${TARGETS.join(", ")}`);

@@ -3,6 +3,7 @@
  * The result needs nothing else on the machine but a browser. The libraries of BROWSER_BUNDLE_LIBS and
  * BROWSER_BUNDLE_MANIFEST go into the file, for browsers on systems that lack them.
  */
+import "./lib/help.ts";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -22,16 +23,8 @@ const { values } = parseArgs({
     target: { type: "string" },
     /** That target's Bun, when it is not to be downloaded. */
     bun: { type: "string" },
-    help: { type: "boolean", short: "h" },
   },
 });
-
-if (values.help) {
-  console.log(
-    "bun scripts/build-browser.ts [--target bun-linux-x64] [--bun <path>] [--outfile dist/browser-tool]",
-  );
-  process.exit(0);
-}
 
 /** The features are fixed when the tool is built; the environment of the build decides them. */
 async function featureDefines(): Promise<Record<string, string>> {

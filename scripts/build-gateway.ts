@@ -3,6 +3,7 @@
  *
  *   bun scripts/build-gateway.ts [--target bun-linux-x64] [--bun <path of that system's Bun>] [--outfile dist/model-gateway]
  */
+import "./lib/help.ts";
 import { parseArgs } from "node:util";
 import { gateway } from "./packages/programs.ts";
 
@@ -11,16 +12,8 @@ const { values } = parseArgs({
     target: { type: "string" },
     bun: { type: "string" },
     outfile: { type: "string", default: "dist/model-gateway" },
-    help: { type: "boolean", short: "h" },
   },
 });
-
-if (values.help) {
-  console.log(
-    "bun scripts/build-gateway.ts [--target bun-linux-x64] [--bun <path>] [--outfile dist/model-gateway]",
-  );
-  process.exit(0);
-}
 
 const built = await Bun.build({
   entrypoints: [gateway.entry],

@@ -1,17 +1,15 @@
 /**
- * npm packages that run from their tarball alone: `npm run pack [-- --out dist]` writes model-gateway-<version>.tgz and
+ * `npm run pack [-- --out dist]`
+ *
+ * npm packages that run from their tarball alone: writes model-gateway-<version>.tgz and
  * browser-tool-<version>.tgz. Each holds its program in one file; Bun is its only dependency.
  */
+import "../lib/help.ts";
 import { copyFileSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import manifest from "../../package.json" with { type: "json" };
 import { browserTool, gateway, type Program, ROOT } from "./programs.ts";
-
-const HELP = `npm run pack [-- --out <dir>]
-
-Writes the npm packages model-gateway and browser-tool as tarballs (default: dist).
-`;
 
 /** Of Node, which only starts Bun. */
 const NODE_MIN = ">=20";
@@ -50,10 +48,7 @@ async function pack(program: Program, outDir: string): Promise<void> {
 }
 
 const { values } = parseArgs({
-  options: { out: { type: "string", default: join(ROOT, "dist") }, help: { type: "boolean", short: "h" } },
+  options: { out: { type: "string", default: join(ROOT, "dist") } },
 });
-if (values.help) process.stdout.write(HELP);
-else {
-  mkdirSync(values.out, { recursive: true });
-  for (const program of [gateway, browserTool]) await pack(program, values.out);
-}
+mkdirSync(values.out, { recursive: true });
+for (const program of [gateway, browserTool]) await pack(program, values.out);
