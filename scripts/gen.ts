@@ -1,7 +1,10 @@
 /**
+ * `npm run gen [-- --check]`
+ *
  * Writes what is derived from the definitions: the reference pages and the client's types. With `--check`
  * nothing is written, and a file that differs from its source fails the command.
  */
+import "./lib/help.ts";
 import { mkdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { backendKinds } from "../packages/gateway/src/backends/index.ts";
@@ -28,6 +31,8 @@ const routes = [
     needsSetupLink: async () => false,
     registrationIsOpen: async () => false,
     firstAccountOnly: false,
+    passwordSignIn: true,
+    provider: null,
   }),
 ];
 

@@ -1,7 +1,10 @@
 /**
+ * `npm test [-- <part of a path> …]`
+ *
  * Runs every test (or those whose paths contain an argument) against real services, and ends with one line:
  * `N passed, M failed`. What the machine could not provide is named, and its tests count as skipped.
  */
+import "./lib/help.ts";
 import { availableParallelism } from "node:os";
 import { startServices } from "@model-gateway/testing/services.ts";
 

@@ -217,6 +217,27 @@ export interface Methods {
     params: { user_id: string; name?: string; tier?: string; is_admin?: boolean; disabled?: boolean };
     result: { ok: true };
   };
+  /** Your accounts at the sign-in provider that sign you in here. */
+  "auth.identities.list": {
+    auth: "jwt";
+    params: Record<string, never>;
+    result: {
+      id: string;
+      issuer: string;
+      /** As the provider gave it last */
+      email: string | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+      /** RFC 3339 timestamp, UTC */
+      last_used_at: string;
+    }[];
+  };
+  /** Unlink an account at the sign-in provider; sessions that it began go on. */
+  "auth.identities.remove": {
+    auth: "jwt";
+    params: { identity_id: string };
+    result: { ok: true };
+  };
   /** Your wallet: balance and recent entries. With the admin token: the account that issues points. */
   "ledger.self": {
     auth: "jwt_or_admin_token";
@@ -1876,6 +1897,8 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "auth.password.set": "jwt",
   "auth.link.show": "public",
   "users.update": "admin",
+  "auth.identities.list": "jwt",
+  "auth.identities.remove": "jwt",
   "ledger.self": "jwt_or_admin_token",
   "group.invite.accept": "jwt",
   "group.members.add": "jwt",

@@ -20,6 +20,7 @@ import { MeteringService } from "../rooms/metering/index.ts";
 import { Providers } from "../rooms/providers/index.ts";
 import { Realtime } from "../rooms/realtime/index.ts";
 import { createSealer, Routing } from "../rooms/routing/index.ts";
+import { Sso, type SsoSettings } from "../rooms/sso/index.ts";
 import { Housekeeping, type LocalServer, LocalServers, System } from "../rooms/system/index.ts";
 import { Usage } from "../rooms/usage/index.ts";
 import { Video } from "../rooms/video/index.ts";
@@ -38,6 +39,26 @@ interface RoomOptions {
   ownPort: () => number;
   deadlines?: Partial<Deadlines>;
   localServers?: readonly LocalServer[];
+}
+
+/** Null without an issuer; the configuration was checked: with one, the rest is there. */
+function ssoSettings(config: Config): SsoSettings | null {
+  const { oidcIssuer: issuer, oidcClientId: clientId, publicUrl } = config;
+  if (issuer === null || clientId === null || publicUrl === null) return null;
+  return {
+    issuer,
+    clientId,
+    publicUrl,
+    clientSecret: config.oidcClientSecret ?? config.oidcClientSecretFile,
+    scopes: config.oidcScopes,
+    label: config.oidcLabel,
+    admin: config.oidcAdmin,
+    groupsClaim: config.oidcGroupsClaim,
+    emailDomains: config.oidcEmailDomains,
+    registers: config.oidcRegistration,
+    linksByEmail: config.oidcLinkByEmail,
+    trustsEmail: config.oidcTrustEmail,
+  };
 }
 
 /** What a room needs beyond its constructor. */
@@ -93,6 +114,7 @@ export async function openRooms(options: RoomOptions) {
       jwtSecret,
       adminToken,
       registrationOpen,
+      passwordSignIn: config.passwordSignIn,
     }),
   );
   const audit = await open(
@@ -116,6 +138,20 @@ export async function openRooms(options: RoomOptions) {
   const keys = await open("keys", new Keys({ db, bus, clock, ids, log, groups, usage }), {
     close: (room) => room.close(),
   });
+  const sso = await open(
+    "sign-in provider",
+    new Sso({
+      settings: ssoSettings(config),
+      db,
+      clock,
+      ids,
+      log,
+      jwtSecret,
+      accounts,
+      groups,
+      fetch: (url, init) => fetch(url, init),
+    }),
+  );
 
   // Backends and routing.
   const bridge = await open("bridge", new Bridge({ agentUrl: config.bridgeUrl, clock, log }), {
@@ -243,6 +279,7 @@ export async function openRooms(options: RoomOptions) {
     "refresh tokens": accounts.sweepTokens,
     "ended sessions": accounts.sweepSessions,
     "account links": accounts.people.sweepLinks,
+    "used sign-ins": sso.sweepUsed,
     invitations: groups.invitations.sweep,
     "video payloads": video.sweepPayloads,
     "stored responses": inference.responses.sweep,
@@ -254,6 +291,7 @@ export async function openRooms(options: RoomOptions) {
   return {
     accounts,
     audit,
+    sso,
     ledger,
     groups,
     usage,

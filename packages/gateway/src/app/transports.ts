@@ -98,6 +98,8 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
         needsSetupLink: (source) => accounts.needsSetupLink(source),
         registrationIsOpen: () => accounts.registrationIsOpen(),
         firstAccountOnly: config.registrationOpen === null,
+        passwordSignIn: config.passwordSignIn,
+        provider: rooms.sso.label,
       }),
     ],
     fallback: createConsole({ log }),

@@ -11,6 +11,7 @@ import * as memory from "./memory/index.ts";
 import * as providers from "./providers/index.ts";
 import * as realtime from "./realtime/index.ts";
 import * as routing from "./routing/index.ts";
+import * as sso from "./sso/index.ts";
 import * as system from "./system/index.ts";
 import * as usage from "./usage/index.ts";
 import * as video from "./video/index.ts";
@@ -18,6 +19,7 @@ import * as video from "./video/index.ts";
 /** Every room's surface, one line a room; the registry, the documents and the client's types come from here. */
 export const surfaces = [
   accounts,
+  sso,
   ledger,
   groups,
   keys,

@@ -119,6 +119,8 @@ users.links.revoke | admin | link_id | ok
 auth.password.set | jwt | current_password new_password | ok
 auth.sessions.list | jwt | | id current ip user_agent created_at last_used_at
 auth.sessions.end | jwt | session_id? | ended
+auth.identities.list | jwt | | id issuer email created_at last_used_at
+auth.identities.remove | jwt | identity_id | ok
 auth.link.show | public | token | kind invited_by email name expires_at
 auth.link.accept | public | token password email? name? | access_token refresh_token token_type expires_in user
 group.invite.show | public | token | group_name group_description invited_by role email expires_at

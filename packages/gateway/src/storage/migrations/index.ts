@@ -17,6 +17,7 @@ import { people } from "./015-people.ts";
 import { keyLimits } from "./016-key-limits.ts";
 import { agentDeployments } from "./017-agent-deployments.ts";
 import { audit } from "./019-audit.ts";
+import { signInProvider } from "./022-sign-in-provider.ts";
 
 /** In order of application; a released migration is never edited, only followed by another. */
 export const migrations: readonly Migration[] = [
@@ -38,4 +39,5 @@ export const migrations: readonly Migration[] = [
   keyLimits,
   agentDeployments,
   audit,
+  signInProvider,
 ];
