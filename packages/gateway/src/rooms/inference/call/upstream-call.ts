@@ -139,8 +139,11 @@ export class UpstreamCall {
     const admitted = (admission: Admission) => new UpstreamCall(parts, options, outgoing, admission, plan);
     const hold = () => holdFor(parts, options, outgoing);
     // Composing a large body, counting it and sending it each take a while.
-    if (outgoing.body().bytes().length > LARGE_BODY_BYTES)
+    const body = outgoing.body();
+    if (body.size() > LARGE_BODY_BYTES)
       return nextTurn()
+        .then(() => body.bytes())
+        .then(nextTurn)
         .then(hold)
         .then((admission) => nextTurn().then(() => admitted(admission)));
     const admission = hold();
