@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { until } from "@model-gateway/testing/until.ts";
 import { minimax, startMinimax, type VideoUpstream } from "@model-gateway/testing/video.ts";
-import { dialRaw, serveTunnel } from "../../packages/gateway/tests/agents/support.ts";
+import { dialRaw, recordDeployments, serveTunnel } from "../../packages/gateway/tests/agents/support.ts";
 import { canShare } from "../../packages/gateway/tests/instances/support.ts";
 import type { Instance } from "./support/cluster.ts";
 import { startLoad } from "./support/load.ts";
@@ -28,7 +28,11 @@ describe.if(canShare)("three instances", () => {
 
   test("a subscriber on A hears the chat that runs on B with the model of a node that C holds", async () => {
     const { admin } = stage;
-    const { token } = await a.rpc("agents.register", { machine_name: "node", version: "1" }, admin);
+    const params = { machine_name: "node", version: "1" };
+    const { agent_id, token } = await a.rpc("agents.register", params, admin);
+    const db = await stage.db();
+    await recordDeployments(db, agent_id, ["tiny"]);
+    await db.close();
     const node = await dialRaw(c, token);
     serveTunnel(node, { baseUrl: stage.upstream.url, apiKey: null });
     await node.hello({ models: [{ model_id: "tiny", port: 20_000 }] });
