@@ -27,7 +27,6 @@ export const DEFAULT_DEADLINES: Deadlines = {
   keepAliveMs: 15_000,
 };
 
-const REVOKED = "the key of this request was revoked, or its account may no longer use it";
 const CHANGED_MAX = 10_000;
 /** Longer than a request can wait for a backend with a free place. */
 const CHANGED_KEPT_MS = 10 * 60_000;
@@ -39,6 +38,17 @@ const SETTLED_WITHIN_MS = 2_000;
 /** The abort reason for a client that disconnected. */
 export const CLIENT_LEFT = new Error("the client left");
 const CLIENT_STALLED = new Error("the client stopped reading");
+
+/** The abort reason for a request whose key or account lost its rights. */
+class Revocation extends BackendError {
+  constructor() {
+    super("request", "the key of this request was revoked, or its account may no longer use it");
+  }
+}
+
+/** Whether the asking side ended the call. The upstream has done nothing wrong, and bills what it was sent. */
+export const isEndedByAsker = (reason: unknown): boolean =>
+  isAboutClient(reason) || reason instanceof Revocation;
 
 /** Whether an abort was caused by the client, and so says nothing about the backend. */
 export const isAboutClient = (reason: unknown): boolean =>
@@ -200,8 +210,7 @@ export class CallWatch {
       ({ keyId, userId }: Payer) => keyId ?? userId,
       (payer) => this.options.isInForce(payer),
     );
-    for (const call of calls)
-      if (!(await isInForce(call.payer))) call.abort(new BackendError("request", REVOKED));
+    for (const call of calls) if (!(await isInForce(call.payer))) call.abort(new Revocation());
   }
 
   #hasChanged(payer: Payer): boolean {

@@ -16,7 +16,7 @@ import type { Route, RoutePlan, Routing } from "../../routing/index.ts";
 import type { Payload } from "../request/payload.ts";
 import type { SpendFields } from "../request/spend-fields.ts";
 import { StreamHold } from "../stream/stream-hold.ts";
-import { type CallWatch, isAboutClient, type WatchedCall } from "./deadlines.ts";
+import { type CallWatch, isAboutClient, isEndedByAsker, type WatchedCall } from "./deadlines.ts";
 import { mayFallBack, reportTo } from "./failures.ts";
 import type { CallObserver, ObservedCall } from "./observer.ts";
 import { Outgoing } from "./outgoing.ts";
@@ -84,6 +84,7 @@ export class UpstreamCall {
   readonly #tried: Route[] = [];
   /** Why the latest attempt broke; null once an answer came. */
   #failure: string | null = null;
+  #isEndedByAsker = false;
 
   #isSettled = false;
   #cancelBegin: (() => void) | null = null;
@@ -270,6 +271,7 @@ export class UpstreamCall {
   failed(error: unknown): void {
     const reason = this.watched.isAborted ? this.watched.reason : error;
     const left = isAboutClient(reason);
+    this.#isEndedByAsker = isEndedByAsker(reason);
     this.#failure = left ? CLIENT_LEFT_OUTCOME : reason instanceof BackendError ? reason.kind : "internal";
     this.observed.broke(reason, this.route.name);
     if (left) this.route.abandoned();
@@ -294,14 +296,14 @@ export class UpstreamCall {
 
   /**
    * For a complete answer, what the upstream reported; otherwise the larger of that and what was
-   * counted here. A client that leaves before any answer owes the prompt, which the upstream has. An upstream that
-   * fails without having delivered anything is owed nothing.
+   * counted here. A client that leaves, or whose key is revoked, before any answer owes the prompt, which the
+   * upstream has. An upstream that fails without having delivered anything is owed nothing.
    */
   #owed({ isWhole, reported, delivered }: CallEnd): (ReportedUsage & { isEstimated: boolean }) | null {
     const usage = reported === ABSURD || reported === null ? null : this.#completed(reported, delivered);
     if (isWhole && usage) return usage;
-    const hasLeft = this.#failure === CLIENT_LEFT_OUTCOME && this.#tried.length > 0;
-    if (reported === null && delivered === 0 && !hasLeft) return null;
+    const isPromptOwed = this.#isEndedByAsker && this.#tried.length > 0;
+    if (reported === null && delivered === 0 && !isPromptOwed) return null;
     const promptTokens = this.outgoing.bound.countPromptTokens();
     const completionTokens = this.#isWritten ? delivered : 0;
     return {
