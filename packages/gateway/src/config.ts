@@ -83,6 +83,16 @@ const settings = {
     schema: flag,
     fallback: false,
   }),
+  tlsCert: setting(
+    "SERVICE_TLS_CERT",
+    "file with the TLS certificate and its chain (PEM), read again when it is renewed; unset: plain HTTP",
+    optional(z.string().min(1), "none"),
+  ),
+  tlsKey: setting(
+    "SERVICE_TLS_KEY",
+    "file with the certificate's private key (PEM)",
+    optional(z.string().min(1), "none"),
+  ),
   connectionsMax: setting(
     "SERVICE_CONNECTIONS_MAX",
     "client connections at once; more are refused with 503",
@@ -267,6 +277,8 @@ export function readConfig(
     if (parsed.success) config[key] = parsed.data;
     else problems.push(`${name}: ${parsed.error.issues[0]?.message ?? "has a bad value"}`);
   }
+  if ((config.tlsCert === null) !== (config.tlsKey === null))
+    problems.push("SERVICE_TLS_CERT and SERVICE_TLS_KEY belong together: set both, or neither");
   return problems.length ? { problems } : { config: config as Config };
 }
 
