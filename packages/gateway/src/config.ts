@@ -107,6 +107,16 @@ const settings = {
     schema: flag,
     fallback: false,
   }),
+  tlsCert: setting(
+    "SERVICE_TLS_CERT",
+    "file with the TLS certificate and its chain (PEM), read again when it is renewed; unset: plain HTTP",
+    optional(z.string().min(1), "none"),
+  ),
+  tlsKey: setting(
+    "SERVICE_TLS_KEY",
+    "file with the certificate's private key (PEM)",
+    optional(z.string().min(1), "none"),
+  ),
   connectionsMax: setting(
     "SERVICE_CONNECTIONS_MAX",
     "client connections at once; more are refused with 503",
@@ -367,6 +377,10 @@ export function readConfig(
 function contradictions(config: Config): string[] {
   const { oidcIssuer, oidcClientId, publicUrl, passwordSignIn } = config;
   const checks: [boolean, string][] = [
+    [
+      (config.tlsCert === null) !== (config.tlsKey === null),
+      "SERVICE_TLS_CERT and SERVICE_TLS_KEY belong together: set both, or neither",
+    ],
     [
       (oidcIssuer === null) !== (oidcClientId === null),
       "SERVICE_OIDC_ISSUER and SERVICE_OIDC_CLIENT_ID: set both or neither",

@@ -1,5 +1,5 @@
 import { bearerOf, type HttpRequest, Reply, Router, replyOf } from "@model-gateway/wire/http";
-import type { AnyReply, IncomingRequest } from "@model-gateway/wire/server";
+import type { AnyReply, Certificate, IncomingRequest } from "@model-gateway/wire/server";
 import { connectionsByOpenFiles, Listener, SocketReply } from "@model-gateway/wire/server";
 import type { SocketHandlers } from "@model-gateway/wire/websocket";
 import type { AuditSink } from "../kernel/audit.ts";
@@ -29,6 +29,8 @@ interface HttpServerOptions {
   port: number;
   /** Lets several processes listen on one port. */
   reusePort?: boolean;
+  /** Of new connections; unset: plain HTTP. */
+  certificate?: () => Certificate;
   /** Null: as many as the open files allow. */
   connectionsMax: number | null;
   connectionRefused(): void;
@@ -167,6 +169,7 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     host: options.host,
     port: options.port,
     reusePort: options.reusePort ?? false,
+    ...(options.certificate && { certificate: options.certificate }),
     connectionsMax,
     strangers: {
       max: Math.ceil(connectionsMax * STRANGERS_SHARE),

@@ -182,6 +182,7 @@ describe.each(kinds)("limits of a key on %s", (kind) => {
         expect(text).toContain("key");
       }
     }
+    expect((await made.chat({ model: "\u0000dear" })).status).toBe(403);
     expect(bench.upstream.requests.length).toBe(before);
     expect((await made.listed()).last_refusal).toMatchObject({ code: "model_not_allowed" });
     expect((await made.chat({ model: CHEAP })).status).toBe(200);

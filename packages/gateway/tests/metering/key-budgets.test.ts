@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { freshDatabase, onEachDatabase, type TestDatabase } from "@model-gateway/testing/databases.ts";
+import { until } from "@model-gateway/testing/until.ts";
 import { openBus } from "../../src/bus/index.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { ServiceError } from "../../src/kernel/errors.ts";
@@ -233,6 +234,30 @@ onEachDatabase("budgets of keys", (fresh) => {
     expect(outcomes.filter(({ status }) => status === "fulfilled")).toHaveLength(3);
     const [failure] = outcomes.filter((outcome) => outcome.status === "rejected");
     expect(failure!.reason).toMatchObject({ kind: "rate_limited", retryAfterSeconds: 60 });
+  });
+
+  test("a batch that was committed without an answer counts once, and is known at once", async () => {
+    const { bench, clock } = await open(fresh);
+    const who = limited({ totalNanoUsd: 10 * CENT });
+    await spend(bench, who, 1);
+    await bench.metering.flush(10_000);
+    const { db } = bench;
+    const transaction = db.transaction.bind(db);
+    let lost = 0;
+    db.transaction = async (work) => {
+      const done = await transaction(work);
+      if (lost++ === 0) throw new Error("the connection broke after the commit");
+      return done;
+    };
+    for (let i = 0; i < 4; i++) await spend(bench, who, 1);
+    await until("it is written again", async () => {
+      clock.advance(1_000);
+      return bench.metering.figures.rows === 0;
+    });
+    expect(lost).toBeGreaterThan(1);
+    db.transaction = transaction;
+    expect(await bench.usage.store.keySpend(who.keyId!)).toMatchObject({ totalNanoUsd: 5 * CENT });
+    expect(admittedOf(await atOnce([bench], who, 30))).toHaveLength(5);
   });
 
   test("while the database is away, a known key keeps its budget and an unknown one is refused", async () => {

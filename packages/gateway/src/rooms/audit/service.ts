@@ -6,7 +6,7 @@ import type { Database, Sweep } from "../../storage/contract.ts";
 import { type AuditFilter, type AuditRow, AuditStore } from "./store.ts";
 
 const DAY_MS = 86_400_000;
-const TEXT_MAX = { userAgent: 256, details: 4_000 };
+const TEXT_MAX = { ip: 64, userAgent: 256, details: 4_000 };
 /** Who has no account: a machine with the admin token, or nobody yet. */
 const ADMIN_TOKEN = "admin token";
 const ANONYMOUS = "anonymous";
@@ -47,7 +47,7 @@ export class Audit implements AuditSink {
       action,
       actor_id: actor?.id ?? null,
       actor: tidy(actor?.email ?? (caller.adminToken ? ADMIN_TOKEN : ANONYMOUS)),
-      ip: caller.ip,
+      ip: tidy(caller.ip.slice(0, TEXT_MAX.ip)),
       user_agent: caller.userAgent && tidy(caller.userAgent.slice(0, TEXT_MAX.userAgent)),
       target: target && tidy(target),
       details: tidy(

@@ -131,12 +131,13 @@ export function allowedModelsOf(row: LimitRow): AllowedModels | null {
 export function modelRefusal(terms: ModelTerms | null, model: string): string | null {
   if (terms === null) return null;
   if (!modelAllowed(terms.group, model))
-    return `This key's group does not allow the model ${model}; ask a group admin`;
+    return `This key's group does not allow the model ${shown(model)}; ask a group admin`;
   if (terms.models && !terms.models.ids.has(normalModelId(model)))
-    return `This key may not use the model ${model}, only ${shortList(terms.models.names)}; its owner can allow more (keys.update)`;
+    return `This key may not use the model ${shown(model)}, only ${shortList(terms.models.names)}; its owner can allow more (keys.update)`;
   return null;
 }
 
+const shown = (model: string): string => model.slice(0, MODEL_LENGTH_MAX);
 const LISTED_MAX = 5;
 const shortList = (names: readonly string[]): string =>
   names.length <= LISTED_MAX

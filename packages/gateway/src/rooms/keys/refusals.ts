@@ -42,7 +42,9 @@ export class KeyRefusals {
     if (!STATUSES.has(status)) return;
     if (this.#waiting.size >= WAITING_MAX && !this.#waiting.has(keyId)) return;
     const atMs = this.options.clock.now();
-    this.#waiting.set(keyId, { atMs, code, message: message.trim().slice(0, MESSAGE_LENGTH_MAX) });
+    // A message may name what the client sent, and Postgres rejects NUL in texts.
+    const text = message.replaceAll("\u0000", "").trim().slice(0, MESSAGE_LENGTH_MAX);
+    this.#waiting.set(keyId, { atMs, code, message: text });
     this.#cancel ??= this.options.clock.after(WRITE_EVERY_MS, () => {
       this.#cancel = null;
       inBackground(this.options.log, "writing why keys were refused", this.write());

@@ -1,7 +1,7 @@
 import { isoTime } from "../../kernel/clock.ts";
 import type { Database, Transaction } from "../../storage/contract.ts";
 import { accountOf, type Settlement, type Settling } from "../ledger/index.ts";
-import type { UsageRow, WrittenSums } from "../usage/index.ts";
+import type { KeySpend, UsageRow, UsageStore, WrittenSums } from "../usage/index.ts";
 import { type JournalEntry, takesPoints } from "./journal/codec.ts";
 import { TierQuota, type TierQuotaOptions } from "./tier-quota.ts";
 
@@ -56,16 +56,30 @@ export async function settleEntries(
     used = tx;
     for (const id of mayExist ? await store.existing(tx, [...byId.keys()]) : []) byId.delete(id);
     const fresh = [...byId.values()];
-    if (fresh.length === 0) return { months: [], keys: [] };
+    if (fresh.length === 0) return { months: [], keys: await spendOfBudgets(store, entries, tx) };
     const priced = fresh.filter(takesPoints);
     const quota = new TierQuota({ store, billing }, fresh);
     const settled = await ledger.settleBatch(tx, priced.map(toSettlement), { mayExist, quota });
     const points = new Map(priced.map(({ requestId }, i) => [requestId, settled[i]?.points ?? null]));
-    return store.insert(
+    const inserted = await store.insert(
       tx,
       fresh.map((entry) => toRow(entry, points.get(entry.requestId) ?? null)),
     );
+    if (fresh.length === entries.length) return inserted;
+    return { ...inserted, keys: await spendOfBudgets(store, entries, tx) };
   });
   if (used) ledger.committed(used);
   return written;
+}
+
+/** Of rows that were there already nobody was told what they left: an attempt wrote them and did not live to say so. */
+async function spendOfBudgets(
+  store: UsageStore,
+  entries: readonly JournalEntry[],
+  tx: Transaction,
+): Promise<KeySpend[]> {
+  const keyIds = new Set(entries.flatMap(({ keyId, budgets }) => (budgets > 0 && keyId ? [keyId] : [])));
+  const spends: KeySpend[] = [];
+  for (const keyId of keyIds) spends.push(await store.keySpend(keyId, tx));
+  return spends;
 }

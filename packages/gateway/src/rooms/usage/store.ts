@@ -310,8 +310,8 @@ export class UsageStore {
     };
   }
 
-  keySpend(keyId: string): Promise<KeySpend> {
-    return readKeySpend(this.db, keyId);
+  keySpend(keyId: string, on: Queryable = this.db): Promise<KeySpend> {
+    return readKeySpend(on, keyId);
   }
 
   async list({ userId, project, limit, offset, fromMs }: ListOptions): Promise<ListedRow[]> {
