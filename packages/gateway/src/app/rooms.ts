@@ -48,7 +48,7 @@ function ssoSettings(config: Config): SsoSettings | null {
     issuer,
     clientId,
     publicUrl,
-    clientSecret: config.oidcClientSecret ?? config.oidcClientSecretFile,
+    clientSecret: config.oidcClientSecret,
     scopes: config.oidcScopes,
     label: config.oidcLabel,
     admin: config.oidcAdmin,
