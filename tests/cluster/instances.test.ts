@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { until } from "@model-gateway/testing/until.ts";
 import { minimax, startMinimax, type VideoUpstream } from "@model-gateway/testing/video.ts";
+import { dialRaw, serveTunnel } from "../../packages/gateway/tests/agents/support.ts";
 import { canShare } from "../../packages/gateway/tests/instances/support.ts";
 import type { Instance } from "./support/cluster.ts";
 import { startLoad } from "./support/load.ts";

@@ -29,7 +29,9 @@ test("help opens with examples, for the whole and for each command", async () =>
 test("mistakes are named, on the error stream, with a code", async () => {
   const unknown = await shell.run(["kyes"]);
   expect([unknown.code, unknown.out]).toEqual([2, ""]);
-  expect(unknown.err).toContain('no command "kyes"');
+  expect(unknown.err).toBe('model-gateway: there is no command "kyes"; did you mean "keys"?\n');
+  expect((await shell.run(["zzz"])).err).toContain("model-gateway --help lists them");
+  expect((await shell.run(["keys", "--projet", "x"])).err).toContain('did you mean "--project"?');
   const option = await shell.run(["keys", "--colour"]);
   expect(option.code).toBe(1);
   expect(option.err).toContain("model-gateway keys --help");
@@ -134,9 +136,10 @@ test("the wallet is shown", async () => {
   expect([wallet.code, wallet.out]).toEqual([0, "Balance: 0 points\nNo entries yet\n"]);
 });
 
-test("without the admin token, operator's commands say how to give it", async () => {
-  const refused = await shell.run(["backends"]);
-  expect(refused.err).toContain("SERVICE_ADMIN_TOKEN");
+test("a signed-in administrator needs no admin token; a wrong one is not accepted", async () => {
+  const bySession = await shell.run(["backends"]);
+  expect(bySession.out).toContain("No backend is registered");
+  expect((await shell.run(["usage", "--by", "model"])).out).toBe("Nothing in this range\n");
   const wrong = await shell.run(["backends"], { env: { SERVICE_ADMIN_TOKEN: `${ADMIN_TOKEN}-not` } });
   expect([wrong.code, wrong.err]).toEqual([1, "model-gateway backends: the admin token is not accepted\n"]);
 });

@@ -37,16 +37,6 @@ const claimRule = z.string().transform((text, context) => {
   return { claim: text.slice(0, at).trim(), value: text.slice(at + 1).trim() };
 });
 
-/** What a file holds, for secrets that are mounted as files. */
-const fileContent = z.string().transform((path, context) => {
-  try {
-    return readFileSync(path, "utf8").trim();
-  } catch (error) {
-    context.addIssue({ code: "custom", message: `cannot be read: ${(error as Error).message}` });
-    return "";
-  }
-});
-
 /** `name=value` pairs separated by commas, values percent-encoded, as OpenTelemetry writes headers. */
 const headerList = list.transform((pairs, context) => {
   const headers: Record<string, string> = {};
@@ -174,11 +164,6 @@ const settings = {
     "SERVICE_OIDC_CLIENT_SECRET",
     "its secret; unset: a public client",
     optional(z.string().min(1), "none"),
-  ),
-  oidcClientSecretFile: setting(
-    "SERVICE_OIDC_CLIENT_SECRET_FILE",
-    "file with its secret",
-    optional(fileContent, "none"),
   ),
   oidcScopes: setting("SERVICE_OIDC_SCOPES", "scopes that the provider is asked for", {
     schema: z
@@ -332,6 +317,7 @@ const SECRETS: ReadonlySet<string> = new Set([
   "SERVICE_JWT_SECRET",
   "SERVICE_DATABASE_URL",
   "SERVICE_REDIS_URL",
+  "SERVICE_OIDC_CLIENT_SECRET",
 ]);
 const FILE_SUFFIX = "_FILE";
 const PREFIX = "SERVICE_";
@@ -388,10 +374,6 @@ function contradictions(config: Config): string[] {
     [
       oidcIssuer !== null && publicUrl === null,
       "SERVICE_PUBLIC_URL: must be set with SERVICE_OIDC_ISSUER; the provider sends people back there",
-    ],
-    [
-      config.oidcClientSecret !== null && config.oidcClientSecretFile !== null,
-      "SERVICE_OIDC_CLIENT_SECRET and SERVICE_OIDC_CLIENT_SECRET_FILE: set one of them",
     ],
     [
       !passwordSignIn && oidcIssuer === null,

@@ -49,7 +49,7 @@ function ssoSettings(config: Config): SsoSettings | null {
     issuer,
     clientId,
     publicUrl,
-    clientSecret: config.oidcClientSecret ?? config.oidcClientSecretFile,
+    clientSecret: config.oidcClientSecret,
     scopes: config.oidcScopes,
     label: config.oidcLabel,
     admin: config.oidcAdmin,
