@@ -45,6 +45,7 @@ describe("what leaves an entry", () => {
       "DELETE /api/admin/backends",
       "POST /api/admin/aliases",
       "POST /api/admin/backends",
+      "POST /api/auth/oidc/link",
     ]);
     expect(routes.map(({ name }) => name)).toContain("POST /api/admin/usage/query");
   });
