@@ -18,6 +18,7 @@ import { Memory } from "../rooms/memory/index.ts";
 import { MeteringService } from "../rooms/metering/index.ts";
 import { Providers } from "../rooms/providers/index.ts";
 import { Realtime } from "../rooms/realtime/index.ts";
+import { Requests } from "../rooms/requests/index.ts";
 import { createSealer, Routing } from "../rooms/routing/index.ts";
 import { Housekeeping, type LocalServer, LocalServers, System } from "../rooms/system/index.ts";
 import { Usage } from "../rooms/usage/index.ts";
@@ -66,7 +67,7 @@ export async function openRooms(options: RoomOptions) {
     jwtSecret,
     leases,
     events,
-    requests,
+    requests: betweenInstances,
   } = foundation;
   const open = async <R>(name: string, room: R, { start, close }: Needs<R> = {}): Promise<R> => {
     life.opened(name, () => close?.(room));
@@ -140,7 +141,7 @@ export async function openRooms(options: RoomOptions) {
     new Agents({
       db,
       bus,
-      requests,
+      requests: betweenInstances,
       events,
       clock,
       ids,
@@ -152,6 +153,24 @@ export async function openRooms(options: RoomOptions) {
   );
 
   // What the console and the usage reports read.
+  const requests = await open(
+    "requests",
+    new Requests({
+      db,
+      bus,
+      events,
+      clock,
+      ids,
+      log,
+      metrics,
+      groups,
+      keptDays: config.requestRecordsDays,
+      keptMax: config.requestRecordsMax,
+      costNanoUsd: (model, tokens) => billing.costNanoUsd(model, tokens),
+      knownModel: (asked) => routing.knownModel(asked),
+    }),
+    { close: (room) => room.close() },
+  );
   const providers = await open("providers", new Providers(db, clock));
   const conversations = await open("conversations", new Conversations({ db, clock, ids }));
   const memory = await open("memory", new Memory({ url: config.memoryUrl, bus, clock, log }), {
@@ -187,7 +206,17 @@ export async function openRooms(options: RoomOptions) {
   );
   const realtime = await open(
     "realtime",
-    new Realtime({ requests, events, clock, ids, log, routing, metering, billing, conversations }),
+    new Realtime({
+      requests: betweenInstances,
+      events,
+      clock,
+      ids,
+      log,
+      routing,
+      metering,
+      billing,
+      conversations,
+    }),
     { close: (room) => room.close() },
   );
   const inference = await open(
@@ -214,6 +243,8 @@ export async function openRooms(options: RoomOptions) {
 
   const sweeps = {
     "usage rows": usage.sweepRows,
+    "request records": requests.sweepRecords,
+    "request sums": requests.sweepSums,
     "refresh tokens": accounts.sweepTokens,
     "ended sessions": accounts.sweepSessions,
     "account links": accounts.people.sweepLinks,
@@ -228,6 +259,7 @@ export async function openRooms(options: RoomOptions) {
     ledger,
     groups,
     usage,
+    requests,
     billing,
     metering,
     keys,

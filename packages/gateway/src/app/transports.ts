@@ -73,7 +73,13 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
   const { accounts, metering } = rooms;
   const registry = new Registry(surfaces);
   const calls = metrics.counter("gateway_rpc_calls_total", "JSON-RPC calls by method and outcome");
-  const runner = new RpcRunner({ registry, rooms, log, calls });
+  const runner = new RpcRunner({
+    registry,
+    rooms,
+    log,
+    calls,
+    record: (method) => rooms.requests.open(method, ids.ordered()),
+  });
   const events = new EventsTransport({ events: hub, authenticator: accounts, clock });
   life.opened("notification streams", () => events.close());
   publishFigures(metrics, rooms, events);
@@ -110,6 +116,7 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
       apiRateLimitRpm: config.apiRateLimitRpm,
       checkTierRate: (principal) => metering.checkRate(payerOf(principal)),
     }),
+    record: (surface, requestId) => rooms.requests.open(surface, requestId),
     rooms,
     ids,
     log,

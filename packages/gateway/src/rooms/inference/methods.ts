@@ -13,6 +13,7 @@ export const send = defineMethod({
   name: "chat.send",
   summary: "Send a chat turn; its answer arrives as chat.stream notifications, one token each",
   auth: "jwt",
+  recorded: true,
   notifies: ["chat.stream"],
   params: z.object({
     model: z.string().min(1).max(256),
@@ -35,7 +36,7 @@ export const send = defineMethod({
       .optional()
       .describe("The output limit that points and quota can pay for; absent when the answer was not limited"),
   }),
-  handler: ({ params, actor, rooms }) => rooms.inference.send(actor, params),
+  handler: ({ params, actor, rooms, record }) => rooms.inference.send(actor, params, record),
 });
 
 export const stop = defineMethod({

@@ -17,6 +17,7 @@ export const start = defineMethod({
   name: "realtime.start",
   summary: "Open a voice session with a model; its events arrive on stream_session",
   auth: "jwt",
+  recorded: true,
   notifies: ["realtime.event"],
   params: z.object({
     model: z.string().min(1).max(128),
@@ -37,8 +38,9 @@ export const start = defineMethod({
     session_id: z.uuid(),
     stream_session: z.uuid().describe("Subscribe at /api/rpc/events?session=<this>"),
   }),
-  handler: ({ params, actor, rooms }) =>
+  handler: ({ params, actor, rooms, record }) =>
     rooms.realtime.start(actor, {
+      record,
       model: params.model,
       config: params.config,
       conversationId: params.conversation_id,

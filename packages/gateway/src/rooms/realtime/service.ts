@@ -2,9 +2,10 @@ import type { MediaRates } from "../../backends/contract.ts";
 import type { EventHub, EventStream, Requests, Subscription } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
-import { type ErrorName, fail, toServiceError } from "../../kernel/errors.ts";
+import { ERRORS, type ErrorName, fail, ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
+import type { RequestRecord } from "../../kernel/request-record.ts";
 import { whenKnown } from "../../kernel/when-known.ts";
 import type { Billing } from "../billing/index.ts";
 import type { Conversations } from "../conversations/index.ts";
@@ -44,6 +45,7 @@ interface StartOptions {
   config?: Record<string, unknown>;
   conversationId?: string;
   refId?: string;
+  record?: RequestRecord | null;
 }
 
 interface Session {
@@ -60,6 +62,7 @@ interface Session {
   lastClientEventMs: number;
   /** Ends the answering of other instances about it. */
   served: Subscription | null;
+  record: RequestRecord | null;
 }
 
 /** The open voice sessions of this process: one forwarder each, from the upstream to the owner's channel. */
@@ -83,9 +86,13 @@ export class Realtime {
 
   async start(
     actor: Actor,
-    { model, config = {}, conversationId, refId }: StartOptions,
+    { model, config = {}, conversationId, refId, record = null }: StartOptions,
   ): Promise<{ session_id: string; stream_session: string }> {
     const { ids, clock, routing, conversations } = this.options;
+    if (record) {
+      record.modelAsked = model;
+      record.refId = refId ?? null;
+    }
     if (conversationId) await conversations.access(actor.userId, conversationId);
     const route = routing.choose({ model: routing.aliases.resolve(model), capability: "realtime" });
     // The router only picks backends with the capability.
@@ -93,7 +100,7 @@ export class Realtime {
     const sessionId = ids.uuid();
     let meter: SessionMeter;
     try {
-      meter = this.#meter(actor, { route, rates: realtime.rates, refId: refId ?? null });
+      meter = this.#meter(actor, { route, rates: realtime.rates, refId: refId ?? null, record });
       meter.configure(config);
       const { firstBound: bound } = meter;
       const admission = await this.#admit(actor, {
@@ -121,7 +128,9 @@ export class Realtime {
       link: null,
       lastClientEventMs: clock.now(),
       served: this.#remote.serve(sessionId),
+      record,
     };
+    record?.sent(route);
     this.#sessions.set(sessionId, session);
     try {
       session.link = await realtime.open(
@@ -141,6 +150,7 @@ export class Realtime {
       route.succeeded();
     } catch (error) {
       route.failed({ cause: (error as Error).message });
+      record?.broke(error);
       this.#sessions.delete(sessionId);
       meter.close("upstream");
       session.served?.();
@@ -149,6 +159,7 @@ export class Realtime {
         cause: error,
       });
     }
+    if (record) record.goesOn = true;
     // The client's first event may arrive at another instance and must reach this one.
     await session.served?.ready;
     return { session_id: sessionId, stream_session: this.#streamOf(session).sessionId };
@@ -156,7 +167,12 @@ export class Realtime {
 
   #meter(
     actor: Actor,
-    { route, rates, refId }: { route: Route; rates: MediaRates; refId: string | null },
+    {
+      route,
+      rates,
+      refId,
+      record,
+    }: { route: Route; rates: MediaRates; refId: string | null; record: RequestRecord | null },
   ): SessionMeter {
     const { ids, routing, billing } = this.options;
     const { model } = route;
@@ -168,6 +184,7 @@ export class Realtime {
       limits: billing.limitsOf(model),
       admit: (requestId, bound) => this.#admit(actor, { requestId, model, bound, refId }),
       suspect: (problem, requestId) => routing.suspect(route, problem, requestId),
+      settled: (usage) => record?.used(usage.promptTokens, usage.completionTokens, usage.estimated),
     });
   }
 
@@ -278,6 +295,7 @@ export class Realtime {
     session.down.end();
     session.meter.close(leftBy);
     session.served?.();
+    noteEnd(session, { reason, code, leftBy });
     this.options.log.debug("realtime session ended", { session_id: session.id, reason });
     this.#emit(session, { type: "session.closed", reason, ...(code && { code }) });
     session.stream?.end();
@@ -323,4 +341,20 @@ export class Realtime {
       .append(conversationId, [{ role: "assistant", content }])
       .catch((error) => this.options.log.error("storing a transcript failed", { session_id: id, error }));
   }
+}
+
+/** A session that was opened has been answered, unless something other than its owner ended it. */
+function noteEnd(
+  { record }: Session,
+  { reason, code, leftBy }: { reason: string; code?: string; leftBy: "upstream" | "us" },
+): void {
+  if (!record?.goesOn) return;
+  if (code) record.refused(new ServiceError(code as ErrorName, reason));
+  else if (leftBy === "upstream")
+    record.end(
+      ERRORS.bad_gateway.status,
+      ERRORS.bad_gateway.code,
+      `the upstream closed the session: ${reason}`,
+    );
+  else record.end(200);
 }

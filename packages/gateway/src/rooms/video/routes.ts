@@ -13,15 +13,16 @@ export const submit = defineRoute({
   path: "/v1/video/generations",
   summary: "Submit a video task",
   auth: "api_key",
+  recorded: true,
   body: VideoTask,
   bodyBytesMax: BODY_BYTES_MAX,
   response: Submitted,
-  handler: async ({ rooms, principal, body }) => {
+  handler: async ({ rooms, principal, body, record }) => {
     const model = rooms.routing.aliases.resolve(body.model);
     if (!modelAllowed(principal.group, model)) {
       fail("model_not_allowed", `This key's group does not allow the model ${model}; ask a group admin`);
     }
-    const { job } = await rooms.video.create(payerOf(principal), body);
+    const { job } = await rooms.video.create(payerOf(principal), body, record);
     return job;
   },
 });

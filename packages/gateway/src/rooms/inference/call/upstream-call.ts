@@ -7,6 +7,7 @@ import {
 } from "../../../backends/contract.ts";
 import { fail } from "../../../kernel/errors.ts";
 import type { Payer } from "../../../kernel/payer.ts";
+import type { RequestRecord } from "../../../kernel/request-record.ts";
 import { CLIENT_LEFT_OUTCOME } from "../../../observe/request-records.ts";
 import type { ModelLimits } from "../../billing/index.ts";
 import { type ModelRules, modelAllowed } from "../../groups/index.ts";
@@ -35,6 +36,8 @@ export interface Asker {
   channel: "gateway" | "rpc";
   /** W3C header of the client's own trace. */
   traceparent: string | null;
+  /** What is noted of the request; null when no records are kept. */
+  record: RequestRecord | null;
 }
 
 export interface CallParts {
@@ -96,7 +99,7 @@ export class UpstreamCall {
   ) {
     this.watched = parts.watch.open();
     const { route } = outgoing;
-    const { requestId, channel, traceparent } = options.asker;
+    const { requestId, channel, traceparent, record } = options.asker;
     this.observed = parts.observer.begin({
       operation: options.capability,
       model: route.model,
@@ -104,6 +107,7 @@ export class UpstreamCall {
       requestId,
       channel,
       traceparent,
+      record,
     });
   }
 
@@ -111,6 +115,10 @@ export class UpstreamCall {
   static admit(parts: CallParts, options: UpstreamCallOptions): UpstreamCall | Promise<UpstreamCall> {
     const { routing } = parts;
     const { asker, capability, provider, conversationId } = options;
+    if (asker.record) {
+      asker.record.modelAsked = options.model;
+      asker.record.refId = asker.refId;
+    }
     const model = routing.aliases.resolve(options.model);
     const allows = (name: string) => modelAllowed(asker.rules, name);
     const plan = routing.plan(model, { capability, provider, conversationId }, allows);
@@ -227,6 +235,7 @@ export class UpstreamCall {
     // A client that left before anything was sent owes nothing.
     if (this.watched.isAborted) return Promise.reject(this.watched.reason);
     this.#tried.push(route);
+    options.asker.record?.sent(route);
     const answer = options.send(route.backend, new OutgoingCall(this, this.outgoing.body()));
     return (
       answer ??
