@@ -2,6 +2,7 @@ import { expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
 import { InProcessBus } from "../../src/bus/in-process/bus.ts";
+import { Outage } from "../../src/kernel/errors.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import { RequestRecord } from "../../src/kernel/request-record.ts";
@@ -164,7 +165,9 @@ onEachDatabase("request records", (fresh) => {
       await writer.flush(1_000);
       expect(writer.waitingCount).toBe(0);
       expect(await db.get("SELECT COUNT(*) AS n FROM request_records")).toEqual({ n: 1 });
-      const sums = await db.all<{ requests: number }>("SELECT requests FROM request_sums");
+      const sums = await db.all<{ requests: number }>(
+        "SELECT requests FROM request_sums UNION ALL SELECT requests FROM request_asker_sums",
+      );
       expect(sums.map(({ requests }) => requests)).toEqual([1, 1, 1, 1, 1, 1]);
       await writer.close(1_000);
       expect(dropped.total()).toBe(0);
@@ -180,7 +183,7 @@ test("while the database is away records wait, a bounded number of them, and the
     store: {
       existing: async () => new Set(),
       async insert({ rows }) {
-        if (isAway) throw new Error("away");
+        if (isAway) throw new Outage("away");
         written.push(...rows);
       },
     },
@@ -203,6 +206,39 @@ test("while the database is away records wait, a bounded number of them, and the
   clock.advance(3_000);
   await writer.close(60_000);
   expect(written).toHaveLength(kept);
+});
+
+test("rows that the database refuses do not stop later ones", async () => {
+  const clock = new ManualClock(NOW);
+  const dropped = new Metrics().counter("dropped", "");
+  const written: string[] = [];
+  const writer = new RecordWriter({
+    store: {
+      existing: async () => new Set(),
+      async insert({ rows }) {
+        if (rows.some(({ detail }) => detail?.ref === "poison")) throw new Error("refused");
+        written.push(...rows.map(({ id }) => id));
+      },
+    },
+    clock,
+    log: silentLog,
+    dropped,
+    costNanoUsd: () => null,
+    knownModel: () => null,
+    written() {},
+  });
+  const poison = new RequestRecord(writer, "/v1/chat/completions", firstIdAt(NOW));
+  poison.refId = "poison";
+  poison.end(200);
+  await writer.flush(100);
+  new RequestRecord(writer, "/v1/chat/completions", firstIdAt(NOW + 1)).end(200);
+  for (let i = 0; i < 2; i++) {
+    clock.advance(3_000);
+    await writer.flush(100);
+  }
+  await writer.close(100);
+  expect(written).toEqual([firstIdAt(NOW + 1)]);
+  expect(dropped.total()).toBe(1);
 });
 
 test("numbers of combinations are the same everywhere, and fit a double", () => {

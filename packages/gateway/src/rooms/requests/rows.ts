@@ -20,9 +20,6 @@ export interface Asker {
   keyPrefix: string | null;
 }
 
-/** The asker of sums over everyone. */
-export const EVERYONE = 0;
-
 /** What is stored only where there is something to say. */
 export interface Detail {
   /** The model as the client wrote it, where that is not the one that served. */
@@ -49,8 +46,30 @@ export interface RecordRow {
   completionTokens: number;
   /** Null when the model has no price. */
   costNanoUsd: number | null;
+  /** One of the router's words. */
   reason: string | null;
   detail: Detail | null;
+}
+
+/** What of a row is only shown. */
+export type Facts = readonly [
+  attempts: number,
+  queueMs: number,
+  firstTokenMs: number | null,
+  durationMs: number,
+  promptTokens: number,
+  completionTokens: number,
+  costNanoUsd: number | null,
+  reason: string | null,
+  detail?: Detail,
+];
+
+/** `Facts` as JSON, written by hand: there is one for every request. */
+export function factsOf(row: RecordRow): string {
+  const { attempts, queueMs, firstTokenMs, durationMs, promptTokens, completionTokens, costNanoUsd } = row;
+  const reason = row.reason === null ? "null" : `"${row.reason}"`;
+  const detail = row.detail === null ? "" : `,${JSON.stringify(row.detail)}`;
+  return `[${attempts},${queueMs},${firstTokenMs},${durationMs},${promptTokens},${completionTokens},${costNanoUsd},${reason}${detail}]`;
 }
 
 const ID_HEX_DIGITS = 13;

@@ -111,9 +111,10 @@ export class Requests {
     filter: Filter,
     { fromMs, belowId, limit }: { fromMs: number; belowId: string; limit: number },
   ): Promise<ListedRecord[]> {
-    const hours = await this.#store.hours(filter, { fromMs, belowMs: timeOfId(belowId) + 1 });
+    // Each of these hours has at least one.
+    const hours = await this.#store.hours(filter, { fromMs, belowMs: timeOfId(belowId) + 1, limit });
     const found: ListedRecord[] = [];
-    for (const { startMs, endMs } of stretches(hours.map(({ start_ms }) => start_ms))) {
+    for (const { startMs, endMs } of stretches(hours)) {
       const end = firstIdAt(endMs);
       const range = {
         fromId: firstIdAt(Math.max(startMs, fromMs)),
@@ -237,6 +238,11 @@ export class Requests {
     }
     return removed;
   };
+
+  /** Resolves when what has ended so far can be read, or cannot be for now. */
+  flush(timeoutMs: number): Promise<void> {
+    return this.#writer.flush(timeoutMs);
+  }
 
   async close(): Promise<void> {
     this.#tail.close();

@@ -1,32 +1,21 @@
 import { type Database, insertRows, type SqlValue, selectIn } from "../../storage/contract.ts";
-import { type Asker, type Facet, firstIdAt, HOUR_MS, type RecordRow, SUM_COLUMNS } from "./rows.ts";
+import { type Asker, type Facet, factsOf, firstIdAt, HOUR_MS, type RecordRow, SUM_COLUMNS } from "./rows.ts";
 import { type SumRow, sumsOf } from "./sums.ts";
 
-const RECORDS = `request_records (id, asker_id, facet_id, attempts, queue_ms, first_token_ms, duration_ms,
-  prompt_tokens, completion_tokens, cost_nano_usd, reason, detail)`;
+const RECORDS = "request_records (id, asker_id, facet_id, facts)";
 const FACETS = "request_facets (id, surface, model, backend, status, code)";
 const ASKERS = "request_askers (id, user_id, key_id, group_id, project, key_prefix)";
-const SUM_KEY = "grain_ms, start_ms, asker_id, facet_id";
-const SUMS = `request_sums (${SUM_KEY}, ${SUM_COLUMNS.join(", ")})`;
-const ADDING = `ON CONFLICT (${SUM_KEY}) DO UPDATE SET ${SUM_COLUMNS.map(
-  (column) => `${column} = request_sums.${column} + excluded.${column}`,
-).join(", ")}`;
+/** A table of sums: inserting what exists adds to it. */
+function sumTable(table: string, keys: readonly string[]) {
+  const added = SUM_COLUMNS.map((column) => `${column} = ${table}.${column} + excluded.${column}`);
+  return {
+    into: `${table} (${[...keys, ...SUM_COLUMNS].join(", ")})`,
+    adding: `ON CONFLICT (${keys.join(", ")}) DO UPDATE SET ${added.join(", ")}`,
+  };
+}
+const SUMS = sumTable("request_sums", ["grain_ms", "start_ms", "facet_id"]);
+const ASKER_SUMS = sumTable("request_asker_sums", ["grain_ms", "start_ms", "asker_id", "facet_id"]);
 const ONCE = "ON CONFLICT (id) DO NOTHING";
-
-const toValues = (row: RecordRow): SqlValue[] => [
-  row.id,
-  row.askerId,
-  row.facetId,
-  row.attempts,
-  row.queueMs,
-  row.firstTokenMs,
-  row.durationMs,
-  row.promptTokens,
-  row.completionTokens,
-  row.costNanoUsd,
-  row.reason,
-  row.detail && JSON.stringify(row.detail),
-];
 
 /** Which requests are asked for; null members ask for all. */
 export interface Filter {
@@ -62,22 +51,14 @@ export interface ListedRecord {
   key_name: string | null;
   group_id: string | null;
   project: string | null;
-  attempts: number;
-  queue_ms: number;
-  first_token_ms: number | null;
-  duration_ms: number;
-  prompt_tokens: number;
-  completion_tokens: number;
-  cost_nano_usd: number | null;
-  reason: string | null;
-  detail: string | null;
+  /** `Facts` as JSON. */
+  facts: string;
 }
 
 const listedFrom = (
   source: string,
 ) => `SELECT r.id, f.surface, f.model, f.backend, f.status, f.code, a.user_id, u.email AS user_email, a.key_id,
-    a.key_prefix, k.name AS key_name, a.group_id, a.project, r.attempts, r.queue_ms, r.first_token_ms, r.duration_ms,
-    r.prompt_tokens, r.completion_tokens, r.cost_nano_usd, r.reason, r.detail
+    a.key_prefix, k.name AS key_name, a.group_id, a.project, r.facts
   FROM ${source} r
   JOIN request_facets f ON f.id = r.facet_id
   JOIN request_askers a ON a.id = r.asker_id
@@ -144,12 +125,13 @@ export interface Period {
 }
 
 /** Sums of a period: of everyone together, or of each asker where some are left out or told apart. */
-function sumsIn(filter: Filter, { grainMs, fromMs, belowMs }: Period, { isByAsker = false } = {}): Sql {
+function sumsIn(filter: Filter, { grainMs, fromMs, belowMs }: Period, { isByAsker = false } = {}) {
   const sql = new Sql();
   sql.add(`grain_ms = ${sql.value(grainMs)}`);
   sql.add(`start_ms >= ${sql.value(fromMs)}`).add(`start_ms < ${sql.value(belowMs)}`);
-  sql.add(isEveryone(filter.scope) && !isByAsker ? "asker_id = 0" : "asker_id <> 0");
-  return sql.matching(filter);
+  sql.matching(filter);
+  const table = isEveryone(filter.scope) && !isByAsker ? "request_sums" : "request_asker_sums";
+  return { sql, from: `FROM ${table} ${sql.where}` };
 }
 
 const isEveryone = ({ userId, groupId, keyId }: Scope): boolean =>
@@ -197,9 +179,14 @@ export class RequestStore {
       ];
       await insertRows(tx, FACETS, facets.map(ofFacet), ONCE);
       await insertRows(tx, ASKERS, askers.map(ofAsker), ONCE);
-      await insertRows(tx, RECORDS, rows.map(toValues), ONCE);
+      const ofRecord = (row: RecordRow) => [row.id, row.askerId, row.facetId, factsOf(row)];
+      await insertRows(tx, RECORDS, rows.map(ofRecord), ONCE);
+      const sums = sumsOf(rows);
+      const ofAskers = sums.filter(({ askerId }) => askerId !== null).map(sumValues);
+      await insertRows(tx, ASKER_SUMS.into, ofAskers, ASKER_SUMS.adding);
       // Every instance adds to the same few rows, so they are locked last and for the shortest time.
-      await insertRows(tx, SUMS, sumsOf(rows).map(sumValues), ADDING);
+      const ofEveryone = sums.filter(({ askerId }) => askerId === null).map(sumValues);
+      await insertRows(tx, SUMS.into, ofEveryone, SUMS.adding);
     });
   }
 
@@ -208,17 +195,17 @@ export class RequestStore {
     return this.db.all<Facet>("SELECT id, surface, model, backend, status, code FROM request_facets");
   }
 
-  /** Hours of the period that hold such requests, newest first, with how many. */
-  hours(
+  /** Hours of the period that hold such requests, newest first. */
+  async hours(
     filter: Filter,
-    { fromMs, belowMs }: { fromMs: number; belowMs: number },
-  ): Promise<{ start_ms: number; requests: number }[]> {
-    const sql = sumsIn(filter, { grainMs: HOUR_MS, fromMs: fromMs - HOUR_MS + 1, belowMs });
-    return this.db.all(
-      `SELECT start_ms, CAST(SUM(requests) AS BIGINT) AS requests FROM request_sums ${sql.where}
-       GROUP BY start_ms ORDER BY start_ms DESC`,
+    { fromMs, belowMs, limit }: { fromMs: number; belowMs: number; limit: number },
+  ): Promise<number[]> {
+    const { sql, from } = sumsIn(filter, { grainMs: HOUR_MS, fromMs: fromMs - HOUR_MS + 1, belowMs });
+    const hours = await this.db.all<{ start_ms: number }>(
+      `SELECT DISTINCT start_ms ${from} ORDER BY start_ms DESC LIMIT ${sql.value(limit)}`,
       sql.params,
     );
+    return hours.map(({ start_ms }) => start_ms);
   }
 
   list(filter: Filter, { fromId, belowId, limit }: IdRange & { limit: number }): Promise<ListedRecord[]> {
@@ -238,19 +225,16 @@ export class RequestStore {
 
   /** Sums of a period by facet. */
   sums(filter: Filter, period: Period): Promise<({ facet_id: number } & Record<string, number>)[]> {
-    const sql = sumsIn(filter, period);
+    const { sql, from } = sumsIn(filter, period);
     const sums = SUM_COLUMNS.map((column) => `CAST(SUM(${column}) AS BIGINT) AS ${column}`);
-    return this.db.all(
-      `SELECT facet_id, ${sums.join(", ")} FROM request_sums ${sql.where} GROUP BY facet_id`,
-      sql.params,
-    );
+    return this.db.all(`SELECT facet_id, ${sums.join(", ")} ${from} GROUP BY facet_id`, sql.params);
   }
 
   /** How many requests of each facet came in each part of a period. */
   bins(filter: Filter, period: Period): Promise<{ start_ms: number; facet_id: number; requests: number }[]> {
-    const sql = sumsIn(filter, period);
+    const { sql, from } = sumsIn(filter, period);
     return this.db.all(
-      `SELECT start_ms, facet_id, CAST(SUM(requests) AS BIGINT) AS requests FROM request_sums ${sql.where}
+      `SELECT start_ms, facet_id, CAST(SUM(requests) AS BIGINT) AS requests ${from}
        GROUP BY start_ms, facet_id`,
       sql.params,
     );
@@ -258,14 +242,14 @@ export class RequestStore {
 
   /** The askers with the most requests. */
   askers(filter: Filter, period: Period, limit: number): Promise<AskerSums[]> {
-    const sql = sumsIn(filter, period, { isByAsker: true });
+    const { sql, from } = sumsIn(filter, period, { isByAsker: true });
     const summed = ["requests", "prompt_tokens", "completion_tokens", "cost_nano_usd"]
       .map((column) => `CAST(SUM(s.${column}) AS BIGINT) AS ${column}`)
       .join(", ");
     const top = `SELECT s.asker_id, ${summed},
         CAST(SUM(CASE WHEN f.status >= 400 THEN s.requests ELSE 0 END) AS BIGINT) AS unanswered
       FROM (SELECT asker_id, facet_id, ${summed.replaceAll("s.", "")}
-        FROM request_sums ${sql.where} GROUP BY asker_id, facet_id) s
+        ${from} GROUP BY asker_id, facet_id) s
       JOIN request_facets f ON f.id = s.facet_id
       GROUP BY s.asker_id ORDER BY requests DESC, s.asker_id LIMIT ${sql.value(limit)}`;
     return this.db.all<AskerSums>(
@@ -300,12 +284,23 @@ export class RequestStore {
     return this.deleteUpTo(firstIdAt(beforeMs), rowsMax);
   }
 
-  deleteSumsBefore(grainMs: number, beforeMs: number, rowsMax: number): Promise<number> {
+  async deleteSumsBefore(grainMs: number, beforeMs: number, rowsMax: number): Promise<number> {
+    const ofAskers = await this.#deleteSums("request_asker_sums", "asker_id, facet_id", [
+      grainMs,
+      beforeMs,
+      rowsMax,
+    ]);
+    if (ofAskers === rowsMax) return ofAskers;
+    const rest = [grainMs, beforeMs, rowsMax - ofAskers];
+    return ofAskers + (await this.#deleteSums("request_sums", "facet_id", rest));
+  }
+
+  #deleteSums(table: string, keys: string, params: readonly number[]): Promise<number> {
     return this.db.run(
-      `DELETE FROM request_sums WHERE grain_ms = $1 AND start_ms < $2 AND (start_ms, asker_id, facet_id) IN
-         (SELECT start_ms, asker_id, facet_id FROM request_sums WHERE grain_ms = $1 AND start_ms < $2
+      `DELETE FROM ${table} WHERE grain_ms = $1 AND start_ms < $2 AND (start_ms, ${keys}) IN
+         (SELECT start_ms, ${keys} FROM ${table} WHERE grain_ms = $1 AND start_ms < $2
           ORDER BY start_ms LIMIT $3)`,
-      [grainMs, beforeMs, rowsMax],
+      params,
     );
   }
 }
@@ -326,7 +321,7 @@ interface AskerSums {
 const sumValues = ({ grainMs, startMs, askerId, facetId, sums }: SumRow): SqlValue[] => [
   grainMs,
   startMs,
-  askerId,
+  ...(askerId === null ? [] : [askerId]),
   facetId,
   ...sums,
 ];

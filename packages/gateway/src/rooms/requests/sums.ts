@@ -1,9 +1,10 @@
-import { addRow, addSums, EVERYONE, GRAINS_MS, MINUTE_MS, noSums, type RecordRow } from "./rows.ts";
+import { addRow, addSums, GRAINS_MS, MINUTE_MS, noSums, type RecordRow } from "./rows.ts";
 
 export interface SumRow {
   grainMs: number;
   startMs: number;
-  askerId: number;
+  /** Null: everyone. */
+  askerId: number | null;
   facetId: number;
   sums: number[];
 }
@@ -39,7 +40,7 @@ export function sumsOf(rows: readonly RecordRow[]): SumRow[] {
     for (const [askerId, byFacet] of byAsker)
       for (const [facetId, sums] of byFacet)
         for (const grainMs of GRAINS_MS)
-          for (const asker of [EVERYONE, askerId])
+          for (const asker of [null, askerId])
             add(all, { grainMs, startMs: minute - (minute % grainMs), askerId: asker, facetId, sums });
   return [...all.values()].sort(inKeyOrder);
 }
@@ -53,4 +54,7 @@ function add(all: Map<string, SumRow>, row: SumRow): void {
 
 /** Two writers then lock rows in the same order. */
 const inKeyOrder = (a: SumRow, b: SumRow): number =>
-  a.grainMs - b.grainMs || a.startMs - b.startMs || a.askerId - b.askerId || a.facetId - b.facetId;
+  a.grainMs - b.grainMs ||
+  a.startMs - b.startMs ||
+  (a.askerId ?? 0) - (b.askerId ?? 0) ||
+  a.facetId - b.facetId;

@@ -4,7 +4,7 @@ import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { requestsEnded } from "./notifications.ts";
-import type { Asker, Facet, RecordRow } from "./rows.ts";
+import { type Asker, type Facet, factsOf, type RecordRow } from "./rows.ts";
 import { outcomeOf } from "./stats.ts";
 import type { Filter } from "./store.ts";
 import { viewOf } from "./view.ts";
@@ -114,14 +114,6 @@ function listed(row: RecordRow, { facets, askers }: Written) {
     key_name: null,
     group_id: groupId,
     project,
-    attempts: row.attempts,
-    queue_ms: row.queueMs,
-    first_token_ms: row.firstTokenMs,
-    duration_ms: row.durationMs,
-    prompt_tokens: row.promptTokens,
-    completion_tokens: row.completionTokens,
-    cost_nano_usd: row.costNanoUsd,
-    reason: row.reason,
-    detail: row.detail && JSON.stringify(row.detail),
+    facts: factsOf(row),
   };
 }

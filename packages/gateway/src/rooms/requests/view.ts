@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { isoTime } from "../../kernel/clock.ts";
 import { Timestamp } from "../../kernel/method.ts";
-import { type Detail, timeOfId } from "./rows.ts";
+import { type Facts, timeOfId } from "./rows.ts";
 import { outcomeOf } from "./stats.ts";
 import { type ListedRecord, OUTCOMES } from "./store.ts";
 
@@ -50,9 +50,18 @@ export const RecordView = z.object({
 });
 
 export function viewOf(row: ListedRecord): z.input<typeof RecordView> {
-  const detail: Detail = row.detail === null ? {} : (JSON.parse(row.detail) as Detail);
-  const { id, surface, status, code, model, backend, reason, attempts, queue_ms, cost_nano_usd } = row;
-  const { first_token_ms, duration_ms, prompt_tokens, completion_tokens } = row;
+  const [
+    attempts,
+    queue_ms,
+    first_token_ms,
+    duration_ms,
+    prompt_tokens,
+    completion_tokens,
+    costNanoUsd,
+    reason,
+    detail = {},
+  ] = JSON.parse(row.facts) as Facts;
+  const { id, surface, status, code, model, backend } = row;
   const { user_id, user_email, key_id, key_prefix, key_name, group_id, project } = row;
   const answeringMs = duration_ms - (first_token_ms ?? queue_ms);
   return {
@@ -79,7 +88,7 @@ export function viewOf(row: ListedRecord): z.input<typeof RecordView> {
         ? Math.round((completion_tokens * 10_000) / answeringMs) / 10
         : null,
     estimated: detail.estimated ?? false,
-    cost_usd: cost_nano_usd === null ? null : cost_nano_usd / NANO_PER_USD,
+    cost_usd: costNanoUsd === null ? null : costNanoUsd / NANO_PER_USD,
     user_id,
     user_email,
     key_id,

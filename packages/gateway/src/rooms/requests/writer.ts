@@ -1,4 +1,5 @@
 import type { Clock } from "../../kernel/clock.ts";
+import { Outage } from "../../kernel/errors.ts";
 import { type Log, redactText } from "../../kernel/log.ts";
 import type { RecordSink, RequestRecord } from "../../kernel/request-record.ts";
 import type { Counter } from "../../observe/metrics.ts";
@@ -39,7 +40,8 @@ export class RecordWriter implements RecordSink {
   readonly #stop: () => void;
   #isScheduled = false;
   #isClosed = false;
-  readonly #facets = new Map<string, Facet>();
+  /** By model: a text of everything would have to be made for every request. */
+  readonly #facets = new Map<string, Facet[]>();
   readonly #facetsById = new Map<number, Facet>();
   readonly #askers = new Map<string, Asker>();
   readonly #askersById = new Map<number, Asker>();
@@ -90,15 +92,26 @@ export class RecordWriter implements RecordSink {
         this.#batch = null;
         this.#retryAtMs = 0;
       } catch (error) {
-        // Whether it was committed is not known.
-        batch.mayExist = true;
-        this.#retryAtMs = this.clock.now() + RETRY_AFTER_MS;
-        this.options.log.warn("writing request records failed; will retry", { error });
+        this.#failed(batch, error);
         return;
       }
       // Streams go first.
       await new Promise<void>((resolve) => setImmediate(resolve));
     }
+  }
+
+  /** An outage is waited for. Rows that the database refuses twice would stop all later ones, so they are dropped. */
+  #failed(batch: { rows: RecordRow[]; mayExist: boolean }, error: unknown): void {
+    const { log, dropped } = this.options;
+    const isGivenUp = batch.mayExist && !(error instanceof Outage);
+    if (isGivenUp) {
+      log.error("request records could not be written", { error, rows: batch.rows.length });
+      dropped.add(batch.rows.length);
+      this.#batch = null;
+    } else log.warn("writing request records failed; will retry", { error });
+    // Whether it was committed is not known.
+    batch.mayExist = true;
+    this.#retryAtMs = this.clock.now() + RETRY_AFTER_MS;
   }
 
   async #store({ rows: all, mayExist }: { rows: RecordRow[]; mayExist: boolean }): Promise<void> {
@@ -112,7 +125,7 @@ export class RecordWriter implements RecordSink {
     this.#newAskers.splice(0, askers.length);
     written({ rows, facets: this.#facetsById, askers: this.#askersById });
     // What is forgotten is stored again when it is next seen, which changes nothing.
-    if (this.#facets.size > KNOWN_MAX) {
+    if (this.#facetsById.size > KNOWN_MAX) {
       this.#facets.clear();
       this.#facetsById.clear();
     }
@@ -145,16 +158,20 @@ export class RecordWriter implements RecordSink {
   };
 
   #facetOf({ surface, backend, status, code }: RequestRecord, model: string): Facet {
-    const key = `${surface}\n${model}\n${backend ?? ""}\n${status}\n${code ?? ""}`;
-    const known = this.#facets.get(key);
-    if (known) return known;
-    const facet = { surface, model: name(model), backend: name(backend ?? ""), status, code: code ?? "" };
-    const id = numberFor("facet", facet.surface, facet.model, facet.backend, status, facet.code);
-    const numbered = { id, ...facet };
-    this.#newFacets.push(numbered);
-    this.#facets.set(key, numbered);
-    this.#facetsById.set(id, numbered);
-    return numbered;
+    const known = this.#facets.get(model);
+    const [backendName, codeName] = [backend ?? "", code ?? ""];
+    if (known)
+      for (const facet of known) {
+        const isOfCall = facet.surface === surface && facet.backend === backendName;
+        if (isOfCall && facet.status === status && facet.code === codeName) return facet;
+      }
+    const id = numberFor("facet", surface, model, backendName, status, codeName);
+    const facet = { id, surface, model, backend: backendName, status, code: codeName };
+    this.#newFacets.push(facet);
+    if (known) known.push(facet);
+    else this.#facets.set(model, [facet]);
+    this.#facetsById.set(id, facet);
+    return facet;
   }
 
   #askerOf(record: RequestRecord): Asker {
@@ -200,6 +217,9 @@ const words = (text: string): string => redactText(text.slice(0, MESSAGE_LENGTH_
 
 function detailOf(record: RequestRecord, model: string | null): Detail | null {
   const { modelAsked, message, failures, refId, clientIp, isEstimated, startedMs } = record;
+  const isOrdinary =
+    message === null && failures === null && refId === null && clientIp === null && !isEstimated;
+  if (isOrdinary && (modelAsked === null || modelAsked === model)) return null;
   const detail: Detail = {};
   if (modelAsked !== null && modelAsked !== model) detail.asked = name(modelAsked);
   if (message) detail.message = words(message);
@@ -214,6 +234,5 @@ function detailOf(record: RequestRecord, model: string | null): Detail | null {
   if (refId !== null) detail.ref = refId;
   if (clientIp !== null) detail.ip = clientIp;
   if (isEstimated) detail.estimated = true;
-  for (const _ in detail) return detail;
-  return null;
+  return detail;
 }

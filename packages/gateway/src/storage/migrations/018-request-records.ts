@@ -31,17 +31,23 @@ export const requestRecords: Migration = {
     "CREATE INDEX request_askers_group ON request_askers (group_id) WHERE group_id IS NOT NULL",
     "CREATE INDEX request_askers_key ON request_askers (key_id) WHERE key_id IS NOT NULL",
     // In the order of time, which the id says. There is no other index: the sums say which hours hold what is
-    // looked for, and each index would cost as much as the row.
+    // looked for, and each index would cost as much as the row. What is only shown is one text, for the same reason.
     {
       sqlite: [`CREATE TABLE request_records (${recordColumns()}) WITHOUT ROWID`],
       postgres: [`CREATE TABLE request_records (${recordColumns()})`],
     },
-    // By minute, hour and day: of everyone (asker 0), and of each asker.
+    // By minute, hour and day: of everyone, and of each asker.
     {
-      sqlite: [`CREATE TABLE request_sums (${sumColumns()}) WITHOUT ROWID`],
-      postgres: [`CREATE TABLE request_sums (${sumColumns()})`],
+      sqlite: [
+        `CREATE TABLE request_sums (${sumColumns("facet_id")}) WITHOUT ROWID`,
+        `CREATE TABLE request_asker_sums (asker_id {bigint} NOT NULL, ${sumColumns("asker_id, facet_id")}) WITHOUT ROWID`,
+      ],
+      postgres: [
+        `CREATE TABLE request_sums (${sumColumns("facet_id")})`,
+        `CREATE TABLE request_asker_sums (asker_id {bigint} NOT NULL, ${sumColumns("asker_id, facet_id")})`,
+      ],
     },
-    "CREATE INDEX request_sums_asker ON request_sums (asker_id, grain_ms, start_ms)",
+    "CREATE INDEX request_asker_sums_asker ON request_asker_sums (asker_id, grain_ms, start_ms)",
   ],
 };
 
@@ -49,26 +55,17 @@ function recordColumns(): string {
   return `id {uuid} PRIMARY KEY,
     asker_id {bigint} NOT NULL,
     facet_id {bigint} NOT NULL,
-    attempts INTEGER NOT NULL,
-    queue_ms INTEGER NOT NULL,
-    first_token_ms INTEGER,
-    duration_ms {bigint} NOT NULL,
-    prompt_tokens {bigint} NOT NULL,
-    completion_tokens {bigint} NOT NULL,
-    cost_nano_usd {bigint},
-    reason TEXT,
-    detail TEXT`;
+    facts TEXT NOT NULL`;
 }
 
-function sumColumns(): string {
+function sumColumns(by: string): string {
   return `grain_ms {bigint} NOT NULL,
     start_ms {bigint} NOT NULL,
-    asker_id {bigint} NOT NULL,
     facet_id {bigint} NOT NULL,
     requests {bigint} NOT NULL,
     prompt_tokens {bigint} NOT NULL,
     completion_tokens {bigint} NOT NULL,
     cost_nano_usd {bigint} NOT NULL,
     ${columns("first_token_")}, ${columns("duration_")},
-    PRIMARY KEY (grain_ms, start_ms, asker_id, facet_id)`;
+    PRIMARY KEY (grain_ms, start_ms, ${by})`;
 }
