@@ -1102,9 +1102,12 @@ export interface Methods {
       code?: string;
       /** refused: 4xx; failed: 5xx; left: the client disconnected */
       outcome?: "ok" | "refused" | "failed" | "left";
+      /** Default: 24 hours before `until` */
       since?: string;
       /** Exclusive */
       until?: string;
+      /** Also the keys with the most requests, which takes longest */
+      with_keys?: boolean;
     };
     result: {
       /** The period as it was counted: in whole bins */
@@ -1207,7 +1210,7 @@ export interface Methods {
         duration: { p50_ms: number | null; p95_ms: number | null };
         name: string | null;
       }[];
-      /** The 20 with the most requests */
+      /** The 20 with the most requests; empty unless asked for */
       keys: {
         /** Null: a signed-in person, or nobody that is known */
         key_id: string | null;

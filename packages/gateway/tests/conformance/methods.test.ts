@@ -103,7 +103,7 @@ billing.tiers.set | admin | name monthly_usd_quota monthly_token_quota rpm | ok
 usage.query | admin | ref_ids? since? until? group_by? include_records? limit? offset? | totals groups groups_truncated records records_total limit offset
 requests.list | jwt | everyone? group_id? user_id? key_id? surface? model? backend? code? outcome? since? until? cursor? limit? | records next_cursor
 requests.get | jwt | id | id at surface outcome status model backend
-requests.stats | jwt | everyone? group_id? user_id? key_id? surface? model? backend? code? outcome? since? until? | since until bin_seconds bins totals before surfaces models backends codes keys
+requests.stats | jwt | everyone? group_id? user_id? key_id? surface? model? backend? code? outcome? since? until? with_keys? | since until bin_seconds bins totals before surfaces models backends codes keys
 requests.watch | jwt | everyone? group_id? user_id? key_id? surface? model? backend? code? outcome? stream_id? | stream_id renew_after_seconds
 users.list | admin | search? limit? offset? | users total
 users.create | admin | email name? is_admin? tier? | id email name link

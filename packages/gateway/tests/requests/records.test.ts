@@ -210,7 +210,11 @@ onEachDatabase("request records", (fresh) => {
       expect((await bench.call("requests.get", { id: own!.id }, bob)).error.message).toContain(
         "no such request",
       );
-      const { totals, keys } = await bench.rpc("requests.stats", { everyone: true }, bench.token);
+      const { totals, keys } = await bench.rpc(
+        "requests.stats",
+        { everyone: true, with_keys: true },
+        bench.token,
+      );
       expect(totals).toMatchObject({ requests: 2, ok: 2, completion_tokens: 8 });
       expect(keys.map(({ key_name }: Seen) => key_name).sort()).toEqual(["shared", "test"]);
     }));

@@ -76,7 +76,7 @@ onEachDatabase("request records", (fresh) => {
       for (const days of [0.25, 1, 3, 9]) {
         const since = new Date(NOW - days * 24 * HOUR).toISOString();
         const until = new Date(NOW).toISOString();
-        const stats = await requests.stats(ADMIN, { everyone: true, since, until });
+        const stats = await requests.stats(ADMIN, { everyone: true, since, until, with_keys: true });
         const [fromMs, belowMs] = [Date.parse(stats.since), Date.parse(stats.until)];
         expect(fromMs).toBeLessThanOrEqual(Date.parse(since));
         expect(belowMs).toBeGreaterThanOrEqual(NOW);

@@ -60,7 +60,10 @@ export const stats = defineMethod({
   summary: "How many requests there were, how they ended and how long they took, with the period before",
   auth: "jwt",
   role: "administrator for everyone's, group admin for a group's",
-  params: Period.describe("Without `since`: the last 24 hours"),
+  params: Period.extend({
+    since: Instant.optional().describe("Default: 24 hours before `until`"),
+    with_keys: z.boolean().optional().describe("Also the keys with the most requests, which takes longest"),
+  }),
   result: z.object({
     since: Timestamp.describe("The period as it was counted: in whole bins"),
     until: Timestamp,
@@ -87,7 +90,7 @@ export const stats = defineMethod({
           cost_usd: z.number(),
         }),
       )
-      .describe("The 20 with the most requests"),
+      .describe("The 20 with the most requests; empty unless asked for"),
   }),
   handler: ({ params, actor, rooms }) => rooms.requests.stats(actor, params),
 });

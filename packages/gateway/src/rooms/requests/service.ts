@@ -140,7 +140,7 @@ export class Requests {
     return viewOf(found ?? fail("not_found", NOT_FOUND));
   }
 
-  async stats(actor: Actor, wanted: Wanted) {
+  async stats(actor: Actor, wanted: Wanted & { with_keys?: boolean | undefined }) {
     const filter = await this.#filter(actor, wanted, "requests.stats");
     await this.#writer.flush(READ_FLUSH_MS);
     const { period, binMs, before } = this.#periods(wanted);
@@ -149,7 +149,7 @@ export class Requests {
       this.#store.sums(filter, period),
       this.#store.sums(filter, before),
       this.#store.bins(filter, period),
-      this.#store.askers(filter, period, ASKERS_SHOWN_MAX),
+      wanted.with_keys ? this.#store.askers(filter, period, ASKERS_SHOWN_MAX) : [],
     ]);
     const facets = new Map(facetRows.map((facet): [number, Facet] => [facet.id, facet]));
     const { fromMs, belowMs } = period;

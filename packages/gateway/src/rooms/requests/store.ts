@@ -284,24 +284,21 @@ export class RequestStore {
     return this.deleteUpTo(firstIdAt(beforeMs), rowsMax);
   }
 
+  /** Deletes sums of the oldest times: about as many as `rowsMax`, and at least that many where there are. */
   async deleteSumsBefore(grainMs: number, beforeMs: number, rowsMax: number): Promise<number> {
-    const ofAskers = await this.#deleteSums("request_asker_sums", "asker_id, facet_id", [
-      grainMs,
-      beforeMs,
-      rowsMax,
-    ]);
-    if (ofAskers === rowsMax) return ofAskers;
-    const rest = [grainMs, beforeMs, rowsMax - ofAskers];
-    return ofAskers + (await this.#deleteSums("request_sums", "facet_id", rest));
-  }
-
-  #deleteSums(table: string, keys: string, params: readonly number[]): Promise<number> {
-    return this.db.run(
-      `DELETE FROM ${table} WHERE grain_ms = $1 AND start_ms < $2 AND (start_ms, ${keys}) IN
-         (SELECT start_ms, ${keys} FROM ${table} WHERE grain_ms = $1 AND start_ms < $2
-          ORDER BY start_ms LIMIT $3)`,
-      params,
-    );
+    let removed = 0;
+    for (const table of ["request_asker_sums", "request_sums"]) {
+      if (removed >= rowsMax) break;
+      const last = await this.db.get<{ start_ms: number }>(
+        `SELECT start_ms FROM ${table} WHERE grain_ms = $1 AND start_ms < $2 ORDER BY start_ms LIMIT 1 OFFSET $3`,
+        [grainMs, beforeMs, rowsMax],
+      );
+      removed += await this.db.run(`DELETE FROM ${table} WHERE grain_ms = $1 AND start_ms < $2`, [
+        grainMs,
+        last ? last.start_ms + 1 : beforeMs,
+      ]);
+    }
+    return removed;
   }
 }
 
