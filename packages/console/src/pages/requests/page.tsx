@@ -293,12 +293,12 @@ function Totals({ stats: { totals, before } }: { stats: RequestStats }) {
       <Figure
         name="First token, p50"
         value={time(first_token.p50_ms)}
-        note={`p95 ${time(first_token.p95_ms)}; p50 before ${time(before.first_token.p50_ms)}`}
+        note={`p95 ${time(first_token.p95_ms)}; before ${time(before.first_token.p50_ms)}`}
       />
       <Figure
         name="Duration, p50"
         value={time(duration.p50_ms)}
-        note={`p95 ${time(duration.p95_ms)}; p50 before ${time(before.duration.p50_ms)}`}
+        note={`p95 ${time(duration.p95_ms)}; before ${time(before.duration.p50_ms)}`}
       />
       <Figure
         name="Cost"

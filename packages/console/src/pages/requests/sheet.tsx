@@ -63,7 +63,7 @@ function Waterfall({ record }: { record: RequestRecord }) {
             />
           </span>
           <span className="num">{seconds(Math.max(0, toMs - fromMs))}</span>
-          {note && <span className="said bad">{note}</span>}
+          {note && <span className="upstream-words bad">{note}</span>}
         </li>
       ))}
     </ol>
@@ -89,7 +89,7 @@ function Known({ record }: { record: RequestRecord }) {
         <OutcomeStatus record={record} />
         <span className="muted">{exactTime(record.at)}</span>
       </div>
-      {message && <p className="said">{message}</p>}
+      {message && <p className="upstream-words">{message}</p>}
       <Waterfall record={record} />
       <dl className="facts">
         <dt>Called</dt>

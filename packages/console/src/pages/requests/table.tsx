@@ -37,6 +37,7 @@ const columnsFor = (cost: (usd: number | null) => string): Column<RequestRecord>
     id: "duration",
     label: "Duration",
     numeric: true,
+    wide: true,
     cell: ({ duration_ms }) => seconds(duration_ms),
   },
   {

@@ -179,7 +179,8 @@ export class Requests {
     if (sinceMs >= untilMs) fail("bad_since", "`since` must be before `until`");
     const lengthMs = untilMs - sinceMs;
     const isRecent = sinceMs - lengthMs > nowMs - MINUTE_SUMS_KEPT_MS;
-    const grainMs = lengthMs <= DAY_MS && isRecent ? MINUTE_MS : lengthMs <= 8 * DAY_MS ? HOUR_MS : DAY_MS;
+    const grainMs =
+      lengthMs <= DAY_MS + HOUR_MS && isRecent ? MINUTE_MS : lengthMs <= 8 * DAY_MS ? HOUR_MS : DAY_MS;
     const binMs = grainMs * Math.ceil(lengthMs / grainMs / BINS_MAX);
     const fromMs = sinceMs - (sinceMs % binMs);
     const belowMs = fromMs + Math.ceil((untilMs - fromMs) / binMs) * binMs;
