@@ -941,6 +941,117 @@ export interface Methods {
       offset?: number;
     };
   };
+  /** Usage rows of a period, newest first. */
+  "usage.records": {
+    auth: "jwt";
+    params: {
+      /** Not only your own: for administrators */
+      everyone?: boolean;
+      /** Inclusive: YYYY-MM-DD or an RFC 3339 timestamp */
+      since: string;
+      /** Exclusive instant, or a YYYY-MM-DD that is covered whole */
+      until: string;
+      project?: string;
+      model?: string;
+      /** As rows name it: a key's prefix, or jwt-<user-uuid> */
+      api_key_id?: string;
+      /** Default 50; values outside 1-500 are brought into it */
+      limit?: number;
+      /** `next_cursor` of the page before */
+      cursor?: string;
+    };
+    result: {
+      records: {
+        id: string;
+        model: string;
+        backend: string;
+        prompt_tokens: number;
+        completion_tokens: number;
+        total_tokens: number;
+        /** USD; null when the model has no price */
+        cost: number | null;
+        /** RFC 3339 timestamp, UTC */
+        created_at: string;
+        ref_id: string | null;
+        /** The key's prefix, or jwt-<user-uuid> for a signed-in person */
+        api_key_id: string;
+        /** Null for what was not done with a key */
+        project: string | null;
+        /** What points paid; null when it counts against the tier's quota */
+        points: number | null;
+        /** Whose points paid */
+        account_type: "user" | "group" | null;
+        /** The upstream reported no usage; the tokens are an estimate */
+        estimated: boolean;
+      }[];
+      next_cursor: string | null;
+    };
+  };
+  /** Usage by UTC day and by model, source, reference, project or key, the dearest first. */
+  "usage.series": {
+    auth: "jwt";
+    params: {
+      /** Not only your own: for administrators */
+      everyone?: boolean;
+      /** Inclusive: YYYY-MM-DD or an RFC 3339 timestamp */
+      since: string;
+      /** Exclusive instant, or a YYYY-MM-DD that is covered whole */
+      until: string;
+      project?: string;
+      model?: string;
+      /** As rows name it: a key's prefix, or jwt-<user-uuid> */
+      api_key_id?: string;
+      by: "model" | "source" | "ref" | "project" | "key";
+    };
+    result: {
+      totals: {
+        requests: number;
+        prompt_tokens: number;
+        completion_tokens: number;
+        cost_usd: number;
+        /** Requests whose model had no price; null where sums do not say */
+        unpriced: number | null;
+      };
+      /** At most 50 */
+      groups: {
+        requests: number;
+        prompt_tokens: number;
+        completion_tokens: number;
+        cost_usd: number;
+        /** Requests whose model had no price; null where sums do not say */
+        unpriced: number | null;
+        days: {
+          requests: number;
+          prompt_tokens: number;
+          completion_tokens: number;
+          cost_usd: number;
+          /** Requests whose model had no price; null where sums do not say */
+          unpriced: number | null;
+          day: string;
+        }[];
+        name: string | null;
+      }[];
+      others: {
+        requests: number;
+        prompt_tokens: number;
+        completion_tokens: number;
+        cost_usd: number;
+        /** Requests whose model had no price; null where sums do not say */
+        unpriced: number | null;
+        days: {
+          requests: number;
+          prompt_tokens: number;
+          completion_tokens: number;
+          cost_usd: number;
+          /** Requests whose model had no price; null where sums do not say */
+          unpriced: number | null;
+          day: string;
+        }[];
+        /** How many these are */
+        groups: number;
+      } | null;
+    };
+  };
   /** One request by its id, as `x-request-id` said it. */
   "requests.get": {
     auth: "jwt";
@@ -2111,6 +2222,8 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "conversations.rewind": "jwt",
   "usage.list": "jwt",
   "usage.query": "admin",
+  "usage.records": "jwt",
+  "usage.series": "jwt",
   "requests.get": "jwt",
   "requests.list": "jwt",
   "requests.stats": "jwt",

@@ -52,6 +52,7 @@ export async function seedRequests(
   const stepMs = (days * 86_400_000) / count;
   const write = async () => {
     await store.insert({
+      mayExist: false,
       rows,
       facets: [...facets.values()],
       askers: seeded.length <= BATCH_ROWS ? askers : [],

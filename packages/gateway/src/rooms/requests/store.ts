@@ -155,8 +155,11 @@ export class RequestStore {
     rows,
     facets,
     askers,
+    mayExist,
   }: {
     rows: readonly RecordRow[];
+    /** Some of them may have been written by another process meanwhile. */
+    mayExist: boolean;
     facets: readonly Facet[];
     askers: readonly Asker[];
   }): Promise<void> {
@@ -180,7 +183,7 @@ export class RequestStore {
       await insertRows(tx, FACETS, facets.map(ofFacet), ONCE);
       await insertRows(tx, ASKERS, askers.map(ofAsker), ONCE);
       const ofRecord = (row: RecordRow) => [row.id, row.askerId, row.facetId, factsOf(row)];
-      await insertRows(tx, RECORDS, rows.map(ofRecord), ONCE);
+      await insertRows(tx, RECORDS, rows.map(ofRecord), mayExist ? ONCE : "");
       const sums = sumsOf(rows);
       const ofAskers = sums.filter(({ askerId }) => askerId !== null).map(sumValues);
       await insertRows(tx, ASKER_SUMS.into, ofAskers, ASKER_SUMS.adding);

@@ -10,7 +10,7 @@ import type { Written } from "./tail.ts";
 /** Records that may wait for the database; beyond that new ones are dropped and counted. */
 const WAITING_MAX = 20_000;
 /** Few enough that writing them takes a millisecond or two. */
-const BATCH_ROWS = 500;
+const BATCH_ROWS = 1_000;
 const WRITE_EVERY_MS = 1_000;
 const RETRY_AFTER_MS = 2_000;
 /** Facets, and askers, that are remembered. */
@@ -120,7 +120,7 @@ export class RecordWriter implements RecordSink {
     const rows = existing ? all.filter(({ id }) => !existing.has(id)) : all;
     const facets = [...this.#newFacets];
     const askers = [...this.#newAskers];
-    await store.insert({ rows, facets, askers });
+    await store.insert({ rows, facets, askers, mayExist });
     this.#newFacets.splice(0, facets.length);
     this.#newAskers.splice(0, askers.length);
     written({ rows, facets: this.#facetsById, askers: this.#askersById });
