@@ -49,8 +49,9 @@ export async function migrate(db: Database, known: readonly Migration[] = migrat
         `the database was written by a newer version (schema ${newest}, this version knows ${newestKnown}): start that version, or restore a backup made before the upgrade`,
       );
     }
+    const done = new Set(applied.map(({ id }) => id));
     for (const { id, name, statements } of known) {
-      if (id <= newest) continue;
+      if (done.has(id)) continue;
       for (const statement of statements) {
         const texts = typeof statement === "string" ? [statement] : statement[tx.dialect];
         for (const text of texts) await tx.run(forDialect(text, tx.dialect));

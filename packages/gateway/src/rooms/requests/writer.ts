@@ -2,6 +2,7 @@ import type { Clock } from "../../kernel/clock.ts";
 import { Outage } from "../../kernel/errors.ts";
 import { type Log, redactText } from "../../kernel/log.ts";
 import type { RecordSink, RequestRecord } from "../../kernel/request-record.ts";
+import { hideSecrets } from "../../kernel/secrets.ts";
 import type { Counter } from "../../observe/metrics.ts";
 import { type Asker, type Detail, type Facet, numberFor, type RecordRow, timeOfId } from "./rows.ts";
 import type { RequestStore } from "./store.ts";
@@ -213,7 +214,7 @@ export class RecordWriter implements RecordSink {
 }
 
 const name = (text: string): string => text.slice(0, NAME_LENGTH_MAX);
-const words = (text: string): string => redactText(text.slice(0, MESSAGE_LENGTH_MAX));
+const words = (text: string): string => redactText(hideSecrets(text)).slice(0, MESSAGE_LENGTH_MAX);
 
 function detailOf(record: RequestRecord, model: string | null): Detail | null {
   const { modelAsked, message, failures, refId, clientIp, isEstimated, startedMs } = record;
