@@ -52,7 +52,7 @@ export class RecordWriter implements RecordSink {
 
   constructor(readonly options: WriterOptions) {
     this.clock = options.clock;
-    this.#stop = options.clock.every(WRITE_EVERY_MS, () => void this.#write());
+    this.#stop = options.clock.every(WRITE_EVERY_MS, () => void this.#write({ isAll: true }));
   }
 
   ended(record: RequestRecord): void {
@@ -64,7 +64,7 @@ export class RecordWriter implements RecordSink {
     this.#isScheduled = true;
     setImmediate(() => {
       this.#isScheduled = false;
-      void this.#write();
+      void this.#write({ isAll: false });
     });
   }
 
@@ -73,16 +73,18 @@ export class RecordWriter implements RecordSink {
   }
 
   /** Writes what waits, as long as the database takes it. */
-  #write(): Promise<void> {
+  #write({ isAll }: { isAll: boolean }): Promise<void> {
     if (this.#retryAtMs > this.clock.now()) return Promise.resolve();
-    this.#writing ??= this.#writeAll().finally(() => {
+    this.#writing ??= this.#writeBatches(isAll).finally(() => {
       this.#writing = null;
     });
     return this.#writing;
   }
 
-  async #writeAll(): Promise<void> {
-    while (this.waitingCount > 0) {
+  /** Full batches; with `isAll` also what waits now. What comes meanwhile is left to become a batch. */
+  async #writeBatches(isAll: boolean): Promise<void> {
+    let asked = isAll ? this.waitingCount : 0;
+    while (asked > 0 || this.waitingCount >= BATCH_ROWS) {
       const batch = this.#batch ?? {
         rows: this.#waiting.splice(0, BATCH_ROWS).map(this.#rowOf),
         mayExist: false,
@@ -90,6 +92,7 @@ export class RecordWriter implements RecordSink {
       this.#batch = batch;
       try {
         await this.#store(batch);
+        asked -= batch.rows.length;
         this.#batch = null;
         this.#retryAtMs = 0;
       } catch (error) {
@@ -200,7 +203,9 @@ export class RecordWriter implements RecordSink {
     const late = new Promise<void>((resolve) => {
       cancel = this.clock.after(timeoutMs, resolve);
     });
-    await Promise.race([this.#write(), late]);
+    // A write that is under way may have begun before the latest came.
+    const written = (this.#writing ?? Promise.resolve()).then(() => this.#write({ isAll: true }));
+    await Promise.race([written, late]);
     cancel();
   }
 
