@@ -246,6 +246,16 @@ const settings = {
     "days for which entries of the audit log are kept",
     { schema: integer(1, 3_650), fallback: 365 },
   ),
+  requestRecordsDays: setting(
+    "SERVICE_REQUEST_RECORDS_DAYS",
+    "days for which a record of every request is kept; 0: none are made",
+    { schema: integer(0, 3_650), fallback: 30 },
+  ),
+  requestRecordsMax: setting(
+    "SERVICE_REQUEST_RECORDS_MAX",
+    "records of requests that are kept; the oldest go first",
+    { schema: integer(1_000, 1_000_000_000), fallback: 1_000_000 },
+  ),
   trustedProxies: setting(
     "SERVICE_TRUSTED_PROXIES",
     "addresses whose X-Forwarded-For is trusted, separated by commas",

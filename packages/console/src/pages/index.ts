@@ -69,6 +69,13 @@ export const PAGES: readonly PageEntry[] = [
     ...page(() => import("./usage/page.tsx")),
   },
   {
+    patterns: ["/requests"],
+    title: "Requests",
+    icon: "requests",
+    section: "work",
+    ...page(() => import("./requests/page.tsx")),
+  },
+  {
     patterns: ["/keys"],
     title: "Keys",
     icon: "keys",

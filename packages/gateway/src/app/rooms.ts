@@ -19,6 +19,7 @@ import { Memory } from "../rooms/memory/index.ts";
 import { MeteringService } from "../rooms/metering/index.ts";
 import { Providers } from "../rooms/providers/index.ts";
 import { Realtime } from "../rooms/realtime/index.ts";
+import { Requests } from "../rooms/requests/index.ts";
 import { createSealer, Routing } from "../rooms/routing/index.ts";
 import { Sso, type SsoSettings } from "../rooms/sso/index.ts";
 import { Housekeeping, type LocalServer, LocalServers, System } from "../rooms/system/index.ts";
@@ -88,7 +89,7 @@ export async function openRooms(options: RoomOptions) {
     jwtSecret,
     leases,
     events,
-    requests,
+    requests: betweenInstances,
     revocations,
   } = foundation;
   const open = async <R>(name: string, room: R, { start, close }: Needs<R> = {}): Promise<R> => {
@@ -185,7 +186,7 @@ export async function openRooms(options: RoomOptions) {
     new Agents({
       db,
       bus,
-      requests,
+      requests: betweenInstances,
       events,
       clock,
       ids,
@@ -197,6 +198,24 @@ export async function openRooms(options: RoomOptions) {
   );
 
   // What the console and the usage reports read.
+  const requests = await open(
+    "requests",
+    new Requests({
+      db,
+      bus,
+      events,
+      clock,
+      ids,
+      log,
+      metrics,
+      groups,
+      keptDays: config.requestRecordsDays,
+      keptMax: config.requestRecordsMax,
+      costNanoUsd: (model, tokens) => billing.costNanoUsd(model, tokens),
+      knownModel: (asked) => routing.knownModel(asked),
+    }),
+    { close: (room) => room.close() },
+  );
   const providers = await open("providers", new Providers(db, clock));
   const conversations = await open("conversations", new Conversations({ db, clock, ids }));
   const memory = await open("memory", new Memory({ url: config.memoryUrl, bus, clock, log }), {
@@ -233,7 +252,7 @@ export async function openRooms(options: RoomOptions) {
   const realtime = await open(
     "realtime",
     new Realtime({
-      requests,
+      requests: betweenInstances,
       events,
       clock,
       ids,
@@ -276,6 +295,8 @@ export async function openRooms(options: RoomOptions) {
 
   const sweeps = {
     "usage rows": usage.sweepRows,
+    "request records": requests.sweepRecords,
+    "request sums": requests.sweepSums,
     "refresh tokens": accounts.sweepTokens,
     "ended sessions": accounts.sweepSessions,
     "account links": accounts.people.sweepLinks,
@@ -295,6 +316,7 @@ export async function openRooms(options: RoomOptions) {
     ledger,
     groups,
     usage,
+    requests,
     billing,
     metering,
     keys,

@@ -93,7 +93,14 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
   const registry = new Registry(surfaces);
   const tries = new FailedTries(clock);
   const calls = metrics.counter("gateway_rpc_calls_total", "JSON-RPC calls by method and outcome");
-  const runner = new RpcRunner({ registry, rooms, log, calls, audit });
+  const runner = new RpcRunner({
+    registry,
+    rooms,
+    log,
+    calls,
+    audit,
+    record: (method) => rooms.requests.open(method, ids.ordered()),
+  });
   const events = new EventsTransport({ events: hub, authenticator: accounts, revocations, clock });
   life.opened("notification streams", () => events.close());
   publishFigures(metrics, rooms, events);
@@ -152,6 +159,7 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
     }),
     keyRefused: (principal, failure) => rooms.keys.refused(principal, failure),
     audit,
+    record: (surface, requestId) => rooms.requests.open(surface, requestId),
     rooms,
     ids,
     log,

@@ -61,8 +61,8 @@ export function dispatch(
   if (!method) fail("method_not_found", `Method not found: ${name.slice(0, 200)}`);
   const actor = authorize(method, context.caller);
   const checked = validate(method.params, params ?? {});
-  const { caller, requestId, log, rooms } = context;
-  const result: unknown = method.handler({ caller, requestId, log, rooms, params: checked, actor });
+  const { caller, requestId, log, rooms, record } = context;
+  const result: unknown = method.handler({ caller, requestId, log, rooms, record, params: checked, actor });
   // Parsing drops every field that the definition does not list, so no handler can leak one.
   const answered = (value: unknown): unknown => {
     const answer = method.result.parse(value);

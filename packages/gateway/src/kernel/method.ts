@@ -26,6 +26,8 @@ export interface MethodDefinition<
   auth: Auth;
   /** For `admin` methods: what the refusal tells someone who is signed in without the right. */
   hint?: string;
+  /** Asks something of a model: each call leaves a record, refused ones too. */
+  recorded?: boolean;
   /** A role that the handler checks beyond `auth`; for the reference only, e.g. "group admin". */
   role?: string;
   /** Notifications that a call leads to, by name; for the reference only. */

@@ -10,6 +10,7 @@ import * as ledger from "./ledger/index.ts";
 import * as memory from "./memory/index.ts";
 import * as providers from "./providers/index.ts";
 import * as realtime from "./realtime/index.ts";
+import * as requests from "./requests/index.ts";
 import * as routing from "./routing/index.ts";
 import * as sso from "./sso/index.ts";
 import * as system from "./system/index.ts";
@@ -26,6 +27,7 @@ export const surfaces = [
   providers,
   conversations,
   usage,
+  requests,
   billing,
   memory,
   routing,

@@ -8,6 +8,7 @@ import type { Rooms } from "../kernel/context.ts";
 import { ServiceError, toRestReply, toServiceError } from "../kernel/errors.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
+import type { RequestRecord } from "../kernel/request-record.ts";
 import { type AnyRoute, checkRoute } from "../kernel/route.ts";
 import { Cors } from "./cors.ts";
 import type { EventsTransport } from "./events/sse.ts";
@@ -43,6 +44,8 @@ interface HttpServerOptions {
   events: EventsTransport;
   // biome-ignore lint/suspicious/noExplicitAny: each transport knows the data of its own sockets
   sockets: readonly SocketTransport<any>[];
+  /** Opens the record of a request; null when none are kept. */
+  record(surface: string, requestId: string): RequestRecord | null;
   rooms: Rooms;
   ids: Ids;
   log: Log;
@@ -77,7 +80,7 @@ export function startHttpServer(options: HttpServerOptions): Listener {
   const { rpcHttp, rpcSocket, events, gate, keyRefused, audit, rooms, ids, log, trustedProxies } = options;
   for (const route of options.routes) checkRoute(route);
   const router = new Router(options.routes);
-  const runner = new RouteRunner({ gate, rooms, log, keyRefused, audit });
+  const runner = new RouteRunner({ gate, rooms, log, keyRefused, audit, record: options.record });
   const cors = new Cors(options.corsOrigins);
 
   function runRoute(request: IncomingRequest, path: string): AnyReply | Promise<AnyReply> {

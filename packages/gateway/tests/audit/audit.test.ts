@@ -111,6 +111,7 @@ describe.each(kinds)("the audit log on %s", (kind) => {
         requestId: crypto.randomUUID(),
         log: silentLog,
         rooms: gateway.app.rooms,
+        record: null,
       };
       await dispatch(stubs, { method: method.name, params: {}, context, audit: gateway.app.rooms.audit });
     }

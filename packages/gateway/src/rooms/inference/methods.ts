@@ -14,6 +14,7 @@ export const send = defineMethod({
   summary: "Send a chat turn; its answer arrives as chat.stream notifications, one token each",
   auth: "jwt",
   audit: false,
+  recorded: true,
   notifies: ["chat.stream"],
   params: z.object({
     model: z.string().min(1).max(256),
@@ -36,7 +37,7 @@ export const send = defineMethod({
       .optional()
       .describe("The output limit that points and quota can pay for; absent when the answer was not limited"),
   }),
-  handler: ({ params, actor, rooms }) => rooms.inference.send(actor, params),
+  handler: ({ params, actor, rooms, record }) => rooms.inference.send(actor, params, record),
 });
 
 export const stop = defineMethod({

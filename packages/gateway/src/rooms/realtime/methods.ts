@@ -18,6 +18,7 @@ export const start = defineMethod({
   summary: "Open a voice session with a model; its events arrive on stream_session",
   auth: "jwt",
   audit: false,
+  recorded: true,
   notifies: ["realtime.event"],
   params: z.object({
     model: z.string().min(1).max(128),
@@ -38,8 +39,9 @@ export const start = defineMethod({
     session_id: z.uuid(),
     stream_session: z.uuid().describe("Subscribe at /api/rpc/events?session=<this>"),
   }),
-  handler: ({ params, actor, rooms }) =>
+  handler: ({ params, actor, rooms, record }) =>
     rooms.realtime.start(actor, {
+      record,
       model: params.model,
       config: params.config,
       conversationId: params.conversation_id,

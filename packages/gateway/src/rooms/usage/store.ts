@@ -17,6 +17,7 @@ import {
   type UsageRow,
   WHOLE_USER,
 } from "./rows.ts";
+import { conditionsOf, type SeriesFilter } from "./series.ts";
 
 const ROWS = `usage_records (id, user_id, key_id, project, api_key_id, model, backend, prompt_tokens,
   completion_tokens, total_tokens, cost, created_at, created_ms, ref_id, points, account_type, estimated)`;
@@ -322,6 +323,29 @@ export class UsageStore {
        FROM usage_records WHERE user_id = $1 AND created_ms >= $4 ${narrowed}
        ORDER BY created_ms DESC, id LIMIT $2 OFFSET $3`,
       [userId, limit, offset, fromMs, ...(project === null ? [] : [project])],
+    );
+    return rows.map((row) => ({ ...row, estimated: Boolean(row.estimated) }));
+  }
+
+  /** A page of rows, newest first; those that came at the same instant by id. */
+  async page(
+    filter: SeriesFilter,
+    { after, limit }: { after: { atMs: number; id: string } | null; limit: number },
+  ): Promise<ListedRow[]> {
+    const { where, params } = conditionsOf(filter);
+    const by = filter.userId === null ? "created_at" : "created_ms";
+    const values: SqlValue[] = [...params];
+    const value = (one: SqlValue) => `$${values.push(one)}`;
+    let rest = "";
+    if (after) {
+      const at = value(by === "created_at" ? isoTime(after.atMs) : after.atMs);
+      rest = `AND ${by} <= ${at} AND (${by} < ${at} OR id > ${value(after.id)})`;
+    }
+    const rows = await this.db.all<ListedRow>(
+      `SELECT id, model, backend, prompt_tokens, completion_tokens, total_tokens, cost, created_at, ref_id,
+         api_key_id, project, points, account_type, estimated
+       FROM usage_records ${where} ${rest} ORDER BY ${by} DESC, id LIMIT ${value(limit)}`,
+      values,
     );
     return rows.map((row) => ({ ...row, estimated: Boolean(row.estimated) }));
   }

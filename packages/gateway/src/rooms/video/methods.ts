@@ -12,12 +12,13 @@ export const create = defineMethod({
   summary: "Submit a video task; its progress arrives on stream_id and on the job id",
   auth: "jwt",
   audit: false,
+  recorded: true,
   notifies: ["video.progress", "video.done", "video.failed"],
   params: VideoTask,
   result: z.object({ job_id: z.uuid(), stream_id: z.uuid() }),
-  handler: async ({ params, actor, rooms }) => {
+  handler: async ({ params, actor, rooms, record }) => {
     const payer = await rooms.metering.payerOf(actor);
-    const { job, streamId } = await rooms.video.create(payer, params);
+    const { job, streamId } = await rooms.video.create(payer, params, record);
     return { job_id: job.id, stream_id: streamId };
   },
 });

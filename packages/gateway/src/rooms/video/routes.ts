@@ -12,13 +12,14 @@ export const submit = defineRoute({
   path: "/v1/video/generations",
   summary: "Submit a video task",
   auth: "api_key",
+  recorded: true,
   body: VideoTask,
   bodyBytesMax: BODY_BYTES_MAX,
   response: Submitted,
-  handler: async ({ rooms, principal, body }) => {
+  handler: async ({ rooms, principal, body, record }) => {
     const refusal = modelRefusal(principal, rooms.routing.aliases.resolve(body.model));
     if (refusal !== null) fail("model_not_allowed", refusal);
-    const { job } = await rooms.video.create(payerOf(principal), body);
+    const { job } = await rooms.video.create(payerOf(principal), body, record);
     return job;
   },
 });

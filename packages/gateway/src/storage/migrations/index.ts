@@ -16,6 +16,7 @@ import { storedResponses } from "./014-stored-responses.ts";
 import { people } from "./015-people.ts";
 import { keyLimits } from "./016-key-limits.ts";
 import { agentDeployments } from "./017-agent-deployments.ts";
+import { requestRecords } from "./018-request-records.ts";
 import { audit } from "./019-audit.ts";
 import { signInProvider } from "./022-sign-in-provider.ts";
 
@@ -38,6 +39,7 @@ export const migrations: readonly Migration[] = [
   people,
   keyLimits,
   agentDeployments,
+  requestRecords,
   audit,
   signInProvider,
 ];

@@ -48,6 +48,8 @@ export class Gate {
   #known(principal: Principal | null, route: AnyRoute, call: RouteCall): void | Promise<void> {
     if (!principal) throw new KeyRefusal("auth_required", UNAUTHORIZED);
     call.request.vouch();
+    // Also of one that is refused for its pace.
+    if (call.record) call.record.principal = principal;
     const { limiter, apiRateLimitRpm } = this.options;
     const hit = limiter.hit(`api:${principal.keyId}`, apiRateLimitRpm, WINDOW_MS);
     return typeof hit === "number"

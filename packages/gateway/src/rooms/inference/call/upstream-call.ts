@@ -7,6 +7,7 @@ import {
 } from "../../../backends/contract.ts";
 import { fail } from "../../../kernel/errors.ts";
 import type { Payer } from "../../../kernel/payer.ts";
+import type { RequestRecord } from "../../../kernel/request-record.ts";
 import { LARGE_BODY_BYTES, nextTurn } from "../../../kernel/turns.ts";
 import { CLIENT_LEFT_OUTCOME } from "../../../observe/request-records.ts";
 import type { ModelLimits } from "../../billing/index.ts";
@@ -36,6 +37,8 @@ export interface Asker {
   channel: "gateway" | "rpc";
   /** W3C header of the client's own trace. */
   traceparent: string | null;
+  /** What is noted of the request; null when no records are kept. */
+  record: RequestRecord | null;
 }
 
 export interface CallParts {
@@ -100,7 +103,7 @@ export class UpstreamCall {
   ) {
     this.watched = parts.watch.open(options.asker.payer);
     const { route } = outgoing;
-    const { requestId, channel, traceparent } = options.asker;
+    const { requestId, channel, traceparent, record } = options.asker;
     this.observed = parts.observer.begin({
       operation: options.capability,
       model: route.model,
@@ -108,6 +111,7 @@ export class UpstreamCall {
       requestId,
       channel,
       traceparent,
+      record,
     });
   }
 
@@ -115,6 +119,10 @@ export class UpstreamCall {
   static admit(parts: CallParts, options: UpstreamCallOptions): UpstreamCall | Promise<UpstreamCall> {
     const { routing } = parts;
     const { asker, capability, provider, conversationId } = options;
+    if (asker.record) {
+      asker.record.modelAsked = options.model;
+      asker.record.refId = asker.refId;
+    }
     const model = routing.aliases.resolve(options.model);
     const refusal = (name: string) => modelRefusal(asker.rules, name);
     const plan = routing.plan(
@@ -245,6 +253,7 @@ export class UpstreamCall {
     // A client that left before anything was sent owes nothing.
     if (this.watched.isAborted) return Promise.reject(this.watched.reason);
     this.#tried.push(route);
+    options.asker.record?.sent(route);
     const answer = options.send(route.backend, new OutgoingCall(this, this.outgoing.body()));
     return (
       answer ??
