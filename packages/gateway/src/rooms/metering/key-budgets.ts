@@ -94,6 +94,7 @@ const purseOf = ({ name, spent }: KeyLimit, limit: Quantity, cost: Cost): Purse 
   cost,
 });
 
+/** Changed in place: requests under way look at it when their holds grow. */
 interface Known {
   /** Those that it was read for: after an edit it is read again, because only budgets that exist are told of. */
   limits: KeyLimits;
@@ -144,7 +145,8 @@ export class KeyBudgets {
     if (!known || known.limits !== limits) return null;
     const ageMs = this.options.clock.now() - known.readAtMs;
     if (ageMs > TRUSTED_MS || ageMs < 0) return null;
-    if (ageMs > REFRESH_AFTER_MS) void this.#readShared(keyId, limits).catch(() => {});
+    if (ageMs > REFRESH_AFTER_MS && !this.#reading.has(keyId))
+      this.#readShared(keyId, limits).catch((error) => this.#keep(known, error));
     return known;
   }
 
@@ -154,7 +156,6 @@ export class KeyBudgets {
    */
   async read({ keyId, keyLimits }: Payer, timely: (work: Promise<void>) => Promise<void>): Promise<void> {
     if (keyId === null || !keyLimits) return;
-    const { clock, log } = this.options;
     try {
       await timely(this.#readShared(keyId, keyLimits));
     } catch (error) {
@@ -165,9 +166,16 @@ export class KeyBudgets {
           cause: error,
         });
       }
-      log.warn("reading a key's spend failed; using the cached one", { key_id: keyId, error });
-      this.#known.set(keyId, { ...known, limits: keyLimits, readAtMs: clock.now() });
+      known.limits = keyLimits;
+      this.#keep(known, error);
     }
+  }
+
+  /** What is known stays in force, and is not asked for again at once. */
+  #keep(known: Known, error: unknown): void {
+    const { clock, log } = this.options;
+    log.warn("reading a key's spend failed; using the cached one", { key_id: known.spend.keyId, error });
+    known.readAtMs = clock.now();
   }
 
   #readShared(keyId: string, limits: KeyLimits): Promise<void> {
@@ -181,24 +189,25 @@ export class KeyBudgets {
 
   async #read(keyId: string, limits: KeyLimits): Promise<void> {
     const { store, clock } = this.options;
-    const read = await store.keySpend(keyId);
+    const spend = await store.keySpend(keyId);
     const known = this.#known.get(keyId);
-    const newer = known && known.spend.totalNanoUsd > read.totalNanoUsd ? known.spend : read;
     if (known) {
-      // In place: requests under way look at it when their holds grow.
-      known.spend = newer;
       known.limits = limits;
-      known.readAtMs = clock.now();
-    } else this.#known.set(keyId, { limits, spend: newer, readAtMs: clock.now() });
+      this.#update(known, spend);
+    } else this.#known.set(keyId, { limits, spend, readAtMs: clock.now() });
+  }
+
+  /** Sums only grow: of two, the larger one is the newer. */
+  #update(known: Known, spend: KeySpend): void {
+    if (spend.totalNanoUsd >= known.spend.totalNanoUsd) known.spend = spend;
+    known.readAtMs = this.options.clock.now();
   }
 
   /** A transaction was committed and left the sums like this. */
   written(keys: readonly KeySpend[]): void {
     for (const spend of keys) {
       const known = this.#known.get(spend.keyId);
-      if (!known) continue;
-      known.spend = spend;
-      known.readAtMs = this.options.clock.now();
+      if (known) this.#update(known, spend);
     }
   }
 }
