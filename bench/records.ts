@@ -56,7 +56,7 @@ async function cpuOfRound(app: App, isRecorded: boolean): Promise<number> {
     tier: "free",
     group: null,
     models: null,
-    expiresAtMs: null,
+    expiresAtMs: Number.POSITIVE_INFINITY,
     limits: null,
   };
   const route = { model: "gpt-4o-mini", name: "openai", reason: "fewest_requests" };
