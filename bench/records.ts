@@ -55,6 +55,9 @@ async function cpuOfRound(app: App, isRecorded: boolean): Promise<number> {
     userId: "00000000-0000-4000-8000-00000000000b",
     tier: "free",
     group: null,
+    models: null,
+    expiresAtMs: Number.POSITIVE_INFINITY,
+    limits: null,
   };
   const route = { model: "gpt-4o-mini", name: "openai", reason: "fewest_requests" };
   const before = process.cpuUsage();

@@ -217,6 +217,27 @@ export interface Methods {
     params: { user_id: string; name?: string; tier?: string; is_admin?: boolean; disabled?: boolean };
     result: { ok: true };
   };
+  /** Your accounts at the sign-in provider that sign you in here. */
+  "auth.identities.list": {
+    auth: "jwt";
+    params: Record<string, never>;
+    result: {
+      id: string;
+      issuer: string;
+      /** As the provider gave it last */
+      email: string | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+      /** RFC 3339 timestamp, UTC */
+      last_used_at: string;
+    }[];
+  };
+  /** Unlink an account at the sign-in provider; sessions that it began go on. */
+  "auth.identities.remove": {
+    auth: "jwt";
+    params: { identity_id: string };
+    result: { ok: true };
+  };
   /** Your wallet: balance and recent entries. With the admin token: the account that issues points. */
   "ledger.self": {
     auth: "jwt_or_admin_token";
@@ -663,6 +684,17 @@ export interface Methods {
       project?: string;
       /** Draw on this group's pool; you must be an active member */
       group_id?: string;
+      /** From then on the key is refused */
+      expires_at?: string | null;
+      /** What the key may spend in a UTC month */
+      monthly_budget_usd?: number | null;
+      /** What the key may spend in all its life */
+      total_budget_usd?: number | null;
+      /** The models that the key may call. Aliases and model routes are followed to what they lead to */
+      allowed_models?: string[] | null;
+      requests_per_minute?: number | null;
+      /** A request counts as many as it may take until it ends, then as many as it took */
+      tokens_per_minute?: number | null;
     };
     result: {
       id: string;
@@ -674,6 +706,12 @@ export interface Methods {
       group_id: string | null;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
+      expires_at: string | null;
+      monthly_budget_usd: number | null;
+      total_budget_usd: number | null;
+      allowed_models: string[] | null;
+      requests_per_minute: number | null;
+      tokens_per_minute: number | null;
       /** The secret: service-<uuid>. It cannot be shown again */
       key: string;
     };
@@ -692,8 +730,26 @@ export interface Methods {
       group_id: string | null;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
+      expires_at: string | null;
+      monthly_budget_usd: number | null;
+      total_budget_usd: number | null;
+      allowed_models: string[] | null;
+      requests_per_minute: number | null;
+      tokens_per_minute: number | null;
       active: boolean;
       revoked_at: string | null;
+      /** When its latest metered request ended */
+      last_used_at: string | null;
+      /** In this UTC month */
+      spent_month_usd: number;
+      spent_total_usd: number;
+      /** Why a request with it was last refused: expired, a model, a pace, a budget or a quota */
+      last_refusal: {
+        /** RFC 3339 timestamp, UTC */
+        at: string;
+        code: string;
+        message: string;
+      } | null;
     }[];
   };
   /** Revoke one of your API keys; it stops working at once. */
@@ -701,6 +757,42 @@ export interface Methods {
     auth: "jwt";
     params: { key_id: string };
     result: { ok: true };
+  };
+  /** Rename one of your API keys or change its limits, at once; null takes a limit away, what is left out stays. */
+  "keys.update": {
+    auth: "jwt";
+    params: {
+      key_id: string;
+      name?: string;
+      /** From then on the key is refused */
+      expires_at?: string | null;
+      /** What the key may spend in a UTC month */
+      monthly_budget_usd?: number | null;
+      /** What the key may spend in all its life */
+      total_budget_usd?: number | null;
+      /** The models that the key may call. Aliases and model routes are followed to what they lead to */
+      allowed_models?: string[] | null;
+      requests_per_minute?: number | null;
+      /** A request counts as many as it may take until it ends, then as many as it took */
+      tokens_per_minute?: number | null;
+    };
+    result: {
+      id: string;
+      name: string;
+      /** First 8 characters of the key's uuid; usage rows carry it as api_key_id */
+      key_prefix: string;
+      project: string;
+      /** The group whose pool and limits apply, if any */
+      group_id: string | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+      expires_at: string | null;
+      monthly_budget_usd: number | null;
+      total_budget_usd: number | null;
+      allowed_models: string[] | null;
+      requests_per_minute: number | null;
+      tokens_per_minute: number | null;
+    };
   };
   /** Add a provider entry. */
   "providers.add": {
@@ -2059,6 +2151,43 @@ export interface Methods {
     params: { agent_id: string; model_id: string };
     result: { ok: true; stream_id: null };
   };
+  /** Who changed what, newest first; for administrators. */
+  "audit.list": {
+    auth: "admin";
+    params: {
+      /** 1 to 200, otherwise 50 */
+      limit?: number;
+      /** `next_cursor` of the page before */
+      cursor?: string;
+      /** Part of an email, or a user id */
+      actor?: string;
+      /** A method or route, or how it begins: `keys.`, `POST /api/admin` */
+      action?: string;
+      target?: string;
+      since?: string;
+      /** Not included */
+      until?: string;
+    };
+    result: {
+      entries: {
+        id: string;
+        /** RFC 3339 timestamp, UTC */
+        at: string;
+        action: string;
+        actor_id: string | null;
+        /** An email, `admin token` or `anonymous` */
+        actor: string;
+        ip: string;
+        user_agent: string | null;
+        /** Whom or what it was done to */
+        target: string | null;
+        /** What was asked for, without secrets */
+        details: Record<string, unknown>;
+        request_id: string;
+      }[];
+      next_cursor: string | null;
+    };
+  };
   /** This instance's last hour: outcomes by minute, first tokens, probes of backends, latest failures. */
   "system.activity": {
     auth: "admin";
@@ -2193,6 +2322,8 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "auth.password.set": "jwt",
   "auth.link.show": "public",
   "users.update": "admin",
+  "auth.identities.list": "jwt",
+  "auth.identities.remove": "jwt",
   "ledger.self": "jwt_or_admin_token",
   "group.invite.accept": "jwt",
   "group.members.add": "jwt",
@@ -2218,6 +2349,7 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "keys.create": "jwt",
   "keys.list": "jwt",
   "keys.revoke": "jwt",
+  "keys.update": "jwt",
   "providers.add": "admin",
   "providers.list": "public",
   "providers.remove": "admin",
@@ -2278,6 +2410,7 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "agents.register": "admin",
   "agents.status": "admin",
   "agents.stop": "admin",
+  "audit.list": "admin",
   "system.activity": "admin",
   "backends.adopt": "admin",
   "backends.detect": "admin",

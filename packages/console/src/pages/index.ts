@@ -157,6 +157,14 @@ export const PAGES: readonly PageEntry[] = [
     ...page(() => import("./users/page.tsx")),
   },
   {
+    patterns: ["/audit"],
+    title: "Audit log",
+    icon: "shield",
+    section: "operate",
+    adminOnly: true,
+    ...page(() => import("./audit/page.tsx")),
+  },
+  {
     patterns: ["/docs", "/docs/:name", "/docs/:folder/:name"],
     title: "Documentation",
     icon: "docs",

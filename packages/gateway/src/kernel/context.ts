@@ -34,6 +34,8 @@ export interface SignedIn {
   sessionId?: string;
 }
 
+export const nameOf = ({ userId, sessionId = "" }: SignedIn): string => `${userId} ${sessionId}`;
+
 /** Where a call comes from. */
 export interface CallSource {
   readonly ip: string;

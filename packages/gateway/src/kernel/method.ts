@@ -32,6 +32,11 @@ export interface MethodDefinition<
   role?: string;
   /** Notifications that a call leads to, by name; for the reference only. */
   notifies?: readonly string[];
+  /**
+   * Every call that succeeds leaves an entry in the audit log, unless this is false: for methods that change nothing,
+   * and for requests to models, whose record is the usage row.
+   */
+  audit?: false;
   params: Params;
   result: Result;
   handler(

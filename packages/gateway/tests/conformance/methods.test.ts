@@ -68,6 +68,10 @@ system.probe | anonymous_socket | | ok status
 const ADDED = new Set([
   "auth.register setup_token?",
   "keys.create group_id?",
+  ...["expires_at", "monthly_budget_usd", "total_budget_usd", "allowed_models"].map(
+    (name) => `keys.create ${name}?`,
+  ),
+  ...["requests_per_minute", "tokens_per_minute"].map((name) => `keys.create ${name}?`),
   "group.members.list include_inactive?",
   "group.models.allow remove?",
   "group.models.deny remove?",
@@ -76,6 +80,8 @@ const ADDED = new Set([
 
 /** Methods of our own beyond the contract's. */
 const ADDED_METHODS = `
+keys.update | jwt | key_id name? expires_at? monthly_budget_usd? total_budget_usd? allowed_models? requests_per_minute? tokens_per_minute? | id name key_prefix project created_at
+audit.list | admin | limit? cursor? actor? action? target? since? until? | entries next_cursor
 chat.stop | jwt | stream_id | ok
 conversations.rename | jwt | conversation_id title | id title owner
 conversations.rewind | jwt | conversation_id message_id | removed
@@ -119,6 +125,8 @@ users.links.revoke | admin | link_id | ok
 auth.password.set | jwt | current_password new_password | ok
 auth.sessions.list | jwt | | id current ip user_agent created_at last_used_at
 auth.sessions.end | jwt | session_id? | ended
+auth.identities.list | jwt | | id issuer email created_at last_used_at
+auth.identities.remove | jwt | identity_id | ok
 auth.link.show | public | token | kind invited_by email name expires_at
 auth.link.accept | public | token password email? name? | access_token refresh_token token_type expires_in user
 group.invite.show | public | token | group_name group_description invited_by role email expires_at

@@ -13,6 +13,7 @@ export const send = defineMethod({
   name: "chat.send",
   summary: "Send a chat turn; its answer arrives as chat.stream notifications, one token each",
   auth: "jwt",
+  audit: false,
   recorded: true,
   notifies: ["chat.stream"],
   params: z.object({
@@ -43,6 +44,7 @@ export const stop = defineMethod({
   name: "chat.stop",
   summary: "Stop an answer of chat.send; leaving its notifications does not",
   auth: "jwt",
+  audit: false,
   params: z.object({ stream_id: z.string().min(1).max(64).describe("As chat.send returned it") }),
   result: Ok,
   handler: ({ params, actor, rooms }) => {

@@ -172,10 +172,16 @@ export class Inference {
   #metered(call: KeyedCall, work: (asker: Asker) => Promise<Answered>): Promise<Answered> {
     const { principal, request, requestId, record } = call;
     const traceparent = this.options.tracer.enabled ? request.header("traceparent") : null;
-    const { group: rules } = principal;
     const payer = payerOf(principal);
-    const refId = refOf(request);
-    const asker: Asker = { requestId, payer, rules, refId, channel: "gateway", traceparent, record };
+    const asker: Asker = {
+      requestId,
+      payer,
+      rules: principal,
+      refId: refOf(request),
+      channel: "gateway",
+      traceparent,
+      record,
+    };
     return work(asker).then(
       (answer) => {
         this.options.countRequest();
@@ -199,13 +205,17 @@ export class Inference {
     const refusal = toServiceError(error);
     if (refusal instanceof KeyRefusal) {
       const { status } = ERRORS[refusal.kind];
-      const reason = status === 401 ? BAD_KEY : KEY_TOO_FAST;
+      const isExpired = refusal.rest?.limit === "expires_at";
+      const message = refusal.message.trim();
+      const reason = status !== 401 ? KEY_TOO_FAST : isExpired ? { ...BAD_KEY, message } : BAD_KEY;
       if (status === 401)
         this.#watchers.unknown(secretOf(request, form.keyHeader) ?? "", { status, ...reason });
       this.#parts.observer.turnedAway({ requestId, status, ...reason });
       if (!form.errorBody) return toRestReply(refusal, requestId);
-      if (status === 401 && isRequest) return this.#inForm(form, INVALID_KEY, requestId);
-      const message = refusal.message.trim();
+      if (status === 401 && isRequest) {
+        const told = isExpired ? new ServiceError("auth_required", message) : INVALID_KEY;
+        return this.#inForm(form, told, requestId);
+      }
       const failure = { status, message, type: "invalid_request", code: null };
       return refusalIn(form, toRestReply(refusal, requestId), failure);
     }

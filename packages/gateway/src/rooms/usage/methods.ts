@@ -25,6 +25,7 @@ export const list = defineMethod({
   name: "usage.list",
   summary: "Your requests, newest first; with `project` only those of the project's keys",
   auth: "jwt",
+  audit: false,
   params: z.object({
     limit: WholeNumber.optional().describe("Default 50; values outside 1-200 are brought into it"),
     offset: WholeNumber.optional().describe("Default 0"),
@@ -88,6 +89,7 @@ export const query = defineMethod({
   name: "usage.query",
   summary: "Sums of everyone's usage over a period, grouped if asked, with the rows if asked",
   auth: "admin",
+  audit: false,
   hint: "everyone's usage is for administrators; usage.list shows your own",
   params: QueryBody,
   result: QueryResult,

@@ -58,8 +58,8 @@ export class Gate {
   }
 
   #paced(principal: Principal, waitMs: number, route: AnyRoute, call: RouteCall): void | Promise<void> {
-    if (waitMs > 0) throw new KeyRefusal("rate_limited", TOO_MANY);
     call.principal = principal;
+    if (waitMs > 0) throw new KeyRefusal("rate_limited", TOO_MANY);
     if (!route.outsideTierRate) return this.options.checkTierRate(principal);
   }
 

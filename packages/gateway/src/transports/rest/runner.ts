@@ -1,4 +1,5 @@
 import { type HttpRequest, jsonReply, Reply, replyOf, type StreamedReply } from "@model-gateway/wire/http";
+import { type AuditSink, auditEntry } from "../../kernel/audit.ts";
 import {
   type Actor,
   type Caller,
@@ -11,7 +12,7 @@ import { isOurs, type ServiceError, toRestReply, toServiceError } from "../../ke
 import { readJson } from "../../kernel/json.ts";
 import type { Log } from "../../kernel/log.ts";
 import { CLIENT_CLOSED_STATUS, type RequestRecord } from "../../kernel/request-record.ts";
-import { Answer, type AnyRoute, Raw, type RouteCall } from "../../kernel/route.ts";
+import { Answer, type AnyRoute, isAudited, Raw, type RouteCall } from "../../kernel/route.ts";
 import { validate } from "../../kernel/validate.ts";
 import { whenKnown } from "../../kernel/when-known.ts";
 import type { Gate } from "./gate.ts";
@@ -19,12 +20,15 @@ import { inflated } from "./inflate.ts";
 
 const NOBODY = { actor: null, adminToken: false };
 
-interface RouteRunnerOptions {
+export interface RouteRunnerOptions {
   gate: Gate;
   /** Opens the record of a request; null when none are kept. */
   record(surface: string, requestId: string): RequestRecord | null;
   rooms: Rooms;
   log: Log;
+  audit: AuditSink;
+  /** A request with a known API key failed. */
+  keyRefused(principal: Principal, failure: ServiceError): void;
 }
 
 /** What one request of a route is known by; the gate and the body are filled in on the way to the handler. */
@@ -70,7 +74,8 @@ export class RouteRunner {
     const call = new RoutedCall(rooms, log, request, requestId, path, source, record);
     try {
       const admitted = gate.admit(route, call);
-      const handled = admitted ? admitted.then(() => received(route, call)) : received(route, call);
+      const received = admitted ? admitted.then(() => receive(route, call)) : receive(route, call);
+      const handled = isAudited(route) ? this.#recorded(route, received, call) : received;
       return handled instanceof Promise
         ? handled
             .then((result) => answered(answerOf(route, result, requestId), record))
@@ -81,9 +86,24 @@ export class RouteRunner {
     }
   }
 
+  async #recorded({ method, path }: AnyRoute, handling: unknown, call: RoutedCall): Promise<unknown> {
+    const result = await handling;
+    const { caller, requestId, body } = call;
+    const value = result instanceof Answer ? result.value : result;
+    await this.options.audit.record(
+      auditEntry(
+        { action: `${method} ${path}`, caller, requestId },
+        { ...call.path, ...(body ?? {}) },
+        value,
+      ),
+    );
+    return result;
+  }
+
   #refuse(route: AnyRoute, error: unknown, call: RoutedCall): Reply | Promise<Reply> {
     const failure = toServiceError(error);
-    const { request, requestId, log } = call;
+    const { request, requestId, log, principal } = call;
+    if (principal) this.options.keyRefused(principal, failure);
     if (isOurs(failure)) log.error("route failed", { request_id: requestId, path: request.path, error });
     const reply = route.refuse ? route.refuse(error, call) : toRestReply(failure, requestId);
     if (call.record) noteRefusal(call.record, reply, failure, call.caller);
@@ -114,7 +134,7 @@ function noteRefusal(
 }
 
 /** Reads what the route declares and hands it to the handler. */
-function received(route: AnyRoute, call: RoutedCall): unknown {
+function receive(route: AnyRoute, call: RoutedCall): unknown {
   const { request } = call;
   if (route.query)
     call.query = validate(

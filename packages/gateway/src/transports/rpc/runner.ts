@@ -1,3 +1,4 @@
+import type { AuditSink } from "../../kernel/audit.ts";
 import type { CallContext, Caller, Rooms } from "../../kernel/context.ts";
 import { dispatch } from "../../kernel/dispatch.ts";
 import { isOurs, ServiceError, toServiceError } from "../../kernel/errors.ts";
@@ -13,6 +14,7 @@ interface RpcRunnerOptions {
   rooms: Rooms;
   log: Log;
   calls: Counter;
+  audit: AuditSink;
   /** Opens the record of a call; null when none are kept. */
   record(method: string): RequestRecord | null;
 }
@@ -83,7 +85,7 @@ export class RpcRunner {
     { caller, requestId, guard, onResult }: RpcCallOptions,
   ): string | Promise<string> {
     if ("invalid" in request) return encodeFailure(request.invalid, request.idJson);
-    const { registry, rooms, log } = this.options;
+    const { registry, rooms, log, audit } = this.options;
     const { method, params, idJson } = request;
     const record = registry.methods.get(method)?.recorded ? this.options.record(method) : null;
     if (record) record.userId = caller.actor?.userId ?? null;
@@ -101,7 +103,7 @@ export class RpcRunner {
       const refusal = guard?.(method);
       if (refusal) throw refusal;
       const context: CallContext = { caller, requestId, rooms, log, record };
-      return whenKnown(dispatch(registry, { method, params, context }), succeeded);
+      return whenKnown(dispatch(registry, { method, params, context, audit }), succeeded);
     }, failed);
   }
 
