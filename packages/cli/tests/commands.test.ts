@@ -66,6 +66,45 @@ test("a login by pipe lasts, and keys are made, listed and revoked", async () =>
   expect(rows.map(({ active }) => active)).toEqual([false]);
 });
 
+test("a key's limits are given, changed one by one and taken away; what makes no sense is named", async () => {
+  const made = await shell.run([
+    "keys",
+    "create",
+    "ci",
+    "--monthly-budget",
+    "5",
+    "--models",
+    "a, b",
+    "--expires",
+    "2031-01-31",
+    "--json",
+  ]);
+  expect(JSON.parse(made.out)).toMatchObject({
+    monthly_budget_usd: 5,
+    allowed_models: ["a", "b"],
+    expires_at: "2031-01-31T00:00:00.000Z",
+    requests_per_minute: null,
+  });
+  const changed = await shell.run(["keys", "update", "ci", "--rpm", "7", "--models", "none", "--json"]);
+  expect(JSON.parse(changed.out)).toMatchObject({
+    monthly_budget_usd: 5,
+    allowed_models: null,
+    requests_per_minute: 7,
+  });
+  expect((await shell.run(["keys"])).out).toMatch(/ci .*\$0\.00 of \$5\.00/);
+  for (const [options, told] of [
+    [["--tpm", "many"], "--tpm must be a number"],
+    [["--expires", "soon"], "--expires must be a date"],
+    [["--total-budget=-1"], "total_budget_usd"],
+    [[], "say what to change"],
+  ] as const) {
+    const { code, err } = await shell.run(["keys", "update", "ci", ...options]);
+    expect(err).toContain(told);
+    expect(code).toBe(1);
+  }
+  await shell.run(["keys", "revoke", "ci"]);
+});
+
 test("on a terminal the password is asked for and not shown", async () => {
   const { code, out } = await shell.onTerminal(
     ["login"],

@@ -97,6 +97,16 @@ const settings = {
     schema: flag,
     fallback: false,
   }),
+  tlsCert: setting(
+    "SERVICE_TLS_CERT",
+    "file with the TLS certificate and its chain (PEM), read again when it is renewed; unset: plain HTTP",
+    optional(z.string().min(1), "none"),
+  ),
+  tlsKey: setting(
+    "SERVICE_TLS_KEY",
+    "file with the certificate's private key (PEM)",
+    optional(z.string().min(1), "none"),
+  ),
   connectionsMax: setting(
     "SERVICE_CONNECTIONS_MAX",
     "client connections at once; more are refused with 503",
@@ -231,6 +241,21 @@ const settings = {
     "whole months before the current one whose usage rows are kept; their totals always are",
     optional(integer(1, 1_200), "all"),
   ),
+  auditRetentionDays: setting(
+    "SERVICE_AUDIT_RETENTION_DAYS",
+    "days for which entries of the audit log are kept",
+    { schema: integer(1, 3_650), fallback: 365 },
+  ),
+  requestRecordsDays: setting(
+    "SERVICE_REQUEST_RECORDS_DAYS",
+    "days for which a record of every request is kept; 0: none are made",
+    { schema: integer(0, 3_650), fallback: 30 },
+  ),
+  requestRecordsMax: setting(
+    "SERVICE_REQUEST_RECORDS_MAX",
+    "records of requests that are kept; the oldest go first",
+    { schema: integer(1_000, 1_000_000_000), fallback: 1_000_000 },
+  ),
   trustedProxies: setting(
     "SERVICE_TRUSTED_PROXIES",
     "addresses whose X-Forwarded-For is trusted, separated by commas",
@@ -348,6 +373,10 @@ export function readConfig(
 function contradictions(config: Config): string[] {
   const { oidcIssuer, oidcClientId, publicUrl, passwordSignIn } = config;
   const checks: [boolean, string][] = [
+    [
+      (config.tlsCert === null) !== (config.tlsKey === null),
+      "SERVICE_TLS_CERT and SERVICE_TLS_KEY belong together: set both, or neither",
+    ],
     [
       (oidcIssuer === null) !== (oidcClientId === null),
       "SERVICE_OIDC_ISSUER and SERVICE_OIDC_CLIENT_ID: set both or neither",

@@ -8,6 +8,7 @@ import type { Rooms } from "../kernel/context.ts";
 import { buildHash, VERSION } from "../kernel/version.ts";
 import { Accounts } from "../rooms/accounts/index.ts";
 import { Agents } from "../rooms/agents/index.ts";
+import { Audit } from "../rooms/audit/index.ts";
 import { Billing } from "../rooms/billing/index.ts";
 import { Conversations } from "../rooms/conversations/index.ts";
 import { Groups } from "../rooms/groups/index.ts";
@@ -18,6 +19,7 @@ import { Memory } from "../rooms/memory/index.ts";
 import { MeteringService } from "../rooms/metering/index.ts";
 import { Providers } from "../rooms/providers/index.ts";
 import { Realtime } from "../rooms/realtime/index.ts";
+import { Requests } from "../rooms/requests/index.ts";
 import { createSealer, Routing } from "../rooms/routing/index.ts";
 import { Sso, type SsoSettings } from "../rooms/sso/index.ts";
 import { Housekeeping, type LocalServer, LocalServers, System } from "../rooms/system/index.ts";
@@ -87,7 +89,7 @@ export async function openRooms(options: RoomOptions) {
     jwtSecret,
     leases,
     events,
-    requests,
+    requests: betweenInstances,
     revocations,
   } = foundation;
   const open = async <R>(name: string, room: R, { start, close }: Needs<R> = {}): Promise<R> => {
@@ -116,6 +118,10 @@ export async function openRooms(options: RoomOptions) {
       passwordSignIn: config.passwordSignIn,
     }),
   );
+  const audit = await open(
+    "audit",
+    new Audit({ db, clock, ids, log, retentionDays: config.auditRetentionDays }),
+  );
   const ledger = await open("ledger", new Ledger({ db, bus, clock, ids, pointsPerUsd }));
   const usage = await open("usage", new Usage({ db, clock, retentionMonths: config.usageRetentionMonths }));
   const { balances } = ledger;
@@ -126,9 +132,13 @@ export async function openRooms(options: RoomOptions) {
   );
   const money = { limiter, reservations, billing, usage, ledger, pointsPerUsd };
   const metering = await open("metering", new MeteringService({ db, clock, ids, log, dataDir, ...money }), {
+    start: (room) => room.start(),
     close: (room) => room.close(life.isPatient ? JOURNAL_DRAIN_MS : JOURNAL_STOP_MS),
   });
   const groups = await open("groups", new Groups({ db, bus, clock, ids, accounts, ledger, metering }));
+  const keys = await open("keys", new Keys({ db, bus, clock, ids, log, groups, usage }), {
+    close: (room) => room.close(),
+  });
   const sso = await open(
     "sign-in provider",
     new Sso({
@@ -143,7 +153,6 @@ export async function openRooms(options: RoomOptions) {
       fetch: (url, init) => fetch(url, init),
     }),
   );
-  const keys = await open("keys", new Keys({ db, bus, clock, ids, groups }));
 
   // Backends and routing.
   const bridge = await open("bridge", new Bridge({ agentUrl: config.bridgeUrl, clock, log }), {
@@ -177,7 +186,7 @@ export async function openRooms(options: RoomOptions) {
     new Agents({
       db,
       bus,
-      requests,
+      requests: betweenInstances,
       events,
       clock,
       ids,
@@ -189,6 +198,24 @@ export async function openRooms(options: RoomOptions) {
   );
 
   // What the console and the usage reports read.
+  const requests = await open(
+    "requests",
+    new Requests({
+      db,
+      bus,
+      events,
+      clock,
+      ids,
+      log,
+      metrics,
+      groups,
+      keptDays: config.requestRecordsDays,
+      keptMax: config.requestRecordsMax,
+      costNanoUsd: (model, tokens) => billing.costNanoUsd(model, tokens),
+      knownModel: (asked) => routing.knownModel(asked),
+    }),
+    { close: (room) => room.close() },
+  );
   const providers = await open("providers", new Providers(db, clock));
   const conversations = await open("conversations", new Conversations({ db, clock, ids }));
   const memory = await open("memory", new Memory({ url: config.memoryUrl, bus, clock, log }), {
@@ -225,7 +252,7 @@ export async function openRooms(options: RoomOptions) {
   const realtime = await open(
     "realtime",
     new Realtime({
-      requests,
+      requests: betweenInstances,
       events,
       clock,
       ids,
@@ -268,6 +295,8 @@ export async function openRooms(options: RoomOptions) {
 
   const sweeps = {
     "usage rows": usage.sweepRows,
+    "request records": requests.sweepRecords,
+    "request sums": requests.sweepSums,
     "refresh tokens": accounts.sweepTokens,
     "ended sessions": accounts.sweepSessions,
     "account links": accounts.people.sweepLinks,
@@ -275,16 +304,19 @@ export async function openRooms(options: RoomOptions) {
     invitations: groups.invitations.sweep,
     "video payloads": video.sweepPayloads,
     "stored responses": inference.responses.sweep,
+    "audit entries": audit.sweep,
   };
   await open("housekeeping", new Housekeeping({ clock, log, leases, sweeps }), {
     close: (sweeper) => sweeper.close(),
   });
   return {
     accounts,
+    audit,
     sso,
     ledger,
     groups,
     usage,
+    requests,
     billing,
     metering,
     keys,

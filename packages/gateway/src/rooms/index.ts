@@ -1,5 +1,6 @@
 import * as accounts from "./accounts/index.ts";
 import * as agents from "./agents/index.ts";
+import * as audit from "./audit/index.ts";
 import * as billing from "./billing/index.ts";
 import * as conversations from "./conversations/index.ts";
 import * as groups from "./groups/index.ts";
@@ -9,6 +10,7 @@ import * as ledger from "./ledger/index.ts";
 import * as memory from "./memory/index.ts";
 import * as providers from "./providers/index.ts";
 import * as realtime from "./realtime/index.ts";
+import * as requests from "./requests/index.ts";
 import * as routing from "./routing/index.ts";
 import * as sso from "./sso/index.ts";
 import * as system from "./system/index.ts";
@@ -25,6 +27,7 @@ export const surfaces = [
   providers,
   conversations,
   usage,
+  requests,
   billing,
   memory,
   routing,
@@ -32,5 +35,6 @@ export const surfaces = [
   video,
   realtime,
   agents,
+  audit,
   system,
 ] as const;
