@@ -4,6 +4,7 @@ import { isoTime, systemClock } from "../kernel/clock.ts";
 import { randomIds } from "../kernel/ids.ts";
 import { Usage } from "../rooms/usage/index.ts";
 import { openStorage } from "../storage/index.ts";
+import { writePastRequests } from "./demo-requests.ts";
 
 const BATCH_ROWS = 500;
 
@@ -14,6 +15,7 @@ export async function writePast(config: Config, { usage, people }: Past): Promis
     const { store } = new Usage({ db, clock: systemClock, retentionMonths: config.usageRetentionMonths });
     for (let start = 0; start < usage.length; start += BATCH_ROWS)
       await db.transaction((tx) => store.insert(tx, usage.slice(start, start + BATCH_ROWS)));
+    await writePastRequests(db, usage);
     const now = isoTime(systemClock.now());
     for (const { email, name } of people) {
       const unknowable = await Bun.password.hash(randomIds.uuid());
