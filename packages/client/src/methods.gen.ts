@@ -1148,7 +1148,7 @@ export interface Methods {
       /** Provider hint; the same name replaces */
       name?: string;
       models?: string[];
-      capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke")[];
+      capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke" | "images" | "speech" | "transcription" | "rerank" | "moderation")[];
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
       concurrency?: number;
     };
@@ -1284,7 +1284,7 @@ export interface Methods {
       /** Provider hint; the same name replaces */
       name?: string;
       models?: string[];
-      capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke")[];
+      capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke" | "images" | "speech" | "transcription" | "rerank" | "moderation")[];
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
       concurrency?: number;
     };
@@ -1329,7 +1329,7 @@ export interface Methods {
       /** Sent as bearer on upstream calls */
       api_key?: string | null;
       models?: string[];
-      capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke")[];
+      capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke" | "images" | "speech" | "transcription" | "rerank" | "moderation")[];
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
       concurrency?: number;
       name: string;

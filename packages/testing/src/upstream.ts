@@ -6,6 +6,8 @@ export interface ReceivedRequest {
   path: string;
   headers: Record<string, string>;
   text: string;
+  /** The body as it came. */
+  bytes: Buffer;
   // biome-ignore lint/suspicious/noExplicitAny: tests look into bodies freely
   json: any;
   /** Set when the gateway closed the connection while the request was being answered. */
@@ -258,10 +260,13 @@ function takeRequest(connection: Connection): ReceivedRequest | null {
   );
   const bodyEnd = headEnd + 4 + Number(headers["content-length"] ?? 0);
   if (connection.received.length < bodyEnd) return null;
-  const text = connection.received.toString("utf8", headEnd + 4, bodyEnd);
+  const bytes = Buffer.from(connection.received.subarray(headEnd + 4, bodyEnd));
+  const text = bytes.toString();
   connection.received = connection.received.subarray(bodyEnd);
   const [method = "", path = ""] = line.split(" ");
-  return { method, path, headers, text, json: text ? JSON.parse(text) : null, closedAtMs: null };
+  const isForm = headers["content-type"]?.startsWith("multipart/") === true;
+  const json = text && !isForm ? JSON.parse(text) : null;
+  return { method, path, headers, text, bytes, json, closedAtMs: null };
 }
 
 function flush(socket: UpstreamSocket): void {

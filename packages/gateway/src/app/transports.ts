@@ -90,6 +90,7 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
     reusePort: config.reusePort,
     connectionsMax: config.connectionsMax,
     connectionRefused: () => refused.add(),
+    uploadBytesMax: config.uploadBytesMax,
     routes: [
       ...registry.routes,
       ...documentRoutes({ registry, metrics, metricsToken: config.metricsToken, version: VERSION }),

@@ -31,6 +31,8 @@ interface HttpServerOptions {
   /** Null: as many as the open files allow. */
   connectionsMax: number | null;
   connectionRefused(): void;
+  /** Largest body with files. */
+  uploadBytesMax: number;
   routes: readonly AnyRoute[];
   gate: Gate;
   rpcHttp: ReturnType<typeof createRpcHttp>;
@@ -72,7 +74,7 @@ export function startHttpServer(options: HttpServerOptions): Listener {
   const { rpcHttp, rpcSocket, events, gate, rooms, ids, log, trustedProxies } = options;
   for (const route of options.routes) checkRoute(route);
   const router = new Router(options.routes);
-  const runner = new RouteRunner({ gate, rooms, log });
+  const runner = new RouteRunner({ gate, rooms, log, uploadBytesMax: options.uploadBytesMax });
   const cors = new Cors(options.corsOrigins);
 
   function runRoute(request: IncomingRequest, path: string): AnyReply | Promise<AnyReply> {

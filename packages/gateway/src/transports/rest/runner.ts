@@ -16,7 +16,7 @@ import {
 import { isOurs, toRestReply, toServiceError } from "../../kernel/errors.ts";
 import { readJson } from "../../kernel/json.ts";
 import type { Log } from "../../kernel/log.ts";
-import { Answer, type AnyRoute, Raw, type RouteCall } from "../../kernel/route.ts";
+import { Answer, type AnyRoute, Raw, type RouteCall, UPLOAD } from "../../kernel/route.ts";
 import { validate } from "../../kernel/validate.ts";
 import { whenKnown } from "../../kernel/when-known.ts";
 import type { Gate } from "./gate.ts";
@@ -28,6 +28,8 @@ interface RouteRunnerOptions {
   gate: Gate;
   rooms: Rooms;
   log: Log;
+  /** Largest body with files. */
+  uploadBytesMax: number;
 }
 
 /** What one request of a route is known by; the gate and the body are filled in on the way to the handler. */
@@ -67,11 +69,13 @@ export class RouteRunner {
   constructor(readonly options: RouteRunnerOptions) {}
 
   run(route: AnyRoute, { request, path, requestId, source }: RoutedRequest): Answered | Promise<Answered> {
-    const { gate, rooms, log } = this.options;
+    const { gate, rooms, log, uploadBytesMax } = this.options;
     const call = new RoutedCall(rooms, log, request, requestId, path, source);
     try {
       const admitted = gate.admit(route, call);
-      const handled = admitted ? admitted.then(() => received(route, call)) : received(route, call);
+      const handled = admitted
+        ? admitted.then(() => received(route, call, uploadBytesMax))
+        : received(route, call, uploadBytesMax);
       return handled instanceof Promise
         ? handled
             .then((result) => answerOf(route, result, requestId))
@@ -91,7 +95,7 @@ export class RouteRunner {
 }
 
 /** Reads what the route declares and hands it to the handler. */
-function received(route: AnyRoute, call: RoutedCall): unknown {
+function received(route: AnyRoute, call: RoutedCall, uploadBytesMax: number): unknown {
   const { request } = call;
   if (route.query)
     call.query = validate(
@@ -100,7 +104,8 @@ function received(route: AnyRoute, call: RoutedCall): unknown {
       route.invalid,
     );
   if (!route.body) return route.handler(call);
-  const body = wholeBody(request, route.bodyBytesMax!);
+  const bytesMax = route.bodyBytesMax === UPLOAD ? uploadBytesMax : route.bodyBytesMax!;
+  const body = wholeBody(request, bytesMax);
   return body instanceof Promise
     ? body.then((bytes) => handled(route, call, bytes))
     : handled(route, call, body);
