@@ -545,7 +545,8 @@ export interface Routes {
     auth: "api_key";
     body: {
       model: string;
-      query: string;
+      /** A text, or what the model takes for one */
+      query: string | Record<string, unknown>;
       /** Texts, or objects with a `text` */
       documents: unknown[];
       top_n?: number | null;

@@ -1,4 +1,5 @@
 import type { Socket } from "bun";
+import { isWork, worker } from "./work.ts";
 
 /** One request as the upstream received it. */
 export interface ReceivedRequest {
@@ -111,7 +112,9 @@ const politeCompletion = (reply: Reply) =>
   });
 
 /** Says the last message back; embeds texts as three numbers; calls the first tool when there is one. */
-export const politeHandler: UpstreamHandler = async ({ path, json }, reply) => {
+export const politeHandler: UpstreamHandler = async (request, reply) => {
+  const { path, json } = request;
+  if (isWork(path)) return worker(request, reply);
   if (path.endsWith("/embeddings")) return politeEmbeddings(json, reply);
   if (path.endsWith("/completions") && !json.messages) return politeCompletion(reply);
   const text = String(json.messages.at(-1)?.content ?? "");

@@ -13,6 +13,7 @@ import { consoleRoutes } from "../transports/console/routes.ts";
 import { documentRoutes } from "../transports/docs/routes.ts";
 import { EventsTransport } from "../transports/events/sse.ts";
 import { Hosts } from "../transports/hosts.ts";
+import { RealtimeSocket } from "../transports/realtime/index.ts";
 import { Gate } from "../transports/rest/gate.ts";
 import { createRpcHttp } from "../transports/rpc/http.ts";
 import { RpcRunner } from "../transports/rpc/runner.ts";
@@ -84,6 +85,14 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
     "Connections refused because of the connection limit",
   );
   const hosts = new Hosts(config);
+  const gate = new Gate({
+    authenticator: accounts,
+    keys: rooms.keys,
+    limiter,
+    tries,
+    apiRateLimitRpm: config.apiRateLimitRpm,
+    checkTierRate: (principal) => metering.checkRate(payerOf(principal)),
+  });
   const server = startHttpServer({
     host: config.host,
     port: config.port,
@@ -114,15 +123,11 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
       ids,
     }),
     events,
-    sockets: [new AgentTunnel({ desk: rooms.agents, clock, ids, log })],
-    gate: new Gate({
-      authenticator: accounts,
-      keys: rooms.keys,
-      limiter,
-      tries,
-      apiRateLimitRpm: config.apiRateLimitRpm,
-      checkTierRate: (principal) => metering.checkRate(payerOf(principal)),
-    }),
+    sockets: [
+      new AgentTunnel({ desk: rooms.agents, clock, ids, log }),
+      new RealtimeSocket({ desk: rooms.realtime, gate, ids }),
+    ],
+    gate,
     rooms,
     ids,
     log,

@@ -19,6 +19,8 @@ import { type RpcWebSocket, SEND_BUFFER_BYTES_MAX } from "./rpc/websocket.ts";
 /** A WebSocket transport beside the RPC plane, e.g. the agents' tunnel. */
 export interface SocketTransport<Data> extends SocketHandlers<Data> {
   path: string;
+  /** The subprotocol that is selected where the client offers it. */
+  protocol?: string;
   /** Data for the new socket, or the refusal; decided before the upgrade. */
   admit(request: HttpRequest, query: URLSearchParams): Promise<Data | Reply>;
 }
@@ -119,7 +121,7 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     const admitted = await transport.admit(request, new URLSearchParams(request.search));
     if (admitted instanceof Reply) return admitted;
     request.vouch();
-    return new SocketReply(ids.ordered(), admitted, transport);
+    return new SocketReply(ids.ordered(), admitted, transport, { protocol: transport.protocol });
   }
 
   const sourceOf = (request: IncomingRequest) => new RequestSource(request, trustedProxies);

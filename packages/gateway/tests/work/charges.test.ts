@@ -1,9 +1,9 @@
 /** What images, sounds, rankings and moderations cost, and ways to have them for less. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { onEachDatabase } from "@model-gateway/testing/databases.ts";
+import { wave, worker } from "@model-gateway/testing/work.ts";
 import { verifyLedger } from "../../src/rooms/ledger/index.ts";
 import { bootSpending, type Spender, type SpendingBench } from "../support/spending.ts";
-import { wave, worker } from "./support.ts";
 
 onEachDatabase("work with a price of its own", (fresh) => {
   let bench: SpendingBench;

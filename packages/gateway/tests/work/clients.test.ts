@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { until } from "@model-gateway/testing/until.ts";
+import { PNG, SOUND, wave, worker } from "@model-gateway/testing/work.ts";
 import OpenAI, { toFile } from "openai";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
-import { PNG, SOUND, wave, worker } from "./support.ts";
 
 let bench: InferenceBench;
 let client: OpenAI;

@@ -42,11 +42,15 @@ const PricingFile = z.strictObject({
           max_output_tokens: Tokens.optional(),
           context_window: Tokens.optional(),
         })
-        .refine(
-          ({ input, output, ...price }) =>
-            (input === undefined) === (output === undefined) && (input !== undefined || isPerUnit(price)),
-          "needs `input` and `output`, or one of `per_call`, `per_image`, `per_second`, `per_million_characters`",
-        ),
+        .superRefine(({ input, output, ...price }, context) => {
+          const isNone = input === undefined && output === undefined;
+          if (isNone ? isPerUnit(price) : input !== undefined && output !== undefined) return;
+          const path = [input === undefined ? "input" : "output"];
+          const message = isNone
+            ? "is missing: give `input` and `output`, or one of `per_call`, `per_image`, `per_second`, `per_million_characters`"
+            : "is missing: `input` and `output` go together";
+          context.addIssue({ code: "custom", path, message });
+        }),
     )
     .max(PRICES_MAX)
     .default([]),

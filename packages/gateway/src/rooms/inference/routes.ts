@@ -76,7 +76,7 @@ const workRoute = (kind: WorkKind): AnyRoute =>
     path: `/v1${kind.path}`,
     summary: kind.summary,
     auth: "api_key",
-    body: raw(kind.body, kind.form === "required" ? { type: "multipart/form-data" } : {}),
+    body: raw(kind.body, kind.form === "never" ? {} : { type: "multipart/form-data" }),
     bodyBytesMax: kind.form === "never" ? BODY_BYTES_MAX : "upload",
     response: raw(kind.response, { type: kind.responseType, events: kind.events }),
     handler: (call) => call.rooms.inference.work(kind, call),

@@ -15,18 +15,17 @@ const PARTIAL_IMAGE_TOKENS = 100;
 /** An image to be edited, in full detail. */
 const INPUT_IMAGE_TOKENS = 6_240;
 
-const lower = (value: unknown): string | null => {
-  if (value === undefined || value === null) return null;
-  return String(value).trim().toLowerCase();
-};
+function lower(payload: Payload, name: "size" | "quality"): string | null {
+  const value = sentValue(payload, name) ?? null;
+  if (value !== null && typeof value !== "string") return refuse(name, "must be a text");
+  return value === null ? null : value.trim().toLowerCase();
+}
 
 /** A size in sides, or under another name, may be any. */
 function lookOf(payload: Payload): ImageLook {
   const isElsewhere = IMAGE_SIDES.some((name) => (sentValue(payload, name) ?? null) !== null);
-  return {
-    size: isElsewhere ? ANY : lower(sentValue(payload, "size")),
-    quality: lower(sentValue(payload, "quality")),
-  };
+  const size = lower(payload, "size");
+  return { size: isElsewhere ? ANY : size, quality: lower(payload, "quality") };
 }
 
 /** Every name that servers know the number by multiplies it: only one of them is used by a client that means well. */

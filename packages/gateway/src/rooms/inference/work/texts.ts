@@ -21,7 +21,7 @@ export const rerank: WorkKind = {
   form: "never",
   body: z.looseObject({
     model: z.string(),
-    query: z.string(),
+    query: z.union([z.string(), z.looseObject({})]).describe("A text, or what the model takes for one"),
     documents: z.array(z.unknown()).describe("Texts, or objects with a `text`"),
     top_n: z.int().nullish(),
     provider: PROVIDER,
@@ -32,7 +32,8 @@ export const rerank: WorkKind = {
   read(payload): Asked {
     const query = sentValue(payload, "query");
     const documents = sentValue(payload, "documents");
-    if (query === undefined || query === null || query === "") refuse("query", "is required: a text");
+    if (!isObject(query) && (typeof query !== "string" || query === ""))
+      refuse("query", "is required: a text");
     if (!Array.isArray(documents) || documents.length === 0)
       return refuse("documents", "is required: an array of texts with at least one entry");
     const pieces = documents.reduce<number>(

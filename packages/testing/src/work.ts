@@ -1,4 +1,4 @@
-import type { UpstreamHandler } from "@model-gateway/testing/upstream.ts";
+import type { UpstreamHandler } from "./upstream.ts";
 
 /** A second of 8 kHz mono PCM16, times `seconds`. */
 export function wave(
@@ -26,13 +26,18 @@ export const PNG = Buffer.from("89504e470d0a1a0a0000000d49484452", "hex");
 /** Bytes that no text encoding would survive. */
 export const SOUND = Buffer.from(Array.from({ length: 70_000 }, (_, at) => (at * 7) % 256));
 
+const IMAGES_MAX = 16;
+const WORK = /\/(images\/\w+|audio\/\w+|rerank|moderations)$/;
+export const isWork = (path: string): boolean => WORK.test(path);
+
 const field = (form: Buffer, name: string): string | undefined =>
   new RegExp(`name="${name}"\\r\\n\\r\\n([^\\r]*)\\r\\n`).exec(form.toString("latin1"))?.[1];
 
 /** A server that has every kind of work, in the vendors' own wire formats. */
 export const worker: UpstreamHandler = async ({ path, json, bytes }, reply) => {
   if (path.endsWith("/images/generations") || path.endsWith("/images/edits")) {
-    const count = Number(json ? (json.n ?? 1) : (field(bytes, "n") ?? 1));
+    const asked = Number(json ? (json.n ?? 1) : (field(bytes, "n") ?? 1));
+    const count = Math.min(asked, IMAGES_MAX);
     const data = Array.from({ length: count }, () => ({ b64_json: PNG.toString("base64") }));
     return reply.json({ created: 1_763_000_000, data });
   }
