@@ -8,6 +8,7 @@ import type { Metrics } from "../observe/metrics.ts";
 import { surfaces } from "../rooms/index.ts";
 import { payerOf } from "../rooms/keys/index.ts";
 import { AgentTunnel } from "../transports/agent-tunnel/index.ts";
+import { basePathOf } from "../transports/base-path.ts";
 import { createConsole } from "../transports/console/handler.ts";
 import { consoleRoutes } from "../transports/console/routes.ts";
 import { documentRoutes } from "../transports/docs/routes.ts";
@@ -85,6 +86,7 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
     "Connections refused because of the connection limit",
   );
   const hosts = new Hosts(config);
+  const basePath = basePathOf(config.publicUrl);
   const gate = new Gate({
     authenticator: accounts,
     keys: rooms.keys,
@@ -110,7 +112,8 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
         firstAccountOnly: config.registrationOpen === null,
       }),
     ],
-    fallback: createConsole({ log }),
+    fallback: createConsole({ log, basePath }),
+    basePath,
     rpcHttp: createRpcHttp({ runner, authenticator: accounts, events: hub, limiter, tries }),
     rpcSocket: new RpcWebSocket({
       runner,

@@ -8,6 +8,7 @@ import { ServiceError, toRestReply, toServiceError } from "../kernel/errors.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
 import { type AnyRoute, checkRoute } from "../kernel/route.ts";
+import { withoutBase } from "./base-path.ts";
 import { Cors } from "./cors.ts";
 import type { EventsTransport } from "./events/sse.ts";
 import { type Hosts, RequestSource } from "./hosts.ts";
@@ -50,6 +51,8 @@ interface HttpServerOptions {
   trustedProxies: ReadonlySet<string>;
   corsOrigins: readonly string[];
   hosts: Hosts;
+  /** Requests may have this prefix; empty: none. */
+  basePath: string;
   /** Answers a GET that no route has, e.g. with a page of the console. */
   fallback?: (request: HttpRequest, path: string) => Promise<Response | null> | null;
 }
@@ -73,7 +76,7 @@ function challenged(answer: AnyReply): AnyReply {
 
 /** The one listener: routes, the RPC plane, the event streams and the WebSockets. */
 export function startHttpServer(options: HttpServerOptions): Listener {
-  const { rpcHttp, rpcSocket, events, gate, rooms, ids, log, trustedProxies } = options;
+  const { rpcHttp, rpcSocket, events, gate, rooms, ids, log, trustedProxies, basePath } = options;
   for (const route of options.routes) checkRoute(route);
   const router = new Router(options.routes);
   const runner = new RouteRunner({ gate, rooms, log, uploadBytesMax: options.uploadBytesMax });
@@ -130,8 +133,10 @@ export function startHttpServer(options: HttpServerOptions): Listener {
 
   function route(request: IncomingRequest): AnyReply | Promise<AnyReply> {
     const { method } = request;
+    if (basePath !== "" && request.path === basePath) return toSlash(ids.ordered());
+    const whole = withoutBase(request.path, basePath);
     // Clients whose base URL already ends in /v1 often add it once more.
-    const path = request.path.startsWith("/v1/v1/") ? request.path.slice(3) : request.path;
+    const path = whole.startsWith("/v1/v1/") ? whole.slice(3) : whole;
     if (path === "/api/rpc") {
       if (method === "POST")
         return rpcHttp(request, { requestId: ids.ordered(), source: sourceOf(request), refusal: refusalOf });
@@ -148,6 +153,10 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     }
     return runRoute(request, path);
   }
+
+  /** Relative links need the slash. */
+  const toSlash = (requestId: string) =>
+    new Reply({ status: 308, contentType: "", requestId, headers: { location: `${basePath}/` } }, "");
 
   /** What is thrown past every handler still gets an answer. */
   function handle(request: IncomingRequest): AnyReply | Promise<AnyReply> {

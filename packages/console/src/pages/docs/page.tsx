@@ -1,4 +1,5 @@
 import { useEffect } from "react";
+import { BASE } from "../../lib/base.ts";
 import { client } from "../../lib/client.ts";
 import { sectionOf, useDocs } from "../../lib/docs.ts";
 import { useQuery } from "../../lib/query.ts";
@@ -48,7 +49,7 @@ export function Page({ params }: PageProps) {
           {(markdown) => <Markdown text={markdown} resolve={resolver(current)} />}
         </Loaded>
         <p className="muted small">
-          <a href={`/docs/${current}.md`}>This page as Markdown</a>
+          <a href={`${BASE}/docs/${current}.md`}>This page as Markdown</a>
         </p>
       </article>
     </div>
