@@ -245,7 +245,7 @@ test("while it loads, a page has the shape that it will have", async () => {
   const held: (() => void)[] = [];
   let isHolding = true;
   await page.route("**/api/rpc", async (route) => {
-    if (isHolding && /usage\.list|keys\.list|group\.list/.test(route.request().postData() ?? ""))
+    if (isHolding && /usage\.|keys\.list|group\.list/.test(route.request().postData() ?? ""))
       await new Promise<void>((resolve) => held.push(resolve));
     await route.continue().catch(() => {});
   });
@@ -331,6 +331,7 @@ test("the palette finds documents, backends, nodes and conversations, changes th
   await page.waitForURL("**/docs/quick-start");
   await find("demo", "backend");
   await page.waitForURL("**/models?open=demo");
+  await page.locator("dialog.sheet[open]").waitFor();
   await find("rack-9", "node");
   await page.getByRole("dialog", { name: "rack-9" }).waitFor();
   await page.keyboard.press("Escape");

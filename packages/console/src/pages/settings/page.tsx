@@ -4,6 +4,7 @@ import { api } from "../../lib/api.ts";
 import { BASE } from "../../lib/base.ts";
 import { client, session } from "../../lib/client.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
+import { loadSetup } from "../../lib/setup.ts";
 import { useStore } from "../../lib/store.ts";
 import { setTheme, theme } from "../../lib/theme.ts";
 import { toast } from "../../lib/toast.ts";
@@ -12,6 +13,7 @@ import { Confirm } from "../../ui/dialogs.tsx";
 import { PageHead, Section } from "../../ui/page.tsx";
 import { FormError, Loaded } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
+import { Identities } from "./identities.tsx";
 import { Password } from "./password.tsx";
 import { Sessions } from "./sessions.tsx";
 
@@ -22,6 +24,7 @@ export function Page() {
   const user = useStore(session)?.user;
   const shown = useStore(theme);
   const health = useQuery("health", () => client.rest.health());
+  const setup = useQuery("setup", loadSetup);
   if (!user) return null;
   return (
     <>
@@ -52,7 +55,8 @@ export function Page() {
           ]}
         />
       </Section>
-      <Password />
+      {setup.data?.password_sign_in && <Password />}
+      {setup.data?.provider && <Identities />}
       <Sessions />
       <Providers isAdmin={user.is_admin} />
       <Section title="This service">

@@ -1,6 +1,6 @@
 import { jsonReply } from "@model-gateway/wire/http";
 import { z } from "zod";
-import { type AnyRoute, defineRoute, raw } from "../../kernel/route.ts";
+import { type AnyRoute, defineRoute, raw, UPLOAD } from "../../kernel/route.ts";
 import { Usage } from "./voices/documented.ts";
 import { voices } from "./voices/index.ts";
 import { messagesModelOf, messagesModelsOf, VERSION_HEADER } from "./voices/messages/models.ts";
@@ -22,6 +22,7 @@ const routeOf = (voice: Voice, route: VoiceRoute): AnyRoute =>
     auth: "api_key",
     keyHeader: voice.keyHeader,
     outsideTierRate: route.answer && true,
+    recorded: !route.answer,
     body: raw(route.body),
     bodyBytesMax: BODY_BYTES_MAX,
     response: raw(route.response, { events: route.events }),
@@ -42,6 +43,7 @@ export const embeddings = defineRoute({
   path: "/v1/embeddings",
   summary: "Vectors of texts, as numbers or as base64 of little-endian float32",
   auth: "api_key",
+  recorded: true,
   body: raw(
     z.looseObject({
       model: z.string(),
@@ -77,7 +79,8 @@ const workRoute = (kind: WorkKind): AnyRoute =>
     summary: kind.summary,
     auth: "api_key",
     body: raw(kind.body, kind.form === "never" ? {} : { type: "multipart/form-data" }),
-    bodyBytesMax: kind.form === "never" ? BODY_BYTES_MAX : "upload",
+    bodyBytesMax: kind.form === "never" ? BODY_BYTES_MAX : UPLOAD,
+    recorded: true,
     response: raw(kind.response, { type: kind.responseType, events: kind.events }),
     handler: (call) => call.rooms.inference.work(kind, call),
     refuse: (error, call) => call.rooms.inference.refuse(error, call, { form: PLAIN_FORM, isRequest: true }),

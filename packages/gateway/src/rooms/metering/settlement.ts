@@ -1,7 +1,7 @@
 import { isoTime } from "../../kernel/clock.ts";
 import type { Database, Transaction } from "../../storage/contract.ts";
 import { accountOf, type Settlement, type Settling } from "../ledger/index.ts";
-import type { MonthQuota, UsageRow } from "../usage/index.ts";
+import type { KeySpend, UsageRow, UsageStore, WrittenSums } from "../usage/index.ts";
 import { type JournalEntry, takesPoints } from "./journal/codec.ts";
 import { TierQuota, type TierQuotaOptions } from "./tier-quota.ts";
 
@@ -44,28 +44,42 @@ const toRow = (entry: JournalEntry, points: number | null): UsageRow => ({
 
 /**
  * Brings journaled requests into the database, each exactly once: in one transaction points are settled, rows
- * inserted and rollups bumped, and a request whose row exists is passed over. Returns the months it changed.
+ * inserted and rollups bumped, and a request whose row exists is passed over. Returns the sums it changed.
  */
 export async function settleEntries(
   { db, ledger, store, billing, mayExist }: SettlementOptions,
   entries: readonly JournalEntry[],
-): Promise<MonthQuota[]> {
+): Promise<WrittenSums> {
   const byId = new Map(entries.map((entry) => [entry.requestId, entry]));
   let used: Transaction | undefined;
-  const months = await db.transaction(async (tx) => {
+  const written = await db.transaction(async (tx) => {
     used = tx;
     for (const id of mayExist ? await store.existing(tx, [...byId.keys()]) : []) byId.delete(id);
     const fresh = [...byId.values()];
-    if (fresh.length === 0) return [];
+    if (fresh.length === 0) return { months: [], keys: await spendOfBudgets(store, entries, tx) };
     const priced = fresh.filter(takesPoints);
     const quota = new TierQuota({ store, billing }, fresh);
     const settled = await ledger.settleBatch(tx, priced.map(toSettlement), { mayExist, quota });
     const points = new Map(priced.map(({ requestId }, i) => [requestId, settled[i]?.points ?? null]));
-    return store.insert(
+    const inserted = await store.insert(
       tx,
       fresh.map((entry) => toRow(entry, points.get(entry.requestId) ?? null)),
     );
+    if (fresh.length === entries.length) return inserted;
+    return { ...inserted, keys: await spendOfBudgets(store, entries, tx) };
   });
   if (used) ledger.committed(used);
-  return months;
+  return written;
+}
+
+/** Of rows that were there already nobody was told what they left: an attempt wrote them and did not live to say so. */
+async function spendOfBudgets(
+  store: UsageStore,
+  entries: readonly JournalEntry[],
+  tx: Transaction,
+): Promise<KeySpend[]> {
+  const keyIds = new Set(entries.flatMap(({ keyId, budgets }) => (budgets > 0 && keyId ? [keyId] : [])));
+  const spends: KeySpend[] = [];
+  for (const keyId of keyIds) spends.push(await store.keySpend(keyId, tx));
+  return spends;
 }

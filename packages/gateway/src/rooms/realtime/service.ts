@@ -2,16 +2,16 @@ import type { MediaRates } from "../../backends/contract.ts";
 import type { EventHub, EventStream, Requests, Revocations, Subscription } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
-import { type ErrorName, fail, ServiceError, toServiceError } from "../../kernel/errors.ts";
+import { ERRORS, type ErrorName, fail, ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Payer } from "../../kernel/payer.ts";
+import type { RequestRecord } from "../../kernel/request-record.ts";
 import { hideSecrets, hideSecretsIn } from "../../kernel/secrets.ts";
 import { whenKnown } from "../../kernel/when-known.ts";
 import type { Billing } from "../billing/index.ts";
 import type { Conversations } from "../conversations/index.ts";
-import { modelAllowed } from "../groups/index.ts";
-import { type Principal, payerOf } from "../keys/index.ts";
+import { modelRefusal, type Principal, payerOf } from "../keys/index.ts";
 import type { Admission, AdmitOptions, Metering } from "../metering/index.ts";
 import type { Route, Routing } from "../routing/index.ts";
 import { EventQueue } from "./event-queue.ts";
@@ -60,6 +60,7 @@ interface StartOptions {
   config?: Record<string, unknown>;
   conversationId?: string;
   refId?: string;
+  record?: RequestRecord | null;
 }
 
 /** Whose session it is: who pays, and whether they may still. */
@@ -105,6 +106,7 @@ interface Session {
   lastClientEventMs: number;
   /** Ends the answering of other instances about it. */
   served: Subscription | null;
+  record: RequestRecord | null;
 }
 
 /** The open voice sessions of this process: one forwarder each, from the upstream to the owner's channel. */
@@ -131,7 +133,12 @@ export class Realtime {
   async start(actor: Actor, options: StartOptions): Promise<{ session_id: string; stream_session: string }> {
     const { conversations, metering, isInForce } = this.options;
     const { userId } = actor;
-    if (options.conversationId) await conversations.access(userId, options.conversationId);
+    const { record, model, refId, conversationId } = options;
+    if (record) {
+      record.modelAsked = model;
+      record.refId = refId ?? null;
+    }
+    if (conversationId) await conversations.access(userId, conversationId);
     const owner: Owner = {
       userId,
       keyId: null,
@@ -151,8 +158,8 @@ export class Realtime {
     const payer = payerOf(principal);
     const { userId, keyId, groupId } = payer;
     const wanted = routing.aliases.resolve(model);
-    if (!modelAllowed(principal.group, wanted))
-      fail("model_not_allowed", `This key's group does not allow the model ${wanted}; ask a group admin`);
+    const refusal = modelRefusal(principal, wanted);
+    if (refusal !== null) fail("model_not_allowed", refusal);
     const owner: Owner = {
       userId,
       keyId,
@@ -173,7 +180,7 @@ export class Realtime {
 
   async #open(
     owner: Owner,
-    { model, config = {}, conversationId, refId }: StartOptions,
+    { model, config = {}, conversationId, refId, record = null }: StartOptions,
     listener: Listener,
   ): Promise<Session> {
     const { ids, clock, routing } = this.options;
@@ -183,7 +190,7 @@ export class Realtime {
     const sessionId = ids.uuid();
     let meter: SessionMeter;
     try {
-      meter = this.#meter(owner, { route, rates: realtime.rates, refId: refId ?? null });
+      meter = this.#meter(owner, { route, rates: realtime.rates, refId: refId ?? null, record });
       meter.configure(config);
       const { firstBound: bound } = meter;
       const admission = await this.#admit(owner, {
@@ -212,7 +219,9 @@ export class Realtime {
       link: null,
       lastClientEventMs: clock.now(),
       served: this.#remote.serve(sessionId),
+      record,
     };
+    record?.sent(route);
     this.#sessions.set(sessionId, session);
     try {
       session.link = await realtime.open(
@@ -232,6 +241,7 @@ export class Realtime {
       route.succeeded();
     } catch (error) {
       route.failed({ cause: (error as Error).message });
+      record?.broke(error);
       this.#sessions.delete(sessionId);
       meter.close("upstream");
       session.served?.();
@@ -240,8 +250,10 @@ export class Realtime {
         cause: error,
       });
     }
+    if (record) record.goesOn = true;
     // Rights that were taken away before the session was listed are checked here.
     if (!(await owner.isInForce())) {
+      if (record) record.goesOn = false;
       this.#close(session);
       fail("auth_required", REVOKED);
     }
@@ -250,7 +262,12 @@ export class Realtime {
 
   #meter(
     owner: Owner,
-    { route, rates, refId }: { route: Route; rates: MediaRates; refId: string | null },
+    {
+      route,
+      rates,
+      refId,
+      record,
+    }: { route: Route; rates: MediaRates; refId: string | null; record: RequestRecord | null },
   ): SessionMeter {
     const { ids, routing, billing } = this.options;
     const { model } = route;
@@ -262,6 +279,7 @@ export class Realtime {
       limits: billing.limitsOf(model),
       admit: (requestId, bound) => this.#admit(owner, { requestId, model, bound, refId }),
       suspect: (problem, requestId) => routing.suspect(route, problem, requestId),
+      settled: (usage) => record?.used(usage.promptTokens, usage.completionTokens, usage.estimated),
     });
   }
 
@@ -386,6 +404,7 @@ export class Realtime {
     session.down.end();
     session.meter.close(leftBy);
     session.served?.();
+    noteEnd(session, { reason, code, leftBy });
     this.options.log.debug("realtime session ended", { session_id: session.id, reason });
     session.listener.ended(session, { reason, code });
   }
@@ -437,4 +456,20 @@ export class Realtime {
       .append(conversationId, [{ role: "assistant", content }])
       .catch((error) => this.options.log.error("storing a transcript failed", { session_id: id, error }));
   }
+}
+
+/** A session that was opened has been answered, unless something other than its owner ended it. */
+function noteEnd(
+  { record }: Session,
+  { reason, code, leftBy }: { reason: string; code?: string; leftBy: "upstream" | "us" },
+): void {
+  if (!record?.goesOn) return;
+  if (code) record.refused(new ServiceError(code as ErrorName, reason));
+  else if (leftBy === "upstream")
+    record.end(
+      ERRORS.bad_gateway.status,
+      ERRORS.bad_gateway.code,
+      `the upstream closed the session: ${reason}`,
+    );
+  else record.end(200);
 }

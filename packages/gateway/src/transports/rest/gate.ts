@@ -24,7 +24,7 @@ interface GateOptions {
   checkTierRate(principal: Principal): void | Promise<void>;
 }
 
-type Keyed = Pick<RouteCall, "request" | "principal">;
+type Keyed = Pick<RouteCall, "request" | "principal" | "record">;
 type Rated = Pick<AnyRoute, "outsideTierRate">;
 
 /**
@@ -50,7 +50,7 @@ export class Gate {
 
   /** The holder of a key that a WebSocket was opened with: opening it counts as a request. */
   async keyHolder(secret: string | null, request: HttpRequest): Promise<Principal> {
-    const call: Keyed = { request, principal: null };
+    const call: Keyed = { request, principal: null, record: null };
     await this.#known(secret ? await this.options.keys.authenticate(secret) : null, {}, call);
     return call.principal!;
   }
@@ -58,6 +58,8 @@ export class Gate {
   #known(principal: Principal | null, route: Rated, call: Keyed): void | Promise<void> {
     if (!principal) throw new KeyRefusal("auth_required", UNAUTHORIZED);
     call.request.vouch();
+    // Also of one that is refused for its pace.
+    if (call.record) call.record.principal = principal;
     const { limiter, apiRateLimitRpm } = this.options;
     const hit = limiter.hit(`api:${principal.keyId}`, apiRateLimitRpm, WINDOW_MS);
     return typeof hit === "number"
@@ -66,8 +68,8 @@ export class Gate {
   }
 
   #paced(principal: Principal, waitMs: number, route: Rated, call: Keyed): void | Promise<void> {
-    if (waitMs > 0) throw new KeyRefusal("rate_limited", TOO_MANY);
     call.principal = principal;
+    if (waitMs > 0) throw new KeyRefusal("rate_limited", TOO_MANY);
     if (!route.outsideTierRate) return this.options.checkTierRate(principal);
   }
 

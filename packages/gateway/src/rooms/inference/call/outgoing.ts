@@ -1,8 +1,8 @@
-import { type JsonBody, limitFieldsOf } from "../../../backends/contract.ts";
+import { limitFieldsOf } from "../../../backends/contract.ts";
 import type { ModelLimits, UnitPrice } from "../../billing/index.ts";
 import type { Bound } from "../../metering/index.ts";
 import type { Route } from "../../routing/index.ts";
-import type { Payload } from "../request/payload.ts";
+import type { ComposedBody, Payload } from "../request/payload.ts";
 import type { SpendFields } from "../request/spend-fields.ts";
 import { WorkBound } from "../work/bound.ts";
 import type { Asked } from "../work/kind.ts";
@@ -31,7 +31,7 @@ export class Outgoing {
   readonly limits: ModelLimits;
   /** The limit on each choice when the payer cannot cover more. */
   loweredTo: number | null = null;
-  #composed: { route: Route; body: JsonBody } | null = null;
+  #composed: { route: Route; body: ComposedBody } | null = null;
 
   constructor(
     readonly options: OutgoingOptions,
@@ -63,7 +63,7 @@ export class Outgoing {
     return this.options.limitFields ?? limitFieldsOf(this.route.backend, this.route.model);
   }
 
-  body(): JsonBody {
+  body(): ComposedBody {
     if (this.#composed?.route !== this.route) {
       this.#composed = { route: this.route, body: this.options.payload.compose(this.#set()) };
     }

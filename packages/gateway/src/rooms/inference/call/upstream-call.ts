@@ -8,10 +8,11 @@ import {
 } from "../../../backends/contract.ts";
 import { fail } from "../../../kernel/errors.ts";
 import type { Payer } from "../../../kernel/payer.ts";
+import type { RequestRecord } from "../../../kernel/request-record.ts";
 import { LARGE_BODY_BYTES, nextTurn } from "../../../kernel/turns.ts";
 import { CLIENT_LEFT_OUTCOME } from "../../../observe/request-records.ts";
 import type { ModelLimits, UnitPrice, WorkUnit } from "../../billing/index.ts";
-import { type ModelRules, modelAllowed } from "../../groups/index.ts";
+import { type ModelTerms, modelRefusal } from "../../keys/index.ts";
 import type { Admission, Metering } from "../../metering/index.ts";
 import type { Route, RoutePlan, Routing } from "../../routing/index.ts";
 import type { Payload } from "../request/payload.ts";
@@ -20,7 +21,7 @@ import { StreamHold } from "../stream/stream-hold.ts";
 import { WorkBound } from "../work/bound.ts";
 import type { Asked, Made } from "../work/kind.ts";
 import { answerHeaders, NO_HEADERS } from "./answer-headers.ts";
-import { type CallWatch, isAboutClient, type WatchedCall } from "./deadlines.ts";
+import { type CallWatch, isAboutClient, isEndedByAsker, type WatchedCall } from "./deadlines.ts";
 import { mayFallBack, reportTo, toFailure } from "./failures.ts";
 import type { CallObserver, ObservedCall, Operation } from "./observer.ts";
 import { Outgoing } from "./outgoing.ts";
@@ -33,13 +34,15 @@ const ATTEMPTS_MAX = 2;
 export interface Asker {
   requestId: string;
   payer: Payer;
-  /** Rules of the group whose key it is. */
-  rules: ModelRules | null;
+  /** Which models the key may use; null without one. */
+  rules: ModelTerms | null;
   refId: string | null;
   /** `backend` of the usage row. */
   channel: "gateway" | "rpc";
   /** W3C header of the client's own trace. */
   traceparent: string | null;
+  /** What is noted of the request; null when no records are kept. */
+  record: RequestRecord | null;
 }
 
 export interface CallParts {
@@ -103,6 +106,7 @@ export class UpstreamCall {
   readonly #tried: Route[] = [];
   /** Why the latest attempt broke; null once an answer came. */
   #failure: string | null = null;
+  #isEndedByAsker = false;
 
   #isSettled = false;
   #cancelBegin: (() => void) | null = null;
@@ -118,7 +122,7 @@ export class UpstreamCall {
   ) {
     this.watched = parts.watch.open(options.asker.payer);
     const { route } = outgoing;
-    const { requestId, channel, traceparent } = options.asker;
+    const { requestId, channel, traceparent, record } = options.asker;
     this.observed = parts.observer.begin({
       operation: options.capability,
       model: route.model,
@@ -126,6 +130,7 @@ export class UpstreamCall {
       requestId,
       channel,
       traceparent,
+      record,
     });
   }
 
@@ -133,12 +138,21 @@ export class UpstreamCall {
   static admit(parts: CallParts, options: UpstreamCallOptions): UpstreamCall | Promise<UpstreamCall> {
     const { routing } = parts;
     const { asker, capability, provider, conversationId } = options;
-    const model = routing.aliases.resolve(options.model);
-    const allows = (name: string) => modelAllowed(asker.rules, name);
-    const plan = routing.plan(model, { capability, provider, conversationId }, allows);
-    if (plan ? plan.targets.length === 0 : !allows(model)) {
-      fail("model_not_allowed", `This key's group does not allow the model ${model}; ask a group admin`);
+    if (asker.record) {
+      asker.record.modelAsked = options.model;
+      asker.record.refId = asker.refId;
     }
+    const model = routing.aliases.resolve(options.model);
+    const refusal = (name: string) => modelRefusal(asker.rules, name);
+    const plan = routing.plan(
+      model,
+      { capability, provider, conversationId },
+      (name) => refusal(name) === null,
+    );
+    if (plan?.targets.length === 0)
+      fail("model_not_allowed", `This key may use no model that ${model} leads to; its owner can allow one`);
+    const refused = plan ? null : refusal(model);
+    if (refused !== null) fail("model_not_allowed", refused);
     const chosen = plan ? plan.first() : routing.acquire({ model, capability, provider, conversationId });
     const admitOn = (route: Route) => UpstreamCall.#admitOn(parts, options, { model, route, plan });
     return chosen instanceof Promise ? chosen.then(admitOn) : admitOn(chosen);
@@ -153,8 +167,11 @@ export class UpstreamCall {
     const admitted = (admission: Admission) => new UpstreamCall(parts, options, outgoing, admission, plan);
     const hold = () => holdFor(parts, options, outgoing);
     // Composing a large body, counting it and sending it each take a while.
-    if (outgoing.body().bytes().length > LARGE_BODY_BYTES)
+    const body = outgoing.body();
+    if (body.size() > LARGE_BODY_BYTES)
       return nextTurn()
+        .then(() => body.bytes())
+        .then(nextTurn)
         .then(hold)
         .then((admission) => nextTurn().then(() => admitted(admission)));
     const admission = hold();
@@ -274,6 +291,7 @@ export class UpstreamCall {
     // A client that left before anything was sent owes nothing.
     if (this.watched.isAborted) return Promise.reject(this.watched.reason);
     this.#tried.push(route);
+    options.asker.record?.sent(route);
     const answer = options.send(route.backend, new OutgoingCall(this, this.outgoing.body()));
     return (
       answer ??
@@ -300,6 +318,7 @@ export class UpstreamCall {
   failed(error: unknown): void {
     const reason = this.watched.isAborted ? this.watched.reason : error;
     const left = isAboutClient(reason);
+    this.#isEndedByAsker = isEndedByAsker(reason);
     this.#failure = left ? CLIENT_LEFT_OUTCOME : reason instanceof BackendError ? reason.kind : "internal";
     this.observed.broke(reason, this.route.name);
     if (left) this.route.abandoned();
@@ -325,14 +344,13 @@ export class UpstreamCall {
 
   /**
    * For a complete answer, what the upstream reported; otherwise the larger of that and what was
-   * counted here. A client that leaves before any answer owes the prompt, which the upstream has. An upstream that
-   * fails without having delivered anything is owed nothing.
+   * counted here. A client that leaves, or whose key is revoked, before any answer owes the prompt, which the
+   * upstream has. An upstream that fails without having delivered anything is owed nothing.
    */
   #owed({ isWhole, reported, delivered }: CallEnd): Owed | null {
     const usage = reported === ABSURD || reported === null ? null : this.#completed(reported, delivered);
     if (isWhole && usage) return usage;
-    const hasLeft = this.#hasLeft;
-    if (reported === null && delivered === 0 && !hasLeft) return null;
+    if (reported === null && delivered === 0 && !this.#isOwedUnanswered) return null;
     const promptTokens = this.outgoing.bound.countPromptTokens();
     const completionTokens = this.#isWritten ? delivered : 0;
     return {
@@ -342,9 +360,9 @@ export class UpstreamCall {
     };
   }
 
-  /** The client left after the request had been sent. */
-  get #hasLeft(): boolean {
-    return this.#failure === CLIENT_LEFT_OUTCOME && this.#tried.length > 0;
+  /** The client left, or its key was revoked, after the request had been sent. */
+  get #isOwedUnanswered(): boolean {
+    return this.#isEndedByAsker && this.#tried.length > 0;
   }
 
   /**
@@ -353,7 +371,7 @@ export class UpstreamCall {
    */
   #owedForWork(bound: WorkBound, { isWhole, reported, delivered, made }: CallEnd): Owed | null {
     const isDelivered = isWhole || delivered > 0;
-    if (!isDelivered && !this.#hasLeft) return null;
+    if (!isDelivered && !this.#isOwedUnanswered) return null;
     if (bound.mostUsd !== null) {
       const costUsd = isWhole && made ? bound.costOf(made) : bound.mostUsd;
       return { promptTokens: 0, completionTokens: 0, isEstimated: !isWhole, costUsd };

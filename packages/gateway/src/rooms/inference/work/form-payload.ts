@@ -1,6 +1,13 @@
-import { BackendError, type JsonBody } from "../../../backends/contract.ts";
+import { BackendError } from "../../../backends/contract.ts";
 import { fail } from "../../../kernel/errors.ts";
-import { isOwnField, isSpelledOneWay, type Kind, type Payload, requireName } from "../request/payload.ts";
+import {
+  type ComposedBody,
+  isOwnField,
+  isSpelledOneWay,
+  type Kind,
+  type Payload,
+  requireName,
+} from "../request/payload.ts";
 import { isSpendField, SpendFields } from "../request/spend-fields.ts";
 import { type FormPart, readForm } from "./multipart.ts";
 
@@ -90,7 +97,7 @@ export class FormPayload implements Payload {
   }
 
   /** The client's own bytes, unless a field has to change. */
-  compose(set: ReadonlyMap<string, string>): JsonBody {
+  compose(set: ReadonlyMap<string, string>): ComposedBody {
     const isChanged = set.size > 0 || this.#parts.some(({ name }) => isOwnField(name));
     return new FormBody(isChanged ? this.#spliced(set) : this.bytes);
   }
@@ -115,11 +122,14 @@ export class FormPayload implements Payload {
   }
 }
 
-class FormBody implements JsonBody {
+class FormBody implements ComposedBody {
   constructor(readonly form: Buffer) {}
 
   bytes(): Uint8Array<ArrayBuffer> {
     return this.form as Uint8Array<ArrayBuffer>;
+  }
+  size(): number {
+    return this.form.length;
   }
   object(): never {
     throw new BackendError("unsupported", "the backend takes no forms");
