@@ -1665,7 +1665,7 @@ export interface Methods {
       /** Provider hint; the same name replaces */
       name?: string;
       models?: string[];
-      capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke")[];
+      capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke" | "images" | "speech" | "transcription" | "rerank" | "moderation")[];
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
       concurrency?: number;
     };
@@ -1801,7 +1801,7 @@ export interface Methods {
       /** Provider hint; the same name replaces */
       name?: string;
       models?: string[];
-      capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke")[];
+      capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke" | "images" | "speech" | "transcription" | "rerank" | "moderation")[];
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
       concurrency?: number;
     };
@@ -1846,7 +1846,7 @@ export interface Methods {
       /** Sent as bearer on upstream calls */
       api_key?: string | null;
       models?: string[];
-      capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke")[];
+      capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke" | "images" | "speech" | "transcription" | "rerank" | "moderation")[];
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
       concurrency?: number;
       name: string;

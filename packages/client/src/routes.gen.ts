@@ -163,7 +163,7 @@ export interface Routes {
       /** Provider hint; the same name replaces */
       name?: string;
       models?: string[];
-      capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke")[];
+      capabilities?: ("chat" | "embeddings" | "video" | "realtime" | "invoke" | "images" | "speech" | "transcription" | "rerank" | "moderation")[];
       /** Calls that it takes at once, e.g. the slots of llama.cpp; more wait in a bounded queue */
       concurrency?: number;
       /** Legacy; read by no backend */
@@ -524,6 +524,100 @@ export interface Routes {
         /** What its server says, e.g. the context length */
         meta?: Record<string, unknown>;
       }[];
+    };
+  };
+  /** Images from a description, as a whole or as an event stream. */
+  "POST /v1/images/generations": {
+    auth: "api_key";
+    body: {
+      model: string;
+      prompt: string;
+      n?: number | null;
+      /** Such as 1024x1024 */
+      size?: string | null;
+      quality?: string | null;
+      /** Only this backend, or backends of this kind */
+      provider?: string;
+      [field: string]: unknown;
+    };
+    answer: {
+      created: number;
+      data: { url?: string; b64_json?: string; [field: string]: unknown }[];
+      [field: string]: unknown;
+    };
+    event: { type: string; [field: string]: unknown };
+  };
+  /** Images made from other images and a description. */
+  "POST /v1/images/edits": {
+    auth: "api_key";
+    body: {
+      model: string;
+      prompt: string;
+      n?: number | null;
+      /** Such as 1024x1024 */
+      size?: string | null;
+      quality?: string | null;
+      /** Only this backend, or backends of this kind */
+      provider?: string;
+      /** A file, or several as `image[]` */
+      image: unknown;
+      [field: string]: unknown;
+    };
+    answer: {
+      created: number;
+      data: { url?: string; b64_json?: string; [field: string]: unknown }[];
+      [field: string]: unknown;
+    };
+    event: { type: string; [field: string]: unknown };
+  };
+  /** What is said in a sound, as JSON, text or an event stream. */
+  "POST /v1/audio/transcriptions": {
+    auth: "api_key";
+    body: {
+      model: string;
+      /** The sound */
+      file: unknown;
+      response_format?: string;
+      /** Only this backend, or backends of this kind */
+      provider?: string;
+      [field: string]: unknown;
+    };
+    answer: { text: string; [field: string]: unknown };
+    event: { type: string; [field: string]: unknown };
+  };
+  /** Documents in the order of how well they answer a query. */
+  "POST /v1/rerank": {
+    auth: "api_key";
+    body: {
+      model: string;
+      /** A text, or what the model takes for one */
+      query: string | Record<string, unknown>;
+      /** Texts, or objects with a `text` */
+      documents: unknown[];
+      top_n?: number | null;
+      /** Only this backend, or backends of this kind */
+      provider?: string;
+      [field: string]: unknown;
+    };
+    answer: {
+      results: { index: number; relevance_score: number; [field: string]: unknown }[];
+      [field: string]: unknown;
+    };
+  };
+  /** Whether texts or images are of a kind that a policy forbids. */
+  "POST /v1/moderations": {
+    auth: "api_key";
+    body: {
+      model: string;
+      input: string | unknown[];
+      /** Only this backend, or backends of this kind */
+      provider?: string;
+      [field: string]: unknown;
+    };
+    answer: {
+      id: string;
+      results: { flagged: boolean; [field: string]: unknown }[];
+      [field: string]: unknown;
     };
   };
   /** Poll a video task; also followed live at /api/rpc/events?session=<id>. */

@@ -112,6 +112,11 @@ const settings = {
     "client connections at once; more are refused with 503",
     optional(integer(16, 1_000_000), "80 % of the open files allowed"),
   ),
+  uploadBytesMax: setting(
+    "SERVICE_UPLOAD_BYTES_MAX",
+    "largest body with files, such as POST /v1/audio/transcriptions takes",
+    { schema: integer(1024, 1024 * 1024 * 1024), fallback: 64 * 1024 * 1024 },
+  ),
   dataDir: setting("SERVICE_DATA_DIR", "directory of the embedded database, journal and secrets", {
     schema: z.string().min(1),
     fallback: "./data",

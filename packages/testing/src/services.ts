@@ -40,6 +40,10 @@ export function findChromium(): string | null {
 /** Shells that the completion scripts are loaded in. */
 const missingShells = () => ["zsh", "fish"].filter((shell) => !Bun.which(shell));
 
+/** Proxies that the guide's examples are run in; Debian keeps them outside of most people's PATH. */
+const missingProxies = () =>
+  ["nginx", "haproxy"].filter((proxy) => !Bun.which(proxy, { PATH: `${process.env.PATH}:/usr/sbin` }));
+
 /** apt packages of what is missing; quiet, and a failure only means that the part stays missing. */
 function installMissing(): void {
   const wanted: string[] = [];
@@ -48,7 +52,7 @@ function installMissing(): void {
   if (!findChromium()) wanted.push("chromium");
   if (!Bun.which("cc")) wanted.push("gcc", "libc6-dev");
   if (!Bun.which("openssl")) wanted.push("openssl");
-  wanted.push(...missingShells());
+  wanted.push(...missingShells(), ...missingProxies());
   if (wanted.length === 0 || !isRoot || !Bun.which("apt-get")) return;
   console.log(`installing for the tests: ${wanted.join(", ")}`);
   const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
@@ -174,7 +178,8 @@ export async function startServices(): Promise<Services> {
   const chromium = findChromium();
   if (chromium) env.TEST_CHROMIUM = chromium;
   else missing.push("Chromium: no binary found and it could not be installed");
-  missing.push(...missingShells().map((shell) => `${shell}: not installed, and it could not be`));
+  const others = [...missingShells(), ...missingProxies()];
+  missing.push(...others.map((name) => `${name}: not installed, and it could not be`));
   return {
     env,
     missing,

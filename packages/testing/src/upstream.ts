@@ -1,4 +1,5 @@
 import type { Socket } from "bun";
+import { isWork, worker } from "./work.ts";
 
 /** One request as the upstream received it. */
 export interface ReceivedRequest {
@@ -6,6 +7,8 @@ export interface ReceivedRequest {
   path: string;
   headers: Record<string, string>;
   text: string;
+  /** The body as it came. */
+  bytes: Buffer;
   // biome-ignore lint/suspicious/noExplicitAny: tests look into bodies freely
   json: any;
   /** Set when the gateway closed the connection while the request was being answered. */
@@ -109,7 +112,9 @@ const politeCompletion = (reply: Reply) =>
   });
 
 /** Says the last message back; embeds texts as three numbers; calls the first tool when there is one. */
-export const politeHandler: UpstreamHandler = async ({ path, json }, reply) => {
+export const politeHandler: UpstreamHandler = async (request, reply) => {
+  const { path, json } = request;
+  if (isWork(path)) return worker(request, reply);
   if (path.endsWith("/embeddings")) return politeEmbeddings(json, reply);
   if (path.endsWith("/completions") && !json.messages) return politeCompletion(reply);
   const text = String(json.messages.at(-1)?.content ?? "");
@@ -258,10 +263,13 @@ function takeRequest(connection: Connection): ReceivedRequest | null {
   );
   const bodyEnd = headEnd + 4 + Number(headers["content-length"] ?? 0);
   if (connection.received.length < bodyEnd) return null;
-  const text = connection.received.toString("utf8", headEnd + 4, bodyEnd);
+  const bytes = Buffer.from(connection.received.subarray(headEnd + 4, bodyEnd));
+  const text = bytes.toString();
   connection.received = connection.received.subarray(bodyEnd);
   const [method = "", path = ""] = line.split(" ");
-  return { method, path, headers, text, json: text ? JSON.parse(text) : null, closedAtMs: null };
+  const isForm = headers["content-type"]?.startsWith("multipart/") === true;
+  const json = text && !isForm ? JSON.parse(text) : null;
+  return { method, path, headers, text, bytes, json, closedAtMs: null };
 }
 
 function flush(socket: UpstreamSocket): void {

@@ -1,4 +1,5 @@
 import { createClient, type Fetch, type Session, webStorageTokens } from "@model-gateway/client";
+import { SERVICE_URL } from "./base.ts";
 import { Store } from "./store.ts";
 
 const PROBE_EVERY_MS = 3_000;
@@ -29,7 +30,7 @@ function lost(): void {
 }
 
 export const client = createClient({
-  baseUrl: location.origin,
+  baseUrl: SERVICE_URL,
   tokens: webStorageTokens(localStorage),
   fetch: watchedFetch,
 });

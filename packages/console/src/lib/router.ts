@@ -1,7 +1,8 @@
 import { type AnchorHTMLAttributes, createElement, type MouseEvent, useCallback, useMemo } from "react";
+import { BASE, pathHere } from "./base.ts";
 import { Store, useStore } from "./store.ts";
 
-const here = () => location.pathname + location.search;
+const here = () => pathHere() + location.search;
 const current = new Store(here());
 addEventListener("popstate", () => current.set(here()));
 
@@ -14,7 +15,7 @@ export function navigate(
   { replace = false, state = null }: { replace?: boolean; state?: unknown } = {},
 ): void {
   if (to === current.get()) return;
-  history[replace ? "replaceState" : "pushState"](state, "", to);
+  history[replace ? "replaceState" : "pushState"](state, "", BASE + to);
   const samePage = new URL(to, location.href).pathname === new URL(current.get(), location.href).pathname;
   current.set(here());
   if (!samePage) scrollTo(0, 0);
@@ -38,7 +39,7 @@ export function useSearch(): [URLSearchParams, (change: Record<string, string | 
       else next.set(name, value);
     }
     const text = next.toString();
-    const to = `${location.pathname}${text ? `?${text}` : ""}`;
+    const to = `${pathHere()}${text ? `?${text}` : ""}`;
     const opens = LAYERS.some((name) => fields[name]);
     const closes = !opens && LAYERS.some((name) => name in fields);
     // What lies over the page is a step of the history, so that Back closes it; closing it takes the step back.
@@ -84,5 +85,5 @@ export function Link({ href = "", onClick, ...rest }: AnchorHTMLAttributes<HTMLA
     event.preventDefault();
     navigate(href);
   };
-  return createElement("a", { ...rest, href, onClick: follow });
+  return createElement("a", { ...rest, href: BASE + href, onClick: follow });
 }

@@ -262,7 +262,8 @@ export async function openRooms(options: RoomOptions) {
       billing,
       conversations,
       revocations,
-      isInForce: (userId) => accounts.isInForce({ userId }),
+      isInForce: ({ keyId, userId }) =>
+        keyId === null ? accounts.isInForce({ userId }) : keys.isInForce(keyId),
     }),
     { close: (room) => room.close() },
   );

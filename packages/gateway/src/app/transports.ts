@@ -8,12 +8,14 @@ import type { Metrics } from "../observe/metrics.ts";
 import { surfaces } from "../rooms/index.ts";
 import { payerOf } from "../rooms/keys/index.ts";
 import { AgentTunnel } from "../transports/agent-tunnel/index.ts";
+import { basePathOf } from "../transports/base-path.ts";
 import { CertificateFiles } from "../transports/certificate-files.ts";
 import { createConsole } from "../transports/console/handler.ts";
 import { consoleRoutes } from "../transports/console/routes.ts";
 import { documentRoutes } from "../transports/docs/routes.ts";
 import { EventsTransport } from "../transports/events/sse.ts";
 import { Hosts } from "../transports/hosts.ts";
+import { RealtimeSocket } from "../transports/realtime/index.ts";
 import { Gate } from "../transports/rest/gate.ts";
 import { createRpcHttp } from "../transports/rpc/http.ts";
 import { RpcRunner } from "../transports/rpc/runner.ts";
@@ -109,6 +111,15 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
     "Connections refused because of the connection limit",
   );
   const hosts = new Hosts(config);
+  const basePath = basePathOf(config.publicUrl);
+  const gate = new Gate({
+    authenticator: accounts,
+    keys: rooms.keys,
+    limiter,
+    tries,
+    apiRateLimitRpm: config.apiRateLimitRpm,
+    checkTierRate: (principal) => metering.checkRate(payerOf(principal)),
+  });
   const certificate = openCertificate(config, life, foundation);
   const server = startHttpServer({
     host: config.host,
@@ -117,6 +128,7 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
     ...(certificate && { certificate: () => certificate.current }),
     connectionsMax: config.connectionsMax,
     connectionRefused: () => refused.add(),
+    uploadBytesMax: config.uploadBytesMax,
     routes: [
       ...registry.routes,
       ...documentRoutes({
@@ -135,7 +147,8 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
         provider: rooms.sso.label,
       }),
     ],
-    fallback: createConsole({ log }),
+    fallback: createConsole({ log, basePath }),
+    basePath,
     rpcHttp: createRpcHttp({ runner, authenticator: accounts, events: hub, limiter, tries }),
     rpcSocket: new RpcWebSocket({
       runner,
@@ -148,15 +161,11 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
       ids,
     }),
     events,
-    sockets: [new AgentTunnel({ desk: rooms.agents, clock, ids, log })],
-    gate: new Gate({
-      authenticator: accounts,
-      keys: rooms.keys,
-      limiter,
-      tries,
-      apiRateLimitRpm: config.apiRateLimitRpm,
-      checkTierRate: (principal) => metering.checkRate(payerOf(principal)),
-    }),
+    sockets: [
+      new AgentTunnel({ desk: rooms.agents, clock, ids, log }),
+      new RealtimeSocket({ desk: rooms.realtime, gate, ids }),
+    ],
+    gate,
     keyRefused: (principal, failure) => rooms.keys.refused(principal, failure),
     audit,
     record: (surface, requestId) => rooms.requests.open(surface, requestId),

@@ -15,7 +15,18 @@ import { hideSecrets } from "../kernel/secrets.ts";
 
 export type { Answer, Flow, HttpAnswer, PieceReader } from "@model-gateway/wire/client";
 
-export const CAPABILITIES = ["chat", "embeddings", "video", "realtime", "invoke"] as const;
+/** Work that is posted to a path of the chat-completions convention and passes as it is. */
+export const POSTED_CAPABILITIES = ["images", "speech", "transcription", "rerank", "moderation"] as const;
+export type PostedCapability = (typeof POSTED_CAPABILITIES)[number];
+
+export const CAPABILITIES = [
+  "chat",
+  "embeddings",
+  "video",
+  "realtime",
+  "invoke",
+  ...POSTED_CAPABILITIES,
+] as const;
 export type CapabilityName = (typeof CAPABILITIES)[number];
 export interface VideoResult {
   url: string;
@@ -176,6 +187,8 @@ export interface Backend {
   embed?(call: ModelCall): Promise<Answer>;
   /** Posts to another path of the same convention, such as `/completions`, and resolves with its 2xx answer. */
   post?(path: string, call: PostCall): Promise<Answer>;
+  /** What else can be posted, as far as is known: a server may not have the path. Absent: nothing. */
+  posts?: readonly PostedCapability[];
   video?: VideoCapability;
   realtime?: RealtimeCapability;
   /** Sends a method and params as they are and returns the raw result. */

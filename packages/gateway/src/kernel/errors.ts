@@ -85,6 +85,8 @@ interface FailOptions {
   retryAfterSeconds?: number;
   /** Members of REST's `error` besides, or instead of, those of the table. */
   rest?: Record<string, unknown>;
+  /** Headers of REST's answer. */
+  headers?: Readonly<Record<string, string>>;
   cause?: unknown;
 }
 
@@ -92,6 +94,7 @@ export class ServiceError extends Error {
   readonly data?: Record<string, unknown>;
   readonly retryAfterSeconds?: number;
   readonly rest?: Record<string, unknown>;
+  readonly headers?: Readonly<Record<string, string>>;
   constructor(
     readonly kind: ErrorName,
     message: string,
@@ -102,6 +105,7 @@ export class ServiceError extends Error {
     this.data = options.data;
     this.retryAfterSeconds = options.retryAfterSeconds;
     this.rest = options.rest;
+    this.headers = options.headers;
   }
 }
 
@@ -175,6 +179,7 @@ export function toRestReply(
   }
   const headers = {
     ...unauthorized,
+    ...error.headers,
     ...more,
     ...(retryAfterSeconds !== undefined && { "retry-after": String(retryAfterSeconds) }),
   };

@@ -27,10 +27,14 @@ const SECURITY = {
 /** The schema of a body, whether it is checked or passed on as bytes. */
 export const schemaOf = (shape: z.ZodType | Raw): z.ZodType => (shape instanceof Raw ? shape.schema : shape);
 
+const JSON_MEDIA = "application/json";
+const mediaTypeOf = (shape: z.ZodType | Raw): string =>
+  (shape instanceof Raw ? shape.more.type : undefined) ?? JSON_MEDIA;
+
 /** What a route answers with, by media type. */
 export function answersOf({ response }: AnyRoute): Record<string, z.ZodType> {
-  const { type = "application/json", events = null } = response instanceof Raw ? response.more : {};
-  return { [type]: schemaOf(response), ...(events && { "text/event-stream": events }) };
+  const events = response instanceof Raw ? response.more.events : null;
+  return { [mediaTypeOf(response)]: schemaOf(response), ...(events && { "text/event-stream": events }) };
 }
 
 function parameters(route: AnyRoute) {
@@ -66,7 +70,7 @@ function operation(route: AnyRoute) {
     ...(route.body && {
       requestBody: {
         required: true,
-        content: { "application/json": { schema: jsonSchema(schemaOf(route.body), "input") } },
+        content: { [mediaTypeOf(route.body)]: { schema: jsonSchema(schemaOf(route.body), "input") } },
       },
     }),
     responses: {

@@ -17,6 +17,9 @@ const ROUTE_AUTHS = [
 ] as const satisfies (MethodAuth | "api_key")[];
 export type RouteAuth = (typeof ROUTE_AUTHS)[number];
 
+/** A body with files, which may be as large as the operator says. */
+export const UPLOAD = "upload";
+
 /** A body that is passed on as bytes; its schema is for the documents. */
 export class Raw<Schema extends z.ZodType = z.ZodType> {
   constructor(
@@ -99,8 +102,8 @@ interface RouteDefinition<
   query?: Query;
   /** Read and, unless it is raw, parsed and checked before the handler runs. */
   body?: Body;
-  /** Largest body that is read; required with `body`. */
-  bodyBytesMax?: number;
+  /** Largest body that is read, or the setting for files; required with `body`. */
+  bodyBytesMax?: number | typeof UPLOAD;
   /** The error of a body that does not match, for all fields or by field. */
   invalid?: FieldErrors;
   response: Response;
@@ -129,7 +132,7 @@ function problemOf({ method, auth, body, bodyBytesMax, response }: AnyRoute): st
   if (!ROUTE_AUTHS.includes(auth)) return `\`auth\` must be one of ${ROUTE_AUTHS.join(", ")}`;
   if (!response) return "`response` is missing";
   if (body && method === "GET") return "a GET has no body";
-  if (body && !(Number.isInteger(bodyBytesMax) && bodyBytesMax! > 0))
+  if (body && bodyBytesMax !== UPLOAD && !(Number.isInteger(bodyBytesMax) && bodyBytesMax! > 0))
     return "`bodyBytesMax` must say how large a body may be";
   return null;
 }
@@ -143,7 +146,7 @@ export function defineRoute<
   Body extends Shape | undefined = undefined,
 >(
   definition: RouteDefinition<Auth, Path, Query, Body, Response> &
-    (Body extends Shape ? { bodyBytesMax: number } : { bodyBytesMax?: never }),
+    (Body extends Shape ? { bodyBytesMax: number | typeof UPLOAD } : { bodyBytesMax?: never }),
 ): AnyRoute {
   const route = definition as unknown as AnyRoute;
   checkRoute(route);

@@ -10,6 +10,7 @@ import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
 import type { RequestRecord } from "../kernel/request-record.ts";
 import { type AnyRoute, checkRoute } from "../kernel/route.ts";
+import { withoutBase } from "./base-path.ts";
 import { Cors } from "./cors.ts";
 import type { EventsTransport } from "./events/sse.ts";
 import { type Hosts, RequestSource } from "./hosts.ts";
@@ -21,6 +22,8 @@ import { type RpcWebSocket, SEND_BUFFER_BYTES_MAX } from "./rpc/websocket.ts";
 /** A WebSocket transport beside the RPC plane, e.g. the agents' tunnel. */
 export interface SocketTransport<Data> extends SocketHandlers<Data> {
   path: string;
+  /** The subprotocol that is selected where the client offers it. */
+  protocol?: string;
   /** Data for the new socket, or the refusal; decided before the upgrade. */
   admit(request: HttpRequest, query: URLSearchParams): Promise<Data | Reply>;
 }
@@ -35,6 +38,8 @@ interface HttpServerOptions {
   /** Null: as many as the open files allow. */
   connectionsMax: number | null;
   connectionRefused(): void;
+  /** Largest body with files. */
+  uploadBytesMax: number;
   routes: readonly AnyRoute[];
   gate: Gate;
   keyRefused: RouteRunnerOptions["keyRefused"];
@@ -54,6 +59,8 @@ interface HttpServerOptions {
   trustedProxies: ReadonlySet<string>;
   corsOrigins: readonly string[];
   hosts: Hosts;
+  /** Requests may have this prefix; empty: none. */
+  basePath: string;
   /** Answers a GET that no route has, e.g. with a page of the console. */
   fallback?: (request: HttpRequest, path: string) => Promise<Response | null> | null;
 }
@@ -78,9 +85,10 @@ function challenged(answer: AnyReply): AnyReply {
 /** The one listener: routes, the RPC plane, the event streams and the WebSockets. */
 export function startHttpServer(options: HttpServerOptions): Listener {
   const { rpcHttp, rpcSocket, events, gate, keyRefused, audit, rooms, ids, log, trustedProxies } = options;
+  const { basePath, uploadBytesMax, record } = options;
   for (const route of options.routes) checkRoute(route);
   const router = new Router(options.routes);
-  const runner = new RouteRunner({ gate, rooms, log, keyRefused, audit, record: options.record });
+  const runner = new RouteRunner({ gate, rooms, log, keyRefused, audit, record, uploadBytesMax });
   const cors = new Cors(options.corsOrigins);
 
   function runRoute(request: IncomingRequest, path: string): AnyReply | Promise<AnyReply> {
@@ -125,7 +133,7 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     const admitted = await transport.admit(request, new URLSearchParams(request.search));
     if (admitted instanceof Reply) return admitted;
     request.vouch();
-    return new SocketReply(ids.ordered(), admitted, transport);
+    return new SocketReply(ids.ordered(), admitted, transport, { protocol: transport.protocol });
   }
 
   const sourceOf = (request: IncomingRequest) => new RequestSource(request, trustedProxies);
@@ -134,8 +142,10 @@ export function startHttpServer(options: HttpServerOptions): Listener {
 
   function route(request: IncomingRequest): AnyReply | Promise<AnyReply> {
     const { method } = request;
+    if (basePath !== "" && request.path === basePath) return toSlash(ids.ordered());
+    const whole = withoutBase(request.path, basePath);
     // Clients whose base URL already ends in /v1 often add it once more.
-    const path = request.path.startsWith("/v1/v1/") ? request.path.slice(3) : request.path;
+    const path = whole.startsWith("/v1/v1/") ? whole.slice(3) : whole;
     if (path === "/api/rpc") {
       if (method === "POST")
         return rpcHttp(request, { requestId: ids.ordered(), source: sourceOf(request), refusal: refusalOf });
@@ -152,6 +162,10 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     }
     return runRoute(request, path);
   }
+
+  /** Relative links need the slash. */
+  const toSlash = (requestId: string) =>
+    new Reply({ status: 308, contentType: "", requestId, headers: { location: `${basePath}/` } }, "");
 
   /** What is thrown past every handler still gets an answer. */
   function handle(request: IncomingRequest): AnyReply | Promise<AnyReply> {

@@ -79,6 +79,10 @@ describe("the pricing file", () => {
       ['{"prices": [{"match": "a", "input": -1, "output": 1}]}', "prices.0.input"],
       ['{"prices": [{"match": "", "input": 1, "output": 1}]}', "prices.0.match"],
       ['{"prices": [{"match": "a", "input": 1}]}', "prices.0.output"],
+      ['{"prices": [{"match": "a"}]}', "per_image"],
+      ['{"prices": [{"match": "a", "per_call": -1}]}', "prices.0.per_call"],
+      ['{"prices": [{"match": "a", "per_image": {}}]}', "prices.0.per_image"],
+      ['{"prices": [{"match": "a", "per_image": {"1024 x 1024": 1}}]}', "prices.0.per_image"],
       ['{"prices": [{"match": "a", "input": 1, "output": 1, "cached": 2}]}', "cached"],
       [
         '{"prices": [{"match": "a", "input": 1, "output": 1}, {"match": "A", "input": 2, "output": 1}]}',

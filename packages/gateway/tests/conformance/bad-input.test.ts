@@ -92,7 +92,7 @@ const BASES: Readonly<Record<string, Record<string, unknown>>> = {
   "/api/admin/usage/query": { include_records: true, group_by: "day" },
 };
 /** Fields that the gateway does not read: `extra` that is no object is ignored, and the rest is the upstream's. */
-const PASSED_ON = /^\S+ (extra|dimensions|messages)$|^\/v1\/(messages|responses)/;
+const PASSED_ON = /^\S+ (extra|dimensions|messages|top_n|response_format)$|^\/v1\/(messages|responses)/;
 
 const typesOf = (schema: JsonSchema): string[] => {
   if (schema.anyOf) return schema.anyOf.flatMap(typesOf);
@@ -198,6 +198,8 @@ onEachDatabase("hostile input", (fresh) => {
       token: "t",
       refresh_token: "t",
       prompt: "a cat",
+      query: "cats",
+      documents: ["a cat"],
       message_id: crypto.randomUUID(),
       alias: "nick",
       target: "m",

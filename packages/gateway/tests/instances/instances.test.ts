@@ -41,6 +41,39 @@ describe.if(canShare)("two instances", () => {
     }
   });
 
+  test("a model route that one changes is the other's, too", async () => {
+    const upstream = startUpstream({ models: ["m"] });
+    const { a, b, stop } = await bootPair();
+    try {
+      const token = await a.signIn("ada");
+      await registerBackend(a, { type: "external", name: "first", url: upstream.url });
+      await until("both serve the model", () =>
+        [a, b].every(({ app }) => app.rooms.routing.routableModels().some(({ id }) => id === "m")),
+      );
+      const names = async () =>
+        ((await b.rpc("routes.list", {}, token)) as { name: string }[]).map(({ name }) => name);
+      const { key } = await a.rpc("keys.create", { name: "k" }, token);
+      const ask = async () => {
+        const answer = await fetch(`${b.url}/v1/chat/completions`, {
+          method: "POST",
+          headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+          body: JSON.stringify({ model: "fast", messages: [{ role: "user", content: "hi" }] }),
+        });
+        await answer.text();
+        return answer.status;
+      };
+      expect(await ask()).toBe(404);
+      await a.rpc("routes.set", { name: "fast", targets: [{ model: "m" }] }, token);
+      await until("the other has the route", async () => (await ask()) === 200);
+      expect(await names()).toEqual(["fast"]);
+      await a.rpc("routes.delete", { name: "fast" }, token);
+      await until("the other has forgotten it", async () => (await ask()) === 404);
+    } finally {
+      await stop();
+      upstream.stop();
+    }
+  });
+
   test("different signing secrets are in the log of both", async () => {
     const { options, drop } = await freshDatabase("postgres");
     const lines: string[][] = [[], []];

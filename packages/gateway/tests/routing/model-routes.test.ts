@@ -263,3 +263,49 @@ test("with SERVICE_BACKEND_CHOICE=latency the backend that answers sooner gets t
   expect(slow.requests.length).toBe(1);
   expect(bench.upstream.requests.length).toBe(11);
 });
+
+test("an error says who was asked last, and how many were", async () => {
+  bench = await bootInference();
+  const second = await addUpstream("second", "gpt-4o");
+  for (const upstream of [bench.upstream, second])
+    upstream.answer((_, reply) => reply.json({ error: { message: "busy" } }, 500));
+  await setRoute({
+    name: "fast",
+    targets: [
+      { model: "m", order: 1 },
+      { model: "gpt-4o", order: 2 },
+    ],
+  });
+  for (const stream of [false, true])
+    expect(await ask({ stream })).toMatchObject({ status: 502, backend: "second", attempts: "2" });
+  // Nobody was asked.
+  const refused = await bench.chat({ model: "nobody" });
+  expect(refused.status).toBe(404);
+  expect(refused.headers.get("x-service-backend")).toBeNull();
+});
+
+test("a group's model rules hold for the targets of a route", async () => {
+  bench = await bootInference();
+  await addUpstream("second", "gpt-4o");
+  await setRoute({
+    name: "fast",
+    targets: [
+      { model: "m", order: 1 },
+      { model: "gpt-4o", order: 2 },
+    ],
+  });
+  const { id: group_id } = await bench.rpc("group.create", { name: "crew" }, bench.token);
+  const { key } = await bench.rpc("keys.create", { name: "g", group_id }, bench.token);
+  const headers = { authorization: `Bearer ${key}` };
+  const asked = async () => {
+    const answer = await bench.chat({ model: "fast" }, { headers });
+    await answer.text();
+    return [answer.status, answer.headers.get("x-service-backend")];
+  };
+  const deny = (model_ids: string[]) => bench.rpc("group.models.deny", { group_id, model_ids }, bench.token);
+  expect(await asked()).toEqual([200, "first"]);
+  await deny(["m"]);
+  expect(await asked()).toEqual([200, "second"]);
+  await deny(["gpt-4o"]);
+  expect(await asked()).toEqual([403, null]);
+});

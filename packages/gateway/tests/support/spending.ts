@@ -20,8 +20,15 @@ const DEAR_OUTPUT_MAX = 20_000;
 export const PRICES = {
   prices: [
     { match: DEAR, input: 5, output: 30, max_output_tokens: DEAR_OUTPUT_MAX, context_window: 200_000 },
+    { match: "test-painter", per_image: { "1024x1024": 0.002, "hd/1024x1024": 0.004, "1792x1024": 0.008 } },
+    { match: "test-voice", per_million_characters: 100 },
+    { match: "test-ear", per_second: 0.001 },
+    { match: "test-ranker", per_call: 0.001 },
+    { match: "test-judge", per_call: 0.0005 },
   ],
 };
+/** Models that are not priced by the token. */
+const WORKERS = ["test-painter", "test-voice", "test-ear", "test-ranker", "test-judge"];
 /** The free tier's dollar. */
 export const QUOTA_USD = 1;
 const QUOTA = { nanoUsd: 1e9, tokens: 100_000 };
@@ -93,7 +100,7 @@ export async function bootSpending(options: BootOptions = {}): Promise<SpendingB
     ...options,
     dataDir,
     config: { pricingFile, trustedProxies: ["127.0.0.1"], ...options.config },
-    upstream: { models: [DEAR, NEWER_DEAR, "homemade"] },
+    upstream: { models: [DEAR, NEWER_DEAR, "homemade", ...WORKERS] },
   });
   bench.upstream.answer(
     honestUpstream((tokens) => {

@@ -9,6 +9,8 @@ export interface SocketReplyOptions {
   hint?: string;
   /** The largest message of this socket's client; by default the server's limit. */
   messageBytesMax?: number;
+  /** The subprotocol that is selected where the client offers it, in lower case; otherwise none is. */
+  protocol?: string;
 }
 
 /** A reply that upgrades the connection to a WebSocket. */
@@ -27,7 +29,7 @@ const HINT = "This address is for WebSockets";
 export function upgradeHead({ requestId, options }: SocketReply, request: IncomingRequest): string | Reply {
   const { isHttp10, hasBody } = request.head;
   // Frames follow the head; with a body in between it would be unclear where they begin.
-  const shaken = isHttp10 || hasBody ? null : webSocketHandshake(request);
+  const shaken = isHttp10 || hasBody ? null : webSocketHandshake(request, options.protocol);
   if (shaken?.accepted) return shaken.head;
   const { status, headers, text } = shaken ?? {
     status: 426,

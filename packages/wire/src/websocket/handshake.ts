@@ -23,8 +23,11 @@ export interface HandshakeRefused {
   text: string;
 }
 
-/** Null when the request does not ask for a WebSocket at all. No subprotocol is ever selected. */
-export function webSocketHandshake(request: HandshakeRequest): HandshakeAccepted | HandshakeRefused | null {
+/** Null when the request does not ask for a WebSocket at all. `protocol` is selected where the client offers it. */
+export function webSocketHandshake(
+  request: HandshakeRequest,
+  protocol?: string,
+): HandshakeAccepted | HandshakeRefused | null {
   if (!namesToken(request.header("upgrade"), "websocket")) return null;
   if (request.method !== "GET") return badRequest(`A WebSocket opens with GET, not ${request.method}`);
   if (!namesToken(request.header("connection"), "upgrade")) {
@@ -40,12 +43,14 @@ export function webSocketHandshake(request: HandshakeRequest): HandshakeAccepted
   }
   const key = request.header("sec-websocket-key")?.trim() ?? "";
   if (!KEY.test(key)) return badRequest("Sec-WebSocket-Key has to be 16 bytes in base64");
-  return { accepted: true, head: switchingHead(key) };
+  const isOffered = protocol && namesToken(request.header("sec-websocket-protocol"), protocol);
+  return { accepted: true, head: switchingHead(key, isOffered ? protocol : null) };
 }
 
-function switchingHead(key: string): string {
+function switchingHead(key: string, protocol: string | null): string {
   const accept = new Bun.CryptoHasher("sha1").update(key + ACCEPT_GUID).digest("base64");
-  return `HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${accept}\r\n\r\n`;
+  const selected = protocol === null ? "" : `Sec-WebSocket-Protocol: ${protocol}\r\n`;
+  return `HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${accept}\r\n${selected}\r\n`;
 }
 
 const namesToken = (value: string | null, token: string): boolean =>

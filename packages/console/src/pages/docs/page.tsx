@@ -1,4 +1,5 @@
 import { useEffect } from "react";
+import { BASE } from "../../lib/base.ts";
 import { client } from "../../lib/client.ts";
 import { sectionOf, useDocs } from "../../lib/docs.ts";
 import { headingId, parseMarkdown, plainText } from "../../lib/markdown.ts";
@@ -82,7 +83,7 @@ export function Page({ params }: PageProps) {
           )}
         </Loaded>
         <p className="muted small">
-          <a href={`/docs/${current}.md`}>This page as Markdown</a>
+          <a href={`${BASE}/docs/${current}.md`}>This page as Markdown</a>
         </p>
       </article>
       {text.data !== undefined && <Outline text={text.data} />}

@@ -1,5 +1,6 @@
 import { useState } from "react";
 import { api } from "../../lib/api.ts";
+import { SERVICE_URL } from "../../lib/base.ts";
 import { session } from "../../lib/client.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
 import type { Member } from "../../lib/records.ts";
@@ -162,7 +163,7 @@ function Invite({ groupId, onClose }: { groupId: string; onClose(): void }) {
       <Dialog title="The invitation" onClose={onClose}>
         <div className="stack">
           <p>Send this link to the person you invite:</p>
-          <Code label="Invitation link" text={`${location.origin}/join?token=${encodeURIComponent(token)}`} />
+          <Code label="Invitation link" text={`${SERVICE_URL}/join?token=${encodeURIComponent(token)}`} />
           <Note tone="warn">
             It is shown once. Anyone who has it can join until it expires or is used up.
           </Note>

@@ -2,6 +2,7 @@ import { RestError } from "@model-gateway/client";
 import { useEffect, useRef, useState } from "react";
 import { useAction } from "../../lib/action.ts";
 import { api } from "../../lib/api.ts";
+import { SERVICE_URL } from "../../lib/base.ts";
 import { client } from "../../lib/client.ts";
 import { compact, money } from "../../lib/format.ts";
 import { secretOf } from "../../lib/fresh-keys.ts";
@@ -55,7 +56,7 @@ function FirstCall({ id, name, prefix }: { id: string; name: string; prefix: str
   const model = search.get("model") ?? models.data?.[0] ?? "";
   const language = (search.get("language") ?? "curl") as Language;
   const text = snippet(language, {
-    origin: location.origin,
+    origin: SERVICE_URL,
     key: secret ?? `service-${prefix}…`,
     ref: refOf(prefix),
     request: { model, ...REQUEST },

@@ -1,5 +1,6 @@
 import { useState } from "react";
 import { api } from "../../lib/api.ts";
+import { SERVICE_URL } from "../../lib/base.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
 import type { AgentNode } from "../../lib/records.ts";
 import { useSearch } from "../../lib/router.ts";
@@ -185,7 +186,7 @@ function RegisterNode({ onClose }: { onClose(): void }) {
         <div className="stack">
           <Code
             label="Start the agent"
-            text={`AGENT_GATEWAY=${location.origin.replace(/^http/, "ws")} \\\nAGENT_TOKEN=${token} \\\nnpm run agent`}
+            text={`AGENT_GATEWAY=${SERVICE_URL.replace(/^http/, "ws")} \\\nAGENT_TOKEN=${token} \\\nnpm run agent`}
           />
           <Note tone="warn">The token is shown once. The node appears here as online when it connects.</Note>
         </div>

@@ -1,5 +1,6 @@
 import type { ReactNode } from "react";
 import { api } from "../../lib/api.ts";
+import { SERVICE_URL } from "../../lib/base.ts";
 import { client } from "../../lib/client.ts";
 import { useQuery } from "../../lib/query.ts";
 import { Code } from "../../ui/code.tsx";
@@ -38,7 +39,7 @@ export function Checklist({ isAdmin }: { isAdmin: boolean }) {
               <FoundServers />
               <details className="folded">
                 <summary>From a terminal</summary>
-                <Code label="Register a backend" text={backendCommand(location.origin)} />
+                <Code label="Register a backend" text={backendCommand(SERVICE_URL)} />
               </details>
             </>
           ) : (
@@ -57,7 +58,7 @@ export function Checklist({ isAdmin }: { isAdmin: boolean }) {
           <p className="muted">
             This is checked automatically once a request with one of your keys was answered.
           </p>
-          <Code label="First request" text={firstRequestCommand(location.origin)} />
+          <Code label="First request" text={firstRequestCommand(SERVICE_URL)} />
         </Step>
       </ol>
     </section>

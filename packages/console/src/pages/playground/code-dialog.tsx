@@ -1,4 +1,5 @@
 import { useState } from "react";
+import { SERVICE_URL } from "../../lib/base.ts";
 import { LANGUAGES, type Language, snippet } from "../../lib/snippets.ts";
 import { Code } from "../../ui/code.tsx";
 import { Segments } from "../../ui/controls.tsx";
@@ -20,7 +21,7 @@ export function CodeDialog({
   const [language, setLanguage] = useState<Language>("curl");
   const [pane, setPane] = useState("0");
   const text = snippet(language, {
-    origin: location.origin,
+    origin: SERVICE_URL,
     key: language === "curl" ? KEY_PLACEHOLDER : "service-…",
     request: requestOf(Number(pane), models[Number(pane)] ?? ""),
   });

@@ -1,6 +1,7 @@
 import { type FormEvent, useState } from "react";
 import { useAction } from "../../lib/action.ts";
 import { api } from "../../lib/api.ts";
+import { BASE } from "../../lib/base.ts";
 import { client, session } from "../../lib/client.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
 import { loadSetup } from "../../lib/setup.ts";
@@ -70,8 +71,9 @@ export function Page() {
               </dd>
               <dt>Documents</dt>
               <dd>
-                <a href="/api/openrpc.json">OpenRPC</a>, <a href="/api/openapi.json">OpenAPI</a>,{" "}
-                <a href="/llms.txt">llms.txt</a>, <a href="/metrics">metrics</a>
+                <a href={`${BASE}/api/openrpc.json`}>OpenRPC</a>,{" "}
+                <a href={`${BASE}/api/openapi.json`}>OpenAPI</a>, <a href={`${BASE}/llms.txt`}>llms.txt</a>,{" "}
+                <a href={`${BASE}/metrics`}>metrics</a>
               </dd>
             </dl>
           )}

@@ -13,6 +13,7 @@ import {
   BackendError,
   type ModelCall,
   type ModelPool,
+  POSTED_CAPABILITIES,
   type ProbeResult,
   type Replica,
   type TunnelFetch,
@@ -67,6 +68,7 @@ export class AgentPool implements ModelPool {
       embed: (call) => this.#spread(call, (way, own) => way.embed!(own)),
       post: (path, call) =>
         this.#spread(call, (way, own) => way.post!(path, { ...own, contentType: call.contentType })),
+      posts: POSTED_CAPABILITIES,
       probe: (signal) => this.#probe(signal),
       close() {},
     };

@@ -8,6 +8,7 @@ import {
   type BackendKind,
   clientFailure,
   type ModelCall,
+  POSTED_CAPABILITIES,
   type PostCall,
   type ProbeResult,
 } from "../contract.ts";
@@ -68,6 +69,7 @@ function create(config: BackendConfig, { fetch, openOrigin }: BackendDeps): Back
   return {
     config,
     post,
+    posts: POSTED_CAPABILITIES.filter((capability) => declares(config, capability)),
     ...(declares(config, "chat") && { chat: postChat }),
     ...(declares(config, "embeddings") && { embed: postEmbeddings }),
     probe: (signal) => probe({ config, fetch, url: `${base}/models`, signal }),
@@ -131,7 +133,7 @@ export const external: BackendKind = {
     { name: "external_api" },
   ],
   schemes: ["http:", "https:"],
-  capabilities: ["chat", "embeddings"],
+  capabilities: ["chat", "embeddings", ...POSTED_CAPABILITIES],
   modelSources: ["static", "discovered"],
   limitFields: limitFieldsFor,
   fields: [addressField("http://localhost:8000"), NAME_FIELD, KEY_FIELD, modelsField({ listed: true })],

@@ -5,6 +5,8 @@ export type { ModelLimits } from "./pricing.ts";
 export * as routes from "./routes.ts";
 export { Billing, type BillingOptions, DEFAULT_TIER, UNKNOWN_TIER } from "./service.ts";
 export type { Tier } from "./store.ts";
+export type { ImageLook, UnitPrice, WorkUnit } from "./unit-price.ts";
+export { ANY } from "./unit-price.ts";
 export { FALLBACK_VIDEO_PRICE, type VideoPrice, type VideoSize, videoCostNanoUsd } from "./video-cost.ts";
 
 declare module "../../kernel/context.ts" {

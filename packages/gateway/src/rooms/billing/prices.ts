@@ -1,9 +1,18 @@
+/** One price for every image, or prices by quality, size, or both: `hd`, `1024x1024`, `hd/1024x1024`. */
+export type ImagePrices = number | Readonly<Record<string, number>>;
+
 /** Standard list prices in USD per million tokens, collected on 2026-09-23 and after; docs/pricing.md says what they leave out. */
 export interface Price {
   /** Part of the lowercased model id. */
   match: string;
-  input: number;
-  output: number;
+  /** Both or neither. */
+  input?: number;
+  output?: number;
+  /** US dollars for each request, image, second of sound, or million characters. */
+  per_call?: number;
+  per_image?: ImagePrices;
+  per_second?: number;
+  per_million_characters?: number;
   /** The most tokens that one answer may have, reasoning included. */
   max_output_tokens?: number;
   /** The most tokens of prompt and answer together. */

@@ -4,6 +4,7 @@ import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import { describeIssues } from "../../kernel/validate.ts";
 import type { Price } from "./prices.ts";
+import { isPerUnit } from "./unit-price.ts";
 
 const FILE_BYTES_MAX = 1024 * 1024;
 const PRICES_MAX = 10_000;
@@ -14,17 +15,42 @@ const CHECK_EVERY_MS = 2_000;
 const TOKENS_MAX = 10_000_000;
 
 const Usd = z.number().min(0).max(USD_PER_MILLION_MAX);
+/** Of one request, image or second. */
+const UsdEach = z.number().min(0).max(10_000);
 const Tokens = z.int().min(1).max(TOKENS_MAX);
+const ImageKey = z
+  .string()
+  .regex(/^[a-z0-9]+(\/[a-z0-9]+)?$/, "keys are a size, a quality, or both: 1024x1024, hd, hd/1024x1024");
+const PerImage = z.union([
+  UsdEach,
+  z
+    .record(ImageKey, UsdEach)
+    .refine((prices) => Object.keys(prices).length > 0, "has no price: name a size, such as 1024x1024"),
+]);
 const PricingFile = z.strictObject({
   prices: z
     .array(
-      z.strictObject({
-        match: z.string().trim().min(1).max(128),
-        input: Usd,
-        output: Usd,
-        max_output_tokens: Tokens.optional(),
-        context_window: Tokens.optional(),
-      }),
+      z
+        .strictObject({
+          match: z.string().trim().min(1).max(128),
+          input: Usd.optional(),
+          output: Usd.optional(),
+          per_call: UsdEach.optional(),
+          per_image: PerImage.optional(),
+          per_second: UsdEach.optional(),
+          per_million_characters: Usd.optional(),
+          max_output_tokens: Tokens.optional(),
+          context_window: Tokens.optional(),
+        })
+        .superRefine(({ input, output, ...price }, context) => {
+          const isNone = input === undefined && output === undefined;
+          if (isNone ? isPerUnit(price) : input !== undefined && output !== undefined) return;
+          const path = [input === undefined ? "input" : "output"];
+          const message = isNone
+            ? "is missing: give `input` and `output`, or one of `per_call`, `per_image`, `per_second`, `per_million_characters`"
+            : "is missing: `input` and `output` go together";
+          context.addIssue({ code: "custom", path, message });
+        }),
     )
     .max(PRICES_MAX)
     .default([]),
@@ -64,7 +90,7 @@ export function readPricingFile(path: string): OperatorPrices {
   const parsed = PricingFile.safeParse(json);
   if (!parsed.success)
     return problem(
-      `does not have the form {"prices": [{"match", "input", "output", "max_output_tokens"?, "context_window"?}], "usd_per"?: {"EUR": 1.1}}: ${describeIssues(parsed.error)}`,
+      `does not have the form {"prices": [{"match", "input"?, "output"?, "per_call"?, "per_image"?, "per_second"?, "per_million_characters"?, "max_output_tokens"?, "context_window"?}], "usd_per"?: {"EUR": 1.1}}: ${describeIssues(parsed.error)}`,
     );
   const seen = new Set<string>();
   for (const { match } of parsed.data.prices) {

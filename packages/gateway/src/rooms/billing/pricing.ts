@@ -1,5 +1,6 @@
 import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Price } from "./prices.ts";
+import { type UnitPrice, unitPrice, type WorkUnit } from "./unit-price.ts";
 
 /** Model ids come from clients, so what is remembered about them is bounded. */
 const REMEMBERED_MODELS_MAX = 10_000;
@@ -7,10 +8,16 @@ const REMEMBERED_MODELS_MAX = 10_000;
 const PICO_PER_TOKEN_PER_USD_PER_MILLION = 1e6;
 const PICO_PER_NANO = 1000;
 
-interface Rate extends ModelLimits {
-  match: string;
+interface TokenRate {
   inputPico: number;
   outputPico: number;
+}
+
+interface Row extends ModelLimits {
+  match: string;
+  /** Null where the model is priced by something else than tokens. */
+  rate: TokenRate | null;
+  price: Price;
 }
 
 /** How much a model reads and writes at most, as far as it is known. */
@@ -22,20 +29,29 @@ export interface ModelLimits {
 
 /** What is known of a model: its price, and its limits, which may come from another row. */
 interface Known extends ModelLimits {
-  rate: Rate | null;
+  rate: TokenRate | null;
+  /** Every price that matches, the one that counts first. */
+  prices: readonly Price[];
 }
 
-const toRate = ({ match, input, output, max_output_tokens, context_window }: Price): Rate => ({
-  match: match.toLowerCase(),
-  inputPico: Math.round(input * PICO_PER_TOKEN_PER_USD_PER_MILLION),
-  outputPico: Math.round(output * PICO_PER_TOKEN_PER_USD_PER_MILLION),
-  outputTokensMax: max_output_tokens ?? null,
-  contextTokens: context_window ?? null,
-});
+const picoPerToken = (usdPerMillion: number): number =>
+  Math.round(usdPerMillion * PICO_PER_TOKEN_PER_USD_PER_MILLION);
 
-const longestFirst = (prices: readonly Price[]): Rate[] =>
+function toRow(price: Price): Row {
+  const { match, input, output, max_output_tokens, context_window } = price;
+  const isByToken = input !== undefined && output !== undefined;
+  return {
+    match: match.toLowerCase(),
+    rate: isByToken ? { inputPico: picoPerToken(input), outputPico: picoPerToken(output) } : null,
+    price,
+    outputTokensMax: max_output_tokens ?? null,
+    contextTokens: context_window ?? null,
+  };
+}
+
+const longestFirst = (prices: readonly Price[]): Row[] =>
   prices
-    .map(toRate)
+    .map(toRow)
     .sort((a, b) => b.match.length - a.match.length || (a.match < b.match ? -1 : a.match > b.match ? 1 : 0));
 
 export interface TokenCounts {
@@ -45,27 +61,27 @@ export interface TokenCounts {
 
 /** Prices by part of the model id: the operator's before the built-in ones, the longest match first in each. */
 export class Pricing {
-  #rates: readonly Rate[];
+  #rows: readonly Row[];
   /** By lowercased model id; they go before all others. */
-  #exact: ReadonlyMap<string, Rate> = new Map();
+  #exact: ReadonlyMap<string, Row> = new Map();
   readonly #known = new BoundedMap<string, Known>(REMEMBERED_MODELS_MAX);
 
   constructor(
     readonly builtIn: readonly Price[],
     operator: readonly Price[] = [],
   ) {
-    this.#rates = [...longestFirst(operator), ...longestFirst(builtIn)];
+    this.#rows = [...longestFirst(operator), ...longestFirst(builtIn)];
   }
 
   /** Replaces the operator's prices. */
   setOperator(prices: readonly Price[]): void {
-    this.#rates = [...longestFirst(prices), ...longestFirst(this.builtIn)];
+    this.#rows = [...longestFirst(prices), ...longestFirst(this.builtIn)];
     this.#known.clear();
   }
 
   /** Puts the prices that administrators set for whole model ids in the place of the old ones. */
   setExact(prices: readonly Price[]): void {
-    this.#exact = new Map(prices.map((price) => [price.match.toLowerCase(), toRate(price)]));
+    this.#exact = new Map(prices.map((price) => [price.match.toLowerCase(), toRow(price)]));
     this.#known.clear();
   }
 
@@ -73,10 +89,13 @@ export class Pricing {
     const known = this.#known.get(model);
     if (known !== undefined) return known;
     const id = model.toLowerCase();
-    const matching = this.#rates.filter(({ match }) => id.includes(match));
+    const matching = this.#rows.filter(({ match }) => id.includes(match));
+    const exact = this.#exact.get(id);
+    const applying = exact ? [exact, ...matching] : matching;
     // An operator's price need not repeat the limits of the built-in one.
     const found = {
-      rate: this.#exact.get(id) ?? matching[0] ?? null,
+      rate: applying.find(({ rate }) => rate !== null)?.rate ?? null,
+      prices: applying.map(({ price }) => price),
       outputTokensMax:
         matching.find(({ outputTokensMax }) => outputTokensMax !== null)?.outputTokensMax ?? null,
       contextTokens: matching.find(({ contextTokens }) => contextTokens !== null)?.contextTokens ?? null,
@@ -87,6 +106,19 @@ export class Pricing {
 
   limitsOf(model: string): ModelLimits {
     return this.#of(model);
+  }
+
+  /**
+   * The price of work that is counted in these units; null when it is priced by the token, or not at all. The first
+   * price that matches the model and can be applied counts.
+   */
+  unitPriceOf(model: string, units: readonly WorkUnit[]): UnitPrice | null {
+    for (const price of this.#of(model).prices) {
+      const found = unitPrice(price, units);
+      if (found) return found;
+      if (price.input !== undefined) return null;
+    }
+    return null;
   }
 
   /** Nanodollars a token, in fractions; null when no price matches the model. */

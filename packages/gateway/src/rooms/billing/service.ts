@@ -12,6 +12,7 @@ import { BUILT_IN_PRICES } from "./prices.ts";
 import { type ModelLimits, Pricing, type TokenCounts } from "./pricing.ts";
 import { type OperatorPrices, readPricingFile, watchPricingFile } from "./pricing-file.ts";
 import { BillingStore, type Tier } from "./store.ts";
+import type { UnitPrice, WorkUnit } from "./unit-price.ts";
 import { FALLBACK_VIDEO_PRICE, type VideoPrice, type VideoSize, videoCostNanoUsd } from "./video-cost.ts";
 
 export const DEFAULT_TIER = "free";
@@ -141,6 +142,11 @@ export class Billing {
   /** Nanodollars a token, in fractions; null when the model has no price. */
   ratesOf(model: string): { inputNanoUsd: number; outputNanoUsd: number } | null {
     return this.#pricing.ratesOf(model);
+  }
+
+  /** The price of work that is counted in these units; null when it is priced by the token, or not at all. */
+  unitPriceOf(model: string, units: readonly WorkUnit[]): UnitPrice | null {
+    return this.#pricing.unitPriceOf(model, units);
   }
 
   limitsOf(model: string): ModelLimits {

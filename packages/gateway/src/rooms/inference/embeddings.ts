@@ -2,17 +2,15 @@ import { JSON_TYPE, Reply } from "@model-gateway/wire/http";
 import { BackendError } from "../../backends/contract.ts";
 import { isObject } from "../../kernel/json.ts";
 import { AnswerBody, readAnswer, requireList } from "./call/answer-body.ts";
-import { answerHeaders } from "./call/answer-headers.ts";
+import { answerHeaders, NO_HEADERS } from "./call/answer-headers.ts";
 import { completeEmbeddings } from "./call/answer-shape.ts";
 import { CLIENT_LEFT } from "./call/deadlines.ts";
-import { toFailure } from "./call/failures.ts";
 import { type Asker, type CallParts, UpstreamCall } from "./call/upstream-call.ts";
 import { ABSURD, type ReportedUsage, usageOfTail } from "./call/usage-tail.ts";
 import { readEmbeddingsFields } from "./request/fields.ts";
 import type { Payload } from "./request/payload.ts";
 import type { Client } from "./turn/chat-turn.ts";
 
-const NO_HEADERS: Readonly<Record<string, string>> = {};
 const HEAD_BYTES = 4 * 1024;
 const GIVEN_BACK_FROM_BYTES = 64 * 1024;
 
@@ -39,16 +37,7 @@ export async function embed(
   });
   const call = admitting instanceof Promise ? await admitting : admitting;
   client.whenGone(() => call.watched.abort(CLIENT_LEFT));
-  for (;;) {
-    try {
-      return await embedOnce(call, { asker, encoding, write });
-    } catch (error) {
-      const failure = await call.fallBack(error);
-      if (failure === null) continue;
-      call.settle();
-      throw toFailure(failure);
-    }
-  }
+  return call.untilAnswered(() => embedOnce(call, { asker, encoding, write }));
 }
 
 async function embedOnce(

@@ -7,8 +7,8 @@ export * as methods from "./methods.ts";
 export * as notifications from "./notifications.ts";
 export { Inference, type InferenceOptions } from "./service.ts";
 
-const { voiceRoutes, ...others } = own;
-export const routes = { ...voiceRoutes, ...ollama, ...others };
+const { voiceRoutes, workRoutes, ...others } = own;
+export const routes = { ...voiceRoutes, ...ollama, ...others, ...workRoutes };
 
 declare module "../../kernel/context.ts" {
   interface Rooms {

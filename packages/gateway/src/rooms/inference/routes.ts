@@ -1,13 +1,18 @@
 import { jsonReply } from "@model-gateway/wire/http";
 import { z } from "zod";
-import { type AnyRoute, defineRoute, raw } from "../../kernel/route.ts";
+import { type AnyRoute, defineRoute, raw, UPLOAD } from "../../kernel/route.ts";
 import { Usage } from "./voices/documented.ts";
 import { voices } from "./voices/index.ts";
 import { messagesModelOf, messagesModelsOf, VERSION_HEADER } from "./voices/messages/models.ts";
 import type { Voice, VoiceRoute } from "./voices/voice.ts";
+import { works } from "./work/index.ts";
+import type { WorkKind } from "./work/kind.ts";
 
 /** Images travel inside the body. */
 const BODY_BYTES_MAX = 32 * 1024 * 1024;
+
+/** What an upstream refuses keeps its status. */
+const PLAIN_FORM = {};
 
 const routeOf = (voice: Voice, route: VoiceRoute): AnyRoute =>
   defineRoute({
@@ -66,6 +71,25 @@ export const embeddings = defineRoute({
   handler: (call) => call.rooms.inference.embeddings(call),
   refuse: (error, call) => call.rooms.inference.refuse(error, call),
 });
+
+const workRoute = (kind: WorkKind): AnyRoute =>
+  defineRoute({
+    method: "POST",
+    path: `/v1${kind.path}`,
+    summary: kind.summary,
+    auth: "api_key",
+    body: raw(kind.body, kind.form === "never" ? {} : { type: "multipart/form-data" }),
+    bodyBytesMax: kind.form === "never" ? BODY_BYTES_MAX : UPLOAD,
+    recorded: true,
+    response: raw(kind.response, { type: kind.responseType, events: kind.events }),
+    handler: (call) => call.rooms.inference.work(kind, call),
+    refuse: (error, call) => call.rooms.inference.refuse(error, call, { form: PLAIN_FORM, isRequest: true }),
+  });
+
+/** Images, sounds, rankings and moderations. */
+export const workRoutes: Record<string, AnyRoute> = Object.fromEntries(
+  Object.entries(works).map(([name, kind]) => [name, workRoute(kind)]),
+);
 
 const Model = z.object({
   id: z.string(),

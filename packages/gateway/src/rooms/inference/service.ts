@@ -46,6 +46,8 @@ import {
   type Voice,
   type VoiceRoute,
 } from "./voices/voice.ts";
+import type { WorkKind } from "./work/kind.ts";
+import { serveWork } from "./work/serve.ts";
 
 const REF_LENGTH_MAX = 64;
 const INVOKE_TIMEOUT_MS = 30_000;
@@ -66,7 +68,7 @@ export interface InferenceOptions {
   log: Log;
   events: EventHub;
   metering: Metering;
-  billing: Pick<Billing, "limitsOf">;
+  billing: Pick<Billing, "limitsOf" | "unitPriceOf">;
   routing: Routing;
   conversations: Conversations;
   memory: Memory;
@@ -117,6 +119,7 @@ export class Inference {
       watch: this.#watch,
       observer,
       limitsOf: (model) => billing.limitsOf(model),
+      unitPriceOf: (model, units) => billing.unitPriceOf(model, units),
     };
     this.#sender = new ChatSender(this.#parts, events);
     this.#watchers = new KeyWatchers(events);
@@ -166,6 +169,15 @@ export class Inference {
       const request = read(body);
       return request instanceof Promise ? request.then(open) : open(request);
     });
+  }
+
+  /** Images, sounds, rankings and moderations. */
+  work(kind: WorkKind, call: KeyedCall): Promise<Answered> {
+    const { request: client, body } = call;
+    const contentType = client.header("content-type");
+    return this.#metered(call, async (asker) =>
+      serveWork(this.#parts, { kind, asker, body, contentType, client }),
+    );
   }
 
   /** A request that spends. */

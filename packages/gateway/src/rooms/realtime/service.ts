@@ -5,11 +5,13 @@ import type { Actor } from "../../kernel/context.ts";
 import { ERRORS, type ErrorName, fail, ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
+import type { Payer } from "../../kernel/payer.ts";
 import type { RequestRecord } from "../../kernel/request-record.ts";
 import { hideSecrets, hideSecretsIn } from "../../kernel/secrets.ts";
 import { whenKnown } from "../../kernel/when-known.ts";
 import type { Billing } from "../billing/index.ts";
 import type { Conversations } from "../conversations/index.ts";
+import { modelRefusal, type Principal, payerOf } from "../keys/index.ts";
 import type { Admission, AdmitOptions, Metering } from "../metering/index.ts";
 import type { Route, Routing } from "../routing/index.ts";
 import { EventQueue } from "./event-queue.ts";
@@ -49,8 +51,8 @@ interface RealtimeOptions {
   billing: Pick<Billing, "limitsOf">;
   conversations: Pick<Conversations, "access" | "append">;
   revocations: Revocations;
-  /** Whether the user may still use the service. */
-  isInForce(userId: string): Promise<boolean>;
+  /** Whether requests with this key, or of this user, may still be made. */
+  isInForce(payer: Pick<Payer, "keyId" | "userId">): Promise<boolean>;
 }
 
 interface StartOptions {
@@ -61,9 +63,38 @@ interface StartOptions {
   record?: RequestRecord | null;
 }
 
+/** Whose session it is: who pays, and whether they may still. */
+interface Owner {
+  userId: string;
+  /** Besides the user, whose rights it depends on. */
+  keyId: string | null;
+  groupId: string | null;
+  payer(): Payer | Promise<Payer>;
+  isInForce(): Promise<boolean>;
+}
+
+/** Where the events of a session go. */
+interface Listener {
+  event(session: Session, event: ServerEvent): void;
+  ended(session: Session, end: { reason: string; code?: string }): void;
+}
+
+/** A session that a WebSocket of its own carries. */
+export interface SocketSession {
+  send(event: Record<string, unknown>): void;
+  close(): void;
+}
+
+/** What such a WebSocket hears. */
+export interface SocketListener {
+  event(event: Record<string, unknown>): void;
+  ended(end: { reason: string; code?: string }): void;
+}
+
 interface Session {
   id: string;
-  actor: Actor;
+  owner: Owner;
+  listener: Listener;
   meter: SessionMeter;
   /** Client events to the upstream, and upstream events to the client; each may have to wait for a hold. */
   up: EventQueue;
@@ -98,26 +129,71 @@ export class Realtime {
     return this.#sessions.size;
   }
 
-  async start(
-    actor: Actor,
-    { model, config = {}, conversationId, refId, record = null }: StartOptions,
-  ): Promise<{ session_id: string; stream_session: string }> {
-    const { ids, clock, routing, conversations } = this.options;
+  /** `realtime.start`: the events go to the owner's channel. */
+  async start(actor: Actor, options: StartOptions): Promise<{ session_id: string; stream_session: string }> {
+    const { conversations, metering, isInForce } = this.options;
+    const { userId } = actor;
+    const { record, model, refId, conversationId } = options;
     if (record) {
       record.modelAsked = model;
       record.refId = refId ?? null;
     }
-    if (conversationId) await conversations.access(actor.userId, conversationId);
+    if (conversationId) await conversations.access(userId, conversationId);
+    const owner: Owner = {
+      userId,
+      keyId: null,
+      groupId: null,
+      payer: () => metering.payerOf(actor),
+      isInForce: () => isInForce({ userId, keyId: null }),
+    };
+    const session = await this.#open(owner, options, this.#channel);
+    // The client's first event may arrive at another instance and must reach this one.
+    await session.served?.ready;
+    return { session_id: session.id, stream_session: this.#streamOf(session).sessionId };
+  }
+
+  /** `GET /v1/realtime`: a session of an API key, on a WebSocket of its own. */
+  async openSocket(principal: Principal, model: string, hears: SocketListener): Promise<SocketSession> {
+    const { routing, isInForce } = this.options;
+    const payer = payerOf(principal);
+    const { userId, keyId, groupId } = payer;
+    const wanted = routing.aliases.resolve(model);
+    const refusal = modelRefusal(principal, wanted);
+    if (refusal !== null) fail("model_not_allowed", refusal);
+    const owner: Owner = {
+      userId,
+      keyId,
+      groupId,
+      payer: () => payer,
+      isInForce: () => isInForce({ userId, keyId }),
+    };
+    const listener: Listener = {
+      event: (_, event) => hears.event(event),
+      ended: (_, end) => hears.ended(end),
+    };
+    const { id } = await this.#open(owner, { model: wanted }, listener);
+    return {
+      send: (event) => this.#sendHere(userId, id, event),
+      close: () => void this.#stopHere(userId, id),
+    };
+  }
+
+  async #open(
+    owner: Owner,
+    { model, config = {}, conversationId, refId, record = null }: StartOptions,
+    listener: Listener,
+  ): Promise<Session> {
+    const { ids, clock, routing } = this.options;
     const route = routing.choose({ model: routing.aliases.resolve(model), capability: "realtime" });
     // The router only picks backends with the capability.
     const realtime = route.backend.realtime!;
     const sessionId = ids.uuid();
     let meter: SessionMeter;
     try {
-      meter = this.#meter(actor, { route, rates: realtime.rates, refId: refId ?? null, record });
+      meter = this.#meter(owner, { route, rates: realtime.rates, refId: refId ?? null, record });
       meter.configure(config);
       const { firstBound: bound } = meter;
-      const admission = await this.#admit(actor, {
+      const admission = await this.#admit(owner, {
         requestId: sessionId,
         model: route.model,
         bound,
@@ -126,14 +202,15 @@ export class Realtime {
       // Each response is admitted separately; the session itself is free.
       admission.release();
       // Last, so that no other session starts between the count and taking the slot.
-      this.#checkRoom(actor);
+      this.#checkRoom(owner);
     } catch (error) {
       route.abandoned();
       throw error;
     }
     const session: Session = {
       id: sessionId,
-      actor,
+      owner,
+      listener,
       meter,
       up: new EventQueue({ failed: (error) => this.#failed(session, error) }),
       down: new EventQueue({ failed: (error) => this.#failed(session, error) }),
@@ -175,18 +252,16 @@ export class Realtime {
     }
     if (record) record.goesOn = true;
     // Rights that were taken away before the session was listed are checked here.
-    if (!(await this.options.isInForce(actor.userId))) {
+    if (!(await owner.isInForce())) {
       if (record) record.goesOn = false;
       this.#close(session);
       fail("auth_required", REVOKED);
     }
-    // The client's first event may arrive at another instance and must reach this one.
-    await session.served?.ready;
-    return { session_id: sessionId, stream_session: this.#streamOf(session).sessionId };
+    return session;
   }
 
   #meter(
-    actor: Actor,
+    owner: Owner,
     {
       route,
       rates,
@@ -202,23 +277,23 @@ export class Realtime {
       rates,
       ids,
       limits: billing.limitsOf(model),
-      admit: (requestId, bound) => this.#admit(actor, { requestId, model, bound, refId }),
+      admit: (requestId, bound) => this.#admit(owner, { requestId, model, bound, refId }),
       suspect: (problem, requestId) => routing.suspect(route, problem, requestId),
       settled: (usage) => record?.used(usage.promptTokens, usage.completionTokens, usage.estimated),
     });
   }
 
   /** Holds what a response may cost, or throws the refusal. */
-  #admit(actor: Actor, response: Omit<AdmitOptions, "payer">): Admission | Promise<Admission> {
+  #admit(owner: Owner, response: Omit<AdmitOptions, "payer">): Admission | Promise<Admission> {
     const { metering } = this.options;
-    return whenKnown(metering.payerOf(actor), (payer) => metering.admit({ ...response, payer }));
+    return whenKnown(owner.payer(), (payer) => metering.admit({ ...response, payer }));
   }
 
-  #checkRoom(actor: Actor): void {
+  #checkRoom({ userId }: Owner): void {
     if (this.#sessions.size >= SESSIONS_MAX)
       fail("app_error", "This server has reached its limit of realtime sessions; try again later");
     let own = 0;
-    for (const { actor: owner } of this.#sessions.values()) if (owner.userId === actor.userId) own++;
+    for (const { owner } of this.#sessions.values()) if (owner.userId === userId) own++;
     if (own >= SESSIONS_PER_USER_MAX)
       fail("app_error", `You have ${own} open realtime sessions; stop some with realtime.stop`);
   }
@@ -232,7 +307,7 @@ export class Realtime {
 
   #sendHere(userId: string, sessionId: string, event: Record<string, unknown>): void {
     const session = this.#sessions.get(sessionId);
-    if (session?.actor.userId !== userId)
+    if (session?.owner.userId !== userId)
       fail("not_found", "Realtime session not found; realtime.start opens one");
     session.lastClientEventMs = this.options.clock.now();
     if (event.type === STOP_EVENT) {
@@ -269,7 +344,7 @@ export class Realtime {
 
   #stopHere(userId: string, sessionId: string): boolean {
     const session = this.#sessions.get(sessionId);
-    if (session?.actor.userId !== userId) return false;
+    if (session?.owner.userId !== userId) return false;
     this.#close(session);
     return true;
   }
@@ -301,14 +376,16 @@ export class Realtime {
     if (!session.down.push({}, remove)) remove();
   }
 
-  /** Ends the sessions of this user, or of anyone, who may no longer use the service. */
+  /** Ends the sessions of this user, key or group, or of anyone, who may no longer use the service. */
   async #recheck(id: string | null): Promise<void> {
-    const users = new Set([...this.#sessions.values()].map(({ actor }) => actor.userId));
-    for (const userId of id === null ? users : [id].filter((each) => users.has(each))) {
-      if (await this.options.isInForce(userId)) continue;
-      for (const session of [...this.#sessions.values()])
-        if (session.actor.userId === userId)
-          this.#failed(session, new ServiceError("auth_required", REVOKED));
+    const answers = new Map<string, boolean>();
+    for (const session of [...this.#sessions.values()]) {
+      const { userId, keyId, groupId, isInForce } = session.owner;
+      if (id !== null && ![userId, keyId, groupId].includes(id)) continue;
+      const who = keyId ?? userId;
+      const mayGoOn = answers.get(who) ?? (await isInForce());
+      answers.set(who, mayGoOn);
+      if (!mayGoOn) this.#failed(session, new ServiceError("auth_required", REVOKED));
     }
   }
 
@@ -329,8 +406,7 @@ export class Realtime {
     session.served?.();
     noteEnd(session, { reason, code, leftBy });
     this.options.log.debug("realtime session ended", { session_id: session.id, reason });
-    this.#emit(session, { type: "session.closed", reason, ...(code && { code }) });
-    session.stream?.end();
+    session.listener.ended(session, { reason, code });
   }
 
   #forward(session: Session, event: ServerEvent): void {
@@ -354,17 +430,24 @@ export class Realtime {
   #pass(session: Session, event: ServerEvent): void {
     if (!this.#sessions.has(session.id)) return;
     this.#keepTranscript(session, event);
-    this.#emit(session, event);
+    session.listener.event(session, event);
   }
 
   #streamOf(session: Session): EventStream {
-    session.stream ??= this.options.events.open(session.actor.userId);
+    session.stream ??= this.options.events.open(session.owner.userId);
     return session.stream;
   }
 
-  #emit(session: Session, event: ServerEvent): void {
-    this.#streamOf(session).emit(realtimeEvent, { session_id: session.id, event });
-  }
+  /** The owner's channel. */
+  readonly #channel: Listener = {
+    event: (session, event) => {
+      this.#streamOf(session).emit(realtimeEvent, { session_id: session.id, event });
+    },
+    ended: (session, { reason, code }) => {
+      this.#channel.event(session, { type: "session.closed", reason, ...(code && { code }) });
+      session.stream?.end();
+    },
+  };
 
   #keepTranscript({ id, conversationId }: Session, event: ServerEvent): void {
     const content = transcriptIn(event);

@@ -1,4 +1,4 @@
-import type { Backend, CapabilityName, ModelInfo } from "../../backends/contract.ts";
+import type { Backend, CapabilityName, ModelInfo, PostedCapability } from "../../backends/contract.ts";
 import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { type ErrorName, fail, ServiceError } from "../../kernel/errors.ts";
@@ -36,6 +36,11 @@ interface Waiting {
 /** What a request may need of a backend. Text completions have no name of their own in a list of capabilities. */
 export type Ability = CapabilityName | "text_completion";
 
+const canPost =
+  (capability: PostedCapability) =>
+  ({ post, posts }: Backend): boolean =>
+    post !== undefined && posts?.includes(capability) === true;
+
 const canDo = {
   chat: (backend: Backend) => backend.chat !== undefined,
   text_completion: (backend: Backend) => backend.chat !== undefined && backend.post !== undefined,
@@ -43,6 +48,11 @@ const canDo = {
   video: (backend: Backend) => backend.video !== undefined,
   realtime: (backend: Backend) => backend.realtime !== undefined,
   invoke: (backend: Backend) => backend.invoke !== undefined,
+  images: canPost("images"),
+  speech: canPost("speech"),
+  transcription: canPost("transcription"),
+  rerank: canPost("rerank"),
+  moderation: canPost("moderation"),
 } satisfies Record<Ability, (backend: Backend) => boolean>;
 
 const unsupported: Record<Ability, string> = {
@@ -52,6 +62,11 @@ const unsupported: Record<Ability, string> = {
   video: "the backend does not support video generation",
   realtime: "the model does not support realtime sessions",
   invoke: "the backend does not support generic invocation",
+  images: "the backend does not support images",
+  speech: "the backend does not support speech",
+  transcription: "the backend does not support transcriptions",
+  rerank: "the backend does not support reranking",
+  moderation: "the backend does not support moderations",
 };
 
 /** Why a backend was chosen, as an operator reads it. */

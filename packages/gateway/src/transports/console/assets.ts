@@ -89,7 +89,31 @@ async function fromSource(): Promise<Assets> {
   return new Map([...(await bundle()), ...(await documents())]);
 }
 
-export async function loadAssets(): Promise<Assets> {
+/** Everything that the console is served from, below a path. */
+export async function loadAssets(basePath: string): Promise<Assets> {
+  const assets = await unprefixed();
+  return basePath === ""
+    ? assets
+    : new Map(Array.from(assets, ([path, each]) => [path, below(basePath, path, each)]));
+}
+
+/** The same file with its links to others, and the console's own knowledge of where it is. */
+function below(basePath: string, path: string, file: Asset): Asset {
+  const isList = path === "/llms.txt";
+  if (!isList && path !== INDEX_PATH && !/^\/assets\/.*\.(js|css)$/.test(path)) return file;
+  const text = new TextDecoder().decode(Bun.gunzipSync(file.gzip));
+  const linked = isList
+    ? text.replaceAll("](/", `](${basePath}/`)
+    : text.replaceAll("/assets/", `${basePath}/assets/`);
+  const meta = `<meta name="base-path" content="${Bun.escapeHTML(basePath)}"></head>`;
+  return asset(
+    path === INDEX_PATH ? linked.replace("</head>", () => meta) : linked,
+    file.type,
+    file.immutable,
+  );
+}
+
+async function unprefixed(): Promise<Assets> {
   if (typeof CONSOLE_ASSETS !== "string") return fromSource();
   const packed = JSON.parse(CONSOLE_ASSETS) as Packed;
   return new Map(

@@ -55,10 +55,10 @@ const plain = (text: string, status: number): Response =>
  * Answers a GET that no route has: the console's files, the documentation, or, for those who ask for a page, the
  * console itself, which knows its own addresses. Null: there is nothing.
  */
-export function createConsole({ log }: { log: Log }) {
+export function createConsole({ log, basePath }: { log: Log; basePath: string }) {
   let assets: Promise<Assets> | null = null;
   const load = () => {
-    assets ??= loadAssets().catch((error: unknown) => {
+    assets ??= loadAssets(basePath).catch((error: unknown) => {
       assets = null;
       throw error;
     });

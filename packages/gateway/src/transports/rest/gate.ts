@@ -1,4 +1,4 @@
-import { bearerOf } from "@model-gateway/wire/http";
+import { bearerOf, type HttpRequest } from "@model-gateway/wire/http";
 import type { RateLimiter } from "../../bus/contract.ts";
 import { type Authenticator, callerFrom, type Principal } from "../../kernel/context.ts";
 import { authorize } from "../../kernel/dispatch.ts";
@@ -24,6 +24,9 @@ interface GateOptions {
   checkTierRate(principal: Principal): void | Promise<void>;
 }
 
+type Keyed = Pick<RouteCall, "request" | "principal" | "record">;
+type Rated = Pick<AnyRoute, "outsideTierRate">;
+
 /**
  * Decides who may call a route, before its handler runs: notes on the call who it is, or throws the refusal. It waits
  * only where it has to, because it is around every request.
@@ -45,7 +48,14 @@ export class Gate {
       : this.#known(found, route, call);
   }
 
-  #known(principal: Principal | null, route: AnyRoute, call: RouteCall): void | Promise<void> {
+  /** The holder of a key that a WebSocket was opened with: opening it counts as a request. */
+  async keyHolder(secret: string | null, request: HttpRequest): Promise<Principal> {
+    const call: Keyed = { request, principal: null, record: null };
+    await this.#known(secret ? await this.options.keys.authenticate(secret) : null, {}, call);
+    return call.principal!;
+  }
+
+  #known(principal: Principal | null, route: Rated, call: Keyed): void | Promise<void> {
     if (!principal) throw new KeyRefusal("auth_required", UNAUTHORIZED);
     call.request.vouch();
     // Also of one that is refused for its pace.
@@ -57,7 +67,7 @@ export class Gate {
       : hit.then((waitMs) => this.#paced(principal, waitMs, route, call));
   }
 
-  #paced(principal: Principal, waitMs: number, route: AnyRoute, call: RouteCall): void | Promise<void> {
+  #paced(principal: Principal, waitMs: number, route: Rated, call: Keyed): void | Promise<void> {
     call.principal = principal;
     if (waitMs > 0) throw new KeyRefusal("rate_limited", TOO_MANY);
     if (!route.outsideTierRate) return this.options.checkTierRate(principal);

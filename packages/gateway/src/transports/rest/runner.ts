@@ -12,7 +12,7 @@ import { isOurs, type ServiceError, toRestReply, toServiceError } from "../../ke
 import { readJson } from "../../kernel/json.ts";
 import type { Log } from "../../kernel/log.ts";
 import { CLIENT_CLOSED_STATUS, type RequestRecord } from "../../kernel/request-record.ts";
-import { Answer, type AnyRoute, isAudited, Raw, type RouteCall } from "../../kernel/route.ts";
+import { Answer, type AnyRoute, isAudited, Raw, type RouteCall, UPLOAD } from "../../kernel/route.ts";
 import { validate } from "../../kernel/validate.ts";
 import { whenKnown } from "../../kernel/when-known.ts";
 import type { Gate } from "./gate.ts";
@@ -26,6 +26,8 @@ export interface RouteRunnerOptions {
   record(surface: string, requestId: string): RequestRecord | null;
   rooms: Rooms;
   log: Log;
+  /** Largest body with files. */
+  uploadBytesMax: number;
   audit: AuditSink;
   /** A request with a known API key failed. */
   keyRefused(principal: Principal, failure: ServiceError): void;
@@ -69,12 +71,14 @@ export class RouteRunner {
   constructor(readonly options: RouteRunnerOptions) {}
 
   run(route: AnyRoute, { request, path, requestId, source }: RoutedRequest): Answered | Promise<Answered> {
-    const { gate, rooms, log } = this.options;
+    const { gate, rooms, log, uploadBytesMax } = this.options;
     const record = route.recorded ? this.options.record(route.path, requestId) : null;
     const call = new RoutedCall(rooms, log, request, requestId, path, source, record);
     try {
       const admitted = gate.admit(route, call);
-      const received = admitted ? admitted.then(() => receive(route, call)) : receive(route, call);
+      const received = admitted
+        ? admitted.then(() => receive(route, call, uploadBytesMax))
+        : receive(route, call, uploadBytesMax);
       const handled = isAudited(route) ? this.#recorded(route, received, call) : received;
       return handled instanceof Promise
         ? handled
@@ -134,7 +138,7 @@ function noteRefusal(
 }
 
 /** Reads what the route declares and hands it to the handler. */
-function receive(route: AnyRoute, call: RoutedCall): unknown {
+function receive(route: AnyRoute, call: RoutedCall, uploadBytesMax: number): unknown {
   const { request } = call;
   if (route.query)
     call.query = validate(
@@ -143,7 +147,8 @@ function receive(route: AnyRoute, call: RoutedCall): unknown {
       route.invalid,
     );
   if (!route.body) return route.handler(call);
-  const body = wholeBody(request, route.bodyBytesMax!);
+  const bytesMax = route.bodyBytesMax === UPLOAD ? uploadBytesMax : route.bodyBytesMax!;
+  const body = wholeBody(request, bytesMax);
   return body instanceof Promise
     ? body.then((bytes) => handled(route, call, bytes))
     : handled(route, call, body);

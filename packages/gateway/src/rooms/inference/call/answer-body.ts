@@ -46,7 +46,7 @@ export class AnswerBody {
   }
 }
 
-const LISTS = { choices: '"choices"', data: '"data"' } as const;
+const LISTS = { choices: '"choices"', data: '"data"', results: '"results"' } as const;
 
 interface RequiredList {
   list: keyof typeof LISTS;

@@ -2,6 +2,7 @@ import type { UpstreamCall } from "./upstream-call.ts";
 
 const BACKEND_HEADER = "x-service-backend";
 const ATTEMPTS_HEADER = "x-service-attempts";
+export const NO_HEADERS: Readonly<Record<string, string>> = {};
 type Headers = Readonly<Record<string, string>>;
 
 /** Says which backend served an answer, and how many were asked. Of most answers the headers are known already. */

@@ -9,11 +9,11 @@ const OUTPUT_TOKENS_UNKNOWN = 8_192;
 const OUTPUT_TOKENS_LOWERED_MIN = 256;
 
 /** What is sent; its bytes exist once it was built for a backend. */
-interface SentBody {
+export interface SentBody {
   bytes(): Uint8Array | string;
 }
 
-const bytesOf = (body: SentBody): Uint8Array => {
+export const bytesOf = (body: SentBody): Uint8Array => {
   const bytes = body.bytes();
   return typeof bytes === "string" ? Buffer.from(bytes) : bytes;
 };

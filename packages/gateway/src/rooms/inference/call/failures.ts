@@ -11,13 +11,13 @@ const NOT_ABOUT_BACKEND: ReadonlySet<string> = new Set(["request", "unsupported"
 const NOT_IMPLEMENTED = 501;
 
 /** The caller's error for a backend's failure. */
-export function toFailure(error: unknown): unknown {
+export function toFailure(error: unknown, headers?: Readonly<Record<string, string>>): unknown {
   if (!(error instanceof BackendError)) return error;
   const { message, kind, retryAfterSeconds, status } = error;
-  if (kind === "request") return new ServiceError("missing_fields", message, { cause: error });
-  if (kind === "unsupported") return new ServiceError("backend_error", message, { cause: error });
+  if (kind === "request") return new ServiceError("missing_fields", message, { headers, cause: error });
+  if (kind === "unsupported") return new ServiceError("backend_error", message, { headers, cause: error });
   const rest = status === undefined ? undefined : { upstream: upstreamMember(error) };
-  return new ServiceError("bad_gateway", message, { retryAfterSeconds, rest, cause: error });
+  return new ServiceError("bad_gateway", message, { retryAfterSeconds, rest, headers, cause: error });
 }
 
 /** `error.upstream`: the refusal as the upstream gave it, for programs. */
@@ -60,7 +60,8 @@ export function asUpstreamSaid(failure: ServiceError): ServiceError {
     upstream,
   };
   const message = overflow ? overflowWords(overflow, detail) : detail;
-  return new ServiceError(kind, message, { rest, cause, data: overflow ? { overflow } : undefined });
+  const { headers } = failure;
+  return new ServiceError(kind, message, { rest, headers, cause, data: overflow ? { overflow } : undefined });
 }
 
 /** In the words that client libraries look for. */

@@ -1,3 +1,4 @@
+import { POSTED_CAPABILITIES } from "../../../backends/contract.ts";
 import { BoundedMap } from "../../../kernel/bounded.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { ERRORS, type ServiceError } from "../../../kernel/errors.ts";
@@ -16,8 +17,11 @@ const FIRST_CHUNK_BUCKETS_SECONDS = [
 /** Models with cached metric handles; more than any gateway lists. */
 const MODELS_MAX = 2_000;
 
+const OPERATIONS = ["chat", "text_completion", "embeddings", ...POSTED_CAPABILITIES] as const;
+export type Operation = (typeof OPERATIONS)[number];
+
 interface CallFacts {
-  operation: "chat" | "text_completion" | "embeddings";
+  operation: Operation;
   model: string;
   backend: string;
   requestId: string;
@@ -137,11 +141,9 @@ export class CallObserver {
   readonly #firstChunk: Histogram;
   readonly #tokens: Counter;
   /** By operation, then model: looking them up builds no string. */
-  readonly #handles = {
-    chat: new BoundedMap<string, Handles>(MODELS_MAX),
-    text_completion: new BoundedMap<string, Handles>(MODELS_MAX),
-    embeddings: new BoundedMap<string, Handles>(MODELS_MAX),
-  };
+  readonly #handles = Object.fromEntries(
+    OPERATIONS.map((operation) => [operation, new BoundedMap<string, Handles>(MODELS_MAX)]),
+  ) as Record<Operation, BoundedMap<string, Handles>>;
 
   constructor(
     metrics: Metrics,

@@ -1,8 +1,11 @@
 import { limitFieldsOf } from "../../../backends/contract.ts";
-import type { ModelLimits } from "../../billing/index.ts";
+import type { ModelLimits, UnitPrice } from "../../billing/index.ts";
+import type { Bound } from "../../metering/index.ts";
 import type { Route } from "../../routing/index.ts";
 import type { ComposedBody, Payload } from "../request/payload.ts";
 import type { SpendFields } from "../request/spend-fields.ts";
+import { WorkBound } from "../work/bound.ts";
+import type { Asked } from "../work/kind.ts";
 import { ChatBound, EmbeddingsBound, loweredFields } from "./bound.ts";
 import type { ReportedUsage } from "./usage-tail.ts";
 
@@ -18,11 +21,14 @@ interface OutgoingOptions {
   spend?: SpendFields;
   /** Absent: those that the backend's kind honours in a chat. */
   limitFields?: readonly string[];
+  /** Of work other than chats and vectors. */
+  work?: Asked;
 }
 
 /** What is sent to the backend that was chosen, and the bound that follows from it. */
 export class Outgoing {
-  readonly bound: ChatBound | EmbeddingsBound;
+  readonly bound: ChatBound | EmbeddingsBound | WorkBound;
+  readonly limits: ModelLimits;
   /** The limit on each choice when the payer cannot cover more. */
   loweredTo: number | null = null;
   #composed: { route: Route; body: ComposedBody } | null = null;
@@ -33,15 +39,23 @@ export class Outgoing {
     readonly model: string,
     /** Changes when another backend is tried. */
     public route: Route,
-    readonly limits: ModelLimits,
+    { limits, price }: { limits: ModelLimits; price: UnitPrice | null },
   ) {
-    const { spend, payload, set } = options;
+    const { spend, payload, set, work } = options;
+    this.limits = limits;
     const body = { bytes: () => this.body().bytes() };
     // The stored history was not checked for media.
     const mayHaveMedia = payload.mayHaveMedia || set?.has("messages") === true;
-    this.bound = spend
-      ? new ChatBound({ body, payload, mayHaveMedia, spend, limits, honoured: this.#honoured })
-      : new EmbeddingsBound(body, payload);
+    if (work) this.bound = new WorkBound({ asked: work, price, body });
+    else if (spend)
+      this.bound = new ChatBound({ body, payload, mayHaveMedia, spend, limits, honoured: this.#honoured });
+    else this.bound = new EmbeddingsBound(body, payload);
+  }
+
+  /** What has to be held: money where the price is not by the token. */
+  get demanded(): Bound {
+    const { bound } = this;
+    return bound instanceof WorkBound && bound.mostUsd !== null ? { costUsd: bound.mostUsd } : bound;
   }
 
   /** The fields that limit the answer on this backend. */

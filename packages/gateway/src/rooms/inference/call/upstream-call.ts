@@ -4,22 +4,26 @@ import {
   BackendError,
   type ChatCall,
   type JsonBody,
+  type PostCall,
 } from "../../../backends/contract.ts";
 import { fail } from "../../../kernel/errors.ts";
 import type { Payer } from "../../../kernel/payer.ts";
 import type { RequestRecord } from "../../../kernel/request-record.ts";
 import { LARGE_BODY_BYTES, nextTurn } from "../../../kernel/turns.ts";
 import { CLIENT_LEFT_OUTCOME } from "../../../observe/request-records.ts";
-import type { ModelLimits } from "../../billing/index.ts";
+import type { ModelLimits, UnitPrice, WorkUnit } from "../../billing/index.ts";
 import { type ModelTerms, modelRefusal } from "../../keys/index.ts";
 import type { Admission, Metering } from "../../metering/index.ts";
 import type { Route, RoutePlan, Routing } from "../../routing/index.ts";
 import type { Payload } from "../request/payload.ts";
 import type { SpendFields } from "../request/spend-fields.ts";
 import { StreamHold } from "../stream/stream-hold.ts";
+import { WorkBound } from "../work/bound.ts";
+import type { Asked, Made } from "../work/kind.ts";
+import { answerHeaders, NO_HEADERS } from "./answer-headers.ts";
 import { type CallWatch, isAboutClient, isEndedByAsker, type WatchedCall } from "./deadlines.ts";
-import { mayFallBack, reportTo } from "./failures.ts";
-import type { CallObserver, ObservedCall } from "./observer.ts";
+import { mayFallBack, reportTo, toFailure } from "./failures.ts";
+import type { CallObserver, ObservedCall, Operation } from "./observer.ts";
 import { Outgoing } from "./outgoing.ts";
 import { ABSURD, type ReportedUsage, type UsageReport } from "./usage-tail.ts";
 
@@ -46,6 +50,8 @@ export interface CallParts {
   metering: Metering;
   /** Known limits of a model's context and output. */
   limitsOf(model: string): ModelLimits;
+  /** The price of work that is counted in these units; null when it is priced by the token, or not at all. */
+  unitPriceOf(model: string, units: readonly WorkUnit[]): UnitPrice | null;
   watch: CallWatch;
   observer: CallObserver;
 }
@@ -53,7 +59,7 @@ export interface CallParts {
 export interface UpstreamCallOptions {
   asker: Asker;
   payload: Payload;
-  capability: "chat" | "text_completion" | "embeddings";
+  capability: Operation;
   /** As the client wrote it. */
   model: string;
   provider: string | null;
@@ -65,8 +71,12 @@ export interface UpstreamCallOptions {
   stream?: boolean;
   /** Fields that limit the answer; absent: those that the backend's kind honours in a chat. */
   limitFields?: readonly string[];
+  /** Of work other than chats and vectors: the most that it may use. */
+  work?: Asked;
+  /** Media type of the body; absent: JSON. */
+  contentType?: string;
   /** Sends it: the capability's own function. */
-  send(backend: Backend, call: ChatCall): Promise<Answer> | undefined;
+  send(backend: Backend, call: ChatCall & PostCall): Promise<Answer> | undefined;
 }
 
 /** How a call ended, as far as what is owed depends on it. */
@@ -74,8 +84,17 @@ interface CallEnd {
   /** Whether the answer is complete; otherwise it was cut short, by either side. */
   isWhole: boolean;
   reported: UsageReport;
-  /** Tokens of the text that was delivered, as counted here. */
+  /** Tokens of the text that was delivered, as counted here. Of other work, more than 0 once anything was. */
   delivered: number;
+  /** Of work other than chats and vectors: what its answer says about it. */
+  made?: Made;
+}
+
+/** What is owed for a call. */
+interface Owed extends ReportedUsage {
+  isEstimated: boolean;
+  /** Set where the price is not by the token. */
+  costUsd?: number;
 }
 
 const NOTHING_CAME: CallEnd = { isWhole: false, reported: null, delivered: 0 };
@@ -144,7 +163,7 @@ export class UpstreamCall {
     options: UpstreamCallOptions,
     { model, route, plan }: { model: string; route: Route; plan: RoutePlan | null },
   ): UpstreamCall | Promise<UpstreamCall> {
-    const outgoing = new Outgoing(options, model, route, parts.limitsOf(route.model));
+    const outgoing = outgoingOn(parts, options, { model, route });
     const admitted = (admission: Admission) => new UpstreamCall(parts, options, outgoing, admission, plan);
     const hold = () => holdFor(parts, options, outgoing);
     // Composing a large body, counting it and sending it each take a while.
@@ -230,6 +249,25 @@ export class UpstreamCall {
     }
   }
 
+  /** Calls `once` until it has an answer; what no backend could answer is settled and thrown. */
+  async untilAnswered<T>(once: () => Promise<T>): Promise<T> {
+    for (;;) {
+      try {
+        return await once();
+      } catch (error) {
+        const failure = await this.fallBack(error);
+        if (failure === null) continue;
+        this.settle();
+        throw this.told(failure);
+      }
+    }
+  }
+
+  /** A failure as the caller's error, which says who was asked. */
+  told(error: unknown): unknown {
+    return toFailure(error, this.attempts > 0 ? answerHeaders(this, NO_HEADERS) : NO_HEADERS);
+  }
+
   /** Another model has another price: what is held is held again for that. */
   async #moveTo(next: Route): Promise<void> {
     const { parts, options } = this;
@@ -237,7 +275,7 @@ export class UpstreamCall {
       this.outgoing.route = next;
       return;
     }
-    const outgoing = new Outgoing(options, this.outgoing.model, next, parts.limitsOf(next.model));
+    const outgoing = outgoingOn(parts, options, { model: this.outgoing.model, route: next });
     this.admission.release();
     this.admission = await holdFor(parts, options, outgoing);
     this.outgoing = outgoing;
@@ -291,13 +329,14 @@ export class UpstreamCall {
   settle(end: CallEnd = NOTHING_CAME): ReportedUsage | null {
     this.#isSettled = true;
     this.parts.watch.release(this.watched);
-    const owed = this.#owed(end);
+    const { bound } = this.outgoing;
+    const owed = bound instanceof WorkBound ? this.#owedForWork(bound, end) : this.#owed(end);
     this.observed.end({ failure: this.#failure, usage: owed, attempts: this.#tried.length });
     if (owed === null) this.admission.release();
     else {
-      const { promptTokens, completionTokens, isEstimated } = owed;
+      const { promptTokens, completionTokens, isEstimated, costUsd } = owed;
       const backend = this.options.asker.channel;
-      this.admission.settle({ backend, promptTokens, completionTokens, estimated: isEstimated });
+      this.admission.settle({ backend, promptTokens, completionTokens, estimated: isEstimated, costUsd });
       this.#judge(end, owed);
     }
     return owed;
@@ -308,16 +347,42 @@ export class UpstreamCall {
    * counted here. A client that leaves, or whose key is revoked, before any answer owes the prompt, which the
    * upstream has. An upstream that fails without having delivered anything is owed nothing.
    */
-  #owed({ isWhole, reported, delivered }: CallEnd): (ReportedUsage & { isEstimated: boolean }) | null {
+  #owed({ isWhole, reported, delivered }: CallEnd): Owed | null {
     const usage = reported === ABSURD || reported === null ? null : this.#completed(reported, delivered);
     if (isWhole && usage) return usage;
-    const isPromptOwed = this.#isEndedByAsker && this.#tried.length > 0;
-    if (reported === null && delivered === 0 && !isPromptOwed) return null;
+    if (reported === null && delivered === 0 && !this.#isOwedUnanswered) return null;
     const promptTokens = this.outgoing.bound.countPromptTokens();
     const completionTokens = this.#isWritten ? delivered : 0;
     return {
       promptTokens: Math.max(usage?.promptTokens ?? 0, promptTokens),
       completionTokens: Math.max(usage?.completionTokens ?? 0, completionTokens),
+      isEstimated: true,
+    };
+  }
+
+  /** The client left, or its key was revoked, after the request had been sent. */
+  get #isOwedUnanswered(): boolean {
+    return this.#isEndedByAsker && this.#tried.length > 0;
+  }
+
+  /**
+   * For work with a price of its own, what its answer says was made. Cut short or left, all that was asked for: the
+   * upstream has done it, and bills it.
+   */
+  #owedForWork(bound: WorkBound, { isWhole, reported, delivered, made }: CallEnd): Owed | null {
+    const isDelivered = isWhole || delivered > 0;
+    if (!isDelivered && !this.#isOwedUnanswered) return null;
+    if (bound.mostUsd !== null) {
+      const costUsd = isWhole && made ? bound.costOf(made) : bound.mostUsd;
+      return { promptTokens: 0, completionTokens: 0, isEstimated: !isWhole, costUsd };
+    }
+    const usage = reported === ABSURD ? null : reported;
+    const isComplete = usage !== null && (usage.lacks === undefined || usage.lacks === "both");
+    if (isWhole && isComplete) return { ...usage, isEstimated: false };
+    const output = isDelivered ? bound.countOutputTokens() : 0;
+    return {
+      promptTokens: Math.max(usage?.promptTokens ?? 0, bound.countPromptTokens()),
+      completionTokens: Math.max(usage?.completionTokens ?? 0, output),
       isEstimated: true,
     };
   }
@@ -340,7 +405,8 @@ export class UpstreamCall {
   }
 
   /** Implausible usage is charged, since the operator chose the upstream, but it is reported. */
-  #judge({ isWhole, reported }: CallEnd, owed: ReportedUsage): void {
+  #judge({ isWhole, reported, made }: CallEnd, owed: ReportedUsage): void {
+    if (made?.problem) this.parts.routing.suspect(this.route, made.problem, this.options.asker.requestId);
     if (reported === null) return;
     const problem =
       reported === ABSURD
@@ -352,13 +418,24 @@ export class UpstreamCall {
   }
 }
 
+/** What is sent to this backend, and its bound at the price of the backend's model. */
+function outgoingOn(
+  parts: CallParts,
+  options: UpstreamCallOptions,
+  { model, route }: { model: string; route: Route },
+): Outgoing {
+  const { work } = options;
+  const price = work ? parts.unitPriceOf(route.model, work.units) : null;
+  return new Outgoing(options, model, route, { limits: parts.limitsOf(route.model), price });
+}
+
 /** Holds what the request can cost on its backend, or throws the refusal; the answer is limited to what is held. */
 function holdFor(
   { metering }: CallParts,
   { asker: { requestId, payer, refId } }: UpstreamCallOptions,
   outgoing: Outgoing,
 ): Admission | Promise<Admission> {
-  const { route, bound } = outgoing;
+  const { route, demanded: bound } = outgoing;
   const held = (admission: Admission): Admission => {
     if (admission.lowered) outgoing.lower(admission.outputTokensHeld);
     return admission;
@@ -376,10 +453,11 @@ function holdFor(
 }
 
 /** What a backend is handed. */
-class OutgoingCall implements ChatCall {
+class OutgoingCall implements ChatCall, PostCall {
   readonly model: string;
   readonly requestId: string;
   readonly stream: boolean;
+  readonly contentType?: string;
   readonly #watched: WatchedCall;
 
   constructor(
@@ -389,6 +467,7 @@ class OutgoingCall implements ChatCall {
     this.model = route.model;
     this.requestId = options.asker.requestId;
     this.stream = options.stream ?? false;
+    this.contentType = options.contentType;
     this.#watched = watched;
   }
 

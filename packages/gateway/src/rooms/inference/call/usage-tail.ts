@@ -62,6 +62,19 @@ export function usageOfTail({ bytes, tail, tailStart }: AnswerBody): UsageReport
   return readUsage(closing ?? parsed(bytes.toString("utf8"))?.usage);
 }
 
+/** The usage in the last event that has one, from the end of an event stream. */
+export function usageOfEvents(tail: string): UsageReport {
+  const last = tail.lastIndexOf(KEY);
+  const key = last === -1 ? null : /^"usage"\s*:\s*(?=\{)/.exec(tail.slice(last));
+  if (!key) return null;
+  const start = last + key[0].length;
+  try {
+    return readUsage(JSON.parse(tail.slice(start, skipValue(tail, start))));
+  } catch {
+    return null;
+  }
+}
+
 /** The usage that `text` begins with, when what follows it closes no more than the outermost object. */
 function closingUsage(text: string): unknown {
   const key = /^"usage"\s*:\s*(?=\{)/.exec(text);

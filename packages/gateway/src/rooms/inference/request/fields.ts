@@ -28,7 +28,7 @@ interface EmbeddingsFields {
   encoding: "float" | "base64";
 }
 
-const refuse = (field: string, expected: string): never =>
+export const refuse = (field: string, expected: string): never =>
   fail("missing_fields", `\`${field}\` ${expected}`, { data: { fields: [field] } });
 
 /** A field that may be absent or null, of the given kind. */
@@ -135,6 +135,12 @@ function readPrompt(prompt: unknown): {
     echoTokens: () => estimateTokens(JSON.stringify(prompt)),
   };
 }
+
+/** Of work that passes as it is. */
+export const readWorkFields = (payload: Payload): { model: string; provider: string | null } => ({
+  model: modelOf(payload),
+  provider: optional(payload, "provider", TEXT),
+});
 
 export function readEmbeddingsFields(payload: Payload): EmbeddingsFields {
   const model = modelOf(payload);

@@ -23,6 +23,29 @@ const OTHER_MODELS: ReadonlySet<string> = new Set([
   "context_window_fallbacks",
   "content_policy_fallbacks",
 ]);
+/** What the price of an image, a sound or a ranking depends on. */
+export const IMAGE_COUNTS = [
+  "num_images",
+  "num_outputs",
+  "number_of_images",
+  "batch_size",
+  "batch_count",
+  "n_iter",
+  "n_samples",
+  "samples",
+] as const;
+/** Sizes under other names than `size`. */
+export const IMAGE_SIDES = ["width", "height", "resolution", "image_size", "aspect_ratio"] as const;
+const PRICED_FIELDS = [
+  ...IMAGE_COUNTS,
+  ...IMAGE_SIDES,
+  "size",
+  "quality",
+  "partial_images",
+  "query",
+  "documents",
+  "file",
+];
 const SPELLED_ONE_WAY = new ProtectedNames([
   ...PROTECTED,
   ...SUBJECTS,
@@ -32,6 +55,7 @@ const SPELLED_ONE_WAY = new ProtectedNames([
   "stream_options",
   "tools",
   "echo",
+  ...PRICED_FIELDS,
 ]);
 export const SPELLED_ONE_WAY_IN_OPTIONS = new ProtectedNames(SPEND_NAMES);
 
@@ -44,6 +68,9 @@ export function requireName(key: string, where = ""): void {
     data: { fields: [field] },
   });
 }
+
+/** Whether the field decides what a request costs, or which model answers. */
+export const isSpelledOneWay = (key: string): boolean => SPELLED_ONE_WAY.has(key);
 
 export const isOwnField = (key: string): boolean => OWN_FIELDS.includes(key);
 export const hasOwnField = (payload: Pick<Payload, "has">): boolean =>

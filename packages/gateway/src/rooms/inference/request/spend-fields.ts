@@ -70,6 +70,10 @@ export class ProtectedNames {
     this.#byFold = new Map(Array.from(this.#names, (name) => [folded(name), name]));
   }
 
+  has(name: string): boolean {
+    return this.#names.has(name);
+  }
+
   /** Refuses a key that is another spelling of a name. Most keys are plain lower case and pass after one check. */
   require(key: string, where = ""): void {
     if (!UNUSUAL.test(key)) return;

@@ -145,16 +145,7 @@ export class ChatTurn {
   async answer(): Promise<WholeAnswer> {
     const { record } = this;
     if (record.collector) await this.#orSettle(record.sent());
-    for (;;) {
-      try {
-        return await this.#wholeAnswer();
-      } catch (error) {
-        const failure = await this.call.fallBack(error);
-        if (failure === null) continue;
-        this.call.settle();
-        throw toFailure(failure);
-      }
-    }
+    return this.call.untilAnswered(() => this.#wholeAnswer());
   }
 
   async #wholeAnswer(): Promise<WholeAnswer> {
@@ -197,7 +188,7 @@ export class ChatTurn {
         const failure = this.#hasHeard ? this.#broke(error) : await call.fallBack(error);
         if (failure === null) continue;
         this.#settle({ isWhole: false });
-        throw toFailure(failure);
+        throw call.told(failure);
       }
     }
     if (call.watched.isAborted) this.left();

@@ -9,7 +9,7 @@ import {
 } from "@model-gateway/wire/http";
 import type { Clock } from "../../../kernel/clock.ts";
 import { type ServiceError, toRestBody, toServiceError } from "../../../kernel/errors.ts";
-import { answerHeaders } from "../call/answer-headers.ts";
+import { answerHeaders, NO_HEADERS } from "../call/answer-headers.ts";
 import { KEEP_ALIVE } from "../stream/relay.ts";
 import type { ChatTurn } from "../turn/chat-turn.ts";
 import { readAnswer } from "./chat-answer.ts";
@@ -21,7 +21,6 @@ export type Form = Pick<Voice, "keyHeader" | "requestIdHeader" | "errorBody" | "
 
 /** The header for an answer that was limited because the payer cannot cover more. */
 const LOWERED_HEADER = "x-service-max-tokens";
-const NO_HEADERS: Readonly<Record<string, string>> = {};
 
 const idHeader = ({ requestIdHeader }: Form, requestId: string): Readonly<Record<string, string>> =>
   requestIdHeader ? { [requestIdHeader]: requestId } : NO_HEADERS;

@@ -86,6 +86,7 @@ export class SessionContext {
       this.#bufferedSeconds += this.formats.secondsOf(text(event.audio), "input");
     else if (event.type === "input_image_buffer.append")
       this.#conversationTokens += this.rates.tokensPerImage;
+    else if (event.type === "conversation.item.create") this.#conversationTokens += this.tokensIn(event.item);
   }
 
   server(event: ServerEvent): void {

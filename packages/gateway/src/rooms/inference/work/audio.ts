@@ -1,0 +1,106 @@
+import { z } from "zod";
+import { isObject } from "../../../kernel/json.ts";
+import { estimateTokens } from "../../metering/index.ts";
+import type { AnswerBody } from "../call/answer-body.ts";
+import { refuse } from "../request/fields.ts";
+import type { Payload } from "../request/payload.ts";
+import { FormPayload } from "./form-payload.ts";
+import type { Asked, Made, WorkKind } from "./kind.ts";
+import { secondsBelieved, secondsMax } from "./seconds.ts";
+import { sentValue } from "./sent.ts";
+
+/** Slow speech has ten characters a second, and a second about twenty tokens. */
+const SPEECH_TOKENS_PER_CHARACTER = 2;
+/** A token is 100 ms of sound; nobody says more than ten tokens of text a second. */
+const INPUT_TOKENS_PER_SECOND = 10;
+const OUTPUT_TOKENS_PER_SECOND = 10;
+const PROVIDER = z.string().optional().describe("Only this backend, or backends of this kind");
+
+export const speech: WorkKind = {
+  path: "/audio/speech",
+  summary: "A text, spoken; the answer is the sound as it is made, or an event stream",
+  capability: "speech",
+  form: "never",
+  body: z.looseObject({
+    model: z.string(),
+    input: z.string().describe("What is said"),
+    voice: z.unknown().optional(),
+    response_format: z.string().nullish(),
+    provider: PROVIDER,
+  }),
+  response: z.string().describe("The sound, in the format that was asked for"),
+  responseType: "audio/mpeg",
+  isStreamed: true,
+  read(payload): Asked {
+    const input = sentValue(payload, "input");
+    if (typeof input !== "string" || input === "") return refuse("input", "is required: the text to say");
+    const instructions = sentValue(payload, "instructions");
+    const character = input.length + (typeof instructions === "string" ? instructions.length : 0);
+    return {
+      units: ["character", "call"],
+      counts: { character, call: 1 },
+      isForm: false,
+      promptTokens: 0,
+      outputTokens: input.length * SPEECH_TOKENS_PER_CHARACTER,
+    };
+  },
+  made: () => ({}),
+};
+
+function readSound(payload: Payload): Asked {
+  if (!(payload instanceof FormPayload))
+    return refuse("file", "is required: send the sound as multipart/form-data");
+  const sounds = payload.files.map(({ bytes }) => bytes);
+  if (!payload.files.some(({ name }) => name === "file"))
+    refuse("file", "is required: the sound to write down");
+  const second = sounds.reduce((sum, bytes) => sum + secondsMax(bytes), 0);
+  const prompt = payload.value("prompt") ?? "";
+  return {
+    units: ["second", "call"],
+    counts: { second, call: 1 },
+    isForm: true,
+    promptTokens: Math.ceil(second * INPUT_TOKENS_PER_SECOND) + estimateTokens(prompt),
+    outputTokens: Math.ceil(second * OUTPUT_TOKENS_PER_SECOND),
+    secondsBelieved: sounds.reduce((sum, bytes) => sum + secondsBelieved(bytes), 0),
+  };
+}
+
+/** `usage.seconds`, or `duration` where the words come with their times; a number, or one written as a text. */
+function reportedSeconds(answer: AnswerBody): unknown {
+  if (!answer.mentions('"seconds"') && !answer.mentions('"duration"')) return null;
+  try {
+    const parsed: unknown = JSON.parse(answer.bytes.toString());
+    if (!isObject(parsed)) return null;
+    const { usage, duration } = parsed;
+    const told = isObject(usage) && usage.seconds !== undefined ? usage.seconds : duration;
+    return typeof told === "string" && told.trim() !== "" ? Number(told) : (told ?? null);
+  } catch {
+    return null;
+  }
+}
+
+function madeOfSound(answer: AnswerBody, { secondsBelieved: most = 0 }: Asked): Made {
+  const second = reportedSeconds(answer);
+  if (second === null) return {};
+  if (typeof second === "number" && second >= 0 && second <= most) return { counts: { second } };
+  return {
+    problem: `a sound of ${JSON.stringify(second)?.slice(0, 32)} seconds, where it has ${Math.ceil(most)} at most; the gateway's own count was charged instead`,
+  };
+}
+
+export const transcriptions: WorkKind = {
+  path: "/audio/transcriptions",
+  summary: "What is said in a sound, as JSON, text or an event stream",
+  capability: "transcription",
+  form: "required",
+  body: z.looseObject({
+    model: z.string(),
+    file: z.unknown().describe("The sound"),
+    response_format: z.string().optional(),
+    provider: PROVIDER,
+  }),
+  response: z.looseObject({ text: z.string() }),
+  events: z.looseObject({ type: z.string() }),
+  read: readSound,
+  made: madeOfSound,
+};

@@ -1,0 +1,110 @@
+/** Speech that anybody would send has this much; what is not known better is taken to be as long as that makes it. */
+const LOWEST_BITS_PER_SECOND = 8_000;
+/** Silence can be written smaller still. A longer sound than this makes it does not exist. */
+const SILENT_BITS_PER_SECOND = 1_000;
+const SAMPLE_RATES = { min: 1_000, max: 384_000 };
+const CHANNELS_MAX = 32;
+const CHUNKS_MAX = 64;
+
+const atRate = (bytes: number, bitsPerSecond: number): number => (bytes * 8) / bitsPerSecond;
+
+/**
+ * The most seconds that a sound file is taken to last. What its header says about the length is not read: it may lie.
+ * What decides how its bytes sound cannot, because a decoder goes by that, too.
+ */
+export function secondsMax(file: Buffer): number {
+  const start = afterTag(file);
+  return waveSeconds(file, start) ?? frameSeconds(file, start);
+}
+
+/** What an upstream may report for it. */
+export const secondsBelieved = (file: Buffer): number =>
+  Math.max(
+    1,
+    secondsMax(file) * 1.01,
+    waveSeconds(file, 0) === null ? atRate(file.length, SILENT_BITS_PER_SECOND) : 0,
+  );
+
+/** The position after an ID3v2 tag, which every decoder skips. */
+function afterTag(file: Buffer): number {
+  if (file.length < 10 || file.toString("latin1", 0, 3) !== "ID3") return 0;
+  const size = [6, 7, 8, 9].reduce((sum, at) => sum * 128 + (file[at]! & 0x7f), 0);
+  return Math.min(file.length, size + 10);
+}
+
+/** Of a WAV file with plain samples; null for everything else. */
+function waveSeconds(file: Buffer, start: number): number | null {
+  if (file.toString("latin1", start, start + 4) !== "RIFF") return null;
+  if (file.toString("latin1", start + 8, start + 12) !== "WAVE") return null;
+  let bytesPerSecond: number | null = null;
+  let at = start + 12;
+  for (let count = 0; count < CHUNKS_MAX && at + 8 <= file.length; count++) {
+    const id = file.toString("latin1", at, at + 4);
+    const size = file.readUInt32LE(at + 4);
+    if (id === "data") return bytesPerSecond && (file.length - start) / bytesPerSecond;
+    if (id === "fmt ") {
+      // Decoders disagree on which of two counts.
+      if (bytesPerSecond !== null) return null;
+      bytesPerSecond = rateOf(file, at + 8);
+      if (bytesPerSecond === null) return null;
+    }
+    at += 8 + size + (size % 2);
+  }
+  return null;
+}
+
+const PLAIN_SAMPLES: ReadonlySet<number> = new Set([1, 3, 6, 7, 0xfffe]);
+
+/** Bytes a second, where the format says the same in each of its fields. */
+function rateOf(file: Buffer, at: number): number | null {
+  if (at + 16 > file.length) return null;
+  const channels = file.readUInt16LE(at + 2);
+  const rate = file.readUInt32LE(at + 4);
+  const bytesPerSecond = file.readUInt32LE(at + 8);
+  const frameBytes = file.readUInt16LE(at + 12);
+  const bits = file.readUInt16LE(at + 14);
+  const isPlain = PLAIN_SAMPLES.has(file.readUInt16LE(at)) && [8, 16, 24, 32, 64].includes(bits);
+  const isUsual =
+    channels >= 1 && channels <= CHANNELS_MAX && rate >= SAMPLE_RATES.min && rate <= SAMPLE_RATES.max;
+  const agrees = frameBytes === (channels * bits) / 8 && bytesPerSecond === rate * frameBytes;
+  return isPlain && isUsual && agrees ? bytesPerSecond : null;
+}
+
+const KILOBITS: Readonly<Record<string, readonly number[]>> = {
+  "1/1": [0, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448],
+  "1/2": [0, 32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384],
+  "1/3": [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320],
+  "2/1": [0, 32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256],
+  "2/2": [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160],
+  "2/3": [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160],
+};
+const HERTZ = [44_100, 48_000, 32_000];
+
+/** An MPEG frame: how long it sounds, and how many bytes it has; null when there is none. */
+function frameAt(file: Buffer, at: number): { seconds: number; bytes: number } | null {
+  if (at + 4 > file.length || file[at] !== 0xff || (file[at + 1]! & 0xe0) !== 0xe0) return null;
+  const version = (file[at + 1]! >> 3) & 3;
+  const layer = 4 - ((file[at + 1]! >> 1) & 3);
+  const hertzIndex = (file[at + 2]! >> 2) & 3;
+  if (version === 1 || layer === 4 || hertzIndex === 3) return null;
+  const isFirst = version === 3;
+  const kilobits = KILOBITS[`${isFirst ? 1 : 2}/${layer}`]![file[at + 2]! >> 4] ?? 0;
+  if (kilobits === 0) return null;
+  const hertz = HERTZ[hertzIndex]! / (isFirst ? 1 : version === 2 ? 2 : 4);
+  const samples = layer === 1 ? 384 : layer === 3 && !isFirst ? 576 : 1_152;
+  const slotBytes = layer === 1 ? 4 : 1;
+  const padding = (file[at + 2]! >> 1) & 1;
+  const slots = Math.floor(((samples / 8 / slotBytes) * kilobits * 1_000) / hertz) + padding;
+  return { seconds: samples / hertz, bytes: slots * slotBytes };
+}
+
+/** MPEG frames as long as they sound, and all other bytes as long as they can. */
+function frameSeconds(file: Buffer, start: number): number {
+  let seconds = 0;
+  let at = start;
+  for (let frame = frameAt(file, at); frame; frame = frameAt(file, at)) {
+    seconds += frame.seconds;
+    at += frame.bytes;
+  }
+  return seconds + atRate(Math.max(0, file.length - at), LOWEST_BITS_PER_SECOND);
+}

@@ -1,0 +1,99 @@
+import { JSON_TYPE, Reply, StreamedReply } from "@model-gateway/wire/http";
+import { type Answer, BackendError } from "../../../backends/contract.ts";
+import { fail } from "../../../kernel/errors.ts";
+import { whenKnown } from "../../../kernel/when-known.ts";
+import { AnswerBody, readAnswer } from "../call/answer-body.ts";
+import { answerHeaders, NO_HEADERS } from "../call/answer-headers.ts";
+import { CLIENT_LEFT } from "../call/deadlines.ts";
+import { type Asker, type CallParts, UpstreamCall } from "../call/upstream-call.ts";
+import { usageOfTail } from "../call/usage-tail.ts";
+import { BytesPayload } from "../request/bytes-payload.ts";
+import { readWorkFields } from "../request/fields.ts";
+import type { Payload } from "../request/payload.ts";
+import type { Client } from "../turn/chat-turn.ts";
+import { FormPayload } from "./form-payload.ts";
+import type { Asked, WorkKind } from "./kind.ts";
+import { isFormType } from "./multipart.ts";
+import { WorkStream } from "./stream.ts";
+
+/** Types that pass as they are; a page or a script from an upstream must not be served in the gateway's name. */
+const PASSED_TYPE =
+  /^(audio\/|image\/|text\/(plain|vtt|event-stream)|application\/(json|octet-stream|x-subrip))/i;
+const UNKNOWN_TYPE = "application/octet-stream";
+
+interface Request {
+  kind: WorkKind;
+  asker: Asker;
+  body: Buffer;
+  /** As the client sent it. */
+  contentType: string | null;
+  client: Client;
+}
+
+function payloadOf({ kind, body, contentType }: Request): Payload | Promise<Payload> {
+  const isForm = isFormType(contentType);
+  if (isForm ? kind.form === "never" : kind.form === "required") {
+    const type = isForm ? JSON_TYPE : "multipart/form-data";
+    fail("unsupported_media_type", `POST /v1${kind.path} takes ${type}`);
+  }
+  return isForm ? new FormPayload(body, contentType) : BytesPayload.read(body);
+}
+
+/** One piece of work: admitted by the most that it can cost, charged by what came back. */
+export function serveWork(parts: CallParts, request: Request): Promise<Reply | StreamedReply> {
+  return Promise.resolve(whenKnown(payloadOf(request), (payload) => serve(parts, request, payload)));
+}
+
+async function serve(
+  parts: CallParts,
+  { kind, asker, contentType, client }: Request,
+  payload: Payload,
+): Promise<Reply | StreamedReply> {
+  const { model, provider } = readWorkFields(payload);
+  const asked = kind.read(payload);
+  const isForm = payload instanceof FormPayload;
+  const call = await UpstreamCall.admit(parts, {
+    asker,
+    payload,
+    capability: kind.capability,
+    model,
+    provider,
+    work: asked,
+    contentType: isForm ? contentType! : kind.isStreamed && JSON_TYPE,
+    send: (backend, upstream) => backend.post?.(kind.path, upstream),
+  });
+  client.whenGone(() => call.watched.abort(CLIENT_LEFT));
+  return call.untilAnswered(() => answered(call, kind, asked));
+}
+
+async function answered(call: UpstreamCall, kind: WorkKind, asked: Asked): Promise<Reply | StreamedReply> {
+  const answer = await call.send();
+  const type = typeOf(answer);
+  const isEvents = type.startsWith("text/event-stream");
+  const { requestId } = call.options.asker;
+  if ((kind.isStreamed || isEvents) && !type.startsWith(JSON_TYPE)) {
+    call.begun();
+    const headers = answerHeaders(call, NO_HEADERS);
+    const head = { status: 200, contentType: type, requestId, headers };
+    return new StreamedReply(head, new WorkStream(call, answer, { isEvents }));
+  }
+  const body = new AnswerBody(await readAnswer(answer));
+  if (kind.isStreamed) refuseJson(body);
+  const made = kind.made(body, asked);
+  call.begun();
+  call.route.succeeded();
+  call.settle({ isWhole: true, reported: usageOfTail(body), delivered: 1, made });
+  const head = { status: 200, contentType: type, requestId, headers: answerHeaders(call, NO_HEADERS) };
+  return new Reply(head, body.bytes);
+}
+
+function typeOf({ contentType }: Answer): string {
+  if (contentType.includes("html"))
+    throw new BackendError("transport", `the upstream answered with ${contentType}`);
+  return PASSED_TYPE.test(contentType) ? contentType : UNKNOWN_TYPE;
+}
+
+/** Where a sound was asked for, JSON is what went wrong, whatever the status. */
+function refuseJson({ bytes }: AnswerBody): never {
+  throw new BackendError("upstream", bytes.toString("utf8", 0, 1_024) || "an empty answer", 500);
+}

@@ -1,0 +1,179 @@
+import { bearerOf, type HttpRequest, Reply } from "@model-gateway/wire/http";
+import { type ServerSocket, webSocketHandshake } from "@model-gateway/wire/websocket";
+import type { Principal } from "../../kernel/context.ts";
+import { ServiceError, toRestBody, toRestReply, toServiceError } from "../../kernel/errors.ts";
+import type { Ids } from "../../kernel/ids.ts";
+import { isObject } from "../../kernel/json.ts";
+import type { Gate } from "../rest/gate.ts";
+import type { SocketTransport } from "../server.ts";
+
+const MODEL_LENGTH_MAX = 256;
+const TEXT_TYPE = "text/plain; charset=utf-8";
+/** How browsers send a key, since they cannot set headers. */
+const KEY_PROTOCOL = "openai-insecure-api-key.";
+/** Events of the upstream that may come before the client has its socket. */
+const EARLY_EVENTS_MAX = 64;
+const REASON_BYTES_MAX = 120;
+const NORMAL = 1000;
+const POLICY_VIOLATION = 1008;
+
+/** What clients may send. What a session costs is counted by these, so others do not pass. */
+const CLIENT_EVENTS: ReadonlySet<unknown> = new Set([
+  "session.update",
+  "input_audio_buffer.append",
+  "input_audio_buffer.commit",
+  "input_audio_buffer.clear",
+  "output_audio_buffer.clear",
+  "conversation.item.create",
+  "conversation.item.retrieve",
+  "conversation.item.truncate",
+  "conversation.item.delete",
+  "response.create",
+  "response.cancel",
+]);
+
+type Event = Record<string, unknown>;
+interface End {
+  reason: string;
+  code?: string;
+}
+
+/** What the transport needs of the realtime room. */
+interface RealtimeDesk {
+  openSocket(
+    principal: Principal,
+    model: string,
+    hears: { event(event: Event): void; ended(end: End): void },
+  ): Promise<{ send(event: Event): void; close(): void }>;
+}
+
+/** One session and its socket, which comes a moment later. */
+class Carried {
+  session: { send(event: Event): void; close(): void } | null = null;
+  #socket: Socket | null = null;
+  #early: Event[] = [];
+  #end: End | null = null;
+
+  constructor(readonly ids: Ids) {}
+
+  event(event: Event): void {
+    if (!this.#socket) {
+      if (this.#early.length < EARLY_EVENTS_MAX) this.#early.push(event);
+      return;
+    }
+    if (this.#socket.sendText(JSON.stringify(event)) > 0) return;
+    this.#socket.close(POLICY_VIOLATION, "events are not being read");
+    this.session?.close();
+  }
+
+  ended(end: End): void {
+    this.#end ??= end;
+    const socket = this.#socket;
+    if (!socket) return;
+    const { reason, code } = this.#end;
+    if (code) this.refuse(new ServiceError("app_error", reason, { rest: { code } }), null);
+    socket.close(code ? POLICY_VIOLATION : NORMAL, shortened(reason));
+  }
+
+  attach(socket: Socket): void {
+    this.#socket = socket;
+    for (const event of this.#early.splice(0)) this.event(event);
+    if (this.#end) this.ended(this.#end);
+  }
+
+  /** Tells the client why an event was not sent on. */
+  refuse(error: unknown, eventId: unknown): void {
+    const { error: told } = toRestBody(toServiceError(error));
+    const about = typeof eventId === "string" ? eventId : null;
+    this.event({
+      type: "error",
+      event_id: `event_${this.ids.uuid()}`,
+      error: { param: null, ...told, event_id: about },
+    });
+  }
+}
+
+type Socket = ServerSocket<Carried>;
+
+const shortened = (reason: string): string =>
+  new TextDecoder().decode(Buffer.from(reason).subarray(0, REASON_BYTES_MAX), { stream: true });
+
+/** `GET /v1/realtime` in the convention of OpenAI's clients: one voice session for each WebSocket. */
+export class RealtimeSocket implements SocketTransport<Carried> {
+  readonly path = "/v1/realtime";
+  readonly protocol = "realtime";
+
+  constructor(readonly options: { desk: RealtimeDesk; gate: Gate; ids: Ids }) {}
+
+  /** Everything that can fail does so before the upgrade, as a status that clients show. */
+  async admit(request: HttpRequest, query: URLSearchParams): Promise<Carried | Reply> {
+    const { desk, gate, ids } = this.options;
+    const requestId = ids.ordered();
+    try {
+      const principal = await gate.keyHolder(bearerOf(request) ?? keyOffered(request), request);
+      const model = query.get("model") ?? "";
+      if (model === "" || model.length > MODEL_LENGTH_MAX)
+        throw new ServiceError("missing_fields", "`model` is required in the query: /v1/realtime?model=…");
+      const refusal = handshakeRefusal(request, requestId);
+      if (refusal) return refusal;
+      const carried = new Carried(ids);
+      const session = await desk.openSocket(principal, model, carried);
+      carried.session = session;
+      request.whenGone(() => session.close());
+      return carried;
+    } catch (error) {
+      return toRestReply(toServiceError(error), requestId);
+    }
+  }
+
+  open(socket: Socket): void {
+    socket.data.attach(socket);
+  }
+
+  message({ data }: Socket, message: string | Buffer): void {
+    const event = parsed(message);
+    try {
+      requirePassing(event);
+      data.session?.send(event);
+    } catch (error) {
+      data.refuse(error, event?.event_id);
+    }
+  }
+
+  close({ data }: Socket): void {
+    data.session?.close();
+  }
+}
+
+function parsed(message: string | Buffer): Event | null {
+  try {
+    const event: unknown = JSON.parse(String(message));
+    return isObject(event) ? event : null;
+  } catch {
+    return null;
+  }
+}
+
+function requirePassing(event: Event | null): asserts event is Event {
+  if (!event) throw new ServiceError("invalid_request", "Each message must be a JSON object with a `type`");
+  if (!CLIENT_EVENTS.has(event.type))
+    throw new ServiceError("missing_fields", `\`type\` must be one of ${[...CLIENT_EVENTS].join(", ")}`);
+}
+
+function keyOffered(request: HttpRequest): string | null {
+  const offered = request.header("sec-websocket-protocol")?.split(",") ?? [];
+  const found = offered.map((each) => each.trim()).find((each) => each.startsWith(KEY_PROTOCOL));
+  return found?.slice(KEY_PROTOCOL.length) ?? null;
+}
+
+/** A session is opened only for a request that becomes a WebSocket. */
+function handshakeRefusal(request: HttpRequest, requestId: string): Reply | null {
+  const shaken = webSocketHandshake(request);
+  if (shaken?.accepted) return null;
+  const { status, headers, text } = shaken ?? {
+    status: 426,
+    headers: { upgrade: "websocket" },
+    text: "Expected a WebSocket upgrade\n",
+  };
+  return new Reply({ status, contentType: TEXT_TYPE, requestId, headers }, text);
+}

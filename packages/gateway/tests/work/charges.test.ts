@@ -1,0 +1,223 @@
+/** What images, sounds, rankings and moderations cost, and ways to have them for less. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { onEachDatabase } from "@model-gateway/testing/databases.ts";
+import { wave, worker } from "@model-gateway/testing/work.ts";
+import { verifyLedger } from "../../src/rooms/ledger/index.ts";
+import { bootSpending, type Spender, type SpendingBench } from "../support/spending.ts";
+
+onEachDatabase("work with a price of its own", (fresh) => {
+  let bench: SpendingBench;
+  let who: Spender;
+  let drop: () => Promise<void>;
+  let count = 0;
+  beforeAll(async () => {
+    const database = await fresh();
+    drop = database.drop;
+    bench = await bootSpending({
+      dataDir: database.options.dataDir,
+      config: { databaseUrl: database.options.databaseUrl },
+    });
+    bench.upstream.answer(worker);
+    who = await bench.spender("ann", { points: 1_000, drained: true });
+  });
+  afterAll(async () => {
+    const { problems } = await verifyLedger(bench.app.rooms.usage.store.db);
+    await bench.stop();
+    await drop();
+    expect(problems).toEqual([]);
+  });
+
+  /** What one request adds to the rows, in dollars. */
+  async function costOf(
+    send: () => Promise<Response>,
+  ): Promise<{ status: number; usd: number; text: string }> {
+    const before = await who.charged();
+    const answer = await send();
+    const text = Buffer.from(await answer.arrayBuffer()).toString("latin1");
+    return { status: answer.status, usd: Math.round(((await who.charged()) - before) * 1e9) / 1e9, text };
+  }
+  const image = (more: Record<string, unknown>, path = "/v1/images/generations") =>
+    costOf(() => who.post(path, { model: "test-painter", prompt: "a fjord", ...more }));
+  const hear = (file: Buffer, key = who.key, more: Record<string, string> = {}) => {
+    const form = new FormData();
+    form.append("model", "test-ear");
+    for (const [name, value] of Object.entries(more)) form.append(name, value);
+    form.append("file", new Blob([new Uint8Array(file)]), "a");
+    return fetch(`${bench.url}/v1/audio/transcriptions`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${key}` },
+      body: form,
+    });
+  };
+
+  test("images: by number, size and quality; what is left open costs the most", async () => {
+    for (const [usd, more] of [
+      [0.002, { size: "1024x1024" }],
+      [0.006, { size: "1024x1024", n: 3 }],
+      [0.004, { size: "1024x1024", quality: "hd" }],
+      [0.004, { size: " 1024X1024", quality: "HD" }],
+      [0.016, { size: "1792x1024", n: 2 }],
+      [0.008, {}],
+      [0.008, { size: "auto" }],
+      [0.008, { size: "9999x9999" }],
+      [0.008, { size: "1024x1024", extra: { size: "1792x1024" } }],
+      [0.008, { size: "1024x1024", width: 4_096 }],
+    ] as const)
+      expect([more, (await image(more)).usd]).toEqual([more, usd]);
+  });
+
+  test("images: fewer than were asked for cost less, more do not cost more", async () => {
+    const answered = (length: number, more: object = {}) =>
+      bench.upstream.answer((_, reply) =>
+        reply.json({ created: 1, data: Array.from({ length }, () => ({ url: "https://x/y.png" })), ...more }),
+      );
+    answered(1);
+    expect((await image({ size: "1024x1024", n: 4 })).usd).toBe(0.002);
+    answered(50);
+    expect((await image({ size: "1024x1024", n: 4 })).usd).toBe(0.008);
+    answered(1, { size: "1024x1024", quality: "low" });
+    expect((await image({ size: "auto" })).usd).toBe(0.002);
+    bench.upstream.answer(worker);
+  });
+
+  test("counts that are no counts are refused, under every name", async () => {
+    for (const more of [
+      { n: 0 },
+      { n: -1 },
+      { n: 1.5 },
+      { n: "2" },
+      { n: 1e9 },
+      { N: 9 },
+      { num_images: "9" },
+      { batch_size: -9 },
+      { Size: "1024x1024" },
+      { extra: { n: 0 } },
+    ]) {
+      const { status, usd } = await image(more);
+      expect([more, status, usd]).toEqual([more, 400, 0]);
+    }
+    const twice = `{"model":"test-painter","prompt":"x","size":"1024x1024","n":1,"n":2}`;
+    expect((await costOf(() => who.post("/v1/images/generations", twice))).usd).toBe(0.004);
+    expect((await image({ size: "1024x1024", n: 2, num_images: 2 })).usd).toBe(0.004);
+  });
+
+  test("speech: by the characters that are said", async () => {
+    const say = (body: object) =>
+      costOf(() => who.post("/v1/audio/speech", { model: "test-voice", ...body }));
+    expect((await say({ input: "a".repeat(1_000) })).usd).toBe(0.1);
+    expect((await say({ input: "a", extra: { input: "b".repeat(1_000) } })).usd).toBe(0.0001);
+    expect((await say({ input: "" })).status).toBe(400);
+    expect((await say({ extra: { input: "b".repeat(10) } })).usd).toBe(0.001);
+  });
+
+  test("sounds: by the seconds that the upstream reports, or by what the bytes can hold", async () => {
+    expect((await costOf(() => hear(wave(4)))).usd).toBe(0.002);
+    const silent = { response_format: "text" };
+    const wav = await costOf(() => hear(wave(4), who.key, silent));
+    expect(wav.usd).toBeCloseTo(0.004, 4);
+    // A header that claims a tenth of a second changes nothing.
+    const lying = await costOf(() => hear(wave(4, { claimed: 0.1 }), who.key, silent));
+    expect(lying.usd).toBeCloseTo(0.004, 4);
+    // Not known to be anything: a kilobyte is a second.
+    expect((await costOf(() => hear(Buffer.alloc(3_000, 1), who.key, silent))).usd).toBe(0.003);
+  });
+
+  test("sounds: reports that cannot be true are not believed", async () => {
+    for (const seconds of [-1, 1e300, "many", {}, 1e6]) {
+      bench.upstream.answer((_, reply) => reply.json({ text: "x", usage: { type: "duration", seconds } }));
+      const { usd } = await costOf(() => hear(wave(4)));
+      expect([seconds, Math.round(usd * 1e4)]).toEqual([seconds, 40]);
+    }
+    bench.upstream.answer(worker);
+    const { backends } = await bench.backends();
+    expect(backends.health[0].implausible_usage.count).toBeGreaterThan(0);
+  });
+
+  test("rankings and moderations: by the call, and many in one are several", async () => {
+    const rank = (documents: unknown[]) =>
+      costOf(() => who.post("/v1/rerank", { model: "test-ranker", query: "q", documents }));
+    expect((await rank(["a", "b"])).usd).toBe(0.001);
+    expect((await rank(Array.from({ length: 250 }, () => "a"))).usd).toBe(0.003);
+    expect((await rank(["a".repeat(300_000)])).usd).toBe(0.002);
+    const judge = (input: unknown) =>
+      costOf(() => who.post("/v1/moderations", { model: "test-judge", input }));
+    expect((await judge("a")).usd).toBe(0.0005);
+    expect((await judge(["a", "b", "c"])).usd).toBe(0.0015);
+  });
+
+  test("what fails costs nothing", async () => {
+    bench.upstream.answer((_, reply) => reply.json({ error: { message: "busy" } }, 500));
+    expect(await image({})).toMatchObject({ status: 502, usd: 0 });
+    bench.upstream.answer((_, reply) => reply.json({ error: { message: "busy" } }));
+    expect(await image({})).toMatchObject({ status: 502, usd: 0 });
+    bench.upstream.answer(worker);
+  });
+
+  test("30 at once get no more than two points pay", async () => {
+    const poor = await bench.spender(`poor-${++count}`, { points: 2, drained: true });
+    const before = bench.upstream.requests.length;
+    const statuses = await Promise.all(
+      Array.from({ length: 30 }, async () => {
+        const answer = await poor.post("/v1/images/generations", {
+          model: "test-painter",
+          prompt: "x",
+          size: "1792x1024",
+        });
+        await answer.text();
+        return answer.status;
+      }),
+    );
+    // Two points are two cents: two images of 0.8 cents.
+    expect(bench.upstream.requests.length - before).toBe(2);
+    expect(statuses.filter((status) => status === 200).length).toBe(2);
+    expect(await poor.charged()).toBeCloseTo(0.016, 9);
+    expect((await hear(wave(60), poor.key)).status).toBe(402);
+  });
+
+  test("a model that is priced by the token is charged by what is reported, or by what was counted", async () => {
+    bench.upstream.answer((_, reply) =>
+      reply.json({
+        created: 1,
+        data: [{ b64_json: "AAAA" }],
+        usage: { input_tokens: 10, output_tokens: 1_000, total_tokens: 1_010 },
+      }),
+    );
+    const priced = { model: "test-dear", prompt: "x" };
+    expect(await costOf(() => who.post("/v1/images/generations", priced))).toMatchObject({
+      status: 200,
+      usd: 0.03005,
+    });
+    bench.upstream.answer(worker);
+    const { usd } = await costOf(() => who.post("/v1/images/generations", priced));
+    // A thousand tokens an image, and the prompt.
+    expect(usd).toBeGreaterThan(0.03);
+    expect(usd).toBeLessThan(0.031);
+  });
+
+  test("a model without a price counts tokens, and takes no points", async () => {
+    const other = await bench.spender("bea", { points: 5 });
+    const answer = await other.post("/v1/images/generations", { model: "homemade", prompt: "x", n: 2 });
+    expect(answer.status).toBe(200);
+    expect((await other.rows())[0]).toMatchObject({ completion_tokens: 2_000, cost: null });
+    expect((await other.wallet()).balance).toBe(5);
+  });
+});
+
+describe("a group's rules", () => {
+  test("hold for these, too", async () => {
+    const bench = await bootSpending();
+    bench.upstream.answer(worker);
+    const { id: group_id } = await bench.rpc("group.create", { name: "g" }, bench.token);
+    await bench.rpc("group.models.allow", { group_id, model_ids: ["m"] }, bench.token);
+    await bench.rpc("group.update", { group_id, enforce_model_allowlist: true }, bench.token);
+    const { key } = await bench.rpc("keys.create", { name: "g", group_id }, bench.token);
+    const headers = { authorization: `Bearer ${key}` };
+    const answer = await bench.post(
+      "/v1/rerank",
+      { model: "test-ranker", query: "q", documents: ["a"] },
+      { headers },
+    );
+    expect(answer.status).toBe(403);
+    await bench.stop();
+  });
+});
