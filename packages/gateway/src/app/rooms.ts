@@ -24,6 +24,7 @@ import { Usage } from "../rooms/usage/index.ts";
 import { Video } from "../rooms/video/index.ts";
 import type { Foundation } from "./foundation.ts";
 import type { Life } from "./life.ts";
+import { SettlingThread } from "./settling/thread.ts";
 
 /** How long a stopping process writes journaled usage to the database; the next start finds the rest. */
 const JOURNAL_DRAIN_MS = 10_000;
@@ -101,8 +102,10 @@ export async function openRooms(options: RoomOptions) {
     new Billing({ db, bus, clock, log, usage, balances, pointsPerUsd, pricingFile }),
     { start: (room) => room.start(), close: (room) => room.close() },
   );
+  const settler = new SettlingThread({ db, log, storage: { dataDir, databaseUrl: config.databaseUrl }, pointsPerUsd });
+  life.opened("settling thread", () => settler.close());
   const money = { limiter, reservations, billing, usage, ledger, pointsPerUsd };
-  const metering = await open("metering", new MeteringService({ db, clock, ids, log, dataDir, ...money }), {
+  const metering = await open("metering", new MeteringService({ settler, clock, ids, log, dataDir, ...money }), {
     close: (room) => room.close(life.isPatient ? JOURNAL_DRAIN_MS : JOURNAL_STOP_MS),
   });
   const groups = await open("groups", new Groups({ db, bus, clock, ids, accounts, ledger, metering }));

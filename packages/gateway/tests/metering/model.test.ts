@@ -36,6 +36,8 @@ class FaultyDatabase implements Database {
     if (fault === "after commit") throw new Error("connection lost after the commit");
     return result;
   }
+  lendWrites: Database["lendWrites"] = (work) => this.inner.lendWrites(work);
+  checkpoint = () => this.inner.checkpoint();
   close = () => this.inner.close();
 }
 

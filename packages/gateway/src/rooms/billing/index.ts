@@ -3,8 +3,9 @@ import type { Billing } from "./service.ts";
 export * as methods from "./methods.ts";
 export type { ModelLimits } from "./pricing.ts";
 export * as routes from "./routes.ts";
-export { Billing, type BillingOptions, DEFAULT_TIER, UNKNOWN_TIER } from "./service.ts";
+export { Billing, type BillingOptions } from "./service.ts";
 export type { Tier } from "./store.ts";
+export { DEFAULT_TIER, UNKNOWN_TIER } from "./tiers.ts";
 export { FALLBACK_VIDEO_PRICE, type VideoPrice, type VideoSize, videoCostNanoUsd } from "./video-cost.ts";
 
 declare module "../../kernel/context.ts" {

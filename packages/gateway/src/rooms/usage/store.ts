@@ -246,11 +246,14 @@ export class UsageStore {
     for (const { userId, month, project } of keys) sums.add([userId, month, project], [0, 0, 0, 0, 0, 0, 0]);
     if (tx.dialect === "postgres") return this.#addToMonths(tx, sums.rows());
     // SQLite's transactions are exclusive, so that reading is enough.
+    return this.months(tx, keys);
+  }
+
+  /** The months' sums as they are, each once. */
+  async months(on: Queryable, keys: readonly MonthKey[]): Promise<MonthQuota[]> {
+    const byName = new Map(keys.map((key) => [`${key.userId} ${key.month} ${key.project}`, key]));
     const months: MonthQuota[] = [];
-    for (const row of sums.rows()) {
-      const [userId, month, project] = row as [string, string, string];
-      months.push({ userId, month, project, ...(await this.month({ userId, month, project }, tx)) });
-    }
+    for (const key of byName.values()) months.push({ ...key, ...(await this.month(key, on)) });
     return months;
   }
 

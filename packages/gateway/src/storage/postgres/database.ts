@@ -37,9 +37,9 @@ function queryable(unsafe: Unsafe): Queryable {
   };
 }
 
-function connect(url: string): SQL {
+function connect(url: string, connectionsMax: number): SQL {
   return new SQL(url, {
-    max: CONNECTIONS_MAX,
+    max: connectionsMax,
     bigint: true,
     connectionTimeout: CONNECT_TIMEOUT_SECONDS,
     idleTimeout: IDLE_CONNECTION_SECONDS,
@@ -49,6 +49,7 @@ function connect(url: string): SQL {
 interface PostgresOptions {
   /** How long a transaction may be idle before the server ends it. */
   idleTransactionMs?: number;
+  connectionsMax?: number;
 }
 
 export class PostgresDatabase implements Database {
@@ -60,12 +61,15 @@ export class PostgresDatabase implements Database {
   readonly get: Queryable["get"];
   readonly run: Queryable["run"];
 
-  private constructor(url: string, { idleTransactionMs = IDLE_TRANSACTION_MS }: PostgresOptions) {
-    this.#sql = connect(url);
+  private constructor(
+    url: string,
+    { idleTransactionMs = IDLE_TRANSACTION_MS, connectionsMax = CONNECTIONS_MAX }: PostgresOptions,
+  ) {
+    this.#sql = connect(url, connectionsMax);
     this.#idleTransactionMs = idleTransactionMs;
     this.#watch = new ServerWatch(url, () => {
       const silent = this.#sql;
-      this.#sql = connect(url);
+      this.#sql = connect(url, connectionsMax);
       // Fails everything that waits for it; what was not sent yet never will be.
       void silent.close({ timeout: 0 }).catch(() => {});
     });
@@ -101,6 +105,14 @@ export class PostgresDatabase implements Database {
       }) as Promise<T>;
     return this.#guarded(begun);
   }
+
+  /** Connections do not stand in each other's way. */
+  lendWrites<T>(work: () => Promise<T>): Promise<T> {
+    return work();
+  }
+
+  /** The server does it. */
+  async checkpoint(): Promise<void> {}
 
   #guarded<T>(work: () => Promise<T>): Promise<T> {
     return namingOutages(() => this.#watch.during(work));

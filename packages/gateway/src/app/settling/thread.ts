@@ -1,0 +1,110 @@
+import type { Log } from "../../kernel/log.ts";
+import {
+  RefusedRows,
+  type SettleNews,
+  type SettleOrder,
+  type SettleReport,
+  type Settler,
+} from "../../rooms/metering/index.ts";
+import type { Database } from "../../storage/contract.ts";
+import type { Answer, Request, ThreadOptions } from "./messages.ts";
+
+const TICK_MS = 1_000;
+/** A thread that has not answered for this many ticks is given up. They stand still while this process does. */
+const SILENT_TICKS_MAX = 30;
+const CLOSE_MS = 5_000;
+
+export interface SettlingThreadOptions extends ThreadOptions {
+  /** Whose writes take turns with those of the thread. */
+  db: Database;
+  log: Log;
+}
+
+interface Waiting {
+  resolve(answer: Answer): void;
+  reject(error: Error): void;
+  ticks: number;
+}
+
+function* parsed(news: readonly string[]): Generator<SettleNews> {
+  for (const part of news) yield JSON.parse(part) as SettleNews;
+}
+
+/**
+ * Settles in a thread of its own, which is started with the first order, and again after it has died or stopped
+ * answering: an order that it did not answer fails, and what it was about stays in the journal.
+ */
+export class SettlingThread implements Settler {
+  #worker: Worker | null = null;
+  #waiting: Waiting | null = null;
+  readonly #timer: ReturnType<typeof setInterval>;
+
+  constructor(readonly options: SettlingThreadOptions) {
+    this.#timer = setInterval(() => this.#tick(), TICK_MS);
+    this.#timer.unref();
+  }
+
+  settle(order: SettleOrder): Promise<SettleReport> {
+    return this.options.db.lendWrites(async () => {
+      const answer = await this.#ask({ order });
+      if ("report" in answer) return { ...answer.report, news: parsed(answer.report.news) };
+      if ("refused" in answer) throw new RefusedRows(answer.refused.message, answer.refused.rows);
+      const { message, stack } = "failed" in answer ? answer.failed : { message: "closed", stack: undefined };
+      throw Object.assign(new Error(message), stack !== undefined && { stack });
+    });
+  }
+
+  #ask(request: Request): Promise<Answer> {
+    if (this.#waiting) throw new Error("the settling thread takes one order at a time");
+    const worker = this.#started();
+    return new Promise<Answer>((resolve, reject) => {
+      this.#waiting = { resolve, reject, ticks: 0 };
+      worker.postMessage(request);
+    });
+  }
+
+  #started(): Worker {
+    if (this.#worker) return this.#worker;
+    const worker = new Worker(new URL("./worker.ts", import.meta.url).href, { smol: true, ref: false });
+    worker.onmessage = ({ data }: MessageEvent<Answer>) => {
+      if (this.#worker !== worker) return;
+      const waiting = this.#waiting;
+      this.#waiting = null;
+      waiting?.resolve(data);
+    };
+    worker.onerror = ({ message }) => this.#ended(worker, message);
+    worker.addEventListener("close", () => this.#ended(worker, "it ended"));
+    const { storage, pointsPerUsd } = this.options;
+    worker.postMessage({ open: { storage, pointsPerUsd } } satisfies Request);
+    this.#worker = worker;
+    return worker;
+  }
+
+  /** The worker is of no more use; whoever waits for it is told, and the next order starts another. */
+  #ended(worker: Worker, reason: string): void {
+    if (this.#worker !== worker) return;
+    this.#worker = null;
+    worker.terminate();
+    this.options.log.error("the settling thread ended; usage stays in the journal until another one runs", {
+      reason,
+    });
+    const waiting = this.#waiting;
+    this.#waiting = null;
+    waiting?.reject(new Error(`the settling thread ended: ${reason}`));
+  }
+
+  #tick(): void {
+    if (!this.#waiting || !this.#worker || ++this.#waiting.ticks <= SILENT_TICKS_MAX) return;
+    this.#ended(this.#worker, `no answer for ${SILENT_TICKS_MAX} s`);
+  }
+
+  /** Lets the thread close its connections. What it is in the middle of comes first. */
+  async close(): Promise<void> {
+    clearInterval(this.#timer);
+    const worker = this.#worker;
+    if (!worker) return;
+    if (!this.#waiting) await Promise.race([this.#ask({ close: true }), Bun.sleep(CLOSE_MS)]).catch(() => {});
+    this.#worker = null;
+    worker.terminate();
+  }
+}
