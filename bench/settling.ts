@@ -18,7 +18,16 @@ import { median } from "./lib/figures.ts";
 import { ADMIN_TOKEN, gatewaySettings, LIMIT_RPM, POOL_POINTS, post, rpc, signUp } from "./lib/gateway.ts";
 import type { LoadPlan, LoadReport } from "./lib/load.ts";
 import type { LoopHolds } from "./lib/loop-probe.ts";
-import { cpuUs, diskBytes, rssMb, startCommand, startServer, stop, stopAll, untilReady } from "./lib/processes.ts";
+import {
+  cpuUs,
+  diskBytes,
+  rssMb,
+  startCommand,
+  startServer,
+  stop,
+  stopAll,
+  untilReady,
+} from "./lib/processes.ts";
 import { folder } from "./lib/targets.ts";
 
 const { values: flags } = parseArgs({
@@ -30,12 +39,9 @@ const { values: flags } = parseArgs({
     against: { type: "string" },
   },
 });
-const [requests, accounts, keyCount, rounds] = [
-  flags.requests,
-  flags.accounts,
-  flags.keys,
-  flags.rounds,
-].map(Number) as [number, number, number, number];
+const [requests, accounts, keyCount, rounds] = [flags.requests, flags.accounts, flags.keys, flags.rounds].map(
+  Number,
+) as [number, number, number, number];
 const here = join(import.meta.dir, "..");
 const probe = join(import.meta.dir, "lib/loop-probe.ts");
 /** Longer than rows wait before they are written. */
@@ -57,7 +63,12 @@ interface Candidate {
   keys: Record<(typeof WAYS)[number], string[]>;
 }
 
-async function launch({ name, root, dataDir, probeFile }: Pick<Candidate, "name" | "root" | "dataDir" | "probeFile">) {
+async function launch({
+  name,
+  root,
+  dataDir,
+  probeFile,
+}: Pick<Candidate, "name" | "root" | "dataDir" | "probeFile">) {
   const port = await freePort();
   const { pid } = startCommand(
     [process.execPath, "--preload", probe, join(root, "packages/gateway/src/main.ts")],
@@ -76,15 +87,29 @@ async function populate(url: string, upstreamPort: number): Promise<Candidate["k
     const { email, accessToken } = await signUp(url);
     await rpc(url, "billing.plan.set", { user_email: email, tier: "enterprise" }, ADMIN_TOKEN);
     const { id: groupId } = await rpc(url, "group.create", { name: "bench" }, accessToken);
-    await rpc(url, "group.credits.topup", { group_id: groupId, points: POOL_POINTS / accounts }, administrator);
+    await rpc(
+      url,
+      "group.credits.topup",
+      { group_id: groupId, points: POOL_POINTS / accounts },
+      administrator,
+    );
     for (let k = n; k < keyCount; k += accounts) {
       const { key } = await rpc(url, "keys.create", { name: `key ${k}` }, accessToken);
-      const { key: drawing } = await rpc(url, "keys.create", { name: `key ${k}`, group_id: groupId }, accessToken);
+      const { key: drawing } = await rpc(
+        url,
+        "keys.create",
+        { name: `key ${k}`, group_id: groupId },
+        accessToken,
+      );
       keys.quota.push(key!);
       keys.points.push(drawing!);
     }
   }
-  await post(`${url}/api/admin/backends`, { type: "external", url: `http://127.0.0.1:${upstreamPort}` }, ADMIN_TOKEN);
+  await post(
+    `${url}/api/admin/backends`,
+    { type: "external", url: `http://127.0.0.1:${upstreamPort}` },
+    ADMIN_TOKEN,
+  );
   return keys;
 }
 
@@ -118,7 +143,12 @@ function add(name: string, value: number): void {
   samples.set(name, [...(samples.get(name) ?? []), value]);
 }
 
-async function measure(candidate: Candidate, way: (typeof WAYS)[number], load: (typeof LOADS)[number], counts: boolean) {
+async function measure(
+  candidate: Candidate,
+  way: (typeof WAYS)[number],
+  load: (typeof LOADS)[number],
+  counts: boolean,
+) {
   const { name, pid, port, keys } = candidate;
   const plan: LoadPlan = {
     port,

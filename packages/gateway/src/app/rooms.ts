@@ -102,12 +102,21 @@ export async function openRooms(options: RoomOptions) {
     new Billing({ db, bus, clock, log, usage, balances, pointsPerUsd, pricingFile }),
     { start: (room) => room.start(), close: (room) => room.close() },
   );
-  const settler = new SettlingThread({ db, log, storage: { dataDir, databaseUrl: config.databaseUrl }, pointsPerUsd });
+  const settler = new SettlingThread({
+    db,
+    log,
+    storage: { dataDir, databaseUrl: config.databaseUrl },
+    pointsPerUsd,
+  });
   life.opened("settling thread", () => settler.close());
   const money = { limiter, reservations, billing, usage, ledger, pointsPerUsd };
-  const metering = await open("metering", new MeteringService({ settler, clock, ids, log, dataDir, ...money }), {
-    close: (room) => room.close(life.isPatient ? JOURNAL_DRAIN_MS : JOURNAL_STOP_MS),
-  });
+  const metering = await open(
+    "metering",
+    new MeteringService({ settler, clock, ids, log, dataDir, ...money }),
+    {
+      close: (room) => room.close(life.isPatient ? JOURNAL_DRAIN_MS : JOURNAL_STOP_MS),
+    },
+  );
   const groups = await open("groups", new Groups({ db, bus, clock, ids, accounts, ledger, metering }));
   const keys = await open("keys", new Keys({ db, bus, clock, ids, groups }));
 

@@ -9,7 +9,13 @@ import type { Database } from "../../storage/contract.ts";
 
 /** A settler in this thread; what it changes is told by its reports. */
 export function settlerOn(db: Database, pointsPerUsd: number): JournalSettler {
-  const ledger = new Ledger({ db, bus: new InProcessBus(), clock: systemClock, ids: randomIds, pointsPerUsd });
+  const ledger = new Ledger({
+    db,
+    bus: new InProcessBus(),
+    clock: systemClock,
+    ids: randomIds,
+    pointsPerUsd,
+  });
   const tiers = new Tiers(new BillingStore(db));
   return new JournalSettler({ db, ledger, tiers, store: new UsageStore(db), pointsPerUsd });
 }

@@ -3,7 +3,14 @@ import type { Metering } from "./types.ts";
 export { estimatePromptTokens, estimateTokens, samplePromptTokens, TokenCounter } from "./estimate.ts";
 export { IMAGE_TOKENS, mediaTokens } from "./media.ts";
 export { type JournalFigures, type MeteringOptions, MeteringService } from "./service.ts";
-export { JournalSettler, RefusedRows, type SettleNews, type SettleOrder, type SettleReport, type Settler } from "./settler.ts";
+export {
+  JournalSettler,
+  RefusedRows,
+  type SettleNews,
+  type SettleOrder,
+  type SettleReport,
+  type Settler,
+} from "./settler.ts";
 export type {
   Admission,
   AdmitOptions,

@@ -1,7 +1,6 @@
 import type { ReservedChange } from "../../bus/contract.ts";
 import type { Tiers } from "../billing/settling.ts";
 import { accountKey, accountOf } from "../ledger/settling.ts";
-import type { MonthQuota } from "../usage/index.ts";
 import { MonthNames } from "../usage/settling.ts";
 import type { JournalEntry } from "./journal/codec.ts";
 import { type Lines, readLines } from "./journal/segment.ts";

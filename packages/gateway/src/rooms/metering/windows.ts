@@ -43,7 +43,11 @@ const nameOf = ({ userId, month, project }: MonthKey) => `${userId} ${month} ${p
 const keysNameOf = ({ userId, month }: MonthKey) => `keys ${userId} ${month}`;
 
 /** The names on which a request is reserved that a month's quota pays. */
-export const windowNames = ({ userId, month, project }: Omit<MonthKey, "project"> & { project: string | null }) => {
+export const windowNames = ({
+  userId,
+  month,
+  project,
+}: Omit<MonthKey, "project"> & { project: string | null }) => {
   const whole = nameOf({ userId, month, project: WHOLE_USER });
   if (project === null) return [whole];
   return [nameOf({ userId, month, project }), keysNameOf({ userId, month, project }), whole];

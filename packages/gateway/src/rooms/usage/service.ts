@@ -3,6 +3,7 @@ import { type Clock, isoTime } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import type { Database, Sweep } from "../../storage/contract.ts";
 import { monthsBeforeMs } from "./calendar.ts";
+import { UsageList } from "./list.ts";
 import { UsageQueries } from "./query.ts";
 import { clamp, type QueryBody, usageQueryOf } from "./query-params.ts";
 import type { MonthKey, MonthTotals } from "./rows.ts";
@@ -21,6 +22,7 @@ export interface UsageOptions {
 export class Usage {
   readonly store: UsageStore;
   readonly #queries: UsageQueries;
+  readonly #list: UsageList;
   /**
    * Waits, for a bounded time, until what this process has journaled is in the database, so that people see
    * the request they have just made. Set by the room that writes.
@@ -31,6 +33,7 @@ export class Usage {
     const { db } = options;
     this.store = new UsageStore(db);
     this.#queries = new UsageQueries(db);
+    this.#list = new UsageList(db);
   }
 
   async month(key: MonthKey): Promise<MonthTotals> {
@@ -50,8 +53,8 @@ export class Usage {
     const { userId } = actor;
     const fromMs = this.#keptFromMs(this.options.clock.now());
     const [records, total] = await Promise.all([
-      this.store.list({ userId, project, limit, offset, fromMs }),
-      this.store.count({ userId, project, fromMs }),
+      this.#list.page({ userId, project, limit, offset, fromMs }),
+      this.#list.count({ userId, project, fromMs }),
     ]);
     return { records, total, limit, offset, project };
   }

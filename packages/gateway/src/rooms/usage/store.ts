@@ -7,7 +7,6 @@ import {
   selectIn,
   type Transaction,
 } from "../../storage/contract.ts";
-import { utcMonth } from "./calendar.ts";
 import { type MonthKey, type MonthTotals, NANO_PER_USD, type UsageRow, WHOLE_USER } from "./rows.ts";
 
 const ROWS = `usage_records (id, user_id, key_id, project, api_key_id, model, backend, prompt_tokens,
@@ -170,32 +169,6 @@ const toValues = (row: UsageRow, createdAt: string): SqlValue[] => [
   row.estimated,
 ];
 
-interface ListOptions {
-  userId: string;
-  project: string | null;
-  limit: number;
-  offset: number;
-  /** The beginning of a month; rows before it are no longer kept, and about to be deleted. */
-  fromMs: number;
-}
-
-interface ListedRow {
-  id: string;
-  model: string;
-  backend: string;
-  prompt_tokens: number;
-  completion_tokens: number;
-  total_tokens: number;
-  cost: number | null;
-  created_at: string;
-  ref_id: string | null;
-  api_key_id: string;
-  project: string | null;
-  points: number | null;
-  account_type: "user" | "group" | null;
-  estimated: boolean;
-}
-
 /** SQL of usage rows and of their rollups, which change only together. */
 export class UsageStore {
   constructor(readonly db: Database) {}
@@ -289,32 +262,6 @@ export class UsageStore {
       keyQuotaTokens: row?.key_quota_tokens ?? 0,
       keyQuotaCostNanoUsd: row?.key_quota_cost_nano_usd ?? 0,
     };
-  }
-
-  async list({ userId, project, limit, offset, fromMs }: ListOptions): Promise<ListedRow[]> {
-    const narrowed = project === null ? "" : "AND project = $5";
-    const rows = await this.db.all<ListedRow>(
-      `SELECT id, model, backend, prompt_tokens, completion_tokens, total_tokens, cost, created_at, ref_id,
-         api_key_id, project, points, account_type, estimated
-       FROM usage_records WHERE user_id = $1 AND created_ms >= $4 ${narrowed}
-       ORDER BY created_ms DESC, id LIMIT $2 OFFSET $3`,
-      [userId, limit, offset, fromMs, ...(project === null ? [] : [project])],
-    );
-    return rows.map((row) => ({ ...row, estimated: Boolean(row.estimated) }));
-  }
-
-  /** How many rows `list` has in all, from the rollups: counting rows would cost more with each of them. */
-  async count({
-    userId,
-    project,
-    fromMs,
-  }: Pick<ListOptions, "userId" | "project" | "fromMs">): Promise<number> {
-    const row = await this.db.get<{ total: number | null }>(
-      `SELECT CAST(SUM(requests) AS BIGINT) AS total FROM usage_months
-       WHERE user_id = $1 AND project = $2 AND month >= $3`,
-      [userId, project ?? WHOLE_USER, utcMonth(fromMs)],
-    );
-    return row?.total ?? 0;
   }
 
   /** Deletes some of the rows that are older than `before`; the rollups keep their sums. */

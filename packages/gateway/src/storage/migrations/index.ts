@@ -13,6 +13,7 @@ import { videoBounds } from "./011-video-bounds.ts";
 import { messageForms } from "./012-message-forms.ts";
 import { modelRoutes } from "./013-model-routes.ts";
 import { people } from "./015-people.ts";
+import { usageIndexes } from "./020-usage-indexes.ts";
 
 /** In order of application; a released migration is never edited, only followed by another. */
 export const migrations: readonly Migration[] = [
@@ -30,4 +31,5 @@ export const migrations: readonly Migration[] = [
   messageForms,
   modelRoutes,
   people,
+  usageIndexes,
 ];

@@ -7,6 +7,7 @@ const CONNECTIONS_MAX = 10;
 const CONNECT_TIMEOUT_SECONDS = 5;
 /** Sooner than firewalls and load balancers silently drop an idle connection. */
 const IDLE_CONNECTION_SECONDS = 240;
+const SESSION_LOCK_RETRY_MS = 100;
 /** Between two statements of a transaction we only compute, and briefly. */
 const IDLE_TRANSACTION_MS = 60_000;
 
@@ -104,6 +105,27 @@ export class PostgresDatabase implements Database {
         });
       }) as Promise<T>;
     return this.#guarded(begun);
+  }
+
+  session<T>(lock: string, work: (on: Queryable) => Promise<T>): Promise<T> {
+    return this.#guarded(async () => {
+      const session = await this.#sql.reserve();
+      try {
+        const on = queryable((text, params) => session.unsafe(text, params));
+        const key = "hashtextextended($1, 0)";
+        // Asked again and again: whoever waits inside a statement would hold up others that change indexes.
+        const tryLock = () =>
+          on.get<{ locked: boolean }>(`SELECT pg_try_advisory_lock(${key}) AS locked`, [lock]);
+        while (!(await tryLock())?.locked) await Bun.sleep(SESSION_LOCK_RETRY_MS);
+        try {
+          return await work(on);
+        } finally {
+          await on.get(`SELECT pg_advisory_unlock(${key}) AS unlocked`, [lock]);
+        }
+      } finally {
+        session.release();
+      }
+    });
   }
 
   /** Connections do not stand in each other's way. */

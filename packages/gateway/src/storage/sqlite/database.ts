@@ -152,6 +152,11 @@ export class SqliteDatabase implements Database {
     return this.#exclusively(() => namingOutages(committed));
   }
 
+  /** Every statement is allowed in a transaction, and that is exclusive. */
+  session<T>(_lock: string, work: (on: Queryable) => Promise<T>): Promise<T> {
+    return this.transaction(work);
+  }
+
   lendWrites<T>(work: () => Promise<T>): Promise<T> {
     return this.#exclusively(() => {
       this.#allowLog(LOG_PAGES_ATTENDED_MAX);
