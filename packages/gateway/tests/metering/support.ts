@@ -13,6 +13,7 @@ import {
   type AdmitOptions,
   type FinalUsage,
   MeteringService,
+  type Settler,
 } from "../../src/rooms/metering/index.ts";
 import { Usage } from "../../src/rooms/usage/index.ts";
 import type { Database } from "../../src/storage/contract.ts";
@@ -64,6 +65,7 @@ export interface BenchOptions {
   shared?: Shared;
   /** Settles in a thread of its own on this database, as the service does; unset: in this one, on `db`. */
   threadOn?: StorageOptions;
+  settler?: Settler;
 }
 
 /** Everything that meters, on `db`, without a server around it. */
@@ -74,6 +76,7 @@ export async function openBench({
   log = silentLog,
   shared,
   threadOn,
+  settler,
 }: BenchOptions): Promise<Bench> {
   const { bus, limiter, reservations } =
     shared ?? (await openBus({ redisUrl: null, clock, ids: randomIds, log }));
@@ -88,7 +91,7 @@ export async function openBench({
   await billing.start();
   const thread = threadOn ? new SettlingThread({ db, log, storage: threadOn, pointsPerUsd }) : null;
   const metering = new MeteringService({
-    settler: thread ?? settlerOn(db, pointsPerUsd),
+    settler: settler ?? thread ?? settlerOn(db, pointsPerUsd),
     clock,
     ids,
     log,

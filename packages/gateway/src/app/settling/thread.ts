@@ -18,6 +18,18 @@ export interface SettlingThreadOptions extends ThreadOptions {
   /** Whose writes take turns with those of the thread. */
   db: Database;
   log: Log;
+  /** Tests replace these. */
+  startWorker?: () => Worker;
+  silentTicksMax?: number;
+}
+
+/** Where a built executable keeps the thread's code. */
+declare const SETTLING_WORKER: string | undefined;
+
+function startWorker(): Worker {
+  const path =
+    typeof SETTLING_WORKER === "string" ? SETTLING_WORKER : new URL("./worker.ts", import.meta.url).href;
+  return new Worker(path, { smol: true, ref: false });
 }
 
 interface Waiting {
@@ -65,7 +77,7 @@ export class SettlingThread implements Settler {
 
   #started(): Worker {
     if (this.#worker) return this.#worker;
-    const worker = new Worker(new URL("./worker.ts", import.meta.url).href, { smol: true, ref: false });
+    const worker = (this.options.startWorker ?? startWorker)();
     worker.onmessage = ({ data }: MessageEvent<Answer>) => {
       if (this.#worker !== worker) return;
       const waiting = this.#waiting;
@@ -94,8 +106,9 @@ export class SettlingThread implements Settler {
   }
 
   #tick(): void {
-    if (!this.#waiting || !this.#worker || ++this.#waiting.ticks <= SILENT_TICKS_MAX) return;
-    this.#ended(this.#worker, `no answer for ${SILENT_TICKS_MAX} s`);
+    const { silentTicksMax = SILENT_TICKS_MAX } = this.options;
+    if (!this.#waiting || !this.#worker || ++this.#waiting.ticks <= silentTicksMax) return;
+    this.#ended(this.#worker, `no answer for ${silentTicksMax} s`);
   }
 
   /** Lets the thread close its connections. What it is in the middle of comes first. */

@@ -61,7 +61,7 @@ function rowsOfProjects(projects: readonly (string | null)[], bind: (value: stri
   if (parts.length <= UNION_SIZE) return union(parts);
   const unions: string[] = [];
   for (let at = 0; at < parts.length; at += UNION_SIZE)
-    unions.push(`SELECT * FROM (${union(parts.slice(at, at + UNION_SIZE))}) AS some`);
+    unions.push(`SELECT * FROM (${union(parts.slice(at, at + UNION_SIZE))}) AS several`);
   return union(unions);
 }
 
