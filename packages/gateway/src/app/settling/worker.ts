@@ -13,6 +13,8 @@ declare const self: Worker;
 /** The log is moved into the database file after this many rows, or this long after a change. */
 const CHECKPOINT_ROWS = 16_384;
 const CHECKPOINT_MS = 10_000;
+/** After this many rows garbage is collected: left alone, the thread would keep ten megabytes more. */
+const COLLECT_ROWS = 4_096;
 
 interface Open {
   db: Database;
@@ -22,6 +24,7 @@ interface Open {
 let options: ThreadOptions | null = null;
 let opened: Open | null = null;
 let rowsSinceCheckpoint = 0;
+let rowsSinceCollection = 0;
 
 async function open(): Promise<Open> {
   if (!options) throw new Error("the settling thread was not told what to open");
@@ -35,6 +38,7 @@ async function answerTo(order: SettleOrder): Promise<Answer> {
     const { settler } = opened ?? (await open());
     const { news, ...rest } = await settler.settle(order);
     rowsSinceCheckpoint += rest.rows;
+    rowsSinceCollection += rest.rows;
     return { report: { ...rest, news: Array.from(news, (part) => JSON.stringify(part)) } };
   } catch (error) {
     if (error instanceof RefusedRows) return { refused: { message: error.message, rows: error.rows } };
@@ -49,6 +53,11 @@ async function checkpoint(): Promise<void> {
   await opened?.db.checkpoint().catch(() => {});
 }
 
+function collect(): void {
+  rowsSinceCollection = 0;
+  Bun.gc(true);
+}
+
 const send = (answer: Answer) => self.postMessage(answer);
 
 self.onmessage = async ({ data }: MessageEvent<Request>) => {
@@ -56,6 +65,7 @@ self.onmessage = async ({ data }: MessageEvent<Request>) => {
   else if ("order" in data) {
     send(await answerTo(data.order));
     if (rowsSinceCheckpoint >= CHECKPOINT_ROWS) await checkpoint();
+    if (rowsSinceCollection >= COLLECT_ROWS) collect();
   } else {
     await opened?.db.close();
     opened = null;

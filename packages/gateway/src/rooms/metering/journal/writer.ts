@@ -7,7 +7,7 @@ import type { Batch, Journal } from "./journal.ts";
 /** With this many a transaction costs next to nothing a row; more would only keep others waiting. */
 export const BATCH_ROWS_MAX = 4096;
 /** Rows that come within this time share a transaction, unless they are enough for one sooner. */
-const DRAIN_DELAY_MS = 250;
+const DRAIN_DELAY_MS = 500;
 const BACKOFF_MS = { first: 100, most: 5_000 };
 /** How often a single row may be refused for its contents before it is set aside. */
 const REFUSALS_MAX = 3;
