@@ -22,7 +22,7 @@ const root = join(import.meta.dir, "..");
 const registry = new Registry(surfaces);
 const routes = [
   ...registry.routes,
-  ...documentRoutes({ registry, metrics: new Metrics(), version: VERSION }),
+  ...documentRoutes({ registry, metrics: new Metrics(), metricsToken: null, version: VERSION }),
   ...consoleRoutes({
     hosts: new Hosts({ host: "127.0.0.1", publicUrl: null }),
     needsSetupLink: async () => false,

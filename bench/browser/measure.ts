@@ -16,6 +16,8 @@ const loadTimeoutMs = 90_000;
 /** Past this a second look at the large page tells nothing new. */
 const slowMs = 3_000;
 const orphanWaitMs = 2_000;
+/** The browser draws 60 times a second. An action right after a frame always waits for a whole one. */
+const pauseMsMax = 50;
 
 export interface Subject {
   contestant: Contestant;
@@ -81,6 +83,9 @@ export async function openSubjects(subjects: Subject[], url: string): Promise<Op
   return opened;
 }
 
+/** An agent's actions come at any moment of a frame, so a pause of random length goes before each. */
+const pause = () => Bun.sleep(Math.random() * pauseMsMax);
+
 export async function measureActions(
   subjects: OpenSubject[],
   { floor, floorFigures, rounds }: { floor: Floor; floorFigures: Figures; rounds: number },
@@ -90,16 +95,24 @@ export async function measureActions(
     await untilQuiet();
     for (const { contestant, tool, figures, button, field } of rotated(subjects, i)) {
       const { client } = tool;
+      await pause();
       figures.clickMs.push(await timed(async () => must(await contestant.click(client, button), "click")));
+      await pause();
       figures.typeMs.push(
         await timed(async () => must(await contestant.type(client, field, `text ${i}`), "type")),
       );
+      await pause();
       const read = async () => must(await contestant.evaluate(client, "() => document.title"), "evaluate");
       figures.evaluateMs.push(await timed(read));
     }
-    floorFigures.clickMs.push(await timed(floor.click));
-    floorFigures.typeMs.push(await timed(floor.type));
-    floorFigures.evaluateMs.push(await timed(floor.evaluate));
+    for (const [ms, act] of [
+      [floorFigures.clickMs, floor.click],
+      [floorFigures.typeMs, floor.type],
+      [floorFigures.evaluateMs, floor.evaluate],
+    ] as const) {
+      await pause();
+      ms.push(await timed(act));
+    }
   }
   for (const { tool, figures } of subjects) figures.memoryMb = residentMegabytes(pidsOf(tool.client).own);
 }

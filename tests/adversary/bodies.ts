@@ -1,5 +1,5 @@
 import { canaryText, type Flight } from "./flights.ts";
-import type { ChatRequest, ChatStep, EmbedStep, Member, Prompt } from "./plot.ts";
+import type { ChatRequest, ChatStep, EmbedStep, Member, Prompt, PromptForm } from "./plot.ts";
 import { membersAt, objectText, onlyFolds } from "./spelling.ts";
 import { textOf } from "./tokens.ts";
 import { PREFIXES } from "./upstream/index.ts";
@@ -90,7 +90,14 @@ export function chatBody(step: ChatStep, context: ChatContext): string {
   const rest: Members = [...ownFields(step, context), ...membersAt(members, "top"), ...nested(members)];
   if (step.via === "responses" || step.via === "cursor")
     return objectText([...base, ["input", json(promptText(prompt, flight))], ...rest]);
+  if (step.via === "completions" || step.via === "raw" || step.via === "generate")
+    return objectText([...base, ...textMembers(step, flight), ...rest]);
   const messages: Members = [["messages", json(messagesOf(step, flight))]];
+  if (step.via === "ollama") {
+    const { images } = prompt;
+    const message = { role: "user", content: promptText(prompt, flight), images: Array(images).fill(PIXEL) };
+    return objectText([...base, ["messages", json([message])], ...rest]);
+  }
   if (step.via === "messages") {
     const plain: Members = [["messages", json([{ role: "user", content: promptText(prompt, flight) }])]];
     return objectText([...base, ...plain, ["max_tokens", String(MESSAGES_LIMIT)], ...rest]);
@@ -108,10 +115,23 @@ export function chatBody(step: ChatStep, context: ChatContext): string {
   ]);
 }
 
-/** The members that reach the chat path: the other APIs know those in `extra` alone, chat.send a limit besides. */
+/** The prompt as text completions have it; Ollama's take one text. */
+function textMembers({ via, prompt, asText }: ChatStep, flight: Flight): Members {
+  const { form, suffix } = asText;
+  if (via === "generate")
+    return [
+      ["prompt", json(promptText(prompt, flight))],
+      ["images", json(Array(prompt.images).fill(PIXEL))],
+    ];
+  const end: Members = suffix > 0 ? [["suffix", json(textOf("prose", suffix))]] : [];
+  if (via === "raw") return [["prompt", json(promptText(prompt, flight))], ["raw", "true"], ...end];
+  return [["prompt", json(inForm(form, prompt, flight))], ...end, ["user", json(canaryText(flight.canary))]];
+}
+
+/** The members that reach the upstream: most APIs know those in `extra` alone, chat.send a limit besides. */
 export const carried = (members: readonly Member[], via: ChatStep["via"]): Member[] =>
   members.filter((member) => {
-    if (via === "chat" || member.place === "extra") return true;
+    if (via === "chat" || via === "completions" || member.place === "extra") return true;
     // Params that chat.send does not have are ignored, also those that look like one.
     return (
       (via === "send" || via === "socket") &&
@@ -135,18 +155,21 @@ export function sendParams(request: ChatRequest, context: ChatContext): string {
   ]);
 }
 
-export function embedBody(step: EmbedStep, flight: Flight): string {
-  const text = promptText(step.prompt, flight);
-  const input = {
+function inForm(form: PromptForm, prompt: Prompt, flight: Flight): unknown {
+  const text = promptText(prompt, flight);
+  return {
     text,
-    texts: [text, ...Array.from({ length: 3 }, () => textOf(step.prompt.kind, 50))],
-    // The canary has to stand somewhere: tokens say nothing.
-    tokens: Array.from({ length: step.prompt.tokens }, (_, i) => i),
-  }[step.form];
+    texts: [text, ...Array.from({ length: 3 }, () => textOf(prompt.kind, 50))],
+    // The canary has to stand elsewhere: tokens say nothing.
+    tokens: Array.from({ length: prompt.tokens }, (_, i) => i),
+  }[form];
+}
+
+export function embedBody(step: EmbedStep, flight: Flight): string {
   const members = filled(step.members, flight);
   return objectText([
     ["model", json(`embed-${flight.modelNumber}`)],
-    ["input", json(input)],
+    ["input", json(inForm(step.form, step.prompt, flight))],
     ["user", json(canaryText(flight.canary))],
     ...membersAt(members, "top"),
     ...nested(members),

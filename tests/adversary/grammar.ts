@@ -13,6 +13,7 @@ import {
   type Person,
   type Place,
   type Plot,
+  PROMPT_FORMS,
   type Prompt,
   REPORTS,
   type Report,
@@ -82,6 +83,7 @@ const smuggled = fc.oneof(
   member(fc.constant("stream_options"), fc.constant('{"include_usage":false}'), anySpelling),
   member(fc.constant("model"), fc.constant('"dear-#"'), anySpelling),
   member(fc.constant("messages"), fc.constant('[{"role":"user","content":"@LONG@"}]'), anySpelling),
+  member(fc.constant("prompt"), fc.constant('"@LONG@"'), anySpelling),
 );
 const wrong = fc.oneof(
   member(fc.constantFrom(...LIMIT_NAMES, ...COUNT_NAMES), badFigure, honestSpelling),
@@ -176,6 +178,10 @@ const chatRequest = (exaggerates: boolean): Arbitrary<ChatRequest> =>
     upstream: oftener<ChatRequest["upstream"]>([8, "chat"], [2, "ollama"], [1, "engine"]),
     stream: fc.boolean(),
     prompt,
+    asText: fc.record({
+      form: fc.constantFrom(...PROMPT_FORMS),
+      suffix: fc.oneof({ weight: 3, arbitrary: fc.constant(0) }, { weight: 1, arbitrary: range(10, 3_000) }),
+    }),
     members,
     conversation: oftener([5, false], [1, true]),
     memory: oftener([3, false], [1, true]),
@@ -194,12 +200,21 @@ const chat = (exaggerates: boolean): Arbitrary<ChatStep> =>
         [1, "cursor"],
         [2, "responses"],
         [2, "messages"],
+        [4, "completions"],
+        [2, "ollama"],
+        [1, "generate"],
+        [1, "raw"],
         [3, "send"],
         [1, "socket"],
       ),
       request: chatRequest(exaggerates),
     })
-    .map(({ request, ...step }) => ({ do: "chat" as const, ...step, ...request }));
+    .map(({ request, ...step }) => {
+      // An engine has no text completions.
+      const isText = step.via === "completions" || step.via === "raw";
+      const upstream = isText && request.upstream === "engine" ? "chat" : request.upstream;
+      return { do: "chat" as const, ...step, ...request, upstream };
+    });
 
 /** The burst: as many as fit, alike, at one moment. */
 const batch = (exaggerates: boolean): Arbitrary<BatchStep> =>
@@ -227,8 +242,9 @@ const embed = (exaggerates: boolean): Arbitrary<EmbedStep> =>
     who,
     instance,
     key,
+    via: oftener<EmbedStep["via"]>([2, "embeddings"], [1, "ollama"]),
     prompt,
-    form: fc.constantFrom<EmbedStep["form"]>("text", "texts", "tokens"),
+    form: fc.constantFrom(...PROMPT_FORMS),
     members: fc
       .array(member(fc.constantFrom("model", "input"), fc.constant('"@LONG@"'), anySpelling), {
         maxLength: 1,

@@ -9,7 +9,7 @@ import { type AnswerPlan, MODEL_NUMBERS } from "./plot.ts";
 import type { Population } from "./population.ts";
 import { fold, forbidden, LIMIT_NAMES, onlyFolds, spelled } from "./spelling.ts";
 import { countTokens, markOf, marksIn, PIECES_MAX, TEXT_KINDS, textOf } from "./tokens.ts";
-import { readChat, readOllama } from "./upstream/reading.ts";
+import { readChat, readOllama, readText } from "./upstream/reading.ts";
 import { clipUsd } from "./upstream/video.ts";
 
 const USER = "u1";
@@ -169,6 +169,15 @@ describe("the upstream", () => {
     expect(readOllama({ max_tokens: 3, options: { num_predict: 8 } }).limit).toBe(8);
   });
 
+  test("writes an answer to each prompt of a text completion", () => {
+    expect(readText({ prompt: ["a lamp", "a dog"], n: 3, max_tokens: 9 })).toMatchObject({
+      promptTokens: 4,
+      choices: 6,
+      limit: 9,
+    });
+    expect(readText({ prompt: [1, 2, 3], suffix: "a lamp" })).toMatchObject({ promptTokens: 5, choices: 1 });
+  });
+
   test("takes the last of several keys that fold to the same name", () => {
     expect(readChat({ model: "cheap-1", Model: "dear-1" }).model).toBe("dear-1");
     for (const name of ["messages", "max_tokens"]) {
@@ -193,6 +202,10 @@ test("the grammar makes every surface, and bodies that must and must not be refu
     "chat",
     "responses",
     "messages",
+    "completions",
+    "ollama",
+    "generate",
+    "raw",
     "send",
     "batch",
     "rush",

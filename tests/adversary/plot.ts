@@ -67,8 +67,21 @@ interface Sent {
 export interface ChatStep extends Sent, ChatRequest {
   do: "chat";
   key: KeyKind;
-  /** `cursor`: the body of a response at the door of chats. `socket`: chat.send over a WebSocket. */
-  via: "chat" | "cursor" | "responses" | "messages" | "send" | "socket";
+  /**
+   * `cursor`: the body of a response at the door of chats. `socket`: chat.send over a WebSocket. `ollama` and
+   * `generate`: Ollama's chats and single prompts; `raw`: a prompt that goes to the model as a text.
+   */
+  via:
+    | "chat"
+    | "cursor"
+    | "responses"
+    | "messages"
+    | "completions"
+    | "ollama"
+    | "generate"
+    | "raw"
+    | "send"
+    | "socket";
 }
 
 /** The same chat many times at one moment, on every instance. */
@@ -91,6 +104,8 @@ export interface ChatRequest {
   upstream: UpstreamKind;
   stream: boolean;
   prompt: Prompt;
+  /** How the prompt of a text completion is written. */
+  asText: { form: PromptForm; suffix: number };
   members: Member[];
   /** Goes on in the person's stored conversation. */
   conversation: boolean;
@@ -99,12 +114,16 @@ export interface ChatRequest {
   leave: Leave;
 }
 
+/** One text, several, or the tokens themselves. */
+export const PROMPT_FORMS = ["text", "texts", "tokens"] as const;
+export type PromptForm = (typeof PROMPT_FORMS)[number];
+
 export interface EmbedStep extends Sent {
   do: "embed";
+  via: "embeddings" | "ollama";
   key: KeyKind;
   prompt: Prompt;
-  /** One text, several, or the tokens themselves. */
-  form: "text" | "texts" | "tokens";
+  form: PromptForm;
   members: Member[];
   plan: AnswerPlan;
   leave: Leave;

@@ -30,6 +30,7 @@ const HONEST: Omit<ChatStep, "who" | "members"> = {
   upstream: "chat",
   stream: false,
   prompt: { kind: "prose", tokens: 5, disguise: "none", images: 0, tools: 0, prediction: 0 },
+  asText: { form: "text", suffix: 0 },
   conversation: false,
   memory: false,
   plan: {

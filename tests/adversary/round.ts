@@ -26,7 +26,12 @@ const PATHS = {
   cursor: "/v1/chat/completions",
   responses: "/v1/responses",
   messages: "/v1/messages",
+  completions: "/v1/completions",
+  ollama: "/api/chat",
+  generate: "/api/generate",
+  raw: "/api/generate",
 } as const;
+const EMBED_PATHS = { embeddings: "/v1/embeddings", ollama: "/api/embed" } as const;
 
 /** One plot, played: who took part, and every request with what both of its ends saw. */
 export class Round {
@@ -158,14 +163,15 @@ export class Round {
   async #embed(step: EmbedStep): Promise<void> {
     const { key, payer } = await this.population.key(this.population.person(step.who), step.key);
     const flight = this.open(payer, {
-      surface: "embeddings",
+      surface: step.via === "ollama" ? "ollama embed" : "embeddings",
       model: "embed",
       plan: step.plan,
       leave: step.leave,
       promptTokens: step.prompt.tokens,
-      members: step.members,
+      members: step.via === "ollama" ? carried(step.members, "ollama") : step.members,
     });
-    await post(flight, this.stage.at(step.instance), "/v1/embeddings", key, embedBody(step, flight));
+    const path = EMBED_PATHS[step.via];
+    await post(flight, this.stage.at(step.instance), path, key, embedBody(step, flight));
   }
 
   async #voice(step: VoiceStep): Promise<void> {

@@ -9,13 +9,13 @@ import { type AgentConfig, loadConfig } from "./config.ts";
 import { describeError, UsageError } from "./errors.ts";
 
 export const HELP = `Example:
-  npm run agent -- --gateway wss://gateway.example.com --token <token from agents.register>
+  npm run agent -- --gateway wss://gateway.example.com --token-file <file with the token from agents.register>
 
 Joins this machine to a model gateway as a node: reports its GPUs, and downloads, starts, watches and stops
 the models that the gateway deploys on it. It dials out; no port has to be opened towards the gateway.
 
   --gateway <url>    the gateway, ws:// or wss:// (AGENT_GATEWAY)
-  --token <token>    what agents.register returned (AGENT_TOKEN, or token_file in the configuration)
+  --token-file <file>  what agents.register returned, in a file (or AGENT_TOKEN, or token_file in the configuration)
   --config <file>    TOML: engines, models, mirror and limits; see docs/agent-node.md
   --data-dir <path>  weights, logs and state; default ~/.local/share/model-agent (AGENT_DATA_DIR)
   --host <address>   an address of this machine that the gateway can reach. Engines then listen beyond this
@@ -54,7 +54,7 @@ export function readSettings(argv: string[], env: Env): AgentSettings | null {
   const advertised = given ?? (isLoopback(url.hostname) ? "127.0.0.1" : null);
   return {
     url: url.href,
-    token: readToken(flags.token, env, config),
+    token: readToken(flags, env, config),
     name: flags.name ?? config.name ?? hostname(),
     dataDir: resolve(
       flags["data-dir"] ||
@@ -77,6 +77,7 @@ function parseFlags(argv: string[]) {
       options: {
         gateway: text,
         token: text,
+        "token-file": text,
         config: text,
         "data-dir": text,
         host: text,
@@ -107,18 +108,26 @@ export function tunnelUrl(gateway: string): URL {
   return url;
 }
 
-function readToken(flag: string | undefined, env: Env, config: AgentConfig): string {
-  const given = flag || env.AGENT_TOKEN || config.token;
-  if (given) return checkedToken(given, "the token");
-  if (!config.token_file)
-    throw new UsageError("no token given: --token, AGENT_TOKEN or token_file; agents.register issues one");
+function readToken(flags: { token?: string; "token-file"?: string }, env: Env, config: AgentConfig): string {
+  // Everyone on the machine can read the command lines of its processes.
+  if (flags.token !== undefined)
+    throw new UsageError(
+      "--token would show the token to everyone on this machine: use AGENT_TOKEN or --token-file",
+    );
+  const given = env.AGENT_TOKEN || config.token;
+  if (given && !flags["token-file"]) return checkedToken(given, "the token");
+  const file = flags["token-file"] || config.token_file;
+  if (!file)
+    throw new UsageError(
+      "no token given: AGENT_TOKEN, --token-file or token_file; agents.register issues one",
+    );
   let text: string;
   try {
-    text = readFileSync(config.token_file, "utf8");
+    text = readFileSync(file, "utf8");
   } catch (error) {
-    throw new UsageError(`token_file cannot be read: ${describeError(error)}`);
+    throw new UsageError(`the token's file cannot be read: ${describeError(error)}`);
   }
-  return checkedToken(text, `what ${config.token_file} holds`);
+  return checkedToken(text, `what ${file} holds`);
 }
 
 /** Never repeats the text itself, which may be a secret in the wrong place. */

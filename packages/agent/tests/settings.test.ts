@@ -126,11 +126,13 @@ describe("flags and environment", () => {
       file,
       'gateway = "ws://file"\ntoken = "file-token"\nname = "file-name"\ndata_dir = "/file"',
     );
+    const flagToken = join(dir, "flag-token");
+    writeFileSync(flagToken, "flag-token\n");
     const flags = [
       "--gateway",
       "wss://flag:9",
-      "--token",
-      "flag-token",
+      "--token-file",
+      flagToken,
       "--data-dir",
       "/flag",
       "--config",
@@ -186,7 +188,10 @@ describe("flags and environment", () => {
       expect(readSettings(["--host", host], env)).toMatchObject({ host, direct: true });
     expect(() => tunnelUrl("wss://me:secret@h")).toThrow("leave out user, password and query");
     expect(() => tunnelUrl("wss://h/?token=secret")).toThrow("leave out user, password and query");
-    expect(() => readSettings(["--token", "two words"], env)).toThrow("the token is no token: one word");
+    expect(() => readSettings([], { ...env, AGENT_TOKEN: "two words" })).toThrow(
+      "the token is no token: one word",
+    );
+    expect(() => readSettings(["--token", "secret"], env)).toThrow("use AGENT_TOKEN or --token-file");
     const file = join(dir, "empty.toml");
     writeFileSync(join(dir, "empty-token"), "\n");
     writeFileSync(file, `token_file = "${dir}/empty-token"`);

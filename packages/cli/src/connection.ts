@@ -3,12 +3,13 @@ import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import { type Client, createClient, type Session, type TokenStore } from "@model-gateway/client";
 import { CliError } from "./command.ts";
+import type { Env } from "./secrets.ts";
 
 export interface ConnectionOptions {
   url: string | null;
   key: string | null;
   adminToken: string | null;
-  env: Record<string, string | undefined>;
+  env: Env;
 }
 
 interface Saved {
@@ -18,7 +19,7 @@ interface Saved {
 
 const DEFAULT_URL = "http://127.0.0.1:8080";
 
-/** Which service to talk to and as whom: options first, then the environment, then the last login. */
+/** Which service to talk to and as whom. For the address: the option, then the environment, then the last login. */
 export class Connection {
   readonly url: string;
   readonly key: string | null;
@@ -29,8 +30,8 @@ export class Connection {
   constructor({ url, key, adminToken, env }: ConnectionOptions) {
     this.#file = join(env.XDG_CONFIG_HOME || join(homedir(), ".config"), "model-gateway", "session.json");
     this.url = (url ?? env.MODEL_GATEWAY_URL ?? this.#read()?.url ?? DEFAULT_URL).replace(/\/+$/, "");
-    this.key = key ?? env.MODEL_GATEWAY_KEY ?? null;
-    this.adminToken = adminToken ?? env.SERVICE_ADMIN_TOKEN ?? null;
+    this.key = key;
+    this.adminToken = adminToken;
   }
 
   get client(): Client {
@@ -53,7 +54,7 @@ export class Connection {
   /** The client, once there is an admin token. */
   asOperator(): Client {
     if (this.adminToken === null)
-      throw new CliError("this needs the admin token: set SERVICE_ADMIN_TOKEN, or give --admin-token");
+      throw new CliError("this needs the admin token: set SERVICE_ADMIN_TOKEN, or give --admin-token-file");
     return this.client;
   }
 

@@ -6,10 +6,12 @@ import { COMMANDS, COMMON_OPTIONS } from "./commands/index.ts";
 import { Connection } from "./connection.ts";
 import { helpOf, overview } from "./help.ts";
 import { Output } from "./output.ts";
+import { readSecret, refuseSecrets } from "./secrets.ts";
 
 const EXIT_USAGE = 2;
 
 function parse(command: Command, args: readonly string[]) {
+  refuseSecrets(args);
   try {
     const { values, positionals } = parseArgs({
       args: [...args],
@@ -62,8 +64,8 @@ export async function runCli(args: readonly string[]): Promise<number> {
     }
     const connection = new Connection({
       url: text(options, "url"),
-      key: text(options, "key"),
-      adminToken: text(options, "admin-token"),
+      key: readSecret("key", options, process.env),
+      adminToken: readSecret("admin-token", options, process.env),
       env: process.env,
     });
     url = connection.url;

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { statSync } from "node:fs";
+import { statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { ADMIN_TOKEN, bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { openShell, type Shell } from "./support.ts";
@@ -98,6 +98,31 @@ test("the wallet is shown", async () => {
 test("without the admin token, operator's commands say how to give it", async () => {
   const refused = await shell.run(["backends"]);
   expect(refused.err).toContain("SERVICE_ADMIN_TOKEN");
-  const wrong = await shell.run(["backends", "--admin-token", `${ADMIN_TOKEN}-not`]);
-  expect(wrong.code).toBe(1);
+  const wrong = await shell.run(["backends"], { env: { SERVICE_ADMIN_TOKEN: `${ADMIN_TOKEN}-not` } });
+  expect([wrong.code, wrong.err]).toEqual([1, "model-gateway backends: the admin token is not accepted\n"]);
+});
+
+test("secrets come from a file or the environment, never from the command line", async () => {
+  const file = join(shell.dir, "admin-token");
+  writeFileSync(file, `${ADMIN_TOKEN}\n`, { mode: 0o600 });
+  const accepted = [
+    await shell.run(["backends", "--admin-token-file", file]),
+    await shell.run(["backends"], { env: { SERVICE_ADMIN_TOKEN: ADMIN_TOKEN } }),
+    await shell.run(["backends"], { env: { SERVICE_ADMIN_TOKEN_FILE: file } }),
+  ];
+  expect(accepted.map(({ code }) => code)).toEqual([0, 0, 0]);
+  for (const [option, variable] of [
+    ["key", "MODEL_GATEWAY_KEY"],
+    ["admin-token", "SERVICE_ADMIN_TOKEN"],
+    ["backend-key", "MODEL_GATEWAY_BACKEND_KEY"],
+  ])
+    for (const given of [[`--${option}`, "canary"], [`--${option}=canary`]]) {
+      const { code, err } = await shell.run(["backends", ...given]);
+      expect([code, err]).toEqual([
+        1,
+        `model-gateway backends: --${option} would show the secret to everyone on this machine: set ${variable}, or give --${option}-file <file>\n`,
+      ]);
+    }
+  const missing = await shell.run(["backends", "--admin-token-file", `${file}-not`]);
+  expect(missing.err).toContain("--admin-token-file: ENOENT");
 });

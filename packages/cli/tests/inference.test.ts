@@ -32,8 +32,9 @@ test("a backend is added, seen, given an alias, and asked by session and by key"
   const bySession = await shell.run(["chat", "--model", "fast", "hello", "there"]);
   expect([bySession.out, bySession.code]).toEqual(["You said: hello there\n", 0]);
   const { out: key } = await shell.run(["keys", "create", "cli"]);
-  const byKey = await shell.run(["chat", "--model", "fast", "--json", "--key", key.trim()], {
+  const byKey = await shell.run(["chat", "--model", "fast", "--json"], {
     stdin: "from a pipe",
+    env: { MODEL_GATEWAY_KEY: key.trim() },
   });
   expect(JSON.parse(byKey.out)).toEqual({ model: "fast", content: "You said: from a pipe" });
 

@@ -191,7 +191,12 @@ export function createClient(options: ClientOptions): Client {
     signIn: async (params) => keeper.accept(await call("auth.login", params)),
     signUp: async (params) => keeper.accept(await call("auth.register", params)),
     accept: (tokens) => keeper.accept(tokens),
-    signOut: () => keeper.clear(),
+    async signOut() {
+      const refreshToken = keeper.current?.refreshToken;
+      await keeper.clear();
+      // Signed out here in any case; tokens that the server does not hear of expire.
+      if (refreshToken) await call("auth.logout", { refresh_token: refreshToken }).catch(() => {});
+    },
     close() {
       socket?.close();
       keeper.close();

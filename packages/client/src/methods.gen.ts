@@ -128,6 +128,12 @@ export interface Methods {
       user: { id: string; email: string; name: string; is_admin: boolean };
     };
   };
+  /** Sign out: ends the session of a refresh token; its tokens stop working at once. */
+  "auth.logout": {
+    auth: "public";
+    params: { refresh_token: string };
+    result: { ok: true };
+  };
   /** The signed-in account. */
   "auth.me": {
     auth: "jwt";
@@ -1502,13 +1508,15 @@ export interface Methods {
     params: { session_id: string };
     result: { removed: boolean };
   };
-  /** Deploy a model on a node, by default on the least-loaded one that is online. */
+  /** Deploy a model on a node, by default on the least-loaded one that is online; a node serves nothing else. */
   "agents.deploy": {
     auth: "admin";
     params: {
       model_id: string;
       /** Empty or missing: the least-loaded node */
       agent_id?: string | null;
+      /** Serve the model also while a registered backend serves it; without it that backend has it alone */
+      beside_backends?: boolean;
     };
     result: { ok: true; stream_id: string };
   };
@@ -1570,7 +1578,7 @@ export interface Methods {
     params: { machine_name: string; version: string };
     result: {
       agent_id: string;
-      /** For `npm run agent -- --token`; it cannot be shown again */
+      /** For the node program, in AGENT_TOKEN or a file; it cannot be shown again */
       token: string;
     };
   };
@@ -1751,6 +1759,7 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "auth.sessions.list": "jwt",
   "users.list": "admin",
   "auth.login": "public",
+  "auth.logout": "public",
   "auth.me": "jwt",
   "auth.refresh": "public",
   "auth.register": "public",

@@ -21,7 +21,7 @@ export interface Notifications {
     /** Why the answer failed, as the error of a call */
     error?: { code: number; message: string };
   };
-  /** Requests with an API key, on the channel of its id: the first answer, and every refusal; on key-<prefix>, refusals of unknown keys with that prefix. */
+  /** Requests with an API key, on the channel of its id, for its owner: the first answer, and every refusal; on key-<prefix>, refusals of unknown keys with that prefix. */
   "key.request": { key_id: string; ok: true } | {
     /** Null: nobody has this key */
     key_id: string | null;

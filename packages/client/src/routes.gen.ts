@@ -218,13 +218,66 @@ export interface Routes {
       [field: string]: unknown;
     };
   };
-  /** OpenAI Responses API over the chat path, streaming or not; nothing is stored. */
+  /** A text that goes on from a prompt, as a whole or as an event stream that ends with [DONE]. */
+  "POST /v1/completions": {
+    auth: "api_key";
+    body: {
+      /** Id from GET /v1/models, or an alias */
+      model: string;
+      /** Text, texts, or token numbers */
+      prompt: string | unknown[];
+      /** What comes after the text that is asked for */
+      suffix?: string | null;
+      max_tokens?: number | null;
+      n?: number | null;
+      /** True: the answer is an event stream */
+      stream?: boolean | null;
+      /** Only this backend, or backends of this kind */
+      provider?: string;
+      [field: string]: unknown;
+    };
+    answer: {
+      id: string;
+      object: "text_completion";
+      created: number;
+      model: string;
+      choices: {
+        index: number;
+        text: string;
+        finish_reason: string | null;
+        logprobs?: Record<string, unknown> | null;
+        [field: string]: unknown;
+      }[];
+      usage?: { prompt_tokens: number; completion_tokens: number; total_tokens: number } | null;
+      [field: string]: unknown;
+    };
+    event: {
+      id: string;
+      object: "text_completion";
+      created: number;
+      model: string;
+      choices: {
+        index: number;
+        text: string;
+        finish_reason: string | null;
+        logprobs?: Record<string, unknown> | null;
+        [field: string]: unknown;
+      }[];
+      usage?: { prompt_tokens: number; completion_tokens: number; total_tokens: number } | null;
+      [field: string]: unknown;
+    };
+  };
+  /** OpenAI Responses API over the chat path, streaming or not; the next may go on from it. */
   "POST /v1/responses": {
     auth: "api_key";
     body: {
       model: string;
       input: string | Record<string, unknown>[];
       instructions?: string | null;
+      /** One of yours of the last 30 days, to go on from */
+      previous_response_id?: string | null;
+      /** False: nothing can go on from this one */
+      store?: boolean | null;
       stream?: boolean | null;
       max_output_tokens?: number | null;
       tools?: { type: string; [field: string]: unknown }[] | null;
@@ -258,6 +311,120 @@ export interface Routes {
     };
     answer: { input_tokens: number };
   };
+  /** One chat turn as Ollama's API has it: lines of JSON, or one object. */
+  "POST /api/chat": {
+    auth: "api_key";
+    body: {
+      model: string;
+      /** False: one object; otherwise a line for each piece */
+      stream?: boolean | null;
+      options?: { num_predict?: number | null; [field: string]: unknown } | null;
+      format?: string | Record<string, unknown> | null;
+      think?: boolean | string | null;
+      messages?: { role: string; content?: string | null; [field: string]: unknown }[] | null;
+      tools?: Record<string, unknown>[] | null;
+      [field: string]: unknown;
+    };
+    answer: {
+      model: string;
+      created_at: string;
+      done: boolean;
+      done_reason?: string;
+      prompt_eval_count?: number;
+      eval_count?: number;
+      message: { role: string; content: string; [field: string]: unknown };
+      [field: string]: unknown;
+    };
+  };
+  /** An answer to a prompt, or what fills the gap before `suffix`, as Ollama's API has it. */
+  "POST /api/generate": {
+    auth: "api_key";
+    body: {
+      model: string;
+      /** False: one object; otherwise a line for each piece */
+      stream?: boolean | null;
+      options?: { num_predict?: number | null; [field: string]: unknown } | null;
+      format?: string | Record<string, unknown> | null;
+      think?: boolean | string | null;
+      prompt?: string | null;
+      suffix?: string | null;
+      system?: string | null;
+      /** True: the prompt goes to the model as it is */
+      raw?: boolean | null;
+      images?: string[] | null;
+      [field: string]: unknown;
+    };
+    answer: {
+      model: string;
+      created_at: string;
+      done: boolean;
+      done_reason?: string;
+      prompt_eval_count?: number;
+      eval_count?: number;
+      response: string;
+      [field: string]: unknown;
+    };
+  };
+  /** Vectors of texts, as Ollama's API has it. */
+  "POST /api/embed": {
+    auth: "api_key";
+    body: { model: string; input: string | string[]; dimensions?: number; [field: string]: unknown };
+    answer: {
+      model: string;
+      embeddings: number[][];
+      total_duration: number;
+      load_duration: number;
+      prompt_eval_count: number;
+    };
+  };
+  /** One of these models: what it can do and how much it reads. */
+  "POST /api/show": {
+    auth: "api_key";
+    body: { model?: string; name?: string; [field: string]: unknown };
+    answer: {
+      modelfile: string;
+      parameters: string;
+      template: string;
+      details: {
+        parent_model: string;
+        format: string;
+        family: string;
+        families: string[];
+        parameter_size: string;
+        quantization_level: string;
+      };
+      model_info: Record<string, unknown>;
+      capabilities: string[];
+      modified_at: string;
+    };
+  };
+  /** Models that can be called now, as Ollama's API lists them. */
+  "GET /api/tags": {
+    auth: "public";
+    answer: {
+      models: {
+        name: string;
+        model: string;
+        modified_at: string;
+        size: number;
+        digest: string;
+        capabilities: string[];
+        details: {
+          parent_model: string;
+          format: string;
+          family: string;
+          families: string[];
+          parameter_size: string;
+          quantization_level: string;
+        };
+      }[];
+    };
+  };
+  /** The gateway's version, where Ollama's clients look for a version. */
+  "GET /api/version": {
+    auth: "public";
+    answer: { version: string };
+  };
   /** Vectors of texts, as numbers or as base64 of little-endian float32. */
   "POST /v1/embeddings": {
     auth: "api_key";
@@ -290,6 +457,8 @@ export interface Routes {
       available: boolean;
       /** Well known and advertised, but served by no backend here */
       quick_start?: true;
+      /** What its server says, e.g. the context length */
+      meta?: Record<string, unknown>;
     };
   };
   /** Models that can be called now, and well-known ones that a backend may serve. */
@@ -307,6 +476,8 @@ export interface Routes {
         available: boolean;
         /** Well known and advertised, but served by no backend here */
         quick_start?: true;
+        /** What its server says, e.g. the context length */
+        meta?: Record<string, unknown>;
       }[];
     };
   };

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { z } from "zod";
 
 /** `1`/`true` and `0`/`false`. */
@@ -64,6 +65,14 @@ const optional = <T>(schema: z.ZodType<T, string>, shown: string) => ({
 });
 
 /** Every setting, once: name, meaning, form and default. `--help`, validation and the type come from here. */
+const TOKEN_LENGTH_MIN = 16;
+const Token = z
+  .string()
+  .min(
+    TOKEN_LENGTH_MIN,
+    `must have at least ${TOKEN_LENGTH_MIN} characters, or it can be guessed; openssl rand -hex 32 makes one`,
+  );
+
 const settings = {
   host: setting("SERVICE_HOST", "address to listen on", { schema: z.string().min(1), fallback: "127.0.0.1" }),
   port: setting("SERVICE_PORT", "port to listen on; 0 takes a free one", {
@@ -96,7 +105,12 @@ const settings = {
   adminToken: setting(
     "SERVICE_ADMIN_TOKEN",
     "bearer for /api/admin/* and the admin-token methods; unset: those are refused",
-    optional(z.string(), "none"),
+    optional(Token, "none"),
+  ),
+  metricsToken: setting(
+    "SERVICE_METRICS_TOKEN",
+    "bearer that GET /metrics asks for; unset: it is open to everyone",
+    optional(Token, "none"),
   ),
   registrationOpen: setting(
     "SERVICE_REGISTRATION_OPEN",
@@ -160,6 +174,11 @@ const settings = {
     "wrap: /v1/chat/completions and /v1/embeddings answer 502 to what an upstream refuses; pass: with its 400, 404, 413, 415 or 422",
     { schema: z.enum(["wrap", "pass"]), fallback: "wrap" as "wrap" | "pass" },
   ),
+  storeResponses: setting(
+    "SERVICE_STORE_RESPONSES",
+    "keep what POST /v1/responses asks and answers for 30 days, for `previous_response_id`; false: keep nothing",
+    { schema: flag, fallback: true },
+  ),
   logFormat: setting("SERVICE_LOG", "json or pretty", {
     schema: z.enum(["json", "pretty"]),
     fallback: (process.stderr.isTTY ? "pretty" : "json") as "json" | "pretty",
@@ -199,6 +218,15 @@ export type Config = { [K in keyof Settings]: Settings[K] extends Setting<infer 
   usesHttpProxy: boolean;
 };
 
+/** Settings that may also stand in a file, named by the same variable with `_FILE` added. */
+const SECRETS: ReadonlySet<string> = new Set([
+  "SERVICE_ADMIN_TOKEN",
+  "SERVICE_METRICS_TOKEN",
+  "SERVICE_JWT_SECRET",
+  "SERVICE_DATABASE_URL",
+  "SERVICE_REDIS_URL",
+]);
+const FILE_SUFFIX = "_FILE";
 const PREFIX = "SERVICE_";
 const known = new Set(Object.values(settings).map(({ name }) => name));
 
@@ -207,13 +235,25 @@ export function readConfig(
   env: Record<string, string | undefined>,
 ): { config: Config } | { problems: string[] } {
   const problems: string[] = [];
+  const fromFile = (name: string) => (SECRETS.has(name) ? env[name + FILE_SUFFIX] : undefined);
   for (const name of Object.keys(env)) {
-    if (name.startsWith(PREFIX) && !known.has(name))
+    const isFile = name.endsWith(FILE_SUFFIX) && SECRETS.has(name.slice(0, -FILE_SUFFIX.length));
+    if (name.startsWith(PREFIX) && !known.has(name) && !isFile)
       problems.push(`${name} is not a setting; npm start -- --help lists them all`);
   }
   const config: Record<string, unknown> = { usesHttpProxy: Boolean(env.HTTP_PROXY || env.http_proxy) };
   for (const [key, { name, schema, fallback }] of Object.entries(settings) as [string, Setting<unknown>][]) {
-    const text = env[name];
+    let text = env[name];
+    const file = fromFile(name);
+    if (file) {
+      if (text) problems.push(`${name} and ${name}${FILE_SUFFIX} are both set; unset one`);
+      try {
+        text = readFileSync(file, "utf8").trim();
+        if (text === "") problems.push(`${name}${FILE_SUFFIX}: ${file} is empty`);
+      } catch (error) {
+        problems.push(`${name}${FILE_SUFFIX}: ${(error as Error).message}`);
+      }
+    }
     if (text === undefined || text === "") {
       config[key] = fallback;
       continue;
@@ -228,6 +268,9 @@ export function readConfig(
 export function describeSettings(): string {
   const width = Math.max(...Object.values(settings).map(({ name }) => name.length));
   return Object.values(settings)
-    .map(({ name, help, shown }) => `  ${name.padEnd(width)}  ${help} (default: ${shown})`)
+    .map(
+      ({ name, help, shown }) =>
+        `  ${name.padEnd(width)}  ${help} (default: ${shown})${SECRETS.has(name) ? `; or ${name}${FILE_SUFFIX} with a file that has it` : ""}`,
+    )
     .join("\n");
 }

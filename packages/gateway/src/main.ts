@@ -1,14 +1,12 @@
 import { networkInterfaces } from "node:os";
 import { startDemo } from "@model-gateway/demo";
 import { writePast } from "./app/demo-past.ts";
+import { exposureOf, ownProcess } from "./app/exposure.ts";
 import { type App, startApp } from "./app/index.ts";
 import { lockAlone, warnUnlessAlone } from "./app/single-process.ts";
 import { type Config, describeSettings, readConfig } from "./config.ts";
 import type { InstanceLock } from "./kernel/instance-lock.ts";
 import { VERSION } from "./kernel/version.ts";
-
-/** A shorter admin token works, but the start says that it can be guessed. */
-const ADMIN_TOKEN_LENGTH_MIN = 16;
 
 const HELP = `Model gateway ${VERSION}
 
@@ -46,9 +44,7 @@ async function main(args: readonly string[]): Promise<void> {
     lock?.release();
   });
 
-  if (config.adminToken && config.adminToken.length < ADMIN_TOKEN_LENGTH_MIN) {
-    app.log.warn("SERVICE_ADMIN_TOKEN is short enough to be guessed; use 16 characters or more");
-  }
+  for (const { message, remedy } of exposureOf(config, ownProcess())) app.log.warn(`${message}; ${remedy}`);
 
   const open = await app.rooms.accounts.registrationIsOpen();
   process.stdout.write(

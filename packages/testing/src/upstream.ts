@@ -98,9 +98,20 @@ export const completion = (content: string, rest: Record<string, unknown> = {}) 
   ...rest,
 });
 
+const politeCompletion = (reply: Reply) =>
+  reply.json({
+    id: "cmpl-1",
+    object: "text_completion",
+    created: 1_763_000_000,
+    model: "m",
+    choices: [{ index: 0, text: "ok", logprobs: null, finish_reason: "stop" }],
+    usage: USAGE,
+  });
+
 /** Says the last message back; embeds texts as three numbers; calls the first tool when there is one. */
 export const politeHandler: UpstreamHandler = async ({ path, json }, reply) => {
   if (path.endsWith("/embeddings")) return politeEmbeddings(json, reply);
+  if (path.endsWith("/completions") && !json.messages) return politeCompletion(reply);
   const text = String(json.messages.at(-1)?.content ?? "");
   const tool = json.tools?.[0]?.function?.name as string | undefined;
   if (!json.stream) {

@@ -88,8 +88,24 @@ export const usageOf = ({ prompt, completion }: Figures) => ({
     typeof prompt === "number" && typeof completion === "number" ? prompt + completion : completion,
 });
 
-const event = (model: string, fields: Record<string, unknown>) =>
-  `data: ${JSON.stringify({ id: "chatcmpl-1", object: "chat.completion.chunk", created: CREATED, model, ...fields })}\n\n`;
+/** The same in a choice of a text completion, where only `text` belongs. */
+function textMemberOf(member: OutputMember, piece: Piece): Record<string, unknown> {
+  if (member === "unheard_of") return { text: ".", delta: memberOf(member, piece, true) };
+  if (member === "beside_content") return { text: ".", message: { notes: piece.text } };
+  return { text: piece.text };
+}
+
+const event = ({ isText, dispatch }: Answering, fields: Record<string, unknown>) => {
+  const object = isText ? "text_completion" : "chat.completion.chunk";
+  const chunk = { id: "chatcmpl-1", object, created: CREATED, model: dispatch.model, ...fields };
+  return `data: ${JSON.stringify(chunk)}\n\n`;
+};
+
+/** What a choice of a streamed answer says. */
+const saidBy = ({ isText, flight }: Answering, piece: Piece): Record<string, unknown> => {
+  const { member } = flight.asked.plan;
+  return isText ? textMemberOf(member, piece) : { delta: memberOf(member, piece, true) };
+};
 
 /** A request that the upstream has read. */
 export interface Served {
@@ -118,6 +134,8 @@ export const newDispatch = ({
 export interface Answering extends Served {
   request: ReceivedRequest;
   reply: Reply;
+  /** A text completion. */
+  isText: boolean;
 }
 
 const sumOf = (pieces: readonly Piece[]) => pieces.reduce((sum, { tokens }) => sum + tokens, 0);
@@ -168,11 +186,10 @@ async function streamChat(answering: Answering, pieces: readonly Piece[]): Promi
   const isClosed = () => request.closedAtMs !== null;
   const { running, final } = reportingOf(answering, pieces);
   const stop = stopAfter(answering, pieces);
-  const { model } = dispatch;
+  const nothing = answering.isText ? { text: "" } : { delta: {} };
   reply.head(200, { "content-type": "text/event-stream" });
-  await reply.write(
-    event(model, { choices: [{ index: 0, delta: { role: "assistant" }, finish_reason: null }] }),
-  );
+  const opening = answering.isText ? nothing : { delta: { role: "assistant" } };
+  await reply.write(event(answering, { choices: [{ index: 0, ...opening, finish_reason: null }] }));
   for (const [i, piece] of pieces.entries()) {
     if (isClosed()) return;
     if (stop.break === i) {
@@ -184,20 +201,20 @@ async function streamChat(answering: Answering, pieces: readonly Piece[]): Promi
       return reply.end();
     }
     note(dispatch, piece);
-    const choices = [{ index: piece.choice, delta: memberOf(plan.member, piece, true), finish_reason: null }];
+    const choices = [{ index: piece.choice, ...saidBy(answering, piece), finish_reason: null }];
     if (running) dispatch.reported = running;
-    await reply.write(event(model, { choices, ...(running && { usage: usageOf(running) }) }));
+    await reply.write(event(answering, { choices, ...(running && { usage: usageOf(running) }) }));
     if (stop.leave === i + 1) await flight.waitForLeaving("piece", isClosed);
   }
   await flight.waitForLeaving("usage", isClosed);
   if (isClosed()) return;
   const ended = [...new Set(pieces.map(({ choice }) => choice))];
   await reply.write(
-    event(model, { choices: ended.map((index) => ({ index, delta: {}, finish_reason: "stop" })) }),
+    event(answering, { choices: ended.map((index) => ({ index, ...nothing, finish_reason: "stop" })) }),
   );
   if (final && answering.reading.tellsUsage) {
     dispatch.reported = final;
-    await reply.write(event(model, { choices: [], usage: usageOf(final) }));
+    await reply.write(event(answering, { choices: [], usage: usageOf(final) }));
   }
   if (plan.ending !== "no-done") await reply.write("data: [DONE]\n\n");
   await reply.end();
@@ -214,19 +231,21 @@ export function wholePieces(pieces: readonly Piece[]): Piece[] {
 }
 
 async function wholeChat(answering: Answering, pieces: readonly Piece[]): Promise<void> {
-  const { flight, dispatch, reply, request } = answering;
+  const { flight, dispatch, reply, request, isText } = answering;
   const { plan } = flight.asked;
   const isClosed = () => request.closedAtMs !== null;
   const { running, final } = reportingOf(answering, pieces);
   const figures = final ?? running;
   const choices = wholePieces(pieces).map((piece) => ({
     index: piece.choice,
-    message: { role: "assistant", content: null, ...memberOf(plan.member, piece, false) },
+    ...(isText
+      ? textMemberOf(plan.member, piece)
+      : { message: { role: "assistant", content: null, ...memberOf(plan.member, piece, false) } }),
     finish_reason: "stop",
   }));
   const text = JSON.stringify({
     id: "chatcmpl-1",
-    object: "chat.completion",
+    object: isText ? "text_completion" : "chat.completion",
     created: CREATED,
     model: dispatch.model,
     choices,

@@ -4,7 +4,7 @@ import { MODEL_NUMBERS } from "../plot.ts";
 import { type Answering, answerChat, newDispatch } from "./chat.ts";
 import { startEngineUpstream } from "./engine.ts";
 import { answerOllama } from "./ollama.ts";
-import { embeddingInput, embeddingTokens, modelOf, readChat, readOllama } from "./reading.ts";
+import { embeddingInput, embeddingTokens, modelOf, readChat, readOllama, readText } from "./reading.ts";
 import { reporting } from "./usage.ts";
 
 export const CHAT_CLASSES = ["dear", "cheap", "free", "embed"] as const;
@@ -26,7 +26,7 @@ const modelIds = (prefix: string) =>
 
 /**
  * The upstream of the storm: it obeys the limits that it is sent, reads bodies as loosely as the loosest servers
- * do, and otherwise does what the client's plan for the request says. Two wire formats on one port, a third on another.
+ * do, and otherwise does what the client's plan for the request says. Three wire formats on one port, a fourth on another.
  */
 export function startEvilUpstream(flights: Flights): EvilUpstream {
   const upstream = startUpstream({
@@ -65,12 +65,14 @@ async function serve(flight: Flight, request: ReceivedRequest, reply: Reply): Pr
   const { path, json } = request;
   if (path.endsWith("/embeddings") || path.endsWith("/api/embed")) return embed(flight, request, reply);
   const isOllama = path.endsWith("/api/chat");
-  const reading = isOllama ? readOllama(json) : readChat(json);
+  const isText = !path.endsWith("/chat/completions") && path.endsWith("/completions");
+  const reading = isOllama ? readOllama(json) : isText ? readText(json) : readChat(json);
   const answering: Answering = {
     flight,
     request,
     reply,
     reading,
+    isText,
     dispatch: flight.arrive(newDispatch(reading)),
   };
   await (isOllama ? answerOllama(answering) : answerChat(answering));

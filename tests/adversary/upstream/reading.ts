@@ -86,6 +86,19 @@ export function readChat(body: Json): ChatReading {
   };
 }
 
+/** A server of text completions: the same, with one answer or more to each prompt. */
+export function readText(body: Json): ChatReading {
+  const prompt = lookUp(body, "prompt");
+  const chat = readChat(body);
+  const prompts = Array.isArray(prompt) && typeof prompt[0] !== "number" ? Math.max(1, prompt.length) : 1;
+  return {
+    ...chat,
+    promptTokens: embeddingTokens(prompt) + textTokens(lookUp(body, "suffix")),
+    choices: chat.choices * prompts,
+    predictionTokens: 0,
+  };
+}
+
 /** Ollama's own API: one answer, and one limit, in `options`, whose keys are matched exactly. */
 export function readOllama(body: Json): ChatReading {
   const options = lookUp(body, "options");

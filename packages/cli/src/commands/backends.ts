@@ -1,6 +1,7 @@
 import type { Alias, BackendHealth, Model, ModelPrice, Result } from "@model-gateway/client";
 import { act, CliError, type Command, type Invocation, needed, text } from "../command.ts";
 import type { Connection } from "../connection.ts";
+import { readSecret } from "../secrets.ts";
 
 const nameOf = (backend: BackendHealth) => backend.name ?? backend.label;
 
@@ -54,7 +55,7 @@ export const backends: Command = {
     "model-gateway backends",
     "model-gateway backends detect --add",
     "model-gateway backends add http://localhost:11434 --name ollama",
-    "model-gateway backends add https://api.example.org/v1 --type external --name cloud --backend-key $UPSTREAM_KEY",
+    "model-gateway backends add https://api.example.org/v1 --type external --name cloud --backend-key-file upstream.key",
     "model-gateway backends remove ollama",
     "model-gateway backends alias fast qwen3:8b",
   ],
@@ -62,7 +63,10 @@ export const backends: Command = {
   options: {
     type: { type: "string", help: "kind or engine name, e.g. local-server, external, vllm" },
     name: { type: "string", help: "name of the backend" },
-    "backend-key": { type: "string", help: "key that the backend itself asks for" },
+    "backend-key-file": {
+      type: "string",
+      help: "file with the key that the backend itself asks for (or MODEL_GATEWAY_BACKEND_KEY)",
+    },
     models: { type: "string", help: "model ids, separated by commas" },
     add: { type: "boolean", help: "with detect: register every server that was found" },
   },
@@ -87,7 +91,7 @@ export const backends: Command = {
     };
     const add = async () => {
       const url = needed(words, 1, "the address of the backend");
-      const apiKey = text(options, "backend-key");
+      const apiKey = readSecret("backend-key", options, process.env);
       const models = text(options, "models");
       const type = text(options, "type");
       const name = text(options, "name");

@@ -16,8 +16,8 @@ import { usage } from "./usage.ts";
 export const COMMON_OPTIONS = {
   json: { type: "boolean", help: "print the result as JSON" },
   url: { type: "string", help: "address of the service (MODEL_GATEWAY_URL; http://127.0.0.1:8080)" },
-  key: { type: "string", help: "API key (MODEL_GATEWAY_KEY)" },
-  "admin-token": { type: "string", help: "admin token (SERVICE_ADMIN_TOKEN)" },
+  "key-file": { type: "string", help: "file with the API key (or MODEL_GATEWAY_KEY)" },
+  "admin-token-file": { type: "string", help: "file with the admin token (or SERVICE_ADMIN_TOKEN)" },
   help: { type: "boolean", short: "h", help: "show the help" },
 } as const;
 

@@ -3,6 +3,7 @@ import { copyFileSync, existsSync, mkdirSync, readdirSync, rmSync, statSync } fr
 import { join } from "node:path";
 import type { Config } from "@model-gateway/gateway/config.ts";
 import { InstanceLock } from "@model-gateway/gateway/kernel/instance-lock.ts";
+import { closeFolder, privateFolder } from "@model-gateway/gateway/kernel/private-files.ts";
 import { verifyLedger } from "@model-gateway/gateway/rooms/ledger/index.ts";
 import { openStorage, SQLITE_FILE } from "@model-gateway/gateway/storage/index.ts";
 import { CliError, type Command, needed } from "../command.ts";
@@ -29,12 +30,13 @@ export const backup: Command = {
       throw new CliError(`${target} is not empty; name a new directory`);
     if (!existsSync(config.dataDir))
       throw new CliError(`there is no data directory at ${config.dataDir}; set SERVICE_DATA_DIR`);
-    mkdirSync(target, { recursive: true, mode: 0o700 });
+    privateFolder(target);
     // The journal goes first: a row that is settled meanwhile is then in both, and is counted once.
     const files = copyOthers(config.dataDir, target);
     if (config.databaseUrl) dumpPostgres(config.databaseUrl, join(target, DUMP_FILE));
     else copySqlite(join(config.dataDir, SQLITE_FILE), join(target, SQLITE_FILE));
     files.push(config.databaseUrl ? DUMP_FILE : SQLITE_FILE);
+    closeFolder(target);
     output.result({ directory: target, files }, () => [
       `Written to ${target}:`,
       ...files.map((file) => `  ${file}`),
@@ -61,9 +63,10 @@ export const restore: Command = {
     const force = options.force === true;
     clearDataDir(config.dataDir, force);
     if (config.databaseUrl) await restorePostgres(config.databaseUrl, join(source, DUMP_FILE), { force });
-    mkdirSync(config.dataDir, { recursive: true, mode: 0o700 });
+    privateFolder(config.dataDir);
     const files = copyOthers(source, config.dataDir, { without: DUMP_FILE });
     if (!config.databaseUrl) copyFileSync(join(source, SQLITE_FILE), join(config.dataDir, SQLITE_FILE));
+    closeFolder(config.dataDir);
     if (config.redisUrl) await forgetShared(config.redisUrl);
     const { ok, accounts, problems } = await verify(config);
     output.result({ directory: config.dataDir, files: [...files, wanted], ledger: { ok, problems } }, () => [

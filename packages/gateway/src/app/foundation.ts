@@ -1,6 +1,7 @@
 import { BusEventHub } from "../bus/event-hub.ts";
 import { openBus } from "../bus/index.ts";
 import { BusRequests } from "../bus/requests.ts";
+import { BusRevocations } from "../bus/revocations.ts";
 import type { Config } from "../config.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { type Ids, randomIds } from "../kernel/ids.ts";
@@ -55,6 +56,8 @@ export async function openFoundation(options: FoundationOptions) {
   /** Requests to other instances; null when this process runs alone. */
   const requests = bus.shared ? new BusRequests({ bus, clock, ids }) : null;
   life.opened("requests to other instances", () => requests?.close());
+  const revocations = new BusRevocations({ bus, clock, log });
+  life.opened("revocations", () => revocations.close());
   return {
     clock,
     ids,
@@ -69,6 +72,7 @@ export async function openFoundation(options: FoundationOptions) {
     leases,
     events,
     requests,
+    revocations,
   };
 }
 

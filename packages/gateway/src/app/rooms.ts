@@ -68,6 +68,7 @@ export async function openRooms(options: RoomOptions) {
     leases,
     events,
     requests,
+    revocations,
   } = foundation;
   const open = async <R>(name: string, room: R, { start, close }: Needs<R> = {}): Promise<R> => {
     life.opened(name, () => close?.(room));
@@ -199,12 +200,25 @@ export async function openRooms(options: RoomOptions) {
   );
   const realtime = await open(
     "realtime",
-    new Realtime({ requests, events, clock, ids, log, routing, metering, billing, conversations }),
+    new Realtime({
+      requests,
+      events,
+      clock,
+      ids,
+      log,
+      routing,
+      metering,
+      billing,
+      conversations,
+      revocations,
+      isInForce: (userId) => accounts.isInForce({ userId }),
+    }),
     { close: (room) => room.close() },
   );
   const inference = await open(
     "inference",
     new Inference({
+      db,
       clock,
       ids,
       log,
@@ -214,10 +228,14 @@ export async function openRooms(options: RoomOptions) {
       routing,
       conversations,
       memory,
+      revocations,
+      isInForce: ({ keyId, userId }) =>
+        keyId === null ? accounts.isInForce({ userId }) : keys.isInForce(keyId),
       countRequest: () => system.countRequest(),
       onFailure: (failure) => system.noteFailure(failure),
       deadlines: options.deadlines,
       passesUpstreamErrors: config.upstreamErrors === "pass",
+      storesResponses: config.storeResponses,
       metrics,
       tracer,
     }),
@@ -231,6 +249,7 @@ export async function openRooms(options: RoomOptions) {
     "account links": accounts.people.sweepLinks,
     invitations: groups.invitations.sweep,
     "video payloads": video.sweepPayloads,
+    "stored responses": inference.responses.sweep,
   };
   await open("housekeeping", new Housekeeping({ clock, log, leases, sweeps }), {
     close: (sweeper) => sweeper.close(),

@@ -1,8 +1,8 @@
-import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { Config } from "../config.ts";
 import { InstanceLock } from "../kernel/instance-lock.ts";
 import type { Log } from "../kernel/log.ts";
+import { privateFolder } from "../kernel/private-files.ts";
 
 function tryLock(dataDir: string): InstanceLock | null {
   try {
@@ -18,7 +18,7 @@ const isShared = ({ databaseUrl, redisUrl }: Config) => databaseUrl !== null || 
 /** Held as long as the process lives; null when another one holds it, or when there may be several. */
 export function lockAlone(config: Config): InstanceLock | null {
   if (isShared(config)) return null;
-  mkdirSync(config.dataDir, { recursive: true, mode: 0o700 });
+  privateFolder(config.dataDir);
   return tryLock(config.dataDir);
 }
 

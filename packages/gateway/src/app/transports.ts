@@ -1,6 +1,7 @@
 import type { Listener } from "@model-gateway/wire/server";
 import type { Config } from "../config.ts";
 import { systemClock } from "../kernel/clock.ts";
+import { FailedTries } from "../kernel/failed-tries.ts";
 import { Registry } from "../kernel/registry.ts";
 import { VERSION } from "../kernel/version.ts";
 import type { Metrics } from "../observe/metrics.ts";
@@ -69,12 +70,13 @@ function publishFigures(
 
 /** Opens the listener: from here on the service takes requests. */
 export function openTransports({ config, life, foundation, rooms }: TransportOptions): Transports {
-  const { events: hub, limiter, clock, ids, log, metrics } = foundation;
+  const { events: hub, limiter, revocations, clock, ids, log, metrics } = foundation;
   const { accounts, metering } = rooms;
   const registry = new Registry(surfaces);
+  const tries = new FailedTries(clock);
   const calls = metrics.counter("gateway_rpc_calls_total", "JSON-RPC calls by method and outcome");
   const runner = new RpcRunner({ registry, rooms, log, calls });
-  const events = new EventsTransport({ events: hub, authenticator: accounts, clock });
+  const events = new EventsTransport({ events: hub, authenticator: accounts, revocations, clock });
   life.opened("notification streams", () => events.close());
   publishFigures(metrics, rooms, events);
   const refused = metrics.counter(
@@ -90,7 +92,7 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
     connectionRefused: () => refused.add(),
     routes: [
       ...registry.routes,
-      ...documentRoutes({ registry, metrics, version: VERSION }),
+      ...documentRoutes({ registry, metrics, metricsToken: config.metricsToken, version: VERSION }),
       ...consoleRoutes({
         hosts,
         needsSetupLink: (source) => accounts.needsSetupLink(source),
@@ -99,14 +101,24 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
       }),
     ],
     fallback: createConsole({ log }),
-    rpcHttp: createRpcHttp({ runner, authenticator: accounts, events: hub }),
-    rpcSocket: new RpcWebSocket({ runner, registry, authenticator: accounts, clock, ids }),
+    rpcHttp: createRpcHttp({ runner, authenticator: accounts, events: hub, limiter, tries }),
+    rpcSocket: new RpcWebSocket({
+      runner,
+      registry,
+      authenticator: accounts,
+      limiter,
+      tries,
+      revocations,
+      clock,
+      ids,
+    }),
     events,
     sockets: [new AgentTunnel({ desk: rooms.agents, clock, ids, log })],
     gate: new Gate({
       authenticator: accounts,
       keys: rooms.keys,
       limiter,
+      tries,
       apiRateLimitRpm: config.apiRateLimitRpm,
       checkTierRate: (principal) => metering.checkRate(payerOf(principal)),
     }),

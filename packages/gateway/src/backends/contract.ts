@@ -5,11 +5,13 @@
  * Chat and embeddings speak the chat-completions convention in both directions, whatever the upstream
  * speaks: a kind with another wire format converts at its own edge, so everything above relays bytes.
  */
+
 import type { TunnelFetchInit } from "@model-gateway/protocol/tunnel/client.ts";
 import type { Answer, FailureKind, Origin, OriginOptions } from "@model-gateway/wire/client";
 import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
+import { hideSecrets } from "../kernel/secrets.ts";
 
 export type { Answer, Flow, HttpAnswer, PieceReader } from "@model-gateway/wire/client";
 
@@ -49,6 +51,8 @@ export interface BackendConfig {
 
 export interface ModelInfo {
   id: string;
+  /** What its server says about it, such as the context length; small. */
+  meta?: Record<string, unknown>;
   capabilities?: readonly CapabilityName[];
 }
 
@@ -80,6 +84,11 @@ export interface ModelCall {
 
 export interface ChatCall extends ModelCall {
   stream: boolean;
+}
+
+export interface PostCall extends ModelCall {
+  /** Media type of the body; absent: JSON. */
+  contentType?: string;
 }
 
 export interface VideoRequest {
@@ -165,6 +174,8 @@ export interface Backend {
   limitFields?: LimitFields;
   /** Resolves with a 2xx embeddings answer; honours `encoding_format`. */
   embed?(call: ModelCall): Promise<Answer>;
+  /** Posts to another path of the same convention, such as `/completions`, and resolves with its 2xx answer. */
+  post?(path: string, call: PostCall): Promise<Answer>;
   video?: VideoCapability;
   realtime?: RealtimeCapability;
   /** Sends a method and params as they are and returns the raw result. */
@@ -262,6 +273,8 @@ export interface Replica {
   direct: boolean;
   /** Null when the node has no tunnel; then its host and port are all there is. */
   tunnel: TunnelFetch | null;
+  /** Aborts when the node is deregistered: what it is answering then ends. */
+  ended: AbortSignal;
 }
 
 /** All replicas of one model behind one backend. */
@@ -318,21 +331,36 @@ function boundedDetail(text: string): string {
   return new TextDecoder().decode(Buffer.from(text).subarray(0, DETAIL_BYTES_MAX), { stream: true });
 }
 
+const MEMBER_CHARS_MAX = 256;
+
+/** Cut after the secrets are taken out: half a key would not be found. */
+const boundedMember = (text: string | null): string | null =>
+  text && hideSecrets(text).slice(0, MEMBER_CHARS_MAX);
+
+const boundedRefusal = ({ type, code, param, overflow }: UpstreamRefusal): UpstreamRefusal => ({
+  type: boundedMember(type),
+  code: boundedMember(code),
+  param: boundedMember(param),
+  overflow,
+});
+
 export class BackendError extends Error {
-  /** Bounded to 4 KB, without secrets. */
+  /** Bounded to 4 KB, without the secrets that upstreams were sent. */
   readonly detail: string;
+  /** What the upstream's error body says besides its message, likewise. */
+  readonly refusal?: UpstreamRefusal;
   constructor(
     readonly kind: BackendErrorKind,
     detail: string,
     readonly status?: number,
     readonly retryAfterSeconds?: number,
-    /** What the upstream's error body says besides its message. */
-    readonly refusal?: UpstreamRefusal,
+    refusal?: UpstreamRefusal,
   ) {
-    const told = boundedDetail(detail.replace(RUNTIME_ADVICE, ""));
+    const told = boundedDetail(hideSecrets(detail.replace(RUNTIME_ADVICE, "")));
     super(kind === "upstream" ? `upstream ${status}: ${told}` : told);
     this.name = "BackendError";
     this.detail = told;
+    this.refusal = refusal && boundedRefusal(refusal);
   }
 }
 

@@ -1,3 +1,4 @@
+import { keepSecret } from "../kernel/secrets.ts";
 import { isBridgeUrl } from "./bridge/index.ts";
 import type {
   Backend,
@@ -19,6 +20,11 @@ export const localServers: readonly LocalServer[] = Object.values(kinds).flatMap
   types.flatMap(({ name: type, local }) => (local ? [{ ...local, type, kind }] : [])),
 );
 
+function keepSecretsOf({ apiKey, url }: BackendConfig): void {
+  keepSecret(apiKey);
+  if (URL.canParse(url)) keepSecret(decodeURIComponent(new URL(url).password));
+}
+
 /** What the routing room makes its backends with. */
 export const backendFactory = (deps: BackendDeps, bridge: BridgeResolver) => ({
   plan,
@@ -26,6 +32,7 @@ export const backendFactory = (deps: BackendDeps, bridge: BridgeResolver) => ({
   create(config: BackendConfig): Backend {
     const kind = backendKinds.get(config.kind);
     if (!kind) throw new Error(`There is no backend kind ${config.kind}`);
+    keepSecretsOf(config);
     return Object.assign(kind.create(config, deps), { limitFields: kind.limitFields?.(config) });
   },
   bridge,

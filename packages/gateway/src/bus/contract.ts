@@ -33,6 +33,14 @@ export interface Requests {
   serve(topic: string, answer: (question: string) => string | Promise<string>): Subscription;
 }
 
+/** Checks what goes on for a key, user or group again; for null, everything. */
+export type Recheck = (id: string | null) => Promise<void>;
+
+/** Tells when rights may have been taken away, so that what goes on because of them can end. */
+export interface Revocations {
+  onChange(recheck: Recheck): void;
+}
+
 /** Limits counted over a sliding window: exact over every instance that shares the counter. */
 export interface RateLimiter {
   /**
@@ -162,13 +170,27 @@ export interface SubscribeOptions {
 export interface EventHub {
   /** Opens a channel that belongs to `userId`; its id is made here unless the caller has one. */
   open(userId: string, sessionId?: string): EventStream;
+  /** The user whose session it is, by opening it or by pushing into it first; null when it is nobody's. */
+  ownerOf(sessionId: string): string | null;
   /**
    * Sends one JSON text to the subscribers of `sessionId`. While nobody listens to a session that was just opened, it
    * waits for the grace period; otherwise it is dropped when nobody does.
    */
   push(sessionId: string, json: string): void;
-  /** The same for a notification. */
+  /**
+   * The same on behalf of a user (null: a caller who is not signed in). It reaches sessions of that user only; one
+   * that is nobody's becomes the user's.
+   */
+  pushAs(userId: string | null, sessionId: string, json: string): void;
+  /** The same as `push` for a notification. */
   notify<Definition extends NotificationDefinition>(
+    sessionId: string,
+    definition: Definition,
+    params: z.input<Definition["params"]>,
+  ): void;
+  /** The same, only for those who have subscribed as this user. */
+  notifyUser<Definition extends NotificationDefinition>(
+    userId: string,
     sessionId: string,
     definition: Definition,
     params: z.input<Definition["params"]>,

@@ -1,7 +1,8 @@
+import { BoundedMap } from "../kernel/bounded.ts";
 import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Bus, EventHub, EventReader, EventStream, SubscribeOptions } from "./contract.ts";
-import { KEPT_MS, LOG_CHARS_MAX, type LoggedEvent } from "./event-log.ts";
+import { type Audience, EVERYONE, KEPT_MS, LOG_CHARS_MAX, type LoggedEvent } from "./event-log.ts";
 import { EventSession, SessionReader } from "./event-session.ts";
 
 /** How long notifications of a new session wait for its first subscriber. */
@@ -10,6 +11,7 @@ const SUBSCRIBERS_PER_SESSION_MAX = 16;
 /** How long a session's owner is remembered after its stream ended, for subscribers that come late. */
 const OWNER_KEPT_MS = 10 * 60_000;
 const OWNERS_MAX = 100_000;
+const CLAIMS_MAX = 100_000;
 /** Sessions kept without subscribers, in case one reconnects; the oldest are dropped first. */
 const DESERTED_SESSIONS_MAX = 10_000;
 /** Limit, over all sessions, for notifications kept after delivery. */
@@ -22,6 +24,7 @@ const topicOf = (sessionId: string) => `events:${sessionId}`;
 const keptTopicOf = (instance: string) => `events-kept:${instance}`;
 const ATTACHED = "events-attached";
 const OPENED = "events-opened";
+const CLAIMED = "events-claimed";
 const STOPPED = "events-stopped";
 const MISSED = "events-missed";
 
@@ -44,11 +47,24 @@ interface KeptMessage {
 
 /** A new session that nobody listens to yet. */
 interface Opening {
-  held: string[];
+  held: { json: string; audience: Audience }[];
   heldChars: number;
   heard: Promise<void>;
   /** Someone listens, or the grace period is over: send what was held. */
   settle(): void;
+}
+
+/** An event's id, its audience unless that is everyone, a space, and its JSON. */
+function eventOf(message: string, atMs: number): LoggedEvent {
+  const space = message.indexOf(" ");
+  const head = message.slice(0, space);
+  const mark = head.search(/[!?]/);
+  return {
+    id: mark === -1 ? head : head.slice(0, mark),
+    audience: mark === -1 ? EVERYONE : (head.slice(mark) as Audience),
+    json: message.slice(space + 1),
+    atMs,
+  };
 }
 
 /**
@@ -62,6 +78,8 @@ export class BusEventHub implements EventHub {
   readonly #kept = { chars: 0 };
   #sweepAboveChars = KEPT_CHARS_MAX;
   readonly #owners = new Map<string, string>();
+  /** Users of sessions that nobody opened: those who pushed into them first. */
+  readonly #claims = new BoundedMap<string, string>(CLAIMS_MAX);
   readonly #openings = new Map<string, Opening>();
   /** How to stop what runs here, by session. */
   readonly #stops = new Map<string, { userId: string; run: () => void }>();
@@ -81,6 +99,10 @@ export class BusEventHub implements EventHub {
     this.#instance = ids.uuid().slice(0, 8);
     bus.subscribe(ATTACHED, (sessionId) => this.#openings.get(sessionId)?.settle());
     bus.subscribe(OPENED, (message) => this.#opened(JSON.parse(message) as SessionMessage));
+    bus.subscribe(CLAIMED, (message) => {
+      const { sessionId, userId } = JSON.parse(message) as SessionMessage;
+      if (!this.#claims.get(sessionId)) this.#claims.set(sessionId, userId);
+    });
     bus.subscribe(STOPPED, (message) => {
       const { sessionId, userId } = JSON.parse(message) as SessionMessage;
       const running = this.#stops.get(sessionId);
@@ -116,19 +138,39 @@ export class BusEventHub implements EventHub {
     };
   }
 
-  push(sessionId: string, json: string): void {
+  ownerOf(sessionId: string): string | null {
+    return this.#owners.get(sessionId) ?? this.#claims.get(sessionId) ?? null;
+  }
+
+  push(sessionId: string, json: string, audience: Audience = EVERYONE): void {
     const opening = this.#openings.get(sessionId);
     if (opening && opening.heldChars + json.length <= LOG_CHARS_MAX) {
-      opening.held.push(json);
+      opening.held.push({ json, audience });
       opening.heldChars += json.length;
       return;
     }
     opening?.settle();
-    this.bus.publish(topicOf(sessionId), `${this.#instance}-${++this.#count} ${json}`);
+    this.bus.publish(topicOf(sessionId), `${this.#instance}-${++this.#count}${audience} ${json}`);
+  }
+
+  pushAs(userId: string | null, sessionId: string, json: string): void {
+    if (userId !== null && this.ownerOf(sessionId) === null) this.#claim(sessionId, userId);
+    if (this.ownerOf(sessionId) === userId) this.push(sessionId, json, `?${userId ?? ""}`);
+    // Someone else was here first; those who listen as this user still hear what it says.
+    else if (userId !== null && !this.#owners.has(sessionId)) this.push(sessionId, json, `!${userId}`);
+  }
+
+  #claim(sessionId: string, userId: string): void {
+    this.#claims.set(sessionId, userId);
+    const claimed: SessionMessage = { sessionId, userId };
+    this.bus.publish(CLAIMED, JSON.stringify(claimed));
   }
 
   notify: EventHub["notify"] = (sessionId, { name: method }, params) =>
     this.push(sessionId, JSON.stringify({ jsonrpc: "2.0", method, params }));
+
+  notifyUser: EventHub["notifyUser"] = (userId, sessionId, { name: method }, params) =>
+    this.push(sessionId, JSON.stringify({ jsonrpc: "2.0", method, params }), `!${userId}`);
 
   /** Holds the session's notifications back for a moment. */
   #await(sessionId: string): Opening {
@@ -138,7 +180,7 @@ export class BusEventHub implements EventHub {
     const settle = () => {
       cancel();
       this.#openings.delete(sessionId);
-      for (const json of opening.held) this.push(sessionId, json);
+      for (const { json, audience } of opening.held) this.push(sessionId, json, audience);
       resolve();
     };
     const cancel = this.clock.after(SUBSCRIBER_GRACE_MS, settle);
@@ -176,11 +218,12 @@ export class BusEventHub implements EventHub {
   // Listening.
 
   subscribe({ sessionId, userId, lastId = null, subscriber }: SubscribeOptions): EventReader | null {
+    // A claim keeps nobody out: it could be laid on a channel that is someone else's by its name, such as a key's.
     const owner = this.#owners.get(sessionId);
     if (userId !== null && owner !== undefined && owner !== userId) return null;
     const session = this.#sessions.get(sessionId) ?? this.#attach(sessionId);
     if (session.readers.size >= SUBSCRIBERS_PER_SESSION_MAX) return null;
-    const reader = new SessionReader(session, subscriber, {
+    const reader = new SessionReader(session, subscriber, userId, {
       // Announced only once the topic subscription is active, or the first notifications would be lost.
       begun: () => void session.unsubscribe.ready.then(() => this.bus.publish(ATTACHED, sessionId)),
       left: () => this.#detach(sessionId, session),
@@ -196,9 +239,7 @@ export class BusEventHub implements EventHub {
   #attach(sessionId: string): EventSession {
     const session = new EventSession(this.#kept);
     session.unsubscribe = this.bus.subscribe(topicOf(sessionId), (message) => {
-      const space = message.indexOf(" ");
-      const event = { id: message.slice(0, space), json: message.slice(space + 1), atMs: this.clock.now() };
-      session.append(event);
+      session.append(eventOf(message, this.clock.now()));
       if (this.#kept.chars > this.#sweepAboveChars) this.#sweep();
     });
     this.#sessions.set(sessionId, session);

@@ -6,9 +6,19 @@ const LOG_CHARS_AFTER_TRIM = (LOG_CHARS_MAX * 3) / 4;
 export const KEPT_MS = 2 * 60_000;
 const TRIM_AGE_MS = KEPT_MS * 1.25;
 
+/** Who may hear an event: everyone, a user alone (`!`), or a user and readers who are not signed in (`?`). */
+export type Audience = "" | `!${string}` | `?${string}`;
+export const EVERYONE: Audience = "";
+
+export function mayHear(audience: Audience, userId: string | null): boolean {
+  if (audience === EVERYONE) return true;
+  return userId === null ? audience.startsWith("?") : audience.slice(1) === userId;
+}
+
 export interface LoggedEvent {
   /** Unique among all instances. */
   id: string;
+  audience: Audience;
   json: string;
   atMs: number;
 }

@@ -1,5 +1,5 @@
 import type { EventReader, Subscriber, Subscription } from "./contract.ts";
-import { EventLog, type KeptTotal, type LoggedEvent } from "./event-log.ts";
+import { EventLog, type KeptTotal, type LoggedEvent, mayHear } from "./event-log.ts";
 
 /** One session as an instance with subscribers of it sees it: recent notifications and their readers. */
 export class EventSession {
@@ -54,6 +54,7 @@ export class SessionReader implements EventReader {
   constructor(
     readonly session: EventSession,
     readonly subscriber: Subscriber,
+    readonly userId: string | null,
     readonly events: ReaderEvents,
   ) {
     this.next = session.log.end;
@@ -76,16 +77,16 @@ export class SessionReader implements EventReader {
     const { session, subscriber } = this;
     if (this.isCatchingUp) return;
     while (this.#isReady && this.next < session.log.end) {
-      const { id, json } = session.log.at(this.next++);
-      if (!subscriber.deliver(json, id)) this.#isReady = false;
+      const { id, json, audience } = session.log.at(this.next++);
+      if (mayHear(audience, this.userId) && !subscriber.deliver(json, id)) this.#isReady = false;
     }
   }
 
   finish(): void {
     const { log } = this.session;
     while (this.next < log.end) {
-      const { id, json } = log.at(this.next++);
-      this.subscriber.deliver(json, id);
+      const { id, json, audience } = log.at(this.next++);
+      if (mayHear(audience, this.userId)) this.subscriber.deliver(json, id);
     }
     this.leave();
   }

@@ -27,6 +27,12 @@ export interface Identity {
   sessionId?: string;
 }
 
+/** Someone who was identified; without a session, any session of that account. */
+export interface SignedIn {
+  userId: string;
+  sessionId?: string;
+}
+
 /** Where a call comes from. */
 export interface CallSource {
   readonly ip: string;
@@ -71,6 +77,8 @@ export const callerFrom = (identity: Identity, source: CallSource): Caller =>
 export interface Authenticator {
   /** Turns a bearer value into an identity; a bearer that does not verify is anonymous. */
   identify(bearer: string | null): Identity | Promise<Identity>;
+  /** Whether someone who was identified once still is, as the database has it now. Tokens may expire meanwhile. */
+  isInForce(signedIn: SignedIn): Promise<boolean>;
 }
 
 export interface CallContext {

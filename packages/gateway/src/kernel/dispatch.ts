@@ -1,8 +1,13 @@
 import type { Actor, CallContext, Identity } from "./context.ts";
 import { fail } from "./errors.ts";
 import type { MethodAuth } from "./method.ts";
+import { openRpcDocument } from "./openrpc.ts";
 import type { Registry } from "./registry.ts";
 import { validate } from "./validate.ts";
+import { VERSION } from "./version.ts";
+
+/** OpenRPC's own method: it belongs to the protocol and to no room, and says what GET /api/openrpc.json does. */
+const DISCOVER = "rpc.discover";
 
 interface Protected {
   auth: MethodAuth;
@@ -44,6 +49,8 @@ export function dispatch(
   registry: Registry,
   { method: name, params, context }: { method: string; params: unknown; context: CallContext },
 ): unknown {
+  // The caller has the address already; here only the path is known.
+  if (name === DISCOVER) return openRpcDocument(registry, { version: VERSION, serverUrl: "" });
   const method = registry.methods.get(name);
   if (!method) fail("method_not_found", `Method not found: ${name.slice(0, 200)}`);
   const actor = authorize(method, context.caller);

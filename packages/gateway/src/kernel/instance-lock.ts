@@ -1,5 +1,6 @@
 import { Database as Sqlite } from "bun:sqlite";
 import { rmSync } from "node:fs";
+import { privateFile } from "./private-files.ts";
 
 /**
  * A lock that ends with the process, however it dies. Bun offers no flock, but SQLite takes a file lock that
@@ -13,6 +14,7 @@ export class InstanceLock {
 
   /** Null when another process, or another part of this one, holds it. */
   static tryAcquire(path: string): InstanceLock | null {
+    privateFile(path);
     const handle = new Sqlite(path, { create: true });
     try {
       handle.run("PRAGMA busy_timeout = 0");

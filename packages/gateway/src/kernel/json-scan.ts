@@ -155,18 +155,16 @@ export interface Member {
   end: number;
 }
 
-export interface ScanListeners {
-  onString?: OnString;
-  /** Handed the whole object, whose texts are in Latin-1. */
-  onParsed?: (object: Record<string, unknown>) => void;
+/** The members of a JSON object, in order, duplicates included; all of it is valid JSON. */
+export function scanObject(bytes: Buffer): Member[] {
+  const text = bytes.toString("latin1");
+  const members = scanMembers(bytes, text);
+  parseLatin1(text);
+  return members;
 }
 
-/** The members of a JSON object, in order, duplicates included. `text` is `bytes` in Latin-1. */
-export function scanObject(
-  bytes: Buffer,
-  text = bytes.toString("latin1"),
-  { onString, onParsed }: ScanListeners = {},
-): Member[] {
+/** The same, without a check of what is inside the members. `text` is `bytes` in Latin-1. */
+export function scanMembers(bytes: Buffer, text: string, onString?: OnString): Member[] {
   if (!isUtf8(bytes)) throw new JsonScanError("it is not valid UTF-8");
   if (text.startsWith(BYTE_ORDER_MARK))
     throw new JsonScanError("it begins with a byte order mark; send UTF-8 without one");
@@ -187,13 +185,11 @@ export function scanObject(
   }
   if (skipSpace(text, at + 1) < text.length)
     throw new JsonScanError(`something follows the object at byte ${at + 1}`);
-  const parsed = parsedLatin1(text);
-  onParsed?.(parsed);
   return members;
 }
 
-/** In Latin-1 the text has other letters, but the same syntax. */
-function parsedLatin1(text: string): Record<string, unknown> {
+/** The object, its texts in Latin-1: other letters, but the same syntax. */
+export function parseLatin1(text: string): Record<string, unknown> {
   try {
     return JSON.parse(text) as Record<string, unknown>;
   } catch (error) {

@@ -1,5 +1,7 @@
 import { fail } from "./errors.ts";
+import { costProblem } from "./json-cost.ts";
 import { isTooDeep, JSON_DEPTH_MAX } from "./json-scan.ts";
+import { LARGE_BODY_BYTES, nextTurn } from "./turns.ts";
 
 const BYTE_ORDER_MARK = "\ufeff";
 
@@ -15,8 +17,38 @@ export function decodeUtf8(bytes: Uint8Array | ArrayBuffer): string {
   }
 }
 
+/** JSON of a request's body; a large one is read in steps. */
+export const readJson = (bytes: Uint8Array): unknown =>
+  bytes.length <= LARGE_BODY_BYTES ? parseJson(decodeUtf8(bytes)) : readLarge(bytes);
+
+async function readLarge(bytes: Uint8Array): Promise<unknown> {
+  await nextTurn();
+  const text = decodeUtf8(bytes);
+  await nextTurn();
+  requireCheap(text);
+  requireFlat(text);
+  await nextTurn();
+  const value = parsed(text);
+  await nextTurn();
+  return value;
+}
+
 export function parseJson(text: string): unknown {
+  requireCheap(text);
+  requireFlat(text);
+  return parsed(text);
+}
+
+function requireCheap(text: string): void {
+  const problem = costProblem(text);
+  if (problem !== null) fail("invalid_request", `The JSON is too costly to read: ${problem}`);
+}
+
+function requireFlat(text: string): void {
   if (isTooDeep(text)) fail("invalid_request", `The JSON is nested deeper than ${JSON_DEPTH_MAX} levels`);
+}
+
+function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {

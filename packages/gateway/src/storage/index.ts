@@ -1,5 +1,6 @@
-import { mkdirSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { privateFile, privateFolder } from "../kernel/private-files.ts";
 import { shownUrl } from "../kernel/shown-address.ts";
 import type { Database } from "./contract.ts";
 import { migrate } from "./migrate.ts";
@@ -13,6 +14,7 @@ export interface StorageOptions {
 }
 
 export const SQLITE_FILE = "gateway.sqlite";
+const BESIDE_IT = ["-wal", "-shm"];
 /** One settles, another looks something up meanwhile. */
 const SETTLING_CONNECTIONS_MAX = 2;
 
@@ -27,8 +29,10 @@ export async function openDatabase(
       throw new Error(`${shownUrl(databaseUrl)} cannot be reached: ${error.message}`, { cause: error });
     });
   }
-  mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+  privateFolder(dataDir);
   const path = join(dataDir, SQLITE_FILE);
+  for (const file of [path, ...BESIDE_IT.map((suffix) => path + suffix).filter(existsSync)])
+    privateFile(file);
   return SqliteDatabase.open(path, { isAttended: forSettling }).catch((error: Error) => {
     throw new Error(`${path} cannot be opened: ${error.message}`, { cause: error });
   });

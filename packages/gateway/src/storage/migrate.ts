@@ -79,8 +79,9 @@ function applyStatements(db: Database, known: readonly Migration[]): Promise<Mig
         `the database was written by a newer version (schema ${newest}, this version knows ${newestKnown}): start that version, or restore a backup made before the upgrade`,
       );
     }
+    const done = new Set(applied.map(({ id }) => id));
     for (const migration of known) {
-      if (migration.id <= newest) continue;
+      if (done.has(migration.id)) continue;
       if (migration.indexes) return migration;
       for (const statement of migration.statements) {
         const texts = typeof statement === "string" ? [statement] : statement[tx.dialect];

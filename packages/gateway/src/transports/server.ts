@@ -51,6 +51,9 @@ interface HttpServerOptions {
 }
 
 const SOCKET_MESSAGE_BYTES_MAX = 8 * 1024 * 1024;
+/** Of the connections, what callers who are not signed in may have. */
+const STRANGERS_SHARE = 1 / 2;
+const STRANGERS_OF_ONE_ADDRESS_SHARE = 1 / 4;
 const CONNECTIONS_MAX_HINT =
   "raise the limit of open files and SERVICE_CONNECTIONS_MAX, or start more instances";
 const RPC_METHODS: readonly string[] = ["GET", "POST"];
@@ -95,8 +98,11 @@ export function startHttpServer(options: HttpServerOptions): Listener {
   async function upgradeRpc(request: IncomingRequest): Promise<AnyReply> {
     const query = new URLSearchParams(request.search);
     const data = await rpcSocket.admit(query.get("token") ?? bearerOf(request), sourceOf(request));
-    const refusal = data.anonymous ? refusalOf(request) : null;
-    if (refusal) return toRestReply(refusal, ids.ordered());
+    if (!data.anonymous) request.vouch();
+    else {
+      const refusal = refusalOf(request);
+      if (refusal) return toRestReply(refusal, ids.ordered());
+    }
     return new SocketReply(ids.ordered(), data, rpcSocket, {
       hint: "Expected a WebSocket upgrade; POST JSON-RPC requests instead.",
       // An anonymous socket may send no more at once than its calls may hold.
@@ -109,7 +115,9 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     request: IncomingRequest,
   ): Promise<AnyReply> {
     const admitted = await transport.admit(request, new URLSearchParams(request.search));
-    return admitted instanceof Reply ? admitted : new SocketReply(ids.ordered(), admitted, transport);
+    if (admitted instanceof Reply) return admitted;
+    request.vouch();
+    return new SocketReply(ids.ordered(), admitted, transport);
   }
 
   const sourceOf = (request: IncomingRequest) => new RequestSource(request, trustedProxies);
@@ -151,11 +159,17 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     }
   }
 
+  const connectionsMax = options.connectionsMax ?? connectionsByOpenFiles();
   return new Listener({
     host: options.host,
     port: options.port,
     reusePort: options.reusePort ?? false,
-    connectionsMax: options.connectionsMax ?? connectionsByOpenFiles(),
+    connectionsMax,
+    strangers: {
+      max: Math.ceil(connectionsMax * STRANGERS_SHARE),
+      perAddressMax: Math.ceil(connectionsMax * STRANGERS_OF_ONE_ADDRESS_SHARE),
+      isShared: (address) => trustedProxies.has(address),
+    },
     connectionsMaxHint: CONNECTIONS_MAX_HINT,
     refused: options.connectionRefused,
     handle: cors.enabled

@@ -6,7 +6,7 @@ import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts
 import { startEngine } from "@model-gateway/testing/http-engine.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { abortable, readerOf, textOf } from "../support/backends.ts";
-import { chat, dialRaw, follow, serveTunnel } from "./support.ts";
+import { chat, deployedBefore, dialRaw, follow, serveTunnel } from "./support.ts";
 
 const redisUrl = process.env.TEST_REDIS_URL;
 
@@ -24,6 +24,7 @@ describe.if(redisUrl !== undefined && process.env.TEST_POSTGRES_URL !== undefine
     [a, b] = await Promise.all([boot(clock), boot(clock)]);
     admin = await a.signIn("ada");
     node = await a.rpc("agents.register", { machine_name: "node", version: "1" }, admin);
+    await deployedBefore(a, node.agent_id, "tiny", "hidden", "old", "new");
   });
   afterEach(async () => {
     await Promise.all([a.stop(), b.stop()]);
@@ -68,6 +69,7 @@ describe.if(redisUrl !== undefined && process.env.TEST_POSTGRES_URL !== undefine
       port: 20_000,
     });
     await until("b hears that it is ready", () => heard.last()?.status === "ready");
+    clock.advance(200);
     await until("b lists it", async () => (await on(b)).models[0]?.status === "ready");
 
     expect(await b.rpc("agents.stop", { agent_id: node.agent_id, model_id: "tiny" }, admin)).toEqual({
@@ -185,6 +187,7 @@ describe.if(redisUrl !== undefined && process.env.TEST_POSTGRES_URL !== undefine
     await untilSeen(other);
     alone.advance(30_000);
     expect((await on(other)).online).toBe(false);
+    clock.advance(200);
     await raw.call("agent.heartbeat", { gpus: [], models: [] });
     await untilSeen(other);
     await other.stop();

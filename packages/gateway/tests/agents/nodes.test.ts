@@ -6,7 +6,7 @@ import { failure } from "@model-gateway/testing/failure.ts";
 import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { startUpstream, wholeStream } from "@model-gateway/testing/upstream.ts";
-import { chat, dialRaw, follow, HELLO, type RawNode, serveTunnel } from "./support.ts";
+import { chat, deployedBefore, dialRaw, follow, HELLO, type RawNode, serveTunnel } from "./support.ts";
 
 let gateway: TestGateway;
 let clock: ManualClock;
@@ -20,8 +20,11 @@ afterEach(() => gateway.stop());
 
 const call = (method: string, params: unknown = {}) => gateway.call(method, params, admin);
 const rpc = (method: string, params: unknown = {}) => gateway.rpc(method, params, admin);
-const register = (machine_name: string): Promise<{ agent_id: string; token: string }> =>
-  rpc("agents.register", { machine_name, version: "0.1.0" });
+async function register(machine_name: string, ...deployed: string[]) {
+  const node = await rpc("agents.register", { machine_name, version: "0.1.0" });
+  await deployedBefore(gateway, node.agent_id, ...deployed);
+  return node as { agent_id: string; token: string };
+}
 const status = (agent_id: string) => rpc("agents.status", { agent_id });
 const backend = (modelId: string) => gateway.app.rooms.agents.backend(modelId);
 const orders = (node: RawNode, method: string) =>
@@ -105,7 +108,7 @@ describe("tokens", () => {
   });
 
   test("it is shown once, stored hashed, taken from the header or the query, and void after deregistration", async () => {
-    const { agent_id, token } = await register("node");
+    const { agent_id, token } = await register("node", "tiny");
     expect(JSON.stringify(await rpc("agents.list"))).not.toContain(token);
     for await (const file of new Bun.Glob("**").scan(gateway.dataDir))
       expect(
@@ -134,7 +137,7 @@ describe("tokens", () => {
 
 describe("state", () => {
   test("a node is listed before, during and after its connection", async () => {
-    const { agent_id, token } = await register("node");
+    const { agent_id, token } = await register("node", "tiny", "big");
     expect(await rpc("agents.list")).toEqual([
       {
         agent_id,
@@ -197,7 +200,7 @@ describe("state", () => {
   });
 
   test("30 seconds without a heartbeat make a node offline and its models unroutable", async () => {
-    const { agent_id, token } = await register("node");
+    const { agent_id, token } = await register("node", "tiny");
     const node = await dialRaw(gateway, token);
     await node.hello({ models: serving("tiny"), gpus: [gpu(0, 0, 0)] });
     clock.advance(29_000);
@@ -221,7 +224,7 @@ describe("state", () => {
   });
 
   test("a second connection takes the place of the first, which can do nothing any more", async () => {
-    const { agent_id, token } = await register("node");
+    const { agent_id, token } = await register("node", "tiny", "other");
     const first = await dialRaw(gateway, token);
     await first.hello({ models: serving("tiny") });
     const second = await dialRaw(gateway, token);
@@ -236,7 +239,7 @@ describe("state", () => {
   });
 
   test("models that come and go with heartbeats are routable exactly meanwhile", async () => {
-    const { token } = await register("node");
+    const { token } = await register("node", "a", "b");
     const node = await dialRaw(gateway, token);
     await node.hello();
     const beat = (models: unknown[]) => node.call("agent.heartbeat", { gpus: [], models });
@@ -250,7 +253,7 @@ describe("state", () => {
 
 describe("placement", () => {
   async function connect(name: string, hello: Parameters<RawNode["hello"]>[0]): Promise<RawNode> {
-    const node = await dialRaw(gateway, (await register(name)).token);
+    const node = await dialRaw(gateway, (await register(name, "x", "y")).token);
     await node.hello(hello);
     return node;
   }
@@ -483,8 +486,8 @@ describe("what breaks the protocol closes the connection", () => {
   });
 });
 
-test("a node that tells of ever more models is heard up to a bound", async () => {
-  const { agent_id, token } = await register("node");
+test("a node has as many models as were deployed to it, up to a bound, however many it tells of", async () => {
+  const { agent_id, token } = await register("node", "m0");
   const node = await dialRaw(gateway, token);
   await node.hello();
   const told = (model_id: string, progress: number) => ({
@@ -495,13 +498,17 @@ test("a node that tells of ever more models is heard up to a bound", async () =>
   });
   for (let i = 0; i < MODELS_MAX + 20; i++) node.notify("agent.progress", told(`m${i}`, 1));
   await node.call("agent.progress", told("m0", 50));
-  const { models } = await status(agent_id);
-  expect(models.length).toBe(MODELS_MAX);
-  expect(models.find(({ model_id }: { model_id: string }) => model_id === "m0").progress).toBe(50);
+  expect((await status(agent_id)).models).toMatchObject([{ model_id: "m0", progress: 50 }]);
+  await deployedBefore(gateway, agent_id, ...Array.from({ length: MODELS_MAX - 1 }, (_, i) => `more-${i}`));
+  const { error } = await call("agents.deploy", { model_id: "one-too-many", agent_id });
+  expect(error).toMatchObject({
+    code: -32000,
+    message: expect.stringContaining("the most that are deployed"),
+  });
 });
 
 test("what a tunnel refuses is an error that lets the router go on", async () => {
-  const { token } = await register("node");
+  const { token } = await register("node", "tiny");
   const node = await dialRaw(gateway, token);
   await node.hello({ models: serving("tiny") });
   expect(await failure(chat(backend("tiny"), "tiny"))).toMatchObject({
@@ -528,6 +535,7 @@ test("an instance that drains lets the streams through a node's tunnel finish", 
     for (const piece of rest) await reply.write(piece);
     await reply.end();
   });
+  await deployedBefore(leaving, registered.agent_id, "tiny");
   const node = await dialRaw(leaving, registered.token);
   serveTunnel(node, { baseUrl: engine.url, apiKey: null });
   await node.hello({ tunnel: true, direct: false, models: serving("tiny") });
@@ -560,6 +568,7 @@ test("a hung engine does not take the model down on the other nodes", async () =
   const engines = [startUpstream({ models: ["tiny"] }), startUpstream({ models: ["tiny"] })];
   for (const [i, engine] of engines.entries()) {
     const registered = await running.rpc("agents.register", { machine_name: `n${i}`, version: "1" }, token);
+    await deployedBefore(running, registered.agent_id, "tiny");
     const node = await dialRaw(running, registered.token);
     serveTunnel(node, { baseUrl: engine.url, apiKey: null });
     await node.hello({ tunnel: true, direct: false, models: serving("tiny") });
@@ -569,7 +578,7 @@ test("a hung engine does not take the model down on the other nodes", async () =
   const entry = routing.entries.find(({ config }) => config.name === "agent-tiny")!;
   engines[0]!.listing(() => {});
   engines[0]!.answer(() => {});
-  await routing.recheck(entry.backend);
+  await routing.recheck(entry.backend, { yields: true });
   expect(entry.state).toBe("Healthy");
   const ask = () =>
     fetch(`${running.url}/v1/chat/completions`, {

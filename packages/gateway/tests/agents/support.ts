@@ -7,6 +7,7 @@ import type { TestGateway } from "@model-gateway/testing/gateway.ts";
 import { type RunningNode, startNode, type Workplace } from "@model-gateway/testing/node.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import type { Backend } from "../../src/backends/contract.ts";
+import { AgentStore } from "../../src/rooms/agents/store.ts";
 import { abortable, textOf } from "../support/backends.ts";
 
 export interface Notified {
@@ -50,6 +51,14 @@ export async function follow(gateway: TestGateway, streamId: string): Promise<Fo
     last: () => all.at(-1),
     stop: () => leave.abort(),
   };
+}
+
+/** As if these models had been deployed to the node earlier. */
+export async function deployedBefore(gateway: TestGateway, agentId: string, ...modelIds: string[]) {
+  const store = new AgentStore(gateway.app.rooms.agents.options.db);
+  const now = new Date().toISOString();
+  for (const modelId of modelIds)
+    await store.recordDeployment(agentId, modelId, { besideBackends: false, now });
 }
 
 const chatBody = (model: string, stream: boolean) => ({

@@ -3,12 +3,15 @@ import { until } from "@model-gateway/testing/until.ts";
 import { BackendError } from "../../src/backends/contract.ts";
 import { create } from "../../src/backends/local-server/index.ts";
 import type { ResponseBackend } from "../../src/backends/shared/response-answer.ts";
+import { keepSecret } from "../../src/kernel/secrets.ts";
 import { backendConfig, chatCall, eventsOf, modelCall, realDeps } from "../support/backends.ts";
 import { chatLine, doneLine, type FakeOllama, ndjson, startFakeOllama } from "../support/ollama.ts";
 
 let ollama: FakeOllama;
 let backend: ResponseBackend;
 beforeAll(() => {
+  // As the factory of all backends does.
+  keepSecret("sk-upstream");
   ollama = startFakeOllama();
   backend = create(backendConfig("local-server", `${ollama.url}/`, { apiKey: "sk-upstream" }), realDeps);
 });

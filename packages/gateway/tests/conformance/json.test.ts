@@ -51,10 +51,10 @@ const PLACES: readonly [where: string, place: (each: JsonCase) => Buffer][] = [
   ],
 ];
 
-const send = (path: string, body: Buffer) =>
+const send = (path: string, body: Buffer, bearer = key) =>
   fetch(bench.url + path, {
     method: "POST",
-    headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+    headers: { authorization: `Bearer ${bearer}`, "content-type": "application/json" },
     body: body as unknown as BodyInit,
   });
 
@@ -111,7 +111,7 @@ describe("POST /api/rpc", () => {
     for (const each of JSON_CASES) {
       const body = within('{"jsonrpc":"2.0","id":"x","method":"system.status","params":{"data":', each, "}}");
       const value = parsed(body);
-      const answer = (await (await send("/api/rpc", body)).json()) as {
+      const answer = (await (await send("/api/rpc", body, bench.token)).json()) as {
         error?: { code: number };
         result?: unknown;
       };
@@ -133,7 +133,7 @@ describe("POST /api/rpc", () => {
     const differences: string[] = [];
     for (const each of JSON_CASES) {
       const value = parsed(each.bytes);
-      const answer = (await (await send("/api/rpc", each.bytes)).json()) as unknown;
+      const answer = (await (await send("/api/rpc", each.bytes, bench.token)).json()) as unknown;
       const codes = [answer].flat().map((one) => (one as { error?: { code: number } }).error?.code);
       const isRead = value !== undefined || isTooDeep(each.bytes);
       if (!codes.every((code) => code === (isRead ? -32600 : -32700)))

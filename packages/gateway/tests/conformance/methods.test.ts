@@ -71,6 +71,7 @@ const ADDED = new Set([
   "group.members.list include_inactive?",
   "group.models.allow remove?",
   "group.models.deny remove?",
+  "agents.deploy beside_backends?",
 ]);
 
 /** Methods of our own beyond the contract's. */
@@ -83,6 +84,7 @@ system.activity | admin | | minutes first_token backends failures
 backends.detect | admin | | servers
 backends.adopt | admin | server | name
 backends.types | jwt | | default_type types
+auth.logout | public | refresh_token | ok
 routes.list | admin | | name targets begin_within_seconds
 routes.set | admin | name targets begin_within_seconds? | ok
 routes.delete | admin | name | ok

@@ -63,10 +63,13 @@ const ticked = defineNotification({
   summary: "Counts",
   params: z.object({ i: z.int() }),
 });
-const nobody = { identify: () => ({ actor: null, adminToken: false }) };
+const isInForce = async () => true;
+const nobody = { identify: () => ({ actor: null, adminToken: false }), isInForce };
 const user = (userId: string) => ({
   identify: () => ({ actor: { userId, email: "", name: "", isAdmin: false }, adminToken: false }),
+  isInForce,
 });
+const revocations = { onChange() {} };
 
 function hub(clock = new ManualClock()) {
   return { clock, events: new BusEventHub(new InProcessBus(), clock, randomIds) };
@@ -100,6 +103,7 @@ async function subscribeTo(transport: EventsTransport, session: string): Promise
     body: () => Buffer.alloc(0),
     signal: new AbortController().signal,
     whenGone() {},
+    vouch() {},
   };
   return responseOf(
     await transport.handle(request, { query: new URLSearchParams({ session }), requestId: "r" }),
@@ -108,7 +112,7 @@ async function subscribeTo(transport: EventsTransport, session: string): Promise
 
 test("nothing emitted before the subscription is delivered, everything after it is, in order", async () => {
   const { events, clock } = hub();
-  const transport = new EventsTransport({ events, authenticator: nobody, clock });
+  const transport = new EventsTransport({ events, authenticator: nobody, revocations, clock });
   const stream = events.open("user-1");
   stream.emit(ticked, { i: -1 });
   // Nobody came within the second that it waits.
@@ -125,7 +129,7 @@ test("nothing emitted before the subscription is delivered, everything after it 
 
 test("emission waits for a subscriber, but no longer than one second", async () => {
   const { events, clock } = hub();
-  const transport = new EventsTransport({ events, authenticator: nobody, clock });
+  const transport = new EventsTransport({ events, authenticator: nobody, revocations, clock });
   let heard = false;
   const waiting = events.open("user-1");
   const done = waiting.whenHeard().then(() => {
@@ -151,7 +155,7 @@ test("someone else's session is not found; without a token its id is the right t
   const { events, clock } = hub();
   const stream = events.open("owner");
   const as = (authenticator: ConstructorParameters<typeof EventsTransport>[0]["authenticator"]) =>
-    subscribeTo(new EventsTransport({ events, authenticator, clock }), stream.sessionId);
+    subscribeTo(new EventsTransport({ events, authenticator, revocations, clock }), stream.sessionId);
   expect((await as(user("stranger"))).status).toBe(404);
   expect((await as(user("owner"))).status).toBe(200);
   expect((await as(nobody)).status).toBe(200);
@@ -159,7 +163,7 @@ test("someone else's session is not found; without a token its id is the right t
 
 test("keep-alive comments come every 15 seconds", async () => {
   const { events, clock } = hub();
-  const transport = new EventsTransport({ events, authenticator: nobody, clock });
+  const transport = new EventsTransport({ events, authenticator: nobody, revocations, clock });
   const received = lines(await subscribeTo(transport, "quiet"));
   await received.next();
   clock.advance(15_000);
@@ -194,7 +198,7 @@ test("a subscriber that does not read is cut off at a bounded buffer; the others
 
 test("a subscriber that leaves is forgotten", async () => {
   const { events, clock } = hub();
-  const transport = new EventsTransport({ events, authenticator: nobody, clock });
+  const transport = new EventsTransport({ events, authenticator: nobody, revocations, clock });
   const response = await subscribeTo(transport, "gone");
   const reader = response.body!.getReader();
   await reader.read();
@@ -206,7 +210,7 @@ test("a subscriber that leaves is forgotten", async () => {
 describe("an instance that stops", () => {
   test("ends streams at once when nothing is under way", async () => {
     const { events, clock } = hub();
-    const transport = new EventsTransport({ events, authenticator: nobody, clock });
+    const transport = new EventsTransport({ events, authenticator: nobody, revocations, clock });
     const response = await subscribeTo(transport, crypto.randomUUID());
     transport.retire(() => false);
     expect(await response.text()).toBe(": subscribed\nid: 0\n\n");
@@ -215,7 +219,7 @@ describe("an instance that stops", () => {
 
   test("otherwise those on which nothing has come for 3 s, and the others when they fall silent", async () => {
     const { events, clock } = hub();
-    const transport = new EventsTransport({ events, authenticator: nobody, clock });
+    const transport = new EventsTransport({ events, authenticator: nobody, revocations, clock });
     const stream = events.open("user-1");
     const [spoken, silent] = [stream.sessionId, crypto.randomUUID()];
     const responses = [await subscribeTo(transport, spoken), await subscribeTo(transport, silent)];

@@ -105,6 +105,15 @@ test("a second process on the same embedded database may take over, and is warne
   expect(await warned(fourth)).toBe(false);
 }, 30_000);
 
+test("a token that can be guessed stops the start; the message says how to make one, and not what it was", async () => {
+  const child = start([], { SERVICE_ADMIN_TOKEN: "canary-15-chars" });
+  expect(await child.exited).toBe(1);
+  const said = await new Response(child.stderr).text();
+  expect(said).toContain("SERVICE_ADMIN_TOKEN: must have at least 16 characters");
+  expect(said).toContain("openssl rand -hex 32");
+  expect(said).not.toContain("canary");
+});
+
 test("a start without its database or Redis ends and says which, without the password", async () => {
   const nobody = "127.0.0.1:1";
   const withoutDatabase = start([], { SERVICE_DATABASE_URL: `postgres://u:hidden@${nobody}/x` });

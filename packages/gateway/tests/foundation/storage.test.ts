@@ -83,6 +83,20 @@ onEachDatabase("storage", (fresh, kind) => {
       expect(await db.get("SELECT x FROM numbers")).toEqual({ x: 100 });
     }));
 
+  test("a migration that was added between two others is applied, too", () =>
+    withDatabase(fresh, async (db) => {
+      const late = (id: number): Migration => ({
+        id,
+        name: `n${id}`,
+        statements: [`CREATE TABLE n${id} (n {bigint})`],
+      });
+      await migrate(db, [...migrations, late(10_000), late(10_002)]);
+      const all = [...migrations, late(10_000), late(10_001), late(10_002)];
+      await migrate(db, all);
+      await migrate(db, all);
+      expect(await db.all("SELECT n FROM n10001")).toEqual([]);
+    }));
+
   test("two processes that start at once migrate once", async () => {
     const { options, drop } = await fresh();
     const script = `

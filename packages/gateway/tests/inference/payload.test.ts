@@ -7,7 +7,7 @@ import { BytesPayload } from "../../src/rooms/inference/request/bytes-payload.ts
 
 const usageIn = (bytes: Buffer) => usageOfTail(new AnswerBody(bytes));
 
-const payload = (text: string) => new BytesPayload(Buffer.from(text));
+const payload = (text: string) => BytesPayload.read(Buffer.from(text)) as BytesPayload;
 const NOTHING: ReadonlyMap<string, string> = new Map();
 const composed = (text: string, set: ReadonlyMap<string, string> = NOTHING) =>
   Buffer.from(payload(text).compose(set).bytes() as Uint8Array).toString();

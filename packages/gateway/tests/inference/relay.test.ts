@@ -2,15 +2,22 @@ import { describe, expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { chunk, DONE } from "@model-gateway/testing/upstream.ts";
 import type { Answer, PieceReader } from "../../src/backends/contract.ts";
+import { silentLog } from "../../src/kernel/log.ts";
 import { CallWatch, CLIENT_LEFT, DEFAULT_DEADLINES } from "../../src/rooms/inference/call/deadlines.ts";
 import { Relay } from "../../src/rooms/inference/stream/relay.ts";
 import { StreamHold } from "../../src/rooms/inference/stream/stream-hold.ts";
 import { StreamMeter } from "../../src/rooms/inference/stream/stream-meter.ts";
+import { payer } from "../metering/support.ts";
 
 function relaying() {
   const clock = new ManualClock();
-  const watch = new CallWatch(clock, DEFAULT_DEADLINES);
-  const watched = watch.open();
+  const watch = new CallWatch({
+    clock,
+    log: silentLog,
+    deadlines: DEFAULT_DEADLINES,
+    isInForce: async () => true,
+  });
+  const watched = watch.open(payer());
   let upstream!: PieceReader;
   const flow = { resume() {}, pause() {}, cancel() {}, leave() {} };
   const answer = {

@@ -331,12 +331,10 @@ describe("embeddings", () => {
   test("are metered and tagged", async () => {
     const headers = { "x-service-ref": "batch-1" };
     await bench.post("/v1/embeddings", { model: "tagged", input: "abc" }, { headers });
-    expect((await bench.usageRows())[0]).toMatchObject({
-      model: "tagged:latest",
-      prompt_tokens: 1,
-      completion_tokens: 0,
-      ref_id: "batch-1",
-    });
+    const tagged = (await bench.usageRows()).filter(({ ref_id }) => ref_id === "batch-1");
+    expect(tagged).toEqual([
+      expect.objectContaining({ model: "tagged:latest", prompt_tokens: 1, completion_tokens: 0 }),
+    ]);
   });
 
   test("need a model and an input", async () => {

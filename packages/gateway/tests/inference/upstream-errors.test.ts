@@ -73,6 +73,30 @@ describe("by default", () => {
     },
   );
 
+  test.each([false, true])(
+    "text completions say it as OpenAI does, Ollama's paths as Ollama does (stream: %p)",
+    async (stream) => {
+      const completions = await bench.post("/v1/completions", { model: "m", prompt: "hi", stream });
+      expect(completions.status).toBe(400);
+      expect((await completions.json()).error).toMatchObject({
+        type: "invalid_request_error",
+        code: "context_length_exceeded",
+        message: OPENAI_WORDS,
+      });
+      for (const [path, body] of [
+        ["/api/chat", { messages: MESSAGES }],
+        ["/api/generate", { prompt: "hi" }],
+        ["/api/generate", { prompt: "hi", raw: true }],
+        ["/api/embed", { input: "hi" }],
+      ] as const) {
+        const ollama = await bench.post(path, { model: "m", stream, ...body });
+        expect(ollama.status).toBe(400);
+        expect(ollama.headers.get("x-should-retry")).toBe("false");
+        expect(await ollama.json()).toEqual({ error: OPENAI_WORDS });
+      }
+    },
+  );
+
   test("they pass the refusals of a request and nothing else", async () => {
     for (const status of [400, 404, 413, 415, 422]) {
       refuse(status, { error: { message: "not like this", type: "some_error", code: "some_code" } });
@@ -95,7 +119,15 @@ describe("by default", () => {
   });
 
   test("a wrong key is not tried again", async () => {
-    for (const path of ["/v1/chat/completions", "/v1/messages", "/v1/responses"]) {
+    for (const path of [
+      "/v1/chat/completions",
+      "/v1/messages",
+      "/v1/responses",
+      "/v1/completions",
+      "/api/chat",
+      "/api/generate",
+      "/api/embed",
+    ]) {
       const answer = await bench.post(
         path,
         { model: "m", messages: MESSAGES },

@@ -29,7 +29,7 @@ async function setUp(dialect: "openai" | "dashscope" = "openai", link?: Backend[
   const { routing, realtime, metering } = gateway.app.rooms;
   const config = { name: "rt", kind: "cloud-realtime", type: "cloud-realtime", url: upstream.url };
   const cloud = createCloudRealtime({ ...config, apiKey: null, models: ["voice"] }, { fetch });
-  await routing.adopt(link ? { ...cloud, realtime: link } : cloud);
+  await routing.adopt(link ? { ...cloud, realtime: link } : cloud, { yields: false });
   let owner = await gateway.signIn("owner");
   await gateway.rpc("billing.plan.set", { user_email: "owner@example.com", tier: "enterprise" }, ADMIN_TOKEN);
 

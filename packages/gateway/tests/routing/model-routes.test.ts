@@ -108,6 +108,68 @@ describe("a model route", () => {
     expect(models.filter((model) => model === "gpt-4o").length).toBe(7);
   });
 
+  test("falls back on every surface", async () => {
+    bench = await bootInference();
+    const second = await addUpstream("second", "m2");
+    await setRoute({
+      name: "fast",
+      targets: [
+        { model: "m", order: 1 },
+        { model: "m2", order: 2 },
+      ],
+    });
+    const usage = { prompt_tokens: 3, completion_tokens: 1, total_tokens: 4 };
+    const text = {
+      id: "cmpl-1",
+      object: "text_completion",
+      created: 1,
+      model: "m2",
+      choices: [{ index: 0, text: "ok", logprobs: null, finish_reason: "stop" }],
+      usage,
+    };
+    const vectors = {
+      object: "list",
+      model: "m2",
+      data: [{ object: "embedding", index: 0, embedding: [0.5] }],
+      usage: { prompt_tokens: 3, total_tokens: 3 },
+    };
+    second.answer(({ path, json }, reply) => {
+      if (path.endsWith("/embeddings")) return reply.json(vectors);
+      if (path.endsWith("/chat/completions"))
+        return json.stream ? reply.stream(wholeStream(["ok"])) : reply.json(completion("ok"));
+      return json.stream
+        ? reply.stream([`data: ${JSON.stringify(text)}\n\n`, "data: [DONE]\n\n"])
+        : reply.json(text);
+    });
+    const messages = [{ role: "user", content: "hi" }];
+    const surfaces: [string, object][] = [
+      ["/v1/completions", { prompt: "hi" }],
+      ["/v1/responses", { input: "hi" }],
+      ["/v1/messages", { messages, max_tokens: 9 }],
+      ["/api/chat", { messages }],
+      ["/api/generate", { prompt: "hi" }],
+      ["/api/generate", { prompt: "hi", raw: true }],
+      ["/api/embed", { input: "hi" }],
+      ["/v1/embeddings", { input: "hi" }],
+    ];
+    for (const [path, body] of surfaces) {
+      for (const stream of [false, true]) {
+        bench.upstream.answer((_, reply) => reply.json({ error: { message: "not now" } }, 429));
+        const answer = await bench.post(path, { model: "fast", stream, ...body });
+        expect({ path, stream, status: answer.status }).toEqual({ path, stream, status: 200 });
+        expect(answer.headers.get("x-service-backend")).toBe("second");
+        await answer.text();
+      }
+    }
+    const rows = surfaces.length * 2;
+    await until("usage is there", async () => (await bench.usageRows()).length === rows);
+    for (const { model } of await bench.usageRows()) expect(model).toBe("m2");
+    // Ollama's clients see the route among their models.
+    const { models } = await (await fetch(`${bench.url}/api/tags`)).json();
+    expect(models.map(({ name }: { name: string }) => name)).toContain("fast");
+    expect((await bench.post("/api/show", { model: "fast:latest" })).status).toBe(200);
+  });
+
   test("falls back when a target has not begun in time, streams included, but not after the first text", async () => {
     bench = await bootInference();
     await addUpstream("second", "m2");

@@ -12,6 +12,8 @@ const nameOf = ({ method, path }: AnyRoute) => `${method} ${path}`;
 const PUBLIC = [
   "GET /api/health",
   "GET /api/prices",
+  "GET /api/tags",
+  "GET /api/version",
   "GET /healthz",
   "GET /readyz",
   "GET /v1/health",
@@ -72,6 +74,8 @@ describe.each(routes.map((route) => [nameOf(route), route] as const))("%s", (_, 
 const PLAIN = "Missing or invalid API key; send it as Authorization: Bearer service-<uuid>\n";
 const OWN_FORM = "Invalid API key: send `Authorization: Bearer service-…`, as keys.create showed it";
 
+const OLLAMA_PATHS = /^\/api\/(chat|generate|embed|show)$/;
+
 test.each(routes.filter(({ auth }) => auth !== "public").map((route) => [nameOf(route), route] as const))(
   "%s refuses in the form of its surface",
   async (name, route) => {
@@ -85,6 +89,8 @@ test.each(routes.filter(({ auth }) => auth !== "public").map((route) => [nameOf(
       const request_id = answer.headers.get("request-id");
       const error = { type: "authentication_error", message, details: null };
       expect(JSON.parse(text)).toEqual({ type: "error", error, request_id });
+    } else if (OLLAMA_PATHS.test(route.path)) {
+      expect(JSON.parse(text)).toEqual({ error: route.path === "/api/show" ? PLAIN.trim() : OWN_FORM });
     } else if (route.auth === "api_key") {
       expect(answer.headers.get("content-type")).toBe("text/plain; charset=utf-8");
       expect(text).toBe(PLAIN);

@@ -438,3 +438,34 @@ test("countTokens estimates without asking a model", async () => {
   );
   expect(stranger.status).toBe(401);
 });
+
+test("models.list and models.retrieve in Anthropic's form; others get the usual one", async () => {
+  const listed = [];
+  for await (const model of client.models.list()) listed.push(model);
+  expect(listed.find(({ id }) => id === "m")).toEqual({
+    type: "model",
+    id: "m",
+    display_name: "m",
+    created_at: "1970-01-01T00:00:00.000Z",
+  } as (typeof listed)[number]);
+  expect(await client.models.retrieve("m")).toMatchObject({ type: "model", id: "m" });
+  const usual = await (await fetch(`${bench.url}/v1/models`)).json();
+  expect(usual).toMatchObject({ object: "list" });
+  expect(usual.data[0]).toMatchObject({ object: "model" });
+});
+
+test("message_start has an estimate of the prompt, the end what is charged", async () => {
+  chat.answer = eventStream(fixture("openai-text.sse"));
+  const stream = await client.messages.create({
+    model: "m",
+    max_tokens: 10,
+    stream: true,
+    messages: [{ role: "user", content: "word ".repeat(400) }],
+  });
+  const seen = [];
+  for await (const event of stream) seen.push(event);
+  const [start] = seen;
+  if (start?.type !== "message_start") throw new Error("no message_start");
+  expect(start.message.usage.input_tokens).toBeGreaterThan(200);
+  expect(start.message.usage.input_tokens).toBeLessThan(1_000);
+});

@@ -69,7 +69,7 @@ test("responses.create: a text in, a text out, with usage", async () => {
     object: "response",
     status: "completed",
     model: "gpt-test",
-    store: false,
+    store: true,
     metadata: { a: "b" },
     usage: {
       input_tokens: 21,
@@ -319,7 +319,10 @@ test("what needs server-side state is refused, and says what to send instead", a
     expect(response.status).toBe(400);
     expect(((await response.json()) as Any).error.message).toContain(words);
   };
-  await refused({ previous_response_id: "resp_1" }, "`previous_response_id`: the gateway keeps no responses");
+  await refused(
+    { previous_response_id: "resp_1" },
+    "`previous_response_id`: no such response of yours is kept",
+  );
   await refused({ conversation: "conv_1" }, "`conversation`");
   await refused({ prompt: { id: "p" } }, "`prompt`");
   await refused({ background: true }, "`background`");

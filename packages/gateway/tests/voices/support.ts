@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
+import type { BootOptions } from "@model-gateway/testing/gateway.ts";
 import { politeHandler, type ReceivedRequest, type Reply } from "@model-gateway/testing/upstream.ts";
 import { fail, ServiceError } from "../../src/kernel/errors.ts";
 import { StreamMeter } from "../../src/rooms/inference/stream/stream-meter.ts";
@@ -70,8 +71,8 @@ export interface VoiceBench extends InferenceBench {
 }
 
 /** A gateway whose one upstream answers what the test says. */
-export async function bootVoices(): Promise<VoiceBench> {
-  const bench = await bootInference();
+export async function bootVoices(options?: BootOptions): Promise<VoiceBench> {
+  const bench = await bootInference(options);
   const asked: Upstream = {
     get bodies() {
       return bench.upstream.requests.map(({ json }) => json);

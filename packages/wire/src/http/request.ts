@@ -15,6 +15,8 @@ export interface HttpRequest {
   readonly signal: AbortSignal;
   /** Calls `run` once when that happens: a cheaper listener on `signal`. There can be only one. */
   whenGone(run: () => void): void;
+  /** Says that the caller is known, so that limits for strangers no longer apply to its connection. */
+  vouch(): void;
 }
 
 /** What is wrong with a request, and the status code that says so. */

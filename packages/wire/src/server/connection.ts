@@ -33,6 +33,8 @@ export interface ConnectionOptions {
   messageBytesMax: number;
   bufferBytesMax: number;
   gone(connection: Connection): void;
+  /** A handler knows who the connection's client is. */
+  vouched(connection: Connection): void;
 }
 
 /** One client's connection: its requests, one after the other, or the WebSocket it was upgraded to. */
@@ -50,6 +52,7 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
   #keepsAlive = true;
   #isAdvancing = false;
   #streak = 0;
+  #isVouchedFor = false;
   /** When the last request was done, or the connection opened. */
   #idleSinceMs: number;
 
@@ -64,6 +67,17 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
 
   get remoteAddress(): string {
     return this.#client.remoteAddress;
+  }
+
+  /** A request is being handled and its reply has not begun. */
+  get isAnswering(): boolean {
+    return this.#request !== null && this.#stream === null && this.#body === null;
+  }
+
+  vouched(): void {
+    if (this.#isVouchedFor) return;
+    this.#isVouchedFor = true;
+    this.options.vouched(this);
   }
 
   // Events of the socket.

@@ -5,6 +5,8 @@ import type { RequestHead } from "./request-head.ts";
 /** What a request needs of its connection. */
 export interface RequestCarrier {
   readonly remoteAddress: string;
+  /** The client is known: its connection is no stranger's any more. */
+  vouched(): void;
   /** The handler waits for the body; `expectsContinue`: the client waits for a 100 before sending it. */
   bodyAwaited(expectsContinue: boolean): void;
 }
@@ -64,6 +66,10 @@ export class IncomingRequest implements HttpRequest {
   whenGone(run: () => void): void {
     if (this.#isGone) run();
     else this.#whenGone = run;
+  }
+
+  vouch(): void {
+    this.carrier.vouched();
   }
 
   /** The connection ended before the reply did. */

@@ -5,6 +5,7 @@ import { arrived, departed } from "../turns/inbox.ts";
 import { Connection, type ConnectionOptions } from "./connection.ts";
 import { SPARE_AFTER_MS } from "./limits.ts";
 import { REFUSED_FOR_NOW } from "./reply-head.ts";
+import { type StrangerLimits, Strangers } from "./strangers.ts";
 
 /** How often connections are checked against their deadlines. */
 const SWEEP_MS = 1_000;
@@ -27,6 +28,8 @@ export interface ListenerOptions
   connectionsMax: number;
   /** What to do when that limit is reached; logged with the warning. */
   connectionsMaxHint?: string;
+  /** For callers that are not vouched for; null: none beside `connectionsMax`. */
+  strangers: StrangerLimits | null;
   /** A connection was turned away. */
   refused(): void;
   /** Deadlines on the network: real time, except in tests of the server itself. */
@@ -41,6 +44,7 @@ export interface ListenerOptions
 export class Listener {
   readonly port: number;
   readonly #connections = new Set<Connection>();
+  readonly #strangers: Strangers | null;
   readonly #listener: { stop(closeActive?: boolean): void; readonly port: number };
   readonly #endSweeps: () => void;
   #whenEmpty: (() => void)[] = [];
@@ -51,11 +55,14 @@ export class Listener {
   constructor(readonly options: ListenerOptions) {
     const { host, port, reusePort, clock } = options;
     const connections = this.#connections;
+    this.#strangers = options.strangers && new Strangers(options.strangers);
+    const strangers = this.#strangers;
     const shared: ConnectionOptions & { isRetiring: boolean } = {
       ...options,
       clock,
       isRetiring: false,
       gone: (connection) => this.#gone(connection),
+      vouched: (connection) => strangers?.delete(connection),
     };
     const listen: TCPSocketListenOptions<Connection | typeof NOBODY> & { reusePort: boolean } = {
       hostname: host,
@@ -68,9 +75,15 @@ export class Listener {
             socket.end(REFUSED_FOR_NOW);
             return;
           }
+          const connection = new Connection(socket, shared);
+          if (strangers && !strangers.admit(connection)) {
+            this.#turnedAway();
+            socket.data = NOBODY;
+            socket.end(REFUSED_FOR_NOW);
+            return;
+          }
           socket.setNoDelay(true);
           socket.setKeepAlive(true, KEEP_ALIVE_MS);
-          const connection = new Connection(socket, shared);
           socket.data = connection;
           connections.add(connection);
         },
@@ -116,7 +129,7 @@ export class Listener {
 
   /** At the limit, closes idle connections to admit a new one. */
   #admits(): boolean {
-    const { connectionsMax, connectionsMaxHint, clock, log } = this.options;
+    const { connectionsMax, clock } = this.options;
     if (this.#connections.size < connectionsMax) return true;
     const nowMs = clock.now();
     if (nowMs >= this.#nextSpareAtMs) {
@@ -124,17 +137,26 @@ export class Listener {
       for (const connection of [...this.#connections]) connection.spare(nowMs - SPARE_AFTER_MS);
       if (this.#connections.size < connectionsMax) return true;
     }
+    // Whoever this is may be signed in, and goes before someone who is not.
+    if (this.#strangers?.makeRoom()) return true;
+    this.#turnedAway();
+    return false;
+  }
+
+  #turnedAway(): void {
+    const { connectionsMax, connectionsMaxHint, clock, log } = this.options;
+    const nowMs = clock.now();
     this.options.refused();
     if (nowMs >= this.#nextLoggedAtMs) {
       this.#nextLoggedAtMs = nowMs + FULL_LOGGED_EVERY_MS;
       const fields = { connections: connectionsMax, hint: connectionsMaxHint };
       log.warn("too many connections: new ones are turned away", fields);
     }
-    return false;
   }
 
   #gone(connection: Connection): void {
     this.#connections.delete(connection);
+    this.#strangers?.delete(connection);
     if (this.#connections.size > 0) return;
     for (const resolve of this.#whenEmpty.splice(0)) resolve();
   }

@@ -44,7 +44,10 @@ export class TestServer {
   constructor(
     handle: Handle,
     options: Partial<
-      Pick<ListenerOptions, "port" | "reusePort" | "connectionsMax" | "messageBytesMax" | "bufferBytesMax">
+      Pick<
+        ListenerOptions,
+        "port" | "reusePort" | "connectionsMax" | "strangers" | "messageBytesMax" | "bufferBytesMax"
+      >
     > = {},
   ) {
     const note = (message: string, fields?: Record<string, unknown>) =>
@@ -55,6 +58,7 @@ export class TestServer {
       port: options.port ?? 0,
       reusePort: options.reusePort ?? false,
       connectionsMax: options.connectionsMax ?? 100_000,
+      strangers: options.strangers ?? null,
       refused: () => {
         this.refused++;
       },

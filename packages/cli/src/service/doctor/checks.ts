@@ -1,6 +1,7 @@
 import { accessSync, constants, existsSync, mkdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { dirname, join, resolve } from "node:path";
+import { exposureOf, ownProcess } from "@model-gateway/gateway/app/exposure.ts";
 import type { BridgeResolver } from "@model-gateway/gateway/backends/contract.ts";
 import { backendFactory, localServers } from "@model-gateway/gateway/backends/index.ts";
 import type { Config } from "@model-gateway/gateway/config.ts";
@@ -64,6 +65,15 @@ function portIsFree({ host, port }: Config): Promise<Error | null> {
     server.once("error", (error) => done(error));
     server.listen({ host, port, exclusive: true }, () => server.close(() => done(null)));
   });
+}
+
+/** How the service would run, as far as it makes it easier to attack. */
+export function checkExposure({ config }: CheckOptions): Finding[] {
+  return exposureOf(config, ownProcess()).map((exposure) => ({
+    check: "exposure",
+    state: "warning",
+    ...exposure,
+  }));
 }
 
 export async function checkPort({ config }: CheckOptions): Promise<Finding> {

@@ -5,6 +5,7 @@ import {
   checkClock,
   checkDatabase,
   checkDataDir,
+  checkExposure,
   checkPort,
   checkRedis,
   type Finding,
@@ -30,6 +31,7 @@ async function examine(env: Record<string, string | undefined>): Promise<Finding
   return [
     settings,
     checkClock(options),
+    ...checkExposure(options),
     dataDir,
     ...(reachable ? await checkDatabase(options) : []),
     ...(await checkRedis(options)),

@@ -1,7 +1,10 @@
-import { urlHost } from "@model-gateway/protocol/host.ts";
+import { lookup } from "node:dns/promises";
+import { isIP } from "node:net";
+import { hostProblem, urlHost } from "@model-gateway/protocol/host.ts";
 import type { TunnelFetchInit } from "@model-gateway/protocol/tunnel/client.ts";
 import { TunnelError } from "@model-gateway/protocol/tunnel/frames.ts";
 import { inBackground } from "../../kernel/background.ts";
+import { keepSecret } from "../../kernel/secrets.ts";
 import {
   type Answer,
   type Backend,
@@ -28,9 +31,23 @@ interface Member {
   via: "direct" | "tunnel";
   /** In the order in which they are tried. */
   ways: Backend[];
+  /** Of its replica. */
+  ended: AbortSignal;
   inFlight: number;
   /** It broke a call or a probe, and has not answered a probe since: it is asked only when no other node is left. */
   isSuspect: boolean;
+}
+
+/** The addresses that a host name has now. */
+export type Resolve = (host: string) => Promise<readonly string[]>;
+
+const resolveBySystem: Resolve = async (host) =>
+  (await lookup(host, { all: true })).map(({ address }) => address);
+
+export interface AgentPoolOptions {
+  modelId: string;
+  deps: BackendDeps;
+  resolve?: Resolve;
 }
 
 /**
@@ -43,11 +60,13 @@ export class AgentPool implements ModelPool {
   /** The newest replica of each node; a slower decision about an older one is dropped. */
   readonly #wanted = new Map<string, Replica>();
 
-  constructor(readonly options: { modelId: string; deps: BackendDeps }) {
+  constructor(readonly options: AgentPoolOptions) {
     this.backend = {
       config: this.#config("agent://nodes", null),
-      chat: (call) => this.#spread(call, (way) => way.chat!(call)),
-      embed: (call) => this.#spread(call, (way) => way.embed!(call)),
+      chat: (call) => this.#spread(call, (way, own) => way.chat!({ ...own, stream: call.stream })),
+      embed: (call) => this.#spread(call, (way, own) => way.embed!(own)),
+      post: (path, call) =>
+        this.#spread(call, (way, own) => way.post!(path, { ...own, contentType: call.contentType })),
       probe: (signal) => this.#probe(signal),
       close() {},
     };
@@ -67,14 +86,17 @@ export class AgentPool implements ModelPool {
     this.#members.delete(agentId);
     const throughTunnel = tunnel && this.#throughTunnel(replica, tunnel);
     // Routable at once; the direct way goes before it as soon as it has answered.
-    if (throughTunnel) this.#members.set(agentId, newMember("tunnel", [throughTunnel]));
+    const { ended } = replica;
+    if (throughTunnel) this.#members.set(agentId, newMember({ via: "tunnel", ways: [throughTunnel], ended }));
     if (!replica.direct) return;
-    const direct = this.#direct(replica);
+    const address = isIP(replica.host) ? replica.host : await this.#addressOf(replica);
+    if (address === null) return;
+    const direct = this.#direct({ ...replica, host: address });
     const usable = !throughTunnel || (await this.#answers(direct));
     if (!usable || this.#wanted.get(agentId) !== replica) return;
     const ways = throughTunnel ? [direct, throughTunnel] : [direct];
     const inFlight = this.#members.get(agentId)?.inFlight ?? 0;
-    this.#members.set(agentId, { ...newMember("direct", ways), inFlight });
+    this.#members.set(agentId, { ...newMember({ via: "direct", ways, ended }), inFlight });
   }
 
   delete(agentId: string): void {
@@ -95,7 +117,20 @@ export class AgentPool implements ModelPool {
   }
 
   #direct({ host, port, apiKey }: Replica): Backend {
+    keepSecret(apiKey);
     return external.create(this.#config(`http://${urlHost(host)}:${port}`, apiKey), this.options.deps);
+  }
+
+  /**
+   * The address that is dialled for a node's host name from here on: a name that is checked once and looked up
+   * again later could lead elsewhere by then. Null when it has none, or one that is never dialled.
+   */
+  async #addressOf({ agentId, host }: Replica): Promise<string | null> {
+    const { resolve = resolveBySystem, deps } = this.options;
+    const addresses = await resolve(host).catch(() => []);
+    const problem = addresses.map(hostProblem).find((each) => each !== null);
+    if (problem) deps.log.warn("a node's host is not dialled", { agent_id: agentId, host, problem });
+    return problem ? null : (addresses[0] ?? null);
   }
 
   /** The node's end of the tunnel adds the engine's key. */
@@ -121,7 +156,7 @@ export class AgentPool implements ModelPool {
     return models.some(({ id }) => id === this.options.modelId);
   }
 
-  async #spread({ signal }: ModelCall, ask: (way: Backend) => Promise<Answer>): Promise<Answer> {
+  async #spread(call: ModelCall, ask: (way: Backend, own: ModelCall) => Promise<Answer>): Promise<Answer> {
     let refusal = new BackendError("connect", `no node serves ${this.options.modelId} now`);
     const members = [...this.#members.values()].sort(
       (a, b) => Number(a.isSuspect) - Number(b.isSuspect) || a.inFlight - b.inFlight,
@@ -129,10 +164,11 @@ export class AgentPool implements ModelPool {
     for (const member of members) {
       for (const way of member.ways) {
         member.inFlight++;
+        const own = untilEnded(call, member.ended);
         try {
-          const answer = await ask(way);
+          const answer = await ask(way, own);
           // With a single node there is nothing to balance, so the body passes through uncounted.
-          if (members.length > 1) return whenAnswerEnds(answer, signal, () => member.inFlight--);
+          if (members.length > 1) return whenAnswerEnds(answer, own.signal, () => member.inFlight--);
           member.inFlight--;
           return answer;
         } catch (error) {
@@ -196,12 +232,26 @@ export class AgentPool implements ModelPool {
 
 const NEVER = new AbortController().signal;
 
-const newMember = (via: Member["via"], ways: Backend[]): Member => ({
-  via,
-  ways,
+const newMember = (member: Pick<Member, "via" | "ways" | "ended">): Member => ({
+  ...member,
   inFlight: 0,
   isSuspect: false,
 });
+
+/** The call, which also ends when the node is deregistered. */
+function untilEnded({ model, body, requestId, signal: given }: ModelCall, ended: AbortSignal): ModelCall {
+  const signal = AbortSignal.any([given, ended]);
+  return {
+    model,
+    body,
+    requestId,
+    signal,
+    whenAborted(run) {
+      if (signal.aborted) run(signal.reason);
+      else signal.addEventListener("abort", () => run(signal.reason), { once: true });
+    },
+  };
+}
 
 /** Whether a failed call says that the node does not answer. */
 const isAboutNode = (error: unknown): boolean =>

@@ -15,7 +15,6 @@ import { chooseRealtimeDialect, realtimeUrl } from "./dialects.ts";
 const CONNECT_TIMEOUT_MS = 10_000;
 /** About a minute of audio; an upstream that is further behind is not keeping up. */
 const BUFFERED_BYTES_MAX = 4 * 1024 * 1024;
-const REASON_LENGTH_MAX = 500;
 
 type Headers = Record<string, string>;
 // Bun's client takes headers; the DOM's type does not know them.
@@ -36,7 +35,7 @@ export function createCloudRealtime(config: BackendConfig, { fetch }: Pick<Backe
     const finish = (reason: string) => {
       if (closed) return;
       closed = true;
-      onClose(reason.slice(0, REASON_LENGTH_MAX));
+      onClose(reason);
     };
     socket.onmessage = ({ data }) => {
       const event = parseEvent(data);

@@ -22,7 +22,6 @@ import {
 
 const CALL_TIMEOUT_MS = 60_000;
 const REPLY_BYTES_MAX = 1024 * 1024;
-const DETAIL_LENGTH_MAX = 4_096;
 /** Kept with the task id, so that polling keeps the same dialect even if the backend is registered again. */
 const SEPARATOR = "|";
 
@@ -59,7 +58,7 @@ export function createCloudVideo(
   }
 
   const refused = (refusal: Refusal, status: number): never => {
-    throw new BackendError("upstream", refusal.error.slice(0, DETAIL_LENGTH_MAX), statusOf(refusal, status));
+    throw new BackendError("upstream", refusal.error, statusOf(refusal, status));
   };
 
   async function poll(taskId: string, signal: AbortSignal): Promise<VideoPoll> {

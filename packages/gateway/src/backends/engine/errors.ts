@@ -2,8 +2,6 @@ import { RpcAnswerError, RpcSocketError } from "@model-gateway/wire/json-rpc";
 import { isObject } from "../../kernel/json.ts";
 import { BackendError } from "../contract.ts";
 
-const DETAIL_CHARS_MAX = 4_096;
-
 /** The HTTP status that matches a JSON-RPC error, so that routing treats both alike. */
 function statusOf({ code, data }: RpcAnswerError): number {
   const told = isObject(data) ? data.status : undefined;
@@ -15,12 +13,12 @@ function statusOf({ code, data }: RpcAnswerError): number {
 /** What went wrong on the way to an engine, in the router's terms; aborts stay aborts. */
 export function toBackendError(error: unknown): unknown {
   if (error instanceof RpcAnswerError) {
-    const detail = `${error.message.slice(0, DETAIL_CHARS_MAX)} (code ${error.code})`;
+    const detail = `${error.message} (code ${error.code})`;
     return new BackendError("upstream", detail, statusOf(error));
   }
   if (error instanceof RpcSocketError) {
     const unsent = error.reason === "connect" || error.reason === "busy";
-    return new BackendError(unsent ? "connect" : "transport", error.message.slice(0, DETAIL_CHARS_MAX));
+    return new BackendError(unsent ? "connect" : "transport", error.message);
   }
   return error;
 }

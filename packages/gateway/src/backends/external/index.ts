@@ -8,6 +8,7 @@ import {
   type BackendKind,
   clientFailure,
   type ModelCall,
+  type PostCall,
   type ProbeResult,
 } from "../contract.ts";
 import { declares } from "../shared/capabilities.ts";
@@ -42,13 +43,14 @@ function create(config: BackendConfig, { fetch, openOrigin }: BackendDeps): Back
           url: base,
           headers,
           failure: clientFailure,
-          errorOf: (answer) => upstreamError(answer, config.apiKey),
+          errorOf: (answer) => upstreamError(answer),
         })
       : null;
 
-  const overFetch = async (url: string, { body, signal }: ModelCall): Promise<Answer> => {
+  const overFetch = async (url: string, { body, signal, contentType }: PostCall): Promise<Answer> => {
     const { apiKey } = config;
-    const response = await fetchUpstream(fetch, { url, apiKey, headers, signal, body: body.bytes() });
+    const sent = contentType ? { ...headers, "content-type": contentType, accept: "*/*" } : headers;
+    const response = await fetchUpstream(fetch, { url, apiKey, headers: sent, signal, body: body.bytes() });
     return new ResponseAnswer(response, signal);
   };
 
@@ -61,8 +63,11 @@ function create(config: BackendConfig, { fetch, openOrigin }: BackendDeps): Back
   const postChat = poster(`${base}/chat/completions`);
   // Half a megabyte of numbers is buffered by the runtime outside our heap and freed at once.
   const postEmbeddings = (call: ModelCall) => overFetch(`${base}/embeddings`, call);
+  const post = (path: string, call: PostCall) =>
+    call.contentType ? overFetch(base + path, call) : poster(base + path)(call);
   return {
     config,
+    post,
     ...(declares(config, "chat") && { chat: postChat }),
     ...(declares(config, "embeddings") && { embed: postEmbeddings }),
     probe: (signal) => probe({ config, fetch, url: `${base}/models`, signal }),

@@ -6,6 +6,26 @@ import { boundedModels } from "../shared/models.ts";
 export function modelsOfListing(body: unknown): ModelInfo[] | null {
   const list = Array.isArray(body) ? body : isObject(body) ? (body.data ?? body.models) : null;
   if (!Array.isArray(list)) return null;
-  const ids = list.map((item) => (isObject(item) ? (item.id ?? item.name) : item));
-  return boundedModels(ids.flatMap((id) => (typeof id === "string" ? [{ id }] : [])));
+  return boundedModels(list.flatMap((item) => modelOf(isObject(item) ? item : { id: item })));
+}
+
+function modelOf(item: Record<string, unknown>): ModelInfo[] {
+  const id = item.id ?? item.name;
+  if (typeof id !== "string") return [];
+  const meta = metaOf(item);
+  return [meta ? { id, meta } : { id }];
+}
+
+const META_MEMBERS_MAX = 32;
+const META_CHARS_MAX = 256;
+
+/** What llama.cpp says in `meta` and vLLM beside the id: plain figures and short texts, a bounded number of them. */
+function metaOf({ meta, max_model_len }: Record<string, unknown>): Record<string, unknown> | null {
+  const told = { ...(isObject(meta) && meta), ...(max_model_len !== undefined && { max_model_len }) };
+  const plain = Object.entries(told).filter(
+    ([name, value]) =>
+      name.length <= META_CHARS_MAX &&
+      (typeof value === "string" ? value.length <= META_CHARS_MAX : !(value instanceof Object)),
+  );
+  return plain.length > 0 ? Object.fromEntries(plain.slice(0, META_MEMBERS_MAX)) : null;
 }

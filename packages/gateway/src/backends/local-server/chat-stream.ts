@@ -43,7 +43,7 @@ export async function relayLines({
     first = await nextLines();
     if (!first) throw new BackendError("transport", "the upstream's stream ended before its first line");
     const error = first[0] && errorOf(first[0]);
-    if (error) throw new BackendError("upstream", error.slice(0, 4_096), 500);
+    if (error) throw new BackendError("upstream", error, 500);
   } catch (error) {
     throw failed(error);
   }

@@ -47,6 +47,11 @@ class LocalServer implements ResponseBackend {
     return declares(this.config, "embeddings") ? (call) => this.#embed(call) : undefined;
   }
 
+  /** The server has the paths of the chat-completions convention, too; the native API has no word for some of them. */
+  post(path: string, { body, signal }: ModelCall): Promise<Response> {
+    return this.#post(`/v1${path}`, body.object(), signal);
+  }
+
   async #chat({ model, body, stream, requestId, signal }: ChatCall): Promise<Response> {
     const { ids, clock } = this.deps;
     const leaving = new AbortController();
@@ -56,7 +61,7 @@ class LocalServer implements ResponseBackend {
     if (!stream) {
       const line = await readJson(answer, signal);
       const error = isObject(line) ? errorOf(line) : null;
-      if (error !== null) throw new BackendError("upstream", error.slice(0, 4_096), 500);
+      if (error !== null) throw new BackendError("upstream", error, 500);
       if (!isObject(line) || !isObject(line.message))
         throw new BackendError("transport", "the upstream answered without a message");
       return Response.json(toCompletion(line, { identity, ids }));

@@ -103,9 +103,10 @@ export class ResponseAnswer implements Answer, Flow {
 }
 
 /** A kind that makes web responses. */
-export interface ResponseBackend extends Omit<Backend, "chat" | "embed"> {
+export interface ResponseBackend extends Omit<Backend, "chat" | "embed" | "post"> {
   chat?(call: ChatCall): Promise<Response>;
   embed?(call: ModelCall): Promise<Response>;
+  post?(path: string, call: ModelCall): Promise<Response>;
 }
 
 /** The same backend with its answers in the form of the contract. What it can do may change while it runs. */
@@ -120,6 +121,12 @@ export function answering(backend: ResponseBackend): Backend {
     get embed(): Backend["embed"] {
       const { embed } = backend;
       return embed && (async (call) => new ResponseAnswer(await embed.call(backend, call), call.signal));
+    },
+    get post(): Backend["post"] {
+      const { post } = backend;
+      return (
+        post && (async (path, call) => new ResponseAnswer(await post.call(backend, path, call), call.signal))
+      );
     },
     get video() {
       return backend.video;

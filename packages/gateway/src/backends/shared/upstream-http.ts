@@ -4,9 +4,8 @@ import { ResponseAnswer, tooLarge } from "./response-answer.ts";
 import { refusalOf } from "./upstream-refusal.ts";
 import { wholeBody } from "./whole-body.ts";
 
-/** How much of an upstream's error body is read, and how much of it is repeated. */
+/** How much of an upstream's error body is read. */
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
-const DETAIL_CHARS_MAX = 4_096;
 /** How long that may take: the client is waiting for an error. */
 const ERROR_BODY_WAIT_MS = 2_000;
 /** The largest answer that is read as a whole. */
@@ -53,7 +52,7 @@ interface RawRequest extends UpstreamRequest {
 /** The same for a body that is JSON already. */
 export async function fetchUpstream(
   fetchIt: BackendDeps["fetch"],
-  { url, apiKey, headers, signal, body }: RawRequest,
+  { url, headers, signal, body }: RawRequest,
 ): Promise<Response> {
   let response: Response;
   try {
@@ -71,7 +70,7 @@ export async function fetchUpstream(
     throw transportError(error, signal);
   }
   if (response.ok) return response;
-  throw await upstreamError(response, apiKey);
+  throw await upstreamError(response);
 }
 
 /** A whole answer as JSON. */
@@ -94,25 +93,19 @@ export function transportError(error: unknown, signal: AbortSignal): unknown {
   const { code, message } = error as { code?: string; message?: string };
   const unsent = NOT_SENT.get(code ?? "");
   if (unsent !== undefined) return new BackendError("connect", `${unsent} (${code})`);
-  return new BackendError("transport", bounded(message ?? ""));
+  return new BackendError("transport", message ?? "");
 }
 
-const bounded = (text: string): string => text.slice(0, DETAIL_CHARS_MAX);
-
 /** The error that a non-2xx answer stands for; reads a bounded part of its body. */
-export async function upstreamError(
-  answer: HttpAnswer | Response,
-  apiKey: string | null,
-): Promise<BackendError> {
+export async function upstreamError(answer: HttpAnswer | Response): Promise<BackendError> {
   const isResponse = answer instanceof Response;
   const text = await startOf(isResponse ? new ResponseAnswer(answer, NEVER) : answer);
-  const safeText = apiKey ? text.replaceAll(apiKey, "[redacted]") : text;
-  const body = parsed(safeText);
-  const detail = errorDetail(body, safeText) || answer.statusText || "no detail";
+  const body = parsed(text);
+  const detail = errorDetail(body, text) || answer.statusText || "no detail";
   const retryAfter = isResponse ? answer.headers.get("retry-after") : answer.retryAfter;
   return new BackendError(
     "upstream",
-    bounded(detail),
+    detail,
     answer.status,
     retryAfterSeconds(retryAfter),
     refusalOf(answer.status, detail, body),

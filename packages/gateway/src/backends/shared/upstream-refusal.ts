@@ -1,10 +1,7 @@
 import { isObject } from "../../kernel/json.ts";
 import type { Overflow, UpstreamRefusal } from "../contract.ts";
 
-const MEMBER_CHARS_MAX = 256;
-
-const text = (value: unknown): string | null =>
-  typeof value === "string" && value !== "" ? value.slice(0, MEMBER_CHARS_MAX) : null;
+const text = (value: unknown): string | null => (typeof value === "string" && value !== "" ? value : null);
 const count = (value: unknown): number | null =>
   typeof value === "number" && Number.isSafeInteger(value) && value >= 0 ? value : null;
 

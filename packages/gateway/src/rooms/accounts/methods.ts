@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineMethod, NoParams } from "../../kernel/method.ts";
+import { defineMethod, NoParams, Ok, ok } from "../../kernel/method.ts";
 import { Email, Name, NewPassword, SessionResult, User } from "./schemas.ts";
 
 export const register = defineMethod({
@@ -40,6 +40,18 @@ export const refresh = defineMethod({
   params: z.object({ refresh_token: z.string().min(1).max(512) }),
   result: SessionResult,
   handler: ({ params, caller, rooms }) => rooms.accounts.refresh(params.refresh_token, caller),
+});
+
+export const logout = defineMethod({
+  name: "auth.logout",
+  summary: "Sign out: ends the session of a refresh token; its tokens stop working at once",
+  auth: "public",
+  params: z.object({ refresh_token: z.string().min(1).max(512) }),
+  result: Ok,
+  handler: async ({ params, caller, rooms }) => {
+    await rooms.accounts.signOut(params.refresh_token, caller.ip);
+    return ok;
+  },
 });
 
 export const me = defineMethod({

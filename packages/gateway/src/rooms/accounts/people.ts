@@ -146,7 +146,7 @@ export class People {
   /** What its bearer is told of a link. */
   async show(token: string, { ip }: CallSource): Promise<ShownLink> {
     const { accounts, store } = this.options;
-    await accounts.limit(`link:${ip}`, LINKS_PER_IP);
+    await accounts.limit("link", ip, LINKS_PER_IP);
     const link = await this.#find(token);
     const creator = await store.userById(link.created_by);
     const owner = link.user_id === null ? null : await store.userById(link.user_id);
@@ -165,7 +165,7 @@ export class People {
     source: CallSource,
   ): Promise<Session> {
     const { accounts, store } = this.options;
-    await accounts.limit(`link:${source.ip}`, LINKS_PER_IP);
+    await accounts.limit("link", source.ip, LINKS_PER_IP);
     const link = await this.#find(token);
     const passwordHash = await accounts.hash(password);
     if (link.user_id === null) await accounts.refuseUnlessInvited(link.created_by);

@@ -1,8 +1,9 @@
 import { createHmac } from "node:crypto";
+import { networkOf } from "@model-gateway/wire/server";
 import type { Bus, RateLimiter } from "../../bus/contract.ts";
 import { BoundedMap, Gate } from "../../kernel/bounded.ts";
 import { type Clock, isoTime, sleep } from "../../kernel/clock.ts";
-import type { Actor, Authenticator, CallSource, Identity } from "../../kernel/context.ts";
+import type { Actor, Authenticator, CallSource, Identity, SignedIn } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { constantTimeEqual, type Ids, sha256Hex } from "../../kernel/ids.ts";
 import { PRINCIPAL_CHANGED, USER_CHANGED } from "../../kernel/topics.ts";
@@ -16,6 +17,8 @@ const REFRESH_TOKEN_BYTES = 32;
 const LOGIN_WINDOW_MS = 60_000;
 const LOGINS_PER_ACCOUNT = 5;
 const LOGINS_PER_IP = 20;
+/** More than logins: an office of people renews its sessions from one address. */
+const REFRESHES_PER_IP = 120;
 const ACTORS_MAX = 10_000;
 /** Rights can be changed directly in the database, without a notification, so they are read again after this. */
 const ACTOR_TRUSTED_MS = 1_000;
@@ -103,7 +106,7 @@ export class Accounts implements Authenticator {
   }
 
   async register(account: NewAccount & { setupToken?: string }, source: CallSource): Promise<Session> {
-    await this.limit(`register:${source.ip}`, LOGINS_PER_IP);
+    await this.limit("register", source.ip, LOGINS_PER_IP);
     if (!(await this.registrationIsOpen())) this.#refuseRegistration();
     const isBearer =
       account.setupToken !== undefined && constantTimeEqual(account.setupToken, this.setupToken);
@@ -179,8 +182,8 @@ export class Accounts implements Authenticator {
     { email, password }: { email: string; password: string },
     source: CallSource,
   ): Promise<Session> {
-    await this.limit(`login:${source.ip}`, LOGINS_PER_IP);
-    await this.limit(`login:${source.ip}:${email}`, LOGINS_PER_ACCOUNT);
+    await this.limit("login", source.ip, LOGINS_PER_IP);
+    await this.limit(`login:${email}`, source.ip, LOGINS_PER_ACCOUNT);
     const user = await this.#store.userByEmail(email);
     const matches = await this.#matches(user, password);
     if (!user || !matches) fail("auth_required", "Email or password is wrong");
@@ -199,7 +202,7 @@ export class Accounts implements Authenticator {
     { userId, sessionId, ip }: { userId: string; sessionId: string | undefined; ip: string },
     { current, next }: { current: string; next: string },
   ): Promise<void> {
-    await this.limit(`password:${ip}:${userId}`, LOGINS_PER_ACCOUNT);
+    await this.limit(`password:${userId}`, ip, LOGINS_PER_ACCOUNT);
     const user = await this.#store.userById(userId);
     if (!user || !(await this.#matches(user, current)))
       fail("invalid_params", "`current_password`: is not your password", {
@@ -235,6 +238,7 @@ export class Accounts implements Authenticator {
   }
 
   async refresh(refreshToken: string, source: CallSource): Promise<Session> {
+    await this.limit("refresh", source.ip, REFRESHES_PER_IP);
     const { clock, db } = this.options;
     const tokenHash = sha256Hex(refreshToken);
     const renewed = await db.transaction(async (tx) => {
@@ -257,6 +261,13 @@ export class Accounts implements Authenticator {
       fail("auth_required", "The refresh token is unknown, expired or was used before; log in again");
     }
     return this.#session(user, renewed);
+  }
+
+  /** Ends the session that a refresh token belongs to; one that is unknown is over already. */
+  async signOut(refreshToken: string, ip: string): Promise<void> {
+    await this.limit("refresh", ip, REFRESHES_PER_IP);
+    const session = await this.#store.sessionOfToken(sha256Hex(refreshToken));
+    if (session) await this.endSessions(session.user_id, { only: session.family_id });
   }
 
   async startSession(user: UserRow, source: CallSource): Promise<Session> {
@@ -299,8 +310,9 @@ export class Accounts implements Authenticator {
     };
   }
 
-  async limit(key: string, limit: number): Promise<void> {
-    const waitMs = await this.options.limiter.hit(key, limit, LOGIN_WINDOW_MS);
+  /** Counts one attempt of this kind from an address, or from a /64 of IPv6. */
+  async limit(what: string, ip: string, limit: number): Promise<void> {
+    const waitMs = await this.options.limiter.hit(`${what}:${networkOf(ip)}`, limit, LOGIN_WINDOW_MS);
     if (waitMs > 0) {
       const retryAfterSeconds = Math.ceil(waitMs / 1000);
       fail("rate_limited", `Too many attempts; try again in ${retryAfterSeconds} s`, { retryAfterSeconds });
@@ -328,6 +340,11 @@ export class Accounts implements Authenticator {
   #isTrusted({ readAtMs }: KnownActor): boolean {
     const ageMs = this.options.clock.now() - readAtMs;
     return ageMs >= 0 && ageMs <= ACTOR_TRUSTED_MS;
+  }
+
+  async isInForce({ userId, sessionId }: SignedIn): Promise<boolean> {
+    const known = await this.#read(userId);
+    return known !== null && !known.isDisabled && !(sessionId && known.endedSessions.has(sessionId));
   }
 
   /** The account of this id, also a disabled one: for the rooms where people name each other. */

@@ -1,15 +1,17 @@
-import { existsSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, linkSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { privateFile, privateFolder } from "../../kernel/private-files.ts";
 
 const SECRET_BYTES = 32;
 
 /** The signing key: the configured one, or one that is made once and kept in the data directory. */
 export function loadJwtSecret(configured: string | null, dataDir: string): Uint8Array {
   if (configured !== null) return new TextEncoder().encode(configured);
-  mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+  privateFolder(dataDir);
   const path = join(dataDir, "jwt-secret");
   if (!existsSync(path))
     writeOnce(path, Buffer.from(crypto.getRandomValues(new Uint8Array(SECRET_BYTES))).toString("hex"));
+  privateFile(path);
   return new TextEncoder().encode(readFileSync(path, "utf8").trim());
 }
 

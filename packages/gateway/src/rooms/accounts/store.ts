@@ -150,6 +150,11 @@ export class AccountStore {
     );
   }
 
+  /** Whose session a refresh token, of any state, belongs to. */
+  sessionOfToken(tokenHash: string): Promise<Pick<RefreshTokenRow, "user_id" | "family_id"> | null> {
+    return this.db.get("SELECT user_id, family_id FROM refresh_tokens WHERE token_hash = $1", [tokenHash]);
+  }
+
   /** Sessions that can still be renewed, the one used last first. */
   sessionsOf(userId: string, now: string): Promise<SessionRow[]> {
     return this.db.all<SessionRow>(

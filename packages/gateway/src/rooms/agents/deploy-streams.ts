@@ -8,6 +8,8 @@ import type { NodeState } from "./state.ts";
 const STREAMS_MAX = 1_000;
 /** Notifications of one stream that wait for the backend to be registered. */
 const WAITING_MAX = 64;
+/** However often a node reports figures, its followers hear of them once in this time. */
+const FIGURES_EVERY_MS = 100;
 /** How long a node that vanished may take to come back before its deployments count as failed. */
 const LOST_NODE_DEADLINE_MS = 60_000;
 
@@ -21,6 +23,7 @@ interface Followed {
   /** Settles when everything queued so far has been sent. */
   tail: Promise<void>;
   waiting: number;
+  toldAtMs: number;
   cancelDeadline: (() => void) | null;
 }
 
@@ -44,6 +47,7 @@ export class DeployStreams {
       last: { status: "queued", progress: 0 },
       tail: settled,
       waiting: 0,
+      toldAtMs: 0,
       cancelDeadline: null,
     });
   }
@@ -129,13 +133,17 @@ export class DeployStreams {
       last.status === status &&
       last.progress === progress &&
       last.message === message &&
-      status === "ready"
+      entry.toldAtMs > 0
     )
       return;
+    const nowMs = this.options.clock.now();
     const over = status === "failed" || status === "stopped";
     entry.last = { status, progress, message };
     // Progress within a state may be skipped; a change of state may not.
-    if (entry.waiting >= WAITING_MAX && status === last.status) return;
+    const isFigure = status === last.status && message === last.message;
+    const isSoon = nowMs - entry.toldAtMs < FIGURES_EVERY_MS;
+    if (isFigure && (entry.waiting >= WAITING_MAX || isSoon)) return;
+    entry.toldAtMs = nowMs;
     entry.waiting++;
     const params = {
       stream_id: stream.sessionId,

@@ -24,7 +24,7 @@ export const register = defineMethod({
   params: z.object({ machine_name: z.string().trim().min(1).max(128), version: z.string().max(64) }),
   result: z.object({
     agent_id: z.string(),
-    token: z.string().describe("For `npm run agent -- --token`; it cannot be shown again"),
+    token: z.string().describe("For the node program, in AGENT_TOKEN or a file; it cannot be shown again"),
   }),
   handler: ({ params, rooms }) =>
     rooms.agents.register({ name: params.machine_name, version: params.version }),
@@ -55,13 +55,20 @@ export const status = defineMethod({
 
 export const deploy = defineMethod({
   name: "agents.deploy",
-  summary: "Deploy a model on a node, by default on the least-loaded one that is online",
+  summary:
+    "Deploy a model on a node, by default on the least-loaded one that is online; a node serves nothing else",
   auth: "admin",
   hint,
   notifies: ["models.progress"],
   params: z.object({
     model_id: ModelId,
     agent_id: z.string().max(128).nullish().describe("Empty or missing: the least-loaded node"),
+    beside_backends: z
+      .boolean()
+      .optional()
+      .describe(
+        "Serve the model also while a registered backend serves it; without it that backend has it alone",
+      ),
   }),
   result: Ok.extend({ stream_id: z.string() }),
   handler: async ({ params, actor, rooms }) => ({
@@ -69,6 +76,7 @@ export const deploy = defineMethod({
     stream_id: await rooms.agents.deploy(actor, {
       modelId: params.model_id,
       agentId: params.agent_id || undefined,
+      besideBackends: params.beside_backends ?? false,
     }),
   }),
 });

@@ -3,15 +3,29 @@ import type { Bus } from "../../bus/contract.ts";
 import { inBackground } from "../../kernel/background.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
+import { difference, StateChange, withChange } from "./changes.ts";
 import { NodeState } from "./state.ts";
 
 const TOPIC = "agents-presence";
 const NODES_MAX = 10_000;
+/** However often a node reports, the other instances hear of it once in this time. */
+const ANNOUNCE_EVERY_MS = 200;
+/** After a change that could not be applied, the whole states are asked for at most this often. */
+const ASK_EVERY_MS = 1_000;
 
 const Message = z.discriminatedUnion("kind", [
   /** Asks every instance to announce its nodes again. */
   z.object({ kind: z.literal("ask"), instance: z.string() }),
-  z.object({ kind: z.literal("state"), instance: z.string(), state: NodeState }),
+  z.object({ kind: z.literal("state"), instance: z.string(), revision: z.int(), state: NodeState }),
+  /** What changed since the revision before; a receiver that does not have that one asks for the whole. */
+  z.object({
+    kind: z.literal("change"),
+    instance: z.string(),
+    agentId: z.string(),
+    epoch: z.int(),
+    revision: z.int(),
+    change: StateChange,
+  }),
   z.object({ kind: z.literal("gone"), instance: z.string(), agentId: z.string(), epoch: z.int() }),
   z.object({ kind: z.literal("deregistered"), instance: z.string(), agentId: z.string() }),
 ]);
@@ -21,7 +35,19 @@ type Message = z.infer<typeof Message>;
 export interface RemoteNode {
   instance: string;
   state: NodeState;
+  /** Counts what its instance has told of this connection. */
+  revision: number;
   heardAtMs: number;
+}
+
+/** A node that is connected here, as the other instances know it. */
+interface Told {
+  state: NodeState;
+  revision: number;
+  toldAtMs: number;
+  /** What is told when the time has come. */
+  next: NodeState | null;
+  cancel: () => void;
 }
 
 interface PresenceOptions {
@@ -45,7 +71,9 @@ interface PresenceOptions {
 /** What instances tell each other about their nodes, so that each of them can list them all. */
 export class Presence {
   readonly #remote = new Map<string, RemoteNode>();
+  readonly #told = new Map<string, Told>();
   readonly #unsubscribe: () => void;
+  #askedAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(readonly options: PresenceOptions) {
     const { bus, log } = options;
@@ -68,11 +96,49 @@ export class Presence {
     return this.#remote.get(agentId) ?? null;
   }
 
+  /** Tells the others what is new about a node: at once, or together with what else comes in a moment. */
   announce(state: NodeState): void {
-    this.#publish({ kind: "state", instance: this.options.instance, state });
+    const told = this.#told.get(state.agentId);
+    if (told?.state.epoch !== state.epoch) {
+      this.announceWhole(state);
+      return;
+    }
+    const { clock } = this.options;
+    const waitMs = told.toldAtMs + ANNOUNCE_EVERY_MS - clock.now();
+    if (waitMs <= 0) this.#announceChange(told, state);
+    else {
+      if (!told.next)
+        told.cancel = clock.after(waitMs, () => told.next && this.#announceChange(told, told.next));
+      told.next = state;
+    }
+  }
+
+  /** For those who know nothing of the node yet. */
+  announceWhole(state: NodeState): void {
+    const { instance, clock } = this.options;
+    const told = this.#told.get(state.agentId);
+    told?.cancel();
+    const revision = (told?.revision ?? 0) + 1;
+    this.#told.set(state.agentId, { state, revision, toldAtMs: clock.now(), next: null, cancel: () => {} });
+    this.#publish({ kind: "state", instance, revision, state });
+  }
+
+  #announceChange(told: Told, state: NodeState): void {
+    const { instance, clock } = this.options;
+    const { agentId, epoch } = state;
+    told.cancel();
+    const change = difference(told.state, state);
+    Object.assign(told, { state, revision: told.revision + 1, toldAtMs: clock.now(), next: null });
+    this.#publish({ kind: "change", instance, agentId, epoch, revision: told.revision, change });
+  }
+
+  #untell(agentId: string): void {
+    this.#told.get(agentId)?.cancel();
+    this.#told.delete(agentId);
   }
 
   announceGone({ agentId, epoch }: NodeState): void {
+    this.#untell(agentId);
     this.#publish({ kind: "gone", instance: this.options.instance, agentId, epoch });
   }
 
@@ -97,6 +163,7 @@ export class Presence {
   }
 
   close(): void {
+    for (const { cancel } of this.#told.values()) cancel();
     this.#unsubscribe();
   }
 
@@ -121,7 +188,8 @@ export class Presence {
     const message = parsed.data;
     if (message.kind === "ask") onAsked();
     else if (message.kind === "deregistered") this.#onDeregistered(message.agentId);
-    else if (message.kind === "state") this.#learn(message.instance, message.state);
+    else if (message.kind === "state") this.#learn(message);
+    else if (message.kind === "change") this.#apply(message);
     else {
       const known = this.#remote.get(message.agentId);
       if (known && known.state.epoch <= message.epoch) this.forget(message.agentId);
@@ -129,16 +197,29 @@ export class Presence {
   }
 
   #onDeregistered(agentId: string): void {
+    this.#untell(agentId);
     this.forget(agentId);
     this.options.onDeregistered(agentId);
   }
 
-  #learn(instance: string, state: NodeState): void {
+  #apply({ instance, agentId, epoch, revision, change }: Extract<Message, { kind: "change" }>): void {
+    const { clock } = this.options;
+    const known = this.#remote.get(agentId);
+    if (known?.instance === instance && known.state.epoch === epoch && known.revision + 1 === revision) {
+      this.#learn({ instance, revision, state: withChange(known.state, change) });
+      return;
+    }
+    if ((known && known.state.epoch > epoch) || clock.now() - this.#askedAtMs < ASK_EVERY_MS) return;
+    this.#askedAtMs = clock.now();
+    this.#publish({ kind: "ask", instance: this.options.instance });
+  }
+
+  #learn({ instance, revision, state }: Pick<RemoteNode, "instance" | "revision" | "state">): void {
     const known = this.#remote.get(state.agentId);
     if (known ? known.state.epoch > state.epoch : this.#remote.size >= NODES_MAX) return;
     if (!this.options.accepts(state)) return;
     if (known && known.instance !== instance) this.forget(state.agentId);
-    const node = { instance, state, heardAtMs: this.options.clock.now() };
+    const node = { instance, revision, state, heardAtMs: this.options.clock.now() };
     this.#remote.set(state.agentId, node);
     this.options.onRemote(node);
   }

@@ -14,6 +14,7 @@ const Command = z.discriminatedUnion("kind", [
     agentId: z.string(),
     modelId: z.string(),
     streamId: z.string(),
+    besideBackends: z.boolean(),
     userId: z.string(),
   }),
   z.object({ kind: z.literal("stop"), agentId: z.string(), modelId: z.string() }),

@@ -1,4 +1,9 @@
-import { CloseCode, HEARTBEAT_INTERVAL_MS, HEARTBEATS_MISSED_MAX } from "@model-gateway/protocol/agent.ts";
+import {
+  CloseCode,
+  HEARTBEAT_INTERVAL_MS,
+  HEARTBEATS_MISSED_MAX,
+  MODELS_MAX,
+} from "@model-gateway/protocol/agent.ts";
 import type { Backend, ModelPool } from "../../backends/contract.ts";
 import type { Bus, EventHub, Requests, Subscription } from "../../bus/contract.ts";
 import { inBackground } from "../../kernel/background.ts";
@@ -17,7 +22,7 @@ import { type Command, sendCommand, serveCommands } from "./relay.ts";
 import { type BackendRegistry, Serving } from "./serving.ts";
 import { type AgentLink, Session, type SessionEvents } from "./session.ts";
 import type { NodeState } from "./state.ts";
-import { AgentStore } from "./store.ts";
+import { AgentStore, type Deployments } from "./store.ts";
 
 const OFFLINE_AFTER_MS = HEARTBEATS_MISSED_MAX * HEARTBEAT_INTERVAL_MS;
 const SWEEP_MS = 1_000;
@@ -26,6 +31,7 @@ const HELLO_TIMEOUT_MS = 15_000;
 /** How often `last_seen` is written to the database; live figures come from memory. */
 const SEEN_WRITE_MS = 60_000;
 const TOKEN_BYTES = 32;
+const CLAIMS_LOGGED_MAX = 5;
 
 export interface AgentsOptions {
   db: Database;
@@ -44,6 +50,7 @@ export interface AgentsOptions {
 interface AgentIdentity {
   agentId: string;
   name: string;
+  deployed: Deployments;
 }
 
 /** The GPU nodes: who they are, how they stand, and what they serve. */
@@ -121,21 +128,44 @@ export class Agents {
   }
 
   /** Orders a model onto a node; the returned stream reports its progress. */
-  async deploy(actor: Actor, order: { modelId: string; agentId?: string }): Promise<string> {
+  async deploy(
+    actor: Actor,
+    { modelId, besideBackends, ...order }: { modelId: string; agentId?: string; besideBackends: boolean },
+  ): Promise<string> {
+    const { backends, clock, ids } = this.options;
+    const owner = besideBackends ? null : backends.ownerOf(modelId);
+    if (owner !== null)
+      fail(
+        "app_error",
+        `${modelId} is served by the backend ${owner}; with \`beside_backends\`: true the node gets a share of its requests`,
+      );
     const agentId = order.agentId ? await this.#requireOnline(order.agentId) : this.#leastLoaded();
-    const streamId = this.options.ids.uuid();
-    await this.#command({
-      kind: "deploy",
-      agentId,
-      modelId: order.modelId,
-      streamId,
-      userId: actor.userId,
-    });
+    const earlier = await this.#store.deployments(agentId);
+    if (!earlier.has(modelId) && earlier.size >= MODELS_MAX)
+      fail("app_error", `The node has ${MODELS_MAX} models, the most that are deployed to one; stop some`);
+    const streamId = ids.uuid();
+    await this.#store.recordDeployment(agentId, modelId, { besideBackends, now: isoTime(clock.now()) });
+    try {
+      await this.#command({
+        kind: "deploy",
+        agentId,
+        modelId,
+        streamId,
+        besideBackends,
+        userId: actor.userId,
+      });
+    } catch (error) {
+      if (!earlier.has(modelId)) await this.#store.removeDeployment(agentId, modelId);
+      throw error;
+    }
     return streamId;
   }
 
   async stop(agentId: string, modelId: string): Promise<void> {
-    await this.#command({ kind: "stop", agentId: await this.#requireOnline(agentId), modelId });
+    await this.#requireOnline(agentId);
+    // Before the node is asked: it gets no more requests for the model, whatever it answers.
+    await this.#store.removeDeployment(agentId, modelId);
+    await this.#command({ kind: "stop", agentId, modelId });
   }
 
   // ---- what nodes do
@@ -143,7 +173,7 @@ export class Agents {
   /** The node that a token belongs to; null for any other text. */
   async authenticate(token: string): Promise<AgentIdentity | null> {
     const row = await this.#store.byTokenHash(sha256Hex(token));
-    return row && { agentId: row.id, name: row.name };
+    return row && { agentId: row.id, name: row.name, deployed: await this.#store.deployments(row.id) };
   }
 
   /** A node is connected. It takes the place of an earlier connection of the same node. */
@@ -214,6 +244,12 @@ export class Agents {
       else this.#noteSeen(session);
       this.#announce(state);
     },
+    claimed: ({ agentId, state }, modelIds) =>
+      this.options.log.warn("a node claims models that were not deployed to it; they are ignored", {
+        agent_id: agentId,
+        name: state?.name,
+        models: modelIds.slice(0, CLAIMS_LOGGED_MAX),
+      }),
     ended: (session) => {
       const { agentId, state } = session;
       if (this.#sessions.get(agentId) === session) this.#sessions.delete(agentId);
@@ -240,6 +276,9 @@ export class Agents {
         return;
       }
       session.setEpoch(epoch);
+      // Read again: an order may have been given between the node's admission and this connection.
+      session.setDeployed(await this.#store.deployments(agentId));
+      if (session.over) return;
       this.#announce(session.state!);
       log.info("node connected", { agent_id: agentId, name, host, version });
     } catch (error) {
@@ -249,13 +288,15 @@ export class Agents {
     }
   }
 
-  #announce(state: NodeState): void {
+  #announce(state: NodeState, { whole = false } = {}): void {
     // Before its epoch is known, nobody else could tell this connection from an older one.
-    if (state.epoch > 0 && !this.#closed) this.#presence.announce(state);
+    if (state.epoch === 0 || this.#closed) return;
+    if (whole) this.#presence.announceWhole(state);
+    else this.#presence.announce(state);
   }
 
   #announceAll(): void {
-    for (const { state } of this.#sessions.values()) if (state) this.#announce(state);
+    for (const { state } of this.#sessions.values()) if (state) this.#announce(state, { whole: true });
   }
 
   /** When two instances hold a node, the newer connection is the node's own and the older one ends. */
@@ -285,6 +326,7 @@ export class Agents {
     this.#streams.removed(agentId);
     this.#seenWrittenMs.delete(agentId);
     this.#sessions.get(agentId)?.close(CloseCode.deregistered, "this node was deregistered");
+    this.#serving.endNode(agentId);
   }
 
   #sweep(): void {
@@ -352,12 +394,14 @@ export class Agents {
     const session = this.#sessions.get(agentId);
     if (!session?.state) fail("app_error", "The agent node is no longer online; try again");
     if (command.kind === "stop") {
-      await session.link.request("agent.stop", { model_id: modelId });
-      session.forget(modelId);
+      session.withdraw(modelId);
       await this.#serving.dismissed();
+      await session.link.request("agent.stop", { model_id: modelId });
       return;
     }
-    const { streamId, userId } = command;
+    const { streamId, userId, besideBackends } = command;
+    const wasDeployed = session.hasDeployed(modelId);
+    session.deploy(modelId, besideBackends);
     this.#streams.open({ streamId, userId, agentId, modelId });
     session.reserved.add(modelId);
     try {
@@ -365,6 +409,7 @@ export class Agents {
     } catch (error) {
       this.#streams.drop(streamId);
       session.reserved.delete(modelId);
+      if (!wasDeployed) session.withdraw(modelId);
       throw error;
     }
   }

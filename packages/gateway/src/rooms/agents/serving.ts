@@ -1,15 +1,20 @@
 import type { ServingModel } from "@model-gateway/protocol/agent.ts";
-import type { Backend, ModelPool, TunnelFetch } from "../../backends/contract.ts";
+import { type Backend, BackendError, type ModelPool, type TunnelFetch } from "../../backends/contract.ts";
 import type { Log } from "../../kernel/log.ts";
 import { comingModels, type NodeState } from "./state.ts";
 
 /** Where backends become routable; what nodes bring is not persisted. */
 export interface BackendRegistry {
-  /** Resolves when it is known whether the backend answers. */
-  adopt(backend: Backend): Promise<void>;
-  /** The backend has got its first node, or lost its last. Resolves when it is known whether it answers. */
-  recheck(backend: Backend): Promise<void>;
+  /**
+   * Resolves when it is known whether the backend answers. One that yields gets no request for a model that a
+   * registered backend serves.
+   */
+  adopt(backend: Backend, options: { yields: boolean }): Promise<void>;
+  /** It has got its first node, lost its last, or yields otherwise. Resolves when it is known whether it answers. */
+  recheck(backend: Backend, options: { yields: boolean }): Promise<void>;
   dismiss(backend: Backend): Promise<void>;
+  /** The registered backend that serves a model, whatever its health; null when only nodes do, or nobody. */
+  ownerOf(modelId: string): string | null;
 }
 
 /** How the node's connection is reached from this instance. */
@@ -29,12 +34,16 @@ interface Model {
   pool: ModelPool;
   /** Whether the router knows it, and whether a node served it then. */
   registered: "no" | "waiting" | "serving";
+  /** As the router knows it. */
+  yields: boolean;
   /** Settles when the router has taken note of the last change. */
   noted: Promise<void>;
   /** What each node's replica was made from, to detect changes. */
   made: Map<string, { fingerprint: string; decided: Promise<void> }>;
   /** Nodes on which it is being loaded, or loaded again. */
   coming: Set<string>;
+  /** Nodes to which it was deployed to be served beside registered backends. */
+  beside: Set<string>;
 }
 
 export const backendName = (modelId: string): string => `agent-${modelId}`;
@@ -46,6 +55,8 @@ export const backendName = (modelId: string): string => `agent-${modelId}`;
 export class Serving {
   readonly #models = new Map<string, Model>();
   #dismissals: Promise<unknown> = Promise.resolve();
+  /** By node, from its first model until it is deregistered; its connection may come and go meanwhile. */
+  readonly #ends = new Map<string, AbortController>();
 
   constructor(readonly options: ServingOptions) {}
 
@@ -54,8 +65,12 @@ export class Serving {
     const { agentId } = state;
     const wanted = new Set(state.models.map(({ model_id }) => model_id));
     const coming = new Set(comingModels(state));
+    const beside = new Set(state.besideBackends);
     for (const modelId of coming) this.#model(modelId).coming.add(agentId);
+    for (const modelId of wanted) this.#model(modelId);
     for (const [modelId, model] of [...this.#models]) {
+      if (beside.has(modelId) && (wanted.has(modelId) || coming.has(modelId))) model.beside.add(agentId);
+      else model.beside.delete(agentId);
       if (!coming.has(modelId)) model.coming.delete(agentId);
       if (!wanted.has(modelId)) this.#remove(modelId, agentId);
     }
@@ -66,8 +81,25 @@ export class Serving {
   removeNode(agentId: string): void {
     for (const [modelId, model] of [...this.#models]) {
       model.coming.delete(agentId);
+      model.beside.delete(agentId);
       this.#remove(modelId, agentId);
     }
+  }
+
+  /** The node was deregistered: answers that are on their way from it end too. */
+  endNode(agentId: string): void {
+    this.removeNode(agentId);
+    this.#ends.get(agentId)?.abort(new BackendError("transport", "the node was deregistered"));
+    this.#ends.delete(agentId);
+  }
+
+  #endOf(agentId: string): AbortController {
+    let end = this.#ends.get(agentId);
+    if (!end) {
+      end = new AbortController();
+      this.#ends.set(agentId, end);
+    }
+    return end;
   }
 
   /** Resolves when nothing is routed any more to what was removed so far. */
@@ -89,7 +121,15 @@ export class Serving {
     let model = this.#models.get(modelId);
     if (!model) {
       const pool = this.options.createPool(modelId);
-      model = { pool, registered: "no", noted: Promise.resolve(), made: new Map(), coming: new Set() };
+      model = {
+        pool,
+        registered: "no",
+        yields: true,
+        noted: Promise.resolve(),
+        made: new Map(),
+        coming: new Set(),
+        beside: new Set(),
+      };
       this.#models.set(modelId, model);
     }
     return model;
@@ -103,7 +143,7 @@ export class Serving {
     let made = model.made.get(agentId);
     if (made?.fingerprint !== fingerprint) {
       const tunnel = state.tunnel ? connection.fetch : null;
-      const replica = { agentId, host, port, apiKey, direct, tunnel };
+      const replica = { agentId, host, port, apiKey, direct, tunnel, ended: this.#endOf(agentId).signal };
       made = { fingerprint, decided: model.pool.set(replica) };
       model.made.set(agentId, made);
       this.#register(model);
@@ -125,20 +165,24 @@ export class Serving {
     const { backend, size } = model.pool;
     const before = model.registered;
     const wanted = size > 0 ? "serving" : model.coming.size > 0 ? "waiting" : "no";
-    if (before === wanted) return;
+    // An administrator who let one node serve the model beside backends has decided for the model.
+    const yields = model.beside.size === 0;
+    if (before === wanted && (wanted === "no" || model.yields === yields)) return;
     model.registered = wanted;
+    model.yields = yields;
     const { backends, log } = this.options;
     const { name } = backend.config;
     const noting =
       wanted === "no"
         ? backends.dismiss(backend)
         : before === "no"
-          ? backends.adopt(backend)
-          : backends.recheck(backend);
+          ? backends.adopt(backend, { yields })
+          : backends.recheck(backend, { yields });
     model.noted = noting.catch((error: unknown) =>
       log.error("a node's model could not be made (un)routable", { backend: name, error }),
     );
     if (before === "serving") this.#dismissals = Promise.all([this.#dismissals, model.noted]);
+    if (before === wanted) return;
     if (wanted === "serving") log.info("model is routable", { backend: name });
     else if (before === "serving") log.info("model is no longer routable", { backend: name, state: wanted });
   }

@@ -8,7 +8,8 @@ import {
 } from "@model-gateway/protocol/agent.ts";
 import type { TunnelFetch } from "../../backends/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { type NodeState, stateOfHello, withHeartbeat, withoutModel, withProgress } from "./state.ts";
+import { type NodeState, onlyDeployed, stateOfHello, withHeartbeat, withProgress } from "./state.ts";
+import type { Deployments } from "./store.ts";
 
 /** The node's connection, as the transport hands it over. */
 export interface AgentLink {
@@ -25,6 +26,8 @@ export interface SessionEvents {
   hello(session: Session): void;
   /** The node's state changed; `news` is the cause, unless it was a heartbeat. */
   changed(session: Session, news: ProgressParams | null): void;
+  /** For the first time on this connection, the node tells of models that were not deployed to it. */
+  claimed(session: Session, modelIds: string[]): void;
   ended(session: Session): void;
 }
 
@@ -32,6 +35,7 @@ export interface SessionOptions {
   agentId: string;
   name: string;
   link: AgentLink;
+  deployed: Deployments;
   clock: Clock;
   events: SessionEvents;
 }
@@ -44,10 +48,13 @@ export class Session {
   heardAtMs: number;
   #state: NodeState | null = null;
   #over = false;
+  #deployed: Deployments;
+  #hasClaimed = false;
 
   constructor(readonly options: SessionOptions) {
     this.openedAtMs = options.clock.now();
     this.heardAtMs = this.openedAtMs;
+    this.#deployed = options.deployed;
   }
 
   get agentId(): string {
@@ -71,7 +78,7 @@ export class Session {
     const { agentId, name, clock, events } = this.options;
     if (!this.#over) {
       this.heardAtMs = clock.now();
-      this.#state = stateOfHello(params, { agentId, name, connectedAtMs: this.openedAtMs });
+      this.#state = this.#believed(stateOfHello(params, { agentId, name, connectedAtMs: this.openedAtMs }));
       events.hello(this);
     }
     return { agent_id: agentId, protocol: PROTOCOL_VERSION, heartbeat_interval_ms: HEARTBEAT_INTERVAL_MS };
@@ -107,8 +114,22 @@ export class Session {
     if (this.#state) this.#state = { ...this.#state, epoch };
   }
 
-  forget(modelId: string): void {
-    if (!this.#over && this.#state) this.#set(withoutModel(this.#state, modelId), null);
+  /** From now on the node may serve these models, and no others. */
+  setDeployed(deployed: Deployments): void {
+    this.#deployed = deployed;
+    if (!this.#over && this.#state) this.#set(this.#state, null);
+  }
+
+  hasDeployed(modelId: string): boolean {
+    return this.#deployed.has(modelId);
+  }
+
+  deploy(modelId: string, besideBackends: boolean): void {
+    this.setDeployed(new Map([...this.#deployed, [modelId, besideBackends]]));
+  }
+
+  withdraw(modelId: string): void {
+    this.setDeployed(new Map([...this.#deployed].filter(([id]) => id !== modelId)));
   }
 
   /** The state to update; null before the hello and after the session ended. */
@@ -119,7 +140,22 @@ export class Session {
   }
 
   #set(state: NodeState, news: ProgressParams | null): void {
-    this.#state = state;
+    this.#state = this.#believed(state);
     this.options.events.changed(this, news);
+  }
+
+  #believed(state: NodeState): NodeState {
+    if (!this.#hasClaimed) {
+      const claimed = [...state.models, ...state.pending].filter(
+        ({ model_id }) => !this.#deployed.has(model_id),
+      );
+      this.#hasClaimed = claimed.length > 0;
+      if (this.#hasClaimed)
+        this.options.events.claimed(
+          this,
+          claimed.map(({ model_id }) => model_id),
+        );
+    }
+    return onlyDeployed(state, this.#deployed);
   }
 }

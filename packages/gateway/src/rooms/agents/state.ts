@@ -9,6 +9,7 @@ import {
   ServingModel,
 } from "@model-gateway/protocol/agent.ts";
 import { z } from "zod";
+import type { Deployments } from "./store.ts";
 
 export const NodeState = z.object({
   agentId: z.string(),
@@ -24,6 +25,8 @@ export const NodeState = z.object({
   gpus: z.array(GpuReport),
   models: z.array(ServingModel),
   pending: z.array(PendingModel),
+  /** Those of its models that may be served beside registered backends. */
+  besideBackends: z.array(z.string()),
   connectedAtMs: z.number(),
   heartbeatAtMs: z.number(),
 });
@@ -46,6 +49,7 @@ export function stateOfHello(
     gpus: hello.gpus,
     models: hello.models,
     pending: hello.pending ?? [],
+    besideBackends: [],
     heartbeatAtMs: node.connectedAtMs,
   };
 }
@@ -76,11 +80,16 @@ export function withProgress(state: NodeState, news: ProgressParams): NodeState 
     : { ...state, host, models, pending };
 }
 
-export const withoutModel = (state: NodeState, modelId: string): NodeState => ({
-  ...state,
-  models: state.models.filter(({ model_id }) => model_id !== modelId),
-  pending: state.pending.filter(({ model_id }) => model_id !== modelId),
-});
+/** What a node says of its models is a claim: those that were deployed to it are believed. */
+export function onlyDeployed(state: NodeState, deployed: Deployments): NodeState {
+  const isDeployed = ({ model_id }: { model_id: string }) => deployed.has(model_id);
+  return {
+    ...state,
+    models: state.models.filter(isDeployed),
+    pending: state.pending.filter(isDeployed),
+    besideBackends: [...deployed].flatMap(([modelId, isBeside]) => (isBeside ? modelId : [])),
+  };
+}
 
 /** Models that take, or are about to take, a place on the node. */
 export const occupyingModels = (state: NodeState): string[] => [

@@ -10,6 +10,9 @@ export interface AgentRow {
   last_seen_at: string | null;
 }
 
+/** Model ids, and whether each may be served beside registered backends. */
+export type Deployments = ReadonlyMap<string, boolean>;
+
 const COLUMNS = "id, name, version, host, created_at, last_seen_at";
 
 /** SQL of the registered nodes. */
@@ -51,6 +54,34 @@ export class AgentStore {
 
   async seen(id: string, now: string): Promise<void> {
     await this.db.run("UPDATE agents SET last_seen_at = $2 WHERE id = $1", [id, now]);
+  }
+
+  /** What was deployed to a node, and not stopped since. */
+  async deployments(agentId: string): Promise<Deployments> {
+    const rows = await this.db.all<{ model_id: string; beside_backends: boolean | number }>(
+      "SELECT model_id, beside_backends FROM agent_deployments WHERE agent_id = $1",
+      [agentId],
+    );
+    return new Map(rows.map((row) => [row.model_id, Boolean(row.beside_backends)]));
+  }
+
+  async recordDeployment(
+    agentId: string,
+    modelId: string,
+    { besideBackends, now }: { besideBackends: boolean; now: string },
+  ): Promise<void> {
+    await this.db.run(
+      `INSERT INTO agent_deployments (agent_id, model_id, beside_backends, created_at) VALUES ($1, $2, $3, $4)
+       ON CONFLICT (agent_id, model_id) DO UPDATE SET beside_backends = excluded.beside_backends`,
+      [agentId, modelId, besideBackends, now],
+    );
+  }
+
+  async removeDeployment(agentId: string, modelId: string): Promise<void> {
+    await this.db.run("DELETE FROM agent_deployments WHERE agent_id = $1 AND model_id = $2", [
+      agentId,
+      modelId,
+    ]);
   }
 
   async remove(id: string): Promise<boolean> {

@@ -110,7 +110,7 @@ export class Invitations {
   /** What its bearer is told of an invitation that can still be used. */
   async show(token: string, { ip }: CallSource): Promise<ShownInvitation> {
     const { db, accounts } = this.options;
-    await accounts.limit(`invitation:${ip}`, SHOWN_PER_IP);
+    await accounts.limit("invitation", ip, SHOWN_PER_IP);
     const invitation = await this.#usable(token);
     const group = (await store.group(db, invitation.group_id, null)) ?? refuseInvitation();
     const creator = await accounts.actor(invitation.created_by);
@@ -130,7 +130,7 @@ export class Invitations {
     source: CallSource,
   ): Promise<Session> {
     const { db, accounts } = this.options;
-    await accounts.limit(`invitation:${source.ip}`, SHOWN_PER_IP);
+    await accounts.limit("invitation", source.ip, SHOWN_PER_IP);
     const invitation = await this.#usable(token);
     await accounts.refuseUnlessInvited(invitation.created_by);
     const address = emailFor(invitation.email, email);

@@ -50,6 +50,8 @@ export class Members {
       const existing = await store.member(tx, call.groupId, user.userId);
       if (!existing && (await store.countMembers(tx, call.groupId)) >= MEMBERS_MAX)
         fail("app_error", `A group has at most ${MEMBERS_MAX} members; remove some first`);
+      // An id is no address that someone gave: it would tell whose it is.
+      if (!existing && isUuid(person) && !call.actor.isAdmin) this.#refuseUnknown(person);
       const before = existing ?? {
         group_id: call.groupId,
         user_id: user.userId,
@@ -58,7 +60,7 @@ export class Members {
         is_active: true,
         created_at: isoTime(this.options.clock.now()),
       };
-      return { before, patch: { ...patch, isActive: true } };
+      return { before, patch: { ...patch, isActive: true }, isNew: !existing };
     });
   }
 
@@ -76,11 +78,14 @@ export class Members {
   async #save(
     call: InGroup,
     person: string,
-    find: (tx: Transaction, user: Actor) => Promise<{ before: MemberRow; patch: MemberPatch }>,
+    find: (
+      tx: Transaction,
+      user: Actor,
+    ) => Promise<{ before: MemberRow; patch: MemberPatch; isNew?: boolean }>,
   ): Promise<{ group: SeenGroup; member: NamedMember }> {
     const user = await this.person(call, person);
     const saved = await changeGroup(this.options.db, { ...call, need: "admin" }, async (tx, group) => {
-      const { before, patch } = await find(tx, user);
+      const { before, patch, isNew } = await find(tx, user);
       if (group.owner_id === user.userId) refuseOwnerChange(patch);
       if (!call.actor.isAdmin) refuseDiscount(before, patch);
       const member: MemberRow = {
@@ -90,7 +95,9 @@ export class Members {
         is_active: patch.isActive ?? before.is_active,
       };
       await store.saveMember(tx, member);
-      return { group, member: { ...member, email: user.email, name: user.name } };
+      // Adding an address must not be a way to learn whose it is; the platform's administrators know everyone.
+      const name = isNew && !call.actor.isAdmin ? user.email : user.name;
+      return { group, member: { ...member, email: user.email, name } };
     });
     this.options.bus.publish(PRINCIPAL_CHANGED, saved.member.user_id);
     return saved;
@@ -117,12 +124,13 @@ export class Members {
     const found = isUuid(emailOrId)
       ? await accounts.actor(emailOrId.toLowerCase())
       : await accounts.actorByEmail(emailOrId);
-    return (
-      found ??
-      fail(
-        "not_found",
-        `No account has the email ${emailOrId}; group.invite.create makes an invitation to send there`,
-      )
+    return found ?? this.#refuseUnknown(emailOrId);
+  }
+
+  #refuseUnknown(emailOrId: string): never {
+    fail(
+      "not_found",
+      `No account has the email ${emailOrId}; group.invite.create makes an invitation to send there`,
     );
   }
 

@@ -1,12 +1,13 @@
 import { JSON_TYPE, Reply } from "@model-gateway/wire/http";
 import { BackendError } from "../../backends/contract.ts";
+import { isObject } from "../../kernel/json.ts";
 import { AnswerBody, readAnswer, requireList } from "./call/answer-body.ts";
 import { answerHeaders } from "./call/answer-headers.ts";
 import { completeEmbeddings } from "./call/answer-shape.ts";
 import { CLIENT_LEFT } from "./call/deadlines.ts";
 import { toFailure } from "./call/failures.ts";
 import { type Asker, type CallParts, UpstreamCall } from "./call/upstream-call.ts";
-import { ABSURD, usageOfTail } from "./call/usage-tail.ts";
+import { ABSURD, type ReportedUsage, usageOfTail } from "./call/usage-tail.ts";
 import { readEmbeddingsFields } from "./request/fields.ts";
 import type { Payload } from "./request/payload.ts";
 import type { Client } from "./turn/chat-turn.ts";
@@ -15,10 +16,17 @@ const NO_HEADERS: Readonly<Record<string, string>> = {};
 const HEAD_BYTES = 4 * 1024;
 const GIVEN_BACK_FROM_BYTES = 64 * 1024;
 
+/** A request for vectors, whichever API it came by. */
+export interface ReadEmbeddings {
+  payload: Payload;
+  /** The body in that API's own form, from the list and what is charged for it; absent: the list as bytes. */
+  write?(list: EmbeddingsBody, usage: ReportedUsage | null): object;
+}
+
 /** One embeddings request; the answer passes as bytes unless the upstream chose the wrong encoding. */
 export async function embed(
   parts: CallParts,
-  { asker, payload, client }: { asker: Asker; payload: Payload; client: Client },
+  { asker, payload, write, client }: ReadEmbeddings & { asker: Asker; client: Client },
 ): Promise<Reply> {
   const { model, provider, encoding } = readEmbeddingsFields(payload);
   const admitting = UpstreamCall.admit(parts, {
@@ -33,7 +41,7 @@ export async function embed(
   client.whenGone(() => call.watched.abort(CLIENT_LEFT));
   for (;;) {
     try {
-      return await embedOnce(call, { asker, encoding });
+      return await embedOnce(call, { asker, encoding, write });
     } catch (error) {
       const failure = await call.fallBack(error);
       if (failure === null) continue;
@@ -45,7 +53,7 @@ export async function embed(
 
 async function embedOnce(
   call: UpstreamCall,
-  { asker, encoding }: { asker: Asker; encoding: "float" | "base64" },
+  { asker, encoding, write }: Pick<ReadEmbeddings, "write"> & { asker: Asker; encoding: "float" | "base64" },
 ): Promise<Reply> {
   const body = new AnswerBody(await readAnswer(await call.send()));
   const reported = usageOfTail(body);
@@ -53,14 +61,16 @@ async function embedOnce(
   const actual = encodingOfAnswer(body.bytes);
   const encoded =
     actual === null || actual === encoding ? body : new AnswerBody(reencode(body.bytes, encoding));
+  const list = write ? listOf(encoded.bytes) : null;
   call.begun();
   call.route.succeeded();
   // Vectors have no tokens of their own; that something came is what counts.
   const owed = call.settle({ isWhole: true, reported, delivered: 1 });
   const isReported = reported !== null && reported !== ABSURD;
-  const parts = completeEmbeddings(encoded, call.route.model, { isReported, owed });
   const headers = answerHeaders(call, NO_HEADERS);
   const head = { status: 200, contentType: JSON_TYPE, requestId: asker.requestId, headers };
+  if (write && list) return new Reply(head, JSON.stringify(write(list, owed)));
+  const parts = completeEmbeddings(encoded, call.route.model, { isReported, owed });
   return new Reply(head, parts, () => giveBack(body.bytes));
 }
 
@@ -76,8 +86,19 @@ function encodingOfAnswer(body: Buffer): "float" | "base64" | null {
   return first ? (first[1] === "[" ? "float" : "base64") : null;
 }
 
-interface EmbeddingsBody {
+export interface EmbeddingsBody {
   data: { embedding: number[] | string }[];
+}
+
+const UNREADABLE = "the upstream answered with vectors that cannot be read";
+
+function listOf(body: Buffer): EmbeddingsBody {
+  try {
+    const { data } = JSON.parse(body.toString()) as { data: unknown[] };
+    return { data: data.filter(isObject) as EmbeddingsBody["data"] };
+  } catch {
+    throw new BackendError("transport", UNREADABLE);
+  }
 }
 
 /** Little-endian float32 in base64, or numbers: converts to the form that the client asked for. */
@@ -85,7 +106,7 @@ function reencode(body: Buffer, encoding: "float" | "base64"): Buffer {
   try {
     return reencoded(JSON.parse(body.toString()) as EmbeddingsBody, encoding);
   } catch {
-    throw new BackendError("transport", "the upstream answered with vectors that cannot be read");
+    throw new BackendError("transport", UNREADABLE);
   }
 }
 

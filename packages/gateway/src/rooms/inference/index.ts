@@ -1,5 +1,6 @@
 import * as own from "./routes.ts";
 import type { Inference } from "./service.ts";
+import * as ollama from "./voices/ollama/routes.ts";
 
 export type { Deadlines } from "./call/deadlines.ts";
 export * as methods from "./methods.ts";
@@ -7,7 +8,7 @@ export * as notifications from "./notifications.ts";
 export { Inference, type InferenceOptions } from "./service.ts";
 
 const { voiceRoutes, ...others } = own;
-export const routes = { ...voiceRoutes, ...others };
+export const routes = { ...voiceRoutes, ...ollama, ...others };
 
 declare module "../../kernel/context.ts" {
   interface Rooms {

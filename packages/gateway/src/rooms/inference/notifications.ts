@@ -26,7 +26,7 @@ const KeyId = z.string();
 export const keyRequest = defineNotification({
   name: "key.request",
   summary:
-    "Requests with an API key, on the channel of its id: the first answer, and every refusal; on key-<prefix>, refusals of unknown keys with that prefix",
+    "Requests with an API key, on the channel of its id, for its owner: the first answer, and every refusal; on key-<prefix>, refusals of unknown keys with that prefix",
   params: z.union([
     z.object({ key_id: KeyId, ok: z.literal(true) }),
     z.object({

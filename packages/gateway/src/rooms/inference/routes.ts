@@ -1,7 +1,9 @@
+import { jsonReply } from "@model-gateway/wire/http";
 import { z } from "zod";
 import { type AnyRoute, defineRoute, raw } from "../../kernel/route.ts";
 import { Usage } from "./voices/documented.ts";
 import { voices } from "./voices/index.ts";
+import { messagesModelOf, messagesModelsOf, VERSION_HEADER } from "./voices/messages/models.ts";
 import type { Voice, VoiceRoute } from "./voices/voice.ts";
 
 /** Images travel inside the body. */
@@ -73,6 +75,10 @@ const Model = z.object({
     .literal(true)
     .optional()
     .describe("Well known and advertised, but served by no backend here"),
+  meta: z
+    .record(z.string(), z.unknown())
+    .optional()
+    .describe("What its server says, e.g. the context length"),
 });
 
 export const models = defineRoute({
@@ -80,11 +86,12 @@ export const models = defineRoute({
   path: "/v1/models",
   summary: "Models that can be called now, and well-known ones that a backend may serve",
   auth: "public",
-  response: z.object({
-    object: z.literal("list"),
-    data: z.array(Model),
-  }),
-  handler: ({ rooms }) => rooms.inference.models(),
+  response: raw(z.object({ object: z.literal("list"), data: z.array(Model) })),
+  handler: ({ rooms, request, requestId }) => {
+    const listed = rooms.inference.models();
+    const inForm = request.header(VERSION_HEADER) === null ? listed : messagesModelsOf(listed.data);
+    return jsonReply(JSON.stringify(inForm), requestId);
+  },
 });
 
 export const model = defineRoute({
@@ -92,6 +99,10 @@ export const model = defineRoute({
   path: "/v1/models/{model}",
   summary: "One of the models that are listed; a slash in its id is written %2F",
   auth: "public",
-  response: Model,
-  handler: ({ rooms, path }) => rooms.inference.model(path.model),
+  response: raw(Model),
+  handler: ({ rooms, path, request, requestId }) => {
+    const found = rooms.inference.model(path.model);
+    const inForm = request.header(VERSION_HEADER) === null ? found : messagesModelOf(found);
+    return jsonReply(JSON.stringify(inForm), requestId);
+  },
 });

@@ -6,34 +6,45 @@ import {
   textOfHeader,
 } from "@model-gateway/wire/http";
 import { BackendError } from "../../backends/contract.ts";
-import type { EventHub } from "../../bus/contract.ts";
+import type { EventHub, Revocations } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { ERRORS, fail, KeyRefusal, ServiceError, toRestReply, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
+import type { Payer } from "../../kernel/payer.ts";
 import type { RefusedCall, RouteCall } from "../../kernel/route.ts";
+import { whenKnown } from "../../kernel/when-known.ts";
 import type { Metrics } from "../../observe/metrics.ts";
 import type { RequestFailure } from "../../observe/request-records.ts";
 import type { Tracer } from "../../observe/tracing.ts";
+import type { Database } from "../../storage/contract.ts";
 import type { Billing } from "../billing/index.ts";
 import type { Conversations } from "../conversations/index.ts";
 import { type Principal, payerOf } from "../keys/index.ts";
 import type { Memory } from "../memory/index.ts";
 import type { Metering } from "../metering/index.ts";
-import type { Routing } from "../routing/index.ts";
+import type { RoutableModel, Routing } from "../routing/index.ts";
 import { CallWatch, DEFAULT_DEADLINES, type Deadlines, isAboutClient } from "./call/deadlines.ts";
 import { asUpstreamSaid, isFinal, reportTo, toFailure } from "./call/failures.ts";
 import { CallObserver } from "./call/observer.ts";
 import type { Asker } from "./call/upstream-call.ts";
-import { embed } from "./embeddings.ts";
+import { embed, type ReadEmbeddings } from "./embeddings.ts";
 import { KeyWatchers } from "./key-watchers.ts";
 import { QUICK_START_MODELS } from "./quick-start.ts";
 import { BytesPayload } from "./request/bytes-payload.ts";
+import { StoredResponses } from "./responses/service.ts";
 import { type ChatParts, ChatTurn } from "./turn/chat-turn.ts";
 import { ChatSender } from "./voices/notifications/send.ts";
+import { type OllamaModel, ollamaModelOf, withTag } from "./voices/ollama/models.ts";
 import { type Form, jsonReplyIn, refusalIn, VoicedReply } from "./voices/replies.ts";
-import { failureOf, type Voice, type VoiceRoute } from "./voices/voice.ts";
+import {
+  type Answered as AnsweredRequest,
+  failureOf,
+  type ReadRequest,
+  type Voice,
+  type VoiceRoute,
+} from "./voices/voice.ts";
 
 const REF_LENGTH_MAX = 64;
 const INVOKE_TIMEOUT_MS = 30_000;
@@ -43,11 +54,14 @@ const INVALID_KEY = new ServiceError(
   "auth_required",
   "Invalid API key: send `Authorization: Bearer service-…`, as keys.create showed it",
 );
+type EmbeddingsReader = (body: Buffer) => ReadEmbeddings | Promise<ReadEmbeddings>;
+const readBytes: EmbeddingsReader = (body) => whenKnown(BytesPayload.read(body), (payload) => ({ payload }));
 const OWN: { form: Form; isRequest: boolean } = { form: { wrapsUpstreamErrors: true }, isRequest: true };
 /** What proxies use for a client that closed its connection; nobody is there to read it. */
 const CLIENT_CLOSED = 499;
 
 export interface InferenceOptions {
+  db: Database;
   clock: Clock;
   ids: Ids;
   log: Log;
@@ -57,6 +71,9 @@ export interface InferenceOptions {
   routing: Routing;
   conversations: Conversations;
   memory: Memory;
+  revocations: Revocations;
+  /** Whether requests with this key, or of this user, may still be made. */
+  isInForce(payer: Payer): Promise<boolean>;
   /** Counts one inference request for the service's totals. */
   countRequest(): void;
   /** Called for every request that got no answer. */
@@ -64,6 +81,8 @@ export interface InferenceOptions {
   deadlines?: Partial<Deadlines>;
   /** Whether an upstream's refusal keeps its status on the contract's routes, too. */
   passesUpstreamErrors: boolean;
+  /** Whether turns of the Responses API are kept for later ones. */
+  storesResponses: boolean;
   metrics: Metrics;
   tracer: Tracer;
 }
@@ -77,10 +96,17 @@ export class Inference {
   readonly #sender: ChatSender;
   readonly #watch: CallWatch;
   readonly #watchers: KeyWatchers;
+  readonly responses: StoredResponses;
 
   constructor(readonly options: InferenceOptions) {
     const { clock, log, metering, routing, conversations, memory, events, billing } = options;
-    this.#watch = new CallWatch(clock, { ...DEFAULT_DEADLINES, ...options.deadlines });
+    this.#watch = new CallWatch({
+      clock,
+      log,
+      deadlines: { ...DEFAULT_DEADLINES, ...options.deadlines },
+      isInForce: (payer) => options.isInForce(payer),
+    });
+    options.revocations.onChange((id) => this.#watch.recheck(id));
     const observer = new CallObserver(options.metrics, options.tracer, clock, options.onFailure);
     this.#parts = {
       clock,
@@ -95,6 +121,7 @@ export class Inference {
     };
     this.#sender = new ChatSender(this.#parts, events);
     this.#watchers = new KeyWatchers(events);
+    this.responses = new StoredResponses({ db: options.db, clock, log, conversations });
   }
 
   /** Calls to upstreams that are under way. */
@@ -105,24 +132,41 @@ export class Inference {
   /** A request to one of a voice's paths. */
   speak(voice: Voice, route: VoiceRoute, call: KeyedCall): Answered | Promise<Answered> {
     const { request: client, requestId, body } = call;
-    if (route.answer) return jsonReplyIn(voice, route.answer(body), requestId);
-    const { clock } = this.options;
+    if (route.answer) return whenKnown(route.answer(body), (answer) => jsonReplyIn(voice, answer, requestId));
+    const { clock, storesResponses } = this.options;
+    const { userId } = call.principal;
     return this.#metered(call, (asker) => {
-      const read = voice.read(body, { requestId, nowMs: clock.now() });
-      const reply = new VoicedReply(voice, read, requestId, clock);
-      const { payload } = read;
-      const { listener } = reply;
-      const opening = ChatTurn.open(this.#parts, { asker, payload, client, isConversation: false, listener });
-      return opening instanceof Promise ? opening.then((turn) => reply.to(turn)) : reply.to(opening);
+      const open = (read: ReadRequest | AnsweredRequest) => {
+        if ("answer" in read) return Promise.resolve(jsonReplyIn(voice, read.answer, requestId));
+        const reply = new VoicedReply(voice, read, requestId, {
+          clock,
+          told: (failure) => this.#told(voice, failure),
+        });
+        const { payload, form, keep } = read;
+        const { listener } = reply;
+        const options = { asker, payload, client, isConversation: false, listener, form, keep };
+        const opening = ChatTurn.open(this.#parts, options);
+        return opening instanceof Promise ? opening.then((turn) => reply.to(turn)) : reply.to(opening);
+      };
+      const read = voice.read(body, {
+        requestId,
+        nowMs: clock.now(),
+        now: () => clock.now(),
+        requireModel: (model) => this.ollamaModel(model),
+        responses: () => (storesResponses ? this.responses.of(userId, requestId) : null),
+      });
+      return read instanceof Promise ? read.then(open) : open(read);
     });
   }
 
-  /** `POST /v1/embeddings`. */
-  embeddings(call: KeyedCall): Promise<Answered> {
+  /** `POST /v1/embeddings`, or another API's request for vectors that `read` turns into one. */
+  embeddings(call: KeyedCall, read: EmbeddingsReader = readBytes): Promise<Answered> {
     const { request: client, body } = call;
-    return this.#metered(call, (asker) =>
-      embed(this.#parts, { asker, payload: new BytesPayload(body), client }),
-    );
+    return this.#metered(call, (asker) => {
+      const open = (request: ReadEmbeddings) => embed(this.#parts, { asker, client, ...request });
+      const request = read(body);
+      return request instanceof Promise ? request.then(open) : open(request);
+    });
   }
 
   /** A request that spends. */
@@ -135,7 +179,7 @@ export class Inference {
     return work(asker).then(
       (answer) => {
         this.options.countRequest();
-        this.#watchers.answered(principal.keyId);
+        this.#watchers.answered(principal);
         return answer;
       },
       (error) => {
@@ -167,13 +211,18 @@ export class Inference {
     }
     if (principal) {
       if (isRequest) this.options.countRequest();
-      this.#watchers.refused(principal.keyId, refusal);
+      this.#watchers.refused(principal, refusal);
       this.#count(requestId, refusal);
     }
     // Client libraries repeat a 502 on their own; what the upstream refused once it will refuse again.
+    const headers = isFinal(error) ? { "x-should-retry": "false" } : {};
+    return this.#inForm(form, this.#told(form, refusal), requestId, headers);
+  }
+
+  /** A failure as the clients of an API are told it. */
+  #told(form: Form, failure: ServiceError): ServiceError {
     const isWrapped = form.wrapsUpstreamErrors && !this.options.passesUpstreamErrors;
-    const told = isWrapped ? refusal : asUpstreamSaid(refusal);
-    return this.#inForm(form, told, requestId, isFinal(error) ? { "x-should-retry": "false" } : {});
+    return isWrapped ? failure : asUpstreamSaid(failure);
   }
 
   #inForm(form: Form, refusal: ServiceError, requestId: string, headers = {}): Reply {
@@ -231,10 +280,7 @@ export class Inference {
 
   /** Model routes and models of healthy backends, then the quick-start ones that none of them serves. */
   models() {
-    const { routing } = this.options;
-    const routed = routing.routedModels().map((model) => ({ ...model, owned_by: "route" }));
-    const names = new Set(routed.map(({ id }) => id));
-    const callable = [...routed, ...routing.routableModels().filter(({ id }) => !names.has(id))];
+    const callable = this.#callableModels();
     const known = new Set(callable.map(({ id }) => id));
     const advertised = QUICK_START_MODELS.filter(({ id }) => !known.has(id)).map(({ id, owned_by }) => ({
       id,
@@ -245,8 +291,24 @@ export class Inference {
     const head = { object: "model" as const, created: 0 };
     return {
       object: "list" as const,
-      data: [...callable, ...advertised].map(({ id, ...model }) => ({ id, ...head, ...model })),
+      data: [...callable, ...advertised].map(
+        ({ id, owned_by, available, quick_start, meta }: ListedModel) => ({
+          id,
+          ...head,
+          owned_by,
+          available,
+          ...(quick_start && { quick_start }),
+          ...(meta && { meta }),
+        }),
+      ),
     };
+  }
+
+  #callableModels(): RoutableModel[] {
+    const { routing } = this.options;
+    const routed = routing.routedModels().map((model) => ({ ...model, owned_by: "route" }));
+    const names = new Set(routed.map(({ id }) => id));
+    return [...routed, ...routing.routableModels().filter(({ id }) => !names.has(id))];
   }
 
   model(id: string) {
@@ -254,11 +316,31 @@ export class Inference {
     return found ?? fail("model_not_found", `No backend available for model: ${id.slice(0, 256)}`);
   }
 
+  /** The models that can be called now, as Ollama's API describes them. */
+  ollamaModels(): OllamaModel[] {
+    return this.#callableModels()
+      .filter(({ available }) => available)
+      .map((model) => this.#ollamaModelOf(model));
+  }
+
+  ollamaModel(name: string): OllamaModel {
+    const id = this.options.routing.aliases.resolve(name);
+    const found = this.#callableModels().find((each) => withTag(each.id) === withTag(id));
+    if (found) return this.#ollamaModelOf(found);
+    return fail("model_not_found", `No backend available for model: ${id.slice(0, 256)}`);
+  }
+
+  #ollamaModelOf(model: RoutableModel): OllamaModel {
+    return ollamaModelOf(model, this.options.billing.limitsOf(model.id).contextTokens);
+  }
+
   /** Ends every call; their usage is journaled when this resolves. */
   close(): Promise<void> {
     return this.#watch.close();
   }
 }
+
+type ListedModel = Omit<RoutableModel, "capabilities"> & { quick_start?: true };
 
 function refOf(request: HttpRequest): string | null {
   const ref = textOfHeader(request.header("x-service-ref") ?? "");

@@ -149,6 +149,11 @@ export class Keys {
     return this.#load(hash);
   }
 
+  /** Whether requests with this key are still accepted, as the database has it now. */
+  isInForce(keyId: string): Promise<boolean> {
+    return this.#store.isInForce(keyId);
+  }
+
   /** A revocation made on another instance arrives over the bus, or not at all while that is down. */
   #isTrusted({ isConfirmed, askedAtMs }: Cached): boolean {
     if (isConfirmed && this.options.bus.connected) return true;

@@ -84,6 +84,8 @@ class Charging {
     if (wallet && this.options.closed.has(accountKey(item.account)))
       return this.#draw(item, { ref, account: wallet, exact, charged: charge(wallet, exact) });
     this.unnoted.push(item);
+    // The batch is charged once more. Until then the same request on another account must not open that one, too.
+    this.#known.set(item.requestId, 0);
     return null;
   }
 

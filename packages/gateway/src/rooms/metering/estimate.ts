@@ -179,12 +179,39 @@ export class TokenCounter {
   }
 }
 
-/** Estimated tokens of a text; 0 only for an empty one. */
-export function estimateTokens(text: string): number {
+/** Counting takes some 5 ms a megabyte; of what is longer than this, parts of it are counted that come to as much. */
+export const COUNTED_MAX = 2 * 1024 * 1024;
+const PARTS = 64;
+
+/** A total over all, by the density of `PARTS` parts, one at a random place in each of as many equal stretches. */
+function totalByParts(
+  length: number,
+  counted: number,
+  densityOf: (at: number, size: number) => number,
+): number {
+  const stretch = length / PARTS;
+  const size = Math.max(1, Math.floor(counted / PARTS));
+  let sum = 0;
+  for (let part = 0; part < PARTS; part++) {
+    const at = Math.floor(part * stretch + Math.random() * Math.max(0, stretch - size));
+    sum += densityOf(at, size);
+  }
+  return (sum / PARTS) * length;
+}
+
+/** Estimated tokens of a text; 0 only for an empty one. Of a text longer than `countedMax` only so much is counted. */
+export function estimateTokens(text: string, countedMax = COUNTED_MAX): number {
   if (text === "") return 0;
-  const counter = new TokenCounter();
-  counter.addText(text);
-  return Math.max(1, counter.tokens);
+  const weigh = (part: string) => {
+    const counter = new TokenCounter();
+    counter.addText(part);
+    return counter.weight;
+  };
+  const weight =
+    text.length <= Math.max(countedMax, PARTS)
+      ? weigh(text)
+      : totalByParts(text.length, countedMax, (at, size) => weigh(text.slice(at, at + size)) / size);
+  return Math.max(1, Math.ceil(weight / 1000));
 }
 
 /** What a request body consists of, for a count of its tokens. */
@@ -197,6 +224,11 @@ const partsOf = (body: Uint8Array, mayHaveMedia: boolean) =>
  */
 export function estimatePromptTokens(body: Uint8Array, mayHaveMedia = true): number {
   const { tokens, texts } = partsOf(body, mayHaveMedia);
+  const textBytes = lengthOf(texts);
+  if (textBytes > COUNTED_MAX) {
+    const densityOf = (at: number, size: number) => densityAt(body, texts, at, size);
+    return tokens + Math.ceil(totalByParts(textBytes, COUNTED_MAX, densityOf));
+  }
   const counter = new TokenCounter();
   for (const { start, end } of texts) counter.addJson(body, start, end);
   return tokens + counter.tokens;
@@ -222,12 +254,12 @@ const SAMPLE_DENSITY_MIN = 0.15;
 export function samplePromptTokens(body: Uint8Array, mayHaveMedia = true): number {
   if (body.length <= READ_WHOLE_BYTES_MAX) return estimatePromptTokens(body, mayHaveMedia);
   const { tokens, texts } = partsOf(body, mayHaveMedia);
-  const textBytes = texts.reduce((sum, { start, end }) => sum + end - start, 0);
+  const textBytes = lengthOf(texts);
   let sum = 0;
   let squares = 0;
   for (let n = 0; n < SAMPLES; n++) {
     const position = Math.floor(Math.random() * textBytes);
-    const density = Math.max(SAMPLE_DENSITY_MIN, densityAt(body, texts, position));
+    const density = Math.max(SAMPLE_DENSITY_MIN, densityAt(body, texts, position, SAMPLE_BYTES));
     sum += density;
     squares += density * density;
   }
@@ -236,8 +268,11 @@ export function samplePromptTokens(body: Uint8Array, mayHaveMedia = true): numbe
   return tokens + Math.ceil((mean + MARGIN_ERRORS * error) * textBytes);
 }
 
+const lengthOf = (texts: readonly Span[]): number =>
+  texts.reduce((sum, { start, end }) => sum + end - start, 0);
+
 /** Tokens a byte in the sample at a position of the text. */
-function densityAt(body: Uint8Array, texts: readonly Span[], position: number): number {
+function densityAt(body: Uint8Array, texts: readonly Span[], position: number, bytes: number): number {
   let at = position;
   for (const text of texts) {
     const length = text.end - text.start;
@@ -245,8 +280,8 @@ function densityAt(body: Uint8Array, texts: readonly Span[], position: number): 
       at -= length;
       continue;
     }
-    const start = Math.max(text.start, Math.min(text.start + at, text.end - SAMPLE_BYTES));
-    const end = Math.min(text.end, start + SAMPLE_BYTES);
+    const start = Math.max(text.start, Math.min(text.start + at, text.end - bytes));
+    const end = Math.min(text.end, start + bytes);
     const counter = new TokenCounter();
     counter.addJson(body, start, end);
     return counter.weight / 1000 / (end - start);

@@ -1,6 +1,12 @@
 import type { Metering } from "./types.ts";
 
-export { estimatePromptTokens, estimateTokens, samplePromptTokens, TokenCounter } from "./estimate.ts";
+export {
+  COUNTED_MAX,
+  estimatePromptTokens,
+  estimateTokens,
+  samplePromptTokens,
+  TokenCounter,
+} from "./estimate.ts";
 export { IMAGE_TOKENS, mediaTokens } from "./media.ts";
 export { type JournalFigures, type MeteringOptions, MeteringService } from "./service.ts";
 export {

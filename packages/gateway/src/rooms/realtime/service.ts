@@ -1,10 +1,11 @@
 import type { MediaRates } from "../../backends/contract.ts";
-import type { EventHub, EventStream, Requests, Subscription } from "../../bus/contract.ts";
+import type { EventHub, EventStream, Requests, Revocations, Subscription } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
-import { type ErrorName, fail, toServiceError } from "../../kernel/errors.ts";
+import { type ErrorName, fail, ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
+import { hideSecrets, hideSecretsIn } from "../../kernel/secrets.ts";
 import { whenKnown } from "../../kernel/when-known.ts";
 import type { Billing } from "../billing/index.ts";
 import type { Conversations } from "../conversations/index.ts";
@@ -22,6 +23,15 @@ const SESSIONS_PER_USER_MAX = 250;
 const CLIENT_SILENCE_MS = 10 * 60_000;
 const SILENCE_CHECK_MS = 30_000;
 const STOP_EVENT = "session.stop";
+/** Of what an upstream says when it hangs up. */
+const REASON_CHARS_MAX = 500;
+/** What an upstream says about the session or a failure, where its key may be repeated; the rest is sound and text. */
+const TELLING_TYPE = /error|fail|session|rate_limits|^response\.done$/;
+
+const tellsOfItself = (event: ServerEvent): boolean =>
+  TELLING_TYPE.test(String(event.type)) || "error" in event;
+
+const REVOKED = "The account may no longer use the service";
 const QUEUE_FULL = "The session's queue is full because the upstream is too slow; send less or wait";
 /** Refusals that end the session. */
 const UNPAID: ReadonlySet<ErrorName> = new Set(["payment_required", "quota_exceeded", "unavailable"]);
@@ -37,6 +47,9 @@ interface RealtimeOptions {
   metering: Pick<Metering, "payerOf" | "admit">;
   billing: Pick<Billing, "limitsOf">;
   conversations: Pick<Conversations, "access" | "append">;
+  revocations: Revocations;
+  /** Whether the user may still use the service. */
+  isInForce(userId: string): Promise<boolean>;
 }
 
 interface StartOptions {
@@ -74,6 +87,7 @@ export class Realtime {
       send: (userId, sessionId, event) => this.#sendHere(userId, sessionId, event),
       stop: (userId, sessionId) => this.#stopHere(userId, sessionId),
     });
+    options.revocations.onChange((id) => this.#recheck(id));
     this.#endWatch = options.clock.every(SILENCE_CHECK_MS, () => this.#closeSilent());
   }
 
@@ -129,7 +143,7 @@ export class Realtime {
           sessionId,
           model: route.model,
           config,
-          onEvent: (event) => this.#forward(session, event),
+          onEvent: (event) => this.#forward(session, tellsOfItself(event) ? hideSecretsIn(event) : event),
           onClose: (reason) => this.#hungUp(session, reason),
         },
         new AbortController().signal,
@@ -148,6 +162,11 @@ export class Realtime {
       fail("bad_gateway", `The realtime session could not be opened: ${(error as Error).message}`, {
         cause: error,
       });
+    }
+    // Rights that were taken away before the session was listed are checked here.
+    if (!(await this.options.isInForce(actor.userId))) {
+      this.#close(session);
+      fail("auth_required", REVOKED);
     }
     // The client's first event may arrive at another instance and must reach this one.
     await session.served?.ready;
@@ -258,9 +277,21 @@ export class Realtime {
   }
 
   /** Events that arrived before the upstream hung up are delivered first. */
-  #hungUp(session: Session, reason: string): void {
+  #hungUp(session: Session, told: string): void {
+    const reason = hideSecrets(told).slice(0, REASON_CHARS_MAX);
     const remove = () => this.#remove(session, { reason, leftBy: "upstream" });
     if (!session.down.push({}, remove)) remove();
+  }
+
+  /** Ends the sessions of this user, or of anyone, who may no longer use the service. */
+  async #recheck(id: string | null): Promise<void> {
+    const users = new Set([...this.#sessions.values()].map(({ actor }) => actor.userId));
+    for (const userId of id === null ? users : [id].filter((each) => users.has(each))) {
+      if (await this.options.isInForce(userId)) continue;
+      for (const session of [...this.#sessions.values()])
+        if (session.actor.userId === userId)
+          this.#failed(session, new ServiceError("auth_required", REVOKED));
+    }
   }
 
   #closeSilent(): void {

@@ -25,6 +25,8 @@ export interface Entry {
   modelSources: readonly ModelSource[];
   /** Whether its row is in the database, and so every instance has it. */
   persisted: boolean;
+  /** It gets no request for a model that a backend which does not yield serves. */
+  yields: boolean;
   state: HealthState;
   /** Why the state is not Healthy. */
   detail: string | null;
@@ -52,12 +54,18 @@ export interface Entry {
 /** Fail-closed: not routable until a probe says that it is. */
 export const newEntry = (
   { modelSources }: Pick<BackendKind, "modelSources">,
-  { config, backend, persisted }: Pick<Entry, "config" | "backend" | "persisted">,
+  {
+    config,
+    backend,
+    persisted,
+    yields = false,
+  }: Pick<Entry, "config" | "backend" | "persisted"> & { yields?: boolean },
 ): Entry => ({
   config,
   backend,
   modelSources,
   persisted,
+  yields,
   state: "Unhealthy",
   detail: "not probed yet",
   probedAtMs: null,
@@ -81,7 +89,10 @@ export const isServing = ({ state, circuit }: Entry): boolean => state === "Heal
 export function modelsOf({ config, discovered, modelSources }: Entry): ModelInfo[] {
   const lists = { static: config.models.map((id): ModelInfo => ({ id })), discovered };
   const byId = new Map<string, ModelInfo>();
-  for (const model of modelSources.flatMap((source) => lists[source]))
-    if (!byId.has(model.id)) byId.set(model.id, model);
+  for (const model of modelSources.flatMap((source) => lists[source])) {
+    const known = byId.get(model.id);
+    if (!known) byId.set(model.id, model);
+    else if (model.meta) byId.set(model.id, { ...known, meta: known.meta ?? model.meta });
+  }
   return [...byId.values()];
 }

@@ -2,6 +2,7 @@ import type { Backend, HealthState } from "../../backends/contract.ts";
 import { inBackground } from "../../kernel/background.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
+import { hideSecrets } from "../../kernel/secrets.ts";
 import type { Leases } from "../../storage/contract.ts";
 import { type Entry, isServing } from "./entry.ts";
 import type { TimedProbe } from "./probe-history.ts";
@@ -205,8 +206,10 @@ export class HealthChecker {
     }
   }
 
-  #apply(entry: Entry, result: TimedProbe): void {
-    const { state, models, detail } = result;
+  #apply(entry: Entry, told: TimedProbe): void {
+    const detail = told.detail && hideSecrets(told.detail);
+    const result = { ...told, detail };
+    const { state, models } = result;
     const { clock, log, changed, circuitClosed } = this.options;
     const before = entry.state;
     entry.probedAtMs = clock.now();

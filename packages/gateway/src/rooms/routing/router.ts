@@ -33,16 +33,21 @@ interface Waiting {
   cancel(): void;
 }
 
-const capabilityOf = {
+/** What a request may need of a backend. Text completions have no name of their own in a list of capabilities. */
+export type Ability = CapabilityName | "text_completion";
+
+const canDo = {
   chat: (backend: Backend) => backend.chat !== undefined,
+  text_completion: (backend: Backend) => backend.chat !== undefined && backend.post !== undefined,
   embeddings: (backend: Backend) => backend.embed !== undefined,
   video: (backend: Backend) => backend.video !== undefined,
   realtime: (backend: Backend) => backend.realtime !== undefined,
   invoke: (backend: Backend) => backend.invoke !== undefined,
-} satisfies Record<CapabilityName, (backend: Backend) => boolean>;
+} satisfies Record<Ability, (backend: Backend) => boolean>;
 
-const unsupported: Record<CapabilityName, string> = {
+const unsupported: Record<Ability, string> = {
   chat: "the backend does not support chat",
+  text_completion: "the backend does not support text completions",
   embeddings: "the backend does not support embeddings",
   video: "the backend does not support video generation",
   realtime: "the model does not support realtime sessions",
@@ -52,7 +57,7 @@ const unsupported: Record<CapabilityName, string> = {
 export interface RouteRequest {
   /** After alias resolution. */
   model: string;
-  capability: CapabilityName;
+  capability: Ability;
   /** Backend name, kind or type; any case. */
   provider?: string | null;
   conversationId?: string | null;
@@ -142,13 +147,21 @@ export class Route {
   }
 }
 
+/** A model of a healthy backend, with the name of the first one that serves it. */
+export interface RoutableModel extends ModelInfo {
+  owned_by: string;
+  /** Whether it can be called now. */
+  available: boolean;
+}
+
 interface Candidate {
   entry: Entry;
   model: ModelInfo;
 }
 
-const canServe = ({ entry, model }: Candidate, capability: CapabilityName): boolean =>
-  capabilityOf[capability](entry.backend) && (model.capabilities?.includes(capability) ?? true);
+const canServe = ({ entry, model }: Candidate, ability: Ability): boolean =>
+  canDo[ability](entry.backend) &&
+  (model.capabilities?.includes(ability === "text_completion" ? "chat" : ability) ?? true);
 
 /** Chooses the backend of a request among the registered ones. */
 export class Router {
@@ -224,6 +237,11 @@ export class Router {
     return this.#index.get(model) ?? [];
   }
 
+  /** The first registered backend that has the model to itself, whatever its health. */
+  ownerOf(model: string): string | null {
+    return this.#candidates(model).find(({ entry }) => ownsModels(entry))?.entry.config.name ?? null;
+  }
+
   choose(request: RouteRequest): Route {
     const { model, capability, provider, conversationId, backend } = request;
     const { best, isBusy } = this.#find(request);
@@ -267,7 +285,7 @@ export class Router {
   }
 
   /** Why nobody was chosen. */
-  #refuse(model: string, capability: CapabilityName, hints: readonly (string | null | undefined)[]): never {
+  #refuse(model: string, capability: Ability, hints: readonly (string | null | undefined)[]): never {
     const refuse = (kind: ErrorName, message: string): never =>
       fail(capability === "video" ? "no_video_backend" : kind, message);
     const serving = this.#candidates(model).filter(({ entry }) =>
@@ -308,19 +326,20 @@ export class Router {
   }
 
   /** Models of healthy backends with the name of the backend that was registered first with each. */
-  routableModels(): { id: string; owned_by: string; available: boolean }[] {
+  routableModels(): RoutableModel[] {
     const nowMs = this.clock.now();
-    const models = new Map<string, { owned_by: string; available: boolean }>();
+    const models = new Map<string, RoutableModel>();
     for (const entry of this.entries) {
       if (entry.state !== "Healthy") continue;
       const canPass = entry.circuit.canPass(nowMs);
-      for (const { id } of modelsOf(entry)) {
-        const known = models.get(id);
-        if (!known) models.set(id, { owned_by: entry.config.name, available: canPass });
+      for (const model of modelsOf(entry)) {
+        if (entry.yields && this.ownerOf(model.id) !== null) continue;
+        const known = models.get(model.id);
+        if (!known) models.set(model.id, { ...model, owned_by: entry.config.name, available: canPass });
         else known.available ||= canPass;
       }
     }
-    return [...models].map(([id, model]) => ({ id, ...model }));
+    return [...models.values()];
   }
 }
 
@@ -335,6 +354,8 @@ const matchesProvider = ({ config }: Entry, provider: string): boolean => {
   const wanted = provider.trim().toLowerCase();
   return [config.name, config.kind, config.type].some((name) => name.toLowerCase() === wanted);
 };
+
+const ownsModels = ({ yields, config }: Entry): boolean => !yields && config.enabled !== false;
 
 function indexByModel(entries: readonly Entry[]): Map<string, Candidate[]> {
   const index = new Map<string, Candidate[]>();
@@ -351,5 +372,11 @@ function indexByModel(entries: readonly Entry[]): Map<string, Candidate[]> {
       if (model.id.endsWith(LATEST)) add(model.id.slice(0, -LATEST.length), { entry, model });
     }
   }
+  for (const [requested, candidates] of index)
+    if (candidates.some(({ entry }) => ownsModels(entry)))
+      index.set(
+        requested,
+        candidates.filter(({ entry }) => !entry.yields),
+      );
   return index;
 }

@@ -270,22 +270,33 @@ export class Routing {
 
   /**
    * Adds a backend that is ready made and not saved, such as a model on a GPU node; it replaces the one of the
-   * same name. Resolves after its first probe.
+   * same name that was adopted before. Resolves after its first probe.
    */
-  async adopt(backend: Backend): Promise<void> {
+  async adopt(backend: Backend, { yields }: { yields: boolean }): Promise<void> {
     const { config } = backend;
-    const entry = newEntry(this.#kindOf(config), { config, backend, persisted: false });
+    const entry = newEntry(this.#kindOf(config), { config, backend, persisted: false, yields });
     await this.#exclusively(async () => {
       this.#requireRoom(config.name);
+      if (this.#find(config.name)?.persisted)
+        fail(
+          "app_error",
+          `The name ${config.name} is a registered backend's; register that one under another`,
+        );
       this.#place(entry);
     });
     await this.#health.probe(entry);
   }
 
   /** What an adopted backend can serve has changed; resolves when it is known how it stands. */
-  async recheck(backend: Backend): Promise<void> {
+  async recheck(backend: Backend, { yields }: { yields: boolean }): Promise<void> {
     const entry = this.#entries.find((each) => each.backend === backend);
-    if (entry) await this.#health.recheck(entry);
+    if (!entry) return;
+    if (entry.yields !== yields) {
+      entry.yields = yields;
+      this.#router.changed();
+      this.#router.joined(entry);
+    }
+    await this.#health.recheck(entry);
   }
 
   /** Takes an adopted backend away, unless another one has its name by now. */
@@ -294,6 +305,11 @@ export class Routing {
       const entry = this.#entries.find((each) => each.backend === backend);
       if (entry) this.#drop(entry);
     });
+  }
+
+  /** The registered backend that serves a model, whatever its health. */
+  ownerOf(modelId: string): string | null {
+    return this.#router.ownerOf(modelId);
   }
 
   async removeAt(index: number): Promise<void> {

@@ -9,6 +9,7 @@ import { isoTime } from "../../kernel/clock.ts";
 import { ServiceError } from "../../kernel/errors.ts";
 import type { NotificationDefinition } from "../../kernel/notification.ts";
 import type { Payer } from "../../kernel/payer.ts";
+import { hideSecrets } from "../../kernel/secrets.ts";
 import type { Charges, JobHold } from "./charges.ts";
 import { askedFacts, boundFacts, type ClipFacts, madeFacts } from "./clip-facts.ts";
 import { videoDone, videoFailed, videoProgress } from "./notifications.ts";
@@ -285,7 +286,7 @@ export class JobRunner {
     return this.end(job, {
       status: "failed",
       result: null,
-      error: error.slice(0, ERROR_LENGTH_MAX),
+      error: hideSecrets(error).slice(0, ERROR_LENGTH_MAX),
       cost: 0,
     });
   }

@@ -12,7 +12,9 @@ import { debts } from "./010-debts.ts";
 import { videoBounds } from "./011-video-bounds.ts";
 import { messageForms } from "./012-message-forms.ts";
 import { modelRoutes } from "./013-model-routes.ts";
+import { storedResponses } from "./014-stored-responses.ts";
 import { people } from "./015-people.ts";
+import { agentDeployments } from "./017-agent-deployments.ts";
 import { usageIndexes } from "./020-usage-indexes.ts";
 
 /** In order of application; a released migration is never edited, only followed by another. */
@@ -30,6 +32,8 @@ export const migrations: readonly Migration[] = [
   videoBounds,
   messageForms,
   modelRoutes,
+  storedResponses,
   people,
+  agentDeployments,
   usageIndexes,
 ];

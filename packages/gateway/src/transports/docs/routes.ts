@@ -1,5 +1,7 @@
-import { type HttpRequest, Reply } from "@model-gateway/wire/http";
+import { bearerOf, type HttpRequest, Reply } from "@model-gateway/wire/http";
 import { z } from "zod";
+import { fail } from "../../kernel/errors.ts";
+import { constantTimeEqual } from "../../kernel/ids.ts";
 import { openApiDocument } from "../../kernel/openapi.ts";
 import { openRpcDocument } from "../../kernel/openrpc.ts";
 import { rpcReference } from "../../kernel/reference.ts";
@@ -10,6 +12,8 @@ import type { Metrics } from "../../observe/metrics.ts";
 export interface DocumentOptions {
   registry: Registry;
   metrics: Metrics;
+  /** What `GET /metrics` asks for; null: nothing. */
+  metricsToken: string | null;
   version: string;
 }
 
@@ -22,7 +26,7 @@ function serverUrlOf(request: HttpRequest): string {
 }
 
 /** The documents that are derived from the definitions, and the metrics. */
-export function documentRoutes({ registry, metrics, version }: DocumentOptions): AnyRoute[] {
+export function documentRoutes({ registry, metrics, metricsToken, version }: DocumentOptions): AnyRoute[] {
   const text = (body: string, contentType: string, requestId: string) =>
     new Reply({ status: 200, contentType, requestId }, body);
   return [
@@ -56,7 +60,11 @@ export function documentRoutes({ registry, metrics, version }: DocumentOptions):
       summary: "Prometheus metrics",
       auth: "public",
       response: raw(z.string(), { type: "text/plain" }),
-      handler: ({ requestId }) => text(metrics.text(), "text/plain; version=0.0.4; charset=utf-8", requestId),
+      handler: ({ request, requestId }) => {
+        if (metricsToken !== null && !constantTimeEqual(bearerOf(request) ?? "", metricsToken))
+          fail("auth_required", "Send SERVICE_METRICS_TOKEN as `Authorization: Bearer`");
+        return text(metrics.text(), "text/plain; version=0.0.4; charset=utf-8", requestId);
+      },
     }),
   ];
 }

@@ -8,15 +8,17 @@ import {
   type ReplyWriter,
   StreamedReply,
 } from "@model-gateway/wire/http";
-import type { EventHub, EventReader, SubscribeOptions, Subscriber } from "../../bus/contract.ts";
+import type { EventHub, EventReader, Revocations, Subscriber } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import type { Authenticator } from "../../kernel/context.ts";
+import type { Authenticator, SignedIn } from "../../kernel/context.ts";
 import { ServiceError, toRestReply } from "../../kernel/errors.ts";
 
 const KEEP_ALIVE_MS = 15_000;
 /** While the instance stops: how often its streams are checked, and how long one must have been quiet to be closed. */
 const RETIRING_SWEEP_MS = 500;
 const QUIET_SWEEPS_MAX = 6;
+/** A stream whose reader is not signed in ends when nobody has opened its session and nothing was said for so long. */
+const STRANGER_IDLE_MS = 60_000;
 const SESSION_ID_LENGTH_MAX = 64;
 /** Of a subscriber that has had nothing yet. */
 const FIRST_ID = "0";
@@ -26,6 +28,7 @@ const KEEP_ALIVE = ": keep-alive\n\n";
 interface SseOptions {
   events: EventHub;
   authenticator: Authenticator;
+  revocations: Revocations;
   clock: Clock;
 }
 
@@ -35,47 +38,69 @@ interface SseOptions {
  */
 class Subscription implements Subscriber, ReplySource {
   #writer: ReplyWriter | null = null;
-  #reader: EventReader | null = null;
+  #place: EventReader | null = null;
   /** What the client came with. */
   #lastId: string | null = null;
   /** Since something was delivered. */
   #quietSweeps = 0;
+  #idleSinceMs: number;
 
-  constructor(readonly open: Set<Subscription>) {}
+  constructor(
+    readonly open: Set<Subscription>,
+    readonly clock: Clock,
+    readonly sessionId: string,
+    /** Null: not signed in. */
+    readonly reader: SignedIn | null,
+    readonly connection: { vouch(): void },
+  ) {
+    this.#idleSinceMs = clock.now();
+    if (reader) connection.vouch();
+  }
 
   /** False when the session may not be subscribed to. */
-  subscribe(events: EventHub, options: Omit<SubscribeOptions, "subscriber">): boolean {
-    this.#lastId = options.lastId ?? null;
-    this.#reader = events.subscribe({ ...options, subscriber: this });
-    if (this.#reader) this.open.add(this);
-    return this.#reader !== null;
+  subscribe(events: EventHub, lastId: string | null): boolean {
+    const { sessionId, reader } = this;
+    this.#lastId = lastId;
+    this.#place = events.subscribe({ sessionId, userId: reader?.userId ?? null, lastId, subscriber: this });
+    if (this.#place) this.open.add(this);
+    return this.#place !== null;
   }
 
   begin(writer: ReplyWriter): void {
     this.#writer = writer;
     // Written at once, so that the client knows that it is subscribed, and from where it may come back.
-    writer.write(`: subscribed\nid: ${this.#reader?.lastId ?? this.#lastId ?? FIRST_ID}\n\n`);
-    this.#reader?.resume();
+    writer.write(`: subscribed\nid: ${this.#place?.lastId ?? this.#lastId ?? FIRST_ID}\n\n`);
+    this.#place?.resume();
   }
 
   drained(): void {
-    this.#reader?.resume();
+    this.#place?.resume();
   }
 
   left(): void {
-    const reader = this.#reader;
+    const place = this.#place;
     this.open.delete(this);
     this.#writer = null;
-    this.#reader = null;
-    reader?.leave();
+    this.#place = null;
+    place?.leave();
   }
 
   deliver(json: string, id: string): boolean {
     this.#quietSweeps = 0;
+    this.#idleSinceMs = this.clock.now();
     return this.#writer?.write(`id: ${id}\ndata: ${json}\n\n`) ?? false;
   }
 
-  keepAlive(): void {
+  /** Every now and then: tells the reader that the stream is there, or ends it. */
+  tend(events: EventHub): void {
+    if (!this.reader) {
+      // Who knows the id of a user's session was given it.
+      if (events.ownerOf(this.sessionId) !== null) this.connection.vouch();
+      else if (this.clock.now() - this.#idleSinceMs >= STRANGER_IDLE_MS) {
+        this.end();
+        return;
+      }
+    }
     this.#writer?.write(KEEP_ALIVE);
   }
 
@@ -84,7 +109,7 @@ class Subscription implements Subscriber, ReplySource {
   }
 
   end(): void {
-    this.#reader?.finish();
+    this.#place?.finish();
     this.#over()?.end();
   }
 
@@ -106,10 +131,11 @@ export class EventsTransport {
   readonly #ends: (() => void)[] = [];
 
   constructor(readonly options: SseOptions) {
+    options.revocations.onChange((id) => this.#recheck(id));
     // One timer for all streams keeps an idle subscription as small as its socket.
     this.#ends.push(
       options.clock.every(KEEP_ALIVE_MS, () => {
-        for (const response of this.#open) response.keepAlive();
+        for (const response of [...this.#open]) response.tend(options.events);
       }),
     );
   }
@@ -128,6 +154,21 @@ export class EventsTransport {
     };
     sweep();
     this.#ends.push(this.options.clock.every(RETIRING_SWEEP_MS, sweep));
+  }
+
+  /** Ends streams whose reader, or for readers who are not signed in, whose session's owner, was shut out. */
+  async #recheck(id: string | null): Promise<void> {
+    const { events, authenticator } = this.options;
+    const answers = new Map<string, boolean>();
+    for (const subscription of [...this.#open]) {
+      const owner = events.ownerOf(subscription.sessionId);
+      const holder: SignedIn | null = subscription.reader ?? (owner === null ? null : { userId: owner });
+      if (!holder || (id !== null && holder.userId !== id)) continue;
+      const who = `${holder.userId} ${holder.sessionId ?? ""}`;
+      const isInForce = answers.get(who) ?? (await authenticator.isInForce(holder));
+      answers.set(who, isInForce);
+      if (!isInForce) subscription.end();
+    }
   }
 
   /** The streams themselves end with their connections. */
@@ -149,13 +190,15 @@ export class EventsTransport {
         ),
       );
     }
-    const { actor } = await this.options.authenticator.identify(bearerOf(request) ?? query.get("token"));
-    const subscription = new Subscription(this.#open);
+    const { actor, sessionId: signedInAs } = await this.options.authenticator.identify(
+      bearerOf(request) ?? query.get("token"),
+    );
+    const reader = actor && { userId: actor.userId, sessionId: signedInAs };
+    const subscription = new Subscription(this.#open, this.options.clock, sessionId, reader, request);
     // Browsers send the header when they reconnect on their own; a page that was loaded again cannot set it.
     const given = request.header("last-event-id") ?? query.get("last_event_id") ?? "";
     const lastId = EVENT_ID.test(given) ? given : null;
-    const userId = actor?.userId ?? null;
-    if (!subscription.subscribe(this.options.events, { sessionId, userId, lastId }))
+    if (!subscription.subscribe(this.options.events, lastId))
       return refuse(new ServiceError("not_found", "No such session, or it has too many subscribers"));
     return new StreamedReply(
       { status: 200, contentType: EVENT_STREAM_TYPE, requestId, headers: EVENT_STREAM_HEADERS },

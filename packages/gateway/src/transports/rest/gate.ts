@@ -3,6 +3,7 @@ import type { RateLimiter } from "../../bus/contract.ts";
 import { type Authenticator, callerFrom, type Principal } from "../../kernel/context.ts";
 import { authorize } from "../../kernel/dispatch.ts";
 import { KeyRefusal } from "../../kernel/errors.ts";
+import type { FailedTries } from "../../kernel/failed-tries.ts";
 import type { MethodAuth } from "../../kernel/method.ts";
 import type { AnyRoute, RouteCall } from "../../kernel/route.ts";
 
@@ -15,6 +16,8 @@ interface GateOptions {
   /** The holder of an API key; null when the key is unknown. */
   keys: { authenticate(secret: string): Principal | null | Promise<Principal | null> };
   limiter: RateLimiter;
+  /** Of wrong tokens on routes for people and administrators. */
+  tries: FailedTries;
   /** Requests a minute that each API key may make. */
   apiRateLimitRpm: number;
   /** Counts the request against the tier and the group of its key, or throws the refusal. */
@@ -44,6 +47,7 @@ export class Gate {
 
   #known(principal: Principal | null, route: AnyRoute, call: RouteCall): void | Promise<void> {
     if (!principal) throw new KeyRefusal("auth_required", UNAUTHORIZED);
+    call.request.vouch();
     const { limiter, apiRateLimitRpm } = this.options;
     const hit = limiter.hit(`api:${principal.keyId}`, apiRateLimitRpm, WINDOW_MS);
     return typeof hit === "number"
@@ -58,8 +62,14 @@ export class Gate {
   }
 
   async #person(route: AnyRoute, auth: MethodAuth, call: RouteCall): Promise<void> {
-    const identity = await this.options.authenticator.identify(bearerOf(call.request));
+    const { authenticator, tries } = this.options;
+    const bearer = bearerOf(call.request);
+    const { ip } = call.caller;
+    tries.check(ip);
+    const identity = await authenticator.identify(bearer);
+    if (bearer !== null && !identity.actor && !identity.adminToken) tries.failed(ip);
     call.actor = authorize({ auth, name: `${route.method} ${route.path}` }, identity);
     call.caller = callerFrom(identity, call.caller);
+    call.request.vouch();
   }
 }

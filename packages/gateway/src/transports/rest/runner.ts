@@ -14,11 +14,13 @@ import {
   type Rooms,
 } from "../../kernel/context.ts";
 import { isOurs, toRestReply, toServiceError } from "../../kernel/errors.ts";
-import { decodeUtf8, parseJson } from "../../kernel/json.ts";
+import { readJson } from "../../kernel/json.ts";
 import type { Log } from "../../kernel/log.ts";
 import { Answer, type AnyRoute, Raw, type RouteCall } from "../../kernel/route.ts";
 import { validate } from "../../kernel/validate.ts";
+import { whenKnown } from "../../kernel/when-known.ts";
 import type { Gate } from "./gate.ts";
+import { inflated } from "./inflate.ts";
 
 const NOBODY = { actor: null, adminToken: false };
 
@@ -98,22 +100,37 @@ function received(route: AnyRoute, call: RoutedCall): unknown {
       route.invalid,
     );
   if (!route.body) return route.handler(call);
-  const body = request.body(route.bodyBytesMax!);
+  const body = wholeBody(request, route.bodyBytesMax!);
   return body instanceof Promise
     ? body.then((bytes) => handled(route, call, bytes))
     : handled(route, call, body);
 }
 
+function wholeBody(request: HttpRequest, bytesMax: number): Buffer | Promise<Buffer> {
+  const body = request.body(bytesMax);
+  const encoding = request.header("content-encoding");
+  if (encoding === null || encoding === "identity") return body;
+  return Promise.resolve(body).then((bytes) => inflated(bytes, encoding, bytesMax));
+}
+
 function handled(route: AnyRoute, call: RoutedCall, bytes: Buffer): unknown {
-  call.body = route.body instanceof Raw ? bytes : validate(route.body!, jsonOf(bytes), route.invalid);
-  return route.handler(call);
+  const { body } = route;
+  if (body instanceof Raw) {
+    call.body = bytes;
+    return route.handler(call);
+  }
+  return whenKnown(jsonOf(bytes), (value) => {
+    call.body = validate(body!, value, route.invalid);
+    return route.handler(call);
+  });
 }
 
 /** An empty body is `{}`, as absent params are on RPC: the schema says what is missing. */
-function jsonOf(bytes: Buffer): unknown {
-  const text = decodeUtf8(bytes);
-  return text.trim() === "" ? {} : parseJson(text);
-}
+const jsonOf = (bytes: Buffer): unknown => (isBlank(bytes) ? {} : readJson(bytes));
+
+const BLANK_BYTES_MAX = 1_024;
+const isBlank = (bytes: Buffer): boolean =>
+  bytes.length <= BLANK_BYTES_MAX && bytes.toString("latin1").trim() === "";
 
 function answerOf(route: AnyRoute, result: unknown, requestId: string): Answered | Promise<Answered> {
   const { response } = route;

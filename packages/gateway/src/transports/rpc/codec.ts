@@ -78,14 +78,17 @@ function toRequest(value: unknown, source: string | undefined): RpcRequest {
   });
   if (value.jsonrpc !== "2.0") return invalid('`jsonrpc` must be the string "2.0"');
   if (typeof value.method !== "string") return invalid("`method` must be a string");
-  if (value.params !== undefined && value.params !== null && !isObject(value.params)) {
+  // Some clients write a call without parameters as one with an empty list of them.
+  const isNone = Array.isArray(value.params) && value.params.length === 0;
+  const params = isNone ? undefined : value.params;
+  if (params !== undefined && params !== null && !isObject(params)) {
     const problem = new ServiceError(
       "invalid_params",
       "Invalid params: `params` must be an object with named parameters",
     );
     return { idJson, invalid: problem };
   }
-  return { idJson, method: value.method, params: value.params };
+  return { idJson, method: value.method, params };
 }
 
 /** Reads a body; what makes it unusable as a whole is thrown, what is wrong in one element stays with it. */

@@ -1,8 +1,10 @@
 import { bearerOf, type HttpRequest, jsonReply, type Reply } from "@model-gateway/wire/http";
-import type { EventHub } from "../../bus/contract.ts";
+import type { EventHub, RateLimiter } from "../../bus/contract.ts";
 import { type Authenticator, type CallSource, callerFrom, type Identity } from "../../kernel/context.ts";
 import { type ErrorName, type ServiceError, toServiceError } from "../../kernel/errors.ts";
+import type { FailedTries } from "../../kernel/failed-tries.ts";
 import { decodeUtf8 } from "../../kernel/json.ts";
+import { hitAsStranger } from "./anonymous.ts";
 import { encodeFailure } from "./codec.ts";
 import { type RpcRunner, socketOnly } from "./runner.ts";
 
@@ -13,6 +15,8 @@ interface RpcHttpOptions {
   runner: RpcRunner;
   authenticator: Authenticator;
   events: EventHub;
+  limiter: RateLimiter;
+  tries: FailedTries;
 }
 
 interface RpcHttpCall {
@@ -26,7 +30,7 @@ interface RpcHttpCall {
 const STATUS: { readonly [Kind in ErrorName]?: number } = { body_too_large: 413, forbidden: 403 };
 
 /** `POST /api/rpc`. At once where nothing is waited for. */
-export function createRpcHttp({ runner, authenticator, events }: RpcHttpOptions) {
+export function createRpcHttp({ runner, authenticator, events, limiter, tries }: RpcHttpOptions) {
   const guard = (method: string) => socketOnly(runner.options.registry, method);
 
   const unreadable = (error: unknown, requestId: string): Reply => {
@@ -38,10 +42,29 @@ export function createRpcHttp({ runner, authenticator, events }: RpcHttpOptions)
     request: HttpRequest,
     body: Buffer,
     identity: Identity,
-    { requestId, source, refusal: refusalOf }: RpcHttpCall,
+    call: RpcHttpCall,
   ): Reply | Promise<Reply> {
-    const refusal = identity.actor || identity.adminToken ? null : refusalOf(request);
-    if (refusal) return unreadable(refusal, requestId);
+    if (identity.actor || identity.adminToken) request.vouch();
+    else {
+      const refusal = call.refusal(request);
+      if (refusal) return unreadable(refusal, call.requestId);
+      if (bearerOf(request) !== null) tries.failed(call.source.ip);
+      const admitted = hitAsStranger(limiter, call.source.ip);
+      if (admitted instanceof Promise)
+        return admitted.then(
+          () => answer(request, body, identity, call),
+          (error) => unreadable(error, call.requestId),
+        );
+    }
+    return answer(request, body, identity, call);
+  }
+
+  function answer(
+    request: HttpRequest,
+    body: Buffer,
+    identity: Identity,
+    { requestId, source }: RpcHttpCall,
+  ): Reply | Promise<Reply> {
     let text: string;
     try {
       text = decodeUtf8(body);
@@ -51,7 +74,7 @@ export function createRpcHttp({ runner, authenticator, events }: RpcHttpOptions)
     const sessionId = request.header("x-session-id");
     const onResponse =
       sessionId && sessionId.length <= SESSION_ID_LENGTH_MAX
-        ? (json: string) => events.push(sessionId, json)
+        ? (json: string) => events.pushAs(identity.actor?.userId ?? null, sessionId, json)
         : undefined;
     const running = runner.run(text, { caller: callerFrom(identity, source), requestId, guard, onResponse });
     return typeof running === "string"
@@ -62,7 +85,9 @@ export function createRpcHttp({ runner, authenticator, events }: RpcHttpOptions)
   return (request: HttpRequest, call: RpcHttpCall): Reply | Promise<Reply> => {
     try {
       const body = request.body(RPC_BODY_BYTES_MAX);
-      const identity = authenticator.identify(bearerOf(request));
+      const bearer = bearerOf(request);
+      if (bearer !== null) tries.check(call.source.ip);
+      const identity = authenticator.identify(bearer);
       if (!(body instanceof Promise || identity instanceof Promise))
         return run(request, body, identity, call);
       return Promise.all([body, identity]).then(

@@ -1,11 +1,14 @@
 import type { ServerSocket, SocketHandlers } from "@model-gateway/wire/websocket";
+import type { RateLimiter, Revocations } from "../../bus/contract.ts";
 import { inBackground } from "../../kernel/background.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { type Authenticator, type Caller, type CallSource, callerFrom } from "../../kernel/context.ts";
 import { ServiceError, toServiceError } from "../../kernel/errors.ts";
+import type { FailedTries } from "../../kernel/failed-tries.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { decodeUtf8 } from "../../kernel/json.ts";
 import type { Registry } from "../../kernel/registry.ts";
+import { hitAsStranger } from "./anonymous.ts";
 import { encodeFailure } from "./codec.ts";
 import { RPC_BODY_BYTES_MAX } from "./http.ts";
 import { type RpcRunner, socketOnly } from "./runner.ts";
@@ -30,6 +33,8 @@ interface RpcSocketData {
   token: string | null;
   /** Whose socket it is; null for strangers and the admin token. */
   userId: string | null;
+  /** Of the token that was shown last. */
+  sessionId: string | undefined;
   ip: string;
   userAgent: string | null;
   isLocal: boolean;
@@ -48,6 +53,9 @@ interface RpcWebSocketOptions {
   runner: RpcRunner;
   registry: Registry;
   authenticator: Authenticator;
+  limiter: RateLimiter;
+  tries: FailedTries;
+  revocations: Revocations;
   clock: Clock;
   ids: Ids;
 }
@@ -84,14 +92,23 @@ function renew(data: RpcSocketData, { access_token, user }: RefreshedSession): v
 
 /** `GET /api/rpc` upgraded to a WebSocket: one JSON-RPC text a message; no notifications here. */
 export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
-  constructor(readonly options: RpcWebSocketOptions) {}
+  /** Of people who are signed in. */
+  readonly #open = new Set<Socket>();
+
+  constructor(readonly options: RpcWebSocketOptions) {
+    options.revocations.onChange((id) => this.#recheck(id));
+  }
 
   /** The data of a new socket. A token that does not verify makes it an anonymous one. */
   async admit(token: string | null, { ip, userAgent, isLocal }: CallSource): Promise<RpcSocketData> {
-    const { actor, adminToken } = await this.options.authenticator.identify(token);
+    const { authenticator, tries } = this.options;
+    if (token !== null) tries.check(ip);
+    const { actor, adminToken, sessionId } = await authenticator.identify(token);
+    if (token !== null && !actor && !adminToken) tries.failed(ip);
     return {
       token,
       userId: actor?.userId ?? null,
+      sessionId,
       ip,
       userAgent,
       isLocal,
@@ -106,13 +123,26 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
   }
 
   open(socket: Socket): void {
+    if (socket.data.userId !== null) this.#open.add(socket);
     this.#restartIdle(socket);
   }
 
   close(socket: Socket): void {
+    this.#open.delete(socket);
     socket.data.closing = true;
     socket.data.waiting.length = 0;
     socket.data.cancelIdle();
+  }
+
+  /** Closes the sockets of this user, or of anyone, whose session or account has ended. */
+  async #recheck(id: string | null): Promise<void> {
+    for (const socket of [...this.#open]) {
+      const { userId, sessionId } = socket.data;
+      if (userId === null || (id !== null && userId !== id)) continue;
+      if (await this.options.authenticator.isInForce({ userId, sessionId })) continue;
+      socket.data.closing = true;
+      socket.close(1008, "signed out, or the account was disabled");
+    }
   }
 
   #restartIdle(socket: Socket): void {
@@ -171,7 +201,7 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
   /** Runs what the message asks for; with `refusal` it answers each of its requests with that instead. */
   async #answer(socket: Socket, message: string | Buffer, refusal?: ServiceError): Promise<void> {
     const { data } = socket;
-    const { runner, authenticator, ids } = this.options;
+    const { runner, authenticator, limiter, ids } = this.options;
     const requestId = ids.uuid();
     let probed = false;
     let json: string;
@@ -180,7 +210,10 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
       if (text.length > RPC_BODY_BYTES_MAX)
         throw new ServiceError("body_too_large", "The message is larger than 1 MiB");
       // Checked for every message: the account's rights may have changed, or the token may have expired.
-      const caller = callerFrom(await authenticator.identify(data.token), data);
+      const identity = await authenticator.identify(data.token);
+      data.sessionId = identity.sessionId ?? data.sessionId;
+      const caller = callerFrom(identity, data);
+      if (!caller.actor && !caller.adminToken) await hitAsStranger(limiter, data.ip);
       const guard = (method: string) => {
         probed ||= method === PROBE_METHOD;
         return refusal ?? this.#refusal(method, caller);

@@ -71,6 +71,6 @@ export function requireList(body: AnswerBody, { list, endsProperly, contentType 
   const told = error ?? (object === "error" ? message : null);
   if (Array.isArray(entries) && (entries.length > 0 || !told)) return;
   const words = isObject(told) ? told.message : told;
-  if (typeof words === "string") throw new BackendError("upstream", words.slice(0, 4_096), 500);
+  if (typeof words === "string") throw new BackendError("upstream", words, 500);
   throw new BackendError("transport", `the upstream answered without \`${list}\``);
 }

@@ -1,5 +1,6 @@
 import { isObject } from "../../../kernel/json.ts";
 import type { AnswerBody } from "./answer-body.ts";
+import type { AnswerForm } from "./answer-form.ts";
 import { type ReportedUsage, usageFields } from "./usage-tail.ts";
 
 /** Fields that upstreams may leave out of an answer. */
@@ -16,18 +17,19 @@ export interface Owed {
 }
 
 const quoted = (names: readonly string[]) => names.map((name) => `"${name}"`);
-const CHAT_FIELDS = quoted([
+const SHARED_FIELDS = [
   "id",
   "object",
   "created",
   "model",
   "index",
-  "role",
   "finish_reason",
   "prompt_tokens",
   "completion_tokens",
   "total_tokens",
-]);
+] as const;
+const CHAT_FIELDS = quoted([...SHARED_FIELDS, "role"]);
+const TEXT_FIELDS = quoted([...SHARED_FIELDS, "text"]);
 const LIST_FIELDS = quoted(["object", "index", "model", "prompt_tokens", "total_tokens"]);
 const IS_LIST = /"object"\s*:\s*"list"/;
 const HAS_EMBEDDINGS = /"object"\s*:\s*"embedding"/;
@@ -70,15 +72,28 @@ function completeChoice(choice: Record<string, unknown>, index: number): object 
   };
 }
 
-/** A whole chat answer in the contract's form. Almost every upstream's bytes already are, and pass unchanged. */
-export function completeChat(body: AnswerBody, head: AnswerHead, usage: Owed): Buffer {
-  if (usage.isReported && mentionsAll(body, CHAT_FIELDS)) return body.bytes;
+const completeText = (choice: Record<string, unknown>, index: number): object => ({
+  index,
+  finish_reason: "stop",
+  logprobs: null,
+  text: "",
+  ...choice,
+});
+
+/** A whole answer in the contract's form. Almost every upstream's bytes already are, and pass unchanged. */
+export function completeAnswer(
+  body: AnswerBody,
+  head: AnswerHead,
+  { usage, form }: { usage: Owed; form: AnswerForm },
+): Buffer {
+  const { isText } = form;
+  if (usage.isReported && mentionsAll(body, isText ? TEXT_FIELDS : CHAT_FIELDS)) return body.bytes;
   return rewritten(body.bytes, (answer) => ({
     id: answer.id ?? head.id,
-    object: "chat.completion",
+    object: form.whole,
     created: answer.created ?? head.created,
     model: answer.model ?? head.model,
-    choices: entries(answer.choices).map(completeChoice),
+    choices: entries(answer.choices).map(isText ? completeText : completeChoice),
     ...usageIn(answer, usage),
   }));
 }

@@ -1,7 +1,5 @@
-import { limitFieldsOf } from "../../../backends/contract.ts";
 import type { ModelLimits } from "../../billing/index.ts";
 import { estimatePromptTokens, samplePromptTokens, type TokenBound } from "../../metering/index.ts";
-import type { Route } from "../../routing/index.ts";
 import type { Payload } from "../request/payload.ts";
 import { OPTIONS, type SpendFields } from "../request/spend-fields.ts";
 
@@ -22,7 +20,14 @@ const bytesOf = (body: SentBody): Uint8Array => {
 
 /** What the JSON around a list of token numbers may weigh without counting. */
 const FRAME_TOKENS = 50;
-const WITHOUT_INPUT: ReadonlyMap<string, string> = new Map([["input", "[]"]]);
+
+/** Tokens of a field with token numbers, and of what stands beside it. Null when it is something else. */
+function numberedTokens(payload: Payload, field: "input" | "prompt"): number | null {
+  const tokens = payload.tokenCount(field);
+  if (tokens === null) return null;
+  const beside = estimatePromptTokens(bytesOf(payload.compose(new Map([[field, "[]"]]))), false);
+  return tokens + Math.max(0, beside - FRAME_TOKENS);
+}
 
 /** The most that an embeddings request can cost. */
 export class EmbeddingsBound implements TokenBound {
@@ -35,29 +40,23 @@ export class EmbeddingsBound implements TokenBound {
   ) {}
 
   get promptTokens(): number {
-    return this.#numbered() ?? samplePromptTokens(bytesOf(this.body), false);
+    return numberedTokens(this.payload, "input") ?? samplePromptTokens(bytesOf(this.body), false);
   }
   /** The same from all of it, for what is settled by it. */
   countPromptTokens(): number {
-    return this.#numbered() ?? estimatePromptTokens(bytesOf(this.body), false);
-  }
-
-  /** Token numbers, and what stands beside them: some servers read `messages` there. Null when there are none. */
-  #numbered(): number | null {
-    const tokens = this.payload.tokenCount("input");
-    if (tokens === null) return null;
-    const beside = estimatePromptTokens(bytesOf(this.payload.compose(WITHOUT_INPUT)), false);
-    return tokens + Math.max(0, beside - FRAME_TOKENS);
+    return numberedTokens(this.payload, "input") ?? estimatePromptTokens(bytesOf(this.body), false);
   }
 }
 
 interface ChatBoundOptions {
   body: SentBody;
+  payload: Payload;
   /** Whether it may contain images or audio. */
   mayHaveMedia: boolean;
   spend: SpendFields;
-  route: Route;
   limits: ModelLimits;
+  /** Fields that limit the answer on the backend. */
+  honoured: readonly string[];
 }
 
 /** The most that a chat can cost, from what is sent and what the model can write. */
@@ -70,14 +69,16 @@ export class ChatBound implements TokenBound {
   readonly #mayHaveMedia: boolean;
   readonly #choices: number;
   readonly #predictionTokens: number;
+  /** Set where the prompt may be token numbers. */
+  readonly #numbered: Payload | null;
 
-  constructor({ body, mayHaveMedia, spend, route, limits }: ChatBoundOptions) {
-    const { choices, predictionTokens } = spend;
+  constructor({ body, payload, mayHaveMedia, spend, limits, honoured }: ChatBoundOptions) {
+    const { choices, predictionTokens, isNumbered } = spend;
+    this.#numbered = isNumbered ? payload : null;
     this.#body = body;
     this.#mayHaveMedia = mayHaveMedia;
     this.#choices = choices;
     this.#predictionTokens = predictionTokens;
-    const honoured = limitFieldsOf(route.backend, route.model);
     const usual = limits.outputTokensMax ?? OUTPUT_TOKENS_UNKNOWN;
     let largest = 0;
     let isTold = false;
@@ -93,11 +94,14 @@ export class ChatBound implements TokenBound {
   }
 
   get promptTokens(): number {
-    return samplePromptTokens(bytesOf(this.#body), this.#mayHaveMedia);
+    return this.#numberedTokens() ?? samplePromptTokens(bytesOf(this.#body), this.#mayHaveMedia);
   }
   /** The same from all of it, for what is settled by it. */
   countPromptTokens(): number {
-    return estimatePromptTokens(bytesOf(this.#body), this.#mayHaveMedia);
+    return this.#numberedTokens() ?? estimatePromptTokens(bytesOf(this.#body), this.#mayHaveMedia);
+  }
+  #numberedTokens(): number | null {
+    return this.#numbered && numberedTokens(this.#numbered, "prompt");
   }
 
   /** The output limit sent to the backend, over all choices; null when none was sent. */
@@ -115,9 +119,8 @@ export class ChatBound implements TokenBound {
 /** Fields to set so that no choice becomes longer than `tokens`: those that the client used, and one that the backend honours. */
 export function loweredFields(
   tokens: number,
-  { payload, spend, route }: { payload: Payload; spend: SpendFields; route: Route },
+  { payload, spend, honoured }: { payload: Payload; spend: SpendFields; honoured: readonly string[] },
 ): [string, string][] {
-  const honoured = limitFieldsOf(route.backend, route.model);
   const set = new Map<string, string>();
   const options: Record<string, number> = {};
   let isTold = false;

@@ -1,5 +1,9 @@
 import { BackendError } from "../../../backends/contract.ts";
+import { inBackground } from "../../../kernel/background.ts";
+import { BoundedMap } from "../../../kernel/bounded.ts";
 import type { Clock } from "../../../kernel/clock.ts";
+import type { Log } from "../../../kernel/log.ts";
+import type { Payer } from "../../../kernel/payer.ts";
 
 /** Timeouts for upstreams and clients. */
 export interface Deadlines {
@@ -22,6 +26,10 @@ export const DEFAULT_DEADLINES: Deadlines = {
   keepAliveMs: 15_000,
 };
 
+const REVOKED = "the key of this request was revoked, or its account may no longer use it";
+const CHANGED_MAX = 10_000;
+/** Longer than a request can wait for a backend with a free place. */
+const CHANGED_KEPT_MS = 10 * 60_000;
 const TICK_MS_MAX = 1_000;
 const TICKS_PER_DEADLINE = 4;
 /** How long calls have to settle when the service stops. */
@@ -56,6 +64,7 @@ export class WatchedCall {
   constructor(
     readonly clock: Clock,
     readonly deadlines: Deadlines,
+    readonly payer: Payer,
   ) {
     this.#startedAtMs = this.#lastMs = clock.now();
   }
@@ -135,16 +144,26 @@ export class WatchedCall {
   }
 }
 
-/** Checks the timeouts of all calls with one timer. */
+interface CallWatchOptions {
+  clock: Clock;
+  log: Log;
+  deadlines: Deadlines;
+  isInForce(payer: Payer): Promise<boolean>;
+}
+
+const idsOf = ({ keyId, userId, groupId }: Payer): string[] =>
+  [keyId, userId, groupId].filter((id) => id !== null);
+
+/** Checks the timeouts of all calls with one timer, and ends those whose rights were taken away. */
 export class CallWatch {
   readonly #calls = new Set<WatchedCall>();
   readonly #stop: () => void;
   #emptied: (() => void) | null = null;
+  /** Keys, users and groups whose rights changed lately, and when: a call that was let in before may begin after. */
+  readonly #changed = new BoundedMap<string, number>(CHANGED_MAX);
 
-  constructor(
-    readonly clock: Clock,
-    readonly deadlines: Deadlines,
-  ) {
+  constructor(readonly options: CallWatchOptions) {
+    const { clock, deadlines } = options;
     const shortest = Math.min(...Object.values(deadlines));
     const tickMs = Math.max(1, Math.min(TICK_MS_MAX, Math.floor(shortest / TICKS_PER_DEADLINE)));
     this.#stop = clock.every(tickMs, () => this.#tick());
@@ -154,9 +173,12 @@ export class CallWatch {
     return this.#calls.size;
   }
 
-  open(): WatchedCall {
-    const call = new WatchedCall(this.clock, this.deadlines);
+  open(payer: Payer): WatchedCall {
+    const { clock, deadlines, log } = this.options;
+    const call = new WatchedCall(clock, deadlines, payer);
     this.#calls.add(call);
+    if (this.#changed.size > 0 && this.#hasChanged(payer))
+      inBackground(log, "checking a call whose rights changed", this.#recheck([call]));
     return call;
   }
   release(call: WatchedCall): void {
@@ -165,8 +187,31 @@ export class CallWatch {
     if (this.#calls.size === 0) this.#emptied?.();
   }
 
+  /** Ends the calls of this key, user or group that may no longer be made. */
+  async recheck(id: string | null): Promise<void> {
+    if (id !== null) this.#changed.set(id, this.options.clock.now());
+    await this.#recheck([...this.#calls].filter(({ payer }) => id === null || idsOf(payer).includes(id)));
+  }
+
+  /** One question after another: there may be many calls, and requests need the database too. */
+  async #recheck(calls: readonly WatchedCall[]): Promise<void> {
+    const answers = new Map<string, boolean>();
+    for (const call of calls) {
+      const { payer } = call;
+      const who = payer.keyId ?? payer.userId;
+      const isInForce = answers.get(who) ?? (await this.options.isInForce(payer));
+      answers.set(who, isInForce);
+      if (!isInForce) call.abort(new BackendError("request", REVOKED));
+    }
+  }
+
+  #hasChanged(payer: Payer): boolean {
+    const sinceMs = this.options.clock.now() - CHANGED_KEPT_MS;
+    return idsOf(payer).some((id) => (this.#changed.get(id) ?? 0) > sinceMs);
+  }
+
   #tick(): void {
-    const nowMs = this.clock.now();
+    const nowMs = this.options.clock.now();
     for (const call of this.#calls) call.check(nowMs);
   }
 

@@ -16,7 +16,7 @@ const FIRST_CHUNK_BUCKETS_SECONDS = [
 const MODELS_MAX = 2_000;
 
 interface CallFacts {
-  operation: "chat" | "embeddings";
+  operation: "chat" | "text_completion" | "embeddings";
   model: string;
   backend: string;
   requestId: string;
@@ -116,6 +116,7 @@ export class CallObserver {
   /** By operation, then model: looking them up builds no string. */
   readonly #handles = {
     chat: new BoundedMap<string, Handles>(MODELS_MAX),
+    text_completion: new BoundedMap<string, Handles>(MODELS_MAX),
     embeddings: new BoundedMap<string, Handles>(MODELS_MAX),
   };
 

@@ -1,4 +1,4 @@
-import type { JsonBody } from "../../../backends/contract.ts";
+import { type JsonBody, limitFieldsOf } from "../../../backends/contract.ts";
 import type { ModelLimits } from "../../billing/index.ts";
 import type { Route } from "../../routing/index.ts";
 import type { Payload } from "../request/payload.ts";
@@ -16,6 +16,8 @@ interface OutgoingOptions {
   set?: ReadonlyMap<string, string>;
   /** Of a chat. */
   spend?: SpendFields;
+  /** Absent: those that the backend's kind honours in a chat. */
+  limitFields?: readonly string[];
 }
 
 /** What is sent to the backend that was chosen, and the bound that follows from it. */
@@ -38,8 +40,13 @@ export class Outgoing {
     // The stored history was not checked for media.
     const mayHaveMedia = payload.mayHaveMedia || set?.has("messages") === true;
     this.bound = spend
-      ? new ChatBound({ body, mayHaveMedia, spend, route, limits })
+      ? new ChatBound({ body, payload, mayHaveMedia, spend, limits, honoured: this.#honoured })
       : new EmbeddingsBound(body, payload);
+  }
+
+  /** The fields that limit the answer on this backend. */
+  get #honoured(): readonly string[] {
+    return this.options.limitFields ?? limitFieldsOf(this.route.backend, this.route.model);
   }
 
   body(): JsonBody {
@@ -56,7 +63,8 @@ export class Outgoing {
     const own = new Map(set);
     if (written !== route.model) own.set("model", JSON.stringify(route.model));
     if (loweredTo !== null && spend) {
-      for (const [name, json] of loweredFields(loweredTo, { payload, spend, route })) own.set(name, json);
+      const honoured = this.#honoured;
+      for (const [name, json] of loweredFields(loweredTo, { payload, spend, honoured })) own.set(name, json);
     }
     return own;
   }

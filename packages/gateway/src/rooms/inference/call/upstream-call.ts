@@ -7,6 +7,7 @@ import {
 } from "../../../backends/contract.ts";
 import { fail } from "../../../kernel/errors.ts";
 import type { Payer } from "../../../kernel/payer.ts";
+import { LARGE_BODY_BYTES, nextTurn } from "../../../kernel/turns.ts";
 import { CLIENT_LEFT_OUTCOME } from "../../../observe/request-records.ts";
 import type { ModelLimits } from "../../billing/index.ts";
 import { type ModelRules, modelAllowed } from "../../groups/index.ts";
@@ -49,7 +50,7 @@ export interface CallParts {
 export interface UpstreamCallOptions {
   asker: Asker;
   payload: Payload;
-  capability: "chat" | "embeddings";
+  capability: "chat" | "text_completion" | "embeddings";
   /** As the client wrote it. */
   model: string;
   provider: string | null;
@@ -59,6 +60,8 @@ export interface UpstreamCallOptions {
   /** Fields to set in what is sent, besides the model. */
   set?: ReadonlyMap<string, string>;
   stream?: boolean;
+  /** Fields that limit the answer; absent: those that the backend's kind honours in a chat. */
+  limitFields?: readonly string[];
   /** Sends it: the capability's own function. */
   send(backend: Backend, call: ChatCall): Promise<Answer> | undefined;
 }
@@ -94,7 +97,7 @@ export class UpstreamCall {
     /** Of a model route: the targets that may be taken instead. */
     readonly plan: RoutePlan | null,
   ) {
-    this.watched = parts.watch.open();
+    this.watched = parts.watch.open(options.asker.payer);
     const { route } = outgoing;
     const { requestId, channel, traceparent } = options.asker;
     this.observed = parts.observer.begin({
@@ -129,7 +132,13 @@ export class UpstreamCall {
   ): UpstreamCall | Promise<UpstreamCall> {
     const outgoing = new Outgoing(options, model, route, parts.limitsOf(route.model));
     const admitted = (admission: Admission) => new UpstreamCall(parts, options, outgoing, admission, plan);
-    const admission = holdFor(parts, options, outgoing);
+    const hold = () => holdFor(parts, options, outgoing);
+    // Composing a large body, counting it and sending it each take a while.
+    if (outgoing.body().bytes().length > LARGE_BODY_BYTES)
+      return nextTurn()
+        .then(hold)
+        .then((admission) => nextTurn().then(() => admitted(admission)));
+    const admission = hold();
     return admission instanceof Promise ? admission.then(admitted) : admitted(admission);
   }
 
@@ -170,7 +179,7 @@ export class UpstreamCall {
   #dispatchWithin({ beginWithinMs, hasNext }: RoutePlan): Promise<Answer> {
     if (beginWithinMs !== null && hasNext) {
       const late = `the upstream has not begun to answer within ${beginWithinMs} ms`;
-      const { clock } = this.parts.watch;
+      const { clock } = this.parts.watch.options;
       this.#cancelBegin = clock.after(beginWithinMs, () =>
         this.watched.giveUpAttempt(new BackendError("transport", late)),
       );
@@ -286,7 +295,7 @@ export class UpstreamCall {
     const hasLeft = this.#failure === CLIENT_LEFT_OUTCOME && this.#tried.length > 0;
     if (reported === null && delivered === 0 && !hasLeft) return null;
     const promptTokens = this.outgoing.bound.countPromptTokens();
-    const completionTokens = this.options.capability === "chat" ? delivered : 0;
+    const completionTokens = this.#isWritten ? delivered : 0;
     return {
       promptTokens: Math.max(usage?.promptTokens ?? 0, promptTokens),
       completionTokens: Math.max(usage?.completionTokens ?? 0, completionTokens),
@@ -294,12 +303,17 @@ export class UpstreamCall {
     };
   }
 
+  /** The answer has tokens of its own; vectors have none. */
+  get #isWritten(): boolean {
+    return this.options.capability !== "embeddings";
+  }
+
   /** The report with what it lacks. Of a sum alone, as much is output as was delivered; other gaps are counted. */
   #completed({ promptTokens, completionTokens, lacks }: ReportedUsage, delivered: number) {
     if (lacks === "prompt") {
       return { promptTokens: this.outgoing.bound.countPromptTokens(), completionTokens, isEstimated: true };
     }
-    if (lacks === undefined || this.options.capability !== "chat")
+    if (lacks === undefined || !this.#isWritten)
       return { promptTokens, completionTokens, isEstimated: false };
     if (lacks === "completion") return { promptTokens, completionTokens: delivered, isEstimated: true };
     const output = Math.min(promptTokens, delivered);

@@ -1,12 +1,16 @@
 import type { JsonBody } from "../../../backends/contract.ts";
 import { fail } from "../../../kernel/errors.ts";
+import { costProblem } from "../../../kernel/json-cost.ts";
 import {
   JsonScanError,
   type Member,
-  type ScanListeners,
+  type OnString,
+  parseLatin1,
+  scanMembers,
   scanObject,
   skipSpace,
 } from "../../../kernel/json-scan.ts";
+import { LARGE_BODY_BYTES, nextTurn } from "../../../kernel/turns.ts";
 import { estimatePromptTokens } from "../../metering/index.ts";
 import { type MessagesProblem, problemOfMessages } from "./messages-problem.ts";
 import {
@@ -21,6 +25,8 @@ import {
 import { isSpendField, OPTIONS, PREDICTION, SpendFields, spendNumber } from "./spend-fields.ts";
 
 const TEXT_KEPT_MAX = 16 * 1024;
+/** Of `extra` and `options`, which are read at once, and more than once. */
+const INNER_BYTES_MAX = 256 * 1024;
 /** Keys of message parts that are images, audio or files, with their quotes. */
 const MEDIA_KEYS = [
   '"image_url"',
@@ -45,6 +51,58 @@ const OPEN = Buffer.from("{");
 const CLOSE = Buffer.from("}");
 const COMMA = Buffer.from(",");
 
+/** One look at a body, in steps that each take a while when it is large. */
+class Reading {
+  readonly bytes: Buffer;
+  /** In Latin-1. */
+  text = "";
+  members: readonly Member[] = [];
+  mayHaveMedia = false;
+  messagesProblem: MessagesProblem | null = null;
+
+  constructor(body: Uint8Array) {
+    this.bytes = asBuffer(body);
+  }
+
+  atOnce(): this {
+    this.#decode();
+    this.#scan();
+    this.#parse();
+    return this;
+  }
+
+  async inTurns(): Promise<this> {
+    await nextTurn();
+    this.#decode();
+    await nextTurn();
+    this.#scan();
+    await nextTurn();
+    this.#parse();
+    await nextTurn();
+    return this;
+  }
+
+  #decode(): void {
+    this.text = this.bytes.toString("latin1");
+  }
+
+  #scan(): void {
+    const { bytes, text } = this;
+    const problem = costProblem(text);
+    if (problem !== null) fail("invalid_request", `The body is too costly to read: ${problem}`);
+    const onString: OnString = (_, start, end) => {
+      if (!this.mayHaveMedia && isMediaKey(text, start, end)) this.mayHaveMedia = true;
+    };
+    this.members = orRefuse(() => scanMembers(bytes, text, onString));
+  }
+
+  /** What is parsed is not kept: it would be a second copy of the request until the answer is there. */
+  #parse(): void {
+    const { messages } = orRefuse(() => parseLatin1(this.text));
+    this.messagesProblem = problemOfMessages(messages);
+  }
+}
+
 /**
  * A request body as bytes with its top level known. Fields are read one by one when asked for, and changed by
  * splicing, so that everything else passes exactly as the client wrote it.
@@ -56,32 +114,27 @@ export class BytesPayload implements Payload {
   /** Each key once; where a client repeats one, the last counts, as it does to every JSON parser. */
   readonly #members = new Map<string, Member>();
   readonly #hasDuplicates: boolean;
-  #mayHaveMedia = false;
-  messagesProblem: MessagesProblem | null = null;
+  readonly mayHaveMedia: boolean;
+  readonly messagesProblem: MessagesProblem | null;
 
-  constructor(body: Uint8Array) {
-    this.#bytes = asBuffer(body);
-    const text = this.#bytes.toString("latin1");
+  /** A large body is read in steps. */
+  static read(body: Uint8Array): BytesPayload | Promise<BytesPayload> {
+    const reading = new Reading(body);
+    if (body.length > LARGE_BODY_BYTES) return reading.inTurns().then((done) => new BytesPayload(done));
+    return new BytesPayload(reading.atOnce());
+  }
+
+  private constructor({ bytes, text, members, mayHaveMedia, messagesProblem }: Reading) {
+    this.#bytes = bytes;
     // A long body would be held twice until the answer arrives.
     this.#text = text.length <= TEXT_KEPT_MAX ? text : null;
-    const members = scan(this.#bytes, text, {
-      onString: (_, start, end) => {
-        if (!this.#mayHaveMedia && isMediaKey(text, start, end)) this.#mayHaveMedia = true;
-      },
-      // Read here, since keeping it would keep a second copy of the request until the answer is there.
-      onParsed: ({ messages }) => {
-        this.messagesProblem = problemOfMessages(messages);
-      },
-    });
+    this.mayHaveMedia = mayHaveMedia;
+    this.messagesProblem = messagesProblem;
     for (const member of members) {
       requireName(member.key);
       this.#members.set(member.key, member);
     }
     this.#hasDuplicates = this.#members.size !== members.length;
-  }
-
-  get mayHaveMedia(): boolean {
-    return this.#mayHaveMedia;
   }
 
   has(key: string): boolean {
@@ -157,7 +210,7 @@ export class BytesPayload implements Payload {
     const member = this.#members.get(OPTIONS)!;
     if (this.kindOf(OPTIONS) !== "object") return;
     const bytes = this.#bytes.subarray(member.valueStart, member.end);
-    for (const { key, valueStart, end } of scan(bytes)) {
+    for (const { key, valueStart, end } of scan(bytes, OPTIONS)) {
       SPELLED_ONE_WAY_IN_OPTIONS.require(key, "options.");
       if (isSpendField(key))
         fields.add(key, parseValue(bytes.subarray(valueStart, end), `options.${key}`), "options.");
@@ -195,7 +248,7 @@ export class BytesPayload implements Payload {
     if (!extra || this.kindOf("extra") !== "object") return [];
     const bytes = this.#bytes.subarray(extra.valueStart, extra.end);
     const byKey = new Map<string, ExtraMember>();
-    for (const member of scan(bytes)) {
+    for (const member of scan(bytes, "extra")) {
       byKey.set(member.key, { ...member, bytes, isSent: isExtraSent(this, member.key) });
     }
     return [...byKey.values()];
@@ -246,9 +299,16 @@ class ComposedBody implements JsonBody {
 const asBuffer = (bytes: Uint8Array): Buffer =>
   bytes instanceof Buffer ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 
-function scan(bytes: Buffer, text?: string, listeners?: ScanListeners): Member[] {
+/** The members of a value that is an object. */
+function scan(bytes: Buffer, name: string): Member[] {
+  if (bytes.length > INNER_BYTES_MAX)
+    fail("invalid_request", `\`${name}\` is larger than ${INNER_BYTES_MAX} bytes`);
+  return orRefuse(() => scanObject(bytes));
+}
+
+function orRefuse<T>(read: () => T): T {
   try {
-    return scanObject(bytes, text, listeners);
+    return read();
   } catch (error) {
     if (error instanceof JsonScanError)
       fail("invalid_request", `The body is not a valid JSON object: ${error.message}`);

@@ -1,5 +1,6 @@
 import { fail } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
+import { estimateTokens } from "../../metering/index.ts";
 import type { Payload, Kind as ValueKind } from "./payload.ts";
 import type { SpendFields } from "./spend-fields.ts";
 
@@ -87,6 +88,52 @@ export function readChatFields(payload: Payload): ChatFields {
   const { messagesProblem } = payload;
   if (messagesProblem) refuse(messagesProblem.field, messagesProblem.expected);
   return fields;
+}
+
+const SUFFIX_KINDS: ReadonlySet<ValueKind | undefined> = new Set(["string", "null", undefined]);
+
+/** Of `POST /v1/completions`; the same as of a chat as far as the gateway is concerned. */
+export function readCompletionFields(payload: Payload): ChatFields {
+  const model = modelOf(payload);
+  const prompt = readPrompt(payload.value("prompt"));
+  if (!SUFFIX_KINDS.has(payload.kindOf("suffix"))) refuse("suffix", "must be a string");
+  const streamOptions = optional(payload, "stream_options", OBJECT);
+  const spend = payload.spendFields();
+  // Each of several prompts gets as many answers as were asked for.
+  spend.choices *= prompt.count;
+  spend.isNumbered = prompt.isNumbered;
+  const extra = optional(payload, "extra", OBJECT);
+  if (optional(payload, "echo", BOOLEAN) || extra?.echo)
+    spend.predictionTokens += prompt.echoTokens() * spend.choices;
+  return {
+    model,
+    stream: optional(payload, "stream", BOOLEAN) ?? false,
+    provider: optional(payload, "provider", TEXT),
+    conversationId: null,
+    memory: false,
+    spend,
+    wantsUsage: streamOptions?.include_usage === true,
+    streamOptions,
+  };
+}
+
+/** A text, texts, token numbers, or lists of them. Texts among token numbers are one prompt to some servers. */
+function readPrompt(prompt: unknown): {
+  count: number;
+  isNumbered: boolean;
+  echoTokens(): number;
+} {
+  const isToken = (value: unknown): boolean => typeof value === "number";
+  const isPrompt = (value: unknown): boolean =>
+    typeof value === "string" || (Array.isArray(value) && value.length > 0 && value.every(isToken));
+  const parts = Array.isArray(prompt) ? prompt : [prompt];
+  if (parts.length === 0 || !parts.every((part) => isToken(part) || isPrompt(part)) || isToken(prompt))
+    return refuse("prompt", "is required: a string, an array of strings, or token numbers");
+  return {
+    count: Math.max(1, parts.filter((part) => !isToken(part)).length),
+    isNumbered: !parts.some((part) => typeof part === "string"),
+    echoTokens: () => estimateTokens(JSON.stringify(prompt)),
+  };
 }
 
 export function readEmbeddingsFields(payload: Payload): EmbeddingsFields {

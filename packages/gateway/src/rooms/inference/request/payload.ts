@@ -14,8 +14,8 @@ const PROTECTED: ReadonlySet<string> = new Set([
   "max_tokens",
   "options",
 ]);
-/** What an embeddings request is about, and charged for. */
-const INPUT = "input";
+/** What a request for vectors, or for a text that goes on from a prompt, is about and charged for. */
+const SUBJECTS: ReadonlySet<string> = new Set(["input", "prompt"]);
 /** Lists of models that OpenRouter and LiteLLM may take instead of `model`: at another price, by other rights. */
 const OTHER_MODELS: ReadonlySet<string> = new Set([
   "models",
@@ -25,12 +25,13 @@ const OTHER_MODELS: ReadonlySet<string> = new Set([
 ]);
 const SPELLED_ONE_WAY = new ProtectedNames([
   ...PROTECTED,
-  INPUT,
+  ...SUBJECTS,
   ...OWN_FIELDS,
   ...SPEND_NAMES,
   ...OTHER_MODELS,
   "stream_options",
   "tools",
+  "echo",
 ]);
 export const SPELLED_ONE_WAY_IN_OPTIONS = new ProtectedNames(SPEND_NAMES);
 
@@ -51,7 +52,7 @@ export const hasOwnField = (payload: Pick<Payload, "has">): boolean =>
 /** Whether a member of `extra` goes into what is sent, unless the gateway sets it. Throws for a bad name. */
 export function isExtraSent(payload: Pick<Payload, "has">, key: string): boolean {
   requireName(key, "extra.");
-  return !PROTECTED.has(key) && !(key === INPUT && payload.has(INPUT));
+  return !PROTECTED.has(key) && !(SUBJECTS.has(key) && payload.has(key));
 }
 
 export type Kind = "string" | "array" | "empty array" | "object" | "null" | "scalar";

@@ -98,6 +98,8 @@ export class SpendFields {
   choices = 1;
   /** Of the predicted output, estimated. */
   predictionTokens = 0;
+  /** The prompt is nothing but token numbers, which are counted instead of their digits. */
+  isNumbered = false;
 
   /** Notes one of these fields; `where` it stood is for the refusal of what is not a number. */
   add(name: string, value: unknown, where: "" | "options." | "extra."): void {

@@ -1,7 +1,6 @@
 import { isObject } from "../../../kernel/json.ts";
+import { type AnswerForm, CHAT_FORM } from "../call/answer-form.ts";
 import type { AnswerHead } from "../call/answer-shape.ts";
-
-const CHUNK = "chat.completion.chunk";
 
 /** One event of a streamed chat answer, as far as it is looked at. */
 export interface ChatChunk {
@@ -44,7 +43,10 @@ export class ChunkNormaliser {
   /** Tool-call ids by choice, in order of appearance: the position is the index that is missing. */
   readonly #toolIds = new Map<number, string[]>();
 
-  constructor(readonly head: AnswerHead | null = null) {}
+  constructor(
+    readonly head: AnswerHead | null = null,
+    readonly form: AnswerForm = CHAT_FORM,
+  ) {}
 
   /** The choices of a chunk; `changed` says whether the chunk was altered in place. */
   apply(chunk: ChatChunk): { choices: Choice[]; changed: boolean } {
@@ -54,6 +56,7 @@ export class ChunkNormaliser {
       changed = true;
     }
     const choices = (chunk.choices as unknown[]).filter(isObject);
+    if (this.form.isText) return { choices: choices.map(textChoice), changed };
     for (const [position, choice] of choices.entries()) {
       if (typeof choice.index !== "number") {
         choice.index = position;
@@ -74,16 +77,16 @@ export class ChunkNormaliser {
   }
 
   #completeHead(chunk: ChatChunk): boolean {
-    const { head } = this;
+    const { head, form } = this;
     if (!head) return false;
     const isWhole =
       typeof chunk.id === "string" &&
-      chunk.object === CHUNK &&
+      chunk.object === form.chunk &&
       typeof chunk.created === "number" &&
       typeof chunk.model === "string";
     if (isWhole) return false;
     chunk.id ??= head.id;
-    chunk.object = CHUNK;
+    chunk.object = form.chunk;
     chunk.created ??= head.created;
     chunk.model ??= head.model;
     return true;
@@ -122,3 +125,13 @@ export class ChunkNormaliser {
     return known === -1 ? ids.push(id) - 1 : known;
   }
 }
+
+/** A text as the delta that it would be in a chat. */
+const textChoice = (choice: Record<string, unknown>, position: number): Choice => ({
+  index: typeof choice.index === "number" ? choice.index : position,
+  delta: { ...(isObject(choice.delta) && choice.delta), content: choice.text },
+  finish_reason: choice.finish_reason,
+  stop_reason: choice.stop_reason,
+  matched_stop: choice.matched_stop,
+  message: choice.message,
+});

@@ -9,7 +9,7 @@ import type { StreamMeter } from "./stream-meter.ts";
 const PEEK_MS = 2_000;
 /** Bytes that may be buffered before the response begins. */
 const HELD_BYTES_MAX = 256 * 1024;
-const KEEP_ALIVE = Buffer.from(": keep-alive\n\n");
+export const KEEP_ALIVE = Buffer.from(": keep-alive\n\n");
 
 /** Where the client's bytes go. */
 export interface Sink extends Pick<ReplyWriter, "write" | "end"> {

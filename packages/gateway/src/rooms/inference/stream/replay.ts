@@ -9,6 +9,10 @@ export function replayAsStream(body: Buffer): Answer {
   const head = { ...rest, object: "chat.completion.chunk" };
   let text = "";
   for (const choice of (choices as unknown[]).filter(isObject)) {
+    if (choice.text !== undefined && choice.message === undefined) {
+      text += event({ ...rest, choices: [choice] });
+      continue;
+    }
     const { message, finish_reason, index = 0 } = choice;
     const delta: Record<string, unknown> = isObject(message) ? { ...message } : {};
     if (Array.isArray(delta.tool_calls)) {

@@ -1,5 +1,6 @@
 import { isObject } from "../../../kernel/json.ts";
 import { mediaTokens, TokenCounter } from "../../metering/index.ts";
+import { type AnswerForm, CHAT_FORM } from "../call/answer-form.ts";
 import type { AnswerHead } from "../call/answer-shape.ts";
 import { ABSURD, type ReportedUsage, readUsage, type UsageReport, usageFields } from "../call/usage-tail.ts";
 import { type ChatChunk, type Choice, ChunkNormaliser } from "./chunk-normaliser.ts";
@@ -14,6 +15,7 @@ const textOfBytes = (bytes: Uint8Array, encoding: "latin1" | "utf8", start = 0, 
 
 const NEWLINE = 10;
 const DONE = "[DONE]";
+const EVENT_END = Buffer.from("\n\n");
 const DONE_EVENT = Buffer.from("data: [DONE]\n\n");
 
 export interface StreamMeterOptions {
@@ -23,6 +25,8 @@ export interface StreamMeterOptions {
   onChunk?: (chunk: ChatChunk, choices: readonly Choice[]) => void;
   /** Fields to add to each chunk where the upstream leaves them out. */
   head?: AnswerHead;
+  /** Absent: a chat. */
+  form?: AnswerForm;
 }
 
 /** The frame around the text of a plain delta, the same for most events of a stream. */
@@ -61,6 +65,7 @@ export class StreamMeter {
   /** The upstream's error that ends the stream as a failure. */
   failure: string | null = null;
 
+  readonly #form: AnswerForm;
   readonly #normaliser: ChunkNormaliser;
   readonly #lineEnds = new LineEnds();
   #pending: Uint8Array[] = [];
@@ -77,9 +82,12 @@ export class StreamMeter {
   /** Choices that have begun, each with whether it has finished. */
   readonly #ends = new Map<number, boolean>();
   #sawTools = false;
+  /** The newest event with nothing but usage, for a client that wants it: written once, at the end. */
+  #usageEvent: Uint8Array | null = null;
 
   constructor(readonly options: StreamMeterOptions) {
-    this.#normaliser = new ChunkNormaliser(options.head);
+    this.#form = options.form ?? CHAT_FORM;
+    this.#normaliser = new ChunkNormaliser(options.head, this.#form);
   }
 
   /** Tokens of the text that was passed on, counted here; an event has at least one. */
@@ -204,6 +212,10 @@ export class StreamMeter {
     const chunk = parseChunk(textOfBytes(bytes, "utf8", from, end));
     if (chunk === undefined) return this.#addLine(textOfBytes(bytes, "utf8", from, end));
     const verdict = this.#chunk(chunk);
+    if (verdict === "hold") {
+      this.#usageEvent = Buffer.concat([bytes.subarray(start, end), EVENT_END]);
+      return this.#drop(wasAtBoundary);
+    }
     if (verdict === "keep") this.#learn(data, chunk);
     return verdict === "drop" ? this.#drop(wasAtBoundary) : verdict;
   }
@@ -233,7 +245,11 @@ export class StreamMeter {
       return "end";
     }
     const verdict = this.#chunk(chunk);
-    return verdict === "keep" ? { replacement: `data: ${JSON.stringify(chunk)}\n` } : withNewline(verdict);
+    if (verdict === "hold") {
+      this.#usageEvent = Buffer.from(`${dataLine(chunk)}\n\n`);
+      return "drop";
+    }
+    return verdict === "keep" ? { replacement: `${dataLine(chunk)}\n` } : withNewline(verdict);
   }
 
   /** Whether the event between `from` and `end` differs from the template only in its text. */
@@ -259,6 +275,7 @@ export class StreamMeter {
 
   /** Keeps the frame of an event that consists of nothing but one text. */
   #learn(data: string, chunk: ChatChunk): void {
+    if (this.#form.isText) return;
     const [choice] = chunk.choices as Choice[];
     const isPlain =
       choice && (chunk.choices as unknown[]).length === 1 && !choice.finish_reason && !isObject(chunk.usage);
@@ -278,7 +295,7 @@ export class StreamMeter {
     if ((check?.choices as Choice[] | undefined)?.[0]?.delta.content === probe) this.#template = template;
   }
 
-  #chunk(chunk: ChatChunk): Verdict {
+  #chunk(chunk: ChatChunk): Verdict | "hold" {
     const failure = errorOf(chunk);
     if (failure !== null) {
       this.failure = failure;
@@ -292,9 +309,22 @@ export class StreamMeter {
     this.options.onChunk?.(chunk, choices);
     if (this.textBytes > bytesBefore) this.#textEvents++;
     if (usage !== null) this.#reported(usage);
-    if (choices.length === 0 && isObject(chunk.usage) && !this.options.keepUsage) return "drop";
+    const isChanged = changed || isUsageCompleted;
+    if (choices.length === 0 && isObject(chunk.usage)) {
+      if (this.options.keepUsage) {
+        if (!isChanged) return "hold";
+        this.#usageEvent = Buffer.from(`${dataLine(chunk)}\n\n`);
+        return "drop";
+      }
+      if (!isObject(chunk.timings)) return "drop";
+      // llama.cpp moves its timings here when usage is asked for, which the client did not do.
+      const { usage: _, ...rest } = chunk;
+      const nothing = this.#form.isText ? { text: "" } : { delta: {} };
+      const event = { ...rest, choices: [{ index: 0, ...nothing, finish_reason: null }] };
+      return { replacement: dataLine(event) };
+    }
     if (choices.length > 0) this.#last = chunk;
-    return changed || isUsageCompleted ? { replacement: `data: ${JSON.stringify(chunk)}` } : "keep";
+    return isChanged ? { replacement: dataLine(chunk) } : "keep";
   }
 
   #reported(usage: Exclude<UsageReport, null>): void {
@@ -333,20 +363,21 @@ export class StreamMeter {
     const parts: Uint8Array[] = this.atBoundary ? [] : [Buffer.from("\n\n")];
     const add = (last: ChatChunk, fields: ChatChunk) => {
       const { id, created, model } = last;
-      const chunk = { id, object: "chat.completion.chunk", created, model, ...fields };
-      parts.push(Buffer.from(`data: ${JSON.stringify(chunk)}\n\n`));
+      const chunk = { id, object: this.#form.chunk, created, model, ...fields };
+      parts.push(Buffer.from(`${dataLine(chunk)}\n\n`));
     };
     const last = this.#last ?? { ...this.options.head };
     const finish = (index: number, finish_reason: string) => {
-      const choices = [{ index, delta: {}, finish_reason }];
-      add(last, { choices });
-      this.options.onChunk?.(last, choices);
+      const written = this.#form.isText ? { text: "", logprobs: null } : { delta: {} };
+      add(last, { choices: [{ index, ...written, finish_reason }] });
+      this.options.onChunk?.(last, [{ index, delta: {}, finish_reason }]);
     };
     if (isStopped) {
       for (const [index, hasEnded] of this.#ends) if (!hasEnded) finish(index, "length");
     } else if (!this.finished && this.#last) finish(0, this.#sawTools ? "tool_calls" : "stop");
-    const isUsageMissing = this.options.keepUsage && settled !== null && (isStopped || this.usage === null);
+    const isUsageMissing = this.options.keepUsage && settled !== null && (isStopped || !this.isUsageFinal);
     if (isUsageMissing && (this.#last || isStopped)) add(last, { choices: [], usage: usageFields(settled) });
+    else if (this.#usageEvent && !isUsageMissing) parts.push(this.#usageEvent);
     parts.push(DONE_EVENT);
     return join(parts)!;
   }
@@ -357,6 +388,7 @@ export class StreamMeter {
   }
 }
 
+const dataLine = (chunk: object): string => `data: ${JSON.stringify(chunk)}`;
 const withNewline = (verdict: Verdict): Verdict =>
   typeof verdict === "string" ? verdict : { replacement: `${verdict.replacement}\n` };
 

@@ -2,21 +2,23 @@ import type { HttpRequest } from "@model-gateway/wire/http";
 import { type Answer, BackendError } from "../../../backends/contract.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { toRestBody, toServiceError } from "../../../kernel/errors.ts";
+import type { StoredMessage } from "../../conversations/index.ts";
 import { TokenCounter } from "../../metering/index.ts";
 import { AnswerBody, readAnswer, requireList } from "../call/answer-body.ts";
+import { type AnswerForm, CHAT_FORM } from "../call/answer-form.ts";
 import type { AnswerHead } from "../call/answer-shape.ts";
 import { CLIENT_LEFT } from "../call/deadlines.ts";
 import { toFailure } from "../call/failures.ts";
 import { type Asker, type CallParts, UpstreamCall, type UpstreamCallOptions } from "../call/upstream-call.ts";
 import { ABSURD, type ReportedUsage, usageOfTail } from "../call/usage-tail.ts";
-import { type ChatFields, readChatFields } from "../request/fields.ts";
+import { type ChatFields, readChatFields, readCompletionFields } from "../request/fields.ts";
 import type { Payload } from "../request/payload.ts";
 import { Relay, type Sink } from "../stream/relay.ts";
 import { replayAsStream } from "../stream/replay.ts";
 import { StreamMeter, type StreamMeterOptions } from "../stream/stream-meter.ts";
 import { countTexts } from "../stream/text-size.ts";
 import type { Listener } from "./listener.ts";
-import { messagesOf } from "./messages.ts";
+import { choicesOf } from "./messages.ts";
 import { Telling } from "./telling.ts";
 import { type RecordParts, TurnRecord } from "./turn-record.ts";
 import { WholeAnswer } from "./whole-answer.ts";
@@ -36,6 +38,10 @@ interface ChatTurnOptions {
   isConversation: boolean;
   /** Hears a streamed answer as events; absent: the upstream's own bytes are for the client. */
   listener?: Listener;
+  /** What is asked for; absent: a chat. */
+  form?: AnswerForm;
+  /** Stores the answer once it is whole. */
+  keep?(answer: StoredMessage): Promise<void>;
 }
 
 /** One chat request from admission to settlement, on any surface. */
@@ -44,6 +50,7 @@ export class ChatTurn {
   #relay: Relay | null = null;
   #running = false;
   #telling: Telling | null = null;
+  readonly #form: AnswerForm;
   /** Of a client that left, once it is settled. */
   #owedByLeaver: ReportedUsage | null | undefined;
   /** Somebody has been told a part of the answer, so that it cannot come from elsewhere. */
@@ -56,19 +63,21 @@ export class ChatTurn {
     readonly record: TurnRecord,
     readonly call: UpstreamCall,
   ) {
+    this.#form = options.form ?? CHAT_FORM;
     options.client.whenGone(() => this.left());
   }
 
   /** Validates, routes and admits, or throws the refusal. Nothing has been sent yet. */
   static open(parts: ChatParts, options: ChatTurnOptions): ChatTurn | Promise<ChatTurn> {
-    const { asker, payload, client, isConversation } = options;
-    const fields = readChatFields(payload);
+    const { asker, payload, client, isConversation, form, keep } = options;
+    const fields = form?.isText ? readCompletionFields(payload) : readChatFields(payload);
     const record = new TurnRecord(parts, {
       userId: asker.payer.userId,
       requestId: asker.requestId,
       payload,
       fields,
       isConversation,
+      keep,
     });
     const admit = () => ChatTurn.#admit(parts, options, fields, record);
     return record.collector ? record.prepare(client.signal).then(admit) : admit();
@@ -80,19 +89,20 @@ export class ChatTurn {
     fields: ChatFields,
     record: TurnRecord,
   ): ChatTurn | Promise<ChatTurn> {
-    const { asker, payload } = options;
+    const { asker, payload, form } = options;
     const { model, provider, conversationId, spend, stream } = fields;
     const admitting = UpstreamCall.admit(parts, {
       asker,
       payload,
-      capability: "chat",
+      capability: form?.isText ? "text_completion" : "chat",
       model,
       provider,
       conversationId,
       spend,
       set: fieldsToSet(fields, record.messagesJson),
       stream,
-      send: sendChat,
+      limitFields: form?.limitFields,
+      send: form?.isText ? sendCompletion : sendChat,
     });
     const admitted = (call: UpstreamCall) => new ChatTurn(parts, options, fields, record, call);
     return admitting instanceof Promise ? admitting.then(admitted) : admitted(admitting);
@@ -115,7 +125,7 @@ export class ChatTurn {
 
   get #head(): AnswerHead {
     return {
-      id: `chatcmpl-${this.options.asker.requestId}`,
+      id: `${this.#form.idPrefix}${this.options.asker.requestId}`,
       created: Math.floor(this.parts.clock.now() / 1000),
       model: this.call.route.model,
     };
@@ -161,7 +171,7 @@ export class ChatTurn {
     const delivered = isReported ? 0 : tokensIn(body.bytes);
     const owed = call.settle({ isWhole: true, reported, delivered });
     if (record.collector) await record.completedWith(body.bytes);
-    return new WholeAnswer(body, this.#head, { isReported, owed });
+    return new WholeAnswer(body, this.#head, { isReported, owed }, this.#form);
   }
 
   /** Work before the call is sent; when it fails, the call is over. */
@@ -205,7 +215,8 @@ export class ChatTurn {
     const answer = await call.send();
     const head = this.#head;
     if (listener) this.#telling = new Telling(listener, head);
-    this.#meter = new StreamMeter({ keepUsage: this.fields.wantsUsage, onChunk: this.#hears(), head });
+    const keepUsage = this.fields.wantsUsage;
+    this.#meter = new StreamMeter({ keepUsage, onChunk: this.#hears(), head, form: this.#form });
     const events = await this.#eventStream(answer);
     const relay = new Relay(events, this.#meter, call.watched, parts.clock, call.streamHold());
     await relay.peek();
@@ -281,11 +292,12 @@ export class ChatTurn {
 }
 
 const sendChat: UpstreamCallOptions["send"] = (backend, call) => backend.chat?.(call);
+const sendCompletion: UpstreamCallOptions["send"] = (backend, call) => backend.post?.("/completions", call);
 
 /** Tokens of a whole answer, counted where the upstream reports no usage. */
 function tokensIn(body: Buffer): number {
   const counter = new TokenCounter();
-  for (const message of messagesOf(body)) countTexts(message, counter);
+  for (const { message, text } of choicesOf(body)) countTexts([message, text], counter);
   return counter.tokens;
 }
 

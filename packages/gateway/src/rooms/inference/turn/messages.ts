@@ -48,15 +48,21 @@ export function userTurn(messages: unknown): StoredMessage | null {
   return last ? toStored(last) : null;
 }
 
-/** The messages of a whole answer, one a choice; none when it cannot be read. */
-export function messagesOf(body: Buffer): Record<string, unknown>[] {
+/** The choices of a whole answer; none when it cannot be read. */
+export function choicesOf(body: Buffer): Record<string, unknown>[] {
   try {
-    const { choices } = JSON.parse(body.toString()) as { choices: { message?: unknown }[] };
-    return choices.map(({ message }) => message).filter(isObject);
+    const { choices } = JSON.parse(body.toString()) as { choices: unknown[] };
+    return choices.filter(isObject);
   } catch {
     return [];
   }
 }
+
+/** The messages of a whole answer, one a choice. */
+export const messagesOf = (body: Buffer): Record<string, unknown>[] =>
+  choicesOf(body)
+    .map(({ message }) => message)
+    .filter(isObject);
 
 interface CollectedCall {
   id?: string;

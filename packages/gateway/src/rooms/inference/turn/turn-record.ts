@@ -19,6 +19,8 @@ export interface RecordOptions {
   fields: ChatFields;
   /** The stored history goes before the messages of the request; otherwise those are all that is sent. */
   isConversation: boolean;
+  /** Stores the answer elsewhere, too. */
+  keep?(answer: StoredMessage): Promise<void>;
 }
 
 /** Of a conversation whose client sends all of it: where what is new is looked for. */
@@ -40,8 +42,8 @@ export class TurnRecord {
     readonly parts: RecordParts,
     readonly options: RecordOptions,
   ) {
-    const { fields } = options;
-    this.collector = fields.conversationId || parts.memory.enabled ? new AnswerCollector() : null;
+    const { fields, keep } = options;
+    this.collector = fields.conversationId || parts.memory.enabled || keep ? new AnswerCollector() : null;
   }
 
   /** Checks the conversation, assembles history and recalls; only where there is a collector. */
@@ -107,8 +109,9 @@ export class TurnRecord {
 
   async #completed(answer: StoredMessage | null): Promise<void> {
     if (!answer || (answer.content === "" && !answer.tool_calls)) return;
+    const { userId, requestId, keep } = this.options;
+    if (keep) await keep(answer);
     await this.#append(answer);
-    const { userId, requestId } = this.options;
     if (this.parts.memory.enabled && this.#userTurn) {
       const messages = [this.#userTurn, answer].map(({ role, content }) => ({ role, content }));
       this.parts.memory.writeback({ userId, messages, idempotencyKey: requestId });

@@ -1,6 +1,7 @@
 import { fail } from "../../../kernel/errors.ts";
 import type { AnswerBody } from "../call/answer-body.ts";
-import { type AnswerHead, completeChat, type Owed } from "../call/answer-shape.ts";
+import type { AnswerForm } from "../call/answer-form.ts";
+import { type AnswerHead, completeAnswer, type Owed } from "../call/answer-shape.ts";
 
 /** An answer that did not stream, settled: for clients of the chat API as bytes, for others to be read. */
 export class WholeAnswer {
@@ -8,11 +9,12 @@ export class WholeAnswer {
     readonly body: AnswerBody,
     readonly head: AnswerHead,
     readonly usage: Owed,
+    readonly form: AnswerForm,
   ) {}
 
   /** A chat completion: the upstream's own bytes where they are complete. */
   bytes(): Buffer {
-    return completeChat(this.body, this.head, this.usage);
+    return completeAnswer(this.body, this.head, { usage: this.usage, form: this.form });
   }
 
   object(): Record<string, unknown> {

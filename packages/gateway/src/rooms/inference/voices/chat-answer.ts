@@ -78,7 +78,7 @@ export function readAnswer(whole: WholeAnswer): ChatAnswer {
   const body = whole.object();
   const { owed } = whole.usage;
   const choice = details(Array.isArray(body.choices) ? body.choices[0] : null);
-  const message = details(choice.message);
+  const message = typeof choice.text === "string" ? { content: choice.text } : details(choice.message);
   const calls = Array.isArray(message.tool_calls) ? message.tool_calls.filter(isObject) : [];
   return {
     model: textOf(body.model) || whole.head.model,

@@ -1,5 +1,5 @@
 import { fail } from "../../../kernel/errors.ts";
-import { decodeUtf8, isObject, parseJson } from "../../../kernel/json.ts";
+import { isObject, readJson } from "../../../kernel/json.ts";
 
 /** The part of the chat-completions request that the other APIs are turned into. */
 export type ChatPart =
@@ -75,7 +75,10 @@ export function arrayAt(value: unknown, path: string): unknown[] {
 }
 
 /** The request's body, parsed once. */
-export const parseBody = (bytes: Buffer): unknown => parseJson(decodeUtf8(bytes));
+export function parseBody<T>(bytes: Buffer, use: (body: unknown) => T | Promise<T>): T | Promise<T> {
+  const body = readJson(bytes);
+  return body instanceof Promise ? body.then(use) : use(body);
+}
 
 /** The request's body and its model, which every API calls the same. */
 export function requestAt(value: unknown): { body: Record<string, unknown>; model: string } {

@@ -1,7 +1,9 @@
 import { chat } from "./chat/index.ts";
+import { completions } from "./completions/index.ts";
 import { messages } from "./messages/index.ts";
+import { ollamaChat, ollamaGenerate } from "./ollama/index.ts";
 import { responses } from "./responses/index.ts";
 import type { Voice } from "./voice.ts";
 
-/** Every chat API that the gateway speaks, one line each. */
-export const voices: readonly Voice[] = [chat, responses, messages];
+/** Every API for chats and texts that the gateway speaks, one line each. */
+export const voices: readonly Voice[] = [chat, completions, responses, messages, ollamaChat, ollamaGenerate];

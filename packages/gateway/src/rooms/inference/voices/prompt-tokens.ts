@@ -1,4 +1,4 @@
-import { estimateTokens, IMAGE_TOKENS } from "../../metering/index.ts";
+import { COUNTED_MAX, estimateTokens, IMAGE_TOKENS } from "../../metering/index.ts";
 import type { ChatBody, ChatMessage } from "./chat-body.ts";
 
 /** Role marks and separators around each message. */
@@ -6,18 +6,29 @@ const MESSAGE_TOKENS = 4;
 /** The tokens that open the answer. */
 const REPLY_TOKENS = 3;
 
-function messageTokens({ content, reasoning_content, tool_calls }: ChatMessage): number {
-  let tokens = MESSAGE_TOKENS + estimateTokens(reasoning_content ?? "");
-  if (typeof content === "string") tokens += estimateTokens(content);
+/** Its texts, and what it counts for besides. */
+function partsOf({ content, reasoning_content, tool_calls }: ChatMessage): {
+  texts: string[];
+  tokens: number;
+} {
+  const texts = [reasoning_content ?? ""];
+  let tokens = MESSAGE_TOKENS;
+  if (typeof content === "string") texts.push(content);
   else
     for (const part of content ?? [])
-      tokens += part.type === "text" ? estimateTokens(part.text) : IMAGE_TOKENS;
-  for (const call of tool_calls ?? []) tokens += estimateTokens(call.function.name + call.function.arguments);
-  return tokens;
+      if (part.type === "text") texts.push(part.text);
+      else tokens += IMAGE_TOKENS;
+  for (const call of tool_calls ?? []) texts.push(call.function.name + call.function.arguments);
+  return { texts, tokens };
 }
 
 /** Prompt tokens of a chat body, estimated: the gateway has no tokenizers for its backends' models. */
 export function promptTokens({ messages, tools }: ChatBody): number {
-  const toolTokens = tools ? estimateTokens(JSON.stringify(tools)) : 0;
-  return messages.reduce((sum, message) => sum + messageTokens(message), toolTokens + REPLY_TOKENS);
+  const parts = messages.map(partsOf);
+  const texts = parts.flatMap((part) => part.texts);
+  if (tools) texts.push(JSON.stringify(tools));
+  const chars = texts.reduce((sum, text) => sum + text.length, 0);
+  const share = Math.min(1, COUNTED_MAX / chars);
+  const textTokens = texts.reduce((sum, text) => sum + estimateTokens(text, text.length * share), 0);
+  return parts.reduce((sum, { tokens }) => sum + tokens, textTokens + REPLY_TOKENS);
 }

@@ -8,7 +8,9 @@ import {
   StreamedReply,
 } from "@model-gateway/wire/http";
 import type { Clock } from "../../../kernel/clock.ts";
+import { type ServiceError, toRestBody, toServiceError } from "../../../kernel/errors.ts";
 import { answerHeaders } from "../call/answer-headers.ts";
+import { KEEP_ALIVE } from "../stream/relay.ts";
 import type { ChatTurn } from "../turn/chat-turn.ts";
 import { readAnswer } from "./chat-answer.ts";
 import { SpokenStream } from "./spoken-stream.ts";
@@ -39,6 +41,13 @@ export const jsonReplyIn = (form: Form, body: object, requestId: string): Reply 
     JSON.stringify(body),
   );
 
+interface ReplyOptions {
+  clock: Clock;
+  /** A failure as the clients of the API are told it. */
+  told: Told;
+}
+type Told = (failure: ServiceError) => ServiceError;
+
 /** Replies to one request that a voice has read. */
 export class VoicedReply {
   /** Receives the answer, unless the upstream's own bytes are relayed. */
@@ -48,9 +57,9 @@ export class VoicedReply {
     readonly form: Form,
     readonly read: ReadRequest,
     readonly requestId: string,
-    clock: Clock,
+    readonly options: ReplyOptions,
   ) {
-    this.listener = read.speaker && new SpokenStream(read.speaker, clock);
+    this.listener = read.speaker && new SpokenStream(read.speaker, options.clock);
   }
 
   async to(turn: ChatTurn): Promise<Reply | StreamedReply> {
@@ -61,18 +70,25 @@ export class VoicedReply {
       const headers = this.#headers(turn, NO_HEADERS);
       return new Reply({ status: 200, contentType: JSON_TYPE, requestId, headers }, body);
     }
-    await turn.begin();
+    const beginning = turn.begin();
+    const isLate = await isLateToBegin(turn, beginning);
     const contentType = read.speaker?.contentType ?? EVENT_STREAM_TYPE;
-    const headers = this.#headers(turn, EVENT_STREAM_HEADERS);
+    const headers = this.#headers(turn, EVENT_STREAM_HEADERS, { isLate });
+    const begins = isLate ? beginning : null;
     return new StreamedReply(
       { status: 200, contentType, requestId, headers },
-      new TurnSource(turn, this.listener),
+      new TurnSource(turn, this.listener, { beginning: begins, told: this.options.told }),
     );
   }
 
-  #headers({ call }: ChatTurn, plain: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  #headers(
+    { call }: ChatTurn,
+    plain: Readonly<Record<string, string>>,
+    { isLate = false } = {},
+  ): Readonly<Record<string, string>> {
     const { form, read, requestId } = this;
-    const base = answerHeaders(call, plain);
+    // Another backend may still be asked when the first one is that slow.
+    const base = isLate ? plain : answerHeaders(call, plain);
     if (call.loweredTo === null && !read.headers && !form.requestIdHeader) return base;
     return {
       ...base,
@@ -83,17 +99,49 @@ export class VoicedReply {
   }
 }
 
+/** Whether the upstream was silent for so long that the client must hear something; throws an earlier failure. */
+function isLateToBegin({ call }: ChatTurn, beginning: Promise<unknown>): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    call.watched.onSilence = () => resolve(true);
+    beginning.then(() => resolve(false), reject);
+  });
+}
+
 /** A turn whose answer is written to the client as it comes. */
 class TurnSource implements ReplySource {
   constructor(
     readonly turn: ChatTurn,
     readonly listener: SpokenStream | undefined,
+    readonly options: {
+      /** Set when the upstream has not begun: the reply does not wait for it any longer. */
+      beginning: Promise<unknown> | null;
+      told: Told;
+    },
   ) {}
 
   begin(writer: ReplyWriter): void {
     this.listener?.writeTo(writer);
     // The failure has been written to the stream by then; the status was sent long ago.
-    this.turn.run(this.listener ?? writer).catch(() => {});
+    const { beginning } = this.options;
+    if (beginning) this.#beginLate(writer, beginning).catch(() => {});
+    else this.turn.run(this.listener ?? writer).catch(() => {});
+  }
+
+  async #beginLate(writer: ReplyWriter, beginning: Promise<unknown>): Promise<void> {
+    const { turn, listener } = this;
+    const ping = () => (listener ? listener.keepAlive() : writer.write(KEEP_ALIVE));
+    turn.call.watched.onSilence = ping;
+    ping();
+    try {
+      await beginning;
+    } catch (error) {
+      const failure = this.options.told(toServiceError(error));
+      listener?.error(failure);
+      const sink = listener ?? writer;
+      sink.end(Buffer.from(`data: ${JSON.stringify(toRestBody(failure))}\n\n`));
+      return;
+    }
+    await turn.run(listener ?? writer);
   }
   drained(): void {
     this.turn.drained();

@@ -38,6 +38,15 @@ function begins(known: Call, { index, id, function: fn }: ToolCallDelta): boolea
 /** Clients key results by the id, so each call needs one of its own even where the upstream gave none. */
 export const newCallId = (): string => `call_${crypto.randomUUID().replaceAll("-", "").slice(0, 24)}`;
 
+/** Arguments as the object that an API promises; what is not one is kept under a name that says so. */
+export function toolInput(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return { INVALID_JSON: text };
+  }
+}
+
 /**
  * Puts the pieces of parallel tool calls in order: one call after the other, each from start to end. Upstreams
  * interleave them, leave the index out, or give two calls the same one.

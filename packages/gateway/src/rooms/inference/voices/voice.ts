@@ -1,7 +1,10 @@
 import type { z } from "zod";
 import type { Overflow } from "../../../backends/contract.ts";
 import { ERRORS, type ServiceError } from "../../../kernel/errors.ts";
+import type { StoredMessage } from "../../conversations/index.ts";
+import type { AnswerForm } from "../call/answer-form.ts";
 import type { Payload } from "../request/payload.ts";
+import type { CallerResponses } from "../responses/service.ts";
 import type { ChatAnswer } from "./chat-answer.ts";
 import type { ChatEvent } from "./chat-events.ts";
 
@@ -32,16 +35,30 @@ export interface Speaker {
   whole(answer: ChatAnswer): object;
 }
 
-interface RequestContext {
+export interface RequestContext {
   requestId: string;
   nowMs: number;
+  now(): number;
+  /** Refuses a model that nothing serves now. */
+  requireModel(model: string): void;
+  /** The caller's stored responses; null when none are kept here. */
+  responses(): CallerResponses | null;
+}
+
+/** A request that asks no model anything: this is the answer. */
+export interface Answered {
+  answer: object;
 }
 
 /** A request that a voice has read. */
 export interface ReadRequest {
   payload: Payload;
+  /** What is asked for; absent: a chat. */
+  form?: AnswerForm;
   /** Absent: the answer passes as the upstream's own bytes. */
   speaker?: Speaker;
+  /** Stores the answer, before the reply ends. */
+  keep?(answer: StoredMessage): Promise<void>;
   /** Headers of the reply besides those that every reply has. */
   headers?: Readonly<Record<string, string>>;
 }
@@ -56,7 +73,7 @@ export interface VoiceRoute {
   /** Each event of a streamed answer. */
   events?: z.ZodType;
   /** Answers without asking a model; absent: the request is a chat. */
-  answer?(body: Buffer): object;
+  answer?(body: Buffer): object | Promise<object>;
 }
 
 /** A chat API that clients can use: one folder here, and one line in index.ts. */
@@ -68,8 +85,8 @@ export interface Voice {
   readonly requestIdHeader?: string;
   /** An upstream's refusal of the request is a 502, as the contract has it for its own two routes. */
   readonly wrapsUpstreamErrors?: boolean;
-  /** Throws the refusal. */
-  read(body: Buffer, context: RequestContext): ReadRequest;
+  /** Throws the refusal. A large body takes several turns. */
+  read(body: Buffer, context: RequestContext): ReadRequest | Answered | Promise<ReadRequest | Answered>;
   /** The body of a refusal; absent: the gateway's own form. */
   errorBody?(failure: Failure, requestId: string): object;
 }

@@ -1,8 +1,9 @@
-import { appendFileSync, mkdirSync, readdirSync, statSync } from "node:fs";
+import { appendFileSync, readdirSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
 import type { Clock } from "../../../kernel/clock.ts";
 import { InstanceLock } from "../../../kernel/instance-lock.ts";
 import type { Log } from "../../../kernel/log.ts";
+import { closeFolder } from "../../../kernel/private-files.ts";
 import { encodeEntry, type JournalEntry } from "./codec.ts";
 import { LeftSegment, OwnSegment, readLines, type Segment } from "./segment.ts";
 
@@ -75,7 +76,7 @@ export class Journal {
   }
 
   static open(options: JournalOptions): Journal {
-    mkdirSync(options.dir, { recursive: true, mode: 0o700 });
+    closeFolder(options.dir);
     const lock = InstanceLock.tryAcquire(join(options.dir, `${options.instance}.lock`));
     if (!lock) throw new Error(`the usage journal of instance ${options.instance} is in use`);
     const journal = new Journal(options);

@@ -2,19 +2,23 @@ import { z } from "zod";
 import { BytesPayload } from "../../request/bytes-payload.ts";
 import { ObjectPayload } from "../../request/object-payload.ts";
 import type { Payload } from "../../request/payload.ts";
-import { parseBody } from "../chat-body.ts";
+import { invalid, parseBody } from "../chat-body.ts";
 import { ToolCall, Usage } from "../documented.ts";
 import { chatBodyOfResponses } from "../responses/request.ts";
-import type { Voice } from "../voice.ts";
+import type { ReadRequest, Voice } from "../voice.ts";
 
 /** Chat fields that such clients mix in. The usage chunk must stay what they asked for: it has no choices. */
 const CHAT_FIELDS = ["stream_options", "max_tokens", "max_completion_tokens"] as const;
 
 /** Some editors send the body of the Responses API to the chat path and want a chat answer back. */
-function fromResponses(body: Buffer, sent: Payload): Payload {
-  const { stream_options: _, ...chat } = chatBodyOfResponses(parseBody(body)).chat;
-  const own = CHAT_FIELDS.filter((name) => sent.has(name)).map((name) => [name, sent.value(name)]);
-  return new ObjectPayload({ ...chat, ...Object.fromEntries(own) });
+function fromResponses(bytes: Buffer, sent: Payload): ReadRequest | Promise<ReadRequest> {
+  if ((sent.kindOf("previous_response_id") ?? "null") !== "null")
+    invalid("previous_response_id", "is for POST /v1/responses");
+  return parseBody(bytes, (body) => {
+    const { stream_options: _, ...chat } = chatBodyOfResponses(body).chat;
+    const own = CHAT_FIELDS.filter((name) => sent.has(name)).map((name) => [name, sent.value(name)]);
+    return { payload: new ObjectPayload({ ...chat, ...Object.fromEntries(own) }) };
+  });
 }
 
 const ChatRequest = z.looseObject({
@@ -89,8 +93,9 @@ export const chat: Voice = {
   },
   wrapsUpstreamErrors: true,
   read(body) {
-    const sent = new BytesPayload(body);
-    const isChat = sent.has("messages") || !sent.has("input");
-    return { payload: isChat ? sent : fromResponses(body, sent) };
+    const requestFrom = (sent: BytesPayload): ReadRequest | Promise<ReadRequest> =>
+      sent.has("messages") || !sent.has("input") ? { payload: sent } : fromResponses(body, sent);
+    const sent = BytesPayload.read(body);
+    return sent instanceof Promise ? sent.then(requestFrom) : requestFrom(sent);
   },
 };

@@ -37,15 +37,22 @@ export const messages: Voice = {
       summary: "Prompt tokens of a Messages request, estimated; costs nothing",
       body: Conversation,
       response: z.object({ input_tokens: z.int() }),
-      answer: (bytes) => ({ input_tokens: promptTokens(chatBodyOfMessages(parseBody(bytes))) }),
+      answer: (bytes) =>
+        parseBody(bytes, (body) => ({ input_tokens: promptTokens(chatBodyOfMessages(body)) })),
     },
   },
   keyHeader: "x-api-key",
   requestIdHeader: "request-id",
   read(bytes, { requestId }) {
-    const body = parseBody(bytes);
-    const options = { id: `msg_${idToken(requestId)}`, thinking: wantsThinking(body) };
-    return { payload: new ObjectPayload(chatBodyOfMessages(body)), speaker: new MessageSpeaker(options) };
+    return parseBody(bytes, (body) => {
+      const chat = chatBodyOfMessages(body);
+      const speaker = new MessageSpeaker({
+        id: `msg_${idToken(requestId)}`,
+        thinking: wantsThinking(body),
+        promptTokens: () => promptTokens(chat),
+      });
+      return { payload: new ObjectPayload(chat), speaker };
+    });
   },
   errorBody: (failure, requestId) => ({ ...errorBody(failure), request_id: requestId }),
 };

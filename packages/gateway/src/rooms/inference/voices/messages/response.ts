@@ -1,4 +1,5 @@
 import type { ChatAnswer, Finish, TokenCounts } from "../chat-answer.ts";
+import { toolInput } from "../tool-calls.ts";
 import type { Failure } from "../voice.ts";
 
 const STOP_REASONS: Record<string, string> = {
@@ -44,15 +45,6 @@ export const messageHead = (id: string, model: string) => ({
   diagnostics: null,
   stop_details: null,
 });
-
-/** Arguments as the object that the API promises; what is not one is kept under a name that says so. */
-function toolInput(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return { INVALID_JSON: text };
-  }
-}
 
 export const toolUseBlock = (call: { id: string; name: string }, input: unknown) => ({
   type: "tool_use",

@@ -24,7 +24,14 @@ export class MessageSpeaker implements Speaker {
   #hasCalls = false;
   #refused = false;
 
-  constructor(readonly options: { id: string; thinking: boolean }) {}
+  constructor(
+    readonly options: {
+      id: string;
+      thinking: boolean;
+      /** Of the prompt, estimated: the upstream tells only at the end. */
+      promptTokens(): number;
+    },
+  ) {}
 
   whole(answer: ChatAnswer): object {
     return messageOf(answer, this.options);
@@ -62,7 +69,7 @@ export class MessageSpeaker implements Speaker {
       content: [],
       stop_reason: null,
       stop_sequence: null,
-      usage: usageOf(tokenCounts(null)),
+      usage: usageOf({ ...tokenCounts(null), prompt: this.options.promptTokens() }),
     };
     return event({ type: "message_start", message });
   }

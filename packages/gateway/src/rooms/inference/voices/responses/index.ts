@@ -1,24 +1,64 @@
 import { z } from "zod";
+import { isObject } from "../../../../kernel/json.ts";
 import { ObjectPayload } from "../../request/object-payload.ts";
-import { parseBody } from "../chat-body.ts";
-import { idToken, type Voice } from "../voice.ts";
-import { chatBodyOfResponses } from "./request.ts";
+import { type ChatMessage, invalid, parseBody, stringAt } from "../chat-body.ts";
+import { idToken, type ReadRequest, type RequestContext, type Voice } from "../voice.ts";
+import { askedMessages, chatBodyOfResponses } from "./request.ts";
+import type { ResponseIdentity } from "./response.ts";
 import { ResponseSpeaker } from "./speaker.ts";
 
 /** Names what could not be passed on, so that it is not dropped silently. */
 const DROPPED_HEADER = "x-service-dropped";
 const headerSafe = (name: string): string => name.replace(/[^\w.-]/g, "").slice(0, 64);
 
+function readRequest(
+  body: unknown,
+  { requestId, nowMs, responses }: RequestContext,
+  history: readonly ChatMessage[],
+): ReadRequest {
+  const { chat, clientTools, dropped } = chatBodyOfResponses(body, history);
+  const request = body as Record<string, unknown>;
+  const { store, previous_response_id } = request;
+  const previousResponseId = typeof previous_response_id === "string" ? previous_response_id : null;
+  const stored = store === false ? null : responses();
+  const turn = stored?.turn({ previousResponseId, asked: askedMessages(request) }) ?? null;
+  const identity: ResponseIdentity = {
+    token: idToken(requestId),
+    createdSeconds: Math.floor(nowMs / 1000),
+    request,
+    clientTools,
+    willBeStored: turn !== null,
+    isStored: false,
+  };
+  return {
+    payload: new ObjectPayload(chat),
+    speaker: new ResponseSpeaker(identity),
+    headers: dropped.length > 0 ? { [DROPPED_HEADER]: dropped.map(headerSafe).join(", ") } : undefined,
+    ...(turn && {
+      keep: async (answer) => {
+        identity.isStored = await turn(answer);
+      },
+    }),
+  };
+}
+
+const NOTHING_STORED = "the operator has responses not stored here: send the whole conversation in `input`";
+
 /** OpenAI's Responses API. */
 export const responses: Voice = {
   routes: {
     responses: {
       path: "/v1/responses",
-      summary: "OpenAI Responses API over the chat path, streaming or not; nothing is stored",
+      summary: "OpenAI Responses API over the chat path, streaming or not; the next may go on from it",
       body: z.looseObject({
         model: z.string(),
         input: z.union([z.string(), z.array(z.looseObject({}))]),
         instructions: z.string().nullish(),
+        previous_response_id: z
+          .string()
+          .nullish()
+          .describe("One of yours of the last 30 days, to go on from"),
+        store: z.boolean().nullish().describe("False: nothing can go on from this one"),
         stream: z.boolean().nullish(),
         max_output_tokens: z.int().nullish(),
         tools: z.array(z.looseObject({ type: z.string() })).nullish(),
@@ -26,19 +66,14 @@ export const responses: Voice = {
       response: z.looseObject({ id: z.string(), object: z.literal("response"), status: z.string() }),
     },
   },
-  read(bytes, { requestId, nowMs }) {
-    const body = parseBody(bytes);
-    const { chat, clientTools, dropped } = chatBodyOfResponses(body);
-    return {
-      payload: new ObjectPayload(chat),
-      speaker: new ResponseSpeaker({
-        token: idToken(requestId),
-        createdSeconds: Math.floor(nowMs / 1000),
-        request: body as Record<string, unknown>,
-        clientTools,
-      }),
-      headers: dropped.length > 0 ? { [DROPPED_HEADER]: dropped.map(headerSafe).join(", ") } : undefined,
-    };
+  read(bytes, context) {
+    return parseBody(bytes, (body) => {
+      const previousId = isObject(body) ? body.previous_response_id : null;
+      if (previousId == null) return readRequest(body, context, []);
+      const id = stringAt(previousId, "previous_response_id");
+      const stored = context.responses() ?? invalid("previous_response_id", NOTHING_STORED);
+      return stored.history(id).then((messages) => readRequest(body, context, messages as ChatMessage[]));
+    });
   },
   errorBody: ({ message, type, code }) => ({ error: { message, type, param: null, code } }),
 };

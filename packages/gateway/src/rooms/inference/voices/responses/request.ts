@@ -2,6 +2,7 @@ import { isObject } from "../../../../kernel/json.ts";
 import {
   arrayAt,
   type ChatBody,
+  type ChatMessage,
   type ChatPart,
   countAt,
   gatewayFields,
@@ -22,10 +23,10 @@ interface ConvertedRequest {
   dropped: string[];
 }
 
-const NO_STATE = "the gateway keeps no responses: send the whole conversation in `input`";
+const NO_STATE =
+  "items are not kept on their own: use `previous_response_id`, or send the whole conversation";
 /** Fields that need state or tools on OpenAI's servers. */
 const SERVER_SIDE: Record<string, string> = {
-  previous_response_id: NO_STATE,
   conversation: NO_STATE,
   prompt: "stored prompts are not kept here: send the text in `instructions` and `input`",
 };
@@ -39,7 +40,7 @@ const PASSED = [
 ] as const;
 
 /** A Responses request as a chat-completions body. */
-export function chatBodyOfResponses(value: unknown): ConvertedRequest {
+export function chatBodyOfResponses(value: unknown, history: readonly ChatMessage[] = []): ConvertedRequest {
   const { body, model } = requestAt(value);
   for (const name in SERVER_SIDE) if (body[name] != null) invalid(name, SERVER_SIDE[name]!);
   if (body.background === true)
@@ -50,7 +51,7 @@ export function chatBodyOfResponses(value: unknown): ConvertedRequest {
   const chat: ChatBody = {
     ...gatewayFields(body),
     model,
-    messages: chatMessages(body, dropped),
+    messages: chatMessages(body, dropped, history),
     ...pick(body, PASSED),
     ...(body.max_output_tokens != null && {
       max_tokens: countAt(body.max_output_tokens, "max_output_tokens"),
@@ -82,10 +83,19 @@ function outputFields({ text, reasoning }: Record<string, unknown>): Record<stri
 
 const INPUT_NEEDED = "is required: a text, or a list of items";
 
-function chatMessages(body: Record<string, unknown>, dropped: Set<string>) {
+/** What a request asks on its own, without its instructions, which are not kept for the next. */
+export const askedMessages = ({ input }: Record<string, unknown>): ChatMessage[] =>
+  chatMessages({ input }, new Set());
+
+function chatMessages(
+  body: Record<string, unknown>,
+  dropped: Set<string>,
+  history: readonly ChatMessage[] = [],
+): ChatMessage[] {
   const messages = new ChatMessages();
   const { instructions, input } = body;
   if (instructions != null) messages.system(stringAt(instructions, "instructions"));
+  messages.earlier(history);
   if (typeof input === "string") messages.user([{ type: "text", text: input }]);
   else if (Array.isArray(input)) {
     for (const [i, item] of input.entries()) {

@@ -12,6 +12,9 @@ export interface ResponseIdentity {
   /** The request, parts of which the response repeats. */
   request: Record<string, unknown>;
   clientTools: ReadonlyMap<string, ClientTool>;
+  /** Whether it is to be stored once it is whole. */
+  willBeStored: boolean;
+  isStored: boolean;
 }
 
 export function usageOf(counts: TokenCounts | null) {
@@ -37,8 +40,8 @@ export function endingOf({ reason }: Finish): Ending {
   return { status: "completed" };
 }
 
-/** The parts of a request that the response repeats. `store` is always false: nothing is kept. */
-function repeated(request: Record<string, unknown>) {
+/** The parts of a request that the response repeats. */
+function repeated(request: Record<string, unknown>, store: boolean) {
   const text = isObject(request.text) ? request.text : {};
   const reasoning = isObject(request.reasoning) ? request.reasoning : {};
   return {
@@ -47,9 +50,9 @@ function repeated(request: Record<string, unknown>) {
     max_output_tokens: request.max_output_tokens ?? null,
     metadata: request.metadata ?? {},
     parallel_tool_calls: request.parallel_tool_calls ?? true,
-    previous_response_id: null,
+    previous_response_id: request.previous_response_id ?? null,
     reasoning: { effort: reasoning.effort ?? null, summary: null },
-    store: false,
+    store,
     temperature: request.temperature ?? null,
     text: { ...text, format: text.format ?? { type: "text" } },
     tool_choice: request.tool_choice ?? "auto",
@@ -79,7 +82,10 @@ export function responseObject(identity: ResponseIdentity, { model, output, endi
     model,
     output,
     usage: usageOf(usage),
-    ...repeated(identity.request),
+    ...repeated(
+      identity.request,
+      ending.status === "in_progress" ? identity.willBeStored : identity.isStored,
+    ),
   };
 }
 

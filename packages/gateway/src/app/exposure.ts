@@ -1,0 +1,57 @@
+import { existsSync } from "node:fs";
+import type { Config } from "../config.ts";
+
+/** Something about how the service runs that an operator should know, and what to do about it. */
+export interface Exposure {
+  message: string;
+  remedy: string;
+}
+
+export interface Surroundings {
+  isRoot: boolean;
+  /** Whether a container or a service manager keeps the process from the rest of the machine. */
+  isSandboxed: boolean;
+}
+
+/** Files that container runtimes leave, and the variable of systemd's services. */
+export const ownProcess = (): Surroundings => ({
+  isRoot: process.getuid?.() === 0,
+  isSandboxed:
+    existsSync("/.dockerenv") ||
+    existsSync("/run/.containerenv") ||
+    process.env.container !== undefined ||
+    process.env.KUBERNETES_SERVICE_HOST !== undefined,
+});
+
+const isLoopback = (host: string) => host === "localhost" || host === "::1" || host.startsWith("127.");
+
+/** What makes this service easier to attack than it has to be; said at every start, and by `doctor`. */
+export function exposureOf(
+  { host, trustedProxies, registrationOpen, metricsToken }: Config,
+  { isRoot, isSandboxed }: Surroundings,
+): Exposure[] {
+  const found: Exposure[] = [];
+  const isWide = !isLoopback(host);
+  if (isRoot && !isSandboxed)
+    found.push({
+      message: "the service runs as root without a container",
+      remedy: "run it as an account of its own, as the unit in deploy/ does",
+    });
+  if (isWide && trustedProxies.length === 0)
+    found.push({
+      message: `the service listens on ${host} without TLS, and no proxy is named: keys and passwords travel unencrypted`,
+      remedy:
+        "listen on 127.0.0.1 behind a proxy that speaks TLS, and name the proxy in SERVICE_TRUSTED_PROXIES",
+    });
+  if ((isWide || trustedProxies.length > 0) && registrationOpen)
+    found.push({
+      message: "registration is open to everyone who can reach the service",
+      remedy: "unset SERVICE_REGISTRATION_OPEN and invite people",
+    });
+  if ((isWide || trustedProxies.length > 0) && metricsToken === null)
+    found.push({
+      message: "GET /metrics is open to everyone who can reach the service",
+      remedy: "set SERVICE_METRICS_TOKEN, or close the path at the proxy",
+    });
+  return found;
+}

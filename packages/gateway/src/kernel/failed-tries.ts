@@ -1,0 +1,40 @@
+import { networkOf } from "@model-gateway/wire/server";
+import { BoundedMap } from "./bounded.ts";
+import type { Clock } from "./clock.ts";
+import { fail } from "./errors.ts";
+
+/** Wrong bearers that one address, or one /64 of IPv6, may present in a minute. */
+export const FAILED_TRIES_MAX = 100;
+const WINDOW_MS = 60_000;
+const NETWORKS_MAX = 50_000;
+
+interface Tries {
+  count: number;
+  endsMs: number;
+}
+
+/** Slows down those who guess: after too many wrong bearers none of theirs is looked at for a while. */
+export class FailedTries {
+  readonly #byNetwork = new BoundedMap<string, Tries>(NETWORKS_MAX);
+
+  constructor(readonly clock: Clock) {}
+
+  /** Throws the refusal when too many tries from there have failed lately. */
+  check(ip: string): void {
+    const tries = this.#of(ip);
+    if (!tries || tries.count < FAILED_TRIES_MAX) return;
+    const retryAfterSeconds = Math.ceil((tries.endsMs - this.clock.now()) / 1000);
+    fail("rate_limited", `Too many wrong tokens; try again in ${retryAfterSeconds} s`, { retryAfterSeconds });
+  }
+
+  failed(ip: string): void {
+    const tries = this.#of(ip);
+    if (tries) tries.count++;
+    else this.#byNetwork.set(networkOf(ip), { count: 1, endsMs: this.clock.now() + WINDOW_MS });
+  }
+
+  #of(ip: string): Tries | undefined {
+    const tries = this.#byNetwork.get(networkOf(ip));
+    return tries && tries.endsMs > this.clock.now() ? tries : undefined;
+  }
+}

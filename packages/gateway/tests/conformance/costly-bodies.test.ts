@@ -1,0 +1,105 @@
+/** Bodies that are made to hold everyone up are refused before they are read; large ones that are not are served. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { readJson } from "../../src/kernel/json.ts";
+import { BytesPayload } from "../../src/rooms/inference/request/bytes-payload.ts";
+import { estimatePromptTokens, estimateTokens } from "../../src/rooms/metering/index.ts";
+import { bootInference, type InferenceBench } from "../support/inference.ts";
+
+const BYTES = 31 * 1024 * 1024;
+const filled = (piece: string) => piece.repeat(Math.floor(BYTES / piece.length));
+const chatWith = (content: string) => `{"model":"m","messages":[{"role":"user","content":${content}}]}`;
+
+let bench: InferenceBench;
+beforeAll(async () => {
+  bench = await bootInference();
+  await bench.addBackend({ name: "up", type: "external", url: bench.upstream.url });
+});
+afterAll(() => bench.stop());
+
+const COSTLY: Record<string, string> = {
+  "tiny members": chatWith(`"hi","x":{${filled('"a":1,')}"b":1}`),
+  "empty strings": chatWith(`"hi","x":[${filled('"",')}1]`),
+  "empty arrays": chatWith(`"hi","x":[${filled("[],")}1]`),
+  "objects and arrays": chatWith(`"hi","x":[${"[{}],".repeat(100_000)}1]`),
+  numbers: chatWith(`"hi","x":[${filled("1,")}1]`),
+  "white space": chatWith(`"hi"${filled(" ")}`),
+  "escaped quotes": chatWith(`"${filled('\\"')}"`),
+  "escaped letters": chatWith(`"${filled("\\u0061")}"`),
+};
+const PATHS = [
+  "/v1/chat/completions",
+  "/v1/responses",
+  "/v1/messages",
+  "/v1/embeddings",
+  "/v1/video/generations",
+];
+
+test.each(Object.entries(COSTLY))("too many %s are refused on every path", async (_, body) => {
+  for (const path of PATHS) {
+    const response = await bench.post(path, body);
+    expect([path, response.status]).toEqual([path, 400]);
+    expect(await response.text()).toContain("too costly to read: it has more than");
+  }
+  expect(bench.upstream.requests).toEqual([]);
+});
+
+test("what is read at once inside a body is small", async () => {
+  for (const field of ["extra", "options"]) {
+    const body = {
+      model: "m",
+      messages: [{ role: "user", content: "hi" }],
+      [field]: { x: "y".repeat(300_000) },
+    };
+    const response = await bench.post("/v1/chat/completions", body);
+    expect(response.status).toBe(400);
+    expect(await response.text()).toContain(`\`${field}\` is larger than 262144 bytes`);
+  }
+});
+
+test("a large body is read in steps, between which others have their turn", async () => {
+  const body = Buffer.from(chatWith(`"${filled("some words of a text ")}"`));
+  const turnsUntil = async (work: unknown) => {
+    let turns = 0;
+    let isOver = false;
+    const count = () => {
+      turns++;
+      if (!isOver) setImmediate(count);
+    };
+    setImmediate(count);
+    await work;
+    isOver = true;
+    return turns;
+  };
+  expect(await turnsUntil(BytesPayload.read(body))).toBeGreaterThanOrEqual(3);
+  expect(await turnsUntil(readJson(body))).toBeGreaterThanOrEqual(3);
+  const short = Buffer.from(chatWith('"short"'));
+  expect(BytesPayload.read(short)).toBeInstanceOf(BytesPayload);
+  expect(readJson(short)).toHaveProperty("messages");
+});
+
+test("of a very long text a part is counted, which says as much as all of it", () => {
+  const words = "Some words of a text, 12 of them in English; 你好世界 too. ";
+  const short = Buffer.from(chatWith(`"${words.repeat(10_000)}"`));
+  const long = Buffer.from(chatWith(`"${words.repeat(400_000)}"`));
+  const [few, many] = [estimatePromptTokens(short), estimatePromptTokens(long)];
+  expect(many / few).toBeGreaterThan(39.5);
+  expect(many / few).toBeLessThan(40.5);
+  expect(estimateTokens(words.repeat(400_000)) / estimateTokens(words.repeat(10_000))).toBeCloseTo(40, 0);
+});
+
+test("a large picture, a long text and many token ids are served", async () => {
+  const picture = `[{"type":"image_url","image_url":{"url":"data:image/png;base64,${filled("iVBO")}"}}]`;
+  const lines = `"${"A line of a long text, as files have them.\\n".repeat(200_000)}"`;
+  for (const content of [picture, lines])
+    expect((await bench.post("/v1/chat/completions", chatWith(content))).status).toBe(200);
+  const ids = Array.from({ length: 250_000 }, (_, i) => 100_000 + (i % 99_000));
+  bench.upstream.answer((_, reply) =>
+    reply.json({
+      object: "list",
+      model: "m",
+      data: [{ object: "embedding", index: 0, embedding: [0.5] }],
+      usage: { prompt_tokens: 1, total_tokens: 1 },
+    }),
+  );
+  expect((await bench.post("/v1/embeddings", { model: "m", input: ids })).status).toBe(200);
+});

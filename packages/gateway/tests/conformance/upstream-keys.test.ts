@@ -1,0 +1,138 @@
+/** An upstream that repeats the key it was sent, in every place and encoding: no client ever sees it. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { startRealtimeUpstream } from "@model-gateway/testing/realtime.ts";
+import { until } from "@model-gateway/testing/until.ts";
+import { chunk } from "@model-gateway/testing/upstream.ts";
+import { minimax, startMinimax } from "@model-gateway/testing/video.ts";
+import { createLog } from "../../src/kernel/log.ts";
+import { bootInference, type InferenceBench } from "../support/inference.ts";
+
+const KEY = "sk-Canary+9/8_7-6543210abcdef";
+const hex = (text: string) => Buffer.from(text).toString("hex");
+const base64 = (text: string) => Buffer.from(text).toString("base64");
+
+/** How an upstream may write it. The second text must not be shown either. */
+const ECHOES: Record<string, string> = {
+  plain: KEY,
+  "as a header": `authorization: Bearer ${KEY}`,
+  "in upper case": KEY.toUpperCase(),
+  "with line breaks": `${KEY.slice(0, 10)}\n${KEY.slice(10)}`,
+  base64: base64(KEY),
+  "base64 of the header": base64(`Bearer ${KEY}`),
+  "base64 of basic credentials": `Basic ${base64(`user:${KEY}`)}`,
+  "base64 for addresses": Buffer.from(`x${KEY}`).toString("base64url"),
+  "base64 inside of a word": `token=${base64(`ab${KEY}`)}`,
+  "base64 of base64": base64(base64(KEY)),
+  hex: hex(KEY),
+  "hex in upper case": hex(KEY).toUpperCase(),
+  "percent signs": encodeURIComponent(KEY),
+  "percent signs everywhere": hex(KEY).replace(/../g, "%$&"),
+  "unicode escapes": [...KEY].map((c) => `\\u00${hex(c)}`).join(""),
+  "HTML entities": [...KEY].map((c) => `&#${c.charCodeAt(0)};`).join(""),
+  "at the edge of what is kept": `${"x".repeat(4_096 - 12)}${KEY}`,
+};
+
+let bench: InferenceBench;
+const lines: string[] = [];
+const film = startMinimax();
+const voice = startRealtimeUpstream("openai");
+beforeAll(async () => {
+  const log = createLog({ level: "debug", format: "json", write: (line) => lines.push(line) });
+  bench = await bootInference({ overrides: { log } });
+  await bench.addBackend({ name: "keyed", type: "external", url: bench.upstream.url, api_key: KEY });
+  for (const [type, url, model] of [
+    ["minimax", film.url, "film"],
+    ["cloud-realtime", voice.url, "voice"],
+  ])
+    await bench.addBackend({ name: type, type, url, api_key: KEY, models: [model] });
+});
+afterAll(async () => {
+  await bench.stop();
+  film.stop();
+  voice.stop();
+});
+
+const ask = async (body: object) => (await bench.chat({ provider: "keyed", ...body })).text();
+
+/** Everything that a client can get to see of one echo. */
+async function seenOf(echo: string): Promise<string[]> {
+  const { upstream, rpc, call, token } = bench;
+  const seen: string[] = [];
+  const error = { message: `Incorrect key: ${echo}`, code: echo, type: echo };
+  upstream.answer((_, reply) => reply.json({ error }, 401));
+  seen.push(await ask({}), await ask({ stream: true }));
+  upstream.answer((_, reply) => reply.json({ detail: echo }, 422));
+  seen.push(await ask({}));
+  // Inside a 200: as the whole answer, as the first event, and in the middle.
+  upstream.answer((_, reply) => reply.json({ error }));
+  seen.push(await ask({}));
+  upstream.answer((_, reply) => reply.stream([`data: ${JSON.stringify({ error })}\n\n`]));
+  seen.push(await ask({ stream: true }));
+  upstream.answer((_, reply) =>
+    reply.stream([chunk({ delta: { content: "Hello" } }), `data: ${JSON.stringify({ error })}\n\n`]),
+  );
+  seen.push(await ask({ stream: true }));
+  const sent = await call(
+    "chat.send",
+    { model: "m", provider: "keyed", messages: [{ role: "user", content: "hi" }], stream: false },
+    token,
+  );
+  seen.push(JSON.stringify(sent));
+
+  film.onSubmit = minimax.refused(1008, echo);
+  const refused = await bench.post("/v1/video/generations", { model: "film", prompt: "a fox" });
+  const { id: refusedId } = (await refused.json()) as { id?: string };
+  film.onSubmit = null;
+  film.script = [minimax.status("Fail", { base_resp: { status_code: 1, status_msg: echo } })];
+  const submitted = await bench.post("/v1/video/generations", { model: "film", prompt: "a fox" });
+  const { id } = (await submitted.json()) as { id: string };
+  for (const job of [refusedId, id].filter((each) => each !== undefined)) {
+    const get = () =>
+      fetch(`${bench.url}/v1/video/generations/${job}`, {
+        headers: { authorization: `Bearer ${bench.key}` },
+      });
+    await until("the job has failed", async () => {
+      const text = await (await get()).text();
+      seen.push(text);
+      return text.includes("failed");
+    });
+  }
+
+  const { session_id, stream_session } = await rpc("realtime.start", { model: "voice" }, token);
+  const events = await fetch(`${bench.url}/api/rpc/events?session=${stream_session}`);
+  voice.emit({ type: "error", error });
+  voice.emit({ type: "session.updated", session: { key: echo } });
+  voice.emit({ type: "response.done", response: { status: "failed", status_details: { error } } });
+  voice.closeAll(4000, echo.slice(0, 100));
+  let text = "";
+  for await (const piece of events.body as unknown as AsyncIterable<Uint8Array>) {
+    text += new TextDecoder().decode(piece);
+    if (text.includes("session.closed")) break;
+  }
+  seen.push(text);
+  await call("realtime.stop", { session_id }, token);
+
+  upstream.listing((_, reply) => reply.json({ error: `bad key ${echo}` }, 401));
+  const added = await bench.admin("POST", "/backends", {
+    name: "probed",
+    type: "external",
+    url: upstream.url,
+    api_key: KEY,
+  });
+  seen.push(await added.text());
+  await until("it is probed", async () => !JSON.stringify(await bench.backends()).includes("not probed yet"));
+  seen.push(JSON.stringify(await bench.backends()), JSON.stringify(await rpc("system.activity", {}, token)));
+  upstream.listing((_, reply) => reply.json({ data: [{ id: "m" }] }));
+  return seen;
+}
+
+test.each(Object.entries(ECHOES))("written %s", async (_, echo) => {
+  lines.length = 0;
+  const seen = await seenOf(echo);
+  expect(seen.length).toBeGreaterThan(12);
+  // A good part of it would do as well.
+  for (const part of [echo, echo.slice(-20), KEY, KEY.slice(0, 11)]) {
+    expect(seen.filter((text) => text.includes(JSON.stringify(part).slice(1, -1)))).toEqual([]);
+    expect(lines.filter((line) => line.includes(JSON.stringify(part).slice(1, -1)))).toEqual([]);
+  }
+});

@@ -1,0 +1,172 @@
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
+import OpenAI from "openai";
+import { bootVoices, completion, eventStream, fixture, type VoiceBench } from "./support.ts";
+
+let bench: VoiceBench;
+let client: OpenAI;
+beforeAll(async () => {
+  bench = await bootVoices();
+  client = new OpenAI({ baseURL: `${bench.url}/v1`, apiKey: bench.key, maxRetries: 0 });
+});
+afterAll(() => bench.stop());
+afterEach(() => bench.reset());
+
+const failureOf = (asking: Promise<unknown>) =>
+  asking.then(
+    () => null,
+    ({ status, message }) => ({ status, message }),
+  );
+
+test("a response goes on from another: what was said before is sent, the instructions are not", async () => {
+  bench.asked.answer = completion({ content: "Oslo." });
+  const first = await client.responses.create({
+    model: "m",
+    instructions: "Be brief.",
+    input: "Capital of Norway?",
+  });
+  expect(first).toMatchObject({ store: true } as object);
+  bench.asked.answer = completion({ content: "Rainy." });
+  const second = await client.responses.create({
+    model: "m",
+    instructions: "Be kind.",
+    input: "Its weather?",
+    previous_response_id: first.id,
+  });
+  expect(second.previous_response_id).toBe(first.id);
+  expect(bench.asked.bodies.at(-1).messages).toEqual([
+    { role: "system", content: "Be kind." },
+    { role: "user", content: "Capital of Norway?" },
+    { role: "assistant", content: "Oslo." },
+    { role: "user", content: "Its weather?" },
+  ]);
+
+  // Another one goes on from the first: it knows nothing of the second.
+  await client.responses.create({ model: "m", input: "And of Sweden?", previous_response_id: first.id });
+  expect(bench.asked.bodies.at(-1).messages.map(({ content }: { content: string }) => content)).toEqual([
+    "Capital of Norway?",
+    "Oslo.",
+    "And of Sweden?",
+  ]);
+
+  const conversations = await bench.rpc("conversations.list", {}, bench.token);
+  const found = conversations.find(({ title }: { title: string }) => title === "Capital of Norway?");
+  const { messages } = await bench.rpc("conversations.get", { id: found.id }, bench.token);
+  expect(messages.map(({ content }: { content: string }) => content).slice(0, 4)).toEqual([
+    "Capital of Norway?",
+    "Oslo.",
+    "Its weather?",
+    "Rainy.",
+  ]);
+  await bench.rpc("conversations.delete", { id: found.id }, bench.token);
+  const gone = client.responses.create({ model: "m", input: "x", previous_response_id: second.id });
+  expect(await failureOf(gone)).toMatchObject({ status: 400 });
+});
+
+test("a tool's result is enough after a streamed call", async () => {
+  bench.asked.answer = eventStream(fixture("openai-tools.sse"));
+  const stream = await client.responses.create({ model: "m", input: "Weather?", stream: true });
+  let id = "";
+  const calls: { call_id: string }[] = [];
+  for await (const event of stream) {
+    if (event.type !== "response.completed") continue;
+    id = event.response.id;
+    for (const item of event.response.output) if (item.type === "function_call") calls.push(item);
+  }
+  expect(calls.length).toBeGreaterThan(0);
+  bench.asked.answer = completion({ content: "Sunny." });
+  const answer = await client.responses.create({
+    model: "m",
+    previous_response_id: id,
+    input: calls.map(({ call_id }) => ({ type: "function_call_output" as const, call_id, output: "22 C" })),
+  });
+  expect(answer.output_text).toBe("Sunny.");
+  const { messages } = bench.asked.bodies.at(-1);
+  const assistant = messages[1];
+  expect(assistant.tool_calls.map((call: { id: string }) => call.id)).toEqual(
+    calls.map(({ call_id }) => call_id),
+  );
+  expect(messages.slice(2).map((one: { tool_call_id: string }) => one.tool_call_id)).toEqual(
+    calls.map(({ call_id }) => call_id),
+  );
+});
+
+test("what is not kept, or another's, is refused alike, before anything is sent", async () => {
+  const unkept = await client.responses.create({ model: "m", input: "x", store: false });
+  expect(unkept).toMatchObject({ store: false } as object);
+  const own = await client.responses.create({ model: "m", input: "secret" });
+  const huge = await client.responses.create({ model: "m", input: "x".repeat(300_000) });
+  expect(huge).toMatchObject({ store: false } as object);
+  const token = await bench.signIn("eve");
+  const { key } = await bench.rpc("keys.create", { name: "eve" }, token);
+  const eve = new OpenAI({ baseURL: `${bench.url}/v1`, apiKey: key, maxRetries: 0 });
+  bench.reset();
+  const from = (who: OpenAI, previous_response_id: string) =>
+    failureOf(who.responses.create({ model: "m", input: "go on", previous_response_id }));
+  const refusals = [
+    await from(eve, own.id),
+    await from(client, unkept.id),
+    await from(client, huge.id),
+    await from(client, "resp_0"),
+    await from(client, `resp_${"0".repeat(32)}`),
+    await from(client, "resp_' OR 1=1"),
+  ];
+  for (const refusal of refusals) expect(refusal).toEqual(refusals[0]!);
+  expect(refusals[0]).toMatchObject({
+    status: 400,
+    message: expect.stringContaining("previous_response_id"),
+  });
+  expect(bench.asked.bodies).toHaveLength(0);
+  const elsewhere = await bench.post("/v1/chat/completions", {
+    model: "m",
+    input: "x",
+    previous_response_id: own.id,
+  });
+  expect(elsewhere.status).toBe(400);
+});
+
+test("an answer says that it is not stored where it is too long, or empty; a stream in its last event", async () => {
+  const long = "x".repeat(200_000);
+  bench.asked.answer = completion({ content: long });
+  const whole = await client.responses.create({ model: "m", input: long });
+  expect(whole).toMatchObject({ store: false } as object);
+  bench.asked.answer = completion({ content: "" });
+  expect(await client.responses.create({ model: "m", input: "x" })).toMatchObject({ store: false } as object);
+
+  const storedIn = async (input: string) => {
+    const stream = await client.responses.create({ model: "m", input, stream: true });
+    const said: unknown[] = [];
+    for await (const event of stream)
+      if (event.type === "response.created" || event.type === "response.completed")
+        said.push((event.response as unknown as { store: boolean }).store);
+    return said;
+  };
+  const streamed = (text: string) => {
+    const chunk = (delta: object, finish_reason: string | null) =>
+      `data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", created: 1, model: "m", choices: [{ index: 0, delta, finish_reason }] })}\n\n`;
+    bench.asked.answer = eventStream(
+      `${chunk({ role: "assistant", content: text }, null)}${chunk({}, "stop")}data: [DONE]\n\n`,
+    );
+  };
+  streamed("short");
+  expect(await storedIn("x")).toEqual([true, true]);
+  expect(await storedIn("x".repeat(300_000))).toEqual([false, false]);
+  streamed(long);
+  expect(await storedIn(long)).toEqual([true, false]);
+});
+
+test("an operator can have nothing stored", async () => {
+  const own = await bootVoices({ config: { storeResponses: false } });
+  try {
+    const strict = new OpenAI({ baseURL: `${own.url}/v1`, apiKey: own.key, maxRetries: 0 });
+    own.asked.answer = completion({ content: "Oslo." });
+    const answer = await strict.responses.create({ model: "m", input: "Capital?", store: true });
+    expect(answer).toMatchObject({ output_text: "Oslo.", store: false } as object);
+    const next = { model: "m", input: "And?", previous_response_id: answer.id };
+    expect(await failureOf(strict.responses.create(next))).toMatchObject({
+      status: 400,
+      message: expect.stringContaining("`previous_response_id`: the operator"),
+    });
+  } finally {
+    await own.stop();
+  }
+});
