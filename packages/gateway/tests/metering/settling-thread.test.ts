@@ -1,15 +1,17 @@
 import { expect, test } from "bun:test";
-import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onEachDatabase } from "@model-gateway/testing/databases.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { SettlingThread } from "../../src/app/settling/thread.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
-import { createLog } from "../../src/kernel/log.ts";
+import { createLog, silentLog } from "../../src/kernel/log.ts";
 import { verifyLedger } from "../../src/rooms/ledger/index.ts";
+import { encodeEntry } from "../../src/rooms/metering/journal/codec.ts";
 import { openStorage } from "../../src/storage/index.ts";
 import { FAULTS } from "./faults.ts";
+import { entry } from "./journal-support.ts";
 import { type Bench, openBench, payer, spend } from "./support.ts";
 
 const workerFile = (name: string) => new URL(name, import.meta.url).href;
@@ -154,6 +156,37 @@ onEachDatabase("the settling thread", (fresh) => {
       expect(lines.filter((line) => /locked|busy/i.test(line))).toEqual([]);
     });
   });
+});
+
+test("a service that stops does not wait for a thread that hangs", async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), "settling-stop-"));
+  const storage = { dataDir, databaseUrl: null };
+  const db = await openStorage(storage);
+  const thread = new SettlingThread({
+    db,
+    log: silentLog,
+    storage,
+    pointsPerUsd: 100,
+    startWorker: () =>
+      new Worker(workerFile("faulty-settling-worker.ts"), { argv: ["hangs after the commit"], ref: false }),
+  });
+  const file = join(dataDir, "lines.jsonl");
+  const line = encodeEntry(entry());
+  writeFileSync(file, line);
+  const lines = { file, start: 0, end: Buffer.byteLength(line), rowsMax: 10 };
+  const order = thread.settle({ ...lines, mayExist: false, reserved: true });
+  const failed = order.then(
+    () => null,
+    (error: Error) => error.message,
+  );
+  const count = async () => (await db.get<{ n: number }>("SELECT COUNT(*) AS n FROM usage_records"))!.n;
+  await until("the row is committed", async () => (await count()) === 1);
+  await thread.close();
+  expect(await failed).toContain("the service stops");
+  // Writes that waited for the thread are not stuck.
+  await db.run("DELETE FROM usage_records");
+  await db.close();
+  rmSync(dataDir, { recursive: true, force: true });
 });
 
 test("a database file that cannot grow keeps rows in the journal, and the next run settles them", async () => {

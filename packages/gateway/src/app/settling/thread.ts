@@ -49,6 +49,7 @@ function* parsed(news: readonly string[]): Generator<SettleNews> {
 export class SettlingThread implements Settler {
   #worker: Worker | null = null;
   #waiting: Waiting | null = null;
+  #closed = false;
   readonly #timer: ReturnType<typeof setInterval>;
 
   constructor(readonly options: SettlingThreadOptions) {
@@ -58,6 +59,7 @@ export class SettlingThread implements Settler {
 
   settle(order: SettleOrder): Promise<SettleReport> {
     return this.options.db.lendWrites(async () => {
+      if (this.#closed) throw new Error("the settling thread is closed");
       const answer = await this.#ask({ order });
       if ("report" in answer) return { ...answer.report, news: parsed(answer.report.news) };
       if ("refused" in answer) throw new RefusedRows(answer.refused.message, answer.refused.rows);
@@ -92,14 +94,19 @@ export class SettlingThread implements Settler {
     return worker;
   }
 
-  /** The worker is of no more use; whoever waits for it is told, and the next order starts another. */
+  /** The worker is of no more use; the next order starts another. */
   #ended(worker: Worker, reason: string): void {
     if (this.#worker !== worker) return;
-    this.#worker = null;
-    worker.terminate();
     this.options.log.error("the settling thread ended; usage stays in the journal until another one runs", {
       reason,
     });
+    this.#giveUp(worker, reason);
+  }
+
+  /** Ending it rolls back what it is in the middle of. */
+  #giveUp(worker: Worker, reason: string): void {
+    this.#worker = null;
+    worker.terminate();
     const waiting = this.#waiting;
     this.#waiting = null;
     waiting?.reject(new Error(`the settling thread ended: ${reason}`));
@@ -111,13 +118,13 @@ export class SettlingThread implements Settler {
     this.#ended(this.#worker, `no answer for ${silentTicksMax} s`);
   }
 
-  /** Lets the thread close its connections. What it is in the middle of comes first. */
+  /** Lets the thread close its connections. An order that it still works on stays in the journal. */
   async close(): Promise<void> {
+    this.#closed = true;
     clearInterval(this.#timer);
     const worker = this.#worker;
     if (!worker) return;
     if (!this.#waiting) await Promise.race([this.#ask({ close: true }), Bun.sleep(CLOSE_MS)]).catch(() => {});
-    this.#worker = null;
-    worker.terminate();
+    if (this.#worker === worker) this.#giveUp(worker, "the service stops");
   }
 }

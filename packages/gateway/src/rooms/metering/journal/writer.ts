@@ -117,7 +117,7 @@ export class JournalWriter {
   }
 
   async #settle(batch: Batch): Promise<void> {
-    const { journal, settler, settled } = this.options;
+    const { journal, settler } = this.options;
     const { segment, start, end } = batch;
     const report = await settler.settle({
       file: segment.path,
@@ -129,12 +129,21 @@ export class JournalWriter {
       reserved: segment.own,
     });
     for (const news of report.news) {
-      settled(news);
+      this.#tell(news);
       // Requests have a turn between two parts.
       await nextTurn();
     }
     journal.advance(batch, report);
     this.#progress();
+  }
+
+  /** The rows are in the database, whatever comes of this: it must not look as if they had to be settled again. */
+  #tell(news: SettleNews): void {
+    try {
+      this.options.settled(news);
+    } catch (error) {
+      this.options.log.error("what settled usage has changed could not be applied", { error });
+    }
   }
 
   /** Under load there is always a next row; a transaction for a few of them would cost as much as for many. */
