@@ -78,6 +78,7 @@ async function prepare(app: App): Promise<Payer[]> {
     groupId: null,
     costMultiplierMicros: MULTIPLIER_ONE,
     rpmCeiling: null,
+    keyLimits: null,
     tier: "enterprise",
   };
   return [

@@ -7,6 +7,7 @@
  *   --only chat,streams  some groups: chat latency ttft prompt embeddings streams voices rpc idle start growth soak sharing
  *   --write-docs         also writes the tables and charts of docs/performance.md and docs/scaling.md
  */
+import "../scripts/lib/help.ts";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { cpus, loadavg } from "node:os";
 import { join } from "node:path";

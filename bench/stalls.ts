@@ -66,7 +66,7 @@ const BODIES: Record<string, [path: string, body: string]> = {
   ],
   "brackets and numbers": [
     "/v1/chat/completions",
-    chat(user('"hi"'), `,"x":[${times(CONTAINERS_MAX - 10, `[${times(20, "1,")}],`)}]`),
+    chat(user('"hi"'), `,"x":[${times(CONTAINERS_MAX - 10, `[${times(18, "1,")}],`)}]`),
   ],
   "token ids": [
     "/v1/embeddings",

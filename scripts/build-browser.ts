@@ -3,6 +3,7 @@
  * The result needs nothing else on the machine but a browser. The libraries of BROWSER_BUNDLE_LIBS and
  * BROWSER_BUNDLE_MANIFEST go into the file, for browsers on systems that lack them.
  */
+import "./lib/help.ts";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -20,6 +21,8 @@ const { values } = parseArgs({
   options: {
     outfile: { type: "string", default: join(root, "dist/browser-tool") },
     target: { type: "string" },
+    /** That target's Bun, when it is not to be downloaded. */
+    bun: { type: "string" },
   },
 });
 
@@ -59,6 +62,7 @@ async function build({ files, defines }: Embed): Promise<number> {
       "--asset-naming=[name].[ext]",
       ...Object.entries(all).map(([name, value]) => `--define=${name}=${value}`),
       ...(values.target ? [`--target=${values.target}`] : []),
+      ...(values.bun ? [`--compile-executable-path=${values.bun}`] : []),
       join(root, "packages/browser/src/cli.ts"),
       ...files,
       "--outfile",

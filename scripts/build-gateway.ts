@@ -1,34 +1,33 @@
 /**
  * One executable that holds the service, the command line, the console and the documentation:
  *
- *   bun scripts/build-gateway.ts [--target bun-linux-x64] [--outfile dist/model-gateway]
+ *   bun scripts/build-gateway.ts [--target bun-linux-x64] [--bun <path of that system's Bun>] [--outfile dist/model-gateway]
  */
+import "./lib/help.ts";
 import { parseArgs } from "node:util";
-import { buildHash } from "../packages/gateway/src/kernel/version.ts";
-import { packAssets } from "../packages/gateway/src/transports/console/assets.ts";
+import { gateway } from "./packages/programs.ts";
 
 const { values } = parseArgs({
-  options: { target: { type: "string" }, outfile: { type: "string", default: "dist/model-gateway" } },
+  options: {
+    target: { type: "string" },
+    bun: { type: "string" },
+    outfile: { type: "string", default: "dist/model-gateway" },
+  },
 });
 
-const SERVICE = "packages/cli/src/main.ts";
-/** Loaded by its path, so nothing imports it. */
-const SETTLING_WORKER = "packages/gateway/src/app/settling/worker.ts";
-/** What both have in common is left out of the paths within the executable. */
-const COMMON = "packages/";
+const define = await gateway.defines();
+for (const { constant, pathInExecutable } of gateway.workers)
+  define[constant] = JSON.stringify(pathInExecutable);
 
 const built = await Bun.build({
-  entrypoints: [SERVICE, SETTLING_WORKER],
+  entrypoints: [gateway.entry, ...gateway.workers.map(({ entry }) => entry)],
   target: "bun",
   minify: true,
-  define: {
-    CONSOLE_ASSETS: JSON.stringify(await packAssets()),
-    BUILD_HASH: JSON.stringify(buildHash()),
-    SETTLING_WORKER: JSON.stringify(`./${SETTLING_WORKER.slice(COMMON.length)}`),
-  },
+  define,
   compile: {
     outfile: values.outfile,
     ...(values.target && { target: values.target as Bun.Build.CompileTarget }),
+    ...(values.bun && { executablePath: values.bun }),
   },
 });
 for (const log of built.logs) console.error(log);

@@ -1,4 +1,6 @@
 /** `npm run check`: every static check, side by side; all of them report, and one failure fails the command. */
+import "./lib/help.ts";
+
 const checks: Record<string, string[]> = {
   "lint and format": ["node_modules/.bin/biome", "check", "--error-on-warnings", "."],
   types: ["node_modules/.bin/tsc", "--noEmit"],

@@ -4,6 +4,7 @@
  *
  *   npm run cluster -- --instances 3 --port 8080
  */
+import "./lib/help.ts";
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,7 +1,10 @@
 /**
+ * `npm run gen [-- --check]`
+ *
  * Writes what is derived from the definitions: the reference pages and the client's types. With `--check`
  * nothing is written, and a file that differs from its source fails the command.
  */
+import "./lib/help.ts";
 import { mkdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { backendKinds } from "../packages/gateway/src/backends/index.ts";
@@ -22,12 +25,20 @@ const root = join(import.meta.dir, "..");
 const registry = new Registry(surfaces);
 const routes = [
   ...registry.routes,
-  ...documentRoutes({ registry, metrics: new Metrics(), metricsToken: null, version: VERSION }),
+  ...documentRoutes({
+    registry,
+    metrics: new Metrics(),
+    metricsToken: null,
+    isSecure: false,
+    version: VERSION,
+  }),
   ...consoleRoutes({
     hosts: new Hosts({ host: "127.0.0.1", publicUrl: null }),
     needsSetupLink: async () => false,
     registrationIsOpen: async () => false,
     firstAccountOnly: false,
+    passwordSignIn: true,
+    provider: null,
   }),
 ];
 

@@ -3,6 +3,7 @@
  * what does not match. Reads the same environment as the service, which may be running. Exit status: 0 all
  * in order, 1 something does not match, 2 it could not be checked.
  */
+import "./lib/help.ts";
 import { readConfig } from "../packages/gateway/src/config.ts";
 import { verifyLedger } from "../packages/gateway/src/rooms/ledger/index.ts";
 import { openDatabase } from "../packages/gateway/src/storage/index.ts";

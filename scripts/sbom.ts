@@ -4,6 +4,7 @@
  *
  *   --licences   which licence covers what, instead
  */
+import "./lib/help.ts";
 import { join } from "node:path";
 import { componentsOf, cycloneDx, type Lock, licenceTable, problemsOf } from "./lib/sbom.ts";
 

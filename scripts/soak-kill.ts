@@ -3,6 +3,7 @@
  * SIGKILL, as often as asked, and ends with 0 only when no answered request lost its row, none has two, and the
  * ledger's sums hold. The ordinary tests do the same some fifty times.
  */
+import "./lib/help.ts";
 import { parseArgs } from "node:util";
 import { startServices } from "@model-gateway/testing/services.ts";
 

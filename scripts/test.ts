@@ -1,7 +1,11 @@
 /**
+ * `npm test [-- <part of a path> …]`
+ *
  * Runs every test (or those whose paths contain an argument) against real services, and ends with one line:
  * `N passed, M failed`. What the machine could not provide is named, and its tests count as skipped.
  */
+import "./lib/help.ts";
+import { availableParallelism } from "node:os";
 import { startServices } from "@model-gateway/testing/services.ts";
 
 const services = await startServices();
@@ -9,7 +13,10 @@ const stop = () => services.stop();
 process.on("exit", stop);
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => process.exit(130));
 
-const child = Bun.spawn([process.execPath, "test", "--timeout", "60000", ...process.argv.slice(2)], {
+/** Each of these processes runs one test file at a time; most of a file's time is spent waiting. */
+const workers = Math.min(availableParallelism(), 4);
+const flags = ["--timeout", "60000", `--parallel=${workers}`];
+const child = Bun.spawn([process.execPath, "test", ...flags, ...process.argv.slice(2)], {
   env: { ...process.env, ...services.env, BUN_CONFIG_MAX_HTTP_REQUESTS: "65336" },
   stdout: "inherit",
   stderr: "pipe",

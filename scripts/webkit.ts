@@ -4,6 +4,7 @@
  * `npm run webkit -- test`    builds it and runs the browser tool's tests on it
  * `npm run webkit -- memory`  runs a session of its own with everything built for AddressSanitizer
  */
+import "./lib/help.ts";
 import { spawnSync } from "node:child_process";
 import {
   chmodSync,

@@ -25,7 +25,7 @@ const PACKAGES: Record<string, Allowed> = {
   console: { code: ["client"], types: ["gateway"] },
   browser: { code: [] },
   "memory-server": { code: ["wire", "protocol"] },
-  demo: { code: ["memory-server"], types: ["gateway"] },
+  demo: { code: ["memory-server", "protocol"], types: ["gateway"] },
   // For tests, benchmarks and scripts; no other package's source may import it.
   testing: { code: ["wire", "protocol", "gateway", "agent"] },
 };

@@ -102,7 +102,8 @@ export function checkRequests(books: Books, flights: readonly Flight[]): Problem
       report("underpaid", `${figures}; owed are ${owed.prompt}+${owed.completion} tokens, ${due} USD`);
     const most = mostTokens(flight);
     // Broken off on its way: whether the upstream had it already is known to nobody but the upstream.
-    const isLost = flight.dispatches.length === 0 && flight.outcome.left && row.completionTokens === 0;
+    const isBrokenOff = flight.outcome.left || words.includes("was revoked");
+    const isLost = flight.dispatches.length === 0 && isBrokenOff && row.completionTokens === 0;
     if (isLost) return problems;
     if (row.promptTokens > most.prompt || row.completionTokens > most.completion)
       report("overcharged", `${figures}; at most ${most.prompt}+${most.completion} can be meant`);

@@ -191,6 +191,8 @@ async function listen(
     headers: { authorization: `Bearer ${token}` },
     end: NOTIFIED_END,
   });
+  // One who left before it was heard: the answer waits as if nobody had come, and what it holds is held meanwhile.
+  if (outcome.left && outcome.seen.size === 0) await Bun.sleep(UNHEARD_MS);
   const refused = NOTIFIED_ERROR.exec(outcome.words);
   if (refused) outcome.status = Number(refused[1]);
 }

@@ -28,10 +28,17 @@ describe.if(canShare)("three instances", () => {
 
   test("a subscriber on A hears the chat that runs on B with the model of a node that C holds", async () => {
     const { admin } = stage;
-    const { token } = await a.rpc("agents.register", { machine_name: "node", version: "1" }, admin);
+    const machine = { machine_name: "node", version: "1" };
+    const { agent_id, token } = await a.rpc("agents.register", machine, admin);
     const node = await dialRaw(c, token);
     serveTunnel(node, { baseUrl: stage.upstream.url, apiKey: null });
-    await node.hello({ models: [{ model_id: "tiny", port: 20_000 }] });
+    await node.hello();
+    await until(
+      "A knows that it is online",
+      async () => (await a.rpc("agents.status", { agent_id }, admin)).online,
+    );
+    await a.rpc("agents.deploy", { agent_id, model_id: "tiny" }, admin);
+    await node.call("agent.heartbeat", { gpus: [], models: [{ model_id: "tiny", port: 20_000 }] });
     await until("B routes to the node", async () => (await b.models()).includes("tiny"));
     const turn = { model: "tiny", messages: [{ role: "user", content: "one two three" }] };
     const { stream_id } = await b.rpc("chat.send", turn, admin);

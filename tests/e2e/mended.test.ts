@@ -245,7 +245,7 @@ test("while it loads, a page has the shape that it will have", async () => {
   const held: (() => void)[] = [];
   let isHolding = true;
   await page.route("**/api/rpc", async (route) => {
-    if (isHolding && /usage\.list|keys\.list|group\.list/.test(route.request().postData() ?? ""))
+    if (isHolding && /usage\.|keys\.list|group\.list/.test(route.request().postData() ?? ""))
       await new Promise<void>((resolve) => held.push(resolve));
     await route.continue().catch(() => {});
   });

@@ -5,6 +5,7 @@ const PAGES = [
   "/",
   "/playground",
   "/usage",
+  "/requests",
   "/keys",
   "/groups",
   "/wallet",

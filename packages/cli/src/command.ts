@@ -1,5 +1,6 @@
 import type { ParseArgsOptionsConfig } from "node:util";
 import type { Connection } from "./connection.ts";
+import { didYouMean } from "./did-you-mean.ts";
 import type { Output } from "./output.ts";
 
 /** A failure that the user can fix: only its message is shown. */
@@ -48,8 +49,11 @@ export function wholeNumber(options: Invocation["options"], name: string): numbe
 
 /** Chooses by the first word; the help lists what there is. */
 export function act<T>(words: readonly string[], actions: Record<string, () => T>, fallback: string): T {
-  const chosen = actions[words[0] ?? fallback];
+  const name = words[0] ?? fallback;
+  const chosen = Object.hasOwn(actions, name) ? actions[name] : undefined;
   if (!chosen)
-    throw new CliError(`unknown action "${words[0]}"; choose one of: ${Object.keys(actions).join(", ")}`);
+    throw new CliError(
+      `unknown action "${words[0]}"${didYouMean(words[0]!, Object.keys(actions)) || `; choose one of: ${Object.keys(actions).join(", ")}`}`,
+    );
   return chosen();
 }

@@ -22,6 +22,8 @@ const DEFAULT_URL = "http://127.0.0.1:8080";
 /** Which service to talk to and as whom. For the address: the option, then the environment, then the last login. */
 export class Connection {
   readonly url: string;
+  /** The address was given, not taken from the last login or assumed. */
+  readonly isGiven: boolean;
   readonly key: string | null;
   readonly adminToken: string | null;
   readonly #file: string;
@@ -29,6 +31,7 @@ export class Connection {
 
   constructor({ url, key, adminToken, env }: ConnectionOptions) {
     this.#file = join(env.XDG_CONFIG_HOME || join(homedir(), ".config"), "model-gateway", "session.json");
+    this.isGiven = Boolean(url ?? env.MODEL_GATEWAY_URL);
     this.url = (url ?? env.MODEL_GATEWAY_URL ?? this.#read()?.url ?? DEFAULT_URL).replace(/\/+$/, "");
     this.key = key;
     this.adminToken = adminToken;
@@ -49,6 +52,12 @@ export class Connection {
     if (!(await this.client.ready()))
       throw new CliError(`not signed in at ${this.url}; run: model-gateway login`);
     return this.client;
+  }
+
+  /** Whether somebody has signed in at this address. */
+  get isSignedIn(): boolean {
+    const saved = this.#read();
+    return saved?.url === this.url && saved.session !== null;
   }
 
   /** The client, once there is an admin token. */

@@ -17,7 +17,7 @@ export function overview(): string {
   return `  model-gateway serve                                    run the service
   model-gateway login                                    sign in
   model-gateway backends add http://localhost:11434      register a model server
-  model-gateway keys create laptop                       make an API key
+  model-gateway connect claude-code                      settings for the programs that you use
   model-gateway chat "Why is the sky blue?"              talk to a model
 
 Model gateway ${manifest.version}. Commands:

@@ -5,10 +5,48 @@ export interface OutputOptions {
 }
 
 const BAR_WIDTH = 24;
-const bold = (text: string) => `\x1b[1m${text}\x1b[0m`;
+
+const STYLES = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33 } as const;
+export type Style = keyof typeof STYLES;
+
+/** What a state is worth: the words of every table, so that the same word has the same colour everywhere. */
+const COLOURS: Record<string, Style> = {
+  Healthy: "green",
+  active: "green",
+  online: "green",
+  yes: "green",
+  ok: "green",
+  Degraded: "yellow",
+  warning: "yellow",
+  refused: "yellow",
+  left: "yellow",
+  half_open: "yellow",
+  Unhealthy: "red",
+  failed: "red",
+  FAILED: "red",
+  open: "red",
+  revoked: "dim",
+  disabled: "dim",
+  offline: "dim",
+  no: "dim",
+};
+
+/** https://no-color.org, and FORCE_COLOR for pipes that end on a terminal. */
+function isColoured(stream: NodeJS.WriteStream, env: Readonly<Record<string, string | undefined>>): boolean {
+  if (env.NO_COLOR) return false;
+  return Boolean(stream.isTTY) || (env.FORCE_COLOR !== undefined && env.FORCE_COLOR !== "0");
+}
+
+const NUMBER = /^[-+]?\$?\d[\d,.]*( ?(%|ms|s))?$/;
+/** Stands for a number that there is none of. */
+const NO_NUMBER = new Set(["", "unpriced", "-"]);
+
+/** Numbers stand under each other by their last digit. */
+const isNumeric = (cells: readonly string[]): boolean =>
+  cells.some((cell) => NUMBER.test(cell)) && cells.every((cell) => NUMBER.test(cell) || NO_NUMBER.has(cell));
 
 /** Names come from other people; what would move the cursor or change its colour is not printed. */
-const plain = (text: string) => text.replace(/\p{Cc}/gu, "\ufffd");
+export const plain = (text: string) => text.replace(/\p{Cc}/gu, "\ufffd");
 
 const GAP = 2;
 const CELL_WIDTH_MIN = 12;
@@ -43,6 +81,17 @@ export class Output {
     this.json = options.json;
   }
 
+  /** In colour where people look at it; plain for programs. */
+  paint(style: Style, text: string, stream: "stdout" | "stderr" = "stdout"): string {
+    return isColoured(this.options[stream], process.env) ? `\x1b[${STYLES[style]}m${text}\x1b[0m` : text;
+  }
+
+  /** A state in its colour. */
+  state(word: string, text = word): string {
+    const style = COLOURS[word];
+    return style ? this.paint(style, text) : text;
+  }
+
   get isTerminal(): boolean {
     return Boolean(this.options.stdout.isTTY);
   }
@@ -67,13 +116,18 @@ export class Output {
     const cells = rows.map((row) => heads.map((head) => plain(columns[head]!(row as never))));
     const natural = heads.map((head, i) => Math.max(head.length, ...cells.map((line) => line[i]!.length)));
     const widths = fitted(heads, natural, this.isTerminal ? this.options.stdout.columns : undefined);
-    const line = (parts: readonly string[]) =>
+    const numeric = heads.map((_, i) => isNumeric(cells.map((line) => line[i]!)));
+    const padded = (part: string, i: number) => {
+      const shown = clipped(part, widths[i]!);
+      return numeric[i] ? shown.padStart(widths[i]!) : shown.padEnd(widths[i]!);
+    };
+    const line = (parts: readonly string[], style: (part: string, padded: string) => string) =>
       parts
-        .map((part, i) => clipped(part, widths[i]!).padEnd(widths[i]!))
-        .join(" ".repeat(GAP))
-        .trimEnd();
-    const head = line(heads);
-    this.write(`${[this.isTerminal ? bold(head) : head, ...cells.map(line)].join("\n")}\n`);
+        .map((part, i) => style(part, i === parts.length - 1 ? padded(part, i).trimEnd() : padded(part, i)))
+        .join(" ".repeat(GAP));
+    const head = this.paint("bold", line(heads, (_, text) => text).trimEnd());
+    const body = cells.map((parts) => line(parts, (part, text) => this.state(part, text)).trimEnd());
+    this.write(`${[head, ...body].join("\n")}\n`);
   }
 
   write(text: string): void {

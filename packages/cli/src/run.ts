@@ -2,8 +2,10 @@ import { parseArgs } from "node:util";
 import { ConnectionError, RestError, RpcError } from "@model-gateway/client";
 import manifest from "../package.json" with { type: "json" };
 import { CliError, type Command, text } from "./command.ts";
+import { valuesFor } from "./commands/completion-values.ts";
 import { COMMANDS, COMMON_OPTIONS } from "./commands/index.ts";
 import { Connection } from "./connection.ts";
+import { didYouMean } from "./did-you-mean.ts";
 import { helpOf, overview } from "./help.ts";
 import { Output } from "./output.ts";
 import { readSecret, refuseSecrets } from "./secrets.ts";
@@ -21,9 +23,11 @@ function parse(command: Command, args: readonly string[]) {
     });
     return { options: values as Record<string, string | boolean | undefined>, words: positionals };
   } catch (error) {
-    throw new CliError(
-      `${(error as Error).message.split(". ")[0]}; model-gateway ${command.name} --help lists the options`,
-    );
+    const message = (error as Error).message.split(". ")[0]!;
+    const unknown = /^Unknown option '--([^']+)'/.exec(message)?.[1];
+    const options = Object.keys({ ...command.options, ...COMMON_OPTIONS });
+    const near = unknown === undefined ? "" : didYouMean(unknown, options).replace('"', '"--');
+    throw new CliError(`${message}${near}; model-gateway ${command.name} --help lists the options`);
   }
 }
 
@@ -50,12 +54,31 @@ export async function runCli(args: readonly string[]): Promise<number> {
     process.stdout.write(`${manifest.version}\n`);
     return 0;
   }
+  // Asked by the completion scripts while someone types.
+  if (name === "__complete") {
+    const adminToken = readSecret("admin-token", {}, process.env);
+    const connection = new Connection({ url: null, key: null, adminToken, env: process.env });
+    await Bun.write(Bun.stdout, (await valuesFor(rest, connection)).map((value) => `${value}\n`).join(""));
+    // A call that was too late must not keep the shell waiting.
+    process.exit(0);
+  }
   const command = COMMANDS.find((candidate) => candidate.name === name);
   if (!command) {
-    process.stderr.write(`model-gateway: there is no command "${name}"; model-gateway --help lists them\n`);
+    const near = didYouMean(
+      name,
+      COMMANDS.map((candidate) => candidate.name),
+    );
+    process.stderr.write(
+      `model-gateway: there is no command "${name}"${near || "; model-gateway --help lists them"}\n`,
+    );
     return EXIT_USAGE;
   }
   let url = "";
+  const output = new Output({
+    json: rest.includes("--json"),
+    stdout: process.stdout,
+    stderr: process.stderr,
+  });
   try {
     const { options, words } = command.passThrough ? { options: {}, words: rest } : parse(command, rest);
     if (options.help) {
@@ -69,15 +92,11 @@ export async function runCli(args: readonly string[]): Promise<number> {
       env: process.env,
     });
     url = connection.url;
-    const output = new Output({
-      json: Boolean(options.json),
-      stdout: process.stdout,
-      stderr: process.stderr,
-    });
     await command.run({ words, options, output, connection });
     return Number(process.exitCode ?? 0);
   } catch (error) {
-    process.stderr.write(`model-gateway ${name}: ${explain(error, url)}\n`);
+    const who = output.paint("red", `model-gateway ${name}:`, "stderr");
+    process.stderr.write(`${who} ${explain(error, url)}\n`);
     return 1;
   }
 }

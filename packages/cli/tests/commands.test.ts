@@ -29,7 +29,9 @@ test("help opens with examples, for the whole and for each command", async () =>
 test("mistakes are named, on the error stream, with a code", async () => {
   const unknown = await shell.run(["kyes"]);
   expect([unknown.code, unknown.out]).toEqual([2, ""]);
-  expect(unknown.err).toContain('no command "kyes"');
+  expect(unknown.err).toBe('model-gateway: there is no command "kyes"; did you mean "keys"?\n');
+  expect((await shell.run(["zzz"])).err).toContain("model-gateway --help lists them");
+  expect((await shell.run(["keys", "--projet", "x"])).err).toContain('did you mean "--project"?');
   const option = await shell.run(["keys", "--colour"]);
   expect(option.code).toBe(1);
   expect(option.err).toContain("model-gateway keys --help");
@@ -64,6 +66,45 @@ test("a login by pipe lasts, and keys are made, listed and revoked", async () =>
   expect(rows.map(({ active }) => active)).toEqual([false]);
 });
 
+test("a key's limits are given, changed one by one and taken away; what makes no sense is named", async () => {
+  const made = await shell.run([
+    "keys",
+    "create",
+    "ci",
+    "--monthly-budget",
+    "5",
+    "--models",
+    "a, b",
+    "--expires",
+    "2031-01-31",
+    "--json",
+  ]);
+  expect(JSON.parse(made.out)).toMatchObject({
+    monthly_budget_usd: 5,
+    allowed_models: ["a", "b"],
+    expires_at: "2031-01-31T00:00:00.000Z",
+    requests_per_minute: null,
+  });
+  const changed = await shell.run(["keys", "update", "ci", "--rpm", "7", "--models", "none", "--json"]);
+  expect(JSON.parse(changed.out)).toMatchObject({
+    monthly_budget_usd: 5,
+    allowed_models: null,
+    requests_per_minute: 7,
+  });
+  expect((await shell.run(["keys"])).out).toMatch(/ci .*\$0\.00 of \$5\.00/);
+  for (const [options, told] of [
+    [["--tpm", "many"], "--tpm must be a number"],
+    [["--expires", "soon"], "--expires must be a date"],
+    [["--total-budget=-1"], "total_budget_usd"],
+    [[], "say what to change"],
+  ] as const) {
+    const { code, err } = await shell.run(["keys", "update", "ci", ...options]);
+    expect(err).toContain(told);
+    expect(code).toBe(1);
+  }
+  await shell.run(["keys", "revoke", "ci"]);
+});
+
 test("on a terminal the password is asked for and not shown", async () => {
   const { code, out } = await shell.onTerminal(
     ["login"],
@@ -95,9 +136,10 @@ test("the wallet is shown", async () => {
   expect([wallet.code, wallet.out]).toEqual([0, "Balance: 0 points\nNo entries yet\n"]);
 });
 
-test("without the admin token, operator's commands say how to give it", async () => {
-  const refused = await shell.run(["backends"]);
-  expect(refused.err).toContain("SERVICE_ADMIN_TOKEN");
+test("a signed-in administrator needs no admin token; a wrong one is not accepted", async () => {
+  const bySession = await shell.run(["backends"]);
+  expect(bySession.out).toContain("No backend is registered");
+  expect((await shell.run(["usage", "--by", "model"])).out).toBe("Nothing in this range\n");
   const wrong = await shell.run(["backends"], { env: { SERVICE_ADMIN_TOKEN: `${ADMIN_TOKEN}-not` } });
   expect([wrong.code, wrong.err]).toEqual([1, "model-gateway backends: the admin token is not accepted\n"]);
 });

@@ -37,16 +37,22 @@ test(
       const key = /service-[0-9a-f-]{36}/.exec(text)![0];
       const dataDir = /data\s+SQLite, (.*)/.exec(text)![1]!;
       const db = new Database(join(dataDir, "gateway.sqlite"), { readonly: true });
-      const rows = () => db.query<{ n: number }, []>("SELECT COUNT(*) AS n FROM usage_records").get()!.n;
-      const before = rows();
+      const rows = () =>
+        db
+          .query<{ n: number }, []>("SELECT COUNT(*) AS n FROM usage_records WHERE ref_id = 'executable'")
+          .get()!.n;
       const url = `http://127.0.0.1:${port}/v1/chat/completions`;
       const answer = await fetch(url, {
         method: "POST",
-        headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+        headers: {
+          authorization: `Bearer ${key}`,
+          "content-type": "application/json",
+          "x-service-ref": "executable",
+        },
         body: JSON.stringify({ model: "demo", messages: [{ role: "user", content: "hi" }] }),
       });
       expect(answer.status).toBe(200);
-      await until("the row is in the database", () => rows() === before + 1);
+      await until("the row is in the database", () => rows() === 1);
       db.close();
     } finally {
       service.kill();

@@ -36,7 +36,13 @@ test("a backend is added, seen, given an alias, and asked by session and by key"
     stdin: "from a pipe",
     env: { MODEL_GATEWAY_KEY: key.trim() },
   });
-  expect(JSON.parse(byKey.out)).toEqual({ model: "fast", content: "You said: from a pipe" });
+  expect(JSON.parse(byKey.out)).toMatchObject({
+    model: "fast",
+    content: "You said: from a pipe",
+    usage: { prompt_tokens: expect.any(Number), completion_tokens: expect.any(Number) },
+  });
+  // What it cost is a remark, not part of the answer.
+  expect(bySession.err).toMatch(/^\d+ tokens in, \d+ out, [\d.]+ s\n$/);
 
   await until(
     "both usage rows",

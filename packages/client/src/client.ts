@@ -2,7 +2,7 @@ import { type Admin, createAdmin } from "./admin.ts";
 import { ConnectionError, RPC_CODE, RpcError } from "./errors.ts";
 import { type ChatStream, type EventsOptions, type Notification, sessionEvents } from "./events.ts";
 import { METHOD_AUTH, type Methods } from "./methods.gen.ts";
-import { createRest, type Rest } from "./rest.ts";
+import { callRoute, createRest, type Rest } from "./rest.ts";
 import { connecting, type Fetch, type RpcReply, rpcOverHttp } from "./rpc.ts";
 import { RpcSocket, type SocketConstructor } from "./rpc-socket.ts";
 import { memoryTokens, type Session, SessionKeeper, type TokenStore } from "./session.ts";
@@ -70,6 +70,13 @@ export interface Client {
   signUp(params: Params<"auth.register">): Promise<Session>;
   /** Signs in with what a call that begins a session answered, such as auth.link.accept. */
   accept(tokens: Result<"auth.login">): Promise<Session>;
+  /**
+   * Begins a sign-in with the provider, or links the signed-in account to it. Returns the provider's page; the cookie
+   * that came with it must be there when the sign-in is finished.
+   */
+  beginSignIn(options?: { returnTo?: string; setupToken?: string; link?: boolean }): Promise<string>;
+  /** Ends it with the query of the page that the provider sent the browser back to; returns where to go on. */
+  finishSignIn(query: string): Promise<{ returnTo: string; linked: boolean }>;
   signOut(): Promise<void>;
   close(): void;
 }
@@ -191,6 +198,28 @@ export function createClient(options: ClientOptions): Client {
     signIn: async (params) => keeper.accept(await call("auth.login", params)),
     signUp: async (params) => keeper.accept(await call("auth.register", params)),
     accept: (tokens) => keeper.accept(tokens),
+    async beginSignIn({ returnTo, setupToken, link } = {}) {
+      const source = { fetch, baseUrl };
+      const return_to = returnTo;
+      const { url } = link
+        ? await callRoute(source, "POST /api/auth/oidc/link", {
+            bearer: await keeper.accessToken(),
+            body: { return_to },
+          })
+        : await callRoute(source, "POST /api/auth/oidc/start", {
+            bearer: null,
+            body: { return_to, setup_token: setupToken },
+          });
+      return url;
+    },
+    async finishSignIn(query) {
+      const { session, return_to } = await callRoute({ fetch, baseUrl }, "POST /api/auth/oidc/finish", {
+        bearer: null,
+        body: { query },
+      });
+      if (session) await keeper.accept(session);
+      return { returnTo: return_to, linked: session === null };
+    },
     async signOut() {
       const refreshToken = keeper.current?.refreshToken;
       await keeper.clear();

@@ -217,6 +217,27 @@ export interface Methods {
     params: { user_id: string; name?: string; tier?: string; is_admin?: boolean; disabled?: boolean };
     result: { ok: true };
   };
+  /** Your accounts at the sign-in provider that sign you in here. */
+  "auth.identities.list": {
+    auth: "jwt";
+    params: Record<string, never>;
+    result: {
+      id: string;
+      issuer: string;
+      /** As the provider gave it last */
+      email: string | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+      /** RFC 3339 timestamp, UTC */
+      last_used_at: string;
+    }[];
+  };
+  /** Unlink an account at the sign-in provider; sessions that it began go on. */
+  "auth.identities.remove": {
+    auth: "jwt";
+    params: { identity_id: string };
+    result: { ok: true };
+  };
   /** Your wallet: balance and recent entries. With the admin token: the account that issues points. */
   "ledger.self": {
     auth: "jwt_or_admin_token";
@@ -663,6 +684,17 @@ export interface Methods {
       project?: string;
       /** Draw on this group's pool; you must be an active member */
       group_id?: string;
+      /** From then on the key is refused */
+      expires_at?: string | null;
+      /** What the key may spend in a UTC month */
+      monthly_budget_usd?: number | null;
+      /** What the key may spend in all its life */
+      total_budget_usd?: number | null;
+      /** The models that the key may call. Aliases and model routes are followed to what they lead to */
+      allowed_models?: string[] | null;
+      requests_per_minute?: number | null;
+      /** A request counts as many as it may take until it ends, then as many as it took */
+      tokens_per_minute?: number | null;
     };
     result: {
       id: string;
@@ -674,6 +706,12 @@ export interface Methods {
       group_id: string | null;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
+      expires_at: string | null;
+      monthly_budget_usd: number | null;
+      total_budget_usd: number | null;
+      allowed_models: string[] | null;
+      requests_per_minute: number | null;
+      tokens_per_minute: number | null;
       /** The secret: service-<uuid>. It cannot be shown again */
       key: string;
     };
@@ -692,8 +730,26 @@ export interface Methods {
       group_id: string | null;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
+      expires_at: string | null;
+      monthly_budget_usd: number | null;
+      total_budget_usd: number | null;
+      allowed_models: string[] | null;
+      requests_per_minute: number | null;
+      tokens_per_minute: number | null;
       active: boolean;
       revoked_at: string | null;
+      /** When its latest metered request ended */
+      last_used_at: string | null;
+      /** In this UTC month */
+      spent_month_usd: number;
+      spent_total_usd: number;
+      /** Why a request with it was last refused: expired, a model, a pace, a budget or a quota */
+      last_refusal: {
+        /** RFC 3339 timestamp, UTC */
+        at: string;
+        code: string;
+        message: string;
+      } | null;
     }[];
   };
   /** Revoke one of your API keys; it stops working at once. */
@@ -701,6 +757,42 @@ export interface Methods {
     auth: "jwt";
     params: { key_id: string };
     result: { ok: true };
+  };
+  /** Rename one of your API keys or change its limits, at once; null takes a limit away, what is left out stays. */
+  "keys.update": {
+    auth: "jwt";
+    params: {
+      key_id: string;
+      name?: string;
+      /** From then on the key is refused */
+      expires_at?: string | null;
+      /** What the key may spend in a UTC month */
+      monthly_budget_usd?: number | null;
+      /** What the key may spend in all its life */
+      total_budget_usd?: number | null;
+      /** The models that the key may call. Aliases and model routes are followed to what they lead to */
+      allowed_models?: string[] | null;
+      requests_per_minute?: number | null;
+      /** A request counts as many as it may take until it ends, then as many as it took */
+      tokens_per_minute?: number | null;
+    };
+    result: {
+      id: string;
+      name: string;
+      /** First 8 characters of the key's uuid; usage rows carry it as api_key_id */
+      key_prefix: string;
+      project: string;
+      /** The group whose pool and limits apply, if any */
+      group_id: string | null;
+      /** RFC 3339 timestamp, UTC */
+      created_at: string;
+      expires_at: string | null;
+      monthly_budget_usd: number | null;
+      total_budget_usd: number | null;
+      allowed_models: string[] | null;
+      requests_per_minute: number | null;
+      tokens_per_minute: number | null;
+    };
   };
   /** Add a provider entry. */
   "providers.add": {
@@ -945,6 +1037,431 @@ export interface Methods {
       records_total?: number;
       limit?: number;
       offset?: number;
+    };
+  };
+  /** Usage rows of a period, newest first. */
+  "usage.records": {
+    auth: "jwt";
+    params: {
+      /** Not only your own: for administrators */
+      everyone?: boolean;
+      /** Inclusive: YYYY-MM-DD or an RFC 3339 timestamp */
+      since: string;
+      /** Exclusive instant, or a YYYY-MM-DD that is covered whole */
+      until: string;
+      project?: string;
+      model?: string;
+      /** As rows name it: a key's prefix, or jwt-<user-uuid> */
+      api_key_id?: string;
+      /** Default 50; values outside 1-500 are brought into it */
+      limit?: number;
+      /** `next_cursor` of the page before */
+      cursor?: string;
+    };
+    result: {
+      records: {
+        id: string;
+        model: string;
+        backend: string;
+        prompt_tokens: number;
+        completion_tokens: number;
+        total_tokens: number;
+        /** USD; null when the model has no price */
+        cost: number | null;
+        /** RFC 3339 timestamp, UTC */
+        created_at: string;
+        ref_id: string | null;
+        /** The key's prefix, or jwt-<user-uuid> for a signed-in person */
+        api_key_id: string;
+        /** Null for what was not done with a key */
+        project: string | null;
+        /** What points paid; null when it counts against the tier's quota */
+        points: number | null;
+        /** Whose points paid */
+        account_type: "user" | "group" | null;
+        /** The upstream reported no usage; the tokens are an estimate */
+        estimated: boolean;
+      }[];
+      next_cursor: string | null;
+    };
+  };
+  /** Usage by UTC day and by model, source, reference, project or key, the dearest first. */
+  "usage.series": {
+    auth: "jwt";
+    params: {
+      /** Not only your own: for administrators */
+      everyone?: boolean;
+      /** Inclusive: YYYY-MM-DD or an RFC 3339 timestamp */
+      since: string;
+      /** Exclusive instant, or a YYYY-MM-DD that is covered whole */
+      until: string;
+      project?: string;
+      model?: string;
+      /** As rows name it: a key's prefix, or jwt-<user-uuid> */
+      api_key_id?: string;
+      by: "model" | "source" | "ref" | "project" | "key";
+    };
+    result: {
+      totals: {
+        requests: number;
+        prompt_tokens: number;
+        completion_tokens: number;
+        cost_usd: number;
+        /** Requests whose model had no price; null where sums do not say */
+        unpriced: number | null;
+      };
+      /** At most 50 */
+      groups: {
+        requests: number;
+        prompt_tokens: number;
+        completion_tokens: number;
+        cost_usd: number;
+        /** Requests whose model had no price; null where sums do not say */
+        unpriced: number | null;
+        days: {
+          requests: number;
+          prompt_tokens: number;
+          completion_tokens: number;
+          cost_usd: number;
+          /** Requests whose model had no price; null where sums do not say */
+          unpriced: number | null;
+          day: string;
+        }[];
+        name: string | null;
+      }[];
+      others: {
+        requests: number;
+        prompt_tokens: number;
+        completion_tokens: number;
+        cost_usd: number;
+        /** Requests whose model had no price; null where sums do not say */
+        unpriced: number | null;
+        days: {
+          requests: number;
+          prompt_tokens: number;
+          completion_tokens: number;
+          cost_usd: number;
+          /** Requests whose model had no price; null where sums do not say */
+          unpriced: number | null;
+          day: string;
+        }[];
+        /** How many these are */
+        groups: number;
+      } | null;
+    };
+  };
+  /** One request by its id, as `x-request-id` said it. */
+  "requests.get": {
+    auth: "jwt";
+    params: { id: string };
+    result: {
+      /** The request id, as `x-request-id` said it */
+      id: string;
+      /** RFC 3339 timestamp, UTC */
+      at: string;
+      /** The path or method that was called */
+      surface: string;
+      outcome: "ok" | "refused" | "failed" | "left";
+      /** HTTP status, or what it would have been; 499: the client disconnected */
+      status: number;
+      /** Why it was not answered */
+      code: string | null;
+      message: string | null;
+      model: string | null;
+      /** As the client wrote it, where another one served */
+      model_asked: string | null;
+      /** The backend that was asked last */
+      backend: string | null;
+      /** Why that backend */
+      reason: string | null;
+      attempts: number;
+      failed_attempts: {
+        backend: string;
+        model: string;
+        from_ms: number;
+        to_ms: number;
+        /** The upstream's words, without secrets */
+        message: string;
+      }[];
+      /** Until it was first sent */
+      queue_ms: number;
+      /** Of a streamed answer */
+      first_token_ms: number | null;
+      duration_ms: number;
+      prompt_tokens: number;
+      completion_tokens: number;
+      /** Of the answer, after its first token */
+      tokens_per_second: number | null;
+      /** The upstream reported no usage; the tokens are an estimate */
+      estimated: boolean;
+      cost_usd: number | null;
+      user_id: string | null;
+      user_email: string | null;
+      key_id: string | null;
+      key_prefix: string | null;
+      key_name: string | null;
+      group_id: string | null;
+      project: string | null;
+      ref_id: string | null;
+      /** Of a refusal */
+      client_ip: string | null;
+    };
+  };
+  /** Requests, answered or not, newest first. */
+  "requests.list": {
+    auth: "jwt";
+    params: {
+      /** Not only your own: for administrators */
+      everyone?: boolean;
+      /** Those of a group's keys: for its admins */
+      group_id?: string;
+      /** With `everyone` or `group_id`: only this person's */
+      user_id?: string;
+      key_id?: string;
+      /** The path or method that was called */
+      surface?: string;
+      /** The model that served, or would have */
+      model?: string;
+      backend?: string;
+      /** Error code */
+      code?: string;
+      /** refused: 4xx; failed: 5xx; left: the client disconnected */
+      outcome?: "ok" | "refused" | "failed" | "left";
+      since?: string;
+      /** Exclusive */
+      until?: string;
+      /** `next_cursor` of the page before */
+      cursor?: string;
+      /** Default 50; values outside 1-500 are brought into it */
+      limit?: number;
+    };
+    result: {
+      records: {
+        /** The request id, as `x-request-id` said it */
+        id: string;
+        /** RFC 3339 timestamp, UTC */
+        at: string;
+        /** The path or method that was called */
+        surface: string;
+        outcome: "ok" | "refused" | "failed" | "left";
+        /** HTTP status, or what it would have been; 499: the client disconnected */
+        status: number;
+        /** Why it was not answered */
+        code: string | null;
+        message: string | null;
+        model: string | null;
+        /** As the client wrote it, where another one served */
+        model_asked: string | null;
+        /** The backend that was asked last */
+        backend: string | null;
+        /** Why that backend */
+        reason: string | null;
+        attempts: number;
+        failed_attempts: {
+          backend: string;
+          model: string;
+          from_ms: number;
+          to_ms: number;
+          /** The upstream's words, without secrets */
+          message: string;
+        }[];
+        /** Until it was first sent */
+        queue_ms: number;
+        /** Of a streamed answer */
+        first_token_ms: number | null;
+        duration_ms: number;
+        prompt_tokens: number;
+        completion_tokens: number;
+        /** Of the answer, after its first token */
+        tokens_per_second: number | null;
+        /** The upstream reported no usage; the tokens are an estimate */
+        estimated: boolean;
+        cost_usd: number | null;
+        user_id: string | null;
+        user_email: string | null;
+        key_id: string | null;
+        key_prefix: string | null;
+        key_name: string | null;
+        group_id: string | null;
+        project: string | null;
+        ref_id: string | null;
+        /** Of a refusal */
+        client_ip: string | null;
+      }[];
+      next_cursor: string | null;
+    };
+  };
+  /** How many requests there were, how they ended and how long they took, with the period before. */
+  "requests.stats": {
+    auth: "jwt";
+    params: {
+      /** Not only your own: for administrators */
+      everyone?: boolean;
+      /** Those of a group's keys: for its admins */
+      group_id?: string;
+      /** With `everyone` or `group_id`: only this person's */
+      user_id?: string;
+      key_id?: string;
+      /** The path or method that was called */
+      surface?: string;
+      /** The model that served, or would have */
+      model?: string;
+      backend?: string;
+      /** Error code */
+      code?: string;
+      /** refused: 4xx; failed: 5xx; left: the client disconnected */
+      outcome?: "ok" | "refused" | "failed" | "left";
+      /** Default: 24 hours before `until` */
+      since?: string;
+      /** Exclusive */
+      until?: string;
+      /** Also the keys with the most requests, which takes longest */
+      with_keys?: boolean;
+    };
+    result: {
+      /** The period as it was counted: in whole bins */
+      since: string;
+      /** RFC 3339 timestamp, UTC */
+      until: string;
+      bin_seconds: number;
+      bins: {
+        ok: number;
+        refused: number;
+        failed: number;
+        left: number;
+        /** RFC 3339 timestamp, UTC */
+        at: string;
+      }[];
+      totals: {
+        ok: number;
+        refused: number;
+        failed: number;
+        left: number;
+        requests: number;
+        prompt_tokens: number;
+        completion_tokens: number;
+        cost_usd: number;
+        /** Of answered ones; read from a histogram, so approximate */
+        first_token: { p50_ms: number | null; p95_ms: number | null };
+        duration: { p50_ms: number | null; p95_ms: number | null };
+      };
+      /** Of as long a period before */
+      before: {
+        ok: number;
+        refused: number;
+        failed: number;
+        left: number;
+        requests: number;
+        prompt_tokens: number;
+        completion_tokens: number;
+        cost_usd: number;
+        /** Of answered ones; read from a histogram, so approximate */
+        first_token: { p50_ms: number | null; p95_ms: number | null };
+        duration: { p50_ms: number | null; p95_ms: number | null };
+      };
+      /** The most frequent first */
+      surfaces: {
+        ok: number;
+        refused: number;
+        failed: number;
+        left: number;
+        requests: number;
+        prompt_tokens: number;
+        completion_tokens: number;
+        cost_usd: number;
+        /** Of answered ones; read from a histogram, so approximate */
+        first_token: { p50_ms: number | null; p95_ms: number | null };
+        duration: { p50_ms: number | null; p95_ms: number | null };
+        name: string | null;
+      }[];
+      /** The most frequent first */
+      models: {
+        ok: number;
+        refused: number;
+        failed: number;
+        left: number;
+        requests: number;
+        prompt_tokens: number;
+        completion_tokens: number;
+        cost_usd: number;
+        /** Of answered ones; read from a histogram, so approximate */
+        first_token: { p50_ms: number | null; p95_ms: number | null };
+        duration: { p50_ms: number | null; p95_ms: number | null };
+        name: string | null;
+      }[];
+      /** The most frequent first */
+      backends: {
+        ok: number;
+        refused: number;
+        failed: number;
+        left: number;
+        requests: number;
+        prompt_tokens: number;
+        completion_tokens: number;
+        cost_usd: number;
+        /** Of answered ones; read from a histogram, so approximate */
+        first_token: { p50_ms: number | null; p95_ms: number | null };
+        duration: { p50_ms: number | null; p95_ms: number | null };
+        name: string | null;
+      }[];
+      /** The most frequent first */
+      codes: {
+        ok: number;
+        refused: number;
+        failed: number;
+        left: number;
+        requests: number;
+        prompt_tokens: number;
+        completion_tokens: number;
+        cost_usd: number;
+        /** Of answered ones; read from a histogram, so approximate */
+        first_token: { p50_ms: number | null; p95_ms: number | null };
+        duration: { p50_ms: number | null; p95_ms: number | null };
+        name: string | null;
+      }[];
+      /** The 20 with the most requests; empty unless asked for */
+      keys: {
+        /** Null: a signed-in person, or nobody that is known */
+        key_id: string | null;
+        key_prefix: string | null;
+        key_name: string | null;
+        user_id: string | null;
+        user_email: string | null;
+        requests: number;
+        unanswered: number;
+        prompt_tokens: number;
+        completion_tokens: number;
+        cost_usd: number;
+      }[];
+    };
+  };
+  /** Follow requests as they end; call it again with its stream_id before it expires. */
+  "requests.watch": {
+    auth: "jwt";
+    params: {
+      /** Not only your own: for administrators */
+      everyone?: boolean;
+      /** Those of a group's keys: for its admins */
+      group_id?: string;
+      /** With `everyone` or `group_id`: only this person's */
+      user_id?: string;
+      key_id?: string;
+      /** The path or method that was called */
+      surface?: string;
+      /** The model that served, or would have */
+      model?: string;
+      backend?: string;
+      /** Error code */
+      code?: string;
+      /** refused: 4xx; failed: 5xx; left: the client disconnected */
+      outcome?: "ok" | "refused" | "failed" | "left";
+      /** To renew, with other filters if wanted */
+      stream_id?: string;
+    };
+    result: {
+      /** Session of GET /api/rpc/events */
+      stream_id: string;
+      renew_after_seconds: number;
     };
   };
   /** What video models cost; one without a row costs 0.005 USD a second. */
@@ -1634,6 +2151,43 @@ export interface Methods {
     params: { agent_id: string; model_id: string };
     result: { ok: true; stream_id: null };
   };
+  /** Who changed what, newest first; for administrators. */
+  "audit.list": {
+    auth: "admin";
+    params: {
+      /** 1 to 200, otherwise 50 */
+      limit?: number;
+      /** `next_cursor` of the page before */
+      cursor?: string;
+      /** Part of an email, or a user id */
+      actor?: string;
+      /** A method or route, or how it begins: `keys.`, `POST /api/admin` */
+      action?: string;
+      target?: string;
+      since?: string;
+      /** Not included */
+      until?: string;
+    };
+    result: {
+      entries: {
+        id: string;
+        /** RFC 3339 timestamp, UTC */
+        at: string;
+        action: string;
+        actor_id: string | null;
+        /** An email, `admin token` or `anonymous` */
+        actor: string;
+        ip: string;
+        user_agent: string | null;
+        /** Whom or what it was done to */
+        target: string | null;
+        /** What was asked for, without secrets */
+        details: Record<string, unknown>;
+        request_id: string;
+      }[];
+      next_cursor: string | null;
+    };
+  };
   /** This instance's last hour: outcomes by minute, first tokens, probes of backends, latest failures. */
   "system.activity": {
     auth: "admin";
@@ -1768,6 +2322,8 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "auth.password.set": "jwt",
   "auth.link.show": "public",
   "users.update": "admin",
+  "auth.identities.list": "jwt",
+  "auth.identities.remove": "jwt",
   "ledger.self": "jwt_or_admin_token",
   "group.invite.accept": "jwt",
   "group.members.add": "jwt",
@@ -1793,6 +2349,7 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "keys.create": "jwt",
   "keys.list": "jwt",
   "keys.revoke": "jwt",
+  "keys.update": "jwt",
   "providers.add": "admin",
   "providers.list": "public",
   "providers.remove": "admin",
@@ -1806,6 +2363,12 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "conversations.rewind": "jwt",
   "usage.list": "jwt",
   "usage.query": "admin",
+  "usage.records": "jwt",
+  "usage.series": "jwt",
+  "requests.get": "jwt",
+  "requests.list": "jwt",
+  "requests.stats": "jwt",
+  "requests.watch": "jwt",
   "billing.video.pricing.get": "jwt",
   "billing.prices.list": "admin",
   "billing.plan": "jwt",
@@ -1847,6 +2410,7 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "agents.register": "admin",
   "agents.status": "admin",
   "agents.stop": "admin",
+  "audit.list": "admin",
   "system.activity": "admin",
   "backends.adopt": "admin",
   "backends.detect": "admin",

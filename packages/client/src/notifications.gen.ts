@@ -2,6 +2,65 @@
 
 /** What each notification carries, by its method. */
 export interface Notifications {
+  /** Requests that have just ended, on the stream_id of requests.watch. */
+  "requests.ended": {
+    stream_id: string;
+    /** Oldest first; names of users and keys are left out */
+    records: {
+      /** The request id, as `x-request-id` said it */
+      id: string;
+      /** RFC 3339 timestamp, UTC */
+      at: string;
+      /** The path or method that was called */
+      surface: string;
+      outcome: "ok" | "refused" | "failed" | "left";
+      /** HTTP status, or what it would have been; 499: the client disconnected */
+      status: number;
+      /** Why it was not answered */
+      code: string | null;
+      message: string | null;
+      model: string | null;
+      /** As the client wrote it, where another one served */
+      model_asked: string | null;
+      /** The backend that was asked last */
+      backend: string | null;
+      /** Why that backend */
+      reason: string | null;
+      attempts: number;
+      failed_attempts: {
+        backend: string;
+        model: string;
+        from_ms: number;
+        to_ms: number;
+        /** The upstream's words, without secrets */
+        message: string;
+      }[];
+      /** Until it was first sent */
+      queue_ms: number;
+      /** Of a streamed answer */
+      first_token_ms: number | null;
+      duration_ms: number;
+      prompt_tokens: number;
+      completion_tokens: number;
+      /** Of the answer, after its first token */
+      tokens_per_second: number | null;
+      /** The upstream reported no usage; the tokens are an estimate */
+      estimated: boolean;
+      cost_usd: number | null;
+      user_id: string | null;
+      user_email: string | null;
+      key_id: string | null;
+      key_prefix: string | null;
+      key_name: string | null;
+      group_id: string | null;
+      project: string | null;
+      ref_id: string | null;
+      /** Of a refusal */
+      client_ip: string | null;
+    }[];
+    /** How many more ended at the same time */
+    skipped: number;
+  };
   /** A piece of the answer to chat.send, on its stream_id; the last one is done. */
   "chat.stream": {
     stream_id: string;

@@ -2,6 +2,51 @@
 
 /** Body and answer of every route, by its method and path. */
 export interface Routes {
+  /** End a sign-in with what the provider added to the address of the page that it returned to. */
+  "POST /api/auth/oidc/finish": {
+    auth: "public";
+    body: {
+      /** Of that address, e.g. code=…&state=… */
+      query: string;
+    };
+    answer: {
+      /** Null when the account was linked: its owner is signed in already */
+      session: {
+        access_token: string;
+        refresh_token: string;
+        token_type: "Bearer";
+        /** Lifetime of the access token in seconds */
+        expires_in: number;
+        user: { id: string; email: string; name: string; is_admin: boolean };
+      } | null;
+      return_to: string;
+    };
+  };
+  /** Begin to link your account to the one that you have at the provider. */
+  "POST /api/auth/oidc/link": {
+    auth: "jwt";
+    body: {
+      /** Page of the console to return to */
+      return_to?: string;
+    };
+    answer: {
+      /** The provider's page; send the browser there */
+      url: string;
+    };
+  };
+  /** Begin to sign in with the provider; the answer's cookie binds it to the browser. */
+  "POST /api/auth/oidc/start": {
+    auth: "public";
+    body: {
+      /** Page of the console to return to */
+      return_to?: string;
+      setup_token?: string;
+    };
+    answer: {
+      /** The provider's page; send the browser there */
+      url: string;
+    };
+  };
   /** Sums of usage over a period, grouped if asked, with the rows if asked. */
   "POST /api/admin/usage/query": {
     auth: "admin_token";
@@ -607,6 +652,9 @@ export interface Routes {
       first_run: boolean;
       /** The first account can be made only with the link that the start printed */
       setup_link_needed: boolean;
+      password_sign_in: boolean;
+      /** The words on the button of the sign-in provider */
+      provider: string | null;
     };
   };
 }

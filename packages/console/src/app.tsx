@@ -4,6 +4,7 @@ import { usePath } from "./lib/router.ts";
 import { useStore } from "./lib/store.ts";
 import { findPage } from "./pages/index.ts";
 import { SignIn } from "./pages/sign-in.tsx";
+import { SignedIn } from "./pages/signed-in.tsx";
 import { Welcome } from "./pages/welcome.tsx";
 import { Shell } from "./shell/shell.tsx";
 import { Toasts } from "./shell/toasts.tsx";
@@ -14,10 +15,13 @@ import { Failure } from "./ui/states.tsx";
 export function App() {
   const current = useStore(session);
   const connected = useStore(online);
+  const isBack = usePath() === "/signed-in";
   if (current === undefined) return null;
   return (
     <div className={connected ? undefined : "offline"}>
-      {current === null ? (
+      {isBack ? (
+        <SignedIn />
+      ) : current === null ? (
         <Entrance />
       ) : (
         <Shell user={current.user} online={connected}>

@@ -5,6 +5,8 @@ const DAYS = 30;
 const DAY_MS = 24 * 3_600_000;
 const REQUESTS_ON_A_WEEKDAY = 70;
 const REQUESTS_ON_A_WEEKEND = 15;
+const REQUESTS_LATELY = 40;
+const LATELY_MS = 6 * 3_600_000;
 const PROJECTS = ["default", "thesis", "website"] as const;
 const REFERENCES = [null, null, "nightly-eval", "paper-draft"] as const;
 
@@ -68,6 +70,12 @@ export function pastMonth(options: HistoryOptions): UsageRow[] {
     const count = Math.round(usual * (0.6 + random() * 0.8));
     for (let i = 0; i < count; i++) rows.push(pastRequest(dayStartMs, random, options));
   }
+  // The last hours up to this minute, whatever the time of day.
+  for (let i = 0; i < REQUESTS_LATELY; i++)
+    rows.push({
+      ...pastRequest(today, random, options),
+      createdAtMs: options.nowMs - Math.round(random() ** 2 * LATELY_MS),
+    });
   return rows
     .filter(({ createdAtMs }) => createdAtMs < options.nowMs)
     .sort((a, b) => a.createdAtMs - b.createdAtMs);

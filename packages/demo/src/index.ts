@@ -5,9 +5,13 @@ import type { Config } from "@model-gateway/gateway/config.ts";
 import type { UsageRow } from "@model-gateway/gateway/rooms/usage/index.ts";
 import { startMemoryServer } from "@model-gateway/memory-server/server.ts";
 import { z } from "zod";
+import { callerOf, post, rpc } from "./calls.ts";
 import { COLLEAGUES, pastMonth } from "./history.ts";
 import { startDemoModelServer } from "./model-server.ts";
+import { type DemoNode, startDemoNode } from "./node.ts";
 import { DEMO_PRICES } from "./prices.ts";
+import { playNow, playPast } from "./scene.ts";
+import { startDemoVideoServer, VIDEO_MODEL } from "./video-server.ts";
 
 const EMAIL = "demo@example.com";
 const BACKEND_NAME = "demo";
@@ -22,7 +26,13 @@ const ROUTABLE_WITHIN_MS = 10_000;
 const ROUTABLE_POLL_MS = 50;
 
 const secret = (byteCount: number) => randomBytes(byteCount).toString("base64url");
-const Credentials = z.object({ email: z.string(), password: z.string(), key: z.string() });
+const Credentials = z.object({
+  email: z.string(),
+  password: z.string(),
+  key: z.string(),
+  /** Of the node; demonstrations of before it had one have none. */
+  node_token: z.string().optional(),
+});
 type Credentials = z.output<typeof Credentials>;
 
 export interface Demo {
@@ -52,6 +62,8 @@ export interface DemoIntroduction extends Credentials {
 export function startDemo(config: Config): Demo {
   const dataDir = join(config.dataDir, DATA_SUBDIR);
   const models = startDemoModelServer();
+  const videos = startDemoVideoServer();
+  let node: DemoNode | null = null;
   const memory = startMemoryServer({ dataDir, port: 0 });
   const adminToken = config.adminToken ?? secret(24);
   const pricingFile = config.pricingFile ?? join(dataDir, PRICES_FILE);
@@ -72,40 +84,37 @@ export function startDemo(config: Config): Demo {
       pricingFile,
     },
     async introduce(gatewayUrl, writePast) {
-      const credentials = await account({ gatewayUrl, dataDir, adminToken, writePast });
-      await register({ gatewayUrl, adminToken, modelUrl: models.url });
+      const file = join(dataDir, CREDENTIALS_FILE);
+      const isFirst = !existsSync(file);
+      const credentials = await account({ gatewayUrl, file, adminToken, writePast });
+      const registering = { gatewayUrl, adminToken };
+      await register({ ...registering, type: "external", name: BACKEND_NAME, url: models.url }, MODEL);
+      await register(
+        { ...registering, type: "minimax", name: VIDEO_MODEL, url: videos.url, models: [VIDEO_MODEL] },
+        VIDEO_MODEL,
+      );
+      const { email, password, key, node_token } = credentials;
+      const { access_token: token } = await rpc<Tokens>(gatewayUrl, "auth.login", { email, password });
+      const caller = callerOf(gatewayUrl, { token, key });
+      if (isFirst) await playPast(caller, MODEL);
+      await playNow(caller);
+      if (node_token !== undefined) node = startDemoNode(gatewayUrl, node_token);
       return describe(gatewayUrl, { ...credentials, adminToken });
     },
     async stop() {
+      node?.stop();
       await models.stop();
+      await videos.stop();
       await memory.stop();
     },
   };
 }
 
-async function post(url: string, body: unknown, bearer?: string): Promise<Record<string, unknown>> {
-  const response = await fetch(url, {
-    method: "POST",
-    headers: { "content-type": "application/json", ...(bearer && { authorization: `Bearer ${bearer}` }) },
-    body: JSON.stringify(body),
-  });
-  const answer = (await response.json()) as Record<string, unknown>;
-  if (!response.ok || answer.error)
-    throw new Error(`the demonstration could not be set up: ${JSON.stringify(answer.error ?? answer)}`);
-  return answer;
-}
-
-async function rpc<T>(gatewayUrl: string, method: string, params: object, bearer?: string): Promise<T> {
-  const call = { jsonrpc: "2.0", id: 1, method, params };
-  return (await post(`${gatewayUrl}/api/rpc`, call, bearer)).result as T;
-}
-
 /** The demonstration's account and key: made on the first run, kept in a file that only the owner reads. */
-async function account({ gatewayUrl, dataDir, adminToken, writePast }: AccountOptions): Promise<Credentials> {
-  const file = join(dataDir, CREDENTIALS_FILE);
+async function account({ gatewayUrl, file, adminToken, writePast }: AccountOptions): Promise<Credentials> {
   if (existsSync(file)) return Credentials.parse(JSON.parse(readFileSync(file, "utf8")));
   const password = secret(12);
-  const session = await rpc<{ access_token: string; user: { id: string } }>(gatewayUrl, "auth.register", {
+  const session = await rpc<Tokens>(gatewayUrl, "auth.register", {
     email: EMAIL,
     password,
     name: "Demo",
@@ -122,14 +131,21 @@ async function account({ gatewayUrl, dataDir, adminToken, writePast }: AccountOp
   const usage = pastMonth({ userId: session.user.id, key, nowMs: Date.now() });
   await writePast({ usage, people: COLLEAGUES });
   await shareGroup(gatewayUrl, token);
-  const credentials = { email: EMAIL, password, key: made.key };
+  const node = { machine_name: "demo-rack", version: "demo" };
+  const { token: node_token } = await rpc<{ token: string }>(gatewayUrl, "agents.register", node, token);
+  const credentials = { email: EMAIL, password, key: made.key, node_token };
   writeFileSync(file, `${JSON.stringify(credentials, null, 2)}\n`, { mode: 0o600 });
   return credentials;
 }
 
+interface Tokens {
+  access_token: string;
+  user: { id: string };
+}
+
 interface AccountOptions {
   gatewayUrl: string;
-  dataDir: string;
+  file: string;
   adminToken: string;
   writePast: WritePast;
 }
@@ -156,25 +172,30 @@ async function shareGroup(gatewayUrl: string, token: string): Promise<void> {
   }
 }
 
-/** Registers the model server under its fixed name and waits until its first probe has made it routable. */
-async function register(options: {
-  gatewayUrl: string;
-  adminToken: string;
-  modelUrl: string;
-}): Promise<void> {
-  const { gatewayUrl, adminToken, modelUrl } = options;
-  const backend = { name: BACKEND_NAME, type: "external", url: modelUrl };
+/** Registers a server under its fixed name and waits until its first probe has made `model` routable. */
+async function register(
+  options: {
+    gatewayUrl: string;
+    adminToken: string;
+    type: string;
+    name: string;
+    url: string;
+    models?: string[];
+  },
+  model: string,
+): Promise<void> {
+  const { gatewayUrl, adminToken, ...backend } = options;
   await post(`${gatewayUrl}/api/admin/backends`, backend, adminToken);
   const deadlineMs = Date.now() + ROUTABLE_WITHIN_MS;
-  while (!(await isRoutable(gatewayUrl))) {
-    if (Date.now() > deadlineMs) throw new Error("the demo model did not become routable");
+  while (!(await isRoutable(gatewayUrl, model))) {
+    if (Date.now() > deadlineMs) throw new Error(`${model} did not become routable`);
     await Bun.sleep(ROUTABLE_POLL_MS);
   }
 }
 
-async function isRoutable(gatewayUrl: string): Promise<boolean> {
+async function isRoutable(gatewayUrl: string, model: string): Promise<boolean> {
   const { data } = (await (await fetch(`${gatewayUrl}/v1/models`)).json()) as { data: { id: string }[] };
-  return data.some(({ id }) => id === MODEL);
+  return data.some(({ id }) => id === model);
 }
 
 function describe(gatewayUrl: string, known: Credentials & { adminToken: string }): DemoIntroduction {

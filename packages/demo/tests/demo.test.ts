@@ -70,7 +70,7 @@ test("the printed line streams an answer, and a second run goes on with the same
   expect(contentOf(await paste(question))).toContain("I remember: Hello there, my cat is called Misty.");
 });
 
-test("every page has something to show: a month of use, a group with members, points in the ledger", async () => {
+test("every page has something to show: a month of use up to now, a group, conversations, facts, a video, a node, failures", async () => {
   const dataDir = mkdtempSync(join(tmpdir(), "demo-"));
   cleanup.push(() => rmSync(dataDir, { recursive: true, force: true }));
   const { url, password } = await startDemoProcess(dataDir);
@@ -95,4 +95,20 @@ test("every page has something to show: a month of use, a group with members, po
   const { balance, entries } = await rpc("group.credits.balance", { group_id: group.id }, token);
   expect(balance).toBe(5_000 - 800 - 1_600);
   expect(entries).toHaveLength(3);
+
+  const conversations = await rpc("conversations.list", {}, token);
+  expect(conversations).toHaveLength(3);
+  const { items } = await rpc("memory.list", {}, token);
+  expect(JSON.stringify(items)).toContain("Heron");
+  const { jobs } = await rpc("video.list", {}, token);
+  expect(jobs[0]).toMatchObject({ model: "demo-video" });
+  const [node] = await rpc("agents.list", {}, token);
+  expect(node).toMatchObject({ name: "demo-rack" });
+  const { failures, minutes } = await rpc("system.activity", {}, token);
+  expect(failures.length).toBeGreaterThanOrEqual(3);
+  expect(minutes.length).toBeGreaterThan(0);
+  const latestAtMs = Math.max(
+    ...records.map(({ created_at }: { created_at: string }) => Date.parse(created_at)),
+  );
+  expect(Date.now() - latestAtMs).toBeLessThan(10 * 60_000);
 });

@@ -23,6 +23,20 @@ const url = (...protocols: string[]) =>
       `must be a URL that begins with ${protocols.map((protocol) => `${protocol}//`).join(" or ")}`,
     );
 
+/** An OpenID Connect issuer; http is for a provider on this machine. */
+const issuer = url("https:", "http:").refine((text) => {
+  const { protocol, hostname } = new URL(text);
+  return protocol === "https:" || /^(localhost|127\.[\d.]+|\[::1\])$/.test(hostname);
+}, "must begin with https:// unless the provider runs on this machine");
+
+/** `claim=value`. */
+const claimRule = z.string().transform((text, context) => {
+  const at = text.indexOf("=");
+  if (at < 1 || at === text.length - 1)
+    context.addIssue({ code: "custom", message: "must be a claim and its value: claim=value" });
+  return { claim: text.slice(0, at).trim(), value: text.slice(at + 1).trim() };
+});
+
 /** `name=value` pairs separated by commas, values percent-encoded, as OpenTelemetry writes headers. */
 const headerList = list.transform((pairs, context) => {
   const headers: Record<string, string> = {};
@@ -83,6 +97,16 @@ const settings = {
     schema: flag,
     fallback: false,
   }),
+  tlsCert: setting(
+    "SERVICE_TLS_CERT",
+    "file with the TLS certificate and its chain (PEM), read again when it is renewed; unset: plain HTTP",
+    optional(z.string().min(1), "none"),
+  ),
+  tlsKey: setting(
+    "SERVICE_TLS_KEY",
+    "file with the certificate's private key (PEM)",
+    optional(z.string().min(1), "none"),
+  ),
   connectionsMax: setting(
     "SERVICE_CONNECTIONS_MAX",
     "client connections at once; more are refused with 503",
@@ -122,6 +146,69 @@ const settings = {
     "URL under which people open the service, where it is not an address or localhost",
     optional(url("http:", "https:"), "none"),
   ),
+  passwordSignIn: setting("SERVICE_PASSWORD_SIGN_IN", "may people sign in with a password?", {
+    schema: flag,
+    fallback: true,
+  }),
+  oidcIssuer: setting(
+    "SERVICE_OIDC_ISSUER",
+    "issuer URL of the OpenID Connect provider that people sign in with; needs SERVICE_PUBLIC_URL",
+    optional(issuer, "none"),
+  ),
+  oidcClientId: setting(
+    "SERVICE_OIDC_CLIENT_ID",
+    "this service's client id at the provider; its redirect URI there is SERVICE_PUBLIC_URL + /signed-in",
+    optional(z.string().min(1), "none"),
+  ),
+  oidcClientSecret: setting(
+    "SERVICE_OIDC_CLIENT_SECRET",
+    "its secret; unset: a public client",
+    optional(z.string().min(1), "none"),
+  ),
+  oidcScopes: setting("SERVICE_OIDC_SCOPES", "scopes that the provider is asked for", {
+    schema: z
+      .string()
+      .refine((text) => text.split(" ").includes("openid"), "must have openid among its scopes"),
+    fallback: "openid email profile",
+  }),
+  oidcLabel: setting("SERVICE_OIDC_LABEL", "words on the button of the sign-in page", {
+    schema: z.string().min(1).max(60),
+    fallback: "Sign in with single sign-on",
+  }),
+  oidcAdmin: setting(
+    "SERVICE_OIDC_ADMIN",
+    "claim=value that makes administrators, at each sign-in; unset: administrators are made here",
+    optional(claimRule, "none"),
+  ),
+  oidcGroupsClaim: setting(
+    "SERVICE_OIDC_GROUPS_CLAIM",
+    "claim with the names of the groups that someone is a member of, at each sign-in",
+    optional(z.string().min(1).max(256), "none"),
+  ),
+  oidcEmailDomains: setting(
+    "SERVICE_OIDC_EMAIL_DOMAINS",
+    "domains whose addresses may get an account, separated by commas",
+    {
+      schema: list.transform((domains) => domains.map((domain) => domain.toLowerCase().replace(/^@/, ""))),
+      fallback: [] as string[],
+      shown: "all",
+    },
+  ),
+  oidcRegistration: setting(
+    "SERVICE_OIDC_REGISTRATION",
+    "does everyone whom the provider knows get an account?",
+    { schema: flag, fallback: true },
+  ),
+  oidcLinkByEmail: setting(
+    "SERVICE_OIDC_LINK_BY_EMAIL",
+    "link existing accounts to those who have the same verified address at the provider",
+    { schema: flag, fallback: false },
+  ),
+  oidcTrustEmail: setting(
+    "SERVICE_OIDC_TRUST_EMAIL",
+    "take the provider's addresses as verified even if it does not say so",
+    { schema: flag, fallback: false },
+  ),
   apiRateLimitRpm: setting("SERVICE_API_RATE_LIMIT_RPM", "requests a minute that each API key may make", {
     schema: integer(1, 1_000_000),
     fallback: 60,
@@ -153,6 +240,21 @@ const settings = {
     "SERVICE_USAGE_RETENTION_MONTHS",
     "whole months before the current one whose usage rows are kept; their totals always are",
     optional(integer(1, 1_200), "all"),
+  ),
+  auditRetentionDays: setting(
+    "SERVICE_AUDIT_RETENTION_DAYS",
+    "days for which entries of the audit log are kept",
+    { schema: integer(1, 3_650), fallback: 365 },
+  ),
+  requestRecordsDays: setting(
+    "SERVICE_REQUEST_RECORDS_DAYS",
+    "days for which a record of every request is kept; 0: none are made",
+    { schema: integer(0, 3_650), fallback: 30 },
+  ),
+  requestRecordsMax: setting(
+    "SERVICE_REQUEST_RECORDS_MAX",
+    "records of requests that are kept; the oldest go first",
+    { schema: integer(1_000, 1_000_000_000), fallback: 1_000_000 },
   ),
   trustedProxies: setting(
     "SERVICE_TRUSTED_PROXIES",
@@ -225,6 +327,7 @@ const SECRETS: ReadonlySet<string> = new Set([
   "SERVICE_JWT_SECRET",
   "SERVICE_DATABASE_URL",
   "SERVICE_REDIS_URL",
+  "SERVICE_OIDC_CLIENT_SECRET",
 ]);
 const FILE_SUFFIX = "_FILE";
 const PREFIX = "SERVICE_";
@@ -262,7 +365,36 @@ export function readConfig(
     if (parsed.success) config[key] = parsed.data;
     else problems.push(`${name}: ${parsed.error.issues[0]?.message ?? "has a bad value"}`);
   }
+  if (problems.length === 0) problems.push(...contradictions(config as Config));
   return problems.length ? { problems } : { config: config as Config };
+}
+
+/** Settings that are good alone and wrong together. */
+function contradictions(config: Config): string[] {
+  const { oidcIssuer, oidcClientId, publicUrl, passwordSignIn } = config;
+  const checks: [boolean, string][] = [
+    [
+      (config.tlsCert === null) !== (config.tlsKey === null),
+      "SERVICE_TLS_CERT and SERVICE_TLS_KEY belong together: set both, or neither",
+    ],
+    [
+      (oidcIssuer === null) !== (oidcClientId === null),
+      "SERVICE_OIDC_ISSUER and SERVICE_OIDC_CLIENT_ID: set both or neither",
+    ],
+    [
+      oidcIssuer !== null && publicUrl === null,
+      "SERVICE_PUBLIC_URL: must be set with SERVICE_OIDC_ISSUER; the provider sends people back there",
+    ],
+    [
+      !passwordSignIn && oidcIssuer === null,
+      "SERVICE_PASSWORD_SIGN_IN: without passwords and without SERVICE_OIDC_ISSUER nobody could sign in",
+    ],
+    [
+      config.oidcLinkByEmail && config.registrationOpen === true,
+      "SERVICE_OIDC_LINK_BY_EMAIL: not with SERVICE_REGISTRATION_OPEN=true; anyone could register with someone else's address and wait for them",
+    ],
+  ];
+  return checks.filter(([isWrong]) => isWrong).map(([, problem]) => problem);
 }
 
 export function describeSettings(): string {

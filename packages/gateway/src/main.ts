@@ -76,7 +76,8 @@ const addressOfThisMachine = (): string | null =>
 /** Where the first account is made. From another machine only this link can make it. */
 function setupLink(app: App, { publicUrl, host }: Config): string {
   const everywhere = /^(0\.0\.0\.0|::)$/.test(host) ? addressOfThisMachine() : null;
-  const base = publicUrl ?? (everywhere === null ? app.url : `http://${everywhere}:${app.port}`);
+  const base =
+    publicUrl ?? (everywhere === null ? app.url : `${new URL(app.url).protocol}//${everywhere}:${app.port}`);
   return `${base.replace(/\/$/, "")}/#setup=${app.rooms.accounts.setupToken}`;
 }
 

@@ -1,11 +1,54 @@
-import type { Alias, BackendHealth, Model, ModelPrice, Result } from "@model-gateway/client";
+import type {
+  Alias,
+  BackendHealth,
+  BackendRegistration,
+  Model,
+  ModelPrice,
+  Params,
+  Result,
+} from "@model-gateway/client";
 import { act, CliError, type Command, type Invocation, needed, text } from "../command.ts";
 import type { Connection } from "../connection.ts";
 import { readSecret } from "../secrets.ts";
 
-const nameOf = (backend: BackendHealth) => backend.name ?? backend.label;
+/** What both ways to a list of backends tell of one. */
+type ListedBackend = Pick<BackendHealth, "name" | "label" | "state" | "url" | "last_error"> & {
+  circuit?: string | { state: string; retry_at?: string | null } | null;
+};
 
-function circuitInWords({ circuit }: BackendHealth): string {
+const nameOf = (backend: ListedBackend) => backend.name ?? backend.label;
+
+/** With the admin token where there is one, as machines do it; otherwise as a signed-in administrator. */
+async function openDesk(connection: Connection) {
+  if (connection.adminToken !== null) {
+    const { admin } = connection.asOperator();
+    return {
+      list: async () => {
+        const answer = await admin.backends();
+        return { answer, rows: answer.backends.health as ListedBackend[] };
+      },
+      add: (backend: BackendRegistration) => admin.registerBackend(backend),
+      remove: ({ label }: ListedBackend) => admin.removeBackend(Number(/^backend_(\d+)/.exec(label)?.[1])),
+      aliases: () => admin.aliases(),
+      setAlias: (pair: Alias) => admin.setAlias(pair),
+      removeAlias: (alias: string) => admin.removeAlias(alias),
+    };
+  }
+  const client = await connection.signedIn();
+  return {
+    list: async () => {
+      const answer = await client.call("backends.list");
+      return { answer, rows: answer.backends as ListedBackend[] };
+    },
+    add: (backend: BackendRegistration) => client.call("backends.add", backend as Params<"backends.add">),
+    remove: (backend: ListedBackend) => client.call("backends.remove", { name: nameOf(backend) }),
+    aliases: () => client.call("aliases.list"),
+    setAlias: (pair: Alias) => client.call("aliases.set", pair as Params<"aliases.set">),
+    removeAlias: (alias: string) => client.call("aliases.remove", { alias }),
+  };
+}
+
+function circuitInWords({ circuit }: ListedBackend): string {
   if (typeof circuit !== "object" || circuit === null) return circuit ?? "";
   return circuit.retry_at ? `${circuit.state} until ${circuit.retry_at}` : circuit.state;
 }
@@ -72,19 +115,19 @@ export const backends: Command = {
   },
   async run({ words, options, output, connection }) {
     if (words[0] === "detect") return detect({ add: Boolean(options.add), output, connection });
-    const { admin } = connection.asOperator();
+    const desk = await openDesk(connection);
     const list = async () => {
-      const answer = await admin.backends();
+      const { answer, rows } = await desk.list();
       if (output.json) return output.result(answer, () => "");
       output.table(
-        answer.backends.health,
+        rows as unknown as Record<string, unknown>[],
         {
           name: nameOf,
-          kind: (backend: BackendHealth) => backend.label.split(":")[1] ?? "",
-          health: (backend: BackendHealth) => backend.state,
+          kind: (backend: ListedBackend) => backend.label.split(":")[1] ?? "",
+          health: (backend: ListedBackend) => backend.state,
           circuit: circuitInWords,
-          url: (backend: BackendHealth) => backend.url ?? "",
-          "last error": (backend: BackendHealth) => backend.last_error ?? "",
+          url: (backend: ListedBackend) => backend.url ?? "",
+          "last error": (backend: ListedBackend) => backend.last_error ?? "",
         },
         "No backend is registered; add one: model-gateway backends add <url>",
       );
@@ -95,7 +138,7 @@ export const backends: Command = {
       const models = text(options, "models");
       const type = text(options, "type");
       const name = text(options, "name");
-      const answer = await admin.registerBackend({
+      const answer = await desk.add({
         url,
         ...(type && { type }),
         ...(name && { name }),
@@ -109,18 +152,18 @@ export const backends: Command = {
     };
     const remove = async () => {
       const wanted = needed(words, 1, "the name of the backend");
-      const { health } = (await admin.backends()).backends;
-      const found = health.find((backend) => nameOf(backend) === wanted || backend.label === wanted);
+      const { rows } = await desk.list();
+      const found = rows.find((backend) => nameOf(backend) === wanted || backend.label === wanted);
       if (!found)
         throw new CliError(
-          `no backend is named ${wanted}; there are: ${health.map(nameOf).join(", ") || "none"}`,
+          `no backend is named ${wanted}; there are: ${rows.map(nameOf).join(", ") || "none"}`,
         );
-      const answer = await admin.removeBackend(Number(/^backend_(\d+)/.exec(found.label)?.[1]));
+      const answer = await desk.remove(found);
       output.result(answer, () => `${wanted} is removed`);
     };
     const aliases = async () =>
       output.table(
-        (await admin.aliases()) as unknown as Record<string, unknown>[],
+        (await desk.aliases()) as unknown as Record<string, unknown>[],
         { alias: (row: Alias) => row.alias, target: (row: Alias) => row.target },
         "No alias is set",
       );
@@ -129,11 +172,11 @@ export const backends: Command = {
         alias: needed(words, 1, "the alias"),
         target: needed(words, 2, "the model it stands for"),
       };
-      output.result(await admin.setAlias(pair), () => `${pair.alias} stands for ${pair.target}`);
+      output.result(await desk.setAlias(pair), () => `${pair.alias} stands for ${pair.target}`);
     };
     const unalias = async () => {
       const name = needed(words, 1, "the alias");
-      output.result(await admin.removeAlias(name), () => `${name} is no alias any more`);
+      output.result(await desk.removeAlias(name), () => `${name} is no longer an alias`);
     };
     await act(words, { list, add, remove, aliases, alias, unalias }, "list");
   },

@@ -1,32 +1,84 @@
 import { createInterface } from "node:readline";
-import type { ChatMessage } from "@model-gateway/client";
+import type { ChatMessage, ChatUsage } from "@model-gateway/client";
 import { CliError, type Command, type Invocation, text } from "../command.ts";
 import { callableModels } from "./backends.ts";
 
-/** The pieces of an answer: by key over the inference surface, or as the signed-in person. */
+/** A piece of an answer; the last one has the usage. */
+interface Piece {
+  content?: string;
+  reasoning?: string;
+  usage?: ChatUsage | null;
+}
+
+/** By key over the inference surface, or as the signed-in person. */
 async function* answer(
   { connection }: Invocation,
   model: string,
   messages: ChatMessage[],
-): AsyncGenerator<string> {
+): AsyncGenerator<Piece> {
   if (connection.key !== null) {
-    for await (const chunk of connection.client.rest.chatStream({ model, messages }))
-      yield chunk.choices[0]?.delta.content ?? "";
+    for await (const { choices, usage } of connection.client.rest.chatStream({ model, messages })) {
+      const delta = choices[0]?.delta as {
+        content?: string | null;
+        reasoning?: string;
+        reasoning_content?: string;
+      };
+      yield {
+        content: delta?.content ?? "",
+        reasoning: delta?.reasoning ?? delta?.reasoning_content ?? "",
+        usage,
+      };
+    }
     return;
   }
   const client = await connection.signedIn();
-  for await (const part of client.chat({ model, messages })) yield part.content ?? "";
+  for await (const part of client.chat({ model, messages }))
+    yield {
+      content: part.content ?? "",
+      reasoning: part.reasoning ?? "",
+      usage: part.usage as ChatUsage | null | undefined,
+    };
 }
 
+const SECOND_MS = 1000;
+
+/** "12 tokens in, 34 out, 1.2 s". */
+function usageInWords(
+  { prompt_tokens, completion_tokens }: NonNullable<ChatUsage>,
+  startedAtMs: number,
+): string {
+  const seconds = ((Date.now() - startedAtMs) / SECOND_MS).toFixed(1);
+  return `${prompt_tokens} tokens in, ${completion_tokens} out, ${seconds} s`;
+}
+
+/** The answer goes to the output; what the model thinks and what it cost are remarks beside it. */
 async function say(invocation: Invocation, model: string, messages: ChatMessage[]): Promise<string> {
-  let whole = "";
+  const { output, options } = invocation;
+  const startedAtMs = Date.now();
+  let content = "";
+  let reasoning = "";
+  let usage: ChatUsage | null = null;
   for await (const piece of answer(invocation, model, messages)) {
-    whole += piece;
-    if (!invocation.output.json) invocation.output.write(piece);
+    if (piece.usage) usage = piece.usage;
+    if (piece.reasoning) {
+      reasoning += piece.reasoning;
+      if (!output.json && !options["no-reasoning"])
+        process.stderr.write(output.paint("dim", piece.reasoning, "stderr"));
+    }
+    if (piece.content) {
+      const isFirst = content === "";
+      content += piece.content;
+      if (isFirst && reasoning !== "" && !options["no-reasoning"]) output.note("\n");
+      if (!output.json) output.write(piece.content);
+    }
   }
-  if (invocation.output.json) invocation.output.result({ model, content: whole }, () => "");
-  else invocation.output.write("\n");
-  return whole;
+  if (output.json)
+    output.result({ model, content, ...(reasoning && { reasoning }), ...(usage && { usage }) }, () => "");
+  else {
+    output.write("\n");
+    if (usage) output.note(output.paint("dim", usageInWords(usage, startedAtMs), "stderr"));
+  }
+  return content;
 }
 
 async function converse(invocation: Invocation, model: string, messages: ChatMessage[]): Promise<void> {
@@ -56,6 +108,7 @@ export const chat: Command = {
   options: {
     model: { type: "string", short: "m", help: "model id; the first that can be called unless given" },
     system: { type: "string", help: "system prompt" },
+    "no-reasoning": { type: "boolean", help: "do not show what the model thinks before it answers" },
   },
   async run(invocation) {
     const { words, options, connection } = invocation;

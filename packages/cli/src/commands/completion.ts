@@ -21,14 +21,23 @@ export function completionFor(
         );
         return `# model-gateway completion for bash: eval "$(model-gateway completion bash)"
 _model_gateway() {
-  local current="\${COMP_WORDS[COMP_CWORD]}" words
+  # Bash breaks words at colons, which models have; the line has them whole.
+  local line="\${COMP_LINE:0:COMP_POINT}"
+  local current="\${line##*[[:space:]]}" words values="" typed=()
   if [ "$COMP_CWORD" -eq 1 ]; then words="${names}"; else
     case "\${COMP_WORDS[1]}" in
 ${cases.join("\n")}
     *) words="" ;;
     esac
+    # What only the service knows: models, keys, groups.
+    case "$current" in -*) ;; *) read -ra typed <<< "\${line#* }"
+      [[ "$line" == *[[:space:]] ]] && typed+=("")
+      values="$("\${COMP_WORDS[0]}" __complete "\${typed[@]}" 2>/dev/null)" ;; esac
   fi
-  COMPREPLY=($(compgen -W "$words" -- "$current"))
+  COMPREPLY=($(compgen -W "$words $values" -- "$current"))
+  if [[ "$current" == *:* && "$COMP_WORDBREAKS" == *:* ]]; then
+    COMPREPLY=("\${COMPREPLY[@]#"\${current%"\${current##*:}"}"}")
+  fi
 }
 complete -F _model_gateway model-gateway
 `;
@@ -54,6 +63,13 @@ ${list}
   case "\${words[2]}" in
 ${cases.join("\n")}
   esac
+  # What only the service knows: models, keys, groups.
+  local -a values
+  if [[ "\${words[CURRENT]}" != -* ]]; then
+    values=(\${(f)"$("\${words[1]}" __complete "\${(@)words[2,CURRENT]}" 2>/dev/null)"})
+    (( $#values )) && compadd -- $values
+  fi
+  return 0
 }
 if [ "\${funcstack[1]}" = "_model-gateway" ]; then
   _model-gateway "$@"
@@ -75,7 +91,10 @@ fi
             ),
           ];
         });
-        return `# model-gateway completion for fish: model-gateway completion fish | source\ncomplete -c model-gateway -f\n${lines.join("\n")}\n`;
+        // What only the service knows: models, keys, groups.
+        const values =
+          "complete -c model-gateway -n 'not __fish_use_subcommand' -a '(model-gateway __complete (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'";
+        return `# model-gateway completion for fish: model-gateway completion fish | source\ncomplete -c model-gateway -f\n${lines.join("\n")}\n${values}\n`;
       },
     },
     "bash",

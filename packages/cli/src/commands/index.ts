@@ -7,10 +7,14 @@ import { agents } from "./agents.ts";
 import { backends, models } from "./backends.ts";
 import { chat } from "./chat.ts";
 import { completionFor } from "./completion.ts";
+import { connect } from "./connect.ts";
+import { groups } from "./groups.ts";
 import { keys } from "./keys.ts";
 import { ledger } from "./ledger.ts";
+import { logs } from "./logs.ts";
 import { login, logout } from "./session.ts";
 import { usage } from "./usage.ts";
+import { users } from "./users.ts";
 
 /** Options of every command. */
 export const COMMON_OPTIONS = {
@@ -42,10 +46,14 @@ export const COMMANDS: readonly Command[] = [
   login,
   logout,
   keys,
+  connect,
   backends,
   models,
   chat,
   usage,
+  logs,
+  users,
+  groups,
   ledger,
   agents,
   migrate,

@@ -37,7 +37,7 @@ export const usage: Command = {
   options: {
     limit: { type: "string", help: "rows to show, 50 unless given" },
     project: { type: "string", help: "only rows of this project's keys" },
-    by: { type: "string", help: "sums by model, backend, ref or day (needs the admin token)" },
+    by: { type: "string", help: "sums by model, backend, ref or day; for administrators" },
     since: { type: "string", help: "first day, YYYY-MM-DD" },
     until: { type: "string", help: "last day, YYYY-MM-DD" },
   },
@@ -60,7 +60,10 @@ export const usage: Command = {
       ...(text(options, "since") && { since: text(options, "since")! }),
       ...(text(options, "until") && { until: text(options, "until")! }),
     };
-    const answer = await connection.asOperator().admin.queryUsage(query);
+    const answer =
+      connection.adminToken === null
+        ? await (await connection.signedIn()).call("usage.query", query)
+        : await connection.asOperator().admin.queryUsage(query);
     if (output.json) return output.result(answer, () => "");
     output.table(
       (answer.groups ?? []) as unknown as Record<string, unknown>[],

@@ -2,7 +2,8 @@ import type { Command } from "../command.ts";
 
 /** The runtime reads this once, before any code runs; without it 256 streams are the most at a time. */
 const OUTGOING_LIMIT = { BUN_CONFIG_MAX_HTTP_REQUESTS: "65336" };
-const isCompiled = Bun.main.startsWith("/$bunfs/");
+/** An executable's files lie in a folder that exists only inside it; on Windows it has a drive. */
+const isCompiled = /^(\/\$bunfs\/|[a-z]:[\\/]~BUN[\\/])/i.test(Bun.main);
 
 export const serve: Command = {
   name: "serve",

@@ -7,4 +7,7 @@ export function rememberSecret(keyId: string, secret: string): void {
   secrets.set(keyId, secret);
 }
 
+/** Of the key that was made last in this tab. */
+export const latestSecret = (): string | null => [...secrets.values()].at(-1) ?? null;
+
 export const secretOf = (keyId: string): string | null => secrets.get(keyId) ?? null;

@@ -169,3 +169,14 @@ export function parseMarkdown(text: string): Block[] {
   }
   return blocks;
 }
+
+/** The words of a line without their marks. */
+export const plainText = (parts: readonly Inline[]): string =>
+  parts.map((part) => ("text" in part ? part.text : plainText(part.children))).join("");
+
+/** A heading's id as the hosts of repositories make it, so that links work in both places. */
+export const headingId = (parts: readonly Inline[]): string =>
+  plainText(parts)
+    .toLowerCase()
+    .replace(/[^\p{L}\p{N}\s_-]/gu, "")
+    .replace(/\s/g, "-");

@@ -69,6 +69,13 @@ export const PAGES: readonly PageEntry[] = [
     ...page(() => import("./usage/page.tsx")),
   },
   {
+    patterns: ["/requests"],
+    title: "Requests",
+    icon: "requests",
+    section: "work",
+    ...page(() => import("./requests/page.tsx")),
+  },
+  {
     patterns: ["/keys"],
     title: "Keys",
     icon: "keys",
@@ -148,6 +155,14 @@ export const PAGES: readonly PageEntry[] = [
     section: "operate",
     adminOnly: true,
     ...page(() => import("./users/page.tsx")),
+  },
+  {
+    patterns: ["/audit"],
+    title: "Audit log",
+    icon: "shield",
+    section: "operate",
+    adminOnly: true,
+    ...page(() => import("./audit/page.tsx")),
   },
   {
     patterns: ["/docs", "/docs/:name", "/docs/:folder/:name"],

@@ -2,17 +2,12 @@ import { type FormEvent, useState } from "react";
 import { useAction } from "../lib/action.ts";
 import { client, expired, online } from "../lib/client.ts";
 import { useQuery } from "../lib/query.ts";
+import { loadSetup } from "../lib/setup.ts";
 import { useStore } from "../lib/store.ts";
 import { OfflineBanner } from "../shell/banner.tsx";
 import { Button, Segments, TextField } from "../ui/controls.tsx";
 import { Mark } from "../ui/icons.tsx";
 import { FormError, Note, QueryFailure } from "../ui/states.tsx";
-
-interface Setup {
-  registration_open: boolean;
-  first_run: boolean;
-  setup_link_needed: boolean;
-}
 
 /** From the link that the start printed; after the # it reaches no log. */
 const setupToken = new URLSearchParams(location.hash.slice(1)).get("setup");
@@ -21,13 +16,14 @@ const PASSWORD_LENGTH_MIN = 8;
 
 /** Sign in, create an account where that is open, or set the service up when nobody has an account yet. */
 export function SignIn() {
-  const setup = useQuery("setup", async () => JSON.parse(await client.rest.text("/api/setup")) as Setup);
+  const setup = useQuery("setup", loadSetup);
   const [mode, setMode] = useState<"in" | "up">("in");
   const hasExpired = useStore(expired);
   const connected = useStore(online);
   if (!setup.data && !setup.error) return <div className="center" />;
   const firstRun = setup.data?.first_run ?? false;
   const registering = firstRun || mode === "up";
+  const byPassword = setup.data?.password_sign_in ?? true;
   return (
     <main className="center">
       {!connected && <OfflineBanner />}
@@ -52,7 +48,9 @@ export function SignIn() {
             the service printed when it started. Open that link.
           </Note>
         )}
-        {!firstRun && setup.data?.registration_open && (
+        {setup.data?.provider && <ProviderButton label={setup.data.provider} />}
+        {setup.data?.provider && byPassword && <p className="entrance-or muted">or with a password</p>}
+        {!firstRun && byPassword && setup.data?.registration_open && (
           <Segments
             label="Sign in or create an account"
             value={mode}
@@ -63,13 +61,36 @@ export function SignIn() {
             ]}
           />
         )}
-        <AccountForm
-          key={String(registering)}
-          registering={registering}
-          submit={firstRun ? "Create the administrator" : registering ? "Create account" : "Sign in"}
-        />
+        {byPassword && (
+          <AccountForm
+            key={String(registering)}
+            registering={registering}
+            submit={firstRun ? "Create the administrator" : registering ? "Create account" : "Sign in"}
+          />
+        )}
       </div>
     </main>
+  );
+}
+
+/** Leaves for the provider; it sends the browser back to /signed-in, and from there to this page. */
+export function ProviderButton({
+  label,
+  returnTo = location.pathname + location.search,
+}: {
+  label: string;
+  returnTo?: string;
+}) {
+  const leave = useAction(async () => {
+    location.assign(await client.beginSignIn({ returnTo, setupToken: setupToken ?? undefined }));
+  });
+  return (
+    <>
+      <Button look="primary" busy={leave.busy} onClick={() => void leave.run()}>
+        {label}
+      </Button>
+      <FormError error={leave.error} />
+    </>
   );
 }
 

@@ -4,11 +4,13 @@ import { api } from "../lib/api.ts";
 import { client, online } from "../lib/client.ts";
 import { useQuery } from "../lib/query.ts";
 import { navigate, useSearch } from "../lib/router.ts";
+import { loadSetup } from "../lib/setup.ts";
 import { useStore } from "../lib/store.ts";
 import { OfflineBanner } from "../shell/banner.tsx";
 import { Button, TextField } from "../ui/controls.tsx";
 import { Mark } from "../ui/icons.tsx";
 import { FormError, QueryFailure, When } from "../ui/states.tsx";
+import { ProviderButton } from "./sign-in.tsx";
 
 const PASSWORD_LENGTH_MIN = 8;
 
@@ -56,6 +58,7 @@ export function Welcome({ kind, onSignIn }: { kind: "link" | "group"; onSignIn()
   const [search] = useSearch();
   const token = search.get("token") ?? "";
   const asked = useQuery(`asked ${kind} ${token}`, () => askedBy(kind, token));
+  const setup = useQuery("setup", loadSetup);
   const connected = useStore(online);
   return (
     <main className="center">
@@ -71,10 +74,18 @@ export function Welcome({ kind, onSignIn }: { kind: "link" | "group"; onSignIn()
           )}
         </div>
         <QueryFailure query={asked} />
-        {asked.data && <NewAccount kind={kind} token={token} asked={asked.data} />}
-        <Button look="quiet" onClick={onSignIn}>
-          I have an account: sign in
-        </Button>
+        {asked.data && setup.data?.provider && (
+          // A group is joined after the sign-in, on the page that this one is then.
+          <ProviderButton label={setup.data.provider} returnTo={kind === "group" ? undefined : "/"} />
+        )}
+        {asked.data && setup.data?.password_sign_in && (
+          <NewAccount kind={kind} token={token} asked={asked.data} />
+        )}
+        {setup.data?.password_sign_in && (
+          <Button look="quiet" onClick={onSignIn}>
+            I have an account: sign in
+          </Button>
+        )}
       </div>
     </main>
   );

@@ -7,6 +7,8 @@ import { appearance, resolvedColor } from "../lib/theme.ts";
 export interface ChartSeries {
   label: string;
   values: readonly number[];
+  /** A custom property; absent: the series' own colour by its place. */
+  color?: string;
 }
 
 interface ChartProps {
@@ -25,6 +27,7 @@ interface ChartProps {
 
 const HEIGHT = 260;
 export const SERIES_MAX = 6;
+const colorName = ({ color }: ChartSeries, index: number) => color ?? `--series-${(index % SERIES_MAX) + 1}`;
 export const seriesColor = (index: number) => `var(--series-${(index % SERIES_MAX) + 1})`;
 
 const AXIS_WIDTH = 64;
@@ -104,7 +107,8 @@ export function StackedChart({
         series: [
           {},
           ...sums.map((_, i) => {
-            const color = resolvedColor(`--series-${((sums.length - 1 - i) % SERIES_MAX) + 1}`);
+            const place = sums.length - 1 - i;
+            const color = resolvedColor(colorName(series[place]!, place));
             return { fill: color, stroke: color, width: 0, paths: bars, points: { show: false } };
           }),
         ],
@@ -174,12 +178,12 @@ function ChartTip({
       </thead>
       {series.length > 1 && (
         <tbody>
-          {series.map(({ label, values }, i) =>
-            values[tip.index] ? (
-              <tr key={label}>
+          {series.map((each, i) =>
+            each.values[tip.index] ? (
+              <tr key={each.label}>
                 <th scope="row">
-                  <i style={{ background: seriesColor(i) }} />
-                  {label}
+                  <i style={{ background: `var(${colorName(each, i)})` }} />
+                  {each.label}
                 </th>
                 <td>{parts[i]}</td>
               </tr>

@@ -1,5 +1,5 @@
 import { createElement, Fragment, memo } from "react";
-import { type Block, type Inline, parseMarkdown } from "../lib/markdown.ts";
+import { type Block, headingId, type Inline, parseMarkdown, plainText } from "../lib/markdown.ts";
 import { Link } from "../lib/router.ts";
 import { Code } from "./code.tsx";
 import { Formula } from "./math.tsx";
@@ -8,15 +8,6 @@ import { Formula } from "./math.tsx";
 type Resolve = (href: string) => string | null;
 
 const external: Resolve = (href) => (/^https?:\/\//.test(href) ? href : null);
-/** As the hosts of repositories make it, so that links work in both places. */
-const slug = (parts: readonly Inline[]): string =>
-  parts
-    .map((part) => ("text" in part ? part.text : slug(part.children)))
-    .join("")
-    .toLowerCase()
-    .replace(/[^\p{L}\p{N}\s_-]/gu, "")
-    .replace(/\s/g, "-");
-
 function Inlines({ parts, resolve }: { parts: readonly Inline[]; resolve: Resolve }) {
   return parts.map((part, i) => {
     const key = `${i}${part.kind}`;
@@ -63,7 +54,7 @@ function OneBlock({ block, resolve }: { block: Block; resolve: Resolve }) {
     case "heading":
       return createElement(
         `h${block.level}`,
-        { id: slug(block.children) },
+        { id: headingId(block.children) },
         <Inlines parts={block.children} resolve={resolve} />,
       );
     case "paragraph":
@@ -109,17 +100,22 @@ function OneBlock({ block, resolve }: { block: Block; resolve: Resolve }) {
 
 function MarkdownTable({ block, resolve }: { block: Extract<Block, { kind: "table" }>; resolve: Resolve }) {
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard
-    <section className="table-wrap" tabIndex={0} aria-label="Table">
+    // A group and not a region: a page may have many, and landmarks must be told apart.
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard
+    // biome-ignore lint/a11y/useSemanticElements: a fieldset is for forms
+    <div role="group" className="table-wrap" tabIndex={0} aria-label="Table">
       <table className="table">
         <thead>
           <tr>
-            {block.head.map((cell, i) => (
-              // biome-ignore lint/suspicious/noArrayIndexKey: parsed text has no other identity
-              <th key={i}>
-                <Inlines parts={cell} resolve={resolve} />
-              </th>
-            ))}
+            {block.head.map((cell, i) => {
+              const Cell = plainText(cell).trim() === "" ? "td" : "th";
+              return (
+                // biome-ignore lint/suspicious/noArrayIndexKey: parsed text has no other identity
+                <Cell key={i}>
+                  <Inlines parts={cell} resolve={resolve} />
+                </Cell>
+              );
+            })}
           </tr>
         </thead>
         <tbody>
@@ -136,7 +132,7 @@ function MarkdownTable({ block, resolve }: { block: Extract<Block, { kind: "tabl
           ))}
         </tbody>
       </table>
-    </section>
+    </div>
   );
 }
 

@@ -27,7 +27,7 @@ const isLoopback = (host: string) => host === "localhost" || host === "::1" || h
 
 /** What makes this service easier to attack than it has to be; said at every start, and by `doctor`. */
 export function exposureOf(
-  { host, trustedProxies, registrationOpen, metricsToken }: Config,
+  { host, trustedProxies, registrationOpen, metricsToken, tlsCert }: Config,
   { isRoot, isSandboxed }: Surroundings,
 ): Exposure[] {
   const found: Exposure[] = [];
@@ -37,11 +37,11 @@ export function exposureOf(
       message: "the service runs as root without a container",
       remedy: "run it as an account of its own, as the unit in deploy/ does",
     });
-  if (isWide && trustedProxies.length === 0)
+  if (isWide && trustedProxies.length === 0 && tlsCert === null)
     found.push({
       message: `the service listens on ${host} without TLS, and no proxy is named: keys and passwords travel unencrypted`,
       remedy:
-        "listen on 127.0.0.1 behind a proxy that speaks TLS, and name the proxy in SERVICE_TRUSTED_PROXIES",
+        "give it a certificate (SERVICE_TLS_CERT, SERVICE_TLS_KEY), or listen on 127.0.0.1 behind a proxy that speaks TLS, and name the proxy in SERVICE_TRUSTED_PROXIES",
     });
   if ((isWide || trustedProxies.length > 0) && registrationOpen)
     found.push({

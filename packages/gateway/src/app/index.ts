@@ -40,7 +40,7 @@ class RunningApp implements App {
     const { config, server, rooms, foundation } = parts;
     const host = config.host.includes(":") ? `[${config.host}]` : config.host;
     this.port = server.port;
-    this.url = `http://${host}:${server.port}`;
+    this.url = `${config.tlsCert === null ? "http" : "https"}://${host}:${server.port}`;
     this.rooms = rooms;
     this.log = foundation.log;
   }

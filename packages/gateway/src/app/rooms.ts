@@ -8,6 +8,7 @@ import type { Rooms } from "../kernel/context.ts";
 import { buildHash, VERSION } from "../kernel/version.ts";
 import { Accounts } from "../rooms/accounts/index.ts";
 import { Agents } from "../rooms/agents/index.ts";
+import { Audit } from "../rooms/audit/index.ts";
 import { Billing } from "../rooms/billing/index.ts";
 import { Conversations } from "../rooms/conversations/index.ts";
 import { Groups } from "../rooms/groups/index.ts";
@@ -18,7 +19,9 @@ import { Memory } from "../rooms/memory/index.ts";
 import { MeteringService } from "../rooms/metering/index.ts";
 import { Providers } from "../rooms/providers/index.ts";
 import { Realtime } from "../rooms/realtime/index.ts";
+import { Requests } from "../rooms/requests/index.ts";
 import { createSealer, Routing } from "../rooms/routing/index.ts";
+import { Sso, type SsoSettings } from "../rooms/sso/index.ts";
 import { Housekeeping, type LocalServer, LocalServers, System } from "../rooms/system/index.ts";
 import { Usage } from "../rooms/usage/index.ts";
 import { Video } from "../rooms/video/index.ts";
@@ -38,6 +41,26 @@ interface RoomOptions {
   ownPort: () => number;
   deadlines?: Partial<Deadlines>;
   localServers?: readonly LocalServer[];
+}
+
+/** Null without an issuer; the configuration was checked: with one, the rest is there. */
+function ssoSettings(config: Config): SsoSettings | null {
+  const { oidcIssuer: issuer, oidcClientId: clientId, publicUrl } = config;
+  if (issuer === null || clientId === null || publicUrl === null) return null;
+  return {
+    issuer,
+    clientId,
+    publicUrl,
+    clientSecret: config.oidcClientSecret,
+    scopes: config.oidcScopes,
+    label: config.oidcLabel,
+    admin: config.oidcAdmin,
+    groupsClaim: config.oidcGroupsClaim,
+    emailDomains: config.oidcEmailDomains,
+    registers: config.oidcRegistration,
+    linksByEmail: config.oidcLinkByEmail,
+    trustsEmail: config.oidcTrustEmail,
+  };
 }
 
 /** What a room needs beyond its constructor. */
@@ -67,7 +90,7 @@ export async function openRooms(options: RoomOptions) {
     jwtSecret,
     leases,
     events,
-    requests,
+    requests: betweenInstances,
     revocations,
   } = foundation;
   const open = async <R>(name: string, room: R, { start, close }: Needs<R> = {}): Promise<R> => {
@@ -93,7 +116,12 @@ export async function openRooms(options: RoomOptions) {
       jwtSecret,
       adminToken,
       registrationOpen,
+      passwordSignIn: config.passwordSignIn,
     }),
+  );
+  const audit = await open(
+    "audit",
+    new Audit({ db, clock, ids, log, retentionDays: config.auditRetentionDays }),
   );
   const ledger = await open("ledger", new Ledger({ db, bus, clock, ids, pointsPerUsd }));
   const usage = await open("usage", new Usage({ db, clock, retentionMonths: config.usageRetentionMonths }));
@@ -115,11 +143,28 @@ export async function openRooms(options: RoomOptions) {
     "metering",
     new MeteringService({ settler, clock, ids, log, dataDir, ...money }),
     {
+      start: (room) => room.start(),
       close: (room) => room.close(life.isPatient ? JOURNAL_DRAIN_MS : JOURNAL_STOP_MS),
     },
   );
   const groups = await open("groups", new Groups({ db, bus, clock, ids, accounts, ledger, metering }));
-  const keys = await open("keys", new Keys({ db, bus, clock, ids, groups }));
+  const keys = await open("keys", new Keys({ db, bus, clock, ids, log, groups, usage }), {
+    close: (room) => room.close(),
+  });
+  const sso = await open(
+    "sign-in provider",
+    new Sso({
+      settings: ssoSettings(config),
+      db,
+      clock,
+      ids,
+      log,
+      jwtSecret,
+      accounts,
+      groups,
+      fetch: (url, init) => fetch(url, init),
+    }),
+  );
 
   // Backends and routing.
   const bridge = await open("bridge", new Bridge({ agentUrl: config.bridgeUrl, clock, log }), {
@@ -153,7 +198,7 @@ export async function openRooms(options: RoomOptions) {
     new Agents({
       db,
       bus,
-      requests,
+      requests: betweenInstances,
       events,
       clock,
       ids,
@@ -165,6 +210,24 @@ export async function openRooms(options: RoomOptions) {
   );
 
   // What the console and the usage reports read.
+  const requests = await open(
+    "requests",
+    new Requests({
+      db,
+      bus,
+      events,
+      clock,
+      ids,
+      log,
+      metrics,
+      groups,
+      keptDays: config.requestRecordsDays,
+      keptMax: config.requestRecordsMax,
+      costNanoUsd: (model, tokens) => billing.costNanoUsd(model, tokens),
+      knownModel: (asked) => routing.knownModel(asked),
+    }),
+    { close: (room) => room.close() },
+  );
   const providers = await open("providers", new Providers(db, clock));
   const conversations = await open("conversations", new Conversations({ db, clock, ids }));
   const memory = await open("memory", new Memory({ url: config.memoryUrl, bus, clock, log }), {
@@ -201,7 +264,7 @@ export async function openRooms(options: RoomOptions) {
   const realtime = await open(
     "realtime",
     new Realtime({
-      requests,
+      requests: betweenInstances,
       events,
       clock,
       ids,
@@ -244,21 +307,28 @@ export async function openRooms(options: RoomOptions) {
 
   const sweeps = {
     "usage rows": usage.sweepRows,
+    "request records": requests.sweepRecords,
+    "request sums": requests.sweepSums,
     "refresh tokens": accounts.sweepTokens,
     "ended sessions": accounts.sweepSessions,
     "account links": accounts.people.sweepLinks,
+    "used sign-ins": sso.sweepUsed,
     invitations: groups.invitations.sweep,
     "video payloads": video.sweepPayloads,
     "stored responses": inference.responses.sweep,
+    "audit entries": audit.sweep,
   };
   await open("housekeeping", new Housekeeping({ clock, log, leases, sweeps }), {
     close: (sweeper) => sweeper.close(),
   });
   return {
     accounts,
+    audit,
+    sso,
     ledger,
     groups,
     usage,
+    requests,
     billing,
     metering,
     keys,

@@ -8,6 +8,7 @@ import type { Metrics } from "../observe/metrics.ts";
 import { surfaces } from "../rooms/index.ts";
 import { payerOf } from "../rooms/keys/index.ts";
 import { AgentTunnel } from "../transports/agent-tunnel/index.ts";
+import { CertificateFiles } from "../transports/certificate-files.ts";
 import { createConsole } from "../transports/console/handler.ts";
 import { consoleRoutes } from "../transports/console/routes.ts";
 import { documentRoutes } from "../transports/docs/routes.ts";
@@ -68,14 +69,38 @@ function publishFigures(
   for (const [name, help, read] of figures) metrics.gauge(name, help, read);
 }
 
+/** The certificate of the operator's files, where there are any. */
+function openCertificate(
+  { tlsCert: certFile, tlsKey: keyFile }: Config,
+  life: Life,
+  { clock, log, metrics }: Foundation,
+): CertificateFiles | null {
+  if (certFile === null || keyFile === null) return null;
+  const files = new CertificateFiles({ certFile, keyFile, clock, log });
+  life.opened("TLS certificate", () => files.close());
+  metrics.gauge(
+    "gateway_tls_certificate_expires_timestamp_seconds",
+    "When the TLS certificate in use expires",
+    () => files.expiresAtMs / 1000,
+  );
+  return files;
+}
+
 /** Opens the listener: from here on the service takes requests. */
 export function openTransports({ config, life, foundation, rooms }: TransportOptions): Transports {
   const { events: hub, limiter, revocations, clock, ids, log, metrics } = foundation;
-  const { accounts, metering } = rooms;
+  const { accounts, metering, audit } = rooms;
   const registry = new Registry(surfaces);
   const tries = new FailedTries(clock);
   const calls = metrics.counter("gateway_rpc_calls_total", "JSON-RPC calls by method and outcome");
-  const runner = new RpcRunner({ registry, rooms, log, calls });
+  const runner = new RpcRunner({
+    registry,
+    rooms,
+    log,
+    calls,
+    audit,
+    record: (method) => rooms.requests.open(method, ids.ordered()),
+  });
   const events = new EventsTransport({ events: hub, authenticator: accounts, revocations, clock });
   life.opened("notification streams", () => events.close());
   publishFigures(metrics, rooms, events);
@@ -84,20 +109,30 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
     "Connections refused because of the connection limit",
   );
   const hosts = new Hosts(config);
+  const certificate = openCertificate(config, life, foundation);
   const server = startHttpServer({
     host: config.host,
     port: config.port,
     reusePort: config.reusePort,
+    ...(certificate && { certificate: () => certificate.current }),
     connectionsMax: config.connectionsMax,
     connectionRefused: () => refused.add(),
     routes: [
       ...registry.routes,
-      ...documentRoutes({ registry, metrics, metricsToken: config.metricsToken, version: VERSION }),
+      ...documentRoutes({
+        registry,
+        metrics,
+        metricsToken: config.metricsToken,
+        isSecure: certificate !== null,
+        version: VERSION,
+      }),
       ...consoleRoutes({
         hosts,
         needsSetupLink: (source) => accounts.needsSetupLink(source),
         registrationIsOpen: () => accounts.registrationIsOpen(),
         firstAccountOnly: config.registrationOpen === null,
+        passwordSignIn: config.passwordSignIn,
+        provider: rooms.sso.label,
       }),
     ],
     fallback: createConsole({ log }),
@@ -122,6 +157,9 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
       apiRateLimitRpm: config.apiRateLimitRpm,
       checkTierRate: (principal) => metering.checkRate(payerOf(principal)),
     }),
+    keyRefused: (principal, failure) => rooms.keys.refused(principal, failure),
+    audit,
+    record: (surface, requestId) => rooms.requests.open(surface, requestId),
     rooms,
     ids,
     log,

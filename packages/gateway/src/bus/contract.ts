@@ -62,6 +62,12 @@ export interface Spent extends Quantity {
   version: number;
 }
 
+/** What a grant takes: `fixed`, and `perUnit` for each unit. Need not be whole numbers; what is reserved is rounded up. */
+export interface Cost {
+  fixed: Quantity;
+  perUnit: Quantity;
+}
+
 /** A limit that a grant must fit into. */
 export interface Purse {
   name: string;
@@ -73,16 +79,15 @@ export interface Purse {
    * may exceed it by this many units, so that the last part of a quota can still be used by larger requests.
    */
   unitsBeyond: number | null;
+  /** What the grant takes from this purse, where that is counted otherwise: dollars beside points. */
+  cost?: Cost;
 }
 
-/** `fixed` plus as many units as fit, each of them costing `perUnit`. */
-export interface Asking {
+/** As many units as fit. */
+export interface Asking extends Cost {
   purses: readonly Purse[];
   /** Further names on which the grant is reserved, without a limit of their own. */
   alsoOn: readonly string[];
-  /** Need not be whole numbers; what is reserved is rounded up. */
-  fixed: Quantity;
-  perUnit: Quantity;
   unitsMin: number;
   unitsMax: number;
 }
@@ -91,10 +96,7 @@ export interface Asking {
 export const HAIR = 0.001;
 
 /** What is reserved for a grant of this many units: whole numbers, so that sums stay exact. */
-export const grantedAmount = (
-  { fixed, perUnit }: Pick<Asking, "fixed" | "perUnit">,
-  units: number,
-): Quantity => ({
+export const grantedAmount = ({ fixed, perUnit }: Cost, units: number): Quantity => ({
   money: Math.ceil(fixed.money + units * perUnit.money - HAIR),
   tokens: Math.ceil(fixed.tokens + units * perUnit.tokens - HAIR),
 });
@@ -113,7 +115,7 @@ export const REFUSED = -1;
 export interface Reservations {
   /**
    * Reserves as many units as fit every purse, on all names or on none, and returns how many: `REFUSED` when that
-   * is fewer than `unitsMin`. `grantedAmount` says what was reserved.
+   * is fewer than `unitsMin`. `grantedAmount` of the asking, or of the purse's own cost, says what was reserved.
    */
   grant(asking: Asking): number | Promise<number>;
   /** Reserves more, or releases (a negative amount), without checking limits. */

@@ -1,4 +1,5 @@
 import type { Log } from "./log.ts";
+import type { RequestRecord } from "./request-record.ts";
 
 /** Every room's public face, by name. A room adds itself here by declaration merging in its index.ts. */
 // biome-ignore lint/suspicious/noEmptyInterface: rooms fill it in by declaration merging
@@ -32,6 +33,8 @@ export interface SignedIn {
   userId: string;
   sessionId?: string;
 }
+
+export const nameOf = ({ userId, sessionId = "" }: SignedIn): string => `${userId} ${sessionId}`;
 
 /** Where a call comes from. */
 export interface CallSource {
@@ -86,4 +89,6 @@ export interface CallContext {
   requestId: string;
   log: Log;
   rooms: Rooms;
+  /** What is noted of a call to a model; null for every other call, and when no records are kept. */
+  record: RequestRecord | null;
 }

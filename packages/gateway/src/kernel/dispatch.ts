@@ -1,3 +1,4 @@
+import { type AuditSink, auditEntry } from "./audit.ts";
 import type { Actor, CallContext, Identity } from "./context.ts";
 import { fail } from "./errors.ts";
 import type { MethodAuth } from "./method.ts";
@@ -42,12 +43,17 @@ export function authorize({ auth, name, hint }: Protected, { actor, adminToken }
 }
 
 /**
- * Runs one call: finds the method, checks the right, validates, handles. Throws, or rejects with, what went wrong.
- * A promise only where the handler made one: most calls need no wait.
+ * Runs one call: finds the method, checks the right, validates, handles, and records what was changed. Throws, or
+ * rejects with, what went wrong. A promise only where the handler made one, or where something is recorded.
  */
 export function dispatch(
   registry: Registry,
-  { method: name, params, context }: { method: string; params: unknown; context: CallContext },
+  {
+    method: name,
+    params,
+    context,
+    audit,
+  }: { method: string; params: unknown; context: CallContext; audit: AuditSink },
 ): unknown {
   // The caller has the address already; here only the path is known.
   if (name === DISCOVER) return openRpcDocument(registry, { version: VERSION, serverUrl: "" });
@@ -55,10 +61,13 @@ export function dispatch(
   if (!method) fail("method_not_found", `Method not found: ${name.slice(0, 200)}`);
   const actor = authorize(method, context.caller);
   const checked = validate(method.params, params ?? {});
-  const { caller, requestId, log, rooms } = context;
-  const result: unknown = method.handler({ caller, requestId, log, rooms, params: checked, actor });
+  const { caller, requestId, log, rooms, record } = context;
+  const result: unknown = method.handler({ caller, requestId, log, rooms, record, params: checked, actor });
   // Parsing drops every field that the definition does not list, so no handler can leak one.
-  return result instanceof Promise
-    ? result.then((value) => method.result.parse(value))
-    : method.result.parse(result);
+  const answered = (value: unknown): unknown => {
+    const answer = method.result.parse(value);
+    if (method.audit === false) return answer;
+    return audit.record(auditEntry({ action: name, caller, requestId }, checked, answer)).then(() => answer);
+  };
+  return result instanceof Promise ? result.then(answered) : answered(result);
 }

@@ -18,7 +18,7 @@ const SECRET_TEXT =
   /(bearer\s+)[^\s"',]+|service-[0-9a-f-]{36}|eyJ[\w-]+\.[\w-]+\.[\w-]+|(:\/\/[^/\s:@]+:)[^@\s/]+@/gi;
 const TEXT_LENGTH_MAX = 4096;
 
-const redactText = (text: string): string =>
+export const redactText = (text: string): string =>
   text.replace(SECRET_TEXT, (_, bearer, userinfo) =>
     userinfo ? `${userinfo}[redacted]@` : `${bearer ?? ""}[redacted]`,
   );

@@ -26,10 +26,17 @@ export interface MethodDefinition<
   auth: Auth;
   /** For `admin` methods: what the refusal tells someone who is signed in without the right. */
   hint?: string;
+  /** Asks something of a model: each call leaves a record, refused ones too. */
+  recorded?: boolean;
   /** A role that the handler checks beyond `auth`; for the reference only, e.g. "group admin". */
   role?: string;
   /** Notifications that a call leads to, by name; for the reference only. */
   notifies?: readonly string[];
+  /**
+   * Every call that succeeds leaves an entry in the audit log, unless this is false: for methods that change nothing,
+   * and for requests to models, whose record is the usage row.
+   */
+  audit?: false;
   params: Params;
   result: Result;
   handler(

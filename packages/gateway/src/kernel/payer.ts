@@ -13,7 +13,18 @@ export interface Payer {
   costMultiplierMicros: number;
   /** Requests a minute that all keys of the group may make together; null: no ceiling. */
   rpmCeiling: number | null;
+  /** Null where the key has none, and on JWT surfaces. */
+  keyLimits: KeyLimits | null;
   tier: string;
+}
+
+/** Limits of one key, beside those of its user's tier and of its group; null: no limit. */
+export interface KeyLimits {
+  /** For a UTC month. */
+  monthlyNanoUsd: number | null;
+  totalNanoUsd: number | null;
+  requestsPerMinute: number | null;
+  tokensPerMinute: number | null;
 }
 
 /** A cost multiplier of exactly 1. */

@@ -87,8 +87,15 @@ interface RouteDefinition<
   auth: Auth;
   /** Another header that may carry the API key, for clients that do not send a bearer. */
   keyHeader?: string;
+  /** Asks something of a model: each request leaves a record, refused ones too. */
+  recorded?: boolean;
   /** Of an `api_key` route: not counted against the tier's requests a minute. */
   outsideTierRate?: true;
+  /**
+   * As for methods: false for what changes nothing. A GET, and what is called without an account or with an API key,
+   * leaves no entry in any case.
+   */
+  audit?: false;
   query?: Query;
   /** Read and, unless it is raw, parsed and checked before the handler runs. */
   body?: Body;
@@ -107,6 +114,10 @@ interface RouteDefinition<
 export interface AnyRoute extends Omit<RouteDefinition, "handler"> {
   handler(call: RouteCall): unknown;
 }
+
+/** Whether a call that succeeds leaves an entry in the audit log. */
+export const isAudited = ({ method, auth, audit }: AnyRoute): boolean =>
+  audit !== false && method !== "GET" && auth !== "public" && auth !== "api_key";
 
 /** What a definition says that cannot be served; types catch most of it, and this the rest. */
 export function checkRoute(route: AnyRoute): void {

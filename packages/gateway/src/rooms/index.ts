@@ -1,5 +1,6 @@
 import * as accounts from "./accounts/index.ts";
 import * as agents from "./agents/index.ts";
+import * as audit from "./audit/index.ts";
 import * as billing from "./billing/index.ts";
 import * as conversations from "./conversations/index.ts";
 import * as groups from "./groups/index.ts";
@@ -9,7 +10,9 @@ import * as ledger from "./ledger/index.ts";
 import * as memory from "./memory/index.ts";
 import * as providers from "./providers/index.ts";
 import * as realtime from "./realtime/index.ts";
+import * as requests from "./requests/index.ts";
 import * as routing from "./routing/index.ts";
+import * as sso from "./sso/index.ts";
 import * as system from "./system/index.ts";
 import * as usage from "./usage/index.ts";
 import * as video from "./video/index.ts";
@@ -17,12 +20,14 @@ import * as video from "./video/index.ts";
 /** Every room's surface, one line a room; the registry, the documents and the client's types come from here. */
 export const surfaces = [
   accounts,
+  sso,
   ledger,
   groups,
   keys,
   providers,
   conversations,
   usage,
+  requests,
   billing,
   memory,
   routing,
@@ -30,5 +35,6 @@ export const surfaces = [
   video,
   realtime,
   agents,
+  audit,
   system,
 ] as const;

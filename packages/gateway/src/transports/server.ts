@@ -1,18 +1,20 @@
 import { bearerOf, type HttpRequest, Reply, Router, replyOf } from "@model-gateway/wire/http";
-import type { AnyReply, IncomingRequest } from "@model-gateway/wire/server";
+import type { AnyReply, Certificate, IncomingRequest } from "@model-gateway/wire/server";
 import { connectionsByOpenFiles, Listener, SocketReply } from "@model-gateway/wire/server";
 import type { SocketHandlers } from "@model-gateway/wire/websocket";
+import type { AuditSink } from "../kernel/audit.ts";
 import type { Clock } from "../kernel/clock.ts";
 import type { Rooms } from "../kernel/context.ts";
 import { ServiceError, toRestReply, toServiceError } from "../kernel/errors.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
+import type { RequestRecord } from "../kernel/request-record.ts";
 import { type AnyRoute, checkRoute } from "../kernel/route.ts";
 import { Cors } from "./cors.ts";
 import type { EventsTransport } from "./events/sse.ts";
 import { type Hosts, RequestSource } from "./hosts.ts";
 import type { Gate } from "./rest/gate.ts";
-import { RouteRunner } from "./rest/runner.ts";
+import { RouteRunner, type RouteRunnerOptions } from "./rest/runner.ts";
 import { type createRpcHttp, RPC_BODY_BYTES_MAX } from "./rpc/http.ts";
 import { type RpcWebSocket, SEND_BUFFER_BYTES_MAX } from "./rpc/websocket.ts";
 
@@ -28,16 +30,22 @@ interface HttpServerOptions {
   port: number;
   /** Lets several processes listen on one port. */
   reusePort?: boolean;
+  /** Of new connections; unset: plain HTTP. */
+  certificate?: () => Certificate;
   /** Null: as many as the open files allow. */
   connectionsMax: number | null;
   connectionRefused(): void;
   routes: readonly AnyRoute[];
   gate: Gate;
+  keyRefused: RouteRunnerOptions["keyRefused"];
+  audit: AuditSink;
   rpcHttp: ReturnType<typeof createRpcHttp>;
   rpcSocket: RpcWebSocket;
   events: EventsTransport;
   // biome-ignore lint/suspicious/noExplicitAny: each transport knows the data of its own sockets
   sockets: readonly SocketTransport<any>[];
+  /** Opens the record of a request; null when none are kept. */
+  record(surface: string, requestId: string): RequestRecord | null;
   rooms: Rooms;
   ids: Ids;
   log: Log;
@@ -69,10 +77,10 @@ function challenged(answer: AnyReply): AnyReply {
 
 /** The one listener: routes, the RPC plane, the event streams and the WebSockets. */
 export function startHttpServer(options: HttpServerOptions): Listener {
-  const { rpcHttp, rpcSocket, events, gate, rooms, ids, log, trustedProxies } = options;
+  const { rpcHttp, rpcSocket, events, gate, keyRefused, audit, rooms, ids, log, trustedProxies } = options;
   for (const route of options.routes) checkRoute(route);
   const router = new Router(options.routes);
-  const runner = new RouteRunner({ gate, rooms, log });
+  const runner = new RouteRunner({ gate, rooms, log, keyRefused, audit, record: options.record });
   const cors = new Cors(options.corsOrigins);
 
   function runRoute(request: IncomingRequest, path: string): AnyReply | Promise<AnyReply> {
@@ -164,6 +172,7 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     host: options.host,
     port: options.port,
     reusePort: options.reusePort ?? false,
+    ...(options.certificate && { certificate: options.certificate }),
     connectionsMax,
     strangers: {
       max: Math.ceil(connectionsMax * STRANGERS_SHARE),

@@ -520,6 +520,12 @@ test("what a tunnel refuses is an error that lets the router go on", async () =>
   await until("the model is gone", () => backend("tiny") === null);
 });
 
+/** A model is routable after the first probe of its nodes, a moment after the node said that it has it. */
+const isListed = async ({ url }: TestGateway, model: string): Promise<boolean> => {
+  const { data } = await (await fetch(`${url}/v1/models`)).json();
+  return data.some(({ id, available }: { id: string; available: boolean }) => id === model && available);
+};
+
 test("an instance that drains lets the streams through a node's tunnel finish", async () => {
   const leaving = await bootGateway({ config: { drainGraceMs: 0 } });
   const token = await leaving.signIn("ada");
@@ -539,7 +545,7 @@ test("an instance that drains lets the streams through a node's tunnel finish", 
   const node = await dialRaw(leaving, registered.token);
   serveTunnel(node, { baseUrl: engine.url, apiKey: null });
   await node.hello({ tunnel: true, direct: false, models: serving("tiny") });
-  await until("it is routable", () => leaving.app.rooms.agents.backend("tiny") !== null);
+  await until("it is routable", () => isListed(leaving, "tiny"));
   const answer = await fetch(`${leaving.url}/v1/chat/completions`, {
     method: "POST",
     headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
@@ -573,7 +579,7 @@ test("a hung engine does not take the model down on the other nodes", async () =
     serveTunnel(node, { baseUrl: engine.url, apiKey: null });
     await node.hello({ tunnel: true, direct: false, models: serving("tiny") });
   }
-  await until("it is routable", () => running.app.rooms.agents.backend("tiny") !== null);
+  await until("it is routable", () => isListed(running, "tiny"));
   const { routing } = running.app.rooms;
   const entry = routing.entries.find(({ config }) => config.name === "agent-tiny")!;
   engines[0]!.listing(() => {});

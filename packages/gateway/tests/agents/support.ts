@@ -8,6 +8,7 @@ import { type RunningNode, startNode, type Workplace } from "@model-gateway/test
 import { until } from "@model-gateway/testing/until.ts";
 import type { Backend } from "../../src/backends/contract.ts";
 import { AgentStore } from "../../src/rooms/agents/store.ts";
+import type { Database } from "../../src/storage/contract.ts";
 import { abortable, textOf } from "../support/backends.ts";
 
 export interface Notified {
@@ -54,8 +55,11 @@ export async function follow(gateway: TestGateway, streamId: string): Promise<Fo
 }
 
 /** As if these models had been deployed to the node earlier. */
-export async function deployedBefore(gateway: TestGateway, agentId: string, ...modelIds: string[]) {
-  const store = new AgentStore(gateway.app.rooms.agents.options.db);
+export const deployedBefore = (gateway: TestGateway, agentId: string, ...modelIds: string[]) =>
+  recordDeployments(gateway.app.rooms.agents.options.db, agentId, modelIds);
+
+export async function recordDeployments(db: Database, agentId: string, modelIds: readonly string[]) {
+  const store = new AgentStore(db);
   const now = new Date().toISOString();
   for (const modelId of modelIds)
     await store.recordDeployment(agentId, modelId, { besideBackends: false, now });

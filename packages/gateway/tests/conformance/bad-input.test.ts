@@ -214,6 +214,9 @@ onEachDatabase("hostile input", (fresh) => {
       monthly_usd_quota: 1,
       monthly_token_quota: 100_000,
       rpm: 10,
+      since: "2026-10-01",
+      until: "2026-10-02",
+      by: "model",
     };
   });
   afterAll(async () => {

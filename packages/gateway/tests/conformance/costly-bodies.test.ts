@@ -32,6 +32,11 @@ const PATHS = [
   "/v1/messages",
   "/v1/embeddings",
   "/v1/video/generations",
+  "/v1/completions",
+  "/v1/messages/count_tokens",
+  "/api/chat",
+  "/api/generate",
+  "/api/embed",
 ];
 
 test.each(Object.entries(COSTLY))("too many %s are refused on every path", async (_, body) => {

@@ -68,6 +68,10 @@ system.probe | anonymous_socket | | ok status
 const ADDED = new Set([
   "auth.register setup_token?",
   "keys.create group_id?",
+  ...["expires_at", "monthly_budget_usd", "total_budget_usd", "allowed_models"].map(
+    (name) => `keys.create ${name}?`,
+  ),
+  ...["requests_per_minute", "tokens_per_minute"].map((name) => `keys.create ${name}?`),
   "group.members.list include_inactive?",
   "group.models.allow remove?",
   "group.models.deny remove?",
@@ -76,6 +80,8 @@ const ADDED = new Set([
 
 /** Methods of our own beyond the contract's. */
 const ADDED_METHODS = `
+keys.update | jwt | key_id name? expires_at? monthly_budget_usd? total_budget_usd? allowed_models? requests_per_minute? tokens_per_minute? | id name key_prefix project created_at
+audit.list | admin | limit? cursor? actor? action? target? since? until? | entries next_cursor
 chat.stop | jwt | stream_id | ok
 conversations.rename | jwt | conversation_id title | id title owner
 conversations.rewind | jwt | conversation_id message_id | removed
@@ -103,6 +109,12 @@ billing.prices.remove | admin | model | removed
 billing.prices.video.set | admin | model mode? base_price? price_per_second? price_per_frame? resolution_coeff? currency? enabled? | ok
 billing.tiers.set | admin | name monthly_usd_quota monthly_token_quota rpm | ok
 usage.query | admin | ref_ids? since? until? group_by? include_records? limit? offset? | totals groups groups_truncated records records_total limit offset
+usage.series | jwt | everyone? since until project? model? api_key_id? by | totals groups others
+usage.records | jwt | everyone? since until project? model? api_key_id? limit? cursor? | records next_cursor
+requests.list | jwt | everyone? group_id? user_id? key_id? surface? model? backend? code? outcome? since? until? cursor? limit? | records next_cursor
+requests.get | jwt | id | id at surface outcome status model backend
+requests.stats | jwt | everyone? group_id? user_id? key_id? surface? model? backend? code? outcome? since? until? with_keys? | since until bin_seconds bins totals before surfaces models backends codes keys
+requests.watch | jwt | everyone? group_id? user_id? key_id? surface? model? backend? code? outcome? stream_id? | stream_id renew_after_seconds
 users.list | admin | search? limit? offset? | users total
 users.create | admin | email name? is_admin? tier? | id email name link
 users.update | admin | user_id name? tier? is_admin? disabled? | ok
@@ -113,6 +125,8 @@ users.links.revoke | admin | link_id | ok
 auth.password.set | jwt | current_password new_password | ok
 auth.sessions.list | jwt | | id current ip user_agent created_at last_used_at
 auth.sessions.end | jwt | session_id? | ended
+auth.identities.list | jwt | | id issuer email created_at last_used_at
+auth.identities.remove | jwt | identity_id | ok
 auth.link.show | public | token | kind invited_by email name expires_at
 auth.link.accept | public | token password email? name? | access_token refresh_token token_type expires_in user
 group.invite.show | public | token | group_name group_description invited_by role email expires_at

@@ -85,11 +85,19 @@ test("the documentation is Markdown, with a table of contents", async () => {
 
 test("the entrance learns whether this is the first run", async () => {
   const setup = async () => (await get("/api/setup")).json();
-  expect(await setup()).toEqual({ registration_open: true, first_run: true, setup_link_needed: false });
+  expect(await setup()).toEqual({
+    registration_open: true,
+    first_run: true,
+    setup_link_needed: false,
+    password_sign_in: true,
+    provider: null,
+  });
   await gateway.signIn("first");
   expect(await setup()).toEqual({
     registration_open: false,
     first_run: false,
     setup_link_needed: false,
+    password_sign_in: true,
+    provider: null,
   });
 });

@@ -58,6 +58,31 @@ test("an admin token is taken as it is, unless it can be guessed; an empty one i
   expect(tokenOf("")).toBeNull();
 });
 
+test("settings of the sign-in provider that do not fit together stop the start", () => {
+  const oidc = {
+    SERVICE_OIDC_ISSUER: "https://login.example.com",
+    SERVICE_OIDC_CLIENT_ID: "gateway",
+    SERVICE_PUBLIC_URL: "https://models.example.com",
+  };
+  expect(problems(oidc)).toEqual([]);
+  for (const [env, said] of [
+    [{ ...oidc, SERVICE_OIDC_CLIENT_ID: "" }, "set both or neither"],
+    [{ ...oidc, SERVICE_PUBLIC_URL: "" }, "SERVICE_PUBLIC_URL"],
+    [{ ...oidc, SERVICE_OIDC_ISSUER: "http://login.example.com" }, "https://"],
+    [{ ...oidc, SERVICE_OIDC_ADMIN: "groups" }, "claim=value"],
+    [{ ...oidc, SERVICE_OIDC_SCOPES: "email" }, "openid"],
+    [{ ...oidc, SERVICE_OIDC_CLIENT_SECRET_FILE: "/no/such/file" }, "SERVICE_OIDC_CLIENT_SECRET_FILE"],
+    [{ ...oidc, SERVICE_OIDC_LINK_BY_EMAIL: "1", SERVICE_REGISTRATION_OPEN: "1" }, "wait for them"],
+    [{ SERVICE_PASSWORD_SIGN_IN: "false" }, "nobody could sign in"],
+  ] as [Record<string, string>, string][]) {
+    const found = problems(env);
+    expect(found).toHaveLength(1);
+    expect(found[0]).toContain(said);
+  }
+  const read = readConfig({ ...oidc, SERVICE_OIDC_EMAIL_DOMAINS: "@Example.com, b.example" });
+  expect("config" in read && read.config.oidcEmailDomains).toEqual(["example.com", "b.example"]);
+});
+
 test("the help lists each setting with its default", () => {
   const help = describeSettings();
   for (const name of [

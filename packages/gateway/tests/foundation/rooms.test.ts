@@ -48,6 +48,12 @@ onEachDatabase("rooms", (fresh) => {
         project: "thesis",
         group_id: null,
         created_at: expect.any(String),
+        expires_at: null,
+        monthly_budget_usd: null,
+        total_budget_usd: null,
+        allowed_models: null,
+        requests_per_minute: null,
+        tokens_per_minute: null,
       });
       const listed = await rpc("keys.list", {}, member);
       expect(listed[0]).toMatchObject({ id: created.id, active: true, project: "thesis" });

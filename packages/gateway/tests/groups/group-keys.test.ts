@@ -65,6 +65,7 @@ describe.each(kinds)("keys of a group on %s", (kind) => {
       groupId: group_id,
       costMultiplierMicros: 1_500_000,
       rpmCeiling: null,
+      keyLimits: null,
       tier: "free",
     });
     await gateway.rpc(

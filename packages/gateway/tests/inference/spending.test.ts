@@ -327,6 +327,25 @@ describe("what was delivered is counted", () => {
     });
   }
 
+  for (const stream of [false, true]) {
+    test(`a key that its owner revokes before the answer leaves the prompt to pay${stream ? ", streamed" : ""}`, async () => {
+      bench.upstream.requests.length = 0;
+      bench.upstream.answer(() => new Promise(() => {}));
+      const who = await bench.spender(nameOf("revoker"));
+      const { id, key } = await bench.rpc("keys.create", { name: "burnt" }, who.token);
+      const content = "a long prompt that the upstream reads and bills ".repeat(100);
+      const asking = who.chat({ stream, messages: [{ role: "user", content }] }, { key });
+      await until("the upstream has it", () => bench.upstream.requests.length === 1);
+      await bench.rpc("keys.revoke", { key_id: id }, who.token);
+      const answer = await asking;
+      expect(answer.status).toBe(400);
+      expect(await answer.text()).toContain("was revoked");
+      const row = await oneRow(who);
+      expect(row.prompt_tokens).toBeGreaterThan(800);
+      expect(row).toMatchObject({ completion_tokens: 0, estimated: true });
+    });
+  }
+
   test("usage of the moment in every chunk does not settle a stream that was left", async () => {
     bench.upstream.answer(async (_, reply) => {
       reply.head(200, { "content-type": "text/event-stream" });

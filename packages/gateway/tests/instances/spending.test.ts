@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { freshDatabase } from "@model-gateway/testing/databases.ts";
-import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { ADMIN_TOKEN, bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { startUpstream } from "@model-gateway/testing/upstream.ts";
 import { verifyLedger } from "../../src/rooms/ledger/index.ts";
@@ -102,6 +102,53 @@ describe.if(canShare)("three instances", () => {
       });
       for (const { app } of gateways) expect(app.rooms.metering).toMatchObject({ holdCount: 0 });
       expect((await verifyLedger(first.app.rooms.usage.store.db)).problems).toEqual([]);
+    } finally {
+      await stop();
+    }
+  });
+
+  test("serve exactly what a key's budget covers, and hear of its edits at once", async () => {
+    const { gateways, servedUsd, stop } = await bootCluster();
+    try {
+      const [first, second] = gateways as [TestGateway, TestGateway];
+      const token = await first.signIn("ada");
+      await first.rpc("billing.plan.set", { user_email: "ada@example.com", tier: "enterprise" }, ADMIN_TOKEN);
+      const budget = 0.305;
+      const { id, key } = await first.rpc(
+        "keys.create",
+        { name: "k", total_budget_usd: budget, monthly_budget_usd: budget },
+        token,
+      );
+      const ask = async (i: number) => {
+        const answer = await fetch(`${gateways[i % INSTANCES]!.url}/v1/chat/completions`, {
+          method: "POST",
+          headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+          body: JSON.stringify({
+            model: DEAR,
+            messages: [{ role: "user", content: "hi" }],
+            max_tokens: 1_000,
+            stream: i % 2 === 0,
+          }),
+        });
+        await answer.text();
+        return answer.status;
+      };
+      const count = async () =>
+        (await Promise.all(Array.from({ length: 200 }, (_, i) => ask(i)))).filter((status) => status === 200)
+          .length;
+      // The upstream uses all that it is given, so that ten are the most that can ever be served.
+      expect(await count()).toBe(10);
+      expect(servedUsd()).toBeLessThanOrEqual(budget);
+      expect(await count()).toBe(0);
+      await second.rpc(
+        "keys.update",
+        { key_id: id, total_budget_usd: 0.335, monthly_budget_usd: null },
+        token,
+      );
+      expect(await count()).toBe(1);
+      expect(servedUsd()).toBeLessThanOrEqual(0.335);
+      await second.rpc("keys.update", { key_id: id, total_budget_usd: 0.1 }, token);
+      expect(await Promise.all([0, 1, 2].map(ask))).toEqual([402, 402, 402]);
     } finally {
       await stop();
     }

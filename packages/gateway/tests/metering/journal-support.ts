@@ -39,6 +39,7 @@ export const entry = (fields: Partial<JournalEntry> = {}): JournalEntry => ({
   atMs: 1_763_208_000_000,
   hold: "quota",
   tier: "free",
+  budgets: 0,
   ...fields,
 });
 

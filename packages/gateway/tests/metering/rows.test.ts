@@ -191,6 +191,7 @@ test("what an earlier run journaled is in the database after the next start", as
       atMs: Date.parse("2026-11-15T12:00:00.000Z"),
       hold: "none",
       tier: "free",
+      budgets: 0,
     }),
   );
   mkdirSync(join(dataDir, "journal"));

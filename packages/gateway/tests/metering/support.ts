@@ -132,6 +132,7 @@ export const payer = (fields: Partial<Payer> = {}): Payer => ({
   groupId: null,
   costMultiplierMicros: MULTIPLIER_ONE,
   rpmCeiling: null,
+  keyLimits: null,
   tier: "free",
   ...fields,
 });

@@ -1,3 +1,7 @@
+/**
+ * `npm run chaos`: chats through a pool of backends of which some fail, and what the clients notice of it.
+ */
+import "../../../../scripts/lib/help.ts";
 import { startUpstream } from "@model-gateway/testing/upstream.ts";
 import { bootInference } from "../support/inference.ts";
 

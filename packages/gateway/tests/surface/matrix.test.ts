@@ -19,6 +19,8 @@ const PUBLIC = [
   "GET /v1/health",
   "GET /v1/models",
   "GET /v1/models/{model}",
+  "POST /api/auth/oidc/finish",
+  "POST /api/auth/oidc/start",
 ];
 
 let gateway: TestGateway;
@@ -95,7 +97,8 @@ test.each(routes.filter(({ auth }) => auth !== "public").map((route) => [nameOf(
       expect(answer.headers.get("content-type")).toBe("text/plain; charset=utf-8");
       expect(text).toBe(PLAIN);
     } else {
-      const error = { message: "admin access required", type: "auth_error", code: "unauthorized" };
+      const message = route.auth === "jwt" ? "authentication required" : "admin access required";
+      const error = { message, type: "auth_error", code: "unauthorized" };
       expect(JSON.parse(text)).toEqual({ error });
     }
   },

@@ -240,6 +240,7 @@ test("the documents list the notifications, each with a schema", async () => {
     "key.request",
     "models.progress",
     "realtime.event",
+    "requests.ended",
     "video.done",
     "video.failed",
     "video.progress",

@@ -228,6 +228,49 @@ onEachDatabase("the usage query", (_, kind) => {
     expect((await post("{")).status).toBe(400);
   });
 
+  test("series are the rows' sums by day and group, from rows or from rollups; pages follow each other", async () => {
+    const token = await gateway.signIn("root");
+    const range = { since: "2026-10-01", until: "2026-10-03", everyone: true };
+    for (const by of ["model", "source", "ref", "key", "project"]) {
+      const { totals, groups, others } = await gateway.rpc("usage.series", { ...range, by }, token);
+      expect(totals).toMatchObject({ requests: 6, prompt_tokens: 1_008_100, completion_tokens: 1_050 });
+      expect(totals.cost_usd).toBeCloseTo(0.151_095, 9);
+      expect(others).toBeNull();
+      const sum = groups.reduce((all: number, group: { requests: number }) => all + group.requests, 0);
+      expect(sum).toBe(6);
+    }
+    const byRef = await gateway.rpc("usage.series", { ...range, by: "ref", model: "gpt-4o-mini" }, token);
+    expect(byRef.groups).toMatchObject([
+      {
+        name: null,
+        requests: 3,
+        days: [{ day: "2026-10-01" }, { day: "2026-10-02" }, { day: "2026-10-03" }],
+      },
+      { name: "order-1", requests: 1, days: [{ day: "2026-10-01", prompt_tokens: 1000 }] },
+    ]);
+    const byKey = await gateway.rpc("usage.series", { ...range, by: "key", until: "2026-10-01" }, token);
+    expect(byKey.totals).toMatchObject({ requests: 3, unpriced: 1 });
+
+    const seen: string[] = [];
+    let cursor: string | undefined;
+    do {
+      const page = await gateway.rpc("usage.records", { ...range, limit: 1, cursor }, token);
+      seen.push(...page.records.map(({ id }: { id: string }) => id));
+      cursor = page.next_cursor ?? undefined;
+    } while (cursor);
+    expect(seen.toSorted()).toEqual(ids.toSorted());
+    const newest = await gateway.rpc("usage.records", { ...range, model: "llama-own" }, token);
+    expect(newest.records.map(({ id }: { id: string }) => id)).toEqual([ids[4], ids[2]]);
+    expect(
+      (await gateway.rpc("usage.series", { ...range, everyone: false, by: "model" }, token)).groups,
+    ).toEqual([]);
+    const other = await gateway.signIn("other");
+    expect((await gateway.call("usage.series", { ...range, by: "model" }, other)).error.code).toBe(-32007);
+    expect((await gateway.call("usage.records", { ...range, cursor: "x" }, token)).error.message).toContain(
+      "cursor",
+    );
+  });
+
   test("needs the admin token", async () => {
     const token = await gateway.signIn("root");
     for (const bearer of ["wrong", token]) expect((await post("{}", bearer)).status).toBe(401);

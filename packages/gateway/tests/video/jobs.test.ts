@@ -31,6 +31,7 @@ const payer: Payer = {
   groupId: null,
   costMultiplierMicros: 1_000_000,
   rpmCeiling: null,
+  keyLimits: null,
   tier: "free",
 };
 

@@ -1,4 +1,4 @@
-import type { Socket, TCPSocketListenOptions } from "bun";
+import type { Socket, SocketHandler, TCPSocketListenOptions, TLSUpgradeOptions } from "bun";
 import type { Clock } from "../clock.ts";
 import type { WireLog } from "../log.ts";
 import { arrived, departed } from "../turns/inbox.ts";
@@ -28,6 +28,8 @@ export interface ListenerOptions
   connectionsMax: number;
   /** What to do when that limit is reached; logged with the warning. */
   connectionsMaxHint?: string;
+  /** Speaks TLS with this. Asked for each connection, so that a renewed one is used from then on. Unset: plain HTTP. */
+  certificate?: () => Certificate;
   /** For callers that are not vouched for; null: none beside `connectionsMax`. */
   strangers: StrangerLimits | null;
   /** A connection was turned away. */
@@ -36,6 +38,14 @@ export interface ListenerOptions
   clock: Clock;
   log: WireLog;
 }
+
+/** In PEM: the certificate, followed by those it depends on, and its private key. */
+export interface Certificate {
+  cert: string;
+  key: string;
+}
+
+type Events = Connection | typeof NOBODY;
 
 /**
  * HTTP/1.1 and WebSockets on one port, on plain sockets. The runtime's own server creates web objects for every
@@ -64,34 +74,39 @@ export class Listener {
       gone: (connection) => this.#gone(connection),
       vouched: (connection) => strangers?.delete(connection),
     };
-    const listen: TCPSocketListenOptions<Connection | typeof NOBODY> & { reusePort: boolean } = {
+    const { certificate } = options;
+    const handlers: SocketHandler<Events> = {
+      data: (socket: Socket<Events>, bytes: Buffer) => arrived(socket.data, bytes),
+      drain: (socket) => socket.data.drained(),
+      close: (socket) => departed(socket.data, null),
+      // Called with whatever one of the handlers above throws.
+      error: (socket, error) => socket.data.broke(error),
+    };
+    const turnAway = (socket: Socket<Events>) => {
+      socket.data = NOBODY;
+      // Before a handshake nothing can be said that the client would understand.
+      if (certificate) socket.terminate();
+      else socket.end(REFUSED_FOR_NOW);
+    };
+    const listen: TCPSocketListenOptions<Events> & { reusePort: boolean } = {
       hostname: host,
       port,
       reusePort,
       socket: {
-        open: (socket) => {
-          if (!this.#admits()) {
-            socket.data = NOBODY;
-            socket.end(REFUSED_FOR_NOW);
-            return;
-          }
+        ...handlers,
+        open: (accepted) => {
+          if (!this.#admits()) return turnAway(accepted);
+          accepted.setNoDelay(true);
+          accepted.setKeepAlive(true, KEEP_ALIVE_MS);
+          const socket = certificate ? secured(accepted, certificate(), handlers) : accepted;
           const connection = new Connection(socket, shared);
           if (strangers && !strangers.admit(connection)) {
             this.#turnedAway();
-            socket.data = NOBODY;
-            socket.end(REFUSED_FOR_NOW);
-            return;
+            return turnAway(socket);
           }
-          socket.setNoDelay(true);
-          socket.setKeepAlive(true, KEEP_ALIVE_MS);
           socket.data = connection;
           connections.add(connection);
         },
-        data: (socket: Socket<Connection | typeof NOBODY>, bytes: Buffer) => arrived(socket.data, bytes),
-        drain: (socket) => socket.data.drained(),
-        close: (socket) => departed(socket.data, null),
-        // Called with whatever one of the handlers above throws.
-        error: (socket, error) => socket.data.broke(error),
       },
     };
     this.#listener = Bun.listen(listen);
@@ -160,4 +175,37 @@ export class Listener {
     if (this.#connections.size > 0) return;
     for (const resolve of this.#whenEmpty.splice(0)) resolve();
   }
+}
+
+/** What the runtime calls a TLS session that its client broke: bytes that are not TLS, or that do not decrypt. */
+const TLS_FAILURE = /^ERR_(SSL|TLS)_|^(UNABLE_TO|CERT_|ECONNRESET|EPIPE)/;
+
+/**
+ * The server's end of TLS on an accepted connection, which so counts, and has its deadline, from the moment it is
+ * accepted: a client that never finishes the handshake is closed like one that never sends a request.
+ */
+function secured(
+  accepted: Socket<Events>,
+  { cert, key }: Certificate,
+  handlers: SocketHandler<Events>,
+): Socket<Events> {
+  accepted.data = NOBODY;
+  const options: TLSUpgradeOptions<Events> & { isServer: true } = {
+    isServer: true,
+    data: NOBODY,
+    tls: { cert, key },
+    socket: {
+      ...handlers,
+      // Without it nothing would be told of a handshake that failed until its client leaves.
+      handshake: (socket, isEstablished) => {
+        if (!isEstablished) socket.terminate();
+      },
+      error: (socket, error) => {
+        if (TLS_FAILURE.test(String((error as { code?: unknown }).code))) socket.terminate();
+        else socket.data.broke(error);
+      },
+    },
+  };
+  const [, socket] = accepted.upgradeTLS(options);
+  return socket;
 }

@@ -46,7 +46,13 @@ export class TestServer {
     options: Partial<
       Pick<
         ListenerOptions,
-        "port" | "reusePort" | "connectionsMax" | "strangers" | "messageBytesMax" | "bufferBytesMax"
+        | "port"
+        | "reusePort"
+        | "connectionsMax"
+        | "strangers"
+        | "messageBytesMax"
+        | "bufferBytesMax"
+        | "certificate"
       >
     > = {},
   ) {
@@ -59,6 +65,7 @@ export class TestServer {
       reusePort: options.reusePort ?? false,
       connectionsMax: options.connectionsMax ?? 100_000,
       strangers: options.strangers ?? null,
+      ...(options.certificate && { certificate: options.certificate }),
       refused: () => {
         this.refused++;
       },

@@ -11,6 +11,8 @@ import {
   type Finding,
 } from "./checks.ts";
 
+import { examineService } from "./service-checks.ts";
+
 const SIGNS: Record<Finding["state"], string> = { ok: "ok     ", warning: "warning", failed: "FAILED " };
 
 async function examine(env: Record<string, string | undefined>): Promise<Finding[]> {
@@ -43,13 +45,21 @@ async function examine(env: Record<string, string | undefined>): Promise<Finding
 export const doctor: Command = {
   name: "doctor",
   summary: "Find what keeps the service from working, and say what to do",
-  examples: ["model-gateway doctor", "SERVICE_PORT=9000 model-gateway doctor --json"],
-  async run({ output }) {
-    const findings = await examine(process.env);
+  examples: [
+    "model-gateway doctor",
+    "SERVICE_PORT=9000 model-gateway doctor --json",
+    "model-gateway doctor --url https://models.example.org",
+  ],
+  async run({ output, connection }) {
+    const findings = [
+      // With an address, the service there is meant and not this machine.
+      ...(connection.isGiven ? [] : await examine(process.env)),
+      ...(connection.isGiven || connection.isSignedIn ? await examineService(connection) : []),
+    ];
     const broken = findings.some(({ state }) => state === "failed");
     output.result({ ok: !broken, findings }, () =>
       findings.flatMap(({ check, state, message, remedy }) => [
-        `${SIGNS[state]}  ${check}: ${message}`,
+        `${output.state(state, SIGNS[state])}  ${check}: ${message}`,
         ...(remedy ? [`           ${remedy}`] : []),
       ]),
     );

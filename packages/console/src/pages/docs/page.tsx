@@ -1,12 +1,15 @@
 import { useEffect } from "react";
 import { client } from "../../lib/client.ts";
 import { sectionOf, useDocs } from "../../lib/docs.ts";
+import { headingId, parseMarkdown, plainText } from "../../lib/markdown.ts";
 import { useQuery } from "../../lib/query.ts";
 import { Link } from "../../lib/router.ts";
 import { Markdown } from "../../ui/markdown.tsx";
 import { Skeleton } from "../../ui/skeleton.tsx";
 import { Loaded } from "../../ui/states.tsx";
 import type { PageProps } from "../index.ts";
+import { hasKeyExamples, KeyChoice, personal, useExampleKey } from "./examples.tsx";
+import { Search } from "./search.tsx";
 
 const FIRST = "quick-start";
 
@@ -18,9 +21,34 @@ const resolver = (current: string) => (href: string) => {
   return null;
 };
 
+const OUTLINE_MIN = 3;
+
+/** The headings of the page, to go there. */
+function Outline({ text }: { text: string }) {
+  const headings = parseMarkdown(text).flatMap((block) =>
+    block.kind === "heading" && (block.level === 2 || block.level === 3) ? [block] : [],
+  );
+  if (headings.length < OUTLINE_MIN) return null;
+  return (
+    <nav aria-label="On this page" className="page-outline">
+      <p className="muted small">On this page</p>
+      {headings.map(({ level, children }) => (
+        <a
+          key={headingId(children)}
+          href={`#${headingId(children)}`}
+          className={level === 3 ? "deeper" : undefined}
+        >
+          {plainText(children)}
+        </a>
+      ))}
+    </nav>
+  );
+}
+
 export function Page({ params }: PageProps) {
   const current = [params.folder, params.name ?? FIRST].filter(Boolean).join("/");
   const contents = useDocs();
+  const { key, setKey } = useExampleKey();
   const text = useQuery(`docs ${current}`, () => client.rest.text(`/docs/${current}.md`));
   const isLoaded = text.data !== undefined;
   // biome-ignore lint/correctness/useExhaustiveDependencies: another page has other headings
@@ -30,8 +58,9 @@ export function Page({ params }: PageProps) {
       document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
   }, [isLoaded, current]);
   return (
-    <div className="split">
+    <div className="split docs">
       <nav aria-label="Documentation" className="list with-detail">
+        <Search />
         {[...Map.groupBy(contents.data ?? [], sectionOf)].map(([section, entries]) => (
           <div key={section}>
             <p className="muted small">{section}</p>
@@ -45,12 +74,18 @@ export function Page({ params }: PageProps) {
       </nav>
       <article className="stack">
         <Loaded query={text} outline={<Skeleton lines={14} />}>
-          {(markdown) => <Markdown text={markdown} resolve={resolver(current)} />}
+          {(markdown) => (
+            <>
+              {hasKeyExamples(markdown) && <KeyChoice chosen={key} onChoose={setKey} />}
+              <Markdown text={personal(markdown, key)} resolve={resolver(current)} />
+            </>
+          )}
         </Loaded>
         <p className="muted small">
           <a href={`/docs/${current}.md`}>This page as Markdown</a>
         </p>
       </article>
+      {text.data !== undefined && <Outline text={text.data} />}
     </div>
   );
 }

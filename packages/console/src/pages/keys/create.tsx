@@ -4,17 +4,20 @@ import { rememberSecret } from "../../lib/fresh-keys.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
 import { SelectField, TextField } from "../../ui/controls.tsx";
 import { FormDialog } from "../../ui/dialogs.tsx";
+import { LimitsForm, limitParams, NO_LIMITS } from "./limits.tsx";
 
 export function CreateKey({ onClose, onCreated }: { onClose(): void; onCreated(key: { id: string }): void }) {
   const [name, setName] = useState("");
   const [project, setProject] = useState("");
   const [groupId, setGroupId] = useState("");
+  const [limits, setLimits] = useState(NO_LIMITS);
   const groups = useQuery("groups", () => api("group.list")).data ?? [];
   const create = async () => {
     const key = await api("keys.create", {
       name,
       ...(project && { project }),
       ...(groupId && { group_id: groupId }),
+      ...limitParams(limits),
     });
     rememberSecret(key.id, key.key);
     invalidate("keys");
@@ -50,6 +53,12 @@ export function CreateKey({ onClose, onCreated }: { onClose(): void; onCreated(k
           ]}
         />
       )}
+      <details className="folded">
+        <summary>Limits: budget, pace, models, expiry</summary>
+        <div className="form">
+          <LimitsForm fields={limits} onChange={setLimits} />
+        </div>
+      </details>
     </FormDialog>
   );
 }

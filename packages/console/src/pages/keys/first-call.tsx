@@ -218,14 +218,13 @@ function Watch({ id, prefix, secret, model }: WatchProps) {
 }
 
 const REMEDIES: Record<string, string> = {
-  "401": "The key was rejected. Was it revoked, or copied incompletely?",
+  "401": "The key was rejected. Has it expired, was it revoked, or copied incompletely?",
   model_not_found: "No backend serves this model. Choose another above, or ask the operator to register one.",
   internal_error: "The model is known, but none of its backends is healthy right now.",
-  quota_exceeded: "Your tier's monthly quota is used up; it resets next month.",
-  payment_required:
-    "Points and quota are used up, or something is owed. Ask for points, or wait for the next month.",
+  quota_exceeded: "This month's quota, or the key's monthly budget, is used up; it resets next month.",
+  payment_required: "Points and quota, or the key's total budget, are used up, or something is owed.",
   rate_limit_exceeded: "Too many requests in a minute. Wait a moment and send it again.",
-  model_not_allowed: "The group that pays for this key does not allow this model.",
+  model_not_allowed: "This key, or the group that pays for it, does not allow this model.",
   bad_gateway: "The model server returned an error:",
 };
 

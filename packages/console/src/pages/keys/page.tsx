@@ -1,17 +1,15 @@
-import { useState } from "react";
 import { api } from "../../lib/api.ts";
-import { invalidate, useQuery } from "../../lib/query.ts";
-import { Link, navigate, useSearch } from "../../lib/router.ts";
-import { toast } from "../../lib/toast.ts";
-import { Button, Copyable, LinkButton } from "../../ui/controls.tsx";
-import { Confirm, Dialog } from "../../ui/dialogs.tsx";
+import { useQuery } from "../../lib/query.ts";
+import { navigate, useSearch } from "../../lib/router.ts";
+import { Button } from "../../ui/controls.tsx";
 import { PageHead } from "../../ui/page.tsx";
 import { TableSkeleton } from "../../ui/skeleton.tsx";
-import { Empty, Loaded, Status, When } from "../../ui/states.tsx";
+import { Empty, Loaded, When } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import { CreateKey } from "./create.tsx";
+import { isExpired, type Key, spentOf } from "./limits.tsx";
+import { KeySheet, KeyState } from "./sheet.tsx";
 
-type Key = Awaited<ReturnType<typeof listKeys>>[number];
 const listKeys = () => api("keys.list");
 
 function useColumns(): Column<Key>[] {
@@ -46,6 +44,22 @@ function useColumns(): Column<Key>[] {
       cell: ({ group_id }) => groupName(group_id),
     },
     {
+      id: "spent",
+      label: "This month",
+      numeric: true,
+      sort: ({ spent_month_usd }) => spent_month_usd,
+      cell: ({ spent_month_usd, monthly_budget_usd }) => (
+        <span className="nowrap">{spentOf(spent_month_usd, monthly_budget_usd)}</span>
+      ),
+    },
+    {
+      id: "used",
+      label: "Last used",
+      wide: true,
+      sort: ({ last_used_at }) => last_used_at ?? "",
+      cell: ({ last_used_at }) => <When time={last_used_at} />,
+    },
+    {
       id: "created",
       label: "Created",
       wide: true,
@@ -55,15 +69,8 @@ function useColumns(): Column<Key>[] {
     {
       id: "state",
       label: "State",
-      sort: ({ active }) => Number(active),
-      cell: ({ active, revoked_at }) =>
-        active ? (
-          <Status tone="good">Active</Status>
-        ) : (
-          <Status tone="plain" icon="close">
-            Revoked <When time={revoked_at} />
-          </Status>
-        ),
+      sort: (key) => (key.active ? (isExpired(key) ? 1 : 2) : 0),
+      cell: (key) => <KeyState value={key} />,
     },
   ];
 }
@@ -122,65 +129,5 @@ export function Page() {
       )}
       {open && <KeySheet value={open} onClose={() => setSearch({ open: null })} />}
     </>
-  );
-}
-
-function KeySheet({ value, onClose }: { value: Key; onClose(): void }) {
-  const [revoking, setRevoking] = useState(false);
-  return (
-    <Dialog title={value.name} kind="sheet" onClose={onClose}>
-      <div className="stack">
-        <dl className="facts">
-          <dt>State</dt>
-          <dd>
-            {value.active ? <Status tone="good">Active</Status> : <Status tone="plain">Revoked</Status>}
-          </dd>
-          <dt>Prefix</dt>
-          <dd>
-            <code>service-{value.key_prefix}…</code>
-          </dd>
-          <dt>Project</dt>
-          <dd>
-            <Link href={`/usage?project=${encodeURIComponent(value.project)}`}>{value.project}</Link>
-          </dd>
-          <dt>Created</dt>
-          <dd>
-            <When time={value.created_at} />
-          </dd>
-          <dt>Id</dt>
-          <dd>
-            <Copyable text={value.id} />
-          </dd>
-        </dl>
-        <div className="row wrap">
-          <LinkButton href={`/usage?key=${value.key_prefix}`} icon="usage">
-            Usage
-          </LinkButton>
-          {value.active && (
-            <>
-              <LinkButton href={`/keys/${value.id}/first-call`} icon="play">
-                First call
-              </LinkButton>
-              <Button look="danger" icon="trash" onClick={() => setRevoking(true)}>
-                Revoke
-              </Button>
-            </>
-          )}
-        </div>
-      </div>
-      {revoking && (
-        <Confirm
-          title={`Revoke ${value.name}?`}
-          consequence="Programs that use this key will be refused immediately. This cannot be undone."
-          confirm="Revoke now"
-          onClose={() => setRevoking(false)}
-          onConfirm={async () => {
-            await api("keys.revoke", { key_id: value.id });
-            invalidate("keys");
-            toast(`${value.name} no longer works`);
-          }}
-        />
-      )}
-    </Dialog>
   );
 }

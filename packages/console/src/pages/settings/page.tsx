@@ -3,6 +3,7 @@ import { useAction } from "../../lib/action.ts";
 import { api } from "../../lib/api.ts";
 import { client, session } from "../../lib/client.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
+import { loadSetup } from "../../lib/setup.ts";
 import { useStore } from "../../lib/store.ts";
 import { setTheme, theme } from "../../lib/theme.ts";
 import { toast } from "../../lib/toast.ts";
@@ -11,6 +12,7 @@ import { Confirm } from "../../ui/dialogs.tsx";
 import { PageHead, Section } from "../../ui/page.tsx";
 import { FormError, Loaded } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
+import { Identities } from "./identities.tsx";
 import { Password } from "./password.tsx";
 import { Sessions } from "./sessions.tsx";
 
@@ -21,6 +23,7 @@ export function Page() {
   const user = useStore(session)?.user;
   const shown = useStore(theme);
   const health = useQuery("health", () => client.rest.health());
+  const setup = useQuery("setup", loadSetup);
   if (!user) return null;
   return (
     <>
@@ -51,7 +54,8 @@ export function Page() {
           ]}
         />
       </Section>
-      <Password />
+      {setup.data?.password_sign_in && <Password />}
+      {setup.data?.provider && <Identities />}
       <Sessions />
       <Providers isAdmin={user.is_admin} />
       <Section title="This service">

@@ -1,28 +1,16 @@
-import type { UsageQueryRecord } from "@model-gateway/client";
+import type { Params, Result } from "@model-gateway/client";
 import { api } from "../../lib/api.ts";
-
 import { dayOf } from "../../lib/format.ts";
 import { SERIES_MAX } from "../../ui/chart.tsx";
 
-export interface UsageRow {
-  id: string;
-  created_at: string;
-  model: string;
-  backend: string;
-  prompt_tokens: number;
-  completion_tokens: number;
-  total_tokens: number;
-  cost: number | null;
-  ref_id: string | null;
-  api_key_id: string;
-  /** The rest is told of one's own requests only. */
-  project?: string | null;
-  points?: number | null;
-  account_type?: "user" | "group" | null;
-  estimated?: boolean;
-}
+export type UsageRow = Result<"usage.records">["records"][number];
+export type UsageSeries = Result<"usage.series">;
+export type UsageGroup = UsageSeries["groups"][number];
+export type UsageSums = UsageSeries["totals"];
+/** Which rows are counted and listed. */
+export type Which = Omit<Params<"usage.records">, "limit" | "cursor">;
 
-export const GROUPINGS = ["model", "backend", "ref", "project", "key"] as const;
+export const GROUPINGS = ["model", "source", "ref", "project", "key"] as const;
 export type Grouping = (typeof GROUPINGS)[number];
 export const METRICS = ["cost", "tokens", "requests"] as const;
 export type Metric = (typeof METRICS)[number];
@@ -34,10 +22,8 @@ export interface Range {
 }
 
 const DAY_MS = 86_400_000;
-const PAGE = 200;
-const ADMIN_PAGE = 500;
-/** More rows than this are not fetched into a browser; the page says so. */
-export const ROWS_MAX = 10_000;
+const EXPORT_PAGE_ROWS = 500;
+export const EXPORT_ROWS_MAX = 10_000;
 
 export const lastDays = (days: number, now = Date.now()): Range => ({
   since: dayOf(new Date(now - (days - 1) * DAY_MS)),
@@ -50,41 +36,16 @@ export const thisMonth = (now = Date.now()): Range => ({
   until: dayOf(new Date(now)),
 });
 
-export interface UsageRows {
-  rows: UsageRow[];
-  /** The range holds more rows than were fetched. */
-  truncated: boolean;
-}
-
-/** The caller's own rows of the range, newest first. */
-export async function ownRows({ since, until }: Range, project: string | null): Promise<UsageRows> {
+/** The rows themselves, up to what a spreadsheet is for. */
+export async function exportRows(which: Which): Promise<UsageRow[]> {
   const rows: UsageRow[] = [];
-  const end = `${until}T23:59:59.999Z`;
-  for (let offset = 0; offset < ROWS_MAX; offset += PAGE) {
-    const page = await api("usage.list", { limit: PAGE, offset, ...(project && { project }) });
-    rows.push(...page.records.filter(({ created_at }) => created_at >= since && created_at <= end));
-    const oldest = page.records.at(-1);
-    if (!oldest || oldest.created_at < since || offset + PAGE >= page.total)
-      return { rows, truncated: false };
-  }
-  return { rows, truncated: true };
-}
-
-/** Everyone's rows, for administrators. */
-export async function allRows({ since, until }: Range): Promise<UsageRows> {
-  const rows: UsageQueryRecord[] = [];
-  for (let offset = 0; offset < ROWS_MAX; offset += ADMIN_PAGE) {
-    const page = await api("usage.query", {
-      since,
-      until,
-      include_records: true,
-      limit: ADMIN_PAGE,
-      offset,
-    });
-    rows.push(...(page.records ?? []));
-    if (rows.length >= (page.records_total ?? 0)) return { rows, truncated: false };
-  }
-  return { rows, truncated: true };
+  let cursor: string | undefined;
+  do {
+    const page = await api("usage.records", { ...which, cursor, limit: EXPORT_PAGE_ROWS });
+    rows.push(...page.records);
+    cursor = page.next_cursor ?? undefined;
+  } while (cursor && rows.length < EXPORT_ROWS_MAX);
+  return rows.slice(0, EXPORT_ROWS_MAX);
 }
 
 export function daysOf({ since, until }: Range): string[] {
@@ -97,45 +58,52 @@ export function daysOf({ since, until }: Range): string[] {
 /** What was done without a key counts for the account. */
 export const keyInWords = (id: string): string => (id.startsWith("jwt-") ? "signed in" : id);
 
-export const groupOf = (row: UsageRow, grouping: Grouping): string => {
-  if (grouping === "ref") return row.ref_id ?? "no reference";
-  if (grouping === "project") return row.project ?? "signed in, no project";
-  if (grouping === "key") return keyInWords(row.api_key_id);
-  return row[grouping];
-};
+export function groupInWords(name: string | null, grouping: Grouping): string {
+  if (name === null) return grouping === "ref" ? "no reference" : "signed in, no project";
+  return grouping === "key" ? keyInWords(name) : name;
+}
 
-export const measureOf = (row: UsageRow, metric: Metric): number =>
-  metric === "cost" ? (row.cost ?? 0) : metric === "tokens" ? row.total_tokens : 1;
+const measureOf = (sums: UsageSums, metric: Metric): number =>
+  metric === "cost"
+    ? sums.cost_usd
+    : metric === "tokens"
+      ? sums.prompt_tokens + sums.completion_tokens
+      : sums.requests;
 
 export interface Grid {
   times: number[];
   series: { label: string; values: number[]; total: number }[];
 }
 
-/** Sums by day and group, the largest groups first; what does not fit becomes "others". */
+/** What a chart stacks, the largest groups first; what does not fit becomes "others". */
 export function gridOf(
-  rows: readonly UsageRow[],
+  { groups, others }: UsageSeries,
   { range, grouping, metric }: { range: Range; grouping: Grouping; metric: Metric },
 ): Grid {
   const days = daysOf(range);
   const place = new Map(days.map((day, i) => [day, i]));
-  const groups = new Map<string, number[]>();
-  for (const row of rows) {
-    const at = place.get(row.created_at.slice(0, 10));
-    if (at === undefined) continue;
-    const label = groupOf(row, grouping);
-    const values = groups.get(label) ?? days.map(() => 0);
-    values[at]! += measureOf(row, metric);
-    groups.set(label, values);
-  }
   const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);
-  const all = [...groups]
-    .map(([label, values]) => ({ label, values, total: sum(values) }))
+  const valuesOf = (each: { days: UsageGroup["days"] }) => {
+    const values = days.map(() => 0);
+    for (const day of each.days) {
+      const at = place.get(day.day);
+      if (at !== undefined) values[at]! += measureOf(day, metric);
+    }
+    return values;
+  };
+  const all = groups
+    .map((group) => {
+      const values = valuesOf(group);
+      return { label: groupInWords(group.name, grouping), values, total: sum(values) };
+    })
     .sort((a, b) => b.total - a.total);
-  if (all.length > SERIES_MAX) {
+  const unnamed = others ? [{ count: others.groups, values: valuesOf(others) }] : [];
+  if (all.length + unnamed.length > SERIES_MAX) {
     const rest = all.splice(SERIES_MAX - 1);
-    const values = days.map((_, i) => sum(rest.map((group) => group.values[i]!)));
-    all.push({ label: `${rest.length} others`, values, total: sum(values) });
+    const parts = [...rest, ...unnamed];
+    const values = days.map((_, i) => sum(parts.map((group) => group.values[i]!)));
+    const count = rest.length + (others?.groups ?? 0);
+    all.push({ label: `${count} others`, values, total: sum(values) });
   }
   return { times: days.map((day) => Date.parse(day) / 1000), series: all };
 }

@@ -1,4 +1,5 @@
-import { useMemo } from "react";
+import { useMemo, useState } from "react";
+import { api } from "../../lib/api.ts";
 import { session } from "../../lib/client.ts";
 import { downloadText, toCsv } from "../../lib/download.ts";
 import {
@@ -15,13 +16,15 @@ import { withChosen } from "../../lib/models.ts";
 import { useQuery } from "../../lib/query.ts";
 import { useSearch } from "../../lib/router.ts";
 import { useStore } from "../../lib/store.ts";
+import { toast } from "../../lib/toast.ts";
 import { StackedChart, seriesColor } from "../../ui/chart.tsx";
 import { Button, LinkButton, Segments, SmallSelect } from "../../ui/controls.tsx";
 import { Figure, PageHead } from "../../ui/page.tsx";
 import { BlockSkeleton, FiguresSkeleton, TableSkeleton } from "../../ui/skeleton.tsx";
-import { Empty, Loaded, Note } from "../../ui/states.tsx";
+import { Empty, explain, Loaded } from "../../ui/states.tsx";
 import {
-  allRows,
+  EXPORT_ROWS_MAX,
+  exportRows,
   GROUPINGS,
   type Grid,
   gridOf,
@@ -29,10 +32,12 @@ import {
   lastDays,
   METRICS,
   type Metric,
-  ownRows,
   type Range,
   thisMonth,
   type UsageRow,
+  type UsageSeries,
+  type UsageSums,
+  type Which,
 } from "./data.ts";
 import { RequestSheet } from "./request-sheet.tsx";
 import { GroupTable, REQUEST_COLUMNS, RequestTable } from "./tables.tsx";
@@ -49,6 +54,7 @@ const CSV_COLUMNS = [
   "api_key_id",
   "id",
 ];
+const PAGE_ROWS = 50;
 const MONTH = "month";
 const RANGES = [MONTH, "7", "30", "90"];
 const RANGE_NAMES: Readonly<Record<string, string>> = { [MONTH]: "This month" };
@@ -100,30 +106,34 @@ function useFilters() {
 
 export function Page() {
   const filters = useFilters();
-  const { range, project, everyone, model, apiKey } = filters;
+  const { range, grouping, project, everyone, model, apiKey } = filters;
   const isAdmin = useStore(session)?.user.is_admin;
   const asOperator = everyone && isAdmin === true;
-  const key = `usage rows ${asOperator} ${range.since} ${range.until} ${project}`;
-  const query = useQuery(key, () => (asOperator ? allRows(range) : ownRows(range, project)));
-  const rows = useMemo(
-    () =>
-      query.data?.rows.filter(
-        (row) => (!model || row.model === model) && (!apiKey || row.api_key_id === apiKey),
-      ),
-    [query.data, model, apiKey],
+  const which: Which = {
+    ...range,
+    ...(asOperator && { everyone: true }),
+    ...(project && !asOperator && { project }),
+    ...(model && { model }),
+    ...(apiKey && { api_key_id: apiKey }),
+  };
+  const key = JSON.stringify(which);
+  const query = useQuery(`usage series ${grouping} ${key}`, () =>
+    api("usage.series", { ...which, by: grouping }),
   );
   return (
     <>
-      <PageHead title="Usage" actions={<Export rows={rows} range={range} />}>
+      <PageHead title="Usage" actions={<Export which={which} range={range} isEmpty={isEmpty(query.data)} />}>
         Every metered request: tokens, cost and project. Days are in UTC.
       </PageHead>
-      <Filters filters={filters} mayseeAll={Boolean(isAdmin)} rows={query.data?.rows ?? []} />
+      <Filters filters={filters} mayseeAll={Boolean(isAdmin)} which={which} />
       <Loaded query={query} outline={OUTLINE}>
-        {({ truncated }) => <Report rows={rows ?? []} truncated={truncated} filters={filters} />}
+        {(series) => <Report series={series} filters={filters} which={which} />}
       </Loaded>
     </>
   );
 }
+
+const isEmpty = (series: UsageSeries | undefined) => !series || series.totals.requests === 0;
 
 const OUTLINE = (
   <>
@@ -135,21 +145,18 @@ const OUTLINE = (
 
 type FilterState = ReturnType<typeof useFilters>;
 
-const distinct = (rows: readonly UsageRow[], field: "model" | "api_key_id") =>
-  [...new Set(rows.map((row) => row[field]))].sort();
+/** What can be chosen as a model or a key: what the range has, whatever is chosen now. */
+function useChoices({ since, until, everyone }: Which, by: "model" | "key"): string[] {
+  const which = { since, until, everyone };
+  const key = `usage choices ${by} ${JSON.stringify(which)}`;
+  const { data } = useQuery(key, () => api("usage.series", { ...which, by }));
+  return useMemo(() => (data?.groups ?? []).flatMap(({ name }) => name ?? []).sort(), [data]);
+}
 
-function Filters({
-  filters,
-  mayseeAll,
-  rows,
-}: {
-  filters: FilterState;
-  mayseeAll: boolean;
-  rows: readonly UsageRow[];
-}) {
+function Filters({ filters, mayseeAll, which }: { filters: FilterState; mayseeAll: boolean; which: Which }) {
   const { range, days, grouping, metric, project, everyone, model, apiKey, set } = filters;
-  const models = useMemo(() => distinct(rows, "model"), [rows]);
-  const keys = useMemo(() => distinct(rows, "api_key_id"), [rows]);
+  const models = useChoices(which, "model");
+  const keys = useChoices(which, "key");
   return (
     <div className="filters">
       <Segments
@@ -203,7 +210,7 @@ function Filters({
         onChange={(value) => set({ by: value })}
         choices={[
           { value: "model", label: "by model" },
-          { value: "backend", label: "by backend" },
+          { value: "source", label: "by source" },
           { value: "ref", label: "by reference" },
           ...(everyone ? [] : [{ value: "project" as const, label: "by project" }]),
           { value: "key", label: "by key" },
@@ -253,19 +260,10 @@ function Filters({
   );
 }
 
-function Report({
-  rows,
-  truncated,
-  filters,
-}: {
-  rows: readonly UsageRow[];
-  truncated: boolean;
-  filters: FilterState;
-}) {
-  const { range, grouping, metric, view, set, open } = filters;
-  const grid = useMemo(() => gridOf(rows, { range, grouping, metric }), [rows, range, grouping, metric]);
-  const opened = rows.find(({ id }) => id === open);
-  if (rows.length === 0)
+function Report({ series, filters, which }: { series: UsageSeries; filters: FilterState; which: Which }) {
+  const { range, grouping, metric, view, set } = filters;
+  const grid = useMemo(() => gridOf(series, { range, grouping, metric }), [series, range, grouping, metric]);
+  if (isEmpty(series))
     return (
       <Empty
         icon="usage"
@@ -278,12 +276,7 @@ function Report({
     );
   return (
     <>
-      <Totals rows={rows} />
-      {truncated && (
-        <Note tone="warn">
-          Only the newest {count(rows.length)} requests of this range are shown. Choose a shorter one.
-        </Note>
-      )}
+      <Totals sums={series.totals} />
       <section className="stack">
         <div className="row between wrap">
           <Legend grid={grid} format={FORMATS[metric].alike} />
@@ -310,28 +303,56 @@ function Report({
             }
           />
         ) : (
-          <GroupTable rows={rows} grouping={grouping} />
+          <GroupTable groups={series.groups} grouping={grouping} />
         )}
       </section>
-      <RequestTable rows={rows} onOpen={(id) => set({ open: id })} />
-      {opened && <RequestSheet row={opened} onClose={() => set({ open: null })} />}
+      <Rows which={which} filters={filters} />
     </>
   );
 }
 
-function Totals({ rows }: { rows: readonly UsageRow[] }) {
-  const unpriced = rows.filter(({ cost }) => cost === null).length;
-  const sum = (pick: (row: UsageRow) => number) => rows.reduce((total, row) => total + pick(row), 0);
+/** The rows behind the sums, page by page. */
+function Rows({ which, filters: { open, set } }: { which: Which; filters: FilterState }) {
+  const key = JSON.stringify(which);
+  const first = useQuery(`usage records ${key}`, () => api("usage.records", { ...which, limit: PAGE_ROWS }));
+  const [more, setMore] = useState<{ key: string; rows: readonly UsageRow[]; cursor: string | null }>();
+  const older = more?.key === key ? more : null;
+  const rows = [...(first.data?.records ?? []), ...(older?.rows ?? [])];
+  const cursor = older ? older.cursor : first.data?.next_cursor;
+  const opened = rows.find(({ id }) => id === open);
+  const loadMore = async (from: string) => {
+    const page = await api("usage.records", { ...which, cursor: from, limit: PAGE_ROWS * 4 });
+    setMore({ key, rows: [...(older?.rows ?? []), ...page.records], cursor: page.next_cursor });
+  };
+  return (
+    <Loaded query={first} outline={<TableSkeleton columns={REQUEST_COLUMNS} />}>
+      {() => (
+        <>
+          <RequestTable
+            rows={rows}
+            onOpen={(id) => set({ open: id })}
+            onMore={cursor ? () => loadMore(cursor) : undefined}
+          />
+          {opened && <RequestSheet row={opened} onClose={() => set({ open: null })} />}
+        </>
+      )}
+    </Loaded>
+  );
+}
+
+function Totals({ sums }: { sums: UsageSums }) {
+  const { requests, prompt_tokens, completion_tokens, cost_usd, unpriced } = sums;
+  const priced = unpriced === null ? undefined : "all priced";
   return (
     <div className="figures">
       <Figure
         name="Cost"
-        value={money(sum(({ cost }) => cost ?? 0))}
-        note={unpriced > 0 ? `${count(unpriced)} without a price` : "all priced"}
+        value={money(cost_usd)}
+        note={unpriced ? `${count(unpriced)} without a price` : priced}
       />
-      <Figure name="Requests" value={count(rows.length)} />
-      <Figure name="Tokens in" value={compact(sum(({ prompt_tokens }) => prompt_tokens))} />
-      <Figure name="Tokens out" value={compact(sum(({ completion_tokens }) => completion_tokens))} />
+      <Figure name="Requests" value={count(requests)} />
+      <Figure name="Tokens in" value={compact(prompt_tokens)} />
+      <Figure name="Tokens out" value={compact(completion_tokens)} />
     </div>
   );
 }
@@ -351,18 +372,26 @@ function Legend({ grid, format }: { grid: Grid; format(values: readonly number[]
   );
 }
 
-function Export({ rows, range }: { rows: readonly UsageRow[] | undefined; range: Range }) {
+function Export({ which, range, isEmpty: disabled }: { which: Which; range: Range; isEmpty: boolean }) {
+  const [busy, setBusy] = useState(false);
+  const save = async () => {
+    setBusy(true);
+    try {
+      const rows = await exportRows(which);
+      const text = toCsv(CSV_COLUMNS, rows as unknown as Record<string, unknown>[]);
+      downloadText(`usage-${range.since}-${range.until}.csv`, text);
+      if (rows.length === EXPORT_ROWS_MAX)
+        toast(
+          `The file has the newest ${count(EXPORT_ROWS_MAX)} requests; choose a shorter range for the rest`,
+        );
+    } catch (error) {
+      toast(explain(error).title, "bad");
+    } finally {
+      setBusy(false);
+    }
+  };
   return (
-    <Button
-      icon="download"
-      disabled={!rows?.length}
-      onClick={() =>
-        downloadText(
-          `usage-${range.since}-${range.until}.csv`,
-          toCsv(CSV_COLUMNS, (rows ?? []) as unknown as Record<string, unknown>[]),
-        )
-      }
-    >
+    <Button icon="download" busy={busy} disabled={disabled} onClick={() => void save()}>
       CSV
     </Button>
   );

@@ -4,9 +4,8 @@ import { Button } from "../../ui/controls.tsx";
 import { Section } from "../../ui/page.tsx";
 import { When } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
-import { type Grouping, groupOf, type UsageRow } from "./data.ts";
+import { type Grouping, groupInWords, type UsageGroup, type UsageRow } from "./data.ts";
 
-const PAGE = 50;
 const unpriced = <span className="muted">unpriced</span>;
 
 const columnsFor = (cost: (usd: number | null) => string): Column<UsageRow>[] => [
@@ -62,23 +61,39 @@ const columnsFor = (cost: (usd: number | null) => string): Column<UsageRow>[] =>
 ];
 export const REQUEST_COLUMNS = columnsFor(String);
 
-export function RequestTable({ rows, onOpen }: { rows: readonly UsageRow[]; onOpen(id: string): void }) {
-  const [shown, setShown] = useState(PAGE);
-  const visible = rows.slice(0, shown);
-  const columns = columnsFor(moneyFormat(visible.map(({ cost }) => cost)));
+export function RequestTable({
+  rows,
+  onOpen,
+  onMore,
+}: {
+  rows: readonly UsageRow[];
+  onOpen(id: string): void;
+  /** Absent: there are no more. */
+  onMore?(): Promise<void>;
+}) {
+  const [busy, setBusy] = useState(false);
+  const columns = columnsFor(moneyFormat(rows.map(({ cost }) => cost)));
   return (
     <Section title="Requests">
       <div className="stack">
         <Table
           label="Requests"
           columns={columns}
-          rows={visible}
+          rows={rows}
           rowKey={({ id }) => id}
           onOpen={({ id }) => onOpen(id)}
         />
-        {rows.length > shown && (
+        {onMore && (
           <div>
-            <Button onClick={() => setShown(shown + PAGE * 4)}>Show more of {count(rows.length)}</Button>
+            <Button
+              busy={busy}
+              onClick={() => {
+                setBusy(true);
+                void onMore().finally(() => setBusy(false));
+              }}
+            >
+              Show older ones
+            </Button>
           </div>
         )}
       </div>
@@ -94,18 +109,16 @@ interface GroupSum {
   cost: number;
 }
 
-export function GroupTable({ rows, grouping }: { rows: readonly UsageRow[]; grouping: Grouping }) {
-  const sums = new Map<string, GroupSum>();
-  for (const row of rows) {
-    const label = groupOf(row, grouping);
-    const sum = sums.get(label) ?? { label, requests: 0, tokensIn: 0, tokensOut: 0, cost: 0 };
-    sum.requests++;
-    sum.tokensIn += row.prompt_tokens;
-    sum.tokensOut += row.completion_tokens;
-    sum.cost += row.cost ?? 0;
-    sums.set(label, sum);
-  }
-  const list = [...sums.values()].sort((a, b) => b.cost - a.cost || b.tokensIn - a.tokensIn);
+export function GroupTable({ groups, grouping }: { groups: readonly UsageGroup[]; grouping: Grouping }) {
+  const list = groups.map(
+    ({ name, requests, prompt_tokens, completion_tokens, cost_usd }): GroupSum => ({
+      label: groupInWords(name, grouping),
+      requests,
+      tokensIn: prompt_tokens,
+      tokensOut: completion_tokens,
+      cost: cost_usd,
+    }),
+  );
   const cost = moneyFormat(list.map((sum) => sum.cost));
   const groupColumns: Column<GroupSum>[] = [
     {

@@ -23,13 +23,16 @@ export interface SettlingThreadOptions extends ThreadOptions {
   silentTicksMax?: number;
 }
 
-/** Where a built executable keeps the thread's code. */
+/** Where a built program keeps the thread's code, seen from the program. */
 declare const SETTLING_WORKER: string | undefined;
 
+const isExecutable = Bun.main.startsWith("/$bunfs/") || Bun.main.includes("~BUN");
+
 function startWorker(): Worker {
-  const path =
-    typeof SETTLING_WORKER === "string" ? SETTLING_WORKER : new URL("./worker.ts", import.meta.url).href;
-  return new Worker(path, { smol: true, ref: false });
+  const path = typeof SETTLING_WORKER === "string" ? SETTLING_WORKER : "./worker.ts";
+  // Within an executable only the path itself is found.
+  const found = isExecutable ? path : new URL(path, import.meta.url).href;
+  return new Worker(found, { smol: true, ref: false });
 }
 
 interface Waiting {

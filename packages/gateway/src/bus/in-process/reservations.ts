@@ -1,5 +1,6 @@
 import {
   type Asking,
+  type Cost,
   grantedAmount,
   HAIR,
   type Purse,
@@ -20,15 +21,16 @@ export class InProcessReservations implements Reservations {
     let units = unitsMax;
     for (const purse of purses) {
       const reserved = this.#reserved.get(purse.name) ?? NOTHING;
+      const cost = purse.cost ?? asking;
       units = Math.min(
         units,
-        unitsThatFit("money", asking, purse, reserved),
-        unitsThatFit("tokens", asking, purse, reserved),
+        unitsThatFit("money", cost, purse, reserved),
+        unitsThatFit("tokens", cost, purse, reserved),
       );
       if (units < unitsMin) return REFUSED;
     }
     const amount = grantedAmount(asking, units);
-    for (const { name } of purses) this.add(name, amount);
+    for (const { name, cost } of purses) this.add(name, cost ? grantedAmount(cost, units) : amount);
     for (const name of alsoOn) this.add(name, amount);
     return units;
   }
@@ -58,7 +60,7 @@ export class InProcessReservations implements Reservations {
 /** The same as `units_that_fit` in the script of the Redis bus. */
 function unitsThatFit(
   measure: keyof Quantity,
-  { fixed, perUnit }: Pick<Asking, "fixed" | "perUnit">,
+  { fixed, perUnit }: Cost,
   { limit, spent, unitsBeyond }: Purse,
   reserved: Quantity,
 ): number {

@@ -54,29 +54,29 @@ local me = ARGV[1]
 
 /**
  * KEYS: the purses, then the names without a limit. ARGV: instance, number of purses, unitsMin, unitsMax, fixed,
- * perUnit, then for each purse version, spent, limit and unitsBeyond (or ''). Quantities are money and tokens.
+ * perUnit, then for each purse version, spent, limit, unitsBeyond (or '') and the fixed and perUnit that count there.
+ * Quantities are money and tokens.
  */
 const GRANT = `${SHARED}
 if redis.call('EXISTS', '${ALIVE}' .. me) == 0 then return ${UNKNOWN_INSTANCE} end
 local n = {}
 for i = 2, #ARGV do n[i] = tonumber(ARGV[i]) end
 local unitsMin, units = n[3], n[4]
-local fixed, perUnit = {n[5], n[6]}, {n[7], n[8]}
 
 -- The same as unitsThatFit in the in-process bus.
-local function units_that_fit(measure, left, unitsBeyond)
+local function units_that_fit(left, unitsBeyond, fixed, perUnit)
   if unitsBeyond then
     if left <= 0 then return ${REFUSED} end
-    left = math.floor(left + unitsBeyond * perUnit[measure])
+    left = math.floor(left + unitsBeyond * perUnit)
   end
-  local room = left - fixed[measure] + ${HAIR}
+  local room = left - fixed + ${HAIR}
   if room < 0 then return ${REFUSED} end
-  if perUnit[measure] <= 0 then return units end
-  return math.floor(room / perUnit[measure])
+  if perUnit <= 0 then return units end
+  return math.floor(room / perUnit)
 end
 
 for i = 1, n[2] do
-  local key, at = KEYS[i], 9 + (i - 1) * 6
+  local key, at = KEYS[i], 9 + (i - 1) * 10
   local spentMoney, spentTokens, reservedMoney, reservedTokens = n[at + 1], n[at + 2], 0, 0
   local fields = redis.call('HGETALL', key)
   for f = 1, #fields, 2 do
@@ -90,16 +90,16 @@ for i = 1, n[2] do
     else redis.call('HDEL', key, name) end
   end
   units = math.min(units,
-    units_that_fit(1, n[at + 3] - spentMoney - reservedMoney, n[at + 5]),
-    units_that_fit(2, n[at + 4] - spentTokens - reservedTokens, n[at + 5]))
+    units_that_fit(n[at + 3] - spentMoney - reservedMoney, n[at + 5], n[at + 6], n[at + 8]),
+    units_that_fit(n[at + 4] - spentTokens - reservedTokens, n[at + 5], n[at + 7], n[at + 9]))
   if units < unitsMin then return ${REFUSED} end
 end
-local amount = {
-  math.ceil(fixed[1] + units * perUnit[1] - ${HAIR}),
-  math.ceil(fixed[2] + units * perUnit[2] - ${HAIR})}
-for _, key in ipairs(KEYS) do
+for i, key in ipairs(KEYS) do
+  local at = i <= n[2] and 9 + (i - 1) * 10 + 6 or 5
   local money, tokens = pair(redis.call('HGET', key, me))
-  put(key, me, money + amount[1], tokens + amount[2])
+  put(key, me,
+    money + math.ceil(n[at] + units * n[at + 2] - ${HAIR}),
+    tokens + math.ceil(n[at + 1] + units * n[at + 3] - ${HAIR}))
 end
 return units`;
 
@@ -203,14 +203,17 @@ export class RedisReservations implements Reservations {
     if (names.some((name) => this.#queue.has(name))) this.#flush();
     const asInstance = this.#instance;
     const args = [asInstance, ...numbers(purses.length, unitsMin, unitsMax, fixed, perUnit)];
-    for (const { spent, limit, unitsBeyond } of purses) {
+    for (const { spent, limit, unitsBeyond, cost = asking } of purses) {
       args.push(...numbers(spent.version, spent, limit), unitsBeyond === null ? "" : String(unitsBeyond));
+      args.push(...numbers(cost.fixed, cost.perUnit));
     }
     const keys = names.map((name) => HOLDS + name);
     const granted = Number(await this.options.scripts.run(GRANT, keys, args));
     if (granted < 0) return granted;
-    const amount = grantedAmount(asking, granted);
-    for (const name of names) {
+    const whole = grantedAmount(asking, granted);
+    for (const [index, name] of names.entries()) {
+      const cost = purses[index]?.cost;
+      const amount = cost ? grantedAmount(cost, granted) : whole;
       this.#local.add(name, amount);
       // All our sums were resent while this grant was in flight, without including it.
       if (this.#instance !== asInstance) this.#enqueue(name, amount);

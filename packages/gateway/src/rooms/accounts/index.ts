@@ -3,7 +3,7 @@ import type { Accounts } from "./service.ts";
 export * as methods from "./methods.ts";
 export { emailFor } from "./people.ts";
 export { Email, Name, NewPassword, SessionResult } from "./schemas.ts";
-export { Accounts, type AccountsOptions } from "./service.ts";
+export { Accounts, type AccountsOptions, type Session } from "./service.ts";
 export { loadJwtSecret } from "./signing-secret.ts";
 export { watchSigning } from "./signing-watch.ts";
 

@@ -134,6 +134,20 @@ export class People {
     accounts.changed(userId);
   }
 
+  /** Administrator rights as the sign-in provider has them; the last administrator keeps theirs. */
+  async followProvider(userId: string, isAdmin: boolean): Promise<void> {
+    const { db, store, accounts } = this.options;
+    const isChanged = await db.transaction(async (tx) => {
+      await tx.lock("administrators");
+      const user = (await store.userById(userId, tx)) ?? refuseUnknown();
+      if (user.is_admin === isAdmin) return false;
+      const isLast = user.is_admin && user.disabled_at === null && (await store.countAdmins(tx)) === 1;
+      if (!isLast) await store.updateUser(tx, { ...user, is_admin: isAdmin });
+      return !isLast;
+    });
+    if (isChanged) accounts.changed(userId);
+  }
+
   links(): Promise<ListedLink[]> {
     return this.options.store.pendingLinks(isoTime(this.options.clock.now()));
   }

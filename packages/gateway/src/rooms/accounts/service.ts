@@ -40,6 +40,8 @@ export interface AccountsOptions {
   adminToken: string | null;
   /** True: open; false: closed; null: open until the first user exists. */
   registrationOpen: boolean | null;
+  /** False: people sign in with the provider only. */
+  passwordSignIn: boolean;
 }
 
 export interface NewAccount {
@@ -108,17 +110,33 @@ export class Accounts implements Authenticator {
   async register(account: NewAccount & { setupToken?: string }, source: CallSource): Promise<Session> {
     await this.limit("register", source.ip, LOGINS_PER_IP);
     if (!(await this.registrationIsOpen())) this.#refuseRegistration();
-    const isBearer =
-      account.setupToken !== undefined && constantTimeEqual(account.setupToken, this.setupToken);
-    if (!isBearer && (await this.needsSetupLink(source))) refuseFirst();
+    if (await this.hasNobody()) this.refuseFirstUnless(account.setupToken, source);
     const passwordHash = await this.hash(account.password);
-    const user = await this.#store.registering(async (tx) => {
-      const first = !(await this.#store.anyUser(tx));
+    const user = await this.registering(async (tx, first) => {
       if (!(this.options.registrationOpen ?? first)) this.#refuseRegistration();
-      if (first && !isBearer && this.#isElsewhere(source)) refuseFirst();
+      if (first) this.refuseFirstUnless(account.setupToken, source);
       return this.insert(tx, { ...account, passwordHash, isAdmin: first });
     });
     return this.startSession(user, source);
+  }
+
+  /** Runs `work` while nobody else makes an account; `first` says that there is none yet. */
+  registering<T>(work: (tx: Transaction, first: boolean) => Promise<T>): Promise<T> {
+    return this.#store.registering(async (tx) => work(tx, !(await this.#store.anyUser(tx))));
+  }
+
+  /** The first account administers the service: it is made from this machine, or with the setup link. */
+  refuseFirstUnless(setupToken: string | undefined, source: CallSource): void {
+    if (setupToken !== undefined && constantTimeEqual(setupToken, this.setupToken)) return;
+    if (this.#isElsewhere(source)) refuseFirst();
+  }
+
+  byEmail(tx: Transaction, email: string): Promise<UserRow | null> {
+    return this.#store.userByEmail(email, tx);
+  }
+
+  async hasPassword(tx: Transaction, userId: string): Promise<boolean> {
+    return Boolean((await this.#store.userById(userId, tx))?.password_hash);
   }
 
   /** Makes an account; the caller has decided that it may be made. */
@@ -142,7 +160,13 @@ export class Accounts implements Authenticator {
   }
 
   hash(password: string): Promise<string> {
+    this.#requirePasswords();
     return this.#hashing.run(() => Bun.password.hash(password, PASSWORD_HASH));
+  }
+
+  #requirePasswords(): void {
+    if (!this.options.passwordSignIn)
+      fail("forbidden", "Passwords are turned off here; sign in with the provider");
   }
 
   /** Whether the first account, asked for from there, can be made only with the setup link. */
@@ -182,11 +206,22 @@ export class Accounts implements Authenticator {
     { email, password }: { email: string; password: string },
     source: CallSource,
   ): Promise<Session> {
+    this.#requirePasswords();
     await this.limit("login", source.ip, LOGINS_PER_IP);
     await this.limit(`login:${email}`, source.ip, LOGINS_PER_ACCOUNT);
     const user = await this.#store.userByEmail(email);
     const matches = await this.#matches(user, password);
     if (!user || !matches) fail("auth_required", "Email or password is wrong");
+    return this.#startEnabled(user, source);
+  }
+
+  /** Signs in someone whom the sign-in provider vouches for. */
+  async startSessionOf(userId: string, source: CallSource): Promise<Session> {
+    const user = await this.#store.userById(userId);
+    return this.#startEnabled(user ?? fail("auth_required", "This account no longer exists"), source);
+  }
+
+  #startEnabled(user: UserRow, source: CallSource): Promise<Session> {
     if (user.disabled_at !== null)
       fail("auth_required", "This account is disabled; ask an administrator to enable it");
     return this.startSession(user, source);

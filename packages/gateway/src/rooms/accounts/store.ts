@@ -100,8 +100,8 @@ export class AccountStore {
     }
   }
 
-  async userByEmail(email: string): Promise<UserRow | null> {
-    const row = await this.db.get<UserRow>(`SELECT ${USER_COLUMNS} FROM users WHERE email = $1`, [email]);
+  async userByEmail(email: string, on: Queryable = this.db): Promise<UserRow | null> {
+    const row = await on.get<UserRow>(`SELECT ${USER_COLUMNS} FROM users WHERE email = $1`, [email]);
     return row && toUser(row);
   }
 

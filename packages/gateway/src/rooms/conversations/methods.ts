@@ -45,6 +45,7 @@ export const list = defineMethod({
   name: "conversations.list",
   summary: "Your conversations, the most recently used first",
   auth: "jwt",
+  audit: false,
   params: NoParams,
   result: z.array(
     Conversation.extend({
@@ -60,6 +61,7 @@ export const create = defineMethod({
   name: "conversations.create",
   summary: "Start a conversation",
   auth: "jwt",
+  audit: false,
   params: z.object({ title: Title.optional() }),
   result: Conversation.extend({ messages: z.array(Message) }),
   handler: async ({ params, actor, rooms }) => ({
@@ -72,6 +74,7 @@ export const get = defineMethod({
   name: "conversations.get",
   summary: "One of your conversations with its messages",
   auth: "jwt",
+  audit: false,
   params: ById,
   result: Conversation.extend({ messages: z.array(Message) }),
   handler: async ({ params, actor, rooms }) =>
@@ -82,6 +85,7 @@ export const rename = defineMethod({
   name: "conversations.rename",
   summary: "Give one of your conversations another title",
   auth: "jwt",
+  audit: false,
   params: z.object({ conversation_id: ConversationId, title: Title }),
   result: Conversation,
   handler: async ({ params, actor, rooms }) =>
@@ -92,6 +96,7 @@ export const rewind = defineMethod({
   name: "conversations.rewind",
   summary: "Remove a message and all that follow it, to say it differently or to be answered again",
   auth: "jwt",
+  audit: false,
   params: z.object({ conversation_id: ConversationId, message_id: z.string().max(64).toLowerCase() }),
   result: z.object({ removed: z.int().describe("Messages that were removed") }),
   handler: async ({ params, actor, rooms }) => ({

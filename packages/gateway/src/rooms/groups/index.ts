@@ -1,7 +1,7 @@
 import type { Groups } from "./service.ts";
 
 export * as methods from "./methods.ts";
-export { type ModelRules, modelAllowed } from "./model-rules.ts";
+export { type ModelRules, modelAllowed, normalModelId } from "./model-rules.ts";
 export { Groups, type GroupsOptions } from "./service.ts";
 
 declare module "../../kernel/context.ts" {

@@ -6,7 +6,7 @@ import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
 import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
 import type { Database, Transaction } from "../../storage/contract.ts";
 import type { Accounts } from "../accounts/index.ts";
-import { type AccessOptions, accessGroup, changeGroup } from "./access.ts";
+import { type AccessOptions, accessGroup, changeGroup, lockGroup } from "./access.ts";
 import { type MemberRow, type NamedMember, type Role, type SeenGroup, store } from "./store.ts";
 
 export const MEMBERS_MAX = 2_000;
@@ -112,6 +112,30 @@ export class Members {
       await store.removeMember(tx, call.groupId, { id: user.userId, email: user.email });
     });
     this.options.bus.publish(PRINCIPAL_CHANGED, user.userId);
+  }
+
+  /**
+   * Memberships as the sign-in provider has them: in the groups of these names, and no longer in those that it named
+   * before. Only groups of the platform and of its administrators count: anyone may call a group by any name. Whom
+   * someone made a member here stays one.
+   */
+  async followProvider(userId: string, names: readonly string[]): Promise<void> {
+    const { db, clock, bus } = this.options;
+    const isChanged = await db.transaction(async (tx) => {
+      const wanted = await store.officialGroups(tx, names);
+      const held = await store.membershipsOf(tx, userId);
+      const joined = wanted.filter((id) => !held.some(({ group_id }) => group_id === id));
+      const left = held.filter(({ group_id, from_provider }) => from_provider && !wanted.includes(group_id));
+      // In one order everywhere, so that two sign-ins cannot wait for each other.
+      for (const id of [...joined, ...left.map(({ group_id }) => group_id)].sort()) await lockGroup(tx, id);
+      for (const { group_id } of left) await store.removeProvided(tx, group_id, userId);
+      for (const id of joined) {
+        if ((await store.countMembers(tx, id)) >= MEMBERS_MAX) continue;
+        await store.insertProvided(tx, { groupId: id, userId, now: isoTime(clock.now()) });
+      }
+      return joined.length + left.length > 0;
+    });
+    if (isChanged) bus.publish(PRINCIPAL_CHANGED, userId);
   }
 
   /**

@@ -89,6 +89,7 @@ export const list = defineMethod({
   name: "group.list",
   summary: "Your groups, newest first. With the admin token: all groups",
   auth: "jwt_or_admin_token",
+  audit: false,
   params: NoParams,
   result: z.array(Group),
   handler: async ({ actor, rooms }) =>
@@ -99,6 +100,7 @@ export const get = defineMethod({
   name: "group.get",
   summary: "A group with its active members",
   auth: "jwt",
+  audit: false,
   role: "group member",
   params: InGroup,
   result: Group.extend({ members: z.array(Member) }),
@@ -151,6 +153,7 @@ export const listMembers = defineMethod({
   name: "group.members.list",
   summary: "The group's active members",
   auth: "jwt",
+  audit: false,
   role: "group admin",
   params: InGroup.extend({
     include_inactive: z.boolean().default(false).describe("Include deactivated members"),
@@ -274,6 +277,7 @@ export const showInvitation = defineMethod({
   name: "group.invite.show",
   summary: "Who invites to what, for the bearer of an invitation",
   auth: "public",
+  audit: false,
   params: z.object({ token: InvitationToken }),
   result: z.object({
     group_name: z.string(),
@@ -304,6 +308,7 @@ export const listInvitations = defineMethod({
   name: "group.invite.list",
   summary: "Invitations of a group that can still be used, newest first",
   auth: "jwt",
+  audit: false,
   role: "group admin",
   params: InGroup,
   result: z.array(
@@ -345,6 +350,7 @@ export const listModels = defineMethod({
   name: "group.models.list",
   summary: "The models that the group's keys may and may not use",
   auth: "jwt",
+  audit: false,
   role: "group admin",
   params: InGroup,
   result: ModelLists,
@@ -405,6 +411,7 @@ export const balance = defineMethod({
   name: "group.credits.balance",
   summary: "The pool's balance and recent entries",
   auth: "jwt",
+  audit: false,
   role: "group admin",
   params: InGroup,
   result: StatementResult.extend({ group_id: z.guid() }),

@@ -46,6 +46,11 @@ export class Groups {
     this.credits = new Credits({ ...options, members: this.members });
   }
 
+  /** Throws unless the actor is an admin of the group, or a platform administrator. */
+  async requireAdmin(actor: Actor, groupId: string, method: string): Promise<void> {
+    await accessGroup(this.options.db, { actor, groupId, need: "admin", method });
+  }
+
   /** Without an actor (the admin token) the group has no owner and belongs to the platform. */
   async create(
     actor: Actor | null,

@@ -1,3 +1,4 @@
+import { MULTIPLIER_ONE } from "../../kernel/payer.ts";
 import { insertRows, type Queryable, type Transaction } from "../../storage/contract.ts";
 
 export type Role = "admin" | "member";
@@ -55,6 +56,8 @@ const SEEN = `SELECT g.id, g.name, g.description, g.owner_id, g.enforce_model_al
     (SELECT m.role FROM group_members m WHERE m.group_id = g.id AND m.user_id = $1 AND m.is_active) AS my_role,
     (SELECT COUNT(*) FROM group_members c WHERE c.group_id = g.id AND c.is_active) AS member_count
   FROM user_groups g`;
+/** Groups that a provider's claim puts one person into. */
+const PROVIDED_MAX = 200;
 const MEMBER_COLUMNS = "group_id, user_id, role, cost_multiplier_micros, is_active, created_at";
 const INVITATION_COLUMNS = "id, group_id, role, email, max_uses, uses, created_by, created_at, expires_at";
 
@@ -171,6 +174,50 @@ export const store = {
         member.is_active,
         member.created_at,
       ],
+    );
+  },
+
+  /** Ids of the groups of these names that belong to the platform or to an administrator of it. */
+  async officialGroups(on: Queryable, names: readonly string[]): Promise<string[]> {
+    if (names.length === 0) return [];
+    const rows = await on.all<{ id: string }>(
+      `SELECT g.id FROM user_groups g LEFT JOIN users u ON u.id = g.owner_id
+       WHERE g.name IN (${names.map((_, i) => `$${i + 1}`).join(", ")}) AND (g.owner_id IS NULL OR u.is_admin)
+       ORDER BY g.id LIMIT ${PROVIDED_MAX}`,
+      names,
+    );
+    return rows.map(({ id }) => id);
+  },
+
+  async membershipsOf(
+    on: Queryable,
+    userId: string,
+  ): Promise<{ group_id: string; from_provider: boolean }[]> {
+    const rows = await on.all<{ group_id: string; from_provider: boolean }>(
+      "SELECT group_id, from_provider FROM group_members WHERE user_id = $1",
+      [userId],
+    );
+    return rows.map((row) => ({ ...row, from_provider: Boolean(row.from_provider) }));
+  },
+
+  /** A member because the sign-in provider says so. */
+  async insertProvided(
+    tx: Transaction,
+    { groupId, userId, now }: { groupId: string; userId: string; now: string },
+  ): Promise<void> {
+    await tx.run(
+      `INSERT INTO group_members (group_id, user_id, role, cost_multiplier_micros, is_active, created_at, from_provider)
+       VALUES ($1, $2, 'member', ${MULTIPLIER_ONE}, TRUE, $3, TRUE) ON CONFLICT (group_id, user_id) DO NOTHING`,
+      [groupId, userId, now],
+    );
+  },
+
+  /** The owner stays, however they came in. */
+  async removeProvided(tx: Transaction, groupId: string, userId: string): Promise<void> {
+    await tx.run(
+      `DELETE FROM group_members WHERE group_id = $1 AND user_id = $2 AND from_provider
+         AND NOT EXISTS (SELECT 1 FROM user_groups g WHERE g.id = $1 AND g.owner_id = $2)`,
+      [groupId, userId],
     );
   },
 

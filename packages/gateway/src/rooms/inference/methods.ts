@@ -13,6 +13,8 @@ export const send = defineMethod({
   name: "chat.send",
   summary: "Send a chat turn; its answer arrives as chat.stream notifications, one token each",
   auth: "jwt",
+  audit: false,
+  recorded: true,
   notifies: ["chat.stream"],
   params: z.object({
     model: z.string().min(1).max(256),
@@ -35,13 +37,14 @@ export const send = defineMethod({
       .optional()
       .describe("The output limit that points and quota can pay for; absent when the answer was not limited"),
   }),
-  handler: ({ params, actor, rooms }) => rooms.inference.send(actor, params),
+  handler: ({ params, actor, rooms, record }) => rooms.inference.send(actor, params, record),
 });
 
 export const stop = defineMethod({
   name: "chat.stop",
   summary: "Stop an answer of chat.send; leaving its notifications does not",
   auth: "jwt",
+  audit: false,
   params: z.object({ stream_id: z.string().min(1).max(64).describe("As chat.send returned it") }),
   result: Ok,
   handler: ({ params, actor, rooms }) => {

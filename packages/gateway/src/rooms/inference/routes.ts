@@ -17,6 +17,7 @@ const routeOf = (voice: Voice, route: VoiceRoute): AnyRoute =>
     auth: "api_key",
     keyHeader: voice.keyHeader,
     outsideTierRate: route.answer && true,
+    recorded: !route.answer,
     body: raw(route.body),
     bodyBytesMax: BODY_BYTES_MAX,
     response: raw(route.response, { events: route.events }),
@@ -37,6 +38,7 @@ export const embeddings = defineRoute({
   path: "/v1/embeddings",
   summary: "Vectors of texts, as numbers or as base64 of little-endian float32",
   auth: "api_key",
+  recorded: true,
   body: raw(
     z.looseObject({
       model: z.string(),

@@ -13,6 +13,7 @@ import { ERRORS, fail, KeyRefusal, ServiceError, toRestReply, toServiceError } f
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Payer } from "../../kernel/payer.ts";
+import { CLIENT_CLOSED_STATUS, type RequestRecord } from "../../kernel/request-record.ts";
 import type { RefusedCall, RouteCall } from "../../kernel/route.ts";
 import { whenKnown } from "../../kernel/when-known.ts";
 import type { Metrics } from "../../observe/metrics.ts";
@@ -57,8 +58,6 @@ const INVALID_KEY = new ServiceError(
 type EmbeddingsReader = (body: Buffer) => ReadEmbeddings | Promise<ReadEmbeddings>;
 const readBytes: EmbeddingsReader = (body) => whenKnown(BytesPayload.read(body), (payload) => ({ payload }));
 const OWN: { form: Form; isRequest: boolean } = { form: { wrapsUpstreamErrors: true }, isRequest: true };
-/** What proxies use for a client that closed its connection; nobody is there to read it. */
-const CLIENT_CLOSED = 499;
 
 export interface InferenceOptions {
   db: Database;
@@ -88,7 +87,7 @@ export interface InferenceOptions {
 }
 
 type Answered = Reply | StreamedReply;
-type KeyedCall = Pick<RouteCall, "request" | "requestId"> & { principal: Principal; body: Buffer };
+type KeyedCall = Pick<RouteCall, "request" | "requestId" | "record"> & { principal: Principal; body: Buffer };
 
 /** Chat and embeddings on every surface. */
 export class Inference {
@@ -171,11 +170,18 @@ export class Inference {
 
   /** A request that spends. */
   #metered(call: KeyedCall, work: (asker: Asker) => Promise<Answered>): Promise<Answered> {
-    const { principal, request, requestId } = call;
+    const { principal, request, requestId, record } = call;
     const traceparent = this.options.tracer.enabled ? request.header("traceparent") : null;
-    const { group: rules } = principal;
     const payer = payerOf(principal);
-    const asker: Asker = { requestId, payer, rules, refId: refOf(request), channel: "gateway", traceparent };
+    const asker: Asker = {
+      requestId,
+      payer,
+      rules: principal,
+      refId: refOf(request),
+      channel: "gateway",
+      traceparent,
+      record,
+    };
     return work(asker).then(
       (answer) => {
         this.options.countRequest();
@@ -185,7 +191,7 @@ export class Inference {
       (error) => {
         if (!isAboutClient(error)) throw error;
         this.options.countRequest();
-        return new Reply({ status: CLIENT_CLOSED, contentType: "", requestId }, "");
+        return new Reply({ status: CLIENT_CLOSED_STATUS, contentType: "", requestId }, "");
       },
     );
   }
@@ -199,13 +205,17 @@ export class Inference {
     const refusal = toServiceError(error);
     if (refusal instanceof KeyRefusal) {
       const { status } = ERRORS[refusal.kind];
-      const reason = status === 401 ? BAD_KEY : KEY_TOO_FAST;
+      const isExpired = refusal.rest?.limit === "expires_at";
+      const message = refusal.message.trim();
+      const reason = status !== 401 ? KEY_TOO_FAST : isExpired ? { ...BAD_KEY, message } : BAD_KEY;
       if (status === 401)
         this.#watchers.unknown(secretOf(request, form.keyHeader) ?? "", { status, ...reason });
       this.#parts.observer.turnedAway({ requestId, status, ...reason });
       if (!form.errorBody) return toRestReply(refusal, requestId);
-      if (status === 401 && isRequest) return this.#inForm(form, INVALID_KEY, requestId);
-      const message = refusal.message.trim();
+      if (status === 401 && isRequest) {
+        const told = isExpired ? new ServiceError("auth_required", message) : INVALID_KEY;
+        return this.#inForm(form, told, requestId);
+      }
       const failure = { status, message, type: "invalid_request", code: null };
       return refusalIn(form, toRestReply(refusal, requestId), failure);
     }
@@ -235,12 +245,12 @@ export class Inference {
   }
 
   /** `chat.send`. */
-  async send(actor: Actor, body: Record<string, unknown>) {
+  async send(actor: Actor, body: Record<string, unknown>, record: RequestRecord | null) {
     this.options.countRequest();
     // An id of its own: the calls of one RPC batch share theirs, and usage is counted once per id.
-    const requestId = this.options.ids.uuid();
+    const requestId = record?.id ?? this.options.ids.ordered();
     try {
-      return await this.#sender.send({ actor, requestId, body });
+      return await this.#sender.send({ actor, requestId, body, record });
     } catch (error) {
       this.#count(requestId, toServiceError(error));
       throw error;

@@ -1,5 +1,6 @@
 import type { Principal as KeyHolder, Keys } from "./service.ts";
 
+export { type ModelTerms, modelRefusal } from "./limits.ts";
 export * as methods from "./methods.ts";
 export {
   type GroupTerms,

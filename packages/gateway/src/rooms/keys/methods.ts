@@ -1,5 +1,8 @@
 import { z } from "zod";
 import { defineMethod, GivenId, NoParams, Ok, ok, Timestamp } from "../../kernel/method.ts";
+import { LimitParams } from "./limits.ts";
+
+const Name = z.string().trim().min(1).max(80);
 
 const Key = z.object({
   id: z.uuid(),
@@ -8,14 +11,33 @@ const Key = z.object({
   project: z.string(),
   group_id: z.guid().nullable().describe("The group whose pool and limits apply, if any"),
   created_at: Timestamp,
+  expires_at: Timestamp.nullable(),
+  monthly_budget_usd: z.number().nullable(),
+  total_budget_usd: z.number().nullable(),
+  allowed_models: z.array(z.string()).nullable(),
+  requests_per_minute: z.int().nullable(),
+  tokens_per_minute: z.int().nullable(),
 });
 
 export const list = defineMethod({
   name: "keys.list",
   summary: "Your API keys, newest first, without their secrets",
   auth: "jwt",
+  audit: false,
   params: NoParams,
-  result: z.array(Key.extend({ active: z.boolean(), revoked_at: Timestamp.nullable() })),
+  result: z.array(
+    Key.extend({
+      active: z.boolean(),
+      revoked_at: Timestamp.nullable(),
+      last_used_at: Timestamp.nullable().describe("When its latest metered request ended"),
+      spent_month_usd: z.number().describe("In this UTC month"),
+      spent_total_usd: z.number(),
+      last_refusal: z
+        .object({ at: Timestamp, code: z.string(), message: z.string() })
+        .nullable()
+        .describe("Why a request with it was last refused: expired, a model, a pace, a budget or a quota"),
+    }),
+  ),
   handler: ({ actor, rooms }) => rooms.keys.list(actor),
 });
 
@@ -24,17 +46,28 @@ export const create = defineMethod({
   summary: "Issue an API key; the secret is shown once",
   auth: "jwt",
   params: z.object({
-    name: z.string().trim().min(1).max(80),
+    name: Name,
     project: z.string().trim().max(64).optional(),
     group_id: z
       .guid()
       .toLowerCase()
       .optional()
       .describe("Draw on this group's pool; you must be an active member"),
+    ...LimitParams.shape,
   }),
   result: Key.extend({ key: z.string().describe("The secret: service-<uuid>. It cannot be shown again") }),
-  handler: ({ params, actor, rooms }) =>
-    rooms.keys.create(actor, { name: params.name, project: params.project, groupId: params.group_id }),
+  handler: ({ params: { group_id, ...params }, actor, rooms }) =>
+    rooms.keys.create(actor, { ...params, groupId: group_id }),
+});
+
+export const update = defineMethod({
+  name: "keys.update",
+  summary:
+    "Rename one of your API keys or change its limits, at once; null takes a limit away, what is left out stays",
+  auth: "jwt",
+  params: z.object({ key_id: GivenId, name: Name.optional(), ...LimitParams.shape }),
+  result: Key,
+  handler: ({ params: { key_id, ...changes }, actor, rooms }) => rooms.keys.update(actor, key_id, changes),
 });
 
 export const revoke = defineMethod({

@@ -2,13 +2,26 @@ import type { Bus } from "../../bus/contract.ts";
 import { BoundedMap } from "../../kernel/bounded.ts";
 import { type Clock, isoTime, sleep } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
-import { fail } from "../../kernel/errors.ts";
+import { fail, KeyRefusal, type ServiceError } from "../../kernel/errors.ts";
 import { type Ids, sha256Hex } from "../../kernel/ids.ts";
-import { MULTIPLIER_ONE, type Payer } from "../../kernel/payer.ts";
+import type { Log } from "../../kernel/log.ts";
+import { type KeyLimits, MULTIPLIER_ONE, type Payer } from "../../kernel/payer.ts";
 import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
+import { whenKnown } from "../../kernel/when-known.ts";
 import type { Database } from "../../storage/contract.ts";
 import type { Groups, ModelRules } from "../groups/index.ts";
-import { type KeyRow, KeyStore, type PrincipalRow } from "./store.ts";
+import { NANO_PER_USD, type Usage, utcMonth } from "../usage/index.ts";
+import {
+  allowedModelsOf,
+  changedLimits,
+  type GivenLimits,
+  keyLimitsOf,
+  limitsView,
+  type ModelTerms,
+  NO_LIMITS,
+} from "./limits.ts";
+import { KeyRefusals } from "./refusals.ts";
+import { type KeyRow, KeyStore, type ListedKey, type PrincipalRow } from "./store.ts";
 
 const DEFAULT_PROJECT = "default";
 const KEY_PREFIX = "service-";
@@ -22,6 +35,7 @@ const UNHEARD_TRUSTED_MS = 1_000;
 /** A known principal stays in force when the database does not confirm or deny it within this. */
 const REREAD_WITHIN_MS = 500;
 const UNAVAILABLE_RETRY_SECONDS = 5;
+const KEY_NOT_FOUND = "Key not found; keys.list shows the ids of your keys";
 
 /** What usage rows call a key by its text; null for what does not look like one at all. */
 export function prefixOf(secret: string): string | null {
@@ -39,7 +53,7 @@ export interface GroupTerms extends ModelRules {
 }
 
 /** Everything about a key that a request needs, cached until something about it changes. */
-export interface Principal {
+export interface Principal extends ModelTerms {
   keyId: string;
   /** First 8 characters of the key's uuid; what usage rows show. */
   keyPrefix: string;
@@ -48,6 +62,10 @@ export interface Principal {
   tier: string;
   /** Set for a group's key: the pool pays, and these rules hold. */
   group: GroupTerms | null;
+  /** From then on the key is refused; `Infinity`: never. */
+  expiresAtMs: number;
+  /** Of the key itself; null when it has none. */
+  limits: KeyLimits | null;
 }
 
 interface Cached {
@@ -63,11 +81,14 @@ export interface KeysOptions {
   bus: Bus;
   clock: Clock;
   ids: Ids;
+  log: Log;
   groups: Pick<Groups, "requireMember" | "modelSets">;
+  usage: Pick<Usage, "settled">;
 }
 
 export class Keys {
   readonly #store: KeyStore;
+  readonly #refusals: KeyRefusals;
   readonly #principals = new BoundedMap<string, Cached>(PRINCIPALS_MAX);
   readonly #unknown = new BoundedMap<string, number>(PRINCIPALS_MAX);
   /** Reads under way, shared by everyone who asks meanwhile; as many as requests, which are bounded. */
@@ -77,6 +98,7 @@ export class Keys {
 
   constructor(readonly options: KeysOptions) {
     this.#store = new KeyStore(options.db);
+    this.#refusals = new KeyRefusals(options);
     options.bus.onGap(() => {
       this.#changed();
       for (const [, cached] of this.#principals.entries()) cached.isConfirmed = false;
@@ -96,14 +118,18 @@ export class Keys {
     this.#unknown.clear();
   }
 
-  list(actor: Actor): Promise<KeyRow[]> {
-    return this.#store.listOf(actor.userId);
+  async list(actor: Actor) {
+    // So that people see what they have just spent, and why they were just refused.
+    await Promise.all([this.options.usage.settled(), this.#refusals.write()]);
+    const month = utcMonth(this.options.clock.now());
+    return (await this.#store.listOf(actor.userId)).map((row) => listedView(row, month));
   }
 
   async create(
     actor: Actor,
-    { name, project, groupId }: { name: string; project?: string; groupId?: string },
-  ): Promise<KeyRow & { key: string }> {
+    { name, project, groupId, ...limits }: { name: string; project?: string; groupId?: string } & GivenLimits,
+  ) {
+    this.#requireFuture(limits);
     if ((await this.#store.countActive(actor.userId)) >= ACTIVE_KEYS_MAX) {
       fail(
         "app_error",
@@ -123,23 +149,73 @@ export class Keys {
       active: true,
       created_at: isoTime(clock.now()),
       revoked_at: null,
+      ...changedLimits(NO_LIMITS, limits),
     };
     await db.transaction(async (tx) => {
       if (groupId) await groups.requireMember(tx, groupId, actor.userId);
       await this.#store.insert(tx, { ...row, user_id: actor.userId, key_hash: sha256Hex(secret) });
     });
     bus.publish(PRINCIPAL_CHANGED, row.id);
-    return { ...row, key: secret };
+    return { ...keyView(row), key: secret };
+  }
+
+  async update(actor: Actor, keyId: string, { name, ...limits }: { name?: string } & GivenLimits) {
+    this.#requireFuture(limits);
+    const { db, bus } = this.options;
+    const changed = await db.transaction(async (tx) => {
+      const before = await this.#store.lock(tx, keyId, actor.userId);
+      if (!before) fail("app_error", KEY_NOT_FOUND);
+      if (!before.active) fail("app_error", "The key is revoked and stays so; create another (keys.create)");
+      const after: KeyRow = { ...before, name: name ?? before.name, ...changedLimits(before, limits) };
+      await this.#store.update(tx, keyId, after);
+      return after;
+    });
+    bus.publish(PRINCIPAL_CHANGED, keyId);
+    return keyView(changed);
+  }
+
+  #requireFuture({ expires_at: expiresAt }: GivenLimits): void {
+    if (expiresAt && Date.parse(expiresAt) <= this.options.clock.now())
+      fail("invalid_params", "expires_at: must be in the future; to stop a key now, revoke it (keys.revoke)");
+  }
+
+  /** Its owner sees why. */
+  refused({ keyId }: Principal, error: ServiceError): void {
+    this.#refusals.note(keyId, error);
+  }
+
+  close(): Promise<void> {
+    return this.#refusals.close();
   }
 
   async revoke(actor: Actor, keyId: string): Promise<void> {
     const found = await this.#store.revoke(keyId, actor.userId, isoTime(this.options.clock.now()));
-    if (!found) fail("app_error", "Key not found; keys.list shows the ids of your keys");
+    if (!found) fail("app_error", KEY_NOT_FOUND);
     this.options.bus.publish(PRINCIPAL_CHANGED, keyId);
   }
 
-  /** Who a key stands for; synchronous when it is cached, so that the hot path does not wait. */
+  /**
+   * Who a key stands for; synchronous when it is cached, so that the hot path does not wait. One that has expired is
+   * refused with its reason.
+   */
   authenticate(secret: string): Principal | null | Promise<Principal | null> {
+    return whenKnown(this.#holder(secret), (principal) => {
+      if (principal && principal.expiresAtMs <= this.options.clock.now()) this.#refuseExpired(principal);
+      return principal;
+    });
+  }
+
+  #refuseExpired(principal: Principal): never {
+    const refusal = new KeyRefusal(
+      "auth_required",
+      `This API key expired on ${isoTime(principal.expiresAtMs)}; its owner can extend it (keys.update) or create another (keys.create)\n`,
+      { rest: { limit: "expires_at" } },
+    );
+    this.refused(principal, refusal);
+    throw refusal;
+  }
+
+  #holder(secret: string): Principal | null | Promise<Principal | null> {
     if (!secret.startsWith(KEY_PREFIX) || secret.length > 64) return null;
     const hash = sha256Hex(secret);
     const known = this.#principals.get(hash);
@@ -222,12 +298,15 @@ export class Keys {
       userId: row.user_id,
       tier: row.tier,
       group: group || null,
+      models: allowedModelsOf(row),
+      expiresAtMs: row.expires_at === null ? Number.POSITIVE_INFINITY : Date.parse(row.expires_at),
+      limits: keyLimitsOf(row),
     };
   }
 }
 
 /** Who pays for a request with this key. */
-export const payerOf = ({ keyId, keyPrefix, project, userId, tier, group }: Principal): Payer => ({
+export const payerOf = ({ keyId, keyPrefix, project, userId, tier, group, limits }: Principal): Payer => ({
   userId,
   keyId,
   attribution: keyPrefix,
@@ -235,5 +314,31 @@ export const payerOf = ({ keyId, keyPrefix, project, userId, tier, group }: Prin
   groupId: group?.id ?? null,
   costMultiplierMicros: group?.multiplierMicros ?? MULTIPLIER_ONE,
   rpmCeiling: group?.rpmCeiling ?? null,
+  keyLimits: limits,
   tier,
+});
+
+const keyView = ({ id, name, project, key_prefix, group_id, created_at, ...row }: KeyRow) => ({
+  id,
+  name,
+  project,
+  key_prefix,
+  group_id,
+  created_at,
+  ...limitsView(row),
+});
+
+const usdOf = (nanoUsd: number | null): number => (nanoUsd ?? 0) / NANO_PER_USD;
+
+const listedView = (row: ListedKey, month: string) => ({
+  ...keyView(row),
+  active: row.active,
+  revoked_at: row.revoked_at,
+  last_used_at: row.last_used_ms === null ? null : isoTime(row.last_used_ms),
+  spent_month_usd: row.month === month ? usdOf(row.month_cost_nano_usd) : 0,
+  spent_total_usd: usdOf(row.total_cost_nano_usd),
+  last_refusal:
+    row.refused_ms === null
+      ? null
+      : { at: isoTime(row.refused_ms), code: row.refusal_code ?? "", message: row.refusal_message ?? "" },
 });

@@ -1,6 +1,7 @@
-import type { Database, Queryable } from "../../storage/contract.ts";
+import { type Database, insertRows, type Queryable, type Transaction } from "../../storage/contract.ts";
+import type { LimitRow } from "./limits.ts";
 
-export interface KeyRow {
+export interface KeyRow extends LimitRow {
   id: string;
   name: string;
   project: string;
@@ -11,42 +12,83 @@ export interface KeyRow {
   revoked_at: string | null;
 }
 
-const toKey = (row: KeyRow): KeyRow => ({ ...row, active: Boolean(row.active) });
+/** A key with what became of it; nulls until it was used, or refused. */
+export interface ListedKey extends KeyRow {
+  month: string | null;
+  month_cost_nano_usd: number | null;
+  total_cost_nano_usd: number | null;
+  last_used_ms: number | null;
+  refused_ms: number | null;
+  refusal_code: string | null;
+  refusal_message: string | null;
+}
+
+const isActive = <T extends { active: boolean }>(row: T): T => ({ ...row, active: Boolean(row.active) });
 /** Twice as many as one account may have active. */
 const LISTED_MAX = 1_000;
-const COLUMNS = "id, name, project, key_prefix, group_id, active, created_at, revoked_at";
+const LIMITS = [
+  "expires_at",
+  "monthly_budget_nano_usd",
+  "total_budget_nano_usd",
+  "allowed_models",
+  "requests_per_minute",
+  "tokens_per_minute",
+] as const satisfies (keyof LimitRow)[];
+const COLUMNS = [
+  "id",
+  "name",
+  "project",
+  "key_prefix",
+  "group_id",
+  "active",
+  "created_at",
+  "revoked_at",
+  ...LIMITS,
+];
+const OF_KEY = COLUMNS.map((column) => `k.${column}`).join(", ");
 
 /** SQL of the API keys. */
 export class KeyStore {
   constructor(readonly db: Database) {}
 
   async insert(on: Queryable, key: KeyRow & { user_id: string; key_hash: string }): Promise<void> {
-    await on.run(
-      `INSERT INTO api_keys (id, user_id, group_id, name, project, key_hash, key_prefix, active, created_at)
-       VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-      [
-        key.id,
-        key.user_id,
-        key.group_id,
-        key.name,
-        key.project,
-        key.key_hash,
-        key.key_prefix,
-        key.active,
-        key.created_at,
-      ],
-    );
+    const columns = ["user_id", "key_hash", ...COLUMNS] as const;
+    await insertRows(on, `api_keys (${columns.join(", ")})`, [
+      columns.map((column) => key[column as keyof typeof key]),
+    ]);
   }
 
   /** Newest first. Of more than `LISTED_MAX`, the oldest revoked ones are left out. */
-  async listOf(userId: string): Promise<KeyRow[]> {
-    const rows = await this.db.all<KeyRow>(
-      `SELECT ${COLUMNS} FROM api_keys WHERE id IN
+  async listOf(userId: string): Promise<ListedKey[]> {
+    const rows = await this.db.all<ListedKey>(
+      `SELECT ${OF_KEY}, s.month, s.month_cost_nano_usd, s.total_cost_nano_usd, s.last_used_ms, r.refused_ms,
+         r.code AS refusal_code, r.message AS refusal_message
+       FROM api_keys k LEFT JOIN key_spend s ON s.key_id = k.id LEFT JOIN key_refusals r ON r.key_id = k.id
+       WHERE k.id IN
          (SELECT id FROM api_keys WHERE user_id = $1 ORDER BY active DESC, created_at DESC, id LIMIT ${LISTED_MAX})
-       ORDER BY created_at DESC, id`,
+       ORDER BY k.created_at DESC, k.id`,
       [userId],
     );
-    return rows.map(toKey);
+    return rows.map(isActive);
+  }
+
+  /** The user's key, locked until the end of the transaction. */
+  async lock(tx: Transaction, keyId: string, userId: string): Promise<KeyRow | null> {
+    const locking = tx.dialect === "postgres" ? "FOR UPDATE" : "";
+    const row = await tx.get<KeyRow>(
+      `SELECT ${OF_KEY} FROM api_keys k WHERE k.id = $1 AND k.user_id = $2 ${locking}`,
+      [keyId, userId],
+    );
+    return row && isActive(row);
+  }
+
+  async update(tx: Transaction, keyId: string, changed: LimitRow & { name: string }): Promise<void> {
+    const columns = ["name", ...LIMITS] as const;
+    const set = columns.map((column, index) => `${column} = $${index + 2}`).join(", ");
+    await tx.run(`UPDATE api_keys SET ${set} WHERE id = $1`, [
+      keyId,
+      ...columns.map((column) => changed[column]),
+    ]);
   }
 
   async countActive(userId: string): Promise<number> {
@@ -83,7 +125,8 @@ export class KeyStore {
   async principal(keyHash: string): Promise<PrincipalRow | null> {
     return this.db.get<PrincipalRow>(
       `SELECT k.id AS key_id, k.key_prefix, k.project, k.group_id, u.id AS user_id, u.tier,
-              m.cost_multiplier_micros, g.rpm_ceiling, g.enforce_model_allowlist
+              m.cost_multiplier_micros, g.rpm_ceiling, g.enforce_model_allowlist,
+              ${LIMITS.map((column) => `k.${column}`).join(", ")}
        FROM api_keys k JOIN users u ON u.id = k.user_id
        LEFT JOIN group_members m ON m.group_id = k.group_id AND m.user_id = k.user_id AND m.is_active
        LEFT JOIN user_groups g ON g.id = m.group_id
@@ -93,7 +136,7 @@ export class KeyStore {
   }
 }
 
-export interface PrincipalRow {
+export interface PrincipalRow extends LimitRow {
   key_id: string;
   key_prefix: string;
   project: string;

@@ -9,12 +9,23 @@ import {
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Payer } from "../../kernel/payer.ts";
+import { whenKnown } from "../../kernel/when-known.ts";
 import { type AccountRef, accountKey, accountOf, type Balance, type Balances } from "../ledger/index.ts";
 import { MonthNames, NANO_PER_USD, WHOLE_USER } from "../usage/index.ts";
-import { type Cover, changesIn, type Demand, Held, nothing, type Source } from "./cover.ts";
-import { leftForDebt, limitOf, POINTS_LIMIT, spentPoints, TOKENS_BEYOND_QUOTA } from "./limits.ts";
+import {
+  type Cover,
+  changesIn,
+  type Demand,
+  Held,
+  nothing,
+  plainCost,
+  type Source,
+  UNLIMITED,
+} from "./cover.ts";
+import type { KeyBudgets, KeyLimitKind, KeyShare } from "./key-budgets.ts";
+import { leftForDebt, limitOf, negative, POINTS_LIMIT, spentPoints, TOKENS_BEYOND_QUOTA } from "./limits.ts";
 import { exactNanoPoints, NANO_PER_POINT } from "./points.ts";
-import { refuseIndebted, refuseUncovered } from "./refusals.ts";
+import { refuseByKey, refuseIndebted, refuseUncovered } from "./refusals.ts";
 import { type QuotaWindow, type QuotaWindows, spentOf } from "./windows.ts";
 
 /** How long a request waits for a check whose facts are not in memory; then it is let through. */
@@ -30,6 +41,9 @@ interface AdmissionOptions {
   balances: Balances;
   windows: QuotaWindows;
   reservations: Reservations;
+  keyBudgets: KeyBudgets;
+  /** Seconds until the key has used fewer tokens within a minute. */
+  tokenPaceSeconds(keyId: string): number;
   pointsPerUsd: number;
   /** Lets the tier's quota pay what it can of the payer's debt. */
   payDebt(payer: Payer): Promise<void>;
@@ -41,7 +55,32 @@ type Verdict = Cover | Missing | Promise<Cover | Missing>;
 
 /** Facts that are not in memory: the check continues once they are loaded. */
 class Missing {
-  constructor(readonly load: () => Promise<unknown>) {}
+  constructor(
+    readonly load: () => Promise<unknown>,
+    /** Of the key's own limits: these are never passed over. */
+    readonly isOfKey = false,
+  ) {}
+}
+
+/** What a decision goes by. */
+interface Facts {
+  demand: Demand;
+  points: Source | null;
+  quota: Source | null;
+  /** Null while the account is not known. */
+  balance: Balance | null;
+  share: KeyShare | null;
+}
+
+/** The order in which covers are tried. */
+const STEPS = { pointsWhole: 0, quotaWhole: 1, lowering: 2, pointsLowered: 3, quotaLowered: 4 } as const;
+/** In this order they are named as the reason of a refusal: a total is not paid by waiting. */
+const KEY_BUDGETS: readonly KeyLimitKind[] = ["total_budget", "monthly_budget"];
+
+/** Output tokens that are asked for; no more than fit into a minute of the key at all. */
+function wholeOf({ payer, fixed, tokensMax }: Demand): number {
+  const most = payer.keyLimits?.tokensPerMinute ?? null;
+  return most === null ? tokensMax : Math.max(0, Math.min(tokensMax, Math.floor(most - fixed.tokens)));
 }
 
 /** The windows that a request counts in: those whose quota limits it, and the rest. */
@@ -108,11 +147,22 @@ export class AdmissionCheck {
     const balance = await this.options.balances.load(account);
     const points = this.#points(payer, account, balance);
     const isCovered = hasPrice && points.scaled(fixed).money <= balance.balance * NANO_PER_POINT;
-    const source = isCovered ? points : await this.#knownQuota(payer, limitOf(tier));
+    const share = await this.#knownShare(payer);
+    const quota = isCovered ? null : await this.#knownQuota(payer, limitOf(tier));
+    const source = isCovered ? points : (quota ?? (share && UNLIMITED));
     if (!source) return nothing(demand);
     const amount = source.scaled(fixed);
-    this.options.reservations.change(changesIn(source, amount));
-    return new Held(this.options.reservations, { demand, source, quota: null, amount, tokens: 0 });
+    const changes = changesIn(source, amount);
+    if (share) changes.push(...share.names.map((name) => ({ name, amount: fixed })));
+    this.options.reservations.change(changes);
+    return new Held(this.options.reservations, { demand, source, quota: null, share, amount, tokens: 0 });
+  }
+
+  async #knownShare(payer: Payer): Promise<KeyShare | null> {
+    const share = this.#share(payer);
+    if (!(share instanceof Missing)) return share;
+    await share.load();
+    return this.#knownShare(payer);
   }
 
   async #knownQuota(payer: Payer, limit: Quantity | null): Promise<Source | null> {
@@ -125,19 +175,26 @@ export class AdmissionCheck {
 
   async #checkLater(demand: Demand, first: Verdict): Promise<Cover> {
     const { clock, log } = this.options;
+    let isUnknown = false;
     let verdict = await first;
     for (let round = 0; round < ROUNDS_MAX; round++) {
       if (!(verdict instanceof Missing)) return verdict;
-      try {
-        if (clock.now() < this.#unknownUntilMs) return nothing(demand);
-        await this.#withinDeadline(verdict.load());
-      } catch (error) {
-        // Fail open: an unchecked request is better than one refused because a database is down.
-        this.#unknownUntilMs = clock.now() + UNKNOWN_FOR_MS;
-        log.error("quota check failed; request admitted unchecked", { user_id: demand.payer.userId, error });
-        return nothing(demand);
+      if (verdict.isOfKey) await verdict.load();
+      else if (clock.now() < this.#unknownUntilMs) isUnknown = true;
+      else {
+        try {
+          await this.#withinDeadline(verdict.load());
+        } catch (error) {
+          // Fail open: an unchecked request is better than one refused because a database is down.
+          isUnknown = true;
+          this.#unknownUntilMs = clock.now() + UNKNOWN_FOR_MS;
+          log.error("quota check failed; request admitted unchecked", {
+            user_id: demand.payer.userId,
+            error,
+          });
+        }
       }
-      verdict = await this.#decide(demand);
+      verdict = await (isUnknown ? this.#decideByKey(demand) : this.#decide(demand));
     }
     throw new Error("the quota check did not terminate");
   }
@@ -163,63 +220,120 @@ export class AdmissionCheck {
     if (balance instanceof Missing) return balance;
     const owed = balance.debts?.[payer.userId] ?? 0;
     if (owed > 0) return this.#indebted(demand, owed);
+    const share = this.#share(payer);
+    if (share instanceof Missing) return share;
     const points = hasPrice && balance.balance > 0 ? this.#points(payer, account, balance) : null;
     const limit = limitOf(tier);
-    if (points === null && limit === null) return nothing(demand);
-    const quota = limit && this.#quota(payer, limit);
+    if (points === null && limit === null && share === null) return nothing(demand);
+    const quota = limit ? this.#quota(payer, limit) : share && UNLIMITED;
     if (quota instanceof Missing) return quota;
-    return this.#tryFrom(0, { demand, points, quota, balance });
+    return this.#tryFrom(0, { demand, points, quota, balance, share });
+  }
+
+  /** Where nothing else could be looked up, the key's own limits still hold. */
+  #decideByKey(demand: Demand): Verdict {
+    const share = this.#share(demand.payer);
+    if (share instanceof Missing) return share;
+    if (share === null) return nothing(demand);
+    return this.#tryFrom(0, { demand, points: null, quota: UNLIMITED, balance: null, share });
+  }
+
+  #share(payer: Payer): KeyShare | null | Missing {
+    if (!payer.keyLimits) return null;
+    const { keyBudgets, clock } = this.options;
+    const share = keyBudgets.shareOf(payer, this.#months.at(clock.now()));
+    if (share !== undefined) return share;
+    return new Missing(() => keyBudgets.read(payer, (work) => this.#withinDeadline(work)), true);
   }
 
   /**
    * Points first, then the quota, each for the whole bound; only when neither has room for it, as much of it as one
-   * of them has room for.
+   * of them has room for. The key's own limits must have room as well, each time.
    */
-  #tryFrom(
-    step: number,
-    facts: { demand: Demand; points: Source | null; quota: Source | null; balance: Balance },
-  ): Verdict {
-    const { demand, points, quota, balance } = facts;
-    for (let at = step; at < 4; at++) {
-      const isWhole = at < 2;
-      const source = at % 2 === 0 ? points : quota;
-      if (source === null) {
-        if (at === 1) return nothing(demand);
-        continue;
-      }
-      // Before anything is lowered or refused, the prompt is counted rather than sampled.
-      if (!isWhole && demand.recount?.()) return this.#tryFrom(0, facts);
-      if (!isWhole && demand.tokensMin >= demand.tokensMax) continue;
-      const asking = this.#askingOf(source, demand, isWhole ? demand.tokensMax : demand.tokensMin);
-      const granted = this.options.reservations.grant(asking);
-      if (granted instanceof Promise) {
-        const next = at + 1;
-        return granted.then((tokens) =>
-          tokens === REFUSED ? this.#tryFrom(next, facts) : this.#hold(facts, { source, asking, tokens }),
-        );
-      }
-      if (granted !== REFUSED) return this.#hold(facts, { source, asking, tokens: granted });
-    }
-    return refuseUncovered(balance, this.options.clock.now());
+  #tryFrom(step: number, facts: Facts): Verdict {
+    const { demand, points, quota } = facts;
+    if (step === STEPS.quotaWhole && quota === null) return nothing(demand);
+    if (step === STEPS.lowering) return this.#beforeLowering(facts);
+    if (step > STEPS.quotaLowered) return this.#refuse(facts);
+    const isWhole = step < STEPS.lowering;
+    const source = step === STEPS.pointsWhole || step === STEPS.pointsLowered ? points : quota;
+    const whole = wholeOf(demand);
+    if (source === null || (!isWhole && demand.tokensMin >= whole)) return this.#tryFrom(step + 1, facts);
+    const asking = this.#askingOf(facts, source, { min: isWhole ? whole : demand.tokensMin, max: whole });
+    return whenKnown(this.options.reservations.grant(asking), (tokens) =>
+      tokens === REFUSED ? this.#tryFrom(step + 1, facts) : this.#hold(facts, { source, asking, tokens }),
+    );
   }
 
-  #askingOf(source: Source, { fixed, perToken, tokensMax }: Demand, tokensMin: number): Asking {
+  /**
+   * Before anything is lowered or refused, the prompt is counted rather than sampled. A pace is kept by waiting, not by
+   * shorter answers.
+   */
+  #beforeLowering(facts: Facts): Verdict {
+    const { demand, share } = facts;
+    if (demand.recount?.()) return this.#tryFrom(STEPS.pointsWhole, facts);
+    const isTooFast = share && this.#isFull(share, "tokens_per_minute", demand, wholeOf(demand));
+    return whenKnown(isTooFast, (isSo) =>
+      isSo ? this.#refuseByKey("tokens_per_minute", demand) : this.#tryFrom(STEPS.pointsLowered, facts),
+    );
+  }
+
+  /** Names what has no room: a budget of the key, otherwise what pays. */
+  #refuse(facts: Facts, budgets: readonly KeyLimitKind[] = KEY_BUDGETS): never | Promise<never> {
+    const { demand, share, balance } = facts;
+    const [kind, ...rest] = budgets;
+    if (!share || !kind) {
+      if (balance) refuseUncovered(balance, this.options.clock.now());
+      return this.#refuseByKey("monthly_budget", demand);
+    }
+    return whenKnown(this.#isFull(share, kind, demand, demand.tokensMin), (isSo) =>
+      isSo ? this.#refuseByKey(kind, demand) : this.#refuse(facts, rest),
+    );
+  }
+
+  #refuseByKey(kind: KeyLimitKind, { payer, fixed, tokensMin }: Demand): never {
+    const { clock, tokenPaceSeconds } = this.options;
+    return refuseByKey(kind, {
+      limits: payer.keyLimits!,
+      tokens: fixed.tokens + tokensMin,
+      nowMs: clock.now(),
+      paceSeconds: tokenPaceSeconds(payer.keyId!),
+    });
+  }
+
+  /** Whether this one limit of the key has no room for so many output tokens. */
+  #isFull(share: KeyShare, kind: KeyLimitKind, demand: Demand, tokens: number): boolean | Promise<boolean> {
+    const cost = plainCost(demand);
+    const purse = share.purse(kind, cost);
+    if (!purse) return false;
+    const { reservations } = this.options;
+    const asking = { purses: [purse], alsoOn: NO_NAMES, ...cost, unitsMin: tokens, unitsMax: tokens };
+    return whenKnown(reservations.grant(asking), (granted) => {
+      if (granted === REFUSED) return true;
+      reservations.change([{ name: purse.name, amount: negative(grantedAmount(cost, granted)) }]);
+      return false;
+    });
+  }
+
+  #askingOf({ demand, share }: Facts, source: Source, { min, max }: { min: number; max: number }): Asking {
+    const purses = source.purses();
+    if (share) purses.push(...share.purses(plainCost(demand)));
     return {
-      purses: source.purses(),
+      purses,
       alsoOn: source.alsoOn,
-      fixed: source.scaled(fixed),
-      perUnit: source.scaled(perToken),
-      unitsMin: tokensMin,
-      unitsMax: tokensMax,
+      fixed: source.scaled(demand.fixed),
+      perUnit: source.scaled(demand.perToken),
+      unitsMin: min,
+      unitsMax: max,
     };
   }
 
   #hold(
-    { demand, quota }: { demand: Demand; quota: Source | null },
+    { demand, quota, share }: Facts,
     { source, asking, tokens }: { source: Source; asking: Asking; tokens: number },
   ): Cover {
     const amount = grantedAmount(asking, tokens);
-    return new Held(this.options.reservations, { demand, source, quota, amount, tokens });
+    return new Held(this.options.reservations, { demand, source, quota, share, amount, tokens });
   }
 
   #points(payer: Payer, account: AccountRef, balance: Balance): Source {

@@ -1,4 +1,5 @@
 import {
+  type Cost,
   grantedAmount,
   type Purse,
   type Quantity,
@@ -9,6 +10,7 @@ import {
 import type { Payer } from "../../kernel/payer.ts";
 import type { Tier } from "../billing/index.ts";
 import type { HoldKind } from "./journal/codec.ts";
+import type { KeyShare } from "./key-budgets.ts";
 import { limitOf, NOTHING, negative } from "./limits.ts";
 
 /** What a request may take: a part that is certain, and so much for each output token. */
@@ -47,18 +49,31 @@ export const nothing = ({ tokensMax }: Demand): Cover => ({
 
 /** Where a hold is taken, and how a cost counts there. */
 export interface Source {
-  kind: "points" | "quota";
+  kind: HoldKind;
   /** As they are now. */
   purses(): Purse[];
   alsoOn: readonly string[];
   scaled(amount: Quantity): Quantity;
 }
 
+/** Nothing that limits it: only the key's own limits are held against. */
+export const UNLIMITED: Source = {
+  kind: "none",
+  purses: () => [],
+  alsoOn: [],
+  scaled: (amount) => amount,
+};
+
+/** What a request costs in dollars and tokens, as its key's own limits count it. */
+export const plainCost = ({ fixed, perToken }: Demand): Cost => ({ fixed, perUnit: perToken });
+
 interface HeldOptions {
   demand: Demand;
   source: Source;
   /** The fallback when the points run out. */
   quota: Source | null;
+  /** The limits of the key itself, in which the same request is held in dollars and tokens. */
+  share: KeyShare | null;
   amount: Quantity;
   tokens: number;
 }
@@ -72,6 +87,8 @@ export class Held implements Cover {
   readonly tokens: number;
   #source: Source;
   #amount: Quantity;
+  /** What is held in the key's own limits. */
+  #ofKey: Quantity = NOTHING;
   #ended = false;
   /** It has grown into a quota without limits, where nothing needs to be reserved. */
   #isFree = false;
@@ -85,6 +102,7 @@ export class Held implements Cover {
     this.tokens = options.tokens;
     this.#source = options.source;
     this.#amount = options.amount;
+    if (options.share) this.#ofKey = grantedAmount(plainCost(options.demand), options.tokens);
   }
 
   get kind(): HoldKind {
@@ -127,26 +145,31 @@ export class Held implements Cover {
     held: Quantity,
   ): boolean | Promise<boolean> {
     if (this.#ended) return false;
-    const perUnit = source.scaled(this.options.demand.perToken);
+    const { demand, share } = this.options;
+    const perUnit = source.scaled(demand.perToken);
     const wanted = grantedAmount({ fixed: source.scaled(total.fixed), perUnit }, total.tokens);
-    const more = {
-      money: Math.max(0, wanted.money - held.money),
-      tokens: Math.max(0, wanted.tokens - held.tokens),
-    };
-    if (more.money === 0 && more.tokens === 0) return true;
+    const more = beyond(wanted, held);
+    const ofKey = share
+      ? grantedAmount({ fixed: total.fixed, perUnit: demand.perToken }, total.tokens)
+      : NOTHING;
+    const moreOfKey = beyond(ofKey, this.#ofKey);
+    if (isNothing(more) && isNothing(moreOfKey)) return true;
     const keep = (granted: number): boolean => {
       if (granted === REFUSED) return false;
       if (this.#ended) {
-        this.#change(source, negative(more));
+        this.#change(source, negative(more), negative(moreOfKey));
         return false;
       }
-      if (source !== this.#source) this.#change(this.#source, negative(this.#amount));
+      if (source !== this.#source) this.#change(this.#source, negative(this.#amount), NOTHING);
       this.#source = source;
-      this.#amount = { money: held.money + more.money, tokens: held.tokens + more.tokens };
+      this.#amount = sum(held, more);
+      this.#ofKey = sum(this.#ofKey, moreOfKey);
       return true;
     };
+    const purses = source.purses();
+    if (share) purses.push(...share.pursesToGrow({ fixed: moreOfKey, perUnit: NOTHING }));
     const granted = this.reservations.grant({
-      purses: source.purses(),
+      purses,
       alsoOn: source.alsoOn,
       fixed: more,
       perUnit,
@@ -159,10 +182,24 @@ export class Held implements Cover {
   end(): void {
     if (this.#ended) return;
     this.#ended = true;
-    this.#change(this.#source, negative(this.#amount));
+    this.#change(this.#source, negative(this.#amount), negative(this.#ofKey));
   }
 
-  #change(source: Source, amount: Quantity): void {
-    this.reservations.change(changesIn(source, amount));
+  #change(source: Source, amount: Quantity, ofKey: Quantity): void {
+    const changes = changesIn(source, amount);
+    const { share } = this.options;
+    if (share && !isNothing(ofKey)) changes.push(...share.names.map((name) => ({ name, amount: ofKey })));
+    this.reservations.change(changes);
   }
 }
+
+const isNothing = ({ money, tokens }: Quantity): boolean => money === 0 && tokens === 0;
+const sum = (a: Quantity, b: Quantity): Quantity => ({
+  money: a.money + b.money,
+  tokens: a.tokens + b.tokens,
+});
+/** How much `wanted` is more than `held`. */
+const beyond = (wanted: Quantity, held: Quantity): Quantity => ({
+  money: Math.max(0, wanted.money - held.money),
+  tokens: Math.max(0, wanted.tokens - held.tokens),
+});

@@ -1,7 +1,8 @@
 import { fail } from "../../kernel/errors.ts";
-import type { Payer } from "../../kernel/payer.ts";
+import type { KeyLimits, Payer } from "../../kernel/payer.ts";
 import type { Balance } from "../ledger/index.ts";
-import { nextMonthMs } from "../usage/index.ts";
+import { NANO_PER_USD, nextMonthMs } from "../usage/index.ts";
+import type { KeyLimitKind } from "./key-budgets.ts";
 
 const secondsToNextMonth = (nowMs: number): number =>
   Math.max(1, Math.ceil((nextMonthMs(nowMs) - nowMs) / 1000));
@@ -31,5 +32,47 @@ export function refuseIndebted({ groupId }: Payer, owed: number, nowMs: number):
     "payment_required",
     `You owe ${owed} points${where} for requests that neither points nor the quota covered; ${topup} or the quota of the next month (UTC) pays this first`,
     { retryAfterSeconds: secondsToNextMonth(nowMs), data: { debt_points: owed } },
+  );
+}
+
+/** A limit of the key itself has no room. What a month brings back is a 429, what only the owner can is a 402. */
+export function refuseByKey(
+  kind: KeyLimitKind,
+  {
+    limits,
+    tokens,
+    nowMs,
+    paceSeconds,
+  }: { limits: KeyLimits; tokens: number; nowMs: number; paceSeconds: number },
+): never {
+  const usd = (nanoUsd: number | null) => (nanoUsd ?? 0) / NANO_PER_USD;
+  const smaller = "ask for fewer tokens (max_tokens) or send less";
+  if (kind === "monthly_budget") {
+    fail(
+      "quota_exceeded",
+      `Too little is left of this key's monthly budget of ${usd(limits.monthlyNanoUsd)} USD; ${smaller}, have the key's owner raise it (keys.update), or wait until a new month begins (UTC)`,
+      { retryAfterSeconds: secondsToNextMonth(nowMs), rest: { limit: "monthly_budget_usd" } },
+    );
+  }
+  if (kind === "total_budget") {
+    fail(
+      "payment_required",
+      `Too little is left of this key's total budget of ${usd(limits.totalNanoUsd)} USD; ${smaller}, or have the key's owner raise it (keys.update)`,
+      { rest: { limit: "total_budget_usd" } },
+    );
+  }
+  const most = limits.tokensPerMinute ?? 0;
+  const rest = { limit: "tokens_per_minute" };
+  if (tokens > most) {
+    fail(
+      "rate_limited",
+      `This request counts ${Math.ceil(tokens)} tokens or more, and this key may use ${most} a minute; send less, or have the key's owner raise its limit (keys.update)`,
+      { retryAfterSeconds: paceSeconds, rest },
+    );
+  }
+  fail(
+    "rate_limited",
+    `This key may use ${most} tokens a minute, and requests under way count as much as they may take; wait, set max_tokens, or have the key's owner raise its limit (keys.update)`,
+    { retryAfterSeconds: paceSeconds, rest },
   );
 }

@@ -5,19 +5,21 @@ import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
-import { MULTIPLIER_ONE, type Payer } from "../../kernel/payer.ts";
+import { type KeyLimits, MULTIPLIER_ONE, type Payer } from "../../kernel/payer.ts";
 import { type Billing, UNKNOWN_TIER } from "../billing/index.ts";
 import { type AccountRef, accountKey, type Balance, type Ledger } from "../ledger/index.ts";
 import type { Usage } from "../usage/index.ts";
 import { AdmissionCheck } from "./admission.ts";
-import type { Cover } from "./cover.ts";
+import { type Cover, Held } from "./cover.ts";
 import { payDebtFromQuota } from "./debt-payment.ts";
 import { COST_NANO_USD_MAX, demandOf, fixedOf, nanoUsdOf, TOKENS_MAX, within } from "./demand.ts";
 import type { JournalEntry } from "./journal/codec.ts";
 import { Journal } from "./journal/journal.ts";
 import { JournalWriter } from "./journal/writer.ts";
+import { budgetsOf, KeyBudgets, spentOfKey, tokenPaceName } from "./key-budgets.ts";
 import { NOTHING, negative, POINTS_LIMIT, spentPoints } from "./limits.ts";
 import { NANO_PER_POINT } from "./points.ts";
+import { RecentTokens } from "./recent-tokens.ts";
 import { reservedBy, type SettleNews, type Settler } from "./settler.ts";
 import type { Admission, AdmitOptions, FinalUsage, Metering, PointsHold, RecordOptions } from "./types.ts";
 import { QuotaWindows, spentNames } from "./windows.ts";
@@ -27,6 +29,8 @@ const JOURNAL_DIR = "journal";
 const BACKLOG_BYTES_MAX = 4 * 1024 ** 3;
 /** How long a reader waits for the rows of requests that have just ended. */
 const READ_FLUSH_MS = 1_000;
+/** How long a start waits for what an earlier run left in the journal: until then it is not known to be spent. */
+const CATCH_UP_MS = 5_000;
 const RATE_WINDOW_MS = 60_000;
 const RATE_RETRY_AFTER_SECONDS = 60;
 const TEXT_MAX = { model: 128, backend: 64, ref: 64 };
@@ -43,6 +47,12 @@ export interface MeteringOptions {
   ledger: Pick<Ledger, "publish" | "balances" | "transaction" | "lockDebt" | "payFromQuota">;
   pointsPerUsd: number;
   dataDir: string;
+}
+
+interface TooFast {
+  message: string;
+  retryAfterSeconds: number;
+  rest?: Record<string, unknown>;
 }
 
 /** State of the journal, for probes and metrics. */
@@ -70,17 +80,24 @@ export class MeteringService implements Metering {
   readonly #writer: JournalWriter;
   #holdCount = 0;
   readonly #windows: QuotaWindows;
+  readonly #keyBudgets: KeyBudgets;
+  readonly #recentTokens: RecentTokens;
   readonly #check: AdmissionCheck;
 
   constructor(readonly options: MeteringOptions) {
     const { settler, clock, log, ids, usage, ledger, pointsPerUsd, reservations, dataDir } = options;
     this.#windows = new QuotaWindows({ store: usage.store, clock, log });
+    this.#keyBudgets = new KeyBudgets({ store: usage.store, clock, log });
+    this.#recentTokens = new RecentTokens({ clock, reservations });
     this.#check = new AdmissionCheck({
       clock,
       log,
       balances: ledger.balances,
       windows: this.#windows,
       reservations,
+      keyBudgets: this.#keyBudgets,
+      tokenPaceSeconds: (keyId) =>
+        this.#recentTokens.secondsUntilFewer(tokenPaceName(keyId)) ?? RATE_RETRY_AFTER_SECONDS,
       pointsPerUsd,
       payDebt: (payer) => this.#payDebt(payer),
     });
@@ -97,6 +114,11 @@ export class MeteringService implements Metering {
       await this.#writer.flush(READ_FLUSH_MS);
     };
     this.#writer.start();
+  }
+
+  /** To be called before requests come in. */
+  start(): Promise<void> {
+    return this.#writer.caughtUp(CATCH_UP_MS);
   }
 
   admit(options: AdmitOptions): Admission | Promise<Admission> {
@@ -119,7 +141,7 @@ export class MeteringService implements Metering {
   }
 
   #admitted(options: AdmitOptions, cover: Cover): Admission {
-    const isHeld = cover.kind !== "none";
+    const isHeld = cover instanceof Held;
     if (isHeld) this.#holdCount++;
     let ended = false;
     const end = (): boolean => {
@@ -202,9 +224,11 @@ export class MeteringService implements Metering {
         hold,
         // One that was not known is looked up when the row is written.
         tier: payer.tier === UNKNOWN_TIER ? null : payer.tier,
+        budgets: budgetsOf(payer.keyLimits),
       };
       this.#journal.append(entry);
       this.#reserve(entry);
+      if (payer.keyLimits) this.#countTokens(entry, payer.keyLimits);
       this.#writer.wake();
     } catch (error) {
       this.options.log.error("writing usage to the journal failed", { request_id: requestId, usage, error });
@@ -213,7 +237,8 @@ export class MeteringService implements Metering {
 
   /** What the entry will take once it is in the database; until then it stays reserved. */
   #reserve(entry: JournalEntry): void {
-    if (entry.hold !== "none") this.options.reservations.change(this.#reservedFor(entry));
+    if (entry.hold !== "none" || entry.budgets > 0)
+      this.options.reservations.change(this.#reservedFor(entry));
   }
 
   #reservedFor(entry: JournalEntry): readonly ReservedChange[] {
@@ -223,16 +248,24 @@ export class MeteringService implements Metering {
 
   readonly #windowNames = (entry: JournalEntry) => this.#check.windowsOf(entry, entry.atMs).names;
 
+  #countTokens({ keyId, promptTokens, completionTokens }: JournalEntry, limits: KeyLimits): void {
+    if (keyId !== null && limits.tokensPerMinute !== null)
+      this.#recentTokens.add(tokenPaceName(keyId), promptTokens + completionTokens);
+  }
+
   /**
    * Rows are in the database: what they had reserved is free. The new totals go with it: an instance that missed
    * them would count the freed room twice.
    */
-  #settled({ months, balances, freed }: SettleNews): void {
+  #settled({ months, keys, balances, freed }: SettleNews): void {
     const { ledger, reservations } = this.options;
     ledger.publish(balances);
     this.#windows.written(months);
+    this.#keyBudgets.written(keys);
     const changes = [...freed];
     for (const { name, spent } of months.flatMap(spentNames)) changes.push({ name, amount: NOTHING, spent });
+    for (const { name, spent } of keys.flatMap((key) => spentOfKey(key, key.budgets)))
+      changes.push({ name, amount: NOTHING, spent });
     for (const balance of balances)
       changes.push({ name: accountKey(balance.account), amount: NOTHING, spent: spentPoints(balance) });
     reservations.change(changes);
@@ -256,22 +289,38 @@ export class MeteringService implements Metering {
   }
 
   checkRate(payer: Payer): void | Promise<void> {
-    const { keyId, groupId, rpmCeiling, tier } = payer;
+    const { keyId, keyLimits } = payer;
     if (keyId === null) return;
+    const most = keyLimits?.requestsPerMinute ?? null;
+    if (most === null) return this.#checkSharedRates(payer, keyId);
+    // The key's own limit comes first: what it refuses does not count against those of others.
+    const own = this.#hit(`key-rpm:${keyId}`, most, (waitMs) => ({
+      message: `More than ${most} requests a minute, the limit of this key; slow down, or have its owner raise the limit (keys.update)`,
+      retryAfterSeconds: Math.max(1, Math.ceil(waitMs / 1000)),
+      rest: { limit: "requests_per_minute" },
+    }));
+    return own ? own.then(() => this.#checkSharedRates(payer, keyId)) : this.#checkSharedRates(payer, keyId);
+  }
+
+  #checkSharedRates({ groupId, rpmCeiling, tier }: Payer, keyId: string): void | Promise<void> {
     const { rpm } = this.options.billing.tier(tier);
-    const byKey = this.#hit(`rpm:${keyId}`, rpm, "the tier's limit for a key");
+    const tooFast = (limit: number, whose: string) => () => ({
+      message: `More than ${limit} requests a minute, ${whose}; slow down`,
+      retryAfterSeconds: RATE_RETRY_AFTER_SECONDS,
+    });
+    const byKey = this.#hit(`rpm:${keyId}`, rpm, tooFast(rpm, "the tier's limit for a key"));
     if (groupId === null || rpmCeiling === null) return byKey;
     // The ceiling is the group's as a whole: all keys of all its members count together.
-    const byGroup = () => this.#hit(`group-rpm:${groupId}`, rpmCeiling, "the group's ceiling");
+    const byGroup = () =>
+      this.#hit(`group-rpm:${groupId}`, rpmCeiling, tooFast(rpmCeiling, "the group's ceiling"));
     return byKey ? byKey.then(byGroup) : byGroup();
   }
 
-  #hit(key: string, limit: number, whose: string): void | Promise<void> {
+  #hit(key: string, limit: number, refusal: (waitMs: number) => TooFast): void | Promise<void> {
     const refuse = (waitMs: number) => {
       if (waitMs <= 0) return;
-      fail("rate_limited", `More than ${limit} requests a minute, ${whose}; slow down`, {
-        retryAfterSeconds: RATE_RETRY_AFTER_SECONDS,
-      });
+      const { message, ...options } = refusal(waitMs);
+      fail("rate_limited", message, options);
     };
     const waiting = this.options.limiter.hit(key, limit, RATE_WINDOW_MS);
     if (typeof waiting === "number") return refuse(waiting);
@@ -318,6 +367,7 @@ export class MeteringService implements Metering {
   /** Drains until the deadline; what is left is found by the next start. */
   async close(deadlineMs: number): Promise<void> {
     await this.#writer.close(deadlineMs);
+    this.#recentTokens.close();
     this.#journal.close();
   }
 }
@@ -331,5 +381,6 @@ const personal = (userId: string, tier: string): Payer => ({
   groupId: null,
   costMultiplierMicros: MULTIPLIER_ONE,
   rpmCeiling: null,
+  keyLimits: null,
   tier,
 });

@@ -2,7 +2,7 @@ import { isoTime } from "../../kernel/clock.ts";
 import type { Database, Transaction } from "../../storage/contract.ts";
 import type { BalanceChange, Settlement, Settling } from "../ledger/index.ts";
 import { accountOf } from "../ledger/settling.ts";
-import type { MonthKey, MonthQuota, UsageRow } from "../usage/index.ts";
+import type { KeySpend, MonthKey, UsageRow, UsageStore, WrittenSums } from "../usage/index.ts";
 import { utcMonth, WHOLE_USER } from "../usage/settling.ts";
 import { type JournalEntry, takesPoints } from "./journal/codec.ts";
 import { TierQuota, type TierQuotaOptions } from "./tier-quota.ts";
@@ -12,9 +12,8 @@ export interface SettlementOptions extends TierQuotaOptions {
   ledger: Pick<Settling, "settleBatch" | "takeChanges" | "noteBalances">;
 }
 
-/** What a committed batch left: sums of months and balances, as they are now. */
-export interface Settlements {
-  months: MonthQuota[];
+/** What a committed batch left: sums of months and keys, and balances, as they are now. */
+export interface Settlements extends WrittenSums {
   balances: BalanceChange[];
 }
 
@@ -58,7 +57,7 @@ export async function settleEntries(
 ): Promise<Settlements> {
   const byId = new Map(entries.map((entry) => [entry.requestId, entry]));
   let used: Transaction | undefined;
-  const months = await db.transaction(async (tx) => {
+  const written = await db.transaction(async (tx) => {
     used = tx;
     const existing = mayExist ? await store.existing(tx, [...byId.keys()]) : NONE;
     const known = [...existing].map((id) => byId.get(id)!);
@@ -69,20 +68,34 @@ export async function settleEntries(
     const settled = await ledger.settleBatch(tx, priced.map(toSettlement), { mayExist, quota });
     const points = new Map(priced.map(({ requestId }, i) => [requestId, settled[i]?.points ?? null]));
     const rows = fresh.map((entry) => toRow(entry, points.get(entry.requestId) ?? null));
-    const written = rows.length > 0 ? await store.insert(tx, rows) : [];
-    if (known.length === 0 || !reserved) return written;
+    const inserted = rows.length > 0 ? await store.insert(tx, rows) : NOTHING_WRITTEN;
+    if (known.length === 0) return inserted;
     // An attempt that committed these did not live to report what it left.
+    const keys = [...inserted.keys, ...(await spendOfBudgets(store, known, tx))];
+    if (!reserved) return { ...inserted, keys };
     await ledger.noteBalances(tx, known.map(accountOf));
-    return [...written, ...(await store.months(tx, known.flatMap(monthsOf)))];
+    return { months: [...inserted.months, ...(await store.months(tx, known.flatMap(monthsOf)))], keys };
   });
-  return { months, balances: used ? ledger.takeChanges(used) : [] };
+  return { ...written, balances: used ? ledger.takeChanges(used) : [] };
 }
 
 const NONE: ReadonlySet<string> = new Set();
+const NOTHING_WRITTEN: WrittenSums = { months: [], keys: [] };
 
 /** Where an entry is counted. */
 function monthsOf({ userId, project, atMs }: JournalEntry): MonthKey[] {
   const month = utcMonth(atMs);
   const whole = { userId, month, project: WHOLE_USER };
   return project === null ? [whole] : [whole, { userId, month, project }];
+}
+
+async function spendOfBudgets(
+  store: UsageStore,
+  entries: readonly JournalEntry[],
+  tx: Transaction,
+): Promise<KeySpend[]> {
+  const keyIds = new Set(entries.flatMap(({ keyId, budgets }) => (budgets > 0 && keyId ? [keyId] : [])));
+  const spends: KeySpend[] = [];
+  for (const keyId of keyIds) spends.push(await store.keySpend(keyId, tx));
+  return spends;
 }

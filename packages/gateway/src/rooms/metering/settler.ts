@@ -1,9 +1,11 @@
 import type { ReservedChange } from "../../bus/contract.ts";
 import type { Tiers } from "../billing/settling.ts";
 import { accountKey, accountOf } from "../ledger/settling.ts";
-import { MonthNames } from "../usage/settling.ts";
+import type { KeySpend } from "../usage/index.ts";
+import { MonthNames, utcMonth } from "../usage/settling.ts";
 import type { JournalEntry } from "./journal/codec.ts";
 import { type Lines, readLines } from "./journal/segment.ts";
+import { budgetNames } from "./key-budgets.ts";
 import { nanoPoints } from "./points.ts";
 import { type SettlementOptions, type Settlements, settleEntries } from "./settlement.ts";
 import { windowNames } from "./windows.ts";
@@ -18,6 +20,8 @@ export interface SettleOrder extends Lines {
 
 /** What changed for some people and accounts: few enough of them to be dealt with in one turn of the event loop. */
 export interface SettleNews extends Settlements {
+  /** `budgets`: which of its own the key's requests were held against. */
+  keys: (KeySpend & { budgets: number })[];
   /** What is no longer reserved, as negative amounts. */
   freed: ReservedChange[];
 }
@@ -59,26 +63,42 @@ function isRefusal(error: unknown): boolean {
 /** Months, balances and reservations in one part of the news. */
 const NEWS_PART_SIZE = 200;
 
+interface ReservingOptions {
+  pointsPerUsd: number;
+  /** The windows of the quota that an entry counts in. */
+  names(entry: JournalEntry): readonly string[];
+}
+
 /** What an entry takes once it is in the database; until then it stays reserved. */
-export function reservedBy(
-  entry: JournalEntry,
-  { pointsPerUsd, names }: { pointsPerUsd: number; names: (entry: JournalEntry) => readonly string[] },
-): readonly ReservedChange[] {
-  if (entry.hold === "none") return NO_CHANGES;
+export const reservedBy = (entry: JournalEntry, options: ReservingOptions): ReservedChange[] => [
+  ...reservedOfPayer(entry, options),
+  ...reservedOfKey(entry),
+];
+
+function reservedOfPayer(entry: JournalEntry, { pointsPerUsd, names }: ReservingOptions): ReservedChange[] {
+  if (entry.hold === "none") return [];
+  const { costMultiplierMicros, promptTokens, completionTokens } = entry;
+  const costNanoUsd = entry.costNanoUsd ?? 0;
   if (entry.hold === "points") {
-    const { costNanoUsd, costMultiplierMicros } = entry;
-    const money = nanoPoints(costNanoUsd ?? 0, costMultiplierMicros, pointsPerUsd);
+    const money = nanoPoints(costNanoUsd, costMultiplierMicros, pointsPerUsd);
     return [{ name: accountKey(accountOf(entry)), amount: { money, tokens: 0 } }];
   }
-  const amount = { money: entry.costNanoUsd ?? 0, tokens: entry.promptTokens + entry.completionTokens };
+  const amount = { money: costNanoUsd, tokens: promptTokens + completionTokens };
   return names(entry).map((name) => ({ name, amount }));
 }
-const NO_CHANGES: readonly ReservedChange[] = [];
 
-/** The news of one person or account. */
-const emptyNews = (): SettleNews => ({ months: [], balances: [], freed: [] });
+function reservedOfKey({ keyId, budgets, costNanoUsd, atMs }: JournalEntry): ReservedChange[] {
+  if (budgets === 0 || keyId === null) return [];
+  const amount = { money: costNanoUsd ?? 0, tokens: 0 };
+  return budgetNames({ keyId, month: utcMonth(atMs) }, budgets).map((name) => ({ name, amount }));
+}
 
-/** Puts together what belongs to the same person or account: what is freed and what is spent are told at once. */
+const ownerOf = (keyId: string): string => `key ${keyId}`;
+
+/** The news of one person, key or account. */
+const emptyNews = (): SettleNews => ({ months: [], keys: [], balances: [], freed: [] });
+
+/** Puts together what belongs to the same person, key or account: what is freed and what is spent are told at once. */
 class NewsByOwner {
   readonly #owners = new Map<string, SettleNews>();
   readonly #freed = new Map<string, ReservedChange>();
@@ -105,11 +125,13 @@ class NewsByOwner {
 
   *parts(): Generator<SettleNews> {
     let part = emptyNews();
-    for (const { months, balances, freed } of this.#owners.values()) {
+    for (const { months, keys, balances, freed } of this.#owners.values()) {
       part.months.push(...months);
+      part.keys.push(...keys);
       part.balances.push(...balances);
       part.freed.push(...freed);
-      if (part.months.length + part.balances.length + part.freed.length < NEWS_PART_SIZE) continue;
+      const size = part.months.length + part.keys.length + part.balances.length + part.freed.length;
+      if (size < NEWS_PART_SIZE) continue;
       yield part;
       part = emptyNews();
     }
@@ -136,24 +158,32 @@ export class JournalSettler implements Settler {
     const settled = await settleEntries(this.options, entries, order).catch((error: Error) => {
       throw isRefusal(error) ? new RefusedRows(error.message, entries.length) : error;
     });
-    const news = this.#news(settled, order.reserved ? entries : []);
+    const news = this.#news(settled, entries, order);
     return { rows, length, damaged, news: news.parts() };
   }
 
-  #news({ months, balances }: Settlements, reserved: readonly JournalEntry[]): NewsByOwner {
+  #news(
+    { months, keys, balances }: Settlements,
+    entries: readonly JournalEntry[],
+    { reserved }: SettleOrder,
+  ): NewsByOwner {
     const news = new NewsByOwner();
+    const budgets = new Map<string, number>();
     for (const month of months) news.of(month.userId).months.push(month);
     for (const change of balances) news.of(accountKey(change.account)).balances.push(change);
-    for (const entry of reserved) {
-      const owner = entry.hold === "points" ? accountKey(accountOf(entry)) : entry.userId;
-      for (const change of this.#reservedBy(entry)) news.free(owner, change);
-    }
-    return news;
-  }
-
-  #reservedBy(entry: JournalEntry): readonly ReservedChange[] {
+    const { pointsPerUsd } = this.options;
     const names = ({ userId, project, atMs }: JournalEntry) =>
       windowNames({ userId, project, month: this.#months.at(atMs) });
-    return reservedBy(entry, { pointsPerUsd: this.options.pointsPerUsd, names });
+    for (const entry of entries) {
+      const { keyId, userId, hold } = entry;
+      if (keyId !== null && entry.budgets > 0) budgets.set(keyId, (budgets.get(keyId) ?? 0) | entry.budgets);
+      if (!reserved) continue;
+      const payer = hold === "points" ? accountKey(accountOf(entry)) : userId;
+      for (const change of reservedOfPayer(entry, { pointsPerUsd, names })) news.free(payer, change);
+      for (const change of reservedOfKey(entry)) news.free(ownerOf(keyId!), change);
+    }
+    for (const key of keys)
+      news.of(ownerOf(key.keyId)).keys.push({ ...key, budgets: budgets.get(key.keyId) ?? 0 });
+    return news;
   }
 }

@@ -11,6 +11,7 @@ export const list = defineMethod({
   name: "providers.list",
   summary: "Display metadata of providers; no credentials",
   auth: "public",
+  audit: false,
   params: NoParams,
   result: z.array(
     z.object({
@@ -78,6 +79,7 @@ export const test = defineMethod({
   name: "providers.test",
   summary: "Answers that the connection test does not exist; the contract defines it so",
   auth: "admin",
+  audit: false,
   hint,
   params: NoParams,
   result: Ok.extend({ message: z.string() }),

@@ -17,6 +17,8 @@ export const start = defineMethod({
   name: "realtime.start",
   summary: "Open a voice session with a model; its events arrive on stream_session",
   auth: "jwt",
+  audit: false,
+  recorded: true,
   notifies: ["realtime.event"],
   params: z.object({
     model: z.string().min(1).max(128),
@@ -37,8 +39,9 @@ export const start = defineMethod({
     session_id: z.uuid(),
     stream_session: z.uuid().describe("Subscribe at /api/rpc/events?session=<this>"),
   }),
-  handler: ({ params, actor, rooms }) =>
+  handler: ({ params, actor, rooms, record }) =>
     rooms.realtime.start(actor, {
+      record,
       model: params.model,
       config: params.config,
       conversationId: params.conversation_id,
@@ -50,6 +53,7 @@ export const event = defineMethod({
   name: "realtime.event",
   summary: "Queue one client event for the upstream; only the session's owner may",
   auth: "jwt",
+  audit: false,
   params: z.object({
     session_id: z.string().max(64),
     event: z
@@ -67,6 +71,7 @@ export const stop = defineMethod({
   name: "realtime.stop",
   summary: "End one of your voice sessions",
   auth: "jwt",
+  audit: false,
   params: z.object({ session_id: z.string().max(64) }),
   result: z.object({ removed: z.boolean() }),
   handler: async ({ params, actor, rooms }) => ({

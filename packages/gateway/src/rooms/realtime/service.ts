@@ -2,9 +2,10 @@ import type { MediaRates } from "../../backends/contract.ts";
 import type { EventHub, EventStream, Requests, Revocations, Subscription } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
-import { type ErrorName, fail, ServiceError, toServiceError } from "../../kernel/errors.ts";
+import { ERRORS, type ErrorName, fail, ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
+import type { RequestRecord } from "../../kernel/request-record.ts";
 import { hideSecrets, hideSecretsIn } from "../../kernel/secrets.ts";
 import { whenKnown } from "../../kernel/when-known.ts";
 import type { Billing } from "../billing/index.ts";
@@ -57,6 +58,7 @@ interface StartOptions {
   config?: Record<string, unknown>;
   conversationId?: string;
   refId?: string;
+  record?: RequestRecord | null;
 }
 
 interface Session {
@@ -73,6 +75,7 @@ interface Session {
   lastClientEventMs: number;
   /** Ends the answering of other instances about it. */
   served: Subscription | null;
+  record: RequestRecord | null;
 }
 
 /** The open voice sessions of this process: one forwarder each, from the upstream to the owner's channel. */
@@ -97,9 +100,13 @@ export class Realtime {
 
   async start(
     actor: Actor,
-    { model, config = {}, conversationId, refId }: StartOptions,
+    { model, config = {}, conversationId, refId, record = null }: StartOptions,
   ): Promise<{ session_id: string; stream_session: string }> {
     const { ids, clock, routing, conversations } = this.options;
+    if (record) {
+      record.modelAsked = model;
+      record.refId = refId ?? null;
+    }
     if (conversationId) await conversations.access(actor.userId, conversationId);
     const route = routing.choose({ model: routing.aliases.resolve(model), capability: "realtime" });
     // The router only picks backends with the capability.
@@ -107,7 +114,7 @@ export class Realtime {
     const sessionId = ids.uuid();
     let meter: SessionMeter;
     try {
-      meter = this.#meter(actor, { route, rates: realtime.rates, refId: refId ?? null });
+      meter = this.#meter(actor, { route, rates: realtime.rates, refId: refId ?? null, record });
       meter.configure(config);
       const { firstBound: bound } = meter;
       const admission = await this.#admit(actor, {
@@ -135,7 +142,9 @@ export class Realtime {
       link: null,
       lastClientEventMs: clock.now(),
       served: this.#remote.serve(sessionId),
+      record,
     };
+    record?.sent(route);
     this.#sessions.set(sessionId, session);
     try {
       session.link = await realtime.open(
@@ -155,6 +164,7 @@ export class Realtime {
       route.succeeded();
     } catch (error) {
       route.failed({ cause: (error as Error).message });
+      record?.broke(error);
       this.#sessions.delete(sessionId);
       meter.close("upstream");
       session.served?.();
@@ -163,8 +173,10 @@ export class Realtime {
         cause: error,
       });
     }
+    if (record) record.goesOn = true;
     // Rights that were taken away before the session was listed are checked here.
     if (!(await this.options.isInForce(actor.userId))) {
+      if (record) record.goesOn = false;
       this.#close(session);
       fail("auth_required", REVOKED);
     }
@@ -175,7 +187,12 @@ export class Realtime {
 
   #meter(
     actor: Actor,
-    { route, rates, refId }: { route: Route; rates: MediaRates; refId: string | null },
+    {
+      route,
+      rates,
+      refId,
+      record,
+    }: { route: Route; rates: MediaRates; refId: string | null; record: RequestRecord | null },
   ): SessionMeter {
     const { ids, routing, billing } = this.options;
     const { model } = route;
@@ -187,6 +204,7 @@ export class Realtime {
       limits: billing.limitsOf(model),
       admit: (requestId, bound) => this.#admit(actor, { requestId, model, bound, refId }),
       suspect: (problem, requestId) => routing.suspect(route, problem, requestId),
+      settled: (usage) => record?.used(usage.promptTokens, usage.completionTokens, usage.estimated),
     });
   }
 
@@ -309,6 +327,7 @@ export class Realtime {
     session.down.end();
     session.meter.close(leftBy);
     session.served?.();
+    noteEnd(session, { reason, code, leftBy });
     this.options.log.debug("realtime session ended", { session_id: session.id, reason });
     this.#emit(session, { type: "session.closed", reason, ...(code && { code }) });
     session.stream?.end();
@@ -354,4 +373,20 @@ export class Realtime {
       .append(conversationId, [{ role: "assistant", content }])
       .catch((error) => this.options.log.error("storing a transcript failed", { session_id: id, error }));
   }
+}
+
+/** A session that was opened has been answered, unless something other than its owner ended it. */
+function noteEnd(
+  { record }: Session,
+  { reason, code, leftBy }: { reason: string; code?: string; leftBy: "upstream" | "us" },
+): void {
+  if (!record?.goesOn) return;
+  if (code) record.refused(new ServiceError(code as ErrorName, reason));
+  else if (leftBy === "upstream")
+    record.end(
+      ERRORS.bad_gateway.status,
+      ERRORS.bad_gateway.code,
+      `the upstream closed the session: ${reason}`,
+    );
+  else record.end(200);
 }

@@ -15,6 +15,7 @@ export const types = defineMethod({
   name: "backends.types",
   summary: "What backends can be registered, and what a form asks for",
   auth: "jwt",
+  audit: false,
   params: NoParams,
   result: z.object({
     default_type: z.string(),
@@ -48,6 +49,7 @@ export const listRoutes = defineMethod({
   name: "routes.list",
   summary: "Model routes: names that several targets serve",
   auth: "admin",
+  audit: false,
   hint,
   params: NoParams,
   result: z.array(RouteSettings),

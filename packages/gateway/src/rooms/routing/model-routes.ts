@@ -102,6 +102,10 @@ export class ModelRoutes {
     return live ? { targets: live.sequence(), beginWithinMs: live.route.beginWithinMs } : null;
   }
 
+  has(name: string): boolean {
+    return this.#routes.has(name);
+  }
+
   list(): ModelRoute[] {
     return [...this.#routes.values()].map(({ route }) => route);
   }

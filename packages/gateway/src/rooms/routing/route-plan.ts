@@ -64,6 +64,6 @@ export class RoutePlan {
   }
 
   #requestFor({ model, backend }: RouteTarget): RouteRequest {
-    return { ...this.request, model, backend, exclude: this.#taken };
+    return { ...this.request, model, backend, isTarget: true, exclude: this.#taken };
   }
 }

@@ -54,6 +54,16 @@ const unsupported: Record<Ability, string> = {
   invoke: "the backend does not support generic invocation",
 };
 
+/** Why a backend was chosen, as an operator reads it. */
+export type RouteReason =
+  | "only_backend"
+  | "fewest_requests"
+  | "fastest"
+  | "conversation"
+  | "provider_asked_for"
+  | "model_route"
+  | "fallback";
+
 export interface RouteRequest {
   /** After alias resolution. */
   model: string;
@@ -63,6 +73,8 @@ export interface RouteRequest {
   conversationId?: string | null;
   /** As `provider`, by a model route; both have to match. */
   backend?: string | null;
+  /** The model is a target of a model route. */
+  isTarget?: boolean;
   /** What was tried for this request already. */
   exclude?: readonly Route[];
 }
@@ -96,6 +108,7 @@ export class Route {
     /** The model id as this backend lists it. */
     readonly model: string,
     readonly router: Router,
+    readonly reason: RouteReason,
   ) {
     this.#circuit = entry.circuit;
     this.#isTest = entry.circuit.enter();
@@ -244,7 +257,7 @@ export class Router {
 
   choose(request: RouteRequest): Route {
     const { model, capability, provider, conversationId, backend } = request;
-    const { best, isBusy } = this.#find(request);
+    const { best, isBusy, count } = this.#find(request);
     if (best === null && isBusy) throw new AllBusy(model);
     if (best === null) return this.#refuse(model, capability, [provider, backend]);
     const pinned = conversationId ? this.#pins.get(conversationId) : undefined;
@@ -253,7 +266,29 @@ export class Router {
     if (conversationId && best.entry !== pinned && !(provider && isBound))
       this.#pins.set(conversationId, best.entry);
     best.entry.requests++;
-    return new Route(best.entry, best.model.id, this);
+    return new Route(
+      best.entry,
+      best.model.id,
+      this,
+      this.#reason(request, { isPinned: best.entry === pinned, count }),
+    );
+  }
+
+  #reason(
+    { exclude, isTarget, provider }: RouteRequest,
+    { isPinned, count }: { isPinned: boolean; count: number },
+  ): RouteReason {
+    if (exclude && exclude.length > 0) return "fallback";
+    if (isPinned) return "conversation";
+    if (provider) return "provider_asked_for";
+    if (isTarget) return "model_route";
+    if (count === 1) return "only_backend";
+    return this.choice === "requests" ? "fewest_requests" : "fastest";
+  }
+
+  /** Whether any backend lists the model. */
+  isListed(model: string): boolean {
+    return this.#candidates(model).length > 0;
   }
 
   #find({ model, capability, provider, conversationId, backend, exclude }: RouteRequest) {
@@ -261,6 +296,7 @@ export class Router {
     const pinned = conversationId ? this.#pins.get(conversationId) : undefined;
     let best: Candidate | null = null;
     let isBusy = false;
+    let count = 0;
     for (const candidate of this.#candidates(model)) {
       const { entry } = candidate;
       if (entry.state !== "Healthy" || !entry.circuit.canPass(nowMs)) continue;
@@ -272,10 +308,11 @@ export class Router {
         isBusy = true;
         continue;
       }
-      if (entry === pinned) return { best: candidate, isBusy };
+      count++;
+      if (entry === pinned) return { best: candidate, isBusy, count };
       if (best === null || this.#isBetter(entry, best.entry)) best = candidate;
     }
-    return { best, isBusy };
+    return { best, isBusy, count };
   }
 
   #isBetter(one: Entry, other: Entry): boolean {

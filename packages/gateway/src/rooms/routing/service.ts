@@ -189,6 +189,11 @@ export class Routing {
     const targets = plan.targets.filter((target) => allows(target.model));
     return new RoutePlan(this.#router, targets, plan.beginWithinMs, request);
   }
+  /** The model that a name stands for, if a backend lists it or a model route has it, healthy or not. */
+  knownModel(asked: string): string | null {
+    const model = this.aliases.resolve(asked);
+    return this.#router.isListed(model) || this.routes.has(model) ? model : null;
+  }
   /** A backend reported usage that its model cannot have had: it stays in use, and its operator is told. */
   suspect({ entry }: Route, problem: string, requestId: string): void {
     const { clock, log } = this.options;

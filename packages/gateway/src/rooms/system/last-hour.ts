@@ -1,4 +1,5 @@
 import type { Clock } from "../../kernel/clock.ts";
+import { quantile } from "../../kernel/quantile.ts";
 import type { HistogramReading, Metrics } from "../../observe/metrics.ts";
 import { CLIENT_LEFT_OUTCOME } from "../../observe/request-records.ts";
 
@@ -130,29 +131,9 @@ function difference(now: Reading, before: Reading): Reading {
 
 function figuresOf(counts: readonly number[], bounds: HistogramReading["bounds"]): FirstTokenFigures {
   const count = counts.reduce((total, value) => total + value, 0);
-  const at = (share: number) => quantileMs({ counts, bounds, rank: share * count });
-  return count === 0 ? { count, p50_ms: null, p95_ms: null } : { count, p50_ms: at(0.5), p95_ms: at(0.95) };
-}
-
-/** Within its bucket a quantile is taken to lie where an even spread would put it. */
-function quantileMs({
-  counts,
-  bounds,
-  rank,
-}: {
-  counts: readonly number[];
-  bounds: readonly number[];
-  rank: number;
-}): number {
-  let below = 0;
-  for (const [i, bound] of bounds.entries()) {
-    const inside = counts[i] ?? 0;
-    if (inside > 0 && below + inside >= rank) {
-      const from = bounds[i - 1] ?? 0;
-      const seconds = from + ((bound - from) * (rank - below)) / inside;
-      return Math.round(seconds * 10_000) / 10;
-    }
-    below += inside;
-  }
-  return (bounds.at(-1) ?? 0) * 1_000;
+  const at = (share: number) => {
+    const seconds = quantile({ counts, bounds, share });
+    return seconds === null ? null : Math.round(seconds * 10_000) / 10;
+  };
+  return { count, p50_ms: at(0.5), p95_ms: at(0.95) };
 }

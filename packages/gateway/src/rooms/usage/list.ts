@@ -1,11 +1,11 @@
+import { isoTime } from "../../kernel/clock.ts";
 import type { Database, SqlValue } from "../../storage/contract.ts";
 import { nextMonthMs, utcMonth } from "./calendar.ts";
 import { WHOLE_USER } from "./rows.ts";
+import { conditionsOf, type SeriesFilter } from "./series.ts";
 
-/** Someone with more of them waits while all their rows are sorted. */
-const PROJECTS_MAX = 1_024;
-/** Less than SQLite allows in one `UNION`. */
-const UNION_SIZE = 128;
+const COLUMNS = `id, model, backend, prompt_tokens, completion_tokens, total_tokens, cost, created_at, ref_id, api_key_id,
+  project, points, account_type, estimated`;
 
 interface ListOptions {
   userId: string;
@@ -35,35 +35,12 @@ interface ListedRow {
 
 /** Months that hold a page, and how many of their rows come before it. */
 interface Months {
-  /** `YYYY-MM` of the first. */
-  from: string;
   fromMs: number;
   toMs: number;
   offset: number;
 }
 
 const startOf = (month: string): number => Date.parse(`${month}-01T00:00:00Z`);
-
-/** Parameters: $1 the user, $2 and $3 the period, $4 and $5 limit and offset of the page, $6 their sum. */
-const ROWS_OF_PERSON =
-  "SELECT id, created_ms FROM usage_records WHERE user_id = $1 AND created_ms >= $2 AND created_ms < $3";
-
-/** The newest rows of each of the projects: an index finds those of one at a time, in order. */
-function rowsOfProjects(projects: readonly (string | null)[], bind: (value: string) => number): string {
-  const part = (condition: string) =>
-    `SELECT * FROM (${ROWS_OF_PERSON} AND ${condition} ORDER BY created_ms DESC, id LIMIT $6) AS part`;
-  const union = (parts: readonly string[]) => parts.join(" UNION ALL ");
-  const parts = projects.map((project) =>
-    part(project === null ? "project IS NULL" : `project = $${bind(project)}`),
-  );
-  // Lists come in few lengths, so that few statement texts exist; no row has the empty project.
-  while (parts.length & (parts.length - 1)) parts.push(part(`project = $${bind(WHOLE_USER)}`));
-  if (parts.length <= UNION_SIZE) return union(parts);
-  const unions: string[] = [];
-  for (let at = 0; at < parts.length; at += UNION_SIZE)
-    unions.push(`SELECT * FROM (${union(parts.slice(at, at + UNION_SIZE))}) AS several`);
-  return union(unions);
-}
 
 /** A person's rows, page by page. */
 export class UsageList {
@@ -74,20 +51,33 @@ export class UsageList {
     const { userId, project, limit } = options;
     const months = await this.#monthsOf(options);
     if (!months) return [];
-    const projects = project === null ? await this.#projectsIn(userId, months) : [project];
-    const { fromMs, toMs, offset } = months;
-    const params: SqlValue[] = [userId, fromMs, toMs, limit, offset, limit + offset];
-    const found =
-      projects.length > PROJECTS_MAX
-        ? ROWS_OF_PERSON
-        : rowsOfProjects(projects, (value) => params.push(value));
+    const narrowed = project === null ? "" : "AND project = $6";
     const rows = await this.db.all<ListedRow>(
-      `SELECT id, model, backend, prompt_tokens, completion_tokens, total_tokens, cost, created_at, ref_id,
-         api_key_id, project, points, account_type, estimated
-       FROM usage_records WHERE id IN (SELECT id FROM (${found}) AS found
-         ORDER BY created_ms DESC, id LIMIT $4 OFFSET $5)
-       ORDER BY created_ms DESC, id`,
-      params,
+      `SELECT ${COLUMNS} FROM usage_records
+       WHERE user_id = $1 AND created_ms >= $2 AND created_ms < $3 ${narrowed}
+       ORDER BY created_ms DESC, id LIMIT $4 OFFSET $5`,
+      [userId, months.fromMs, months.toMs, limit, months.offset, ...(project === null ? [] : [project])],
+    );
+    return rows.map((row) => ({ ...row, estimated: Boolean(row.estimated) }));
+  }
+
+  /** A page of rows, newest first; those that came at the same instant by id. */
+  async pageAfter(
+    filter: SeriesFilter,
+    { after, limit }: { after: { atMs: number; id: string } | null; limit: number },
+  ): Promise<ListedRow[]> {
+    const { where, params } = conditionsOf(filter);
+    const by = filter.userId === null ? "created_at" : "created_ms";
+    const values: SqlValue[] = [...params];
+    const value = (one: SqlValue) => `$${values.push(one)}`;
+    let rest = "";
+    if (after) {
+      const at = value(by === "created_at" ? isoTime(after.atMs) : after.atMs);
+      rest = `AND ${by} <= ${at} AND (${by} < ${at} OR id > ${value(after.id)})`;
+    }
+    const rows = await this.db.all<ListedRow>(
+      `SELECT ${COLUMNS} FROM usage_records ${where} ${rest} ORDER BY ${by} DESC, id LIMIT ${value(limit)}`,
+      values,
     );
     return rows.map((row) => ({ ...row, estimated: Boolean(row.estimated) }));
   }
@@ -112,21 +102,11 @@ export class UsageList {
       return counted >= offset + limit;
     });
     return {
-      from: last?.month ?? utcMonth(fromMs),
       fromMs: last ? Math.max(fromMs, startOf(last.month)) : fromMs,
       // A row may be counted after this was read: then the page shows it, as it would a moment later.
       toMs: first === 0 ? Number.MAX_SAFE_INTEGER : nextMonthMs(startOf(sums[first]!.month)),
       offset: offset - skipped,
     };
-  }
-
-  /** Of which projects the person has rows since then. Those of a signed-in person have none: null. */
-  async #projectsIn(userId: string, { from }: Months): Promise<(string | null)[]> {
-    const rows = await this.db.all<{ project: string }>(
-      "SELECT DISTINCT project FROM usage_months WHERE user_id = $1 AND month >= $2 AND project <> $3",
-      [userId, from, WHOLE_USER],
-    );
-    return [null, ...rows.map(({ project }) => project)];
   }
 
   /** How many rows there are in all, from the rollups: counting rows would cost more with each of them. */

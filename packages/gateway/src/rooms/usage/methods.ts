@@ -1,36 +1,38 @@
 import { z } from "zod";
 import { defineMethod, Timestamp, WholeNumber } from "../../kernel/method.ts";
-import { QueryBody } from "./query-params.ts";
+import { Bound, QueryBody } from "./query-params.ts";
 import { QueryResult } from "./routes.ts";
+import { SERIES_BY } from "./series.ts";
+
+const Row = z.object({
+  id: z.uuid(),
+  model: z.string(),
+  backend: z.string(),
+  prompt_tokens: z.int(),
+  completion_tokens: z.int(),
+  total_tokens: z.int(),
+  cost: z.number().nullable().describe("USD; null when the model has no price"),
+  created_at: Timestamp,
+  ref_id: z.string().nullable(),
+  api_key_id: z.string().describe("The key's prefix, or jwt-<user-uuid> for a signed-in person"),
+  project: z.string().nullable().describe("Null for what was not done with a key"),
+  points: z.int().nullable().describe("What points paid; null when it counts against the tier's quota"),
+  account_type: z.enum(["user", "group"]).nullable().describe("Whose points paid"),
+  estimated: z.boolean().describe("The upstream reported no usage; the tokens are an estimate"),
+});
 
 export const list = defineMethod({
   name: "usage.list",
   summary: "Your requests, newest first; with `project` only those of the project's keys",
   auth: "jwt",
+  audit: false,
   params: z.object({
     limit: WholeNumber.optional().describe("Default 50; values outside 1-200 are brought into it"),
     offset: WholeNumber.optional().describe("Default 0"),
     project: z.string().trim().max(64).optional().describe("Empty: all rows, as without it"),
   }),
   result: z.object({
-    records: z.array(
-      z.object({
-        id: z.uuid(),
-        model: z.string(),
-        backend: z.string(),
-        prompt_tokens: z.int(),
-        completion_tokens: z.int(),
-        total_tokens: z.int(),
-        cost: z.number().nullable().describe("USD; null when the model has no price"),
-        created_at: Timestamp,
-        ref_id: z.string().nullable(),
-        api_key_id: z.string().describe("The key's prefix, or jwt-<user-uuid> for a signed-in person"),
-        project: z.string().nullable().describe("Null for what was not done with a key"),
-        points: z.int().nullable().describe("What points paid; null when it counts against the tier's quota"),
-        account_type: z.enum(["user", "group"]).nullable().describe("Whose points paid"),
-        estimated: z.boolean().describe("The upstream reported no usage; the tokens are an estimate"),
-      }),
-    ),
+    records: z.array(Row),
     total: z.int(),
     limit: z.int(),
     offset: z.int(),
@@ -39,10 +41,55 @@ export const list = defineMethod({
   handler: ({ params, actor, rooms }) => rooms.usage.list(actor, params),
 });
 
+const Sums = z.object({
+  requests: z.int(),
+  prompt_tokens: z.int(),
+  completion_tokens: z.int(),
+  cost_usd: z.number(),
+  unpriced: z.int().nullable().describe("Requests whose model had no price; null where sums do not say"),
+});
+const Series = Sums.extend({ days: z.array(Sums.extend({ day: z.string() })) });
+const Filter = z.object({
+  everyone: z.boolean().optional().describe("Not only your own: for administrators"),
+  since: Bound("since").describe("Inclusive: YYYY-MM-DD or an RFC 3339 timestamp"),
+  until: Bound("until").describe("Exclusive instant, or a YYYY-MM-DD that is covered whole"),
+  project: z.string().trim().max(64).optional(),
+  model: z.string().max(128).optional(),
+  api_key_id: z.string().max(64).optional().describe("As rows name it: a key's prefix, or jwt-<user-uuid>"),
+});
+
+export const series = defineMethod({
+  name: "usage.series",
+  summary: "Usage by UTC day and by model, source, reference, project or key, the dearest first",
+  auth: "jwt",
+  role: "administrator for everyone's",
+  params: Filter.extend({ by: z.enum(SERIES_BY) }),
+  result: z.object({
+    totals: Sums,
+    groups: z.array(Series.extend({ name: z.string().nullable() })).describe("At most 50"),
+    others: Series.extend({ groups: z.int().describe("How many these are") }).nullable(),
+  }),
+  handler: ({ params, actor, rooms }) => rooms.usage.series(actor, params),
+});
+
+export const records = defineMethod({
+  name: "usage.records",
+  summary: "Usage rows of a period, newest first",
+  auth: "jwt",
+  role: "administrator for everyone's",
+  params: Filter.extend({
+    limit: WholeNumber.optional().describe("Default 50; values outside 1-500 are brought into it"),
+    cursor: z.string().max(128).optional().describe("`next_cursor` of the page before"),
+  }),
+  result: z.object({ records: z.array(Row), next_cursor: z.string().nullable() }),
+  handler: ({ params, actor, rooms }) => rooms.usage.records(actor, params),
+});
+
 export const query = defineMethod({
   name: "usage.query",
   summary: "Sums of everyone's usage over a period, grouped if asked, with the rows if asked",
   auth: "admin",
+  audit: false,
   hint: "everyone's usage is for administrators; usage.list shows your own",
   params: QueryBody,
   result: QueryResult,

@@ -53,7 +53,8 @@ function boundMs(text: string, field: "since" | "until"): number | null {
   return instantMs(text);
 }
 
-function Bound(field: "since" | "until") {
+/** A date or a timestamp as milliseconds. */
+export function Bound(field: "since" | "until") {
   const problem = `\`${field}\` must be a date (2026-01-31) or an RFC 3339 timestamp (2026-01-31T12:00:00Z)`;
   return z.string(problem).transform((text, context) => {
     const ms = boundMs(text.trim(), field);

@@ -43,6 +43,7 @@ export const query = defineRoute({
   path: "/api/admin/usage/query",
   summary: "Sums of usage over a period, grouped if asked, with the rows if asked",
   auth: "admin_token",
+  audit: false,
   bodyBytesMax: BODY_BYTES_MAX,
   body: QueryBody,
   invalid: QUERY_ERRORS,

@@ -44,3 +44,12 @@ export interface MonthTotals {
   keyQuotaTokens: number;
   keyQuotaCostNanoUsd: number;
 }
+
+/** What a key has spent. */
+export interface KeySpend {
+  keyId: string;
+  /** The newest UTC month in which it was used, `YYYY-MM`. */
+  month: string;
+  monthNanoUsd: number;
+  totalNanoUsd: number;
+}

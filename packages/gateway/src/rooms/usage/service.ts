@@ -1,15 +1,52 @@
 import type { z } from "zod";
 import { type Clock, isoTime } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
+import { fail } from "../../kernel/errors.ts";
 import type { Database, Sweep } from "../../storage/contract.ts";
 import { monthsBeforeMs } from "./calendar.ts";
 import { UsageList } from "./list.ts";
 import { UsageQueries } from "./query.ts";
 import { clamp, type QueryBody, usageQueryOf } from "./query-params.ts";
 import type { MonthKey, MonthTotals } from "./rows.ts";
+import { type SeriesBy, type SeriesFilter, UsageSeries } from "./series.ts";
 import { UsageStore } from "./store.ts";
 
 const LIST = { fallback: 50, min: 1, max: 200 };
+const PAGE = { fallback: 50, min: 1, max: 500 };
+
+/** Which rows someone asks for. */
+interface Wanted {
+  everyone?: boolean | undefined;
+  since: number;
+  until: number;
+  project?: string | undefined;
+  model?: string | undefined;
+  api_key_id?: string | undefined;
+}
+
+function filterOf(
+  actor: Actor,
+  { everyone, since, until, project, model, api_key_id }: Wanted,
+): SeriesFilter {
+  if (everyone && !actor.isAdmin)
+    fail("admin_required", "admin access required: everyone's usage is for administrators");
+  return {
+    userId: everyone ? null : actor.userId,
+    sinceMs: since,
+    untilMs: until,
+    project: project || null,
+    model: model || null,
+    apiKeyId: api_key_id || null,
+  };
+}
+
+const CURSOR = /^(\d{1,15})_([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/;
+
+function placeIn(cursor: string): { atMs: number; id: string } {
+  const [, ms, id] =
+    CURSOR.exec(cursor) ?? fail("invalid_params", "`cursor` must be `next_cursor` of a page");
+  return { atMs: Number(ms), id: id! };
+}
 
 export interface UsageOptions {
   db: Database;
@@ -23,6 +60,7 @@ export class Usage {
   readonly store: UsageStore;
   readonly #queries: UsageQueries;
   readonly #list: UsageList;
+  readonly #series: UsageSeries;
   /**
    * Waits, for a bounded time, until what this process has journaled is in the database, so that people see
    * the request they have just made. Set by the room that writes.
@@ -34,6 +72,7 @@ export class Usage {
     this.store = new UsageStore(db);
     this.#queries = new UsageQueries(db);
     this.#list = new UsageList(db);
+    this.#series = new UsageSeries(db);
   }
 
   async month(key: MonthKey): Promise<MonthTotals> {
@@ -57,6 +96,26 @@ export class Usage {
       this.#list.count({ userId, project, fromMs }),
     ]);
     return { records, total, limit, offset, project };
+  }
+
+  /** Answers `usage.series`. */
+  async series(actor: Actor, wanted: Wanted & { by: SeriesBy }) {
+    const filter = filterOf(actor, wanted);
+    await this.settled();
+    return this.#series.read(filter, wanted.by);
+  }
+
+  /** Answers `usage.records`. */
+  async records(actor: Actor, wanted: Wanted & { limit?: number | undefined; cursor?: string | undefined }) {
+    const filter = filterOf(actor, wanted);
+    const limit = clamp(wanted.limit ?? PAGE.fallback, PAGE.min, PAGE.max);
+    const after = wanted.cursor === undefined ? null : placeIn(wanted.cursor);
+    await this.settled();
+    const found = await this.#list.pageAfter(filter, { after, limit: limit + 1 });
+    const records = found.slice(0, limit);
+    const last = records.at(-1);
+    const next_cursor = found.length > limit && last ? `${Date.parse(last.created_at)}_${last.id}` : null;
+    return { records, next_cursor };
   }
 
   #keptFromMs(nowMs: number): number {

@@ -7,7 +7,15 @@ import {
   selectIn,
   type Transaction,
 } from "../../storage/contract.ts";
-import { type MonthKey, type MonthTotals, NANO_PER_USD, type UsageRow, WHOLE_USER } from "./rows.ts";
+import { KeySums, readKeySpend } from "./key-spend.ts";
+import {
+  type KeySpend,
+  type MonthKey,
+  type MonthTotals,
+  NANO_PER_USD,
+  type UsageRow,
+  WHOLE_USER,
+} from "./rows.ts";
 
 const ROWS = `usage_records (id, user_id, key_id, project, api_key_id, model, backend, prompt_tokens,
   completion_tokens, total_tokens, cost, created_at, created_ms, ref_id, points, account_type, estimated)`;
@@ -44,6 +52,12 @@ const QUOTA_COLUMNS =
 export interface MonthQuota
   extends MonthKey,
     Pick<MonthTotals, "quotaTokens" | "quotaCostNanoUsd" | "keyQuotaTokens" | "keyQuotaCostNanoUsd"> {}
+
+/** What a batch of rows left the rollups like. */
+export interface WrittenSums {
+  months: MonthQuota[];
+  keys: KeySpend[];
+}
 
 interface QuotaRow {
   user_id: string;
@@ -114,12 +128,13 @@ interface Rollups {
   months: Sums;
   days: Sums;
   refDays: Sums;
+  keys: KeySums;
 }
 
 const totalTokens = (row: UsageRow) => row.promptTokens + row.completionTokens;
 
 /** Counts the row in every rollup; month and day are parts of its time, which is cheaper than formatting a date. */
-function rollUp({ months, days, refDays }: Rollups, row: UsageRow, { month, day }: Stamp): void {
+function rollUp({ months, days, refDays, keys }: Rollups, row: UsageRow, { month, day }: Stamp): void {
   const tokens = totalTokens(row);
   const cost = row.costNanoUsd ?? 0;
   const ofQuota = row.points === null ? 1 : 0;
@@ -131,6 +146,7 @@ function rollUp({ months, days, refDays }: Rollups, row: UsageRow, { month, day 
   const dayValues = [1, row.promptTokens, row.completionTokens, tokens, cost];
   days.add([day, row.model, row.backend, row.refId !== null], dayValues);
   if (row.refId !== null) refDays.add([row.refId, day, row.model, row.backend], dayValues);
+  if (row.keyId !== null) keys.add(row.keyId, { month, nanoUsd: cost, atMs: row.createdAtMs });
 }
 
 /** An instant as text, with its month and day. */
@@ -187,8 +203,13 @@ export class UsageStore {
    * Inserts rows that are known to be new and bumps every rollup. Should another writer have inserted one of
    * them meanwhile, its unique id makes this throw and the transaction roll back.
    */
-  async insert(tx: Transaction, rows: readonly UsageRow[]): Promise<MonthQuota[]> {
-    const rollups: Rollups = { months: new Sums(), days: new Sums(), refDays: new Sums() };
+  async insert(tx: Transaction, rows: readonly UsageRow[]): Promise<WrittenSums> {
+    const rollups: Rollups = {
+      months: new Sums(),
+      days: new Sums(),
+      refDays: new Sums(),
+      keys: new KeySums(),
+    };
     let stamp: Stamp | null = null;
     const values: SqlValue[][] = [];
     for (const row of rows) {
@@ -198,11 +219,12 @@ export class UsageStore {
     }
     await insertRows(tx, ROWS, values);
     const months = await this.#addToMonths(tx, rollups.months.rows());
+    const keys = await rollups.keys.write(tx);
     if (!rollups.refDays.isEmpty)
       await insertRows(tx, REF_DAYS.into, rollups.refDays.rows(), REF_DAYS.adding);
     // Every instance bumps the same few rows of the day, so they are locked last and for the shortest time.
     await insertRows(tx, DAYS.into, rollups.days.rows(), DAYS.adding);
-    return months;
+    return { months, keys };
   }
 
   async #addToMonths(tx: Transaction, rows: readonly (readonly SqlValue[])[]): Promise<MonthQuota[]> {
@@ -262,6 +284,10 @@ export class UsageStore {
       keyQuotaTokens: row?.key_quota_tokens ?? 0,
       keyQuotaCostNanoUsd: row?.key_quota_cost_nano_usd ?? 0,
     };
+  }
+
+  keySpend(keyId: string, on: Queryable = this.db): Promise<KeySpend> {
+    return readKeySpend(on, keyId);
   }
 
   /** Deletes some of the rows that are older than `before`; the rollups keep their sums. */

@@ -11,12 +11,14 @@ export const create = defineMethod({
   name: "video.create",
   summary: "Submit a video task; its progress arrives on stream_id and on the job id",
   auth: "jwt",
+  audit: false,
+  recorded: true,
   notifies: ["video.progress", "video.done", "video.failed"],
   params: VideoTask,
   result: z.object({ job_id: z.uuid(), stream_id: z.uuid() }),
-  handler: async ({ params, actor, rooms }) => {
+  handler: async ({ params, actor, rooms, record }) => {
     const payer = await rooms.metering.payerOf(actor);
-    const { job, streamId } = await rooms.video.create(payer, params);
+    const { job, streamId } = await rooms.video.create(payer, params, record);
     return { job_id: job.id, stream_id: streamId };
   },
 });
@@ -25,6 +27,7 @@ export const get = defineMethod({
   name: "video.get",
   summary: "One of your video jobs",
   auth: "jwt",
+  audit: false,
   params: JobId,
   result: JobWithId,
   handler: async ({ params, actor, rooms }) => {
@@ -37,6 +40,7 @@ export const list = defineMethod({
   name: "video.list",
   summary: "Your video jobs, newest first",
   auth: "jwt",
+  audit: false,
   params: z.object({ limit: WholeNumber.default(LIST_DEFAULT).describe(`Clamped to 1-${LIST_MAX}`) }),
   result: z.object({ jobs: z.array(JobWithId) }),
   handler: async ({ params, actor, rooms }) => {
@@ -49,6 +53,7 @@ export const cancel = defineMethod({
   name: "video.cancel",
   summary: "Cancel one of your video jobs; nothing is charged",
   auth: "jwt",
+  audit: false,
   params: JobId,
   result: Ok,
   handler: async ({ params, actor, rooms }) => {

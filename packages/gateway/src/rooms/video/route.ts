@@ -7,13 +7,13 @@ export function chooseVideoBackend(
   routing: Pick<Routing, "aliases" | "choose">,
   requested: string,
   provider?: string,
-): { backend: Backend; model: string } {
+): { backend: Backend; model: string; reason: string } {
   const model = routing.aliases.resolve(requested);
   try {
     const route = routing.choose({ model, capability: "video", provider });
     // Nothing is sent now: the job's own steps report the backend's health.
     route.abandoned();
-    return { backend: route.backend, model: route.model };
+    return { backend: route.backend, model: route.model, reason: route.reason };
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
     return fail(

@@ -1,8 +1,7 @@
 import { fail } from "../../kernel/errors.ts";
 import { GivenId } from "../../kernel/method.ts";
 import { defineRoute } from "../../kernel/route.ts";
-import { modelAllowed } from "../groups/index.ts";
-import { payerOf } from "../keys/index.ts";
+import { modelRefusal, payerOf } from "../keys/index.ts";
 import { Job, VideoTask } from "./schemas.ts";
 
 const BODY_BYTES_MAX = 32 * 1024 * 1024;
@@ -13,15 +12,14 @@ export const submit = defineRoute({
   path: "/v1/video/generations",
   summary: "Submit a video task",
   auth: "api_key",
+  recorded: true,
   body: VideoTask,
   bodyBytesMax: BODY_BYTES_MAX,
   response: Submitted,
-  handler: async ({ rooms, principal, body }) => {
-    const model = rooms.routing.aliases.resolve(body.model);
-    if (!modelAllowed(principal.group, model)) {
-      fail("model_not_allowed", `This key's group does not allow the model ${model}; ask a group admin`);
-    }
-    const { job } = await rooms.video.create(payerOf(principal), body);
+  handler: async ({ rooms, principal, body, record }) => {
+    const refusal = modelRefusal(principal, rooms.routing.aliases.resolve(body.model));
+    if (refusal !== null) fail("model_not_allowed", refusal);
+    const { job } = await rooms.video.create(payerOf(principal), body, record);
     return job;
   },
 });

@@ -5,6 +5,7 @@ import { fail } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Payer } from "../../kernel/payer.ts";
+import type { RequestRecord } from "../../kernel/request-record.ts";
 import type { Database, Sweep } from "../../storage/contract.ts";
 import type { Routing } from "../routing/index.ts";
 import { Charges, type ChargesOptions } from "./charges.ts";
@@ -90,12 +91,19 @@ export class Video {
     this.#runner = new JobRunner(this.#store, this.#charges, options);
   }
 
-  async create(payer: Payer, input: CreateJob): Promise<{ job: JobView; streamId: string }> {
+  async create(
+    payer: Payer,
+    input: CreateJob,
+    record: RequestRecord | null = null,
+  ): Promise<{ job: JobView; streamId: string }> {
+    if (record) record.modelAsked = input.model;
     const { clock, ids, routing, events } = this.options;
     const images = input.images ?? [];
     checkImages(images);
     const extra = checkExtra(input.extra ?? {});
-    const { backend, model } = chooseVideoBackend(routing, input.model, input.provider);
+    const { backend, model, reason } = chooseVideoBackend(routing, input.model, input.provider);
+    // The job's own steps send it.
+    record?.sent({ model, name: backend.config.name, reason });
     if (!backend.video) fail("no_video_backend", `The backend of ${model} does not make videos`);
     if ((await this.#store.countActive(payer.userId)) >= ACTIVE_JOBS_MAX) {
       fail(

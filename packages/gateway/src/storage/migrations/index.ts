@@ -14,8 +14,12 @@ import { messageForms } from "./012-message-forms.ts";
 import { modelRoutes } from "./013-model-routes.ts";
 import { storedResponses } from "./014-stored-responses.ts";
 import { people } from "./015-people.ts";
+import { keyLimits } from "./016-key-limits.ts";
 import { agentDeployments } from "./017-agent-deployments.ts";
+import { requestRecords } from "./018-request-records.ts";
+import { audit } from "./019-audit.ts";
 import { usageIndexes } from "./020-usage-indexes.ts";
+import { signInProvider } from "./022-sign-in-provider.ts";
 
 /** In order of application; a released migration is never edited, only followed by another. */
 export const migrations: readonly Migration[] = [
@@ -34,6 +38,10 @@ export const migrations: readonly Migration[] = [
   modelRoutes,
   storedResponses,
   people,
+  keyLimits,
   agentDeployments,
+  requestRecords,
+  audit,
   usageIndexes,
+  signInProvider,
 ];

@@ -48,15 +48,19 @@ const titleOf = (text: string, path: string) => /^# (.+)$/m.exec(text)?.[1] ?? p
 async function documents(): Promise<Map<string, Asset>> {
   const files = new Map<string, Asset>();
   const titles = new Map<string, string>();
+  const texts: { path: string; title: string; text: string }[] = [];
   for await (const path of new Glob("docs/**/*.md").scan(ROOT)) {
     const text = await Bun.file(join(ROOT, path)).text();
     files.set(`/${path}`, asset(text, "text/markdown; charset=utf-8", false));
     titles.set(`/${path}`, titleOf(text, path));
+    texts.push({ path: path.replace(/^docs\/|\.md$/g, ""), title: titleOf(text, path), text });
   }
   for await (const path of new Glob("docs/images/*.{svg,png}").scan(ROOT)) {
     const file = Bun.file(join(ROOT, path));
     files.set(`/${path}`, asset(await file.bytes(), file.type, false));
   }
+  // Loaded when someone searches, and searched in the browser.
+  files.set("/docs/search.json", asset(JSON.stringify(texts), "application/json", false));
   const index = [...titles]
     .sort(([a], [b]) => a.localeCompare(b))
     .map(([path, title]) => `- [${title}](${path})`);

@@ -10,6 +10,9 @@ export interface SetupOptions {
   firstAccountOnly: boolean;
   /** Whether the first account needs the setup link when it is asked for from there. */
   needsSetupLink(source: CallSource): Promise<boolean>;
+  passwordSignIn: boolean;
+  /** The words on the button of the sign-in provider; null: there is none. */
+  provider: string | null;
 }
 
 /** What the console's entrance must know before anybody is signed in. */
@@ -18,6 +21,8 @@ export const consoleRoutes = ({
   registrationIsOpen,
   firstAccountOnly,
   needsSetupLink,
+  passwordSignIn,
+  provider,
 }: SetupOptions): AnyRoute[] => [
   defineRoute({
     method: "GET",
@@ -30,6 +35,8 @@ export const consoleRoutes = ({
       setup_link_needed: z
         .boolean()
         .describe("The first account can be made only with the link that the start printed"),
+      password_sign_in: z.boolean(),
+      provider: z.string().nullable().describe("The words on the button of the sign-in provider"),
     }),
     handler: async ({ request, caller }) => {
       const refusal = hosts.refusal(request);
@@ -39,6 +46,8 @@ export const consoleRoutes = ({
         registration_open: open,
         first_run: open && firstAccountOnly,
         setup_link_needed: await needsSetupLink(caller),
+        password_sign_in: passwordSignIn,
+        provider,
       };
     },
   }),

@@ -14,19 +14,27 @@ export interface DocumentOptions {
   metrics: Metrics;
   /** What `GET /metrics` asks for; null: nothing. */
   metricsToken: string | null;
+  /** Whether the service itself speaks TLS. */
+  isSecure: boolean;
   version: string;
 }
 
 /** The address that the client used; empty for one that named no host. */
-function serverUrlOf(request: HttpRequest): string {
+function serverUrlOf(request: HttpRequest, isSecure: boolean): string {
   const host = request.header("host");
   // A proxy that ends TLS says so. Anyone can, but the answer goes to nobody else.
-  const scheme = request.header("x-forwarded-proto") === "https" ? "https" : "http";
+  const scheme = isSecure || request.header("x-forwarded-proto") === "https" ? "https" : "http";
   return host ? `${scheme}://${host}` : "";
 }
 
 /** The documents that are derived from the definitions, and the metrics. */
-export function documentRoutes({ registry, metrics, metricsToken, version }: DocumentOptions): AnyRoute[] {
+export function documentRoutes({
+  registry,
+  metrics,
+  metricsToken,
+  isSecure,
+  version,
+}: DocumentOptions): AnyRoute[] {
   const text = (body: string, contentType: string, requestId: string) =>
     new Reply({ status: 200, contentType, requestId }, body);
   return [
@@ -36,7 +44,8 @@ export function documentRoutes({ registry, metrics, metricsToken, version }: Doc
       summary: "OpenRPC document of the management plane",
       auth: "public",
       response: z.looseObject({}),
-      handler: ({ request }) => openRpcDocument(registry, { version, serverUrl: serverUrlOf(request) }),
+      handler: ({ request }) =>
+        openRpcDocument(registry, { version, serverUrl: serverUrlOf(request, isSecure) }),
     }),
     defineRoute({
       method: "GET",

@@ -9,8 +9,9 @@ import {
   StreamedReply,
 } from "@model-gateway/wire/http";
 import type { EventHub, EventReader, Revocations, Subscriber } from "../../bus/contract.ts";
+import { askedOnce } from "../../kernel/asked-once.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import type { Authenticator, SignedIn } from "../../kernel/context.ts";
+import { type Authenticator, nameOf, type SignedIn } from "../../kernel/context.ts";
 import { ServiceError, toRestReply } from "../../kernel/errors.ts";
 
 const KEEP_ALIVE_MS = 15_000;
@@ -44,6 +45,8 @@ class Subscription implements Subscriber, ReplySource {
   /** Since something was delivered. */
   #quietSweeps = 0;
   #idleSinceMs: number;
+  /** The connection of a reader who is not signed in. */
+  readonly #stranger: { vouch(): void } | null = null;
 
   constructor(
     readonly open: Set<Subscription>,
@@ -51,10 +54,11 @@ class Subscription implements Subscriber, ReplySource {
     readonly sessionId: string,
     /** Null: not signed in. */
     readonly reader: SignedIn | null,
-    readonly connection: { vouch(): void },
+    connection: { vouch(): void },
   ) {
     this.#idleSinceMs = clock.now();
     if (reader) connection.vouch();
+    else this.#stranger = connection;
   }
 
   /** False when the session may not be subscribed to. */
@@ -95,7 +99,7 @@ class Subscription implements Subscriber, ReplySource {
   tend(events: EventHub): void {
     if (!this.reader) {
       // Who knows the id of a user's session was given it.
-      if (events.ownerOf(this.sessionId) !== null) this.connection.vouch();
+      if (events.ownerOf(this.sessionId) !== null) this.#stranger?.vouch();
       else if (this.clock.now() - this.#idleSinceMs >= STRANGER_IDLE_MS) {
         this.end();
         return;
@@ -159,15 +163,12 @@ export class EventsTransport {
   /** Ends streams whose reader, or for readers who are not signed in, whose session's owner, was shut out. */
   async #recheck(id: string | null): Promise<void> {
     const { events, authenticator } = this.options;
-    const answers = new Map<string, boolean>();
+    const isInForce = askedOnce(nameOf, (holder: SignedIn) => authenticator.isInForce(holder));
     for (const subscription of [...this.#open]) {
       const owner = events.ownerOf(subscription.sessionId);
       const holder: SignedIn | null = subscription.reader ?? (owner === null ? null : { userId: owner });
       if (!holder || (id !== null && holder.userId !== id)) continue;
-      const who = `${holder.userId} ${holder.sessionId ?? ""}`;
-      const isInForce = answers.get(who) ?? (await authenticator.isInForce(holder));
-      answers.set(who, isInForce);
-      if (!isInForce) subscription.end();
+      if (!(await isInForce(holder))) subscription.end();
     }
   }
 

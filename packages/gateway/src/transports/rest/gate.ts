@@ -48,6 +48,8 @@ export class Gate {
   #known(principal: Principal | null, route: AnyRoute, call: RouteCall): void | Promise<void> {
     if (!principal) throw new KeyRefusal("auth_required", UNAUTHORIZED);
     call.request.vouch();
+    // Also of one that is refused for its pace.
+    if (call.record) call.record.principal = principal;
     const { limiter, apiRateLimitRpm } = this.options;
     const hit = limiter.hit(`api:${principal.keyId}`, apiRateLimitRpm, WINDOW_MS);
     return typeof hit === "number"
@@ -56,8 +58,8 @@ export class Gate {
   }
 
   #paced(principal: Principal, waitMs: number, route: AnyRoute, call: RouteCall): void | Promise<void> {
-    if (waitMs > 0) throw new KeyRefusal("rate_limited", TOO_MANY);
     call.principal = principal;
+    if (waitMs > 0) throw new KeyRefusal("rate_limited", TOO_MANY);
     if (!route.outsideTierRate) return this.options.checkTierRate(principal);
   }
 

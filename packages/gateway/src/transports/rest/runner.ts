@@ -1,10 +1,5 @@
-import {
-  type HttpRequest,
-  jsonReply,
-  type Reply,
-  replyOf,
-  type StreamedReply,
-} from "@model-gateway/wire/http";
+import { type HttpRequest, jsonReply, Reply, replyOf, type StreamedReply } from "@model-gateway/wire/http";
+import { type AuditSink, auditEntry } from "../../kernel/audit.ts";
 import {
   type Actor,
   type Caller,
@@ -13,10 +8,11 @@ import {
   type Principal,
   type Rooms,
 } from "../../kernel/context.ts";
-import { isOurs, toRestReply, toServiceError } from "../../kernel/errors.ts";
+import { isOurs, type ServiceError, toRestReply, toServiceError } from "../../kernel/errors.ts";
 import { readJson } from "../../kernel/json.ts";
 import type { Log } from "../../kernel/log.ts";
-import { Answer, type AnyRoute, Raw, type RouteCall } from "../../kernel/route.ts";
+import { CLIENT_CLOSED_STATUS, type RequestRecord } from "../../kernel/request-record.ts";
+import { Answer, type AnyRoute, isAudited, Raw, type RouteCall } from "../../kernel/route.ts";
 import { validate } from "../../kernel/validate.ts";
 import { whenKnown } from "../../kernel/when-known.ts";
 import type { Gate } from "./gate.ts";
@@ -24,10 +20,15 @@ import { inflated } from "./inflate.ts";
 
 const NOBODY = { actor: null, adminToken: false };
 
-interface RouteRunnerOptions {
+export interface RouteRunnerOptions {
   gate: Gate;
+  /** Opens the record of a request; null when none are kept. */
+  record(surface: string, requestId: string): RequestRecord | null;
   rooms: Rooms;
   log: Log;
+  audit: AuditSink;
+  /** A request with a known API key failed. */
+  keyRefused(principal: Principal, failure: ServiceError): void;
 }
 
 /** What one request of a route is known by; the gate and the body are filled in on the way to the handler. */
@@ -45,6 +46,7 @@ class RoutedCall implements RouteCall {
     readonly requestId: string,
     readonly path: Record<string, string>,
     source: CallSource,
+    readonly record: RequestRecord | null,
   ) {
     this.caller = callerFrom(NOBODY, source);
   }
@@ -68,30 +70,71 @@ export class RouteRunner {
 
   run(route: AnyRoute, { request, path, requestId, source }: RoutedRequest): Answered | Promise<Answered> {
     const { gate, rooms, log } = this.options;
-    const call = new RoutedCall(rooms, log, request, requestId, path, source);
+    const record = route.recorded ? this.options.record(route.path, requestId) : null;
+    const call = new RoutedCall(rooms, log, request, requestId, path, source, record);
     try {
       const admitted = gate.admit(route, call);
-      const handled = admitted ? admitted.then(() => received(route, call)) : received(route, call);
+      const received = admitted ? admitted.then(() => receive(route, call)) : receive(route, call);
+      const handled = isAudited(route) ? this.#recorded(route, received, call) : received;
       return handled instanceof Promise
         ? handled
-            .then((result) => answerOf(route, result, requestId))
+            .then((result) => answered(answerOf(route, result, requestId), record))
             .catch((error) => this.#refuse(route, error, call))
-        : answerOf(route, handled, requestId);
+        : answered(answerOf(route, handled, requestId), record);
     } catch (error) {
       return this.#refuse(route, error, call);
     }
   }
 
+  async #recorded({ method, path }: AnyRoute, handling: unknown, call: RoutedCall): Promise<unknown> {
+    const result = await handling;
+    const { caller, requestId, body } = call;
+    const value = result instanceof Answer ? result.value : result;
+    await this.options.audit.record(
+      auditEntry(
+        { action: `${method} ${path}`, caller, requestId },
+        { ...call.path, ...(body ?? {}) },
+        value,
+      ),
+    );
+    return result;
+  }
+
   #refuse(route: AnyRoute, error: unknown, call: RoutedCall): Reply | Promise<Reply> {
     const failure = toServiceError(error);
-    const { request, requestId, log } = call;
+    const { request, requestId, log, principal } = call;
+    if (principal) this.options.keyRefused(principal, failure);
     if (isOurs(failure)) log.error("route failed", { request_id: requestId, path: request.path, error });
-    return route.refuse ? route.refuse(error, call) : toRestReply(failure, requestId);
+    const reply = route.refuse ? route.refuse(error, call) : toRestReply(failure, requestId);
+    if (call.record) noteRefusal(call.record, reply, failure, call.caller);
+    return reply;
   }
 }
 
+/** A streamed answer goes on; what writes it ends the record. */
+function answered<T extends Answered | Promise<Answered>>(answer: T, record: RequestRecord | null): T {
+  if (record && answer instanceof Reply) {
+    const { status } = answer.head;
+    if (status === CLIENT_CLOSED_STATUS) record.left();
+    else record.end(status);
+  }
+  return answer;
+}
+
+function noteRefusal(
+  record: RequestRecord,
+  reply: Reply | Promise<Reply>,
+  failure: ServiceError,
+  { ip }: Caller,
+): void {
+  record.clientIp = ip;
+  // The API decides about the status.
+  if (reply instanceof Reply) record.refused(failure, reply.head.status);
+  else record.refused(failure);
+}
+
 /** Reads what the route declares and hands it to the handler. */
-function received(route: AnyRoute, call: RoutedCall): unknown {
+function receive(route: AnyRoute, call: RoutedCall): unknown {
   const { request } = call;
   if (route.query)
     call.query = validate(

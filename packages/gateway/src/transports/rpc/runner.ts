@@ -1,8 +1,10 @@
+import type { AuditSink } from "../../kernel/audit.ts";
 import type { CallContext, Caller, Rooms } from "../../kernel/context.ts";
 import { dispatch } from "../../kernel/dispatch.ts";
 import { isOurs, ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Registry } from "../../kernel/registry.ts";
+import type { RequestRecord } from "../../kernel/request-record.ts";
 import { attempt, whenKnown } from "../../kernel/when-known.ts";
 import type { Counter } from "../../observe/metrics.ts";
 import { decodeBody, encodeFailure, encodeResult, type RpcRequest } from "./codec.ts";
@@ -12,6 +14,9 @@ interface RpcRunnerOptions {
   rooms: Rooms;
   log: Log;
   calls: Counter;
+  audit: AuditSink;
+  /** Opens the record of a call; null when none are kept. */
+  record(method: string): RequestRecord | null;
 }
 
 export interface RpcCallOptions {
@@ -80,19 +85,25 @@ export class RpcRunner {
     { caller, requestId, guard, onResult }: RpcCallOptions,
   ): string | Promise<string> {
     if ("invalid" in request) return encodeFailure(request.invalid, request.idJson);
-    const { registry, rooms, log } = this.options;
+    const { registry, rooms, log, audit } = this.options;
     const { method, params, idJson } = request;
+    const record = registry.methods.get(method)?.recorded ? this.options.record(method) : null;
+    if (record) record.userId = caller.actor?.userId ?? null;
     const succeeded = (result: unknown): string => {
+      if (record && !record.goesOn) record.end(200);
       this.#counterOf(method).add();
       onResult?.(method, result);
       return encodeResult(idJson, result);
     };
-    const failed = (error: unknown): string => this.#failed(error, request, requestId);
+    const failed = (error: unknown): string => {
+      if (record) noteRefusal(record, error, caller);
+      return this.#failed(error, request, requestId);
+    };
     return attempt(() => {
       const refusal = guard?.(method);
       if (refusal) throw refusal;
-      const context: CallContext = { caller, requestId, rooms, log };
-      return whenKnown(dispatch(registry, { method, params, context }), succeeded);
+      const context: CallContext = { caller, requestId, rooms, log, record };
+      return whenKnown(dispatch(registry, { method, params, context, audit }), succeeded);
     }, failed);
   }
 
@@ -104,4 +115,9 @@ export class RpcRunner {
     if (isOurs(failure)) log.error("method failed", { request_id: requestId, method, error });
     return encodeFailure(failure, idJson);
   }
+}
+
+function noteRefusal(record: RequestRecord, error: unknown, { ip }: Caller): void {
+  record.clientIp = ip;
+  record.refused(toServiceError(error));
 }

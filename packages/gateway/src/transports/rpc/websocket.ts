@@ -1,8 +1,16 @@
 import type { ServerSocket, SocketHandlers } from "@model-gateway/wire/websocket";
 import type { RateLimiter, Revocations } from "../../bus/contract.ts";
+import { askedOnce } from "../../kernel/asked-once.ts";
 import { inBackground } from "../../kernel/background.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { type Authenticator, type Caller, type CallSource, callerFrom } from "../../kernel/context.ts";
+import {
+  type Authenticator,
+  type Caller,
+  type CallSource,
+  callerFrom,
+  nameOf,
+  type SignedIn,
+} from "../../kernel/context.ts";
 import { ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { FailedTries } from "../../kernel/failed-tries.ts";
 import type { Ids } from "../../kernel/ids.ts";
@@ -136,10 +144,11 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
 
   /** Closes the sockets of this user, or of anyone, whose session or account has ended. */
   async #recheck(id: string | null): Promise<void> {
+    const isInForce = askedOnce(nameOf, (holder: SignedIn) => this.options.authenticator.isInForce(holder));
     for (const socket of [...this.#open]) {
       const { userId, sessionId } = socket.data;
       if (userId === null || (id !== null && userId !== id)) continue;
-      if (await this.options.authenticator.isInForce({ userId, sessionId })) continue;
+      if (await isInForce({ userId, sessionId })) continue;
       socket.data.closing = true;
       socket.close(1008, "signed out, or the account was disabled");
     }

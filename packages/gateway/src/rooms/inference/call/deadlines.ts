@@ -1,4 +1,5 @@
 import { BackendError } from "../../../backends/contract.ts";
+import { askedOnce } from "../../../kernel/asked-once.ts";
 import { inBackground } from "../../../kernel/background.ts";
 import { BoundedMap } from "../../../kernel/bounded.ts";
 import type { Clock } from "../../../kernel/clock.ts";
@@ -26,7 +27,6 @@ export const DEFAULT_DEADLINES: Deadlines = {
   keepAliveMs: 15_000,
 };
 
-const REVOKED = "the key of this request was revoked, or its account may no longer use it";
 const CHANGED_MAX = 10_000;
 /** Longer than a request can wait for a backend with a free place. */
 const CHANGED_KEPT_MS = 10 * 60_000;
@@ -38,6 +38,17 @@ const SETTLED_WITHIN_MS = 2_000;
 /** The abort reason for a client that disconnected. */
 export const CLIENT_LEFT = new Error("the client left");
 const CLIENT_STALLED = new Error("the client stopped reading");
+
+/** The abort reason for a request whose key or account lost its rights. */
+class Revocation extends BackendError {
+  constructor() {
+    super("request", "the key of this request was revoked, or its account may no longer use it");
+  }
+}
+
+/** Whether the asking side ended the call. The upstream has done nothing wrong, and bills what it was sent. */
+export const isEndedByAsker = (reason: unknown): boolean =>
+  isAboutClient(reason) || reason instanceof Revocation;
 
 /** Whether an abort was caused by the client, and so says nothing about the backend. */
 export const isAboutClient = (reason: unknown): boolean =>
@@ -195,14 +206,11 @@ export class CallWatch {
 
   /** One question after another: there may be many calls, and requests need the database too. */
   async #recheck(calls: readonly WatchedCall[]): Promise<void> {
-    const answers = new Map<string, boolean>();
-    for (const call of calls) {
-      const { payer } = call;
-      const who = payer.keyId ?? payer.userId;
-      const isInForce = answers.get(who) ?? (await this.options.isInForce(payer));
-      answers.set(who, isInForce);
-      if (!isInForce) call.abort(new BackendError("request", REVOKED));
-    }
+    const isInForce = askedOnce(
+      ({ keyId, userId }: Payer) => keyId ?? userId,
+      (payer) => this.options.isInForce(payer),
+    );
+    for (const call of calls) if (!(await isInForce(call.payer))) call.abort(new Revocation());
   }
 
   #hasChanged(payer: Payer): boolean {

@@ -1,6 +1,7 @@
 import { BoundedMap } from "../../../kernel/bounded.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { ERRORS, type ServiceError } from "../../../kernel/errors.ts";
+import type { RequestRecord } from "../../../kernel/request-record.ts";
 import { GATEWAY, GEN_AI, OTEL } from "../../../observe/genai-attributes.ts";
 import type { Counter, Histogram, Metrics } from "../../../observe/metrics.ts";
 import { CLIENT_LEFT_OUTCOME, type RequestFailure } from "../../../observe/request-records.ts";
@@ -23,6 +24,7 @@ interface CallFacts {
   channel: string;
   /** W3C header of the client's own trace. */
   traceparent: string | null;
+  record: RequestRecord | null;
 }
 
 /** Handles of one operation and model, so that counting a request builds no label text. */
@@ -54,12 +56,15 @@ export class ObservedCall {
   /** The first piece of a streamed answer has arrived. */
   firstChunk(): void {
     this.#firstChunkMs ??= this.observer.clock.now();
+    const { record } = this.facts;
+    if (record) record.firstTokenMs = this.#firstChunkMs;
   }
 
   /** An attempt at this backend failed; `end` says whether the call did. */
   broke(cause: unknown, backend: string): void {
     this.#cause = cause;
     this.#brokenBackend = backend;
+    this.facts.record?.broke(cause);
   }
 
   /** `failure` says why, in one word, when the answer did not come whole; later calls do nothing. */
@@ -69,7 +74,7 @@ export class ObservedCall {
     attempts,
   }: {
     failure: string | null;
-    usage: ReportedUsage | null;
+    usage: (ReportedUsage & { isEstimated: boolean }) | null;
     attempts: number;
   }): void {
     if (this.#ended) return;
@@ -88,6 +93,7 @@ export class ObservedCall {
       observer.requests.add(1, { operation, model, outcome: failure });
       if (failure !== CLIENT_LEFT_OUTCOME) this.#report(failure);
     }
+    if (facts.record) this.#note(facts.record, failure, usage);
     this.span.end({
       [GEN_AI.inputTokens]: usage?.promptTokens,
       [GEN_AI.outputTokens]: usage?.completionTokens,
@@ -95,6 +101,23 @@ export class ObservedCall {
       [GATEWAY.attempts]: attempts,
       [OTEL.errorType]: failure ?? undefined,
     });
+  }
+
+  /** A failure that can still set the status of the reply is noted by what replies. */
+  #note(
+    record: RequestRecord,
+    failure: string | null,
+    usage: (ReportedUsage & { isEstimated: boolean }) | null,
+  ): void {
+    if (usage) record.used(usage.promptTokens, usage.completionTokens, usage.isEstimated);
+    if (failure === null) record.end(200);
+    else if (failure === CLIENT_LEFT_OUTCOME) record.left();
+    else if (this.#firstChunkMs !== null) {
+      const { bad_gateway } = ERRORS;
+      const cause = this.#cause;
+      const message = cause instanceof Error ? cause.message : "the answer broke off";
+      record.end(bad_gateway.status, bad_gateway.code, `after the answer had begun: ${message}`);
+    }
   }
 
   #report(code: string): void {

@@ -1,7 +1,7 @@
-import { type JsonBody, limitFieldsOf } from "../../../backends/contract.ts";
+import { limitFieldsOf } from "../../../backends/contract.ts";
 import type { ModelLimits } from "../../billing/index.ts";
 import type { Route } from "../../routing/index.ts";
-import type { Payload } from "../request/payload.ts";
+import type { ComposedBody, Payload } from "../request/payload.ts";
 import type { SpendFields } from "../request/spend-fields.ts";
 import { ChatBound, EmbeddingsBound, loweredFields } from "./bound.ts";
 import type { ReportedUsage } from "./usage-tail.ts";
@@ -25,7 +25,7 @@ export class Outgoing {
   readonly bound: ChatBound | EmbeddingsBound;
   /** The limit on each choice when the payer cannot cover more. */
   loweredTo: number | null = null;
-  #composed: { route: Route; body: JsonBody } | null = null;
+  #composed: { route: Route; body: ComposedBody } | null = null;
 
   constructor(
     readonly options: OutgoingOptions,
@@ -49,7 +49,7 @@ export class Outgoing {
     return this.options.limitFields ?? limitFieldsOf(this.route.backend, this.route.model);
   }
 
-  body(): JsonBody {
+  body(): ComposedBody {
     if (this.#composed?.route !== this.route) {
       this.#composed = { route: this.route, body: this.options.payload.compose(this.#set()) };
     }

@@ -7,16 +7,17 @@ import {
 } from "../../../backends/contract.ts";
 import { fail } from "../../../kernel/errors.ts";
 import type { Payer } from "../../../kernel/payer.ts";
+import type { RequestRecord } from "../../../kernel/request-record.ts";
 import { LARGE_BODY_BYTES, nextTurn } from "../../../kernel/turns.ts";
 import { CLIENT_LEFT_OUTCOME } from "../../../observe/request-records.ts";
 import type { ModelLimits } from "../../billing/index.ts";
-import { type ModelRules, modelAllowed } from "../../groups/index.ts";
+import { type ModelTerms, modelRefusal } from "../../keys/index.ts";
 import type { Admission, Metering } from "../../metering/index.ts";
 import type { Route, RoutePlan, Routing } from "../../routing/index.ts";
 import type { Payload } from "../request/payload.ts";
 import type { SpendFields } from "../request/spend-fields.ts";
 import { StreamHold } from "../stream/stream-hold.ts";
-import { type CallWatch, isAboutClient, type WatchedCall } from "./deadlines.ts";
+import { type CallWatch, isAboutClient, isEndedByAsker, type WatchedCall } from "./deadlines.ts";
 import { mayFallBack, reportTo } from "./failures.ts";
 import type { CallObserver, ObservedCall } from "./observer.ts";
 import { Outgoing } from "./outgoing.ts";
@@ -29,13 +30,15 @@ const ATTEMPTS_MAX = 2;
 export interface Asker {
   requestId: string;
   payer: Payer;
-  /** Rules of the group whose key it is. */
-  rules: ModelRules | null;
+  /** Which models the key may use; null without one. */
+  rules: ModelTerms | null;
   refId: string | null;
   /** `backend` of the usage row. */
   channel: "gateway" | "rpc";
   /** W3C header of the client's own trace. */
   traceparent: string | null;
+  /** What is noted of the request; null when no records are kept. */
+  record: RequestRecord | null;
 }
 
 export interface CallParts {
@@ -84,6 +87,7 @@ export class UpstreamCall {
   readonly #tried: Route[] = [];
   /** Why the latest attempt broke; null once an answer came. */
   #failure: string | null = null;
+  #isEndedByAsker = false;
 
   #isSettled = false;
   #cancelBegin: (() => void) | null = null;
@@ -99,7 +103,7 @@ export class UpstreamCall {
   ) {
     this.watched = parts.watch.open(options.asker.payer);
     const { route } = outgoing;
-    const { requestId, channel, traceparent } = options.asker;
+    const { requestId, channel, traceparent, record } = options.asker;
     this.observed = parts.observer.begin({
       operation: options.capability,
       model: route.model,
@@ -107,6 +111,7 @@ export class UpstreamCall {
       requestId,
       channel,
       traceparent,
+      record,
     });
   }
 
@@ -114,12 +119,21 @@ export class UpstreamCall {
   static admit(parts: CallParts, options: UpstreamCallOptions): UpstreamCall | Promise<UpstreamCall> {
     const { routing } = parts;
     const { asker, capability, provider, conversationId } = options;
-    const model = routing.aliases.resolve(options.model);
-    const allows = (name: string) => modelAllowed(asker.rules, name);
-    const plan = routing.plan(model, { capability, provider, conversationId }, allows);
-    if (plan ? plan.targets.length === 0 : !allows(model)) {
-      fail("model_not_allowed", `This key's group does not allow the model ${model}; ask a group admin`);
+    if (asker.record) {
+      asker.record.modelAsked = options.model;
+      asker.record.refId = asker.refId;
     }
+    const model = routing.aliases.resolve(options.model);
+    const refusal = (name: string) => modelRefusal(asker.rules, name);
+    const plan = routing.plan(
+      model,
+      { capability, provider, conversationId },
+      (name) => refusal(name) === null,
+    );
+    if (plan?.targets.length === 0)
+      fail("model_not_allowed", `This key may use no model that ${model} leads to; its owner can allow one`);
+    const refused = plan ? null : refusal(model);
+    if (refused !== null) fail("model_not_allowed", refused);
     const chosen = plan ? plan.first() : routing.acquire({ model, capability, provider, conversationId });
     const admitOn = (route: Route) => UpstreamCall.#admitOn(parts, options, { model, route, plan });
     return chosen instanceof Promise ? chosen.then(admitOn) : admitOn(chosen);
@@ -134,8 +148,11 @@ export class UpstreamCall {
     const admitted = (admission: Admission) => new UpstreamCall(parts, options, outgoing, admission, plan);
     const hold = () => holdFor(parts, options, outgoing);
     // Composing a large body, counting it and sending it each take a while.
-    if (outgoing.body().bytes().length > LARGE_BODY_BYTES)
+    const body = outgoing.body();
+    if (body.size() > LARGE_BODY_BYTES)
       return nextTurn()
+        .then(() => body.bytes())
+        .then(nextTurn)
         .then(hold)
         .then((admission) => nextTurn().then(() => admitted(admission)));
     const admission = hold();
@@ -236,6 +253,7 @@ export class UpstreamCall {
     // A client that left before anything was sent owes nothing.
     if (this.watched.isAborted) return Promise.reject(this.watched.reason);
     this.#tried.push(route);
+    options.asker.record?.sent(route);
     const answer = options.send(route.backend, new OutgoingCall(this, this.outgoing.body()));
     return (
       answer ??
@@ -262,6 +280,7 @@ export class UpstreamCall {
   failed(error: unknown): void {
     const reason = this.watched.isAborted ? this.watched.reason : error;
     const left = isAboutClient(reason);
+    this.#isEndedByAsker = isEndedByAsker(reason);
     this.#failure = left ? CLIENT_LEFT_OUTCOME : reason instanceof BackendError ? reason.kind : "internal";
     this.observed.broke(reason, this.route.name);
     if (left) this.route.abandoned();
@@ -286,14 +305,14 @@ export class UpstreamCall {
 
   /**
    * For a complete answer, what the upstream reported; otherwise the larger of that and what was
-   * counted here. A client that leaves before any answer owes the prompt, which the upstream has. An upstream that
-   * fails without having delivered anything is owed nothing.
+   * counted here. A client that leaves, or whose key is revoked, before any answer owes the prompt, which the
+   * upstream has. An upstream that fails without having delivered anything is owed nothing.
    */
   #owed({ isWhole, reported, delivered }: CallEnd): (ReportedUsage & { isEstimated: boolean }) | null {
     const usage = reported === ABSURD || reported === null ? null : this.#completed(reported, delivered);
     if (isWhole && usage) return usage;
-    const hasLeft = this.#failure === CLIENT_LEFT_OUTCOME && this.#tried.length > 0;
-    if (reported === null && delivered === 0 && !hasLeft) return null;
+    const isPromptOwed = this.#isEndedByAsker && this.#tried.length > 0;
+    if (reported === null && delivered === 0 && !isPromptOwed) return null;
     const promptTokens = this.outgoing.bound.countPromptTokens();
     const completionTokens = this.#isWritten ? delivered : 0;
     return {

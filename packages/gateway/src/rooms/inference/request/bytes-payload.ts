@@ -1,4 +1,3 @@
-import type { JsonBody } from "../../../backends/contract.ts";
 import { fail } from "../../../kernel/errors.ts";
 import { costProblem } from "../../../kernel/json-cost.ts";
 import {
@@ -14,6 +13,7 @@ import { LARGE_BODY_BYTES, nextTurn } from "../../../kernel/turns.ts";
 import { estimatePromptTokens } from "../../metering/index.ts";
 import { type MessagesProblem, problemOfMessages } from "./messages-problem.ts";
 import {
+  type ComposedBody,
   hasOwnField,
   isExtraSent,
   isOwnField,
@@ -217,9 +217,9 @@ export class BytesPayload implements Payload {
     }
   }
 
-  compose(set: ReadonlyMap<string, string>): JsonBody {
+  compose(set: ReadonlyMap<string, string>): ComposedBody {
     const dropsSome = this.#hasDuplicates || hasOwnField(this);
-    return new ComposedBody(
+    return new ComposedBytes(
       dropsSome || set.size > 0 ? this.#splice(set) : (this.#bytes as Uint8Array<ArrayBuffer>),
     );
   }
@@ -280,12 +280,15 @@ function parseValue(bytes: Buffer, field: string): unknown {
   }
 }
 
-class ComposedBody implements JsonBody {
+class ComposedBytes implements ComposedBody {
   readonly #bytes: Uint8Array<ArrayBuffer>;
   #parsed: Record<string, unknown> | null = null;
 
   constructor(bytes: Uint8Array<ArrayBuffer>) {
     this.#bytes = bytes;
+  }
+  size(): number {
+    return this.#bytes.length;
   }
   bytes(): Uint8Array<ArrayBuffer> {
     return this.#bytes;

@@ -1,8 +1,8 @@
-import type { JsonBody } from "../../../backends/contract.ts";
 import { isObject } from "../../../kernel/json.ts";
 import { estimatePromptTokens } from "../../metering/index.ts";
 import { type MessagesProblem, problemOfMessages } from "./messages-problem.ts";
 import {
+  type ComposedBody,
   hasOwnField,
   isExtraSent,
   isOwnField,
@@ -78,7 +78,7 @@ export class ObjectPayload implements Payload {
     return fields;
   }
 
-  compose(set: ReadonlyMap<string, string>): JsonBody {
+  compose(set: ReadonlyMap<string, string>): ComposedBody {
     if (set.size === 0 && !hasOwnField(this)) return new ComposedObject(this.#fields, set);
     const extra = this.#extra();
     const replaced = namesSent(extra);
@@ -116,7 +116,9 @@ function readOptions(fields: SpendFields, options: unknown): void {
 const tokensOf = (value: unknown): number =>
   estimatePromptTokens(Buffer.from(JSON.stringify(value) ?? ""), false);
 
-class ComposedObject implements JsonBody {
+class ComposedObject implements ComposedBody {
+  /** Until it is turned into bytes. */
+  #text: string | null = null;
   #bytes: Buffer<ArrayBuffer> | null = null;
 
   constructor(
@@ -124,8 +126,14 @@ class ComposedObject implements JsonBody {
     readonly set: ReadonlyMap<string, string>,
   ) {}
 
+  size(): number {
+    if (this.#bytes) return this.#bytes.length;
+    this.#text ??= this.#json();
+    return this.#text.length;
+  }
   bytes(): Buffer<ArrayBuffer> {
-    this.#bytes ??= Buffer.from(this.#json());
+    this.#bytes ??= Buffer.from(this.#text ?? this.#json());
+    this.#text = null;
     return this.#bytes;
   }
   #json(): string {

@@ -57,6 +57,12 @@ export function isExtraSent(payload: Pick<Payload, "has">, key: string): boolean
 
 export type Kind = "string" | "array" | "empty array" | "object" | "null" | "scalar";
 
+/** What is sent, and how long it is, before a large one is turned into bytes. */
+export interface ComposedBody extends JsonBody {
+  /** In bytes, or for a text that is not bytes yet, in characters. */
+  size(): number;
+}
+
 /** A request body whose top level is known: the client's own bytes, or what another API's request was turned into. */
 export interface Payload {
   /** What is wrong with the messages; null where nothing is, or where there are none. */
@@ -79,5 +85,5 @@ export interface Payload {
    * What is sent upstream: `set` replaces or adds fields, given as JSON texts; the gateway's own fields go; the
    * members of an `extra` object are added, in place of a field of that name, but never of one in `set`.
    */
-  compose(set: ReadonlyMap<string, string>): JsonBody;
+  compose(set: ReadonlyMap<string, string>): ComposedBody;
 }

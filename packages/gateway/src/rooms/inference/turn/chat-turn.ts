@@ -297,7 +297,7 @@ const sendCompletion: UpstreamCallOptions["send"] = (backend, call) => backend.p
 /** Tokens of a whole answer, counted where the upstream reports no usage. */
 function tokensIn(body: Buffer): number {
   const counter = new TokenCounter();
-  for (const { message, text } of choicesOf(body)) countTexts([message, text], counter);
+  for (const { message, text, delta } of choicesOf(body)) countTexts([message, text, delta], counter);
   return counter.tokens;
 }
 

@@ -23,6 +23,8 @@ export interface JournalEntry {
   hold: HoldKind;
   /** The user's tier when the request was admitted; null in lines of earlier versions. */
   tier: string | null;
+  /** Budgets of the key in which the cost counts, as `budgetsOf` says; 0 in lines of earlier versions. */
+  budgets: number;
 }
 
 /** What costs nothing, or has no price, takes no points. */
@@ -58,6 +60,7 @@ type Fields = [
   atMs: number,
   hold: HoldKind,
   tier?: string | null,
+  budgets?: number,
 ];
 
 export function encodeEntry(entry: JournalEntry): string {
@@ -81,6 +84,8 @@ export function encodeEntry(entry: JournalEntry): string {
     entry.hold,
     entry.tier,
   ];
+  // Most keys have no budget: their lines are as short as they were.
+  if (entry.budgets > 0) fields.push(entry.budgets);
   const json = JSON.stringify(fields);
   return `${crcHex(json)} ${json}\n`;
 }
@@ -110,6 +115,7 @@ function decodeLine(line: Buffer): JournalEntry | null {
     atMs: fields[15],
     hold: fields[16],
     tier: fields[17] ?? null,
+    budgets: fields[18] ?? 0,
   };
 }
 

@@ -215,6 +215,11 @@ export class JournalWriter {
     this.#start();
   }
 
+  /** Waits until what an earlier run left is in the database, or could not be written, at most for `timeoutMs`. */
+  async caughtUp(timeoutMs: number): Promise<void> {
+    if (this.#running) await Promise.race([this.#running, sleep(this.options.clock, timeoutMs)]);
+  }
+
   /** Drains what it can until the deadline; the rest is found by the next start. */
   async close(deadlineMs: number): Promise<void> {
     await this.flush(deadlineMs);

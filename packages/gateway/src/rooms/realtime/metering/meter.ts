@@ -28,6 +28,8 @@ interface SessionMeterOptions {
   ids: Ids;
   /** Holds what a response may cost, or throws the refusal. */
   admit(requestId: string, bound: Bound): Admission | Promise<Admission>;
+  /** What a response came to. */
+  settled?(usage: TurnUsage): void;
   /** Reports implausible usage to the operator. */
   suspect(problem: string, requestId: string): void;
 }
@@ -205,6 +207,7 @@ export class SessionMeter {
 
   /** Writes a row if there are tokens, or if the session has a reference. */
   #settle({ admission }: Turn, { promptTokens, completionTokens, estimated }: TurnUsage): void {
+    this.options.settled?.({ promptTokens, completionTokens, estimated });
     if (promptTokens + completionTokens === 0 && this.options.refId === null) admission.release();
     else admission.settle({ backend: "realtime", promptTokens, completionTokens, estimated });
   }

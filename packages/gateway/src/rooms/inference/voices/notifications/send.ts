@@ -2,6 +2,7 @@ import type { EventHub, EventStream } from "../../../../bus/contract.ts";
 import { inBackground } from "../../../../kernel/background.ts";
 import type { Actor } from "../../../../kernel/context.ts";
 import { fail, toServiceError } from "../../../../kernel/errors.ts";
+import type { RequestRecord } from "../../../../kernel/request-record.ts";
 import type { RecallState } from "../../../memory/index.ts";
 import { ObjectPayload } from "../../request/object-payload.ts";
 import { type ChatParts, ChatTurn } from "../../turn/chat-turn.ts";
@@ -15,6 +16,7 @@ interface SendOptions {
   requestId: string;
   /** The request in the form of the REST surface. */
   body: Record<string, unknown>;
+  record: RequestRecord | null;
 }
 
 interface SendResult {
@@ -33,14 +35,14 @@ export class ChatSender {
     readonly events: EventHub,
   ) {}
 
-  async send({ actor, requestId, body }: SendOptions): Promise<SendResult> {
+  async send({ actor, requestId, body, record }: SendOptions): Promise<SendResult> {
     if (this.#running >= SENDS_MAX)
       fail("unavailable", "Too many chats are running; try again shortly", { retryAfterSeconds: 5 });
     const payer = await this.parts.metering.payerOf(actor);
     const stopped = new AbortController();
     const notifier = new Notifier();
     const turn = await ChatTurn.open(this.parts, {
-      asker: { requestId, payer, rules: null, refId: null, channel: "rpc", traceparent: null },
+      asker: { requestId, payer, rules: null, refId: null, channel: "rpc", traceparent: null, record },
       payload: new ObjectPayload({ ...body, stream: true }),
       client: {
         signal: stopped.signal,
@@ -49,6 +51,7 @@ export class ChatSender {
       isConversation: true,
       listener: notifier,
     });
+    if (record) record.goesOn = true;
     const stream = this.events.open(actor.userId);
     notifier.stream = stream;
     // The answer goes on when its subscriber leaves: it may come back, and a conversation keeps the answer.
@@ -76,7 +79,9 @@ export class ChatSender {
       if (!notifier.isOver) notifier.finish(usage && { ...usage, reported: null });
     } catch (error) {
       // The turn has already reported failures mid-stream.
-      if (!notifier.isOver) notifier.error(toServiceError(error));
+      const failure = toServiceError(error);
+      turn.options.asker.record?.refused(failure);
+      if (!notifier.isOver) notifier.error(failure);
       // A refusal may come faster than the subscriber.
       await stream.whenHeard();
     } finally {

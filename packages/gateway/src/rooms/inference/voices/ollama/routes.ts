@@ -26,6 +26,7 @@ export const ollamaEmbed: AnyRoute = defineRoute({
   path: "/api/embed",
   summary: "Vectors of texts, as Ollama's API has it",
   auth: "api_key",
+  recorded: true,
   body: raw(
     z.looseObject({
       model: z.string(),

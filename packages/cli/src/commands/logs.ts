@@ -1,0 +1,155 @@
+import { type Client, RPC_CODE, RpcError } from "@model-gateway/client";
+import { type Command, text, wholeNumber } from "../command.ts";
+import { type Output, plain } from "../output.ts";
+
+const FOLLOW_EVERY_MS = 2_000;
+const LIMIT_DEFAULT = 20;
+/** Requests of which a follower remembers that they were shown: several pages of the longest. */
+const SHOWN_MAX = 2_000;
+
+/** One request, from whichever method the service has. */
+interface Line {
+  id: string;
+  at: string;
+  outcome: string;
+  status: number | null;
+  model: string;
+  backend: string;
+  tokensIn: number;
+  tokensOut: number;
+  durationMs: number | null;
+  /** Why it was not answered. */
+  message: string;
+}
+
+interface RequestRecord {
+  id: string;
+  at: string;
+  outcome: string;
+  status: number;
+  code: string | null;
+  message: string | null;
+  model: string | null;
+  backend: string | null;
+  prompt_tokens: number;
+  completion_tokens: number;
+  duration_ms: number;
+}
+
+const fromRecord = (record: RequestRecord): Line => ({
+  id: record.id,
+  at: record.at,
+  outcome: record.outcome,
+  status: record.status,
+  model: record.model ?? "",
+  backend: record.backend ?? "",
+  tokensIn: record.prompt_tokens,
+  tokensOut: record.completion_tokens,
+  durationMs: record.duration_ms,
+  message: [record.code, record.message].filter(Boolean).join(": "),
+});
+
+interface Which {
+  limit: number;
+  everyone: boolean;
+  model: string | null;
+  outcome: string | null;
+}
+
+/** Newest first. A service that keeps no records of requests still has the usage rows of those that were answered. */
+async function latest(client: Client, { limit, everyone, model, outcome }: Which): Promise<Line[]> {
+  try {
+    const { records } = (await client.callUnknown("requests.list", {
+      limit,
+      ...(everyone && { everyone }),
+      ...(model !== null && { model }),
+      ...(outcome !== null && { outcome }),
+    })) as { records: RequestRecord[] };
+    return records.map(fromRecord);
+  } catch (error) {
+    if (!(error instanceof RpcError && error.code === RPC_CODE.methodNotFound)) throw error;
+  }
+  const { records } = await client.call("usage.list", { limit });
+  return records
+    .filter((row) => model === null || row.model === model)
+    .map((row) => ({
+      id: row.id,
+      at: row.created_at,
+      outcome: "ok",
+      status: null,
+      model: row.model,
+      backend: row.backend,
+      tokensIn: row.prompt_tokens,
+      tokensOut: row.completion_tokens,
+      durationMs: null,
+      message: "",
+    }));
+}
+
+const clock = (at: string) => at.slice(0, 19).replace("T", " ");
+
+/** Lines that come one by one cannot be fitted to each other, so their columns are fixed. */
+function write(output: Output, line: Line): void {
+  if (output.json) {
+    output.write(`${JSON.stringify(line)}\n`);
+    return;
+  }
+  const parts = [
+    clock(line.at),
+    output.state(line.outcome, line.outcome.padEnd(7)),
+    (line.status ?? "").toString().padStart(3),
+    plain(line.model).padEnd(24),
+    plain(line.backend).padEnd(14),
+    `${line.tokensIn} in`.padStart(9),
+    `${line.tokensOut} out`.padStart(9),
+    line.durationMs === null ? "" : `${Math.round(line.durationMs)} ms`.padStart(9),
+    plain(line.message),
+  ];
+  output.write(`${parts.join("  ").trimEnd()}\n`);
+}
+
+export const logs: Command = {
+  name: "logs",
+  summary: "Your latest requests, oldest first; -f goes on as they come",
+  examples: [
+    "model-gateway logs",
+    "model-gateway logs -f",
+    "model-gateway logs -f --everyone --outcome failed",
+    "model-gateway logs --model qwen3:8b --json",
+  ],
+  options: {
+    follow: { type: "boolean", short: "f", help: "wait for more" },
+    limit: { type: "string", short: "n", help: "how many to begin with, 20 unless given" },
+    model: { type: "string", short: "m", help: "only this model's" },
+    outcome: { type: "string", help: "ok, refused, failed or left" },
+    everyone: { type: "boolean", help: "not only your own: for administrators" },
+  },
+  async run({ options, output, connection }) {
+    const client = await connection.signedIn();
+    const which: Which = {
+      limit: wholeNumber(options, "limit") ?? LIMIT_DEFAULT,
+      everyone: Boolean(options.everyone),
+      model: text(options, "model"),
+      outcome: text(options, "outcome"),
+    };
+    const shown = new Set<string>();
+    const show = async () => {
+      const lines = (await latest(client, which)).filter(({ id }) => !shown.has(id)).reverse();
+      for (const line of lines) {
+        shown.add(line.id);
+        write(output, line);
+      }
+      for (const id of shown) {
+        if (shown.size <= SHOWN_MAX) break;
+        shown.delete(id);
+      }
+    };
+    await show();
+    if (shown.size === 0 && !options.follow) output.note("No requests yet");
+    // Ends with Ctrl-C.
+    while (options.follow) {
+      await Bun.sleep(FOLLOW_EVERY_MS);
+      await show();
+    }
+  },
+};

@@ -1,0 +1,200 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { until } from "@model-gateway/testing/until.ts";
+import { startUpstream, type Upstream } from "../../../tests/e2e/support/upstream.ts";
+import { onPty, openShell, type Shell } from "./support.ts";
+
+let gateway: TestGateway;
+let upstream: Upstream;
+let shell: Shell;
+beforeAll(async () => {
+  upstream = startUpstream();
+  gateway = await bootGateway({ config: { adminToken: null } });
+  await gateway.signIn("operator");
+  shell = openShell();
+  await shell.run(["login", "--url", gateway.url, "--email", "operator@example.com"], { stdin: PASSWORD });
+  await shell.run(["backends", "add", upstream.url, "--type", "external", "--name", "demo"]);
+  await until("a healthy backend", async () => (await shell.run(["backends"])).out.includes("Healthy"));
+});
+afterAll(async () => {
+  shell.end();
+  await gateway.stop();
+  upstream.stop();
+});
+
+test("people are invited, created, disabled, promoted and found", async () => {
+  const invited = await shell.run(["users", "invite"]);
+  expect(invited.out).toStartWith(`${gateway.url}/welcome?token=link-`);
+  const made = await shell.run(["users", "create", "ada@example.com", "--name", "Ada"]);
+  expect(made.err).toContain("good once");
+  expect((await shell.run(["users", "disable", "ada@example.com"])).out).toContain("is disabled");
+  expect((await shell.run(["users", "--search", "ada"])).out).toMatch(/ada@example\.com\s+Ada\s+disabled/);
+  expect((await shell.run(["users", "enable", "ada@example.com"])).code).toBe(0);
+  expect((await shell.run(["users", "promote", "ada@example.com"])).out).toContain("administrator now");
+  expect((await shell.run(["users", "tier", "ada@example.com", "pro"])).out).toContain("pro");
+  expect((await shell.run(["users", "reset", "ada@example.com"])).out).toContain("/welcome?token=link-");
+  const unknown = await shell.run(["users", "disable", "nobody@example.com"]);
+  expect([unknown.code, unknown.err]).toEqual([
+    1,
+    "model-gateway users: no account is nobody@example.com; model-gateway users lists them\n",
+  ]);
+  expect((await shell.run(["users", "promot", "ada@example.com"])).err).toContain('did you mean "promote"?');
+});
+
+test("groups are made, joined, invited to and left", async () => {
+  expect((await shell.run(["groups", "create", "Analysts"])).out).toContain("Analysts is made");
+  const added = await shell.run(["groups", "add", "Analysts", "ada@example.com", "--role", "admin"]);
+  expect(added.out).toBe("ada@example.com is in Analysts, as admin\n");
+  const members = await shell.run(["groups", "members", "Analysts"]);
+  expect(members.out).toMatch(/operator@example\.com\s+operator\s+owner\s+active/);
+  expect((await shell.run(["groups", "invite", "Analysts"])).out).toContain("/join?token=");
+  expect((await shell.run(["groups", "remove", "Analysts", "ada@example.com"])).code).toBe(0);
+  // Numbers stand under each other by their last digit, to the right of their column.
+  expect((await shell.run(["groups"])).out).toMatch(/^name {6}members {2}my role.*\nAnalysts {8}1 {2}owner/);
+  expect((await shell.run(["groups", "add", "Analysts", "ada@example.com", "--role", "boss"])).err).toContain(
+    "--role",
+  );
+});
+
+test("connect prints what each program needs, with a key that works, or writes it into its file", async () => {
+  const list = await shell.run(["connect"]);
+  for (const name of ["claude-code", "codex", "opencode", "open-webui", "continue", "openai"])
+    expect(list.out).toContain(name);
+  const claude = await shell.run(["connect", "claude-code", "--model", "demo-chat"]);
+  const key = /ANTHROPIC_AUTH_TOKEN='(service-[0-9a-f-]+)'/.exec(claude.out)?.[1];
+  expect(claude.out).toContain(`export ANTHROPIC_BASE_URL='${gateway.url}'`);
+  const asked = await fetch(`${gateway.url}/v1/messages`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+    body: JSON.stringify({ model: "demo-chat", max_tokens: 20, messages: [{ role: "user", content: "hi" }] }),
+  });
+  expect(asked.status).toBe(200);
+
+  mkdirSync(join(shell.dir, ".claude"));
+  const settings = join(shell.dir, ".claude/settings.json");
+  writeFileSync(settings, JSON.stringify({ theme: "dark", env: { MINE: "1" } }));
+  const env = { MODEL_GATEWAY_KEY: key! };
+  expect((await shell.run(["connect", "claude-code", "--write"], { env })).out).toContain(
+    `wrote ${settings}`,
+  );
+  expect(JSON.parse(readFileSync(settings, "utf8"))).toMatchObject({
+    theme: "dark",
+    env: { MINE: "1", ANTHROPIC_AUTH_TOKEN: key },
+  });
+  const written = await shell.run(["connect", "opencode", "--write"], { env });
+  expect(written.out).not.toContain(key!);
+  expect(JSON.parse(readFileSync(join(shell.dir, "opencode.json"), "utf8"))).toMatchObject({
+    provider: { gateway: { options: { baseURL: `${gateway.url}/v1`, apiKey: key } } },
+  });
+
+  writeFileSync(settings, "not json");
+  expect((await shell.run(["connect", "claude-code", "--write"], { env })).err).toContain("is not JSON");
+  expect(readFileSync(settings, "utf8")).toBe("not json");
+  expect((await shell.run(["connect", "claud-code"])).err).toContain('did you mean "claude-code"?');
+  expect((await shell.run(["connect", "openai", "--write"], { env })).err).toContain("leave out --write");
+});
+
+test("logs show the latest requests, and go on with -f", async () => {
+  await shell.run(["chat", "--model", "demo-chat", "one"]);
+  await until("the first is there", async () => (await shell.run(["logs"])).out.includes("demo-chat"));
+  const child = Bun.spawn(
+    [process.execPath, join(import.meta.dir, "../src/main.ts"), "logs", "-f", "--json"],
+    {
+      cwd: shell.dir,
+      env: { PATH: process.env.PATH!, HOME: shell.dir, XDG_CONFIG_HOME: join(shell.dir, "config") },
+      stdout: "pipe",
+    },
+  );
+  let said = "";
+  void (async () => {
+    for await (const chunk of child.stdout) said += new TextDecoder().decode(chunk);
+  })();
+  try {
+    const lines = () => said.split("\n").length - 1;
+    await until("what was there", () => lines() > 0);
+    const before = lines();
+    await shell.run(["chat", "--model", "demo-chat", "two"]);
+    await until("what came later", () => lines() === before + 1);
+    expect(JSON.parse(said.trim().split("\n").at(-1)!)).toMatchObject({ model: "demo-chat", outcome: "ok" });
+  } finally {
+    child.kill();
+  }
+});
+
+test("doctor examines the service at an address, and the one that was signed in at", async () => {
+  const given = await shell.run(["doctor", "--url", gateway.url]);
+  expect(given.out).toContain(`service: ${gateway.url} runs version`);
+  expect(given.out).toContain("session: signed in as operator@example.com");
+  expect(given.out).toContain("none in trouble");
+  expect(given.out).not.toContain("data directory");
+  expect(given.code).toBe(0);
+  const stranger = await shell.run(["doctor", "--url", gateway.url], {
+    env: { XDG_CONFIG_HOME: join(shell.dir, "nobody"), MODEL_GATEWAY_KEY: "service-wrong" },
+  });
+  expect(stranger.out).toContain("nobody is signed in");
+  expect(stranger.out).toContain("the API key is not accepted");
+  expect(stranger.code).toBe(1);
+  const nowhere = await shell.run(["doctor", "--url", "http://127.0.0.1:9", "--json"]);
+  expect(JSON.parse(nowhere.out)).toMatchObject({
+    ok: false,
+    findings: [{ check: "service", state: "failed" }],
+  });
+  // Without an address: this machine, and the service of the login.
+  const both = await shell.run(["doctor"], { env: { SERVICE_PORT: "0" } });
+  expect(both.out).toContain("settings: all settings are understood");
+  expect(both.out).toContain("session: signed in as");
+});
+
+test("states are coloured on a terminal, and nowhere else", async () => {
+  const green = "\x1b[32mHealthy";
+  expect((await shell.onTerminal(["backends"], [])).out).toContain(green);
+  expect((await shell.run(["backends"])).out).not.toContain("\x1b");
+  expect((await shell.run(["backends"], { env: { FORCE_COLOR: "1" } })).out).toContain(green);
+  expect((await shell.run(["backends"], { env: { FORCE_COLOR: "1", NO_COLOR: "1" } })).out).not.toContain(
+    "\x1b",
+  );
+});
+
+test("ids and models are completed from the service, also behind a colon", async () => {
+  await shell.run(["backends", "alias", "fast:latest", "demo-chat"]);
+  await shell.run(["keys", "create", "laptop"]);
+  const values = async (...words: string[]) =>
+    (await shell.run(["__complete", ...words])).out.trim().split("\n");
+  expect(await values("chat", "--model", "")).toContain("demo-chat");
+  expect(await values("keys", "revoke", "lap")).toContain("laptop");
+  expect(await values("backends", "remove", "")).toEqual(["demo"]);
+  expect(await values("backends", "unalias", "")).toEqual(["fast:latest"]);
+  expect(await values("groups", "members", "")).toEqual(["Analysts"]);
+  expect(await values("users", "disable", "")).toContain("ada@example.com");
+  expect(await values("connect", "")).toContain("codex");
+  const nobody = await shell.run(["__complete", "keys", "revoke", ""], {
+    env: { XDG_CONFIG_HOME: join(shell.dir, "nobody") },
+  });
+  expect([nobody.code, nobody.out, nobody.err]).toEqual([0, "", ""]);
+
+  const bin = join(shell.dir, "bin");
+  mkdirSync(bin);
+  writeFileSync(
+    join(bin, "model-gateway"),
+    `#!/bin/sh\nexec ${process.execPath} ${join(import.meta.dir, "../src/main.ts")} "$@"\n`,
+  );
+  chmodSync(join(bin, "model-gateway"), 0o755);
+  const { out } = await onPty({
+    command: ["bash", "--norc", "--noprofile", "-i"],
+    cwd: shell.dir,
+    env: {
+      PATH: `${bin}:${process.env.PATH}`,
+      HOME: shell.dir,
+      XDG_CONFIG_HOME: join(shell.dir, "config"),
+      PS1: "$ ",
+    },
+    typed: [
+      { after: "$ ", text: 'eval "$(model-gateway completion bash)"; echo set-up-$((1 + 1))\r' },
+      { after: "set-up-2", text: "model-gateway backends unalias fast:l\t" },
+      { after: "unalias fast:latest", text: "\x15exit\r" },
+    ],
+  });
+  expect(out).toContain("model-gateway backends unalias fast:latest");
+});

@@ -1,0 +1,421 @@
+import { useMemo, useState } from "react";
+import { api } from "../../lib/api.ts";
+import { session } from "../../lib/client.ts";
+import { downloadText, toCsv } from "../../lib/download.ts";
+import {
+  clockTime,
+  compact,
+  count,
+  countParts,
+  money,
+  percent,
+  seconds,
+  shortTime,
+} from "../../lib/format.ts";
+import { withChosen } from "../../lib/models.ts";
+import { useQuery } from "../../lib/query.ts";
+import { useSearch } from "../../lib/router.ts";
+import { useStore } from "../../lib/store.ts";
+import { toast } from "../../lib/toast.ts";
+import { StackedChart } from "../../ui/chart.tsx";
+import { Button, type Choice, LinkButton, Segments, SmallSelect } from "../../ui/controls.tsx";
+import { Figure, PageHead, Section } from "../../ui/page.tsx";
+import { BlockSkeleton, FiguresSkeleton, TableSkeleton } from "../../ui/skeleton.tsx";
+import { Empty, explain, Loaded, Note } from "../../ui/states.tsx";
+import { BreakdownSection } from "./breakdown.tsx";
+import {
+  EXPORT_ROWS_MAX,
+  exportRows,
+  type Filters,
+  firstPage,
+  OUTCOME_NAMES,
+  OUTCOMES,
+  PICKS,
+  type Pick,
+  RANGES,
+  type RangeName,
+  type RequestFigures,
+  type RequestStats,
+  useFilters,
+  useMorePages,
+  useTail,
+} from "./data.ts";
+import { RequestSheet } from "./sheet.tsx";
+import { REQUEST_COLUMNS, RequestTable } from "./table.tsx";
+import { codeInWords, keyInWords } from "./words.tsx";
+
+const STATS_EVERY_MS = 15_000;
+const DAY_SECONDS = 86_400;
+const CSV_COLUMNS = [
+  "at",
+  "id",
+  "surface",
+  "outcome",
+  "status",
+  "code",
+  "message",
+  "model",
+  "model_asked",
+  "backend",
+  "reason",
+  "attempts",
+  "queue_ms",
+  "first_token_ms",
+  "duration_ms",
+  "prompt_tokens",
+  "completion_tokens",
+  "tokens_per_second",
+  "cost_usd",
+  "user_email",
+  "key_prefix",
+  "project",
+  "ref_id",
+];
+const COLORS = { ok: "--accent", left: "--series-6", refused: "--warn", failed: "--bad" } as const;
+
+export function Page() {
+  const isAdmin = Boolean(useStore(session)?.user.is_admin);
+  const filters = useFilters(isAdmin);
+  const { which, period, key, open, live, set } = filters;
+  const [search] = useSearch();
+  const with_keys = search.get("by") === "keys";
+  const stats = useQuery(
+    `request stats ${key} ${with_keys}`,
+    () => api("requests.stats", { ...which, ...period(), with_keys }),
+    { everyMs: STATS_EVERY_MS },
+  );
+  return (
+    <>
+      <PageHead
+        title="Requests"
+        actions={
+          <>
+            <Button
+              icon={live ? "stop" : "play"}
+              aria-pressed={live}
+              onClick={() => set({ live: live ? null : "1", since: null, until: null })}
+            >
+              {live ? "Stop live" : "Live"}
+            </Button>
+            <Export filters={filters} />
+          </>
+        }
+      >
+        Every request, answered or not: what it asked for, where it went, how long it took.
+      </PageHead>
+      <FilterBar filters={filters} stats={stats.data} isAdmin={isAdmin} />
+      <Loaded query={stats} outline={OUTLINE}>
+        {(known) => <Report stats={known} filters={filters} />}
+      </Loaded>
+      {open && <RequestSheet id={open} onClose={() => set({ open: null })} />}
+    </>
+  );
+}
+
+const OUTLINE = (
+  <>
+    <FiguresSkeleton names={["Requests", "Unanswered", "First token", "Duration", "Cost"]} />
+    <BlockSkeleton height={302} />
+    <TableSkeleton columns={REQUEST_COLUMNS} />
+  </>
+);
+
+const PICK_NAMES: Readonly<Record<Pick, string>> = {
+  model: "Model",
+  backend: "Backend",
+  surface: "Surface",
+  code: "Error",
+  key: "Key",
+};
+const ANY: Readonly<Record<Pick, string>> = {
+  model: "Any model",
+  backend: "Any backend",
+  surface: "Any surface",
+  code: "Any error",
+  key: "Any key",
+};
+
+function choicesOf(stats: RequestStats | undefined, pick: Pick, chosen: string): Choice[] {
+  const known: Choice[] = [];
+  if (pick === "key") {
+    for (const key of stats?.keys ?? [])
+      if (key.key_id) known.push({ value: key.key_id, label: keyInWords(key) });
+  } else {
+    const groups = { model: "models", backend: "backends", surface: "surfaces", code: "codes" } as const;
+    for (const { name } of stats?.[groups[pick]] ?? [])
+      if (name) known.push({ value: name, label: pick === "code" ? codeInWords(name) : name });
+  }
+  const listed = withChosen(
+    known.map(({ value }) => value),
+    chosen,
+  );
+  const labelOf = (value: string) => known.find((each) => each.value === value)?.label ?? value;
+  return [{ value: "", label: ANY[pick] }, ...listed.map((value) => ({ value, label: labelOf(value) }))];
+}
+
+/** Whose requests someone may see: their own, a group's as its admin, everyone's as administrator. */
+function useWhose(isAdmin: boolean): Choice[] {
+  const groups = useQuery("groups", () => api("group.list"));
+  return useMemo(() => {
+    const administered = (groups.data ?? []).filter(
+      ({ my_role }) => my_role === "admin" || my_role === "owner",
+    );
+    return [
+      ...(isAdmin ? [{ value: "everyone", label: "Everyone" }] : []),
+      { value: "mine", label: "Mine" },
+      ...administered.map(({ id, name }) => ({ value: id, label: `Group ${name}` })),
+    ];
+  }, [groups.data, isAdmin]);
+}
+
+function FilterBar({
+  filters,
+  stats,
+  isAdmin,
+}: {
+  filters: Filters;
+  stats: RequestStats | undefined;
+  isAdmin: boolean;
+}) {
+  const [search] = useSearch();
+  const { range, since, until, whose, outcome, set } = filters;
+  const who = useWhose(isAdmin);
+  return (
+    <div className="filters">
+      <Segments<string>
+        label="Range"
+        value={range ?? "custom"}
+        onChange={(value) => set({ range: value === "24h" ? null : value, since: null, until: null })}
+        choices={[
+          ...(Object.keys(RANGES) as RangeName[]).map((value) => ({ value, label: RANGES[value].label })),
+          ...(range === null
+            ? [
+                {
+                  value: "custom",
+                  label: `${shortTime(since!)} ${clockTime(since!)} to ${clockTime(until!)}`,
+                },
+              ]
+            : []),
+        ]}
+      />
+      <SmallSelect
+        label="Outcome"
+        value={outcome ?? ""}
+        onChange={(value) => set({ outcome: value })}
+        choices={[
+          { value: "", label: "Any outcome" },
+          ...OUTCOMES.map((value) => ({ value, label: OUTCOME_NAMES[value] })),
+        ]}
+      />
+      {PICKS.filter((pick) => pick !== "key" || search.get("key") || stats?.keys.length).map((pick) => (
+        <SmallSelect
+          key={pick}
+          label={PICK_NAMES[pick]}
+          value={search.get(pick) ?? ""}
+          onChange={(value) => set({ [pick]: value })}
+          choices={choicesOf(stats, pick, search.get(pick) ?? "")}
+        />
+      ))}
+      {who.length > 1 && (
+        <SmallSelect
+          label="Whose"
+          value={whose}
+          onChange={(value) => set({ whose: value === who[0]!.value ? null : value })}
+          choices={who}
+        />
+      )}
+    </div>
+  );
+}
+
+function Report({ stats, filters }: { stats: RequestStats; filters: Filters }) {
+  const [search] = useSearch();
+  const { live, set, outcome } = filters;
+  const isFiltered = Boolean(outcome) || PICKS.some((pick) => search.get(pick));
+  if (stats.totals.requests === 0 && !live)
+    return (
+      <Empty
+        icon="search"
+        title="No requests in this period"
+        action={
+          isFiltered ? (
+            <Button
+              onClick={() => set({ outcome: null, ...Object.fromEntries(PICKS.map((pick) => [pick, null])) })}
+            >
+              Clear the filters
+            </Button>
+          ) : (
+            <LinkButton href="/playground">Open the playground</LinkButton>
+          )
+        }
+      >
+        {isFiltered
+          ? "Nothing matches these filters. Widen the period, or clear them."
+          : "Requests of the chosen period appear here, also those that were refused or failed."}
+      </Empty>
+    );
+  return (
+    <>
+      <Totals stats={stats} />
+      <Histogram stats={stats} onZoom={(since, until) => set({ since, until, range: null, live: null })} />
+      <BreakdownSection stats={stats} by={search.get("by")} filters={filters} />
+      <List filters={filters} />
+    </>
+  );
+}
+
+/** How much more or less than in the period before. */
+function change(now: number, before: number): string {
+  if (before === 0) return "none in the period before";
+  const share = (now - before) / before;
+  if (Math.abs(share) < 0.005) return "as in the period before";
+  return `${share > 0 ? "+" : "−"}${percent(Math.abs(share))} to the period before`;
+}
+const time = (ms: number | null) => (ms === null ? "none" : seconds(ms));
+const unansweredOf = ({ requests, ok }: RequestFigures) => requests - ok;
+
+function Totals({ stats: { totals, before } }: { stats: RequestStats }) {
+  const share = (figures: RequestFigures) =>
+    figures.requests === 0 ? 0 : unansweredOf(figures) / figures.requests;
+  const { first_token, duration } = totals;
+  return (
+    <div className="figures">
+      <Figure
+        name="Requests"
+        value={count(totals.requests)}
+        note={change(totals.requests, before.requests)}
+      />
+      <Figure
+        name="Unanswered"
+        value={percent(share(totals))}
+        note={`${count(unansweredOf(totals))} requests; ${percent(share(before))} before`}
+      />
+      <Figure
+        name="First token, p50"
+        value={time(first_token.p50_ms)}
+        note={`p95 ${time(first_token.p95_ms)}; before ${time(before.first_token.p50_ms)}`}
+      />
+      <Figure
+        name="Duration, p50"
+        value={time(duration.p50_ms)}
+        note={`p95 ${time(duration.p95_ms)}; before ${time(before.duration.p50_ms)}`}
+      />
+      <Figure
+        name="Cost"
+        value={money(totals.cost_usd)}
+        note={`${compact(totals.prompt_tokens)} tokens in, ${compact(totals.completion_tokens)} out`}
+      />
+    </div>
+  );
+}
+
+const counts = (values: readonly number[]) => values.map(count);
+
+function Histogram({ stats, onZoom }: { stats: RequestStats; onZoom(since: string, until: string): void }) {
+  const { bins, bin_seconds } = stats;
+  const times = useMemo(() => bins.map(({ at }) => Date.parse(at) / 1000), [bins]);
+  const series = useMemo(
+    () =>
+      OUTCOMES.map((outcome) => ({
+        label: OUTCOME_NAMES[outcome],
+        values: bins.map((bin) => bin[outcome]),
+        color: COLORS[outcome],
+      })),
+    [bins],
+  );
+  const isDaily = bin_seconds >= DAY_SECONDS;
+  const isLong = bins.length * bin_seconds > 2 * DAY_SECONDS;
+  const formatTime = useMemo(
+    () => timeFormat(isDaily ? "day" : isLong ? "both" : "clock"),
+    [isDaily, isLong],
+  );
+  return (
+    <section className="stack">
+      <ul className="chart-legend">
+        {series.map(({ label, values, color }) => {
+          const sum = values.reduce((total, value) => total + value, 0);
+          return (
+            <li key={label} className={sum === 0 ? "unused" : undefined}>
+              <i style={{ background: `var(${color})` }} />
+              {label} <b>{count(sum)}</b>
+            </li>
+          );
+        })}
+      </ul>
+      <StackedChart
+        label={`Requests by outcome, every ${seconds(bin_seconds * 1000)}`}
+        times={times}
+        series={series}
+        formatTicks={counts}
+        formatParts={countParts}
+        formatTime={formatTime}
+        onZoom={(from, to) => onZoom(new Date(from * 1000).toISOString(), new Date(to * 1000).toISOString())}
+      />
+    </section>
+  );
+}
+
+const FORMATS = {
+  clock: { hour: "2-digit", minute: "2-digit" },
+  both: { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" },
+  day: { month: "short", day: "numeric", timeZone: "UTC" },
+} as const;
+const timeFormat = (kind: keyof typeof FORMATS) => {
+  const format = new Intl.DateTimeFormat("en-GB", FORMATS[kind]);
+  return (at: number) => format.format(new Date(at * 1000));
+};
+
+function List({ filters }: { filters: Filters }) {
+  const { key, which, live, set } = filters;
+  const page = useQuery(`requests ${key}`, () => firstPage(filters));
+  const more = useMorePages(filters);
+  const tail = useTail(which, live);
+  return (
+    <Section title={live ? "Live" : "Latest"}>
+      {live && (
+        <Note>
+          Requests appear here as they end.
+          {tail.skipped > 0 && ` ${count(tail.skipped)} more came faster than they can be shown.`}
+        </Note>
+      )}
+      <Loaded query={page} outline={<TableSkeleton columns={REQUEST_COLUMNS} />}>
+        {({ records, next_cursor }) => {
+          const fresh = new Set(tail.records.map(({ id }) => id));
+          const older = [...records, ...more.records].filter(({ id }) => !fresh.has(id));
+          const cursor = more.cursor === undefined ? next_cursor : more.cursor;
+          return (
+            <RequestTable
+              records={[...tail.records, ...older]}
+              onOpen={(id) => set({ open: id })}
+              onMore={cursor ? () => more.load(cursor) : undefined}
+            />
+          );
+        }}
+      </Loaded>
+    </Section>
+  );
+}
+
+function Export({ filters }: { filters: Filters }) {
+  const [busy, setBusy] = useState(false);
+  const save = async () => {
+    setBusy(true);
+    try {
+      const rows = await exportRows(filters);
+      downloadText("requests.csv", toCsv(CSV_COLUMNS, rows as unknown as Record<string, unknown>[]));
+      if (rows.length === EXPORT_ROWS_MAX)
+        toast(
+          `The file has the newest ${count(EXPORT_ROWS_MAX)} requests; choose a shorter period for the rest`,
+        );
+    } catch (error) {
+      toast(explain(error).title, "bad");
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <Button icon="download" busy={busy} onClick={() => void save()}>
+      CSV
+    </Button>
+  );
+}

@@ -1,0 +1,85 @@
+import type { Caller } from "./context.ts";
+
+/** What someone changed. */
+export interface AuditEntry {
+  /** The method, or `POST /api/admin/aliases`. */
+  action: string;
+  caller: Caller;
+  requestId: string;
+  /** Whom or what it was done to, as far as the call says so. */
+  target: string | null;
+  /** What was asked for; values only of fields that cannot hold a secret. */
+  details: Record<string, unknown>;
+  /** The account that a public call signed in or made. */
+  account: { id: string; email: string } | null;
+}
+
+/** Takes the record of every change. Never throws: what was done is done. */
+export interface AuditSink {
+  record(entry: AuditEntry): Promise<void>;
+}
+
+/**
+ * Fields whose values are recorded. Any other is recorded by its name alone, so a new field holds nothing back from
+ * the log, and gives nothing away, until it is listed here.
+ */
+const SHOWN: ReadonlySet<string> = new Set([
+  ...["id", "user_id", "user_email", "email", "group_id", "key_id", "agent_id", "model_id", "provider_id"],
+  ...["conversation_id", "invitation_id", "link_id", "node_id", "name", "machine_name", "project"],
+  ...["tier", "role", "is_admin", "disabled", "is_active", "enabled", "remove", "points", "cost_multiplier"],
+  ...["rpm_ceiling", "enforce_model_allowlist", "max_uses", "ttl_secs", "model_ids", "model", "method"],
+  ...["expires_at", "monthly_budget_usd", "total_budget_usd", "allowed_models", "requests_per_minute"],
+  ...["tokens_per_minute", "alias", "target", "targets", "begin_within_seconds", "index", "type", "server"],
+  ...["models", "capabilities", "concurrency", "version", "website_domain", "input_usd", "output_usd"],
+  ...["monthly_usd_quota", "monthly_token_quota", "rpm", "mode", "base_price", "price_per_second"],
+  ...["price_per_frame", "resolution_coeff", "currency"],
+]);
+
+/** Whom an entry is about: the first of these that the call names, */
+const GIVEN_IDS = [
+  ...["user_id", "user_email", "email", "key_id", "agent_id", "provider_id", "invitation_id", "link_id"],
+  ...["node_id", "conversation_id", "alias", "group_id"],
+] as const;
+/** or what it made, */
+const MADE_IDS = ["id", "agent_id"] as const;
+/** or what else it names. */
+const GIVEN_NAMES = ["name", "machine_name", "model", "model_id", "id"] as const;
+
+const NOT_SHOWN = "(not recorded)";
+const VALUE_LENGTH_MAX = 300;
+const TARGET_LENGTH_MAX = 256;
+
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+function firstText(from: unknown, names: readonly string[]): string | null {
+  if (!isRecord(from)) return null;
+  for (const name of names) {
+    const value = from[name];
+    if (typeof value === "string" && value !== "") return value.slice(0, TARGET_LENGTH_MAX);
+  }
+  return null;
+}
+
+function shown(value: unknown): unknown {
+  const json = JSON.stringify(value) ?? "null";
+  return json.length <= VALUE_LENGTH_MAX ? value : `${json.slice(0, VALUE_LENGTH_MAX)}…`;
+}
+
+/** The entry of a call that has succeeded. */
+export function auditEntry(
+  { action, caller, requestId }: Pick<AuditEntry, "action" | "caller" | "requestId">,
+  given: unknown,
+  result: unknown,
+): AuditEntry {
+  const details: Record<string, unknown> = {};
+  for (const [name, value] of isRecord(given) ? Object.entries(given) : [])
+    if (value !== undefined) details[name] = SHOWN.has(name) ? shown(value) : NOT_SHOWN;
+  const user = isRecord(result) && isRecord(result.user) ? result.user : null;
+  const account =
+    user && typeof user.id === "string" && typeof user.email === "string"
+      ? { id: user.id, email: user.email }
+      : null;
+  const target = firstText(given, GIVEN_IDS) ?? firstText(result, MADE_IDS) ?? firstText(given, GIVEN_NAMES);
+  return { action, caller, requestId, target, details, account };
+}

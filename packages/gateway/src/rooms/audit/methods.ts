@@ -1,0 +1,46 @@
+import { z } from "zod";
+import { defineMethod, GivenId, Timestamp, wholeNumber } from "../../kernel/method.ts";
+
+const LIMIT = { fallback: 50, most: 200 };
+const TEXT_LENGTH_MAX = 256;
+const Text = z.string().trim().min(1).max(TEXT_LENGTH_MAX);
+
+export const list = defineMethod({
+  name: "audit.list",
+  summary: "Who changed what, newest first; for administrators",
+  auth: "admin",
+  audit: false,
+  params: z.object({
+    limit: wholeNumber().optional().describe(`1 to ${LIMIT.most}, otherwise ${LIMIT.fallback}`),
+    cursor: GivenId.optional().describe("`next_cursor` of the page before"),
+    actor: Text.optional().describe("Part of an email, or a user id"),
+    action: Text.optional().describe("A method or route, or how it begins: `keys.`, `POST /api/admin`"),
+    target: Text.optional(),
+    since: z.iso.datetime({ offset: true }).optional(),
+    until: z.iso.datetime({ offset: true }).optional().describe("Not included"),
+  }),
+  result: z.object({
+    entries: z.array(
+      z.object({
+        id: z.uuid(),
+        at: Timestamp,
+        action: z.string(),
+        actor_id: z.guid().nullable(),
+        actor: z.string().describe("An email, `admin token` or `anonymous`"),
+        ip: z.string(),
+        user_agent: z.string().nullable(),
+        target: z.string().nullable().describe("Whom or what it was done to"),
+        details: z.record(z.string(), z.unknown()).describe("What was asked for, without secrets"),
+        request_id: z.string(),
+      }),
+    ),
+    next_cursor: z.uuid().nullable(),
+  }),
+  handler: ({ params: { limit = LIMIT.fallback, cursor, since, until, ...filter }, rooms }) => {
+    const ms = (time: string | undefined) => (time === undefined ? undefined : Date.parse(time));
+    return rooms.audit.list(
+      { ...filter, beforeId: cursor, sinceMs: ms(since), untilMs: ms(until) },
+      Math.min(LIMIT.most, Math.max(1, limit)),
+    );
+  },
+});

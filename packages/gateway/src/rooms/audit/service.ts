@@ -1,0 +1,88 @@
+import type { AuditEntry, AuditSink } from "../../kernel/audit.ts";
+import { type Clock, isoTime } from "../../kernel/clock.ts";
+import type { Ids } from "../../kernel/ids.ts";
+import type { Log } from "../../kernel/log.ts";
+import type { Database, Sweep } from "../../storage/contract.ts";
+import { type AuditFilter, type AuditRow, AuditStore } from "./store.ts";
+
+const DAY_MS = 86_400_000;
+const TEXT_MAX = { ip: 64, userAgent: 256, details: 4_000 };
+/** Who has no account: a machine with the admin token, or nobody yet. */
+const ADMIN_TOKEN = "admin token";
+const ANONYMOUS = "anonymous";
+
+export interface AuditOptions {
+  db: Database;
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+  retentionDays: number;
+}
+
+/** Who did what to whom, from where and when. Entries are added and read, and leave when they are old. */
+export class Audit implements AuditSink {
+  readonly #store: AuditStore;
+
+  constructor(readonly options: AuditOptions) {
+    this.#store = new AuditStore(options.db);
+  }
+
+  async record(entry: AuditEntry): Promise<void> {
+    const row = this.#rowOf(entry);
+    try {
+      await this.#store.add(row);
+    } catch (error) {
+      // The change has been made: the log of the process has it at least.
+      this.options.log.error("writing to the audit log failed", { ...row, error });
+    }
+  }
+
+  #rowOf({ action, caller, requestId, target, details, account }: AuditEntry): AuditRow {
+    const { clock, ids } = this.options;
+    const actor = caller.actor ? { id: caller.actor.userId, email: caller.actor.email } : account;
+    const json = JSON.stringify(details);
+    return {
+      id: ids.ordered(),
+      created_ms: clock.now(),
+      action,
+      actor_id: actor?.id ?? null,
+      actor: tidy(actor?.email ?? (caller.adminToken ? ADMIN_TOKEN : ANONYMOUS)),
+      ip: tidy(caller.ip.slice(0, TEXT_MAX.ip)),
+      user_agent: caller.userAgent && tidy(caller.userAgent.slice(0, TEXT_MAX.userAgent)),
+      target: target && tidy(target),
+      details: tidy(
+        json.length <= TEXT_MAX.details ? json : JSON.stringify({ fields: Object.keys(details) }),
+      ),
+      request_id: requestId,
+    };
+  }
+
+  async list(filter: AuditFilter, limit: number) {
+    // One more than asked for tells whether there is another page.
+    const rows = await this.#store.list(filter, limit + 1);
+    const page = rows.slice(0, limit);
+    return {
+      entries: page.map(toView),
+      next_cursor: rows.length > limit ? page.at(-1)!.id : null,
+    };
+  }
+
+  readonly sweep: Sweep = (nowMs, rowsMax) =>
+    this.#store.deleteBefore(nowMs - this.options.retentionDays * DAY_MS, rowsMax);
+}
+
+/** Postgres rejects NUL in texts. */
+const tidy = (text: string): string => text.replaceAll("\u0000", "");
+
+const toView = (row: AuditRow) => ({
+  id: row.id,
+  at: isoTime(row.created_ms),
+  action: row.action,
+  actor_id: row.actor_id,
+  actor: row.actor,
+  ip: row.ip,
+  user_agent: row.user_agent,
+  target: row.target,
+  details: JSON.parse(row.details) as Record<string, unknown>,
+  request_id: row.request_id,
+});

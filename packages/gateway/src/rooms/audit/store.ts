@@ -1,0 +1,84 @@
+import type { Database } from "../../storage/contract.ts";
+
+export interface AuditRow {
+  id: string;
+  created_ms: number;
+  action: string;
+  actor_id: string | null;
+  actor: string;
+  ip: string;
+  user_agent: string | null;
+  target: string | null;
+  /** JSON. */
+  details: string;
+  request_id: string;
+}
+
+export interface AuditFilter {
+  /** Part of an email, or a whole user id. */
+  actor?: string | undefined;
+  /** The beginning of a method's name, or of a route. */
+  action?: string | undefined;
+  target?: string | undefined;
+  sinceMs?: number | undefined;
+  untilMs?: number | undefined;
+  /** The last id of the page before. */
+  beforeId?: string | undefined;
+}
+
+const COLUMNS = "id, created_ms, action, actor_id, actor, ip, user_agent, target, details, request_id";
+/** Text that stands for itself in LIKE. */
+const literal = (text: string) => text.replace(/[\\%_]/g, "\\$&");
+
+/** SQL of the audit log: rows are added, read, and removed when they are old. */
+export class AuditStore {
+  constructor(readonly db: Database) {}
+
+  async add(row: AuditRow): Promise<void> {
+    await this.db.run(`INSERT INTO audit_log (${COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, [
+      row.id,
+      row.created_ms,
+      row.action,
+      row.actor_id,
+      row.actor,
+      row.ip,
+      row.user_agent,
+      row.target,
+      row.details,
+      row.request_id,
+    ]);
+  }
+
+  /** Newest first: ids are in the order of time. */
+  list(filter: AuditFilter, limit: number): Promise<AuditRow[]> {
+    const where: string[] = [];
+    const params: (string | number)[] = [];
+    const by = (value: string | number | undefined, condition: (place: string) => string) => {
+      if (value === undefined) return;
+      params.push(value);
+      where.push(condition(`$${params.length}`));
+    };
+    by(filter.beforeId, (place) => `id < ${place}`);
+    by(filter.action && `${literal(filter.action)}%`, (place) => `action LIKE ${place} ESCAPE '\\'`);
+    by(filter.actor && `%${literal(filter.actor.toLowerCase())}%`, (place) => {
+      params.push(filter.actor!);
+      return `(actor LIKE ${place} ESCAPE '\\' OR CAST(actor_id AS TEXT) = $${params.length})`;
+    });
+    by(filter.target, (place) => `target = ${place}`);
+    by(filter.sinceMs, (place) => `created_ms >= ${place}`);
+    by(filter.untilMs, (place) => `created_ms < ${place}`);
+    return this.db.all<AuditRow>(
+      `SELECT ${COLUMNS} FROM audit_log ${where.length > 0 ? `WHERE ${where.join(" AND ")}` : ""}
+       ORDER BY id DESC LIMIT ${limit}`,
+      params,
+    );
+  }
+
+  deleteBefore(beforeMs: number, rowsMax: number): Promise<number> {
+    return this.db.run(
+      `DELETE FROM audit_log WHERE id IN
+         (SELECT id FROM audit_log WHERE created_ms < $1 ORDER BY created_ms LIMIT $2)`,
+      [beforeMs, rowsMax],
+    );
+  }
+}

@@ -1,0 +1,213 @@
+import type { Cost, Purse, Quantity, Spent } from "../../bus/contract.ts";
+import { BoundedMap } from "../../kernel/bounded.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { fail } from "../../kernel/errors.ts";
+import type { Log } from "../../kernel/log.ts";
+import type { KeyLimits, Payer } from "../../kernel/payer.ts";
+import type { KeySpend, UsageStore } from "../usage/index.ts";
+
+const KEYS_MAX = 50_000;
+/** After this long a key's spend is read again in the background: other instances write to it too. */
+const REFRESH_AFTER_MS = 10_000;
+/** Older than this it is read before it is used. Redis has what others spent for longer than that. */
+const TRUSTED_MS = 60_000;
+const UNAVAILABLE_RETRY_SECONDS = 5;
+
+const NO_LIMIT = Number.POSITIVE_INFINITY;
+const NOTHING_SPENT: Spent = { money: 0, tokens: 0, version: 0 };
+
+/** Which budgets of its key a request is held against, as the journal keeps it. */
+export const MONTHLY_BUDGET = 1;
+export const TOTAL_BUDGET = 2;
+
+export const budgetsOf = (limits: KeyLimits | null): number =>
+  limits
+    ? (limits.monthlyNanoUsd === null ? 0 : MONTHLY_BUDGET) |
+      (limits.totalNanoUsd === null ? 0 : TOTAL_BUDGET)
+    : 0;
+
+export const tokenPaceName = (keyId: string): string => `key-tokens ${keyId}`;
+const monthName = (keyId: string, month: string): string => `key ${keyId} ${month}`;
+const totalName = (keyId: string): string => `key ${keyId}`;
+
+/** The names under which what the key spends is reserved. */
+export function budgetNames({ keyId, month }: Pick<KeySpend, "keyId" | "month">, budgets: number): string[] {
+  const names: string[] = [];
+  if (budgets & MONTHLY_BUDGET) names.push(monthName(keyId, month));
+  if (budgets & TOTAL_BUDGET) names.push(totalName(keyId));
+  return names;
+}
+
+/** Sums only grow, so the sum itself tells which of two readings is the newer one. */
+const spentUsd = (nanoUsd: number): Spent => ({ money: nanoUsd, tokens: 0, version: nanoUsd });
+
+/** What is spent under each of these names. */
+export function spentOfKey(spend: KeySpend, budgets: number): { name: string; spent: Spent }[] {
+  const { keyId, month, monthNanoUsd, totalNanoUsd } = spend;
+  const names: { name: string; spent: Spent }[] = [];
+  if (budgets & MONTHLY_BUDGET) names.push({ name: monthName(keyId, month), spent: spentUsd(monthNanoUsd) });
+  if (budgets & TOTAL_BUDGET) names.push({ name: totalName(keyId), spent: spentUsd(totalNanoUsd) });
+  return names;
+}
+
+export type KeyLimitKind = "tokens_per_minute" | "monthly_budget" | "total_budget";
+
+interface KeyLimit {
+  kind: KeyLimitKind;
+  name: string;
+  limit: Quantity;
+  spent(): Spent;
+}
+
+/** The limits of a request's key, as purses beside those of what pays for it. */
+export class KeyShare {
+  readonly names: readonly string[];
+
+  constructor(readonly limits: readonly KeyLimit[]) {
+    this.names = limits.map(({ name }) => name);
+  }
+
+  /** As they are now. The whole bound must fit: one request in dollars and tokens, whatever pays for it. */
+  purses(cost: Cost): Purse[] {
+    return this.limits.map((each) => purseOf(each, each.limit, cost));
+  }
+
+  /** The same for a hold that grows: an answer that is under way is not cut off because of its pace. */
+  pursesToGrow(cost: Cost): Purse[] {
+    const unlimited = { money: NO_LIMIT, tokens: NO_LIMIT };
+    return this.limits.map((each) =>
+      purseOf(each, each.kind === "tokens_per_minute" ? unlimited : each.limit, cost),
+    );
+  }
+
+  purse(kind: KeyLimitKind, cost: Cost): Purse | null {
+    const found = this.limits.find((each) => each.kind === kind);
+    return found ? purseOf(found, found.limit, cost) : null;
+  }
+}
+
+const purseOf = ({ name, spent }: KeyLimit, limit: Quantity, cost: Cost): Purse => ({
+  name,
+  limit,
+  spent: spent(),
+  unitsBeyond: null,
+  cost,
+});
+
+/** Changed in place: requests under way look at it when their holds grow. */
+interface Known {
+  /** Those that it was read for: after an edit it is read again, because only budgets that exist are told of. */
+  limits: KeyLimits;
+  spend: KeySpend;
+  readAtMs: number;
+}
+
+/** What keys with a budget have spent, without a database round trip once it is known. */
+export class KeyBudgets {
+  readonly #known = new BoundedMap<string, Known>(KEYS_MAX);
+  /** Reads under way; as many as requests, which are bounded. */
+  readonly #reading = new Map<string, Promise<void>>();
+
+  constructor(readonly options: { store: UsageStore; clock: Clock; log: Log }) {}
+
+  /** The limits of the payer's key; null when it has none, undefined while its spend must be read first. */
+  shareOf({ keyId, keyLimits }: Payer, month: string): KeyShare | null | undefined {
+    if (!keyLimits || keyId === null) return null;
+    const { monthlyNanoUsd, totalNanoUsd, tokensPerMinute } = keyLimits;
+    const limits: KeyLimit[] = [];
+    if (tokensPerMinute !== null) {
+      limits.push({
+        kind: "tokens_per_minute",
+        name: tokenPaceName(keyId),
+        limit: { money: NO_LIMIT, tokens: tokensPerMinute },
+        spent: () => NOTHING_SPENT,
+      });
+    }
+    if (monthlyNanoUsd !== null || totalNanoUsd !== null) {
+      const known = this.#trusted(keyId, keyLimits);
+      if (!known) return undefined;
+      const inDollars = (kind: KeyLimitKind, name: string, nanoUsd: number, spentOf: () => number): void => {
+        const limit = { money: nanoUsd, tokens: NO_LIMIT };
+        limits.push({ kind, name, limit, spent: () => spentUsd(spentOf()) });
+      };
+      // The newest month counts, even where another instance's clock was the first to get there.
+      const ofMonth = () => (known.spend.month >= month ? known.spend.monthNanoUsd : 0);
+      if (monthlyNanoUsd !== null)
+        inDollars("monthly_budget", monthName(keyId, month), monthlyNanoUsd, ofMonth);
+      if (totalNanoUsd !== null)
+        inDollars("total_budget", totalName(keyId), totalNanoUsd, () => known.spend.totalNanoUsd);
+    }
+    return limits.length > 0 ? new KeyShare(limits) : null;
+  }
+
+  #trusted(keyId: string, limits: KeyLimits): Known | null {
+    const known = this.#known.get(keyId);
+    if (!known || known.limits !== limits) return null;
+    const ageMs = this.options.clock.now() - known.readAtMs;
+    if (ageMs > TRUSTED_MS || ageMs < 0) return null;
+    if (ageMs > REFRESH_AFTER_MS && !this.#reading.has(keyId))
+      this.#readShared(keyId, limits).catch((error) => this.#keep(known, error));
+    return known;
+  }
+
+  /**
+   * Reads what the key has spent. When that fails, what is known stays in force: whatever this process has spent
+   * since is reserved. A key about which nothing is known is refused, since its owner set the limit on purpose.
+   */
+  async read({ keyId, keyLimits }: Payer, timely: (work: Promise<void>) => Promise<void>): Promise<void> {
+    if (keyId === null || !keyLimits) return;
+    try {
+      await timely(this.#readShared(keyId, keyLimits));
+    } catch (error) {
+      const known = this.#known.get(keyId);
+      if (!known) {
+        fail("unavailable", "The budget of this key cannot be checked right now; try again shortly", {
+          retryAfterSeconds: UNAVAILABLE_RETRY_SECONDS,
+          cause: error,
+        });
+      }
+      known.limits = keyLimits;
+      this.#keep(known, error);
+    }
+  }
+
+  /** What is known stays in force, and is not asked for again at once. */
+  #keep(known: Known, error: unknown): void {
+    const { clock, log } = this.options;
+    log.warn("reading a key's spend failed; using the cached one", { key_id: known.spend.keyId, error });
+    known.readAtMs = clock.now();
+  }
+
+  #readShared(keyId: string, limits: KeyLimits): Promise<void> {
+    let reading = this.#reading.get(keyId);
+    if (!reading) {
+      reading = this.#read(keyId, limits).finally(() => this.#reading.delete(keyId));
+      this.#reading.set(keyId, reading);
+    }
+    return reading;
+  }
+
+  async #read(keyId: string, limits: KeyLimits): Promise<void> {
+    const { store, clock } = this.options;
+    const spend = await store.keySpend(keyId);
+    const known = this.#known.get(keyId);
+    if (known) {
+      known.limits = limits;
+      this.#update(known, spend);
+    } else this.#known.set(keyId, { limits, spend, readAtMs: clock.now() });
+  }
+
+  /** Sums only grow: of two, the larger one is the newer. */
+  #update(known: Known, spend: KeySpend): void {
+    if (spend.totalNanoUsd >= known.spend.totalNanoUsd) known.spend = spend;
+    known.readAtMs = this.options.clock.now();
+  }
+
+  /** A transaction was committed and left the sums like this. */
+  written(keys: readonly KeySpend[]): void {
+    for (const spend of keys) {
+      const known = this.#known.get(spend.keyId);
+      if (known) this.#update(known, spend);
+    }
+  }
+}

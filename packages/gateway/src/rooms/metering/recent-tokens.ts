@@ -1,0 +1,77 @@
+import type { Reservations, ReservedChange } from "../../bus/contract.ts";
+import type { Clock } from "../../kernel/clock.ts";
+
+export const TOKEN_WINDOW_MS = 60_000;
+/** Tokens that come within this time leave the window together, so a busy key costs one entry of them. */
+const STEP_MS = 1_000;
+
+interface Step {
+  /** When it ends; what it has leaves the window so much later. */
+  endMs: number;
+  tokens: Map<string, number>;
+}
+
+/**
+ * Tokens of requests that have ended within the last minute, for keys that may use so many in one. They stay reserved
+ * until they are out of the window, so that a request sees them together with what is under way, on every instance.
+ */
+export class RecentTokens {
+  /** Oldest first; at most one a second of the window. */
+  #steps: Step[] = [];
+  #cancel: (() => void) | null = null;
+
+  constructor(readonly options: { clock: Clock; reservations: Reservations }) {}
+
+  add(name: string, tokens: number): void {
+    if (tokens <= 0) return;
+    const { clock, reservations } = this.options;
+    const nowMs = clock.now();
+    let step = this.#steps.at(-1);
+    if (!step || nowMs > step.endMs || nowMs < step.endMs - STEP_MS) {
+      step = { endMs: nowMs + STEP_MS, tokens: new Map() };
+      this.#steps.push(step);
+    }
+    step.tokens.set(name, (step.tokens.get(name) ?? 0) + tokens);
+    reservations.change([{ name, amount: { money: 0, tokens } }]);
+    this.#schedule();
+  }
+
+  /** Seconds until some of the tokens under this name leave the window; null when none of this process's do. */
+  secondsUntilFewer(name: string): number | null {
+    const step = this.#steps.find(({ tokens }) => tokens.has(name));
+    if (!step) return null;
+    return Math.max(1, Math.ceil((step.endMs + TOKEN_WINDOW_MS - this.options.clock.now()) / 1000));
+  }
+
+  #schedule(): void {
+    const oldest = this.#steps[0];
+    if (this.#cancel || !oldest) return;
+    const waitMs = oldest.endMs + TOKEN_WINDOW_MS - this.options.clock.now();
+    this.#cancel = this.options.clock.after(Math.min(Math.max(waitMs, 0), TOKEN_WINDOW_MS + STEP_MS), () => {
+      this.#cancel = null;
+      this.#leave();
+      this.#schedule();
+    });
+  }
+
+  /** A clock that was set back must not keep anyone waiting, so the oldest step leaves in any case. */
+  #leave(): void {
+    const { clock, reservations } = this.options;
+    const nowMs = clock.now();
+    let isFirst = true;
+    while (this.#steps[0] && (isFirst || this.#steps[0].endMs + TOKEN_WINDOW_MS <= nowMs)) {
+      isFirst = false;
+      const { tokens } = this.#steps.shift()!;
+      const changes = Array.from(
+        tokens,
+        ([name, count]): ReservedChange => ({ name, amount: { money: 0, tokens: -count } }),
+      );
+      reservations.change(changes);
+    }
+  }
+
+  close(): void {
+    this.#cancel?.();
+    this.#cancel = null;
+  }
+}

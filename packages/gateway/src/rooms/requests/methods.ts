@@ -1,0 +1,110 @@
+import { z } from "zod";
+import { defineMethod, GivenId, Timestamp, WholeNumber } from "../../kernel/method.ts";
+import { OUTCOMES } from "./store.ts";
+import { RecordView } from "./view.ts";
+
+const Name = z.string().min(1).max(256);
+/** With an offset or in UTC. */
+const Instant = z.iso.datetime({ offset: true });
+
+const Which = z.object({
+  everyone: z.boolean().optional().describe("Not only your own: for administrators"),
+  group_id: GivenId.optional().describe("Those of a group's keys: for its admins"),
+  user_id: GivenId.optional().describe("With `everyone` or `group_id`: only this person's"),
+  key_id: GivenId.optional(),
+  surface: Name.optional().describe("The path or method that was called"),
+  model: Name.optional().describe("The model that served, or would have"),
+  backend: Name.optional(),
+  code: Name.optional().describe("Error code"),
+  outcome: z.enum(OUTCOMES).optional().describe("refused: 4xx; failed: 5xx; left: the client disconnected"),
+});
+const Period = Which.extend({ since: Instant.optional(), until: Instant.optional().describe("Exclusive") });
+
+export const list = defineMethod({
+  name: "requests.list",
+  summary: "Requests, answered or not, newest first",
+  auth: "jwt",
+  role: "administrator for everyone's, group admin for a group's",
+  params: Period.extend({
+    cursor: GivenId.optional().describe("`next_cursor` of the page before"),
+    limit: WholeNumber.optional().describe("Default 50; values outside 1-500 are brought into it"),
+  }),
+  result: z.object({ records: z.array(RecordView), next_cursor: z.uuid().nullable() }),
+  handler: ({ params, actor, rooms }) => rooms.requests.list(actor, params),
+});
+
+export const get = defineMethod({
+  name: "requests.get",
+  summary: "One request by its id, as `x-request-id` said it",
+  auth: "jwt",
+  role: "administrator for everyone's, group admin for a group's",
+  params: z.object({ id: GivenId }),
+  result: RecordView,
+  handler: ({ params, actor, rooms }) => rooms.requests.get(actor, params.id),
+});
+
+const Times = z.object({ p50_ms: z.number().nullable(), p95_ms: z.number().nullable() });
+const Counts = z.object({ ok: z.int(), refused: z.int(), failed: z.int(), left: z.int() });
+const Figures = Counts.extend({
+  requests: z.int(),
+  prompt_tokens: z.int(),
+  completion_tokens: z.int(),
+  cost_usd: z.number(),
+  first_token: Times.describe("Of answered ones; read from a histogram, so approximate"),
+  duration: Times,
+});
+const Groups = z.array(Figures.extend({ name: z.string().nullable() })).describe("The most frequent first");
+
+export const stats = defineMethod({
+  name: "requests.stats",
+  summary: "How many requests there were, how they ended and how long they took, with the period before",
+  auth: "jwt",
+  role: "administrator for everyone's, group admin for a group's",
+  params: Period.extend({
+    since: Instant.optional().describe("Default: 24 hours before `until`"),
+    with_keys: z.boolean().optional().describe("Also the keys with the most requests, which takes longest"),
+  }),
+  result: z.object({
+    since: Timestamp.describe("The period as it was counted: in whole bins"),
+    until: Timestamp,
+    bin_seconds: z.int(),
+    bins: z.array(Counts.extend({ at: Timestamp })),
+    totals: Figures,
+    before: Figures.describe("Of as long a period before"),
+    surfaces: Groups,
+    models: Groups,
+    backends: Groups,
+    codes: Groups,
+    keys: z
+      .array(
+        z.object({
+          key_id: z.string().nullable().describe("Null: a signed-in person, or nobody that is known"),
+          key_prefix: z.string().nullable(),
+          key_name: z.string().nullable(),
+          user_id: z.string().nullable(),
+          user_email: z.string().nullable(),
+          requests: z.int(),
+          unanswered: z.int(),
+          prompt_tokens: z.int(),
+          completion_tokens: z.int(),
+          cost_usd: z.number(),
+        }),
+      )
+      .describe("The 20 with the most requests; empty unless asked for"),
+  }),
+  handler: ({ params, actor, rooms }) => rooms.requests.stats(actor, params),
+});
+
+export const watch = defineMethod({
+  name: "requests.watch",
+  summary: "Follow requests as they end; call it again with its stream_id before it expires",
+  auth: "jwt",
+  role: "administrator for everyone's, group admin for a group's",
+  notifies: ["requests.ended"],
+  params: Which.extend({ stream_id: GivenId.optional().describe("To renew, with other filters if wanted") }),
+  result: z.object({
+    stream_id: z.uuid().describe("Session of GET /api/rpc/events"),
+    renew_after_seconds: z.int(),
+  }),
+  handler: ({ params, actor, rooms }) => rooms.requests.watch(actor, params),
+});

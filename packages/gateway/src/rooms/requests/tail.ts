@@ -1,0 +1,119 @@
+import type { Bus, EventHub } from "../../bus/contract.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import type { Actor } from "../../kernel/context.ts";
+import { fail } from "../../kernel/errors.ts";
+import type { Ids } from "../../kernel/ids.ts";
+import { requestsEnded } from "./notifications.ts";
+import { type Asker, type Facet, factsOf, type RecordRow } from "./rows.ts";
+import { outcomeOf } from "./stats.ts";
+import type { Filter } from "./store.ts";
+import { viewOf } from "./view.ts";
+
+const WATCHED = "requests-watched";
+/** A watcher is forgotten when it is not renewed for this long. */
+const WATCHED_MS = 60_000;
+const RENEW_SECONDS = 30;
+const WATCHERS_MAX = 200;
+/** Requests of one write that a watcher is shown; the rest are counted. */
+const SHOWN_MAX = 20;
+
+/** What was written together. */
+export interface Written {
+  rows: readonly RecordRow[];
+  facets: ReadonlyMap<number, Facet>;
+  askers: ReadonlyMap<number, Asker>;
+}
+
+interface Watcher {
+  streamId: string;
+  userId: string;
+  filter: Filter;
+  untilMs: number;
+}
+
+/** Tells those who watch of requests that have just ended, on whichever instance. */
+export class Tail {
+  readonly #watchers = new Map<string, Watcher>();
+  readonly #unsubscribe: () => void;
+
+  constructor(readonly options: { bus: Bus; events: EventHub; clock: Clock; ids: Ids }) {
+    this.#unsubscribe = options.bus.subscribe(WATCHED, (message) =>
+      this.#watched(JSON.parse(message) as Watcher),
+    );
+  }
+
+  watch(actor: Actor, filter: Filter, renewed: string | undefined) {
+    const { bus, events, clock } = this.options;
+    const { userId } = actor;
+    this.#forgetOld();
+    const known = renewed === undefined ? undefined : this.#watchers.get(renewed);
+    if (known && known.userId !== userId) fail("not_found", "There is no such stream of yours");
+    const streamId = known?.streamId ?? events.open(userId).sessionId;
+    const watcher: Watcher = { streamId, userId, filter, untilMs: clock.now() + WATCHED_MS };
+    bus.publish(WATCHED, JSON.stringify(watcher));
+    return { stream_id: streamId, renew_after_seconds: RENEW_SECONDS };
+  }
+
+  #watched(watcher: Watcher): void {
+    this.#forgetOld();
+    if (this.#watchers.size >= WATCHERS_MAX && !this.#watchers.has(watcher.streamId)) return;
+    this.#watchers.set(watcher.streamId, watcher);
+  }
+
+  #forgetOld(): void {
+    const nowMs = this.options.clock.now();
+    for (const [streamId, { untilMs }] of this.#watchers)
+      if (untilMs < nowMs) this.#watchers.delete(streamId);
+  }
+
+  written(written: Written): void {
+    if (this.#watchers.size === 0) return;
+    this.#forgetOld();
+    for (const { streamId, filter } of this.#watchers.values()) {
+      const matching = written.rows.filter((row) => matches(filter, row, written));
+      if (matching.length === 0) continue;
+      const shown = matching.slice(-SHOWN_MAX).map((row) => viewOf(listed(row, written)));
+      const skipped = matching.length - shown.length;
+      this.options.events.notify(streamId, requestsEnded, { stream_id: streamId, records: shown, skipped });
+    }
+  }
+
+  close(): void {
+    this.#unsubscribe();
+  }
+}
+
+function matches({ scope, ...wanted }: Filter, row: RecordRow, { facets, askers }: Written): boolean {
+  const facet = facets.get(row.facetId);
+  const asker = askers.get(row.askerId);
+  if (!facet || !asker) return false;
+  const isOf = (want: string | null, has: string | null) => want === null || want === has;
+  return (
+    isOf(scope.userId, asker.userId) &&
+    isOf(scope.groupId, asker.groupId) &&
+    isOf(scope.keyId, asker.keyId) &&
+    isOf(wanted.surface, facet.surface) &&
+    isOf(wanted.model, facet.model) &&
+    isOf(wanted.backend, facet.backend) &&
+    isOf(wanted.code, facet.code) &&
+    isOf(wanted.outcome, outcomeOf(facet.status))
+  );
+}
+
+/** As the list has it, without the names that only the database knows. */
+function listed(row: RecordRow, { facets, askers }: Written) {
+  const { id: _facet, ...facet } = facets.get(row.facetId)!;
+  const { userId, keyId, groupId, project, keyPrefix } = askers.get(row.askerId)!;
+  return {
+    id: row.id,
+    ...facet,
+    user_id: userId,
+    user_email: null,
+    key_id: keyId,
+    key_prefix: keyPrefix,
+    key_name: null,
+    group_id: groupId,
+    project,
+    facts: factsOf(row),
+  };
+}

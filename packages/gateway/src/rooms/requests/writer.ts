@@ -1,0 +1,244 @@
+import type { Clock } from "../../kernel/clock.ts";
+import { Outage } from "../../kernel/errors.ts";
+import { type Log, redactText } from "../../kernel/log.ts";
+import type { RecordSink, RequestRecord } from "../../kernel/request-record.ts";
+import { hideSecrets } from "../../kernel/secrets.ts";
+import type { Counter } from "../../observe/metrics.ts";
+import { type Asker, type Detail, type Facet, numberFor, type RecordRow, timeOfId } from "./rows.ts";
+import type { RequestStore } from "./store.ts";
+import type { Written } from "./tail.ts";
+
+/** Records that may wait for the database; beyond that new ones are dropped and counted. */
+const WAITING_MAX = 20_000;
+/** Few enough that writing them takes a millisecond or two. */
+const BATCH_ROWS = 1_000;
+const WRITE_EVERY_MS = 1_000;
+const RETRY_AFTER_MS = 2_000;
+/** Facets, and askers, that are remembered. */
+const KNOWN_MAX = 50_000;
+const MESSAGE_LENGTH_MAX = 500;
+const NAME_LENGTH_MAX = 128;
+
+export interface WriterOptions {
+  store: Pick<RequestStore, "insert" | "existing">;
+  clock: Clock;
+  log: Log;
+  dropped: Counter;
+  costNanoUsd(model: string, tokens: { promptTokens: number; completionTokens: number }): number | null;
+  /** The model that a name stands for, if a backend or route serves it. Other names are the client's invention. */
+  knownModel(asked: string): string | null;
+  written(written: Written): void;
+}
+
+/** Keeps ended requests until the next write, a bounded number of them: nobody ever waits for it. */
+export class RecordWriter implements RecordSink {
+  readonly clock: Clock;
+  #waiting: RequestRecord[] = [];
+  /** Being written; kept when that fails, to be tried again. */
+  #batch: { rows: RecordRow[]; mayExist: boolean } | null = null;
+  #writing: Promise<void> | null = null;
+  #retryAtMs = 0;
+  readonly #stop: () => void;
+  #isScheduled = false;
+  #isClosed = false;
+  /** By model: a text of everything would have to be made for every request. */
+  readonly #facets = new Map<string, Facet[]>();
+  readonly #facetsById = new Map<number, Facet>();
+  readonly #askers = new Map<string, Asker>();
+  readonly #askersById = new Map<number, Asker>();
+  /** Not in the database yet, as far as is known here. */
+  readonly #newFacets: Facet[] = [];
+  readonly #newAskers: Asker[] = [];
+
+  constructor(readonly options: WriterOptions) {
+    this.clock = options.clock;
+    this.#stop = options.clock.every(WRITE_EVERY_MS, () => void this.#write({ isAll: true }));
+  }
+
+  ended(record: RequestRecord): void {
+    if (this.#isClosed || this.#waiting.length >= WAITING_MAX) {
+      this.options.dropped.add();
+      return;
+    }
+    if (this.#waiting.push(record) < BATCH_ROWS || this.#isScheduled || this.#retryAtMs > 0) return;
+    this.#isScheduled = true;
+    setImmediate(() => {
+      this.#isScheduled = false;
+      void this.#write({ isAll: false });
+    });
+  }
+
+  get waitingCount(): number {
+    return this.#waiting.length + (this.#batch?.rows.length ?? 0);
+  }
+
+  /** Writes what waits, as long as the database takes it. */
+  #write({ isAll }: { isAll: boolean }): Promise<void> {
+    if (this.#retryAtMs > this.clock.now()) return Promise.resolve();
+    this.#writing ??= this.#writeBatches(isAll).finally(() => {
+      this.#writing = null;
+    });
+    return this.#writing;
+  }
+
+  /** Full batches; with `isAll` also what waits now. What comes meanwhile is left to become a batch. */
+  async #writeBatches(isAll: boolean): Promise<void> {
+    let asked = isAll ? this.waitingCount : 0;
+    while (asked > 0 || this.waitingCount >= BATCH_ROWS) {
+      const batch = this.#batch ?? {
+        rows: this.#waiting.splice(0, BATCH_ROWS).map(this.#rowOf),
+        mayExist: false,
+      };
+      this.#batch = batch;
+      try {
+        await this.#store(batch);
+        asked -= batch.rows.length;
+        this.#batch = null;
+        this.#retryAtMs = 0;
+      } catch (error) {
+        this.#failed(batch, error);
+        return;
+      }
+      // Streams go first.
+      await new Promise<void>((resolve) => setImmediate(resolve));
+    }
+  }
+
+  /** An outage is waited for. Rows that the database refuses twice would stop all later ones, so they are dropped. */
+  #failed(batch: { rows: RecordRow[]; mayExist: boolean }, error: unknown): void {
+    const { log, dropped } = this.options;
+    const isGivenUp = batch.mayExist && !(error instanceof Outage);
+    if (isGivenUp) {
+      log.error("request records could not be written", { error, rows: batch.rows.length });
+      dropped.add(batch.rows.length);
+      this.#batch = null;
+    } else log.warn("writing request records failed; will retry", { error });
+    // Whether it was committed is not known.
+    batch.mayExist = true;
+    this.#retryAtMs = this.clock.now() + RETRY_AFTER_MS;
+  }
+
+  async #store({ rows: all, mayExist }: { rows: RecordRow[]; mayExist: boolean }): Promise<void> {
+    const { store, written } = this.options;
+    const existing = mayExist ? await store.existing(all.map(({ id }) => id)) : null;
+    const rows = existing ? all.filter(({ id }) => !existing.has(id)) : all;
+    const facets = [...this.#newFacets];
+    const askers = [...this.#newAskers];
+    await store.insert({ rows, facets, askers, mayExist });
+    this.#newFacets.splice(0, facets.length);
+    this.#newAskers.splice(0, askers.length);
+    written({ rows, facets: this.#facetsById, askers: this.#askersById });
+    // What is forgotten is stored again when it is next seen, which changes nothing.
+    if (this.#facetsById.size > KNOWN_MAX) {
+      this.#facets.clear();
+      this.#facetsById.clear();
+    }
+    if (this.#askers.size > KNOWN_MAX) {
+      this.#askers.clear();
+      this.#askersById.clear();
+    }
+  }
+
+  readonly #rowOf = (record: RequestRecord): RecordRow => {
+    const { startedMs, firstSentMs, firstTokenMs, endedMs, promptTokens, completionTokens } = record;
+    const model = record.model ?? (record.modelAsked && this.options.knownModel(record.modelAsked));
+    const isUsed = promptTokens + completionTokens > 0;
+    return {
+      id: record.id,
+      atMs: timeOfId(record.id),
+      askerId: this.#askerOf(record).id,
+      facetId: this.#facetOf(record, model ?? "").id,
+      attempts: record.attempts,
+      queueMs: firstSentMs === 0 ? 0 : firstSentMs - startedMs,
+      firstTokenMs: firstTokenMs === 0 ? null : firstTokenMs - startedMs,
+      durationMs: endedMs - startedMs,
+      promptTokens,
+      completionTokens,
+      costNanoUsd:
+        isUsed && model ? this.options.costNanoUsd(model, { promptTokens, completionTokens }) : null,
+      reason: record.reason,
+      detail: detailOf(record, model),
+    };
+  };
+
+  #facetOf({ surface, backend, status, code }: RequestRecord, model: string): Facet {
+    const known = this.#facets.get(model);
+    const [backendName, codeName] = [backend ?? "", code ?? ""];
+    if (known)
+      for (const facet of known) {
+        const isOfCall = facet.surface === surface && facet.backend === backendName;
+        if (isOfCall && facet.status === status && facet.code === codeName) return facet;
+      }
+    const id = numberFor("facet", surface, model, backendName, status, codeName);
+    const facet = { id, surface, model, backend: backendName, status, code: codeName };
+    this.#newFacets.push(facet);
+    if (known) known.push(facet);
+    else this.#facets.set(model, [facet]);
+    this.#facetsById.set(id, facet);
+    return facet;
+  }
+
+  #askerOf(record: RequestRecord): Asker {
+    const { principal } = record;
+    const userId = principal?.userId ?? record.userId;
+    const keyId = principal?.keyId ?? null;
+    const groupId = principal?.group?.id ?? null;
+    const project = principal?.project ?? null;
+    const key = keyId ?? userId ?? "";
+    const known = this.#askers.get(key);
+    if (known && known.groupId === groupId && known.project === project) return known;
+    const keyPrefix = principal?.keyPrefix ?? null;
+    const id = numberFor("asker", userId, keyId, groupId, project);
+    const asker = { id, userId, keyId, groupId, project, keyPrefix };
+    this.#newAskers.push(asker);
+    this.#askers.set(key, asker);
+    this.#askersById.set(id, asker);
+    return asker;
+  }
+
+  /** Resolves when everything so far is in the database, or cannot be for now, or the time is over. */
+  async flush(timeoutMs: number): Promise<void> {
+    if (this.waitingCount === 0) return;
+    let cancel = () => {};
+    const late = new Promise<void>((resolve) => {
+      cancel = this.clock.after(timeoutMs, resolve);
+    });
+    // A write that is under way may have begun before the latest came.
+    const written = (this.#writing ?? Promise.resolve()).then(() => this.#write({ isAll: true }));
+    await Promise.race([written, late]);
+    cancel();
+  }
+
+  async close(timeoutMs: number): Promise<void> {
+    this.#stop();
+    this.#retryAtMs = 0;
+    await this.flush(timeoutMs);
+    this.#isClosed = true;
+    if (this.waitingCount > 0) this.options.dropped.add(this.waitingCount);
+  }
+}
+
+const name = (text: string): string => text.slice(0, NAME_LENGTH_MAX);
+const words = (text: string): string => redactText(hideSecrets(text)).slice(0, MESSAGE_LENGTH_MAX);
+
+function detailOf(record: RequestRecord, model: string | null): Detail | null {
+  const { modelAsked, message, failures, refId, clientIp, isEstimated, startedMs } = record;
+  const isOrdinary =
+    message === null && failures === null && refId === null && clientIp === null && !isEstimated;
+  if (isOrdinary && (modelAsked === null || modelAsked === model)) return null;
+  const detail: Detail = {};
+  if (modelAsked !== null && modelAsked !== model) detail.asked = name(modelAsked);
+  if (message) detail.message = words(message);
+  if (failures)
+    detail.failed = failures.map(({ backend, model: tried, sentMs, endedMs, message: why }) => ({
+      backend: name(backend),
+      model: name(tried),
+      from_ms: sentMs - startedMs,
+      to_ms: endedMs - startedMs,
+      message: words(why),
+    }));
+  if (refId !== null) detail.ref = refId;
+  if (clientIp !== null) detail.ip = clientIp;
+  if (isEstimated) detail.estimated = true;
+  return detail;
+}

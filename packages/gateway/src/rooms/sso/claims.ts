@@ -1,0 +1,64 @@
+/** What the provider says about a person: the ID token's claims, and those of its userinfo endpoint. */
+export type Claims = Readonly<Record<string, unknown>>;
+
+/** A claim and the value in it that gives a right. */
+export interface ClaimRule {
+  claim: string;
+  value: string;
+}
+
+const VALUES_MAX = 200;
+const VALUE_LENGTH_MAX = 256;
+const NAME_LENGTH_MAX = 80;
+const EMAIL_LENGTH_MAX = 254;
+const EMAIL = /^[^\s@]+@[^\s@]+\.[^\s@]+$/;
+
+const isObject = (value: unknown): value is Claims =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+const own = (claims: Claims, name: string): unknown =>
+  Object.hasOwn(claims, name) ? claims[name] : undefined;
+
+/** By its whole name, or by a path such as `realm_access.roles`. Names may contain dots: Auth0 uses URLs. */
+function claimAt(claims: Claims, path: string): unknown {
+  const whole = own(claims, path);
+  if (whole !== undefined) return whole;
+  let value: unknown = claims;
+  for (const name of path.split(".")) value = isObject(value) ? own(value, name) : undefined;
+  return value;
+}
+
+/** The claim's values: a list, or one string. Anything else in it counts for nothing. */
+export function valuesOf(claims: Claims, path: string): string[] {
+  const value = claimAt(claims, path);
+  const values = Array.isArray(value) ? value : [value];
+  return values
+    .filter(
+      (item): item is string => typeof item === "string" && item !== "" && item.length <= VALUE_LENGTH_MAX,
+    )
+    .slice(0, VALUES_MAX);
+}
+
+/** Providers send booleans as such; a claim that is `true` matches the value "true". */
+export function hasRight(claims: Claims, { claim, value }: ClaimRule): boolean {
+  return valuesOf(claims, claim).includes(value) || (value === "true" && claimAt(claims, claim) === true);
+}
+
+/** The address in lower case, as accounts have it; null when there is none that could be one. */
+export function emailOf(claims: Claims): string | null {
+  const { email } = claims;
+  if (typeof email !== "string") return null;
+  const text = email.trim().toLowerCase();
+  return text.length <= EMAIL_LENGTH_MAX && EMAIL.test(text) ? text : null;
+}
+
+/** Some providers write the boolean as text. */
+export const isEmailVerified = ({ email_verified }: Claims): boolean =>
+  email_verified === true || email_verified === "true";
+
+export function nameOf(claims: Claims): string | undefined {
+  for (const value of [claims.name, claims.preferred_username]) {
+    const text = typeof value === "string" ? value.trim().slice(0, NAME_LENGTH_MAX) : "";
+    if (text !== "") return text;
+  }
+  return undefined;
+}

@@ -1,0 +1,180 @@
+import * as oauth from "oauth4webapi";
+import type { Clock } from "../../kernel/clock.ts";
+import { fail } from "../../kernel/errors.ts";
+import type { Log } from "../../kernel/log.ts";
+import type { Attempt } from "./attempt.ts";
+import type { Claims } from "./claims.ts";
+
+/** The provider's description of itself is read again after this. */
+const DISCOVERY_KEPT_MS = 3600_000;
+const REQUEST_TIMEOUT_MS = 10_000;
+const ANSWER_BYTES_MAX = 1024 * 1024;
+const CLOCK_TOLERANCE_SECONDS = 30;
+const ERROR_LENGTH_MAX = 300;
+
+export interface ProviderOptions {
+  issuer: string;
+  clientId: string;
+  clientSecret: string | null;
+  scopes: string;
+  redirectUri: string;
+  clock: Clock;
+  log: Log;
+  fetch(url: string, init: RequestInit): Promise<Response>;
+}
+
+export interface Person {
+  issuer: string;
+  subject: string;
+  claims: Claims;
+}
+
+/** OpenID Connect with the one configured provider: authorization code with PKCE, state, nonce and a signed ID token. */
+export class OidcProvider {
+  readonly #client: oauth.Client;
+  readonly #issuer: URL;
+  /** Of every request to the provider. */
+  readonly #http;
+  #found: { server: Promise<oauth.AuthorizationServer>; atMs: number } | null = null;
+
+  constructor(readonly options: ProviderOptions) {
+    this.#issuer = new URL(options.issuer);
+    this.#client = { client_id: options.clientId, [oauth.clockTolerance]: CLOCK_TOLERANCE_SECONDS };
+    this.#http = {
+      [oauth.customFetch]: (url: string, init: unknown) => this.#fetch(url, init as RequestInit),
+      // The settings allow http for a provider on this machine only.
+      [oauth.allowInsecureRequests]: this.#issuer.protocol === "http:",
+    };
+  }
+
+  /** A slow provider or an endless answer ends here. */
+  async #fetch(url: string, init: RequestInit): Promise<Response> {
+    const signal = AbortSignal.timeout(REQUEST_TIMEOUT_MS);
+    const response = await this.options.fetch(url, { ...init, redirect: "manual", signal });
+    const parts: Uint8Array[] = [];
+    let bytes = 0;
+    for await (const part of response.body ?? []) {
+      bytes += part.length;
+      if (bytes > ANSWER_BYTES_MAX)
+        throw new Error(`the provider's answer is larger than ${ANSWER_BYTES_MAX} bytes`);
+      parts.push(part);
+    }
+    const { status, headers } = response;
+    const hasBody = status !== 204 && status !== 304;
+    const answer = new Response(hasBody ? Buffer.concat(parts) : null, { status, headers });
+    // Our copy has lost its address, which the library reads.
+    Object.defineProperty(answer, "url", { value: response.url });
+    return answer;
+  }
+
+  #server(): Promise<oauth.AuthorizationServer> {
+    const nowMs = this.options.clock.now();
+    if (this.#found && nowMs - this.#found.atMs < DISCOVERY_KEPT_MS) return this.#found.server;
+    const server = oauth
+      .discoveryRequest(this.#issuer, { algorithm: "oidc", ...this.#http })
+      .then((response) => oauth.processDiscoveryResponse(this.#issuer, response))
+      .catch((error: unknown) => {
+        this.#found = null;
+        this.options.log.warn("the sign-in provider does not answer", { issuer: this.options.issuer, error });
+        return fail("unavailable", "The sign-in provider cannot be reached right now; try again shortly", {
+          retryAfterSeconds: 5,
+          cause: error,
+        });
+      });
+    this.#found = { server, atMs: nowMs };
+    return server;
+  }
+
+  async authorizationUrl({ state, nonce, verifier }: Attempt): Promise<string> {
+    const { clientId, scopes, redirectUri } = this.options;
+    const server = await this.#server();
+    const url = new URL(
+      server.authorization_endpoint ??
+        fail("unavailable", "The sign-in provider names no authorization endpoint"),
+    );
+    const parameters = {
+      client_id: clientId,
+      redirect_uri: redirectUri,
+      response_type: "code",
+      scope: scopes,
+      state,
+      nonce,
+      code_challenge: await oauth.calculatePKCECodeChallenge(verifier),
+      code_challenge_method: "S256",
+    };
+    for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
+    return url.href;
+  }
+
+  /** Checks that the provider's redirect belongs to the attempt, and passes on its refusal. */
+  async accepted(query: URLSearchParams, { state }: Attempt): Promise<URLSearchParams> {
+    const server = await this.#server();
+    try {
+      return oauth.validateAuthResponse(server, this.#client, query, state);
+    } catch (error) {
+      if (error instanceof oauth.AuthorizationResponseError) {
+        const why = (error.error_description ?? error.error).slice(0, ERROR_LENGTH_MAX);
+        fail("forbidden", `The sign-in provider refused: ${why}`);
+      }
+      return this.#refuse(error);
+    }
+  }
+
+  /** Exchanges the code for what the provider says about the person. */
+  async redeem(accepted: URLSearchParams, { nonce, verifier }: Attempt): Promise<Person> {
+    const server = await this.#server();
+    try {
+      const response = await oauth.authorizationCodeGrantRequest(
+        server,
+        this.#client,
+        this.#authentication(server),
+        accepted,
+        this.options.redirectUri,
+        verifier,
+        this.#http,
+      );
+      const tokens = await oauth.processAuthorizationCodeResponse(server, this.#client, response, {
+        expectedNonce: nonce,
+        requireIdToken: true,
+      });
+      // The token came over TLS from the provider; its signature is checked nevertheless.
+      await oauth.validateApplicationLevelSignature(server, response, this.#http);
+      const idToken = oauth.getValidatedIdTokenClaims(tokens)!;
+      const more =
+        server.userinfo_endpoint === undefined ? {} : await this.#userInfo(server, tokens, idToken.sub);
+      return { issuer: idToken.iss, subject: idToken.sub, claims: { ...more, ...idToken } };
+    } catch (error) {
+      return this.#refuse(error);
+    }
+  }
+
+  async #userInfo(
+    server: oauth.AuthorizationServer,
+    { access_token }: oauth.TokenEndpointResponse,
+    subject: string,
+  ): Promise<Claims> {
+    const response = await oauth.userInfoRequest(server, this.#client, access_token, this.#http);
+    return (await oauth.processUserInfoResponse(server, this.#client, subject, response)) as Claims;
+  }
+
+  #authentication({
+    token_endpoint_auth_methods_supported: methods,
+  }: oauth.AuthorizationServer): oauth.ClientAuth {
+    const { clientSecret } = this.options;
+    if (clientSecret === null) return oauth.None();
+    const isBasic = methods === undefined || methods.includes("client_secret_basic");
+    return isBasic ? oauth.ClientSecretBasic(clientSecret) : oauth.ClientSecretPost(clientSecret);
+  }
+
+  #refuse(error: unknown): never {
+    const reason = error instanceof Error ? error.message : String(error);
+    this.options.log.warn("a sign-in by the provider failed", { issuer: this.options.issuer, reason, error });
+    fail(
+      "forbidden",
+      "Sign-in failed: the provider's answer could not be verified. Try again; the server's log has the reason",
+      {
+        cause: error,
+      },
+    );
+  }
+}

@@ -1,0 +1,97 @@
+import { type HttpRequest, jsonReply } from "@model-gateway/wire/http";
+import { z } from "zod";
+import { fail } from "../../kernel/errors.ts";
+import { defineRoute, raw } from "../../kernel/route.ts";
+import { SessionResult } from "../accounts/index.ts";
+import { ATTEMPT_SECONDS } from "./attempt.ts";
+import type { Begun, Sso } from "./service.ts";
+
+const BODY_BYTES_MAX = 16 * 1024;
+const QUERY_LENGTH_MAX = 12_000;
+const COOKIE = "sign-in";
+
+const ReturnTo = z.string().max(2_000).optional().describe("Page of the console to return to");
+const Begin = z.object({ url: z.string().describe("The provider's page; send the browser there") });
+const Finish = z.object({
+  session: SessionResult.nullable().describe(
+    "Null when the account was linked: its owner is signed in already",
+  ),
+  return_to: z.string(),
+});
+
+const cookieOf = (request: HttpRequest): string | null => {
+  for (const pair of (request.header("cookie") ?? "").split(/[;,]/)) {
+    const at = pair.indexOf("=");
+    if (pair.slice(0, at).trim() === COOKIE) return pair.slice(at + 1).trim();
+  }
+  return null;
+};
+
+function setCookie(sso: Sso, value: string, maxAgeSeconds: number): Record<string, string> {
+  const secure = sso.publicUrl?.startsWith("https:") ? "; Secure" : "";
+  return {
+    "set-cookie": `${COOKIE}=${value}; Path=/api/auth/oidc; Max-Age=${maxAgeSeconds}; HttpOnly; SameSite=Lax${secure}`,
+    "cache-control": "no-store",
+  };
+}
+
+/** The cookie belongs to the name under which the provider sends people back. */
+function requirePublicName(sso: Sso, request: HttpRequest): void {
+  const { publicUrl } = sso;
+  if (publicUrl === null) return;
+  if ((request.header("host") ?? "").toLowerCase() !== new URL(publicUrl).host)
+    fail("forbidden", `Open the service at ${publicUrl} to sign in with the provider`);
+}
+
+function begun(sso: Sso, { url, sealed }: Begun, requestId: string) {
+  const headers = setCookie(sso, sealed, ATTEMPT_SECONDS);
+  return jsonReply(JSON.stringify({ url }), requestId, 200, headers);
+}
+
+export const startSignIn = defineRoute({
+  method: "POST",
+  path: "/api/auth/oidc/start",
+  summary: "Begin to sign in with the provider; the answer's cookie binds it to the browser",
+  auth: "public",
+  body: z.object({ return_to: ReturnTo, setup_token: z.string().max(128).optional() }),
+  bodyBytesMax: BODY_BYTES_MAX,
+  response: raw(Begin),
+  handler: async ({ body, request, requestId, caller, rooms: { sso } }) => {
+    requirePublicName(sso, request);
+    const given = { returnTo: body.return_to, setupToken: body.setup_token };
+    return begun(sso, await sso.begin(given, caller), requestId);
+  },
+});
+
+export const startLink = defineRoute({
+  method: "POST",
+  path: "/api/auth/oidc/link",
+  summary: "Begin to link your account to the one that you have at the provider",
+  auth: "jwt",
+  body: z.object({ return_to: ReturnTo }),
+  bodyBytesMax: BODY_BYTES_MAX,
+  response: raw(Begin),
+  handler: async ({ body, actor, request, requestId, caller, rooms: { sso } }) => {
+    requirePublicName(sso, request);
+    const given = { returnTo: body.return_to, linksTo: actor.userId };
+    return begun(sso, await sso.begin(given, caller), requestId);
+  },
+});
+
+export const finishSignIn = defineRoute({
+  method: "POST",
+  path: "/api/auth/oidc/finish",
+  summary: "End a sign-in with what the provider added to the address of the page that it returned to",
+  auth: "public",
+  body: z.object({
+    query: z.string().max(QUERY_LENGTH_MAX).describe("Of that address, e.g. code=…&state=…"),
+  }),
+  bodyBytesMax: BODY_BYTES_MAX,
+  response: raw(Finish),
+  handler: async ({ body, request, requestId, caller, rooms: { sso } }) => {
+    requirePublicName(sso, request);
+    const { session, returnTo } = await sso.finish({ query: body.query, sealed: cookieOf(request) }, caller);
+    const answer = Finish.parse({ session, return_to: returnTo });
+    return jsonReply(JSON.stringify(answer), requestId, 200, setCookie(sso, "", 0));
+  },
+});

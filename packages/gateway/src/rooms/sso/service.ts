@@ -1,0 +1,276 @@
+import * as oauth from "oauth4webapi";
+import { isoTime } from "../../kernel/clock.ts";
+import type { Actor, CallSource } from "../../kernel/context.ts";
+import { fail } from "../../kernel/errors.ts";
+import type { Ids } from "../../kernel/ids.ts";
+import type { Database, Sweep, Transaction } from "../../storage/contract.ts";
+import type { Accounts, Session } from "../accounts/index.ts";
+import type { Groups } from "../groups/index.ts";
+import { ATTEMPT_SECONDS, type Attempt, Attempts } from "./attempt.ts";
+import {
+  type ClaimRule,
+  type Claims,
+  emailOf,
+  hasRight,
+  isEmailVerified,
+  nameOf,
+  valuesOf,
+} from "./claims.ts";
+import { OidcProvider, type Person, type ProviderOptions } from "./provider.ts";
+import { type IdentityRow, IdentityStore } from "./store.ts";
+
+const TRIES_PER_IP = 20;
+const IDENTITIES_MAX = 10;
+const RETURN_LENGTH_MAX = 1_000;
+/** The console's page that the provider sends people back to. */
+export const CALLBACK_PATH = "/signed-in";
+
+/** What the operator set. */
+export interface SsoSettings
+  extends Pick<ProviderOptions, "issuer" | "clientId" | "clientSecret" | "scopes"> {
+  publicUrl: string;
+  label: string;
+  /** Who administers the service; null: administrators say so here. */
+  admin: ClaimRule | null;
+  /** The claim with the names of groups; null: people join groups here only. */
+  groupsClaim: string | null;
+  /** Empty: any. */
+  emailDomains: readonly string[];
+  /** Newcomers get an account. */
+  registers: boolean;
+  /** An account that exists is linked to the person with the same verified address. */
+  linksByEmail: boolean;
+  /** The provider's addresses count as verified even if it does not say so. */
+  trustsEmail: boolean;
+}
+
+export interface SsoOptions extends Pick<ProviderOptions, "clock" | "log" | "fetch"> {
+  /** Null: people sign in with passwords only. */
+  settings: SsoSettings | null;
+  db: Database;
+  ids: Ids;
+  jwtSecret: Uint8Array;
+  accounts: Accounts;
+  groups: Groups;
+}
+
+export interface Begun {
+  url: string;
+  sealed: string;
+}
+
+export interface Finished {
+  /** Null when the account was linked: its owner is signed in already. */
+  session: Session | null;
+  returnTo: string;
+}
+
+interface Enabled {
+  settings: SsoSettings;
+  provider: OidcProvider;
+}
+
+/** Sign-in by an OpenID Connect provider. Accounts are bound to the provider's subject, never to an address. */
+export class Sso {
+  readonly #store: IdentityStore;
+  readonly #attempts: Attempts;
+  readonly #enabled: Enabled | null;
+
+  constructor(readonly options: SsoOptions) {
+    const { db, jwtSecret, clock, settings, log, fetch } = options;
+    this.#store = new IdentityStore(db);
+    this.#attempts = new Attempts(jwtSecret, clock);
+    this.#enabled = settings && {
+      settings,
+      provider: new OidcProvider({
+        ...settings,
+        redirectUri: callbackUrl(settings.publicUrl),
+        clock,
+        log,
+        fetch,
+      }),
+    };
+  }
+
+  /** The words on the button; null: there is no provider. */
+  get label(): string | null {
+    return this.options.settings?.label ?? null;
+  }
+
+  /** Where the service is open to browsers, when there is a provider. */
+  get publicUrl(): string | null {
+    return this.options.settings?.publicUrl ?? null;
+  }
+
+  async begin(
+    { returnTo, linksTo, setupToken }: { returnTo?: string; linksTo?: string; setupToken?: string },
+    { ip }: CallSource,
+  ): Promise<Begun> {
+    const { provider, settings } = this.#configured();
+    await this.options.accounts.limit("oidc", ip, TRIES_PER_IP);
+    const attempt: Attempt = {
+      id: this.options.ids.uuid(),
+      state: oauth.generateRandomState(),
+      nonce: oauth.generateRandomNonce(),
+      verifier: oauth.generateRandomCodeVerifier(),
+      returnTo: pathWithin(settings.publicUrl, returnTo),
+      ...(linksTo !== undefined && { linksTo }),
+      ...(setupToken !== undefined && { setupToken }),
+    };
+    return { url: await provider.authorizationUrl(attempt), sealed: await this.#attempts.seal(attempt) };
+  }
+
+  async finish(
+    { query, sealed }: { query: string; sealed: string | null },
+    source: CallSource,
+  ): Promise<Finished> {
+    const { provider } = this.#configured();
+    const { accounts, clock } = this.options;
+    await accounts.limit("oidc-finish", source.ip, TRIES_PER_IP);
+    const attempt = (await this.#attempts.open(sealed)) ?? refuseAttempt();
+    const accepted = await provider.accepted(new URLSearchParams(query), attempt);
+    const expiresAt = isoTime(clock.now() + 2 * ATTEMPT_SECONDS * 1000);
+    if (!(await this.#store.use(attempt.id, expiresAt))) refuseAttempt();
+    const person = await provider.redeem(accepted, attempt);
+    if (attempt.linksTo !== undefined) {
+      await this.#link(person, attempt.linksTo);
+      return { session: null, returnTo: attempt.returnTo };
+    }
+    const userId = await this.#accountOf(person, attempt, source);
+    await this.#applyClaims(userId, person.claims);
+    return { session: await accounts.startSessionOf(userId, source), returnTo: attempt.returnTo };
+  }
+
+  async #link(person: Person, userId: string): Promise<void> {
+    const { db } = this.options;
+    await db.transaction(async (tx) => {
+      await tx.lock("registration");
+      const known = await this.#store.identity(tx, person.issuer, person.subject);
+      if (known && known.user_id !== userId)
+        fail("conflict", "This sign-in belongs to another account here; unlink it there first");
+      if (known) return;
+      if ((await this.#store.of(tx, userId)).length >= IDENTITIES_MAX)
+        fail("app_error", `An account has at most ${IDENTITIES_MAX} linked sign-ins; unlink one first`);
+      await this.#insert(tx, person, userId);
+    });
+  }
+
+  /** The account that is bound to the person, made or linked on the way where the settings allow it. */
+  #accountOf(person: Person, { setupToken }: Attempt, source: CallSource): Promise<string> {
+    const { accounts, clock } = this.options;
+    const { settings } = this.#configured();
+    const { claims } = person;
+    return accounts.registering(async (tx, first) => {
+      const known = await this.#store.identity(tx, person.issuer, person.subject);
+      if (known) {
+        await this.#store.touch(tx, { id: known.id, email: emailOf(claims), now: isoTime(clock.now()) });
+        return known.user_id;
+      }
+      const email = this.#trustedEmail(claims, settings);
+      const existing = await accounts.byEmail(tx, email);
+      if (existing && !settings.linksByEmail)
+        fail(
+          "conflict",
+          "An account with your address exists already. Sign in with its password and link this sign-in under Settings, or ask an administrator",
+        );
+      if (!existing && !settings.registers)
+        fail(
+          "forbidden",
+          "You have no account here; ask an administrator to create one, then link it under Settings",
+        );
+      const isAdmin = settings.admin ? hasRight(claims, settings.admin) : first;
+      if (!existing && first && !settings.admin) accounts.refuseFirstUnless(setupToken, source);
+      const user =
+        existing ?? (await accounts.insert(tx, { email, name: nameOf(claims), passwordHash: "", isAdmin }));
+      await this.#insert(tx, person, user.id);
+      return user.id;
+    });
+  }
+
+  /** The address for a new account: others are invited, added and found by it, so it must be the person's own. */
+  #trustedEmail(claims: Claims, { trustsEmail, emailDomains }: SsoSettings): string {
+    const email =
+      emailOf(claims) ??
+      fail("forbidden", "The sign-in provider gave no email address; the scope `email` may be missing");
+    if (!trustsEmail && !isEmailVerified(claims))
+      fail(
+        "forbidden",
+        "The sign-in provider has not verified your email address; verify it there and try again",
+      );
+    const domain = email.slice(email.lastIndexOf("@") + 1);
+    if (emailDomains.length > 0 && !emailDomains.includes(domain))
+      fail("forbidden", `Addresses at ${domain} may not sign in here; use one of ${emailDomains.join(", ")}`);
+    return email;
+  }
+
+  #insert(tx: Transaction, { issuer, subject, claims }: Person, userId: string): Promise<void> {
+    const { ids, clock } = this.options;
+    const now = isoTime(clock.now());
+    return this.#store.insert(tx, {
+      id: ids.uuid(),
+      issuer,
+      subject,
+      user_id: userId,
+      email: emailOf(claims),
+      created_at: now,
+      last_used_at: now,
+    });
+  }
+
+  /** Rights and groups as the provider has them at this sign-in. */
+  async #applyClaims(userId: string, claims: Claims): Promise<void> {
+    const { accounts, groups } = this.options;
+    const { admin, groupsClaim } = this.#configured().settings;
+    if (admin) await accounts.people.followProvider(userId, hasRight(claims, admin));
+    if (groupsClaim !== null) await groups.members.followProvider(userId, valuesOf(claims, groupsClaim));
+  }
+
+  identities({ userId }: Actor): Promise<IdentityRow[]> {
+    return this.#store.of(this.options.db, userId);
+  }
+
+  async unlink({ userId }: Actor, id: string): Promise<void> {
+    const { db, accounts } = this.options;
+    await db.transaction(async (tx) => {
+      const identities = await this.#store.of(tx, userId);
+      if (!identities.some((identity) => identity.id === id))
+        fail(
+          "not_found",
+          "`identity_id`: no linked sign-in of yours has this id; auth.identities.list shows them",
+        );
+      if (identities.length === 1 && !(await accounts.hasPassword(tx, userId)))
+        fail(
+          "forbidden",
+          "This is the only way into your account; ask an administrator for a password link first",
+        );
+      await this.#store.remove(tx, id);
+    });
+  }
+
+  #configured(): Enabled {
+    return (
+      this.#enabled ?? fail("not_found", "This service has no sign-in provider; SERVICE_OIDC_ISSUER sets one")
+    );
+  }
+
+  /** Forgets used attempts that would have expired anyway. */
+  readonly sweepUsed: Sweep = (nowMs, rowsMax) => this.#store.deleteUsed(isoTime(nowMs), rowsMax);
+}
+
+export const callbackUrl = (publicUrl: string): string => `${new URL(publicUrl).origin}${CALLBACK_PATH}`;
+
+/** A path of this service and nothing else: `//evil.example` and the like become the start page. */
+function pathWithin(publicUrl: string, path: string | undefined): string {
+  const { origin } = new URL(publicUrl);
+  if (path === undefined || path.length > RETURN_LENGTH_MAX || !path.startsWith("/")) return "/";
+  const url = URL.canParse(path, origin) ? new URL(path, origin) : null;
+  if (url?.origin !== origin || url.pathname.startsWith("//") || url.pathname === CALLBACK_PATH) return "/";
+  return `${url.pathname}${url.search}`;
+}
+
+function refuseAttempt(): never {
+  fail(
+    "forbidden",
+    "This sign-in was not begun in this browser, took too long, or was used before; sign in again",
+  );
+}

@@ -1,0 +1,248 @@
+import { expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
+import { InProcessBus } from "../../src/bus/in-process/bus.ts";
+import { Outage } from "../../src/kernel/errors.ts";
+import { randomIds } from "../../src/kernel/ids.ts";
+import { silentLog } from "../../src/kernel/log.ts";
+import { RequestRecord } from "../../src/kernel/request-record.ts";
+import { Metrics } from "../../src/observe/metrics.ts";
+import { Requests } from "../../src/rooms/requests/index.ts";
+import { firstIdAt, numberFor, type RecordRow } from "../../src/rooms/requests/rows.ts";
+import { RequestStore } from "../../src/rooms/requests/store.ts";
+import { RecordWriter } from "../../src/rooms/requests/writer.ts";
+import type { Database } from "../../src/storage/contract.ts";
+import { seedRequests } from "./support.ts";
+
+const NOW = Date.parse("2026-11-15T12:30:00Z");
+const HOUR = 3_600_000;
+const ADMIN = { userId: "00000000-0000-4000-8000-000000000001", email: "", name: "", isAdmin: true };
+
+const room = (db: Database, clock = new ManualClock(NOW), more: object = {}) =>
+  new Requests({
+    db,
+    bus: new InProcessBus(),
+    events: {} as never,
+    clock,
+    ids: randomIds,
+    log: silentLog,
+    metrics: new Metrics(),
+    groups: { requireAdmin: async () => {} },
+    costNanoUsd: () => null,
+    knownModel: () => null,
+    keptDays: 30,
+    keptMax: 1_000_000,
+    ...more,
+  });
+
+onEachDatabase("request records", (fresh) => {
+  test("pages follow each other without gaps or repeats, and filters find what is rare", () =>
+    withDatabase(fresh, async (db) => {
+      const seeded = await seedRequests(db, { count: 3_000, untilMs: NOW, days: 20, keys: 40 });
+      const requests = room(db);
+      const walk = async (params: object) => {
+        const ids: string[] = [];
+        let cursor: string | undefined;
+        do {
+          const page = await requests.list(ADMIN, { everyone: true, limit: 100, ...params, cursor });
+          ids.push(...page.records.map(({ id }) => id));
+          cursor = page.next_cursor ?? undefined;
+        } while (cursor);
+        return ids;
+      };
+      const newestFirst = seeded.toSorted((a, b) => (a.id < b.id ? 1 : -1));
+      const idsOf = (rows: typeof seeded) => rows.map(({ id }) => id);
+      expect(await walk({})).toEqual(idsOf(newestFirst));
+      const rare = newestFirst.filter(({ model }) => model === "rare");
+      expect(rare.length).toBeGreaterThan(0);
+      expect(await walk({ model: "rare" })).toEqual(idsOf(rare));
+      expect(await walk({ outcome: "failed" })).toEqual(
+        idsOf(newestFirst.filter(({ status }) => status >= 500)),
+      );
+      const { keyId } = newestFirst[7]!;
+      expect(await walk({ key_id: keyId })).toEqual(idsOf(newestFirst.filter((row) => row.keyId === keyId)));
+      const since = new Date(NOW - 30 * HOUR).toISOString();
+      const until = new Date(NOW - 5 * HOUR - 600_000).toISOString();
+      expect(await walk({ since, until })).toEqual(
+        idsOf(newestFirst.filter(({ atMs }) => atMs >= Date.parse(since) && atMs < Date.parse(until))),
+      );
+      await requests.close();
+    }));
+
+  test("stats are the sums of the rows, by hour or by day, and of the period before", () =>
+    withDatabase(fresh, async (db) => {
+      const seeded = await seedRequests(db, { count: 4_000, untilMs: NOW, days: 20, keys: 10 });
+      const requests = room(db);
+      for (const days of [0.25, 1, 3, 9]) {
+        const since = new Date(NOW - days * 24 * HOUR).toISOString();
+        const until = new Date(NOW).toISOString();
+        const stats = await requests.stats(ADMIN, { everyone: true, since, until, with_keys: true });
+        const [fromMs, belowMs] = [Date.parse(stats.since), Date.parse(stats.until)];
+        expect(fromMs).toBeLessThanOrEqual(Date.parse(since));
+        expect(belowMs).toBeGreaterThanOrEqual(NOW);
+        expect(stats.bins.length).toBeLessThanOrEqual(101);
+        const within = (from: number, below: number) =>
+          seeded.filter(({ atMs }) => atMs >= from && atMs < below);
+        const rows = within(fromMs, belowMs);
+        const failed = rows.filter(({ status }) => status >= 500);
+        expect(stats.totals).toMatchObject({ requests: rows.length, failed: failed.length });
+        expect(stats.before.requests).toBe(within(2 * fromMs - belowMs, fromMs).length);
+        const binned = stats.bins.reduce(
+          (sum, { ok, refused, failed: broke, left }) => sum + ok + refused + broke + left,
+          0,
+        );
+        expect(binned).toBe(rows.length);
+        for (const { name, requests: count } of stats.models)
+          expect(count).toBe(rows.filter(({ model }) => model === (name ?? "")).length);
+        expect(stats.keys.reduce((sum, { requests: count }) => sum + count, 0)).toBe(rows.length);
+        const times = rows
+          .filter(({ status }) => status < 400)
+          .map(({ durationMs }) => durationMs)
+          .sort((a, b) => a - b);
+        if (times.length < 50) continue;
+        // Read from a histogram whose bounds double.
+        const exact = times[Math.floor(times.length / 2)]!;
+        expect(stats.totals.duration.p50_ms!).toBeGreaterThan(exact / 2);
+        expect(stats.totals.duration.p50_ms!).toBeLessThan(exact * 2);
+      }
+      const { userId } = seeded[0]!;
+      const own = await requests.stats({ ...ADMIN, userId }, {});
+      const dayAgo = Date.parse(own.since);
+      expect(own.totals.requests).toBe(
+        seeded.filter((row) => row.userId === userId && row.atMs >= dayAgo).length,
+      );
+      await requests.close();
+    }));
+
+  test("what is too old or too much goes in small steps; sums stay longer", () =>
+    withDatabase(fresh, async (db) => {
+      await seedRequests(db, { count: 500, untilMs: NOW, days: 20, keys: 5 });
+      const count = async () => (await db.get<{ n: number }>("SELECT COUNT(*) AS n FROM request_records"))!.n;
+      const requests = room(db, new ManualClock(NOW), { keptDays: 10, keptMax: 100 });
+      const before = await requests.stats(ADMIN, {
+        everyone: true,
+        since: new Date(NOW - 12 * 24 * HOUR).toISOString(),
+      });
+      while ((await requests.sweepRecords(NOW, 50)) > 0);
+      expect(await count()).toBe(100);
+      const newest = await db.all<{ id: string }>("SELECT id FROM request_records ORDER BY id");
+      expect(newest[0]!.id > firstIdAt(NOW - 10 * 24 * HOUR)).toBe(true);
+      while ((await requests.sweepSums(NOW, 50)) > 0);
+      const after = await requests.stats(ADMIN, { everyone: true, since: before.since });
+      expect(after.totals).toEqual(before.totals);
+      while ((await requests.sweepSums(NOW + 40 * 24 * HOUR, 50)) > 0);
+      expect(await db.get("SELECT COUNT(*) AS n FROM request_sums")).toEqual({ n: 0 });
+      await requests.close();
+    }));
+
+  test("a batch whose commit is in doubt is written once", () =>
+    withDatabase(fresh, async (db) => {
+      const store = new RequestStore(db);
+      let fails = 1;
+      const clock = new ManualClock(NOW);
+      const dropped = new Metrics().counter("dropped", "");
+      const writer = new RecordWriter({
+        store: {
+          existing: (ids) => store.existing(ids),
+          async insert(batch) {
+            await store.insert(batch);
+            if (fails-- > 0) throw new Error("the connection broke after the commit");
+          },
+        },
+        clock,
+        log: silentLog,
+        dropped,
+        costNanoUsd: () => 5,
+        knownModel: () => null,
+        written() {},
+      });
+      const record = new RequestRecord(writer, "/v1/chat/completions", firstIdAt(NOW));
+      record.used(1, 2, false);
+      record.end(200);
+      await writer.flush(1_000);
+      expect(writer.waitingCount).toBe(1);
+      clock.advance(3_000);
+      await writer.flush(1_000);
+      expect(writer.waitingCount).toBe(0);
+      expect(await db.get("SELECT COUNT(*) AS n FROM request_records")).toEqual({ n: 1 });
+      const sums = await db.all<{ requests: number }>(
+        "SELECT requests FROM request_sums UNION ALL SELECT requests FROM request_asker_sums",
+      );
+      expect(sums.map(({ requests }) => requests)).toEqual([1, 1, 1, 1, 1, 1]);
+      await writer.close(1_000);
+      expect(dropped.total()).toBe(0);
+    }));
+});
+
+test("while the database is away records wait, a bounded number of them, and the rest are counted", async () => {
+  const clock = new ManualClock(NOW);
+  const dropped = new Metrics().counter("dropped", "");
+  const written: RecordRow[] = [];
+  let isAway = true;
+  const writer = new RecordWriter({
+    store: {
+      existing: async () => new Set(),
+      async insert({ rows }) {
+        if (isAway) throw new Outage("away");
+        written.push(...rows);
+      },
+    },
+    clock,
+    log: silentLog,
+    dropped,
+    costNanoUsd: () => null,
+    knownModel: () => null,
+    written() {},
+  });
+  const count = 30_000;
+  for (let i = 0; i < count; i++) {
+    new RequestRecord(writer, "/v1/chat/completions", firstIdAt(NOW + i)).end(200);
+    if (i === 10) await writer.flush(100);
+  }
+  const kept = writer.waitingCount;
+  expect(kept).toBeGreaterThan(10_000);
+  expect(dropped.total()).toBe(count - kept);
+  isAway = false;
+  clock.advance(3_000);
+  await writer.close(60_000);
+  expect(written).toHaveLength(kept);
+});
+
+test("rows that the database refuses do not stop later ones", async () => {
+  const clock = new ManualClock(NOW);
+  const dropped = new Metrics().counter("dropped", "");
+  const written: string[] = [];
+  const writer = new RecordWriter({
+    store: {
+      existing: async () => new Set(),
+      async insert({ rows }) {
+        if (rows.some(({ detail }) => detail?.ref === "poison")) throw new Error("refused");
+        written.push(...rows.map(({ id }) => id));
+      },
+    },
+    clock,
+    log: silentLog,
+    dropped,
+    costNanoUsd: () => null,
+    knownModel: () => null,
+    written() {},
+  });
+  const poison = new RequestRecord(writer, "/v1/chat/completions", firstIdAt(NOW));
+  poison.refId = "poison";
+  poison.end(200);
+  await writer.flush(100);
+  new RequestRecord(writer, "/v1/chat/completions", firstIdAt(NOW + 1)).end(200);
+  for (let i = 0; i < 2; i++) {
+    clock.advance(3_000);
+    await writer.flush(100);
+  }
+  await writer.close(100);
+  expect(written).toEqual([firstIdAt(NOW + 1)]);
+  expect(dropped.total()).toBe(1);
+});
+
+test("numbers of combinations are the same everywhere, and fit a double", () => {
+  expect(numberFor("facet", "a", 1, null)).toBe(numberFor("facet", "a", 1, null));
+  expect(numberFor("facet", "a", 1, null)).not.toBe(numberFor("facet", "a", null, 1));
+  expect(Number.isSafeInteger(numberFor("x"))).toBe(true);
+});

@@ -1,0 +1,62 @@
+#!/usr/bin/env node
+// Runs the program with the Bun that was installed beside it. Node only starts it: it is what `npx` is sure to have.
+import { spawn } from "node:child_process";
+import { statSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+/** Without its install script Bun's package holds a short text in the place of the program. */
+const PROGRAM_BYTES_MIN = 1_000_000;
+const SHELL_CHECKED_MS = 250;
+const isProgram = (path) => (statSync(path, { throwIfNoEntry: false })?.size ?? 0) >= PROGRAM_BYTES_MIN;
+
+/** The program in Bun's package, or in the one for this system, of which npm installs the one that fits. */
+function findBun() {
+  const home = dirname(createRequire(import.meta.url).resolve("bun/package.json"));
+  const system = process.platform === "win32" ? "windows" : process.platform;
+  const arch = process.arch === "arm64" ? "aarch64" : process.arch;
+  const name = process.platform === "win32" ? "bun.exe" : "bun";
+  const near = createRequire(join(home, "package.json"));
+  const candidates = [join(home, "bin", "bun.exe")];
+  for (const libc of ["", "-musl"]) {
+    try {
+      const found = near.resolve(`@oven/bun-${system}-${arch}${libc}/package.json`);
+      candidates.push(join(dirname(found), "bin", name));
+    } catch {
+      // Not for this system.
+    }
+  }
+  return candidates.find(isProgram);
+}
+
+const bun = findBun();
+if (bun === undefined) {
+  console.error(
+    `No Bun for ${process.platform} ${process.arch} is installed; install again without --omit=optional.`,
+  );
+  process.exit(1);
+}
+const program = join(dirname(fileURLToPath(import.meta.url)), "..", "lib", "main.js");
+const child = spawn(bun, [program, ...process.argv.slice(2)], {
+  stdio: "inherit",
+  // Read once, before any code runs; without it 256 requests to upstreams are the most at a time.
+  env: { BUN_CONFIG_MAX_HTTP_REQUESTS: "65336", ...process.env },
+});
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) {
+  // A terminal sends SIGINT to the child too, and a second one would end it at once.
+  const isSentToBoth = signal === "SIGINT" && process.stdin.isTTY;
+  process.on(signal, () => isSentToBoth || child.kill(signal));
+}
+// npx passes a signal on to its shell, which ends without telling us.
+if (process.env.npm_command === "exec" && process.platform !== "win32") {
+  const shell = process.ppid;
+  setInterval(() => process.ppid === shell || child.kill("SIGTERM"), SHELL_CHECKED_MS);
+}
+child.on("error", (error) => {
+  console.error(`Bun cannot be started: ${error.message}`);
+  process.exit(1);
+});
+child.on("exit", (code, signal) => {
+  process.exit(code ?? (signal === null ? 1 : 128));
+});

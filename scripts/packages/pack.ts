@@ -1,0 +1,58 @@
+/**
+ * `npm run pack [-- --out dist]`
+ *
+ * npm packages that run from their tarball alone: writes model-gateway-<version>.tgz and
+ * browser-tool-<version>.tgz. Each holds its program in one file; Bun is its only dependency.
+ */
+import "../lib/help.ts";
+import { copyFileSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import manifest from "../../package.json" with { type: "json" };
+import { browserTool, gateway, type Program, ROOT } from "./programs.ts";
+
+/** Of Node, which only starts Bun. */
+const NODE_MIN = ">=20";
+
+async function pack(program: Program, outDir: string): Promise<void> {
+  const dir = join(outDir, "npm", program.name);
+  rmSync(dir, { recursive: true, force: true });
+  mkdirSync(join(dir, "bin"), { recursive: true });
+  const define = await program.defines();
+  for (const { constant, file } of program.workers) define[constant] = JSON.stringify(`./${file}`);
+  for (const { entry, file } of [{ entry: program.entry, file: "main.js" }, ...program.workers]) {
+    const built = await Bun.build({
+      entrypoints: [entry],
+      target: "bun",
+      minify: true,
+      outdir: join(dir, "lib"),
+      naming: { entry: file },
+      define,
+    });
+    if (!built.success) throw new AggregateError(built.logs, `${program.name} could not be built`);
+  }
+  const bin = `bin/${program.name}.js`;
+  copyFileSync(join(import.meta.dir, "launcher.js"), join(dir, bin));
+  copyFileSync(program.readme, join(dir, "README.md"));
+  const described = {
+    name: program.name,
+    version: manifest.version,
+    description: program.description,
+    type: "module",
+    bin: { [program.name]: bin },
+    files: ["bin", "lib"],
+    engines: { node: NODE_MIN },
+    dependencies: { bun: manifest.dependencies.bun },
+  };
+  writeFileSync(join(dir, "package.json"), `${JSON.stringify(described, null, 2)}\n`);
+  const npm = process.platform === "win32" ? "npm.cmd" : "npm";
+  const packed = Bun.spawnSync([npm, "pack", "--silent", "--pack-destination", outDir], { cwd: dir });
+  if (packed.exitCode !== 0) throw new Error(`npm pack: ${packed.stderr}`);
+  console.log(`wrote ${join(outDir, packed.stdout.toString().trim())}`);
+}
+
+const { values } = parseArgs({
+  options: { out: { type: "string", default: join(ROOT, "dist") } },
+});
+mkdirSync(values.out, { recursive: true });
+for (const program of [gateway, browserTool]) await pack(program, values.out);

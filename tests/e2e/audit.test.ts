@@ -1,0 +1,48 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { axeFindings, openSite, type Site, shot } from "./support/site.ts";
+
+let site: Site;
+beforeAll(async () => {
+  site = await openSite();
+  const operator = await site.gateway.signIn("operator");
+  const ada = await site.gateway.signIn("ada");
+  await site.gateway.rpc("keys.create", { name: "laptop", monthly_budget_usd: 5 }, ada);
+  const { id } = await site.gateway.rpc("auth.me", {}, ada);
+  await site.gateway.rpc("users.update", { user_id: id, tier: "pro" }, operator);
+  for (let i = 0; i < 55; i++)
+    await site.gateway.rpc("aliases.set", { alias: `alias-${i}`, target: "m" }, operator);
+});
+afterAll(() => site.stop());
+
+test("an administrator sees who did what, filters it, reads one entry and goes back in time", async () => {
+  const { page, complaints } = await site.visitAs("operator");
+  await page.goto(`${site.gateway.url}/audit`);
+  await page.getByRole("row", { name: /operator@example.com.*aliases.set.*alias-54.*127.0.0.1/ }).waitFor();
+  await shot(page, "audit");
+  expect(await axeFindings(page)).toEqual([]);
+  await page.getByRole("button", { name: "Older" }).click();
+  await page.getByRole("row", { name: /users.update/ }).waitFor();
+  await page.getByLabel("Search by email or user id").fill("ada@");
+  await page.getByRole("row", { name: /ada@example.com.*keys.create/ }).click();
+  const sheet = page.getByRole("dialog", { name: "keys.create" });
+  await sheet.getByText("monthly_budget_usd").waitFor();
+  await shot(page, "audit-entry");
+  await page.keyboard.press("Escape");
+  await page.getByLabel("About").selectOption({ label: "Users" });
+  await page.getByText("No entry matches").waitFor();
+  expect(page.url()).toContain("about=users.");
+  expect(complaints).toEqual([]);
+});
+
+test("fits a phone and a dark room, and is not for others", async () => {
+  for (const look of [{ width: 390 }, { theme: "dark" }] as const) {
+    const { page } = await site.visitAs("operator", look);
+    await page.goto(`${site.gateway.url}/audit?q=ada`);
+    await page.getByRole("row", { name: /keys.create/ }).waitFor();
+    await shot(page, `audit-${Object.keys(look)[0]}`);
+    expect(await axeFindings(page)).toEqual([]);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+  }
+  const { page } = await site.visitAs("ada");
+  expect(await page.getByRole("link", { name: "Audit log" }).count()).toBe(0);
+});

@@ -1,0 +1,90 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { axeFindings, openSite, type Site, shot } from "./support/site.ts";
+
+let site: Site;
+let key: string;
+beforeAll(async () => {
+  site = await openSite();
+  await site.withBackend();
+  const token = await site.gateway.signIn("operator");
+  ({ key } = await site.gateway.rpc<{ key: string }>("keys.create", { name: "ci-pipeline" }, token));
+});
+afterAll(() => site.stop());
+
+const chat = async (body: Record<string, unknown> = {}) => {
+  const response = await fetch(`${site.gateway.url}/v1/chat/completions`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+    body: JSON.stringify({ model: "demo-chat", messages: [{ role: "user", content: "hi" }], ...body }),
+  });
+  await response.text();
+  return response.headers.get("x-request-id") ?? "";
+};
+
+test("an operator finds out why a request failed: histogram, filter in the address, detail, CSV", async () => {
+  for (let i = 0; i < 4; i++) await chat({ stream: i % 2 === 0 });
+  await chat({ model: "absent" });
+  site.upstream.failing = true;
+  const failedId = await chat();
+  site.upstream.failing = false;
+
+  const { page, complaints } = await site.visitAs("operator");
+  await page.getByRole("link", { name: "Requests", exact: true }).click();
+  await page.getByRole("heading", { name: "Requests", exact: true }).waitFor();
+  await page.getByRole("row", { name: /502 upstream failed demo-chat demo ci-pipeline/ }).waitFor();
+  await page.getByRole("row", { name: /404 no such model absent/ }).waitFor();
+  await page.getByRole("figure", { name: /Requests by outcome/ }).waitFor();
+  await shot(page, "requests");
+  expect(await axeFindings(page)).toEqual([]);
+
+  await page.getByLabel("Outcome", { exact: true }).selectOption("failed");
+  await page.getByRole("row", { name: /404 no such model/ }).waitFor({ state: "detached" });
+  expect(page.url()).toContain("outcome=failed");
+  await page.getByRole("row", { name: /502 upstream failed/ }).click();
+  const sheet = page.getByRole("dialog");
+  await sheet
+    .getByText(/no worker is available/)
+    .first()
+    .waitFor();
+  await sheet.getByRole("list", { name: /^Where .* went$/ }).waitFor();
+  await sheet.getByRole("button", { name: failedId }).waitFor();
+  expect(page.url()).toContain(`open=${failedId}`);
+  await shot(page, "requests-detail");
+  expect(await axeFindings(page)).toEqual([]);
+  await sheet.getByRole("link", { name: "Try it in the playground" }).click();
+  await page.waitForURL(/\/playground\?.*model=demo-chat/);
+  await page.goBack();
+  await page.getByRole("dialog").getByRole("button", { name: "Close" }).click();
+
+  const downloading = page.waitForEvent("download");
+  await page.getByRole("button", { name: "CSV" }).click();
+  const csv = readFileSync(await (await downloading).path(), "utf8");
+  expect(csv.split("\r\n")[0]).toStartWith("at,id,surface,outcome,status,code");
+  expect(csv).toContain(failedId);
+  expect(csv.trim().split("\r\n")).toHaveLength(2);
+  expect(complaints).toEqual([]);
+});
+
+test("live: a request appears when it ends, without a reload", async () => {
+  const { page, complaints } = await site.visitAs("operator");
+  await page.goto(`${site.gateway.url}/requests`);
+  const watching = page.waitForRequest((request) => request.url().includes("/api/rpc/events"));
+  await page.getByRole("button", { name: "Live" }).click();
+  await watching;
+  await page.getByText("Requests appear here as they end.").waitFor();
+  const id = await chat({ model: "gone-live" });
+  const row = page.getByRole("row", { name: /404 no such model gone-live/ });
+  await row.waitFor();
+  await row.click();
+  await page.getByRole("dialog").getByRole("button", { name: id }).waitFor();
+  expect(complaints).toEqual([]);
+});
+
+test("someone else sees their own requests only, and is told when there are none", async () => {
+  const { page, complaints } = await site.visitAs("somebody");
+  await page.goto(`${site.gateway.url}/requests`);
+  await page.getByText("No requests in this period").waitFor();
+  expect(await page.getByLabel("Whose").count()).toBe(0);
+  expect(complaints).toEqual([]);
+});

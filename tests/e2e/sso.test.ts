@@ -1,0 +1,94 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { PASSWORD } from "@model-gateway/testing/gateway.ts";
+import { startProvider, type TestProvider } from "@model-gateway/testing/oidc-provider.ts";
+import { freePort } from "@model-gateway/testing/services.ts";
+import type { Page } from "playwright-core";
+import { axeFindings, openSite, type Site, shot } from "./support/site.ts";
+
+let site: Site;
+let provider: TestProvider;
+beforeAll(async () => {
+  const url = `http://127.0.0.1:${await freePort()}`;
+  provider = await startProvider(url);
+  site = await openSite({ config: { ...provider.settings(url), oidcLabel: "Sign in with Example" } });
+  await site.gateway.signIn("root");
+  provider.people.set("ada", { email: "ada@example.org", email_verified: true, name: "Ada Lovelace" });
+});
+afterAll(async () => {
+  await site.stop();
+  provider.stop();
+});
+
+/** The provider's own page, where any password is right. */
+async function signInThere(page: Page, login: string): Promise<void> {
+  await page.waitForURL(`${provider.issuer}/**`);
+  await page.locator("input[name=login]").fill(login);
+  await page.locator("input[name=password]").fill("any");
+  await page.locator("button[type=submit]").click();
+}
+
+test("one button, the provider's form, and back on the page that was asked for", async () => {
+  const { page } = await site.visit();
+  await page.goto(`${site.gateway.url}/usage?by=model`);
+  await page.getByRole("button", { name: "Sign in with Example" }).waitFor();
+  await shot(page, "sign-in-provider");
+  expect(await axeFindings(page)).toEqual([]);
+  await page.getByRole("button", { name: "Sign in with Example" }).click();
+  await signInThere(page, "ada");
+  await page.getByRole("heading", { name: "Usage", level: 1 }).waitFor();
+  expect(page.url()).toBe(`${site.gateway.url}/usage?by=model`);
+  await page.goto(`${site.gateway.url}/settings`);
+  await page.getByText("ada@example.org").first().waitFor();
+  await page.getByRole("row", { name: /ada@example.org.*Unlink/ }).waitFor();
+  await page.getByRole("row", { name: /Chrome on Linux.*This one/ }).waitFor();
+  await shot(page, "settings-single-sign-on");
+  expect(await axeFindings(page)).toEqual([]);
+
+  await page.getByRole("button", { name: /Unlink/ }).click();
+  await page.getByText("only way into your account").waitFor();
+});
+
+test("who has an account with a password links it", async () => {
+  provider.people.set("grace", { email: "grace@example.com", email_verified: true });
+  await site.gateway.signIn("grace");
+  const { page } = await site.visit({ theme: "dark", width: 390 });
+  await page.goto(site.gateway.url);
+  await page.getByRole("button", { name: "Sign in with Example" }).click();
+  await signInThere(page, "grace");
+  await page.getByRole("heading", { name: "Sign-in failed" }).waitFor();
+  await page.getByText("link this sign-in under Settings").waitFor();
+  await shot(page, "dark-390-sign-in-failed");
+  expect(await axeFindings(page)).toEqual([]);
+  await page.getByRole("button", { name: "Back to sign in" }).click();
+  await page.getByLabel("Email").fill("grace@example.com");
+  await page.getByLabel("Password").fill(PASSWORD);
+  await page.locator("form").getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await page.goto(`${site.gateway.url}/settings`);
+  // The provider remembers the sign-in of a moment ago.
+  await page.getByRole("button", { name: "Link an account" }).click();
+  await page.getByText("Your account is linked").waitFor();
+  await page.getByRole("button", { name: /Unlink grace@example.com/ }).waitFor();
+});
+
+test("a redirect that nobody here began signs nobody in", async () => {
+  const { page } = await site.visit();
+  await page.goto(`${site.gateway.url}/signed-in?code=stolen&state=guessed`);
+  await page.getByText("was not begun in this browser").waitFor();
+  expect(await page.evaluate(() => localStorage.getItem("model-gateway.session"))).toBeNull();
+});
+
+test("without passwords there is the button alone", async () => {
+  const bare = await openSite({
+    config: { ...provider.settings(`http://127.0.0.1:${await freePort()}`), passwordSignIn: false },
+  });
+  try {
+    const { page } = await bare.visit();
+    await page.goto(bare.gateway.url);
+    await page.getByRole("button", { name: "Sign in with single sign-on" }).waitFor();
+    expect(await page.getByLabel("Password").count()).toBe(0);
+    await shot(page, "sign-in-provider-only");
+  } finally {
+    await bare.stop();
+  }
+});

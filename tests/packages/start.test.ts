@@ -1,0 +1,47 @@
+import { expect, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { until } from "@model-gateway/testing/until.ts";
+import manifest from "../../package.json" with { type: "json" };
+
+const ROOT = join(import.meta.dir, "../..");
+
+test("scripts need no shell: they run on Windows too", () => {
+  for (const [name, script] of Object.entries(manifest.scripts))
+    expect([name, script]).toEqual([name, expect.stringMatching(/^(exec )?(bun|biome) [\w ./=-]+$/)]);
+});
+
+test("SIGTERM reaches the service through npm start", async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), "npm-start-"));
+  const child = Bun.spawn(["npm", "start"], {
+    cwd: ROOT,
+    env: { PATH: process.env.PATH!, HOME: dataDir, SERVICE_PORT: "0", SERVICE_DATA_DIR: dataDir },
+    stdout: "pipe",
+    stderr: "pipe",
+  });
+  let said = "";
+  const hear = async (stream: ReadableStream<Uint8Array>) => {
+    for await (const chunk of stream) said += new TextDecoder().decode(chunk);
+  };
+  const heard = [hear(child.stdout), hear(child.stderr)];
+  try {
+    await until("npm start serves", () => said.includes("set up"));
+    child.kill("SIGTERM");
+    await child.exited;
+    await Promise.all(heard);
+    expect(said).toContain('"message":"draining","signal":"SIGTERM"');
+  } finally {
+    child.kill("SIGKILL");
+    rmSync(dataDir, { recursive: true, force: true });
+  }
+});
+
+test("the limit is in the environment file that the scripts name", async () => {
+  const file = /--env-file=(\S+)/.exec(manifest.scripts.start)![1]!;
+  const read = Bun.spawnSync(
+    [process.execPath, `--env-file=${file}`, "-p", "process.env.BUN_CONFIG_MAX_HTTP_REQUESTS"],
+    { cwd: ROOT, env: { PATH: process.env.PATH! } },
+  );
+  expect(read.stdout.toString().trim()).toBe("65336");
+});
