@@ -79,7 +79,7 @@ test.each([
   [
     "packages/demo/src/a.ts",
     "@model-gateway/gateway/config.ts",
-    "demo may import memory-server, types of gateway",
+    "demo may import memory-server, protocol, types of gateway",
   ],
   ["packages/gateway/src/app/a.ts", "@model-gateway/client", "gateway may import wire, protocol, demo"],
   ["packages/gateway/src/rooms/usage/a.ts", "@model-gateway/demo", "only the start of the service"],

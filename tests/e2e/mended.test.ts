@@ -331,6 +331,7 @@ test("the palette finds documents, backends, nodes and conversations, changes th
   await page.waitForURL("**/docs/quick-start");
   await find("demo", "backend");
   await page.waitForURL("**/models?open=demo");
+  await page.locator("dialog.sheet[open]").waitFor();
   await find("rack-9", "node");
   await page.getByRole("dialog", { name: "rack-9" }).waitFor();
   await page.keyboard.press("Escape");

@@ -107,6 +107,10 @@ test("every page has something to show: a month of use up to now, a group, conve
   const { failures, minutes } = await rpc("system.activity", {}, token);
   expect(failures.length).toBeGreaterThanOrEqual(3);
   expect(minutes.length).toBeGreaterThan(0);
+  const month = new Date(Date.now() - 31 * 24 * 3_600_000).toISOString();
+  const { totals } = await rpc("requests.stats", { since: month }, token);
+  expect(totals.requests).toBeGreaterThan(1_000);
+  expect(totals.failed).toBeGreaterThan(50);
   const latestAtMs = Math.max(
     ...records.map(({ created_at }: { created_at: string }) => Date.parse(created_at)),
   );

@@ -23,8 +23,9 @@ export interface Piece {
 /** Everything that the answer has: as much as is wanted and the limit allows, for every choice. */
 export function piecesOf({ asked, modelNumber }: Flight, { choices, limit }: ChatReading): Piece[] {
   const { plan, leave } = asked;
-  // Which of the choices that say the same a client has heard when it leaves in the middle could not be told.
-  const areAlike = plan.alike && leave.at !== "piece" && leave.at !== "start";
+  // Which of the choices that say the same a client has heard could not be told when it leaves in the middle, or when
+  // the connection is reset, which loses what is still on its way.
+  const areAlike = plan.alike && leave.at !== "piece" && leave.at !== "start" && plan.ending !== "cut";
   const served = Math.min(choices, PIECES_MAX);
   const tokens = Math.min(plan.wants, limit ?? plan.wants, Math.floor(SERVED_TOKENS_MAX / served));
   const pieceTokens = Math.max(plan.pieceTokens, Math.ceil(tokens / Math.floor(PIECES_MAX / served)));

@@ -2,10 +2,14 @@ import type { Past } from "@model-gateway/demo";
 import type { Config } from "../config.ts";
 import { isoTime, systemClock } from "../kernel/clock.ts";
 import { randomIds } from "../kernel/ids.ts";
+import { RequestStore } from "../rooms/requests/index.ts";
 import { Usage } from "../rooms/usage/index.ts";
 import { openStorage } from "../storage/index.ts";
+import { requestsOf } from "./demo-requests.ts";
 
 const BATCH_ROWS = 500;
+/** As the demonstration registers its model server. */
+const BACKEND = "demo";
 
 /** Writes what the demonstration shows as its past; nobody can sign in as these people. */
 export async function writePast(config: Config, { usage, people }: Past): Promise<void> {
@@ -14,6 +18,12 @@ export async function writePast(config: Config, { usage, people }: Past): Promis
     const { store } = new Usage({ db, clock: systemClock, retentionMonths: config.usageRetentionMonths });
     for (let start = 0; start < usage.length; start += BATCH_ROWS)
       await db.transaction((tx) => store.insert(tx, usage.slice(start, start + BATCH_ROWS)));
+    const { rows, facets, askers } = requestsOf(usage, BACKEND);
+    const requests = new RequestStore(db);
+    for (let start = 0; start < rows.length; start += BATCH_ROWS) {
+      const batch = rows.slice(start, start + BATCH_ROWS);
+      await requests.insert({ rows: batch, facets, askers, mayExist: false });
+    }
     const now = isoTime(systemClock.now());
     for (const { email, name } of people) {
       const unknowable = await Bun.password.hash(randomIds.uuid());

@@ -7,13 +7,15 @@ afterEach(() => sso.stop());
 
 test("someone whom the provider knows gets an account, and an ordinary session", async () => {
   sso = await openSso();
-  await sso.gateway.signIn("root");
+  const root = await sso.gateway.signIn("root");
   sso.provider.people.set("ada", verified("Ada@Example.org", { name: "Ada Lovelace" }));
   const { session, return_to } = await sso.signIn("ada", { return_to: "/usage?by=model" });
   expect(return_to).toBe("/usage?by=model");
   expect(session?.user).toMatchObject({ email: "ada@example.org", name: "Ada Lovelace", is_admin: false });
 
   const { rpc, call } = sso.gateway;
+  const { entries } = await rpc("audit.list", { action: "auth.oidc" }, root);
+  expect(entries).toMatchObject([{ actor: "ada@example.org", actor_id: session!.user.id, details: {} }]);
   const sessions = await rpc("auth.sessions.list", {}, session!.access_token);
   expect(sessions).toHaveLength(1);
   expect(sessions[0]).toMatchObject({ current: true });

@@ -1,12 +1,14 @@
-import { type FormEvent, useState } from "react";
+import type { Result } from "@model-gateway/client";
+import { useState } from "react";
 import { useAction } from "../../lib/action.ts";
 import { api } from "../../lib/api.ts";
 import { count, seconds } from "../../lib/format.ts";
 import { useQuery } from "../../lib/query.ts";
 import type { MemoryEvent } from "../../lib/records.ts";
 import { toast } from "../../lib/toast.ts";
-import { Button, TextField } from "../../ui/controls.tsx";
+import { Button } from "../../ui/controls.tsx";
 import { PageHead, Section } from "../../ui/page.tsx";
+import { TableSkeleton } from "../../ui/skeleton.tsx";
 import { Empty, FormError, Loaded, Status, When } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 
@@ -55,7 +57,7 @@ export function Page() {
                 </Status>
               )}
             </div>
-            {enabled && <Forget />}
+            {enabled && <Facts />}
             <Section title="Lately">
               {events.length === 0 ? (
                 <Empty icon="memory" title="Nothing yet">
@@ -79,28 +81,93 @@ export function Page() {
   );
 }
 
-function Forget() {
-  const [id, setId] = useState("");
-  const forget = useAction(async () => {
-    const { deleted } = await api("memory.delete", { node_id: id });
-    toast(deleted ? "Forgotten" : "You have no such fact", deleted ? "good" : "bad");
-    setId("");
+type Fact = Result<"memory.list">["items"][number];
+const PAGE_FACTS = 200;
+/** More than this are not fetched; the page says so. */
+const FACTS_MAX = 2_000;
+
+/** Everything that is remembered, so that it can be searched. */
+async function allFacts(): Promise<{ facts: Fact[]; total: number }> {
+  const facts: Fact[] = [];
+  for (;;) {
+    const page = await api("memory.list", { limit: PAGE_FACTS, offset: facts.length });
+    facts.push(...page.items);
+    if (page.items.length === 0 || facts.length >= Math.min(page.total, FACTS_MAX))
+      return { facts, total: page.total };
+  }
+}
+
+function Facts() {
+  const query = useQuery("memory facts", allFacts);
+  const [words, setWords] = useState("");
+  const forget = useAction(async ({ node_id }: Fact) => {
+    const { deleted } = await api("memory.delete", { node_id });
+    toast(deleted ? "Forgotten" : "It was forgotten already", "good");
+    await query.reload();
   });
-  const submit = (event: FormEvent) => {
-    event.preventDefault();
-    void forget.run();
-  };
+  const wanted = words.trim().toLowerCase();
+  const factColumns: Column<Fact>[] = [
+    { id: "text", label: "Fact", cell: ({ text }) => text },
+    {
+      id: "forget",
+      label: "",
+      cell: (fact) => (
+        <Button
+          small
+          look="quiet"
+          icon="trash"
+          aria-label={`Forget: ${fact.text}`}
+          disabled={forget.busy}
+          onClick={() => void forget.run(fact)}
+        />
+      ),
+    },
+  ];
   return (
-    <Section title="Forget one fact">
-      <form className="form narrow" onSubmit={submit}>
-        <TextField label="Id of the fact" value={id} onChange={setId} required hint="As returned by recall" />
-        <FormError error={forget.error} />
-        <div>
-          <Button type="submit" busy={forget.busy}>
-            Forget
-          </Button>
-        </div>
-      </form>
+    <Section
+      title="What is remembered"
+      actions={
+        <input
+          className="input small"
+          type="search"
+          aria-label="Search what is remembered"
+          placeholder="Search"
+          value={words}
+          onChange={(event) => setWords(event.target.value)}
+        />
+      }
+    >
+      <Loaded query={query} outline={<TableSkeleton columns={factColumns} rows={3} />}>
+        {({ facts, total }) => {
+          const found = facts.filter(({ text }) => text.toLowerCase().includes(wanted));
+          if (total === 0)
+            return (
+              <Empty icon="memory" title="Nothing is remembered yet">
+                What you tell a model about yourself in a chat appears here, and can be forgotten again.
+              </Empty>
+            );
+          return (
+            <div className="stack">
+              <FormError error={forget.error} />
+              {found.length === 0 ? (
+                <p className="muted">Nothing that is remembered contains “{words.trim()}”.</p>
+              ) : (
+                <Table
+                  label="What is remembered"
+                  columns={factColumns}
+                  rows={found}
+                  rowKey={({ node_id }) => node_id}
+                />
+              )}
+              {total > facts.length && (
+                <p className="muted small">
+                  The newest {count(facts.length)} of {count(total)} facts are shown and searched.
+                </p>
+              )}
+            </div>
+          );
+        }}
+      </Loaded>
     </Section>
   );
 }

@@ -24,6 +24,7 @@ export const list = defineMethod({
   name: "requests.list",
   summary: "Requests, answered or not, newest first",
   auth: "jwt",
+  audit: false,
   role: "administrator for everyone's, group admin for a group's",
   params: Period.extend({
     cursor: GivenId.optional().describe("`next_cursor` of the page before"),
@@ -37,6 +38,7 @@ export const get = defineMethod({
   name: "requests.get",
   summary: "One request by its id, as `x-request-id` said it",
   auth: "jwt",
+  audit: false,
   role: "administrator for everyone's, group admin for a group's",
   params: z.object({ id: GivenId }),
   result: RecordView,
@@ -59,6 +61,7 @@ export const stats = defineMethod({
   name: "requests.stats",
   summary: "How many requests there were, how they ended and how long they took, with the period before",
   auth: "jwt",
+  audit: false,
   role: "administrator for everyone's, group admin for a group's",
   params: Period.extend({
     since: Instant.optional().describe("Default: 24 hours before `until`"),
@@ -99,6 +102,7 @@ export const watch = defineMethod({
   name: "requests.watch",
   summary: "Follow requests as they end; call it again with its stream_id before it expires",
   auth: "jwt",
+  audit: false,
   role: "administrator for everyone's, group admin for a group's",
   notifies: ["requests.ended"],
   params: Which.extend({ stream_id: GivenId.optional().describe("To renew, with other filters if wanted") }),

@@ -247,14 +247,12 @@ export class RequestStore {
   askers(filter: Filter, period: Period, limit: number): Promise<AskerSums[]> {
     const { sql, from } = sumsIn(filter, period, { isByAsker: true });
     const summed = ["requests", "prompt_tokens", "completion_tokens", "cost_nano_usd"]
-      .map((column) => `CAST(SUM(s.${column}) AS BIGINT) AS ${column}`)
+      .map((column) => `CAST(SUM(${column}) AS BIGINT) AS ${column}`)
       .join(", ");
-    const top = `SELECT s.asker_id, ${summed},
-        CAST(SUM(CASE WHEN f.status >= 400 THEN s.requests ELSE 0 END) AS BIGINT) AS unanswered
-      FROM (SELECT asker_id, facet_id, ${summed.replaceAll("s.", "")}
-        ${from} GROUP BY asker_id, facet_id) s
-      JOIN request_facets f ON f.id = s.facet_id
-      GROUP BY s.asker_id ORDER BY requests DESC, s.asker_id LIMIT ${sql.value(limit)}`;
+    const top = `SELECT asker_id, ${summed},
+        CAST(SUM(CASE WHEN facet_id IN (SELECT id FROM request_facets WHERE status >= 400) THEN requests ELSE 0 END)
+          AS BIGINT) AS unanswered
+      ${from} GROUP BY asker_id ORDER BY SUM(requests) DESC, asker_id LIMIT ${sql.value(limit)}`;
     return this.db.all<AskerSums>(
       `SELECT t.requests, t.unanswered, t.prompt_tokens, t.completion_tokens, t.cost_nano_usd,
          a.user_id, a.key_id, a.key_prefix, k.name AS key_name, u.email AS user_email

@@ -1,5 +1,6 @@
 import { type HttpRequest, jsonReply } from "@model-gateway/wire/http";
 import { z } from "zod";
+import { auditEntry } from "../../kernel/audit.ts";
 import { fail } from "../../kernel/errors.ts";
 import { defineRoute, raw } from "../../kernel/route.ts";
 import { SessionResult } from "../accounts/index.ts";
@@ -9,6 +10,8 @@ import type { Begun, Sso } from "./service.ts";
 const BODY_BYTES_MAX = 16 * 1024;
 const QUERY_LENGTH_MAX = 12_000;
 const COOKIE = "sign-in";
+/** How the audit log calls a sign-in with the provider. */
+const FINISH = "auth.oidc";
 
 const ReturnTo = z.string().max(2_000).optional().describe("Page of the console to return to");
 const Begin = z.object({ url: z.string().describe("The provider's page; send the browser there") });
@@ -88,10 +91,13 @@ export const finishSignIn = defineRoute({
   }),
   bodyBytesMax: BODY_BYTES_MAX,
   response: raw(Finish),
-  handler: async ({ body, request, requestId, caller, rooms: { sso } }) => {
+  handler: async ({ body, request, requestId, caller, rooms: { sso, audit } }) => {
     requirePublicName(sso, request);
     const { session, returnTo } = await sso.finish({ query: body.query, sealed: cookieOf(request) }, caller);
     const answer = Finish.parse({ session, return_to: returnTo });
+    // Recorded here: who it is is known only now. A link is recorded when its owner begins it.
+    if (answer.session)
+      await audit.record(auditEntry({ action: FINISH, caller, requestId }, {}, answer.session));
     return jsonReply(JSON.stringify(answer), requestId, 200, setCookie(sso, "", 0));
   },
 });

@@ -62,6 +62,7 @@ export const series = defineMethod({
   name: "usage.series",
   summary: "Usage by UTC day and by model, source, reference, project or key, the dearest first",
   auth: "jwt",
+  audit: false,
   role: "administrator for everyone's",
   params: Filter.extend({ by: z.enum(SERIES_BY) }),
   result: z.object({
@@ -76,6 +77,7 @@ export const records = defineMethod({
   name: "usage.records",
   summary: "Usage rows of a period, newest first",
   auth: "jwt",
+  audit: false,
   role: "administrator for everyone's",
   params: Filter.extend({
     limit: WholeNumber.optional().describe("Default 50; values outside 1-500 are brought into it"),
