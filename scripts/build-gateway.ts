@@ -15,11 +15,15 @@ const { values } = parseArgs({
   },
 });
 
+const define = await gateway.defines();
+for (const { constant, pathInExecutable } of gateway.workers)
+  define[constant] = JSON.stringify(pathInExecutable);
+
 const built = await Bun.build({
-  entrypoints: [gateway.entry],
+  entrypoints: [gateway.entry, ...gateway.workers.map(({ entry }) => entry)],
   target: "bun",
   minify: true,
-  define: await gateway.defines(),
+  define,
   compile: {
     outfile: values.outfile,
     ...(values.target && { target: values.target as Bun.Build.CompileTarget }),

@@ -6,10 +6,10 @@ import { seedUsage } from "../growth-seed.ts";
 import { startCommand, stop, untilReady } from "./processes.ts";
 import { folder, type Target } from "./targets.ts";
 
-const ADMIN_TOKEN = "bench-admin-token-0123456789";
+export const ADMIN_TOKEN = "bench-admin-token-0123456789";
 /** Far above what a load test sends, so that every limit is checked and none refuses. */
-const LIMIT_RPM = 1_000_000;
-const POOL_POINTS = 1_000_000_000;
+export const LIMIT_RPM = 1_000_000;
+export const POOL_POINTS = 1_000_000_000;
 const pricingFile = join(folder, "prices.json");
 writeFileSync(pricingFile, JSON.stringify({ prices: [{ match: "bench", input: 1, output: 1 }] }));
 
@@ -32,7 +32,7 @@ export interface GatewayTarget extends Target {
 
 const dataDirOf = (name: string) => join(folder, name);
 
-async function post(url: string, body: unknown, bearer?: string): Promise<Record<string, string>> {
+export async function post(url: string, body: unknown, bearer?: string): Promise<Record<string, string>> {
   const response = await fetch(url, {
     method: "POST",
     headers: { "content-type": "application/json", ...(bearer && { authorization: `Bearer ${bearer}` }) },
@@ -46,6 +46,19 @@ async function post(url: string, body: unknown, bearer?: string): Promise<Record
 export const rpc = (url: string, method: string, params: unknown, bearer?: string) =>
   post(`${url}/api/rpc`, { jsonrpc: "2.0", id: 1, method, params }, bearer);
 
+/** Everything on, and limits that are checked and refuse nobody. */
+export const gatewaySettings = ({ port, dataDir }: { port: number; dataDir: string }) => ({
+  BUN_CONFIG_MAX_HTTP_REQUESTS: "65336",
+  SERVICE_PORT: String(port),
+  SERVICE_DATA_DIR: dataDir,
+  SERVICE_ADMIN_TOKEN: ADMIN_TOKEN,
+  SERVICE_JWT_SECRET: "one secret for all instances, 0123456789",
+  SERVICE_REGISTRATION_OPEN: "true",
+  SERVICE_API_RATE_LIMIT_RPM: String(LIMIT_RPM),
+  SERVICE_PRICING_FILE: pricingFile,
+  SERVICE_LOG_LEVEL: "warn",
+});
+
 /** The service as it is started for real: keys, limits, metering and journal on. */
 export async function launchGateway({ name, shared }: Omit<GatewayOptions, "upstreamPort">) {
   mkdirSync(dataDirOf(name), { recursive: true });
@@ -54,15 +67,7 @@ export async function launchGateway({ name, shared }: Omit<GatewayOptions, "upst
   const beganAt = performance.now();
   const flags = process.env.BENCH_GATEWAY_FLAGS?.split(" ") ?? [];
   const { pid } = startCommand([process.execPath, ...flags, "packages/gateway/src/main.ts"], {
-    BUN_CONFIG_MAX_HTTP_REQUESTS: "65336",
-    SERVICE_PORT: String(port),
-    SERVICE_DATA_DIR: dataDirOf(name),
-    SERVICE_ADMIN_TOKEN: ADMIN_TOKEN,
-    SERVICE_JWT_SECRET: "one secret for all instances, 0123456789",
-    SERVICE_REGISTRATION_OPEN: "true",
-    SERVICE_API_RATE_LIMIT_RPM: String(LIMIT_RPM),
-    SERVICE_PRICING_FILE: pricingFile,
-    SERVICE_LOG_LEVEL: "warn",
+    ...gatewaySettings({ port, dataDir: dataDirOf(name) }),
     ...(shared && { SERVICE_DATABASE_URL: shared.databaseUrl, SERVICE_REDIS_URL: shared.redisUrl }),
   });
   await untilReady("the gateway", async () => (await fetch(`${url}/v1/health`)).ok);

@@ -6,6 +6,8 @@ export interface LoadPlan {
   port: number;
   path: string;
   key: string;
+  /** Used in turns, instead of `key`. */
+  keys?: string[];
   /** More header lines, each with its line end. */
   headers?: string;
   body: string;
@@ -71,7 +73,7 @@ class Client {
     this.#leaveAfterEvents =
       leaveAfterEvents !== undefined && sequence % 3 !== 0 ? leaveAfterEvents : Number.POSITIVE_INFINITY;
     this.#startedAt = this.#lastAt = performance.now();
-    this.socket.write(this.run.request);
+    this.socket.write(this.run.requestOf(sequence));
   }
 
   data(bytes: Buffer): void {
@@ -116,7 +118,7 @@ class Client {
 }
 
 class Run {
-  readonly request: Uint8Array;
+  readonly #requests: Uint8Array[];
   readonly latencies: number[] = [];
   readonly firstEvents: number[] = [];
   errors = 0;
@@ -127,11 +129,17 @@ class Run {
   readonly #endsAtMs: number;
 
   constructor(readonly plan: LoadPlan) {
-    const { path, key, body, headers = "", durationMs = Number.POSITIVE_INFINITY } = plan;
+    const { path, key, keys = [key], body, headers = "", durationMs = Number.POSITIVE_INFINITY } = plan;
     this.#endsAtMs = performance.now() + durationMs;
-    this.request = Buffer.from(
-      `POST ${path} HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer ${key}\r\n${headers}content-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+    this.#requests = keys.map((each) =>
+      Buffer.from(
+        `POST ${path} HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer ${each}\r\n${headers}content-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+      ),
     );
+  }
+
+  requestOf(sequence: number): Uint8Array {
+    return this.#requests[sequence % this.#requests.length]!;
   }
 
   get over(): boolean {

@@ -6,6 +6,7 @@ const PAGE_BYTES = 4096;
 const MEGABYTE = 1024 * 1024;
 
 interface Stat {
+  pid: number;
   parent: number;
   ticks: number;
   rssPages: number;
@@ -16,6 +17,7 @@ function statOf(pid: number): Stat | null {
     // The name in parentheses may contain anything; the fields begin after it.
     const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ").at(-1)!.split(" ");
     return {
+      pid,
       parent: Number(fields[1]),
       ticks: Number(fields[11]) + Number(fields[12]),
       rssPages: Number(fields[21]),
@@ -44,6 +46,14 @@ export const cpuUs = (pid: number): number =>
 export const rssMb = (pid: number): number =>
   treeOf(pid).reduce((sum, { rssPages }) => sum + (rssPages * PAGE_BYTES) / MEGABYTE, 0);
 
+/** Bytes that the tree has sent to disk: `write_bytes` of /proc/<pid>/io. */
+export const diskBytes = (pid: number): number =>
+  treeOf(pid).reduce(
+    (sum, stat) =>
+      sum + Number(/^write_bytes: (\d+)$/m.exec(readFileSync(`/proc/${stat.pid}/io`, "utf8"))![1]),
+    0,
+  );
+
 const root = join(import.meta.dir, "..", "..");
 const started: Bun.Subprocess[] = [];
 
@@ -64,9 +74,13 @@ export async function startServer(
   return { pid: child.pid, port: Number(new TextDecoder().decode(value)) };
 }
 
-export function startCommand(command: string[], env: Record<string, string> = {}): Bun.Subprocess {
+export function startCommand(
+  command: string[],
+  env: Record<string, string> = {},
+  cwd = root,
+): Bun.Subprocess {
   const child = Bun.spawn(command, {
-    cwd: root,
+    cwd,
     env: { ...process.env, ...env },
     stdout: "ignore",
     stderr: "ignore",

@@ -29,8 +29,8 @@ interface Tested {
 const WARM_UP_REQUESTS = 10_000;
 const WARM_UP_STREAMS = { streams: 1_000, connections: 250 };
 
-/** Usage is written within a quarter of a second. */
-const SETTLED_MS = 400;
+/** Usage is written within half a second. */
+const SETTLED_MS = 800;
 
 function testedOf(bench: Bench, { shows, gatewayOnly }: LoadRow): Tested[] {
   const { gateway, targets, upstreamPort } = bench;

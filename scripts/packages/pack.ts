@@ -18,15 +18,19 @@ async function pack(program: Program, outDir: string): Promise<void> {
   const dir = join(outDir, "npm", program.name);
   rmSync(dir, { recursive: true, force: true });
   mkdirSync(join(dir, "bin"), { recursive: true });
-  const built = await Bun.build({
-    entrypoints: [program.entry],
-    target: "bun",
-    minify: true,
-    outdir: join(dir, "lib"),
-    naming: { entry: "main.js" },
-    define: await program.defines(),
-  });
-  if (!built.success) throw new AggregateError(built.logs, `${program.name} could not be built`);
+  const define = await program.defines();
+  for (const { constant, file } of program.workers) define[constant] = JSON.stringify(`./${file}`);
+  for (const { entry, file } of [{ entry: program.entry, file: "main.js" }, ...program.workers]) {
+    const built = await Bun.build({
+      entrypoints: [entry],
+      target: "bun",
+      minify: true,
+      outdir: join(dir, "lib"),
+      naming: { entry: file },
+      define,
+    });
+    if (!built.success) throw new AggregateError(built.logs, `${program.name} could not be built`);
+  }
   const bin = `bin/${program.name}.js`;
   copyFileSync(join(import.meta.dir, "launcher.js"), join(dir, bin));
   copyFileSync(program.readme, join(dir, "README.md"));

@@ -27,6 +27,7 @@ import { Usage } from "../rooms/usage/index.ts";
 import { Video } from "../rooms/video/index.ts";
 import type { Foundation } from "./foundation.ts";
 import type { Life } from "./life.ts";
+import { SettlingThread } from "./settling/thread.ts";
 
 /** How long a stopping process writes journaled usage to the database; the next start finds the rest. */
 const JOURNAL_DRAIN_MS = 10_000;
@@ -130,11 +131,22 @@ export async function openRooms(options: RoomOptions) {
     new Billing({ db, bus, clock, log, usage, balances, pointsPerUsd, pricingFile }),
     { start: (room) => room.start(), close: (room) => room.close() },
   );
-  const money = { limiter, reservations, billing, usage, ledger, pointsPerUsd };
-  const metering = await open("metering", new MeteringService({ db, clock, ids, log, dataDir, ...money }), {
-    start: (room) => room.start(),
-    close: (room) => room.close(life.isPatient ? JOURNAL_DRAIN_MS : JOURNAL_STOP_MS),
+  const settler = new SettlingThread({
+    db,
+    log,
+    storage: { dataDir, databaseUrl: config.databaseUrl },
+    pointsPerUsd,
   });
+  life.opened("settling thread", () => settler.close());
+  const money = { limiter, reservations, billing, usage, ledger, pointsPerUsd };
+  const metering = await open(
+    "metering",
+    new MeteringService({ settler, clock, ids, log, dataDir, ...money }),
+    {
+      start: (room) => room.start(),
+      close: (room) => room.close(life.isPatient ? JOURNAL_DRAIN_MS : JOURNAL_STOP_MS),
+    },
+  );
   const groups = await open("groups", new Groups({ db, bus, clock, ids, accounts, ledger, metering }));
   const keys = await open("keys", new Keys({ db, bus, clock, ids, log, groups, usage }), {
     close: (room) => room.close(),

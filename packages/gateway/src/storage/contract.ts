@@ -25,6 +25,18 @@ export interface Transaction extends Queryable {
 export interface Database extends Queryable {
   /** Runs `work` in one transaction; a throw rolls everything back. SQLite runs one at a time. */
   transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T>;
+  /**
+   * Runs `work` on one connection, without a transaction where the database has statements that allow none. Until its
+   * end no other session holds the lock of this name.
+   */
+  session<T>(lock: string, work: (on: Queryable) => Promise<T>): Promise<T>;
+  /**
+   * Runs `work`, during which another connection of this process writes. SQLite has one writer at a time: writes made
+   * here wait for `work`, and it for them, so that neither finds the database locked by the other.
+   */
+  lendWrites<T>(work: () => Promise<T>): Promise<T>;
+  /** Upkeep that takes a while: for a thread that serves no requests. SQLite moves its log into the database file. */
+  checkpoint(): Promise<void>;
   close(): Promise<void>;
 }
 

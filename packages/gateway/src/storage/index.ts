@@ -15,10 +15,17 @@ export interface StorageOptions {
 
 export const SQLITE_FILE = "gateway.sqlite";
 const BESIDE_IT = ["-wal", "-shm"];
+/** One settles, another looks something up meanwhile. */
+const SETTLING_CONNECTIONS_MAX = 2;
 
-export async function openDatabase({ dataDir, databaseUrl }: StorageOptions): Promise<Database> {
+/** `forSettling`: for the thread that writes usage, one transaction after the other, and checkpoints. */
+export async function openDatabase(
+  { dataDir, databaseUrl }: StorageOptions,
+  { forSettling = false } = {},
+): Promise<Database> {
   if (databaseUrl) {
-    return PostgresDatabase.open(databaseUrl).catch((error: Error) => {
+    const options = forSettling ? { connectionsMax: SETTLING_CONNECTIONS_MAX } : {};
+    return PostgresDatabase.open(databaseUrl, options).catch((error: Error) => {
       throw new Error(`${shownUrl(databaseUrl)} cannot be reached: ${error.message}`, { cause: error });
     });
   }
@@ -26,7 +33,7 @@ export async function openDatabase({ dataDir, databaseUrl }: StorageOptions): Pr
   const path = join(dataDir, SQLITE_FILE);
   for (const file of [path, ...BESIDE_IT.map((suffix) => path + suffix).filter(existsSync)])
     privateFile(file);
-  return SqliteDatabase.open(path).catch((error: Error) => {
+  return SqliteDatabase.open(path, { isAttended: forSettling }).catch((error: Error) => {
     throw new Error(`${path} cannot be opened: ${error.message}`, { cause: error });
   });
 }

@@ -1,5 +1,5 @@
 import { isoTime } from "../kernel/clock.ts";
-import type { Database } from "./contract.ts";
+import type { Database, Queryable } from "./contract.ts";
 import { migrations } from "./migrations/index.ts";
 
 /** Column types that the two databases name differently; migrations write them as `{name}`. */
@@ -15,11 +15,20 @@ const TYPES = {
 } as const;
 
 export interface Migration {
-  /** Consecutive from 1; the order of application. */
+  /** Rising; the order of application. */
   id: number;
   name: string;
   /** Statements in the common subset, with `{timestamp}`-style types, or what each database needs instead. */
   statements: readonly (string | Record<Database["dialect"], readonly string[]>)[];
+  /**
+   * Indexes of tables that may have grown large. Postgres changes them while others read and write the table, which
+   * it cannot do in a transaction: a migration has either statements or indexes.
+   */
+  indexes?: {
+    /** What each new one is on, by name. */
+    create: Readonly<Record<string, string>>;
+    drop: readonly string[];
+  };
 }
 
 const forDialect = (sql: string, dialect: Database["dialect"]) =>
@@ -29,12 +38,33 @@ const forDialect = (sql: string, dialect: Database["dialect"]) =>
   );
 
 /**
- * Brings the schema up to date. Runs in one transaction under a lock, so that two processes that start at
- * once take turns, and a failing migration leaves nothing behind.
+ * Brings the schema up to date. Runs under a lock, so that two processes that start at once take turns, and in
+ * transactions, so that a failing migration leaves nothing behind; one of indexes is begun again by the next start.
  */
 export async function migrate(db: Database, known: readonly Migration[] = migrations): Promise<void> {
-  await db.transaction(async (tx) => {
-    await tx.lock("schema_migrations");
+  let next = await applyStatements(db, known);
+  while (next) {
+    await applyIndexes(db, next);
+    next = await applyStatements(db, known);
+  }
+}
+
+const SCHEMA_LOCK = "schema_migrations";
+/** Another name: a transaction that waits for the first lock would keep Postgres from finishing an index. */
+const INDEX_LOCK = "schema_indexes";
+
+async function record(on: Queryable, { id, name }: Migration): Promise<void> {
+  await on.run("INSERT INTO schema_migrations (id, name, applied_at) VALUES ($1, $2, $3)", [
+    id,
+    name,
+    isoTime(Date.now()),
+  ]);
+}
+
+/** Applies what is due up to the first migration of indexes, which is returned; null when nothing is left. */
+function applyStatements(db: Database, known: readonly Migration[]): Promise<Migration | null> {
+  return db.transaction(async (tx) => {
+    await tx.lock(SCHEMA_LOCK);
     await tx.run(
       forDialect(
         "CREATE TABLE IF NOT EXISTS schema_migrations (id INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at {timestamp} NOT NULL)",
@@ -50,17 +80,36 @@ export async function migrate(db: Database, known: readonly Migration[] = migrat
       );
     }
     const done = new Set(applied.map(({ id }) => id));
-    for (const { id, name, statements } of known) {
-      if (done.has(id)) continue;
-      for (const statement of statements) {
+    for (const migration of known) {
+      if (done.has(migration.id)) continue;
+      if (migration.indexes) return migration;
+      for (const statement of migration.statements) {
         const texts = typeof statement === "string" ? [statement] : statement[tx.dialect];
         for (const text of texts) await tx.run(forDialect(text, tx.dialect));
       }
-      await tx.run("INSERT INTO schema_migrations (id, name, applied_at) VALUES ($1, $2, $3)", [
-        id,
-        name,
-        isoTime(Date.now()),
-      ]);
+      await record(tx, migration);
     }
+    return null;
   });
 }
+
+/** Each step may have been done by an attempt that did not come to its end. */
+function applyIndexes(db: Database, migration: Migration): Promise<void> {
+  return db.session(INDEX_LOCK, async (on) => {
+    const applied = await on.get("SELECT id FROM schema_migrations WHERE id = $1", [migration.id]);
+    if (applied) return;
+    const { create, drop } = migration.indexes!;
+    const online = on.dialect === "postgres" ? " CONCURRENTLY" : "";
+    for (const [name, target] of Object.entries(create)) {
+      // Postgres keeps what is left of an index that could not be finished, and does not use it.
+      if (on.dialect === "postgres" && (await isInvalid(on, name)))
+        await on.run(`DROP INDEX CONCURRENTLY IF EXISTS ${name}`);
+      await on.run(`CREATE INDEX${online} IF NOT EXISTS ${name} ON ${target}`);
+    }
+    for (const name of drop) await on.run(`DROP INDEX${online} IF EXISTS ${name}`);
+    await record(on, migration);
+  });
+}
+
+const isInvalid = (on: Queryable, name: string) =>
+  on.get("SELECT 1 AS found FROM pg_index WHERE indexrelid = to_regclass($1) AND NOT indisvalid", [name]);

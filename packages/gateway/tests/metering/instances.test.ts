@@ -18,7 +18,7 @@ onEachDatabase("several instances on one database", (fresh) => {
     const dirs = Array.from({ length: INSTANCES }, () => mkdtempSync(join(tmpdir(), "gateway-instance-")));
     const databases = await Promise.all(dirs.map(() => openStorage(options)));
     const benches = await Promise.all(
-      databases.map((db, i) => openBench({ db, dataDir: dirs[i]!, clock: systemClock })),
+      databases.map((db, i) => openBench({ db, dataDir: dirs[i]!, clock: systemClock, threadOn: options })),
     );
     try {
       const groupId = crypto.randomUUID();

@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import type { JournalEntry } from "../../src/rooms/metering/journal/codec.ts";
-import { Journal, type JournalOptions } from "../../src/rooms/metering/journal/journal.ts";
+import { type Batch, Journal, type JournalOptions } from "../../src/rooms/metering/journal/journal.ts";
+import { readLines } from "../../src/rooms/metering/journal/segment.ts";
 
 const dirs: string[] = [];
 export function temporaryDir(parent = tmpdir()): string {
@@ -45,13 +46,18 @@ export const entry = (fields: Partial<JournalEntry> = {}): JournalEntry => ({
 export const open = (dir: string, options: Partial<JournalOptions> = {}) =>
   Journal.open({ dir, instance: crypto.randomUUID(), clock: new ManualClock(), log: silentLog, ...options });
 
+/** The first rows of a batch, as the settler reads them. */
+export const read = ({ segment, start, end }: Batch, rowsMax: number) =>
+  readLines({ file: segment.path, start, end, rowsMax });
+
 /** Takes everything out, as the writer does. */
 export function drain(journal: Journal, rowsMax = 3): JournalEntry[] {
-  const entries: JournalEntry[] = [];
-  for (let batch = journal.next(rowsMax); batch; batch = journal.next(rowsMax)) {
-    entries.push(...batch.entries);
-    journal.advance(batch);
+  const taken: JournalEntry[] = [];
+  for (let batch = journal.next(); batch; batch = journal.next()) {
+    const { entries, damaged, length } = read(batch, rowsMax);
+    taken.push(...entries);
+    journal.advance(batch, { rows: entries.length + damaged.length, damaged, length });
   }
-  return entries;
+  return taken;
 }
 export const files = (dir: string) => readdirSync(dir).filter((name) => name.endsWith(".jsonl"));

@@ -18,7 +18,7 @@ export interface WorkerOptions {
 
 const { storage, payers } = JSON.parse(process.argv[2]!) as WorkerOptions;
 const db = await openStorage(storage);
-const bench = await openBench({ db, dataDir: storage.dataDir, clock: systemClock });
+const bench = await openBench({ db, dataDir: storage.dataDir, clock: systemClock, threadOn: storage });
 for (let n = 0; ; n++) {
   for (let i = 0; i < BURST; i++) {
     const who = payers[(n + i) % payers.length]!;

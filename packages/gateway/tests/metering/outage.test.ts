@@ -39,7 +39,7 @@ const lockSqlite =
 /** Load before, during and after the outage: every request must be answered and end up as one row. */
 async function outlast(storage: StorageOptions, takeAway: TakeAway): Promise<void> {
   const db = await openStorage(storage);
-  const bench = await openBench({ db, dataDir: storage.dataDir, clock: systemClock });
+  const bench = await openBench({ db, dataDir: storage.dataDir, clock: systemClock, threadOn: storage });
   const groupId = crypto.randomUUID();
   await bench.topup({ type: "group", id: groupId }, 200);
   const payers = [payer({ groupId, tier: "pro" }), payer({ tier: "pro" }), payer({ tier: "enterprise" })];

@@ -1,3 +1,5 @@
+import { settlerOn } from "../../src/app/settling/settler.ts";
+import { SettlingThread } from "../../src/app/settling/thread.ts";
 import type { Bus } from "../../src/bus/contract.ts";
 import { openBus, type Shared } from "../../src/bus/index.ts";
 import type { Clock } from "../../src/kernel/clock.ts";
@@ -11,9 +13,11 @@ import {
   type AdmitOptions,
   type FinalUsage,
   MeteringService,
+  type Settler,
 } from "../../src/rooms/metering/index.ts";
 import { Usage } from "../../src/rooms/usage/index.ts";
 import type { Database } from "../../src/storage/contract.ts";
+import type { StorageOptions } from "../../src/storage/index.ts";
 
 export const POINTS_PER_USD = 100;
 /** Costs exactly one US cent, one point, per 1,000 prompt tokens; completions are free. */
@@ -59,6 +63,9 @@ export interface BenchOptions {
   log?: Log;
   /** What instances share; unset: this one is alone. */
   shared?: Shared;
+  /** Settles in a thread of its own on this database, as the service does; unset: in this one, on `db`. */
+  threadOn?: StorageOptions;
+  settler?: Settler;
 }
 
 /** Everything that meters, on `db`, without a server around it. */
@@ -68,6 +75,8 @@ export async function openBench({
   clock,
   log = silentLog,
   shared,
+  threadOn,
+  settler,
 }: BenchOptions): Promise<Bench> {
   const { bus, limiter, reservations } =
     shared ?? (await openBus({ redisUrl: null, clock, ids: randomIds, log }));
@@ -80,8 +89,9 @@ export async function openBench({
   const pointsPerUsd = POINTS_PER_USD;
   const billing = new Billing({ db, bus, clock, log, usage, balances, pointsPerUsd, pricingFile });
   await billing.start();
+  const thread = threadOn ? new SettlingThread({ db, log, storage: threadOn, pointsPerUsd }) : null;
   const metering = new MeteringService({
-    db,
+    settler: settler ?? thread ?? settlerOn(db, pointsPerUsd),
     clock,
     ids,
     log,
@@ -108,6 +118,7 @@ export async function openBench({
       ),
     async close() {
       await metering.close(10_000);
+      await thread?.close();
       billing.close();
     },
   };

@@ -1,12 +1,12 @@
 import { expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { silentLog } from "../../src/kernel/log.ts";
-import { JournalWriter } from "../../src/rooms/metering/journal/writer.ts";
+import { readLines } from "../../src/rooms/metering/journal/segment.ts";
+import { BATCH_ROWS_MAX, JournalWriter } from "../../src/rooms/metering/journal/writer.ts";
 import { entry, open, removeDirsAfterEach, temporaryDir } from "./journal-support.ts";
 
 removeDirsAfterEach();
 
-const BATCH_ROWS = 256;
 const LONGER_THAN_THE_DELAY_MS = 1_000;
 
 /** A writer whose database notes the sizes of batches, and runs `whileWriting` in the middle of each. */
@@ -18,11 +18,16 @@ function openWriter(whileWriting: () => void | Promise<void> = () => {}) {
     journal,
     clock,
     log: silentLog,
-    apply: async ({ entries }) => {
-      sizes.push(entries.length);
-      await null;
-      await whileWriting();
+    settler: {
+      async settle(order) {
+        const { entries, damaged, length } = readLines(order);
+        sizes.push(entries.length);
+        await null;
+        await whileWriting();
+        return { rows: entries.length, damaged, length, news: [] };
+      },
     },
+    settled: () => {},
     givenUp: () => {},
   });
   return {
@@ -64,7 +69,7 @@ test("rows that come one after the other share a transaction", async () => {
 
 test("as many rows as a transaction takes do not wait", async () => {
   const { clock, sizes, settle, turns, close } = openWriter();
-  settle(BATCH_ROWS - 1);
+  settle(BATCH_ROWS_MAX - 1);
   clock.advance(0);
   await turns();
   expect(sizes).toEqual([]);
@@ -73,7 +78,7 @@ test("as many rows as a transaction takes do not wait", async () => {
   expect(sizes).toEqual([]);
   clock.advance(0);
   await turns();
-  expect(sizes).toEqual([BATCH_ROWS]);
+  expect(sizes).toEqual([BATCH_ROWS_MAX]);
   await close();
 });
 
@@ -83,17 +88,17 @@ test("rows that come while others are written wait until they are enough, or for
     if (more-- > 0) bench.settle(10);
   });
   const { clock, sizes, settle, turns, close } = bench;
-  settle(BATCH_ROWS);
+  settle(BATCH_ROWS_MAX);
   clock.advance(0);
   await turns();
-  expect(sizes).toEqual([BATCH_ROWS]);
+  expect(sizes).toEqual([BATCH_ROWS_MAX]);
   clock.advance(LONGER_THAN_THE_DELAY_MS);
   await turns();
-  expect(sizes).toEqual([BATCH_ROWS, 10]);
-  settle(2 * BATCH_ROWS);
+  expect(sizes).toEqual([BATCH_ROWS_MAX, 10]);
+  settle(2 * BATCH_ROWS_MAX);
   clock.advance(0);
   await turns();
-  expect(sizes).toEqual([BATCH_ROWS, 10, BATCH_ROWS, BATCH_ROWS]);
+  expect(sizes).toEqual([BATCH_ROWS_MAX, 10, BATCH_ROWS_MAX, BATCH_ROWS_MAX]);
   await close();
 });
 

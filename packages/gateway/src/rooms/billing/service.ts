@@ -12,18 +12,10 @@ import { BUILT_IN_PRICES } from "./prices.ts";
 import { type ModelLimits, Pricing, type TokenCounts } from "./pricing.ts";
 import { type OperatorPrices, readPricingFile, watchPricingFile } from "./pricing-file.ts";
 import { BillingStore, type Tier } from "./store.ts";
+import { Tiers } from "./tiers.ts";
 import type { UnitPrice, WorkUnit } from "./unit-price.ts";
 import { FALLBACK_VIDEO_PRICE, type VideoPrice, type VideoSize, videoCostNanoUsd } from "./video-cost.ts";
 
-export const DEFAULT_TIER = "free";
-/** Of someone whose tier cannot be read: what cannot be checked is allowed. */
-export const UNKNOWN_TIER = "unknown";
-const NO_LIMITS: Tier = {
-  name: UNKNOWN_TIER,
-  monthlyUsdQuota: null,
-  monthlyTokenQuota: null,
-  rpm: Number.MAX_SAFE_INTEGER,
-};
 const USD = "USD";
 /** Message: nothing; tiers or prices were changed by an administrator. */
 const TERMS_CHANGED = "billing-terms-changed";
@@ -53,7 +45,7 @@ export class Billing {
   #usdPer: ReadonlyMap<string, number> = new Map();
   /** Models, in lower case, whose price an administrator set. */
   #ownPrices: ReadonlySet<string> = new Set();
-  #tiers = new Map<string, Tier>();
+  readonly #tiers: Tiers;
   readonly #userTiers = new BoundedMap<string, string>(USER_TIERS_MAX);
   /** Grows with every invalidation, so that a look-up begun before one is not remembered after it. */
   #userTiersEpoch = 0;
@@ -61,6 +53,7 @@ export class Billing {
 
   constructor(readonly options: BillingOptions) {
     this.#store = new BillingStore(options.db);
+    this.#tiers = new Tiers(this.#store);
     const { pricingFile: path, clock, log, bus } = options;
     const operator = path === null ? null : readPricingFile(path);
     this.#pricing = new Pricing(BUILT_IN_PRICES, operator?.prices ?? []);
@@ -112,15 +105,12 @@ export class Billing {
         output: output_usd,
       })),
     );
-    this.#tiers = new Map((await this.#store.tiers()).map((tier) => [tier.name, tier]));
-    if (!this.#tiers.has(DEFAULT_TIER))
-      throw new Error(`billing_tiers has no row "${DEFAULT_TIER}", which accounts without a tier need`);
+    await this.#tiers.load();
   }
 
   /** Limits of a tier; a name that is not in the table gets the default's. */
   tier(name: string): Tier {
-    if (name === UNKNOWN_TIER) return NO_LIMITS;
-    return this.#tiers.get(name) ?? this.#tiers.get(DEFAULT_TIER)!;
+    return this.#tiers.tier(name);
   }
 
   /** A user's tier, for the surfaces that authenticate with a JWT; synchronous when it is known. */
@@ -130,7 +120,7 @@ export class Billing {
 
   async #loadTierOf(userId: string): Promise<string> {
     const epoch = this.#userTiersEpoch;
-    const tier = (await this.#store.tierOf(userId)) ?? DEFAULT_TIER;
+    const tier = await this.#tiers.tierOf(userId);
     if (epoch === this.#userTiersEpoch) this.#userTiers.set(userId, tier);
     return tier;
   }
@@ -216,7 +206,7 @@ export class Billing {
       tokens: left(current.monthlyTokenQuota, month.quotaTokens),
     };
     return {
-      tiers: [...this.#tiers.values()].map((tier) => ({
+      tiers: this.#tiers.all.map((tier) => ({
         name: tier.name,
         monthly_usd_quota: tier.monthlyUsdQuota,
         monthly_token_quota: tier.monthlyTokenQuota,
@@ -240,7 +230,7 @@ export class Billing {
 
   requireTier(tier: string): void {
     if (this.#tiers.has(tier)) return;
-    fail("invalid_params", `\`tier\`: must be one of ${[...this.#tiers.keys()].join(", ")}`, {
+    fail("invalid_params", `\`tier\`: must be one of ${this.#tiers.all.map(({ name }) => name).join(", ")}`, {
       data: { fields: ["tier"] },
     });
   }

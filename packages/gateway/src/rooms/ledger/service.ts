@@ -124,9 +124,26 @@ export class Ledger implements Settling {
   }
 
   committed(tx: Transaction): void {
-    for (const change of this.#changes.get(tx)?.values() ?? [])
-      this.options.bus.publish(LEDGER_CHANGED, JSON.stringify(change));
+    this.publish(this.takeChanges(tx));
+  }
+
+  takeChanges(tx: Transaction): BalanceChange[] {
+    const changes = [...(this.#changes.get(tx)?.values() ?? [])];
     this.#changes.delete(tx);
+    return changes;
+  }
+
+  publish(changes: readonly BalanceChange[]): void {
+    for (const change of changes) this.options.bus.publish(LEDGER_CHANGED, JSON.stringify(change));
+  }
+
+  async noteBalances(tx: Transaction, accounts: readonly AccountRef[]): Promise<void> {
+    const rows: AccountRow[] = [];
+    for (const id of new Set(accounts.map(accountKey))) {
+      const row = await store.account(tx, id);
+      if (row) rows.push(row);
+    }
+    await this.#changed(tx, rows);
   }
 
   /** Issues new points to the account, which pay its debts first, and returns its new balance. */

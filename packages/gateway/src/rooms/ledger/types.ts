@@ -82,6 +82,10 @@ export interface Settling {
   settle(tx: Transaction, item: Settlement): Promise<Settled>;
   /** Publishes the balances that `tx` changed to every instance. Call it once `tx` is committed. */
   committed(tx: Transaction): void;
+  /** The same in two steps, for a caller in another thread than the one that publishes. */
+  takeChanges(tx: Transaction): BalanceChange[];
+  /** Counts these accounts as changed by `tx`, so that their balances are published as they are. */
+  noteBalances(tx: Transaction, accounts: readonly AccountRef[]): Promise<void>;
 }
 
 /** Balances without a database round trip, kept current by `LEDGER_CHANGED`. */

@@ -9,6 +9,14 @@ export {
 } from "./estimate.ts";
 export { IMAGE_TOKENS, mediaTokens } from "./media.ts";
 export { type JournalFigures, type MeteringOptions, MeteringService } from "./service.ts";
+export {
+  JournalSettler,
+  RefusedRows,
+  type SettleNews,
+  type SettleOrder,
+  type SettleReport,
+  type Settler,
+} from "./settler.ts";
 export type {
   Admission,
   AdmitOptions,

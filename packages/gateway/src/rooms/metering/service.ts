@@ -1,40 +1,26 @@
 import { join } from "node:path";
-import {
-  type Quantity,
-  type RateLimiter,
-  REFUSED,
-  type Reservations,
-  type ReservedChange,
-} from "../../bus/contract.ts";
+import { type RateLimiter, REFUSED, type Reservations, type ReservedChange } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import { type KeyLimits, MULTIPLIER_ONE, type Payer } from "../../kernel/payer.ts";
-import type { Database } from "../../storage/contract.ts";
 import { type Billing, UNKNOWN_TIER } from "../billing/index.ts";
-import {
-  type AccountRef,
-  accountKey,
-  accountOf,
-  type Balance,
-  type Ledger,
-  type Settling,
-} from "../ledger/index.ts";
-import { type Usage, utcMonth, type WrittenSums } from "../usage/index.ts";
+import { type AccountRef, accountKey, type Balance, type Ledger } from "../ledger/index.ts";
+import type { Usage } from "../usage/index.ts";
 import { AdmissionCheck } from "./admission.ts";
 import { type Cover, Held } from "./cover.ts";
 import { payDebtFromQuota } from "./debt-payment.ts";
 import { COST_NANO_USD_MAX, demandOf, fixedOf, nanoUsdOf, TOKENS_MAX, within } from "./demand.ts";
 import type { JournalEntry } from "./journal/codec.ts";
-import { type Batch, Journal } from "./journal/journal.ts";
+import { Journal } from "./journal/journal.ts";
 import { JournalWriter } from "./journal/writer.ts";
-import { budgetNames, budgetsOf, KeyBudgets, spentOfKey, tokenPaceName } from "./key-budgets.ts";
+import { budgetsOf, KeyBudgets, spentOfKey, tokenPaceName } from "./key-budgets.ts";
 import { NOTHING, negative, POINTS_LIMIT, spentPoints } from "./limits.ts";
-import { NANO_PER_POINT, nanoPoints } from "./points.ts";
+import { NANO_PER_POINT } from "./points.ts";
 import { RecentTokens } from "./recent-tokens.ts";
-import { settleEntries } from "./settlement.ts";
+import { reservedBy, type SettleNews, type Settler } from "./settler.ts";
 import type { Admission, AdmitOptions, FinalUsage, Metering, PointsHold, RecordOptions } from "./types.ts";
 import { QuotaWindows, spentNames } from "./windows.ts";
 
@@ -47,11 +33,10 @@ const READ_FLUSH_MS = 1_000;
 const CATCH_UP_MS = 5_000;
 const RATE_WINDOW_MS = 60_000;
 const RATE_RETRY_AFTER_SECONDS = 60;
-const NOTHING_WRITTEN: WrittenSums = { months: [], keys: [] };
 const TEXT_MAX = { model: 128, backend: 64, ref: 64 };
 
 export interface MeteringOptions {
-  db: Database;
+  settler: Settler;
   clock: Clock;
   ids: Ids;
   log: Log;
@@ -59,7 +44,7 @@ export interface MeteringOptions {
   reservations: Reservations;
   billing: Billing;
   usage: Usage;
-  ledger: Pick<Ledger, keyof Settling | "balances" | "transaction" | "lockDebt" | "payFromQuota">;
+  ledger: Pick<Ledger, "publish" | "balances" | "transaction" | "lockDebt" | "payFromQuota">;
   pointsPerUsd: number;
   dataDir: string;
 }
@@ -100,7 +85,7 @@ export class MeteringService implements Metering {
   readonly #check: AdmissionCheck;
 
   constructor(readonly options: MeteringOptions) {
-    const { clock, log, ids, usage, ledger, pointsPerUsd, reservations, dataDir } = options;
+    const { settler, clock, log, ids, usage, ledger, pointsPerUsd, reservations, dataDir } = options;
     this.#windows = new QuotaWindows({ store: usage.store, clock, log });
     this.#keyBudgets = new KeyBudgets({ store: usage.store, clock, log });
     this.#recentTokens = new RecentTokens({ clock, reservations });
@@ -121,8 +106,9 @@ export class MeteringService implements Metering {
       journal: this.#journal,
       clock,
       log,
-      apply: (batch, { mayExist }) => this.#apply(batch, mayExist),
-      givenUp: (batch) => this.#giveBack(batch),
+      settler,
+      settled: (news) => this.#settled(news),
+      givenUp: (entries) => this.#release(entries),
     });
     usage.settled = async () => {
       await this.#writer.flush(READ_FLUSH_MS);
@@ -255,72 +241,42 @@ export class MeteringService implements Metering {
       this.options.reservations.change(this.#reservedFor(entry));
   }
 
-  #reservedFor(entry: JournalEntry): ReservedChange[] {
-    const { hold, costNanoUsd, budgets } = entry;
-    const changes: ReservedChange[] = [];
-    if (hold === "points") {
-      const money = nanoPoints(costNanoUsd ?? 0, entry.costMultiplierMicros, this.options.pointsPerUsd);
-      changes.push({ name: accountKey(accountOf(entry)), amount: { money, tokens: 0 } });
-    } else if (hold === "quota") {
-      const amount = { money: costNanoUsd ?? 0, tokens: entry.promptTokens + entry.completionTokens };
-      for (const name of this.#check.windowsOf(entry, entry.atMs).names) changes.push({ name, amount });
-    }
-    if (budgets > 0 && entry.keyId !== null) {
-      const amount = { money: costNanoUsd ?? 0, tokens: 0 };
-      const names = budgetNames({ keyId: entry.keyId, month: utcMonth(entry.atMs) }, budgets);
-      for (const name of names) changes.push({ name, amount });
-    }
-    return changes;
+  #reservedFor(entry: JournalEntry): readonly ReservedChange[] {
+    const { pointsPerUsd } = this.options;
+    return reservedBy(entry, { pointsPerUsd, names: this.#windowNames });
   }
+
+  readonly #windowNames = (entry: JournalEntry) => this.#check.windowsOf(entry, entry.atMs).names;
 
   #countTokens({ keyId, promptTokens, completionTokens }: JournalEntry, limits: KeyLimits): void {
     if (keyId !== null && limits.tokensPerMinute !== null)
       this.#recentTokens.add(tokenPaceName(keyId), promptTokens + completionTokens);
   }
 
-  async #apply(batch: Batch, mayExist: boolean): Promise<void> {
-    const { db, ledger, usage, billing } = this.options;
-    const { store } = usage;
-    const written = await settleEntries({ db, ledger, store, billing, mayExist }, batch.entries);
-    this.#windows.written(written.months);
-    this.#keyBudgets.written(written.keys);
-    this.#giveBack(batch, written);
+  /**
+   * Rows are in the database: what they had reserved is free. The new totals go with it: an instance that missed
+   * them would count the freed room twice.
+   */
+  #settled({ months, keys, balances, freed }: SettleNews): void {
+    const { ledger, reservations } = this.options;
+    ledger.publish(balances);
+    this.#windows.written(months);
+    this.#keyBudgets.written(keys);
+    const changes = [...freed];
+    for (const { name, spent } of months.flatMap(spentNames)) changes.push({ name, amount: NOTHING, spent });
+    for (const { name, spent } of keys.flatMap((key) => spentOfKey(key, key.budgets)))
+      changes.push({ name, amount: NOTHING, spent });
+    for (const balance of balances)
+      changes.push({ name: accountKey(balance.account), amount: NOTHING, spent: spentPoints(balance) });
+    reservations.change(changes);
   }
 
-  /**
-   * Ends the reservations of rows that are no longer waiting. Where rows were written, the new totals go with
-   * it: an instance that missed them would count the freed room twice.
-   */
-  #giveBack({ entries, segment }: Batch, { months, keys }: WrittenSums = NOTHING_WRITTEN): void {
-    const given = new Map<string, Quantity>();
-    const accounts = new Map<string, AccountRef>();
-    const budgets = new Map<string, number>();
-    for (const entry of entries) {
-      if (entry.budgets > 0 && entry.keyId !== null)
-        budgets.set(entry.keyId, (budgets.get(entry.keyId) ?? 0) | entry.budgets);
-      const drawn = entry.groupId ?? entry.userId;
-      if (!accounts.has(drawn)) accounts.set(drawn, accountOf(entry));
-      // Rows of an earlier run were reserved by that process, and its reservations died with it.
-      if (!segment.own) continue;
-      for (const { name, amount } of this.#reservedFor(entry)) {
-        const sum = given.get(name);
-        if (!sum) given.set(name, negative(amount));
-        else {
-          sum.money -= amount.money;
-          sum.tokens -= amount.tokens;
-        }
-      }
-    }
-    const changes: ReservedChange[] = Array.from(given, ([name, amount]) => ({ name, amount }));
-    for (const { name, spent } of months.flatMap(spentNames)) changes.push({ name, amount: NOTHING, spent });
-    for (const key of budgets.size > 0 ? keys : [])
-      for (const { name, spent } of spentOfKey(key, budgets.get(key.keyId) ?? 0))
-        changes.push({ name, amount: NOTHING, spent });
-    for (const account of accounts.values()) {
-      const known = months.length > 0 ? this.options.ledger.balances.peek(account) : null;
-      if (known) changes.push({ name: accountKey(account), amount: NOTHING, spent: spentPoints(known) });
-    }
-    this.options.reservations.change(changes);
+  /** Ends the reservations of rows that will never be in the database. */
+  #release(entries: readonly JournalEntry[]): void {
+    const reserved = entries.flatMap((entry) => this.#reservedFor(entry));
+    this.options.reservations.change(
+      reserved.map(({ name, amount }) => ({ name, amount: negative(amount) })),
+    );
   }
 
   async #payDebt(payer: Payer): Promise<void> {

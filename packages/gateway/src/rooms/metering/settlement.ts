@@ -1,18 +1,20 @@
 import { isoTime } from "../../kernel/clock.ts";
 import type { Database, Transaction } from "../../storage/contract.ts";
-import { accountOf, type Settlement, type Settling } from "../ledger/index.ts";
-import type { KeySpend, UsageRow, UsageStore, WrittenSums } from "../usage/index.ts";
+import type { BalanceChange, Settlement, Settling } from "../ledger/index.ts";
+import { accountOf } from "../ledger/settling.ts";
+import type { KeySpend, MonthKey, UsageRow, UsageStore, WrittenSums } from "../usage/index.ts";
+import { utcMonth, WHOLE_USER } from "../usage/settling.ts";
 import { type JournalEntry, takesPoints } from "./journal/codec.ts";
 import { TierQuota, type TierQuotaOptions } from "./tier-quota.ts";
 
-interface SettlementOptions extends TierQuotaOptions {
+export interface SettlementOptions extends TierQuotaOptions {
   db: Database;
-  ledger: Settling;
-  /**
-   * Whether some of the rows may be in the database already: they were left by an earlier run, or an attempt
-   * failed whose outcome is unknown. Rows that cannot be there need no look-up.
-   */
-  mayExist: boolean;
+  ledger: Pick<Settling, "settleBatch" | "takeChanges" | "noteBalances">;
+}
+
+/** What a committed batch left: sums of months and keys, and balances, as they are now. */
+export interface Settlements extends WrittenSums {
+  balances: BalanceChange[];
 }
 
 const toSettlement = (entry: JournalEntry): Settlement => ({
@@ -44,35 +46,49 @@ const toRow = (entry: JournalEntry, points: number | null): UsageRow => ({
 
 /**
  * Brings journaled requests into the database, each exactly once: in one transaction points are settled, rows
- * inserted and rollups bumped, and a request whose row exists is passed over. Returns the sums it changed.
+ * inserted and rollups bumped, and a request whose row exists is passed over. `mayExist` says whether some of the
+ * rows may be there already: they were left by an earlier run, or an attempt failed whose outcome is unknown. Rows
+ * that cannot be there need no look-up. `reserved` says whether this process waits for what they have changed.
  */
 export async function settleEntries(
-  { db, ledger, store, billing, mayExist }: SettlementOptions,
+  { db, ledger, store, tiers }: SettlementOptions,
   entries: readonly JournalEntry[],
-): Promise<WrittenSums> {
+  { mayExist, reserved }: { mayExist: boolean; reserved: boolean },
+): Promise<Settlements> {
   const byId = new Map(entries.map((entry) => [entry.requestId, entry]));
   let used: Transaction | undefined;
   const written = await db.transaction(async (tx) => {
     used = tx;
-    for (const id of mayExist ? await store.existing(tx, [...byId.keys()]) : []) byId.delete(id);
+    const existing = mayExist ? await store.existing(tx, [...byId.keys()]) : NONE;
+    const known = [...existing].map((id) => byId.get(id)!);
+    for (const id of existing) byId.delete(id);
     const fresh = [...byId.values()];
-    if (fresh.length === 0) return { months: [], keys: await spendOfBudgets(store, entries, tx) };
     const priced = fresh.filter(takesPoints);
-    const quota = new TierQuota({ store, billing }, fresh);
+    const quota = new TierQuota({ store, tiers }, fresh);
     const settled = await ledger.settleBatch(tx, priced.map(toSettlement), { mayExist, quota });
     const points = new Map(priced.map(({ requestId }, i) => [requestId, settled[i]?.points ?? null]));
-    const inserted = await store.insert(
-      tx,
-      fresh.map((entry) => toRow(entry, points.get(entry.requestId) ?? null)),
-    );
-    if (fresh.length === entries.length) return inserted;
-    return { ...inserted, keys: await spendOfBudgets(store, entries, tx) };
+    const rows = fresh.map((entry) => toRow(entry, points.get(entry.requestId) ?? null));
+    const inserted = rows.length > 0 ? await store.insert(tx, rows) : NOTHING_WRITTEN;
+    if (known.length === 0) return inserted;
+    // An attempt that committed these did not live to report what it left.
+    const keys = [...inserted.keys, ...(await spendOfBudgets(store, known, tx))];
+    if (!reserved) return { ...inserted, keys };
+    await ledger.noteBalances(tx, known.map(accountOf));
+    return { months: [...inserted.months, ...(await store.months(tx, known.flatMap(monthsOf)))], keys };
   });
-  if (used) ledger.committed(used);
-  return written;
+  return { ...written, balances: used ? ledger.takeChanges(used) : [] };
 }
 
-/** Of rows that were there already nobody was told what they left: an attempt wrote them and did not live to say so. */
+const NONE: ReadonlySet<string> = new Set();
+const NOTHING_WRITTEN: WrittenSums = { months: [], keys: [] };
+
+/** Where an entry is counted. */
+function monthsOf({ userId, project, atMs }: JournalEntry): MonthKey[] {
+  const month = utcMonth(atMs);
+  const whole = { userId, month, project: WHOLE_USER };
+  return project === null ? [whole] : [whole, { userId, month, project }];
+}
+
 async function spendOfBudgets(
   store: UsageStore,
   entries: readonly JournalEntry[],

@@ -1,15 +1,16 @@
 import type { Quantity } from "../../bus/contract.ts";
 import type { Transaction } from "../../storage/contract.ts";
-import type { Billing } from "../billing/index.ts";
+import type { Tiers } from "../billing/settling.ts";
 import type { QuotaPayer, Settlement } from "../ledger/index.ts";
-import { type MonthKey, MonthNames, type UsageStore, WHOLE_USER } from "../usage/index.ts";
+import type { MonthKey, UsageStore } from "../usage/index.ts";
+import { MonthNames, WHOLE_USER } from "../usage/settling.ts";
 import { type JournalEntry, takesPoints } from "./journal/codec.ts";
 import { limitOf } from "./limits.ts";
 import { type Used, usedOf } from "./windows.ts";
 
 export interface TierQuotaOptions {
   store: UsageStore;
-  billing: Pick<Billing, "tier" | "tierOf">;
+  tiers: Pick<Tiers, "tier" | "tierOf">;
 }
 
 /** A window as the rollups have it, and as it is while a batch is gone through. */
@@ -71,10 +72,10 @@ export class TierQuota implements QuotaPayer {
   ) {}
 
   async load(tx: Transaction): Promise<void> {
-    const { store, billing } = this.options;
+    const { store, tiers } = this.options;
     for (const entry of this.entries) {
-      const tier = entry.tier ?? (await billing.tierOf(entry.userId));
-      this.#counted.push(this.#count(entry, limitOf(billing.tier(tier))));
+      const tier = entry.tier ?? (await tiers.tierOf(entry.userId));
+      this.#counted.push(this.#count(entry, limitOf(tiers.tier(tier))));
     }
     for (const month of await store.lockMonths(tx, this.#windows.keys))
       this.#windows.of(month).stored = usedOf(month);

@@ -1,7 +1,8 @@
 import type { Quantity, Spent } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
-import { type MonthKey, type MonthQuota, type UsageStore, WHOLE_USER } from "../usage/index.ts";
+import type { MonthKey, MonthQuota, UsageStore } from "../usage/index.ts";
+import { WHOLE_USER } from "../usage/settling.ts";
 
 const WINDOWS_MAX = 50_000;
 /** After this long a window is read again in the background: other instances write to it too. */
@@ -40,6 +41,17 @@ export const usedOf = (month: Omit<MonthQuota, keyof MonthKey>): Used => ({
 const nameOf = ({ userId, month, project }: MonthKey) => `${userId} ${month} ${project}`;
 /** A name of its own: it begins like no other, so no project label can be mistaken for it. */
 const keysNameOf = ({ userId, month }: MonthKey) => `keys ${userId} ${month}`;
+
+/** The names on which a request is reserved that a month's quota pays. */
+export const windowNames = ({
+  userId,
+  month,
+  project,
+}: Omit<MonthKey, "project"> & { project: string | null }) => {
+  const whole = nameOf({ userId, month, project: WHOLE_USER });
+  if (project === null) return [whole];
+  return [nameOf({ userId, month, project }), keysNameOf({ userId, month, project }), whole];
+};
 
 /** What is spent under each name that the month stands for. */
 export function spentNames(month: MonthQuota): { name: string; spent: Spent }[] {

@@ -4,6 +4,7 @@ import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Database, Sweep } from "../../storage/contract.ts";
 import { monthsBeforeMs } from "./calendar.ts";
+import { UsageList } from "./list.ts";
 import { UsageQueries } from "./query.ts";
 import { clamp, type QueryBody, usageQueryOf } from "./query-params.ts";
 import type { MonthKey, MonthTotals } from "./rows.ts";
@@ -58,6 +59,7 @@ export interface UsageOptions {
 export class Usage {
   readonly store: UsageStore;
   readonly #queries: UsageQueries;
+  readonly #list: UsageList;
   readonly #series: UsageSeries;
   /**
    * Waits, for a bounded time, until what this process has journaled is in the database, so that people see
@@ -69,6 +71,7 @@ export class Usage {
     const { db } = options;
     this.store = new UsageStore(db);
     this.#queries = new UsageQueries(db);
+    this.#list = new UsageList(db);
     this.#series = new UsageSeries(db);
   }
 
@@ -89,8 +92,8 @@ export class Usage {
     const { userId } = actor;
     const fromMs = this.#keptFromMs(this.options.clock.now());
     const [records, total] = await Promise.all([
-      this.store.list({ userId, project, limit, offset, fromMs }),
-      this.store.count({ userId, project, fromMs }),
+      this.#list.page({ userId, project, limit, offset, fromMs }),
+      this.#list.count({ userId, project, fromMs }),
     ]);
     return { records, total, limit, offset, project };
   }
@@ -108,7 +111,7 @@ export class Usage {
     const limit = clamp(wanted.limit ?? PAGE.fallback, PAGE.min, PAGE.max);
     const after = wanted.cursor === undefined ? null : placeIn(wanted.cursor);
     await this.settled();
-    const found = await this.store.page(filter, { after, limit: limit + 1 });
+    const found = await this.#list.pageAfter(filter, { after, limit: limit + 1 });
     const records = found.slice(0, limit);
     const last = records.at(-1);
     const next_cursor = found.length > limit && last ? `${Date.parse(last.created_at)}_${last.id}` : null;

@@ -7,7 +7,6 @@ import {
   selectIn,
   type Transaction,
 } from "../../storage/contract.ts";
-import { utcMonth } from "./calendar.ts";
 import { KeySums, readKeySpend } from "./key-spend.ts";
 import {
   type KeySpend,
@@ -17,7 +16,6 @@ import {
   type UsageRow,
   WHOLE_USER,
 } from "./rows.ts";
-import { conditionsOf, type SeriesFilter } from "./series.ts";
 
 const ROWS = `usage_records (id, user_id, key_id, project, api_key_id, model, backend, prompt_tokens,
   completion_tokens, total_tokens, cost, created_at, created_ms, ref_id, points, account_type, estimated)`;
@@ -187,32 +185,6 @@ const toValues = (row: UsageRow, createdAt: string): SqlValue[] => [
   row.estimated,
 ];
 
-interface ListOptions {
-  userId: string;
-  project: string | null;
-  limit: number;
-  offset: number;
-  /** The beginning of a month; rows before it are no longer kept, and about to be deleted. */
-  fromMs: number;
-}
-
-interface ListedRow {
-  id: string;
-  model: string;
-  backend: string;
-  prompt_tokens: number;
-  completion_tokens: number;
-  total_tokens: number;
-  cost: number | null;
-  created_at: string;
-  ref_id: string | null;
-  api_key_id: string;
-  project: string | null;
-  points: number | null;
-  account_type: "user" | "group" | null;
-  estimated: boolean;
-}
-
 /** SQL of usage rows and of their rollups, which change only together. */
 export class UsageStore {
   constructor(readonly db: Database) {}
@@ -269,11 +241,14 @@ export class UsageStore {
     for (const { userId, month, project } of keys) sums.add([userId, month, project], [0, 0, 0, 0, 0, 0, 0]);
     if (tx.dialect === "postgres") return this.#addToMonths(tx, sums.rows());
     // SQLite's transactions are exclusive, so that reading is enough.
+    return this.months(tx, keys);
+  }
+
+  /** The months' sums as they are, each once. */
+  async months(on: Queryable, keys: readonly MonthKey[]): Promise<MonthQuota[]> {
+    const byName = new Map(keys.map((key) => [`${key.userId} ${key.month} ${key.project}`, key]));
     const months: MonthQuota[] = [];
-    for (const row of sums.rows()) {
-      const [userId, month, project] = row as [string, string, string];
-      months.push({ userId, month, project, ...(await this.month({ userId, month, project }, tx)) });
-    }
+    for (const key of byName.values()) months.push({ ...key, ...(await this.month(key, on)) });
     return months;
   }
 
@@ -313,55 +288,6 @@ export class UsageStore {
 
   keySpend(keyId: string, on: Queryable = this.db): Promise<KeySpend> {
     return readKeySpend(on, keyId);
-  }
-
-  async list({ userId, project, limit, offset, fromMs }: ListOptions): Promise<ListedRow[]> {
-    const narrowed = project === null ? "" : "AND project = $5";
-    const rows = await this.db.all<ListedRow>(
-      `SELECT id, model, backend, prompt_tokens, completion_tokens, total_tokens, cost, created_at, ref_id,
-         api_key_id, project, points, account_type, estimated
-       FROM usage_records WHERE user_id = $1 AND created_ms >= $4 ${narrowed}
-       ORDER BY created_ms DESC, id LIMIT $2 OFFSET $3`,
-      [userId, limit, offset, fromMs, ...(project === null ? [] : [project])],
-    );
-    return rows.map((row) => ({ ...row, estimated: Boolean(row.estimated) }));
-  }
-
-  /** A page of rows, newest first; those that came at the same instant by id. */
-  async page(
-    filter: SeriesFilter,
-    { after, limit }: { after: { atMs: number; id: string } | null; limit: number },
-  ): Promise<ListedRow[]> {
-    const { where, params } = conditionsOf(filter);
-    const by = filter.userId === null ? "created_at" : "created_ms";
-    const values: SqlValue[] = [...params];
-    const value = (one: SqlValue) => `$${values.push(one)}`;
-    let rest = "";
-    if (after) {
-      const at = value(by === "created_at" ? isoTime(after.atMs) : after.atMs);
-      rest = `AND ${by} <= ${at} AND (${by} < ${at} OR id > ${value(after.id)})`;
-    }
-    const rows = await this.db.all<ListedRow>(
-      `SELECT id, model, backend, prompt_tokens, completion_tokens, total_tokens, cost, created_at, ref_id,
-         api_key_id, project, points, account_type, estimated
-       FROM usage_records ${where} ${rest} ORDER BY ${by} DESC, id LIMIT ${value(limit)}`,
-      values,
-    );
-    return rows.map((row) => ({ ...row, estimated: Boolean(row.estimated) }));
-  }
-
-  /** How many rows `list` has in all, from the rollups: counting rows would cost more with each of them. */
-  async count({
-    userId,
-    project,
-    fromMs,
-  }: Pick<ListOptions, "userId" | "project" | "fromMs">): Promise<number> {
-    const row = await this.db.get<{ total: number | null }>(
-      `SELECT CAST(SUM(requests) AS BIGINT) AS total FROM usage_months
-       WHERE user_id = $1 AND project = $2 AND month >= $3`,
-      [userId, project ?? WHOLE_USER, utcMonth(fromMs)],
-    );
-    return row?.total ?? 0;
   }
 
   /** Deletes some of the rows that are older than `before`; the rollups keep their sums. */

@@ -18,6 +18,7 @@ import { keyLimits } from "./016-key-limits.ts";
 import { agentDeployments } from "./017-agent-deployments.ts";
 import { requestRecords } from "./018-request-records.ts";
 import { audit } from "./019-audit.ts";
+import { usageIndexes } from "./020-usage-indexes.ts";
 import { signInProvider } from "./022-sign-in-provider.ts";
 
 /** In order of application; a released migration is never edited, only followed by another. */
@@ -41,5 +42,6 @@ export const migrations: readonly Migration[] = [
   agentDeployments,
   requestRecords,
   audit,
+  usageIndexes,
   signInProvider,
 ];

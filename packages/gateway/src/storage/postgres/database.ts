@@ -7,6 +7,7 @@ const CONNECTIONS_MAX = 10;
 const CONNECT_TIMEOUT_SECONDS = 5;
 /** Sooner than firewalls and load balancers silently drop an idle connection. */
 const IDLE_CONNECTION_SECONDS = 240;
+const SESSION_LOCK_RETRY_MS = 100;
 /** Between two statements of a transaction we only compute, and briefly. */
 const IDLE_TRANSACTION_MS = 60_000;
 
@@ -37,9 +38,9 @@ function queryable(unsafe: Unsafe): Queryable {
   };
 }
 
-function connect(url: string): SQL {
+function connect(url: string, connectionsMax: number): SQL {
   return new SQL(url, {
-    max: CONNECTIONS_MAX,
+    max: connectionsMax,
     bigint: true,
     connectionTimeout: CONNECT_TIMEOUT_SECONDS,
     idleTimeout: IDLE_CONNECTION_SECONDS,
@@ -49,6 +50,7 @@ function connect(url: string): SQL {
 interface PostgresOptions {
   /** How long a transaction may be idle before the server ends it. */
   idleTransactionMs?: number;
+  connectionsMax?: number;
 }
 
 export class PostgresDatabase implements Database {
@@ -60,12 +62,15 @@ export class PostgresDatabase implements Database {
   readonly get: Queryable["get"];
   readonly run: Queryable["run"];
 
-  private constructor(url: string, { idleTransactionMs = IDLE_TRANSACTION_MS }: PostgresOptions) {
-    this.#sql = connect(url);
+  private constructor(
+    url: string,
+    { idleTransactionMs = IDLE_TRANSACTION_MS, connectionsMax = CONNECTIONS_MAX }: PostgresOptions,
+  ) {
+    this.#sql = connect(url, connectionsMax);
     this.#idleTransactionMs = idleTransactionMs;
     this.#watch = new ServerWatch(url, () => {
       const silent = this.#sql;
-      this.#sql = connect(url);
+      this.#sql = connect(url, connectionsMax);
       // Fails everything that waits for it; what was not sent yet never will be.
       void silent.close({ timeout: 0 }).catch(() => {});
     });
@@ -101,6 +106,35 @@ export class PostgresDatabase implements Database {
       }) as Promise<T>;
     return this.#guarded(begun);
   }
+
+  session<T>(lock: string, work: (on: Queryable) => Promise<T>): Promise<T> {
+    return this.#guarded(async () => {
+      const session = await this.#sql.reserve();
+      try {
+        const on = queryable((text, params) => session.unsafe(text, params));
+        const key = "hashtextextended($1, 0)";
+        // Asked again and again: whoever waits inside a statement would hold up others that change indexes.
+        const tryLock = () =>
+          on.get<{ locked: boolean }>(`SELECT pg_try_advisory_lock(${key}) AS locked`, [lock]);
+        while (!(await tryLock())?.locked) await Bun.sleep(SESSION_LOCK_RETRY_MS);
+        try {
+          return await work(on);
+        } finally {
+          await on.get(`SELECT pg_advisory_unlock(${key}) AS unlocked`, [lock]);
+        }
+      } finally {
+        session.release();
+      }
+    });
+  }
+
+  /** Connections do not stand in each other's way. */
+  lendWrites<T>(work: () => Promise<T>): Promise<T> {
+    return work();
+  }
+
+  /** The server does it. */
+  async checkpoint(): Promise<void> {}
 
   #guarded<T>(work: () => Promise<T>): Promise<T> {
     return namingOutages(() => this.#watch.during(work));

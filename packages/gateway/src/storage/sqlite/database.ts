@@ -6,6 +6,11 @@ import { namingOutages } from "../outage.ts";
 const LOCK_WAIT_MS = 10_000;
 const LOCK_RETRY_MS = { first: 2, most: 50 };
 
+/** A commit that leaves the log longer moves it into the database file, which takes a moment. */
+const LOG_PAGES_MAX = 1_000;
+/** The same where another thread sees to the log before that. */
+const LOG_PAGES_ATTENDED_MAX = 32_768;
+
 /** Every statement of the service stays compiled; the default of 20 would compile the frequent ones again and again. */
 Sqlite.MAX_QUERY_CACHE_SIZE = 500;
 
@@ -66,26 +71,42 @@ function open(path: string): Connection {
   return new Connection(handle);
 }
 
+interface SqliteOptions {
+  /** Whether its owner calls `checkpoint` often enough, so that a commit need not. */
+  isAttended?: boolean;
+}
+
 /** One writer whose transactions run one after the other, and one reader that never waits for it. */
 export class SqliteDatabase implements Database {
   readonly dialect = "sqlite";
   readonly #writer: Connection;
   readonly #reader: Connection;
   #lastWrite: Promise<unknown> = Promise.resolve();
+  #logPagesMax = 0;
 
   private constructor(writer: Connection, reader: Connection) {
     this.#writer = writer;
     this.#reader = reader;
   }
 
-  static async open(path: string): Promise<SqliteDatabase> {
+  static async open(path: string, { isAttended = false }: SqliteOptions = {}): Promise<SqliteDatabase> {
     const writer = open(path);
     await whenUnlocked(() => writer.handle.run("PRAGMA journal_mode = WAL"));
     // Money is committed here, so a commit must survive a power cut too.
     writer.handle.run("PRAGMA synchronous = FULL");
+    // Pages that a large transaction changes are written once, at its end.
+    writer.handle.run("PRAGMA cache_spill = OFF");
     const reader = open(path);
     reader.handle.run("PRAGMA query_only = ON");
-    return new SqliteDatabase(writer, reader);
+    const db = new SqliteDatabase(writer, reader);
+    db.#allowLog(isAttended ? LOG_PAGES_ATTENDED_MAX : LOG_PAGES_MAX);
+    return db;
+  }
+
+  #allowLog(pagesMax: number): void {
+    if (this.#logPagesMax === pagesMax) return;
+    this.#logPagesMax = pagesMax;
+    this.#writer.handle.run(`PRAGMA wal_autocheckpoint = ${pagesMax}`);
   }
 
   /** Queues `work` behind every earlier write of this process. */
@@ -129,6 +150,23 @@ export class SqliteDatabase implements Database {
       }
     };
     return this.#exclusively(() => namingOutages(committed));
+  }
+
+  /** Every statement is allowed in a transaction, and that is exclusive. */
+  session<T>(_lock: string, work: (on: Queryable) => Promise<T>): Promise<T> {
+    return this.transaction(work);
+  }
+
+  lendWrites<T>(work: () => Promise<T>): Promise<T> {
+    return this.#exclusively(() => {
+      this.#allowLog(LOG_PAGES_ATTENDED_MAX);
+      return work();
+    });
+  }
+
+  async checkpoint(): Promise<void> {
+    // Passive: what readers still need stays in the log for the next time.
+    this.#writer.handle.query("PRAGMA wal_checkpoint(PASSIVE)").all();
   }
 
   async close(): Promise<void> {

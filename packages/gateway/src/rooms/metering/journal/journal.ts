@@ -5,7 +5,7 @@ import { InstanceLock } from "../../../kernel/instance-lock.ts";
 import type { Log } from "../../../kernel/log.ts";
 import { closeFolder } from "../../../kernel/private-files.ts";
 import { encodeEntry, type JournalEntry } from "./codec.ts";
-import { LeftSegment, OwnSegment, type Segment } from "./segment.ts";
+import { LeftSegment, OwnSegment, readLines, type Segment } from "./segment.ts";
 
 /** Longest time that a written line may wait for the disk: what a power cut can take. */
 const SYNC_DELAY_MS = 50;
@@ -30,13 +30,19 @@ export interface JournalOptions {
   log: Log;
 }
 
+/** What of a segment waits; as much of it as one transaction takes is settled at a time. */
 export interface Batch {
   segment: Segment;
-  entries: JournalEntry[];
-  /** Lines among them that cannot be read. */
-  damaged: string[];
-  /** Position in the segment after the batch. */
+  start: number;
   end: number;
+}
+
+/** The part of a batch that was taken. */
+export interface Taken {
+  rows: number;
+  length: number;
+  /** Lines among them that cannot be read. */
+  damaged: readonly string[];
 }
 
 interface Backlog {
@@ -141,10 +147,10 @@ export class Journal {
   #put(entry: JournalEntry): void {
     const line = encodeEntry(entry);
     const before = this.#active.size;
-    if (this.#active.append(line, entry)) this.#backlogBytes += this.#active.size - before;
+    if (this.#active.append(line)) this.#backlogBytes += this.#active.size - before;
     else {
       this.#rotate();
-      if (!this.#active.append(line, entry)) throw new Error("an empty file of the journal took no line");
+      if (!this.#active.append(line)) throw new Error("an empty file of the journal took no line");
       this.#backlogBytes += this.#active.size;
     }
     this.#syncSoon();
@@ -183,8 +189,6 @@ export class Journal {
   #rotate(): void {
     const full = this.#active;
     this.#active = this.#newSegment();
-    // Behind others its rows have long to wait, and the file has them.
-    if (full !== this.#segments[0]) full.forgetRecent();
     full.sync((error) => {
       this.#reportSync(error);
       // A long backlog has more files than a process may have open.
@@ -214,32 +218,31 @@ export class Journal {
       this.options.log.error("fdatasync of the usage journal failed", { error });
   }
 
-  /** The oldest rows that are not drained; null when there are none. */
-  next(rowsMax: number): Batch | null {
+  /** Where the oldest rows stand that are not drained; null when there are none. */
+  next(): Batch | null {
     for (;;) {
       const segment = this.#segments[0]!;
-      if (segment.drained < segment.size) {
-        const { entries, damaged, length } = segment.read(rowsMax);
-        if (length > 0) return { segment, entries, damaged, end: segment.drained + length };
-        // Nobody writes this file any more, so its last line will never be completed.
-        this.options.log.warn("dropped an incomplete last line of the usage journal", { file: segment.path });
-        this.#advance(segment, segment.size);
-      } else if (segment === this.#active) return null;
-      else this.#remove(segment);
+      if (segment.drained < segment.size) return { segment, start: segment.drained, end: segment.size };
+      if (segment === this.#active) return null;
+      this.#remove(segment);
     }
   }
 
-  /** The rows of `batch` are in the database for good. */
-  advance({ segment, entries, damaged, end }: Batch): void {
+  /** The first rows of `batch` are in the database for good. */
+  advance({ segment, start, end }: Batch, { rows, length, damaged }: Taken): void {
     if (damaged.length > 0) this.#setAside(segment, damaged);
-    this.#advance(segment, end);
-    if (segment.own) this.drained += entries.length + damaged.length;
+    if (length === 0) {
+      // Nobody writes this file any more, so its last line will never be completed.
+      this.options.log.warn("dropped an incomplete last line of the usage journal", { file: segment.path });
+      this.#advance(segment, end);
+    } else this.#advance(segment, start + length);
+    if (segment.own) this.drained += rows;
     if (segment.drained === segment.size && segment !== this.#active) this.#remove(segment);
   }
 
   #advance(segment: Segment, end: number): void {
     this.#backlogBytes -= end - segment.drained;
-    segment.advance(end);
+    segment.drained = end;
   }
 
   #remove(segment: Segment): void {
@@ -262,13 +265,13 @@ export class Journal {
     });
   }
 
-  /** Takes out a batch that the database refuses for what its rows contain. */
-  setAside(batch: Batch): void {
-    this.#setAside(
-      batch.segment,
-      batch.entries.map((entry) => encodeEntry(entry).trimEnd()),
-    );
-    this.advance(batch);
+  /** Takes out the first row of a batch, which the database refuses for what it contains; returns it. */
+  setAsideFirst(batch: Batch): JournalEntry[] {
+    const { segment, start, end } = batch;
+    const { entries, damaged, length } = readLines({ file: segment.path, start, end, rowsMax: 1 });
+    const lines = entries.map((entry) => encodeEntry(entry).trimEnd());
+    this.advance(batch, { rows: 1, length, damaged: [...lines, ...damaged] });
+    return entries;
   }
 
   /** Rows of this run that wait for the database. */

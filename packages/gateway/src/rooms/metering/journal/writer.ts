@@ -1,32 +1,31 @@
 import { type Clock, sleep } from "../../../kernel/clock.ts";
 import type { Log } from "../../../kernel/log.ts";
+import { RefusedRows, type SettleNews, type Settler } from "../settler.ts";
+import type { JournalEntry } from "./codec.ts";
 import type { Batch, Journal } from "./journal.ts";
 
-const BATCH_ROWS_MAX = 256;
+/** With this many a transaction costs next to nothing a row; more would only keep others waiting. */
+export const BATCH_ROWS_MAX = 4096;
 /** Rows that come within this time share a transaction, unless they are enough for one sooner. */
-const DRAIN_DELAY_MS = 250;
+const DRAIN_DELAY_MS = 500;
 const BACKOFF_MS = { first: 100, most: 5_000 };
 /** How often a single row may be refused for its contents before it is set aside. */
 const REFUSALS_MAX = 3;
 const ADOPT_EVERY_MS = 60_000;
-
-/** Whether the database refused what the rows say, and would refuse it again: not an outage. */
-function refusesContents(error: unknown): boolean {
-  const { code, errno } = (error ?? {}) as { code?: unknown; errno?: unknown };
-  // SQLSTATE classes: data exception, integrity constraint violation.
-  if (typeof errno === "string" && /^2[23]/.test(errno)) return true;
-  return typeof code === "string" && /^SQLITE_(CONSTRAINT|MISMATCH|TOOBIG)/.test(code);
-}
 
 interface WriterOptions {
   journal: Journal;
   clock: Clock;
   log: Log;
   /** Brings the rows into the database in one transaction; rows that are there already change nothing. */
-  apply: (batch: Batch, options: { mayExist: boolean }) => Promise<void>;
+  settler: Settler;
+  /** What a transaction has changed. */
+  settled: (news: SettleNews) => void;
   /** These rows were set aside: the database will never take them. */
-  givenUp: (batch: Batch) => void;
+  givenUp: (entries: readonly JournalEntry[]) => void;
 }
+
+const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
 
 /** Drains the journal into the database: one batch after the other, and again until it succeeds. */
 export class JournalWriter {
@@ -93,18 +92,15 @@ export class JournalWriter {
   }
 
   async #drain(): Promise<void> {
-    const { journal, clock, log, apply } = this.options;
+    const { journal, clock, log } = this.options;
     while (!this.#closed) {
-      const batch = journal.next(this.#rowsMax);
+      const batch = journal.next();
       if (!batch) {
         this.#lastProgressMs = clock.now();
         return;
       }
       try {
-        const mayExist = !batch.segment.own || this.#failures > 0;
-        if (batch.entries.length > 0) await apply(batch, { mayExist });
-        journal.advance(batch);
-        this.#progress();
+        await this.#settle(batch);
       } catch (error) {
         const { rows, bytes } = journal.backlog;
         if (++this.#failures === 1)
@@ -113,12 +109,40 @@ export class JournalWriter {
             rows,
             bytes,
           });
-        if (refusesContents(error)) this.#narrow(batch);
+        if (error instanceof RefusedRows) this.#narrow(batch, error.rows);
         return;
       }
       if (this.#maySoonTakeMore(batch)) return;
-      // Between batches everyone else has a turn: a long backlog must not hold up requests.
-      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+
+  async #settle(batch: Batch): Promise<void> {
+    const { journal, settler } = this.options;
+    const { segment, start, end } = batch;
+    const report = await settler.settle({
+      file: segment.path,
+      start,
+      end,
+      rowsMax: this.#rowsMax,
+      mayExist: !segment.own || this.#failures > 0,
+      // Rows of an earlier run were reserved by that process, and its reservations died with it.
+      reserved: segment.own,
+    });
+    for (const news of report.news) {
+      this.#tell(news);
+      // Requests have a turn between two parts.
+      await nextTurn();
+    }
+    journal.advance(batch, report);
+    this.#progress();
+  }
+
+  /** The rows are in the database, whatever comes of this: it must not look as if they had to be settled again. */
+  #tell(news: SettleNews): void {
+    try {
+      this.options.settled(news);
+    } catch (error) {
+      this.options.log.error("what settled usage has changed could not be applied", { error });
     }
   }
 
@@ -137,14 +161,14 @@ export class JournalWriter {
   }
 
   /** Smaller batches until the refused row stands alone, so that it cannot hold back the others. */
-  #narrow(batch: Batch): void {
-    if (batch.entries.length > 1) {
-      this.#rowsMax = Math.ceil(batch.entries.length / 8);
+  #narrow(batch: Batch, rows: number): void {
+    if (rows > 1) {
+      this.#rowsMax = Math.ceil(rows / 8);
       return;
     }
     if (++this.#refusals < REFUSALS_MAX) return;
-    this.options.journal.setAside(batch);
-    this.options.givenUp(batch);
+    const entries = this.options.journal.setAsideFirst(batch);
+    if (batch.segment.own) this.options.givenUp(entries);
     this.#progress();
   }
 

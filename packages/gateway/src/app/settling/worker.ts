@@ -1,0 +1,75 @@
+/**
+ * The settling thread: brings journaled usage into the database through connections of its own, so that neither the
+ * transactions nor the checkpoints hold the event loop that serves requests.
+ */
+import { type JournalSettler, RefusedRows, type SettleOrder } from "../../rooms/metering/settler.ts";
+import type { Database } from "../../storage/contract.ts";
+import { openDatabase } from "../../storage/index.ts";
+import type { Answer, Request, ThreadOptions } from "./messages.ts";
+import { settlerOn } from "./settler.ts";
+
+declare const self: Worker;
+
+/** The log is moved into the database file after this many rows, or this long after a change. */
+const CHECKPOINT_ROWS = 16_384;
+const CHECKPOINT_MS = 10_000;
+/** After this many rows garbage is collected: left alone, the thread would keep ten megabytes more. */
+const COLLECT_ROWS = 4_096;
+
+interface Open {
+  db: Database;
+  settler: JournalSettler;
+}
+
+let options: ThreadOptions | null = null;
+let opened: Open | null = null;
+let rowsSinceCheckpoint = 0;
+let rowsSinceCollection = 0;
+
+async function open(): Promise<Open> {
+  if (!options) throw new Error("the settling thread was not told what to open");
+  const db = await openDatabase(options.storage, { forSettling: true });
+  opened = { db, settler: settlerOn(db, options.pointsPerUsd) };
+  return opened;
+}
+
+async function answerTo(order: SettleOrder): Promise<Answer> {
+  try {
+    const { settler } = opened ?? (await open());
+    const { news, ...rest } = await settler.settle(order);
+    rowsSinceCheckpoint += rest.rows;
+    rowsSinceCollection += rest.rows;
+    return { report: { ...rest, news: Array.from(news, (part) => JSON.stringify(part)) } };
+  } catch (error) {
+    if (error instanceof RefusedRows) return { refused: { message: error.message, rows: error.rows } };
+    const { message, stack } = error as Error;
+    return { failed: { message, stack } };
+  }
+}
+
+/** A failure is no harm: the log only stays longer. */
+async function checkpoint(): Promise<void> {
+  rowsSinceCheckpoint = 0;
+  await opened?.db.checkpoint().catch(() => {});
+}
+
+function collect(): void {
+  rowsSinceCollection = 0;
+  Bun.gc(true);
+}
+
+const send = (answer: Answer) => self.postMessage(answer);
+
+self.onmessage = async ({ data }: MessageEvent<Request>) => {
+  if ("open" in data) options = data.open;
+  else if ("order" in data) {
+    send(await answerTo(data.order));
+    if (rowsSinceCheckpoint >= CHECKPOINT_ROWS) await checkpoint();
+    if (rowsSinceCollection >= COLLECT_ROWS) collect();
+  } else {
+    await opened?.db.close();
+    opened = null;
+    send({ closed: true });
+  }
+};
+setInterval(checkpoint, CHECKPOINT_MS);

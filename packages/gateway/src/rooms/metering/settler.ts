@@ -1,0 +1,189 @@
+import type { ReservedChange } from "../../bus/contract.ts";
+import type { Tiers } from "../billing/settling.ts";
+import { accountKey, accountOf } from "../ledger/settling.ts";
+import type { KeySpend } from "../usage/index.ts";
+import { MonthNames, utcMonth } from "../usage/settling.ts";
+import type { JournalEntry } from "./journal/codec.ts";
+import { type Lines, readLines } from "./journal/segment.ts";
+import { budgetNames } from "./key-budgets.ts";
+import { nanoPoints } from "./points.ts";
+import { type SettlementOptions, type Settlements, settleEntries } from "./settlement.ts";
+import { windowNames } from "./windows.ts";
+
+/** Lines of the journal that are to be brought into the database in one transaction. */
+export interface SettleOrder extends Lines {
+  /** Whether rows may be in the database already. */
+  mayExist: boolean;
+  /** Whether this process reserved what they take. */
+  reserved: boolean;
+}
+
+/** What changed for some people and accounts: few enough of them to be dealt with in one turn of the event loop. */
+export interface SettleNews extends Settlements {
+  /** `budgets`: which of its own the key's requests were held against. */
+  keys: (KeySpend & { budgets: number })[];
+  /** What is no longer reserved, as negative amounts. */
+  freed: ReservedChange[];
+}
+
+export interface SettleReport {
+  /** Lines that were taken, damaged ones included. */
+  rows: number;
+  /** Bytes that these are; 0 when the range holds no whole line. */
+  length: number;
+  /** Lines among them that cannot be read. */
+  damaged: string[];
+  news: Iterable<SettleNews>;
+}
+
+/** Settles journaled requests: in this thread, or in another one. */
+export interface Settler {
+  /** One order at a time. Throws `RefusedRows` when the database will never take one of the rows. */
+  settle(order: SettleOrder): Promise<SettleReport>;
+}
+
+/** The database refused what one of the rows says, and would refuse it again: not an outage. */
+export class RefusedRows extends Error {
+  constructor(
+    message: string,
+    /** How many were in the transaction. */
+    readonly rows: number,
+  ) {
+    super(message);
+  }
+}
+
+function isRefusal(error: unknown): boolean {
+  const { code, errno } = (error ?? {}) as { code?: unknown; errno?: unknown };
+  // SQLSTATE classes: data exception, integrity constraint violation.
+  if (typeof errno === "string" && /^2[23]/.test(errno)) return true;
+  return typeof code === "string" && /^SQLITE_(CONSTRAINT|MISMATCH|TOOBIG)/.test(code);
+}
+
+/** Months, balances and reservations in one part of the news. */
+const NEWS_PART_SIZE = 200;
+
+interface ReservingOptions {
+  pointsPerUsd: number;
+  /** The windows of the quota that an entry counts in. */
+  names(entry: JournalEntry): readonly string[];
+}
+
+/** What an entry takes once it is in the database; until then it stays reserved. */
+export const reservedBy = (entry: JournalEntry, options: ReservingOptions): ReservedChange[] => [
+  ...reservedOfPayer(entry, options),
+  ...reservedOfKey(entry),
+];
+
+function reservedOfPayer(entry: JournalEntry, { pointsPerUsd, names }: ReservingOptions): ReservedChange[] {
+  if (entry.hold === "none") return [];
+  const { costMultiplierMicros, promptTokens, completionTokens } = entry;
+  const costNanoUsd = entry.costNanoUsd ?? 0;
+  if (entry.hold === "points") {
+    const money = nanoPoints(costNanoUsd, costMultiplierMicros, pointsPerUsd);
+    return [{ name: accountKey(accountOf(entry)), amount: { money, tokens: 0 } }];
+  }
+  const amount = { money: costNanoUsd, tokens: promptTokens + completionTokens };
+  return names(entry).map((name) => ({ name, amount }));
+}
+
+function reservedOfKey({ keyId, budgets, costNanoUsd, atMs }: JournalEntry): ReservedChange[] {
+  if (budgets === 0 || keyId === null) return [];
+  const amount = { money: costNanoUsd ?? 0, tokens: 0 };
+  return budgetNames({ keyId, month: utcMonth(atMs) }, budgets).map((name) => ({ name, amount }));
+}
+
+const ownerOf = (keyId: string): string => `key ${keyId}`;
+
+/** The news of one person, key or account. */
+const emptyNews = (): SettleNews => ({ months: [], keys: [], balances: [], freed: [] });
+
+/** Puts together what belongs to the same person, key or account: what is freed and what is spent are told at once. */
+class NewsByOwner {
+  readonly #owners = new Map<string, SettleNews>();
+  readonly #freed = new Map<string, ReservedChange>();
+
+  of(owner: string): SettleNews {
+    let news = this.#owners.get(owner);
+    if (!news) {
+      news = emptyNews();
+      this.#owners.set(owner, news);
+    }
+    return news;
+  }
+
+  free(owner: string, { name, amount }: ReservedChange): void {
+    let change = this.#freed.get(name);
+    if (!change) {
+      change = { name, amount: { money: 0, tokens: 0 } };
+      this.#freed.set(name, change);
+      this.of(owner).freed.push(change);
+    }
+    change.amount.money -= amount.money;
+    change.amount.tokens -= amount.tokens;
+  }
+
+  *parts(): Generator<SettleNews> {
+    let part = emptyNews();
+    for (const { months, keys, balances, freed } of this.#owners.values()) {
+      part.months.push(...months);
+      part.keys.push(...keys);
+      part.balances.push(...balances);
+      part.freed.push(...freed);
+      const size = part.months.length + part.keys.length + part.balances.length + part.freed.length;
+      if (size < NEWS_PART_SIZE) continue;
+      yield part;
+      part = emptyNews();
+    }
+    yield part;
+  }
+}
+
+interface JournalSettlerOptions extends SettlementOptions {
+  tiers: Pick<Tiers, "load" | "tier" | "tierOf">;
+  pointsPerUsd: number;
+}
+
+/** Settles in the thread that it is made in. */
+export class JournalSettler implements Settler {
+  readonly #months = new MonthNames();
+
+  constructor(readonly options: JournalSettlerOptions) {}
+
+  async settle(order: SettleOrder): Promise<SettleReport> {
+    const { entries, damaged, length } = readLines(order);
+    const rows = entries.length + damaged.length;
+    if (entries.length === 0) return { rows, length, damaged, news: [] };
+    await this.options.tiers.load();
+    const settled = await settleEntries(this.options, entries, order).catch((error: Error) => {
+      throw isRefusal(error) ? new RefusedRows(error.message, entries.length) : error;
+    });
+    const news = this.#news(settled, entries, order);
+    return { rows, length, damaged, news: news.parts() };
+  }
+
+  #news(
+    { months, keys, balances }: Settlements,
+    entries: readonly JournalEntry[],
+    { reserved }: SettleOrder,
+  ): NewsByOwner {
+    const news = new NewsByOwner();
+    const budgets = new Map<string, number>();
+    for (const month of months) news.of(month.userId).months.push(month);
+    for (const change of balances) news.of(accountKey(change.account)).balances.push(change);
+    const { pointsPerUsd } = this.options;
+    const names = ({ userId, project, atMs }: JournalEntry) =>
+      windowNames({ userId, project, month: this.#months.at(atMs) });
+    for (const entry of entries) {
+      const { keyId, userId, hold } = entry;
+      if (keyId !== null && entry.budgets > 0) budgets.set(keyId, (budgets.get(keyId) ?? 0) | entry.budgets);
+      if (!reserved) continue;
+      const payer = hold === "points" ? accountKey(accountOf(entry)) : userId;
+      for (const change of reservedOfPayer(entry, { pointsPerUsd, names })) news.free(payer, change);
+      for (const change of reservedOfKey(entry)) news.free(ownerOf(keyId!), change);
+    }
+    for (const key of keys)
+      news.of(ownerOf(key.keyId)).keys.push({ ...key, budgets: budgets.get(key.keyId) ?? 0 });
+    return news;
+  }
+}

@@ -1,0 +1,125 @@
+import { isoTime } from "../../kernel/clock.ts";
+import type { Database, SqlValue } from "../../storage/contract.ts";
+import { nextMonthMs, utcMonth } from "./calendar.ts";
+import { WHOLE_USER } from "./rows.ts";
+import { conditionsOf, type SeriesFilter } from "./series.ts";
+
+const COLUMNS = `id, model, backend, prompt_tokens, completion_tokens, total_tokens, cost, created_at, ref_id, api_key_id,
+  project, points, account_type, estimated`;
+
+interface ListOptions {
+  userId: string;
+  project: string | null;
+  limit: number;
+  offset: number;
+  /** The beginning of a month; rows before it are no longer kept, and about to be deleted. */
+  fromMs: number;
+}
+
+interface ListedRow {
+  id: string;
+  model: string;
+  backend: string;
+  prompt_tokens: number;
+  completion_tokens: number;
+  total_tokens: number;
+  cost: number | null;
+  created_at: string;
+  ref_id: string | null;
+  api_key_id: string;
+  project: string | null;
+  points: number | null;
+  account_type: "user" | "group" | null;
+  estimated: boolean;
+}
+
+/** Months that hold a page, and how many of their rows come before it. */
+interface Months {
+  fromMs: number;
+  toMs: number;
+  offset: number;
+}
+
+const startOf = (month: string): number => Date.parse(`${month}-01T00:00:00Z`);
+
+/** A person's rows, page by page. */
+export class UsageList {
+  constructor(readonly db: Database) {}
+
+  /** Newest first. */
+  async page(options: ListOptions): Promise<ListedRow[]> {
+    const { userId, project, limit } = options;
+    const months = await this.#monthsOf(options);
+    if (!months) return [];
+    const narrowed = project === null ? "" : "AND project = $6";
+    const rows = await this.db.all<ListedRow>(
+      `SELECT ${COLUMNS} FROM usage_records
+       WHERE user_id = $1 AND created_ms >= $2 AND created_ms < $3 ${narrowed}
+       ORDER BY created_ms DESC, id LIMIT $4 OFFSET $5`,
+      [userId, months.fromMs, months.toMs, limit, months.offset, ...(project === null ? [] : [project])],
+    );
+    return rows.map((row) => ({ ...row, estimated: Boolean(row.estimated) }));
+  }
+
+  /** A page of rows, newest first; those that came at the same instant by id. */
+  async pageAfter(
+    filter: SeriesFilter,
+    { after, limit }: { after: { atMs: number; id: string } | null; limit: number },
+  ): Promise<ListedRow[]> {
+    const { where, params } = conditionsOf(filter);
+    const by = filter.userId === null ? "created_at" : "created_ms";
+    const values: SqlValue[] = [...params];
+    const value = (one: SqlValue) => `$${values.push(one)}`;
+    let rest = "";
+    if (after) {
+      const at = value(by === "created_at" ? isoTime(after.atMs) : after.atMs);
+      rest = `AND ${by} <= ${at} AND (${by} < ${at} OR id > ${value(after.id)})`;
+    }
+    const rows = await this.db.all<ListedRow>(
+      `SELECT ${COLUMNS} FROM usage_records ${where} ${rest} ORDER BY ${by} DESC, id LIMIT ${value(limit)}`,
+      values,
+    );
+    return rows.map((row) => ({ ...row, estimated: Boolean(row.estimated) }));
+  }
+
+  /** The months that the page is in: whole ones before it are skipped by their sums. Null when it has no rows. */
+  async #monthsOf({ userId, project, limit, offset, fromMs }: ListOptions): Promise<Months | null> {
+    const sums = await this.db.all<{ month: string; requests: number }>(
+      `SELECT month, requests FROM usage_months WHERE user_id = $1 AND project = $2 AND month >= $3
+       ORDER BY month DESC`,
+      [userId, project ?? WHOLE_USER, utcMonth(fromMs)],
+    );
+    let skipped = 0;
+    const first = sums.findIndex(({ requests }) => {
+      if (skipped + requests > offset) return true;
+      skipped += requests;
+      return false;
+    });
+    if (first === -1) return null;
+    let counted = skipped;
+    const last = sums.slice(first).find(({ requests }) => {
+      counted += requests;
+      return counted >= offset + limit;
+    });
+    return {
+      fromMs: last ? Math.max(fromMs, startOf(last.month)) : fromMs,
+      // A row may be counted after this was read: then the page shows it, as it would a moment later.
+      toMs: first === 0 ? Number.MAX_SAFE_INTEGER : nextMonthMs(startOf(sums[first]!.month)),
+      offset: offset - skipped,
+    };
+  }
+
+  /** How many rows there are in all, from the rollups: counting rows would cost more with each of them. */
+  async count({
+    userId,
+    project,
+    fromMs,
+  }: Pick<ListOptions, "userId" | "project" | "fromMs">): Promise<number> {
+    const row = await this.db.get<{ total: number | null }>(
+      `SELECT CAST(SUM(requests) AS BIGINT) AS total FROM usage_months
+       WHERE user_id = $1 AND project = $2 AND month >= $3`,
+      [userId, project ?? WHOLE_USER, utcMonth(fromMs)],
+    );
+    return row?.total ?? 0;
+  }
+}
