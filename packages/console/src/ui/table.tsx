@@ -1,4 +1,5 @@
 import { type KeyboardEvent, type ReactNode, useState } from "react";
+import { Button } from "./controls.tsx";
 import { Icon } from "./icons.tsx";
 
 export interface Column<T> {
@@ -103,5 +104,33 @@ function Row<T>({
         </td>
       ))}
     </tr>
+  );
+}
+
+interface PagedTableProps<T> extends TableProps<T> {
+  /** Adds the next page of older rows; absent: there are no more. */
+  onMore?(): Promise<void>;
+}
+
+/** A table whose rows come newest first, a page at a time. */
+export function PagedTable<T>({ onMore, ...table }: PagedTableProps<T>) {
+  const [busy, setBusy] = useState(false);
+  return (
+    <div className="stack">
+      <Table {...table} />
+      {onMore && (
+        <div>
+          <Button
+            busy={busy}
+            onClick={() => {
+              setBusy(true);
+              void onMore().finally(() => setBusy(false));
+            }}
+          >
+            Show older ones
+          </Button>
+        </div>
+      )}
+    </div>
   );
 }

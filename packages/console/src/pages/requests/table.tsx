@@ -1,8 +1,6 @@
-import { useState } from "react";
 import { compact, moneyFormat, seconds } from "../../lib/format.ts";
-import { Button } from "../../ui/controls.tsx";
 import { When } from "../../ui/states.tsx";
-import { type Column, Table } from "../../ui/table.tsx";
+import { type Column, PagedTable } from "../../ui/table.tsx";
 import type { RequestRecord } from "./data.ts";
 import { keyInWords, OutcomeStatus } from "./words.tsx";
 
@@ -70,30 +68,15 @@ export function RequestTable({
   /** Absent: there are no more. */
   onMore?(): Promise<void>;
 }) {
-  const [busy, setBusy] = useState(false);
   const columns = columnsFor(moneyFormat(records.map(({ cost_usd }) => cost_usd)));
   return (
-    <div className="stack">
-      <Table
-        label="Requests"
-        columns={columns}
-        rows={records}
-        rowKey={({ id }) => id}
-        onOpen={({ id }) => onOpen(id)}
-      />
-      {onMore && (
-        <div>
-          <Button
-            busy={busy}
-            onClick={() => {
-              setBusy(true);
-              void onMore().finally(() => setBusy(false));
-            }}
-          >
-            Show older ones
-          </Button>
-        </div>
-      )}
-    </div>
+    <PagedTable
+      label="Requests"
+      columns={columns}
+      rows={records}
+      rowKey={({ id }) => id}
+      onOpen={({ id }) => onOpen(id)}
+      onMore={onMore}
+    />
   );
 }

@@ -1,9 +1,7 @@
-import { useState } from "react";
 import { compact, count, moneyFormat } from "../../lib/format.ts";
-import { Button } from "../../ui/controls.tsx";
 import { Section } from "../../ui/page.tsx";
 import { When } from "../../ui/states.tsx";
-import { type Column, Table } from "../../ui/table.tsx";
+import { type Column, PagedTable, Table } from "../../ui/table.tsx";
 import { type Grouping, groupInWords, type UsageGroup, type UsageRow } from "./data.ts";
 
 const unpriced = <span className="muted">unpriced</span>;
@@ -71,32 +69,17 @@ export function RequestTable({
   /** Absent: there are no more. */
   onMore?(): Promise<void>;
 }) {
-  const [busy, setBusy] = useState(false);
   const columns = columnsFor(moneyFormat(rows.map(({ cost }) => cost)));
   return (
     <Section title="Requests">
-      <div className="stack">
-        <Table
-          label="Requests"
-          columns={columns}
-          rows={rows}
-          rowKey={({ id }) => id}
-          onOpen={({ id }) => onOpen(id)}
-        />
-        {onMore && (
-          <div>
-            <Button
-              busy={busy}
-              onClick={() => {
-                setBusy(true);
-                void onMore().finally(() => setBusy(false));
-              }}
-            >
-              Show older ones
-            </Button>
-          </div>
-        )}
-      </div>
+      <PagedTable
+        label="Requests"
+        columns={columns}
+        rows={rows}
+        rowKey={({ id }) => id}
+        onOpen={({ id }) => onOpen(id)}
+        onMore={onMore}
+      />
     </Section>
   );
 }

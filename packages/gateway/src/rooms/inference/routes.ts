@@ -1,12 +1,12 @@
 import { jsonReply } from "@model-gateway/wire/http";
 import { z } from "zod";
 import { type AnyRoute, defineRoute, raw, UPLOAD } from "../../kernel/route.ts";
+import { works } from "./unit-work/index.ts";
+import type { WorkKind } from "./unit-work/kind.ts";
 import { Usage } from "./voices/documented.ts";
 import { voices } from "./voices/index.ts";
 import { messagesModelOf, messagesModelsOf, VERSION_HEADER } from "./voices/messages/models.ts";
 import type { Voice, VoiceRoute } from "./voices/voice.ts";
-import { works } from "./work/index.ts";
-import type { WorkKind } from "./work/kind.ts";
 
 /** Images travel inside the body. */
 const BODY_BYTES_MAX = 32 * 1024 * 1024;

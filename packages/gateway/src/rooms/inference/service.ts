@@ -36,6 +36,8 @@ import { QUICK_START_MODELS } from "./quick-start.ts";
 import { BytesPayload } from "./request/bytes-payload.ts";
 import { StoredResponses } from "./responses/service.ts";
 import { type ChatParts, ChatTurn } from "./turn/chat-turn.ts";
+import type { WorkKind } from "./unit-work/kind.ts";
+import { serveWork } from "./unit-work/serve.ts";
 import { ChatSender } from "./voices/notifications/send.ts";
 import { type OllamaModel, ollamaModelOf, withTag } from "./voices/ollama/models.ts";
 import { type Form, jsonReplyIn, refusalIn, VoicedReply } from "./voices/replies.ts";
@@ -46,8 +48,6 @@ import {
   type Voice,
   type VoiceRoute,
 } from "./voices/voice.ts";
-import type { WorkKind } from "./work/kind.ts";
-import { serveWork } from "./work/serve.ts";
 
 const REF_LENGTH_MAX = 64;
 const INVOKE_TIMEOUT_MS = 30_000;

@@ -7,7 +7,7 @@ const BACKEND_AT_FAULT = new Set([401, 408, 429]);
 
 /** Failures that say nothing about whether the backend works. */
 const NOT_ABOUT_BACKEND: ReadonlySet<string> = new Set(["request", "unsupported", "mismatch"]);
-/** "Not implemented" is said about a request, whatever its number. */
+/** A backend that has no such feature says so about the request, though its status is above 499. */
 const NOT_IMPLEMENTED = 501;
 
 /** The caller's error for a backend's failure. */

@@ -4,8 +4,8 @@ import type { Bound } from "../../metering/index.ts";
 import type { Route } from "../../routing/index.ts";
 import type { ComposedBody, Payload } from "../request/payload.ts";
 import type { SpendFields } from "../request/spend-fields.ts";
-import { WorkBound } from "../work/bound.ts";
-import type { Asked } from "../work/kind.ts";
+import { WorkBound } from "../unit-work/bound.ts";
+import type { Asked } from "../unit-work/kind.ts";
 import { ChatBound, EmbeddingsBound, loweredFields } from "./bound.ts";
 import type { ReportedUsage } from "./usage-tail.ts";
 
