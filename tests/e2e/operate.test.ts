@@ -71,6 +71,58 @@ test("backends: a server is tested and registered, its status is one sentence, i
   await page.getByText("No backend is registered").waitFor();
 });
 
+test("model routes: one is added, its targets are seen to serve or not, edited and removed; bad fields are named where they are", async () => {
+  await site.withBackend();
+  const { page } = await site.visitAs("operator");
+  await page.goto(`${site.gateway.url}/models/routes`);
+  await page.getByText("No model route is set").waitFor();
+  await page.getByRole("button", { name: "Add a model route" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Name that programs send").fill("fast");
+  await dialog.getByRole("group", { name: "Target 1" }).getByLabel("Model").fill("demo-chat");
+  await dialog.getByRole("group", { name: "Target 1" }).getByLabel("Weight").fill("3");
+  await dialog.getByRole("button", { name: "Add target" }).click();
+  const second = dialog.getByRole("group", { name: "Target 2" });
+  await second.getByLabel("Model").fill("demo-slow");
+  await dialog.getByRole("button", { name: "Add target" }).click();
+  const third = dialog.getByRole("group", { name: "Target 3" });
+  await third.getByLabel("Model").fill(" ");
+  await third.getByLabel("Order").fill("2");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await third.getByText("Must not be empty").waitFor();
+  await dialog.getByText("Model of target 3 must not be empty").waitFor();
+  expect(await third.getByLabel("Model").getAttribute("aria-invalid")).toBe("true");
+  await third.getByLabel("Model").fill("elsewhere");
+  await dialog.getByLabel("Next target when").fill("2.5");
+  await shot(page, "route-form");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  const row = page.getByRole("row", { name: /^fast.*2\.5 s/ });
+  await row.getByText("75% of the calls").waitFor();
+  await row.getByText("no backend lists it").waitFor();
+  expect(await row.getByText("demo", { exact: true }).count()).toBe(2);
+  await shot(page, "routes");
+
+  const token = await site.gateway.signIn("operator");
+  const { key } = await site.gateway.rpc<{ key: string }>("keys.create", { name: "r" }, token);
+  const answer = await fetch(`${site.gateway.url}/v1/chat/completions`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+    body: JSON.stringify({ model: "fast", messages: [{ role: "user", content: "hi" }] }),
+  });
+  expect(answer.status).toBe(200);
+
+  await page.getByRole("button", { name: "Edit fast" }).click();
+  await dialog.getByRole("button", { name: "Remove target 2" }).click();
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await row.getByText("75% of the calls").waitFor({ state: "detached" });
+  await site.gateway.rpc("backends.update", { name: "demo", enabled: false }, token);
+  await page.getByText("A route without a target that serves refuses every call").waitFor();
+  await page.getByRole("button", { name: "Remove fast" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
+  await page.getByText("No model route is set").waitFor();
+  await site.gateway.rpc("backends.remove", { name: "demo" }, token);
+});
+
 test("aliases and tiers", async () => {
   const { page, complaints } = await site.visitAs("operator");
   await page.goto(`${site.gateway.url}/models/aliases`);

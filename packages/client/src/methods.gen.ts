@@ -1723,7 +1723,7 @@ export interface Methods {
       models: string[];
     };
   };
-  /** Model routes: names that several targets serve. */
+  /** Model routes: names that several targets serve, and which backends stand behind each target now. */
   "routes.list": {
     auth: "admin";
     params: Record<string, never>;
@@ -1739,6 +1739,12 @@ export interface Methods {
         order: number;
         /** Share of the calls among those of the same order */
         weight: number;
+        /** Backends that list the model; none: a call passes this target over */
+        backends: {
+          name: string;
+          /** Healthy, and its circuit is closed */
+          serving: boolean;
+        }[];
       }[];
       /** A target that has not begun to answer by then gives way to the next */
       begin_within_seconds?: number | null;

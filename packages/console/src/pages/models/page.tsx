@@ -7,11 +7,13 @@ import { Backends } from "./backends.tsx";
 import { ModelList } from "./model-list.tsx";
 import { Prices } from "./prices.tsx";
 import { BackendForm } from "./register.tsx";
+import { Routes } from "./routes.tsx";
 
 const TABS = [
   { id: "backends", label: "Backends", href: "/models" },
   { id: "list", label: "Models", href: "/models/list" },
   { id: "aliases", label: "Aliases", href: "/models/aliases" },
+  { id: "routes", label: "Model routes", href: "/models/routes" },
   { id: "prices", label: "Video prices & tiers", href: "/models/prices" },
 ];
 
@@ -35,6 +37,7 @@ export function Page({ params }: PageProps) {
       {tab === "backends" && <Backends />}
       {tab === "list" && <ModelList />}
       {tab === "aliases" && <Aliases />}
+      {tab === "routes" && <Routes />}
       {tab === "prices" && <Prices />}
       {search.has("new") && <BackendForm onClose={() => setSearch({ new: null })} />}
     </>

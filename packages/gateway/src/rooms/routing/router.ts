@@ -270,6 +270,16 @@ export class Router {
     return this.#candidates(model).find(({ entry }) => ownsModels(entry))?.entry.config.name ?? null;
   }
 
+  /** The backends that list the model, those that a provider hint rules out left out, and whether each takes calls. */
+  backendsOf(model: string, hint: string | null): { name: string; serving: boolean }[] {
+    const nowMs = this.clock.now();
+    return this.#candidates(model).flatMap(({ entry }) =>
+      hint && !matchesProvider(entry, hint)
+        ? []
+        : { name: entry.config.name, serving: entry.state === "Healthy" && entry.circuit.canPass(nowMs) },
+    );
+  }
+
   choose(request: RouteRequest): Route {
     const { model, capability, provider, conversationId, backend } = request;
     const { best, isBusy, count } = this.#find(request);
