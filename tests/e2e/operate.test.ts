@@ -133,6 +133,28 @@ test("aliases and tiers", async () => {
   await page.getByRole("button", { name: "Remove fast" }).click();
   await page.getByText("No alias is set.").waitFor();
 
+  // Each model is priced by what it does: a video by the second, an image by its looks.
+  const token = await site.gateway.signIn("operator");
+  await site.withBackend();
+  await site.addBackend({ name: "films", type: "cloud-video", url: site.upstream.url, models: ["film-2"] });
+  await page.goto(`${site.gateway.url}/models/list`);
+  await page.getByRole("row", { name: /film-2.*unpriced.*default: \$0\.005 a second/ }).waitFor();
+  await page.getByRole("button", { name: "Set price of film-2" }).click();
+  await page.getByLabel("Each second, $").fill("0.05");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("row", { name: /film-2 films \$0\.05 a second/ }).waitFor();
+  await page.getByRole("button", { name: "Set price of demo-slow" }).click();
+  await page.getByLabel("Charged by").selectOption("image");
+  await page.getByLabel("By quality or size").fill("1024x1024 dear");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByText('"1024x1024 dear" is not a price').waitFor();
+  await page.getByLabel("By quality or size").fill("1024x1024 0.04\nhd/1024x1024 0.08");
+  await shot(page, "set-price-image");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("row", { name: /demo-slow demo \$0\.04 to \$0\.08 an image/ }).waitFor();
+  await shot(page, "models-priced");
+  for (const name of ["films", "demo"]) await site.gateway.rpc("backends.remove", { name }, token);
+
   await page.goto(`${site.gateway.url}/models/prices`);
   await page.getByRole("button", { name: "Set a price" }).click();
   await page.getByLabel("Model", { exact: true }).fill("film-1");

@@ -1487,9 +1487,21 @@ export interface Methods {
     params: Record<string, never>;
     result: {
       model: string;
+      /** What the backends that list it can do, as far as is known */
+      capabilities: string[];
       /** Per million tokens; null: no price is known */
       input_usd: number | null;
       output_usd: number | null;
+      /** For each request, where nothing else applies */
+      per_call_usd?: number;
+      /** For each image; or prices by quality, size or both: hd, 1024x1024, hd/1024x1024 */
+      per_image_usd?: number | Record<string, number>;
+      /** For each second of sound that is transcribed */
+      per_second_usd?: number;
+      /** For text that is spoken */
+      per_million_characters_usd?: number;
+      /** No price is known for what it does; a video model without a row costs 0.005 USD a second */
+      unpriced: boolean;
       /** own: set by an administrator */
       source: "own" | "list" | null;
     }[];
@@ -1543,15 +1555,23 @@ export interface Methods {
     params: { user_email: string; tier: string };
     result: { ok: true };
   };
-  /** Set what a model costs; it goes before the built-in prices and the pricing file. */
+  /** Set what a model costs, by the token or another unit; goes before all other prices and replaces the last. */
   "billing.prices.set": {
     auth: "admin";
     params: {
       model: string;
-      /** Per million tokens of the prompt */
-      input_usd: number;
+      /** Per million tokens of the prompt; goes with output_usd */
+      input_usd?: number;
       /** Per million tokens of the answer */
-      output_usd: number;
+      output_usd?: number;
+      /** For each request, where nothing else applies */
+      per_call_usd?: number;
+      /** For each image; or prices by quality, size or both: hd, 1024x1024, hd/1024x1024 */
+      per_image_usd?: number | Record<string, number>;
+      /** For each second of sound that is transcribed */
+      per_second_usd?: number;
+      /** For text that is spoken */
+      per_million_characters_usd?: number;
     };
     result: { ok: true };
   };

@@ -1,4 +1,10 @@
-import type { Backend, CapabilityName, ModelInfo, PostedCapability } from "../../backends/contract.ts";
+import {
+  type Backend,
+  CAPABILITIES,
+  type CapabilityName,
+  type ModelInfo,
+  type PostedCapability,
+} from "../../backends/contract.ts";
 import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { type ErrorName, fail, ServiceError } from "../../kernel/errors.ts";
@@ -309,6 +315,12 @@ export class Router {
     if (isTarget) return "model_route";
     if (count === 1) return "only_backend";
     return this.choice === "requests" ? "fewest_requests" : "fastest";
+  }
+
+  /** What the backends that list a model can do with it. */
+  capabilitiesOf(model: string): CapabilityName[] {
+    const candidates = this.#candidates(model);
+    return CAPABILITIES.filter((capability) => candidates.some((each) => canServe(each, capability)));
   }
 
   /** Whether any backend lists the model. */

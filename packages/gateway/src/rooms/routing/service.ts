@@ -221,6 +221,9 @@ export class Routing {
     else if (error instanceof BackendError && !NOT_SENT.has(error.kind))
       circuit?.failed(error.message, this.options.clock.now());
   }
+  capabilitiesOf(model: string): CapabilityName[] {
+    return this.#router.capabilitiesOf(model);
+  }
   routableModels() {
     return this.#router.routableModels();
   }
