@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { dialRaw } from "../../packages/gateway/tests/agents/support.ts";
-import { openSite, type Site, shot } from "./support/site.ts";
+import { axeFindings, openSite, type Site, shot } from "./support/site.ts";
 
 let site: Site;
 beforeAll(async () => {
@@ -16,6 +16,17 @@ test("backends: a server is tested and registered, its status is one sentence, i
 
   await page.getByRole("button", { name: "Register backend" }).first().click();
   const dialog = page.getByRole("dialog");
+  await dialog.getByRole("button", { name: /^MiniMax/ }).waitFor();
+  await shot(page, "provider-grid");
+  expect(await axeFindings(page)).toEqual([]);
+  // A provider's card fills in what is known of it; another of its services, another address.
+  await dialog.getByRole("button", { name: /^Alibaba Cloud/ }).click();
+  expect(await dialog.getByLabel("Address").inputValue()).toContain("/compatible-mode/v1");
+  await dialog.getByLabel("Service").selectOption({ label: "Video" });
+  expect(await dialog.getByLabel("Address").inputValue()).toBe("https://dashscope-intl.aliyuncs.com");
+  expect(new URL(page.url()).searchParams.get("provider")).toBe("alibaba");
+  await dialog.getByRole("button", { name: "All providers" }).click();
+  await dialog.getByRole("button", { name: /^Another server/ }).click();
   // The fields are those that the kind declares: Ollama's server lists its own models.
   const models = dialog.getByLabel("Models");
   expect(await dialog.getByLabel("Kind").inputValue()).toBe("local-server");
@@ -28,8 +39,14 @@ test("backends: a server is tested and registered, its status is one sentence, i
   await dialog.getByLabel("Address").fill(site.upstream.url);
   await dialog.getByLabel("Name").fill("demo");
   await dialog.getByRole("button", { name: "Test connection" }).click();
-  await dialog.getByText(/Answers.*2 models found/).waitFor();
+  await dialog.getByText(/Answers.*2 models found, 2 unpriced/).waitFor();
+  await dialog.getByRole("button", { name: "Set price of demo-slow" }).waitFor();
   await shot(page, "backend-tested");
+  // What does not answer is told before it is saved.
+  await dialog.getByLabel("Address").fill("http://127.0.0.1:9");
+  await dialog.getByRole("button", { name: "Register", exact: true }).click();
+  await dialog.getByText("The test failed").waitFor();
+  await dialog.getByLabel("Address").fill(site.upstream.url);
   await dialog.getByRole("button", { name: "Register", exact: true }).click();
   await page.getByRole("row", { name: /demo.*Serving.*2 unpriced/ }).waitFor();
   await shot(page, "backends");

@@ -800,6 +800,19 @@ export interface Methods {
     params: { id: string; name: string; description?: string; website_domain?: string };
     result: { ok: true };
   };
+  /** Where the APIs of the built-in providers are, for the form that registers a backend. */
+  "providers.addresses": {
+    auth: "admin";
+    params: Record<string, never>;
+    result: {
+      provider_id: string;
+      serves: string;
+      /** Of backends.add */
+      type: string;
+      url: string;
+      needs_key: boolean;
+    }[];
+  };
   /** Display metadata of providers; no credentials. */
   "providers.list": {
     auth: "public";
@@ -1484,7 +1497,10 @@ export interface Methods {
   /** What each model that can be called now costs, and where that price comes from. */
   "billing.prices.list": {
     auth: "admin";
-    params: Record<string, never>;
+    params: {
+      /** Of these instead, such as the models of a server that is not registered yet */
+      models?: string[];
+    };
     result: {
       model: string;
       /** What the backends that list it can do, as far as is known */
@@ -2377,6 +2393,7 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "keys.revoke": "jwt",
   "keys.update": "jwt",
   "providers.add": "admin",
+  "providers.addresses": "admin",
   "providers.list": "public",
   "providers.remove": "admin",
   "providers.test": "admin",

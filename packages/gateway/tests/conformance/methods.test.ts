@@ -94,6 +94,7 @@ auth.logout | public | refresh_token | ok
 routes.list | admin | | name targets begin_within_seconds
 routes.set | admin | name targets begin_within_seconds? | ok
 routes.delete | admin | name | ok
+providers.addresses | admin | | provider_id serves type url needs_key
 backends.list | admin | | backends models
 backends.add | admin | type? url? api_key? name? models? capabilities? concurrency? | name
 backends.update | admin | name type? url? api_key? models? capabilities? concurrency? enabled? | name
@@ -103,7 +104,7 @@ backends.remove | admin | name | removed
 aliases.list | admin | | alias target
 aliases.set | admin | alias target | ok
 aliases.remove | admin | alias | ok
-billing.prices.list | admin | | model capabilities input_usd output_usd per_call_usd per_image_usd per_second_usd per_million_characters_usd unpriced source
+billing.prices.list | admin | models? | model capabilities input_usd output_usd per_call_usd per_image_usd per_second_usd per_million_characters_usd unpriced source
 billing.prices.set | admin | model input_usd? output_usd? per_call_usd? per_image_usd? per_second_usd? per_million_characters_usd? | ok
 billing.prices.remove | admin | model | removed
 billing.prices.video.set | admin | model mode? base_price? price_per_second? price_per_frame? resolution_coeff? currency? enabled? | ok

@@ -2,11 +2,11 @@ import { useSearch } from "../../lib/router.ts";
 import { Button, Tabs } from "../../ui/controls.tsx";
 import { NotFound, PageHead } from "../../ui/page.tsx";
 import type { PageProps } from "../index.ts";
+import { AddBackend } from "./add-backend.tsx";
 import { Aliases } from "./aliases.tsx";
 import { Backends } from "./backends.tsx";
 import { ModelList } from "./model-list.tsx";
 import { Prices } from "./prices.tsx";
-import { BackendForm } from "./register.tsx";
 import { Routes } from "./routes.tsx";
 
 const TABS = [
@@ -39,7 +39,7 @@ export function Page({ params }: PageProps) {
       {tab === "aliases" && <Aliases />}
       {tab === "routes" && <Routes />}
       {tab === "prices" && <Prices />}
-      {search.has("new") && <BackendForm onClose={() => setSearch({ new: null })} />}
+      {search.has("new") && <AddBackend onClose={() => setSearch({ new: null, provider: null })} />}
     </>
   );
 }

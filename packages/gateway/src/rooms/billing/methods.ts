@@ -147,7 +147,13 @@ export const listPrices = defineMethod({
   auth: "admin",
   audit: false,
   hint,
-  params: NoParams,
+  params: z.object({
+    models: z
+      .array(ModelId)
+      .max(1_000)
+      .optional()
+      .describe("Of these instead, such as the models of a server that is not registered yet"),
+  }),
   result: z.array(
     z.object({
       model: z.string(),
@@ -161,11 +167,12 @@ export const listPrices = defineMethod({
       source: z.enum(["own", "list"]).nullable().describe("own: set by an administrator"),
     }),
   ),
-  handler: async ({ rooms: { billing, routing } }) => {
+  handler: async ({ params, rooms: { billing, routing } }) => {
     const filmed = new Set(
       (await billing.videoPrices()).flatMap(({ model, enabled }) => (enabled ? [model] : [])),
     );
-    return billing.pricesOf(routing.routableModels().map(({ id }) => id)).map(({ model, input, output }) => {
+    const models = params.models ?? routing.routableModels().map(({ id }) => id);
+    return billing.pricesOf(models).map(({ model, input, output }) => {
       const capabilities = routing.capabilitiesOf(model);
       const units = billing.unitRatesOf(model);
       const isPriced = input !== null || isPerUnit(units) || filmed.has(model);
