@@ -706,6 +706,8 @@ export interface Methods {
       group_id: string | null;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
+      /** Until then an administrator has its prompts and answers captured; null, or past: they are not stored */
+      capture_until: string | null;
       expires_at: string | null;
       monthly_budget_usd: number | null;
       total_budget_usd: number | null;
@@ -730,6 +732,8 @@ export interface Methods {
       group_id: string | null;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
+      /** Until then an administrator has its prompts and answers captured; null, or past: they are not stored */
+      capture_until: string | null;
       expires_at: string | null;
       monthly_budget_usd: number | null;
       total_budget_usd: number | null;
@@ -752,11 +756,36 @@ export interface Methods {
       } | null;
     }[];
   };
+  /** Keys whose prompts are captured now. */
+  "keys.capture.list": {
+    auth: "admin";
+    params: Record<string, never>;
+    result: {
+      key_id: string;
+      name: string;
+      key_prefix: string;
+      user_email: string;
+      /** RFC 3339 timestamp, UTC */
+      capture_until: string;
+    }[];
+  };
   /** Revoke one of your API keys; it stops working at once. */
   "keys.revoke": {
     auth: "jwt";
     params: { key_id: string };
     result: { ok: true };
+  };
+  /** Capture the prompts and answers of a key's chats for some days, or stop; its owner sees that. */
+  "keys.capture.set": {
+    auth: "admin";
+    params: {
+      key_id: string;
+      /** Null: stop */
+      days: number | null;
+      /** Delete what was captured of it so far */
+      forget?: boolean;
+    };
+    result: { capture_until: string | null; forgotten: number };
   };
   /** Rename one of your API keys or change its limits, at once; null takes a limit away, what is left out stays. */
   "keys.update": {
@@ -786,6 +815,8 @@ export interface Methods {
       group_id: string | null;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
+      /** Until then an administrator has its prompts and answers captured; null, or past: they are not stored */
+      capture_until: string | null;
       expires_at: string | null;
       monthly_budget_usd: number | null;
       total_budget_usd: number | null;
@@ -1218,6 +1249,12 @@ export interface Methods {
       ref_id: string | null;
       /** Of a refusal */
       client_ip: string | null;
+      /** Only where an administrator had the key's prompts captured; for its owner and administrators */
+      captured: {
+        /** The request's messages and parameters; long ones are cut */
+        asked: Record<string, unknown>;
+        answered: Record<string, unknown> | null;
+      } | null;
     };
   };
   /** Requests, answered or not, newest first. */
@@ -2390,7 +2427,9 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "group.members.update": "jwt",
   "keys.create": "jwt",
   "keys.list": "jwt",
+  "keys.capture.list": "admin",
   "keys.revoke": "jwt",
+  "keys.capture.set": "admin",
   "keys.update": "jwt",
   "providers.add": "admin",
   "providers.addresses": "admin",
