@@ -10,6 +10,11 @@ const IDLE_MS = 4_000;
 const IDLE_MAX = 512;
 const CONNECT_MS = 10_000;
 const KEEP_ALIVE_MS = 30_000;
+/**
+ * A close that crossed the request on its way arrives within a round trip, even to another continent. One that comes
+ * later is from a server that has had the request, and may have begun to work on it.
+ */
+const CROSSED_MS_MAX = 250;
 
 /**
  * HTTP/1.1 to one plain-http server over kept connections: the part of HTTP that a POST needs, on the event loop's
@@ -129,6 +134,7 @@ class Connection implements Carrier, Recipient {
   #exchange: Exchange | null = null;
   #outbox: Outbox | null = null;
   #carried = 0;
+  #sentMs = 0;
   #isPaused = false;
   #cancelLinger: (() => void) | null = null;
 
@@ -144,6 +150,7 @@ class Connection implements Carrier, Recipient {
 
   carry(exchange: Exchange): void {
     this.#carried++;
+    this.#sentMs = this.options.clock.now();
     this.#exchange = exchange;
     exchange.carriedBy(this);
     // It may have been closed since it was opened or kept.
@@ -171,8 +178,15 @@ class Connection implements Carrier, Recipient {
       return;
     }
     this.#exchange = null;
-    if (this.#carried > 1 && !exchange.hasBegun) this.options.again(exchange);
+    if (this.#hasCrossed(exchange)) this.options.again(exchange);
     else exchange.disconnected(error);
+  }
+
+  /** Whether the server closed the kept connection before it could see that it was used again. */
+  #hasCrossed({ hasBegun }: Exchange): boolean {
+    return (
+      this.#carried > 1 && !hasBegun && Math.abs(this.options.clock.now() - this.#sentMs) <= CROSSED_MS_MAX
+    );
   }
 
   pause(): void {
