@@ -14,6 +14,9 @@ export class ManualClock implements Clock {
   now(): number {
     return this.nowMs;
   }
+  elapsed(): number {
+    return this.nowMs;
+  }
   after(delayMs: number, run: () => void): () => void {
     return this.#add({ dueMs: this.nowMs + delayMs, periodMs: null, run });
   }

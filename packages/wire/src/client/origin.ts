@@ -80,7 +80,7 @@ export class HttpOrigin implements Origin {
   }
 
   #take(): Connection | null {
-    const oldestMs = this.#clock.now() - IDLE_MS;
+    const oldestMs = this.#clock.elapsed() - IDLE_MS;
     for (;;) {
       const connection = this.#idle.pop();
       if (!connection) return null;
@@ -106,7 +106,7 @@ export class HttpOrigin implements Origin {
   /** The oldest come first. */
   #sweep(): void {
     this.#cancelSweep = null;
-    const oldestMs = this.#clock.now() - IDLE_MS;
+    const oldestMs = this.#clock.elapsed() - IDLE_MS;
     const firstYoung = this.#idle.findIndex(({ idleSinceMs }) => idleSinceMs > oldestMs);
     for (const old of this.#idle.splice(0, firstYoung === -1 ? this.#idle.length : firstYoung)) old.destroy();
     if (this.#idle.length > 0) this.#cancelSweep = this.#clock.after(IDLE_MS, () => this.#sweep());
@@ -150,7 +150,7 @@ class Connection implements Carrier, Recipient {
 
   carry(exchange: Exchange): void {
     this.#carried++;
-    this.#sentMs = this.options.clock.now();
+    this.#sentMs = this.options.clock.elapsed();
     this.#exchange = exchange;
     exchange.carriedBy(this);
     // It may have been closed since it was opened or kept.
@@ -184,9 +184,7 @@ class Connection implements Carrier, Recipient {
 
   /** Whether the server closed the kept connection before it could see that it was used again. */
   #hasCrossed({ hasBegun }: Exchange): boolean {
-    return (
-      this.#carried > 1 && !hasBegun && Math.abs(this.options.clock.now() - this.#sentMs) <= CROSSED_MS_MAX
-    );
+    return this.#carried > 1 && !hasBegun && this.options.clock.elapsed() - this.#sentMs <= CROSSED_MS_MAX;
   }
 
   pause(): void {
@@ -218,7 +216,7 @@ class Connection implements Carrier, Recipient {
   }
 
   free(): void {
-    this.idleSinceMs = this.options.clock.now();
+    this.idleSinceMs = this.options.clock.elapsed();
     this.options.idle(this);
   }
 

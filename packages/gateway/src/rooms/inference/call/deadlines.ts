@@ -77,7 +77,7 @@ export class WatchedCall {
     readonly deadlines: Deadlines,
     readonly payer: Payer,
   ) {
-    this.#startedAtMs = this.#lastMs = clock.now();
+    this.#startedAtMs = this.#lastMs = clock.elapsed();
   }
 
   get signal(): AbortSignal {
@@ -116,12 +116,12 @@ export class WatchedCall {
 
   /** A piece of the answer arrived. */
   touch(): void {
-    this.#lastMs = this.clock.now();
+    this.#lastMs = this.clock.elapsed();
     this.#phase = "streaming";
   }
   /** The client is not reading. */
   blocked(): void {
-    this.#lastMs = this.clock.now();
+    this.#lastMs = this.clock.elapsed();
     this.#phase = "blocked";
   }
   close(): void {
@@ -134,6 +134,7 @@ export class WatchedCall {
     return this.#phase === "closed";
   }
 
+  /** At a time of `clock.elapsed()`: deadlines do not pass because somebody set the machine's clock. */
   check(nowMs: number): void {
     const { firstByteMs, idleMs, totalMs, clientStallMs, keepAliveMs } = this.deadlines;
     const silentMs = nowMs - this.#lastMs;
@@ -219,8 +220,8 @@ export class CallWatch {
   }
 
   #tick(): void {
-    const nowMs = this.options.clock.now();
-    for (const call of this.#calls) call.check(nowMs);
+    const elapsedMs = this.options.clock.elapsed();
+    for (const call of this.#calls) call.check(elapsedMs);
   }
 
   /** The service stops: every call ends now, and has settled when this resolves. */
