@@ -78,18 +78,19 @@ const seed =
 const minutes = numberOf("minutes", 0.1, 10_000);
 const lanes = Math.floor(numberOf("lanes", 1, 1_000));
 
-for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => process.exit(130));
 const { runChaos } = await import("../tests/chaos/run.ts");
+const { closeWorlds } = await import("../tests/chaos/world.ts");
+for (const signal of ["SIGINT", "SIGTERM"] as const)
+  process.on(signal, () => void closeWorlds().finally(() => process.exit(130)));
 
 console.log(`seed ${seed}: ${minutes} minutes, ${instances} instance(s) on ${database}`);
 const report = await runChaos({
   database,
   instances,
   seed,
+  temper: "wild",
   lanes,
-  durationMs: minutes * 60_000,
-  faultsMax: Number.POSITIVE_INFINITY,
-  pace: PACE,
+  faults: { durationMs: minutes * 60_000, faultsMax: Number.POSITIVE_INFINITY, pace: PACE },
   keep: values.keep,
   say: console.log,
 });

@@ -15,10 +15,13 @@ test(
       database: "sqlite",
       instances: 1,
       seed,
+      temper: "wild",
       lanes: 8,
-      durationMs: FAULTS_WITHIN_MS,
-      faultsMax: FAULTS,
-      pace: { pauseMsMax: 500, holdMsMax: 1_500 },
+      faults: {
+        durationMs: FAULTS_WITHIN_MS,
+        faultsMax: FAULTS,
+        pace: { pauseMsMax: 500, holdMsMax: 1_500 },
+      },
       keep: false,
       say: () => {},
     });

@@ -1,4 +1,4 @@
-import { type Plan, planOf } from "./plan.ts";
+import { type Plan, planOf, type Temper } from "./plan.ts";
 import type { ClientRecord, Concluded, Recorder } from "./records.ts";
 
 /** Longer than any fault lasts; a request that takes longer is a finding. */
@@ -16,6 +16,7 @@ export interface Address {
 
 export interface ClientsOptions {
   seed: number;
+  temper: Temper;
   lanes: number;
   /** Where requests go, in turn. */
   addresses: readonly Address[];
@@ -55,8 +56,8 @@ export class Clients {
   }
 
   async #one(op: number): Promise<Concluded["type"]> {
-    const { seed, addresses, records } = this.options;
-    const plan = planOf(seed, op);
+    const { seed, temper, addresses, records } = this.options;
+    const plan = planOf(seed, op, temper);
     const address = addresses[op % addresses.length]!;
     const { model, stream } = plan;
     records.write({ type: "invoke", op, atMs: Date.now(), instance: address.name, model, stream });

@@ -21,8 +21,18 @@ export interface Plan {
 
 const OPERATIONS_MAX = 1_000_000_007;
 
+/** Calm: upstreams answer, clients stay, and no node is asked, so that every failure is the service's. */
+export type Temper = "calm" | "wild";
+
 /** The plan of one operation: a pure function of the run's seed and its number. */
-export function planOf(seed: number, op: number): Plan {
+export function planOf(seed: number, op: number, temper: Temper = "wild"): Plan {
+  const plan = wildPlan(seed, op);
+  if (temper === "wild") return plan;
+  const model = plan.model === "tiny" ? "m" : plan.model;
+  return { ...plan, model, behaviour: "answers", leavesAfter: null };
+}
+
+function wildPlan(seed: number, op: number): Plan {
   const random = new Random((seed * 31 + op * 2_654_435_761) % OPERATIONS_MAX);
   random.next();
   const model = random.weighted<Model>({ m: 7, route: 2, tiny: 1 });

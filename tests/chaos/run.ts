@@ -10,12 +10,18 @@ import { type ClientRecord, type FaultRecord, FILES, Recorder } from "./records.
 import { type Fault, type Pace, schedule, type Targets } from "./schedule.ts";
 import { World, type WorldOptions } from "./world.ts";
 
-export interface ChaosOptions extends Omit<WorldOptions, "dir"> {
+/** Faults that the seed decides, on processes and on the network at the same time. */
+export interface Random {
   /** No further fault begins after this time. */
   durationMs: number;
   /** Nor after this many faults on processes. */
   faultsMax: number;
   pace: Pace;
+}
+
+export interface ChaosOptions extends Omit<WorldOptions, "dir"> {
+  /** Or these, one after the other. */
+  faults: Random | readonly Fault[];
   /** Clients that ask at once. */
   lanes: number;
   /** Keep what was recorded, and where. */
@@ -45,13 +51,13 @@ const SAY_EVERY_MS = 10_000;
 
 /** Load and faults until the time is up or the faults are used up; then everything is healed and looked at. */
 export async function runChaos(options: ChaosOptions): Promise<ChaosReport> {
-  const { seed, lanes, keep, say } = options;
+  const { seed, temper, lanes, keep, say } = options;
   const dir = mkdtempSync(join(tmpdir(), "gateway-chaos-records-"));
   const world = await World.open({ ...options, dir });
   const records = new Recorder<ClientRecord>(join(dir, FILES.clients));
   const faultRecords = new Recorder<FaultRecord>(join(dir, FILES.faults));
   const { addresses, keys, canaries } = world;
-  const clients = new Clients({ seed, lanes, addresses, keys, canary: canaries.prompt, records });
+  const clients = new Clients({ seed, temper, lanes, addresses, keys, canary: canaries.prompt, records });
   const counts: Record<string, number> = {};
   try {
     clients.start();
@@ -66,7 +72,9 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosReport> {
       setInterval(() => world.noteMemory(), LOOK_EVERY_MS),
     ];
     try {
-      await trouble(world, options, note);
+      const { faults } = options;
+      if ("pace" in faults) await trouble(world, seed, faults, note);
+      else for (const fault of faults) note(await inflict(world, fault));
     } finally {
       for (const timer of timers) clearInterval(timer);
     }
@@ -84,6 +92,7 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosReport> {
       dir: keep ? dir : null,
     };
   } finally {
+    void clients.stop();
     await world.close();
     if (!keep) rmSync(dir, { recursive: true, force: true });
   }
@@ -97,7 +106,8 @@ function progress({ counts: { ok, fail, unknown } }: Clients, faults: Record<str
 /** Two rows of faults at once: to processes, disks and clocks, and to the network between them. */
 async function trouble(
   world: World,
-  { seed, pace, durationMs, faultsMax }: ChaosOptions,
+  seed: number,
+  { pace, durationMs, faultsMax }: Random,
   note: (record: FaultRecord) => void,
 ): Promise<void> {
   const untilMs = Date.now() + durationMs;

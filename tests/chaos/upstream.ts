@@ -6,7 +6,7 @@ import {
   USAGE,
   wholeStream,
 } from "@model-gateway/testing/upstream.ts";
-import { type Plan, planOf } from "./plan.ts";
+import { type Plan, planOf, type Temper } from "./plan.ts";
 import type { JournalRecord, Recorder } from "./records.ts";
 
 /** Should the gateway never close what goes on for ever, it does so for this long. */
@@ -17,6 +17,7 @@ export interface JournalingOptions {
   name: string;
   models: readonly string[];
   seed: number;
+  temper: Temper;
   /** The key that the gateway was given for it; repeated in its errors, as careless servers do. */
   apiKey: string;
   journal: Recorder<JournalRecord>;
@@ -57,7 +58,8 @@ export class JournalingUpstream {
   }
 
   async #answer(request: ReceivedRequest, reply: Reply): Promise<void> {
-    const plan = planOf(this.options.seed, operationIn(request.text));
+    const { seed, temper } = this.options;
+    const plan = planOf(seed, operationIn(request.text), temper);
     if (plan.behaviour === "refuses") return reply.json(this.#complaint(), 500);
     if (!plan.stream) return this.#whole(plan, request, reply);
     reply.head(200, { "content-type": "text/event-stream" });

@@ -1,4 +1,4 @@
-import { appendFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Line } from "@model-gateway/testing/line.ts";
@@ -9,6 +9,7 @@ import { openStorage, type StorageOptions } from "../../packages/gateway/src/sto
 import { ADMIN_TOKEN, GENEROUS_RPM, Instance } from "../cluster/support/cluster.ts";
 import type { Address } from "./clients.ts";
 import { Disk } from "./disk.ts";
+import type { Temper } from "./plan.ts";
 import { FILES, type JournalRecord, Recorder } from "./records.ts";
 import type { FaultKind, Targets } from "./schedule.ts";
 import { JournalingUpstream } from "./upstream.ts";
@@ -36,6 +37,7 @@ export interface WorldOptions {
   database: "sqlite" | "postgres";
   instances: number;
   seed: number;
+  temper: Temper;
   /** Where records and logs go. */
   dir: string;
 }
@@ -45,6 +47,13 @@ export interface Canaries {
   prompt: string;
   upstreamKey: string;
   userKeys: string[];
+}
+
+const open = new Set<World>();
+
+/** For a run that is ended from outside: processes and disks would outlive it. */
+export async function closeWorlds(): Promise<void> {
+  await Promise.all([...open].map((world) => world.close()));
 }
 
 /** The service as real processes, everything that it needs, and a hand on each of them. */
@@ -77,6 +86,7 @@ export class World {
 
   static async open(options: WorldOptions): Promise<World> {
     const world = new World(options);
+    open.add(world);
     try {
       await world.#open();
       return world;
@@ -93,7 +103,7 @@ export class World {
     const { database, instances: count } = this.options;
     const dir = mkdtempSync(join(tmpdir(), "gateway-chaos-"));
     this.#cleanups.push(() => rmSync(dir, { recursive: true, force: true }));
-    const shared = database === "postgres" ? await this.#openServers(dir) : null;
+    const shared = database === "postgres" ? await this.#openServers() : null;
     const pricingFile = join(dir, "prices.json");
     writeFileSync(pricingFile, JSON.stringify(PRICES));
     const dataDirs = Array.from({ length: count }, (_, i) => this.#openDisk(dir, i));
@@ -123,11 +133,11 @@ export class World {
   }
 
   /** Postgres and Redis, each reached by a line. */
-  async #openServers(dir: string) {
-    // Postgres runs under an account of its own, which gets the folder.
-    const place = join(dir, "servers");
-    mkdirSync(place);
-    const postgres = await PostgresVictim.open(place);
+  async #openServers() {
+    // A folder of their own: Postgres runs under another account, which gets it.
+    const dir = mkdtempSync(join(tmpdir(), "gateway-chaos-servers-"));
+    this.#cleanups.push(() => rmSync(dir, { recursive: true, force: true }));
+    const postgres = await PostgresVictim.open(dir);
     this.#cleanups.push(() => postgres.kill());
     const redis = await RedisVictim.open(dir);
     this.#cleanups.push(() => redis.kill());
@@ -197,9 +207,9 @@ export class World {
   }
 
   async #addUpstream(name: string, apiKey: string): Promise<void> {
-    const { seed } = this.options;
+    const { seed, temper } = this.options;
     const { journal } = this;
-    const upstream = new JournalingUpstream({ name, models: ["m", name], seed, apiKey, journal });
+    const upstream = new JournalingUpstream({ name, models: ["m", name], seed, temper, apiKey, journal });
     this.#cleanups.push(() => upstream.stop());
     this.victims.set(`upstream ${name}`, new UpstreamVictim(upstream));
     const line = await Line.open({ targetPort: upstream.port });
@@ -309,6 +319,7 @@ export class World {
   }
 
   async close(): Promise<void> {
+    open.delete(this);
     for (const cleanup of this.#cleanups.splice(0).reverse()) await cleanup();
   }
 }
