@@ -65,19 +65,24 @@ class Streams {
       this.answered.push(response.headers.get("x-request-id")!);
       if (isTunnelled) this.tunnelled++;
     } catch (error) {
-      this.broken.push(`${isTunnelled ? "tunnelled" : "direct"}: ${(error as Error).message}`);
+      const how = `${isTunnelled ? "tunnelled" : "direct"}, ${text === "" ? "refused" : "cut"}`;
+      this.broken.push(`${how}: ${(error as Error).message}`);
+      await Bun.sleep(PIECE_EVERY_MS);
     } finally {
       this.open--;
     }
   }
 }
 
+const tally = (names: readonly string[]): string[] =>
+  [...Map.groupBy(names, (name) => name)].map(([name, all]) => `${all.length} ${name}`);
+
 async function addNode(stage: Stage, dir: string) {
   const [first] = stage.instances;
   const weights = join(dir, "tiny.gguf");
   writeFileSync(weights, "weights");
   const workplace = prepareWorkplace({
-    top: 'host = "127.0.0.2"\nstreams_max = 1000',
+    top: 'host = "127.0.0.2"',
     models: `[models.tiny]\npath = "${weights}"`,
   });
   const machine = { machine_name: "node", version: "1" };
@@ -125,6 +130,7 @@ export async function measureRolling(count: number): Promise<Outcome> {
       lines: [
         `${count} streams at once: ${answered.length} came to their end, ${tunnelled} of them through a tunnel; ${broken.length} were cut`,
         `drained in ${drains} s, exit codes ${codes.join(", ")}`,
+        ...tally(broken.map((message) => message.split(":")[0]!)),
         ...broken.slice(0, 5),
       ],
       isSound: broken.length === 0 && codes.every((code) => code === 0) && tunnelled > 0,
