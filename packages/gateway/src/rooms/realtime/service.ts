@@ -1,7 +1,7 @@
 import type { MediaRates } from "../../backends/contract.ts";
 import type { EventHub, EventStream, Requests, Revocations, Subscription } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import type { Actor } from "../../kernel/context.ts";
+import type { Actor, SignedIn } from "../../kernel/context.ts";
 import { ERRORS, type ErrorName, fail, ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
@@ -66,6 +66,8 @@ interface StartOptions {
 /** Whose session it is: who pays, and whether they may still. */
 interface Owner {
   userId: string;
+  /** Who may follow it, with the sign-in that opened it. */
+  opener: SignedIn;
   /** Besides the user, whose rights it depends on. */
   keyId: string | null;
   groupId: string | null;
@@ -141,6 +143,7 @@ export class Realtime {
     if (conversationId) await conversations.access(userId, conversationId);
     const owner: Owner = {
       userId,
+      opener: actor,
       keyId: null,
       groupId: null,
       payer: () => metering.payerOf(actor),
@@ -162,6 +165,7 @@ export class Realtime {
     if (refusal !== null) fail("model_not_allowed", refusal);
     const owner: Owner = {
       userId,
+      opener: { userId },
       keyId,
       groupId,
       payer: () => payer,
@@ -434,7 +438,7 @@ export class Realtime {
   }
 
   #streamOf(session: Session): EventStream {
-    session.stream ??= this.options.events.open(session.owner.userId);
+    session.stream ??= this.options.events.open(session.owner.opener);
     return session.stream;
   }
 

@@ -48,7 +48,7 @@ export class Tail {
     this.#forgetOld();
     const known = renewed === undefined ? undefined : this.#watchers.get(renewed);
     if (known && known.userId !== userId) fail("not_found", "There is no such stream of yours");
-    const streamId = known?.streamId ?? events.open(userId).sessionId;
+    const streamId = known?.streamId ?? events.open(actor).sessionId;
     const watcher: Watcher = { streamId, userId, filter, untilMs: clock.now() + WATCHED_MS };
     bus.publish(WATCHED, JSON.stringify(watcher));
     return { stream_id: streamId, renew_after_seconds: RENEW_SECONDS };
