@@ -325,8 +325,14 @@ describe.each(setups)("on %s", (_, boot) => {
     expect(tasks.count()).toBe(3);
     await admin.rpc("users.update", { user_id: bobId, disabled: false }, ada);
     const again = await admin.signIn("bob");
-    expect(await admin.rpc("video.get", { job_id: his }, again)).toMatchObject({ status: "cancelled", cost: 0 });
-    await until("only one job is held for", () => (serving.app.rooms.metering as MeteringService).holdCount === 1);
+    expect(await admin.rpc("video.get", { job_id: his }, again)).toMatchObject({
+      status: "cancelled",
+      cost: 0,
+    });
+    await until(
+      "only one job is held for",
+      () => (serving.app.rooms.metering as MeteringService).holdCount === 1,
+    );
     expect((await admin.rpc("usage.list", {}, again)).records).toEqual([]);
   });
 

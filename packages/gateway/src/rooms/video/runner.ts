@@ -40,8 +40,7 @@ const SUBMISSION_LOST =
 const DEARER_BACKEND =
   "the backend that was chosen for this job is gone, and another one would make more of it than was paid for; create the job again";
 
-const REVOKED =
-  "the API key was revoked, or its owner's account or membership ended; nothing is charged";
+const REVOKED = "the API key was revoked, or its owner's account or membership ended; nothing is charged";
 
 type End = Parameters<VideoStore["end"]>[1];
 
