@@ -433,7 +433,7 @@ test("those who may, can", async () => {
     });
     expect([path, answer.status]).toEqual([path, 200]);
     await answer.text();
-    expect(upstreamSees.at(-1)).toContain(CANARY);
+    if ("input" in body) expect(upstreamSees.at(-1)).toContain(CANARY);
   }
   const roleOf: Partial<Record<Who, Role>> = {
     own: "owner",
