@@ -46,7 +46,7 @@ interface RealtimeOptions {
   clock: Clock;
   ids: Ids;
   log: Log;
-  routing: Pick<Routing, "aliases" | "choose" | "suspect">;
+  routing: Pick<Routing, "aliases" | "choose" | "plan" | "suspect">;
   metering: Pick<Metering, "payerOf" | "admit">;
   billing: Pick<Billing, "limitsOf">;
   conversations: Pick<Conversations, "access" | "append">;
@@ -71,6 +71,8 @@ interface Owner {
   groupId: string | null;
   payer(): Payer | Promise<Payer>;
   isInForce(): Promise<boolean>;
+  /** Why it may not use a model; null: it may. */
+  refusal(model: string): string | null;
 }
 
 /** Where the events of a session go. */
@@ -145,6 +147,7 @@ export class Realtime {
       groupId: null,
       payer: () => metering.payerOf(actor),
       isInForce: () => isInForce({ userId, keyId: null }),
+      refusal: () => null,
     };
     const session = await this.#open(owner, options, this.#channel);
     // The client's first event may arrive at another instance and must reach this one.
@@ -153,38 +156,59 @@ export class Realtime {
   }
 
   /** `GET /v1/realtime`: a session of an API key, on a WebSocket of its own. */
-  async openSocket(principal: Principal, model: string, hears: SocketListener): Promise<SocketSession> {
-    const { routing, isInForce } = this.options;
+  async openSocket(
+    principal: Principal,
+    { model, record, hears }: { model: string; record: RequestRecord | null; hears: SocketListener },
+  ): Promise<SocketSession> {
+    const { isInForce } = this.options;
     const payer = payerOf(principal);
     const { userId, keyId, groupId } = payer;
-    const wanted = routing.aliases.resolve(model);
-    const refusal = modelRefusal(principal, wanted);
-    if (refusal !== null) fail("model_not_allowed", refusal);
+    if (record) record.modelAsked = model;
     const owner: Owner = {
       userId,
       keyId,
       groupId,
       payer: () => payer,
       isInForce: () => isInForce({ userId, keyId }),
+      refusal: (name) => modelRefusal(principal, name),
     };
     const listener: Listener = {
       event: (_, event) => hears.event(event),
       ended: (_, end) => hears.ended(end),
     };
-    const { id } = await this.#open(owner, { model: wanted }, listener);
+    const { id } = await this.#open(owner, { model, record }, listener);
     return {
       send: (event) => this.#sendHere(userId, id, event),
       close: () => void this.#stopHere(userId, id),
     };
   }
 
-  async #open(
+  /** On the model's backend, or on the first target of a model route that opens a session. */
+  async #open(owner: Owner, options: StartOptions, listener: Listener): Promise<Session> {
+    const { routing } = this.options;
+    const model = routing.aliases.resolve(options.model);
+    const request = { capability: "realtime" as const };
+    const plan = routing.plan(model, request, owner.refusal);
+    let route = await (plan ? plan.first() : routing.choose({ ...request, model }));
+    for (;;) {
+      const openWithinMs = plan?.hasNext ? plan.beginWithinMs : null;
+      try {
+        return await this.#openOn({ route, openWithinMs }, owner, options, listener);
+      } catch (error) {
+        const next = error instanceof ServiceError && error.kind === "bad_gateway" ? plan?.next() : null;
+        if (!next) throw error;
+        route = next;
+      }
+    }
+  }
+
+  async #openOn(
+    { route, openWithinMs }: { route: Route; openWithinMs: number | null },
     owner: Owner,
-    { model, config = {}, conversationId, refId, record = null }: StartOptions,
+    { config = {}, conversationId, refId, record = null }: StartOptions,
     listener: Listener,
   ): Promise<Session> {
-    const { ids, clock, routing } = this.options;
-    const route = routing.choose({ model: routing.aliases.resolve(model), capability: "realtime" });
+    const { ids, clock } = this.options;
     // The router only picks backends with the capability.
     const realtime = route.backend.realtime!;
     const sessionId = ids.uuid();
@@ -223,6 +247,11 @@ export class Realtime {
     };
     record?.sent(route);
     this.#sessions.set(sessionId, session);
+    const giveUp = new AbortController();
+    const inTime =
+      openWithinMs === null
+        ? null
+        : clock.after(openWithinMs, () => giveUp.abort(new Error(`it took longer than ${openWithinMs} ms`)));
     try {
       session.link = await realtime.open(
         {
@@ -232,7 +261,7 @@ export class Realtime {
           onEvent: (event) => this.#forward(session, tellsOfItself(event) ? hideSecretsIn(event) : event),
           onClose: (reason) => this.#hungUp(session, reason),
         },
-        new AbortController().signal,
+        giveUp.signal,
       );
       if (!this.#sessions.has(sessionId)) {
         session.link.close();
@@ -249,6 +278,8 @@ export class Realtime {
       fail("bad_gateway", `The realtime session could not be opened: ${(error as Error).message}`, {
         cause: error,
       });
+    } finally {
+      inTime?.();
     }
     if (record) record.goesOn = true;
     // Rights that were taken away before the session was listed are checked here.
