@@ -1,9 +1,9 @@
 /** llama.cpp's own server with a tiny model, where `npm run llama -- build` has built it. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { freePort } from "@model-gateway/testing/services.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { tinyModel } from "./gguf.ts";
 
@@ -13,14 +13,6 @@ export const hasLlama = existsSync(program);
 export const SLOTS = 2;
 /** Tokens that each of them may have. */
 export const CONTEXT = 512;
-
-const freePort = (): Promise<number> =>
-  new Promise((resolve) => {
-    const server = createServer().listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as { port: number };
-      server.close(() => resolve(port));
-    });
-  });
 
 export class LlamaServer {
   readonly #dir = mkdtempSync(join(tmpdir(), "gateway-llama-"));
