@@ -19,7 +19,11 @@ export class LlamaServer {
   #child: ChildProcess | null = null;
   #port = 0;
 
-  constructor(readonly flags: readonly string[] = []) {
+  constructor(
+    /** Of its one model. */
+    readonly alias: string,
+    readonly flags: readonly string[] = [],
+  ) {
     writeFileSync(join(this.#dir, "tiny.gguf"), tinyModel());
   }
 
@@ -32,7 +36,7 @@ export class LlamaServer {
     this.#port ||= await freePort();
     const options = {
       "--model": join(this.#dir, "tiny.gguf"),
-      "--alias": "tiny",
+      "--alias": this.alias,
       "--host": "127.0.0.1",
       "--port": this.#port,
       "--ctx-size": CONTEXT * SLOTS,
