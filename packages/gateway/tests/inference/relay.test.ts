@@ -61,3 +61,23 @@ describe("a client that does not read while the upstream comes to its end", () =
     expect(await bench.relay.run(stuck())).toEqual({ kind: "left" });
   });
 });
+
+describe("a machine that was paused, or whose clock was set", () => {
+  const { idleMs } = DEFAULT_DEADLINES;
+  for (const [how, ms] of [
+    ["forward", 3 * 3_600_000],
+    ["back", -3 * 3_600_000],
+  ] as const) {
+    test(`${how}: no stream is cut for it, and silence afterwards still ends one`, () => {
+      const bench = relaying();
+      void bench.relay.run({ write: () => true, end() {} });
+      bench.say(chunk({ delta: { content: "a" } }));
+      bench.clock.jump(ms);
+      expect(bench.watched.isAborted).toBe(false);
+      bench.clock.advance(idleMs - 5_000);
+      expect(bench.watched.isAborted).toBe(false);
+      bench.clock.advance(10_000);
+      expect(bench.watched.isAborted).toBe(true);
+    });
+  }
+});
