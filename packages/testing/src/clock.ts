@@ -44,7 +44,7 @@ export class ManualClock implements Clock {
     this.nowMs = target;
   }
 
-  /** Sets the clock without waiting: what falls due after the same real time as before runs once, at the new time. */
+  /** Time in which nothing ran: what is due stays due after the same time as before. */
   jump(ms: number): void {
     for (const task of this.#tasks) task.dueMs += ms;
     this.nowMs += ms;

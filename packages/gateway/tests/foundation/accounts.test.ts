@@ -1,4 +1,4 @@
-import { describe, expect, test } from "bun:test";
+import { describe, expect, spyOn, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { onEachDatabase } from "@model-gateway/testing/databases.ts";
 import { bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
@@ -140,6 +140,27 @@ describe("login", () => {
       const unknown = await call("auth.login", { email: "nobody@example.com", password: "wrong password" });
       expect(wrong.error).toEqual(unknown.error);
       expect(wrong.error.code).toBe(-32005);
+    }));
+
+  test("takes the same work whoever is named: one comparison, with a hash of the same cost", () =>
+    withGateway({}, async ({ call, rpc }) => {
+      const admin = (await rpc("auth.register", account("ada"))).access_token;
+      const reset = (await rpc("auth.register", account("reset"))).user.id;
+      const disabled = (await rpc("auth.register", account("disabled"))).user.id;
+      await rpc("users.password.reset", { user_id: reset }, admin);
+      await rpc("users.update", { user_id: disabled, disabled: true }, admin);
+      const verify = spyOn(Bun.password, "verify");
+      try {
+        for (const name of ["ada", "nobody", "reset", "disabled"]) {
+          verify.mockClear();
+          const { error } = await call("auth.login", { ...account(name), password: "wrong password" });
+          expect([name, error]).toEqual([name, { code: -32005, message: "Email or password is wrong" }]);
+          const hashes = verify.mock.calls.map(([, hash]) => String(hash).split("$").slice(0, 4).join("$"));
+          expect([name, hashes]).toEqual([name, ["$argon2id$v=19$m=19456,t=2,p=1"]]);
+        }
+      } finally {
+        verify.mockRestore();
+      }
     }));
 
   test("is limited per address and account, then per address, and opens again", async () => {

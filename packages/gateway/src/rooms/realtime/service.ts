@@ -1,7 +1,7 @@
 import type { MediaRates } from "../../backends/contract.ts";
 import type { EventHub, EventStream, Requests, Revocations, Subscription } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import type { Actor } from "../../kernel/context.ts";
+import type { Actor, SignedIn } from "../../kernel/context.ts";
 import { ERRORS, type ErrorName, fail, ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
@@ -47,7 +47,7 @@ interface RealtimeOptions {
   ids: Ids;
   log: Log;
   routing: Pick<Routing, "aliases" | "choose" | "suspect">;
-  metering: Pick<Metering, "payerOf" | "admit">;
+  metering: Pick<Metering, "payerOf" | "admit" | "checkRate">;
   billing: Pick<Billing, "limitsOf">;
   conversations: Pick<Conversations, "access" | "append">;
   revocations: Revocations;
@@ -56,6 +56,7 @@ interface RealtimeOptions {
 }
 
 interface StartOptions {
+  /** In `#open`: after aliases. */
   model: string;
   config?: Record<string, unknown>;
   conversationId?: string;
@@ -66,6 +67,8 @@ interface StartOptions {
 /** Whose session it is: who pays, and whether they may still. */
 interface Owner {
   userId: string;
+  /** Who may follow it, with the sign-in that opened it. */
+  opener: SignedIn;
   /** Besides the user, whose rights it depends on. */
   keyId: string | null;
   groupId: string | null;
@@ -133,38 +136,48 @@ export class Realtime {
   async start(actor: Actor, options: StartOptions): Promise<{ session_id: string; stream_session: string }> {
     const { conversations, metering, isInForce } = this.options;
     const { userId } = actor;
-    const { record, model, refId, conversationId } = options;
+    const { record, refId, conversationId } = options;
     if (record) {
-      record.modelAsked = model;
+      record.modelAsked = options.model;
       record.refId = refId ?? null;
     }
     if (conversationId) await conversations.access(userId, conversationId);
     const owner: Owner = {
       userId,
+      opener: actor,
       keyId: null,
       groupId: null,
       payer: () => metering.payerOf(actor),
       isInForce: () => isInForce({ userId, keyId: null }),
     };
-    const session = await this.#open(owner, options, this.#channel);
+    const model = this.options.routing.aliases.resolve(options.model);
+    const session = await this.#open(owner, { ...options, model }, this.#channel);
     // The client's first event may arrive at another instance and must reach this one.
     await session.served?.ready;
     return { session_id: session.id, stream_session: this.#streamOf(session).sessionId };
   }
 
   /** `GET /v1/realtime`: a session of an API key, on a WebSocket of its own. */
-  async openSocket(principal: Principal, model: string, hears: SocketListener): Promise<SocketSession> {
+  async openSocket(
+    holder: () => Principal | Promise<Principal>,
+    model: string,
+    hears: SocketListener,
+  ): Promise<SocketSession> {
     const { routing, isInForce } = this.options;
-    const payer = payerOf(principal);
-    const { userId, keyId, groupId } = payer;
     const wanted = routing.aliases.resolve(model);
-    const refusal = modelRefusal(principal, wanted);
-    if (refusal !== null) fail("model_not_allowed", refusal);
+    // Asked for each response: the key may have expired since, or its owner may have limited it.
+    const payerNow = (principal: Principal): Payer => {
+      const refusal = modelRefusal(principal, wanted);
+      if (refusal !== null) fail("model_not_allowed", refusal);
+      return payerOf(principal);
+    };
+    const { userId, keyId, groupId } = payerNow(await holder());
     const owner: Owner = {
       userId,
+      opener: { userId },
       keyId,
       groupId,
-      payer: () => payer,
+      payer: () => whenKnown(holder(), payerNow),
       isInForce: () => isInForce({ userId, keyId }),
     };
     const listener: Listener = {
@@ -184,7 +197,7 @@ export class Realtime {
     listener: Listener,
   ): Promise<Session> {
     const { ids, clock, routing } = this.options;
-    const route = routing.choose({ model: routing.aliases.resolve(model), capability: "realtime" });
+    const route = routing.choose({ model, capability: "realtime" });
     // The router only picks backends with the capability.
     const realtime = route.backend.realtime!;
     const sessionId = ids.uuid();
@@ -278,6 +291,7 @@ export class Realtime {
       ids,
       limits: billing.limitsOf(model),
       admit: (requestId, bound) => this.#admit(owner, { requestId, model, bound, refId }),
+      pace: () => whenKnown(owner.payer(), (payer) => this.options.metering.checkRate(payer)),
       suspect: (problem, requestId) => routing.suspect(route, problem, requestId),
       settled: (usage) => record?.used(usage.promptTokens, usage.completionTokens, usage.estimated),
     });
@@ -434,7 +448,7 @@ export class Realtime {
   }
 
   #streamOf(session: Session): EventStream {
-    session.stream ??= this.options.events.open(session.owner.userId);
+    session.stream ??= this.options.events.open(session.owner.opener);
     return session.stream;
   }
 

@@ -41,7 +41,7 @@ interface End {
 /** What the transport needs of the realtime room. */
 interface RealtimeDesk {
   openSocket(
-    principal: Principal,
+    holder: () => Principal | Promise<Principal>,
     model: string,
     hears: { event(event: Event): void; ended(end: End): void },
   ): Promise<{ send(event: Event): void; close(): void }>;
@@ -110,14 +110,15 @@ export class RealtimeSocket implements SocketTransport<Carried> {
     const { desk, gate, ids } = this.options;
     const requestId = ids.ordered();
     try {
-      const principal = await gate.keyHolder(bearerOf(request) ?? keyOffered(request), request);
+      const secret = bearerOf(request) ?? keyOffered(request);
+      await gate.keyHolder(secret, request);
       const model = query.get("model") ?? "";
       if (model === "" || model.length > MODEL_LENGTH_MAX)
         throw new ServiceError("missing_fields", "`model` is required in the query: /v1/realtime?model=…");
       const refusal = handshakeRefusal(request, requestId);
       if (refusal) return refusal;
       const carried = new Carried(ids);
-      const session = await desk.openSocket(principal, model, carried);
+      const session = await desk.openSocket(() => gate.stillHolder(secret), model, carried);
       carried.session = session;
       request.whenGone(() => session.close());
       return carried;

@@ -77,7 +77,7 @@ export class WatchedCall {
     readonly deadlines: Deadlines,
     readonly payer: Payer,
   ) {
-    this.#startedAtMs = this.#lastMs = clock.now();
+    this.#startedAtMs = this.#lastMs = clock.elapsed();
   }
 
   get signal(): AbortSignal {
@@ -116,12 +116,12 @@ export class WatchedCall {
 
   /** A piece of the answer arrived. */
   touch(): void {
-    this.#lastMs = this.clock.now();
+    this.#lastMs = this.clock.elapsed();
     this.#phase = "streaming";
   }
   /** The client is not reading. */
   blocked(): void {
-    this.#lastMs = this.clock.now();
+    this.#lastMs = this.clock.elapsed();
     this.#phase = "blocked";
   }
   close(): void {
@@ -134,12 +134,13 @@ export class WatchedCall {
     return this.#phase === "closed";
   }
 
-  /** Moves the start of every timeout by a time that passed on the clock and not for this process. */
+  /** Moves the start of every timeout by a time in which this process did not run. */
   forgive(ms: number): void {
     this.#startedAtMs += ms;
     this.#lastMs += ms;
   }
 
+  /** At a time of `clock.elapsed()`: deadlines do not pass because somebody set the machine's clock. */
   check(nowMs: number): void {
     const { firstByteMs, idleMs, totalMs, clientStallMs, keepAliveMs } = this.deadlines;
     const silentMs = nowMs - this.#lastMs;
@@ -185,7 +186,7 @@ export class CallWatch {
     const { clock, deadlines } = options;
     const shortest = Math.min(...Object.values(deadlines));
     this.#tickMs = Math.max(1, Math.min(TICK_MS_MAX, Math.floor(shortest / TICKS_PER_DEADLINE)));
-    this.#tickedAtMs = clock.now();
+    this.#tickedAtMs = clock.elapsed();
     this.#stop = clock.every(this.#tickMs, () => this.#tick());
   }
 
@@ -228,14 +229,13 @@ export class CallWatch {
   }
 
   #tick(): void {
-    const nowMs = this.options.clock.now();
-    // A tick that comes late, or early, means that this machine was paused or its clock was set. What the upstream
-    // sent in that time has not been read yet, so its silence is not known: without this, one pause cuts every stream.
+    const nowMs = this.options.clock.elapsed();
+    // A tick that comes late means that the process was paused. What the upstream sent meanwhile has not been read
+    // yet, so its silence is not known: without this, one pause would cut every stream.
     const lateMs = nowMs - this.#tickedAtMs - this.#tickMs;
     this.#tickedAtMs = nowMs;
-    const isOffBeat = Math.abs(lateMs) > this.#tickMs;
     for (const call of this.#calls) {
-      if (isOffBeat) call.forgive(lateMs);
+      if (lateMs > this.#tickMs) call.forgive(lateMs);
       call.check(nowMs);
     }
   }
