@@ -36,6 +36,13 @@ type Change = (bytes: Buffer, chance: Chance, words: readonly Buffer[]) => Buffe
 const spliced = (bytes: Buffer, at: number, removed: number, added: Uint8Array): Buffer =>
   Buffer.concat([bytes.subarray(0, at), added, bytes.subarray(at + removed)]);
 
+/** A place where something may begin: after a byte that means something. */
+function boundaryIn(bytes: Buffer, chance: Chance): number {
+  const from = chance.below(bytes.length + 1);
+  const at = bytes.findIndex((byte, index) => index >= from && TELLING.includes(byte));
+  return at === -1 ? from : at + 1;
+}
+
 const CHANGES: readonly Change[] = [
   // Another byte, one that means something, one bit.
   (bytes, chance) => spliced(bytes, chance.below(bytes.length), 1, Uint8Array.of(chance.below(256))),
@@ -54,6 +61,7 @@ const CHANGES: readonly Change[] = [
     return spliced(bytes, chance.below(bytes.length + 1), 0, piece);
   },
   (bytes, chance, words) => spliced(bytes, chance.below(bytes.length + 1), 0, chance.of(words)),
+  (bytes, chance, words) => spliced(bytes, boundaryIn(bytes, chance), 0, chance.of(words)),
   (bytes, chance, words) => {
     const word = chance.of(words);
     return spliced(bytes, chance.below(bytes.length + 1), word.length, word);
@@ -62,7 +70,9 @@ const CHANGES: readonly Change[] = [
 
 export function mutated(seed: Buffer, chance: Chance, words: readonly Buffer[]): Buffer {
   let bytes = seed;
-  for (let left = 1 + chance.below(CHANGES_MAX); left > 0; left--) {
+  // Mostly one: what is changed all over is refused at the first look.
+  const changes = chance.below(3) === 0 ? 1 + chance.below(CHANGES_MAX) : 1;
+  for (let left = changes; left > 0; left--) {
     bytes = chance.of(CHANGES)(bytes, chance, words).subarray(0, BYTES_MAX);
     if (bytes.length === 0) bytes = Buffer.from(chance.of(words));
   }
