@@ -92,12 +92,12 @@ export function inPieces(bytes: Buffer, chance: Chance): Buffer[] {
 }
 
 /** A smaller input that still fails: halves, quarters and so on are left out while it does. */
-export function reduced(bytes: Buffer, fails: (bytes: Buffer) => boolean): Buffer {
+export async function reduced(bytes: Buffer, fails: (bytes: Buffer) => Promise<boolean>): Promise<Buffer> {
   let best = bytes;
   for (let size = Math.ceil(best.length / 2); size >= 1; size = Math.floor(size / 2)) {
     for (let at = 0; at < best.length; ) {
       const smaller = spliced(best, at, size, Buffer.alloc(0));
-      if (smaller.length > 0 && fails(smaller)) best = smaller;
+      if (smaller.length > 0 && (await fails(smaller))) best = smaller;
       else at += size;
     }
   }

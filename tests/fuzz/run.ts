@@ -85,18 +85,12 @@ export class Fuzzing {
     this.#kept.push(bytes);
   }
 
-  async #smaller(bytes: Buffer, seed: number): Promise<Buffer> {
+  #smaller(bytes: Buffer, seed: number): Promise<Buffer> {
     let tries = 0;
-    const isSync = !(this.parser.check(Buffer.from(this.#seeds[0]!), new Chance(seed)) instanceof Promise);
-    if (!isSync) return bytes;
-    return reduced(bytes, (smaller) => {
-      if (++tries > REDUCED_TRIES_MAX) return false;
-      try {
-        void this.parser.check(Buffer.from(smaller), new Chance(seed));
-        return false;
-      } catch {
-        return true;
-      }
-    });
+    return reduced(
+      bytes,
+      async (smaller) =>
+        ++tries <= REDUCED_TRIES_MAX && (await problemOf(this.parser, smaller, seed)) !== null,
+    );
   }
 }

@@ -92,6 +92,29 @@ function dechunked(pieces: readonly Buffer[], isLenient: boolean) {
   return read === REFUSED ? REFUSED : { ...read, text: collected.text };
 }
 
+const CHUNK = /^([\da-f]{1,12})(;[^\r\n]*)?\r\n/i;
+const TRAILERS = /^(?:[!#$%&'*+\-.^_`|~\w]+:[\t -~\x80-\xff]*\r\n)*\r\n/;
+
+/** The same the slow way; null when it is not a whole chunked body. */
+function dechunkedSlowly(bytes: Buffer): { used: number; text: string } | null {
+  const all = bytes.toString("latin1");
+  let text = "";
+  for (let at = 0; ; ) {
+    const line = CHUNK.exec(all.slice(at));
+    if (!line) return null;
+    at += line[0].length;
+    const size = Number.parseInt(line[1]!, 16);
+    if (size === 0) {
+      const end = TRAILERS.exec(all.slice(at));
+      return end && { used: at + end[0].length, text };
+    }
+    text += all.slice(at, at + size);
+    at += size;
+    if (all.slice(at, at + 2) !== "\r\n") return null;
+    at += 2;
+  }
+}
+
 export const chunks: FuzzedParser = {
   name: "chunks",
   seeds: [
@@ -107,6 +130,8 @@ export const chunks: FuzzedParser = {
       same("the same bytes in pieces", split, whole);
     }
     const strict = dechunked([Buffer.from(bytes)], false);
+    if (strict !== REFUSED && strict.isDone)
+      same("the slow reading", dechunkedSlowly(bytes), { used: strict.used, text: strict.text });
     // Whoever is lenient reads the same from what is right.
     if (strict !== REFUSED && strict.isDone)
       same("lenient reading", dechunked([Buffer.from(bytes)], true), strict);
