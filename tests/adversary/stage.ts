@@ -206,12 +206,8 @@ export class Stage {
 
   /** A figure of /metrics, summed over all instances. */
   async metric(name: string): Promise<number> {
-    const texts = await Promise.all(
-      this.instances.map(async ({ url }) =>
-        (await fetch(`${url}/metrics`, { headers: { authorization: `Bearer ${ADMIN_TOKEN}` } })).text(),
-      ),
-    );
-    return texts.reduce((sum, text) => sum + Number(new RegExp(`^${name} (\\S+)$`, "m").exec(text)?.[1]), 0);
+    const figures = await Promise.all(this.instances.map((instance) => instance.metric(name)));
+    return figures.reduce((sum, figure) => sum + figure, 0);
   }
 
   /**

@@ -1,3 +1,4 @@
+import { Networks } from "@model-gateway/wire/http";
 import type { Listener } from "@model-gateway/wire/server";
 import type { Config } from "../config.ts";
 import { systemClock } from "../kernel/clock.ts";
@@ -174,7 +175,7 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
     ids,
     log,
     clock: systemClock,
-    trustedProxies: new Set(config.trustedProxies),
+    trustedProxies: new Networks(config.trustedProxies),
     corsOrigins: config.corsOrigins,
     hosts,
   });

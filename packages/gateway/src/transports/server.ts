@@ -1,4 +1,4 @@
-import { bearerOf, type HttpRequest, Reply, Router, replyOf } from "@model-gateway/wire/http";
+import { bearerOf, type HttpRequest, type Networks, Reply, Router, replyOf } from "@model-gateway/wire/http";
 import type { AnyReply, Certificate, IncomingRequest } from "@model-gateway/wire/server";
 import { connectionsByOpenFiles, Listener, SocketReply } from "@model-gateway/wire/server";
 import type { SocketHandlers } from "@model-gateway/wire/websocket";
@@ -56,7 +56,7 @@ interface HttpServerOptions {
   log: Log;
   /** For network deadlines: always real time, even when tests give the rooms another clock. */
   clock: Clock;
-  trustedProxies: ReadonlySet<string>;
+  trustedProxies: Networks;
   corsOrigins: readonly string[];
   hosts: Hosts;
   /** Requests may have this prefix; empty: none. */

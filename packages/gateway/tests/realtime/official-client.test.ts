@@ -241,6 +241,71 @@ test("refusals are statuses, as on every other path", async () => {
   expect(upstream.sessions()).toBe(0);
 });
 
+const HANDSHAKE = {
+  connection: "Upgrade",
+  upgrade: "websocket",
+  "sec-websocket-version": "13",
+  "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+};
+
+test("a revoked, an unknown and no key are 401, whatever else is wrong with the handshake", async () => {
+  const who = await person();
+  const [{ id }] = await bench.rpc("keys.list", {}, who.token);
+  await bench.rpc("keys.revoke", { key_id: id }, who.token);
+  const unknown = "service-00000000-0000-4000-8000-000000000000";
+  for (const key of [who.key, unknown, "service-none", "x"])
+    for (const query of [`?model=${MODEL}`, "", "?model=nobody"])
+      for (const headers of [
+        HANDSHAKE,
+        { ...HANDSHAKE, "sec-websocket-version": "12" },
+        { ...HANDSHAKE, "sec-websocket-key": "short" },
+        {
+          ...HANDSHAKE,
+          authorization: "",
+          "sec-websocket-protocol": `realtime, openai-insecure-api-key.${key}`,
+        },
+        { ...HANDSHAKE, authorization: "" },
+      ])
+        expect([headers, (await plain({ key }, query, headers)).status]).toEqual([headers, 401]);
+});
+
+test.each([
+  ["a budget", { total_budget_usd: 0 }, "budget"],
+  ["a pace", { requests_per_minute: 1 }, "requests a minute"],
+  ["other models", { allowed_models: ["another"] }, "may not use"],
+  ["an end", { expires_at: "soon" }, "expired"],
+])(
+  "a key that gets %s while its session is open is held to it from the next response on",
+  async (_, limits, words) => {
+    const who = await person();
+    const { socket, errors, events, heard } = connect(who);
+    await heard("session.created");
+    socket.send({ type: "response.create" });
+    await heard("response.done");
+    const [{ id }] = await bench.rpc("keys.list", {}, who.token);
+    const endsAtMs = Date.now() + 1_000;
+    const given = "expires_at" in limits ? { expires_at: new Date(endsAtMs).toISOString() } : limits;
+    await bench.rpc("keys.update", { key_id: id, ...given }, who.token);
+    if ("expires_at" in limits) await until("the key has expired", () => Date.now() > endsAtMs);
+    // The opening was the first request of this minute.
+    for (let i = 0; i < 3; i++) socket.send({ type: "response.create" });
+    await until("it is refused", () => errors.some(({ message }) => message.includes(words)));
+    socket.close();
+    expect(events.filter(({ type }) => type === "response.done").length).toBeLessThanOrEqual(2);
+  },
+);
+
+test("an alias that leads to an alias does not lead around the key's models", async () => {
+  const who = await person();
+  const alias = async (alias: string, target: string) =>
+    expect((await bench.admin("POST", "/aliases", { alias, target })).status).toBe(200);
+  await alias("first", "second");
+  await alias("second", MODEL);
+  const { key } = await bench.rpc("keys.create", { name: "k", allowed_models: ["second"] }, who.token);
+  expect((await plain({ key }, "?model=first", HANDSHAKE)).status).not.toBe(101);
+  expect(upstream.sessions()).toBe(0);
+});
+
 test("a key that is revoked ends its session", async () => {
   const who = await person();
   const { closes, heard } = connect(who);
@@ -255,13 +320,7 @@ test("a group's model rules hold", async () => {
   const { id: group_id } = await bench.rpc("group.create", { name: "quiet" }, bench.token);
   await bench.rpc("group.models.deny", { group_id, model_ids: [MODEL] }, bench.token);
   const { key } = await bench.rpc("keys.create", { name: "g", group_id }, bench.token);
-  const upgrade = {
-    connection: "Upgrade",
-    upgrade: "websocket",
-    "sec-websocket-version": "13",
-    "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
-  };
-  expect((await plain({ key }, `?model=${MODEL}`, upgrade)).status).toBe(403);
+  expect((await plain({ key }, `?model=${MODEL}`, HANDSHAKE)).status).toBe(403);
 });
 
 test("a model route leads to a model, and past a target that opens no session", async () => {

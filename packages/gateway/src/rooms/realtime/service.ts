@@ -1,7 +1,7 @@
 import type { MediaRates } from "../../backends/contract.ts";
 import type { EventHub, EventStream, Requests, Revocations, Subscription } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import type { Actor } from "../../kernel/context.ts";
+import type { Actor, SignedIn } from "../../kernel/context.ts";
 import { ERRORS, type ErrorName, fail, ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
@@ -47,7 +47,7 @@ interface RealtimeOptions {
   ids: Ids;
   log: Log;
   routing: Pick<Routing, "aliases" | "choose" | "plan" | "suspect">;
-  metering: Pick<Metering, "payerOf" | "admit">;
+  metering: Pick<Metering, "payerOf" | "admit" | "checkRate">;
   billing: Pick<Billing, "limitsOf">;
   conversations: Pick<Conversations, "access" | "append">;
   revocations: Revocations;
@@ -66,10 +66,12 @@ interface StartOptions {
 /** Whose session it is: who pays, and whether they may still. */
 interface Owner {
   userId: string;
+  /** Who may follow it, with the sign-in that opened it. */
+  opener: SignedIn;
   /** Besides the user, whose rights it depends on. */
   keyId: string | null;
   groupId: string | null;
-  payer(): Payer | Promise<Payer>;
+  payer(model: string): Payer | Promise<Payer>;
   isInForce(): Promise<boolean>;
   /** Why it may not use a model; null: it may. */
   refusal(model: string): string | null;
@@ -135,14 +137,15 @@ export class Realtime {
   async start(actor: Actor, options: StartOptions): Promise<{ session_id: string; stream_session: string }> {
     const { conversations, metering, isInForce } = this.options;
     const { userId } = actor;
-    const { record, model, refId, conversationId } = options;
+    const { record, refId, conversationId } = options;
     if (record) {
-      record.modelAsked = model;
+      record.modelAsked = options.model;
       record.refId = refId ?? null;
     }
     if (conversationId) await conversations.access(userId, conversationId);
     const owner: Owner = {
       userId,
+      opener: actor,
       keyId: null,
       groupId: null,
       payer: () => metering.payerOf(actor),
@@ -157,18 +160,25 @@ export class Realtime {
 
   /** `GET /v1/realtime`: a session of an API key, on a WebSocket of its own. */
   async openSocket(
-    principal: Principal,
+    holder: () => Principal | Promise<Principal>,
     { model, record, hears }: { model: string; record: RequestRecord | null; hears: SocketListener },
   ): Promise<SocketSession> {
     const { isInForce } = this.options;
-    const payer = payerOf(principal);
-    const { userId, keyId, groupId } = payer;
     if (record) record.modelAsked = model;
+    // Asked for each response: the key may have expired since, or its owner may have limited it.
+    const payerNow = (principal: Principal, used: string): Payer => {
+      const refusal = modelRefusal(principal, used);
+      if (refusal !== null) fail("model_not_allowed", refusal);
+      return payerOf(principal);
+    };
+    const principal = await holder();
+    const { userId, keyId, groupId } = payerOf(principal);
     const owner: Owner = {
       userId,
+      opener: { userId },
       keyId,
       groupId,
-      payer: () => payer,
+      payer: (used) => whenKnown(holder(), (now) => payerNow(now, used)),
       isInForce: () => isInForce({ userId, keyId }),
       refusal: (name) => modelRefusal(principal, name),
     };
@@ -309,6 +319,7 @@ export class Realtime {
       ids,
       limits: billing.limitsOf(model),
       admit: (requestId, bound) => this.#admit(owner, { requestId, model, bound, refId }),
+      pace: () => whenKnown(owner.payer(model), (payer) => this.options.metering.checkRate(payer)),
       suspect: (problem, requestId) => routing.suspect(route, problem, requestId),
       settled: (usage) => record?.used(usage.promptTokens, usage.completionTokens, usage.estimated),
     });
@@ -317,7 +328,7 @@ export class Realtime {
   /** Holds what a response may cost, or throws the refusal. */
   #admit(owner: Owner, response: Omit<AdmitOptions, "payer">): Admission | Promise<Admission> {
     const { metering } = this.options;
-    return whenKnown(owner.payer(), (payer) => metering.admit({ ...response, payer }));
+    return whenKnown(owner.payer(response.model), (payer) => metering.admit({ ...response, payer }));
   }
 
   #checkRoom({ userId }: Owner): void {
@@ -465,7 +476,7 @@ export class Realtime {
   }
 
   #streamOf(session: Session): EventStream {
-    session.stream ??= this.options.events.open(session.owner.userId);
+    session.stream ??= this.options.events.open(session.owner.opener);
     return session.stream;
   }
 

@@ -16,7 +16,7 @@ import { Aliases } from "./aliases.ts";
 import { Circuit, OPEN_MS } from "./circuit.ts";
 import { type Entry, newEntry } from "./entry.ts";
 import { HealthChecker } from "./health.ts";
-import { ModelRoutes } from "./model-routes.ts";
+import { ModelRoutes, type RouteTarget } from "./model-routes.ts";
 import type { TimedProbe } from "./probe-history.ts";
 import { type PlanRequest, RoutePlan } from "./route-plan.ts";
 import { type BackendChoice, type CircuitWatcher, type Route, type RouteRequest, Router } from "./router.ts";
@@ -234,8 +234,15 @@ export class Routing {
     else if (error instanceof BackendError && !NOT_SENT.has(error.kind))
       circuit?.failed(error.message, this.options.clock.now());
   }
+  capabilitiesOf(model: string): CapabilityName[] {
+    return this.#router.capabilitiesOf(model);
+  }
   routableModels() {
     return this.#router.routableModels();
+  }
+  /** The backends that stand behind a target of a model route, and whether each takes calls now. */
+  backendsOf({ model, backend }: RouteTarget): { name: string; serving: boolean }[] {
+    return this.#router.backendsOf(model, backend);
   }
   /** Model routes by the names that clients call, and whether one of their targets can be called now. */
   routedModels(): { id: string; available: boolean }[] {

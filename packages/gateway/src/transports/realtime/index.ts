@@ -42,7 +42,7 @@ interface End {
 /** What the transport needs of the realtime room. */
 interface RealtimeDesk {
   openSocket(
-    principal: Principal,
+    holder: () => Principal | Promise<Principal>,
     options: {
       model: string;
       record: RequestRecord | null;
@@ -123,10 +123,8 @@ export class RealtimeSocket implements SocketTransport<Carried> {
     const requestId = ids.ordered();
     const record = this.options.record(this.path, requestId);
     try {
-      const principal = await gate.keyHolder(bearerOf(request) ?? keyOffered(request), {
-        request,
-        record,
-      });
+      const secret = bearerOf(request) ?? keyOffered(request);
+      await gate.keyHolder(secret, { request, record });
       const model = query.get("model") ?? "";
       if (model === "" || model.length > MODEL_LENGTH_MAX)
         throw new ServiceError("missing_fields", "`model` is required in the query: /v1/realtime?model=…");
@@ -136,7 +134,8 @@ export class RealtimeSocket implements SocketTransport<Carried> {
         return refusal;
       }
       const carried = new Carried(ids);
-      const session = await desk.openSocket(principal, { model, record, hears: carried });
+      const holder = () => gate.stillHolder(secret);
+      const session = await desk.openSocket(holder, { model, record, hears: carried });
       carried.session = session;
       request.whenGone(() => session.close());
       return carried;

@@ -6,6 +6,7 @@ import { KeyRefusal } from "../../kernel/errors.ts";
 import type { FailedTries } from "../../kernel/failed-tries.ts";
 import type { MethodAuth } from "../../kernel/method.ts";
 import type { AnyRoute, RouteCall } from "../../kernel/route.ts";
+import { whenKnown } from "../../kernel/when-known.ts";
 
 const WINDOW_MS = 60_000;
 const UNAUTHORIZED = "Missing or invalid API key; send it as Authorization: Bearer service-<uuid>\n";
@@ -22,6 +23,10 @@ interface GateOptions {
   apiRateLimitRpm: number;
   /** Counts the request against the tier and the group of its key, or throws the refusal. */
   checkTierRate(principal: Principal): void | Promise<void>;
+}
+
+function refuseKey(): never {
+  throw new KeyRefusal("auth_required", UNAUTHORIZED);
 }
 
 type Keyed = Pick<RouteCall, "request" | "principal" | "record">;
@@ -58,8 +63,14 @@ export class Gate {
     return call.principal!;
   }
 
+  /** What the key of such a socket may do now; throws the refusal of one that has expired or was revoked. */
+  stillHolder(secret: string | null): Principal | Promise<Principal> {
+    const found = secret ? this.options.keys.authenticate(secret) : null;
+    return whenKnown(found, (principal) => principal ?? refuseKey());
+  }
+
   #known(principal: Principal | null, route: Rated, call: Keyed): void | Promise<void> {
-    if (!principal) throw new KeyRefusal("auth_required", UNAUTHORIZED);
+    if (!principal) return refuseKey();
     call.request.vouch();
     // Also of one that is refused for its pace.
     if (call.record) call.record.principal = principal;
