@@ -121,6 +121,7 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
     apiRateLimitRpm: config.apiRateLimitRpm,
     checkTierRate: (principal) => metering.checkRate(payerOf(principal)),
   });
+  const record = (surface: string, requestId: string) => rooms.requests.open(surface, requestId);
   const certificate = openCertificate(config, life, foundation);
   const server = startHttpServer({
     host: config.host,
@@ -164,12 +165,12 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
     events,
     sockets: [
       new AgentTunnel({ desk: rooms.agents, clock, ids, log }),
-      new RealtimeSocket({ desk: rooms.realtime, gate, ids }),
+      new RealtimeSocket({ desk: rooms.realtime, gate, ids, record }),
     ],
     gate,
     keyRefused: (principal, failure) => rooms.keys.refused(principal, failure),
     audit,
-    record: (surface, requestId) => rooms.requests.open(surface, requestId),
+    record,
     rooms,
     ids,
     log,

@@ -4,7 +4,7 @@ import { connectionsByOpenFiles, Listener, SocketReply } from "@model-gateway/wi
 import type { SocketHandlers } from "@model-gateway/wire/websocket";
 import type { AuditSink } from "../kernel/audit.ts";
 import type { Clock } from "../kernel/clock.ts";
-import type { Rooms } from "../kernel/context.ts";
+import type { CallSource, Rooms } from "../kernel/context.ts";
 import { ServiceError, toRestReply, toServiceError } from "../kernel/errors.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
@@ -25,7 +25,7 @@ export interface SocketTransport<Data> extends SocketHandlers<Data> {
   /** The subprotocol that is selected where the client offers it. */
   protocol?: string;
   /** Data for the new socket, or the refusal; decided before the upgrade. */
-  admit(request: HttpRequest, query: URLSearchParams): Promise<Data | Reply>;
+  admit(request: HttpRequest, query: URLSearchParams, source: CallSource): Promise<Data | Reply>;
 }
 
 interface HttpServerOptions {
@@ -130,7 +130,8 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     transport: SocketTransport<unknown>,
     request: IncomingRequest,
   ): Promise<AnyReply> {
-    const admitted = await transport.admit(request, new URLSearchParams(request.search));
+    const query = new URLSearchParams(request.search);
+    const admitted = await transport.admit(request, query, sourceOf(request));
     if (admitted instanceof Reply) return admitted;
     request.vouch();
     return new SocketReply(ids.ordered(), admitted, transport, { protocol: transport.protocol });
