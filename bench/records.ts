@@ -57,6 +57,7 @@ async function cpuOfRound(app: App, isRecorded: boolean): Promise<number> {
     group: null,
     models: null,
     expiresAtMs: Number.POSITIVE_INFINITY,
+    captureUntilMs: 0,
     limits: null,
   };
   const route = { model: "gpt-4o-mini", name: "openai", reason: "fewest_requests" };

@@ -21,8 +21,8 @@ const UPGRADE =
 
 const EVENT_STREAM = "idle event stream";
 /** The first bytes of a connection of each kind. */
-const kinds: Record<string, (accessToken: string) => string> = {
-  [EVENT_STREAM]: () => get(`/api/rpc/events?session=${crypto.randomUUID()}`),
+export const kinds: Record<string, (accessToken: string) => string> = {
+  [EVENT_STREAM]: (accessToken) => get(`/api/rpc/events?session=${crypto.randomUUID()}&token=${accessToken}`),
   "idle WebSocket": (accessToken) => get(`/api/rpc?token=${accessToken}`, UPGRADE),
   "idle HTTP connection": () => get("/v1/health"),
 };
@@ -43,7 +43,7 @@ async function open(port: number, head: string): Promise<() => void> {
   return () => socket.terminate();
 }
 
-async function openMany(port: number, count: number, head: () => string): Promise<(() => void)[]> {
+export async function openMany(port: number, count: number, head: () => string): Promise<(() => void)[]> {
   const closers: (() => void)[] = [];
   while (closers.length < count)
     closers.push(...(await Promise.all(Array.from({ length: BATCH }, () => open(port, head())))));

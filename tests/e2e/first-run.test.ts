@@ -35,7 +35,7 @@ test("from nothing to the first answer, without leaving the console", async () =
   await page.getByRole("button", { name: "Create the administrator" }).click();
 
   const steps = page.getByRole("region", { name: "Getting started" });
-  await steps.getByText("Register a model server").waitFor();
+  await steps.getByText("Register a backend").waitFor();
   await shot(page, "first-run-checklist");
   await site.withBackend();
   await steps.getByText("A backend is healthy (done)").waitFor();

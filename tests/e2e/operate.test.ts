@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { dialRaw } from "../../packages/gateway/tests/agents/support.ts";
-import { openSite, type Site, shot } from "./support/site.ts";
+import { axeFindings, openSite, type Site, shot } from "./support/site.ts";
 
 let site: Site;
 beforeAll(async () => {
@@ -16,6 +16,17 @@ test("backends: a server is tested and registered, its status is one sentence, i
 
   await page.getByRole("button", { name: "Register backend" }).first().click();
   const dialog = page.getByRole("dialog");
+  await dialog.getByRole("button", { name: /^MiniMax/ }).waitFor();
+  await shot(page, "provider-grid");
+  expect(await axeFindings(page)).toEqual([]);
+  // A provider's card fills in what is known of it; another of its services, another address.
+  await dialog.getByRole("button", { name: /^Alibaba Cloud/ }).click();
+  expect(await dialog.getByLabel("Address").inputValue()).toContain("/compatible-mode/v1");
+  await dialog.getByLabel("Service").selectOption({ label: "Video" });
+  expect(await dialog.getByLabel("Address").inputValue()).toBe("https://dashscope-intl.aliyuncs.com");
+  expect(new URL(page.url()).searchParams.get("provider")).toBe("alibaba");
+  await dialog.getByRole("button", { name: "All providers" }).click();
+  await dialog.getByRole("button", { name: /^Another server/ }).click();
   // The fields are those that the kind declares: Ollama's server lists its own models.
   const models = dialog.getByLabel("Models");
   expect(await dialog.getByLabel("Kind").inputValue()).toBe("local-server");
@@ -28,8 +39,14 @@ test("backends: a server is tested and registered, its status is one sentence, i
   await dialog.getByLabel("Address").fill(site.upstream.url);
   await dialog.getByLabel("Name").fill("demo");
   await dialog.getByRole("button", { name: "Test connection" }).click();
-  await dialog.getByText(/Answers.*2 models found/).waitFor();
+  await dialog.getByText(/Answers.*2 models found, 2 unpriced/).waitFor();
+  await dialog.getByRole("button", { name: "Set price of demo-slow" }).waitFor();
   await shot(page, "backend-tested");
+  // What does not answer is told before it is saved.
+  await dialog.getByLabel("Address").fill("http://127.0.0.1:9");
+  await dialog.getByRole("button", { name: "Register", exact: true }).click();
+  await dialog.getByText("The test failed").waitFor();
+  await dialog.getByLabel("Address").fill(site.upstream.url);
   await dialog.getByRole("button", { name: "Register", exact: true }).click();
   await page.getByRole("row", { name: /demo.*Serving.*2 unpriced/ }).waitFor();
   await shot(page, "backends");
@@ -71,6 +88,58 @@ test("backends: a server is tested and registered, its status is one sentence, i
   await page.getByText("No backend is registered").waitFor();
 });
 
+test("model routes: one is added, its targets are seen to serve or not, edited and removed; bad fields are named where they are", async () => {
+  await site.withBackend();
+  const { page } = await site.visitAs("operator");
+  await page.goto(`${site.gateway.url}/models/routes`);
+  await page.getByText("No model route is set").waitFor();
+  await page.getByRole("button", { name: "Add a model route" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Name that programs send").fill("fast");
+  await dialog.getByRole("group", { name: "Target 1" }).getByLabel("Model").fill("demo-chat");
+  await dialog.getByRole("group", { name: "Target 1" }).getByLabel("Weight").fill("3");
+  await dialog.getByRole("button", { name: "Add target" }).click();
+  const second = dialog.getByRole("group", { name: "Target 2" });
+  await second.getByLabel("Model").fill("demo-slow");
+  await dialog.getByRole("button", { name: "Add target" }).click();
+  const third = dialog.getByRole("group", { name: "Target 3" });
+  await third.getByLabel("Model").fill(" ");
+  await third.getByLabel("Order").fill("2");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await third.getByText("Must not be empty").waitFor();
+  await dialog.getByText("Model of target 3 must not be empty").waitFor();
+  expect(await third.getByLabel("Model").getAttribute("aria-invalid")).toBe("true");
+  await third.getByLabel("Model").fill("elsewhere");
+  await dialog.getByLabel("Next target when").fill("2.5");
+  await shot(page, "route-form");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  const row = page.getByRole("row", { name: /^fast.*2\.5 s/ });
+  await row.getByText("75% of the calls").waitFor();
+  await row.getByText("no backend lists it").waitFor();
+  expect(await row.getByText("demo", { exact: true }).count()).toBe(2);
+  await shot(page, "routes");
+
+  const token = await site.gateway.signIn("operator");
+  const { key } = await site.gateway.rpc<{ key: string }>("keys.create", { name: "r" }, token);
+  const answer = await fetch(`${site.gateway.url}/v1/chat/completions`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+    body: JSON.stringify({ model: "fast", messages: [{ role: "user", content: "hi" }] }),
+  });
+  expect(answer.status).toBe(200);
+
+  await page.getByRole("button", { name: "Edit fast" }).click();
+  await dialog.getByRole("button", { name: "Remove target 2" }).click();
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await row.getByText("75% of the calls").waitFor({ state: "detached" });
+  await site.gateway.rpc("backends.update", { name: "demo", enabled: false }, token);
+  await page.getByText("A route without a target that serves refuses every call").waitFor();
+  await page.getByRole("button", { name: "Remove fast" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
+  await page.getByText("No model route is set").waitFor();
+  await site.gateway.rpc("backends.remove", { name: "demo" }, token);
+});
+
 test("aliases and tiers", async () => {
   const { page, complaints } = await site.visitAs("operator");
   await page.goto(`${site.gateway.url}/models/aliases`);
@@ -80,6 +149,28 @@ test("aliases and tiers", async () => {
   await page.getByRole("row", { name: /fast.*demo-chat/ }).waitFor();
   await page.getByRole("button", { name: "Remove fast" }).click();
   await page.getByText("No alias is set.").waitFor();
+
+  // Each model is priced by what it does: a video by the second, an image by its looks.
+  const token = await site.gateway.signIn("operator");
+  await site.withBackend();
+  await site.addBackend({ name: "films", type: "cloud-video", url: site.upstream.url, models: ["film-2"] });
+  await page.goto(`${site.gateway.url}/models/list`);
+  await page.getByRole("row", { name: /film-2.*unpriced.*default: \$0\.005 a second/ }).waitFor();
+  await page.getByRole("button", { name: "Set price of film-2" }).click();
+  await page.getByLabel("Each second, $").fill("0.05");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("row", { name: /film-2 films \$0\.05 a second/ }).waitFor();
+  await page.getByRole("button", { name: "Set price of demo-slow" }).click();
+  await page.getByLabel("Charged by").selectOption("image");
+  await page.getByLabel("By quality or size").fill("1024x1024 dear");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByText('"1024x1024 dear" is not a price').waitFor();
+  await page.getByLabel("By quality or size").fill("1024x1024 0.04\nhd/1024x1024 0.08");
+  await shot(page, "set-price-image");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("row", { name: /demo-slow demo \$0\.04 to \$0\.08 an image/ }).waitFor();
+  await shot(page, "models-priced");
+  for (const name of ["films", "demo"]) await site.gateway.rpc("backends.remove", { name }, token);
 
   await page.goto(`${site.gateway.url}/models/prices`);
   await page.getByRole("button", { name: "Set a price" }).click();

@@ -37,16 +37,19 @@ test("from an empty machine to a colleague's first answer: 8 clicks and 2 forms,
     { Name: "Ada Lovelace", Email: "ada@example.com", Password: PASSWORD },
     "Create the administrator",
   );
-  await admin.click("Register by address", "link");
-  admin.clicks++;
-  await page.getByLabel("Kind").selectOption("external");
-  await admin.submit({ Address: site.upstream.url, "API key": "sk-cloud-like", Name: "cloud" }, "Register");
-  await page.getByRole("row", { name: /cloud.*Serving/ }).waitFor();
+  await admin.click("Register a backend", "link");
+  await admin.click(/^Mistral AI/);
+  expect(await page.getByLabel("Address").inputValue()).toBe("https://api.mistral.ai/v1");
+  await shot(page, "register-provider");
+  // The machine has no way to the provider: what speaks like it is at another address, with the provider's form.
+  await admin.submit({ "API key": site.upstream.key, Address: `${site.upstream.url}/cloud/v1` }, "Register");
+  await page.getByRole("row", { name: /mistral.*Serving/ }).waitFor();
   await admin.click("Users", "link");
   await admin.click("Invite by link");
   const link = await linkIn(page);
   await shot(page, "invite-link");
   expect([admin.clicks, admin.forms]).toEqual([6, 2]);
+  expect(site.upstream.requests).toEqual([]);
 
   const theirs = await site.visit();
   const colleague = new Hands(theirs.page);

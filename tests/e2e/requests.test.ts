@@ -66,6 +66,57 @@ test("an operator finds out why a request failed: histogram, filter in the addre
   expect(complaints).toEqual([]);
 });
 
+test("an operator has a key's prompts captured: its owner sees that, and a request is read and replayed", async () => {
+  const { page, complaints } = await site.visitAs("operator");
+  const before = await chat();
+  await page.goto(`${site.gateway.url}/requests?open=${before}`);
+  const sheet = page.getByRole("dialog", { name: "Request", exact: true });
+  await sheet.getByText("The prompt and the answer were not captured.").waitFor();
+  await sheet.getByRole("button", { name: "Capture prompts of this key" }).click();
+  await page
+    .getByRole("dialog", { name: /^Capture prompts of/ })
+    .getByRole("button", { name: "Capture" })
+    .click();
+  await sheet.getByRole("button", { name: "Stop capturing prompts" }).waitFor();
+
+  const messages = [
+    { role: "system", content: "Be kind" },
+    { role: "user", content: "first" },
+    { role: "assistant", content: "the earlier answer" },
+    { role: "user", content: "the captured question" },
+  ];
+  const id = await chat({ messages, temperature: 0.25, stream: true });
+  await page.goto(`${site.gateway.url}/requests?open=${id}`);
+  await sheet.getByText("You said: the captured question").waitFor();
+  await shot(page, "requests-captured");
+  expect(await axeFindings(page)).toEqual([]);
+  await sheet.getByRole("button", { name: "Replay in the playground" }).click();
+  await page.getByText("the earlier answer").first().waitFor();
+  expect(await page.getByLabel("Your message").inputValue()).toBe("the captured question");
+  expect(await page.getByLabel("System prompt").inputValue()).toBe("Be kind");
+  expect(await page.getByLabel("Temperature").inputValue()).toBe("0.25");
+  await page.getByRole("button", { name: "Send" }).click();
+  await page.getByText("You said: the captured question").first().waitFor();
+  expect(site.upstream.requests.at(-1)?.messages.map(({ role }) => role)).toEqual(
+    messages.map(({ role }) => role),
+  );
+
+  await page.goto(`${site.gateway.url}/keys`);
+  await page.getByRole("row", { name: /ci-pipeline prompts captured/ }).click();
+  await page.getByText("An administrator has the prompts and answers of this key captured until").waitFor();
+  await shot(page, "key-captured");
+  expect(await axeFindings(page)).toEqual([]);
+  await page.getByRole("button", { name: "Stop capturing prompts" }).click();
+  await page
+    .getByRole("dialog", { name: /^Stop capturing/ })
+    .getByRole("button", { name: "Stop" })
+    .click();
+  await page.getByText("prompts captured").waitFor({ state: "detached" });
+  await page.goto(`${site.gateway.url}/requests?open=${id}`);
+  await sheet.getByText("The prompt and the answer were not captured.").waitFor();
+  expect(complaints).toEqual([]);
+});
+
 test("live: a request appears when it ends, without a reload", async () => {
   const { page, complaints } = await site.visitAs("operator");
   await page.goto(`${site.gateway.url}/requests`);

@@ -17,6 +17,7 @@ const PAGES = [
   "/models",
   "/models/list",
   "/models/aliases",
+  "/models/routes",
   "/models/prices",
   "/nodes",
   "/users",

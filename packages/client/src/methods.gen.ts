@@ -706,6 +706,8 @@ export interface Methods {
       group_id: string | null;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
+      /** Until then an administrator has its prompts and answers captured; null, or past: they are not stored */
+      capture_until: string | null;
       expires_at: string | null;
       monthly_budget_usd: number | null;
       total_budget_usd: number | null;
@@ -730,6 +732,8 @@ export interface Methods {
       group_id: string | null;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
+      /** Until then an administrator has its prompts and answers captured; null, or past: they are not stored */
+      capture_until: string | null;
       expires_at: string | null;
       monthly_budget_usd: number | null;
       total_budget_usd: number | null;
@@ -752,11 +756,36 @@ export interface Methods {
       } | null;
     }[];
   };
+  /** Keys whose prompts are captured now. */
+  "keys.capture.list": {
+    auth: "admin";
+    params: Record<string, never>;
+    result: {
+      key_id: string;
+      name: string;
+      key_prefix: string;
+      user_email: string;
+      /** RFC 3339 timestamp, UTC */
+      capture_until: string;
+    }[];
+  };
   /** Revoke one of your API keys; it stops working at once. */
   "keys.revoke": {
     auth: "jwt";
     params: { key_id: string };
     result: { ok: true };
+  };
+  /** Capture the prompts and answers of a key's chats for some days, or stop; its owner sees that. */
+  "keys.capture.set": {
+    auth: "admin";
+    params: {
+      key_id: string;
+      /** Null: stop */
+      days: number | null;
+      /** Delete what was captured of it so far */
+      forget?: boolean;
+    };
+    result: { capture_until: string | null; forgotten: number };
   };
   /** Rename one of your API keys or change its limits, at once; null takes a limit away, what is left out stays. */
   "keys.update": {
@@ -786,6 +815,8 @@ export interface Methods {
       group_id: string | null;
       /** RFC 3339 timestamp, UTC */
       created_at: string;
+      /** Until then an administrator has its prompts and answers captured; null, or past: they are not stored */
+      capture_until: string | null;
       expires_at: string | null;
       monthly_budget_usd: number | null;
       total_budget_usd: number | null;
@@ -799,6 +830,19 @@ export interface Methods {
     auth: "admin";
     params: { id: string; name: string; description?: string; website_domain?: string };
     result: { ok: true };
+  };
+  /** Where the APIs of the built-in providers are, for the form that registers a backend. */
+  "providers.addresses": {
+    auth: "admin";
+    params: Record<string, never>;
+    result: {
+      provider_id: string;
+      serves: string;
+      /** Of backends.add */
+      type: string;
+      url: string;
+      needs_key: boolean;
+    }[];
   };
   /** Display metadata of providers; no credentials. */
   "providers.list": {
@@ -1205,6 +1249,12 @@ export interface Methods {
       ref_id: string | null;
       /** Of a refusal */
       client_ip: string | null;
+      /** Only where an administrator had the key's prompts captured; for its owner and administrators */
+      captured: {
+        /** The request's messages and parameters; long ones are cut */
+        asked: Record<string, unknown>;
+        answered: Record<string, unknown> | null;
+      } | null;
     };
   };
   /** Requests, answered or not, newest first. */
@@ -1484,12 +1534,27 @@ export interface Methods {
   /** What each model that can be called now costs, and where that price comes from. */
   "billing.prices.list": {
     auth: "admin";
-    params: Record<string, never>;
+    params: {
+      /** Of these instead, such as the models of a server that is not registered yet */
+      models?: string[];
+    };
     result: {
       model: string;
+      /** What the backends that list it can do, as far as is known */
+      capabilities: string[];
       /** Per million tokens; null: no price is known */
       input_usd: number | null;
       output_usd: number | null;
+      /** For each request, where nothing else applies */
+      per_call_usd?: number;
+      /** For each image; or prices by quality, size or both: hd, 1024x1024, hd/1024x1024 */
+      per_image_usd?: number | Record<string, number>;
+      /** For each second of sound that is transcribed */
+      per_second_usd?: number;
+      /** For text that is spoken */
+      per_million_characters_usd?: number;
+      /** No price is known for what it does; a video model without a row costs 0.005 USD a second */
+      unpriced: boolean;
       /** own: set by an administrator */
       source: "own" | "list" | null;
     }[];
@@ -1543,15 +1608,23 @@ export interface Methods {
     params: { user_email: string; tier: string };
     result: { ok: true };
   };
-  /** Set what a model costs; it goes before the built-in prices and the pricing file. */
+  /** Set what a model costs, by the token or another unit; goes before all other prices and replaces the last. */
   "billing.prices.set": {
     auth: "admin";
     params: {
       model: string;
-      /** Per million tokens of the prompt */
-      input_usd: number;
+      /** Per million tokens of the prompt; goes with output_usd */
+      input_usd?: number;
       /** Per million tokens of the answer */
-      output_usd: number;
+      output_usd?: number;
+      /** For each request, where nothing else applies */
+      per_call_usd?: number;
+      /** For each image; or prices by quality, size or both: hd, 1024x1024, hd/1024x1024 */
+      per_image_usd?: number | Record<string, number>;
+      /** For each second of sound that is transcribed */
+      per_second_usd?: number;
+      /** For text that is spoken */
+      per_million_characters_usd?: number;
     };
     result: { ok: true };
   };
@@ -1723,7 +1796,7 @@ export interface Methods {
       models: string[];
     };
   };
-  /** Model routes: names that several targets serve. */
+  /** Model routes: names that several targets serve, and which backends stand behind each target now. */
   "routes.list": {
     auth: "admin";
     params: Record<string, never>;
@@ -1739,6 +1812,12 @@ export interface Methods {
         order: number;
         /** Share of the calls among those of the same order */
         weight: number;
+        /** Backends that list the model; none: a call passes this target over */
+        backends: {
+          name: string;
+          /** Healthy, and its circuit is closed */
+          serving: boolean;
+        }[];
       }[];
       /** A target that has not begun to answer by then gives way to the next */
       begin_within_seconds?: number | null;
@@ -2348,9 +2427,12 @@ export const METHOD_AUTH: { readonly [M in keyof Methods]: Methods[M]["auth"] } 
   "group.members.update": "jwt",
   "keys.create": "jwt",
   "keys.list": "jwt",
+  "keys.capture.list": "admin",
   "keys.revoke": "jwt",
+  "keys.capture.set": "admin",
   "keys.update": "jwt",
   "providers.add": "admin",
+  "providers.addresses": "admin",
   "providers.list": "public",
   "providers.remove": "admin",
   "providers.test": "admin",

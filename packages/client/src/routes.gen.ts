@@ -41,6 +41,8 @@ export interface Routes {
       /** Page of the console to return to */
       return_to?: string;
       setup_token?: string;
+      /** Lets someone in who has no account yet */
+      invitation?: string;
     };
     answer: {
       /** The provider's page; send the browser there */

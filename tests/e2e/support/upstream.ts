@@ -1,6 +1,8 @@
 /** A small model server that speaks chat completions: it answers with the words it was told, one at a time. */
 export interface Upstream {
   url: string;
+  /** What its /cloud paths want as bearer. */
+  key: string;
   /** Bodies of the chat requests so far. */
   requests: { model: string; messages: { role: string; content: unknown }[]; tools?: unknown[] }[];
   /** Streams that the gateway broke off. */
@@ -12,6 +14,7 @@ export interface Upstream {
 
 const FAST = "demo-chat";
 const SLOW = "demo-slow";
+const KEY = "sk-cloud-like";
 const SLOW_TOKEN_MS = 60;
 const SLOW_TOKENS = 60;
 
@@ -79,6 +82,8 @@ export function startUpstream(): Upstream {
     idleTimeout: 0,
     async fetch(request) {
       const { pathname } = new URL(request.url);
+      if (pathname.startsWith("/cloud/") && request.headers.get("authorization") !== `Bearer ${KEY}`)
+        return Response.json({ error: { message: "the key is wrong" } }, { status: 401 });
       if (pathname.endsWith("/models"))
         return Response.json({
           object: "list",
@@ -105,6 +110,7 @@ export function startUpstream(): Upstream {
   });
   return Object.assign(upstream, {
     url: `http://127.0.0.1:${server.port}`,
+    key: KEY,
     requests,
     aborted: () => aborted,
     stop: () => void server.stop(true),

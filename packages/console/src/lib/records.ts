@@ -15,3 +15,5 @@ export type MemoryEvent = Result<"memory.status">["events"][number];
 export type AgentNode = Result<"agents.list">[number];
 export type Gpu = AgentNode["gpus"][number];
 export type VideoJob = Result<"video.list">["jobs"][number];
+export type ModelRoute = Result<"routes.list">[number];
+export type RouteTarget = ModelRoute["targets"][number];

@@ -26,7 +26,7 @@ export function usePath(): string {
 }
 
 /** Names in the query that open something over the page. */
-const LAYERS = ["open", "new"];
+const LAYERS = ["open", "new", "route", "new-route"];
 
 /** The query of the address as state: what can be chosen on a page can be pasted as a link. */
 export function useSearch(): [URLSearchParams, (change: Record<string, string | null>) => void] {

@@ -1,4 +1,5 @@
-import { type ButtonHTMLAttributes, type ReactNode, useId, useState } from "react";
+import { type ButtonHTMLAttributes, type ReactNode, useContext, useId, useState } from "react";
+import { FailureOfForm, problemOf } from "../lib/field-problems.ts";
 import { Link } from "../lib/router.ts";
 import { toast } from "../lib/toast.ts";
 import { Icon, type IconName } from "./icons.tsx";
@@ -75,6 +76,8 @@ interface TextFieldProps {
   value: string;
   onChange(value: string): void;
   hint?: ReactNode;
+  /** The parameter that it fills: what the service says about that one is shown here. */
+  field?: string;
   type?: string;
   placeholder?: string;
   required?: boolean;
@@ -89,18 +92,21 @@ interface TextFieldProps {
 }
 
 /** Text that is too long is left as it was pasted and named, instead of being cut off without a word. */
-export function TextField({ label, hint, value, onChange, maxLength, ...rest }: TextFieldProps) {
+export function TextField({ label, hint, field, value, onChange, maxLength, ...rest }: TextFieldProps) {
+  const failure = useContext(FailureOfForm);
   const isTooLong = maxLength !== undefined && value.length > maxLength;
   const problem = isTooLong ? `At most ${maxLength} characters; this has ${value.length}` : "";
+  const refusal = field === undefined ? null : problemOf(failure, field);
+  const shown = problem || refusal;
   return (
-    <Field label={label} hint={problem ? <span className="bad">{problem}</span> : hint}>
+    <Field label={label} hint={shown ? <span className="bad">{shown}</span> : hint}>
       {(id, describedBy) => (
         <input
           {...rest}
           ref={(element) => element?.setCustomValidity(problem)}
           id={id}
           aria-describedby={describedBy}
-          aria-invalid={isTooLong || undefined}
+          aria-invalid={Boolean(shown) || undefined}
           className="input"
           value={value}
           onChange={(event) => onChange(event.target.value)}

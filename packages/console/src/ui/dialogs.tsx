@@ -1,5 +1,6 @@
 import { type FormEvent, type ReactNode, useEffect, useId, useRef, useState } from "react";
 import { useAction } from "../lib/action.ts";
+import { FailureOfForm } from "../lib/field-problems.ts";
 import { Button, TextField } from "./controls.tsx";
 import { FormError } from "./states.tsx";
 
@@ -70,7 +71,7 @@ export function FormDialog({
   return (
     <Dialog title={title} onClose={onClose} kind={kind}>
       <form className="form" onSubmit={send}>
-        {children}
+        <FailureOfForm value={action.error}>{children}</FailureOfForm>
         <FormError error={action.error} />
         <div className="dialog-foot">
           <Button onClick={onClose}>Cancel</Button>

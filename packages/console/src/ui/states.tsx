@@ -50,6 +50,10 @@ interface Explained {
 const asSentence = (message: string) =>
   message
     .replace(/^Invalid params: /, "")
+    .replace(
+      /^`(\w+)s\.(\d+)\.(\w+)`:? /,
+      (_, list: string, index: string, field: string) => `${field} of ${list} ${Number(index) + 1} `,
+    )
     .replace(/^`([\w.]+)`:? /, (_, field: string) => `${field.replaceAll(/[_.]/g, " ")} `)
     .replace(/^[a-z]+(?= )/, (word) => word[0]!.toUpperCase() + word.slice(1));
 

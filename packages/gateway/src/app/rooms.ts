@@ -311,6 +311,7 @@ export async function openRooms(options: RoomOptions) {
     "usage rows": usage.sweepRows,
     "request records": requests.sweepRecords,
     "request sums": requests.sweepSums,
+    "captured prompts": requests.sweepCaptures,
     "refresh tokens": accounts.sweepTokens,
     "ended sessions": accounts.sweepSessions,
     "account links": accounts.people.sweepLinks,

@@ -32,7 +32,8 @@ const SHOWN: ReadonlySet<string> = new Set([
   ...["tokens_per_minute", "alias", "target", "targets", "begin_within_seconds", "index", "type", "server"],
   ...["models", "capabilities", "concurrency", "version", "website_domain", "input_usd", "output_usd"],
   ...["monthly_usd_quota", "monthly_token_quota", "rpm", "mode", "base_price", "price_per_second"],
-  ...["price_per_frame", "resolution_coeff", "currency"],
+  ...["price_per_frame", "resolution_coeff", "currency", "per_call_usd", "per_image_usd", "per_second_usd"],
+  ...["per_million_characters_usd", "days", "forget"],
 ]);
 
 /** Whom an entry is about: the first of these that the call names, */

@@ -18,6 +18,14 @@ export interface FailedAttempt {
   message: string;
 }
 
+/** What was asked and answered, which is kept only where the operator turned that on for the key. */
+export interface Capture {
+  /** Fields of the request, as a chat. */
+  asked: Record<string, unknown> | null;
+  /** The answer so far; null where there is none. */
+  answered: (() => unknown) | null;
+}
+
 /** What proxies use for a client that closed its connection before it had its answer. */
 export const CLIENT_CLOSED_STATUS = 499;
 const CLIENT_CLOSED_CODE = "client_left";
@@ -56,6 +64,9 @@ export class RequestRecord {
   promptTokens = 0;
   completionTokens = 0;
   isEstimated = false;
+
+  /** Set where the operator has the key's prompts captured. */
+  capture: Capture | null = null;
 
   /** HTTP status, also of what came through another door. */
   status = 0;

@@ -124,7 +124,14 @@ test("aliases, prices and tiers are set with the session, and are in force at on
     (await rpc("billing.prices.list")).find(({ model }: { model: string }) => model === "cloudy-1");
   expect(await priceOf()).toMatchObject({ input_usd: null, source: null });
   await rpc("billing.prices.set", { model: "Cloudy-1", input_usd: 0.25, output_usd: 1 });
-  expect(await priceOf()).toEqual({ model: "cloudy-1", input_usd: 0.25, output_usd: 1, source: "own" });
+  expect(await priceOf()).toEqual({
+    model: "cloudy-1",
+    capabilities: ["chat", "embeddings", "images", "speech", "transcription", "rerank", "moderation"],
+    input_usd: 0.25,
+    output_usd: 1,
+    unpriced: false,
+    source: "own",
+  });
   expect((await call("billing.prices.set", { model: "m", input_usd: -1, output_usd: 1 })).error.code).toBe(
     -32602,
   );
@@ -147,6 +154,12 @@ test("aliases, prices and tiers are set with the session, and are in force at on
   ).toContain("`tier`");
   expect(await rpc("billing.prices.remove", { model: "cloudy-1" })).toEqual({ removed: true });
   expect(await priceOf()).toMatchObject({ input_usd: null, source: null });
+  await rpc("backends.add", { type: "cloud-video", url, name: "films", models: ["clip"] });
+  await until("the films are there", async () => (await rpc("billing.prices.list")).length > 1);
+  const clip = async () =>
+    (await rpc("billing.prices.list")).find(({ model }: { model: string }) => model === "clip");
+  expect(await clip()).toMatchObject({ capabilities: ["video"], unpriced: true });
   await rpc("billing.prices.video.set", { model: "clip", mode: "per_call", base_price: 2 });
+  expect(await clip()).toMatchObject({ unpriced: false });
   expect((await rpc("billing.video.pricing.get")).pricing[0]).toMatchObject({ model: "clip", base_price: 2 });
 });

@@ -16,7 +16,7 @@ const registry = new Registry(surfaces);
 describe("what leaves an entry", () => {
   /** Methods whose names say that they only read. */
   const READS =
-    /\.(list|get|show|status|me|self|types|activity|query|records|series|stats|watch|balance|detect|test|probe)$|^billing\.plan$/;
+    /\.(list|get|show|status|me|self|types|addresses|activity|query|records|series|stats|watch|balance|detect|test|probe)$|^billing\.plan$/;
   /** Requests to models and what belongs to a chat: their record is the usage row. A refresh is not a new sign-in. */
   const METERED = new Set([
     ...["chat.send", "chat.stop", "realtime.start", "realtime.event", "realtime.stop"],

@@ -94,6 +94,9 @@ auth.logout | public | refresh_token | ok
 routes.list | admin | | name targets begin_within_seconds
 routes.set | admin | name targets begin_within_seconds? | ok
 routes.delete | admin | name | ok
+keys.capture.set | admin | key_id days forget? | capture_until forgotten
+keys.capture.list | admin | | key_id name key_prefix user_email capture_until
+providers.addresses | admin | | provider_id serves type url needs_key
 backends.list | admin | | backends models
 backends.add | admin | type? url? api_key? name? models? capabilities? concurrency? | name
 backends.update | admin | name type? url? api_key? models? capabilities? concurrency? enabled? | name
@@ -103,8 +106,8 @@ backends.remove | admin | name | removed
 aliases.list | admin | | alias target
 aliases.set | admin | alias target | ok
 aliases.remove | admin | alias | ok
-billing.prices.list | admin | | model input_usd output_usd source
-billing.prices.set | admin | model input_usd output_usd | ok
+billing.prices.list | admin | models? | model capabilities input_usd output_usd per_call_usd per_image_usd per_second_usd per_million_characters_usd unpriced source
+billing.prices.set | admin | model input_usd? output_usd? per_call_usd? per_image_usd? per_second_usd? per_million_characters_usd? | ok
 billing.prices.remove | admin | model | removed
 billing.prices.video.set | admin | model mode? base_price? price_per_second? price_per_frame? resolution_coeff? currency? enabled? | ok
 billing.tiers.set | admin | name monthly_usd_quota monthly_token_quota rpm | ok
@@ -112,7 +115,7 @@ usage.query | admin | ref_ids? since? until? group_by? include_records? limit? o
 usage.series | jwt | everyone? since until project? model? api_key_id? by | totals groups others
 usage.records | jwt | everyone? since until project? model? api_key_id? limit? cursor? | records next_cursor
 requests.list | jwt | everyone? group_id? user_id? key_id? surface? model? backend? code? outcome? since? until? cursor? limit? | records next_cursor
-requests.get | jwt | id | id at surface outcome status model backend
+requests.get | jwt | id | id at surface outcome status model backend captured
 requests.stats | jwt | everyone? group_id? user_id? key_id? surface? model? backend? code? outcome? since? until? with_keys? | since until bin_seconds bins totals before surfaces models backends codes keys
 requests.watch | jwt | everyone? group_id? user_id? key_id? surface? model? backend? code? outcome? stream_id? | stream_id renew_after_seconds
 users.list | admin | search? limit? offset? | users total

@@ -48,6 +48,7 @@ onEachDatabase("rooms", (fresh) => {
         project: "thesis",
         group_id: null,
         created_at: expect.any(String),
+        capture_until: null,
         expires_at: null,
         monthly_budget_usd: null,
         total_budget_usd: null,

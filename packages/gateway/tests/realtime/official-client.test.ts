@@ -1,5 +1,10 @@
-/** `GET /v1/realtime` with the realtime client of the `openai` package. */
+/** `GET /v1/realtime` with the realtime clients of the `openai` package. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { connect as connectTcp } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createServer as createTlsServer, type Server } from "node:tls";
 import { type RealtimeUpstream, startRealtimeUpstream } from "@model-gateway/testing/realtime.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import OpenAI from "openai";
@@ -122,6 +127,107 @@ describe("the openai client", () => {
   });
 });
 
+const openssl = Bun.which("openssl");
+const node = Bun.which("node");
+describe.if(openssl !== null && node !== null)("its OpenAIRealtimeWS on Node, over TLS", () => {
+  const dir = mkdtempSync(join(tmpdir(), "gateway-realtime-"));
+  const [key, cert] = [join(dir, "key.pem"), join(dir, "cert.pem")];
+  let proxy: Server;
+  let address: string;
+
+  /** It knows only wss: a proxy in front of the gateway speaks TLS. */
+  beforeAll(async () => {
+    const made = Bun.spawn(
+      [
+        ...[openssl!, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"],
+        ...["-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=gateway"],
+        ...["-addext", "subjectAltName=IP:127.0.0.1"],
+      ],
+      { stderr: "ignore" },
+    );
+    expect(await made.exited).toBe(0);
+    proxy = createTlsServer({ key: readFileSync(key), cert: readFileSync(cert) }, (client) => {
+      const gateway = connectTcp(Number(new URL(bench.url).port), "127.0.0.1");
+      client.pipe(gateway).pipe(client);
+      for (const [one, other] of [
+        [client, gateway],
+        [gateway, client],
+      ] as const)
+        one.on("error", () => other.destroy()).on("close", () => other.destroy());
+    });
+    await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
+    address = `https://127.0.0.1:${(proxy.address() as { port: number }).port}`;
+  });
+  afterAll(() => {
+    proxy.close();
+    rmSync(dir, { recursive: true, force: true });
+  });
+
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into events freely
+  async function run(apiKey: string, model = MODEL): Promise<any[]> {
+    const child = Bun.spawn([node!, join(import.meta.dir, "node-client.mjs")], {
+      env: {
+        PATH: process.env.PATH,
+        NODE_EXTRA_CA_CERTS: cert,
+        GATEWAY: address,
+        MODEL: model,
+        OPENAI_API_KEY: apiKey,
+      },
+      stdout: "pipe",
+      stderr: "inherit",
+    });
+    const text = await new Response(child.stdout).text();
+    expect(await child.exited).toBe(0);
+    return text
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+  }
+
+  test("talks and is charged; the request record says what it did", async () => {
+    const who = await person();
+    const events = await run(who.key);
+    expect(events.map(({ type }) => type)).toEqual([
+      "session.created",
+      "response.created",
+      "response.output_audio.delta",
+      "response.output_audio_transcript.done",
+      "response.done",
+      "closed",
+    ]);
+    expect(await who.rows()).toMatchObject([{ prompt_tokens: 100, completion_tokens: 50, model: MODEL }]);
+    await until("the session has ended", () => bench.app.rooms.realtime.sessionCount === 0);
+    const { records } = await bench.rpc("requests.list", {}, who.token);
+    expect(records).toMatchObject([
+      {
+        surface: "/v1/realtime",
+        outcome: "ok",
+        status: 200,
+        model: MODEL,
+        backend: "voice",
+        attempts: 1,
+        prompt_tokens: 100,
+        completion_tokens: 50,
+        key_name: expect.any(String),
+      },
+    ]);
+  });
+
+  test("a wrong key and an unknown model are refused once, with a status", async () => {
+    const sessions = upstream.models.length;
+    const [refused] = await run("service-00000000-0000-4000-8000-000000000000");
+    expect(refused).toMatchObject({ type: "failed", message: expect.stringContaining("401") });
+    const who = await person();
+    const [unknown] = await run(who.key, "nobody");
+    expect(unknown).toMatchObject({ type: "failed", message: expect.stringContaining("404") });
+    expect(upstream.models.length).toBe(sessions);
+    const { records } = await bench.rpc("requests.list", {}, who.token);
+    expect(records).toMatchObject([
+      { surface: "/v1/realtime", status: 404, model_asked: "nobody", client_ip: "127.0.0.1" },
+    ]);
+  });
+});
+
 const plain = (who: Pick<Spender, "key">, query: string, headers: Record<string, string> = {}) =>
   fetch(`${bench.url}/v1/realtime${query}`, { headers: { authorization: `Bearer ${who.key}`, ...headers } });
 
@@ -215,4 +321,55 @@ test("a group's model rules hold", async () => {
   await bench.rpc("group.models.deny", { group_id, model_ids: [MODEL] }, bench.token);
   const { key } = await bench.rpc("keys.create", { name: "g", group_id }, bench.token);
   expect((await plain({ key }, `?model=${MODEL}`, HANDSHAKE)).status).toBe(403);
+});
+
+test("a model route leads to a model, and past a target that opens no session", async () => {
+  const closed = Bun.serve({ port: 0, fetch: () => new Response("not today", { status: 403 }) });
+  await bench.addBackend({
+    type: "cloud-realtime",
+    name: "closed",
+    url: `ws://127.0.0.1:${closed.port}/v1/realtime`,
+    models: ["voice-test-dear-closed"],
+  });
+  const targets = [{ model: "voice-test-dear-closed" }, { model: MODEL, order: 2 }];
+  await bench.rpc("routes.set", { name: "any-voice", targets }, bench.token);
+  const who = await person();
+  const { socket, heard } = connect(who, "any-voice");
+  await heard("session.created");
+  expect(upstream.models.at(-1)).toBe(MODEL);
+  socket.send({ type: "response.create" });
+  await heard("response.done");
+  socket.close();
+  await until("the session has ended", () => bench.app.rooms.realtime.sessionCount === 0);
+  expect(await who.rows()).toMatchObject([{ model: MODEL, prompt_tokens: 100 }]);
+  const { records } = await bench.rpc("requests.list", {}, who.token);
+  expect(records).toMatchObject([
+    {
+      outcome: "ok",
+      model_asked: "any-voice",
+      model: MODEL,
+      backend: "voice",
+      attempts: 2,
+      failed_attempts: [{ backend: "closed" }],
+    },
+  ]);
+  closed.stop(true);
+});
+
+test("of a model route, a key takes only the targets that it may use", async () => {
+  await bench.rpc("routes.set", { name: "one-voice", targets: [{ model: MODEL }] }, bench.token);
+  const { key } = await bench.rpc(
+    "keys.create",
+    { name: "other", allowed_models: ["something-else"] },
+    bench.token,
+  );
+  const upgrade = {
+    connection: "Upgrade",
+    upgrade: "websocket",
+    "sec-websocket-version": "13",
+    "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+  };
+  const refusal = await plain({ key }, "?model=one-voice", upgrade);
+  expect(refusal.status).toBe(403);
+  expect((await refusal.json()).error.message).toContain("one-voice");
 });

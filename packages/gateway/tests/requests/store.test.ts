@@ -155,6 +155,7 @@ onEachDatabase("request records", (fresh) => {
         costNanoUsd: () => 5,
         knownModel: () => null,
         written() {},
+        captured() {},
       });
       const record = new RequestRecord(writer, "/v1/chat/completions", firstIdAt(NOW));
       record.used(1, 2, false);
@@ -193,6 +194,7 @@ test("while the database is away records wait, a bounded number of them, and the
     costNanoUsd: () => null,
     knownModel: () => null,
     written() {},
+    captured() {},
   });
   const count = 30_000;
   for (let i = 0; i < count; i++) {
@@ -226,6 +228,7 @@ test("rows that the database refuses do not stop later ones", async () => {
     costNanoUsd: () => null,
     knownModel: () => null,
     written() {},
+    captured() {},
   });
   const poison = new RequestRecord(writer, "/v1/chat/completions", firstIdAt(NOW));
   poison.refId = "poison";

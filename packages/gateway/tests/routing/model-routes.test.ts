@@ -57,7 +57,9 @@ describe("routes.*", () => {
     await setRoute({ name: "fast", targets: [{ model: "m", order: 2 }], begin_within_seconds: 1.5 });
     const route = {
       name: "fast",
-      targets: [{ model: "m", backend: null, order: 2, weight: 1 }],
+      targets: [
+        { model: "m", backend: null, order: 2, weight: 1, backends: [{ name: "first", serving: true }] },
+      ],
       begin_within_seconds: 1.5,
     };
     expect(await bench.rpc("routes.list", {}, bench.token)).toEqual([route]);
@@ -65,13 +67,34 @@ describe("routes.*", () => {
     await bench.app.stop();
     const again = await bootGateway({ dataDir });
     const token = await again.signIn("ada");
-    expect(await again.rpc("routes.list", {}, token)).toEqual([route]);
+    expect(await again.rpc("routes.list", {}, token)).toMatchObject([
+      { ...route, targets: [{ model: "m", backend: null, order: 2, weight: 1 }] },
+    ]);
     await again.rpc("routes.delete", { name: "fast" }, token);
     expect((await again.call("routes.delete", { name: "fast" }, token)).error.message).toContain(
       "routes.list",
     );
     await again.stop();
   });
+});
+
+test("routes.list says which backends stand behind each target, and which of them take calls", async () => {
+  bench = await bootInference();
+  await addUpstream("second", "gpt-4o");
+  const targets = [
+    { model: "m" },
+    { model: "gpt-4o", backend: "SECOND" },
+    { model: "gpt-4o", backend: "first" },
+  ];
+  await setRoute({ name: "fast", targets: [...targets, { model: "nobody-has-it" }] });
+  const backends = async () => {
+    const [route] = await bench.rpc<{ targets: { backends: unknown }[] }[]>("routes.list", {}, bench.token);
+    return route?.targets.map((target) => target.backends);
+  };
+  const first = { name: "first", serving: true };
+  expect(await backends()).toEqual([[first], [{ name: "second", serving: true }], [], []]);
+  await bench.rpc("backends.update", { name: "second", enabled: false }, bench.token);
+  expect(await backends()).toEqual([[first], [], [], []]);
 });
 
 describe("a model route", () => {

@@ -194,6 +194,41 @@ onEachDatabase("work with a price of its own", (fresh) => {
     expect(usd).toBeLessThan(0.031);
   });
 
+  test("an administrator sets the price of such work, which is in force at once", async () => {
+    const admin = await bench.signIn("ada");
+    const set = (price: object) => bench.call("billing.prices.set", { model: "Homemade", ...price }, admin);
+    for (const [field, price] of [
+      ["input_usd", {}],
+      ["output_usd", { input_usd: 1 }],
+      ["per_image_usd", { per_image_usd: {} }],
+      ["per_image_usd", { per_image_usd: -1 }],
+      ["per_second_usd", { per_second_usd: 20_000 }],
+    ] as const)
+      expect((await set(price)).error.message).toContain(field);
+    await set({ per_image_usd: { "1024x1024": 0.003, "hd/1024x1024": 0.007 }, per_second_usd: 0.001 });
+    const draw = (more: object) =>
+      costOf(() => who.post("/v1/images/generations", { model: "homemade", prompt: "x", ...more }));
+    expect(await draw({ size: "1024x1024", n: 2 })).toMatchObject({ status: 200, usd: 0.006 });
+    expect(await draw({ size: "1024x1024", quality: "hd" })).toMatchObject({ status: 200, usd: 0.007 });
+    const listed = async () =>
+      (await bench.rpc<{ model: string }[]>("billing.prices.list", {}, admin)).find(
+        ({ model }) => model === "homemade",
+      );
+    expect(await listed()).toMatchObject({
+      input_usd: null,
+      per_image_usd: { "1024x1024": 0.003, "hd/1024x1024": 0.007 },
+      per_second_usd: 0.001,
+      unpriced: false,
+      source: "own",
+    });
+    // What is set replaces what was, also what it leaves out.
+    await set({ per_image_usd: 0.001 });
+    expect(await draw({ n: 2 })).toMatchObject({ status: 200, usd: 0.002 });
+    expect(await listed()).not.toHaveProperty("per_second_usd");
+    await bench.rpc("billing.prices.remove", { model: "homemade" }, admin);
+    expect(await listed()).toMatchObject({ unpriced: true, source: null });
+  });
+
   test("a model without a price counts tokens, and takes no points", async () => {
     const other = await bench.spender("bea", { points: 5 });
     const answer = await other.post("/v1/images/generations", { model: "homemade", prompt: "x", n: 2 });

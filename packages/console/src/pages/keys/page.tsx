@@ -4,11 +4,11 @@ import { navigate, useSearch } from "../../lib/router.ts";
 import { Button } from "../../ui/controls.tsx";
 import { PageHead } from "../../ui/page.tsx";
 import { TableSkeleton } from "../../ui/skeleton.tsx";
-import { Empty, Loaded, When } from "../../ui/states.tsx";
+import { Empty, Loaded, Status, When } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import { CreateKey } from "./create.tsx";
 import { isExpired, type Key, spentOf } from "./limits.tsx";
-import { KeySheet, KeyState } from "./sheet.tsx";
+import { isCaptured, KeySheet, KeyState } from "./sheet.tsx";
 
 const listKeys = () => api("keys.list");
 
@@ -21,7 +21,12 @@ function useColumns(): Column<Key>[] {
       id: "name",
       label: "Name",
       sort: ({ name }) => name.toLowerCase(),
-      cell: ({ name }) => <strong>{name}</strong>,
+      cell: (key) => (
+        <span className="row wrap">
+          <strong>{key.name}</strong>
+          {isCaptured(key) && <Status tone="warn">prompts captured</Status>}
+        </span>
+      ),
     },
     {
       id: "prefix",

@@ -1,11 +1,13 @@
 import { useState } from "react";
 import { api } from "../../lib/api.ts";
+import { exactTime } from "../../lib/format.ts";
 import { invalidate } from "../../lib/query.ts";
 import { Link } from "../../lib/router.ts";
 import { toast } from "../../lib/toast.ts";
 import { Button, Copyable, LinkButton, TextField } from "../../ui/controls.tsx";
 import { Confirm, Dialog, FormDialog } from "../../ui/dialogs.tsx";
-import { Status, When } from "../../ui/states.tsx";
+import { Note, Status, When } from "../../ui/states.tsx";
+import { CaptureSwitch } from "../requests/captured.tsx";
 import {
   budgetShare,
   fieldsOf,
@@ -38,6 +40,9 @@ export function KeyState({ value }: { value: Key }) {
   return <Status tone="good">Active</Status>;
 }
 
+export const isCaptured = ({ capture_until }: Key): boolean =>
+  capture_until !== null && Date.parse(capture_until) > Date.now();
+
 export function KeySheet({ value, onClose }: { value: Key; onClose(): void }) {
   const [asking, setAsking] = useState<"revoke" | "edit" | null>(null);
   const close = () => setAsking(null);
@@ -68,6 +73,13 @@ export function KeySheet({ value, onClose }: { value: Key; onClose(): void }) {
           </dd>
         </dl>
         <LastRefusal value={value} />
+        {isCaptured(value) && (
+          <Note tone="warn">
+            An administrator has the prompts and answers of this key captured until{" "}
+            <strong>{exactTime(value.capture_until!)}</strong>. Administrators and you can read them on the
+            Requests page, for 7 days.
+          </Note>
+        )}
         <div className="row wrap">
           <LinkButton href={`/usage?key=${value.key_prefix}`} icon="usage">
             Usage
@@ -78,6 +90,7 @@ export function KeySheet({ value, onClose }: { value: Key; onClose(): void }) {
                 First call
               </LinkButton>
               <Button onClick={() => setAsking("edit")}>Edit limits</Button>
+              <CaptureSwitch keyId={value.id} name={value.name} isOn={isCaptured(value)} />
               <Button look="danger" icon="trash" onClick={() => setAsking("revoke")}>
                 Revoke
               </Button>

@@ -14,7 +14,7 @@ import { Empty, Loaded, Note, Status, When } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import { FoundServers } from "./found-servers.tsx";
 import { BackendForm } from "./register.tsx";
-import { SetPrice } from "./set-price.tsx";
+import { type ModelPrice, SetPrice } from "./set-price.tsx";
 
 /** One sentence for health and circuit together. */
 export function BackendStatus({ backend, short = false }: { backend: Backend; short?: boolean }) {
@@ -92,9 +92,10 @@ export function Backends() {
   const callable = query.data && `prices ${query.data.models.join(" ")}`;
   const prices = useQuery(callable ?? null, () => api("billing.prices.list")).data;
   const [search, setSearch] = useSearch();
-  const [pricing, setPricing] = useState<string | null>(null);
-  const unpriced = new Set(prices?.filter(({ input_usd }) => input_usd === null).map(({ model }) => model));
-  const columns = columnsFor(({ model_ids }) => model_ids.filter((id) => unpriced.has(id)), setPricing);
+  const [pricing, setPricing] = useState<ModelPrice | null>(null);
+  const setPriceOf = (id: string) => setPricing(prices?.find(({ model }) => model === id) ?? null);
+  const unpriced = new Set(prices?.flatMap((price) => (price.unpriced ? [price.model] : [])));
+  const columns = columnsFor(({ model_ids }) => model_ids.filter((id) => unpriced.has(id)), setPriceOf);
   return (
     <Loaded query={query} outline={<TableSkeleton columns={columns} />}>
       {({ backends }) => {
@@ -127,11 +128,12 @@ export function Backends() {
               dim={({ enabled }) => !enabled}
               onOpen={({ name }) => setSearch({ open: name })}
             />
-            {pricing !== null && <SetPrice model={pricing} onClose={() => setPricing(null)} />}
+            {pricing && <SetPrice price={pricing} onClose={() => setPricing(null)} />}
             {open && (
               <BackendSheet
                 backend={open}
                 unpriced={open.model_ids.filter((id) => unpriced.has(id))}
+                onPrice={setPriceOf}
                 onClose={() => setSearch({ open: null })}
               />
             )}
@@ -145,14 +147,15 @@ export function Backends() {
 function BackendSheet({
   backend,
   unpriced,
+  onPrice,
   onClose,
 }: {
   backend: Backend;
   unpriced: readonly string[];
+  onPrice(model: string): void;
   onClose(): void;
 }) {
   const [asking, setAsking] = useState<"edit" | "remove" | null>(null);
-  const [pricing, setPricing] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
   const { name, model_ids, enabled, editable } = backend;
   const probes = useActivity().data?.backends.find((one) => one.name === name)?.probes;
@@ -236,7 +239,7 @@ function BackendSheet({
                             small
                             look="quiet"
                             aria-label={`Set price of ${id}`}
-                            onClick={() => setPricing(id)}
+                            onClick={() => onPrice(id)}
                           >
                             Set price
                           </Button>
@@ -257,7 +260,6 @@ function BackendSheet({
           </Note>
         )}
       </div>
-      {pricing !== null && <SetPrice model={pricing} onClose={() => setPricing(null)} />}
       {asking === "edit" && <BackendForm backend={backend} onClose={close} />}
       {asking === "remove" && (
         <Confirm

@@ -1,45 +1,64 @@
 import { useState } from "react";
+import { api } from "../../lib/api.ts";
 import { moneyFormat } from "../../lib/format.ts";
 import { type KnownModel, useKnownModels } from "../../lib/models.ts";
+import { useQuery } from "../../lib/query.ts";
 import { Button, LinkButton } from "../../ui/controls.tsx";
 import { TableSkeleton } from "../../ui/skeleton.tsx";
 import { Loaded, Status } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
-import { SetPrice } from "./set-price.tsx";
+import { isVideo, type ModelPrice, SetPrice, useUnitPriceInWords } from "./set-price.tsx";
 
-const columnsFor = (
-  format: (usd: number | null) => string,
-  setPrice: (model: KnownModel) => void,
-): Column<KnownModel>[] => [
+/** A model with its price; without one when no backend serves it. */
+type Row = KnownModel & { full?: ModelPrice };
+
+interface Words {
+  perMillion(usd: number | null): string;
+  byUnit(price: ModelPrice): string | null;
+}
+
+const columnsFor = ({ perMillion, byUnit }: Words, setPrice: (price: ModelPrice) => void): Column<Row>[] => [
   { id: "id", label: "Model", sort: ({ id }) => id, cell: ({ id }) => <span className="mono">{id}</span> },
   {
     id: "owner",
     label: "Served by",
+    wide: true,
     sort: ({ owned_by, price }) => (price ? owned_by : ""),
     cell: ({ owned_by, price }) =>
-      price ? owned_by : <span className="muted">no backend, offered by {owned_by}</span>,
+      price ? owned_by : <span className="muted nowrap">no backend ({owned_by})</span>,
   },
   {
     id: "input",
     label: "In, $ per million",
     numeric: true,
-    sort: ({ price }) => price?.input ?? -1,
-    cell: ({ price }) => <Price value={price?.input} format={format} />,
+    sort: ({ full }) => full?.input_usd ?? -1,
+    cell: ({ full }) => full && !isVideo(full) && full.input_usd !== null && perMillion(full.input_usd),
   },
   {
     id: "output",
     label: "Out, $ per million",
     numeric: true,
-    sort: ({ price }) => price?.output ?? -1,
-    cell: ({ price }) => <Price value={price?.output} format={format} />,
+    sort: ({ full }) => full?.output_usd ?? -1,
+    cell: ({ full }) => full && !isVideo(full) && full.output_usd !== null && perMillion(full.output_usd),
+  },
+  {
+    id: "unit",
+    label: "By unit",
+    cell: ({ full }) =>
+      full && (
+        <span className="row wrap">
+          {full.unpriced && <Status tone="warn">unpriced</Status>}
+          {byUnit(full)}
+        </span>
+      ),
   },
   {
     id: "price",
     label: "",
     numeric: true,
-    cell: (model) =>
-      model.price && (
-        <Button small look="quiet" aria-label={`Set price of ${model.id}`} onClick={() => setPrice(model)}>
+    cell: ({ id, full }) =>
+      full && (
+        <Button small look="quiet" aria-label={`Set price of ${id}`} onClick={() => setPrice(full)}>
           Set price
         </Button>
       ),
@@ -48,8 +67,9 @@ const columnsFor = (
     id: "try",
     label: "",
     numeric: true,
-    cell: ({ id, price }) =>
-      price && (
+    wide: true,
+    cell: ({ id, full }) =>
+      full?.capabilities.includes("chat") && (
         <LinkButton href={`/playground?model=${encodeURIComponent(id)}`} small look="quiet" icon="playground">
           Try
         </LinkButton>
@@ -57,17 +77,18 @@ const columnsFor = (
   },
 ];
 
-/** A price, or the plain word that there is none; nothing for a model that nobody serves. */
-function Price({ value, format }: { value: number | null | undefined; format(usd: number | null): string }) {
-  if (value === undefined) return null;
-  return value === null ? <Status tone="warn">unpriced</Status> : format(value);
-}
-
 export function ModelList() {
   const models = useKnownModels();
-  const [pricing, setPricing] = useState<KnownModel | null>(null);
+  const prices = useQuery("prices", () => api("billing.prices.list")).data;
+  const byUnit = useUnitPriceInWords();
+  const [pricing, setPricing] = useState<ModelPrice | null>(null);
+  const byModel = new Map(prices?.map((price) => [price.model, price]));
+  const perMillion = moneyFormat(
+    prices?.flatMap(({ input_usd, output_usd }) => [input_usd, output_usd]) ?? [],
+  );
+  const columns = columnsFor({ perMillion, byUnit }, setPricing);
   return (
-    <Loaded query={models} outline={<TableSkeleton columns={columnsFor(String, () => {})} />}>
+    <Loaded query={models} outline={<TableSkeleton columns={columns} />}>
       {(list) => (
         <>
           <p className="muted">
@@ -76,21 +97,11 @@ export function ModelList() {
           </p>
           <Table
             label="Models"
-            columns={columnsFor(
-              moneyFormat(list.flatMap(({ price }) => [price?.input, price?.output])),
-              setPricing,
-            )}
-            rows={list}
+            columns={columns}
+            rows={list.map((model): Row => ({ ...model, full: byModel.get(model.id) }))}
             rowKey={({ id, owned_by }) => `${owned_by} ${id}`}
           />
-          {pricing && (
-            <SetPrice
-              model={pricing.id}
-              input={pricing.price?.input}
-              output={pricing.price?.output}
-              onClose={() => setPricing(null)}
-            />
-          )}
+          {pricing && <SetPrice price={pricing} onClose={() => setPricing(null)} />}
         </>
       )}
     </Loaded>

@@ -2,16 +2,18 @@ import { useSearch } from "../../lib/router.ts";
 import { Button, Tabs } from "../../ui/controls.tsx";
 import { NotFound, PageHead } from "../../ui/page.tsx";
 import type { PageProps } from "../index.ts";
+import { AddBackend } from "./add-backend.tsx";
 import { Aliases } from "./aliases.tsx";
 import { Backends } from "./backends.tsx";
 import { ModelList } from "./model-list.tsx";
 import { Prices } from "./prices.tsx";
-import { BackendForm } from "./register.tsx";
+import { Routes } from "./routes.tsx";
 
 const TABS = [
   { id: "backends", label: "Backends", href: "/models" },
   { id: "list", label: "Models", href: "/models/list" },
   { id: "aliases", label: "Aliases", href: "/models/aliases" },
+  { id: "routes", label: "Model routes", href: "/models/routes" },
   { id: "prices", label: "Video prices & tiers", href: "/models/prices" },
 ];
 
@@ -35,8 +37,9 @@ export function Page({ params }: PageProps) {
       {tab === "backends" && <Backends />}
       {tab === "list" && <ModelList />}
       {tab === "aliases" && <Aliases />}
+      {tab === "routes" && <Routes />}
       {tab === "prices" && <Prices />}
-      {search.has("new") && <BackendForm onClose={() => setSearch({ new: null })} />}
+      {search.has("new") && <AddBackend onClose={() => setSearch({ new: null, provider: null })} />}
     </>
   );
 }

@@ -4,25 +4,12 @@ import { compact, count, money } from "../../lib/format.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
 import type { Plan, VideoPrice } from "../../lib/records.ts";
 import { toast } from "../../lib/toast.ts";
-import { Button, Check, type Choice, SelectField, TextField } from "../../ui/controls.tsx";
+import { Button, TextField } from "../../ui/controls.tsx";
 import { FormDialog } from "../../ui/dialogs.tsx";
 import { Section } from "../../ui/page.tsx";
 import { Empty, Loaded, Status } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
-
-const MODES: readonly Choice<VideoPrice["mode"]>[] = [
-  { value: "per_second_resolution", label: "by second and resolution" },
-  { value: "per_call", label: "by call" },
-  { value: "per_frame", label: "by frame" },
-];
-
-function inWords({ mode, base_price, price_per_second, price_per_frame }: VideoPrice): string {
-  const base = base_price > 0 ? `${money(base_price)} + ` : "";
-  if (mode === "per_call") return `${money(base_price)} a call`;
-  return mode === "per_frame"
-    ? `${base}${money(price_per_frame)} a frame`
-    : `${base}${money(price_per_second)} a second`;
-}
+import { VideoPriceForm, videoPriceInWords } from "./video-price.tsx";
 
 const columns: Column<VideoPrice>[] = [
   {
@@ -31,7 +18,7 @@ const columns: Column<VideoPrice>[] = [
     sort: ({ model }) => model,
     cell: ({ model }) => <span className="mono">{model}</span>,
   },
-  { id: "price", label: "Price", cell: inWords },
+  { id: "price", label: "Price", cell: videoPriceInWords },
   {
     id: "resolution",
     label: "Resolution factors",
@@ -96,7 +83,7 @@ export function Prices() {
       </Section>
       {tier && <EditTier tier={tier} onClose={() => setTier(null)} />}
       {editing !== null && (
-        <EditPrice price={editing === "new" ? null : editing} onClose={() => setEditing(null)} />
+        <VideoPriceForm price={editing === "new" ? null : editing} onClose={() => setEditing(null)} />
       )}
     </div>
   );
@@ -120,72 +107,6 @@ const tierColumns: Column<TierRow>[] = [
   },
   { id: "rpm", label: "Requests a minute and key", numeric: true, cell: ({ rpm }) => count(rpm) },
 ];
-
-function EditPrice({ price, onClose }: { price: VideoPrice | null; onClose(): void }) {
-  const [model, setModel] = useState(price?.model ?? "");
-  const [mode, setMode] = useState<VideoPrice["mode"]>(price?.mode ?? "per_second_resolution");
-  const [base, setBase] = useState(String(price?.base_price ?? 0));
-  const [second, setSecond] = useState(String(price?.price_per_second ?? 0));
-  const [frame, setFrame] = useState(String(price?.price_per_frame ?? 0));
-  const [coefficients, setCoefficients] = useState(JSON.stringify(price?.resolution_coeff ?? { "*": 1 }));
-  const [enabled, setEnabled] = useState(price?.enabled ?? true);
-  const save = async () => {
-    await api("billing.prices.video.set", {
-      model,
-      mode,
-      base_price: Number(base),
-      price_per_second: Number(second),
-      price_per_frame: Number(frame),
-      resolution_coeff: JSON.parse(coefficients) as Record<string, number>,
-      enabled,
-    });
-    invalidate("video pricing");
-    toast("Saved");
-  };
-  return (
-    <FormDialog
-      title={price ? `Price of ${price.model}` : "Price of a video model"}
-      submit="Save"
-      onSubmit={save}
-      onClose={onClose}
-    >
-      {!price && <TextField label="Model" value={model} onChange={setModel} required maxLength={128} />}
-      <SelectField label="Charged" value={mode} onChange={setMode} choices={MODES} />
-      <div className="columns">
-        <TextField label="Base price, $" type="number" min={0} step="any" value={base} onChange={setBase} />
-        {mode === "per_second_resolution" && (
-          <TextField
-            label="Each second, $"
-            type="number"
-            min={0}
-            step="any"
-            value={second}
-            onChange={setSecond}
-          />
-        )}
-        {mode === "per_frame" && (
-          <TextField
-            label="Each frame, $"
-            type="number"
-            min={0}
-            step="any"
-            value={frame}
-            onChange={setFrame}
-          />
-        )}
-      </div>
-      {mode === "per_second_resolution" && (
-        <TextField
-          label="Resolution factors"
-          value={coefficients}
-          onChange={setCoefficients}
-          hint='By short side in pixels; "*" is for all others'
-        />
-      )}
-      <Check label="Enabled" checked={enabled} onChange={setEnabled} />
-    </FormDialog>
-  );
-}
 
 function EditTier({ tier, onClose }: { tier: TierRow; onClose(): void }) {
   const [usd, setUsd] = useState(String(tier.monthly_usd_quota ?? ""));

@@ -3,13 +3,15 @@ import { useState } from "react";
 import { useAction } from "../../lib/action.ts";
 import { api } from "../../lib/api.ts";
 import { type Backend, backendsChanged } from "../../lib/backends.ts";
-import { plural } from "../../lib/format.ts";
 import { useQuery } from "../../lib/query.ts";
 import { toast } from "../../lib/toast.ts";
+import { Told } from "../../lib/told.ts";
 import { Button, SelectField, TextField } from "../../ui/controls.tsx";
 import { FormDialog } from "../../ui/dialogs.tsx";
-import { FormError, Loaded, Status } from "../../ui/states.tsx";
-import { FoundServers } from "./found-servers.tsx";
+import { FormError, Loaded } from "../../ui/states.tsx";
+import type { Address } from "./add-backend.tsx";
+import { SetPrice } from "./set-price.tsx";
+import { type Tested, TestResult } from "./test-result.tsx";
 
 type Types = Result<"backends.types">;
 type Field = Types["types"][number]["fields"][number];
@@ -31,20 +33,58 @@ const valuesOf = ({ url, listed_models }: Backend): Record<string, string> => ({
   models: listed_models.join(", "),
 });
 
+/** What a provider's card fills in; of no provider in particular: nothing. */
+interface Preset {
+  provider: { id: string; name: string } | null;
+  addresses: readonly Address[];
+}
+
+const presetValues = ({ provider, addresses }: Preset, index: number): Record<string, string> => ({
+  ...(provider && { name: index === 0 ? provider.id : `${provider.id}-${index + 1}` }),
+  ...(addresses[index] && { url: addresses[index].url }),
+});
+
 /** Registers a backend, or changes the given one. */
-export function BackendForm({ backend, onClose }: { backend?: Backend; onClose(): void }) {
+export function BackendForm({
+  backend,
+  preset = { provider: null, addresses: [] },
+  onBack,
+  onClose,
+}: {
+  backend?: Backend;
+  preset?: Preset;
+  /** To the choice of a provider. */
+  onBack?(): void;
+  onClose(): void;
+}) {
   const query = useQuery("backend types", () => api("backends.types"));
+  const [service, setService] = useState(0);
   const [chosen, setChosen] = useState<string | null>(backend?.type ?? null);
-  const [values, setValues] = useState<Record<string, string>>(backend ? valuesOf(backend) : {});
-  const type = chosen ?? query.data?.default_type ?? "";
+  const [values, setValues] = useState<Record<string, string>>(
+    backend ? valuesOf(backend) : presetValues(preset, 0),
+  );
+  const [tested, setTested] = useState<Tested | null>(null);
+  const [pricing, setPricing] = useState<Tested["prices"][number] | null>(null);
+  const address = preset.addresses[service];
+  const type = address?.type ?? chosen ?? query.data?.default_type ?? "";
   const known = query.data?.types.find((each) => each.type === type) ?? query.data?.types[0];
   const fields = (known?.fields ?? []).filter(({ name }) => !backend || name !== "name");
-  const test = useAction(async () =>
-    setResult(await api("backends.test", { type, ...entered(fields, values) })),
-  );
-  const [result, setResult] = useState<Result<"backends.test"> | null>(null);
+  const given = { type, ...entered(fields, values) } as { type: string; url?: string };
+  const runTest = async () => {
+    const result = await api("backends.test", given);
+    const prices = result.ok ? await api("billing.prices.list", { models: result.models }) : [];
+    const found: Tested = { ...result, prices };
+    setTested(found);
+    return found;
+  };
+  const test = useAction(runTest);
   const save = async () => {
-    const given = { type, ...entered(fields, values) };
+    // A wrong key or address shows now, not as a backend that never answers. A second press saves it all the same.
+    if (!backend && tested === null && !given.url?.startsWith("bridge:")) {
+      const { ok } = await runTest();
+      if (!ok)
+        throw new Told("The test failed", "Correct it, or press Register again to save it all the same.");
+    }
     if (backend) {
       // An emptied list is a change, unlike a field that was left empty.
       await api("backends.update", { models: [], ...given, name: backend.name });
@@ -54,58 +94,90 @@ export function BackendForm({ backend, onClose }: { backend?: Backend; onClose()
       backend ? "Saved; it is being probed" : "Registered; its models can be called as soon as it answers",
     );
   };
+  const fill = (changed: Record<string, string>) => {
+    setTested(null);
+    setValues(changed);
+  };
+  const title = backend ? `Edit ${backend.name}` : `Register ${preset.provider?.name ?? "a backend"}`;
   return (
-    <FormDialog
-      title={backend ? `Edit ${backend.name}` : "Register a backend"}
-      submit={backend ? "Save" : "Register"}
-      onSubmit={save}
-      onClose={onClose}
-    >
-      {!backend && <FoundServers onRegistered={onClose} />}
-      <Loaded query={query}>
-        {({ types }) => (
-          <>
-            <SelectField label="Kind" value={type} onChange={setChosen} choices={choicesOf(types, type)} />
-            {fields.map(({ name, label, input, required, placeholder, hint }) => (
-              <TextField
-                key={name}
-                label={label}
-                type={input === "password" ? "password" : "text"}
-                value={values[name] ?? ""}
-                onChange={(value) => {
-                  setResult(null);
-                  setValues({ ...values, [name]: value });
-                }}
-                required={required}
-                placeholder={placeholder ?? (name === "name" ? type : undefined)}
-                maxLength={LENGTH_MAX[name]}
-                autoComplete="off"
-                hint={backend?.has_key && name === "api_key" ? "Left empty, the key stays as it is" : hint}
-              />
-            ))}
-            <div className="row wrap">
-              <Button icon="play" busy={test.busy} onClick={() => void test.run()}>
-                Test connection
-              </Button>
-              {result && <TestResult result={result} />}
-            </div>
-            <FormError error={test.error} />
-          </>
+    <>
+      <FormDialog title={title} submit={backend ? "Save" : "Register"} onSubmit={save} onClose={onClose}>
+        {onBack && (
+          <div>
+            <Button small look="quiet" icon="back" onClick={onBack}>
+              All providers
+            </Button>
+          </div>
         )}
-      </Loaded>
-    </FormDialog>
+        <Loaded query={query}>
+          {({ types }) => (
+            <>
+              {!address && (
+                <SelectField
+                  label="Kind"
+                  value={type}
+                  onChange={setChosen}
+                  choices={choicesOf(types, type)}
+                />
+              )}
+              {preset.addresses.length > 1 && (
+                <SelectField
+                  label="Service"
+                  value={String(service)}
+                  onChange={(index) => {
+                    setService(Number(index));
+                    fill({ ...values, ...presetValues(preset, Number(index)) });
+                  }}
+                  choices={preset.addresses.map(({ serves }, index) => ({
+                    value: String(index),
+                    label: serves,
+                  }))}
+                />
+              )}
+              {inOrder(fields, address).map(({ name, label, input, required, placeholder, hint }) => (
+                <TextField
+                  key={name}
+                  label={label}
+                  field={name}
+                  type={input === "password" ? "password" : "text"}
+                  value={values[name] ?? ""}
+                  onChange={(value) => fill({ ...values, [name]: value })}
+                  required={required || (name === "api_key" && Boolean(address?.needs_key))}
+                  placeholder={placeholder ?? (name === "name" ? type : undefined)}
+                  maxLength={LENGTH_MAX[name]}
+                  autoComplete="off"
+                  hint={backend?.has_key && name === "api_key" ? "Left empty, the key stays as it is" : hint}
+                />
+              ))}
+              <div>
+                <Button icon="play" busy={test.busy} onClick={() => void test.run()}>
+                  Test connection
+                </Button>
+              </div>
+              {tested && <TestResult result={tested} onPrice={setPricing} />}
+              <FormError error={test.error} />
+            </>
+          )}
+        </Loaded>
+      </FormDialog>
+      {pricing && (
+        <SetPrice
+          price={pricing}
+          onClose={() => {
+            setPricing(null);
+            void test.run();
+          }}
+        />
+      )}
+    </>
   );
 }
 
-function TestResult({ result: { ok, detail, models, latency_ms } }: { result: Result<"backends.test"> }) {
-  if (!ok) return <Status tone="bad">{detail ?? "It does not answer"}</Status>;
-  const took = latency_ms === null ? "" : ` in ${Math.round(latency_ms)} ms`;
-  return (
-    <Status tone="good">
-      Answers{took}, {plural(models.length, "model")} found
-    </Status>
-  );
-}
+/** What is left to type comes first: with a provider's address that is the key. */
+const inOrder = (fields: readonly Field[], address: Address | undefined): readonly Field[] =>
+  address?.needs_key
+    ? [...fields].sort((one, other) => Number(other.name === "api_key") - Number(one.name === "api_key"))
+    : fields;
 
 /** By label; a type that the form does not offer is still what it is. */
 const choicesOf = (types: Types["types"], chosen: string) => [

@@ -29,11 +29,12 @@ export function Checklist({ isAdmin }: { isAdmin: boolean }) {
           {isAdmin ? (
             <>
               <p className="muted">
-                Register a model server; its models can be called as soon as it answers.
+                A provider's API or a model server of your own; its models can be called as soon as it
+                answers.
               </p>
               <div>
                 <LinkButton href="/models?new=1" look="primary" icon="plus">
-                  Register by address
+                  Register a backend
                 </LinkButton>
               </div>
               <FoundServers />

@@ -18,6 +18,7 @@ import {
   answerTools,
   isBusy,
   PANES_MAX,
+  PLAYGROUND_DRAFT,
   playground,
   rememberModels,
   type Step,
@@ -125,7 +126,7 @@ export function Page() {
         />
       ))}
       <Composer
-        draftKey="playground"
+        draftKey={PLAYGROUND_DRAFT}
         busy={busy}
         disabled={!models[0] || problemOf(parameters) !== undefined}
         onSend={(text, pictures) => send({ text, pictures }, models)}

@@ -15,6 +15,8 @@ import { Told } from "../../lib/told.ts";
 import { EMPTY_PARAMETERS, fieldsOf, type Parameters } from "./parameters.ts";
 
 export const PANES_MAX = 4;
+/** Under this name what is being written is kept. */
+export const PLAYGROUND_DRAFT = "playground";
 
 type ChatRequest = ChatRun["request"];
 

@@ -4,6 +4,7 @@ import { useQuery } from "../../lib/query.ts";
 import { Copyable, LinkButton } from "../../ui/controls.tsx";
 import { Dialog } from "../../ui/dialogs.tsx";
 import { Loaded } from "../../ui/states.tsx";
+import { CapturedText, type FullRecord, KeyCapture, Replay } from "./captured.tsx";
 import type { RequestRecord } from "./data.ts";
 import { keyInWords, OutcomeStatus, reasonInWords } from "./words.tsx";
 
@@ -80,7 +81,7 @@ export function RequestSheet({ id, onClose }: { id: string; onClose(): void }) {
   );
 }
 
-function Known({ record }: { record: RequestRecord }) {
+function Known({ record }: { record: FullRecord }) {
   const { model, model_asked, backend, reason, message, tokens_per_second, cost_usd, ref_id } = record;
   const shownModel = model ?? model_asked;
   return (
@@ -159,18 +160,15 @@ function Known({ record }: { record: RequestRecord }) {
         </dd>
       </dl>
       <div className="row wrap">
-        {shownModel && (
-          <LinkButton href={`/playground?model=${encodeURIComponent(shownModel)}`} icon="playground">
-            Try it in the playground
-          </LinkButton>
-        )}
+        {shownModel && <Replay record={record} model={shownModel} />}
         {model && (
           <LinkButton href={`/requests?model=${encodeURIComponent(model)}`} icon="search">
             Requests of this model
           </LinkButton>
         )}
       </div>
-      <p className="muted small">Prompts and answers are not recorded.</p>
+      <CapturedText record={record} />
+      {record.key_id && <KeyCapture keyId={record.key_id} name={keyInWords(record)} />}
     </div>
   );
 }

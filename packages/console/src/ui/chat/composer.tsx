@@ -8,6 +8,7 @@ import {
 } from "react";
 import { type Attached, NOTHING_ATTACHED, withAttachments, withFiles } from "../../lib/attachments.ts";
 import type { Picture } from "../../lib/chat.ts";
+import { draftOf, keepDraft } from "../../lib/drafts.ts";
 import { toastError } from "../../lib/toast.ts";
 import { Button } from "../controls.tsx";
 import { Icon } from "../icons.tsx";
@@ -21,19 +22,16 @@ interface ComposerProps {
   onStop(): void;
 }
 
-const DRAFTS = "model-gateway.draft ";
-
 /** Where a message is written: images and text files are pasted, dropped or chosen. */
 export function Composer({ draftKey, busy, disabled, onSend, onStop }: ComposerProps) {
-  const [text, setText] = useState(() => sessionStorage.getItem(DRAFTS + draftKey) ?? "");
+  const [text, setText] = useState(() => draftOf(draftKey));
   const [attached, setAttached] = useState<Attached>(NOTHING_ATTACHED);
   const picker = useRef<HTMLInputElement>(null);
   const canSend = !busy && !disabled && (text.trim() !== "" || attached.files.length > 0);
 
   const write = (next: string) => {
     setText(next);
-    if (next === "") sessionStorage.removeItem(DRAFTS + draftKey);
-    else sessionStorage.setItem(DRAFTS + draftKey, next);
+    keepDraft(draftKey, next);
   };
   const add = (files: readonly File[]) => {
     withFiles(attached, files).then(setAttached, toastError);

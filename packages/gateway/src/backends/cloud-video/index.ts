@@ -162,7 +162,10 @@ export const cloudVideo: BackendKind = {
   kind: "cloud-video",
   label: "Cloud video",
   speaks: "a vendor's task API; without a vendor's name the dialect follows from the host",
-  types: ["minimax", "dashscope", "kling", "seedance"].map((name) => ({ name, dialect: name })),
+  types: ["MiniMax", "DashScope", "Kling", "Seedance"].map((vendor) => {
+    const name = vendor.toLowerCase();
+    return { name, dialect: name, label: `${vendor} video` };
+  }),
   schemes: ["http:", "https:"],
   capabilities: ["video"],
   modelSources: ["static"],

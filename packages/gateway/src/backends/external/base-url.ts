@@ -1,5 +1,5 @@
-/** `…/v1`, `…/v4`, `…/v1beta`: an operator who writes the version means exactly that path. */
-const VERSIONED = /\/v\d+[a-z0-9]*$/i;
+/** `…/v1`, `…/v4`, `…/v1beta/openai`: an operator who writes the version means exactly that path. */
+const VERSIONED = /\/v\d+[a-z0-9]*(\/|$)/i;
 /** Pasted from an API reference more often than one would think. */
 const ENDPOINT = /\/(chat\/completions|completions|embeddings|models)$/i;
 

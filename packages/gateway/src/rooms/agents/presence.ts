@@ -64,6 +64,8 @@ interface PresenceOptions {
   /** A node is connected to another instance. */
   onRemote(node: RemoteNode): void;
   onRemoteGone(node: RemoteNode): void;
+  /** An instance no longer holds a node, which may be elsewhere by now. */
+  onLeft(instance: string, agentId: string): void;
   /** Delivered on every instance, including the one that published it. */
   onDeregistered(agentId: string): void;
 }
@@ -193,6 +195,7 @@ export class Presence {
     else {
       const known = this.#remote.get(message.agentId);
       if (known && known.state.epoch <= message.epoch) this.forget(message.agentId);
+      this.options.onLeft(message.instance, message.agentId);
     }
   }
 

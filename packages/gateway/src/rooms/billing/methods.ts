@@ -1,5 +1,8 @@
 import { z } from "zod";
+import type { CapabilityName } from "../../backends/contract.ts";
 import { defineMethod, NoParams, Ok, ok } from "../../kernel/method.ts";
+import { UsdEach, UsdPerImage, UsdPerMillion } from "./price-schema.ts";
+import { isPerUnit } from "./unit-price.ts";
 import { VideoMode } from "./video-cost.ts";
 
 const hint = "prices and tiers are for administrators";
@@ -127,6 +130,15 @@ export const setVideoPrice = defineMethod({
   },
 });
 
+const UNIT_PRICES = {
+  per_call_usd: UsdEach.optional().describe("For each request, where nothing else applies"),
+  per_image_usd: UsdPerImage.optional().describe(
+    "For each image; or prices by quality, size or both: hd, 1024x1024, hd/1024x1024",
+  ),
+  per_second_usd: UsdEach.optional().describe("For each second of sound that is transcribed"),
+  per_million_characters_usd: UsdPerMillion.optional().describe("For text that is spoken"),
+};
+
 const ModelId = z.string().trim().min(1).max(256);
 
 export const listPrices = defineMethod({
@@ -135,38 +147,94 @@ export const listPrices = defineMethod({
   auth: "admin",
   audit: false,
   hint,
-  params: NoParams,
+  params: z.object({
+    models: z
+      .array(ModelId)
+      .max(1_000)
+      .optional()
+      .describe("Of these instead, such as the models of a server that is not registered yet"),
+  }),
   result: z.array(
     z.object({
       model: z.string(),
+      capabilities: z.array(z.string()).describe("What the backends that list it can do, as far as is known"),
       input_usd: z.number().nullable().describe("Per million tokens; null: no price is known"),
       output_usd: z.number().nullable(),
+      ...UNIT_PRICES,
+      unpriced: z
+        .boolean()
+        .describe("No price is known for what it does; a video model without a row costs 0.005 USD a second"),
       source: z.enum(["own", "list"]).nullable().describe("own: set by an administrator"),
     }),
   ),
-  handler: ({ rooms: { billing, routing } }) =>
-    billing.pricesOf(routing.routableModels().map(({ id }) => id)).map(({ model, input, output }) => ({
-      model,
-      input_usd: input,
-      output_usd: output,
-      source: billing.hasOwnPrice(model) ? ("own" as const) : input === null ? null : ("list" as const),
-    })),
+  handler: async ({ params, rooms: { billing, routing } }) => {
+    const filmed = new Set(
+      (await billing.videoPrices()).flatMap(({ model, enabled }) => (enabled ? [model] : [])),
+    );
+    const models = params.models ?? routing.routableModels().map(({ id }) => id);
+    return billing.pricesOf(models).map(({ model, input, output }) => {
+      const capabilities = routing.capabilitiesOf(model);
+      const units = billing.unitRatesOf(model);
+      const isPriced = input !== null || isPerUnit(units) || filmed.has(model);
+      return {
+        model,
+        capabilities,
+        input_usd: input,
+        output_usd: output,
+        per_call_usd: units.per_call,
+        per_image_usd: units.per_image,
+        per_second_usd: units.per_second,
+        per_million_characters_usd: units.per_million_characters,
+        unpriced: isVideoOnly(capabilities) ? !filmed.has(model) : !isPriced,
+        source: billing.hasOwnPrice(model) ? ("own" as const) : isPriced ? ("list" as const) : null,
+      };
+    });
+  },
 });
+
+/** Its price is the row of the video prices; one by the token does not apply. */
+const isVideoOnly = (capabilities: readonly CapabilityName[]): boolean =>
+  capabilities.length > 0 && capabilities.every((capability) => capability === "video");
 
 export const setPrice = defineMethod({
   name: "billing.prices.set",
-  summary: "Set what a model costs; it goes before the built-in prices and the pricing file",
+  summary:
+    "Set what a model costs, by the token or another unit; goes before all other prices and replaces the last",
   auth: "admin",
   hint,
-  params: z.object({
-    model: ModelId,
-    input_usd: Money.describe("Per million tokens of the prompt"),
-    output_usd: Money.describe("Per million tokens of the answer"),
-  }),
+  params: z
+    .object({
+      model: ModelId,
+      input_usd: Money.optional().describe("Per million tokens of the prompt; goes with output_usd"),
+      output_usd: Money.optional().describe("Per million tokens of the answer"),
+      ...UNIT_PRICES,
+    })
+    .superRefine(({ input_usd, output_usd, per_call_usd, per_image_usd, ...price }, context) => {
+      const units = [per_call_usd, per_image_usd, price.per_second_usd, price.per_million_characters_usd];
+      const isNone = input_usd === undefined && output_usd === undefined;
+      if (
+        isNone ? units.some((usd) => usd !== undefined) : input_usd !== undefined && output_usd !== undefined
+      )
+        return;
+      context.addIssue({
+        code: "custom",
+        path: [input_usd === undefined ? "input_usd" : "output_usd"],
+        message: isNone
+          ? "is missing: give it with `output_usd`, or a price by another unit, such as `per_image_usd`"
+          : "is missing: `input_usd` and `output_usd` go together",
+      });
+    }),
   result: Ok,
   handler: async ({ params, rooms }) => {
-    const { model, input_usd: input, output_usd: output } = params;
-    await rooms.billing.setModelPrice({ model, input, output });
+    await rooms.billing.setModelPrice({
+      match: params.model,
+      input: params.input_usd,
+      output: params.output_usd,
+      per_call: params.per_call_usd,
+      per_image: params.per_image_usd,
+      per_second: params.per_second_usd,
+      per_million_characters: params.per_million_characters_usd,
+    });
     return ok;
   },
 });

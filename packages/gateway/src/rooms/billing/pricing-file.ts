@@ -3,42 +3,30 @@ import { z } from "zod";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import { describeIssues } from "../../kernel/validate.ts";
+import { UsdEach, UsdPerImage, UsdPerMillion } from "./price-schema.ts";
 import type { Price } from "./prices.ts";
 import { isPerUnit } from "./unit-price.ts";
 
 const FILE_BYTES_MAX = 1024 * 1024;
 const PRICES_MAX = 10_000;
-const USD_PER_MILLION_MAX = 1_000_000;
 const CHECK_EVERY_MS = 2_000;
 
 /** The same as for the limits that clients name. */
 const TOKENS_MAX = 10_000_000;
 
-const Usd = z.number().min(0).max(USD_PER_MILLION_MAX);
-/** Of one request, image or second. */
-const UsdEach = z.number().min(0).max(10_000);
 const Tokens = z.int().min(1).max(TOKENS_MAX);
-const ImageKey = z
-  .string()
-  .regex(/^[a-z0-9]+(\/[a-z0-9]+)?$/, "keys are a size, a quality, or both: 1024x1024, hd, hd/1024x1024");
-const PerImage = z.union([
-  UsdEach,
-  z
-    .record(ImageKey, UsdEach)
-    .refine((prices) => Object.keys(prices).length > 0, "has no price: name a size, such as 1024x1024"),
-]);
 const PricingFile = z.strictObject({
   prices: z
     .array(
       z
         .strictObject({
           match: z.string().trim().min(1).max(128),
-          input: Usd.optional(),
-          output: Usd.optional(),
+          input: UsdPerMillion.optional(),
+          output: UsdPerMillion.optional(),
           per_call: UsdEach.optional(),
-          per_image: PerImage.optional(),
+          per_image: UsdPerImage.optional(),
           per_second: UsdEach.optional(),
-          per_million_characters: Usd.optional(),
+          per_million_characters: UsdPerMillion.optional(),
           max_output_tokens: Tokens.optional(),
           context_window: Tokens.optional(),
         })

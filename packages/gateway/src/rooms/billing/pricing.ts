@@ -1,6 +1,6 @@
 import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Price } from "./prices.ts";
-import { type UnitPrice, unitPrice, type WorkUnit } from "./unit-price.ts";
+import { isPerUnit, type UnitPrice, type UnitRates, unitPrice, type WorkUnit } from "./unit-price.ts";
 
 /** Model ids come from clients, so what is remembered about them is bounded. */
 const REMEMBERED_MODELS_MAX = 10_000;
@@ -119,6 +119,16 @@ export class Pricing {
       if (price.input !== undefined) return null;
     }
     return null;
+  }
+
+  /** The prices by other units than the token, of those that apply to the model; empty where there is none. */
+  unitRatesOf(model: string): UnitRates {
+    for (const price of this.#of(model).prices) {
+      const { per_call, per_image, per_second, per_million_characters } = price;
+      if (isPerUnit(price)) return { per_call, per_image, per_second, per_million_characters };
+      if (price.input !== undefined) break;
+    }
+    return {};
   }
 
   /** Nanodollars a token, in fractions; null when no price matches the model. */

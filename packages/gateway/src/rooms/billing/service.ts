@@ -8,12 +8,12 @@ import { PRINCIPAL_CHANGED, USER_CHANGED } from "../../kernel/topics.ts";
 import type { Database } from "../../storage/contract.ts";
 import type { Balances } from "../ledger/index.ts";
 import { NANO_PER_USD, type Usage, utcMonth, WHOLE_USER } from "../usage/index.ts";
-import { BUILT_IN_PRICES } from "./prices.ts";
+import { BUILT_IN_PRICES, type Price } from "./prices.ts";
 import { type ModelLimits, Pricing, type TokenCounts } from "./pricing.ts";
 import { type OperatorPrices, readPricingFile, watchPricingFile } from "./pricing-file.ts";
 import { BillingStore, type Tier } from "./store.ts";
 import { Tiers } from "./tiers.ts";
-import type { UnitPrice, WorkUnit } from "./unit-price.ts";
+import type { UnitPrice, UnitRates, WorkUnit } from "./unit-price.ts";
 import { FALLBACK_VIDEO_PRICE, type VideoPrice, type VideoSize, videoCostNanoUsd } from "./video-cost.ts";
 
 const USD = "USD";
@@ -97,14 +97,8 @@ export class Billing {
 
   async #loadTerms(): Promise<void> {
     const prices = await this.#store.modelPrices();
-    this.#ownPrices = new Set(prices.map(({ model }) => model));
-    this.#pricing.setExact(
-      prices.map(({ model, input_usd, output_usd }) => ({
-        match: model,
-        input: input_usd,
-        output: output_usd,
-      })),
-    );
+    this.#ownPrices = new Set(prices.map(({ match }) => match));
+    this.#pricing.setExact(prices);
     await this.#tiers.load();
   }
 
@@ -156,19 +150,17 @@ export class Billing {
     return this.#ownPrices.has(model.toLowerCase());
   }
 
-  async setModelPrice({
-    model,
-    input,
-    output,
-  }: {
-    model: string;
-    input: number;
-    output: number;
-  }): Promise<void> {
-    const name = model.toLowerCase();
+  /** Of a model's work that is not counted in tokens. */
+  unitRatesOf(model: string): UnitRates {
+    return this.#pricing.unitRatesOf(model);
+  }
+
+  /** `match` is a whole model id. */
+  async setModelPrice(price: Price): Promise<void> {
+    const name = price.match.toLowerCase();
     if (this.#ownPrices.size >= MODEL_PRICES_MAX && !this.#ownPrices.has(name))
       fail("app_error", `There are ${MODEL_PRICES_MAX} prices, the most that are kept; remove some first`);
-    await this.#store.setModelPrice({ model: name, input, output, now: isoTime(this.options.clock.now()) });
+    await this.#store.setModelPrice({ ...price, match: name }, isoTime(this.options.clock.now()));
     await this.#termsChanged();
   }
 

@@ -43,8 +43,10 @@ export function unitPrice(price: Price, units: readonly WorkUnit[]): UnitPrice |
   return null;
 }
 
-export const isPerUnit = (price: Omit<Price, "match">): boolean =>
-  PRICES.some(({ of }) => of(price as Price) !== null);
+/** The part of a price that is not by the token. */
+export type UnitRates = Pick<Price, "per_call" | "per_image" | "per_second" | "per_million_characters">;
+
+export const isPerUnit = (price: UnitRates): boolean => PRICES.some(({ of }) => of(price as Price) !== null);
 
 const isSize = (word: string): boolean => /^\d+x\d+$/.test(word);
 

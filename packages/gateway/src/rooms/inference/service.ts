@@ -185,6 +185,8 @@ export class Inference {
     const { principal, request, requestId, record } = call;
     const traceparent = this.options.tracer.enabled ? request.header("traceparent") : null;
     const payer = payerOf(principal);
+    if (principal.captureUntilMs !== 0 && record && principal.captureUntilMs > this.options.clock.now())
+      record.capture = { asked: null, answered: null };
     const asker: Asker = {
       requestId,
       payer,

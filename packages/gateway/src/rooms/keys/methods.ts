@@ -11,6 +11,9 @@ const Key = z.object({
   project: z.string(),
   group_id: z.guid().nullable().describe("The group whose pool and limits apply, if any"),
   created_at: Timestamp,
+  capture_until: Timestamp.nullable().describe(
+    "Until then an administrator has its prompts and answers captured; null, or past: they are not stored",
+  ),
   expires_at: Timestamp.nullable(),
   monthly_budget_usd: z.number().nullable(),
   total_budget_usd: z.number().nullable(),
@@ -80,4 +83,43 @@ export const revoke = defineMethod({
     await rooms.keys.revoke(actor, params.key_id);
     return ok;
   },
+});
+
+const CAPTURE_DAYS_MAX = 30;
+const hint = "capturing prompts is for administrators";
+
+export const setCapture = defineMethod({
+  name: "keys.capture.set",
+  summary: "Capture the prompts and answers of a key's chats for some days, or stop; its owner sees that",
+  auth: "admin",
+  hint,
+  params: z.object({
+    key_id: GivenId,
+    days: z.int().min(1).max(CAPTURE_DAYS_MAX).nullable().describe("Null: stop"),
+    forget: z.boolean().default(false).describe("Delete what was captured of it so far"),
+  }),
+  result: z.object({ capture_until: Timestamp.nullable(), forgotten: z.int() }),
+  handler: async ({ params: { key_id, days, forget }, rooms }) => ({
+    ...(await rooms.keys.setCapture(key_id, days)),
+    forgotten: forget ? await rooms.requests.forgetCaptured(key_id) : 0,
+  }),
+});
+
+export const listCapture = defineMethod({
+  name: "keys.capture.list",
+  summary: "Keys whose prompts are captured now",
+  auth: "admin",
+  audit: false,
+  hint,
+  params: NoParams,
+  result: z.array(
+    z.object({
+      key_id: z.uuid(),
+      name: z.string(),
+      key_prefix: z.string(),
+      user_email: z.string(),
+      capture_until: Timestamp,
+    }),
+  ),
+  handler: ({ rooms }) => rooms.keys.captured(),
 });

@@ -23,6 +23,7 @@ import {
 import { KeyRefusals } from "./refusals.ts";
 import { type KeyRow, KeyStore, type ListedKey, type PrincipalRow } from "./store.ts";
 
+const DAY_MS = 86_400_000;
 const DEFAULT_PROJECT = "default";
 const KEY_PREFIX = "service-";
 const ATTRIBUTION_LENGTH = 8;
@@ -66,6 +67,8 @@ export interface Principal extends ModelTerms {
   expiresAtMs: number;
   /** Of the key itself; null when it has none. */
   limits: KeyLimits | null;
+  /** Until then its prompts and answers are captured; 0: they are not. */
+  captureUntilMs: number;
 }
 
 interface Cached {
@@ -149,6 +152,7 @@ export class Keys {
       active: true,
       created_at: isoTime(clock.now()),
       revoked_at: null,
+      capture_until: null,
       ...changedLimits(NO_LIMITS, limits),
     };
     await db.transaction(async (tx) => {
@@ -177,6 +181,18 @@ export class Keys {
   #requireFuture({ expires_at: expiresAt }: GivenLimits): void {
     if (expiresAt && Date.parse(expiresAt) <= this.options.clock.now())
       fail("invalid_params", "expires_at: must be in the future; to stop a key now, revoke it (keys.revoke)");
+  }
+
+  /** Captures the prompts of a key for so many days; null: no longer. */
+  async setCapture(keyId: string, days: number | null): Promise<{ capture_until: string | null }> {
+    const until = days === null ? null : isoTime(this.options.clock.now() + days * DAY_MS);
+    if (!(await this.#store.setCapture(keyId, until))) fail("not_found", "There is no such key");
+    this.options.bus.publish(PRINCIPAL_CHANGED, keyId);
+    return { capture_until: until };
+  }
+
+  captured() {
+    return this.#store.captured(isoTime(this.options.clock.now()));
   }
 
   /** Its owner sees why. */
@@ -301,6 +317,7 @@ export class Keys {
       models: allowedModelsOf(row),
       expiresAtMs: row.expires_at === null ? Number.POSITIVE_INFINITY : Date.parse(row.expires_at),
       limits: keyLimitsOf(row),
+      captureUntilMs: row.capture_until === null ? 0 : Date.parse(row.capture_until),
     };
   }
 }
@@ -318,13 +335,14 @@ export const payerOf = ({ keyId, keyPrefix, project, userId, tier, group, limits
   tier,
 });
 
-const keyView = ({ id, name, project, key_prefix, group_id, created_at, ...row }: KeyRow) => ({
+const keyView = ({ id, name, project, key_prefix, group_id, created_at, capture_until, ...row }: KeyRow) => ({
   id,
   name,
   project,
   key_prefix,
   group_id,
   created_at,
+  capture_until,
   ...limitsView(row),
 });
 

@@ -10,6 +10,8 @@ export interface KeyRow extends LimitRow {
   active: boolean;
   created_at: string;
   revoked_at: string | null;
+  /** Until then its prompts and answers are captured; null, or past: they are not. */
+  capture_until: string | null;
 }
 
 /** A key with what became of it; nulls until it was used, or refused. */
@@ -43,6 +45,7 @@ const COLUMNS = [
   "active",
   "created_at",
   "revoked_at",
+  "capture_until",
   ...LIMITS,
 ];
 const OF_KEY = COLUMNS.map((column) => `k.${column}`).join(", ");
@@ -91,6 +94,24 @@ export class KeyStore {
     ]);
   }
 
+  /** Null when there is no such key. */
+  async setCapture(keyId: string, until: string | null): Promise<{ name: string } | null> {
+    return this.db.get<{ name: string }>(
+      "UPDATE api_keys SET capture_until = $2 WHERE id = $1 RETURNING name",
+      [keyId, until],
+    );
+  }
+
+  /** Keys whose prompts are captured now. */
+  captured(now: string): Promise<CapturedKey[]> {
+    return this.db.all<CapturedKey>(
+      `SELECT k.id AS key_id, k.name, k.key_prefix, u.email AS user_email, k.capture_until
+       FROM api_keys k JOIN users u ON u.id = k.user_id
+       WHERE k.capture_until > $1 AND k.active ORDER BY k.capture_until, k.id LIMIT ${LISTED_MAX}`,
+      [now],
+    );
+  }
+
   async countActive(userId: string): Promise<number> {
     const row = await this.db.get<{ n: number }>(
       "SELECT COUNT(*) AS n FROM api_keys WHERE user_id = $1 AND active",
@@ -126,7 +147,7 @@ export class KeyStore {
     return this.db.get<PrincipalRow>(
       `SELECT k.id AS key_id, k.key_prefix, k.project, k.group_id, u.id AS user_id, u.tier,
               m.cost_multiplier_micros, g.rpm_ceiling, g.enforce_model_allowlist,
-              ${LIMITS.map((column) => `k.${column}`).join(", ")}
+              k.capture_until, ${LIMITS.map((column) => `k.${column}`).join(", ")}
        FROM api_keys k JOIN users u ON u.id = k.user_id
        LEFT JOIN group_members m ON m.group_id = k.group_id AND m.user_id = k.user_id AND m.is_active
        LEFT JOIN user_groups g ON g.id = m.group_id
@@ -136,7 +157,16 @@ export class KeyStore {
   }
 }
 
+interface CapturedKey {
+  key_id: string;
+  name: string;
+  key_prefix: string;
+  user_email: string;
+  capture_until: string;
+}
+
 export interface PrincipalRow extends LimitRow {
+  capture_until: string | null;
   key_id: string;
   key_prefix: string;
   project: string;

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { defineMethod, NoParams, Ok, ok } from "../../kernel/method.ts";
+import { PROVIDER_ADDRESSES } from "./addresses.ts";
 
 const ProviderId = z.string().trim().min(1).max(64);
 const Name = z.string().trim().min(1).max(80);
@@ -24,6 +25,25 @@ export const list = defineMethod({
     }),
   ),
   handler: ({ rooms }) => rooms.providers.list(),
+});
+
+export const addresses = defineMethod({
+  name: "providers.addresses",
+  summary: "Where the APIs of the built-in providers are, for the form that registers a backend",
+  auth: "admin",
+  audit: false,
+  hint,
+  params: NoParams,
+  result: z.array(
+    z.object({
+      provider_id: z.string(),
+      serves: z.string(),
+      type: z.string().describe("Of backends.add"),
+      url: z.string(),
+      needs_key: z.boolean(),
+    }),
+  ),
+  handler: () => [...PROVIDER_ADDRESSES],
 });
 
 export const add = defineMethod({

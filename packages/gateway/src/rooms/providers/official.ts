@@ -23,5 +23,10 @@ export const OFFICIAL_PROVIDERS: readonly Provider[] = [
   official("volcengine", "Volcengine", "volcengine.com", "Seedance video models"),
   official("mistral", "Mistral AI", "mistral.ai", "Mistral models"),
   official("xai", "xAI", "x.ai", "Grok models"),
+  official("openrouter", "OpenRouter", "openrouter.ai", "Models of many providers behind one key"),
+  official("groq", "Groq", "groq.com", "Open models on fast hardware"),
   official("ollama", "Ollama", "ollama.com", "Open models served on your own machines"),
+  official("vllm", "vLLM", "vllm.ai", "Open models on your own GPUs, many requests at once"),
+  official("llama-cpp", "llama.cpp", "github.com/ggml-org/llama.cpp", "GGUF models on CPUs and GPUs"),
+  official("lm-studio", "LM Studio", "lmstudio.ai", "Models on a desktop"),
 ];

@@ -46,7 +46,7 @@ interface RealtimeOptions {
   clock: Clock;
   ids: Ids;
   log: Log;
-  routing: Pick<Routing, "aliases" | "choose" | "suspect">;
+  routing: Pick<Routing, "aliases" | "choose" | "plan" | "suspect">;
   metering: Pick<Metering, "payerOf" | "admit" | "checkRate">;
   billing: Pick<Billing, "limitsOf">;
   conversations: Pick<Conversations, "access" | "append">;
@@ -56,7 +56,6 @@ interface RealtimeOptions {
 }
 
 interface StartOptions {
-  /** In `#open`: after aliases. */
   model: string;
   config?: Record<string, unknown>;
   conversationId?: string;
@@ -72,8 +71,10 @@ interface Owner {
   /** Besides the user, whose rights it depends on. */
   keyId: string | null;
   groupId: string | null;
-  payer(): Payer | Promise<Payer>;
+  payer(model: string): Payer | Promise<Payer>;
   isInForce(): Promise<boolean>;
+  /** Why it may not use a model; null: it may. */
+  refusal(model: string): string | null;
 }
 
 /** Where the events of a session go. */
@@ -149,9 +150,9 @@ export class Realtime {
       groupId: null,
       payer: () => metering.payerOf(actor),
       isInForce: () => isInForce({ userId, keyId: null }),
+      refusal: () => null,
     };
-    const model = this.options.routing.aliases.resolve(options.model);
-    const session = await this.#open(owner, { ...options, model }, this.#channel);
+    const session = await this.#open(owner, options, this.#channel);
     // The client's first event may arrive at another instance and must reach this one.
     await session.served?.ready;
     return { session_id: session.id, stream_session: this.#streamOf(session).sessionId };
@@ -160,44 +161,64 @@ export class Realtime {
   /** `GET /v1/realtime`: a session of an API key, on a WebSocket of its own. */
   async openSocket(
     holder: () => Principal | Promise<Principal>,
-    model: string,
-    hears: SocketListener,
+    { model, record, hears }: { model: string; record: RequestRecord | null; hears: SocketListener },
   ): Promise<SocketSession> {
-    const { routing, isInForce } = this.options;
-    const wanted = routing.aliases.resolve(model);
+    const { isInForce } = this.options;
+    if (record) record.modelAsked = model;
     // Asked for each response: the key may have expired since, or its owner may have limited it.
-    const payerNow = (principal: Principal): Payer => {
-      const refusal = modelRefusal(principal, wanted);
+    const payerNow = (principal: Principal, used: string): Payer => {
+      const refusal = modelRefusal(principal, used);
       if (refusal !== null) fail("model_not_allowed", refusal);
       return payerOf(principal);
     };
-    const { userId, keyId, groupId } = payerNow(await holder());
+    const principal = await holder();
+    const { userId, keyId, groupId } = payerOf(principal);
     const owner: Owner = {
       userId,
       opener: { userId },
       keyId,
       groupId,
-      payer: () => whenKnown(holder(), payerNow),
+      payer: (used) => whenKnown(holder(), (now) => payerNow(now, used)),
       isInForce: () => isInForce({ userId, keyId }),
+      refusal: (name) => modelRefusal(principal, name),
     };
     const listener: Listener = {
       event: (_, event) => hears.event(event),
       ended: (_, end) => hears.ended(end),
     };
-    const { id } = await this.#open(owner, { model: wanted }, listener);
+    const { id } = await this.#open(owner, { model, record }, listener);
     return {
       send: (event) => this.#sendHere(userId, id, event),
       close: () => void this.#stopHere(userId, id),
     };
   }
 
-  async #open(
+  /** On the model's backend, or on the first target of a model route that opens a session. */
+  async #open(owner: Owner, options: StartOptions, listener: Listener): Promise<Session> {
+    const { routing } = this.options;
+    const model = routing.aliases.resolve(options.model);
+    const request = { capability: "realtime" as const };
+    const plan = routing.plan(model, request, owner.refusal);
+    let route = await (plan ? plan.first() : routing.choose({ ...request, model }));
+    for (;;) {
+      const openWithinMs = plan?.hasNext ? plan.beginWithinMs : null;
+      try {
+        return await this.#openOn({ route, openWithinMs }, owner, options, listener);
+      } catch (error) {
+        const next = error instanceof ServiceError && error.kind === "bad_gateway" ? plan?.next() : null;
+        if (!next) throw error;
+        route = next;
+      }
+    }
+  }
+
+  async #openOn(
+    { route, openWithinMs }: { route: Route; openWithinMs: number | null },
     owner: Owner,
-    { model, config = {}, conversationId, refId, record = null }: StartOptions,
+    { config = {}, conversationId, refId, record = null }: StartOptions,
     listener: Listener,
   ): Promise<Session> {
-    const { ids, clock, routing } = this.options;
-    const route = routing.choose({ model, capability: "realtime" });
+    const { ids, clock } = this.options;
     // The router only picks backends with the capability.
     const realtime = route.backend.realtime!;
     const sessionId = ids.uuid();
@@ -236,6 +257,11 @@ export class Realtime {
     };
     record?.sent(route);
     this.#sessions.set(sessionId, session);
+    const giveUp = new AbortController();
+    const inTime =
+      openWithinMs === null
+        ? null
+        : clock.after(openWithinMs, () => giveUp.abort(new Error(`it took longer than ${openWithinMs} ms`)));
     try {
       session.link = await realtime.open(
         {
@@ -245,7 +271,7 @@ export class Realtime {
           onEvent: (event) => this.#forward(session, tellsOfItself(event) ? hideSecretsIn(event) : event),
           onClose: (reason) => this.#hungUp(session, reason),
         },
-        new AbortController().signal,
+        giveUp.signal,
       );
       if (!this.#sessions.has(sessionId)) {
         session.link.close();
@@ -262,6 +288,8 @@ export class Realtime {
       fail("bad_gateway", `The realtime session could not be opened: ${(error as Error).message}`, {
         cause: error,
       });
+    } finally {
+      inTime?.();
     }
     if (record) record.goesOn = true;
     // Rights that were taken away before the session was listed are checked here.
@@ -291,7 +319,7 @@ export class Realtime {
       ids,
       limits: billing.limitsOf(model),
       admit: (requestId, bound) => this.#admit(owner, { requestId, model, bound, refId }),
-      pace: () => whenKnown(owner.payer(), (payer) => this.options.metering.checkRate(payer)),
+      pace: () => whenKnown(owner.payer(model), (payer) => this.options.metering.checkRate(payer)),
       suspect: (problem, requestId) => routing.suspect(route, problem, requestId),
       settled: (usage) => record?.used(usage.promptTokens, usage.completionTokens, usage.estimated),
     });
@@ -300,7 +328,7 @@ export class Realtime {
   /** Holds what a response may cost, or throws the refusal. */
   #admit(owner: Owner, response: Omit<AdmitOptions, "payer">): Admission | Promise<Admission> {
     const { metering } = this.options;
-    return whenKnown(owner.payer(), (payer) => metering.admit({ ...response, payer }));
+    return whenKnown(owner.payer(response.model), (payer) => metering.admit({ ...response, payer }));
   }
 
   #checkRoom({ userId }: Owner): void {

@@ -41,7 +41,19 @@ export const get = defineMethod({
   audit: false,
   role: "administrator for everyone's, group admin for a group's",
   params: z.object({ id: GivenId }),
-  result: RecordView,
+  result: RecordView.extend({
+    captured: z
+      .object({
+        asked: z
+          .record(z.string(), z.unknown())
+          .describe("The request's messages and parameters; long ones are cut"),
+        answered: z.record(z.string(), z.unknown()).nullable(),
+      })
+      .nullable()
+      .describe(
+        "Only where an administrator had the key's prompts captured; for its owner and administrators",
+      ),
+  }),
   handler: ({ params, actor, rooms }) => rooms.requests.get(actor, params.id),
 });
 

@@ -8,6 +8,7 @@ import { RequestRecord } from "../../kernel/request-record.ts";
 import type { Metrics } from "../../observe/metrics.ts";
 import type { Database, Sweep } from "../../storage/contract.ts";
 import type { Groups } from "../groups/index.ts";
+import { Captures } from "./captures.ts";
 import { DAY_MS, type Facet, firstIdAt, HOUR_MS, MINUTE_MS, timeOfId } from "./rows.ts";
 import { binsOf, groupsOf, totalsOf } from "./stats.ts";
 import { type Filter, type ListedRecord, type Period, RequestStore } from "./store.ts";
@@ -64,11 +65,13 @@ export class Requests {
   readonly #store: RequestStore;
   readonly #writer: RecordWriter;
   readonly #tail: Tail;
+  readonly #captures: Captures;
   #cut: { id: string | null; foundMs: number } | null = null;
 
   constructor(readonly options: RequestsOptions) {
     const { db, bus, events, clock, ids, log, metrics, costNanoUsd, knownModel } = options;
     this.#store = new RequestStore(db);
+    this.#captures = new Captures({ db, clock, log });
     this.#tail = new Tail({ bus, events, clock, ids });
     const dropped = metrics.counter(
       "gateway_request_records_dropped_total",
@@ -82,6 +85,7 @@ export class Requests {
       costNanoUsd,
       knownModel,
       written: (written) => this.#tail.written(written),
+      captured: (record) => this.#captures.take(record),
     });
   }
 
@@ -137,7 +141,19 @@ export class Requests {
         .requireAdmin(actor, found.group_id, "requests.get")
         .catch(() => fail("not_found", NOT_FOUND));
     }
-    return viewOf(found ?? fail("not_found", NOT_FOUND));
+    const record = viewOf(found ?? fail("not_found", NOT_FOUND));
+    // Prompts are their author's and the operator's, not the group's.
+    const captured = isOwn || actor.isAdmin ? await this.#captures.of(id) : null;
+    return { ...record, captured };
+  }
+
+  /** Deletes the prompts that were captured of a key. */
+  forgetCaptured(keyId: string): Promise<number> {
+    return this.#captures.forget(keyId);
+  }
+
+  get sweepCaptures(): Sweep {
+    return this.#captures.sweep;
   }
 
   async stats(actor: Actor, wanted: Wanted & { with_keys?: boolean | undefined }) {
@@ -248,6 +264,7 @@ export class Requests {
   async close(): Promise<void> {
     this.#tail.close();
     await this.#writer.close(CLOSE_FLUSH_MS);
+    await this.#captures.close();
   }
 }
 

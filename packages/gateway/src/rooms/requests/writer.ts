@@ -28,6 +28,8 @@ export interface WriterOptions {
   /** The model that a name stands for, if a backend or route serves it. Other names are the client's invention. */
   knownModel(asked: string): string | null;
   written(written: Written): void;
+  /** Called for a request whose prompt is to be kept. */
+  captured(record: RequestRecord): void;
 }
 
 /** Keeps ended requests until the next write, a bounded number of them: nobody ever waits for it. */
@@ -56,6 +58,7 @@ export class RecordWriter implements RecordSink {
   }
 
   ended(record: RequestRecord): void {
+    if (record.capture) this.options.captured(record);
     if (this.#isClosed || this.#waiting.length >= WAITING_MAX) {
       this.options.dropped.add();
       return;

@@ -45,18 +45,26 @@ const RouteSettings = z.object({
     .describe("A target that has not begun to answer by then gives way to the next"),
 });
 
+const ListedTarget = Target.extend({
+  backends: z
+    .array(
+      z.object({ name: z.string(), serving: z.boolean().describe("Healthy, and its circuit is closed") }),
+    )
+    .describe("Backends that list the model; none: a call passes this target over"),
+});
+
 export const listRoutes = defineMethod({
   name: "routes.list",
-  summary: "Model routes: names that several targets serve",
+  summary: "Model routes: names that several targets serve, and which backends stand behind each target now",
   auth: "admin",
   audit: false,
   hint,
   params: NoParams,
-  result: z.array(RouteSettings),
-  handler: ({ rooms }) =>
-    rooms.routing.routes.list().map(({ name, targets, beginWithinMs }) => ({
+  result: z.array(RouteSettings.extend({ targets: z.array(ListedTarget) })),
+  handler: ({ rooms: { routing } }) =>
+    routing.routes.list().map(({ name, targets, beginWithinMs }) => ({
       name,
-      targets: [...targets],
+      targets: targets.map((target) => ({ ...target, backends: routing.backendsOf(target) })),
       begin_within_seconds: beginWithinMs === null ? null : beginWithinMs / 1000,
     })),
 });

@@ -1,4 +1,10 @@
-import type { Backend, CapabilityName, ModelInfo, PostedCapability } from "../../backends/contract.ts";
+import {
+  type Backend,
+  CAPABILITIES,
+  type CapabilityName,
+  type ModelInfo,
+  type PostedCapability,
+} from "../../backends/contract.ts";
 import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { type ErrorName, fail, ServiceError } from "../../kernel/errors.ts";
@@ -270,6 +276,16 @@ export class Router {
     return this.#candidates(model).find(({ entry }) => ownsModels(entry))?.entry.config.name ?? null;
   }
 
+  /** The backends that list the model, those that a provider hint rules out left out, and whether each takes calls. */
+  backendsOf(model: string, hint: string | null): { name: string; serving: boolean }[] {
+    const nowMs = this.clock.now();
+    return this.#candidates(model).flatMap(({ entry }) =>
+      hint && !matchesProvider(entry, hint)
+        ? []
+        : { name: entry.config.name, serving: entry.state === "Healthy" && entry.circuit.canPass(nowMs) },
+    );
+  }
+
   choose(request: RouteRequest): Route {
     const { model, capability, provider, conversationId, backend } = request;
     const { best, isBusy, count } = this.#find(request);
@@ -299,6 +315,12 @@ export class Router {
     if (isTarget) return "model_route";
     if (count === 1) return "only_backend";
     return this.choice === "requests" ? "fewest_requests" : "fastest";
+  }
+
+  /** What the backends that list a model can do with it. */
+  capabilitiesOf(model: string): CapabilityName[] {
+    const candidates = this.#candidates(model);
+    return CAPABILITIES.filter((capability) => candidates.some((each) => canServe(each, capability)));
   }
 
   /** Whether any backend lists the model. */

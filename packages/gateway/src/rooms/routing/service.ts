@@ -16,7 +16,7 @@ import { Aliases } from "./aliases.ts";
 import { Circuit, OPEN_MS } from "./circuit.ts";
 import { type Entry, newEntry } from "./entry.ts";
 import { HealthChecker } from "./health.ts";
-import { ModelRoutes } from "./model-routes.ts";
+import { ModelRoutes, type RouteTarget } from "./model-routes.ts";
 import type { TimedProbe } from "./probe-history.ts";
 import { type PlanRequest, RoutePlan } from "./route-plan.ts";
 import { type BackendChoice, type CircuitWatcher, type Route, type RouteRequest, Router } from "./router.ts";
@@ -182,11 +182,24 @@ export class Routing {
   acquire(request: RouteRequest): Route | Promise<Route> {
     return this.#router.acquire(request);
   }
-  /** The targets of a model route; null when the model is not one's name. */
-  plan(model: string, request: PlanRequest, allows: (model: string) => boolean): RoutePlan | null {
+  /**
+   * The targets of a model route; null when the model is not one's name. `refusal` says why a model may not be used:
+   * such targets are left out, and if nothing is left, that is thrown.
+   */
+  plan(
+    model: string,
+    request: PlanRequest,
+    refusal: (model: string) => string | null = () => null,
+  ): RoutePlan | null {
     const plan = this.routes.plan(model);
-    if (!plan) return null;
-    const targets = plan.targets.filter((target) => allows(target.model));
+    if (!plan) {
+      const refused = refusal(model);
+      if (refused !== null) fail("model_not_allowed", refused);
+      return null;
+    }
+    const targets = plan.targets.filter((target) => refusal(target.model) === null);
+    if (targets.length === 0)
+      fail("model_not_allowed", `This key may use no model that ${model} leads to; its owner can allow one`);
     return new RoutePlan(this.#router, targets, plan.beginWithinMs, request);
   }
   /** The model that a name stands for, if a backend lists it or a model route has it, healthy or not. */
@@ -221,8 +234,15 @@ export class Routing {
     else if (error instanceof BackendError && !NOT_SENT.has(error.kind))
       circuit?.failed(error.message, this.options.clock.now());
   }
+  capabilitiesOf(model: string): CapabilityName[] {
+    return this.#router.capabilitiesOf(model);
+  }
   routableModels() {
     return this.#router.routableModels();
+  }
+  /** The backends that stand behind a target of a model route, and whether each takes calls now. */
+  backendsOf({ model, backend }: RouteTarget): { name: string; serving: boolean }[] {
+    return this.#router.backendsOf(model, backend);
   }
   /** Model routes by the names that clients call, and whether one of their targets can be called now. */
   routedModels(): { id: string; available: boolean }[] {

@@ -56,12 +56,20 @@ export const startSignIn = defineRoute({
   path: "/api/auth/oidc/start",
   summary: "Begin to sign in with the provider; the answer's cookie binds it to the browser",
   auth: "public",
-  body: z.object({ return_to: ReturnTo, setup_token: z.string().max(128).optional() }),
+  body: z.object({
+    return_to: ReturnTo,
+    setup_token: z.string().max(128).optional(),
+    invitation: z.string().max(128).optional().describe("Lets someone in who has no account yet"),
+  }),
   bodyBytesMax: BODY_BYTES_MAX,
   response: raw(Begin),
   handler: async ({ body, request, requestId, caller, rooms: { sso } }) => {
     requirePublicName(sso, request);
-    const given = { returnTo: body.return_to, setupToken: body.setup_token };
+    const given = {
+      returnTo: body.return_to,
+      setupToken: body.setup_token,
+      invitation: body.invitation,
+    };
     return begun(sso, await sso.begin(given, caller), requestId);
   },
 });

@@ -20,6 +20,7 @@ import { requestRecords } from "./018-request-records.ts";
 import { audit } from "./019-audit.ts";
 import { usageIndexes } from "./020-usage-indexes.ts";
 import { signInProvider } from "./022-sign-in-provider.ts";
+import { pricesAndCaptures } from "./023-prices-and-captures.ts";
 
 /** In order of application; a released migration is never edited, only followed by another. */
 export const migrations: readonly Migration[] = [
@@ -44,4 +45,5 @@ export const migrations: readonly Migration[] = [
   audit,
   usageIndexes,
   signInProvider,
+  pricesAndCaptures,
 ];

@@ -1,4 +1,4 @@
-import { bearerOf, type HttpRequest } from "@model-gateway/wire/http";
+import { bearerOf } from "@model-gateway/wire/http";
 import type { RateLimiter } from "../../bus/contract.ts";
 import { type Authenticator, callerFrom, type Principal } from "../../kernel/context.ts";
 import { authorize } from "../../kernel/dispatch.ts";
@@ -54,8 +54,11 @@ export class Gate {
   }
 
   /** The holder of a key that a WebSocket was opened with: opening it counts as a request. */
-  async keyHolder(secret: string | null, request: HttpRequest): Promise<Principal> {
-    const call: Keyed = { request, principal: null, record: null };
+  async keyHolder(
+    secret: string | null,
+    { request, record }: Pick<Keyed, "request" | "record">,
+  ): Promise<Principal> {
+    const call: Keyed = { request, principal: null, record };
     await this.#known(secret ? await this.options.keys.authenticate(secret) : null, {}, call);
     return call.principal!;
   }

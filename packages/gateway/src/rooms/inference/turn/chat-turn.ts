@@ -2,6 +2,7 @@ import type { HttpRequest } from "@model-gateway/wire/http";
 import { type Answer, BackendError } from "../../../backends/contract.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { toRestBody, toServiceError } from "../../../kernel/errors.ts";
+import type { Capture } from "../../../kernel/request-record.ts";
 import type { StoredMessage } from "../../conversations/index.ts";
 import { TokenCounter } from "../../metering/index.ts";
 import { AnswerBody, readAnswer, requireList } from "../call/answer-body.ts";
@@ -18,7 +19,7 @@ import { replayAsStream } from "../stream/replay.ts";
 import { StreamMeter, type StreamMeterOptions } from "../stream/stream-meter.ts";
 import { countTexts } from "../stream/text-size.ts";
 import type { Listener } from "./listener.ts";
-import { choicesOf } from "./messages.ts";
+import { AnswerCollector, answerOf, askedOf, choicesOf } from "./messages.ts";
 import { Telling } from "./telling.ts";
 import { type RecordParts, TurnRecord } from "./turn-record.ts";
 import { WholeAnswer } from "./whole-answer.ts";
@@ -71,6 +72,7 @@ export class ChatTurn {
   static open(parts: ChatParts, options: ChatTurnOptions): ChatTurn | Promise<ChatTurn> {
     const { asker, payload, client, isConversation, form, keep } = options;
     const fields = form?.isText ? readCompletionFields(payload) : readChatFields(payload);
+    if (asker.record?.capture) asker.record.capture.asked = askedOf(payload);
     const record = new TurnRecord(parts, {
       userId: asker.payer.userId,
       requestId: asker.requestId,
@@ -123,6 +125,11 @@ export class ChatTurn {
     return this.#owedByLeaver;
   }
 
+  /** Where prompt and answer go that are to be kept for the operator; null: nowhere, as for almost all. */
+  private get capture(): Capture | null {
+    return this.options.asker.record?.capture ?? null;
+  }
+
   get #head(): AnswerHead {
     return {
       id: `${this.#form.idPrefix}${this.options.asker.requestId}`,
@@ -160,6 +167,12 @@ export class ChatTurn {
     call.route.succeeded();
     const isReported = reported !== null && reported !== ABSURD && reported.lacks === undefined;
     const delivered = isReported ? 0 : tokensIn(body.bytes);
+    // Settling ends the record.
+    const { capture } = this;
+    if (capture) {
+      const message = answerOf(body.bytes);
+      capture.answered = () => message;
+    }
     const owed = call.settle({ isWhole: true, reported, delivered });
     if (record.collector) await record.completedWith(body.bytes);
     return new WholeAnswer(body, this.#head, { isReported, owed }, this.#form);
@@ -220,10 +233,15 @@ export class ChatTurn {
   #hears(): StreamMeterOptions["onChunk"] {
     const telling = this.#telling;
     const { collector } = this.record;
-    if (!collector && !telling) return undefined;
+    const { capture } = this;
+    if (!collector && !telling && !capture) return undefined;
     const { watched } = this.call;
+    const captured = capture && new AnswerCollector();
+    if (capture && captured) capture.answered = () => captured.message();
     return (chunk, choices) => {
-      this.#hasHeard = true;
+      // What is only captured has been told to nobody: another backend may still answer.
+      this.#hasHeard ||= collector !== null || telling !== null;
+      if (captured) for (const choice of choices) captured.add(choice);
       if (collector) for (const choice of choices) collector.add(choice);
       if (!telling || watched.isAborted) return;
       try {

@@ -1,5 +1,6 @@
 import { isObject } from "../../../kernel/json.ts";
 import type { StoredMessage } from "../../conversations/index.ts";
+import type { Payload } from "../request/payload.ts";
 import type { Choice } from "../stream/chunk-normaliser.ts";
 
 /** What is kept of an answer for a conversation or the memory; a longer one is cut there. */
@@ -63,6 +64,24 @@ export const messagesOf = (body: Buffer): Record<string, unknown>[] =>
   choicesOf(body)
     .map(({ message }) => message)
     .filter(isObject);
+
+/** The answer of a whole body that people would look at: its first choice. */
+export function answerOf(body: Buffer): Record<string, unknown> | null {
+  const [choice] = choicesOf(body);
+  if (!choice) return null;
+  return isObject(choice.message) ? choice.message : { role: "assistant", content: choice.text ?? "" };
+}
+
+/** What makes a request what it is, to be looked at or sent again. */
+const ASKED_FIELDS =
+  "messages prompt tools tool_choice response_format temperature top_p seed stop max_tokens max_completion_tokens reasoning_effort".split(
+    " ",
+  );
+
+export const askedOf = (payload: Payload): Record<string, unknown> =>
+  Object.fromEntries(
+    ASKED_FIELDS.flatMap((name) => (payload.has(name) ? [[name, payload.value(name)]] : [])),
+  );
 
 interface CollectedCall {
   id?: string;

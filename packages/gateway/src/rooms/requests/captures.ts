@@ -1,0 +1,158 @@
+import type { Clock } from "../../kernel/clock.ts";
+import { isObject } from "../../kernel/json.ts";
+import type { Log } from "../../kernel/log.ts";
+import type { RequestRecord } from "../../kernel/request-record.ts";
+import { type Database, insertRows, type Sweep } from "../../storage/contract.ts";
+import { DAY_MS, firstIdAt } from "./rows.ts";
+
+/** Of a prompt, and of an answer: what is longer is cut. */
+const TEXT_CHARS_MAX = 64 * 1024;
+const STRING_CHARS_MAX = 16 * 1024;
+const SHORT_STRING_CHARS_MAX = 512;
+const DATA_URL_CHARS_MAX = 256;
+/** What may wait for the database; beyond that captures are dropped, and the log says so. */
+const WAITING_CHARS_MAX = 16 * 1024 * 1024;
+const WRITE_EVERY_MS = 1_000;
+export const CAPTURES_KEPT_DAYS = 7;
+const CAPTURES_MAX = 10_000;
+
+interface CapturedRow {
+  request_id: string;
+  key_id: string;
+  asked: string;
+  answered: string | null;
+}
+
+export interface Captured {
+  asked: Record<string, unknown>;
+  answered: Record<string, unknown> | null;
+}
+
+/** Prompts and answers of the keys that an administrator chose: few, short, and not for long. */
+export class Captures {
+  #waiting: CapturedRow[] = [];
+  #waitingChars = 0;
+  #writing: Promise<void> | null = null;
+  readonly #stop: () => void;
+
+  constructor(readonly options: { db: Database; clock: Clock; log: Log }) {
+    this.#stop = options.clock.every(WRITE_EVERY_MS, () => void this.flush());
+  }
+
+  /** Takes what a request that has ended said and was told. Never throws. */
+  take({ id, capture, principal }: RequestRecord): void {
+    if (!capture?.asked || !principal) return;
+    try {
+      const answered = capture.answered?.() ?? null;
+      const row = {
+        request_id: id,
+        key_id: principal.keyId,
+        asked: shortened(capture.asked),
+        answered: answered && shortened(answered),
+      };
+      const chars = charsOf(row);
+      if (this.#waitingChars + chars > WAITING_CHARS_MAX) {
+        this.options.log.warn("a captured prompt was dropped: too many wait for the database", {
+          request_id: id,
+        });
+        return;
+      }
+      this.#waitingChars += chars;
+      this.#waiting.push(row);
+    } catch (error) {
+      this.options.log.warn("a prompt could not be captured", { request_id: id, error });
+    }
+  }
+
+  /** Writes what waits. What the database does not take is dropped: it is a help to look at, not a record. */
+  flush(): Promise<void> {
+    if (this.#waiting.length === 0) return this.#writing ?? Promise.resolve();
+    const rows = this.#waiting;
+    this.#waiting = [];
+    const { db, log } = this.options;
+    const writing = (this.#writing ?? Promise.resolve())
+      .then(() =>
+        insertRows(
+          db,
+          "captured_prompts (request_id, key_id, asked, answered)",
+          rows.map((row) => [row.request_id, row.key_id, row.asked, row.answered]),
+          "ON CONFLICT (request_id) DO NOTHING",
+        ),
+      )
+      .catch((error) => log.warn("captured prompts could not be written", { error, rows: rows.length }))
+      .then(() => {
+        for (const row of rows) this.#waitingChars -= charsOf(row);
+        if (this.#writing === writing) this.#writing = null;
+      });
+    this.#writing = writing;
+    return writing;
+  }
+
+  async of(requestId: string): Promise<Captured | null> {
+    await this.flush();
+    const row = await this.options.db.get<CapturedRow>(
+      "SELECT request_id, key_id, asked, answered FROM captured_prompts WHERE request_id = $1",
+      [requestId],
+    );
+    return (
+      row && {
+        asked: JSON.parse(row.asked) as Record<string, unknown>,
+        answered: row.answered === null ? null : (JSON.parse(row.answered) as Record<string, unknown>),
+      }
+    );
+  }
+
+  /** Deletes what was captured of a key. */
+  async forget(keyId: string): Promise<number> {
+    await this.flush();
+    return this.options.db.run("DELETE FROM captured_prompts WHERE key_id = $1", [keyId]);
+  }
+
+  readonly sweep: Sweep = async (nowMs, rowsMax) => {
+    const { db } = this.options;
+    const cut = await db.get<{ request_id: string }>(
+      "SELECT request_id FROM captured_prompts ORDER BY request_id DESC LIMIT 1 OFFSET $1",
+      [CAPTURES_MAX],
+    );
+    const old = firstIdAt(nowMs - CAPTURES_KEPT_DAYS * DAY_MS);
+    const upTo = cut && cut.request_id > old ? cut.request_id : old;
+    return db.run(
+      `DELETE FROM captured_prompts WHERE request_id IN
+         (SELECT request_id FROM captured_prompts WHERE request_id <= $1 ORDER BY request_id LIMIT $2)`,
+      [upTo, rowsMax],
+    );
+  };
+
+  async close(): Promise<void> {
+    this.#stop();
+    await this.flush();
+  }
+}
+
+const charsOf = ({ asked, answered }: CapturedRow): number => asked.length + (answered?.length ?? 0);
+
+/** Long texts cut, and files as their size alone. */
+const withStringsOf = (charsMax: number) => (_: string, value: unknown) => {
+  if (typeof value !== "string") return value;
+  if (value.length > DATA_URL_CHARS_MAX && /^data:|^[A-Za-z0-9+/]{256}/.test(value))
+    return `[a file, ${value.length} characters]`;
+  return value.length > charsMax
+    ? `${value.slice(0, charsMax).toWellFormed()}… [${value.length} characters]`
+    : value;
+};
+
+/** JSON that fits: first the longest texts are cut, then the oldest messages left out. */
+function shortened(value: unknown): string {
+  const whole = JSON.stringify(value, withStringsOf(STRING_CHARS_MAX));
+  if (whole.length <= TEXT_CHARS_MAX) return whole;
+  const short = JSON.parse(JSON.stringify(value, withStringsOf(SHORT_STRING_CHARS_MAX))) as unknown;
+  if (!isObject(short)) return JSON.stringify({ cut: true });
+  const messages = Array.isArray(short.messages) ? [...short.messages] : [];
+  const { tools: _, messages: __, ...rest } = short;
+  for (; messages.length > 0; messages.shift()) {
+    const text = JSON.stringify({ ...rest, messages, cut: true });
+    if (text.length <= TEXT_CHARS_MAX) return text;
+  }
+  const text = JSON.stringify({ ...rest, cut: true });
+  return text.length <= TEXT_CHARS_MAX ? text : JSON.stringify({ cut: true });
+}
