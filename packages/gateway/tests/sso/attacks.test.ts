@@ -99,6 +99,21 @@ test("an ID token that is not exactly right signs nobody in", async () => {
   expect((await signIn("ada")).status).toBe(200);
 });
 
+test("an address is verified by who names it, not by who names another", async () => {
+  const { provider, signIn, gateway } = await opened();
+  gateway.app.rooms.sso.options.settings!.linksByEmail = true;
+  // The userinfo endpoint has verified ada's own address; the token names another and says nothing about it.
+  provider.tamper = (claims, sign) => sign({ ...claims, email: "root@example.com" });
+  expect(await signIn("ada")).toMatchObject({ status: 403, message: expect.stringContaining("verified") });
+  // In lower case the Kelvin sign is a k.
+  await gateway.signIn("kim");
+  provider.tamper = null;
+  provider.people.set("kelvin", verified("\u212aim@example.com"));
+  expect((await signIn("kelvin")).status).toBe(403);
+  provider.tamper = (claims, sign) => sign({ ...claims, email: "ada@example.org" });
+  expect((await signIn("ada")).session?.user.email).toBe("ada@example.org");
+});
+
 test("a link is made only for someone who is still signed in to the account when it ends", async () => {
   const { gateway, begin, finish, provider, signIn } = await opened();
   const account = { email: "victim@example.com", password: PASSWORD };
