@@ -19,7 +19,7 @@ const HELP = `A storm of dishonest requests against the service's metering
   --shrink <seconds> how long each finding may be made smaller (default: 60)
   --help             this text
 
-Exit status: 0 nothing found, 1 something found, 2 it could not be run.
+Exit status: 0 nothing found, 1 something found, 2 it could not be run, 130 interrupted with nothing found.
 `;
 
 const options = {
@@ -82,7 +82,10 @@ const shrinkMs = numberOf("shrink", { min: 0, max: 3_600 }) * 1_000;
 
 const services = database === "postgres" ? await startServices() : null;
 process.on("exit", () => services?.stop());
-for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => process.exit(130));
+/** The first signal ends the storm and everything that it started; a second one does not wait for that. */
+const interruption = new AbortController();
+for (const signal of ["SIGINT", "SIGTERM"] as const)
+  process.on(signal, () => (interruption.signal.aborted ? process.exit(130) : interruption.abort()));
 Object.assign(process.env, services?.env);
 
 // Imported only now, because the databases that exist are read from the environment.
@@ -101,11 +104,13 @@ const { findings, tally } = await storm({
   roundsMax,
   durationMs: minutes * 60_000,
   say: console.log,
+  interrupted: interruption.signal,
 });
 for (const line of tally.lines()) console.log(line);
 for (const { rule, times, seed: at, message, plot } of findings)
   console.log(
     `\n${rule}: ${times}×, first with --seed ${at} --rounds 1\n  ${message}\n  ${JSON.stringify(plot)}`,
   );
+if (interruption.signal.aborted) console.log("interrupted");
 console.log(findings.length === 0 ? "nothing found" : `${findings.length} rules broken`);
-process.exit(findings.length === 0 ? 0 : 1);
+process.exit(findings.length > 0 ? 1 : interruption.signal.aborted ? 130 : 0);

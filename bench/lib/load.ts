@@ -15,6 +15,8 @@ export interface LoadPlan {
   /** How many are sent in all, or for how long they are. */
   requests: number;
   durationMs?: number;
+  /** How many begin in a second at most, at even distances; a request's time counts from when it was due. */
+  perSecond?: number;
   stream: boolean;
   /** Of every three streams the first is read to its end and the others are left after this many events. */
   leaveAfterEvents?: number;
@@ -72,7 +74,14 @@ class Client {
     const { leaveAfterEvents } = this.run.plan;
     this.#leaveAfterEvents =
       leaveAfterEvents !== undefined && sequence % 3 !== 0 ? leaveAfterEvents : Number.POSITIVE_INFINITY;
-    this.#startedAt = this.#lastAt = performance.now();
+    const dueAt = this.run.dueAt(sequence);
+    this.#startedAt = this.#lastAt = dueAt;
+    const earlyMs = dueAt - performance.now();
+    if (earlyMs > 1) setTimeout(() => this.#send(sequence), earlyMs);
+    else this.#send(sequence);
+  }
+
+  #send(sequence: number): void {
     this.socket.write(this.run.requestOf(sequence));
   }
 
@@ -126,16 +135,23 @@ class Run {
   events = 0;
   gapMaxMs = 0;
   #taken = 0;
+  readonly #beganAtMs = performance.now();
   readonly #endsAtMs: number;
 
   constructor(readonly plan: LoadPlan) {
     const { path, key, keys = [key], body, headers = "", durationMs = Number.POSITIVE_INFINITY } = plan;
-    this.#endsAtMs = performance.now() + durationMs;
+    this.#endsAtMs = this.#beganAtMs + durationMs;
     this.#requests = keys.map((each) =>
       Buffer.from(
         `POST ${path} HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer ${each}\r\n${headers}content-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
       ),
     );
+  }
+
+  /** When this request is to be sent: at its place in an even row, or now. */
+  dueAt(sequence: number): number {
+    const { perSecond } = this.plan;
+    return perSecond === undefined ? performance.now() : this.#beganAtMs + (sequence * 1_000) / perSecond;
   }
 
   requestOf(sequence: number): Uint8Array {

@@ -4,6 +4,7 @@ import { classOf, deliveredTokens, ESTIMATE_SLACK, owedTokens, type Tokens, usdO
 import { PRICES, TIERS } from "./plot.ts";
 import type { Round } from "./round.ts";
 import { clipUsd } from "./upstream/video.ts";
+import { servedUsd } from "./work-checks.ts";
 
 /** What a request without a limit is held for, where the price table does not know the model's own. */
 const UNLIMITED_TOKENS = 8_192;
@@ -68,7 +69,7 @@ function servedTokens(flight: Flight): Tokens {
 }
 
 /** All that was served to these people, by the upstream's count, is within all that they ever had. */
-export function checkValue({ population, flights, clips }: Round): Problem[] {
+export function checkValue({ population, flights, clips, works }: Round): Problem[] {
   const { people } = population;
   if (people.some(({ tier }) => tier === "storm-rich" || tier === "storm-tokens")) return [];
   const served =
@@ -79,11 +80,13 @@ export function checkValue({ population, flights, clips }: Round): Problem[] {
     clips.reduce(
       (sum, { status, task }) => sum + (status === "done" && task.clip ? clipUsd(task.clip) : 0),
       0,
-    );
+    ) +
+    works.reduce((sum, job) => sum + servedUsd(job), 0);
   const largestUsd = Math.max(
     0,
     ...flights.map(({ dispatch }) => (dispatch && boundOf(dispatch).usd) ?? 0),
     ...clips.map(({ task }) => (task.clip ? clipUsd(task.clip) : 0)),
+    ...works.map(({ task }) => task.worthUsd ?? 0),
   );
   const accounts = new Set([population.poolAccount, ...people.map(({ userId }) => `user:${userId}`)]);
   const points = [...accounts].reduce((sum, account) => sum + population.credited(account), 0);

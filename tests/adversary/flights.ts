@@ -122,6 +122,8 @@ export const canaryText = (canary: number): string => `canary-${canary}-`;
 /** The number at the end of a model id, before its tag if it has one. */
 export const numberOf = (model: string): number => Number(/-(\d+)(?::|$)/.exec(model)?.[1]);
 const CANARY = /canary-(\d+)-/g;
+/** The first canary of a text; 0: it has none. */
+export const canaryIn = (text: string): number => Number([...text.matchAll(CANARY)][0]?.[1] ?? 0);
 
 /** Every request that is under way, by its canary. */
 export class Flights {

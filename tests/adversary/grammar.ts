@@ -26,9 +26,13 @@ import {
   VIDEO_MODES,
   type VideoStep,
   type VoiceStep,
+  WORK_NAMES,
+  type WorkName,
+  type WorkStep,
 } from "./plot.ts";
 import { COUNT_NAMES, LIMIT_NAMES } from "./spelling.ts";
 import { TEXT_KINDS } from "./tokens.ts";
+import { COUNT_NAMES as IMAGE_COUNT_NAMES } from "./upstream/work.ts";
 
 const PEOPLE_MAX = 3;
 const INSTANCES_MAX = 3;
@@ -317,6 +321,52 @@ const video: Arbitrary<VideoStep> = fc.record({
   reports: fc.boolean(),
 });
 
+const AMOUNT_MAX: Record<WorkName, number> = {
+  images: 8,
+  edits: 4,
+  speech: 1_000,
+  transcriptions: 30,
+  rerank: 250,
+  moderations: 20,
+};
+const sizes = fc.constantFrom('"1024x1024"', '"1792X1024"', '"9999x9999"', '"auto"', "1024", "null");
+/** These are forms, which carry what is plain. */
+const FORMS: ReadonlySet<WorkName> = new Set(["edits", "transcriptions"]);
+const LONG_TEXT = JSON.stringify("word ".repeat(600));
+const workMember = (kind: WorkName): Arbitrary<Member> =>
+  kind === "images"
+    ? fc.oneof(
+        member(fc.constantFrom(...IMAGE_COUNT_NAMES), fc.oneof(fineCount, badFigure), anySpelling),
+        member(fc.constantFrom("size", "width", "aspect_ratio"), sizes, anySpelling),
+      )
+    : member(
+        fc.constantFrom("model", "input", "documents", "n"),
+        fc.constantFrom(LONG_TEXT, "[]", "4"),
+        anySpelling,
+      );
+
+const work: Arbitrary<WorkStep> = fc.constantFrom(...WORK_NAMES).chain((kind) =>
+  fc.record({
+    do: fc.constant("work" as const),
+    who,
+    instance,
+    key,
+    kind: fc.constant(kind),
+    amount: range(1, AMOUNT_MAX[kind]),
+    size: fc.constantFrom("1024x1024", "1024x1024", "1792x1024", null, "auto"),
+    members: fc
+      .array(workMember(kind), { maxLength: FORMS.has(kind) ? 0 : 2 })
+      .map((list) => list.filter(({ place }) => place !== "options")),
+    makesLess: oftener([3, false], [1, true]),
+    ending: oftener<WorkStep["ending"]>([8, "whole"], [1, "refuse"], [1, "fail"], [1, "cut"]),
+    leave: fc.oneof(
+      { weight: 5, arbitrary: fc.constant<WorkStep["leave"]>({ at: "never" }) },
+      { weight: 1, arbitrary: range(0, 12).map((afterMs): WorkStep["leave"] => ({ at: "start", afterMs })) },
+      { weight: 1, arbitrary: fc.constant<WorkStep["leave"]>({ at: "dispatch" }) },
+    ),
+  }),
+);
+
 interface Mood {
   exaggerates: boolean;
   /** Clips take seconds, so only some rounds have any. */
@@ -333,6 +383,7 @@ const step = ({ exaggerates, films, disbands }: Mood): Arbitrary<Step> =>
     { weight: 3, arbitrary: embed(exaggerates) },
     { weight: 2, arbitrary: voice(exaggerates) },
     { weight: films ? 4 : 0, arbitrary: video },
+    { weight: 4, arbitrary: work },
     { weight: 1, arbitrary: fc.record({ do: fc.constant("topup" as const), points: range(1, 400) }) },
     {
       weight: 2,

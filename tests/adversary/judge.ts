@@ -1,5 +1,5 @@
 import type { Instance } from "../cluster/support/cluster.ts";
-import { type Books, quiesce, readBooks } from "./books.ts";
+import { type Books, quiesce, type Row, readBooks } from "./books.ts";
 import {
   checkClips,
   checkPoints,
@@ -16,6 +16,7 @@ import type { Population } from "./population.ts";
 import { payDebts, probe } from "./probes.ts";
 import { Round } from "./round.ts";
 import type { Stage } from "./stage.ts";
+import { checkWorks, isWorkComplete } from "./work-checks.ts";
 
 export interface Verdict {
   problems: Problem[];
@@ -39,21 +40,23 @@ async function checkPlans(stage: Stage, { people }: Population, books: Books): P
  */
 export async function judge(stage: Stage, plot: Plot, killed: Instance | null = null): Promise<Verdict> {
   const round = await Round.play(stage, plot);
-  const { population, flights } = round;
+  const { population, flights, works } = round;
+  const areBooked = (rows: readonly Row[]) => isComplete(rows, flights) && isWorkComplete(rows, works);
   try {
     if (killed) await stage.killAndRestart(killed);
     await quiesce(stage, population, flights);
     await round.readConversations();
-    let books = await readBooks(stage, population, (rows) => isComplete(rows, flights));
+    let books = await readBooks(stage, population, areBooked);
     let sums = await checkPlans(stage, population, books);
     // A request that was left is settled a moment later, perhaps between the two looks.
     for (let looks = 0; sums.length > 0 && looks < LOOKS_MAX; looks++) {
-      books = await readBooks(stage, population, (rows) => isComplete(rows, flights));
+      books = await readBooks(stage, population, areBooked);
       sums = await checkPlans(stage, population, books);
     }
     const problems = [
       ...checkRequests(books, flights),
       ...checkClips(books, round.clips),
+      ...checkWorks(books, works),
       ...checkBounds(round),
       ...checkValue(round),
       ...checkQuotas(books, population, plot),

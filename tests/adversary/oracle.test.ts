@@ -5,12 +5,15 @@ import { checkPoints, checkQuotas, checkRequests } from "./checks.ts";
 import { type Asked, type Dispatch, Flight } from "./flights.ts";
 import { plot } from "./grammar.ts";
 import { owedTokens } from "./owed.ts";
-import { type AnswerPlan, MODEL_NUMBERS } from "./plot.ts";
+import { type AnswerPlan, MODEL_NUMBERS, type WorkStep } from "./plot.ts";
 import type { Population } from "./population.ts";
 import { fold, forbidden, LIMIT_NAMES, onlyFolds, spelled } from "./spelling.ts";
 import { countTokens, markOf, marksIn, PIECES_MAX, TEXT_KINDS, textOf } from "./tokens.ts";
 import { readChat, readOllama, readText } from "./upstream/reading.ts";
 import { clipUsd } from "./upstream/video.ts";
+import { WorkTask } from "./upstream/work.ts";
+import { checkWorks } from "./work-checks.ts";
+import type { WorkJob } from "./works.ts";
 
 const USER = "u1";
 const GROUP = { isDisbanded: false };
@@ -223,4 +226,42 @@ test("the grammar makes every surface, and bodies that must and must not be refu
   expect(refused).toBeLessThan(chats.length / 3);
   const names = new Set(chats.flatMap(({ members }) => members.map(({ name }) => name)));
   for (const name of LIMIT_NAMES) expect(names).toContain(name);
+});
+
+describe("work with a price of its own", () => {
+  const step: WorkStep = {
+    do: "work",
+    who: 0,
+    instance: 0,
+    key: "plain",
+    kind: "images",
+    amount: 2,
+    size: "1024x1024",
+    members: [],
+    makesLess: false,
+    ending: "whole",
+    leave: { at: "never" },
+  };
+  const jobOf = (change: Partial<WorkJob> & { end?: WorkTask["end"] } = {}): WorkJob => {
+    const task = new WorkTask(step);
+    task.worthUsd = 0.04;
+    task.end = change.end ?? "whole";
+    const payer = { userId: USER, account: `user:${USER}`, signedIn: false, project: "default" };
+    return { step, payer, number: 1_000, task, status: 200, left: false, words: "", ...change };
+  };
+  const rules = (job: WorkJob, ...costs: number[]) => {
+    const rows = costs.map((costUsd) => ({ userId: USER, model: "work-1000", costUsd }) as Row);
+    return checkWorks({ rows, balances: new Map(), debts: new Map() }, [job]).map(({ rule }) => rule);
+  };
+
+  test("is paid once, by what was made, and by those who left too", () => {
+    expect(rules(jobOf(), 0.04)).toEqual([]);
+    expect(rules(jobOf())).toEqual(["no row: images"]);
+    expect(rules(jobOf(), 0.02)).toEqual(["underpaid: images"]);
+    expect(rules(jobOf(), 0.06)).toEqual(["priced: images"]);
+    expect(rules(jobOf(), 0.04, 0.04)).toEqual(["one row: images"]);
+    expect(rules(jobOf({ status: 0, left: true }))).toEqual(["no row: images, left"]);
+    expect(rules(jobOf({ status: 502, end: "failed" }), 0.04)).toEqual(["paid for nothing: images"]);
+    expect(rules(jobOf({ status: 502, end: "failed" }))).toEqual([]);
+  });
 });

@@ -50,6 +50,7 @@ export type Step =
   | EmbedStep
   | VoiceStep
   | VideoStep
+  | WorkStep
   | { do: "topup"; points: number }
   | { do: "allocate"; to: number; points: number }
   | { do: "discount"; who: number; multiplier: number }
@@ -247,4 +248,23 @@ export interface VideoStep extends Sent {
   extra: Record<string, string>;
   /** Whether the upstream says what it made. */
   reports: boolean;
+}
+
+export const WORK_NAMES = ["images", "edits", "speech", "transcriptions", "rerank", "moderations"] as const;
+export type WorkName = (typeof WORK_NAMES)[number];
+
+export interface WorkStep extends Sent {
+  do: "work";
+  key: KeyKind;
+  kind: WorkName;
+  /** Images, words, seconds, documents or texts. */
+  amount: number;
+  /** Of images. */
+  size: string | null;
+  /** What JSON bodies carry besides. */
+  members: Member[];
+  /** The upstream makes half of it, and says so. */
+  makesLess: boolean;
+  ending: Exclude<Ending, "no-done" | "error-event">;
+  leave: Extract<Leave, { at: "never" | "start" | "dispatch" }>;
 }

@@ -14,10 +14,13 @@ import {
   type Step,
   type VideoStep,
   type VoiceStep,
+  type WorkStep,
 } from "./plot.ts";
 import { Population, type Someone } from "./population.ts";
 import type { Stage } from "./stage.ts";
+import { WORK_NUMBERS } from "./upstream/work.ts";
 import { speak } from "./voices.ts";
+import { type WorkJob, work } from "./works.ts";
 
 /** The other models are for the probes. */
 const REQUESTS_MAX = MODEL_NUMBERS - 76;
@@ -37,6 +40,7 @@ const EMBED_PATHS = { embeddings: "/v1/embeddings", ollama: "/api/embed" } as co
 export class Round {
   readonly flights: Flight[] = [];
   readonly clips: ClipJob[] = [];
+  readonly works: WorkJob[] = [];
 
   private constructor(
     readonly stage: Stage,
@@ -100,6 +104,8 @@ export class Round {
         return this.#voice(step);
       case "video":
         return this.#video(step);
+      case "work":
+        return this.#work(step);
     }
   }
 
@@ -197,6 +203,17 @@ export class Round {
     const canary = this.stage.flights.number();
     this.clips.push(await film(this.stage, step, { canary, payer, key, token: someone.token }));
     this.stage.video.tasks.delete(canary);
+  }
+
+  #workNumber = 0;
+
+  async #work(step: WorkStep): Promise<void> {
+    const number = this.#workNumber++;
+    if (number >= WORK_NUMBERS.count) return;
+    const { key, payer } = await this.population.key(this.population.person(step.who), step.key);
+    const canary = this.stage.flights.number();
+    this.works.push(await work(this.stage, step, { number, canary, payer, key }));
+    this.stage.upstream.works.delete(canary);
   }
 
   /** A group admin who is not the platform's gives a member, or himself, another price. */

@@ -13,6 +13,7 @@ import { MODEL_NUMBERS, PRICES, TIERS, VIDEO_DIALECTS, VIDEO_MODES } from "./plo
 import { type EvilUpstream, PREFIXES, startEvilUpstream } from "./upstream/index.ts";
 import { startVideoUpstream, VIDEO_PRICES, type VideoUpstream, videoModel } from "./upstream/video.ts";
 import { startVoiceUpstream, type VoiceUpstream } from "./upstream/voice.ts";
+import { WORK_PRICES } from "./upstream/work.ts";
 
 /** Several backends stand for the one upstream: an answer that is cut now and then must not stop the storm. */
 const CHAT_BACKENDS = 8;
@@ -78,7 +79,8 @@ export class Stage {
     const prices = Object.entries(PRICES).flatMap(([name, price]) =>
       price ? [{ match: `${name}-`, ...price }] : [],
     );
-    await Bun.write(pricingFile, JSON.stringify({ prices }));
+    const work = { match: "work-", ...WORK_PRICES };
+    await Bun.write(pricingFile, JSON.stringify({ prices: [...prices, work] }));
     const env = {
       SERVICE_PRICING_FILE: pricingFile,
       SERVICE_MEMORY_URL: this.memories.url,
@@ -204,12 +206,8 @@ export class Stage {
 
   /** A figure of /metrics, summed over all instances. */
   async metric(name: string): Promise<number> {
-    const texts = await Promise.all(
-      this.instances.map(async ({ url }) =>
-        (await fetch(`${url}/metrics`, { headers: { authorization: `Bearer ${ADMIN_TOKEN}` } })).text(),
-      ),
-    );
-    return texts.reduce((sum, text) => sum + Number(new RegExp(`^${name} (\\S+)$`, "m").exec(text)?.[1]), 0);
+    const figures = await Promise.all(this.instances.map((instance) => instance.metric(name)));
+    return figures.reduce((sum, figure) => sum + figure, 0);
   }
 
   /**

@@ -25,6 +25,8 @@ export interface StormOptions extends StageOptions {
   /** How long a finding may be made smaller; it is played again each time. */
   shrinkMs: number;
   say: (line: string) => void;
+  /** Ends it before its time: nothing that it started is left. */
+  interrupted?: AbortSignal;
 }
 
 export interface Finding extends Problem {
@@ -41,27 +43,41 @@ export interface StormReport {
 
 /** Plays rounds until the time is up, and tells what was found, each rule with one small reproduction. */
 export async function storm(options: StormOptions): Promise<StormReport> {
-  const { seed, durationMs, roundsMax, worlds, kills } = options;
   const stage = await Stage.open(options);
   const findings = new Map<string, Finding>();
   const tally = new Tally();
   try {
-    const untilMs = Date.now() + durationMs;
-    let next = seed;
-    const world = async () => {
-      while (Date.now() < untilMs && next < seed + roundsMax)
-        await playRound(stage, options, { seed: next++, findings, tally });
-    };
-    await Promise.all(Array.from({ length: worlds }, world));
-    for (let n = 0; n < kills; n++)
-      await playRound(stage, options, { seed: next++, findings, tally, killed: stage.at(n) });
-    for (const { rule, message } of await lastLook(stage))
-      findings.set(rule, { rule, message, seed, plot: null, times: 1 });
+    await Promise.race([play(stage, options, { findings, tally }), aborted(options.interrupted)]);
     tally.letThrough = stage.letThrough;
   } finally {
     await stage.close();
   }
   return { findings: [...findings.values()], tally };
+}
+
+const aborted = (signal?: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    if (signal?.aborted) resolve();
+    signal?.addEventListener("abort", () => resolve());
+  });
+
+async function play(
+  stage: Stage,
+  options: StormOptions,
+  { findings, tally }: Pick<Sheet, "findings" | "tally">,
+): Promise<void> {
+  const { seed, durationMs, roundsMax, worlds, kills } = options;
+  const untilMs = Date.now() + durationMs;
+  let next = seed;
+  const world = async () => {
+    while (Date.now() < untilMs && next < seed + roundsMax)
+      await playRound(stage, options, { seed: next++, findings, tally });
+  };
+  await Promise.all(Array.from({ length: worlds }, world));
+  for (let n = 0; n < kills; n++)
+    await playRound(stage, options, { seed: next++, findings, tally, killed: stage.at(n) });
+  for (const { rule, message } of await lastLook(stage))
+    findings.set(rule, { rule, message, seed, plot: null, times: 1 });
 }
 
 interface Sheet {

@@ -36,6 +36,10 @@ export class Tally {
       this.servedUsd += usdOf(dispatch.model, tokens) ?? 0;
       for (const { costUsd } of rows) this.recordedUsd += costUsd ?? 0;
     }
+    for (const { step, task, left, status } of round.works)
+      this.#count(
+        `${step.kind}: ${left ? "left" : task.end === "whole" ? "served" : task.worthUsd === null ? `refused (${status})` : "failed upstream"}`,
+      );
     for (const debt of books.debts.values()) if (debt > 0) this.#count("debts");
   }
 

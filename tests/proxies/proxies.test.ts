@@ -2,9 +2,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { freePort } from "@model-gateway/testing/services.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { chunk, DONE, politeHandler, usageChunk } from "@model-gateway/testing/upstream.ts";
 import { bootInference, type InferenceBench } from "../../packages/gateway/tests/support/inference.ts";
@@ -34,15 +34,13 @@ const PROXIES: readonly Proxy[] = [
     args: (file) => ["-c", file],
   },
   { name: "haproxy", file: "haproxy.cfg", config: (_, text) => text, args: (file) => ["-f", file] },
+  {
+    name: "caddy",
+    file: "Caddyfile",
+    config: (dir, text) => `{\n  admin off\n  auto_https off\n  storage file_system ${dir}\n}\n${text}`,
+    args: (file) => ["run", "--config", file, "--adapter", "caddyfile"],
+  },
 ];
-
-const freePort = (): Promise<number> =>
-  new Promise((resolve) => {
-    const server = createServer().listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as { port: number };
-      server.close(() => resolve(port));
-    });
-  });
 
 for (const { name, file, config, args } of PROXIES) {
   const command = Bun.which(name, { PATH: SYSTEM_PATH });
@@ -58,9 +56,12 @@ for (const { name, file, config, args } of PROXIES) {
       const text = example(name)
         .replace("listen 80;", `listen 127.0.0.1:${port};`)
         .replace("bind :80", `bind 127.0.0.1:${port}`)
+        .replace("gateway.example.com {", `http://127.0.0.1:${port} {`)
         .replace("127.0.0.1:8080", new URL(bench.url).host);
       writeFileSync(join(dir, file), config(dir, text));
-      proxy = spawn(command!, args(join(dir, file)), { stdio: "ignore" });
+      // Caddy keeps a copy of its settings in the home folder.
+      const env = { PATH: SYSTEM_PATH, HOME: dir };
+      proxy = spawn(command!, args(join(dir, file)), { stdio: "ignore", env });
       url = `http://127.0.0.1:${port}`;
       await until("the proxy answers", () =>
         fetch(`${url}/v1/health`).then(
@@ -159,3 +160,11 @@ for (const { name, file, config, args } of PROXIES) {
     });
   });
 }
+
+test("Traefik's example has the form of its file provider", () => {
+  const { http } = Bun.YAML.parse(example("yaml")) as Record<string, Record<string, Record<string, unknown>>>;
+  expect(http).toEqual({
+    routers: { gateway: { rule: "Host(`gateway.example.com`)", service: "gateway" } },
+    services: { gateway: { loadBalancer: { servers: [{ url: "http://127.0.0.1:8080" }] } } },
+  });
+});

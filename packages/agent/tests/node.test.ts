@@ -2,6 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { appendFileSync, rmSync, writeFileSync } from "node:fs";
 import { MODELS_MAX } from "@model-gateway/protocol/agent.ts";
 import { type FileServer, sha256, startFileServer } from "@model-gateway/testing/file-server.ts";
+import { Line } from "@model-gateway/testing/line.ts";
 import {
   ENGINE,
   endNodes,
@@ -17,7 +18,6 @@ import {
 import { until } from "@model-gateway/testing/until.ts";
 import { readProcess, signal } from "../src/guard/processes.ts";
 import { type FakeGateway, startFakeGateway } from "./fake-gateway.ts";
-import { startProxy } from "./silent-proxy.ts";
 
 interface Pids {
   pid: number;
@@ -177,16 +177,16 @@ test("the gateway's restart does not touch a running model", async () => {
 });
 
 test("a link that goes silent without closing is given up and dialled again", async () => {
-  const proxy = await startProxy(gateway.port);
-  node = startNode({ gateway: `ws://127.0.0.1:${proxy.port}`, workplace });
+  const line = await Line.open({ targetPort: gateway.port });
+  node = startNode({ gateway: `ws://127.0.0.1:${line.port}`, workplace });
   await until("the node says hello", () => gateway.hellos.length === 1);
   await gateway.deploy("tiny");
   const before = await pidsOf("tiny");
-  proxy.freeze();
+  line.halfOpen();
   await until("the node is back by a new connection", () => gateway.hellos.length === 2);
   expect(node.output()).toContain("the gateway has been silent for 3 s");
   expect(await pidsOf("tiny")).toEqual(before);
-  proxy.stop();
+  line.close();
 });
 
 test("when the node program is killed its engines end, and the next start brings them back", async () => {

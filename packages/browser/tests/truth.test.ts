@@ -29,6 +29,11 @@ const pages = {
   "/masked": `<title>Masked</title><input id="short" maxlength="4"><input id="upper" oninput="this.value = this.value.toUpperCase()">
     <input id="fixed" oninput="this.value = 'fixed'"><input id="later" oninput="requestAnimationFrame(() => { this.value = 'later' })">
     <textarea id="lines"></textarea><div id="rich" contenteditable></div>`,
+  "/heard": `<title>Heard</title><input id="plain" value="old"><input id="own"><input id="asks" oninput="alert('sure?')">
+    <input id="passes" onfocus="next.focus()"><input id="next"><input id="leaves" oninput="location = '/'"><p id="frame"></p><script>const heard = []
+    for (const name of ['focus', 'beforeinput', 'input', 'change'])
+      addEventListener(name, (e) => heard.push([name, e.target.id, e.isTrusted, e.data ?? ''].join(' ')), true)
+    own.onbeforeinput = (e) => { e.preventDefault(); own.value += '<' + e.data + '>' }</script>`,
   "/names": `<title>Names</title><p id="p" class="c">text <b>bold</b></p><script>var v = 'v of the page', t = 't of the page', n = 3</script>`,
   "/strict": (_request: Request) =>
     new Response("<!doctype html><title>Strict</title>", {
@@ -117,6 +122,37 @@ onEachEngine("what is reported is what happened", (engine) => {
       const { body } = await tool.post("/type", { target, text });
       expect([target, body.value, told(body)]).toEqual([target, value, complaint]);
     }
+  });
+
+  test("typing brings each event once, and the page may take it into its own hands", async () => {
+    await open("/heard");
+    await tool.post("/type", { target: "#plain", text: "new" });
+    expect((await tool.post("/type", { target: "#own", text: "kept" })).body.value).toBe("<kept>");
+    expect(await tool.evaluate("heard")).toEqual([
+      "focus plain true ",
+      "beforeinput plain false new",
+      "input plain true new",
+      "change plain true ",
+      "focus own true ",
+      "beforeinput own false kept",
+    ]);
+    const asked = await tool.post("/type", { target: "#asks", text: "yes" });
+    expect([asked.status, asked.body.value]).toEqual([200, "yes"]);
+    expect(told(asked.body)).toContain("sure?");
+    // The focus that the page passes on takes the text with it, as it would take a person's.
+    await tool.post("/type", { target: "#passes", text: "on" });
+    expect(await tool.evaluate("[passes.value, next.value]")).toEqual(["", "on"]);
+    const left = await tool.post("/type", { target: "#leaves", text: "bye" });
+    expect([left.status, left.body.title]).toEqual([200, "Home"]);
+    // WebKit's own process ends when a frame goes away under a command in it; the tool says that the page crashed.
+    if (engine.name === "webkit") return;
+    await open("/heard");
+    await tool.evaluate(
+      `frame.innerHTML = '<iframe srcdoc="<input id=inner oninput=parent.frame.remove()>"></iframe>'`,
+    );
+    const gone = await tool.post("/type", { target: "#inner", text: "gone" });
+    expect([gone.status, gone.body.error]).toEqual([200, undefined]);
+    expect(await tool.evaluate("document.querySelector('iframe')")).toBe(null);
   });
 
   test("evaluate runs among the page's names, and no others", async () => {

@@ -219,7 +219,8 @@ export function createClient(options: ClientOptions): Client {
     },
     async finishSignIn(query) {
       const { session, return_to } = await callRoute({ fetch, baseUrl }, "POST /api/auth/oidc/finish", {
-        bearer: null,
+        // Someone who links an account is signed in to it.
+        bearer: await keeper.accessToken().catch(() => null),
         body: { query },
       });
       if (session) await keeper.accept(session);

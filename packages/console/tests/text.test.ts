@@ -26,6 +26,17 @@ test("CSV quotes what it must and disarms formulas", () => {
   expect(toCsv(["a", "b", "c", "d"], rows)).toBe('a,b,c,d\r\n"say ""hi"", all",\'=1+1,-5,\r\n');
 });
 
+test("CSV: no cell begins with a formula, wherever a spreadsheet cuts the line", () => {
+  const starts = ["=1+1", "+1", "-1", "@SUM(1)", "\uff1d1+1", " =1+1", "\t=1+1", "\r\n=1+1"];
+  const cells = starts.flatMap((text) => [text, `x;${text}`, `x\t${text}`, `x\n${text}`, `"x";${text}`]);
+  const csv = toCsv(
+    ["a", "b"],
+    cells.map((text) => ({ a: "x", b: text })),
+  );
+  for (const separator of [/[;\r\n]/, /[\t\r\n]/, /[,\r\n]/])
+    for (const cell of csv.split(separator)) expect(cell).not.toMatch(/^["\s]*[=+\-@\uff1d]/);
+});
+
 test("Markdown becomes blocks, and nothing in it can run", () => {
   const blocks = parseMarkdown(
     "# Title\n\nSome **bold** `code` and [a link](https://example.org).\n\n- one\n- two\n  - inner\n\n```sh\necho hi\n```\n\n| A | B |\n|---|---|\n| 1 | x \\| y |\n\n<!-- a remark -->\n<script>alert(1)</script>",

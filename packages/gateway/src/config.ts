@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { isNetwork } from "@model-gateway/wire/http";
 import { z } from "zod";
 
 /** `1`/`true` and `0`/`false`. */
@@ -14,6 +15,10 @@ const list = z.string().transform((text) =>
     .split(",")
     .map((item) => item.trim())
     .filter(Boolean),
+);
+const networks = list.refine(
+  (items) => items.every(isNetwork),
+  "must be addresses (10.0.0.7) or networks (10.0.0.0/8), separated by commas",
 );
 const url = (...protocols: string[]) =>
   z
@@ -263,8 +268,8 @@ const settings = {
   ),
   trustedProxies: setting(
     "SERVICE_TRUSTED_PROXIES",
-    "addresses whose X-Forwarded-For is trusted, separated by commas",
-    { schema: list, fallback: [], shown: "none" },
+    "addresses or networks (10.0.0.0/8) whose X-Forwarded-For is trusted, separated by commas",
+    { schema: networks, fallback: [], shown: "none" },
   ),
   corsOrigins: setting("SERVICE_CORS_ORIGINS", "origins that browsers may call from, separated by commas", {
     schema: list,

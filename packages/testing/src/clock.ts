@@ -14,6 +14,9 @@ export class ManualClock implements Clock {
   now(): number {
     return this.nowMs;
   }
+  elapsed(): number {
+    return this.nowMs;
+  }
   after(delayMs: number, run: () => void): () => void {
     return this.#add({ dueMs: this.nowMs + delayMs, periodMs: null, run });
   }
@@ -29,9 +32,9 @@ export class ManualClock implements Clock {
   advance(ms: number): void {
     const target = this.nowMs + ms;
     for (;;) {
-      const due = [...this.#tasks]
-        .filter((task) => task.dueMs <= target)
-        .sort((a, b) => a.dueMs - b.dueMs)[0];
+      let due: Task | null = null;
+      for (const task of this.#tasks)
+        if (task.dueMs <= target && task.dueMs < (due?.dueMs ?? Infinity)) due = task;
       if (!due) break;
       this.nowMs = Math.max(this.nowMs, due.dueMs);
       if (due.periodMs === null) this.#tasks.delete(due);
@@ -39,5 +42,11 @@ export class ManualClock implements Clock {
       due.run();
     }
     this.nowMs = target;
+  }
+
+  /** Time in which nothing ran: what is due stays due after the same time as before. */
+  jump(ms: number): void {
+    for (const task of this.#tasks) task.dueMs += ms;
+    this.nowMs += ms;
   }
 }

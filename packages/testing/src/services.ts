@@ -42,7 +42,9 @@ const missingShells = () => ["zsh", "fish"].filter((shell) => !Bun.which(shell))
 
 /** Proxies that the guide's examples are run in; Debian keeps them outside of most people's PATH. */
 const missingProxies = () =>
-  ["nginx", "haproxy"].filter((proxy) => !Bun.which(proxy, { PATH: `${process.env.PATH}:/usr/sbin` }));
+  ["nginx", "haproxy", "caddy"].filter(
+    (proxy) => !Bun.which(proxy, { PATH: `${process.env.PATH}:/usr/sbin` }),
+  );
 
 /** apt packages of what is missing; quiet, and a failure only means that the part stays missing. */
 function installMissing(): void {

@@ -9,6 +9,8 @@ export interface ReceivedRequest {
   text: string;
   /** The body as it came. */
   bytes: Buffer;
+  /** Head and body as they came. */
+  raw: Buffer;
   // biome-ignore lint/suspicious/noExplicitAny: tests look into bodies freely
   json: any;
   /** Set when the gateway closed the connection while the request was being answered. */
@@ -51,10 +53,18 @@ export interface FakeUpstream {
   stop(): void;
 }
 
+/** What happens to one request here, with every byte: it came in, a piece was sent, it is over. */
+export type UpstreamEvent =
+  | { event: "request"; id: number; bytes: Uint8Array }
+  | { event: "sent"; id: number; bytes: Uint8Array }
+  | { event: "ended"; id: number; by: "upstream" | "gateway" };
+
 export interface FakeUpstreamOptions {
   models?: readonly string[];
   port?: number;
   handler?: UpstreamHandler;
+  /** Is told of requests other than probes. */
+  tap?: (event: UpstreamEvent) => void;
 }
 
 export const USAGE = { prompt_tokens: 9, completion_tokens: 4, total_tokens: 13 };
@@ -162,6 +172,8 @@ function politeEmbeddings(json: any, reply: Reply): Promise<void> {
 interface Connection {
   received: Buffer;
   current: ReceivedRequest | null;
+  /** Of the request that is being answered, for the tap; null: none, or a probe. */
+  tapped: { id: number; isClosing: boolean } | null;
   unsent: Uint8Array;
   drained: (() => void)[];
   closed: boolean;
@@ -173,7 +185,13 @@ export function startUpstream({
   models = ["m"],
   port = 0,
   handler = politeHandler,
+  tap = () => {},
 }: FakeUpstreamOptions = {}): FakeUpstream {
+  let lastId = 0;
+  const ended = ({ data }: UpstreamSocket, by: "upstream" | "gateway") => {
+    if (data.tapped) tap({ event: "ended", id: data.tapped.id, by: data.tapped.isClosing ? "upstream" : by });
+    data.tapped = null;
+  };
   const sockets = new Set<UpstreamSocket>();
   const state = {
     answer: handler,
@@ -205,9 +223,16 @@ export function startUpstream({
   const serve = async (socket: UpstreamSocket, request: ReceivedRequest) => {
     const isProbe = request.method === "GET";
     if (isProbe) upstream.probeCount++;
-    else upstream.requests.push(request);
-    await (isProbe ? state.listing : state.answer)(request, replyOn(socket));
-    if (socket.data.current === request) socket.data.current = null;
+    else {
+      upstream.requests.push(request);
+      socket.data.tapped = { id: ++lastId, isClosing: false };
+      tap({ event: "request", id: lastId, bytes: request.raw });
+    }
+    await (isProbe ? state.listing : state.answer)(request, replyOn(socket, tap));
+    if (socket.data.current === request) {
+      socket.data.current = null;
+      ended(socket, "upstream");
+    }
     next(socket);
   };
   const next = (socket: UpstreamSocket) => {
@@ -225,6 +250,7 @@ export function startUpstream({
         socket.data = {
           received: Buffer.alloc(0),
           current: null,
+          tapped: null,
           unsent: new Uint8Array(),
           drained: [],
           closed: false,
@@ -240,6 +266,7 @@ export function startUpstream({
         sockets.delete(socket);
         socket.data.closed = true;
         if (socket.data.current) socket.data.current.closedAtMs = Date.now();
+        ended(socket, "gateway");
         for (const resolve of socket.data.drained.splice(0)) resolve();
       },
       error() {},
@@ -263,13 +290,14 @@ function takeRequest(connection: Connection): ReceivedRequest | null {
   );
   const bodyEnd = headEnd + 4 + Number(headers["content-length"] ?? 0);
   if (connection.received.length < bodyEnd) return null;
-  const bytes = Buffer.from(connection.received.subarray(headEnd + 4, bodyEnd));
+  const raw = Buffer.from(connection.received.subarray(0, bodyEnd));
+  const bytes = raw.subarray(headEnd + 4);
   const text = bytes.toString();
   connection.received = connection.received.subarray(bodyEnd);
   const [method = "", path = ""] = line.split(" ");
   const isForm = headers["content-type"]?.startsWith("multipart/") === true;
   const json = text && !isForm ? JSON.parse(text) : null;
-  return { method, path, headers, text, bytes, json, closedAtMs: null };
+  return { method, path, headers, text, bytes, raw, json, closedAtMs: null };
 }
 
 function flush(socket: UpstreamSocket): void {
@@ -282,14 +310,20 @@ function flush(socket: UpstreamSocket): void {
   for (const resolve of data.drained.splice(0)) resolve();
 }
 
-function replyOn(socket: UpstreamSocket): Reply {
+function replyOn(socket: UpstreamSocket, tap: (event: UpstreamEvent) => void): Reply {
   let chunked = true;
   const raw = async (bytes: string | Uint8Array) => {
     const { data } = socket;
     if (data.closed) return;
-    data.unsent = Buffer.concat([data.unsent, typeof bytes === "string" ? Buffer.from(bytes) : bytes]);
+    const piece = typeof bytes === "string" ? Buffer.from(bytes) : bytes;
+    if (data.tapped) tap({ event: "sent", id: data.tapped.id, bytes: piece });
+    data.unsent = Buffer.concat([data.unsent, piece]);
     flush(socket);
     if (data.unsent.length > 0) await new Promise<void>((resolve) => data.drained.push(resolve));
+  };
+  const leave = (end: () => void) => {
+    if (socket.data.tapped) socket.data.tapped.isClosing = true;
+    end();
   };
   const reply: Reply = {
     raw,
@@ -309,8 +343,8 @@ function replyOn(socket: UpstreamSocket): Reply {
       );
     },
     end: () => (chunked ? raw("0\r\n\r\n") : Promise.resolve()),
-    close: () => socket.end(),
-    reset: () => socket.terminate(),
+    close: () => leave(() => socket.end()),
+    reset: () => leave(() => socket.terminate()),
     async json(value, status = 200, headers = {}) {
       const body = JSON.stringify(value);
       reply.head(status, {

@@ -1,11 +1,12 @@
 import { type ReceivedRequest, type Reply, startUpstream } from "@model-gateway/testing/upstream.ts";
-import type { Flight, Flights } from "../flights.ts";
+import { canaryIn, type Flight, type Flights } from "../flights.ts";
 import { MODEL_NUMBERS } from "../plot.ts";
 import { type Answering, answerChat, newDispatch } from "./chat.ts";
 import { startEngineUpstream } from "./engine.ts";
 import { answerOllama } from "./ollama.ts";
 import { embeddingInput, embeddingTokens, modelOf, readChat, readOllama, readText } from "./reading.ts";
 import { reporting } from "./usage.ts";
+import { isWork, serveWork, WORK_NUMBERS, type WorkTask, workModel } from "./work.ts";
 
 export const CHAT_CLASSES = ["dear", "cheap", "free", "embed"] as const;
 /** In front of the model ids of upstreams that do not speak the chat-completions format. */
@@ -16,11 +17,14 @@ export interface EvilUpstream {
   chatUrl: string;
   ollamaUrl: string;
   engineUrl: string;
+  /** Work that is under way, by its canary. */
+  readonly works: Map<number, WorkTask>;
   readonly openConnections: number;
   stop(): void;
 }
 
 const numbers = Array.from({ length: MODEL_NUMBERS }, (_, i) => i);
+const workModels = Array.from({ length: WORK_NUMBERS.count }, (_, i) => workModel(WORK_NUMBERS.from + i));
 const modelIds = (prefix: string) =>
   CHAT_CLASSES.flatMap((name) => numbers.map((number) => `${prefix}${name}-${number}`));
 
@@ -29,9 +33,11 @@ const modelIds = (prefix: string) =>
  * do, and otherwise does what the client's plan for the request says. Three wire formats on one port, a fourth on another.
  */
 export function startEvilUpstream(flights: Flights): EvilUpstream {
+  const works = new Map<number, WorkTask>();
   const upstream = startUpstream({
     handler: async (request, reply) => {
       upstream.requests.length = 0;
+      if (isWork(request.path)) return serveWork(works.get(canaryIn(request.text)), request, reply);
       const flight = flights.find(request.text, modelOf(request.json));
       if (!flight) return reply.json({ error: { message: "whose is this?" } }, 400);
       await serve(flight, request, reply);
@@ -44,13 +50,19 @@ export function startEvilUpstream(flights: Flights): EvilUpstream {
     if (path.endsWith("/api/version")) return reply.json({ version: "0.15.2" });
     return reply.json({
       object: "list",
-      data: modelIds(PREFIXES.chat).map((id) => ({ id, object: "model", created: 0, owned_by: "storm" })),
+      data: [...modelIds(PREFIXES.chat), ...workModels].map((id) => ({
+        id,
+        object: "model",
+        created: 0,
+        owned_by: "storm",
+      })),
     });
   });
   return {
     chatUrl: `${upstream.url}/v1`,
     ollamaUrl: upstream.url,
     engineUrl: engine.url,
+    works,
     get openConnections() {
       return upstream.connectionCount;
     },

@@ -17,6 +17,10 @@ export interface ClusterOptions {
   /** Null: the instance is alone. */
   redisUrl: string | null;
   env?: Record<string, string>;
+  /** Where its data goes; else a new directory, removed with it. */
+  dataDir?: string;
+  /** A module that the process loads before the service. */
+  preload?: string;
   /** Is told what the process writes to its log, as it comes. */
   onLog?: (text: string) => void;
 }
@@ -29,12 +33,13 @@ export class Instance {
   #log = "";
 
   constructor(readonly options: ClusterOptions) {
-    this.dataDir = mkdtempSync(join(tmpdir(), "gateway-cluster-"));
+    this.dataDir = options.dataDir ?? mkdtempSync(join(tmpdir(), "gateway-cluster-"));
   }
 
   async start(): Promise<this> {
-    const { databaseUrl, redisUrl, env, onLog } = this.options;
-    const child = Bun.spawn([process.execPath, MAIN], {
+    const { databaseUrl, redisUrl, env, preload, onLog } = this.options;
+    const command = [process.execPath, ...(preload ? ["--preload", preload] : []), MAIN];
+    const child = Bun.spawn(command, {
       env: {
         PATH: process.env.PATH ?? "",
         SERVICE_PORT: "0",
@@ -67,8 +72,11 @@ export class Instance {
       onLog?.(text);
     });
     await until(
-      `the start of an instance: ${this.#log.slice(-500)}`,
-      () => /listening on (http:\S+)/.test(printed) && printed.includes("accounts"),
+      "the start of an instance",
+      () => {
+        if (child.exitCode !== null) throw new Error(`the instance did not start: ${this.#log.slice(-500)}`);
+        return /listening on (http:\S+)/.test(printed) && printed.includes("accounts");
+      },
       START_WITHIN_MS,
     );
     this.url = /listening on (http:\S+)/.exec(printed)![1]!;
@@ -77,6 +85,27 @@ export class Instance {
 
   get log(): string {
     return this.#log;
+  }
+
+  get pid(): number {
+    return this.#child?.pid ?? 0;
+  }
+
+  /** SIGSTOP, until SIGCONT. */
+  freeze(): void {
+    this.#child?.kill("SIGSTOP");
+  }
+
+  resume(): void {
+    this.#child?.kill("SIGCONT");
+  }
+
+  /** A figure of its metrics. */
+  async metric(name: string): Promise<number> {
+    const response = await fetch(`${this.url}/metrics`, {
+      headers: { authorization: `Bearer ${ADMIN_TOKEN}` },
+    });
+    return Number(new RegExp(`^${name} (\\S+)$`, "m").exec(await response.text())?.[1]);
   }
 
   /** kill -9. */

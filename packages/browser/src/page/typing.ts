@@ -1,7 +1,7 @@
 /** Typing: into a target or into what has the focus, and a look at what the field holds afterwards. */
 import { ToolError } from "../errors.ts";
 import type { Deadline } from "./deadline.ts";
-import type { Frame } from "./frame.ts";
+import { type Frame, isContextGone } from "./frame.ts";
 import type { After } from "./inpage/contract.ts";
 import type { FieldKind } from "./inpage/fields.ts";
 import { pressChord, typeKeys } from "./input.ts";
@@ -39,6 +39,9 @@ interface Field {
   isDone: boolean;
 }
 
+/** One line that is inserted as a whole. */
+const isOneLine = ({ text, slowly }: TypeOptions) => !slowly && text !== "" && !/[\r\n]/.test(text);
+
 async function findTarget(
   page: Page,
   target: string,
@@ -46,10 +49,11 @@ async function findTarget(
   deadline: Deadline,
 ): Promise<Field> {
   const { text, append } = options;
+  const request = { text, append, isFocusedLater: isOneLine(options) };
   const { frame, found } = await whenReady(page, target, deadline, (each, look) =>
-    each.call("type", [target, { text, append }], look.leftMs),
+    each.call("type", [target, request], look.leftMs),
   );
-  const kind = found.field ?? { isSingleBox: false, isEditor: false, before: null };
+  const kind = found.field ?? { isSingleBox: false, isEditor: false, isPlain: false, before: null };
   return { frame, kind, matches: found.matches, isDone: found.readiness!.state === "done" };
 }
 
@@ -80,9 +84,28 @@ async function insert(frame: Frame, { target, text }: TypeOptions, deadline: Dea
   if (text.includes("\n") && target !== null) await frame.call("caretToEnd", [target], deadline.leftMs);
 }
 
+/** Into a field of the browser's own, by a command in the page; as input where the page passes the focus on. */
+async function insertInPage(
+  frame: Frame,
+  target: string,
+  options: TypeOptions,
+  deadline: Deadline,
+): Promise<void> {
+  try {
+    if (await frame.call("insert", [target, options.text, options.append], deadline.leftMs)) return;
+  } catch (error) {
+    // What was typed, or the focus, made the page leave.
+    if (isContextGone(error)) return;
+    throw error;
+  }
+  await insert(frame, options, deadline);
+}
+
 async function enter({ frame, kind }: Field, options: TypeOptions, deadline: Deadline): Promise<void> {
   const { target, text, append, slowly } = options;
   const replaces = target !== null && !append;
+  if (target !== null && kind.isPlain && isOneLine(options))
+    return insertInPage(frame, target, options, deadline);
   if (kind.isSingleBox && text.length > 1) return fillBoxes(frame, options, deadline);
   // Editors draw only a part of their text; their own "select all" takes all of it.
   if (replaces && kind.isEditor)

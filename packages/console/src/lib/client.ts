@@ -35,6 +35,10 @@ export const client = createClient({
   fetch: watchedFetch,
 });
 
+// The browser knows first that its network is gone or back. The service may be on the same machine, so it is asked.
+for (const change of ["offline", "online"])
+  addEventListener(change, () => void client.rest.health().catch(() => {}));
+
 /** Undefined until the stored session has been read. */
 export const session = new Store<Session | null | undefined>(undefined);
 /** The session ended without anyone signing out: the page that asks for the password says so. */

@@ -1,11 +1,13 @@
-/** Spreadsheets run a cell that begins with one of these as a formula. */
-const FORMULA = /^[=+\-@\t\r]/;
+/**
+ * Spreadsheets run a cell that begins with one of these as a formula. In countries that write 1,5 they split lines at
+ * semicolons, inside quotes too, so a cell may begin anywhere.
+ */
+const FORMULA = /(^|[;\t\r\n])(\s*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])/g;
 
 function csvCell(value: unknown): string {
   if (value === null || value === undefined) return "";
-  let text = String(value);
-  if (typeof value === "string" && FORMULA.test(text)) text = `'${text}`;
-  return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  const text = typeof value === "string" ? value.replace(FORMULA, "$1$2'") : String(value);
+  return /[",;\t\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
 export function toCsv(columns: readonly string[], rows: readonly Record<string, unknown>[]): string {

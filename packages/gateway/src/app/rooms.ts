@@ -5,6 +5,7 @@ import { Bridge } from "../backends/bridge/index.ts";
 import { backendFactory, localServers } from "../backends/index.ts";
 import type { Config } from "../config.ts";
 import type { Rooms } from "../kernel/context.ts";
+import type { Payer } from "../kernel/payer.ts";
 import { buildHash, VERSION } from "../kernel/version.ts";
 import { Accounts } from "../rooms/accounts/index.ts";
 import { Agents } from "../rooms/agents/index.ts";
@@ -256,9 +257,11 @@ export async function openRooms(options: RoomOptions) {
   );
 
   // Rooms that spend: chat, video, realtime.
+  const isInForce = ({ keyId, userId }: Pick<Payer, "keyId" | "userId">): Promise<boolean> =>
+    keyId === null ? accounts.isInForce({ userId }) : keys.isInForce(keyId);
   const video = await open(
     "video",
-    new Video({ db, bus, events, clock, ids, log, routing, metering, billing }),
+    new Video({ db, bus, events, clock, ids, log, routing, metering, billing, revocations, isInForce }),
     { start: (room) => room.start(), close: (room) => room.close() },
   );
   const realtime = await open(
@@ -274,8 +277,7 @@ export async function openRooms(options: RoomOptions) {
       billing,
       conversations,
       revocations,
-      isInForce: ({ keyId, userId }) =>
-        keyId === null ? accounts.isInForce({ userId }) : keys.isInForce(keyId),
+      isInForce,
     }),
     { close: (room) => room.close() },
   );
@@ -293,8 +295,7 @@ export async function openRooms(options: RoomOptions) {
       conversations,
       memory,
       revocations,
-      isInForce: ({ keyId, userId }) =>
-        keyId === null ? accounts.isInForce({ userId }) : keys.isInForce(keyId),
+      isInForce,
       countRequest: () => system.countRequest(),
       onFailure: (failure) => system.noteFailure(failure),
       deadlines: options.deadlines,

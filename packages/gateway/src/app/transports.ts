@@ -1,3 +1,4 @@
+import { Networks } from "@model-gateway/wire/http";
 import type { Listener } from "@model-gateway/wire/server";
 import type { Config } from "../config.ts";
 import { systemClock } from "../kernel/clock.ts";
@@ -120,6 +121,7 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
     apiRateLimitRpm: config.apiRateLimitRpm,
     checkTierRate: (principal) => metering.checkRate(payerOf(principal)),
   });
+  const record = (surface: string, requestId: string) => rooms.requests.open(surface, requestId);
   const certificate = openCertificate(config, life, foundation);
   const server = startHttpServer({
     host: config.host,
@@ -163,17 +165,17 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
     events,
     sockets: [
       new AgentTunnel({ desk: rooms.agents, clock, ids, log }),
-      new RealtimeSocket({ desk: rooms.realtime, gate, ids }),
+      new RealtimeSocket({ desk: rooms.realtime, gate, ids, record }),
     ],
     gate,
     keyRefused: (principal, failure) => rooms.keys.refused(principal, failure),
     audit,
-    record: (surface, requestId) => rooms.requests.open(surface, requestId),
+    record,
     rooms,
     ids,
     log,
     clock: systemClock,
-    trustedProxies: new Set(config.trustedProxies),
+    trustedProxies: new Networks(config.trustedProxies),
     corsOrigins: config.corsOrigins,
     hosts,
   });

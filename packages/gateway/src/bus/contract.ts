@@ -1,4 +1,5 @@
 import type { z } from "zod";
+import type { SignedIn } from "../kernel/context.ts";
 import type { NotificationDefinition } from "../kernel/notification.ts";
 
 /**
@@ -170,10 +171,14 @@ export interface SubscribeOptions {
 
 /** Notification channels by session id. Ids are capabilities: knowing one is the right to listen to it. */
 export interface EventHub {
-  /** Opens a channel that belongs to `userId`; its id is made here unless the caller has one. */
-  open(userId: string, sessionId?: string): EventStream;
+  /** Opens a channel that belongs to the opener; its id is made here unless the caller has one. */
+  open(opener: SignedIn, sessionId?: string): EventStream;
   /** The user whose session it is, by opening it or by pushing into it first; null when it is nobody's. */
   ownerOf(sessionId: string): string | null;
+  /** The same, with the sign-in that opened it. */
+  openerOf(sessionId: string): SignedIn | null;
+  /** From now on, on every instance, the session can be subscribed to only by someone who is signed in. */
+  closeToStrangers(sessionId: string): void;
   /**
    * Sends one JSON text to the subscribers of `sessionId`. While nobody listens to a session that was just opened, it
    * waits for the grace period; otherwise it is dropped when nobody does.
@@ -199,6 +204,6 @@ export interface EventHub {
   ): void;
   /** Asks what `userId` opened the session for to stop, whichever instance runs it. Nothing happens to one that is over. */
   stop(sessionId: string, userId: string): void;
-  /** Null when the session belongs to someone other than `userId`, or has too many subscribers. */
+  /** Null when the session belongs to someone other than `userId`, is closed to strangers, or has too many subscribers. */
   subscribe(options: SubscribeOptions): EventReader | null;
 }

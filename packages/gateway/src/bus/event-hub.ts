@@ -1,5 +1,6 @@
 import { BoundedMap } from "../kernel/bounded.ts";
 import type { Clock } from "../kernel/clock.ts";
+import type { SignedIn } from "../kernel/context.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Bus, EventHub, EventReader, EventStream, SubscribeOptions } from "./contract.ts";
 import { type Audience, EVERYONE, KEPT_MS, LOG_CHARS_MAX, type LoggedEvent } from "./event-log.ts";
@@ -12,6 +13,7 @@ const SUBSCRIBERS_PER_SESSION_MAX = 16;
 const OWNER_KEPT_MS = 10 * 60_000;
 const OWNERS_MAX = 100_000;
 const CLAIMS_MAX = 100_000;
+const CLOSED_MAX = 100_000;
 /** Sessions kept without subscribers, in case one reconnects; the oldest are dropped first. */
 const DESERTED_SESSIONS_MAX = 10_000;
 /** Limit, over all sessions, for notifications kept after delivery. */
@@ -25,6 +27,7 @@ const keptTopicOf = (instance: string) => `events-kept:${instance}`;
 const ATTACHED = "events-attached";
 const OPENED = "events-opened";
 const CLAIMED = "events-claimed";
+const CLOSED = "events-closed-to-strangers";
 const STOPPED = "events-stopped";
 const MISSED = "events-missed";
 
@@ -32,6 +35,10 @@ const MISSED = "events-missed";
 interface SessionMessage {
   sessionId: string;
   userId: string;
+}
+interface OpenedMessage extends SessionMessage {
+  /** The sign-in of the one who opened it. */
+  signedInAs?: string;
 }
 
 /** A request for kept notifications, and its answer. */
@@ -77,9 +84,10 @@ export class BusEventHub implements EventHub {
   readonly #deserted = new Map<string, EventSession>();
   readonly #kept = { chars: 0 };
   #sweepAboveChars = KEPT_CHARS_MAX;
-  readonly #owners = new Map<string, string>();
+  readonly #owners = new Map<string, SignedIn>();
   /** Users of sessions that nobody opened: those who pushed into them first. */
   readonly #claims = new BoundedMap<string, string>(CLAIMS_MAX);
+  readonly #closed = new BoundedMap<string, true>(CLOSED_MAX);
   readonly #openings = new Map<string, Opening>();
   /** How to stop what runs here, by session. */
   readonly #stops = new Map<string, { userId: string; run: () => void }>();
@@ -98,7 +106,8 @@ export class BusEventHub implements EventHub {
   ) {
     this.#instance = ids.uuid().slice(0, 8);
     bus.subscribe(ATTACHED, (sessionId) => this.#openings.get(sessionId)?.settle());
-    bus.subscribe(OPENED, (message) => this.#opened(JSON.parse(message) as SessionMessage));
+    bus.subscribe(OPENED, (message) => this.#opened(JSON.parse(message) as OpenedMessage));
+    bus.subscribe(CLOSED, (sessionId) => this.#closed.set(sessionId, true));
     bus.subscribe(CLAIMED, (message) => {
       const { sessionId, userId } = JSON.parse(message) as SessionMessage;
       if (!this.#claims.get(sessionId)) this.#claims.set(sessionId, userId);
@@ -118,9 +127,9 @@ export class BusEventHub implements EventHub {
 
   // Emitting.
 
-  open(userId: string, sessionId = this.ids.uuid()): EventStream {
+  open({ userId, sessionId: signedInAs }: SignedIn, sessionId = this.ids.uuid()): EventStream {
     const { heard } = this.#await(sessionId);
-    const opened: SessionMessage = { sessionId, userId };
+    const opened: OpenedMessage = { sessionId, userId, signedInAs };
     this.bus.publish(OPENED, JSON.stringify(opened));
     return {
       sessionId,
@@ -139,7 +148,18 @@ export class BusEventHub implements EventHub {
   }
 
   ownerOf(sessionId: string): string | null {
-    return this.#owners.get(sessionId) ?? this.#claims.get(sessionId) ?? null;
+    return this.openerOf(sessionId)?.userId ?? null;
+  }
+
+  openerOf(sessionId: string): SignedIn | null {
+    const opener = this.#owners.get(sessionId);
+    if (opener) return opener;
+    const userId = this.#claims.get(sessionId);
+    return userId === undefined ? null : { userId };
+  }
+
+  closeToStrangers(sessionId: string): void {
+    this.bus.publish(CLOSED, sessionId);
   }
 
   push(sessionId: string, json: string, audience: Audience = EVERYONE): void {
@@ -190,8 +210,8 @@ export class BusEventHub implements EventHub {
   }
 
   /** Any instance may be the one that emits: a video job is taken up by one of them. */
-  #opened({ sessionId, userId }: SessionMessage): void {
-    this.#remember(sessionId, userId);
+  #opened({ sessionId, userId, signedInAs }: OpenedMessage): void {
+    this.#remember(sessionId, { userId, sessionId: signedInAs });
     this.#await(sessionId);
     if (this.#sessions.get(sessionId)?.isHeard) this.bus.publish(ATTACHED, sessionId);
   }
@@ -201,9 +221,9 @@ export class BusEventHub implements EventHub {
     this.bus.publish(STOPPED, JSON.stringify(message));
   }
 
-  #remember(sessionId: string, userId: string): void {
+  #remember(sessionId: string, opener: SignedIn): void {
     if (this.#owners.size >= OWNERS_MAX) this.#owners.delete(this.#owners.keys().next().value as string);
-    this.#owners.set(sessionId, userId);
+    this.#owners.set(sessionId, opener);
   }
 
   /** Nothing more is waited for. */
@@ -219,8 +239,9 @@ export class BusEventHub implements EventHub {
 
   subscribe({ sessionId, userId, lastId = null, subscriber }: SubscribeOptions): EventReader | null {
     // A claim keeps nobody out: it could be laid on a channel that is someone else's by its name, such as a key's.
-    const owner = this.#owners.get(sessionId);
+    const owner = this.#owners.get(sessionId)?.userId;
     if (userId !== null && owner !== undefined && owner !== userId) return null;
+    if (userId === null && this.#closed.get(sessionId)) return null;
     const session = this.#sessions.get(sessionId) ?? this.#attach(sessionId);
     if (session.readers.size >= SUBSCRIBERS_PER_SESSION_MAX) return null;
     const reader = new SessionReader(session, subscriber, userId, {

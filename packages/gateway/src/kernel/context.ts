@@ -6,8 +6,7 @@ import type { RequestRecord } from "./request-record.ts";
 export interface Rooms {}
 
 /** A signed-in person; rights come from the account as it is now, never from the token. */
-export interface Actor {
-  userId: string;
+export interface Actor extends SignedIn {
   email: string;
   name: string;
   isAdmin: boolean;
@@ -82,6 +81,8 @@ export interface Authenticator {
   identify(bearer: string | null): Identity | Promise<Identity>;
   /** Whether someone who was identified once still is, as the database has it now. Tokens may expire meanwhile. */
   isInForce(signedIn: SignedIn): Promise<boolean>;
+  /** The same as it was known a moment ago; true while the database cannot be asked. */
+  mayGoOn(signedIn: SignedIn): Promise<boolean>;
 }
 
 export interface CallContext {

@@ -1,10 +1,10 @@
-import { bearerOf, type HttpRequest, Reply, Router, replyOf } from "@model-gateway/wire/http";
+import { bearerOf, type HttpRequest, type Networks, Reply, Router, replyOf } from "@model-gateway/wire/http";
 import type { AnyReply, Certificate, IncomingRequest } from "@model-gateway/wire/server";
 import { connectionsByOpenFiles, Listener, SocketReply } from "@model-gateway/wire/server";
 import type { SocketHandlers } from "@model-gateway/wire/websocket";
 import type { AuditSink } from "../kernel/audit.ts";
 import type { Clock } from "../kernel/clock.ts";
-import type { Rooms } from "../kernel/context.ts";
+import type { CallSource, Rooms } from "../kernel/context.ts";
 import { ServiceError, toRestReply, toServiceError } from "../kernel/errors.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
@@ -25,7 +25,7 @@ export interface SocketTransport<Data> extends SocketHandlers<Data> {
   /** The subprotocol that is selected where the client offers it. */
   protocol?: string;
   /** Data for the new socket, or the refusal; decided before the upgrade. */
-  admit(request: HttpRequest, query: URLSearchParams): Promise<Data | Reply>;
+  admit(request: HttpRequest, query: URLSearchParams, source: CallSource): Promise<Data | Reply>;
 }
 
 interface HttpServerOptions {
@@ -56,7 +56,7 @@ interface HttpServerOptions {
   log: Log;
   /** For network deadlines: always real time, even when tests give the rooms another clock. */
   clock: Clock;
-  trustedProxies: ReadonlySet<string>;
+  trustedProxies: Networks;
   corsOrigins: readonly string[];
   hosts: Hosts;
   /** Requests may have this prefix; empty: none. */
@@ -130,7 +130,8 @@ export function startHttpServer(options: HttpServerOptions): Listener {
     transport: SocketTransport<unknown>,
     request: IncomingRequest,
   ): Promise<AnyReply> {
-    const admitted = await transport.admit(request, new URLSearchParams(request.search));
+    const query = new URLSearchParams(request.search);
+    const admitted = await transport.admit(request, query, sourceOf(request));
     if (admitted instanceof Reply) return admitted;
     request.vouch();
     return new SocketReply(ids.ordered(), admitted, transport, { protocol: transport.protocol });

@@ -77,7 +77,7 @@ describe.if(url !== undefined)("the bus over Redis", () => {
     ];
     await Bun.sleep(50);
     const received: string[] = [];
-    const stream = hubA.open("user-1");
+    const stream = hubA.open({ userId: "user-1" });
     const reader = hubB.subscribe({
       sessionId: stream.sessionId,
       userId: "user-1",
@@ -110,7 +110,7 @@ describe.if(url !== undefined)("the bus over Redis", () => {
       deliver: (json: string, id: string) => received.push({ i: JSON.parse(json).params.i, id }) > 0,
       closed() {},
     };
-    const stream = hubA.open("user-1");
+    const stream = hubA.open({ userId: "user-1" });
     const { sessionId } = stream;
     let sent = 0;
     const emit = (count: number) => {

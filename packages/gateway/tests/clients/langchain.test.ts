@@ -1,22 +1,18 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { ChatOpenAI, OpenAIEmbeddings } from "@langchain/openai";
-import { until } from "@model-gateway/testing/until.ts";
-import { chunk, politeHandler } from "@model-gateway/testing/upstream.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
 
 let bench: InferenceBench;
 let model: ChatOpenAI;
-const modelNamed = (name: string) =>
-  new ChatOpenAI({
-    model: name,
+beforeAll(async () => {
+  bench = await bootInference();
+  model = new ChatOpenAI({
+    model: "m",
     apiKey: bench.key,
     configuration: { baseURL: `${bench.url}/v1` },
     maxRetries: 0,
     streamUsage: true,
   });
-beforeAll(async () => {
-  bench = await bootInference();
-  model = modelNamed("m");
 });
 afterAll(() => bench.stop());
 
@@ -55,29 +51,5 @@ describe("LangChain's ChatOpenAI", () => {
       [3, 0.5, -1.25],
       [2, 0.5, -1.25],
     ]);
-  });
-
-  test("gets the gateway's error", async () => {
-    const error = await modelNamed("nobody")
-      .invoke(question)
-      .catch((e) => e);
-    expect(String(error.message)).toContain("No backend available for model: nobody");
-  });
-
-  test("aborts", async () => {
-    bench.upstream.answer(async (request, reply) => {
-      reply.head(200, { "content-type": "text/event-stream" });
-      while (request.closedAtMs === null) {
-        await reply.write(chunk({ delta: { role: "assistant", content: "on and on " } }));
-        await Bun.sleep(10);
-      }
-    });
-    const leaving = new AbortController();
-    const read = async () => {
-      for await (const _ of await model.stream(question, { signal: leaving.signal })) leaving.abort();
-    };
-    await read().catch(() => {});
-    await until("the upstream was let go", () => bench.upstream.requests.at(-1)!.closedAtMs !== null);
-    bench.upstream.answer(politeHandler);
   });
 });

@@ -353,13 +353,13 @@ describe("what is kept is bounded", () => {
 
   test("what waits for the first subscriber: beyond 4 MiB nothing waits any more", () => {
     const { hub, listen } = setUp();
-    const stream = hub.open("user-1");
+    const stream = hub.open({ userId: "user-1" });
     const emit = (i: number) => stream.emit(padded, { i, pad: "x".repeat(1_000_000) });
     for (let i = 0; i < 4; i++) emit(i);
     const early = listen(stream.sessionId);
     return stream.whenHeard().then(() => {
       expect(early.got).toHaveLength(4);
-      const other = hub.open("user-1");
+      const other = hub.open({ userId: "user-1" });
       for (let i = 0; i < 5; i++) other.emit(padded, { i, pad: "x".repeat(1_000_000) });
       expect(listen(other.sessionId).got).toHaveLength(0);
     });

@@ -9,6 +9,7 @@ import {
   startUpstream,
   type UpstreamHandler,
 } from "@model-gateway/testing/upstream.ts";
+import type { MeteringService } from "../../src/rooms/metering/index.ts";
 import { deployedBefore, dialRaw, serveTunnel } from "../agents/support.ts";
 import { bootPair, canShare, registerBackend } from "../instances/support.ts";
 
@@ -74,6 +75,26 @@ const endless: UpstreamHandler = async (request, reply) => {
   await reply.write(chunk({ delta: { content: "and on" } }));
   await until("it is closed", () => request.closedAtMs !== null);
 };
+
+/** A video task's upstream, as DashScope words it: tasks that run until they are cancelled. */
+function startTasks() {
+  const tasks = new Map<string, "RUNNING" | "CANCELED">();
+  const server = Bun.serve({
+    port: 0,
+    fetch(request) {
+      const [, id, verb] = /\/api\/v1\/tasks\/([^/]+)(\/cancel)?$/.exec(new URL(request.url).pathname) ?? [];
+      if (id && verb) tasks.set(id, "CANCELED");
+      if (id) return Response.json({ output: { task_id: id, task_status: tasks.get(id) } });
+      if (request.method !== "POST") return new Response();
+      const task_id = `task-${tasks.size + 1}`;
+      tasks.set(task_id, "RUNNING");
+      return Response.json({ output: { task_id, task_status: "PENDING" } });
+    },
+  });
+  cleanups.push(() => server.stop(true));
+  const running = () => [...tasks.values()].filter((state) => state === "RUNNING").length;
+  return { url: `http://127.0.0.1:${server.port}`, running, count: () => tasks.size };
+}
 
 const openRequests = ({ requests }: FakeUpstream): number =>
   requests.filter(({ closedAtMs }) => closedAtMs === null).length;
@@ -194,6 +215,125 @@ describe.each(setups)("on %s", (_, boot) => {
     expect(here.some(({ isOver }) => isOver)).toBe(false);
     expect((await serving.call("auth.me", {}, leaving.access_token)).error.code).toBe(-32005);
     expect((await serving.call("auth.me", {}, staying.access_token)).result.email).toBe("ada@example.com");
+  });
+
+  /** Someone new: sign-ins of one account are limited, and instances of other tests share the count. */
+  const signedInTwice = async () => {
+    const account = { email: `${crypto.randomUUID()}@example.com`, password: PASSWORD };
+    return [await admin.rpc("auth.register", account), await admin.rpc("auth.login", account)];
+  };
+
+  test("what signing out ended cannot be taken up again by its id", async () => {
+    await setUp();
+    const [leaving, staying] = await signedInTwice();
+    const send = async (token: string) => {
+      const messages = [{ role: "user", content: "go on" }];
+      return (await serving.rpc("chat.send", { model: "m", messages }, token)).stream_id as string;
+    };
+    const [read, unread, others] = [
+      await send(leaving.access_token),
+      await send(leaving.access_token),
+      await send(staying.access_token),
+    ];
+    const channel = crypto.randomUUID();
+    const gone = [
+      await listen(serving, read, leaving.access_token),
+      await listen(serving, channel, leaving.access_token),
+      // Someone who was given the id reads by the right of the one who signs out.
+      await listen(serving, read),
+    ];
+    await admin.rpc("auth.logout", { refresh_token: leaving.refresh_token });
+    await until("they are over", () => gone.every(({ isOver }) => isOver));
+    const status = async (session: string, more = "") => {
+      const leave = new AbortController();
+      const url = `${serving.url}/api/rpc/events?session=${session}${more}`;
+      const { status } = await fetch(url, { signal: leave.signal });
+      leave.abort();
+      return status;
+    };
+    for (const session of [read, unread, channel])
+      for (const more of ["", "&last_event_id=0", `&token=${leaving.access_token}`])
+        expect({ session, more, status: await status(session, more) }).toEqual({
+          session,
+          more,
+          status: 404,
+        });
+    // It is still its owner's, and what another sign-in opened is still open to those who know its id.
+    expect(await status(read, `&token=${staying.access_token}`)).toBe(200);
+    expect(await status(others)).toBe(200);
+  });
+
+  test("a refresh token that comes back ends its session at once, and no other", async () => {
+    await setUp();
+    const [copied, other] = await signedInTwice();
+    const renewed = await admin.rpc("auth.refresh", { refresh_token: copied.refresh_token });
+    const socket = await openSocket(serving, renewed.access_token);
+    const stream = await listen(serving, crypto.randomUUID(), renewed.access_token);
+    const stays = await openSocket(serving, other.access_token);
+    const again = await admin.call("auth.refresh", { refresh_token: copied.refresh_token });
+    expect(again.error.code).toBe(-32005);
+    await until("its socket and its stream are over", () => socket.isOver && stream.isOver);
+    for (const { access_token } of [copied, renewed])
+      await until(
+        "its access tokens are refused",
+        async () => (await serving.call("auth.me", {}, access_token)).error?.code === -32005,
+      );
+    expect((await serving.call("auth.refresh", { refresh_token: renewed.refresh_token })).error.code).toBe(
+      -32005,
+    );
+    expect((await serving.call("auth.me", {}, other.access_token)).result.id).toBe(other.user.id);
+    expect(stays.isOver).toBe(false);
+  });
+
+  test("video jobs of a revoked key and of a disabled user are cancelled, upstream too, and nothing is charged", async () => {
+    await setUp();
+    const tasks = startTasks();
+    await registerBackend(admin, { type: "dashscope", name: "film", url: tasks.url, models: ["wan"] });
+    await until("it is served", () => serving.app.rooms.routing.modelCount === 3);
+    const bob = await admin.signIn("bob");
+    const { id: bobId } = await admin.rpc("auth.me", {}, bob);
+    const asked = { model: "wan", prompt: "a fox", duration_seconds: 5 };
+    const submit = async (key: string) => {
+      const response = await fetch(`${serving.url}/v1/video/generations`, {
+        method: "POST",
+        headers: json(key),
+        body: JSON.stringify(asked),
+      });
+      return response.status === 200 ? ((await response.json()) as { id: string }).id : response.status;
+    };
+    const [revoked, kept] = [
+      await admin.rpc("keys.create", { name: "revoked" }, ada),
+      await admin.rpc("keys.create", { name: "kept" }, ada),
+    ];
+    const [hers, stays] = [await submit(revoked.key), await submit(kept.key)];
+    const { job_id: his } = await serving.rpc("video.create", asked, bob);
+    await until("all are made", () => tasks.running() === 3);
+    const follower = await listen(serving, String(hers));
+    await admin.rpc("keys.revoke", { key_id: revoked.id }, ada);
+    await until("the key's is cancelled upstream", () => tasks.running() === 2);
+    await until("its follower is told", () => follower.text.includes("revoked"));
+    await admin.rpc("users.update", { user_id: bobId, disabled: true }, ada);
+    await until("his is cancelled upstream", () => tasks.running() === 1);
+    expect(await serving.rpc("video.get", { job_id: hers }, ada)).toMatchObject({
+      status: "cancelled",
+      error: expect.stringContaining("revoked"),
+      cost: 0,
+    });
+    expect(await serving.rpc("video.get", { job_id: stays }, ada)).toMatchObject({ error: null });
+    // Nothing new is made, and what was held for the jobs is free again.
+    expect(await submit(revoked.key)).toBe(401);
+    expect(tasks.count()).toBe(3);
+    await admin.rpc("users.update", { user_id: bobId, disabled: false }, ada);
+    const again = await admin.signIn("bob");
+    expect(await admin.rpc("video.get", { job_id: his }, again)).toMatchObject({
+      status: "cancelled",
+      cost: 0,
+    });
+    await until(
+      "only one job is held for",
+      () => (serving.app.rooms.metering as MeteringService).holdCount === 1,
+    );
+    expect((await admin.rpc("usage.list", {}, again)).records).toEqual([]);
   });
 
   test.each(["direct", "tunnel"] as const)("a deregistered node's answers end: %s", async (way) => {

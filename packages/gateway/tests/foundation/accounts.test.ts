@@ -1,4 +1,4 @@
-import { describe, expect, test } from "bun:test";
+import { describe, expect, spyOn, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { onEachDatabase } from "@model-gateway/testing/databases.ts";
 import { bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
@@ -142,6 +142,27 @@ describe("login", () => {
       expect(wrong.error.code).toBe(-32005);
     }));
 
+  test("takes the same work whoever is named: one comparison, with a hash of the same cost", () =>
+    withGateway({}, async ({ call, rpc }) => {
+      const admin = (await rpc("auth.register", account("ada"))).access_token;
+      const reset = (await rpc("auth.register", account("reset"))).user.id;
+      const disabled = (await rpc("auth.register", account("disabled"))).user.id;
+      await rpc("users.password.reset", { user_id: reset }, admin);
+      await rpc("users.update", { user_id: disabled, disabled: true }, admin);
+      const verify = spyOn(Bun.password, "verify");
+      try {
+        for (const name of ["ada", "nobody", "reset", "disabled"]) {
+          verify.mockClear();
+          const { error } = await call("auth.login", { ...account(name), password: "wrong password" });
+          expect([name, error]).toEqual([name, { code: -32005, message: "Email or password is wrong" }]);
+          const hashes = verify.mock.calls.map(([, hash]) => String(hash).split("$").slice(0, 4).join("$"));
+          expect([name, hashes]).toEqual([name, ["$argon2id$v=19$m=19456,t=2,p=1"]]);
+        }
+      } finally {
+        verify.mockRestore();
+      }
+    }));
+
   test("is limited per address and account, then per address, and opens again", async () => {
     const clock = new ManualClock();
     await withGateway({ overrides: { clock } }, async ({ call, rpc }) => {
@@ -240,7 +261,7 @@ describe("access tokens", () => {
       expect((await call("auth.me", {}, session.access_token)).result).toBeDefined();
       clock.advance(2_000);
       expect((await call("auth.me", {}, session.access_token)).error.code).toBe(-32005);
-      clock.advance(30 * 24 * 3_600_000);
+      clock.jump(30 * 24 * 3_600_000);
       expect((await call("auth.refresh", { refresh_token: session.refresh_token })).error.code).toBe(-32005);
     });
   });

@@ -64,10 +64,11 @@ const ticked = defineNotification({
   params: z.object({ i: z.int() }),
 });
 const isInForce = async () => true;
-const nobody = { identify: () => ({ actor: null, adminToken: false }), isInForce };
+const nobody = { identify: () => ({ actor: null, adminToken: false }), isInForce, mayGoOn: isInForce };
 const user = (userId: string) => ({
   identify: () => ({ actor: { userId, email: "", name: "", isAdmin: false }, adminToken: false }),
   isInForce,
+  mayGoOn: isInForce,
 });
 const revocations = { onChange() {} };
 
@@ -113,7 +114,7 @@ async function subscribeTo(transport: EventsTransport, session: string): Promise
 test("nothing emitted before the subscription is delivered, everything after it is, in order", async () => {
   const { events, clock } = hub();
   const transport = new EventsTransport({ events, authenticator: nobody, revocations, clock });
-  const stream = events.open("user-1");
+  const stream = events.open({ userId: "user-1" });
   stream.emit(ticked, { i: -1 });
   // Nobody came within the second that it waits.
   clock.advance(1_000);
@@ -131,7 +132,7 @@ test("emission waits for a subscriber, but no longer than one second", async () 
   const { events, clock } = hub();
   const transport = new EventsTransport({ events, authenticator: nobody, revocations, clock });
   let heard = false;
-  const waiting = events.open("user-1");
+  const waiting = events.open({ userId: "user-1" });
   const done = waiting.whenHeard().then(() => {
     heard = true;
   });
@@ -143,9 +144,9 @@ test("emission waits for a subscriber, but no longer than one second", async () 
 
   const early = crypto.randomUUID();
   await subscribeTo(transport, early);
-  await events.open("user-1", early).whenHeard();
+  await events.open({ userId: "user-1" }, early).whenHeard();
 
-  const late = events.open("user-1");
+  const late = events.open({ userId: "user-1" });
   const attached = late.whenHeard();
   await subscribeTo(transport, late.sessionId);
   await attached;
@@ -153,7 +154,7 @@ test("emission waits for a subscriber, but no longer than one second", async () 
 
 test("someone else's session is not found; without a token its id is the right to it", async () => {
   const { events, clock } = hub();
-  const stream = events.open("owner");
+  const stream = events.open({ userId: "owner" });
   const as = (authenticator: ConstructorParameters<typeof EventsTransport>[0]["authenticator"]) =>
     subscribeTo(new EventsTransport({ events, authenticator, revocations, clock }), stream.sessionId);
   expect((await as(user("stranger"))).status).toBe(404);
@@ -220,7 +221,7 @@ describe("an instance that stops", () => {
   test("otherwise those on which nothing has come for 3 s, and the others when they fall silent", async () => {
     const { events, clock } = hub();
     const transport = new EventsTransport({ events, authenticator: nobody, revocations, clock });
-    const stream = events.open("user-1");
+    const stream = events.open({ userId: "user-1" });
     const [spoken, silent] = [stream.sessionId, crypto.randomUUID()];
     const responses = [await subscribeTo(transport, spoken), await subscribeTo(transport, silent)];
     transport.retire(() => true);

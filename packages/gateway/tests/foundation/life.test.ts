@@ -34,6 +34,7 @@ function watchedClock() {
   };
   const clock: Clock = {
     now: () => systemClock.now(),
+    elapsed: () => systemClock.elapsed(),
     after: (delayMs, task) => watch((run) => systemClock.after(delayMs, run), task, true),
     every: (periodMs, task) => watch((run) => systemClock.every(periodMs, run), task, false),
   };

@@ -1,55 +1,18 @@
 import { describe, expect, test } from "bun:test";
-import { connect, createServer, type Socket } from "node:net";
 import { freshDatabase } from "@model-gateway/testing/databases.ts";
 import { bootGateway, PASSWORD } from "@model-gateway/testing/gateway.ts";
+import { Line } from "@model-gateway/testing/line.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { startUpstream } from "@model-gateway/testing/upstream.ts";
 import { PostgresDatabase } from "../../src/storage/postgres/database.ts";
 import { registerBackend } from "../instances/support.ts";
 
-/** A way to Postgres that stays open and lets nothing through while it is `silent`, as a frozen server does. */
-async function startLine(databaseUrl: string) {
-  const url = new URL(databaseUrl);
-  const server = { host: url.hostname, port: Number(url.port) };
-  const sockets = new Set<Socket>();
-  let isSilent = false;
-  const relay = (from: Socket, to: Socket) => {
-    sockets.add(from);
-    if (isSilent) from.pause();
-    from.on("data", (bytes) => to.write(bytes));
-    from.on("error", () => {});
-    from.on("close", () => {
-      sockets.delete(from);
-      to.destroy();
-    });
-  };
-  const listener = createServer((client) => {
-    const upstream = connect(server);
-    relay(client, upstream);
-    relay(upstream, client);
-  });
-  await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
-  const address = listener.address();
-  url.host = `127.0.0.1:${typeof address === "object" ? address?.port : 0}`;
-  return {
-    url: url.href,
-    silence(silent: boolean) {
-      isSilent = silent;
-      for (const socket of sockets) silent ? socket.pause() : socket.resume();
-    },
-    end() {
-      listener.close();
-      for (const socket of sockets) socket.destroy();
-    },
-  };
-}
-
 describe.if(process.env.TEST_POSTGRES_URL !== undefined)("a Postgres that does not answer", () => {
   test.concurrent("known keys are served, probes are answered, everything else fails instead of waiting", async () => {
     const { options, drop } = await freshDatabase("postgres");
-    const line = await startLine(options.databaseUrl!);
+    const { line, url: databaseUrl } = await Line.to(options.databaseUrl!);
     const upstream = startUpstream();
-    const gateway = await bootGateway({ config: { databaseUrl: line.url } });
+    const gateway = await bootGateway({ config: { databaseUrl } });
     const chat = (key: string) =>
       fetch(`${gateway.url}/v1/chat/completions`, {
         method: "POST",
@@ -64,7 +27,7 @@ describe.if(process.env.TEST_POSTGRES_URL !== undefined)("a Postgres that does n
       const { key: unknown } = await gateway.rpc("keys.create", { name: "never used" }, token);
       expect((await chat(known)).status).toBe(200);
 
-      line.silence(true);
+      line.set("stall");
       expect((await chat(known)).status).toBe(200);
       expect((await fetch(`${gateway.url}/healthz`)).status).toBe(200);
       expect((await fetch(`${gateway.url}/readyz`)).status).toBe(200);
@@ -78,7 +41,7 @@ describe.if(process.env.TEST_POSTGRES_URL !== undefined)("a Postgres that does n
       expect(login.error.data?.retry_after).toBeGreaterThan(0);
       expect((await chat(known)).status).toBe(200);
 
-      line.silence(false);
+      line.set("pass");
       await until("the key is known again", async () => (await chat(unknown)).status === 200);
       await until("the journal is drained", async () => {
         const ready = await fetch(`${gateway.url}/readyz`);
@@ -91,7 +54,7 @@ describe.if(process.env.TEST_POSTGRES_URL !== undefined)("a Postgres that does n
     } finally {
       await gateway.stop();
       upstream.stop();
-      line.end();
+      line.close();
       await drop();
     }
   }, 60_000);

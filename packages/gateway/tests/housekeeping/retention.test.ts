@@ -153,13 +153,13 @@ test("the setting reaches the service, and a minute after its start it sweeps", 
   try {
     await gateway.signIn("ada");
     // Refresh tokens live for 30 days.
-    clock.advance(31 * 24 * 3600_000);
+    clock.jump(31 * 24 * 3600_000);
     const { Database } = await import("bun:sqlite");
     const db = new Database(join(gateway.dataDir, "gateway.sqlite"), { readonly: true });
     const deadline = Date.now() + 20_000;
     const count = () => db.query("SELECT COUNT(*) AS n FROM refresh_tokens").get() as { n: number };
     while (count().n > 0 && Date.now() < deadline) {
-      clock.advance(3600_000);
+      clock.advance(60_000);
       await Bun.sleep(20);
     }
     expect(count().n).toBe(0);

@@ -61,3 +61,14 @@ describe("a client that does not read while the upstream comes to its end", () =
     expect(await bench.relay.run(stuck())).toEqual({ kind: "left" });
   });
 });
+
+test("a pause of the whole process cuts no stream, and silence afterwards still ends one", () => {
+  const bench = relaying();
+  void bench.relay.run({ write: () => true, end() {} });
+  bench.say(chunk({ delta: { content: "a" } }));
+  bench.clock.jump(3 * 3_600_000);
+  bench.clock.advance(DEFAULT_DEADLINES.idleMs - 5_000);
+  expect(bench.watched.isAborted).toBe(false);
+  bench.clock.advance(10_000);
+  expect(bench.watched.isAborted).toBe(true);
+});

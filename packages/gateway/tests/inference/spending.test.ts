@@ -546,6 +546,47 @@ describe("keys that fold to a protected name", () => {
     expect(bench.upstream.requests.length).toBe(before);
   });
 
+  test("so is what decides the cost, in places where some servers look for settings", async () => {
+    bench.upstream.answer((_, reply) => reply.json(completion("ok")));
+    const who = await bench.spender(nameOf("hider"));
+    const before = bench.upstream.requests.length;
+    for (const place of [
+      "extra_body",
+      "generation_config",
+      "generationConfig",
+      "parameters",
+      "sampling_params",
+    ])
+      for (const inner of [
+        { max_output_tokens: 100_000 },
+        { maxOutputTokens: 1 },
+        { N: 128 },
+        { candidate_count: 8 },
+        { model: "dearer" },
+        { messages: [] },
+        { options: { num_predict: 9 } },
+        { fallbacks: ["dearer"] },
+      ])
+        for (const fields of [{ [place]: inner }, { extra: { [place]: inner } }]) {
+          const answer = await who.chat(fields);
+          expect({ fields, status: answer.status }).toEqual({ fields, status: 400 });
+          const { error } = (await answer.json()) as { error: { message: string } };
+          expect(error.message).toContain(`${place}.${Object.keys(inner)[0]}\` is refused`);
+        }
+    const raw = `{"model":"${DEAR}","messages":[{"role":"user","content":"x"}],"extra_body":{"n":9},"extra_body":{}}`;
+    expect((await who.post("/v1/chat/completions", raw)).status).toBe(400);
+    expect((await who.chat({ Extra_Body: {} })).status).toBe(400);
+    expect((await who.post("/v1/responses", { model: DEAR, input: "x", extra_body: { n: 9 } })).status).toBe(
+      200,
+    );
+    expect(bench.upstream.requests.at(-1)!.json.extra_body).toBeUndefined();
+    expect(bench.upstream.requests.length).toBe(before + 1);
+    // Everything else in these places is the upstream's.
+    const harmless = { google: { thinking_config: { thinking_budget: 5 } }, temperature: 0.5 };
+    expect((await who.chat({ extra_body: harmless, parameters: "x" })).status).toBe(200);
+    expect(bench.upstream.requests.at(-1)!.json).toMatchObject({ extra_body: harmless, parameters: "x" });
+  });
+
   test("other keys pass as they are, in whatever case", async () => {
     bench.upstream.answer((_, reply) => reply.json(completion("ok")));
     const who = await bench.spender(nameOf("speller"));

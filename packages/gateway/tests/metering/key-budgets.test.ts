@@ -140,6 +140,28 @@ onEachDatabase("budgets of keys", (fresh) => {
     });
   });
 
+  test("requests that are under way when the month ends do not overrun the budget of the next", async () => {
+    const { bench, clock } = await open(fresh);
+    const who = limited({ monthlyNanoUsd: 2 * CENT });
+    clock.nowMs = Date.parse("2026-11-30T23:59:00Z");
+    const across = admittedOf(await atOnce([bench], who, 5));
+    expect(across).toHaveLength(2);
+    clock.nowMs = Date.parse("2026-12-01T00:00:01Z");
+    // They will count in December, so it has nothing left for others.
+    expect(admittedOf(await atOnce([bench], who, 5))).toHaveLength(0);
+    across[0]!.release();
+    across[1]!.settle(centUsage());
+    const [last, ...more] = admittedOf(await atOnce([bench], who, 5));
+    expect(more).toHaveLength(0);
+    last!.settle(centUsage());
+    await bench.metering.flush(10_000);
+    expect(await bench.usage.store.keySpend(who.keyId!)).toMatchObject({
+      month: "2026-12",
+      monthNanoUsd: 2 * CENT,
+    });
+    expect(bench.metering.holdCount).toBe(0);
+  });
+
   test("a row of an earlier month that is written late counts in the total alone", async () => {
     const { bench, clock } = await open(fresh);
     const who = limited({ monthlyNanoUsd: 5 * CENT, totalNanoUsd: 50 * CENT });

@@ -237,6 +237,43 @@ onEachDatabase("request records", (fresh) => {
     }));
 });
 
+/** What a channel says, from the moment it is subscribed to. */
+async function hear({ url }: { url: string }, session: string, token: string): Promise<{ text: string }> {
+  const heard = { text: "" };
+  const events = await fetch(`${url}/api/rpc/events?session=${session}&token=${token}`);
+  void (async () => {
+    for await (const piece of events.body as unknown as AsyncIterable<Uint8Array>)
+      heard.text += new TextDecoder().decode(piece);
+  })().catch(() => {});
+  await until("it is subscribed", () => heard.text.includes("subscribed"));
+  return heard;
+}
+
+test("a watcher who loses the right hears nothing more; nobody can take the places of others", async () => {
+  const bench = await bootInference({ config: { registrationOpen: true } });
+  try {
+    const bob = await bench.signIn("bob");
+    const { id: user_id } = await bench.rpc("auth.me", {}, bob);
+    await bench.rpc("users.update", { user_id, is_admin: true }, bench.token);
+    const watch = (token: string) => bench.rpc("requests.watch", { everyone: true }, token);
+    const { stream_id } = await watch(bob);
+    const his = await hear(bench, stream_id, bob);
+    await (await bench.chat({})).text();
+    await until("he hears of it", () => his.text.includes("requests.ended"));
+    const before = his.text;
+    await bench.rpc("users.update", { user_id, is_admin: false }, bench.token);
+    for (let i = 0; i < 250; i++) await bench.rpc("requests.watch", {}, bob);
+    const { stream_id: ours } = await watch(bench.token);
+    const hers = await hear(bench, ours, bench.token);
+    await (await bench.chat({})).text();
+    await until("she hears of it", () => hers.text.includes("requests.ended"));
+    expect(his.text.replaceAll(": keep-alive\n\n", "")).toBe(before);
+    expect((await bench.call("requests.watch", { everyone: true, stream_id }, bob)).error.code).toBe(-32007);
+  } finally {
+    await bench.stop();
+  }
+});
+
 test("creating a video and a voice session leave records", async () => {
   const bench = await bootInference();
   const film = startMinimax();

@@ -1,11 +1,8 @@
-/**
- * `npm run chaos`: chats through a pool of backends of which some fail, and what the clients notice of it.
- */
-import "../../../../scripts/lib/help.ts";
+/** Chats through a pool of backends of which some fail, and what the clients notice of it. */
 import { startUpstream } from "@model-gateway/testing/upstream.ts";
 import { bootInference } from "../support/inference.ts";
 
-export interface ChaosResult {
+export interface RouteChaosResult {
   chats: number;
   failed: number;
   /** What the client waited, once the first failures were known. */
@@ -23,7 +20,7 @@ const KNOWN_AFTER_SHARE = 0.25;
  * Chats to one route with four backends: one is killed on the way, one freezes, one answers 429, and one serves.
  * Half of them stream.
  */
-export async function runChaos(chats: number): Promise<ChaosResult> {
+export async function runRouteChaos(chats: number): Promise<RouteChaosResult> {
   const bench = await bootInference();
   const [killed, frozen, limited] = ["a", "b", "c"].map((id) => startUpstream({ models: [id] }));
   try {
@@ -66,10 +63,4 @@ export async function runChaos(chats: number): Promise<ChaosResult> {
     for (const upstream of [killed, frozen, limited]) upstream?.stop();
     await bench.stop();
   }
-}
-
-if (import.meta.main) {
-  const result = await runChaos(Number(process.argv[2] ?? 10_000));
-  console.log(JSON.stringify(result));
-  process.exit(result.failed === 0 ? 0 : 1);
 }

@@ -112,7 +112,7 @@ describe("recovery", () => {
   });
 
   test("so does one that froze and goes on; one that answers calls with errors keeps its 30 s", async () => {
-    bench = await bootInference({ overrides: { deadlines: { firstByteMs: 200 } } });
+    bench = await bootInference({ overrides: { deadlines: { firstByteMs: 1_000 } } });
     bench.upstream.answer(() => {});
     bench.upstream.listing(() => {});
     for (const text of ["a", "b", "c"]) expect((await say(text)).status).toBe(502);

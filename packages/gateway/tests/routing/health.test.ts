@@ -11,6 +11,7 @@ function steppedClock() {
   return {
     clock: {
       now: () => systemClock.now() + offsetMs,
+      elapsed: () => systemClock.now() + offsetMs,
       after: systemClock.after,
       every(periodMs: number, task: () => void) {
         if (periodMs === 60_000) minutely.push(task);

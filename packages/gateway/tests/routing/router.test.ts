@@ -88,6 +88,13 @@ describe("the circuit", () => {
     expect(circuit.report(later).state).toBe("closed");
   });
 
+  test("does not stay open for as long as the clock was set back", () => {
+    const circuit = new Circuit();
+    for (let i = 0; i < 3; i++) circuit.failed("x", now);
+    expect(circuit.canPass(now - 1)).toBe(true);
+    expect(circuit.report(now - 3_600_000).state).toBe("half_open");
+  });
+
   test("gives the test to the next caller when the first one left", () => {
     const circuit = new Circuit();
     for (let i = 0; i < 3; i++) circuit.failed("x", now);

@@ -117,6 +117,8 @@ async function setUp(fresh: Parameters<Parameters<typeof onEachDatabase>[1]>[0])
       },
       metering: { admit, resume: async (options) => admit(options), record },
       billing: { videoCostNanoUsd: async (_, { durationSeconds }) => durationSeconds * 0.01 * 1e9 },
+      revocations: { onChange() {} },
+      isInForce: async () => true,
       pollMs: { first: 10, most: 20 },
       tickMs: 10,
       ...more,

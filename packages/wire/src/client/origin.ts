@@ -10,6 +10,11 @@ const IDLE_MS = 4_000;
 const IDLE_MAX = 512;
 const CONNECT_MS = 10_000;
 const KEEP_ALIVE_MS = 30_000;
+/**
+ * A close that crossed the request on its way arrives within a round trip, even to another continent. One that comes
+ * later is from a server that has had the request, and may have begun to work on it.
+ */
+const CROSSED_MS_MAX = 250;
 
 /**
  * HTTP/1.1 to one plain-http server over kept connections: the part of HTTP that a POST needs, on the event loop's
@@ -75,7 +80,7 @@ export class HttpOrigin implements Origin {
   }
 
   #take(): Connection | null {
-    const oldestMs = this.#clock.now() - IDLE_MS;
+    const oldestMs = this.#clock.elapsed() - IDLE_MS;
     for (;;) {
       const connection = this.#idle.pop();
       if (!connection) return null;
@@ -101,7 +106,7 @@ export class HttpOrigin implements Origin {
   /** The oldest come first. */
   #sweep(): void {
     this.#cancelSweep = null;
-    const oldestMs = this.#clock.now() - IDLE_MS;
+    const oldestMs = this.#clock.elapsed() - IDLE_MS;
     const firstYoung = this.#idle.findIndex(({ idleSinceMs }) => idleSinceMs > oldestMs);
     for (const old of this.#idle.splice(0, firstYoung === -1 ? this.#idle.length : firstYoung)) old.destroy();
     if (this.#idle.length > 0) this.#cancelSweep = this.#clock.after(IDLE_MS, () => this.#sweep());
@@ -129,6 +134,7 @@ class Connection implements Carrier, Recipient {
   #exchange: Exchange | null = null;
   #outbox: Outbox | null = null;
   #carried = 0;
+  #sentMs = 0;
   #isPaused = false;
   #cancelLinger: (() => void) | null = null;
 
@@ -144,6 +150,7 @@ class Connection implements Carrier, Recipient {
 
   carry(exchange: Exchange): void {
     this.#carried++;
+    this.#sentMs = this.options.clock.elapsed();
     this.#exchange = exchange;
     exchange.carriedBy(this);
     // It may have been closed since it was opened or kept.
@@ -171,8 +178,13 @@ class Connection implements Carrier, Recipient {
       return;
     }
     this.#exchange = null;
-    if (this.#carried > 1 && !exchange.hasBegun) this.options.again(exchange);
+    if (this.#hasCrossed(exchange)) this.options.again(exchange);
     else exchange.disconnected(error);
+  }
+
+  /** Whether the server closed the kept connection before it could see that it was used again. */
+  #hasCrossed({ hasBegun }: Exchange): boolean {
+    return this.#carried > 1 && !hasBegun && this.options.clock.elapsed() - this.#sentMs <= CROSSED_MS_MAX;
   }
 
   pause(): void {
@@ -204,7 +216,7 @@ class Connection implements Carrier, Recipient {
   }
 
   free(): void {
-    this.idleSinceMs = this.options.clock.now();
+    this.idleSinceMs = this.options.clock.elapsed();
     this.options.idle(this);
   }
 

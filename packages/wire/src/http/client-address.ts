@@ -1,3 +1,4 @@
+import type { Networks } from "./networks.ts";
 import type { HttpRequest } from "./request.ts";
 
 /**
@@ -7,13 +8,13 @@ import type { HttpRequest } from "./request.ts";
 export class ClientAddress {
   constructor(
     readonly request: Pick<HttpRequest, "header"> & { readonly remoteAddress: string },
-    readonly trustedProxies: ReadonlySet<string>,
+    readonly trustedProxies: Networks,
   ) {}
 
   get ip(): string {
     const { request, trustedProxies } = this;
     const peer = request.remoteAddress.replace(/^::ffff:/, "");
-    if (trustedProxies.size === 0 || !trustedProxies.has(peer)) return peer;
+    if (!trustedProxies.has(peer)) return peer;
     const hops = (request.header("x-forwarded-for") ?? "")
       .split(",")
       .map((hop) => hop.trim())

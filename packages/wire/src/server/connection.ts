@@ -8,7 +8,15 @@ import type { Recipient } from "../turns/inbox.ts";
 import { type BytePipe, ServerSocket } from "../websocket/server-socket.ts";
 import { ClientSocket } from "./client-socket.ts";
 import { IncomingRequest, type RequestCarrier } from "./incoming-request.ts";
-import { DISCARDED_BYTES_MAX, HEAD_MS, IDLE_MS, STREAK_MAX, UNREAD_MS, WAITING_BYTES_MAX } from "./limits.ts";
+import {
+  DISCARDED_BYTES_MAX,
+  HEAD_MS,
+  IDLE_MS,
+  IDLE_RETIRING_MS,
+  STREAK_MAX,
+  UNREAD_MS,
+  WAITING_BYTES_MAX,
+} from "./limits.ts";
 import { CONTINUE, headText, sendWhole, TEXT_TYPE } from "./reply-head.ts";
 import { ReplyStream, type StreamCarrier } from "./reply-stream.ts";
 import { RequestBody } from "./request-body.ts";
@@ -135,10 +143,15 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
     else this.#leave();
   }
 
-  /** Closes the connection once it is idle. */
+  /** Closes the connection once it has been idle for a moment. */
   retire(): void {
     if (this.#webSocket) this.#webSocket.retire();
-    else if (this.#isIdle) this.#leave();
+    else if (this.#isIdle) this.#leaveAt(this.#idleSinceMs + IDLE_RETIRING_MS);
+  }
+
+  #leaveAt(deadlineMs: number): void {
+    if (this.options.clock.now() >= deadlineMs) this.#leave();
+    else this.#client.expectBy(deadlineMs);
   }
 
   /** Closes the connection if it has been idle since then. */
@@ -410,10 +423,9 @@ export class Connection implements Recipient, RequestCarrier, StreamCarrier, Byt
     if (this.#held) {
       this.#client.expectWithin(HEAD_MS);
       this.#advance();
-    } else if (this.options.isRetiring) this.#close();
-    else {
+    } else {
       this.#idleSinceMs = this.options.clock.now();
-      this.#client.expectBy(this.#idleSinceMs + IDLE_MS);
+      this.#client.expectBy(this.#idleSinceMs + (this.options.isRetiring ? IDLE_RETIRING_MS : IDLE_MS));
     }
   }
 

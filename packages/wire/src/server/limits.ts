@@ -7,6 +7,11 @@ export const BODY_SILENCE_MS = 60_000;
 export const BODY_BYTES_PER_SECOND_MIN = 500;
 /** How long an idle connection is kept: longer than proxies in front of us keep theirs. */
 export const IDLE_MS = 120_000;
+/**
+ * The same while the server stops: a client that was not told that its connection closes may send its next request at
+ * the same moment, which would be lost. That request's answer tells it.
+ */
+export const IDLE_RETIRING_MS = 500;
 /** How long a client may read nothing of its reply. */
 export const UNREAD_MS = 120_000;
 /** How long a client has to close its half after we closed ours. */

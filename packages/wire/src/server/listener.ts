@@ -9,6 +9,8 @@ import { type StrangerLimits, Strangers } from "./strangers.ts";
 
 /** How often connections are checked against their deadlines. */
 const SWEEP_MS = 1_000;
+/** While it stops, connections wait only for a moment. */
+const STOPPING_SWEEP_MS = 100;
 /** TCP keep-alive probes find clients that vanished without closing. */
 const KEEP_ALIVE_MS = 60_000;
 /** At the connection limit: how often idle connections are looked for, and how often it is logged. */
@@ -56,7 +58,8 @@ export class Listener {
   readonly #connections = new Set<Connection>();
   readonly #strangers: Strangers | null;
   readonly #listener: { stop(closeActive?: boolean): void; readonly port: number };
-  readonly #endSweeps: () => void;
+  readonly #sweep: () => void;
+  #endSweeps: () => void;
   #whenEmpty: (() => void)[] = [];
   #isStopped = false;
   #nextSpareAtMs = 0;
@@ -111,10 +114,11 @@ export class Listener {
     };
     this.#listener = Bun.listen(listen);
     this.port = this.#listener.port;
-    this.#endSweeps = clock.every(SWEEP_MS, () => {
+    this.#sweep = () => {
       const nowMs = clock.now();
       for (const connection of connections) connection.check(nowMs);
-    });
+    };
+    this.#endSweeps = clock.every(SWEEP_MS, this.#sweep);
     this.retire = () => {
       shared.isRetiring = true;
     };
@@ -138,7 +142,10 @@ export class Listener {
       if (now) connection.terminate();
       else connection.retire();
     }
-    if (this.#connections.size > 0) await new Promise<void>((resolve) => this.#whenEmpty.push(resolve));
+    this.#endSweeps();
+    if (this.#connections.size === 0) return;
+    this.#endSweeps = this.options.clock.every(STOPPING_SWEEP_MS, this.#sweep);
+    await new Promise<void>((resolve) => this.#whenEmpty.push(resolve));
     this.#endSweeps();
   }
 

@@ -1,10 +1,11 @@
 import { afterEach, describe, expect, test } from "bun:test";
 import { createServer, type Server, type Socket } from "node:net";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import fc from "fast-check";
 import { type Answer, type FailureKind, HttpOrigin, type OriginOptions } from "../../src/client/index.ts";
 import { HttpParseError, type ResponseHead, ResponseParser } from "../../src/client/response-parser.ts";
-import { systemClock } from "../../src/clock.ts";
+import { type Clock, systemClock } from "../../src/clock.ts";
 
 const running: { server: Server; origin: HttpOrigin }[] = [];
 afterEach(() => {
@@ -22,7 +23,7 @@ interface Talk {
 }
 
 /** A server that is written byte by byte: `answer` is called with each whole request. */
-async function serving(answer: (socket: Socket, talk: Talk) => void) {
+async function serving(answer: (socket: Socket, talk: Talk) => void, clock: Clock = systemClock) {
   let connections = 0;
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {
@@ -43,7 +44,7 @@ async function serving(answer: (socket: Socket, talk: Talk) => void) {
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as { port: number };
   const headers = { "content-type": "application/json", authorization: "Bearer k" };
-  const origin = new HttpOrigin({ url: `http://127.0.0.1:${port}`, headers, ...errors }, systemClock);
+  const origin = new HttpOrigin({ url: `http://127.0.0.1:${port}`, headers, ...errors }, clock);
   running.push({ server, origin });
   return { origin, sockets, connections: () => connections };
 }
@@ -206,13 +207,25 @@ describe("an origin", () => {
       if (connection === 1 && request === 2) socket.destroy();
       else if (connection === 3) socket.destroy();
       else socket.write(withLength("{}", connection === 2 ? "connection: close\r\n" : ""));
-    });
+    }, new ManualClock());
     await origin.post("/", "{}", never()).then(whole);
     expect(await origin.post("/", "{}", never()).then(whole)).toBe("{}");
     expect(connections()).toBe(2);
     const error = await failureOf(origin.post("/", "{}", never()));
     expect(error).toBeInstanceOf(TestError);
     expect([error?.kind, connections()]).toEqual(["transport", 3]);
+  });
+
+  test("does not ask again when the server had the request for a while: it may have begun to work on it", async () => {
+    const clock = new ManualClock();
+    const { origin, connections } = await serving((socket, { request }) => {
+      if (request === 1) return socket.write(withLength("{}"));
+      clock.advance(1_000);
+      return socket.destroy();
+    }, clock);
+    await origin.post("/", "{}", never()).then(whole);
+    expect(await failureOf(origin.post("/", "{}", never()))).toMatchObject({ kind: "transport" });
+    expect(connections()).toBe(1);
   });
 
   test("tells a server that is not there from one that breaks off", async () => {

@@ -2,7 +2,14 @@ import { afterEach, describe, expect, test } from "bun:test";
 import { until } from "@model-gateway/testing/until.ts";
 import { StreamedReply } from "../../src/http/reply.ts";
 import type { AnyReply } from "../../src/server/connection.ts";
-import { BODY_SILENCE_MS, HEAD_MS, IDLE_MS, LINGER_MS, UNREAD_MS } from "../../src/server/limits.ts";
+import {
+  BODY_SILENCE_MS,
+  HEAD_MS,
+  IDLE_MS,
+  IDLE_RETIRING_MS,
+  LINGER_MS,
+  UNREAD_MS,
+} from "../../src/server/limits.ts";
 import { SocketReply } from "../../src/server/upgrade.ts";
 import { clientFrame } from "../websocket/support.ts";
 import { echo, type Handle, Pending, TestServer, TestSource, text } from "./support.ts";
@@ -191,6 +198,7 @@ describe("stopping", () => {
     streaming!.send(get("/stream"));
     await until("the requests", () => server.requests.length === 3);
     const stopped = server.listener.stop();
+    server.clock.advance(IDLE_RETIRING_MS + SWEEP_MS);
     await Promise.all([idle!.ended(), kept!.ended()]);
     expect(server.listener.connectionCount).toBe(2);
     answer.resolve(text("late"));
@@ -200,10 +208,31 @@ describe("stopping", () => {
     waiting!.leave();
     source.writer!.end();
     expect((await streaming!.answer()).body.toString()).toBe("a");
+    server.clock.advance(IDLE_RETIRING_MS + SWEEP_MS);
     await streaming!.ended();
     streaming!.leave();
     await stopped;
     expect(server.listener.connectionCount).toBe(0);
+  });
+
+  test("a request that crosses the stop on a connection which was to be kept is answered, and told so", async () => {
+    const source = new TestSource((writer) => writer.write("a"));
+    serve((request) => (request.path === "/stream" ? new StreamedReply(HEAD, source) : text("x")));
+    const [kept, streaming] = await Promise.all([server.connect(), server.connect()]);
+    kept!.send(get("/x"));
+    expect((await kept!.answer()).headers.has("connection")).toBe(false);
+    streaming!.send(get("/stream"));
+    await until("the requests", () => server.requests.length === 2);
+    const stopped = server.listener.stop();
+    source.writer!.end();
+    expect((await streaming!.answer()).headers.has("connection")).toBe(false);
+    for (const client of [kept!, streaming!]) {
+      client.send(get("/x"));
+      expect((await client.answer()).headers.get("connection")).toBe("close");
+      await client.ended();
+      client.leave();
+    }
+    await stopped;
   });
 
   test("retire: every answer is the last of its connection, new connections still come", async () => {
@@ -227,6 +256,7 @@ describe("stopping", () => {
     const stopped = server.listener.stop();
     client.socket.resume();
     expect((await client.answer()).body.length).toBe(large.length);
+    server.clock.advance(IDLE_RETIRING_MS + SWEEP_MS);
     await client.ended();
     client.leave();
     await stopped;

@@ -103,7 +103,7 @@ function createAgent(made: typeof parts, refPrefix: string, page: Document): Age
   const frame = made.nextFrame;
   const watch = made.createWatch({ dom, hit, brief, frame, listenFirst: made.listenFirst });
   const act = made.createAct({ dom, roles, hit, watch, brief, frame, page });
-  const fields = made.createFields({ dom, roles, hit, act, brief });
+  const fields = made.createFields({ dom, roles, hit, act, brief, watch });
   const forms = made.createForms(brief);
   const momentary = made.createMomentary({ dom, page });
   const changeLog = made.createChanges({ dom, tree, distiller, renderer, momentary });
@@ -215,6 +215,10 @@ function createAgent(made: typeof parts, refPrefix: string, page: Document): Age
         const field = fields.kindOf(element);
         return { field, readiness: fields.prepareType(element, request) };
       });
+    },
+    insert(target, text, append) {
+      const element = located(target);
+      return element !== null && fields.insert(element, text, append);
     },
     focus() {
       changeLog.prepare();

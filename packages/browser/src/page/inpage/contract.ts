@@ -81,6 +81,8 @@ export interface Agent {
   focusOn(target: string): void;
   frame(): Promise<void>;
   type(target: string, request: TypeRequest): Found;
+  /** The text of a plain field that `type` found ready; false when it has to be sent as input. */
+  insert(target: string, text: string, append: boolean): boolean;
   /** What has the focus: a field, a document inside of this one, something else, or nothing. */
   focus(): { kind: "field" | "frame" | "other" | "none"; field: FieldKind };
   /** Null: the element that has the focus. */

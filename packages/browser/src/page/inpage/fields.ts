@@ -4,11 +4,14 @@ import type { Brief } from "./brief.ts";
 import type { Dom } from "./dom.ts";
 import type { Hit } from "./hit.ts";
 import type { Roles } from "./roles.ts";
+import type { Watch } from "./watch.ts";
 
 export interface TypeRequest {
   text: string;
   /** Keep what is there and go on at its end. */
   append: boolean;
+  /** The field is only looked at; `insert` follows where it can. */
+  isFocusedLater: boolean;
 }
 
 /** How the text gets into the field that is ready now. */
@@ -17,6 +20,8 @@ export interface FieldKind {
   isSingleBox: boolean;
   /** An editor that keeps its text elsewhere: only its own "select all" knows what all of it is. */
   isEditor: boolean;
+  /** A text field of the browser's own, which `insert` can fill. */
+  isPlain: boolean;
   /** The text before, which `append` goes on from; null where it cannot be read. */
   before: string | null;
 }
@@ -27,9 +32,10 @@ interface FieldTools {
   hit: Hit;
   act: Act;
   brief: Brief;
+  watch: Watch;
 }
 
-export function createFields({ dom, roles, hit, act, brief }: FieldTools) {
+export function createFields({ dom, roles, hit, act, brief, watch }: FieldTools) {
   /** Kinds of input that take a value as a whole and ignore keys in part. */
   const valueTypes = /^(date|time|datetime-local|month|week|color|range)$/;
   const clickedTypes = /^(checkbox|radio|submit|button|reset|image|hidden)$/;
@@ -138,7 +144,7 @@ export function createFields({ dom, roles, hit, act, brief }: FieldTools) {
   }
 
   /** Focuses the field and selects what is there, so that inserted text replaces it. */
-  function prepareType(element: Element, { text, append }: TypeRequest): Readiness {
+  function prepareType(element: Element, { text, append, isFocusedLater }: TypeRequest): Readiness {
     dom.resetCaches();
     if (!element.isConnected) return { state: "hidden", reason: "it is no longer in the page" };
     const field = fieldOf(element);
@@ -160,12 +166,40 @@ export function createFields({ dom, roles, hit, act, brief }: FieldTools) {
       if (refused) return refused;
     }
     if (!hit.isWholeInView(field)) hit.scrollTo(field, "nearest");
+    if (!isFocusedLater || !kindOf(element).isPlain) focusFor(field, append);
+    return { state: "ready", x: 0, y: 0 };
+  }
+
+  function focusFor(field: HTMLElement, append: boolean): void {
     field.focus({ preventScroll: true });
     if (append) caretToEnd(field);
     else if (isTextField(field)) (field as HTMLInputElement).select();
     else if (field.isContentEditable) getSelection()?.selectAllChildren(field);
-    return { state: "ready", x: 0, y: 0 };
   }
+
+  /**
+   * Focus, selection and text in one step. Apart, the focus would be drawn in a frame of its own, and what the text
+   * leads to one frame later. False: the page has moved the focus on, and the text has to follow it.
+   */
+  function insert(element: Element, text: string, append: boolean): boolean {
+    const field = element as HTMLElement;
+    focusFor(field, append);
+    if (focused() !== field) return false;
+    // Not every browser asks the page before a command; the page is asked here, once, and may do it itself.
+    if (isAllowed(field, text)) watch.insertText(text);
+    return true;
+  }
+
+  const isAllowed = (field: Element, data: string) =>
+    field.dispatchEvent(
+      new InputEvent("beforeinput", {
+        data,
+        inputType: "insertText",
+        bubbles: true,
+        cancelable: true,
+        composed: true,
+      }),
+    );
 
   /** Where lines are elements, the browser leaves the caret somewhere in the last of those that it inserted. */
   function caretToEnd(element: Element): void {
@@ -183,10 +217,13 @@ export function createFields({ dom, roles, hit, act, brief }: FieldTools) {
 
   function kindOf(element: Element | null): FieldKind {
     const field = element && fieldOf(element);
-    if (!field) return { isSingleBox: false, isEditor: false, before: null };
+    if (!field) return { isSingleBox: false, isEditor: false, isPlain: false, before: null };
+    const isSingleBox = field instanceof HTMLInputElement && field.maxLength === 1;
+    const isEditor = !isTextField(field) || field !== element;
     return {
-      isSingleBox: field instanceof HTMLInputElement && field.maxLength === 1,
-      isEditor: !isTextField(field) || field !== element,
+      isSingleBox,
+      isEditor,
+      isPlain: !isSingleBox && !isEditor,
       before: heldBy(field),
     };
   }
@@ -230,7 +267,7 @@ export function createFields({ dom, roles, hit, act, brief }: FieldTools) {
     if (current && focused() === current && current.value !== "") boxes[index + 1]?.focus();
   }
 
-  return { prepareType, fieldOf, focused, caretToEnd, kindOf, heldBy, boxesValue, leaveBox };
+  return { prepareType, insert, fieldOf, focused, caretToEnd, kindOf, heldBy, boxesValue, leaveBox };
 }
 
 export type Fields = ReturnType<typeof createFields>;

@@ -38,7 +38,7 @@ export interface World {
 export function listenFirst(): void {
   const world = globalThis as World;
   world.browserToolInput ??= (event) => world.browserToolJudge?.(event);
-  for (const name of "pointerdown mousedown touchstart pointerup mouseup touchend click auxclick dblclick contextmenu dragstart mousemove keydown input".split(
+  for (const name of "pointerdown mousedown touchstart pointerup mouseup touchend click auxclick dblclick contextmenu dragstart mousemove keydown beforeinput input".split(
     " ",
   ))
     addEventListener(name, world.browserToolInput, { capture: true });
@@ -70,6 +70,8 @@ export function createWatch({ dom, hit, brief, frame, listenFirst: listen }: Wat
   let isFileAsked = false;
   /** The frame that follows the last input. It is waited for from the input on, and not only when somebody asks. */
   let drawn: Promise<void> | null = null;
+  /** The page was asked already whether it lets a text in. */
+  let isAsked = false;
   /** Where the pointer was last seen, and over what. */
   let resting: { x: number; y: number; over: WeakRef<Element> } | null = null;
 
@@ -111,7 +113,19 @@ export function createWatch({ dom, hit, brief, frame, listenFirst: listen }: Wat
   const isDown = (type: string) => /down$|^touchstart$/.test(type);
   const isUp = (type: string) => /up$|^touchend$/.test(type);
 
+  /** Inserts at the caret. The page has been asked about it; a browser that asks again is not heard. */
+  function insertText(text: string): void {
+    listen();
+    isAsked = true;
+    document.execCommand("insertText", false, text);
+    isAsked = false;
+  }
+
   function judge(event: Event): void {
+    if (event.type === "beforeinput") {
+      if (isAsked) event.stopImmediatePropagation();
+      return;
+    }
     const [target] = event.composedPath();
     if (event.type === "mousemove") {
       const { clientX: x, clientY: y } = event as MouseEvent;
@@ -203,7 +217,7 @@ export function createWatch({ dom, hit, brief, frame, listenFirst: listen }: Wat
     return waited;
   }
 
-  return { arm, verdict, hasDragBegun, hasSlippedUnder, afterInput };
+  return { arm, insertText, verdict, hasDragBegun, hasSlippedUnder, afterInput };
 }
 
 export type Watch = ReturnType<typeof createWatch>;

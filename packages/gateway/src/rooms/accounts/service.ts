@@ -72,8 +72,12 @@ const ENDED_SESSION_KEPT_MS = 2 * ACCESS_TOKEN_SECONDS * 1000;
 const NOBODY: Identity = { actor: null, adminToken: false };
 
 function identityOf({ actor, isDisabled, endedSessions }: KnownActor, { sessionId }: TokenHolder): Identity {
-  return isDisabled || endedSessions.has(sessionId) ? NOBODY : { actor, adminToken: false, sessionId };
+  if (isDisabled || endedSessions.has(sessionId)) return NOBODY;
+  return { actor: { ...actor, sessionId }, adminToken: false, sessionId };
 }
+
+const isIn = (known: KnownActor | null, { sessionId }: SignedIn): boolean =>
+  known !== null && !known.isDisabled && !(sessionId && known.endedSessions.has(sessionId));
 
 function refuseFirst(): never {
   fail(
@@ -292,10 +296,16 @@ export class Accounts implements Authenticator {
     });
     const user = renewed && (await this.#store.userById(renewed.userId));
     if (!user || user.disabled_at !== null) {
-      await this.#store.revokeFamilyOf(tokenHash);
+      await this.#endReused(tokenHash);
       fail("auth_required", "The refresh token is unknown, expired or was used before; log in again");
     }
     return this.#session(user, renewed);
+  }
+
+  /** A used token that comes back was copied: its session ends, access tokens and sockets included. */
+  async #endReused(tokenHash: string): Promise<void> {
+    const session = await this.#store.sessionOfToken(tokenHash);
+    if (session?.used_at) await this.endSessions(session.user_id, { only: session.family_id });
   }
 
   /** Ends the session that a refresh token belongs to; one that is unknown is over already. */
@@ -377,9 +387,16 @@ export class Accounts implements Authenticator {
     return ageMs >= 0 && ageMs <= ACTOR_TRUSTED_MS;
   }
 
-  async isInForce({ userId, sessionId }: SignedIn): Promise<boolean> {
-    const known = await this.#read(userId);
-    return known !== null && !known.isDisabled && !(sessionId && known.endedSessions.has(sessionId));
+  async isInForce(signedIn: SignedIn): Promise<boolean> {
+    return isIn(await this.#read(signedIn.userId), signedIn);
+  }
+
+  async mayGoOn(signedIn: SignedIn): Promise<boolean> {
+    const reading = this.#knownActor(signedIn.userId);
+    return reading.then(
+      (known) => isIn(known, signedIn),
+      () => true,
+    );
   }
 
   /** The account of this id, also a disabled one: for the rooms where people name each other. */

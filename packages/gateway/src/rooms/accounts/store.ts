@@ -137,22 +137,19 @@ export class AccountStore {
   async useRefreshToken(on: Queryable, tokenHash: string, now: string): Promise<RefreshTokenRow | null> {
     return on.get<RefreshTokenRow>(
       `UPDATE refresh_tokens SET used_at = $2 WHERE token_hash = $1 AND used_at IS NULL AND expires_at > $2
+         AND NOT EXISTS (SELECT 1 FROM ended_sessions e WHERE e.family_id = refresh_tokens.family_id)
        RETURNING token_hash, family_id, user_id, expires_at, used_at`,
       [tokenHash, now],
     );
   }
 
-  /** Ends every token that descends from the same login; called when a used token comes back. */
-  async revokeFamilyOf(tokenHash: string): Promise<number> {
-    return this.db.run(
-      "DELETE FROM refresh_tokens WHERE family_id IN (SELECT family_id FROM refresh_tokens WHERE token_hash = $1 AND used_at IS NOT NULL)",
-      [tokenHash],
-    );
-  }
-
   /** Whose session a refresh token, of any state, belongs to. */
-  sessionOfToken(tokenHash: string): Promise<Pick<RefreshTokenRow, "user_id" | "family_id"> | null> {
-    return this.db.get("SELECT user_id, family_id FROM refresh_tokens WHERE token_hash = $1", [tokenHash]);
+  sessionOfToken(
+    tokenHash: string,
+  ): Promise<Pick<RefreshTokenRow, "user_id" | "family_id" | "used_at"> | null> {
+    return this.db.get("SELECT user_id, family_id, used_at FROM refresh_tokens WHERE token_hash = $1", [
+      tokenHash,
+    ]);
   }
 
   /** Sessions that can still be renewed, the one used last first. */
@@ -196,12 +193,13 @@ export class AccountStore {
     return rows.map(({ family_id }) => family_id);
   }
 
+  /** With them goes a token that was issued while its session was being ended: it must not come back to life. */
   deleteEndedSessions(before: string, rowsMax: number): Promise<number> {
-    return this.db.run(
-      `DELETE FROM ended_sessions WHERE family_id IN
-         (SELECT family_id FROM ended_sessions WHERE ended_at < $1 ORDER BY ended_at LIMIT $2)`,
-      [before, rowsMax],
-    );
+    const oldest = "(SELECT family_id FROM ended_sessions WHERE ended_at < $1 ORDER BY ended_at LIMIT $2)";
+    return this.db.transaction(async (tx) => {
+      await tx.run(`DELETE FROM refresh_tokens WHERE family_id IN ${oldest}`, [before, rowsMax]);
+      return tx.run(`DELETE FROM ended_sessions WHERE family_id IN ${oldest}`, [before, rowsMax]);
+    });
   }
 
   async setPassword(on: Queryable, userId: string, passwordHash: string): Promise<void> {

@@ -39,7 +39,7 @@ export class DeployStreams {
     const { events } = this.options;
     const oldest = this.#followed.keys().next();
     if (this.#followed.size >= STREAMS_MAX && !oldest.done) this.drop(oldest.value);
-    const stream = events.open(userId, order.streamId);
+    const stream = events.open({ userId }, order.streamId);
     this.#followed.set(order.streamId, {
       stream,
       agentId: order.agentId,

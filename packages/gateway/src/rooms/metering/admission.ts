@@ -32,6 +32,8 @@ import { type QuotaWindow, type QuotaWindows, spentOf } from "./windows.ts";
 const CHECK_TIMEOUT_MS = 500;
 /** After a failed check the next ones do not wait at all for this long. */
 const UNKNOWN_FOR_MS = 1_000;
+/** Requests that begin so shortly before the end of a month may end in the next: no request, and no job, takes longer. */
+const LONGEST_REQUEST_MS = 70 * 60_000;
 /** A check that needed more reads than this is looping. */
 const ROUNDS_MAX = 16;
 
@@ -95,6 +97,7 @@ interface CountedWindows {
 export class AdmissionCheck {
   #unknownUntilMs = 0;
   readonly #months = new MonthNames();
+  readonly #monthsOfEnds = new MonthNames();
 
   constructor(readonly options: AdmissionOptions) {}
 
@@ -241,9 +244,16 @@ export class AdmissionCheck {
   #share(payer: Payer): KeyShare | null | Missing {
     if (!payer.keyLimits) return null;
     const { keyBudgets, clock } = this.options;
-    const share = keyBudgets.shareOf(payer, this.#months.at(clock.now()));
+    const share = keyBudgets.shareOf(payer, this.#monthsFrom(clock.now()));
     if (share !== undefined) return share;
     return new Missing(() => keyBudgets.read(payer, (work) => this.#withinDeadline(work)), true);
+  }
+
+  /** A request counts in the month in which it ends. */
+  #monthsFrom(nowMs: number): string[] {
+    const month = this.#months.at(nowMs);
+    const later = this.#monthsOfEnds.at(nowMs + LONGEST_REQUEST_MS);
+    return later === month ? [month] : [month, later];
   }
 
   /**

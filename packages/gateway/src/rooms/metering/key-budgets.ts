@@ -110,8 +110,11 @@ export class KeyBudgets {
 
   constructor(readonly options: { store: UsageStore; clock: Clock; log: Log }) {}
 
-  /** The limits of the payer's key; null when it has none, undefined while its spend must be read first. */
-  shareOf({ keyId, keyLimits }: Payer, month: string): KeyShare | null | undefined {
+  /**
+   * The limits of the payer's key in the months in which the request may end; null when it has none, undefined while
+   * its spend must be read first.
+   */
+  shareOf({ keyId, keyLimits }: Payer, months: readonly string[]): KeyShare | null | undefined {
     if (!keyLimits || keyId === null) return null;
     const { monthlyNanoUsd, totalNanoUsd, tokensPerMinute } = keyLimits;
     const limits: KeyLimit[] = [];
@@ -131,9 +134,10 @@ export class KeyBudgets {
         limits.push({ kind, name, limit, spent: () => spentUsd(spentOf()) });
       };
       // The newest month counts, even where another instance's clock was the first to get there.
-      const ofMonth = () => (known.spend.month >= month ? known.spend.monthNanoUsd : 0);
+      const spentIn = (month: string) => () => (known.spend.month >= month ? known.spend.monthNanoUsd : 0);
       if (monthlyNanoUsd !== null)
-        inDollars("monthly_budget", monthName(keyId, month), monthlyNanoUsd, ofMonth);
+        for (const month of months)
+          inDollars("monthly_budget", monthName(keyId, month), monthlyNanoUsd, spentIn(month));
       if (totalNanoUsd !== null)
         inDollars("total_budget", totalName(keyId), totalNanoUsd, () => known.spend.totalNanoUsd);
     }

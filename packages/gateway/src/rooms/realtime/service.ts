@@ -1,7 +1,7 @@
 import type { MediaRates } from "../../backends/contract.ts";
 import type { EventHub, EventStream, Requests, Revocations, Subscription } from "../../bus/contract.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import type { Actor } from "../../kernel/context.ts";
+import type { Actor, SignedIn } from "../../kernel/context.ts";
 import { ERRORS, type ErrorName, fail, ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
@@ -46,8 +46,8 @@ interface RealtimeOptions {
   clock: Clock;
   ids: Ids;
   log: Log;
-  routing: Pick<Routing, "aliases" | "choose" | "suspect">;
-  metering: Pick<Metering, "payerOf" | "admit">;
+  routing: Pick<Routing, "aliases" | "choose" | "plan" | "suspect">;
+  metering: Pick<Metering, "payerOf" | "admit" | "checkRate">;
   billing: Pick<Billing, "limitsOf">;
   conversations: Pick<Conversations, "access" | "append">;
   revocations: Revocations;
@@ -66,11 +66,15 @@ interface StartOptions {
 /** Whose session it is: who pays, and whether they may still. */
 interface Owner {
   userId: string;
+  /** Who may follow it, with the sign-in that opened it. */
+  opener: SignedIn;
   /** Besides the user, whose rights it depends on. */
   keyId: string | null;
   groupId: string | null;
-  payer(): Payer | Promise<Payer>;
+  payer(model: string): Payer | Promise<Payer>;
   isInForce(): Promise<boolean>;
+  /** Why it may not use a model; null: it may. */
+  refusal(model: string): string | null;
 }
 
 /** Where the events of a session go. */
@@ -133,18 +137,20 @@ export class Realtime {
   async start(actor: Actor, options: StartOptions): Promise<{ session_id: string; stream_session: string }> {
     const { conversations, metering, isInForce } = this.options;
     const { userId } = actor;
-    const { record, model, refId, conversationId } = options;
+    const { record, refId, conversationId } = options;
     if (record) {
-      record.modelAsked = model;
+      record.modelAsked = options.model;
       record.refId = refId ?? null;
     }
     if (conversationId) await conversations.access(userId, conversationId);
     const owner: Owner = {
       userId,
+      opener: actor,
       keyId: null,
       groupId: null,
       payer: () => metering.payerOf(actor),
       isInForce: () => isInForce({ userId, keyId: null }),
+      refusal: () => null,
     };
     const session = await this.#open(owner, options, this.#channel);
     // The client's first event may arrive at another instance and must reach this one.
@@ -153,38 +159,66 @@ export class Realtime {
   }
 
   /** `GET /v1/realtime`: a session of an API key, on a WebSocket of its own. */
-  async openSocket(principal: Principal, model: string, hears: SocketListener): Promise<SocketSession> {
-    const { routing, isInForce } = this.options;
-    const payer = payerOf(principal);
-    const { userId, keyId, groupId } = payer;
-    const wanted = routing.aliases.resolve(model);
-    const refusal = modelRefusal(principal, wanted);
-    if (refusal !== null) fail("model_not_allowed", refusal);
+  async openSocket(
+    holder: () => Principal | Promise<Principal>,
+    { model, record, hears }: { model: string; record: RequestRecord | null; hears: SocketListener },
+  ): Promise<SocketSession> {
+    const { isInForce } = this.options;
+    if (record) record.modelAsked = model;
+    // Asked for each response: the key may have expired since, or its owner may have limited it.
+    const payerNow = (principal: Principal, used: string): Payer => {
+      const refusal = modelRefusal(principal, used);
+      if (refusal !== null) fail("model_not_allowed", refusal);
+      return payerOf(principal);
+    };
+    const principal = await holder();
+    const { userId, keyId, groupId } = payerOf(principal);
     const owner: Owner = {
       userId,
+      opener: { userId },
       keyId,
       groupId,
-      payer: () => payer,
+      payer: (used) => whenKnown(holder(), (now) => payerNow(now, used)),
       isInForce: () => isInForce({ userId, keyId }),
+      refusal: (name) => modelRefusal(principal, name),
     };
     const listener: Listener = {
       event: (_, event) => hears.event(event),
       ended: (_, end) => hears.ended(end),
     };
-    const { id } = await this.#open(owner, { model: wanted }, listener);
+    const { id } = await this.#open(owner, { model, record }, listener);
     return {
       send: (event) => this.#sendHere(userId, id, event),
       close: () => void this.#stopHere(userId, id),
     };
   }
 
-  async #open(
+  /** On the model's backend, or on the first target of a model route that opens a session. */
+  async #open(owner: Owner, options: StartOptions, listener: Listener): Promise<Session> {
+    const { routing } = this.options;
+    const model = routing.aliases.resolve(options.model);
+    const request = { capability: "realtime" as const };
+    const plan = routing.plan(model, request, owner.refusal);
+    let route = await (plan ? plan.first() : routing.choose({ ...request, model }));
+    for (;;) {
+      const openWithinMs = plan?.hasNext ? plan.beginWithinMs : null;
+      try {
+        return await this.#openOn({ route, openWithinMs }, owner, options, listener);
+      } catch (error) {
+        const next = error instanceof ServiceError && error.kind === "bad_gateway" ? plan?.next() : null;
+        if (!next) throw error;
+        route = next;
+      }
+    }
+  }
+
+  async #openOn(
+    { route, openWithinMs }: { route: Route; openWithinMs: number | null },
     owner: Owner,
-    { model, config = {}, conversationId, refId, record = null }: StartOptions,
+    { config = {}, conversationId, refId, record = null }: StartOptions,
     listener: Listener,
   ): Promise<Session> {
-    const { ids, clock, routing } = this.options;
-    const route = routing.choose({ model: routing.aliases.resolve(model), capability: "realtime" });
+    const { ids, clock } = this.options;
     // The router only picks backends with the capability.
     const realtime = route.backend.realtime!;
     const sessionId = ids.uuid();
@@ -223,6 +257,11 @@ export class Realtime {
     };
     record?.sent(route);
     this.#sessions.set(sessionId, session);
+    const giveUp = new AbortController();
+    const inTime =
+      openWithinMs === null
+        ? null
+        : clock.after(openWithinMs, () => giveUp.abort(new Error(`it took longer than ${openWithinMs} ms`)));
     try {
       session.link = await realtime.open(
         {
@@ -232,7 +271,7 @@ export class Realtime {
           onEvent: (event) => this.#forward(session, tellsOfItself(event) ? hideSecretsIn(event) : event),
           onClose: (reason) => this.#hungUp(session, reason),
         },
-        new AbortController().signal,
+        giveUp.signal,
       );
       if (!this.#sessions.has(sessionId)) {
         session.link.close();
@@ -249,6 +288,8 @@ export class Realtime {
       fail("bad_gateway", `The realtime session could not be opened: ${(error as Error).message}`, {
         cause: error,
       });
+    } finally {
+      inTime?.();
     }
     if (record) record.goesOn = true;
     // Rights that were taken away before the session was listed are checked here.
@@ -278,6 +319,7 @@ export class Realtime {
       ids,
       limits: billing.limitsOf(model),
       admit: (requestId, bound) => this.#admit(owner, { requestId, model, bound, refId }),
+      pace: () => whenKnown(owner.payer(model), (payer) => this.options.metering.checkRate(payer)),
       suspect: (problem, requestId) => routing.suspect(route, problem, requestId),
       settled: (usage) => record?.used(usage.promptTokens, usage.completionTokens, usage.estimated),
     });
@@ -286,7 +328,7 @@ export class Realtime {
   /** Holds what a response may cost, or throws the refusal. */
   #admit(owner: Owner, response: Omit<AdmitOptions, "payer">): Admission | Promise<Admission> {
     const { metering } = this.options;
-    return whenKnown(owner.payer(), (payer) => metering.admit({ ...response, payer }));
+    return whenKnown(owner.payer(response.model), (payer) => metering.admit({ ...response, payer }));
   }
 
   #checkRoom({ userId }: Owner): void {
@@ -434,7 +476,7 @@ export class Realtime {
   }
 
   #streamOf(session: Session): EventStream {
-    session.stream ??= this.options.events.open(session.owner.userId);
+    session.stream ??= this.options.events.open(session.owner.opener);
     return session.stream;
   }
 

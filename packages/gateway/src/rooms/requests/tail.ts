@@ -3,6 +3,7 @@ import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
+import { PRINCIPAL_CHANGED } from "../../kernel/topics.ts";
 import { requestsEnded } from "./notifications.ts";
 import { type Asker, type Facet, factsOf, type RecordRow } from "./rows.ts";
 import { outcomeOf } from "./stats.ts";
@@ -14,6 +15,8 @@ const WATCHED = "requests-watched";
 const WATCHED_MS = 60_000;
 const RENEW_SECONDS = 30;
 const WATCHERS_MAX = 200;
+/** Of one person; the one that was renewed longest ago gives way. */
+const WATCHERS_PER_USER_MAX = 5;
 /** Requests of one write that a watcher is shown; the rest are counted. */
 const SHOWN_MAX = 20;
 
@@ -29,17 +32,20 @@ interface Watcher {
   userId: string;
   filter: Filter;
   untilMs: number;
+  /** Rights may have been taken away; they are checked when it is renewed. */
+  isPaused?: true;
 }
 
 /** Tells those who watch of requests that have just ended, on whichever instance. */
 export class Tail {
   readonly #watchers = new Map<string, Watcher>();
-  readonly #unsubscribe: () => void;
+  readonly #unsubscribe: (() => void)[];
 
   constructor(readonly options: { bus: Bus; events: EventHub; clock: Clock; ids: Ids }) {
-    this.#unsubscribe = options.bus.subscribe(WATCHED, (message) =>
-      this.#watched(JSON.parse(message) as Watcher),
-    );
+    this.#unsubscribe = [
+      options.bus.subscribe(WATCHED, (message) => this.#watched(JSON.parse(message) as Watcher)),
+      options.bus.subscribe(PRINCIPAL_CHANGED, (id) => this.#pause(id)),
+    ];
   }
 
   watch(actor: Actor, filter: Filter, renewed: string | undefined) {
@@ -48,7 +54,7 @@ export class Tail {
     this.#forgetOld();
     const known = renewed === undefined ? undefined : this.#watchers.get(renewed);
     if (known && known.userId !== userId) fail("not_found", "There is no such stream of yours");
-    const streamId = known?.streamId ?? events.open(userId).sessionId;
+    const streamId = known?.streamId ?? events.open(actor).sessionId;
     const watcher: Watcher = { streamId, userId, filter, untilMs: clock.now() + WATCHED_MS };
     bus.publish(WATCHED, JSON.stringify(watcher));
     return { stream_id: streamId, renew_after_seconds: RENEW_SECONDS };
@@ -56,8 +62,10 @@ export class Tail {
 
   #watched(watcher: Watcher): void {
     this.#forgetOld();
-    if (this.#watchers.size >= WATCHERS_MAX && !this.#watchers.has(watcher.streamId)) return;
-    this.#watchers.set(watcher.streamId, watcher);
+    this.#watchers.delete(watcher.streamId);
+    const own = [...this.#watchers.values()].filter(({ userId }) => userId === watcher.userId);
+    if (own.length >= WATCHERS_PER_USER_MAX) this.#watchers.delete(own[0]!.streamId);
+    if (this.#watchers.size < WATCHERS_MAX) this.#watchers.set(watcher.streamId, watcher);
   }
 
   #forgetOld(): void {
@@ -66,10 +74,16 @@ export class Tail {
       if (untilMs < nowMs) this.#watchers.delete(streamId);
   }
 
+  #pause(id: string): void {
+    for (const watcher of this.#watchers.values())
+      if (watcher.userId === id || watcher.filter.scope.groupId === id) watcher.isPaused = true;
+  }
+
   written(written: Written): void {
     if (this.#watchers.size === 0) return;
     this.#forgetOld();
-    for (const { streamId, filter } of this.#watchers.values()) {
+    for (const { streamId, filter, isPaused } of this.#watchers.values()) {
+      if (isPaused) continue;
       const matching = written.rows.filter((row) => matches(filter, row, written));
       if (matching.length === 0) continue;
       const shown = matching.slice(-SHOWN_MAX).map((row) => viewOf(listed(row, written)));
@@ -79,7 +93,7 @@ export class Tail {
   }
 
   close(): void {
-    this.#unsubscribe();
+    for (const unsubscribe of this.#unsubscribe) unsubscribe();
   }
 }
 

@@ -40,7 +40,12 @@ export class Circuit {
 
   /** Whether a call may be sent; has no side effects. */
   canPass(nowMs: number): boolean {
-    return this.#openUntilMs === null || (!this.#trialRunning && nowMs >= this.#openUntilMs);
+    return this.#openUntilMs === null || (!this.#trialRunning && this.#isDue(nowMs));
+  }
+  /** Further away than it was ever put: the clock was set back. */
+  #isDue(nowMs: number): boolean {
+    const leftMs = this.#openUntilMs! - nowMs;
+    return leftMs <= 0 || leftMs > OPEN_MS;
   }
   get isOpen(): boolean {
     return this.#openUntilMs !== null;
@@ -124,7 +129,7 @@ export class Circuit {
 
   report(nowMs: number): CircuitReport {
     const until = this.#openUntilMs;
-    const halfOpen = until !== null && (this.#trialRunning || nowMs >= until);
+    const halfOpen = until !== null && (this.#trialRunning || this.#isDue(nowMs));
     return {
       state: until === null ? "closed" : halfOpen ? "half_open" : "open",
       consecutive_failures: this.#failures,

@@ -78,7 +78,7 @@ export class HealthChecker {
 
   start(): void {
     const { clock, team } = this.options;
-    this.#lastRoundMs = clock.now();
+    this.#lastRoundMs = clock.elapsed();
     this.#stop = team
       ? clock.every(LEASE_PERIOD_MS, () => void this.#turn(team))
       : clock.every(PROBE_PERIOD_MS, () => void this.round());
@@ -124,7 +124,7 @@ export class HealthChecker {
 
   async #turn({ leases }: ProbeTeam): Promise<void> {
     const { clock, log } = this.options;
-    const due = clock.now() - this.#lastRoundMs >= PROBE_PERIOD_MS;
+    const due = clock.elapsed() - this.#lastRoundMs >= PROBE_PERIOD_MS;
     const before = this.#isProber;
     // Without the database there is no lease, so every instance probes.
     this.#isProber = await leases.acquire(LEASE, LEASE_MS).catch(() => true);
@@ -147,7 +147,7 @@ export class HealthChecker {
   async round(): Promise<void> {
     if (this.#roundRunning) return;
     this.#roundRunning = true;
-    this.#lastRoundMs = this.options.clock.now();
+    this.#lastRoundMs = this.options.clock.elapsed();
     const { team, entries, refresh } = this.options;
     try {
       await refresh();

@@ -182,11 +182,24 @@ export class Routing {
   acquire(request: RouteRequest): Route | Promise<Route> {
     return this.#router.acquire(request);
   }
-  /** The targets of a model route; null when the model is not one's name. */
-  plan(model: string, request: PlanRequest, allows: (model: string) => boolean): RoutePlan | null {
+  /**
+   * The targets of a model route; null when the model is not one's name. `refusal` says why a model may not be used:
+   * such targets are left out, and if nothing is left, that is thrown.
+   */
+  plan(
+    model: string,
+    request: PlanRequest,
+    refusal: (model: string) => string | null = () => null,
+  ): RoutePlan | null {
     const plan = this.routes.plan(model);
-    if (!plan) return null;
-    const targets = plan.targets.filter((target) => allows(target.model));
+    if (!plan) {
+      const refused = refusal(model);
+      if (refused !== null) fail("model_not_allowed", refused);
+      return null;
+    }
+    const targets = plan.targets.filter((target) => refusal(target.model) === null);
+    if (targets.length === 0)
+      fail("model_not_allowed", `This key may use no model that ${model} leads to; its owner can allow one`);
     return new RoutePlan(this.#router, targets, plan.beginWithinMs, request);
   }
   /** The model that a name stands for, if a backend lists it or a model route has it, healthy or not. */

@@ -127,13 +127,14 @@ export class Sso {
   }
 
   async finish(
-    { query, sealed }: { query: string; sealed: string | null },
+    { query, sealed, bearer }: { query: string; sealed: string | null; bearer: string | null },
     source: CallSource,
   ): Promise<Finished> {
     const { provider } = this.#configured();
     const { accounts, clock } = this.options;
     await accounts.limit("oidc-finish", source.ip, TRIES_PER_IP);
     const attempt = (await this.#attempts.open(sealed)) ?? refuseAttempt();
+    if (attempt.linksTo !== undefined) await this.#requireSignedIn(attempt.linksTo, bearer);
     const accepted = await provider.accepted(new URLSearchParams(query), attempt);
     const expiresAt = isoTime(clock.now() + 2 * ATTEMPT_SECONDS * 1000);
     if (!(await this.#store.use(attempt.id, expiresAt))) refuseAttempt();
@@ -145,6 +146,16 @@ export class Sso {
     const userId = await this.#accountOf(person, attempt, source);
     await this.#applyClaims(userId, person.claims);
     return { session: await accounts.startSessionOf(userId, source), returnTo: attempt.returnTo };
+  }
+
+  /** A link opens an account for good: whose session has ended since it was begun does not get one. */
+  async #requireSignedIn(userId: string, bearer: string | null): Promise<void> {
+    const { actor } = await this.options.accounts.identify(bearer);
+    if (actor?.userId !== userId)
+      fail(
+        "auth_required",
+        "You are no longer signed in to the account that was to be linked; sign in again",
+      );
   }
 
   async #link(person: Person, userId: string): Promise<void> {

@@ -18,7 +18,7 @@ export const create = defineMethod({
   result: z.object({ job_id: z.uuid(), stream_id: z.uuid() }),
   handler: async ({ params, actor, rooms, record }) => {
     const payer = await rooms.metering.payerOf(actor);
-    const { job, streamId } = await rooms.video.create(payer, params, record);
+    const { job, streamId } = await rooms.video.create(payer, params, { record, opener: actor });
     return { job_id: job.id, stream_id: streamId };
   },
 });

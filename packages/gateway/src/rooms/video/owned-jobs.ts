@@ -45,6 +45,10 @@ export class OwnedJobs {
     return { lease_owner: this.#instance, lease_until: isoTime(this.options.clock.now() + LEASE_MS) };
   }
 
+  get count(): number {
+    return this.#holds.size + this.#unheld.size;
+  }
+
   add(jobId: string, hold: JobHold): void {
     this.#holds.set(jobId, hold);
   }
@@ -77,7 +81,7 @@ export class OwnedJobs {
     const nowMs = this.options.clock.now();
     if (nowMs - this.#renewedAtMs >= RENEW_MS || nowMs < this.#renewedAtMs) {
       this.#renewedAtMs = nowMs;
-      if (this.#holds.size + this.#unheld.size > 0) await this.#renew();
+      if (this.count > 0) await this.#renew();
     }
     await this.#claim({ fromTheLiving: false });
   }

@@ -19,7 +19,7 @@ export const submit = defineRoute({
   handler: async ({ rooms, principal, body, record }) => {
     const refusal = modelRefusal(principal, rooms.routing.aliases.resolve(body.model));
     if (refusal !== null) fail("model_not_allowed", refusal);
-    const { job } = await rooms.video.create(payerOf(principal), body, record);
+    const { job } = await rooms.video.create(payerOf(principal), body, { record });
     return job;
   },
 });

@@ -5,6 +5,7 @@ import {
   type VideoRequest,
   type VideoResult,
 } from "../../backends/contract.ts";
+import { askedOnce } from "../../kernel/asked-once.ts";
 import { isoTime } from "../../kernel/clock.ts";
 import { ServiceError } from "../../kernel/errors.ts";
 import type { NotificationDefinition } from "../../kernel/notification.ts";
@@ -16,7 +17,7 @@ import { videoDone, videoFailed, videoProgress } from "./notifications.ts";
 import { OwnedJobs } from "./owned-jobs.ts";
 import { chooseVideoBackend } from "./route.ts";
 import type { VideoOptions } from "./service.ts";
-import type { JobRow, VideoStore } from "./store.ts";
+import type { JobRow, JobSummary, VideoStore } from "./store.ts";
 
 const CONCURRENT_STEPS_MAX = 16;
 const TICK_MS = 500;
@@ -39,6 +40,8 @@ const SUBMISSION_LOST =
 
 const DEARER_BACKEND =
   "the backend that was chosen for this job is gone, and another one would make more of it than was paid for; create the job again";
+
+const REVOKED = "the API key was revoked, or its owner's account or membership ended; nothing is charged";
 
 type End = Parameters<VideoStore["end"]>[1];
 
@@ -140,6 +143,8 @@ export class JobRunner {
       if (job.status === "done") await this.#settle(job);
       else if (job.status === "cancelled") await this.#tellCancelled(job, isLate);
       else if (isLate) await this.#fail(job, "the job did not finish in time");
+      // Also of jobs that were taken over: the revocation may have come while nobody carried them.
+      else if (!(await this.#isInForce(job))) await this.cancel(job, REVOKED);
       else if (job.status === "queued") await this.#submit(job, signal);
       // Its process died between sending the task and recording the answer.
       else if (job.status === "submitting") await this.#fail(job, SUBMISSION_LOST);
@@ -166,6 +171,22 @@ export class JobRunner {
     if (status !== "queued" || !(error instanceof BackendError) || error.kind !== "upstream") return false;
     const ageMs = this.options.clock.now() - Date.parse(created_at);
     return step_count >= RESUBMISSIONS_MAX || (step_count > 0 && ageMs >= RESUBMIT_FOR_MS);
+  }
+
+  #isInForce({ payer }: Pick<JobRow, "payer">): Promise<boolean> {
+    return this.options.isInForce(JSON.parse(payer) as Payer);
+  }
+
+  /** Cancels the jobs carried here whose key, user or group's member is no longer in force; null: all are checked. */
+  async recheck(id: string | null): Promise<void> {
+    if (this.#owned.count === 0) return;
+    const { lease_owner: owner } = this.#owned.lease();
+    const isInForce = askedOnce(
+      ({ payer }: JobSummary) => payer,
+      (job) => this.#isInForce(job),
+    );
+    for (const job of await this.store.activeOf(owner, id))
+      if (!(await isInForce(job))) await this.cancel(job, REVOKED);
   }
 
   /** A call to a backend, whose circuit is told how it ended. */
@@ -213,7 +234,7 @@ export class JobRunner {
       return;
     }
     await this.store.unwanted(job.id, task);
-    await this.cancelled({ ...job, backend: task.backend, task_id: taskId });
+    await this.#cancelled({ ...job, backend: task.backend, task_id: taskId });
   }
 
   /** Another backend may make more of the same request than was held for. */
@@ -222,7 +243,7 @@ export class JobRunner {
   }
 
   /** Tries until the job's deadline: a task that nobody waits for costs the operator, not the user. */
-  async #tellCancelled(job: JobRow, isLate: boolean): Promise<void> {
+  async #tellCancelled(job: JobSummary, isLate: boolean): Promise<void> {
     const upstream = this.options.routing.backendNamed(job.backend)?.video;
     if (!upstream && !isLate) return;
     const signal = AbortSignal.any([this.#submitsStopped.signal, AbortSignal.timeout(CANCEL_TIMEOUT_MS)]);
@@ -234,8 +255,16 @@ export class JobRunner {
     await this.store.settled(job.id);
   }
 
+  /** False when the job had ended before. */
+  async cancel(job: JobSummary, reason: string | null): Promise<boolean> {
+    const ended = await this.end(job, { status: "cancelled", result: null, error: reason, cost: 0 });
+    // The job counts as cancelled whatever the upstream answers, so the caller does not wait for it.
+    if (ended && job.task_id !== null) void this.#cancelled(job);
+    return ended;
+  }
+
   /** The same at once, for the job that is cancelled here. */
-  async cancelled(job: JobRow): Promise<void> {
+  async #cancelled(job: JobSummary): Promise<void> {
     try {
       await this.#tellCancelled(job, false);
     } catch (error) {
@@ -292,7 +321,7 @@ export class JobRunner {
   }
 
   /** Ends the job once; later calls do nothing. */
-  async end(job: JobRow, end: End): Promise<boolean> {
+  async end(job: JobSummary, end: End): Promise<boolean> {
     const ended = await this.store.end(job.id, end);
     if (!ended) return false;
     // A done job is announced when it is settled, so that it is announced even if its process dies in between.
@@ -321,7 +350,7 @@ export class JobRunner {
   }
 
   #notify<Definition extends NotificationDefinition>(
-    job: JobRow,
+    job: JobSummary,
     definition: Definition,
     params: z.input<Definition["params"]>,
   ): void {

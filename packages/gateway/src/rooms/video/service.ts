@@ -1,6 +1,7 @@
 import type { VideoAsked, VideoRequest, VideoResult } from "../../backends/contract.ts";
-import type { Bus, EventHub } from "../../bus/contract.ts";
+import type { Bus, EventHub, Revocations } from "../../bus/contract.ts";
 import { type Clock, isoTime } from "../../kernel/clock.ts";
+import type { SignedIn } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
@@ -30,6 +31,9 @@ export interface VideoOptions extends ChargesOptions {
   ids: Ids;
   log: Log;
   routing: Pick<Routing, "aliases" | "choose" | "backendNamed" | "callEnded">;
+  revocations: Revocations;
+  /** Whether requests with this key, or of this user, may still be made. */
+  isInForce(payer: Payer): Promise<boolean>;
   /** Time between polls; grows from the first to the most. */
   pollMs?: { first: number; most: number };
   tickMs?: number;
@@ -45,6 +49,12 @@ interface CreateJob {
   height?: number;
   provider?: string;
   extra?: Record<string, unknown>;
+}
+
+interface CreateOptions {
+  record?: RequestRecord | null;
+  /** Who may follow the job; the payer unless told. */
+  opener?: SignedIn;
 }
 
 export interface JobView {
@@ -89,12 +99,13 @@ export class Video {
     this.#store = new VideoStore(options.db);
     this.#charges = new Charges(options);
     this.#runner = new JobRunner(this.#store, this.#charges, options);
+    options.revocations.onChange((id) => this.#runner.recheck(id));
   }
 
   async create(
     payer: Payer,
     input: CreateJob,
-    record: RequestRecord | null = null,
+    { record = null, opener = { userId: payer.userId } }: CreateOptions = {},
   ): Promise<{ job: JobView; streamId: string }> {
     if (record) record.modelAsked = input.model;
     const { clock, ids, routing, events } = this.options;
@@ -142,7 +153,7 @@ export class Video {
       error: null,
       cost: 0,
       settled: false,
-      stream_id: events.open(payer.userId).sessionId,
+      stream_id: events.open(opener).sessionId,
       created_at: isoTime(nowMs),
       deadline_at: isoTime(nowMs + JOB_DEADLINE_MS),
       next_step_at: isoTime(nowMs),
@@ -152,7 +163,7 @@ export class Video {
       warnings: warnings.length > 0 ? JSON.stringify(warnings) : null,
     };
     // The id itself is a channel too, so that jobs made over REST can be followed.
-    events.open(payer.userId, id);
+    events.open(opener, id);
     try {
       await this.#runner.begin(job, hold);
     } catch (error) {
@@ -172,10 +183,8 @@ export class Video {
 
   async cancel(userId: string, jobId: string): Promise<void> {
     const job = await this.#owned(userId, jobId);
-    const ended = await this.#runner.end(job, { status: "cancelled", result: null, error: null, cost: 0 });
-    if (!ended) fail("app_error", `The job has ended already: ${(await this.#owned(userId, jobId)).status}`);
-    // The job counts as cancelled whatever the upstream answers, so the caller does not wait for it.
-    if (job.task_id !== null) void this.#runner.cancelled(job);
+    if (!(await this.#runner.cancel(job, null)))
+      fail("app_error", `The job has ended already: ${(await this.#owned(userId, jobId)).status}`);
   }
 
   /** Empties what was sent in by jobs that ended a while ago; what they made stays. */

@@ -144,6 +144,15 @@ export class VideoStore {
     );
   }
 
+  /** The owner's jobs that have not ended; with `id`, those whose payer is, or has to do with, that key, user or group. */
+  activeOf(owner: string, id: string | null): Promise<JobSummary[]> {
+    return this.db.all<JobSummary>(
+      `SELECT ${SUMMARY_COLUMNS} FROM video_jobs
+       WHERE settled = FALSE AND lease_owner = $1 AND status IN ${ACTIVE} AND payer LIKE $2`,
+      [owner, id === null ? "%" : `%"${id}"%`],
+    );
+  }
+
   /** Says when the next step is due. */
   async rest(id: string, nextStepAt: string): Promise<void> {
     await this.db.run("UPDATE video_jobs SET next_step_at = $2, step_count = step_count + 1 WHERE id = $1", [

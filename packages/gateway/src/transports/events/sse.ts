@@ -160,16 +160,24 @@ export class EventsTransport {
     this.#ends.push(this.options.clock.every(RETIRING_SWEEP_MS, sweep));
   }
 
-  /** Ends streams whose reader, or for readers who are not signed in, whose session's owner, was shut out. */
+  /** By whose right it is read: the reader's, or for readers who are not signed in, that of who opened the session. */
+  #holderOf({ reader, sessionId }: Subscription): SignedIn | null {
+    return reader ?? this.options.events.openerOf(sessionId);
+  }
+
   async #recheck(id: string | null): Promise<void> {
-    const { events, authenticator } = this.options;
-    const isInForce = askedOnce(nameOf, (holder: SignedIn) => authenticator.isInForce(holder));
+    const isInForce = askedOnce(nameOf, (holder: SignedIn) => this.options.authenticator.isInForce(holder));
     for (const subscription of [...this.#open]) {
-      const owner = events.ownerOf(subscription.sessionId);
-      const holder: SignedIn | null = subscription.reader ?? (owner === null ? null : { userId: owner });
+      const holder = this.#holderOf(subscription);
       if (!holder || (id !== null && holder.userId !== id)) continue;
-      if (!(await isInForce(holder))) subscription.end();
+      if (!(await isInForce(holder))) this.#shutOut(subscription);
     }
+  }
+
+  #shutOut(subscription: Subscription): void {
+    // The one who was shut out still knows the id.
+    if (subscription.reader) this.options.events.closeToStrangers(subscription.sessionId);
+    subscription.end();
   }
 
   /** The streams themselves end with their connections. */
@@ -199,8 +207,15 @@ export class EventsTransport {
     // Browsers send the header when they reconnect on their own; a page that was loaded again cannot set it.
     const given = request.header("last-event-id") ?? query.get("last_event_id") ?? "";
     const lastId = EVENT_ID.test(given) ? given : null;
-    if (!subscription.subscribe(this.options.events, lastId))
-      return refuse(new ServiceError("not_found", "No such session, or it has too many subscribers"));
+    const notFound = () =>
+      refuse(new ServiceError("not_found", "No such session, or it has too many subscribers"));
+    if (!subscription.subscribe(this.options.events, lastId)) return notFound();
+    // Asked after subscribing: a right that is taken away from now on ends the subscription.
+    const holder = this.#holderOf(subscription);
+    if (holder && !(await this.options.authenticator.mayGoOn(holder))) {
+      subscription.left();
+      return notFound();
+    }
     return new StreamedReply(
       { status: 200, contentType: EVENT_STREAM_TYPE, requestId, headers: EVENT_STREAM_HEADERS },
       subscription,

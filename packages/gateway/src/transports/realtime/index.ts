@@ -1,9 +1,10 @@
 import { bearerOf, type HttpRequest, Reply } from "@model-gateway/wire/http";
 import { type ServerSocket, webSocketHandshake } from "@model-gateway/wire/websocket";
-import type { Principal } from "../../kernel/context.ts";
+import type { CallSource, Principal } from "../../kernel/context.ts";
 import { ServiceError, toRestBody, toRestReply, toServiceError } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { isObject } from "../../kernel/json.ts";
+import type { RequestRecord } from "../../kernel/request-record.ts";
 import type { Gate } from "../rest/gate.ts";
 import type { SocketTransport } from "../server.ts";
 
@@ -41,9 +42,12 @@ interface End {
 /** What the transport needs of the realtime room. */
 interface RealtimeDesk {
   openSocket(
-    principal: Principal,
-    model: string,
-    hears: { event(event: Event): void; ended(end: End): void },
+    holder: () => Principal | Promise<Principal>,
+    options: {
+      model: string;
+      record: RequestRecord | null;
+      hears: { event(event: Event): void; ended(end: End): void };
+    },
   ): Promise<{ send(event: Event): void; close(): void }>;
 }
 
@@ -103,26 +107,44 @@ export class RealtimeSocket implements SocketTransport<Carried> {
   readonly path = "/v1/realtime";
   readonly protocol = "realtime";
 
-  constructor(readonly options: { desk: RealtimeDesk; gate: Gate; ids: Ids }) {}
+  constructor(
+    readonly options: {
+      desk: RealtimeDesk;
+      gate: Gate;
+      ids: Ids;
+      /** Opens the record of a session; null when none are kept. */
+      record(surface: string, requestId: string): RequestRecord | null;
+    },
+  ) {}
 
   /** Everything that can fail does so before the upgrade, as a status that clients show. */
-  async admit(request: HttpRequest, query: URLSearchParams): Promise<Carried | Reply> {
+  async admit(request: HttpRequest, query: URLSearchParams, { ip }: CallSource): Promise<Carried | Reply> {
     const { desk, gate, ids } = this.options;
     const requestId = ids.ordered();
+    const record = this.options.record(this.path, requestId);
     try {
-      const principal = await gate.keyHolder(bearerOf(request) ?? keyOffered(request), request);
+      const secret = bearerOf(request) ?? keyOffered(request);
+      await gate.keyHolder(secret, { request, record });
       const model = query.get("model") ?? "";
       if (model === "" || model.length > MODEL_LENGTH_MAX)
         throw new ServiceError("missing_fields", "`model` is required in the query: /v1/realtime?model=…");
       const refusal = handshakeRefusal(request, requestId);
-      if (refusal) return refusal;
+      if (refusal) {
+        record?.end(refusal.head.status);
+        return refusal;
+      }
       const carried = new Carried(ids);
-      const session = await desk.openSocket(principal, model, carried);
+      const holder = () => gate.stillHolder(secret);
+      const session = await desk.openSocket(holder, { model, record, hears: carried });
       carried.session = session;
       request.whenGone(() => session.close());
       return carried;
     } catch (error) {
-      return toRestReply(toServiceError(error), requestId);
+      const failure = toServiceError(error);
+      const reply = toRestReply(failure, requestId);
+      if (record) record.clientIp = ip;
+      record?.refused(failure, reply.head.status);
+      return reply;
     }
   }
 

@@ -1,4 +1,4 @@
-import { bearerOf, type HttpRequest } from "@model-gateway/wire/http";
+import { bearerOf } from "@model-gateway/wire/http";
 import type { RateLimiter } from "../../bus/contract.ts";
 import { type Authenticator, callerFrom, type Principal } from "../../kernel/context.ts";
 import { authorize } from "../../kernel/dispatch.ts";
@@ -6,6 +6,7 @@ import { KeyRefusal } from "../../kernel/errors.ts";
 import type { FailedTries } from "../../kernel/failed-tries.ts";
 import type { MethodAuth } from "../../kernel/method.ts";
 import type { AnyRoute, RouteCall } from "../../kernel/route.ts";
+import { whenKnown } from "../../kernel/when-known.ts";
 
 const WINDOW_MS = 60_000;
 const UNAUTHORIZED = "Missing or invalid API key; send it as Authorization: Bearer service-<uuid>\n";
@@ -22,6 +23,10 @@ interface GateOptions {
   apiRateLimitRpm: number;
   /** Counts the request against the tier and the group of its key, or throws the refusal. */
   checkTierRate(principal: Principal): void | Promise<void>;
+}
+
+function refuseKey(): never {
+  throw new KeyRefusal("auth_required", UNAUTHORIZED);
 }
 
 type Keyed = Pick<RouteCall, "request" | "principal" | "record">;
@@ -49,14 +54,23 @@ export class Gate {
   }
 
   /** The holder of a key that a WebSocket was opened with: opening it counts as a request. */
-  async keyHolder(secret: string | null, request: HttpRequest): Promise<Principal> {
-    const call: Keyed = { request, principal: null, record: null };
+  async keyHolder(
+    secret: string | null,
+    { request, record }: Pick<Keyed, "request" | "record">,
+  ): Promise<Principal> {
+    const call: Keyed = { request, principal: null, record };
     await this.#known(secret ? await this.options.keys.authenticate(secret) : null, {}, call);
     return call.principal!;
   }
 
+  /** What the key of such a socket may do now; throws the refusal of one that has expired or was revoked. */
+  stillHolder(secret: string | null): Principal | Promise<Principal> {
+    const found = secret ? this.options.keys.authenticate(secret) : null;
+    return whenKnown(found, (principal) => principal ?? refuseKey());
+  }
+
   #known(principal: Principal | null, route: Rated, call: Keyed): void | Promise<void> {
-    if (!principal) throw new KeyRefusal("auth_required", UNAUTHORIZED);
+    if (!principal) return refuseKey();
     call.request.vouch();
     // Also of one that is refused for its pace.
     if (call.record) call.record.principal = principal;

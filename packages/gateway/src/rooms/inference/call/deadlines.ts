@@ -63,7 +63,7 @@ export class WatchedCall {
   #onAbort: ((reason: unknown) => void) | null = null;
   isAborted = false;
   reason: unknown = null;
-  readonly #startedAtMs: number;
+  #startedAtMs: number;
   #lastMs: number;
   #phase: Phase = "waiting";
   #pingedMs = 0;
@@ -77,7 +77,7 @@ export class WatchedCall {
     readonly deadlines: Deadlines,
     readonly payer: Payer,
   ) {
-    this.#startedAtMs = this.#lastMs = clock.now();
+    this.#startedAtMs = this.#lastMs = clock.elapsed();
   }
 
   get signal(): AbortSignal {
@@ -116,12 +116,12 @@ export class WatchedCall {
 
   /** A piece of the answer arrived. */
   touch(): void {
-    this.#lastMs = this.clock.now();
+    this.#lastMs = this.clock.elapsed();
     this.#phase = "streaming";
   }
   /** The client is not reading. */
   blocked(): void {
-    this.#lastMs = this.clock.now();
+    this.#lastMs = this.clock.elapsed();
     this.#phase = "blocked";
   }
   close(): void {
@@ -134,6 +134,13 @@ export class WatchedCall {
     return this.#phase === "closed";
   }
 
+  /** Moves the start of every timeout by a time in which this process did not run. */
+  forgive(ms: number): void {
+    this.#startedAtMs += ms;
+    this.#lastMs += ms;
+  }
+
+  /** At a time of `clock.elapsed()`: deadlines do not pass because somebody set the machine's clock. */
   check(nowMs: number): void {
     const { firstByteMs, idleMs, totalMs, clientStallMs, keepAliveMs } = this.deadlines;
     const silentMs = nowMs - this.#lastMs;
@@ -169,6 +176,8 @@ const idsOf = ({ keyId, userId, groupId }: Payer): string[] =>
 export class CallWatch {
   readonly #calls = new Set<WatchedCall>();
   readonly #stop: () => void;
+  readonly #tickMs: number;
+  #tickedAtMs: number;
   #emptied: (() => void) | null = null;
   /** Keys, users and groups whose rights changed lately, and when: a call that was let in before may begin after. */
   readonly #changed = new BoundedMap<string, number>(CHANGED_MAX);
@@ -176,8 +185,9 @@ export class CallWatch {
   constructor(readonly options: CallWatchOptions) {
     const { clock, deadlines } = options;
     const shortest = Math.min(...Object.values(deadlines));
-    const tickMs = Math.max(1, Math.min(TICK_MS_MAX, Math.floor(shortest / TICKS_PER_DEADLINE)));
-    this.#stop = clock.every(tickMs, () => this.#tick());
+    this.#tickMs = Math.max(1, Math.min(TICK_MS_MAX, Math.floor(shortest / TICKS_PER_DEADLINE)));
+    this.#tickedAtMs = clock.elapsed();
+    this.#stop = clock.every(this.#tickMs, () => this.#tick());
   }
 
   get count(): number {
@@ -219,8 +229,15 @@ export class CallWatch {
   }
 
   #tick(): void {
-    const nowMs = this.options.clock.now();
-    for (const call of this.#calls) call.check(nowMs);
+    const nowMs = this.options.clock.elapsed();
+    // A tick that comes late means that the process was paused. What the upstream sent meanwhile has not been read
+    // yet, so its silence is not known: without this, one pause would cut every stream.
+    const lateMs = nowMs - this.#tickedAtMs - this.#tickMs;
+    this.#tickedAtMs = nowMs;
+    for (const call of this.#calls) {
+      if (lateMs > this.#tickMs) call.forgive(lateMs);
+      call.check(nowMs);
+    }
   }
 
   /** The service stops: every call ends now, and has settled when this resolves. */

@@ -6,7 +6,6 @@ import {
   type JsonBody,
   type PostCall,
 } from "../../../backends/contract.ts";
-import { fail } from "../../../kernel/errors.ts";
 import type { Payer } from "../../../kernel/payer.ts";
 import type { RequestRecord } from "../../../kernel/request-record.ts";
 import { LARGE_BODY_BYTES, nextTurn } from "../../../kernel/turns.ts";
@@ -143,16 +142,9 @@ export class UpstreamCall {
       asker.record.refId = asker.refId;
     }
     const model = routing.aliases.resolve(options.model);
-    const refusal = (name: string) => modelRefusal(asker.rules, name);
-    const plan = routing.plan(
-      model,
-      { capability, provider, conversationId },
-      (name) => refusal(name) === null,
+    const plan = routing.plan(model, { capability, provider, conversationId }, (name) =>
+      modelRefusal(asker.rules, name),
     );
-    if (plan?.targets.length === 0)
-      fail("model_not_allowed", `This key may use no model that ${model} leads to; its owner can allow one`);
-    const refused = plan ? null : refusal(model);
-    if (refused !== null) fail("model_not_allowed", refused);
     const chosen = plan ? plan.first() : routing.acquire({ model, capability, provider, conversationId });
     const admitOn = (route: Route) => UpstreamCall.#admitOn(parts, options, { model, route, plan });
     return chosen instanceof Promise ? chosen.then(admitOn) : admitOn(chosen);

@@ -16,10 +16,12 @@ import {
   type ComposedBody,
   hasOwnField,
   isExtraSent,
+  isInnerSettings,
   isOwnField,
   type Kind,
   type Payload,
   requireName,
+  requireOutside,
   SPELLED_ONE_WAY_IN_OPTIONS,
 } from "./payload.ts";
 import { isSpendField, OPTIONS, PREDICTION, SpendFields, spendNumber } from "./spend-fields.ts";
@@ -39,6 +41,7 @@ const MEDIA_KEYS = [
 ] as const;
 const KEY_LENGTH_MAX = 100;
 const COLON = 58;
+const OPENING_BRACE = 123;
 /** Stands in JSON as it is: ASCII, and nothing escaped. */
 const PLAIN_STRING = /^"[ !#-[\]-~]*"$/;
 /** An array whose first element, or whose first array's first element, is a number. */
@@ -132,6 +135,7 @@ export class BytesPayload implements Payload {
     this.messagesProblem = messagesProblem;
     for (const member of members) {
       requireName(member.key);
+      if (isInnerSettings(member.key)) requireSettings(bytes, member, member.key);
       this.#members.set(member.key, member);
     }
     this.#hasDuplicates = this.#members.size !== members.length;
@@ -249,6 +253,7 @@ export class BytesPayload implements Payload {
     const bytes = this.#bytes.subarray(extra.valueStart, extra.end);
     const byKey = new Map<string, ExtraMember>();
     for (const member of scan(bytes, "extra")) {
+      if (isInnerSettings(member.key)) requireSettings(bytes, member, `extra.${member.key}`);
       byKey.set(member.key, { ...member, bytes, isSent: isExtraSent(this, member.key) });
     }
     return [...byKey.values()];
@@ -260,6 +265,12 @@ function isMediaKey(text: string, start: number, end: number): boolean {
   if (text.charCodeAt(end) !== COLON && text.charCodeAt(skipSpace(text, end)) !== COLON) return false;
   for (const key of MEDIA_KEYS) if (end - start === key.length && text.startsWith(key, start)) return true;
   return end - start <= KEY_LENGTH_MAX && text.slice(start, end).includes("\\");
+}
+
+/** Settings in a place of their own say nothing that the gateway has to read. */
+function requireSettings(bytes: Buffer, { valueStart, end }: Member, field: string): void {
+  if (bytes[valueStart] !== OPENING_BRACE) return;
+  for (const { key } of scan(bytes.subarray(valueStart, end), field)) requireOutside(key, field);
 }
 
 interface ExtraMember extends Member {

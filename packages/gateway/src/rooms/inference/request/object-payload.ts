@@ -5,10 +5,12 @@ import {
   type ComposedBody,
   hasOwnField,
   isExtraSent,
+  isInnerSettings,
   isOwnField,
   type Kind,
   type Payload,
   requireName,
+  requireOutside,
   SPELLED_ONE_WAY_IN_OPTIONS,
 } from "./payload.ts";
 import { isSpendField, OPTIONS, PREDICTION, SpendFields, spendNumber } from "./spend-fields.ts";
@@ -21,7 +23,10 @@ export class ObjectPayload implements Payload {
 
   constructor(fields: Fields) {
     this.#fields = fields;
-    for (const key of Object.keys(fields)) requireName(key);
+    for (const [key, value] of Object.entries(fields)) {
+      requireName(key);
+      requireSettings(key, value);
+    }
   }
 
   get messagesProblem(): MessagesProblem | null {
@@ -92,8 +97,17 @@ export class ObjectPayload implements Payload {
   #extra(): ExtraField[] {
     const { extra } = this.#fields;
     if (!isObject(extra)) return [];
-    return Object.entries(extra).map(([name, value]) => ({ name, value, isSent: isExtraSent(this, name) }));
+    return Object.entries(extra).map(([name, value]) => {
+      requireSettings(name, value, "extra.");
+      return { name, value, isSent: isExtraSent(this, name) };
+    });
   }
+}
+
+/** Settings in a place of their own say nothing that the gateway has to read. */
+function requireSettings(name: string, value: unknown, where = ""): void {
+  if (!isInnerSettings(name) || !isObject(value)) return;
+  for (const key of Object.keys(value)) requireOutside(key, where + name);
 }
 
 interface ExtraField {

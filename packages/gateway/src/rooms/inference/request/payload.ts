@@ -46,6 +46,17 @@ const PRICED_FIELDS = [
   "documents",
   "file",
 ];
+/** Where some servers look for settings besides the top level: they may obey what stands there instead. */
+const INNER_SETTINGS: ReadonlySet<string> = new Set([
+  "extra_body",
+  "generation_config",
+  "generationConfig",
+  "generationconfig",
+  "parameters",
+  "sampling_params",
+]);
+/** What must not stand there, because it decides what a request costs, or which model answers. */
+const NOT_INSIDE = new ProtectedNames(["model", "messages", ...SUBJECTS, ...SPEND_NAMES, ...OTHER_MODELS]);
 const SPELLED_ONE_WAY = new ProtectedNames([
   ...PROTECTED,
   ...SUBJECTS,
@@ -56,6 +67,7 @@ const SPELLED_ONE_WAY = new ProtectedNames([
   "tools",
   "echo",
   ...PRICED_FIELDS,
+  ...INNER_SETTINGS,
 ]);
 export const SPELLED_ONE_WAY_IN_OPTIONS = new ProtectedNames(SPEND_NAMES);
 
@@ -65,6 +77,18 @@ export function requireName(key: string, where = ""): void {
   if (!OTHER_MODELS.has(key)) return;
   const field = where + key;
   fail("missing_fields", `\`${field}\` is refused: name one model, in \`model\``, {
+    data: { fields: [field] },
+  });
+}
+
+export const isInnerSettings = (key: string): boolean => INNER_SETTINGS.has(key);
+
+/** Refuses a member of such settings that has to stand at the top level, where it is read. */
+export function requireOutside(key: string, settings: string): void {
+  NOT_INSIDE.require(key, `${settings}.`);
+  if (!NOT_INSIDE.has(key)) return;
+  const field = `${settings}.${key}`;
+  fail("missing_fields", `\`${field}\` is refused: put \`${key}\` at the top level of the request`, {
     data: { fields: [field] },
   });
 }

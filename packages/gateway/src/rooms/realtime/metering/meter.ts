@@ -28,10 +28,18 @@ interface SessionMeterOptions {
   ids: Ids;
   /** Holds what a response may cost, or throws the refusal. */
   admit(requestId: string, bound: Bound): Admission | Promise<Admission>;
+  /** Counts a response as a request, or throws the refusal. */
+  pace(): void | Promise<void>;
   /** What a response came to. */
   settled?(usage: TurnUsage): void;
   /** Reports implausible usage to the operator. */
   suspect(problem: string, requestId: string): void;
+}
+
+interface TurnTerms {
+  limit?: OutputLimit;
+  /** Outside the conversation. */
+  isApart?: boolean;
 }
 
 /** A response that the client asked for and the upstream has not started. */
@@ -99,7 +107,7 @@ export class SessionMeter {
     const own = isObject(event.response) ? event.response : {};
     const read = this.#context.read({ byClient: true });
     read.promptTokens += this.#context.tokensIn(own);
-    return whenKnown(this.#admit(read, { limit, isApart: own.conversation === "none" }), (turn) => {
+    return whenKnown(this.#respond(read, { limit, isApart: own.conversation === "none" }), (turn) => {
       this.#asked.push({ eventId: event.event_id, turn });
     });
   }
@@ -109,10 +117,11 @@ export class SessionMeter {
     if (event.type === "response.create") this.#asked.pop()?.turn.admission.release();
   }
 
-  #admit(
-    read: Turn["read"],
-    { limit = "none", isApart = false }: { limit?: OutputLimit; isApart?: boolean } = {},
-  ): Turn | Promise<Turn> {
+  #respond(read: Turn["read"], terms: TurnTerms = {}): Turn | Promise<Turn> {
+    return whenKnown(this.options.pace(), () => this.#admit(read, terms));
+  }
+
+  #admit(read: Turn["read"], { limit = "none", isApart = false }: TurnTerms): Turn | Promise<Turn> {
     const { ids, admit } = this.options;
     const requestId = ids.uuid();
     return whenKnown(admit(requestId, this.#bound(read.promptTokens, limit)), (admission) => {
@@ -145,7 +154,7 @@ export class SessionMeter {
     if (known) return known;
     if (this.#turns.size >= RESPONSES_MAX)
       fail("app_error", `The upstream started more than ${RESPONSES_MAX} responses at once`);
-    const opened = this.#asked.shift()?.turn ?? this.#admit(this.#context.read({ byClient: false }));
+    const opened = this.#asked.shift()?.turn ?? this.#respond(this.#context.read({ byClient: false }));
     return whenKnown(opened, (turn) => {
       this.#turns.set(id ?? "", turn);
       return turn;

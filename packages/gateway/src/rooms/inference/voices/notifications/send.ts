@@ -52,7 +52,7 @@ export class ChatSender {
       listener: notifier,
     });
     if (record) record.goesOn = true;
-    const stream = this.events.open(actor.userId);
+    const stream = this.events.open(actor);
     notifier.stream = stream;
     // The answer goes on when its subscriber leaves: it may come back, and a conversation keeps the answer.
     stream.onStop(() => stopped.abort());

@@ -1,0 +1,143 @@
+/** Coding agents, as programs of their own. `npm run clients -- install` gets them; the versions are in its script. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { folder, PROGRAMS } from "../../../../../scripts/clients.ts";
+import type { Client, Door } from "./client.ts";
+
+type Package = keyof typeof PROGRAMS;
+
+interface Program {
+  name: string;
+  package: Package;
+  command: string;
+  surface: string;
+  differs?: Client["differs"];
+  args(door: Door, prompt: string): string[];
+  env?(door: Door): Record<string, string>;
+  /** Its settings, by their place below the home folder. */
+  files?(door: Door): Record<string, string>;
+}
+
+const PROVIDER = "gateway";
+
+const programs: readonly Program[] = [
+  {
+    name: "Codex",
+    package: "@openai/codex",
+    command: "codex",
+    surface: "/v1/responses",
+    differs: { "wrong key": { requests: 6, because: "it repeats every 401" } },
+    args: (_, prompt) => [
+      "exec",
+      "--skip-git-repo-check",
+      "--dangerously-bypass-approvals-and-sandbox",
+      prompt,
+    ],
+    env: ({ key }) => ({ GATEWAY_KEY: key }),
+    files: ({ url, model }) => ({
+      ".codex/config.toml": [
+        `model_provider = "${PROVIDER}"`,
+        `model = "${model}"`,
+        `[model_providers.${PROVIDER}]`,
+        `name = "${PROVIDER}"`,
+        `base_url = "${url}/v1"`,
+        'env_key = "GATEWAY_KEY"',
+        'wire_api = "responses"',
+      ].join("\n"),
+    }),
+  },
+  {
+    name: "Claude Code",
+    package: "@anthropic-ai/claude-code",
+    command: "claude",
+    surface: "/v1/messages",
+    differs: {
+      "unknown model": {
+        requests: 2,
+        says: /issue with the selected model \(nobody\)/,
+        because: "it asks again, and says it in its own words",
+      },
+    },
+    args: ({ model }, prompt) => ["--print", "--model", model, "--allowedTools", "Bash", "--", prompt],
+    env: ({ url, key }) => ({
+      ANTHROPIC_BASE_URL: url,
+      ANTHROPIC_AUTH_TOKEN: key,
+      CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1",
+    }),
+  },
+  {
+    name: "OpenCode",
+    package: "opencode-ai",
+    command: "opencode",
+    surface: "/v1/chat/completions",
+    differs: { overflow: { requests: 2, because: "it asks for a summary first" } },
+    args: ({ model }, prompt) => ["run", "--title", "grid", "--model", `${PROVIDER}/${model}`, prompt],
+    env: () => ({ OPENCODE_DISABLE_MODELS_FETCH: "1", OPENCODE_DISABLE_AUTOUPDATE: "1" }),
+    files: ({ url, key, model }) => ({
+      ".config/opencode/opencode.json": JSON.stringify({
+        provider: {
+          [PROVIDER]: {
+            npm: "@ai-sdk/openai-compatible",
+            options: { baseURL: `${url}/v1`, apiKey: key },
+            models: { [model]: {} },
+          },
+        },
+      }),
+    }),
+  },
+];
+
+/** A run in a home folder of its own, which is gone afterwards. */
+async function run(
+  program: Program,
+  { door, prompt, started }: { door: Door; prompt: string; started?: (child: ChildProcess) => void },
+): Promise<{ code: number | null; out: string }> {
+  const home = mkdtempSync(join(tmpdir(), "grid-client-"));
+  try {
+    for (const [name, text] of Object.entries(program.files?.(door) ?? {})) {
+      mkdirSync(dirname(join(home, name)), { recursive: true });
+      writeFileSync(join(home, name), text);
+    }
+    const child = spawn(join(folder, "node_modules/.bin", program.command), program.args(door, prompt), {
+      cwd: home,
+      env: { PATH: process.env.PATH, HOME: home, ...program.env?.(door) },
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    started?.(child);
+    let out = "";
+    for (const stream of [child.stdout!, child.stderr!]) stream.on("data", (bytes) => (out += bytes));
+    const code = await new Promise<number | null>((resolve, reject) => {
+      child.once("error", reject);
+      child.once("close", resolve);
+    });
+    return { code, out };
+  } finally {
+    rmSync(home, { recursive: true, force: true });
+  }
+}
+
+function client(program: Program): Client {
+  const ask = async (door: Door, prompt: string) => {
+    const { code, out } = await run(program, { door, prompt });
+    if (code !== 0) throw new Error(out);
+    return out;
+  };
+  return {
+    name: program.name,
+    version: `${program.package} ${PROGRAMS[program.package]}`,
+    surface: program.surface,
+    lacks: { whole: "always streams" },
+    ...(program.differs && { differs: program.differs }),
+    ask: (door, { prompt }) => ask(door, prompt),
+    useTool: ask,
+    leave: async (door, prompt, begun) => {
+      const started = (child: ChildProcess) => void begun().then(() => child.kill("SIGINT"));
+      await run(program, { door, prompt, started });
+    },
+  };
+}
+
+export const programClients: readonly Client[] = programs.map(client);
+export const hasPrograms = existsSync(join(folder, "node_modules"));

@@ -1,0 +1,60 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { until } from "@model-gateway/testing/until.ts";
+import { chunk, wholeStream } from "@model-gateway/testing/upstream.ts";
+import { type Clock, systemClock } from "../../src/kernel/clock.ts";
+import { bootInference, type InferenceBench } from "../support/inference.ts";
+
+const HOURS_MS = 2 * 3_600_000;
+/** Deadlines are looked at four times as often. */
+const KEEP_ALIVE_MS = 400;
+
+let offsetMs = 0;
+let looks = 0;
+/** The machine's clock, which somebody sets while the service runs. */
+const clock: Clock = {
+  ...systemClock,
+  now: () => systemClock.now() + offsetMs,
+  every: (periodMs, task) =>
+    systemClock.every(periodMs, () => {
+      task();
+      if (periodMs === KEEP_ALIVE_MS / 4) looks++;
+    }),
+};
+
+let bench: InferenceBench;
+beforeAll(async () => {
+  bench = await bootInference({ overrides: { clock, deadlines: { keepAliveMs: KEEP_ALIVE_MS } } });
+});
+afterAll(() => bench.stop());
+
+test.each([
+  ["forward", HOURS_MS],
+  ["back", -HOURS_MS],
+])("a clock that is set %s by hours ends no request that is under way", async (_where, byMs) => {
+  const goOn = Promise.withResolvers<void>();
+  let begun = 0;
+  bench.upstream.answer(async (request, reply) => {
+    const [first, ...rest] = wholeStream(["one ", "two"]) as [string, ...string[]];
+    begun++;
+    if (!request.json.stream) {
+      await goOn.promise;
+      return reply.json({ choices: [{ index: 0, message: { role: "assistant", content: "whole" } }] });
+    }
+    reply.head(200, { "content-type": "text/event-stream" });
+    await reply.write(first);
+    await reply.write(chunk({ delta: { content: "zero " } }));
+    await goOn.promise;
+    for (const piece of rest) await reply.write(piece);
+    return reply.end();
+  });
+  const asked = [bench.chat({ stream: true }), bench.chat({})];
+  await until("both are under way", () => begun === 2);
+  offsetMs = byMs;
+  const before = looks;
+  await until("the deadlines were looked at", () => looks > before + 2);
+  goOn.resolve();
+  const [stream, whole] = await Promise.all(asked.map(async (answer) => (await answer).text()));
+  expect(stream).toEndWith("data: [DONE]\n\n");
+  expect(whole).toContain("whole");
+  offsetMs = 0;
+});

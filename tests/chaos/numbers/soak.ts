@@ -1,0 +1,76 @@
+import { CHAT_PATH, chatBody, runLoad } from "../../../bench/lib/bench.ts";
+import { startGateway } from "../../../bench/lib/gateway.ts";
+import { rssMb, startServer, stop } from "../../../bench/lib/processes.ts";
+import type { Outcome } from "./outcome.ts";
+
+const CONNECTIONS = 32;
+const CAPACITY_MS = 10_000;
+const WINDOW_MS = 30_000;
+const SHARE = 0.8;
+/** Windows before the first that counts: a process takes what it needs once. */
+const WARM_WINDOWS = 2;
+const CHANGE_MAX = 0.05;
+
+interface Window {
+  p99Ms: number;
+  mb: number;
+}
+
+const median = (values: readonly number[]): number =>
+  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
+
+/**
+ * Four fifths of what one process can do on this machine, for so long; memory and p99 of the last windows against the
+ * first ones. A request's time counts from when it was due.
+ */
+export async function measureSoak(minutes: number, say: (line: string) => void): Promise<Outcome> {
+  const upstream = await startServer("upstream.ts", [], { CHUNKS: "10" });
+  const gateway = await startGateway({ upstreamPort: upstream.port, name: `soak-${crypto.randomUUID()}` });
+  const plan = { path: CHAT_PATH, body: chatBody("hi"), connections: CONNECTIONS, stream: false };
+  try {
+    const most = await runLoad(gateway, {
+      ...plan,
+      requests: Number.MAX_SAFE_INTEGER,
+      durationMs: CAPACITY_MS,
+    });
+    const perSecond = Math.floor((most.requests / most.seconds) * SHARE);
+    say(`${Math.round(most.requests / most.seconds)} requests a second at most; ${perSecond} from now on`);
+    const windows: Window[] = [];
+    let errors = 0;
+    let requests = 0;
+    const untilMs = Date.now() + minutes * 60_000;
+    while (Date.now() < untilMs || windows.length < WARM_WINDOWS + 2) {
+      const report = await runLoad(gateway, {
+        ...plan,
+        perSecond,
+        requests: Number.MAX_SAFE_INTEGER,
+        durationMs: WINDOW_MS,
+      });
+      errors += report.errors;
+      requests += report.requests;
+      windows.push({ p99Ms: report.p99Us / 1_000, mb: rssMb(gateway.pid) });
+      const { p99Ms, mb } = windows.at(-1)!;
+      say(`${report.requests} requests, p99 ${p99Ms.toFixed(2)} ms, ${mb.toFixed(1)} MB`);
+    }
+    const counted = windows.slice(WARM_WINDOWS);
+    const part = Math.max(1, Math.floor(counted.length / 4));
+    const change = (figure: keyof Window) => {
+      const early = median(counted.slice(0, part).map((window) => window[figure]));
+      const late = median(counted.slice(-part).map((window) => window[figure]));
+      return { early, late, share: late / early - 1 };
+    };
+    const [memory, p99] = [change("mb"), change("p99Ms")];
+    const percent = (share: number) => `${share >= 0 ? "+" : ""}${(share * 100).toFixed(1)} %`;
+    return {
+      lines: [
+        `${minutes} minutes at ${perSecond} requests a second: ${requests} requests, ${errors} errors`,
+        `memory ${memory.early.toFixed(1)} MB, then ${memory.late.toFixed(1)} MB (${percent(memory.share)})`,
+        `p99 ${p99.early.toFixed(2)} ms, then ${p99.late.toFixed(2)} ms (${percent(p99.share)})`,
+      ],
+      isSound: errors === 0 && memory.share <= CHANGE_MAX && p99.share <= CHANGE_MAX,
+    };
+  } finally {
+    await stop(gateway.pid);
+    await stop(upstream.pid);
+  }
+}
