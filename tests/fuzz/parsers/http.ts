@@ -6,7 +6,7 @@ import { hostProblem } from "@model-gateway/protocol/host.ts";
 import { HttpParseError, ResponseParser } from "../../../packages/wire/src/client/response-parser.ts";
 import { ChunkDecoder } from "../../../packages/wire/src/http/chunks.ts";
 import { ClientAddress } from "../../../packages/wire/src/http/client-address.ts";
-import { Networks } from "../../../packages/wire/src/http/networks.ts";
+import { isNetwork, Networks } from "../../../packages/wire/src/http/networks.ts";
 import { BadRequest } from "../../../packages/wire/src/http/request.ts";
 import { Router } from "../../../packages/wire/src/http/router.ts";
 import { checkBeginning, RequestHead } from "../../../packages/wire/src/server/request-head.ts";
@@ -14,6 +14,7 @@ import { webSocketHandshake } from "../../../packages/wire/src/websocket/handsha
 import { inPieces } from "../mutations.ts";
 import { type FuzzedParser, holds, orRefused, REFUSED, same } from "../parser.ts";
 
+const proxies = new Networks(["127.0.0.1"]);
 const HEAD_WORDS = [
   "\r\n",
   "\n",
@@ -219,8 +220,10 @@ export const names: FuzzedParser = {
     if (isLoopbackName(text)) holds("names of this machine are answered", refusal === null);
     const plain = text.trim().toLowerCase().replace(/:\d*$/, "");
     if (isLoopbackName(text)) holds(`${JSON.stringify(text)} is this machine's name`, LOCAL.test(plain));
-    const address = new ClientAddress({ header, remoteAddress: "127.0.0.1" }, new Networks(["127.0.0.1"])).ip;
+    const address = new ClientAddress({ header, remoteAddress: "127.0.0.1" }, proxies).ip;
     holds("an address is never empty", address !== "");
+    if (isNetwork(text))
+      holds("a network has its own address", new Networks([text]).has(text.split("/")[0]!));
     const problem = hostProblem(text);
     holds("a problem is said in words", problem === null || problem.length > 3);
     if (/^\[?(::ffff:)?169\.254\.\d+\.\d+\]?$/i.test(text)) holds("link-local is refused", problem !== null);

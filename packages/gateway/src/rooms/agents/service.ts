@@ -87,9 +87,11 @@ export class Agents {
       onAsked: () => this.#announceAll(),
       accepts: (state) => this.#yieldsTo(state),
       onRemote: (node) => this.#onRemote(node),
-      onRemoteGone: ({ instance: holder, state: { agentId, isLeaving } }) => {
+      onRemoteGone: ({ instance: holder, state: { agentId, isLeaving } }, isElsewhere) => {
+        // It moves: routing goes on to its new connection, and what was asked through the old one finishes.
+        if (isLeaving && isElsewhere) return;
         this.#serving.removeNode(agentId);
-        if (!isLeaving) this.#tunnels.drop(holder, agentId);
+        this.#tunnels.drop(holder, agentId);
       },
       onLeft: (holder, agentId) => this.#tunnels.drop(holder, agentId),
       onDeregistered: (agentId) => this.#onDeregistered(agentId),
@@ -255,7 +257,7 @@ export class Agents {
   readonly #events: SessionEvents = {
     hello: (session) => {
       const { agentId } = session;
-      this.#presence.forget(agentId);
+      this.#presence.connectedHere(agentId);
       const routable = this.#serve(session.state!, here(session));
       this.#streams.reconcile(session.state!, routable);
       void this.#claim(session);
