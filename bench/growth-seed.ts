@@ -71,6 +71,10 @@ export async function seedUsage(db: Database, rows: number, { endMs, heavyUser }
     `INSERT INTO usage_ref_days SELECT ref_id, ${d.day}, model, backend, ${sums} FROM usage_records
      WHERE ref_id IS NOT NULL GROUP BY 1, 2, 3, 4`,
   );
+  await db.run(
+    `INSERT INTO usage_key_days SELECT ${d.day}, api_key_id, COALESCE(project, ''), user_id, COUNT(*), SUM(prompt_tokens),
+       SUM(completion_tokens), ${nano}, 0 FROM usage_records GROUP BY 1, 2, 3, 4`,
+  );
   for (const project of ["''", "project"]) {
     await db.run(
       `INSERT INTO usage_months SELECT user_id, ${d.month}, ${project}, COUNT(*), SUM(total_tokens), ${nano},

@@ -100,10 +100,10 @@ console.log(
 );
 console.log(`refused by status: ${JSON.stringify(refusals)}`);
 console.log(`faults: ${JSON.stringify(faults)}`);
-for (const { name, rssMbBefore, rssMbAfter } of report.instances)
-  console.log(
-    `${name}: ${Math.round(rssMbBefore ?? 0)} MB early on, ${Math.round(rssMbAfter)} MB at the end`,
-  );
+for (const { name, rssMbBefore, rssMbAfter } of report.instances) {
+  const before = rssMbBefore === null ? "started a moment ago" : `${Math.round(rssMbBefore)} MB early on`;
+  console.log(`${name}: ${before}, ${Math.round(rssMbAfter)} MB at the end`);
+}
 for (const what of missing) console.log(`left out: ${what}`);
 if (dir) console.log(`records: ${dir}`);
 for (const { rule, message } of problems) console.log(`${rule}: ${message}`);

@@ -14,7 +14,7 @@ import { capacityTable, costsNotes, costsTable, limitsTable } from "./scaling.ts
 const docs = join(import.meta.dir, "../../docs");
 
 /** Replaces what stands between `<!-- bench:name -->` and `<!-- /bench:name -->`. */
-function writeBlocks(file: string, blocks: Readonly<Record<string, string>>): void {
+export function writeBlocks(file: string, blocks: Readonly<Record<string, string>>): void {
   const path = join(docs, file);
   let text = readFileSync(path, "utf8");
   for (const [name, content] of Object.entries(blocks)) {

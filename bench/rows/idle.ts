@@ -19,12 +19,15 @@ const get = (path: string, rest = "") => `GET ${path} HTTP/1.1\r\nhost: bench\r\
 const UPGRADE =
   "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
+const CALL = '{"jsonrpc":"2.0","id":1,"method":"auth.me"}';
+
 const EVENT_STREAM = "idle event stream";
-/** The first bytes of a connection of each kind. */
+/** The first bytes of a connection of each kind; signed in, since anonymous ones together get a part of the connections. */
 export const kinds: Record<string, (accessToken: string) => string> = {
   [EVENT_STREAM]: (accessToken) => get(`/api/rpc/events?session=${crypto.randomUUID()}&token=${accessToken}`),
   "idle WebSocket": (accessToken) => get(`/api/rpc?token=${accessToken}`, UPGRADE),
-  "idle HTTP connection": () => get("/v1/health"),
+  "idle HTTP connection": (accessToken) =>
+    `POST /api/rpc HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer ${accessToken}\r\ncontent-type: application/json\r\ncontent-length: ${CALL.length}\r\n\r\n${CALL}`,
 };
 
 async function open(port: number, head: string): Promise<() => void> {

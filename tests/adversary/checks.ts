@@ -100,11 +100,10 @@ export function checkRequests(books: Books, flights: readonly Flight[]): Problem
     const figures = `recorded ${row.promptTokens}+${row.completionTokens} tokens, ${row.costUsd} USD`;
     if (row.promptTokens < owed.prompt || row.completionTokens < owed.completion || paid < due - USD_EPSILON)
       report("underpaid", `${figures}; owed are ${owed.prompt}+${owed.completion} tokens, ${due} USD`);
-    const most = mostTokens(flight);
     // Broken off on its way: whether the upstream had it already is known to nobody but the upstream.
     const isBrokenOff = flight.outcome.left || words.includes("was revoked");
-    const isLost = flight.dispatches.length === 0 && isBrokenOff && row.completionTokens === 0;
-    if (isLost) return problems;
+    const isLost = flight.dispatches.length === 0 && isBrokenOff;
+    const most = isLost ? { prompt: mostOf(promptOf(flight)), completion: 0 } : mostTokens(flight);
     if (row.promptTokens > most.prompt || row.completionTokens > most.completion)
       report("overcharged", `${figures}; at most ${most.prompt}+${most.completion} can be meant`);
     const expected = usdOf(row.model, tokensOf(row));
@@ -119,9 +118,13 @@ const TOO_HIGH = { times: 2.5, plus: 1_500 };
 /** Names and ids that come with a piece, such as a tool's. */
 const FRAME_TOKENS = 20;
 
+const mostOf = (tokens: number): number => tokens * TOO_HIGH.times + TOO_HIGH.plus;
+/** As the client sent it. */
+const promptOf = ({ asked }: Flight): number => asked.promptTokens + 2 * IMAGE_TOKENS;
+
 function mostTokens({ dispatches, asked }: Flight): Tokens {
   const upTo = (tokens: number, figure: unknown) =>
-    Math.max(tokens * TOO_HIGH.times + TOO_HIGH.plus, isPlausible(figure) ? figure : 0);
+    Math.max(mostOf(tokens), isPlausible(figure) ? figure : 0);
   // What a voice session has reported so far is what the next response hears again.
   let heard = 0;
   const most = dispatches.map(({ reported, pieces, promptTokens, hiddenTokens }) => {

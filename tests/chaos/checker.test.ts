@@ -15,7 +15,7 @@ const canaries = {
 const invoked = (op: number, rest: Partial<Invoked> = {}): Invoked => ({
   type: "invoke",
   op,
-  atMs: 1_000,
+  atMs: 400,
   instance: "instance 0",
   model: "m",
   stream: true,
@@ -37,7 +37,7 @@ const call = (
   op: number,
   rest: { id?: number; atMs?: number; endedMs?: number; by?: "upstream" | "gateway" } = {},
 ) => {
-  const { id = op, atMs = 1_100, endedMs = 1_900, by = "upstream" } = rest;
+  const { id = op, atMs = 500, endedMs = 1_900, by = "upstream" } = rest;
   const place = { upstream: "a", id };
   return [
     {
@@ -160,7 +160,7 @@ const doctored: [string, string, (evidence: Evidence) => unknown][] = [
   [
     "a request that was sent twice",
     "repeated",
-    ({ upstreams }) => upstreams.push(...call(1, { id: 50, atMs: 1_200 })),
+    ({ upstreams }) => upstreams.push(...call(1, { id: 50, atMs: 600 })),
   ],
   [
     "a retry after the first byte",

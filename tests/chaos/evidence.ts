@@ -58,6 +58,7 @@ export interface Evidence {
 }
 
 const QUIET_WITHIN_MS = 90_000;
+const RELEASED_WITHIN_MS = 20_000;
 const EVERYTHING: (keyof Canaries)[] = ["prompt", "upstreamKey", "userKeys"];
 
 /** Waits until nothing is under way on any instance and everything is in the database, as far as that comes to be. */
@@ -137,16 +138,27 @@ async function readTables(db: Database, isPostgres: boolean): Promise<Text[]> {
   return texts;
 }
 
+async function holdsIn(redis: Bun.RedisClient): Promise<string[]> {
+  const left: string[] = [];
+  for (const name of (await redis.send("KEYS", ["gateway:holds:*"])) as string[])
+    for (const field of (await redis.send("HKEYS", [name])) as string[]) {
+      const holder = field !== "=" && (await redis.send("EXISTS", [`gateway:alive:${field}`])) === 1;
+      if (holder) left.push(`${name} by ${field}: ${await redis.send("HGET", [name, field])}`);
+    }
+  return left;
+}
+
+/** What living instances hold there, once they have had time to tell it that they hold nothing. */
 async function readHolds(world: World): Promise<string[]> {
   if (!world.redis) return [];
   const redis = new Bun.RedisClient(world.redis.server.url);
   try {
-    const left: string[] = [];
-    for (const name of (await redis.send("KEYS", ["gateway:holds:*"])) as string[])
-      for (const field of (await redis.send("HKEYS", [name])) as string[]) {
-        const holder = field !== "=" && (await redis.send("EXISTS", [`gateway:alive:${field}`])) === 1;
-        if (holder) left.push(`${name} by ${field}`);
-      }
+    let left: string[] = [];
+    const isEmpty = async () => {
+      left = await holdsIn(redis);
+      return left.length === 0;
+    };
+    await until("Redis has no hold", isEmpty, RELEASED_WITHIN_MS).catch(() => {});
     return left;
   } finally {
     redis.close();

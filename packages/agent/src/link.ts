@@ -12,6 +12,7 @@ import {
   type HeartbeatParams,
   type HelloParams,
   HelloResult,
+  LEAVING_METHOD,
   type ProgressParams,
   parseRpcMessage,
   RpcErrorCode,
@@ -57,12 +58,16 @@ interface Ending {
   openForMs: number;
   /** Whether to wait long before the next attempt. */
   patient: boolean;
+  /** It goes on, for the requests that it carries: the instance stops. */
+  isLeaving?: boolean;
 }
 
 export class GatewayLink {
   readonly #options: LinkOptions;
   readonly #stop = new AbortController();
   #session: Session | null = null;
+  /** Connections to instances that stop, for the requests that began on them. */
+  readonly #leaving = new Set<Session>();
   #lastComplaint = "";
 
   constructor(options: LinkOptions) {
@@ -75,13 +80,22 @@ export class GatewayLink {
     const { signal } = this.#stop;
     let failures = 0;
     while (!signal.aborted) {
-      this.#session = new Session(this.#options, () => {
+      const session = new Session(this.#options, () => {
         this.#lastComplaint = "";
         log.info("connected to the gateway", { url });
       });
-      const ending = await this.#session.ended;
+      this.#session = session;
+      const ending = await Promise.race([session.ended, session.leaving]);
       this.#session = null;
       if (signal.aborted) return;
+      if (ending.isLeaving) {
+        this.#leaving.add(session);
+        void session.ended.then(() => this.#leaving.delete(session));
+        log.info("this instance of the gateway stops; connecting to another");
+        // Dialled at once, unless instance after instance says the same.
+        failures = ending.openForMs >= STABLE_AFTER_MS ? 0 : failures + 1;
+        if (failures <= 1) continue;
+      }
       failures = ending.openForMs >= STABLE_AFTER_MS ? 1 : failures + 1;
       const delayMs = jittered(ending.patient ? RECONNECT_REFUSED_MS : backoffMs(failures, RECONNECT));
       this.#complain(ending.message, delayMs);
@@ -96,7 +110,7 @@ export class GatewayLink {
 
   stop(): void {
     this.#stop.abort();
-    this.#session?.close("the node program ends");
+    for (const session of [this.#session, ...this.#leaving]) session?.close("the node program ends");
   }
 
   /** The same failure is logged once, not at every attempt. */
@@ -110,11 +124,14 @@ export class GatewayLink {
 /** One connection, from dialling to its end. */
 class Session {
   readonly ended: Promise<Ending>;
+  /** Resolves when the instance says that it stops. */
+  readonly leaving: Promise<Ending>;
   readonly #options: LinkOptions;
   readonly #socket: Bun.WebSocket;
   readonly #channel: SocketChannel;
   readonly #tunnel: TunnelServer;
   readonly #finish: (ending: Ending) => void;
+  readonly #leave: (ending: Ending) => void;
   readonly #onAccepted: () => void;
   #openedAtMs: number | null = null;
   #heardAtMs = Date.now();
@@ -133,6 +150,9 @@ class Session {
     const { promise, resolve } = Promise.withResolvers<Ending>();
     this.ended = promise;
     this.#finish = resolve;
+    const { promise: leaving, resolve: leave } = Promise.withResolvers<Ending>();
+    this.leaving = leaving;
+    this.#leave = leave;
     const socket = new DialledSocket(options.url, { headers: { authorization: `Bearer ${options.token}` } });
     this.#socket = socket;
     socket.binaryType = "arraybuffer";
@@ -246,6 +266,11 @@ class Session {
   }
 
   #onRequest({ id, method, params }: RpcMessage): void {
+    if (method === LEAVING_METHOD) {
+      const message = "the gateway's instance stops";
+      this.#leave({ message, openForMs: this.#openForMs, patient: false, isLeaving: true });
+      return;
+    }
     const answerable = id !== undefined;
     const name = method as keyof typeof GATEWAY_METHODS;
     if (!Object.hasOwn(GATEWAY_METHODS, name)) {
@@ -303,7 +328,11 @@ class Session {
     clearTimeout(this.#heartbeat);
     this.#tunnel.close();
     this.#channel.close();
-    this.#finish({ ...ending, openForMs: this.#openedAtMs === null ? 0 : Date.now() - this.#openedAtMs });
+    this.#finish({ ...ending, openForMs: this.#openForMs });
+  }
+
+  get #openForMs(): number {
+    return this.#openedAtMs === null ? 0 : Date.now() - this.#openedAtMs;
   }
 }
 

@@ -74,7 +74,12 @@ export interface Client {
    * Begins a sign-in with the provider, or links the signed-in account to it. Returns the provider's page; the cookie
    * that came with it must be there when the sign-in is finished.
    */
-  beginSignIn(options?: { returnTo?: string; setupToken?: string; link?: boolean }): Promise<string>;
+  beginSignIn(options?: {
+    returnTo?: string;
+    setupToken?: string;
+    invitation?: string;
+    link?: boolean;
+  }): Promise<string>;
   /** Ends it with the query of the page that the provider sent the browser back to; returns where to go on. */
   finishSignIn(query: string): Promise<{ returnTo: string; linked: boolean }>;
   signOut(): Promise<void>;
@@ -198,7 +203,7 @@ export function createClient(options: ClientOptions): Client {
     signIn: async (params) => keeper.accept(await call("auth.login", params)),
     signUp: async (params) => keeper.accept(await call("auth.register", params)),
     accept: (tokens) => keeper.accept(tokens),
-    async beginSignIn({ returnTo, setupToken, link } = {}) {
+    async beginSignIn({ returnTo, setupToken, invitation, link } = {}) {
       const source = { fetch, baseUrl };
       const return_to = returnTo;
       const { url } = link
@@ -208,13 +213,14 @@ export function createClient(options: ClientOptions): Client {
           })
         : await callRoute(source, "POST /api/auth/oidc/start", {
             bearer: null,
-            body: { return_to, setup_token: setupToken },
+            body: { return_to, setup_token: setupToken, invitation },
           });
       return url;
     },
     async finishSignIn(query) {
       const { session, return_to } = await callRoute({ fetch, baseUrl }, "POST /api/auth/oidc/finish", {
-        bearer: null,
+        // Someone who links an account is signed in to it.
+        bearer: await keeper.accessToken().catch(() => null),
         body: { query },
       });
       if (session) await keeper.accept(session);

@@ -2,7 +2,7 @@
 
 /** Body and answer of every route, by its method and path. */
 export interface Routes {
-  /** End a sign-in with what the provider added to the address of the page that it returned to. */
+  /** End a sign-in with what the provider added to the address of the page that it returned to; a link needs the bearer of its account, too. */
   "POST /api/auth/oidc/finish": {
     auth: "public";
     body: {
@@ -41,6 +41,8 @@ export interface Routes {
       /** Page of the console to return to */
       return_to?: string;
       setup_token?: string;
+      /** Lets someone in who has no account yet */
+      invitation?: string;
     };
     answer: {
       /** The provider's page; send the browser there */

@@ -145,6 +145,12 @@ export const GATEWAY_METHODS = {
   "agent.stop": StopParams,
 } as const;
 
+/**
+ * Gateway to node, without params or an answer: this instance stops. The node dials again at once and keeps this
+ * connection, on which nothing new begins, until the gateway closes it.
+ */
+export const LEAVING_METHOD = "agent.leaving";
+
 const RpcId = z.union([z.string().max(128), z.number(), z.null()]);
 
 export const RpcError = z.object({ code: z.int(), message: z.string(), data: z.unknown().optional() });

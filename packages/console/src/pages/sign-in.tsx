@@ -77,12 +77,15 @@ export function SignIn() {
 export function ProviderButton({
   label,
   returnTo = location.pathname + location.search,
+  invitation,
 }: {
   label: string;
   returnTo?: string;
+  /** Lets someone in who has no account yet. */
+  invitation?: string;
 }) {
   const leave = useAction(async () => {
-    location.assign(await client.beginSignIn({ returnTo, setupToken: setupToken ?? undefined }));
+    location.assign(await client.beginSignIn({ returnTo, setupToken: setupToken ?? undefined, invitation }));
   });
   return (
     <>

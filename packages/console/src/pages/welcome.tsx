@@ -76,7 +76,11 @@ export function Welcome({ kind, onSignIn }: { kind: "link" | "group"; onSignIn()
         <QueryFailure query={asked} />
         {asked.data && setup.data?.provider && (
           // A group is joined after the sign-in, on the page that this one is then.
-          <ProviderButton label={setup.data.provider} returnTo={kind === "group" ? undefined : "/"} />
+          <ProviderButton
+            label={setup.data.provider}
+            returnTo={kind === "group" ? undefined : "/"}
+            invitation={asked.data.asksName ? token : undefined}
+          />
         )}
         {asked.data && setup.data?.password_sign_in && (
           <NewAccount kind={kind} token={token} asked={asked.data} />

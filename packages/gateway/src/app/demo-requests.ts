@@ -47,6 +47,7 @@ export function requestsOf(usage: readonly UsageRow[], backend: string) {
       atMs,
       askerId,
       facetId,
+      status,
       attempts: status === 429 ? 0 : 1,
       queueMs: status === 429 ? 0 : 1,
       firstTokenMs,

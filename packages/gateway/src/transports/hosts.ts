@@ -12,7 +12,8 @@ const nameOf = (host: string): string =>
     .trim()
     .toLowerCase()
     .replace(/:\d*$/, "")
-    .replace(/^\[(.*)\]$/, "$1")
+    // Only an IPv6 address stands in brackets.
+    .replace(/^\[([\da-f.]*:[\da-f:.]*)\]$/, "$1")
     .replace(/\.$/, "");
 
 const isLoopbackAddress = (address: string): boolean =>

@@ -221,7 +221,15 @@ test("instances hear of a node's changes as differences, a few a second however 
   const bus = new InProcessBus();
   const heard: string[] = [];
   bus.subscribe("agents-presence", (text) => heard.push(text));
-  const common = { bus, clock, log: silentLog, silenceMaxMs: 30_000, onRemoteGone() {}, onDeregistered() {} };
+  const common = {
+    bus,
+    clock,
+    log: silentLog,
+    silenceMaxMs: 30_000,
+    onRemoteGone() {},
+    onLeft() {},
+    onDeregistered() {},
+  };
   const remote: NodeState[] = [];
   const one: Presence = new Presence({
     ...common,

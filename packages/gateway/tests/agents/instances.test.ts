@@ -156,6 +156,52 @@ describe.if(redisUrl !== undefined && process.env.TEST_POSTGRES_URL !== undefine
     engine.stop();
   });
 
+  test("an instance that stops: its node moves first, and what runs through the old connection comes to its end", async () => {
+    const engine = await startEngine();
+    const models = [{ model_id: "tiny", port: 20_000 }];
+    const dial = async (gateway: TestGateway, path: string) => {
+      const raw = await dialRaw(gateway, node.token);
+      serveTunnel(raw, { baseUrl: engine.baseUrl, apiKey: null }).path = path;
+      await raw.hello({ models });
+      return raw;
+    };
+    const backend = () => b.app.rooms.agents.backend("tiny");
+    const ask = () =>
+      backend()!.chat!({
+        model: "tiny",
+        stream: true,
+        requestId: "test",
+        ...abortable(AbortSignal.timeout(30_000)),
+        body: { bytes: () => "{}", object: () => ({}) },
+      });
+    const first = await dial(a, "/tokens?n=300&ms=5");
+    await until("b can route to it", () => backend() !== null);
+    const reader = readerOf(await ask());
+    let heard = "";
+    const read = async () => {
+      const { done, value } = await reader.read();
+      if (value) heard += Buffer.from(value).toString();
+      return !done;
+    };
+    await read();
+
+    a.app.rooms.agents.retire();
+    clock.advance(100);
+    await until("the node is told", () => first.received.some(({ method }) => method === "agent.leaving"));
+    const second = await dial(b, "/echo");
+    await until("a knows that it moved", () => a.app.rooms.agents.backend("tiny") !== null);
+    expect(await textOf(await ask())).toBe("{}");
+    while (await read());
+    expect(heard.match(/data: /g)).toHaveLength(300);
+    await until("the old connection is closed", async () => {
+      clock.advance(100);
+      return (await Promise.race([first.closed, Bun.sleep(1)]))?.code === 1001;
+    });
+    expect(await textOf(await ask())).toBe("{}");
+    second.socket.close();
+    engine.stop();
+  });
+
   test("a node that connects to the other instance is that one's; the stale connection is cut", async () => {
     const first = await dialRaw(a, node.token);
     await first.hello({ models: [{ model_id: "old", port: 20_000 }] });

@@ -286,6 +286,7 @@ onEachDatabase("metering with crashes", (fresh, kind) => {
             "usage_months",
             "usage_days",
             "usage_ref_days",
+            "usage_key_days",
             "ledger_entries",
             "ledger_movements",
           ]) {

@@ -76,6 +76,7 @@ export async function seedRequests(
       atMs,
       askerId: asker.id,
       facetId,
+      status,
       attempts: 1,
       queueMs: 1,
       firstTokenMs: status === 200 ? Math.floor(durationMs / 4) : null,

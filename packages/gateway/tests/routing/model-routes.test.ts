@@ -212,6 +212,7 @@ describe("a model route", () => {
     const streamed = await ask({ stream: true });
     expect(streamed).toMatchObject({ status: 200, backend: "second", attempts: "2" });
     expect(streamed.text).toEndWith("data: [DONE]\n\n");
+    await setRoute({ name: "fast", targets, begin_within_seconds: 10 });
     const { promise: hasText, resolve: release } = Promise.withResolvers<void>();
     bench.upstream.answer(async (_, reply) => {
       reply.head(200, { "content-type": "text/event-stream" });

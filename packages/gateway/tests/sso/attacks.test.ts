@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from "bun:test";
-import { bootGateway } from "@model-gateway/testing/gateway.ts";
+import { bootGateway, PASSWORD } from "@model-gateway/testing/gateway.ts";
 import { generateKeyPair, type JWTPayload, SignJWT } from "jose";
 import { openSso, type Sso, verified } from "./support.ts";
 
@@ -97,6 +97,43 @@ test("an ID token that is not exactly right signs nobody in", async () => {
   expect(await accounts()).toBe(1);
   provider.tamper = (claims, sign) => sign(claims);
   expect((await signIn("ada")).status).toBe(200);
+});
+
+test("an address is verified by who names it, not by who names another", async () => {
+  const { provider, signIn, gateway } = await opened();
+  gateway.app.rooms.sso.options.settings!.linksByEmail = true;
+  // The userinfo endpoint has verified ada's own address; the token names another and says nothing about it.
+  provider.tamper = (claims, sign) => sign({ ...claims, email: "root@example.com" });
+  expect(await signIn("ada")).toMatchObject({ status: 403, message: expect.stringContaining("verified") });
+  // In lower case the Kelvin sign is a k.
+  await gateway.signIn("kim");
+  provider.tamper = null;
+  provider.people.set("kelvin", verified("\u212aim@example.com"));
+  expect((await signIn("kelvin")).status).toBe(403);
+  provider.tamper = (claims, sign) => sign({ ...claims, email: "ada@example.org" });
+  expect((await signIn("ada")).session?.user.email).toBe("ada@example.org");
+});
+
+test("a link is made only for someone who is still signed in to the account when it ends", async () => {
+  const { gateway, begin, finish, provider, signIn } = await opened();
+  const account = { email: "victim@example.com", password: PASSWORD };
+  const stolen = await gateway.rpc("auth.register", account);
+  const thief = await gateway.signIn("thief");
+  provider.people.set("eve", verified("eve@example.org"));
+  const attempt = async () => {
+    const { url, cookie } = await begin({}, stolen.access_token);
+    return { query: await provider.visit(url, "eve"), cookie };
+  };
+  const [unsigned, others, late] = [await attempt(), await attempt(), await attempt()];
+  expect((await finish(unsigned.query, unsigned.cookie)).status).toBe(401);
+  expect((await finish(others.query, others.cookie, thief)).status).toBe(401);
+  await gateway.rpc("auth.logout", { refresh_token: stolen.refresh_token });
+  expect((await finish(late.query, late.cookie, stolen.access_token)).status).toBe(401);
+  const again = await gateway.rpc("auth.login", account);
+  expect(await gateway.rpc("auth.identities.list", {}, again.access_token)).toEqual([]);
+  // Its owner links it as before.
+  expect((await signIn("eve", {}, again.access_token)).status).toBe(200);
+  expect(await gateway.rpc("auth.identities.list", {}, again.access_token)).toHaveLength(1);
 });
 
 test("an attempt ends after ten minutes", async () => {

@@ -134,6 +134,40 @@ test("disabled people stay out, and newcomers where the operator wants none", as
   });
 });
 
+test("an invitation lets a newcomer in with the provider, once and only whom it is for", async () => {
+  sso = await openSso({ config: { oidcRegistration: false } });
+  const root = await sso.gateway.signIn("root");
+  const invite = (email?: string) =>
+    sso.gateway.rpc<{ token: string }>("users.invite", { ...(email && { email }), tier: "pro" }, root);
+  sso.provider.people.set("ada", verified("ada@example.org"));
+  sso.provider.people.set("bob", verified("bob@example.org"));
+  const { token: forBob } = await invite("bob@example.org");
+  expect(await sso.signIn("ada", { invitation: forBob })).toMatchObject({
+    status: 403,
+    message: expect.stringContaining("another email address"),
+  });
+  const { token } = await invite();
+  const { session } = await sso.signIn("ada", { invitation: token });
+  expect(session!.user).toMatchObject({ email: "ada@example.org", is_admin: false });
+  expect((await sso.gateway.rpc("billing.plan", {}, session!.access_token)).current_tier).toBe("pro");
+  expect(await sso.signIn("bob", { invitation: token })).toMatchObject({
+    status: 404,
+    message: expect.stringContaining("used before"),
+  });
+  expect((await sso.signIn("bob", { invitation: forBob })).session).not.toBeNull();
+  // With the account there the invitation does not matter.
+  expect((await sso.signIn("ada", { invitation: token })).session).not.toBeNull();
+
+  const group = await sso.gateway.rpc("group.create", { name: "Analysts" }, root);
+  const toGroup = await sso.gateway.rpc("group.invite.create", { group_id: group.id, max_uses: 1 }, root);
+  sso.provider.people.set("eve", verified("eve@example.org"));
+  const eve = (await sso.signIn("eve", { invitation: toGroup.token })).session!;
+  await sso.gateway.rpc("group.invite.accept", { token: toGroup.token }, eve.access_token);
+  sso.provider.people.set("mallory", verified("mallory@example.org"));
+  for (const invitation of [toGroup.token, "invite-guess", "link-guess", "x".repeat(128)])
+    expect((await sso.signIn("mallory", { invitation })).status).toBe(404);
+});
+
 test("the last administrator keeps the rights that the provider takes", async () => {
   sso = await openSso({
     config: { registrationOpen: null, oidcAdmin: { claim: "groups", value: "admins" } },

@@ -22,7 +22,7 @@ export interface Sso {
   gateway: TestGateway;
   provider: TestProvider;
   begin(body?: Record<string, unknown>, bearer?: string): Promise<{ url: string; cookie: string }>;
-  finish(query: string, cookie: string): Promise<Answer>;
+  finish(query: string, cookie: string, bearer?: string): Promise<Answer>;
   /** The whole way. */
   signIn(login: string, body?: Record<string, unknown>, bearer?: string): Promise<Answer>;
   stop(): Promise<void>;
@@ -51,14 +51,18 @@ export async function openSso({ config, ...boot }: BootOptions = {}): Promise<Ss
       const set = answer.headers.get("set-cookie") ?? "";
       return { url: ((await answer.json()) as { url: string }).url, cookie: set.split(";")[0]! };
     },
-    async finish(query, cookie) {
-      const answer = await post("finish", { query }, { cookie });
+    async finish(query, cookie, bearer) {
+      const answer = await post(
+        "finish",
+        { query },
+        { cookie, ...(bearer && { authorization: `Bearer ${bearer}` }) },
+      );
       const body = (await answer.json()) as Answer & { error?: { message: string } };
       return { ...body, status: answer.status, message: body.error?.message ?? "" };
     },
     async signIn(login, body, bearer) {
       const { url: page, cookie } = await sso.begin(body, bearer);
-      return sso.finish(await provider.visit(page, login), cookie);
+      return sso.finish(await provider.visit(page, login), cookie, bearer);
     },
     async stop() {
       await gateway.stop();

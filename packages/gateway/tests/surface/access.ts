@@ -109,6 +109,9 @@ agents.status | admin | {"agent_id":"$node"}
 agents.deploy | admin | {"agent_id":"$node","model_id":"x"}
 agents.stop | admin | {"agent_id":"$node","model_id":"x"}
 agents.deregister | admin | {"agent_id":"$node"}
+keys.capture.list | admin |
+keys.capture.set | admin | {"key_id":"$key","days":1}
+providers.addresses | admin |
 audit.list | admin |
 system.activity | admin |
 backends.detect | admin |

@@ -2,7 +2,7 @@ import { type Clock, isoTime } from "../../kernel/clock.ts";
 import type { Actor, CallSource } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import { type Ids, sha256Hex } from "../../kernel/ids.ts";
-import type { Database, Sweep } from "../../storage/contract.ts";
+import type { Database, Sweep, Transaction } from "../../storage/contract.ts";
 import type { Accounts, Session } from "./service.ts";
 import type { AccountStore, LinkRow, ListedLink, ListedUser, UserRow } from "./store.ts";
 
@@ -198,6 +198,17 @@ export class People {
       return owner;
     });
     return accounts.startSession(user, source);
+  }
+
+  /** Uses up an invitation for an account that is made without a password; what it says about the account. */
+  async takeInvitation(tx: Transaction, token: string, email: string): Promise<{ tier: string | null }> {
+    const { accounts, store } = this.options;
+    const link = await this.#find(token);
+    if (link.user_id !== null) refuseLink();
+    await accounts.refuseUnlessInvited(link.created_by);
+    emailFor(link.email, email);
+    if (!(await store.takeLink(tx, link.id))) refuseLink();
+    return { tier: link.tier };
   }
 
   async #find(token: string): Promise<LinkRow> {

@@ -9,6 +9,7 @@ const listChange = <Item extends z.ZodType>(item: Item) =>
 export const StateChange = z.object({
   heartbeatAtMs: z.number(),
   host: z.string().optional(),
+  isLeaving: z.boolean().optional(),
   gpus: z.array(GpuReport).optional(),
   besideBackends: z.array(z.string()).optional(),
   models: listChange(ServingModel),
@@ -40,6 +41,7 @@ function patched<T extends Named>(list: readonly T[], change: { set: T[]; gone: 
 export const difference = (before: NodeState, after: NodeState): StateChange => ({
   heartbeatAtMs: after.heartbeatAtMs,
   ...(before.host !== after.host && { host: after.host }),
+  ...(before.isLeaving !== after.isLeaving && { isLeaving: after.isLeaving }),
   ...(!Bun.deepEquals(before.gpus, after.gpus) && { gpus: after.gpus }),
   ...(!Bun.deepEquals(before.besideBackends, after.besideBackends) && {
     besideBackends: after.besideBackends,

@@ -63,7 +63,10 @@ interface PresenceOptions {
   accepts(state: NodeState): boolean;
   /** A node is connected to another instance. */
   onRemote(node: RemoteNode): void;
-  onRemoteGone(node: RemoteNode): void;
+  /** It is not held there any more; `isElsewhere`: because it has connected to another instance, or here. */
+  onRemoteGone(node: RemoteNode, isElsewhere: boolean): void;
+  /** An instance no longer holds a node, which may be elsewhere by now. */
+  onLeft(instance: string, agentId: string): void;
   /** Delivered on every instance, including the one that published it. */
   onDeregistered(agentId: string): void;
 }
@@ -148,18 +151,22 @@ export class Presence {
   }
 
   /** A node has connected here: earlier reports by other instances no longer apply. */
-  forget(agentId: string): void {
+  connectedHere(agentId: string): void {
+    this.#forget(agentId, { isElsewhere: true });
+  }
+
+  #forget(agentId: string, { isElsewhere = false } = {}): void {
     const node = this.#remote.get(agentId);
     if (!node) return;
     this.#remote.delete(agentId);
-    this.options.onRemoteGone(node);
+    this.options.onRemoteGone(node, isElsewhere);
   }
 
   /** Drops nodes of instances that went silent. */
   sweep(): void {
     const { clock, silenceMaxMs } = this.options;
     for (const [agentId, { heardAtMs }] of this.#remote)
-      if (clock.now() - heardAtMs >= silenceMaxMs) this.forget(agentId);
+      if (clock.now() - heardAtMs >= silenceMaxMs) this.#forget(agentId);
   }
 
   close(): void {
@@ -192,13 +199,14 @@ export class Presence {
     else if (message.kind === "change") this.#apply(message);
     else {
       const known = this.#remote.get(message.agentId);
-      if (known && known.state.epoch <= message.epoch) this.forget(message.agentId);
+      if (known && known.state.epoch <= message.epoch) this.#forget(message.agentId);
+      this.options.onLeft(message.instance, message.agentId);
     }
   }
 
   #onDeregistered(agentId: string): void {
     this.#untell(agentId);
-    this.forget(agentId);
+    this.#forget(agentId);
     this.options.onDeregistered(agentId);
   }
 
@@ -218,7 +226,7 @@ export class Presence {
     const known = this.#remote.get(state.agentId);
     if (known ? known.state.epoch > state.epoch : this.#remote.size >= NODES_MAX) return;
     if (!this.options.accepts(state)) return;
-    if (known && known.instance !== instance) this.forget(state.agentId);
+    if (known && known.instance !== instance) this.#forget(state.agentId, { isElsewhere: true });
     const node = { instance, revision, state, heardAtMs: this.options.clock.now() };
     this.#remote.set(state.agentId, node);
     this.options.onRemote(node);

@@ -30,6 +30,10 @@ const SWEEP_MS = 1_000;
 const HELLO_TIMEOUT_MS = 15_000;
 /** How often `last_seen` is written to the database; live figures come from memory. */
 const SEEN_WRITE_MS = 60_000;
+/** How long a node without requests has to connect elsewhere when its instance stops. */
+const MOVED_WITHIN_MS = 3_000;
+/** By then the other instances have heard what was announced. */
+const ANNOUNCED_MS = 100;
 const TOKEN_BYTES = 32;
 const CLAIMS_LOGGED_MAX = 5;
 
@@ -65,6 +69,7 @@ export class Agents {
   readonly #tunnels: InstanceTunnels;
   readonly #stopSweep: () => void;
   #stopRetiring = () => {};
+  #isRetiring = false;
   #closed = false;
 
   constructor(readonly options: AgentsOptions) {
@@ -82,10 +87,13 @@ export class Agents {
       onAsked: () => this.#announceAll(),
       accepts: (state) => this.#yieldsTo(state),
       onRemote: (node) => this.#onRemote(node),
-      onRemoteGone: ({ instance: holder, state: { agentId } }) => {
+      onRemoteGone: ({ instance: holder, state: { agentId, isLeaving } }, isElsewhere) => {
+        // It moves: routing goes on to its new connection, and what was asked through the old one finishes.
+        if (isLeaving && isElsewhere) return;
         this.#serving.removeNode(agentId);
         this.#tunnels.drop(holder, agentId);
       },
+      onLeft: (holder, agentId) => this.#tunnels.drop(holder, agentId),
       onDeregistered: (agentId) => this.#onDeregistered(agentId),
     });
     this.#commands = requests && serveCommands(requests, instance, (command) => this.#execute(command));
@@ -206,15 +214,32 @@ export class Agents {
     return this.#serving.backend(modelId);
   }
 
-  /** Moves nodes to other instances: idle ones now, busy ones when their requests are done. */
+  /**
+   * Moves nodes to other instances. Each connection stays until the node has a new one and its requests here are done,
+   * so that the node can be reached all the time and nothing is cut.
+   */
   retire(): void {
-    const { clock } = this.options;
-    const leave = () => {
+    const { clock, bus } = this.options;
+    this.#isRetiring = true;
+    const beganMs = clock.elapsed();
+    if (bus.shared) for (const session of this.#sessions.values()) session.setLeaving();
+    if (bus.shared) this.#announceAll();
+    // The others hear of it first: they would drop what they ask through here when the node shows up elsewhere.
+    const cancelTelling = clock.after(ANNOUNCED_MS, () => {
+      if (bus.shared) for (const { link } of this.#sessions.values()) link.leaving();
+    });
+    const close = () => {
+      const mayStay = bus.shared && clock.elapsed() - beganMs < MOVED_WITHIN_MS;
       for (const session of [...this.#sessions.values()])
-        if (session.link.openStreams === 0) session.close(1001, "this instance is stopping");
+        if (session.link.openStreams === 0 && (session.isSuperseded || !mayStay))
+          session.close(1001, "this instance is stopping");
     };
-    leave();
-    this.#stopRetiring = clock.every(SWEEP_MS / 10, leave);
+    close();
+    const cancelClosing = clock.every(SWEEP_MS / 10, close);
+    this.#stopRetiring = () => {
+      cancelTelling();
+      cancelClosing();
+    };
   }
 
   close(): void {
@@ -232,12 +257,13 @@ export class Agents {
   readonly #events: SessionEvents = {
     hello: (session) => {
       const { agentId } = session;
-      this.#presence.forget(agentId);
+      this.#presence.connectedHere(agentId);
       const routable = this.#serve(session.state!, here(session));
       this.#streams.reconcile(session.state!, routable);
       void this.#claim(session);
     },
     changed: (session, news) => {
+      if (session.isSuperseded) return;
       const state = session.state!;
       const routable = this.#serve(state, here(session));
       if (news) this.#streams.progress(session.agentId, news, routable);
@@ -254,8 +280,10 @@ export class Agents {
       const { agentId, state } = session;
       if (this.#sessions.get(agentId) === session) this.#sessions.delete(agentId);
       if (!state) return;
-      this.#serving.removeNode(agentId);
-      this.#streams.lost(agentId);
+      if (!session.isSuperseded) {
+        this.#serving.removeNode(agentId);
+        this.#streams.lost(agentId);
+      }
       if (state.epoch > 0) this.#presence.announceGone(state);
       this.#writeSeen(agentId);
       this.options.log.info("node disconnected", { agent_id: agentId, name: state.name });
@@ -299,12 +327,13 @@ export class Agents {
     for (const { state } of this.#sessions.values()) if (state) this.#announce(state, { whole: true });
   }
 
-  /** When two instances hold a node, the newer connection is the node's own and the older one ends. */
+  /** When two instances hold a node, the newer connection is its own; the older one ends, if need be when its requests have. */
   #yieldsTo({ agentId, epoch }: NodeState): boolean {
     const mine = this.#sessions.get(agentId);
     if (!mine?.state) return true;
     if (mine.state.epoch === 0 || mine.state.epoch > epoch) return false;
-    mine.close(CloseCode.replaced, "replaced by a newer connection");
+    if (this.#isRetiring) mine.isSuperseded = true;
+    else mine.close(CloseCode.replaced, "replaced by a newer connection");
     return true;
   }
 

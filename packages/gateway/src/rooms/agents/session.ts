@@ -18,6 +18,8 @@ export interface AgentLink {
   /** Resolves with the node's answer; throws when it refuses, or does not answer in time. */
   request(method: "agent.deploy" | "agent.stop", params: Record<string, unknown>): Promise<unknown>;
   fetch: TunnelFetch;
+  /** Tells the node to connect elsewhere; this connection stays. */
+  leaving(): void;
   close(code: number, reason: string): void;
 }
 
@@ -46,6 +48,8 @@ export class Session {
   /** Models ordered here that the node has not reported on yet. */
   readonly reserved = new Set<string>();
   heardAtMs: number;
+  /** The node has a newer connection elsewhere; this one is for the requests that began on it. */
+  isSuperseded = false;
   #state: NodeState | null = null;
   #over = false;
   #deployed: Deployments;
@@ -112,6 +116,11 @@ export class Session {
 
   setEpoch(epoch: number): void {
     if (this.#state) this.#state = { ...this.#state, epoch };
+  }
+
+  /** This instance stops: the node will go elsewhere. */
+  setLeaving(): void {
+    if (this.#state) this.#state = { ...this.#state, isLeaving: true };
   }
 
   /** From now on the node may serve these models, and no others. */

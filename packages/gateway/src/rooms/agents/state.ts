@@ -27,6 +27,8 @@ export const NodeState = z.object({
   pending: z.array(PendingModel),
   /** Those of its models that may be served beside registered backends. */
   besideBackends: z.array(z.string()),
+  /** The instance that holds it is stopping: the node will be elsewhere, and its requests there finish. */
+  isLeaving: z.boolean().optional(),
   connectedAtMs: z.number(),
   heartbeatAtMs: z.number(),
 });

@@ -12,6 +12,7 @@ import { MEMBERS_MAX } from "./members.ts";
 import { type InvitationRow, type Role, type SeenGroup, store } from "./store.ts";
 
 const TOKEN_PREFIX = "invite-";
+export const isGroupInvitation = (token: string): boolean => token.startsWith(TOKEN_PREFIX);
 const TOKEN_BYTES = 32;
 const OPEN_MAX = 500;
 export const INVITATION_SECONDS = 7 * 24 * 3600;
@@ -142,6 +143,13 @@ export class Invitations {
       return made;
     });
     return accounts.startSession(user, source);
+  }
+
+  /** Refuses someone without an account unless the invitation is theirs. It is used up when they join. */
+  async refuseNewcomerUnlessInvited(token: string, email: string): Promise<void> {
+    const invitation = await this.#usable(token);
+    await this.options.accounts.refuseUnlessInvited(invitation.created_by);
+    emailFor(invitation.email, email);
   }
 
   async #usable(token: string): Promise<InvitationRow> {

@@ -37,6 +37,7 @@ export interface RecordRow {
   atMs: number;
   askerId: number;
   facetId: number;
+  status: number;
   attempts: number;
   /** From the request's arrival to its first sending. */
   queueMs: number;

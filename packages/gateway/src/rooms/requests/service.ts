@@ -11,7 +11,7 @@ import type { Groups } from "../groups/index.ts";
 import { Captures } from "./captures.ts";
 import { DAY_MS, type Facet, firstIdAt, HOUR_MS, MINUTE_MS, timeOfId } from "./rows.ts";
 import { binsOf, groupsOf, totalsOf } from "./stats.ts";
-import { type Filter, type ListedRecord, type Period, RequestStore } from "./store.ts";
+import { type Filter, isEveryone, type ListedRecord, type Period, RequestStore } from "./store.ts";
 import { Tail } from "./tail.ts";
 import { viewOf } from "./view.ts";
 import { RecordWriter, type WriterOptions } from "./writer.ts";
@@ -19,6 +19,8 @@ import { RecordWriter, type WriterOptions } from "./writer.ts";
 /** How long a reader waits for the requests that have just ended. */
 const READ_FLUSH_MS = 1_000;
 const CLOSE_FLUSH_MS = 2_000;
+/** Periods that one statement looks through. */
+const RANGES_AT_ONCE = 16;
 const LIST = { fallback: 50, max: 500 };
 /** Bars of the histogram at most. */
 const BINS_MAX = 100;
@@ -110,24 +112,28 @@ export class Requests {
     };
   }
 
-  /** Only the hours that hold such requests are looked through, the newest first. */
+  /** Only the times that hold such requests are looked through, the newest first. */
   async #find(
     filter: Filter,
     { fromMs, belowId, limit }: { fromMs: number; belowId: string; limit: number },
   ): Promise<ListedRecord[]> {
-    // Each of these hours has at least one.
-    const hours = await this.#store.hours(filter, { fromMs, belowMs: timeOfId(belowId) + 1, limit });
-    const found: ListedRecord[] = [];
-    for (const { startMs, endMs } of stretches(hours)) {
+    // Each of these times has at least one, but for the first and the last, which may reach out of the period.
+    const within = { fromMs, belowMs: timeOfId(belowId) + 1, limit: limit + 2 };
+    const times = isEveryone(filter.scope)
+      ? [...stretches(await this.#store.hours(filter, within))]
+      : (await this.#store.hoursOfAsker(filter, within)).map(({ first_ms, last_ms }) => ({
+          startMs: first_ms,
+          endMs: last_ms + 1,
+        }));
+    const ranges = times.map(({ startMs, endMs }) => {
       const end = firstIdAt(endMs);
-      const range = {
-        fromId: firstIdAt(Math.max(startMs, fromMs)),
-        belowId: end < belowId ? end : belowId,
-        limit: limit - found.length,
-      };
-      found.push(...(await this.#store.list(filter, range)));
-      if (found.length >= limit) break;
-    }
+      return { fromId: firstIdAt(Math.max(startMs, fromMs)), belowId: end < belowId ? end : belowId };
+    });
+    const found: ListedRecord[] = [];
+    for (let i = 0; i < ranges.length && found.length < limit; i += RANGES_AT_ONCE)
+      found.push(
+        ...(await this.#store.list(filter, ranges.slice(i, i + RANGES_AT_ONCE), limit - found.length)),
+      );
     return found;
   }
 

@@ -1,20 +1,48 @@
 import { type Database, insertRows, type SqlValue, selectIn } from "../../storage/contract.ts";
-import { type Asker, type Facet, factsOf, firstIdAt, HOUR_MS, type RecordRow, SUM_COLUMNS } from "./rows.ts";
-import { type SumRow, sumsOf } from "./sums.ts";
+import {
+  type Asker,
+  DAY_MS,
+  type Facet,
+  factsOf,
+  firstIdAt,
+  HOUR_MS,
+  type RecordRow,
+  SUM_COLUMNS,
+} from "./rows.ts";
+import { askerDaysOf, type SumRow, sumsOf } from "./sums.ts";
 
 const RECORDS = "request_records (id, asker_id, facet_id, facts)";
 const FACETS = "request_facets (id, surface, model, backend, status, code)";
 const ASKERS = "request_askers (id, user_id, key_id, group_id, project, key_prefix)";
+interface SumTable {
+  keys: readonly string[];
+  sums?: readonly string[];
+  /** Columns that are not added up, and how each is brought up to date. */
+  others?: Readonly<Record<string, string>>;
+}
+
 /** A table of sums: inserting what exists adds to it. */
-function sumTable(table: string, keys: readonly string[]) {
-  const added = SUM_COLUMNS.map((column) => `${column} = ${table}.${column} + excluded.${column}`);
+function sumTable(table: string, { keys, sums = SUM_COLUMNS, others = {} }: SumTable) {
+  const added = sums.map((column) => `${column} = ${table}.${column} + excluded.${column}`);
+  const changed = Object.entries(others).map(([column, to]) => `${column} = ${to}`);
   return {
-    into: `${table} (${[...keys, ...SUM_COLUMNS].join(", ")})`,
-    adding: `ON CONFLICT (${keys.join(", ")}) DO UPDATE SET ${added.join(", ")}`,
+    into: `${table} (${[...keys, ...sums, ...Object.keys(others)].join(", ")})`,
+    adding: `ON CONFLICT (${keys.join(", ")}) DO UPDATE SET ${[...added, ...changed].join(", ")}`,
   };
 }
-const SUMS = sumTable("request_sums", ["grain_ms", "start_ms", "facet_id"]);
-const ASKER_SUMS = sumTable("request_asker_sums", ["grain_ms", "start_ms", "asker_id", "facet_id"]);
+const SUMS = sumTable("request_sums", { keys: ["grain_ms", "start_ms", "facet_id"] });
+/** Null, which is not known, stays null: comparing with it is not true. */
+const ASKER_SUMS = sumTable("request_asker_sums", {
+  keys: ["grain_ms", "start_ms", "asker_id", "facet_id"],
+  others: {
+    first_ms:
+      "CASE WHEN excluded.first_ms < request_asker_sums.first_ms THEN excluded.first_ms ELSE request_asker_sums.first_ms END",
+    last_ms:
+      "CASE WHEN excluded.last_ms > request_asker_sums.last_ms THEN excluded.last_ms ELSE request_asker_sums.last_ms END",
+  },
+});
+const ASKER_TOTALS = ["requests", "unanswered", "prompt_tokens", "completion_tokens", "cost_nano_usd"];
+const ASKER_DAYS = sumTable("request_asker_days", { keys: ["start_ms", "asker_id"], sums: ASKER_TOTALS });
 const ONCE = "ON CONFLICT (id) DO NOTHING";
 
 /** Which requests are asked for; null members ask for all. */
@@ -75,8 +103,14 @@ const OUTCOME_SQL: Record<Outcome, string> = {
 
 /** Conditions and their values in placeholder order. */
 class Sql {
-  readonly params: SqlValue[] = [];
   readonly #conditions: string[] = [];
+
+  /** Parts of one statement share their values. */
+  constructor(readonly params: SqlValue[] = []) {}
+
+  get conditions(): readonly string[] {
+    return this.#conditions;
+  }
 
   value(value: SqlValue): string {
     return `$${this.params.push(value)}`;
@@ -107,7 +141,10 @@ class Sql {
   matching({ scope, surface, model, backend, code, outcome }: Filter): this {
     const facet = { surface, model, backend, code };
     this.naming("facet_id", "request_facets", facet, outcome && OUTCOME_SQL[outcome]);
-    const { userId, groupId, keyId } = scope;
+    return this.ofScope(scope);
+  }
+
+  ofScope({ userId, groupId, keyId }: Scope): this {
     return this.naming("asker_id", "request_askers", { user_id: userId, group_id: groupId, key_id: keyId });
   }
 }
@@ -125,8 +162,12 @@ export interface Period {
 }
 
 /** Sums of a period: of everyone together, or of each asker where some are left out or told apart. */
-function sumsIn(filter: Filter, { grainMs, fromMs, belowMs }: Period, { isByAsker = false } = {}) {
-  const sql = new Sql();
+function sumsIn(
+  filter: Filter,
+  { grainMs, fromMs, belowMs }: Period,
+  { isByAsker = false, params }: { isByAsker?: boolean; params?: SqlValue[] } = {},
+) {
+  const sql = new Sql(params);
   sql.add(`grain_ms = ${sql.value(grainMs)}`);
   sql.add(`start_ms >= ${sql.value(fromMs)}`).add(`start_ms < ${sql.value(belowMs)}`);
   sql.matching(filter);
@@ -134,7 +175,26 @@ function sumsIn(filter: Filter, { grainMs, fromMs, belowMs }: Period, { isByAske
   return { sql, from: `FROM ${table} ${sql.where}` };
 }
 
-const isEveryone = ({ userId, groupId, keyId }: Scope): boolean =>
+const isOfAnyFacet = ({ surface, model, backend, code, outcome }: Filter): boolean =>
+  [surface, model, backend, code, outcome].every((member) => member === null);
+
+/** The whole days of a period, and what is left of it at its ends. */
+function splitByDay(period: Period): { days: Omit<Period, "grainMs"> | null; rest: Period[] } {
+  const { grainMs, fromMs, belowMs } = period;
+  const firstDay = Math.ceil(fromMs / DAY_MS) * DAY_MS;
+  const endDay = Math.floor(belowMs / DAY_MS) * DAY_MS;
+  if (firstDay >= endDay) return { days: null, rest: [period] };
+  const ends = [
+    { grainMs, fromMs, belowMs: firstDay },
+    { grainMs, fromMs: endDay, belowMs },
+  ];
+  return {
+    days: { fromMs: firstDay, belowMs: endDay },
+    rest: ends.filter((end) => end.fromMs < end.belowMs),
+  };
+}
+
+export const isEveryone = ({ userId, groupId, keyId }: Scope): boolean =>
   userId === null && groupId === null && keyId === null;
 
 /** SQL of request records and of their sums, which change only together. */
@@ -185,8 +245,11 @@ export class RequestStore {
       const ofRecord = (row: RecordRow) => [row.id, row.askerId, row.facetId, factsOf(row)];
       await insertRows(tx, RECORDS, rows.map(ofRecord), mayExist ? ONCE : "");
       const sums = sumsOf(rows);
-      const ofAskers = sums.filter(({ askerId }) => askerId !== null).map(sumValues);
+      const ofAskers = sums
+        .filter(({ askerId }) => askerId !== null)
+        .map((sum) => [...sumValues(sum), sum.firstMs, sum.lastMs]);
       await insertRows(tx, ASKER_SUMS.into, ofAskers, ASKER_SUMS.adding);
+      await insertRows(tx, ASKER_DAYS.into, askerDaysOf(rows), ASKER_DAYS.adding);
       // Every instance adds to the same few rows, so they are locked last and for the shortest time.
       const ofEveryone = sums.filter(({ askerId }) => askerId === null).map(sumValues);
       await insertRows(tx, SUMS.into, ofEveryone, SUMS.adding);
@@ -211,14 +274,33 @@ export class RequestStore {
     return hours.map(({ start_ms }) => start_ms);
   }
 
-  list(filter: Filter, { fromId, belowId, limit }: IdRange & { limit: number }): Promise<ListedRecord[]> {
+  /** The same for an asker: when its first and last request of each hour came, as far as is known. */
+  hoursOfAsker(
+    filter: Filter,
+    { fromMs, belowMs, limit }: { fromMs: number; belowMs: number; limit: number },
+  ): Promise<{ start_ms: number; first_ms: number; last_ms: number }[]> {
+    const { sql, from } = sumsIn(filter, { grainMs: HOUR_MS, fromMs: fromMs - HOUR_MS + 1, belowMs });
+    const end = `start_ms + ${HOUR_MS - 1}`;
+    return this.db.all(
+      `SELECT start_ms, CAST(MIN(COALESCE(first_ms, start_ms)) AS BIGINT) AS first_ms,
+         CAST(MAX(COALESCE(last_ms, ${end})) AS BIGINT) AS last_ms
+       ${from} GROUP BY start_ms ORDER BY start_ms DESC LIMIT ${sql.value(limit)}`,
+      sql.params,
+    );
+  }
+
+  /** Requests of these periods, newest first; the periods do not overlap. */
+  list(filter: Filter, ranges: readonly IdRange[], limit: number): Promise<ListedRecord[]> {
     const sql = new Sql();
-    sql
-      .add(`id >= ${sql.value(fromId)}`)
-      .add(`id < ${sql.value(belowId)}`)
-      .matching(filter);
+    const matching = new Sql(sql.params).matching(filter).conditions;
+    const parts = ranges.map(({ fromId, belowId }) => {
+      const part = new Sql(sql.params);
+      part.add(`id >= ${part.value(fromId)}`).add(`id < ${part.value(belowId)}`);
+      for (const condition of matching) part.add(condition);
+      return `SELECT * FROM request_records ${part.where}`;
+    });
     // The page is cut before anything is joined to it.
-    const page = `SELECT * FROM request_records ${sql.where} ORDER BY id DESC LIMIT ${sql.value(limit)}`;
+    const page = `SELECT * FROM (${parts.join(" UNION ALL ")}) AS periods ORDER BY id DESC LIMIT ${sql.value(limit)}`;
     return this.db.all<ListedRecord>(`${listedFrom(`(${page})`)} ORDER BY r.id DESC`, sql.params);
   }
 
@@ -243,16 +325,25 @@ export class RequestStore {
     );
   }
 
-  /** The askers with the most requests. */
+  /** The askers with the most requests: of whole days from sums without facets, which are fewer. */
   askers(filter: Filter, period: Period, limit: number): Promise<AskerSums[]> {
-    const { sql, from } = sumsIn(filter, period, { isByAsker: true });
-    const summed = ["requests", "prompt_tokens", "completion_tokens", "cost_nano_usd"]
-      .map((column) => `CAST(SUM(${column}) AS BIGINT) AS ${column}`)
-      .join(", ");
-    const top = `SELECT asker_id, ${summed},
-        CAST(SUM(CASE WHEN facet_id IN (SELECT id FROM request_facets WHERE status >= 400) THEN requests ELSE 0 END)
-          AS BIGINT) AS unanswered
-      ${from} GROUP BY asker_id ORDER BY SUM(requests) DESC, asker_id LIMIT ${sql.value(limit)}`;
+    const sql = new Sql();
+    const { days, rest } = isOfAnyFacet(filter) ? splitByDay(period) : { days: null, rest: [period] };
+    const parts = rest.map((part) => {
+      const { from } = sumsIn(filter, part, { isByAsker: true, params: sql.params });
+      return `SELECT asker_id, requests,
+          CASE WHEN facet_id IN (SELECT id FROM request_facets WHERE status >= 400) THEN requests ELSE 0 END AS unanswered,
+          prompt_tokens, completion_tokens, cost_nano_usd ${from}`;
+    });
+    if (days) {
+      const part = new Sql(sql.params);
+      part.add(`start_ms >= ${part.value(days.fromMs)}`).add(`start_ms < ${part.value(days.belowMs)}`);
+      part.ofScope(filter.scope);
+      parts.push(`SELECT asker_id, ${ASKER_TOTALS.join(", ")} FROM request_asker_days ${part.where}`);
+    }
+    const summed = ASKER_TOTALS.map((column) => `CAST(SUM(${column}) AS BIGINT) AS ${column}`).join(", ");
+    const top = `SELECT asker_id, ${summed} FROM (${parts.join(" UNION ALL ")}) AS parts
+      GROUP BY asker_id ORDER BY SUM(requests) DESC, asker_id LIMIT ${sql.value(limit)}`;
     return this.db.all<AskerSums>(
       `SELECT t.requests, t.unanswered, t.prompt_tokens, t.completion_tokens, t.cost_nano_usd,
          a.user_id, a.key_id, a.key_prefix, k.name AS key_name, u.email AS user_email
@@ -288,16 +379,21 @@ export class RequestStore {
   /** Deletes sums of the oldest times: about as many as `rowsMax`, and at least that many where there are. */
   async deleteSumsBefore(grainMs: number, beforeMs: number, rowsMax: number): Promise<number> {
     let removed = 0;
-    for (const table of ["request_asker_sums", "request_sums"]) {
+    const tables = [
+      ...(grainMs === DAY_MS ? [{ table: "request_asker_days", where: "" }] : []),
+      ...["request_asker_sums", "request_sums"].map((table) => ({
+        table,
+        where: `grain_ms = ${grainMs} AND`,
+      })),
+    ];
+    for (const { table, where } of tables) {
       if (removed >= rowsMax) break;
       const last = await this.db.get<{ start_ms: number }>(
-        `SELECT start_ms FROM ${table} WHERE grain_ms = $1 AND start_ms < $2 ORDER BY start_ms LIMIT 1 OFFSET $3`,
-        [grainMs, beforeMs, rowsMax],
+        `SELECT start_ms FROM ${table} WHERE ${where} start_ms < $1 ORDER BY start_ms LIMIT 1 OFFSET $2`,
+        [beforeMs, rowsMax],
       );
-      removed += await this.db.run(`DELETE FROM ${table} WHERE grain_ms = $1 AND start_ms < $2`, [
-        grainMs,
-        last ? last.start_ms + 1 : beforeMs,
-      ]);
+      const below = last ? last.start_ms + 1 : beforeMs;
+      removed += await this.db.run(`DELETE FROM ${table} WHERE ${where} start_ms < $1`, [below]);
     }
     return removed;
   }

@@ -151,6 +151,7 @@ export class RecordWriter implements RecordSink {
       atMs: timeOfId(record.id),
       askerId: this.#askerOf(record).id,
       facetId: this.#facetOf(record, model ?? "").id,
+      status: record.status,
       attempts: record.attempts,
       queueMs: firstSentMs === 0 ? 0 : firstSentMs - startedMs,
       firstTokenMs: firstTokenMs === 0 ? null : firstTokenMs - startedMs,

@@ -17,6 +17,8 @@ const Attempt = z.object({
   /** Links the provider's account to this one instead of signing in. */
   linksTo: z.string().optional(),
   setupToken: z.string().optional(),
+  /** An invitation of this service, or to a group: it lets a newcomer in. */
+  invitation: z.string().optional(),
 });
 
 /** One sign-in on its way to the provider and back. */

@@ -11,6 +11,8 @@ const VALUES_MAX = 200;
 const VALUE_LENGTH_MAX = 256;
 const NAME_LENGTH_MAX = 80;
 const EMAIL_LENGTH_MAX = 254;
+/** In lower case these are plain letters, so that another address would become someone's: the Kelvin sign, a dotted I. */
+const FOLDS_TO_ASCII = /[\u212a\u0130]/;
 const EMAIL = /^[^\s@]+@[^\s@]+\.[^\s@]+$/;
 
 const isObject = (value: unknown): value is Claims =>
@@ -46,7 +48,7 @@ export function hasRight(claims: Claims, { claim, value }: ClaimRule): boolean {
 /** The address in lower case, as accounts have it; null when there is none that could be one. */
 export function emailOf(claims: Claims): string | null {
   const { email } = claims;
-  if (typeof email !== "string") return null;
+  if (typeof email !== "string" || FOLDS_TO_ASCII.test(email)) return null;
   const text = email.trim().toLowerCase();
   return text.length <= EMAIL_LENGTH_MAX && EMAIL.test(text) ? text : null;
 }

@@ -29,6 +29,13 @@ export interface Person {
   claims: Claims;
 }
 
+/** The ID token's claims before those of the userinfo endpoint, which cannot verify an address that only the token names. */
+function merged(more: Claims, idToken: Claims): Claims {
+  const { email_verified, ...others } = more;
+  const isSameEmail = idToken.email === undefined || idToken.email === more.email;
+  return { ...others, ...(isSameEmail && { email_verified }), ...idToken };
+}
+
 /** OpenID Connect with the one configured provider: authorization code with PKCE, state, nonce and a signed ID token. */
 export class OidcProvider {
   readonly #client: oauth.Client;
@@ -142,7 +149,7 @@ export class OidcProvider {
       const idToken = oauth.getValidatedIdTokenClaims(tokens)!;
       const more =
         server.userinfo_endpoint === undefined ? {} : await this.#userInfo(server, tokens, idToken.sub);
-      return { issuer: idToken.iss, subject: idToken.sub, claims: { ...more, ...idToken } };
+      return { issuer: idToken.iss, subject: idToken.sub, claims: merged(more, idToken) };
     } catch (error) {
       return this.#refuse(error);
     }

@@ -1,4 +1,4 @@
-import { type HttpRequest, jsonReply } from "@model-gateway/wire/http";
+import { bearerOf, type HttpRequest, jsonReply } from "@model-gateway/wire/http";
 import { z } from "zod";
 import { auditEntry } from "../../kernel/audit.ts";
 import { fail } from "../../kernel/errors.ts";
@@ -56,12 +56,20 @@ export const startSignIn = defineRoute({
   path: "/api/auth/oidc/start",
   summary: "Begin to sign in with the provider; the answer's cookie binds it to the browser",
   auth: "public",
-  body: z.object({ return_to: ReturnTo, setup_token: z.string().max(128).optional() }),
+  body: z.object({
+    return_to: ReturnTo,
+    setup_token: z.string().max(128).optional(),
+    invitation: z.string().max(128).optional().describe("Lets someone in who has no account yet"),
+  }),
   bodyBytesMax: BODY_BYTES_MAX,
   response: raw(Begin),
   handler: async ({ body, request, requestId, caller, rooms: { sso } }) => {
     requirePublicName(sso, request);
-    const given = { returnTo: body.return_to, setupToken: body.setup_token };
+    const given = {
+      returnTo: body.return_to,
+      setupToken: body.setup_token,
+      invitation: body.invitation,
+    };
     return begun(sso, await sso.begin(given, caller), requestId);
   },
 });
@@ -84,7 +92,8 @@ export const startLink = defineRoute({
 export const finishSignIn = defineRoute({
   method: "POST",
   path: "/api/auth/oidc/finish",
-  summary: "End a sign-in with what the provider added to the address of the page that it returned to",
+  summary:
+    "End a sign-in with what the provider added to the address of the page that it returned to; a link needs the bearer of its account, too",
   auth: "public",
   body: z.object({
     query: z.string().max(QUERY_LENGTH_MAX).describe("Of that address, e.g. code=…&state=…"),
@@ -93,7 +102,8 @@ export const finishSignIn = defineRoute({
   response: raw(Finish),
   handler: async ({ body, request, requestId, caller, rooms: { sso, audit } }) => {
     requirePublicName(sso, request);
-    const { session, returnTo } = await sso.finish({ query: body.query, sealed: cookieOf(request) }, caller);
+    const given = { query: body.query, sealed: cookieOf(request), bearer: bearerOf(request) };
+    const { session, returnTo } = await sso.finish(given, caller);
     const answer = Finish.parse({ session, return_to: returnTo });
     // Recorded here: who it is is known only now. A link is recorded when its owner begins it.
     if (answer.session)

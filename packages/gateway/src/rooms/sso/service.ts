@@ -5,7 +5,7 @@ import { fail } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Database, Sweep, Transaction } from "../../storage/contract.ts";
 import type { Accounts, Session } from "../accounts/index.ts";
-import type { Groups } from "../groups/index.ts";
+import { type Groups, isGroupInvitation } from "../groups/index.ts";
 import { ATTEMPT_SECONDS, type Attempt, Attempts } from "./attempt.ts";
 import {
   type ClaimRule,
@@ -103,7 +103,12 @@ export class Sso {
   }
 
   async begin(
-    { returnTo, linksTo, setupToken }: { returnTo?: string; linksTo?: string; setupToken?: string },
+    {
+      returnTo,
+      linksTo,
+      setupToken,
+      invitation,
+    }: { returnTo?: string; linksTo?: string; setupToken?: string; invitation?: string },
     { ip }: CallSource,
   ): Promise<Begun> {
     const { provider, settings } = this.#configured();
@@ -116,18 +121,20 @@ export class Sso {
       returnTo: pathWithin(settings.publicUrl, returnTo),
       ...(linksTo !== undefined && { linksTo }),
       ...(setupToken !== undefined && { setupToken }),
+      ...(invitation !== undefined && { invitation }),
     };
     return { url: await provider.authorizationUrl(attempt), sealed: await this.#attempts.seal(attempt) };
   }
 
   async finish(
-    { query, sealed }: { query: string; sealed: string | null },
+    { query, sealed, bearer }: { query: string; sealed: string | null; bearer: string | null },
     source: CallSource,
   ): Promise<Finished> {
     const { provider } = this.#configured();
     const { accounts, clock } = this.options;
     await accounts.limit("oidc-finish", source.ip, TRIES_PER_IP);
     const attempt = (await this.#attempts.open(sealed)) ?? refuseAttempt();
+    if (attempt.linksTo !== undefined) await this.#requireSignedIn(attempt.linksTo, bearer);
     const accepted = await provider.accepted(new URLSearchParams(query), attempt);
     const expiresAt = isoTime(clock.now() + 2 * ATTEMPT_SECONDS * 1000);
     if (!(await this.#store.use(attempt.id, expiresAt))) refuseAttempt();
@@ -139,6 +146,16 @@ export class Sso {
     const userId = await this.#accountOf(person, attempt, source);
     await this.#applyClaims(userId, person.claims);
     return { session: await accounts.startSessionOf(userId, source), returnTo: attempt.returnTo };
+  }
+
+  /** A link opens an account for good: whose session has ended since it was begun does not get one. */
+  async #requireSignedIn(userId: string, bearer: string | null): Promise<void> {
+    const { actor } = await this.options.accounts.identify(bearer);
+    if (actor?.userId !== userId)
+      fail(
+        "auth_required",
+        "You are no longer signed in to the account that was to be linked; sign in again",
+      );
   }
 
   async #link(person: Person, userId: string): Promise<void> {
@@ -156,7 +173,7 @@ export class Sso {
   }
 
   /** The account that is bound to the person, made or linked on the way where the settings allow it. */
-  #accountOf(person: Person, { setupToken }: Attempt, source: CallSource): Promise<string> {
+  #accountOf(person: Person, { setupToken, invitation }: Attempt, source: CallSource): Promise<string> {
     const { accounts, clock } = this.options;
     const { settings } = this.#configured();
     const { claims } = person;
@@ -173,18 +190,35 @@ export class Sso {
           "conflict",
           "An account with your address exists already. Sign in with its password and link this sign-in under Settings, or ask an administrator",
         );
-      if (!existing && !settings.registers)
+      const invited =
+        existing || invitation === undefined ? null : await this.#invited(tx, invitation, email);
+      if (!existing && !settings.registers && !invited)
         fail(
           "forbidden",
-          "You have no account here; ask an administrator to create one, then link it under Settings",
+          "You have no account here; ask an administrator for an invitation and sign in from its page",
         );
       const isAdmin = settings.admin ? hasRight(claims, settings.admin) : first;
       if (!existing && first && !settings.admin) accounts.refuseFirstUnless(setupToken, source);
       const user =
-        existing ?? (await accounts.insert(tx, { email, name: nameOf(claims), passwordHash: "", isAdmin }));
+        existing ??
+        (await accounts.insert(tx, {
+          email,
+          name: nameOf(claims),
+          passwordHash: "",
+          isAdmin,
+          ...(invited?.tier && { tier: invited.tier }),
+        }));
       await this.#insert(tx, person, user.id);
       return user.id;
     });
+  }
+
+  /** What the invitation of a newcomer says about the account; throws when it is not theirs, or used up. */
+  async #invited(tx: Transaction, token: string, email: string): Promise<{ tier: string | null }> {
+    const { accounts, groups } = this.options;
+    if (!isGroupInvitation(token)) return accounts.people.takeInvitation(tx, token, email);
+    await groups.invitations.refuseNewcomerUnlessInvited(token, email);
+    return { tier: null };
   }
 
   /** The address for a new account: others are invited, added and found by it, so it must be the person's own. */

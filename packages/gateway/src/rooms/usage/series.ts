@@ -58,9 +58,30 @@ export class UsageSeries {
   constructor(readonly db: Database) {}
 
   async read(filter: SeriesFilter, by: SeriesBy) {
-    const isSummed = filter.userId === null && filter.apiKeyId === null && by !== "key" && by !== "project";
-    const rows = isSummed ? await this.#rollups(filter, by) : await this.#raw(filter, by);
-    return seriesOf(rows);
+    return seriesOf(await this.#rows(filter, by));
+  }
+
+  #rows(filter: SeriesFilter, by: SeriesBy): Promise<DaySums[]> {
+    const isByKey = by === "key" || by === "project";
+    if (!isByKey && filter.userId === null && filter.apiKeyId === null && filter.project === null)
+      return this.#rollups(filter, by);
+    const isWholeDays = filter.sinceMs % DAY_MS === 0 && filter.untilMs % DAY_MS === 0;
+    return isByKey && filter.model === null && isWholeDays
+      ? this.#keyDays(filter, by)
+      : this.#raw(filter, by);
+  }
+
+  #keyDays({ userId, sinceMs, untilMs, project, apiKeyId }: SeriesFilter, by: SeriesBy): Promise<DaySums[]> {
+    const conditions = new Conditions();
+    conditions.add((value) => `user_id = ${value}`, userId);
+    conditions.add((value) => `day >= ${value}`, utcDay(sinceMs));
+    conditions.add((value) => `day < ${value}`, utcDay(untilMs));
+    conditions.add((value) => `project = ${value}`, project);
+    conditions.add((value) => `api_key_id = ${value}`, apiKeyId);
+    const name = by === "key" ? "api_key_id" : "NULLIF(project, '')";
+    const source = `SELECT day, ${name} AS name, requests, prompt_tokens, completion_tokens, cost_nano_usd, unpriced
+      FROM usage_key_days ${conditions.where}`;
+    return this.#grouped(source, "CAST(SUM(unpriced) AS BIGINT)", conditions.params);
   }
 
   /** Everyone's, from the sums of whole days. */

@@ -31,6 +31,11 @@ function rollup(table: string, keys: readonly string[], sums: readonly string[])
 const DAY_SUMS = ["requests", "prompt_tokens", "completion_tokens", "total_tokens", "cost_nano_usd"];
 const DAYS = rollup("usage_days", ["day", "model", "backend", "tagged"], DAY_SUMS);
 const REF_DAYS = rollup("usage_ref_days", ["ref_id", "day", "model", "backend"], DAY_SUMS);
+const KEY_DAYS = rollup(
+  "usage_key_days",
+  ["day", "api_key_id", "project", "user_id"],
+  ["requests", "prompt_tokens", "completion_tokens", "cost_nano_usd", "unpriced"],
+);
 const MONTHS = rollup(
   "usage_months",
   ["user_id", "month", "project"],
@@ -128,13 +133,18 @@ interface Rollups {
   months: Sums;
   days: Sums;
   refDays: Sums;
+  keyDays: Sums;
   keys: KeySums;
 }
 
 const totalTokens = (row: UsageRow) => row.promptTokens + row.completionTokens;
 
 /** Counts the row in every rollup; month and day are parts of its time, which is cheaper than formatting a date. */
-function rollUp({ months, days, refDays, keys }: Rollups, row: UsageRow, { month, day }: Stamp): void {
+function rollUp(
+  { months, days, refDays, keyDays, keys }: Rollups,
+  row: UsageRow,
+  { month, day }: Stamp,
+): void {
   const tokens = totalTokens(row);
   const cost = row.costNanoUsd ?? 0;
   const ofQuota = row.points === null ? 1 : 0;
@@ -146,6 +156,10 @@ function rollUp({ months, days, refDays, keys }: Rollups, row: UsageRow, { month
   const dayValues = [1, row.promptTokens, row.completionTokens, tokens, cost];
   days.add([day, row.model, row.backend, row.refId !== null], dayValues);
   if (row.refId !== null) refDays.add([row.refId, day, row.model, row.backend], dayValues);
+  keyDays.add(
+    [day, row.apiKeyId, row.project ?? WHOLE_USER, row.userId],
+    [1, row.promptTokens, row.completionTokens, cost, row.costNanoUsd === null ? 1 : 0],
+  );
   if (row.keyId !== null) keys.add(row.keyId, { month, nanoUsd: cost, atMs: row.createdAtMs });
 }
 
@@ -208,6 +222,7 @@ export class UsageStore {
       months: new Sums(),
       days: new Sums(),
       refDays: new Sums(),
+      keyDays: new Sums(),
       keys: new KeySums(),
     };
     let stamp: Stamp | null = null;
@@ -222,6 +237,7 @@ export class UsageStore {
     const keys = await rollups.keys.write(tx);
     if (!rollups.refDays.isEmpty)
       await insertRows(tx, REF_DAYS.into, rollups.refDays.rows(), REF_DAYS.adding);
+    await insertRows(tx, KEY_DAYS.into, rollups.keyDays.rows(), KEY_DAYS.adding);
     // Every instance bumps the same few rows of the day, so they are locked last and for the shortest time.
     await insertRows(tx, DAYS.into, rollups.days.rows(), DAYS.adding);
     return { months, keys };

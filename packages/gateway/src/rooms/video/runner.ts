@@ -5,6 +5,7 @@ import {
   type VideoRequest,
   type VideoResult,
 } from "../../backends/contract.ts";
+import { askedOnce } from "../../kernel/asked-once.ts";
 import { isoTime } from "../../kernel/clock.ts";
 import { ServiceError } from "../../kernel/errors.ts";
 import type { NotificationDefinition } from "../../kernel/notification.ts";
@@ -180,8 +181,12 @@ export class JobRunner {
   async recheck(id: string | null): Promise<void> {
     if (this.#owned.count === 0) return;
     const { lease_owner: owner } = this.#owned.lease();
+    const isInForce = askedOnce(
+      ({ payer }: JobSummary) => payer,
+      (job) => this.#isInForce(job),
+    );
     for (const job of await this.store.activeOf(owner, id))
-      if (!(await this.#isInForce(job))) await this.cancel(job, REVOKED);
+      if (!(await isInForce(job))) await this.cancel(job, REVOKED);
   }
 
   /** A call to a backend, whose circuit is told how it ended. */

@@ -1,4 +1,4 @@
-import { RpcErrorCode, type RpcMessage } from "@model-gateway/protocol/agent.ts";
+import { LEAVING_METHOD, RpcErrorCode, type RpcMessage } from "@model-gateway/protocol/agent.ts";
 import { TunnelClient, type TunnelFetchInit } from "@model-gateway/protocol/tunnel/client.ts";
 import { SocketChannel } from "@model-gateway/protocol/tunnel/socket-channel.ts";
 import type { ServerSocket } from "@model-gateway/wire/websocket";
@@ -63,6 +63,10 @@ export class AgentConnection {
       this.#waiting.set(id, { resolve, reject, cancelTimeout });
       this.send({ jsonrpc: "2.0", id, method, params });
     });
+  }
+
+  leaving(): void {
+    this.send({ jsonrpc: "2.0", method: LEAVING_METHOD, params: {} });
   }
 
   send(message: RpcMessage): void {

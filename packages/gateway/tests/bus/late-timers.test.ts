@@ -1,0 +1,49 @@
+import { expect, test } from "bun:test";
+import type { RedisClient } from "bun";
+import { RedisScripts } from "../../src/bus/redis/scripts.ts";
+import { type Clock, systemClock } from "../../src/kernel/clock.ts";
+import { silentLog } from "../../src/kernel/log.ts";
+
+/** A process whose timers come as late as the test says, and a server that never answers. */
+function opened() {
+  let nowMs = 0;
+  let due: (() => void) | null = null;
+  const clock: Clock = {
+    ...systemClock,
+    elapsed: () => nowMs,
+    after: (_delayMs, run) => {
+      due = run;
+      return () => {
+        due = null;
+      };
+    },
+  };
+  const client = { send: () => new Promise(() => {}) } as unknown as RedisClient;
+  const scripts = new RedisScripts({ server: { client, connected: true }, clock, log: silentLog });
+  return {
+    scripts,
+    /** The timer runs after so long. */
+    fire(afterMs: number) {
+      nowMs += afterMs;
+      const run = due;
+      due = null;
+      run?.();
+    },
+  };
+}
+
+test("a call to Redis does not expire because this process could not run", async () => {
+  const { scripts, fire } = opened();
+  let outcome = "waiting";
+  const call = scripts.run("return 1", [], []).catch((error: Error) => {
+    outcome = error.message;
+  });
+  // For ten seconds nothing ran here: whatever came from the server has not been read.
+  fire(10_000);
+  await Promise.resolve();
+  expect([outcome, scripts.available]).toEqual(["waiting", true]);
+  fire(250);
+  await call;
+  expect(outcome).toBe("no answer from Redis within 500 ms");
+  expect(scripts.available).toBe(false);
+});

@@ -1,0 +1,116 @@
+import {
+  decodeFrame,
+  encodeCredit,
+  encodeData,
+  encodeEnd,
+  encodeHead,
+  encodeOpen,
+  encodeReset,
+  type Frame,
+  FrameError,
+  FrameType,
+} from "@model-gateway/protocol/tunnel/frames.ts";
+import { Found, FrameDecoder } from "../../../packages/wire/src/websocket/frames.ts";
+import { inPieces } from "../mutations.ts";
+import { type FuzzedParser, holds, orRefused, REFUSED, same } from "../parser.ts";
+
+const MESSAGE_BYTES_MAX = 1_000;
+const MASK = [1, 2, 3, 4];
+
+/** A client's frame. */
+function frame(opcode: number, payload: string, { isFinal = true, mask = MASK } = {}): Buffer {
+  const body = Buffer.from(payload).map((byte, at) => byte ^ mask[at % 4]!);
+  const size = body.length < 126 ? [body.length | 0x80] : [126 | 0x80, body.length >> 8, body.length & 255];
+  return Buffer.concat([Uint8Array.of((isFinal ? 0x80 : 0) | opcode, ...size, ...mask), body]);
+}
+
+/** Everything that is found, in order. */
+function foundIn(pieces: readonly Buffer[]): unknown[] {
+  const decoder = new FrameDecoder(MESSAGE_BYTES_MAX);
+  const found: unknown[] = [];
+  for (const piece of pieces) {
+    // It unmasks what it is fed in place.
+    decoder.feed(Buffer.from(piece));
+    for (;;) {
+      const next = decoder.next();
+      if (next === Found.nothing) break;
+      if (next === Found.violation) return [...found, decoder.violation?.code];
+      const { data } = decoder;
+      found.push([next, typeof data === "string" ? data : data.toString("latin1")]);
+      holds("a message is no longer than allowed", data.length <= MESSAGE_BYTES_MAX);
+    }
+  }
+  return found;
+}
+
+export const webSocket: FuzzedParser = {
+  name: "websocket",
+  seeds: [
+    frame(1, '{"jsonrpc":"2.0"}'),
+    Buffer.concat([frame(1, "grü", { isFinal: false }), frame(9, "ping"), frame(0, "ße")]),
+    Buffer.concat([frame(2, "x".repeat(300)), frame(8, "\u0003\u00e8bye")]),
+    frame(1, "x".repeat(MESSAGE_BYTES_MAX)),
+    frame(2, "unmasked", { mask: [0, 0, 0, 0] }),
+  ],
+  words: [
+    Buffer.from([0x81, 0x80]),
+    Buffer.from([0x88, 0x82]),
+    Buffer.from([0x80]),
+    Buffer.from([0x01, 0xfe]),
+    Buffer.from([0xff]),
+    Buffer.from([0x7f, 0xff, 0xff, 0xff]),
+  ],
+  check(bytes, chance) {
+    same("the same bytes in pieces", foundIn(inPieces(bytes, chance)), foundIn([bytes]));
+  },
+};
+
+function encoded(frame: Frame): Uint8Array {
+  const { streamId } = frame;
+  switch (frame.type) {
+    case FrameType.open:
+      return encodeOpen(streamId, frame.meta);
+    case FrameType.head:
+      return encodeHead(streamId, frame.meta);
+    case FrameType.data:
+      return encodeData(streamId, frame.bytes);
+    case FrameType.end:
+      return encodeEnd(streamId);
+    case FrameType.reset:
+      return encodeReset(streamId, frame);
+    case FrameType.credit:
+      return encodeCredit(streamId, frame.creditBytes);
+  }
+}
+
+export const tunnel: FuzzedParser = {
+  name: "tunnel",
+  seeds: [
+    encodeOpen(1, { model_id: "m", method: "POST", path: "/v1/x?y", headers: [["a", "b"]], has_body: true }),
+    encodeHead(2, { status: 200, headers: [["content-type", "text/plain"]] }),
+    encodeData(3, Buffer.from("data")),
+    encodeEnd(4),
+    encodeReset(5, { code: "engine_failed", message: "why" }),
+    encodeCredit(6, 1_000),
+  ].map((bytes) => Buffer.from(bytes)),
+  words: [
+    Buffer.from([1, 0, 0, 0, 1]),
+    Buffer.from([5]),
+    '"headers":[]',
+    '{"status":1e3',
+    "__proto__",
+    Buffer.from([0xff, 0xff, 0xff, 0xff]),
+  ],
+  check(bytes) {
+    const read = orRefused([FrameError], () => decodeFrame(bytes));
+    if (read === REFUSED) return;
+    const again = decodeFrame(encoded(read));
+    same("read, written and read again", { ...again, bytes: 0 }, { ...read, bytes: 0 });
+    if (read.type === FrameType.data)
+      same(
+        "data",
+        Buffer.from((again as typeof read).bytes).toString("latin1"),
+        Buffer.from(read.bytes).toString("latin1"),
+      );
+  },
+};
