@@ -35,6 +35,9 @@ export interface InferenceBench extends TestGateway {
   usageRows(): Promise<any[]>;
 }
 
+/** A busy machine may settle later than the service lets its readers wait. */
+export const SETTLED_WITHIN_MS = 5_000;
+
 /** A gateway with a fake upstream behind it, and a user with a key on an unlimited plan. */
 export async function bootInference(
   options: BootOptions & { upstream?: FakeUpstreamOptions } = {},
@@ -88,7 +91,10 @@ export async function bootInference(
         );
       });
     },
-    usageRows: async () => (await gateway.rpc("usage.list", { limit: 200 }, token)).records,
+    usageRows: async () => {
+      await gateway.app.rooms.metering.flush(SETTLED_WITHIN_MS);
+      return (await gateway.rpc("usage.list", { limit: 200 }, token)).records;
+    },
     async stop() {
       upstream.stop();
       await gateway.stop();
