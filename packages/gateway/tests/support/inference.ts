@@ -10,6 +10,7 @@ import {
   type FakeUpstreamOptions,
   startUpstream,
 } from "@model-gateway/testing/upstream.ts";
+import type { MeteringService } from "../../src/rooms/metering/index.ts";
 
 export interface InferenceBench extends TestGateway {
   upstream: FakeUpstream;
@@ -35,8 +36,10 @@ export interface InferenceBench extends TestGateway {
   usageRows(): Promise<any[]>;
 }
 
-/** A busy machine may settle later than the service lets its readers wait. */
-export const SETTLED_WITHIN_MS = 5_000;
+const SETTLED_WITHIN_MS = 5_000;
+/** Everything recorded so far is in the books. A busy machine may settle later than the service lets readers wait. */
+export const settled = ({ app }: TestGateway) =>
+  (app.rooms.metering as MeteringService).flush(SETTLED_WITHIN_MS);
 
 /** A gateway with a fake upstream behind it, and a user with a key on an unlimited plan. */
 export async function bootInference(
@@ -92,7 +95,7 @@ export async function bootInference(
       });
     },
     usageRows: async () => {
-      await gateway.app.rooms.metering.flush(SETTLED_WITHIN_MS);
+      await settled(gateway);
       return (await gateway.rpc("usage.list", { limit: 200 }, token)).records;
     },
     async stop() {

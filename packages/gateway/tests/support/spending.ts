@@ -10,7 +10,7 @@ import {
   usageChunk,
 } from "@model-gateway/testing/upstream.ts";
 import { openStorage } from "../../src/storage/index.ts";
-import { bootInference, type InferenceBench, SETTLED_WITHIN_MS } from "./inference.ts";
+import { bootInference, type InferenceBench, settled } from "./inference.ts";
 
 /** 5 USD per million tokens of prompt, 30 of output; writes 20,000 tokens when nothing limits it. */
 export const DEAR = "test-dear";
@@ -158,7 +158,7 @@ export async function bootSpending(options: BootOptions = {}): Promise<SpendingB
       const post: Spender["post"] = (path, body, { signal, key = own } = {}) =>
         bench.post(path, body, { headers: { authorization: `Bearer ${key}` }, ...(signal && { signal }) });
       const rows = async () => {
-        await bench.app.rooms.metering.flush(SETTLED_WITHIN_MS);
+        await settled(bench);
         return (await bench.rpc("usage.list", { limit: 200 }, token)).records;
       };
       return {
@@ -174,7 +174,7 @@ export async function bootSpending(options: BootOptions = {}): Promise<SpendingB
           ),
         rows,
         wallet: async () => {
-          await bench.app.rooms.metering.flush(SETTLED_WITHIN_MS);
+          await settled(bench);
           return bench.rpc("ledger.self", {}, token);
         },
         charged: async () =>
