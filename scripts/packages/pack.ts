@@ -1,15 +1,15 @@
 /**
  * `npm run pack [-- --out dist]`
  *
- * npm packages that run from their tarball alone: writes model-gateway-<version>.tgz and
- * browser-tool-<version>.tgz. Each holds its program in one file; Bun is its only dependency.
+ * npm packages that run from their tarball alone: writes model-gateway-<version>.tgz, model-agent-<version>.tgz
+ * and browser-tool-<version>.tgz. Each holds its program in one file; Bun is its only dependency.
  */
 import "../lib/help.ts";
 import { copyFileSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import manifest from "../../package.json" with { type: "json" };
-import { browserTool, gateway, type Program, ROOT } from "./programs.ts";
+import { browserTool, gateway, nodeProgram, type Program, ROOT } from "./programs.ts";
 
 /** Of Node, which only starts Bun. */
 const NODE_MIN = ">=20";
@@ -55,4 +55,4 @@ const { values } = parseArgs({
   options: { out: { type: "string", default: join(ROOT, "dist") } },
 });
 mkdirSync(values.out, { recursive: true });
-for (const program of [gateway, browserTool]) await pack(program, values.out);
+for (const program of [gateway, nodeProgram, browserTool]) await pack(program, values.out);

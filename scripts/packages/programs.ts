@@ -19,7 +19,7 @@ export interface Program {
   name: string;
   description: string;
   entry: string;
-  /** Code of threads, which is loaded by its path: nothing imports it. */
+  /** Code of threads and of processes that it starts, which is loaded by its path: nothing imports it. */
   workers: readonly ProgramWorker[];
   /** The page that becomes the package's README. */
   readme: string;
@@ -44,6 +44,22 @@ export const gateway: Program = {
     CONSOLE_ASSETS: JSON.stringify(await packAssets()),
     BUILD_HASH: JSON.stringify(buildHash()),
   }),
+};
+
+export const nodeProgram: Program = {
+  name: "model-agent",
+  description: "Serves models of a GPU machine for the model gateway",
+  entry: join(ROOT, "packages/agent/src/main.ts"),
+  workers: [
+    {
+      entry: join(ROOT, "packages/agent/src/guard/main.ts"),
+      file: "engine-guard.js",
+      pathInExecutable: "./agent/src/guard/main.ts",
+      constant: "ENGINE_GUARD",
+    },
+  ],
+  readme: join(ROOT, "docs/agent-node.md"),
+  defines: async () => ({}),
 };
 
 export const browserTool: Program = {

@@ -1,6 +1,6 @@
 /** What people install: the packages' tarballs in an empty folder, with nothing of this repository around. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { until } from "@model-gateway/testing/until.ts";
@@ -29,7 +29,11 @@ beforeAll(() => {
   run([process.execPath, "scripts/packages/pack.ts", "--out", folder], ROOT);
   rmSync(join(folder, "npm"), { recursive: true });
   const tarballs = readdirSync(folder).filter((name) => name.endsWith(".tgz"));
-  expect(tarballs.sort()).toEqual(["browser-tool-0.1.0.tgz", "model-gateway-0.1.0.tgz"]);
+  expect(tarballs.sort()).toEqual([
+    "browser-tool-0.1.0.tgz",
+    "model-agent-0.1.0.tgz",
+    "model-gateway-0.1.0.tgz",
+  ]);
   // Install scripts are off for more and more people, so the packages must do without Bun's.
   run(
     ["npm", "install", "--prefer-offline", "--ignore-scripts", ...tarballs.map((name) => `./${name}`)],
@@ -76,6 +80,13 @@ test("the gateway serves its console and documentation, and ends in order on SIG
 test("the command line answers, and names what it does not know", () => {
   expect(run(["npx", "model-gateway", "--version"], folder)).toBe("0.1.0\n");
   expect(run(["npx", "model-gateway", "--help"], folder)).toContain("serve");
+});
+
+test("the node program answers, and has the guard that ends its engines beside it", () => {
+  expect(run(["npx", "model-agent", "--help"], folder)).toContain("--gateway");
+  const lib = join(folder, "node_modules/model-agent/lib");
+  expect(readdirSync(lib).sort()).toEqual(["engine-guard.js", "main.js"]);
+  expect(readFileSync(join(lib, "main.js"), "utf8")).toContain("./engine-guard.js");
 });
 
 test("the browser tool lists its tools over MCP", async () => {

@@ -20,8 +20,10 @@ const MODEL = "demo";
 const DATA_SUBDIR = "demo";
 const CREDENTIALS_FILE = "demo-credentials.json";
 const PRICES_FILE = "demo-prices.json";
+const VIDEO_PORT_FILE = "demo-video-port";
 const POOL_POINTS = 5_000;
 const SHARE_POINTS = 800;
+const OWN_POINTS = 300;
 const ROUTABLE_WITHIN_MS = 10_000;
 const ROUTABLE_POLL_MS = 50;
 
@@ -62,7 +64,7 @@ export interface DemoIntroduction extends Credentials {
 export function startDemo(config: Config): Demo {
   const dataDir = join(config.dataDir, DATA_SUBDIR);
   const models = startDemoModelServer();
-  const videos = startDemoVideoServer();
+  const videos = startDemoVideoServer(join(dataDir, VIDEO_PORT_FILE));
   let node: DemoNode | null = null;
   const memory = startMemoryServer({ dataDir, port: 0 });
   const adminToken = config.adminToken ?? secret(24);
@@ -170,6 +172,8 @@ async function shareGroup(gatewayUrl: string, token: string): Promise<void> {
     const share = { group_id, user_id: email, points: SHARE_POINTS * (i + 1), note: "Monthly share" };
     await rpc(gatewayUrl, "group.credits.allocate", share, token);
   }
+  const own = { group_id, user_id: EMAIL, points: OWN_POINTS, note: "For trying things out" };
+  await rpc(gatewayUrl, "group.credits.allocate", own, token);
 }
 
 /** Registers a server under its fixed name and waits until its first probe has made `model` routable. */

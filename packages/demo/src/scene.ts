@@ -23,6 +23,7 @@ const CONVERSATIONS = [
   { title: "Names for a boat", words: ["My boat is called Heron. What could her tender be called?"] },
 ] as const;
 
+const VIDEO_USD_PER_SECOND = 0.02;
 const VIDEO_PROMPT = "A white ball rolls over a blue floor, seen from the side";
 
 async function until(what: string, holds: () => Promise<boolean>): Promise<void> {
@@ -34,7 +35,7 @@ async function until(what: string, holds: () => Promise<boolean>): Promise<void>
   }
 }
 
-/** Conversations and a video, made as a person makes them; the conversations side by side, as each takes a second. */
+/** Conversations, a model route and a video, made as a person makes them; the conversations side by side, as each takes a second. */
 export async function playPast({ rpc }: Caller, model: string): Promise<void> {
   const converse = async ({ title, words }: (typeof CONVERSATIONS)[number]) => {
     const { id } = await rpc<{ id: string }>("conversations.create", { title });
@@ -47,6 +48,15 @@ export async function playPast({ rpc }: Caller, model: string): Promise<void> {
     }
   };
   await Promise.all(CONVERSATIONS.map(converse));
+  await rpc("routes.set", {
+    name: "assistant",
+    targets: [
+      { model, order: 1 },
+      { model: "gpt-4o", order: 2 },
+    ],
+    begin_within_seconds: 10,
+  });
+  await rpc("billing.prices.video.set", { model: VIDEO_MODEL, price_per_second: VIDEO_USD_PER_SECOND });
   await rpc("video.create", { model: VIDEO_MODEL, prompt: VIDEO_PROMPT, duration_seconds: 6 });
 }
 
@@ -65,6 +75,8 @@ const LATELY = [
 ] as const;
 
 /** Requests of this minute, some of which fail: the overview shows the last hour, which no start remembers. */
-export async function playNow({ chat }: Caller): Promise<void> {
+export async function playNow({ chat, rpc }: Caller): Promise<void> {
+  // Aliases are not stored.
+  await rpc("aliases.set", { alias: "default", target: "demo" });
   for (const model of LATELY) await chat(model, `Hello, ${model}`);
 }

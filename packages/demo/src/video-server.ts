@@ -1,3 +1,5 @@
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname } from "node:path";
 import { FILM, FILM_TYPE } from "./film.ts";
 
 export const VIDEO_MODEL = "demo-video";
@@ -11,12 +13,30 @@ export interface DemoVideoServer {
   stop(): Promise<void>;
 }
 
-/** A video service that has the same film for every prompt, in the words of MiniMax's API. */
-export function startDemoVideoServer(): DemoVideoServer {
+/**
+ * A video service that has the same film for every prompt, in the words of MiniMax's API. Links to finished videos
+ * name its port, so it takes the one that it had before, unless something else has that now.
+ */
+export function startDemoVideoServer(portFile: string): DemoVideoServer {
+  const server = listen(existsSync(portFile) ? Number(readFileSync(portFile, "utf8")) : 0);
+  mkdirSync(dirname(portFile), { recursive: true, mode: 0o700 });
+  writeFileSync(portFile, String(server.port));
+  return { url: `http://127.0.0.1:${server.port}`, stop: () => server.stop(true) };
+}
+
+function listen(port: number) {
+  try {
+    return serve(port);
+  } catch {
+    return serve(0);
+  }
+}
+
+function serve(port: number) {
   let tasks = 0;
-  const server = Bun.serve({
+  return Bun.serve({
     hostname: "127.0.0.1",
-    port: 0,
+    port,
     fetch(request) {
       const url = new URL(request.url);
       switch (url.pathname) {
@@ -42,5 +62,4 @@ export function startDemoVideoServer(): DemoVideoServer {
       return request.method === "HEAD" ? new Response() : new Response("not found", { status: 404 });
     },
   });
-  return { url: `http://127.0.0.1:${server.port}`, stop: () => server.stop(true) };
 }

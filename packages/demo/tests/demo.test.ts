@@ -2,6 +2,7 @@ import { afterEach, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { until } from "@model-gateway/testing/until.ts";
 
 const MAIN = join(import.meta.dir, "../../gateway/src/main.ts");
 const cleanup: (() => unknown)[] = [];
@@ -50,31 +51,9 @@ const contentOf = (stream: string): string =>
     .map(([, json]) => JSON.parse(json!).choices?.[0]?.delta?.content ?? "")
     .join("");
 
-test("the printed line streams an answer, and a second run goes on with the same user, key and memory", async () => {
-  const dataDir = mkdtempSync(join(tmpdir(), "demo-"));
-  cleanup.push(() => rmSync(dataDir, { recursive: true, force: true }));
-  const first = await startDemoProcess(dataDir);
-  const stream = await paste(first.curl);
-  expect(contentOf(stream)).toContain('You said: "Hello there, my cat is called Misty."');
-  expect(stream).toEndWith("data: [DONE]\n\n");
-  expect(statSync(join(dataDir, "demo", "demo-credentials.json")).mode & 0o777).toBe(0o600);
-  first.child.kill("SIGTERM");
-  expect(await first.child.exited).toBe(0);
-
-  const second = await startDemoProcess(dataDir);
-  expect({ key: second.key, password: second.password }).toEqual({
-    key: first.key,
-    password: first.password,
-  });
-  const question = second.curl.replace("Hello there, my cat is called Misty.", "What is the name of my cat?");
-  expect(contentOf(await paste(question))).toContain("I remember: Hello there, my cat is called Misty.");
-});
-
-test("every page has something to show: a month of use up to now, a group, conversations, facts, a video, a node, failures", async () => {
-  const dataDir = mkdtempSync(join(tmpdir(), "demo-"));
-  cleanup.push(() => rmSync(dataDir, { recursive: true, force: true }));
-  const { url, password } = await startDemoProcess(dataDir);
-  const rpc = async (method: string, params: object, bearer = "") => {
+const rpcAt =
+  (url: string) =>
+  async (method: string, params: object, bearer = "") => {
     const response = await fetch(`${url}/api/rpc`, {
       method: "POST",
       headers: { "content-type": "application/json", authorization: `Bearer ${bearer}` },
@@ -84,6 +63,49 @@ test("every page has something to show: a month of use up to now, a group, conve
     if (error) throw new Error(error.message);
     return result;
   };
+
+/** The link to the demonstration's video, once that is made. */
+async function videoLink({ url, password }: { url: string; password: string }): Promise<string> {
+  const rpc = rpcAt(url);
+  const { access_token: token } = await rpc("auth.login", { email: "demo@example.com", password });
+  let link = "";
+  await until("the video is made", async () => {
+    const { jobs } = await rpc("video.list", {}, token);
+    link = jobs[0]?.result?.url ?? "";
+    return link !== "";
+  });
+  return link;
+}
+
+test("the printed line streams an answer, and a second run goes on with the same user, key and memory", async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), "demo-"));
+  cleanup.push(() => rmSync(dataDir, { recursive: true, force: true }));
+  const first = await startDemoProcess(dataDir);
+  const stream = await paste(first.curl);
+  expect(contentOf(stream)).toContain('You said: "Hello there, my cat is called Misty."');
+  expect(stream).toEndWith("data: [DONE]\n\n");
+  expect(statSync(join(dataDir, "demo", "demo-credentials.json")).mode & 0o777).toBe(0o600);
+  const link = await videoLink(first);
+  first.child.kill("SIGTERM");
+  expect(await first.child.exited).toBe(0);
+
+  const second = await startDemoProcess(dataDir);
+  expect({ key: second.key, password: second.password }).toEqual({
+    key: first.key,
+    password: first.password,
+  });
+  // What was made before can still be watched.
+  expect(await videoLink(second)).toBe(link);
+  expect((await fetch(link)).headers.get("content-type")).toStartWith("video/");
+  const question = second.curl.replace("Hello there, my cat is called Misty.", "What is the name of my cat?");
+  expect(contentOf(await paste(question))).toContain("I remember: Hello there, my cat is called Misty.");
+});
+
+test("every page has something to show: a month of use up to now, a group, conversations, facts, a video, a node, failures", async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), "demo-"));
+  cleanup.push(() => rmSync(dataDir, { recursive: true, force: true }));
+  const { url, password } = await startDemoProcess(dataDir);
+  const rpc = rpcAt(url);
   const { access_token: token } = await rpc("auth.login", { email: "demo@example.com", password });
   const { records, total } = await rpc("usage.list", { limit: 200 }, token);
   expect(total).toBeGreaterThan(1_000);
@@ -93,8 +115,11 @@ test("every page has something to show: a month of use up to now, a group, conve
   const [group] = await rpc("group.list", {}, token);
   expect(group).toMatchObject({ name: "Vision lab", my_role: "owner", member_count: 3 });
   const { balance, entries } = await rpc("group.credits.balance", { group_id: group.id }, token);
-  expect(balance).toBe(5_000 - 800 - 1_600);
-  expect(entries).toHaveLength(3);
+  expect(balance).toBe(5_000 - 800 - 1_600 - 300);
+  expect(entries).toHaveLength(4);
+  expect((await rpc("ledger.self", {}, token)).entries.length).toBeGreaterThan(0);
+  expect(await rpc("routes.list", {}, token)).toHaveLength(1);
+  expect(await rpc("aliases.list", {}, token)).toHaveLength(1);
 
   const conversations = await rpc("conversations.list", {}, token);
   expect(conversations).toHaveLength(3);

@@ -12,7 +12,12 @@ export interface EngineExit {
   failure?: string;
 }
 
-const GUARD_PROGRAM = join(import.meta.dir, "..", "guard", "main.ts");
+/** Where a packed program has its guard, from the program; set by the build. */
+declare const ENGINE_GUARD: string | undefined;
+const GUARD_PROGRAM =
+  typeof ENGINE_GUARD === "string"
+    ? join(import.meta.dir, ENGINE_GUARD)
+    : join(import.meta.dir, "..", "guard", "main.ts");
 /** Names that hold what an engine has no business knowing. */
 const PRIVATE_VARIABLES = ["AGENT_TOKEN", "AGENT_GATEWAY"];
 

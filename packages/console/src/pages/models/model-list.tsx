@@ -18,7 +18,12 @@ interface Words {
 }
 
 const columnsFor = ({ perMillion, byUnit }: Words, setPrice: (price: ModelPrice) => void): Column<Row>[] => [
-  { id: "id", label: "Model", sort: ({ id }) => id, cell: ({ id }) => <span className="mono">{id}</span> },
+  {
+    id: "id",
+    label: "Model",
+    sort: ({ id }) => id,
+    cell: ({ id }) => <span className="mono nowrap">{id}</span>,
+  },
   {
     id: "owner",
     label: "Served by",

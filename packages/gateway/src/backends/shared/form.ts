@@ -14,7 +14,7 @@ export const NAME_FIELD: FormField = {
   label: "Name",
   input: "text",
   required: false,
-  hint: "Requests can choose it by this name; an existing name is replaced",
+  hint: "Requests can choose it by this name",
 };
 
 export const KEY_FIELD: FormField = {
