@@ -1,4 +1,4 @@
-import { type Client, RPC_CODE, RpcError } from "@model-gateway/client";
+import { type Client, ConnectionError, RPC_CODE, RpcError } from "@model-gateway/client";
 import { type Command, text, wholeNumber } from "../command.ts";
 import { type Output, plain } from "../output.ts";
 
@@ -86,6 +86,42 @@ async function latest(client: Client, { limit, everyone, model, outcome }: Which
     }));
 }
 
+/** Shows requests as they end, until the connection does. Returns at once where the service cannot be watched. */
+async function watch(
+  client: Client,
+  { everyone, model, outcome }: Which,
+  { show, missed }: { show(lines: readonly Line[]): void; missed(): Promise<void> },
+): Promise<void> {
+  const which = {
+    ...(everyone && { everyone }),
+    ...(model !== null && { model }),
+    ...(outcome !== null && { outcome }),
+  };
+  const renew = (more: object = {}) =>
+    client.callUnknown("requests.watch", { ...which, ...more }) as Promise<{
+      stream_id: string;
+      renew_after_seconds: number;
+    }>;
+  const started = await renew().catch((error) => {
+    if (error instanceof RpcError && error.code === RPC_CODE.methodNotFound) return null;
+    throw error;
+  });
+  if (!started) return;
+  const { stream_id, renew_after_seconds } = started;
+  const renewing = setInterval(() => void renew({ stream_id }).catch(() => {}), renew_after_seconds * 1000);
+  try {
+    // What ended before the watch began.
+    await missed();
+    for await (const { method, params } of client.events(stream_id))
+      if (method === "requests.ended") show(params.records.map(fromRecord));
+  } catch (error) {
+    // The service is away: it is asked again.
+    if (!(error instanceof ConnectionError)) throw error;
+  } finally {
+    clearInterval(renewing);
+  }
+}
+
 const clock = (at: string) => at.slice(0, 19).replace("T", " ");
 
 /** Lines that come one by one cannot be fitted to each other, so their columns are fixed. */
@@ -133,9 +169,10 @@ export const logs: Command = {
       outcome: text(options, "outcome"),
     };
     const shown = new Set<string>();
-    const show = async () => {
-      const lines = (await latest(client, which)).filter(({ id }) => !shown.has(id)).reverse();
+    /** Oldest first; each is shown once. */
+    const show = (lines: readonly Line[]) => {
       for (const line of lines) {
+        if (shown.has(line.id)) continue;
         shown.add(line.id);
         write(output, line);
       }
@@ -144,12 +181,13 @@ export const logs: Command = {
         shown.delete(id);
       }
     };
-    await show();
+    show((await latest(client, which)).reverse());
     if (shown.size === 0 && !options.follow) output.note("No requests yet");
-    // Ends with Ctrl-C.
+    // Ends with Ctrl-C. Between two watches, and where the service has none, the list is asked.
     while (options.follow) {
+      await watch(client, which, { show, missed: async () => show((await latest(client, which)).reverse()) });
       await Bun.sleep(FOLLOW_EVERY_MS);
-      await show();
+      show((await latest(client, which)).reverse());
     }
   },
 };
