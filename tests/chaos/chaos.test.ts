@@ -3,7 +3,7 @@ import { runChaos } from "./run.ts";
 
 const SEED_MAX = 2 ** 31 - 1;
 /** So many faults on processes, one after the other, and on the network for as long as that takes. */
-const FAULTS = 10;
+const FAULTS = 8;
 const FAULTS_WITHIN_MS = 120_000;
 const TEST_WITHIN_MS = 240_000;
 
@@ -29,7 +29,7 @@ test(
     const how = `npm run chaos -- --seed ${seed}`;
     expect(problems.map(({ rule, message }) => `${rule}: ${message} (${how})`)).toEqual([]);
     // A run in which nothing was answered and nothing broke would prove nothing.
-    expect(operations.ok).toBeGreaterThan(50);
+    expect(operations.ok).toBeGreaterThan(30);
     expect(Object.values(faults).reduce((sum, count) => sum + count, 0)).toBeGreaterThanOrEqual(FAULTS);
   },
   TEST_WITHIN_MS,

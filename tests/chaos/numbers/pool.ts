@@ -72,11 +72,14 @@ export async function measurePool(times: number, say: (line: string) => void): P
       odd.push(...result.odd);
       if ((round + 1) % 10 === 0) say(`${round + 1} rounds`);
     }
+    const said = (words: string) =>
+      stage.instances.reduce((sum, { log }) => sum + log.split(words).length - 1, 0);
+    const alone = `${said("counts limits and holds locally")} times an instance counted alone, ${said("admitted unchecked")} requests were admitted unchecked`;
     const lines = [...counts].map(
       ([passed, rounds]) => `${rounds} of ${times} rounds: ${passed} requests passed`,
     );
     return {
-      lines: [...lines, ...odd.slice(0, 5)],
+      lines: [...lines, alone, ...odd.slice(0, 5)],
       isSound: counts.get(POOL_POINTS) === times && odd.length === 0,
     };
   } finally {

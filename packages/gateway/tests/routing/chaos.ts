@@ -2,19 +2,37 @@
 import { startUpstream } from "@model-gateway/testing/upstream.ts";
 import { bootInference } from "../support/inference.ts";
 
+interface Waits {
+  p50: number;
+  p99: number;
+}
+
 export interface RouteChaosResult {
   chats: number;
   failed: number;
-  /** What the client waited, once the first failures were known. */
-  addedMsP50: number;
-  addedMsP99: number;
+  /** What clients waited, start to end of an answer: before anything failed, and once the failures were known. */
+  calmMs: Waits;
+  knownMs: Waits;
+  /** The difference. */
+  addedMs: Waits;
 }
 
 const AT_ONCE = 8;
 /** A tier lets each key make a thousand requests a minute. */
 const CHATS_PER_KEY = 900;
+/** Until then every backend serves. */
+const CALM_SHARE = 0.25;
 /** By then each of the broken ones has failed often enough to be known. */
-const KNOWN_AFTER_SHARE = 0.25;
+const KNOWN_AFTER_SHARE = 0.5;
+/** The first ones find an empty cache and no connections. */
+const WARM_UP_CHATS = 200;
+
+function waitsOf(waitedMs: number[]): Waits {
+  waitedMs.sort((a, b) => a - b);
+  const at = (share: number) => rounded(waitedMs[Math.floor(waitedMs.length * share)] ?? 0);
+  return { p50: at(0.5), p99: at(0.99) };
+}
+const rounded = (ms: number): number => Math.round(ms * 10) / 10;
 
 /**
  * Chats to one route with four backends: one is killed on the way, one freezes, one answers 429, and one serves.
@@ -32,16 +50,18 @@ export async function runRouteChaos(chats: number): Promise<RouteChaosResult> {
     for (let i = 0; i * CHATS_PER_KEY < chats; i++)
       keys.push((await bench.rpc("keys.create", { name: `chaos ${i}` }, bench.token)).key);
 
-    const waitedMs: number[] = [];
+    const calm: number[] = [];
+    const known: number[] = [];
+    const calmChats = Math.floor(chats * CALM_SHARE);
     let failed = 0;
     let begun = 0;
     const one = async (i: number) => {
-      if (i === 20) killed!.stop();
-      if (i === 40) {
+      if (i === calmChats) killed!.stop();
+      if (i === calmChats + 20) {
         frozen!.answer(() => new Promise(() => {}));
         frozen!.listing(() => new Promise(() => {}));
       }
-      if (i === 60) limited!.answer((_, reply) => reply.json({ error: "slow down" }, 429));
+      if (i === calmChats + 40) limited!.answer((_, reply) => reply.json({ error: "slow down" }, 429));
       const startedMs = performance.now();
       const stream = i % 2 === 0;
       const messages = [{ role: "user", content: `chat ${i}` }];
@@ -50,15 +70,17 @@ export async function runRouteChaos(chats: number): Promise<RouteChaosResult> {
       const text = await answer.text();
       const isWhole = stream ? text.endsWith("data: [DONE]\n\n") : text.includes(`chat ${i}`);
       if (answer.status !== 200 || !isWhole) failed++;
-      if (i >= chats * KNOWN_AFTER_SHARE) waitedMs.push(performance.now() - startedMs);
+      const waitedMs = performance.now() - startedMs;
+      if (i >= WARM_UP_CHATS && i < calmChats) calm.push(waitedMs);
+      if (i >= chats * KNOWN_AFTER_SHARE) known.push(waitedMs);
     };
     const worker = async () => {
       while (begun < chats) await one(begun++);
     };
     await Promise.all(Array.from({ length: AT_ONCE }, worker));
-    waitedMs.sort((a, b) => a - b);
-    const at = (share: number) => Math.round((waitedMs[Math.floor(waitedMs.length * share)] ?? 0) * 10) / 10;
-    return { chats, failed, addedMsP50: at(0.5), addedMsP99: at(0.99) };
+    const [calmMs, knownMs] = [waitsOf(calm), waitsOf(known)];
+    const addedMs = { p50: rounded(knownMs.p50 - calmMs.p50), p99: rounded(knownMs.p99 - calmMs.p99) };
+    return { chats, failed, calmMs, knownMs, addedMs };
   } finally {
     for (const upstream of [killed, frozen, limited]) upstream?.stop();
     await bench.stop();

@@ -10,6 +10,7 @@ import {
   type FakeUpstreamOptions,
   startUpstream,
 } from "@model-gateway/testing/upstream.ts";
+import type { MeteringService } from "../../src/rooms/metering/index.ts";
 
 export interface InferenceBench extends TestGateway {
   upstream: FakeUpstream;
@@ -34,6 +35,11 @@ export interface InferenceBench extends TestGateway {
   // biome-ignore lint/suspicious/noExplicitAny: tests look into rows freely
   usageRows(): Promise<any[]>;
 }
+
+const SETTLED_WITHIN_MS = 5_000;
+/** Everything recorded so far is in the books. A busy machine may settle later than the service lets readers wait. */
+export const settled = ({ app }: TestGateway) =>
+  (app.rooms.metering as MeteringService).flush(SETTLED_WITHIN_MS);
 
 /** A gateway with a fake upstream behind it, and a user with a key on an unlimited plan. */
 export async function bootInference(
@@ -88,7 +94,10 @@ export async function bootInference(
         );
       });
     },
-    usageRows: async () => (await gateway.rpc("usage.list", { limit: 200 }, token)).records,
+    usageRows: async () => {
+      await settled(gateway);
+      return (await gateway.rpc("usage.list", { limit: 200 }, token)).records;
+    },
     async stop() {
       upstream.stop();
       await gateway.stop();

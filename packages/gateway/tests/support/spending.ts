@@ -10,7 +10,7 @@ import {
   usageChunk,
 } from "@model-gateway/testing/upstream.ts";
 import { openStorage } from "../../src/storage/index.ts";
-import { bootInference, type InferenceBench } from "./inference.ts";
+import { bootInference, type InferenceBench, settled } from "./inference.ts";
 
 /** 5 USD per million tokens of prompt, 30 of output; writes 20,000 tokens when nothing limits it. */
 export const DEAR = "test-dear";
@@ -157,7 +157,10 @@ export async function bootSpending(options: BootOptions = {}): Promise<SpendingB
       const { key: own } = await bench.rpc("keys.create", { name: "k" }, token);
       const post: Spender["post"] = (path, body, { signal, key = own } = {}) =>
         bench.post(path, body, { headers: { authorization: `Bearer ${key}` }, ...(signal && { signal }) });
-      const rows = async () => (await bench.rpc("usage.list", { limit: 200 }, token)).records;
+      const rows = async () => {
+        await settled(bench);
+        return (await bench.rpc("usage.list", { limit: 200 }, token)).records;
+      };
       return {
         userId,
         token,
@@ -171,8 +174,7 @@ export async function bootSpending(options: BootOptions = {}): Promise<SpendingB
           ),
         rows,
         wallet: async () => {
-          // Reading the rows brings what was just settled into the books.
-          await rows();
+          await settled(bench);
           return bench.rpc("ledger.self", {}, token);
         },
         charged: async () =>

@@ -66,8 +66,10 @@ async function fails(
 
 /** The upstream has been asked to count, and does. */
 const counting = () =>
-  until("the answer has begun", () =>
-    bench.upstream.requests.some((request) => isLeft(request) && request.closedAtMs === null),
+  until(
+    "the answer has begun",
+    () => bench.upstream.requests.some((request) => isLeft(request) && request.closedAtMs === null),
+    PROGRAM_TIMEOUT_MS / 2,
   );
 
 const GRID: Record<Cell, (client: Client) => Promise<void>> = {

@@ -132,9 +132,21 @@ function client(program: Program): Client {
     ...(program.differs && { differs: program.differs }),
     ask: (door, { prompt }) => ask(door, prompt),
     useTool: ask,
-    leave: async (door, prompt, begun) => {
-      const started = (child: ChildProcess) => void begun().then(() => child.kill("SIGINT"));
-      await run(program, { door, prompt, started });
+    async leave(door, prompt, begun) {
+      let child: ChildProcess | null = null;
+      const running = run(program, {
+        door,
+        prompt,
+        started: (started) => {
+          child = started;
+        },
+      });
+      try {
+        await begun();
+      } finally {
+        (child as ChildProcess | null)?.kill("SIGINT");
+        await running;
+      }
     },
   };
 }
