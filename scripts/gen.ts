@@ -8,7 +8,7 @@ import "./lib/help.ts";
 import { mkdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { backendKinds } from "../packages/gateway/src/backends/index.ts";
-import { describeSettings } from "../packages/gateway/src/config.ts";
+import { describedSettings } from "../packages/gateway/src/config.ts";
 import { rpcReference } from "../packages/gateway/src/kernel/reference.ts";
 import { Registry } from "../packages/gateway/src/kernel/registry.ts";
 import { VERSION } from "../packages/gateway/src/kernel/version.ts";
@@ -47,7 +47,7 @@ const files: Record<string, string> = {
   "docs/reference/http.md": httpReference(routes),
   "docs/reference/errors.md": errorReference(),
   "docs/reference/backends.md": backendReference(backendKinds.values()),
-  "docs/reference/settings.md": settingsReference(describeSettings()),
+  "docs/reference/settings.md": settingsReference(describedSettings()),
   "packages/client/src/methods.gen.ts": methodTypes(registry),
   "packages/client/src/routes.gen.ts": routeTypes(routes),
   "packages/client/src/notifications.gen.ts": notificationTypes(registry),

@@ -70,12 +70,9 @@ export function errorReference(): string {
   ].join("\n");
 }
 
-/** Every setting as Markdown, from the text of `--help`. */
-export function settingsReference(described: string): string {
-  const rows = described.split("\n").map((line) => {
-    const [, name, help, shown] = /^\s*(\S+)\s+(.*) \(default: (.*)\)$/.exec(line) ?? [];
-    return `| \`${name}\` | ${cell(help ?? "")} | ${cell(shown ?? "")} |`;
-  });
+/** Every setting as Markdown. */
+export function settingsReference(settings: { name: string; help: string; shown: string }[]): string {
+  const rows = settings.map(({ name, help, shown }) => `| \`${name}\` | ${cell(help)} | ${cell(shown)} |`);
   return [
     "# Settings",
     "",
