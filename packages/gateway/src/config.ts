@@ -379,6 +379,34 @@ export function readConfig(
   return problems.length ? { problems } : { config: config as Config };
 }
 
+/** Settings that are good alone and wrong together. */
+function contradictions(config: Config): string[] {
+  const { oidcIssuer, oidcClientId, publicUrl, passwordSignIn } = config;
+  const checks: [boolean, string][] = [
+    [
+      (config.tlsCert === null) !== (config.tlsKey === null),
+      "SERVICE_TLS_CERT and SERVICE_TLS_KEY belong together: set both, or neither",
+    ],
+    [
+      (oidcIssuer === null) !== (oidcClientId === null),
+      "SERVICE_OIDC_ISSUER and SERVICE_OIDC_CLIENT_ID: set both or neither",
+    ],
+    [
+      oidcIssuer !== null && publicUrl === null,
+      "SERVICE_PUBLIC_URL: must be set with SERVICE_OIDC_ISSUER; the provider sends people back there",
+    ],
+    [
+      !passwordSignIn && oidcIssuer === null,
+      "SERVICE_PASSWORD_SIGN_IN: without passwords and without SERVICE_OIDC_ISSUER nobody could sign in",
+    ],
+    [
+      config.oidcLinkByEmail && config.registrationOpen === true,
+      "SERVICE_OIDC_LINK_BY_EMAIL: not with SERVICE_REGISTRATION_OPEN=true; anyone could register with someone else's address and wait for them",
+    ],
+  ];
+  return checks.filter(([isWrong]) => isWrong).map(([, problem]) => problem);
+}
+
 /** Every setting with its meaning and default, for people. */
 export const describedSettings = (): { name: string; help: string; shown: string }[] =>
   Object.values(settings).map(({ name, help, shown }) => ({
