@@ -193,7 +193,6 @@ onEachDatabase("hostile input", (fresh) => {
       event: { type: "response.create" },
       session_id: crypto.randomUUID(),
       key_id: crypto.randomUUID(),
-      days: 1,
       job_id: crypto.randomUUID(),
       node_id: "n1",
       token: "t",
