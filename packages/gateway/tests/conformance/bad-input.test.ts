@@ -219,6 +219,7 @@ onEachDatabase("hostile input", (fresh) => {
       since: "2026-10-01",
       until: "2026-10-02",
       by: "model",
+      days: 1,
     };
   });
   afterAll(async () => {
