@@ -76,7 +76,8 @@ test("a message is edited and sent again, an answer is given again, and the hist
   await say(page, "second question");
   await messages(page).getByText("You said: second question").waitFor();
 
-  await page.getByRole("button", { name: "Edit and send again" }).last().click();
+  // The second one has its button once it is stored.
+  await page.getByRole("button", { name: "Edit and send again" }).nth(1).click();
   await page.getByLabel("Edit the message").fill("second thought");
   await page.keyboard.press("Enter");
   await messages(page).getByText("You said: second thought").waitFor();
