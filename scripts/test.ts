@@ -14,11 +14,11 @@ process.on("exit", stop);
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => process.exit(130));
 
 /**
- * Each of these processes runs one test file after the other; their names and times in tests/timings.json let the
- * longest begin first. `npm test -- --update-timings` measures them again. Loading the service anew for each file
- * would take a minute in all.
+ * Each of these processes runs one test file after the other, and half of that time it waits; so there is one more
+ * than cores. The times in tests/timings.json let long files begin early; `npm test -- --update-timings` takes them
+ * again. Loading the service anew for each file would cost minutes.
  */
-const workers = Math.min(availableParallelism(), 4);
+const workers = Math.min(availableParallelism() + 1, 4);
 const flags = ["--timeout=60000", `--parallel=${workers}`, "--no-isolate", "--timings=tests/timings.json"];
 const child = Bun.spawn([process.execPath, "test", ...flags, ...process.argv.slice(2)], {
   env: { ...process.env, ...services.env, BUN_CONFIG_MAX_HTTP_REQUESTS: "65336" },
