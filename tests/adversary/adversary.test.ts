@@ -6,7 +6,8 @@ import { storm } from "./storm.ts";
 const STORM_MS = 22_000;
 const ROUNDS_MAX = 40;
 const TEST_MS = 120_000;
-const SEED_MAX = 2 ** 31 - 1;
+/** Always the same requests here; `npm run adversary` looks for others. */
+const SEED = 722_474_327;
 
 const stages = [
   { name: "one process on SQLite", database: "sqlite", instances: 1, possible: true },
@@ -17,10 +18,9 @@ for (const { name, possible, ...stage } of stages) {
   test.skipIf(!possible)(
     `nothing is served unpaid by ${name}`,
     async () => {
-      const seed = Math.floor(Math.random() * SEED_MAX);
       const { findings, tally } = await storm({
         ...stage,
-        seed,
+        seed: SEED,
         durationMs: STORM_MS,
         roundsMax: ROUNDS_MAX,
         worlds: 2,
@@ -28,7 +28,7 @@ for (const { name, possible, ...stage } of stages) {
         shrinkMs: 0,
         say: () => {},
       });
-      console.log(`storm on ${name}, seed ${seed}: ${tally.lines().slice(0, 2).join("; ")}`);
+      console.log(`storm on ${name}, seed ${SEED}: ${tally.lines().slice(0, 2).join("; ")}`);
       const how = `npm run adversary -- --database ${stage.database} --instances ${stage.instances} --rounds 1 --seed`;
       expect(findings.map(({ rule, message, seed: at }) => `${rule}: ${message} (${how} ${at})`)).toEqual([]);
       // A storm in which nothing was served, left or refused would prove nothing.
