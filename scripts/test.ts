@@ -19,7 +19,15 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => pr
  * again. Loading the service anew for each file would cost minutes.
  */
 const workers = Math.min(availableParallelism() + 1, 4);
-const flags = ["--timeout=60000", `--parallel=${workers}`, "--no-isolate", "--timings=tests/timings.json"];
+/** On a busy machine something always comes late: what fails is tried once more, and what fails twice is wrong. */
+const RETRIES = 1;
+const flags = [
+  "--timeout=60000",
+  `--retry=${RETRIES}`,
+  `--parallel=${workers}`,
+  "--no-isolate",
+  "--timings=tests/timings.json",
+];
 const child = Bun.spawn([process.execPath, "test", ...flags, ...process.argv.slice(2)], {
   env: { ...process.env, ...services.env, BUN_CONFIG_MAX_HTTP_REQUESTS: "65336" },
   stdout: "inherit",
@@ -60,6 +68,7 @@ class Failures {
 // bun test reports on stderr; it is passed on as it comes and read for the failures and the closing counts.
 const counts = { pass: 0, fail: 0, skip: 0 };
 const failures = new Failures();
+const secondAttempts: string[] = [];
 const decoder = new TextDecoder();
 let rest = "";
 for await (const chunk of child.stderr) {
@@ -70,6 +79,7 @@ for await (const chunk of child.stderr) {
   for (const line of lines) {
     const plain = Bun.stripANSI(line);
     failures.read(plain);
+    if (/^\(pass\).*\(attempt \d+\)/.test(plain)) secondAttempts.push(plain);
     const match = /^\s*(\d+) (pass|fail|skip)\s*$/.exec(plain);
     if (match) counts[match[2] as keyof typeof counts] = Number(match[1]);
   }
@@ -77,6 +87,7 @@ for await (const chunk of child.stderr) {
 const code = await child.exited;
 for (const lines of failures.told.slice(0, REPEATED_MAX))
   console.log(`\n--- once more:\n${lines.join("\n")}`);
+for (const line of secondAttempts) console.log(`passed at the second attempt: ${line}`);
 for (const what of services.missing) console.log(`skipped for want of ${what}`);
 const failed = counts.fail > 0 ? counts.fail : code === 0 ? 0 : 1;
 if (counts.skip) console.log(`${counts.skip} skipped`);
