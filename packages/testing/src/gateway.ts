@@ -38,6 +38,8 @@ export interface BootOptions {
 
 export const PASSWORD = "correct horse battery";
 
+const LIMITED_MS_MAX = 30_000;
+
 /** A booted service on a free port with its own data directory. */
 export async function bootGateway({
   config = {},
@@ -74,13 +76,19 @@ export async function bootGateway({
     rpc,
     async signIn(name) {
       const email = `${name}@example.com`;
-      const registered = await call<{ access_token: string }>("auth.register", {
-        email,
-        password: PASSWORD,
-        name,
-      });
+      const register = () =>
+        call<{ access_token: string }>("auth.register", { email, password: PASSWORD, name });
+      let registered = await register();
+      // Instances that share a Redis share its limits with every test that runs beside this one, from one address.
+      const deadlineMs = Date.now() + LIMITED_MS_MAX;
+      while (registered.error?.message.startsWith("Too many attempts") && Date.now() < deadlineMs) {
+        await Bun.sleep(500);
+        registered = await register();
+      }
       if (registered.result) return registered.result.access_token;
-      return (await rpc<{ access_token: string }>("auth.login", { email, password: PASSWORD })).access_token;
+      const { result } = await call<{ access_token: string }>("auth.login", { email, password: PASSWORD });
+      if (!result) throw new Error(`${email} can neither register nor sign in: ${registered.error?.message}`);
+      return result.access_token;
     },
     async stop() {
       await app.stop();
