@@ -1,3 +1,5 @@
+import { Seeded } from "@model-gateway/testing/seeded.ts";
+
 /** A server that takes one thing after the other, and what those who come to it wait. */
 
 export interface Spell {
@@ -15,15 +17,10 @@ export interface Load {
   forMs: number;
 }
 
-/** Repeatable numbers between 0 and 1 (mulberry32). */
+/** Repeatable numbers from 0 to below 1. */
 export function randomOf(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
+  const seeded = new Seeded(seed);
+  return () => seeded.next();
 }
 
 /** When each one came, and how long it was there, with its own service. */

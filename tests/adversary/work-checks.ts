@@ -35,8 +35,9 @@ export function checkWorks(books: Books, jobs: readonly WorkJob[]): Problem[] {
     if (wrong) return problem("forbidden");
     const due = servedUsd(job);
     if (paid < due - USD_EPSILON) return problem(rows.length === 0 ? "no row" : "underpaid");
-    // Broken off by the asker: what the upstream made is paid, though nobody got it.
-    if (left || words.includes("was revoked")) return [];
+    if (left) return [];
+    // Broken off by a revocation: what the upstream was asked for and made is paid, though nobody got it.
+    if (words.includes("was revoked") && task.worthUsd !== null) return [];
     if (due === 0 && rows.length > 0) return problem("paid for nothing");
     // Of a size that is left open the gateway takes the dearest.
     const isOpen = IMAGES.has(step.kind) && (step.size === null || step.size === "auto");

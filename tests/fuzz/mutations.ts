@@ -1,20 +1,7 @@
-/** Seeded: the same seed makes the same inputs. */
-export class Chance {
-  #state: number;
+import { Seeded } from "@model-gateway/testing/seeded.ts";
 
-  constructor(seed: number) {
-    this.#state = seed >>> 0;
-  }
-
-  /** At least 0, below 1. */
-  next(): number {
-    this.#state = (this.#state + 0x6d2b79f5) >>> 0;
-    let mixed = this.#state;
-    mixed = Math.imul(mixed ^ (mixed >>> 15), mixed | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  }
-
+/** The same seed makes the same inputs. */
+export class Chance extends Seeded {
   below(limit: number): number {
     return Math.floor(this.next() * limit);
   }
