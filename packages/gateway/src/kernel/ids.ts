@@ -19,6 +19,9 @@ export const randomIds: Ids = {
     crypto.getRandomValues(new Uint8Array(byteCount)).toBase64({ alphabet: "base64url", omitPadding: true }),
 };
 
+/** Whether `ordered` made it; ids of any other kind say nothing of their time. */
+export const isOrderedId = (id: string): boolean => id[14] === "7";
+
 export const sha256Hex = (text: string): string => Bun.SHA256.hash(text, "hex");
 
 /** Equality whose time does not depend on where the two differ. */

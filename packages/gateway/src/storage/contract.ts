@@ -37,6 +37,11 @@ export interface Database extends Queryable {
   lendWrites<T>(work: () => Promise<T>): Promise<T>;
   /** Upkeep that takes a while: for a thread that serves no requests. SQLite moves its log into the database file. */
   checkpoint(): Promise<void>;
+  /**
+   * Postgres keeps usage rows by month: makes the tables of this month and the next ones, and drops those of months
+   * that end at `keptFromMs` or before; null: none.
+   */
+  rollMonths(times: { nowMs: number; keptFromMs: number | null }): Promise<void>;
   close(): Promise<void>;
 }
 

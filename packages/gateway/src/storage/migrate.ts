@@ -22,13 +22,18 @@ export interface Migration {
   statements: readonly (string | Record<Database["dialect"], readonly string[]>)[];
   /**
    * Indexes of tables that may have grown large. Postgres changes them while others read and write the table, which
-   * it cannot do in a transaction: a migration has either statements or indexes.
+   * it cannot do in a transaction: a migration has statements, or indexes, or work of the next kind.
    */
   indexes?: {
     /** What each new one is on, by name. */
     create: Readonly<Record<string, string>>;
     drop: readonly string[];
   };
+  /**
+   * Work on a grown table that locks it only briefly, by database; none is needed where it is not named. It may have
+   * been begun, or done, by an attempt that did not come to its end.
+   */
+  online?: Partial<Record<Database["dialect"], (db: Database) => Promise<void>>>;
 }
 
 const forDialect = (sql: string, dialect: Database["dialect"]) =>
@@ -39,12 +44,12 @@ const forDialect = (sql: string, dialect: Database["dialect"]) =>
 
 /**
  * Brings the schema up to date. Runs under a lock, so that two processes that start at once take turns, and in
- * transactions, so that a failing migration leaves nothing behind; one of indexes is begun again by the next start.
+ * transactions, so that a failing migration leaves nothing behind; one of a grown table is begun again by the next start.
  */
 export async function migrate(db: Database, known: readonly Migration[] = migrations): Promise<void> {
   let next = await applyStatements(db, known);
   while (next) {
-    await applyIndexes(db, next);
+    await applyOnline(db, next);
     next = await applyStatements(db, known);
   }
 }
@@ -61,7 +66,7 @@ async function record(on: Queryable, { id, name }: Migration): Promise<void> {
   ]);
 }
 
-/** Applies what is due up to the first migration of indexes, which is returned; null when nothing is left. */
+/** Applies what is due up to the first migration of a grown table, which is returned; null when nothing is left. */
 function applyStatements(db: Database, known: readonly Migration[]): Promise<Migration | null> {
   return db.transaction(async (tx) => {
     await tx.lock(SCHEMA_LOCK);
@@ -82,7 +87,7 @@ function applyStatements(db: Database, known: readonly Migration[]): Promise<Mig
     const done = new Set(applied.map(({ id }) => id));
     for (const migration of known) {
       if (done.has(migration.id)) continue;
-      if (migration.indexes) return migration;
+      if (migration.indexes || migration.online) return migration;
       for (const statement of migration.statements) {
         const texts = typeof statement === "string" ? [statement] : statement[tx.dialect];
         for (const text of texts) await tx.run(forDialect(text, tx.dialect));
@@ -94,21 +99,28 @@ function applyStatements(db: Database, known: readonly Migration[]): Promise<Mig
 }
 
 /** Each step may have been done by an attempt that did not come to its end. */
-function applyIndexes(db: Database, migration: Migration): Promise<void> {
+function applyOnline(db: Database, migration: Migration): Promise<void> {
   return db.session(INDEX_LOCK, async (on) => {
     const applied = await on.get("SELECT id FROM schema_migrations WHERE id = $1", [migration.id]);
     if (applied) return;
-    const { create, drop } = migration.indexes!;
-    const online = on.dialect === "postgres" ? " CONCURRENTLY" : "";
-    for (const [name, target] of Object.entries(create)) {
-      // Postgres keeps what is left of an index that could not be finished, and does not use it.
-      if (on.dialect === "postgres" && (await isInvalid(on, name)))
-        await on.run(`DROP INDEX CONCURRENTLY IF EXISTS ${name}`);
-      await on.run(`CREATE INDEX${online} IF NOT EXISTS ${name} ON ${target}`);
-    }
-    for (const name of drop) await on.run(`DROP INDEX${online} IF EXISTS ${name}`);
+    if (migration.indexes) await changeIndexes(on, migration.indexes);
+    await migration.online?.[db.dialect]?.(db);
     await record(on, migration);
   });
+}
+
+async function changeIndexes(
+  on: Queryable,
+  { create, drop }: NonNullable<Migration["indexes"]>,
+): Promise<void> {
+  const online = on.dialect === "postgres" ? " CONCURRENTLY" : "";
+  for (const [name, target] of Object.entries(create)) {
+    // Postgres keeps what is left of an index that could not be finished, and does not use it.
+    if (on.dialect === "postgres" && (await isInvalid(on, name)))
+      await on.run(`DROP INDEX CONCURRENTLY IF EXISTS ${name}`);
+    await on.run(`CREATE INDEX${online} IF NOT EXISTS ${name} ON ${target}`);
+  }
+  for (const name of drop) await on.run(`DROP INDEX${online} IF EXISTS ${name}`);
 }
 
 const isInvalid = (on: Queryable, name: string) =>

@@ -497,6 +497,7 @@ describe("a check that cannot be made", () => {
       session: (lock, work) => db.session(lock, work),
       lendWrites: (work) => db.lendWrites(work),
       checkpoint: () => db.checkpoint(),
+      rollMonths: (times) => db.rollMonths(times),
       close: () => db.close(),
     };
     return { state, wrapped };

@@ -39,6 +39,7 @@ class FaultyDatabase implements Database {
   session: Database["session"] = (lock, work) => this.inner.session(lock, work);
   lendWrites: Database["lendWrites"] = (work) => this.inner.lendWrites(work);
   checkpoint = () => this.inner.checkpoint();
+  rollMonths: Database["rollMonths"] = (times) => this.inner.rollMonths(times);
   close = () => this.inner.close();
 }
 

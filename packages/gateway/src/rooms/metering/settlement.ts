@@ -1,4 +1,5 @@
 import { isoTime } from "../../kernel/clock.ts";
+import { isOrderedId } from "../../kernel/ids.ts";
 import type { Database, Transaction } from "../../storage/contract.ts";
 import type { BalanceChange, Settlement, Settling } from "../ledger/index.ts";
 import { accountOf } from "../ledger/settling.ts";
@@ -47,7 +48,7 @@ const toRow = (entry: JournalEntry, points: number | null): UsageRow => ({
 /**
  * Brings journaled requests into the database, each exactly once: in one transaction points are settled, rows
  * inserted and rollups bumped, and a request whose row exists is passed over. `mayExist` says whether some of the
- * rows may be there already: they were left by an earlier run, or an attempt failed whose outcome is unknown. Rows
+ * rows may be there already: they were left by an earlier run, or an attempt failed whose outcome is unknown. Requests
  * that cannot be there need no look-up. `reserved` says whether this process waits for what they have changed.
  */
 export async function settleEntries(
@@ -59,7 +60,7 @@ export async function settleEntries(
   let used: Transaction | undefined;
   const written = await db.transaction(async (tx) => {
     used = tx;
-    const existing = mayExist ? await store.existing(tx, [...byId.keys()]) : NONE;
+    const existing = await existingOf(tx, [...byId.keys()], { store, mayExist });
     const known = [...existing].map((id) => byId.get(id)!);
     for (const id of existing) byId.delete(id);
     const fresh = [...byId.values()];
@@ -77,6 +78,22 @@ export async function settleEntries(
     return { months: [...inserted.months, ...(await store.months(tx, known.flatMap(monthsOf)))], keys };
   });
   return { ...written, balances: used ? ledger.takeChanges(used) : [] };
+}
+
+/**
+ * Which of these have their row. A request ends once, so that whoever writes its row again writes it into the same
+ * month, whose key refuses it. A job's cost may be recorded once more at another time, maybe in another month: its id,
+ * which is of another kind, is looked up in any case, by one transaction at a time.
+ */
+async function existingOf(
+  tx: Transaction,
+  ids: readonly string[],
+  { store, mayExist }: { store: UsageStore; mayExist: boolean },
+): Promise<ReadonlySet<string>> {
+  const recurring = ids.filter((id) => !isOrderedId(id)).sort();
+  for (const id of recurring) await tx.lock(`usage ${id}`);
+  const wanted = mayExist ? ids : recurring;
+  return wanted.length === 0 ? NONE : store.existing(tx, wanted);
 }
 
 const NONE: ReadonlySet<string> = new Set();

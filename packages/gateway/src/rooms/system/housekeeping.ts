@@ -50,7 +50,11 @@ export class Housekeeping {
     for (const [name, sweep] of Object.entries(sweeps)) {
       let removed = 0;
       while (!this.#closed && (await leases.acquire(LEASE, LEASE_MS))) {
-        const count = await sweep(clock.now(), ROWS_PER_STEP);
+        // What cannot be removed now must not keep the rest from being removed.
+        const count = await sweep(clock.now(), ROWS_PER_STEP).catch((error) => {
+          log.warn("removing expired rows failed; will retry", { what: name, error });
+          return 0;
+        });
         removed += count;
         if (count < ROWS_PER_STEP) break;
         await sleep(clock, PAUSE_MS);

@@ -21,6 +21,7 @@ import { audit } from "./019-audit.ts";
 import { usageIndexes } from "./020-usage-indexes.ts";
 import { signInProvider } from "./022-sign-in-provider.ts";
 import { pricesAndCaptures } from "./023-prices-and-captures.ts";
+import { usageMonths } from "./024-usage-months.ts";
 
 /** In order of application; a released migration is never edited, only followed by another. */
 export const migrations: readonly Migration[] = [
@@ -46,4 +47,5 @@ export const migrations: readonly Migration[] = [
   usageIndexes,
   signInProvider,
   pricesAndCaptures,
+  usageMonths,
 ];

@@ -1,6 +1,7 @@
 import { SQL } from "bun";
 import type { Database, Queryable, Row, SqlValue, Transaction } from "../contract.ts";
 import { namingOutages } from "../outage.ts";
+import { rollMonths } from "./months.ts";
 import { ServerWatch } from "./watch.ts";
 
 const CONNECTIONS_MAX = 10;
@@ -135,6 +136,10 @@ export class PostgresDatabase implements Database {
 
   /** The server does it. */
   async checkpoint(): Promise<void> {}
+
+  rollMonths(times: Parameters<Database["rollMonths"]>[0]): Promise<void> {
+    return rollMonths(this, times);
+  }
 
   #guarded<T>(work: () => Promise<T>): Promise<T> {
     return namingOutages(() => this.#watch.during(work));

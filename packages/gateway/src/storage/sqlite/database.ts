@@ -169,6 +169,9 @@ export class SqliteDatabase implements Database {
     this.#writer.handle.query("PRAGMA wal_checkpoint(PASSIVE)").all();
   }
 
+  /** One table holds all months: rows of old ones are deleted. */
+  async rollMonths(): Promise<void> {}
+
   async close(): Promise<void> {
     await this.#lastWrite;
     this.#reader.handle.close();

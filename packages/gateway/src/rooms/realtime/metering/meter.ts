@@ -123,7 +123,7 @@ export class SessionMeter {
 
   #admit(read: Turn["read"], { limit = "none", isApart = false }: TurnTerms): Turn | Promise<Turn> {
     const { ids, admit } = this.options;
-    const requestId = ids.uuid();
+    const requestId = ids.ordered();
     return whenKnown(admit(requestId, this.#bound(read.promptTokens, limit)), (admission) => {
       if (this.#isClosed) {
         admission.release();
