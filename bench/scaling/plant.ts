@@ -1,13 +1,16 @@
 /** A whole service of so many instances, with its Redis and Postgres: how large it has to be, and what a bad day does. */
+import { GATHER_MS } from "../../packages/gateway/src/rooms/metering/journal/pace.ts";
 import { percentile, randomOf, type Spell, staysIn, visit } from "./queue.ts";
 
-/** Processor time: a streamed token on an instance, a request paid in points in Redis and in Postgres, and one update of a row that all share. */
+/** Processor time: a streamed token on an instance, a request paid in points in Redis and in Postgres. */
 export interface Costs {
   tokens: number;
   tokenMs: number;
   redisMs: number;
   postgresMs: number;
-  hotRowMs: number;
+  /** How long a request keeps its pool's row and the account of spent points locked while it is settled. */
+  poolMs: number;
+  spentMs: number;
 }
 
 export interface Plant {
@@ -16,36 +19,48 @@ export interface Plant {
   /** Redis servers that share the limits and holds by name. */
   redisShards: number;
   postgresCores: number;
-  /** Updates a second of the row of the busiest pool. */
+  /** How long each instance gathers rows. */
+  gatherS: number;
+  /** Updates a second of the row of a pool that all spend from. */
   hotRowUpdates: number;
 }
 
 /** Of a core that may be planned with. */
 const USE = 0.6;
-/** An instance settles what it has at least this often. */
-const BATCHES_PER_SECOND = 2;
+/** Settlements a second to which all instances together come, as long as they may gather for that long. */
+const SETTLEMENTS_PER_SECOND = 4;
+const BATCH_ROWS_MAX = 16_384;
+/** Rows of the account of spent points. */
+const SPENT_ROWS = 16;
+/** Of all requests, those that the busiest pool pays for. */
+const BUSIEST_POOL = 0.1;
 
 /** As many of each as keep all of them below 60 % of their cores. */
 export function sized(perMinute: number, costs: Costs): Plant {
   const perSecond = perMinute / 60;
   const needed = (ms: number) => Math.max(1, Math.ceil((perSecond * ms) / 1000 / USE));
   const instances = needed(costs.tokens * costs.tokenMs);
+  const { least, most } = GATHER_MS;
+  const gatherS = Math.min(most, Math.max(least, (1000 * instances) / SETTLEMENTS_PER_SECOND)) / 1000;
+  const settlements = Math.max(instances / gatherS, perSecond / BATCH_ROWS_MAX);
   return {
     perSecond,
     instances,
     redisShards: needed(costs.redisMs),
     postgresCores: needed(costs.postgresMs),
-    hotRowUpdates: Math.min(perSecond, instances * BATCHES_PER_SECOND),
+    gatherS,
+    hotRowUpdates: Math.min(perSecond, settlements),
   };
 }
 
 /** How far each part is used, if there is one of it where more than one needs work on our side. */
 export function uses(plant: Plant, costs: Costs): Record<string, number> {
-  const { perSecond, instances, postgresCores, hotRowUpdates } = plant;
+  const { perSecond, instances, postgresCores } = plant;
   return {
     "the instances' cores": (perSecond * costs.tokens * costs.tokenMs) / 1000 / instances,
     "the one thread of one Redis": (perSecond * costs.redisMs) / 1000,
-    "the busiest pool's row": (hotRowUpdates * costs.hotRowMs) / 1000,
+    "the busiest pool's row": (perSecond * BUSIEST_POOL * costs.poolMs) / 1000,
+    "a row of spent points": (perSecond * costs.spentMs) / 1000 / SPENT_ROWS,
     "cores of one Postgres":
       (perSecond * costs.postgresMs) / 1000 / Math.max(postgresCores, POSTGRES_CORES_MAX),
   };

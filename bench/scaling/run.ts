@@ -1,44 +1,29 @@
 /**
  * `npm run simulate`: the service at 10³ to 10⁷ requests a minute, as far as costs measured on this machine tell:
  * how many of each part, what waits on a bad day, and what breaks first. Costs come from docs/performance.json;
- * updates of one shared row are measured on a Postgres of its own. `--write-docs` puts the tables into docs/scaling.md.
+ * how long settling locks rows that instances share is measured on a Postgres of its own. `--write-docs` puts the tables into docs/scaling.md.
  */
 import "../../scripts/lib/help.ts";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { startServices } from "@model-gateway/testing/services.ts";
-import { SQL } from "bun";
 import { Lookup, markdownTable } from "../docs/lookup.ts";
 import { writeBlocks } from "../docs/write.ts";
 import type { Results } from "../lib/figures.ts";
+import { type LockTimes, measureLocks } from "./locks.ts";
 import { afterOutage, badDay, type Costs, overloaded, type Plant, sized } from "./plant.ts";
 
 const TOKENS = 100;
 const ORDERS = [3, 4, 5, 6, 7];
-const HOT_WRITERS = 16;
-const HOT_FOR_MS = 5_000;
 
-/** How long one update of a row takes when many connections want the same one. */
-async function hotRowMs(): Promise<number> {
+async function lockTimes(): Promise<LockTimes> {
   const services = await startServices();
   const url = services.env.TEST_POSTGRES_URL;
   if (!url) throw new Error(`it needs a Postgres: ${services.missing.join(", ")}`);
-  const sql = new SQL(url, { max: HOT_WRITERS });
   try {
-    await sql`CREATE TABLE hot_pool (id int PRIMARY KEY, balance bigint NOT NULL)`;
-    await sql`INSERT INTO hot_pool VALUES (1, 0)`;
-    const untilMs = performance.now() + HOT_FOR_MS;
-    let updates = 0;
-    const write = async () => {
-      for (; performance.now() < untilMs; updates++)
-        await sql`UPDATE hot_pool SET balance = balance - 1 WHERE id = 1`;
-    };
-    await Promise.all(Array.from({ length: HOT_WRITERS }, write));
-    await sql`DROP TABLE hot_pool`;
-    return HOT_FOR_MS / updates;
+    return await measureLocks(url);
   } finally {
-    await sql.close();
     services.stop();
   }
 }
@@ -54,7 +39,7 @@ const costs: Costs = {
   tokenMs: measured.value("streamed token, shared") / 1000,
   redisMs: measured.value(PAID, "redis") / 1000,
   postgresMs: measured.value(PAID, "postgres") / 1000,
-  hotRowMs: await hotRowMs(),
+  ...(await lockTimes()),
 };
 
 const shown = (ms: number) =>
@@ -75,7 +60,8 @@ const table = markdownTable(
     row("instances", ({ instances }) => many(instances)),
     row("Redis servers", ({ redisShards }) => many(redisShards)),
     row("cores of Postgres", ({ postgresCores }) => many(postgresCores)),
-    row("updates a second of one pool's row", ({ hotRowUpdates }) => many(hotRowUpdates)),
+    row("rows are gathered for", ({ gatherS }) => shown(gatherS * 1000)),
+    row("updates a second of a row that all share", ({ hotRowUpdates }) => many(hotRowUpdates)),
     dayRow("p99 added, calm", ({ calmMs }) => calmMs),
     dayRow("in a burst of twice as many for 10 s", ({ burstMs }) => burstMs),
     dayRow("with one instance dead", ({ lostMs }) => lostMs),
@@ -93,6 +79,7 @@ const table = markdownTable(
     ),
   ],
 );
-const note = `Paid in points, ${TOKENS} streamed tokens each, all parts below 60 % of their cores when calm. An update of a row that ${HOT_WRITERS} connections want took ${shown(costs.hotRowMs)} here.`;
+const locked = (ms: number) => `${Math.round(ms * 1000)} µs`;
+const note = `Paid in points, a tenth of it by one pool, ${TOKENS} streamed tokens each, all parts below 60 % of their cores when calm. Settling a request locked the pool's row for ${locked(costs.poolMs)} here, and the account of spent points for ${locked(costs.spentMs)}.`;
 console.log(`${note}\n\n${table}`);
 if (flags["write-docs"]) writeBlocks("scaling.md", { simulation: `${note}\n\n${table}` });

@@ -35,7 +35,14 @@ describe("a queue in front of one server", () => {
 });
 
 describe("a plant", () => {
-  const costs: Costs = { tokens: 100, tokenMs: 0.036, redisMs: 0.08, postgresMs: 0.06, hotRowMs: 1 };
+  const costs: Costs = {
+    tokens: 100,
+    tokenMs: 0.036,
+    redisMs: 0.08,
+    postgresMs: 0.06,
+    poolMs: 0.08,
+    spentMs: 0.02,
+  };
 
   test("is as large as it must be, and no larger", () => {
     expect(sized(1_000, costs)).toMatchObject({ instances: 1, redisShards: 1, postgresCores: 1 });

@@ -79,7 +79,9 @@ test("health under all its names; unknown paths and verbs are clear", async () =
       build_hash: expect.any(String),
       models: expect.any(Number),
       providers: expect.any(Number),
-      ...(path === "/readyz" && { usage_journal: { rows: 0, bytes: 0, stalled_seconds: 0 } }),
+      ...(path === "/readyz" && {
+        usage_journal: { rows: 0, bytes: 0, stalled_seconds: 0, gathering_seconds: 0.5 },
+      }),
     });
   }
   const wrongVerb = await fetch(`${gateway.url}/healthz`, { method: "POST" });

@@ -15,6 +15,13 @@ export const accountKey = ({ type, id }: AccountRef): string => `${type}:${id}`;
 export const ISSUED = "system:issued";
 /** Where the points of settled requests go. */
 export const SPENT = "system:spent";
+/** Postgres has it in so many rows: every batch of every instance changes it, and each instance another row of it. */
+const SPENT_ROWS = 16;
+/** One of these rows, the same for as long as an instance runs. */
+export function anySpentRow(): string {
+  const number = Math.floor(Math.random() * SPENT_ROWS);
+  return number === 0 ? SPENT : `${SPENT}:${number}`;
+}
 /** The source of the points with which a tier's quota pays a debt. */
 export const QUOTA = "system:quota";
 
@@ -31,7 +38,10 @@ export const debtKey = ({ account, userId }: DebtRef): string =>
 /** An account id of the books in its two parts. */
 export function splitAccountId(accountId: string): { type: AccountType; id: string } {
   const colon = accountId.indexOf(":");
-  return { type: accountId.slice(0, colon) as AccountType, id: accountId.slice(colon + 1) };
+  const type = accountId.slice(0, colon) as AccountType;
+  const id = accountId.slice(colon + 1);
+  // Which of its rows an account of the ledger used is nobody's business.
+  return { type, id: type === "system" ? id.split(":")[0]! : id };
 }
 
 const REQUEST = "request:";

@@ -7,11 +7,13 @@ import type { Database, Transaction } from "../../storage/contract.ts";
 import {
   type AccountType,
   accountKey,
+  anySpentRow,
   type DebtRef,
   debtKey,
   ISSUED,
   QUOTA,
   requestOf,
+  SPENT,
   splitAccountId,
 } from "./account.ts";
 import { BalanceCache } from "./balance-cache.ts";
@@ -76,10 +78,12 @@ interface OpenDebt {
 /** The books: every change of a balance in the service happens here, as a movement with two entries. */
 export class Ledger implements Settling {
   readonly balances: BalanceCache;
+  readonly #spent: string;
   readonly #changes = new WeakMap<Transaction, Map<string, BalanceChange>>();
 
   constructor(readonly options: LedgerOptions) {
     const { db, bus, clock } = options;
+    this.#spent = db.dialect === "postgres" ? anySpentRow() : SPENT;
     this.balances = new BalanceCache({
       bus,
       clock,
@@ -111,9 +115,13 @@ export class Ledger implements Settling {
     items: readonly Settlement[],
     options: SettleOptions = { mayExist: true },
   ): Promise<Settled[]> {
-    if (items.length === 0) return [];
+    if (items.length === 0) {
+      await options.meanwhile?.([]);
+      return [];
+    }
     const { pointsPerUsd } = this.options;
-    const { settled, changed } = await settleBatch(tx, items, { ...options, pointsPerUsd });
+    const spent = this.#spent;
+    const { settled, changed } = await settleBatch(tx, items, { ...options, pointsPerUsd, spent });
     await this.#changed(tx, changed);
     return settled;
   }

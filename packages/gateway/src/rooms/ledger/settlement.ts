@@ -1,5 +1,5 @@
 import type { Transaction } from "../../storage/contract.ts";
-import { accountKey, type DebtRef, debtId, debtKey, SPENT, settlementId } from "./account.ts";
+import { accountKey, type DebtRef, debtId, debtKey, settlementId } from "./account.ts";
 import { charge, type ExactPoints, exactPoints } from "./charge.ts";
 import { entriesOf } from "./movement.ts";
 import { type AccountRow, type EntryRow, type MovementRow, store } from "./store.ts";
@@ -25,6 +25,8 @@ interface ChargingOptions {
   /** Null: not looked up yet. */
   quota: QuotaPayer | null;
   closed: ReadonlySet<string>;
+  /** The account that the points go to. */
+  spent: string;
   /** What an item costs in points; null beyond what any account can hold. */
   exactOf(item: Settlement): ExactPoints | null;
 }
@@ -109,7 +111,7 @@ class Charging {
     const drawing = this.#drawings.get(account.id) ?? { account, movements: [], debtEntries: 0 };
     this.#drawings.set(account.id, drawing);
     const common = {
-      to_account_id: SPENT,
+      to_account_id: this.options.spent,
       note: item.note ?? null,
       actor: null,
       created_at: item.now,
@@ -148,13 +150,19 @@ class Charging {
   }
 }
 
+export interface SettleTerms {
+  pointsPerUsd: number;
+  /** The account that the points go to. */
+  spent: string;
+}
+
 const walletOf = ({ userId }: Settlement): AccountRef => ({ type: "user", id: userId });
 
 /** Charges the batch; what nobody covers becomes a debt where there is a quota to ask first. */
 async function chargeAll(
   tx: Transaction,
   items: readonly Settlement[],
-  { pointsPerUsd, mayExist, quota }: SettleOptions & { pointsPerUsd: number },
+  { pointsPerUsd, spent, mayExist, quota }: SettleOptions & SettleTerms,
 ): Promise<Charging> {
   const keys = new Set(items.map(({ account }) => accountKey(account)));
   const accounts = await store.lockAccounts(tx, [...keys]);
@@ -169,15 +177,15 @@ async function chargeAll(
     exactPoints({ costNanoUsd, pointsPerUsd, multiplierMicros });
   const hasPoints = accounts.values().some(({ balance }) => balance > 0);
   if (!quota || hasPoints) {
-    const byPoints = new Charging({ quota: null, closed, exactOf }, items, { accounts, known });
+    const byPoints = new Charging({ quota: null, closed, spent, exactOf }, items, { accounts, known });
     if (!quota || !byPoints.isUncovered) return byPoints;
   }
   await quota.load(tx);
-  let charged = new Charging({ quota, closed, exactOf }, items, { accounts, known });
+  let charged = new Charging({ quota, closed, spent, exactOf }, items, { accounts, known });
   // An account that is made for a debt may turn out to be needed by others, too.
   while (charged.unnoted.length > 0) {
     await openMissing(tx, charged.unnoted, { accounts, closed });
-    charged = new Charging({ quota, closed, exactOf }, items, { accounts, known: await readKnown() });
+    charged = new Charging({ quota, closed, spent, exactOf }, items, { accounts, known: await readKnown() });
   }
   return charged;
 }
@@ -213,7 +221,7 @@ const pointsOf = (movements: readonly MovementRow[]) =>
 export async function settleBatch(
   tx: Transaction,
   items: readonly Settlement[],
-  options: SettleOptions & { pointsPerUsd: number },
+  options: SettleOptions & SettleTerms,
 ): Promise<{ settled: Settled[]; changed: AccountRow[] }> {
   const { settled, drawings, debts } = await chargeAll(tx, items, options);
   const changed: AccountRow[] = [];
@@ -239,18 +247,19 @@ export async function settleBatch(
     entries.push(...entriesOf(await store.postDebt(tx, movements), movements));
     paid.push(...movements);
   }
-  if (paid.length > 0) entries.push(...(await postSpent(tx, paid)));
   await store.insertMovements(
     tx,
     [...drawings, ...debts].flatMap(({ movements }) => movements),
   );
   await store.insertEntries(tx, entries);
+  await options.meanwhile?.(settled);
+  if (paid.length > 0) await postSpent(tx, options.spent, paid);
   return { settled, changed };
 }
 
-/** The counter-entries. Every batch writes this row, so it comes last and is locked for the shortest time. */
-async function postSpent(tx: Transaction, paid: readonly MovementRow[]): Promise<EntryRow[]> {
-  const spent = await store.post(tx, { id: SPENT, points: pointsOf(paid), entryCount: paid.length });
+/** The counter-entries. Many batches write this row, so it comes last. */
+async function postSpent(tx: Transaction, id: string, paid: readonly MovementRow[]): Promise<void> {
+  const spent = await store.post(tx, { id, points: pointsOf(paid), entryCount: paid.length });
   if (!spent) throw new Error("ledger: the account of spent points is full");
-  return entriesOf(spent, paid);
+  await store.insertEntries(tx, entriesOf(spent, paid));
 }

@@ -62,6 +62,8 @@ export interface SettleOptions {
   mayExist: boolean;
   /** Without it, the caller handles what points do not cover. */
   quota?: QuotaPayer;
+  /** What else the transaction does with the answers, before it locks the account that every batch changes. */
+  meanwhile?: (settled: readonly Settled[]) => Promise<void>;
 }
 
 export interface Settling {

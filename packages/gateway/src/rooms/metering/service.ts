@@ -61,6 +61,8 @@ export interface JournalFigures {
   bytes: number;
   /** Seconds without progress while rows wait. */
   stalled_seconds: number;
+  /** How long rows wait for others to be settled with; longer where many instances settle. */
+  gathering_seconds: number;
 }
 
 /** Postgres rejects NUL in texts, and columns have maximum widths. */
@@ -111,7 +113,7 @@ export class MeteringService implements Metering {
       givenUp: (entries) => this.#release(entries),
     });
     usage.settled = async () => {
-      await this.#writer.flush(READ_FLUSH_MS);
+      await this.#writer.flush(READ_FLUSH_MS, { reader: true });
     };
     this.#writer.start();
   }
@@ -349,7 +351,12 @@ export class MeteringService implements Metering {
   }
 
   get figures(): JournalFigures {
-    return { ...this.#journal.backlog, stalled_seconds: this.#writer.stalledSeconds };
+    const { stalledSeconds, gatheringSeconds } = this.#writer;
+    return {
+      ...this.#journal.backlog,
+      stalled_seconds: stalledSeconds,
+      gathering_seconds: gatheringSeconds,
+    };
   }
   /** Requests under way for which something is reserved. */
   get holdCount(): number {

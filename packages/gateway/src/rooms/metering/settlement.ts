@@ -1,7 +1,7 @@
 import { isoTime } from "../../kernel/clock.ts";
 import { isOrderedId } from "../../kernel/ids.ts";
 import type { Database, Transaction } from "../../storage/contract.ts";
-import type { BalanceChange, Settlement, Settling } from "../ledger/index.ts";
+import type { BalanceChange, Settled, Settlement, Settling } from "../ledger/index.ts";
 import { accountOf } from "../ledger/settling.ts";
 import type { KeySpend, MonthKey, UsageRow, UsageStore, WrittenSums } from "../usage/index.ts";
 import { utcMonth, WHOLE_USER } from "../usage/settling.ts";
@@ -55,21 +55,26 @@ export async function settleEntries(
   { db, ledger, store, tiers }: SettlementOptions,
   entries: readonly JournalEntry[],
   { mayExist, reserved }: { mayExist: boolean; reserved: boolean },
-): Promise<Settlements> {
+): Promise<Settlements & { settlements: number | null }> {
   const byId = new Map(entries.map((entry) => [entry.requestId, entry]));
   let used: Transaction | undefined;
+  let settlements: number | null = null;
   const written = await db.transaction(async (tx) => {
     used = tx;
+    settlements = await store.countSettlement(tx);
     const existing = await existingOf(tx, [...byId.keys()], { store, mayExist });
     const known = [...existing].map((id) => byId.get(id)!);
     for (const id of existing) byId.delete(id);
     const fresh = [...byId.values()];
     const priced = fresh.filter(takesPoints);
     const quota = new TierQuota({ store, tiers }, fresh);
-    const settled = await ledger.settleBatch(tx, priced.map(toSettlement), { mayExist, quota });
-    const points = new Map(priced.map(({ requestId }, i) => [requestId, settled[i]?.points ?? null]));
-    const rows = fresh.map((entry) => toRow(entry, points.get(entry.requestId) ?? null));
-    const inserted = rows.length > 0 ? await store.insert(tx, rows) : NOTHING_WRITTEN;
+    let inserted = NOTHING_WRITTEN;
+    const meanwhile = async (settled: readonly Settled[]) => {
+      const points = new Map(priced.map(({ requestId }, i) => [requestId, settled[i]?.points ?? null]));
+      const rows = fresh.map((entry) => toRow(entry, points.get(entry.requestId) ?? null));
+      if (rows.length > 0) inserted = await store.insert(tx, rows);
+    };
+    await ledger.settleBatch(tx, priced.map(toSettlement), { mayExist, quota, meanwhile });
     if (known.length === 0) return inserted;
     // An attempt that committed these did not live to report what it left.
     const keys = [...inserted.keys, ...(await spendOfBudgets(store, known, tx))];
@@ -77,7 +82,7 @@ export async function settleEntries(
     await ledger.noteBalances(tx, known.map(accountOf));
     return { months: [...inserted.months, ...(await store.months(tx, known.flatMap(monthsOf)))], keys };
   });
-  return { ...written, balances: used ? ledger.takeChanges(used) : [] };
+  return { ...written, balances: used ? ledger.takeChanges(used) : [], settlements };
 }
 
 /**

@@ -19,6 +19,7 @@ import { agentDeployments } from "./017-agent-deployments.ts";
 import { requestRecords } from "./018-request-records.ts";
 import { audit } from "./019-audit.ts";
 import { usageIndexes } from "./020-usage-indexes.ts";
+import { usageSettlements } from "./021-usage-settlements.ts";
 import { signInProvider } from "./022-sign-in-provider.ts";
 import { pricesAndCaptures } from "./023-prices-and-captures.ts";
 import { usageMonths } from "./024-usage-months.ts";
@@ -45,6 +46,7 @@ export const migrations: readonly Migration[] = [
   requestRecords,
   audit,
   usageIndexes,
+  usageSettlements,
   signInProvider,
   pricesAndCaptures,
   usageMonths,

@@ -14,8 +14,6 @@ import { type Decoded, decodeLines } from "./codec.ts";
 /** A file takes lines up to this size: those of several batches. */
 export const SEGMENT_BYTES = 4 * 1024 * 1024;
 const READ_BYTES = 128 * 1024;
-/** More than the lines of a batch usually are. */
-const BATCH_READ_BYTES = 2 * 1024 * 1024;
 
 /** Lines of one journal file, by position. */
 export interface Lines {
@@ -29,7 +27,7 @@ export interface Lines {
 export function readLines({ file, start, end, rowsMax }: Lines): Decoded {
   const fd = openSync(file, "r");
   try {
-    for (let length = BATCH_READ_BYTES; ; length *= 2) {
+    for (let length = SEGMENT_BYTES; ; length *= 2) {
       const bytes = Buffer.allocUnsafe(Math.min(length, end - start));
       const got = readSync(fd, bytes, 0, bytes.length, start);
       const decoded = decodeLines(bytes.subarray(0, got), rowsMax);

@@ -1,0 +1,124 @@
+/** One pool that many instances spend from: its row changes a few times a second, and what it pays stays exact. */
+import { describe, expect, test } from "bun:test";
+import { cpSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { freshDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
+import { settlerOn } from "../../src/app/settling/settler.ts";
+import { verifyLedger } from "../../src/rooms/ledger/index.ts";
+import type { Settler } from "../../src/rooms/metering/index.ts";
+import type { Database } from "../../src/storage/contract.ts";
+import { openBench, POINTS_PER_USD, payer, spend } from "./support.ts";
+
+const INSTANCES = 12;
+const STEP_MS = 500;
+const LEARNING_STEPS = 24;
+const MEASURED_STEPS = 24;
+const UPDATES_PER_SECOND_MAX = 6;
+const POOL = { type: "group", id: "hot" } as const;
+
+/** Counts every update of the pool's row, as Postgres does them. */
+async function countUpdates(db: Database): Promise<() => Promise<number>> {
+  await db.run("CREATE TABLE pool_updates (id bigserial)");
+  await db.run(
+    `CREATE FUNCTION note_pool_update() RETURNS trigger LANGUAGE plpgsql AS
+     $$ BEGIN INSERT INTO pool_updates DEFAULT VALUES; RETURN NULL; END $$`,
+  );
+  await db.run(
+    `CREATE TRIGGER note_pool_update AFTER UPDATE ON ledger_accounts
+     FOR EACH ROW WHEN (NEW.id = 'group:hot') EXECUTE FUNCTION note_pool_update()`,
+  );
+  return async () => (await db.get<{ n: number }>("SELECT COUNT(*) AS n FROM pool_updates"))!.n;
+}
+
+/** Knows how many orders are being worked on. */
+class Watched {
+  underWay = 0;
+  on(inner: Settler): Settler {
+    return {
+      settle: async (order) => {
+        this.underWay++;
+        try {
+          return await inner.settle(order);
+        } finally {
+          this.underWay--;
+        }
+      },
+    };
+  }
+  /** Nothing is being settled, and nothing is about to be. */
+  async quiet(): Promise<void> {
+    for (let quietTurns = 0; quietTurns < 5; quietTurns++) {
+      await new Promise((resolve) => setImmediate(resolve));
+      if (this.underWay > 0) quietTurns = 0;
+    }
+  }
+}
+
+describe.if(process.env.TEST_POSTGRES_URL !== undefined)("a pool that all spend from", () => {
+  test("is updated a few times a second, and everything is paid once, also what a dead instance left", () =>
+    withDatabase(
+      () => freshDatabase("postgres"),
+      async (db) => {
+        const dir = mkdtempSync(join(tmpdir(), "gateway-hot-"));
+        const clock = new ManualClock(Date.now());
+        const watched = new Watched();
+        const open = (name: string) =>
+          openBench({
+            db,
+            dataDir: join(dir, name),
+            clock,
+            settler: watched.on(settlerOn(db, POINTS_PER_USD)),
+          });
+        const benches = await Promise.all(Array.from({ length: INSTANCES }, (_, i) => open(`i${i}`)));
+        await benches[0]!.topup(POOL, 1_000_000);
+        const updates = await countUpdates(db);
+        const who = payer({ groupId: POOL.id });
+        let spent = 0;
+        const step = async () => {
+          for (const bench of benches) {
+            await spend(bench, who);
+            spent++;
+          }
+          clock.advance(STEP_MS);
+          await watched.quiet();
+        };
+        for (let n = 0; n < LEARNING_STEPS; n++) await step();
+        const before = await updates();
+        for (let n = 0; n < MEASURED_STEPS; n++) await step();
+        const perSecond = ((await updates()) - before) / ((MEASURED_STEPS * STEP_MS) / 1000);
+        expect(perSecond).toBeGreaterThan(0);
+        expect(perSecond).toBeLessThan(UPDATES_PER_SECOND_MAX);
+        expect(
+          Math.max(...benches.map(({ metering }) => metering.figures.gathering_seconds)),
+        ).toBeGreaterThan(1);
+
+        // What a process that is killed leaves: its files, which another one finds. This one goes on as well.
+        const journal = join(dir, "i0", "journal");
+        await spend(benches[0]!, who);
+        spent++;
+        expect(benches[0]!.metering.figures.rows).toBeGreaterThan(0);
+        for (const file of readdirSync(journal).filter((name) => name.endsWith(".jsonl")))
+          cpSync(join(journal, file), join(dir, "heir", "journal", file));
+        const heir = await open("heir");
+        let left = benches.length + 1;
+        const closing = [heir, ...benches].map((bench) => bench.close().then(() => left--));
+        while (left > 0) {
+          clock.advance(200);
+          await watched.quiet();
+        }
+        await Promise.all(closing);
+
+        expect((await heir.rows()).length).toBe(spent);
+        const pool = await db.get("SELECT balance FROM ledger_accounts WHERE id = 'group:hot'");
+        expect(pool).toEqual({ balance: 1_000_000 - spent });
+        const months = await db.get<{ requests: number }>(
+          "SELECT CAST(SUM(requests) AS BIGINT) AS requests FROM usage_months WHERE project = ''",
+        );
+        expect(months).toEqual({ requests: spent });
+        expect((await verifyLedger(db)).problems).toEqual([]);
+        rmSync(dir, { recursive: true, force: true });
+      },
+    ));
+});
