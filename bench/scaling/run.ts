@@ -80,6 +80,6 @@ const table = markdownTable(
   ],
 );
 const locked = (ms: number) => `${Math.round(ms * 1000)} µs`;
-const note = `Paid in points, a tenth of it by one pool, ${TOKENS} streamed tokens each, all parts below 60 % of their cores when calm. Settling a request locked the pool's row for ${locked(costs.poolMs)} here, and the account of spent points for ${locked(costs.spentMs)}.`;
+const note = `Paid in points, a tenth of it by one pool, ${TOKENS} streamed tokens each, all parts below 60 % of their cores when calm. Settling a request takes ${locked(costs.poolMs)} of processor time while the pool's row is locked, and ${locked(costs.spentMs)} while a row of spent points is.`;
 console.log(`${note}\n\n${table}`);
 if (flags["write-docs"]) writeBlocks("scaling.md", { simulation: `${note}\n\n${table}` });

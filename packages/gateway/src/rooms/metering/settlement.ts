@@ -68,13 +68,14 @@ export async function settleEntries(
     const fresh = [...byId.values()];
     const priced = fresh.filter(takesPoints);
     const quota = new TierQuota({ store, tiers }, fresh);
-    let inserted = NOTHING_WRITTEN;
+    let { days, ...inserted } = NOTHING_WRITTEN;
     const meanwhile = async (settled: readonly Settled[]) => {
       const points = new Map(priced.map(({ requestId }, i) => [requestId, settled[i]?.points ?? null]));
       const rows = fresh.map((entry) => toRow(entry, points.get(entry.requestId) ?? null));
-      if (rows.length > 0) inserted = await store.insert(tx, rows);
+      if (rows.length > 0) ({ days, ...inserted } = await store.insertExceptDays(tx, rows));
     };
     await ledger.settleBatch(tx, priced.map(toSettlement), { mayExist, quota, meanwhile });
+    await store.addDays(tx, days);
     if (known.length === 0) return inserted;
     // An attempt that committed these did not live to report what it left.
     const keys = [...inserted.keys, ...(await spendOfBudgets(store, known, tx))];
@@ -102,7 +103,11 @@ async function existingOf(
 }
 
 const NONE: ReadonlySet<string> = new Set();
-const NOTHING_WRITTEN: WrittenSums = { months: [], keys: [] };
+const NOTHING_WRITTEN: Awaited<ReturnType<UsageStore["insertExceptDays"]>> = {
+  months: [],
+  keys: [],
+  days: [],
+};
 
 /** Where an entry is counted. */
 function monthsOf({ userId, project, atMs }: JournalEntry): MonthKey[] {

@@ -58,6 +58,9 @@ export interface MonthQuota
   extends MonthKey,
     Pick<MonthTotals, "quotaTokens" | "quotaCostNanoUsd" | "keyQuotaTokens" | "keyQuotaCostNanoUsd"> {}
 
+/** What a batch adds to the rollup of days. */
+type DaySumRows = readonly (readonly SqlValue[])[];
+
 /** What a batch of rows left the rollups like. */
 export interface WrittenSums {
   months: MonthQuota[];
@@ -224,6 +227,16 @@ export class UsageStore {
    * them meanwhile, its unique id makes this throw and the transaction roll back.
    */
   async insert(tx: Transaction, rows: readonly UsageRow[]): Promise<WrittenSums> {
+    const { days, ...written } = await this.insertExceptDays(tx, rows);
+    await this.addDays(tx, days);
+    return written;
+  }
+
+  /** The same without the rollup of days, which `addDays` bumps at the end of the transaction. */
+  async insertExceptDays(
+    tx: Transaction,
+    rows: readonly UsageRow[],
+  ): Promise<WrittenSums & { days: DaySumRows }> {
     const rollups: Rollups = {
       months: new Sums(),
       days: new Sums(),
@@ -244,9 +257,12 @@ export class UsageStore {
     if (!rollups.refDays.isEmpty)
       await insertRows(tx, REF_DAYS.into, rollups.refDays.rows(), REF_DAYS.adding);
     await insertRows(tx, KEY_DAYS.into, rollups.keyDays.rows(), KEY_DAYS.adding);
-    // Every instance bumps the same few rows of the day, so they are locked last and for the shortest time.
-    await insertRows(tx, DAYS.into, rollups.days.rows(), DAYS.adding);
-    return { months, keys };
+    return { months, keys, days: rollups.days.rows() };
+  }
+
+  /** Every instance bumps the same few rows of the day, so they are locked last and for the shortest time. */
+  async addDays(tx: Transaction, days: DaySumRows): Promise<void> {
+    await insertRows(tx, DAYS.into, days, DAYS.adding);
   }
 
   async #addToMonths(tx: Transaction, rows: readonly (readonly SqlValue[])[]): Promise<MonthQuota[]> {
