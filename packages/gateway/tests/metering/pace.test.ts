@@ -29,6 +29,12 @@ test("the more others settle the longer, up to a limit; and short again once the
   expect(pace.gatherMs).toBeLessThan(700);
 });
 
+test("what one instance settles in quick succession, for readers or from a backlog, does not slow it down", () => {
+  const pace = new Pace();
+  for (let n = 1; n <= 1_000; n++) pace.note(n, n * 20);
+  expect(pace.gatherMs).toBe(GATHER_MS.least);
+});
+
 test("batches of a backlog, a clock that was set back and a count that was restored change nothing", () => {
   const pace = new Pace();
   for (let n = 0; n < 100; n++) pace.note(n * 1000, n);

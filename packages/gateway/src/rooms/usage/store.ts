@@ -331,7 +331,7 @@ export class UsageStore {
   /** Deletes some of the rows that are older than `before`; the rollups keep their sums. */
   deleteBefore(before: string, rowsMax: number): Promise<number> {
     return this.db.run(
-      `DELETE FROM usage_records WHERE id IN
+      `DELETE FROM usage_records WHERE created_at < $1 AND id IN
          (SELECT id FROM usage_records WHERE created_at < $1 ORDER BY created_at LIMIT $2)`,
       [before, rowsMax],
     );

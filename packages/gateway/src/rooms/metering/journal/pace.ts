@@ -22,6 +22,8 @@ interface Count {
 export class Pace {
   #gatherMs = GATHER_MS.least;
   #last: Count | null = null;
+  /** Settlements of this instance since then. */
+  #own = 0;
 
   get gatherMs(): number {
     return this.#gatherMs;
@@ -38,17 +40,16 @@ export class Pace {
 
   /** A settlement was made; `settlements`: how many there are by now, over all instances. */
   note(settlements: number, atMs: number): void {
-    const now = { settlements, atMs };
     const last = this.#last;
-    this.#last ??= now;
-    if (!last) return;
-    const passedMs = atMs - last.atMs;
-    // The clock was set back.
-    if (passedMs < 0) this.#last = now;
+    const passedMs = last ? atMs - last.atMs : -1;
+    this.#own++;
     // Batches of a backlog follow each other quickly; they say nothing about how often there is one.
-    if (passedMs < this.#gatherMs / 2) return;
-    this.#last = now;
-    const byOthers = Math.max(0, settlements - last.settlements - 1) / passedMs;
+    if (passedMs >= 0 && passedMs < this.#gatherMs / 2) return;
+    const byOthers = Math.max(0, settlements - (last?.settlements ?? 0) - this.#own) / passedMs;
+    this.#last = { settlements, atMs };
+    this.#own = 0;
+    // The first one, or the clock was set back.
+    if (passedMs < 0) return;
     const perSecond = 1000 * (byOthers + 1 / this.#gatherMs);
     const change = Math.min(2, Math.max(0.5, perSecond / SETTLEMENTS_PER_SECOND));
     this.#gatherMs = Math.min(GATHER_MS.most, Math.max(GATHER_MS.least, this.#gatherMs * change));
