@@ -16,7 +16,7 @@ const INDEXES = {
 };
 const BOUND = `${TABLE}_bound`;
 /** The months after this one that have their table in advance. */
-const MONTHS_AHEAD = 2;
+const MONTHS_AHEAD = 1;
 /** Rows of the old table end at the first month that is further away than any clock is wrong. */
 const CLOCKS_DIFFER_MS_MAX = 2 * 86_400_000;
 
