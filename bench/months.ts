@@ -109,10 +109,10 @@ export async function splitGrownTable(
     const count = await db.get<{ n: number }>("SELECT COUNT(*) AS n FROM usage_records");
     const found = count!.n - rows;
     if (found !== inserted) throw new Error(`${inserted} rows were inserted and ${found} are there`);
-    // In four months the old rows are no longer kept: their table goes whole.
-    const laterMs = Date.now() + 4 * MONTH_MS;
+    // The old rows are no longer kept: their table goes whole.
+    const nowMs = Date.now();
     const others = new Inserters(db);
-    const dropMs = await timed(() => db.rollMonths({ nowMs: laterMs, keptFromMs: laterMs - MONTH_MS }));
+    const dropMs = await timed(() => db.rollMonths({ nowMs, keptFromMs: nowMs + 3 * MONTH_MS }));
     await others.stop();
     return {
       rows,

@@ -78,8 +78,12 @@ describe.if(process.env.TEST_POSTGRES_URL !== undefined)("usage by month", () =>
         expect(await countIn(db, "usage_records_2090_05")).toBe(1);
         expect(await countIn(db, "usage_records_2090_06")).toBe(1);
         expect(await countIn(db, "usage_records_other")).toBe(0);
+        // An instance that believes in the wrong year drops nothing.
+        const before = await tables(db);
+        await db.rollMonths({ nowMs: may.nowMs, keptFromMs: Date.UTC(2090, 3, 1) });
+        expect(await tables(db)).toEqual(before);
         // Months that are no longer kept go whole.
-        await db.rollMonths({ nowMs: may.nowMs, keptFromMs: Date.UTC(2090, 4, 1) });
+        await db.rollMonths({ nowMs: Date.now(), keptFromMs: may.nowMs });
         expect(await tables(db)).toEqual([
           "usage_records_2090_05",
           "usage_records_2090_06",

@@ -17,7 +17,7 @@ const INDEXES = {
 const BOUND = `${TABLE}_bound`;
 /** The months after this one that have their table in advance. */
 const MONTHS_AHEAD = 1;
-/** Rows of the old table end at the first month that is further away than any clock is wrong. */
+/** A clock that is further off than this is wrong. */
 const CLOCKS_DIFFER_MS_MAX = 2 * 86_400_000;
 
 /**
@@ -115,9 +115,21 @@ export async function rollMonths(
     const isKnown = startMs < beforeEndMs || known.some(({ endMs }) => endMs === startOf(startMs, 1));
     if (!isKnown) await briefly(db, LOCK_TRIES_MAX.months, (tx) => makeMonth(tx, startMs));
   }
+  if (keptFromMs === null) return;
+  const droppedMs = Math.min(keptFromMs, keptFromMs + (await clockLagMs(db, nowMs)));
   for (const { name, endMs } of known)
-    if (keptFromMs !== null && endMs <= keptFromMs)
+    if (endMs <= droppedMs)
       await briefly(db, LOCK_TRIES_MAX.months, (tx) => tx.run(`DROP TABLE IF EXISTS ${name}`));
+}
+
+/**
+ * How far the database's clock is behind this one, as a negative number; 0 where they agree. Nothing brings back a
+ * month that was dropped because a machine believed in a wrong year.
+ */
+async function clockLagMs(db: Database, nowMs: number): Promise<number> {
+  const row = await db.get<{ now: string }>("SELECT now() AS now");
+  const lagMs = Date.parse(row!.now) - nowMs;
+  return lagMs < -CLOCKS_DIFFER_MS_MAX ? lagMs : 0;
 }
 
 /**
