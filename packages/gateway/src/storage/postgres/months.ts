@@ -26,7 +26,7 @@ const CLOCKS_DIFFER_MS_MAX = 2 * 86_400_000;
  */
 const LOCK_WAIT_MS = 200;
 const LOCK_PAUSE_MS = 300;
-/** A migration goes on for a minute; a month that cannot be made now has time until the next hour. */
+/** A migration goes on for a minute; a month that cannot be made now is tried again by housekeeping. */
 const LOCK_TRIES_MAX = { migration: 200, months: 10 };
 const MONTHS_LOCK = "usage months";
 
