@@ -79,7 +79,7 @@ const ESCAPED =
 
 function unescaped(text: string): string {
   return text.replace(ESCAPED, (whole, percent, long, short, octal, itself, hex, decimal, mail) => {
-    if (itself !== undefined) return itself;
+    if (itself !== undefined) return /[bfnrt]/.test(itself) ? " " : itself;
     const code =
       octal !== undefined ? Number.parseInt(octal, 8) : decimal !== undefined ? Number(decimal) : null;
     const point = code ?? Number.parseInt(percent ?? long ?? short ?? hex ?? mail, 16);
