@@ -13,7 +13,7 @@
  *   --database <name>   sqlite or postgres, which brings a Redis (default: sqlite)
  *   --instances <n>     processes of the service, 1 to 8; more than one needs --database postgres (default: 1)
  *   --lanes <n>         clients at once (default: 16)
- *   --keep              keep the records of clients, upstreams and faults
+ *   --keep              keep the records of clients, upstreams and faults, in the current folder
  *
  * Exit status: 0 nothing is wrong, 1 something is, 2 it could not be run.
  */

@@ -6,7 +6,7 @@
  */
 import "./lib/help.ts";
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
@@ -67,7 +67,6 @@ async function stop(): Promise<void> {
   for (const child of children) child.kill("SIGTERM");
   await Promise.race([Promise.all(ended), Bun.sleep(STOP_WITHIN_MS)]);
   services.stop();
-  rmSync(dir, { recursive: true, force: true });
   process.exit(0);
 }
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, stop);

@@ -19,6 +19,9 @@ onEachEngine("navigation", (engine) => {
       "/end": "<title>End</title><p>end</p>",
       "/by-script": "<title>Way</title><script>location.href = '/end'</script><p>way</p>",
       "/by-meta": `<title>Way</title><meta http-equiv="refresh" content="0;url=/end"><p>way</p>`,
+      // The page is busy between the load event and the refresh, so the tool asks for its title before it leaves.
+      "/by-busy-meta": `<title>Way</title><meta http-equiv="refresh" content="0;url=/end"><p>way</p>
+        <script>onload = () => setTimeout(() => { for (const end = Date.now() + 300; Date.now() < end; ); })</script>`,
       "/push": `<title>Push</title><button onclick="history.pushState({}, '', location.href)">push</button>
         <script>onpopstate = () => { document.title = 'Popped' }</script>`,
       "/form": `<title>Form</title><form action="/end"><input name="q"></form>`,
@@ -53,7 +56,7 @@ onEachEngine("navigation", (engine) => {
   const open = (path: string) => tool.post("/navigate", { url: site.url + path });
 
   test("a document that sends the browser on is followed", async () => {
-    for (const path of ["/by-script", "/by-meta"]) {
+    for (const path of ["/by-script", "/by-meta", "/by-busy-meta"]) {
       const { status, body } = await open(path);
       expect([path, status, body.title, body.still_loading]).toEqual([path, 200, "End", false]);
     }

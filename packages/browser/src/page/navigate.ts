@@ -5,6 +5,7 @@ import { blockedMark } from "../launch/address-gate.ts";
 import { type UrlPolicy, whyBlocked } from "../policy/url-policy.ts";
 import type { Browser } from "./browser.ts";
 import type { Deadline } from "./deadline.ts";
+import { isContextGone } from "./frame.ts";
 import type { LoadStage } from "./loading.ts";
 import type { Page } from "./page.ts";
 
@@ -67,15 +68,16 @@ function failureOf(url: string, netError: string, status: number | null): ToolEr
   return new ToolError("navigation_failed", `${url} could not be opened: ${errorText}. ${hint}`);
 }
 
-/** A page that is there but busy with a script of its own is told of without its title. */
+/** A page that is busy with a script of its own, or changes its document again and again, is told of without its title. */
 async function describe(page: Page, stillLoading: boolean, deadline: Deadline): Promise<NavigateResult> {
   const { status } = page;
   try {
     const limitMs = Math.min(busyMsMax, deadline.leftMs);
     return { ...(await page.mainFrame.call("state", [], limitMs)), status, stillLoading };
   } catch (error) {
-    if (!(error instanceof ToolError) || error.code !== "timeout") throw error;
-    page.report("hang", "The page is there, but a script of its own keeps it busy.");
+    const isBusy = error instanceof ToolError && error.code === "timeout";
+    if (!isBusy && !isContextGone(error)) throw error;
+    if (isBusy) page.report("hang", "The page is there, but a script of its own keeps it busy.");
     return { url: page.mainFrame.url, title: "", status, stillLoading: true };
   }
 }
@@ -103,11 +105,29 @@ async function waitUntil(
   if (!isThere)
     throw deadline.expired(`${page.mainFrame.url} is still loading. Take a snapshot to see what is there.`);
   if (stage !== "load") return true;
-  // A document that sends the browser on at once is not what was asked for; the one it leads to is.
   return page.until(
     () => page.hasReached("load", loaderId) && !page.isNavigating,
     Math.min(loadGraceMs, deadline.restMs),
   );
+}
+
+/**
+ * A document that sends the browser on at once is not what was asked for; the one it leads to is. A refresh is
+ * announced after the load event, but before the page answers what is asked of it then.
+ */
+async function arrive(
+  page: Page,
+  stage: LoadStage,
+  loaderId: string,
+  deadline: Deadline,
+): Promise<NavigateResult> {
+  const isLoaded = await waitUntil(page, stage, loaderId, deadline);
+  let result = await describe(page, !isLoaded, deadline);
+  const following = deadline.within(loadGraceMs);
+  const hasArrived = () => page.hasReached("load") && !page.isNavigating;
+  while (stage === "load" && isLoaded && page.isNavigating && !following.hasPassed)
+    result = await describe(page, !(await page.until(hasArrived, following.restMs)), deadline);
+  return { ...result, stillLoading: result.stillLoading || (stage === "load" && page.isNavigating) };
 }
 
 type Begun = Result<"Page.navigate">;
@@ -184,8 +204,7 @@ export async function navigate(
   // Without a loader the address is within the same document.
   if (!answer.loaderId) return describe(page, false, deadline);
   prepareAgent(page, answer.loaderId, deadline);
-  const isLoaded = await waitUntil(page, options.until, answer.loaderId, deadline);
-  return describe(page, !isLoaded, deadline);
+  return arrive(page, options.until, answer.loaderId, deadline);
 }
 
 /** One step in the history. A popup that has nowhere to go back to is closed, and its opener is active again. */

@@ -37,6 +37,8 @@ export interface Numbering {
 
 /** A page that wrote to the console this recently is busy, and not stuck. */
 const writingMsMax = 500;
+/** A document that refreshes after this many seconds or more is there to be seen; sooner, it only leads to the next. */
+const refreshDelaySMin = 1;
 
 interface LastPopup {
   url: string;
@@ -89,6 +91,8 @@ export class Page {
   isChooserExpected = false;
   readonly #loading = new Loading();
   #isNavigating = false;
+  /** The document is about to lead to the next one, by a refresh without a delay. */
+  #isSentOn = false;
   #waiters = new Set<() => void>();
   #lastWroteMs = Number.NEGATIVE_INFINITY;
   readonly #options: PageOptions;
@@ -119,6 +123,14 @@ export class Page {
     session.on("Page.javascriptDialogOpening", (dialog) => this.#answerDialog(dialog));
     session.on("Page.frameRequestedNavigation", ({ frameId, disposition }) => {
       if (frameId === this.mainFrame.id && disposition === "currentTab") this.#navigationBegins();
+    });
+    session.on("Page.frameScheduledNavigation", ({ frameId, delay }) => {
+      if (frameId === this.mainFrame.id && delay < refreshDelaySMin) this.#isSentOn = true;
+    });
+    session.on("Page.frameClearedScheduledNavigation", ({ frameId }) => {
+      if (frameId !== this.mainFrame.id) return;
+      this.#isSentOn = false;
+      this.#wake();
     });
     session.on("Page.frameStartedNavigating", ({ frameId, navigationType }) => {
       if (frameId === this.mainFrame.id && !/sameDocument/i.test(navigationType)) this.#navigationBegins();
@@ -359,6 +371,7 @@ export class Page {
     this.navigationsBegun++;
     this.status = null;
     this.#isNavigating = true;
+    this.#isSentOn = false;
     this.#wake();
   }
 
@@ -376,7 +389,7 @@ export class Page {
   }
 
   get isNavigating(): boolean {
-    return this.#isNavigating;
+    return this.#isNavigating || this.#isSentOn;
   }
 
   /** Whether the document is that far; with a loader: the document that it brought, or one that it redirected to. */

@@ -169,7 +169,7 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
     }),
     events,
     sockets: [
-      new AgentTunnel({ desk: rooms.agents, clock, ids, log }),
+      new AgentTunnel({ desk: rooms.agents, tries: new FailedTries(clock), clock, ids, log }),
       new RealtimeSocket({ desk: rooms.realtime, gate, ids, record }),
     ],
     gate,

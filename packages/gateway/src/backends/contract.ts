@@ -336,6 +336,8 @@ export interface UpstreamRefusal {
 const RUNTIME_ADVICE = / For more information, pass `verbose: true` in the second argument to fetch\(\)/;
 
 const DETAIL_BYTES_MAX = 4_096;
+/** What is looked through for secrets: more than is shown, so that one at the edge of it is found whole. */
+const SEARCHED_CHARS_MAX = 2 * DETAIL_BYTES_MAX;
 
 /** The first 4 KB of a text, in UTF-8. */
 function boundedDetail(text: string): string {
@@ -348,7 +350,7 @@ const MEMBER_CHARS_MAX = 256;
 
 /** Cut after the secrets are taken out: half a key would not be found. */
 const boundedMember = (text: string | null): string | null =>
-  text && hideSecrets(text).slice(0, MEMBER_CHARS_MAX);
+  text && hideSecrets(text.slice(0, SEARCHED_CHARS_MAX)).slice(0, MEMBER_CHARS_MAX);
 
 const boundedRefusal = ({ type, code, param, overflow }: UpstreamRefusal): UpstreamRefusal => ({
   type: boundedMember(type),
@@ -369,7 +371,8 @@ export class BackendError extends Error {
     readonly retryAfterSeconds?: number,
     refusal?: UpstreamRefusal,
   ) {
-    const told = boundedDetail(hideSecrets(detail.replace(RUNTIME_ADVICE, "")));
+    const words = detail.replace(RUNTIME_ADVICE, "").slice(0, SEARCHED_CHARS_MAX);
+    const told = boundedDetail(hideSecrets(words));
     super(kind === "upstream" ? `upstream ${status}: ${told}` : told);
     this.name = "BackendError";
     this.detail = told;

@@ -1,7 +1,7 @@
-import { BoundedMap } from "../kernel/bounded.ts";
 import type { Clock } from "../kernel/clock.ts";
 import type { SignedIn } from "../kernel/context.ts";
 import type { Ids } from "../kernel/ids.ts";
+import { ChannelOwners } from "./channel-owners.ts";
 import type { Bus, EventHub, EventReader, EventStream, SubscribeOptions } from "./contract.ts";
 import { type Audience, EVERYONE, KEPT_MS, LOG_CHARS_MAX, type LoggedEvent } from "./event-log.ts";
 import { EventSession, SessionReader } from "./event-session.ts";
@@ -11,9 +11,6 @@ const SUBSCRIBER_GRACE_MS = 1_000;
 const SUBSCRIBERS_PER_SESSION_MAX = 16;
 /** How long a session's owner is remembered after its stream ended, for subscribers that come late. */
 const OWNER_KEPT_MS = 10 * 60_000;
-const OWNERS_MAX = 100_000;
-const CLAIMS_MAX = 100_000;
-const CLOSED_MAX = 100_000;
 /** Sessions kept without subscribers, in case one reconnects; the oldest are dropped first. */
 const DESERTED_SESSIONS_MAX = 10_000;
 /** Limit, over all sessions, for notifications kept after delivery. */
@@ -26,8 +23,6 @@ const topicOf = (sessionId: string) => `events:${sessionId}`;
 const keptTopicOf = (instance: string) => `events-kept:${instance}`;
 const ATTACHED = "events-attached";
 const OPENED = "events-opened";
-const CLAIMED = "events-claimed";
-const CLOSED = "events-closed-to-strangers";
 const STOPPED = "events-stopped";
 const MISSED = "events-missed";
 
@@ -84,10 +79,7 @@ export class BusEventHub implements EventHub {
   readonly #deserted = new Map<string, EventSession>();
   readonly #kept = { chars: 0 };
   #sweepAboveChars = KEPT_CHARS_MAX;
-  readonly #owners = new Map<string, SignedIn>();
-  /** Users of sessions that nobody opened: those who pushed into them first. */
-  readonly #claims = new BoundedMap<string, string>(CLAIMS_MAX);
-  readonly #closed = new BoundedMap<string, true>(CLOSED_MAX);
+  readonly #owners: ChannelOwners;
   readonly #openings = new Map<string, Opening>();
   /** How to stop what runs here, by session. */
   readonly #stops = new Map<string, { userId: string; run: () => void }>();
@@ -105,13 +97,9 @@ export class BusEventHub implements EventHub {
     readonly ids: Ids,
   ) {
     this.#instance = ids.uuid().slice(0, 8);
+    this.#owners = new ChannelOwners({ bus, clock, instance: this.#instance });
     bus.subscribe(ATTACHED, (sessionId) => this.#openings.get(sessionId)?.settle());
     bus.subscribe(OPENED, (message) => this.#opened(JSON.parse(message) as OpenedMessage));
-    bus.subscribe(CLOSED, (sessionId) => this.#closed.set(sessionId, true));
-    bus.subscribe(CLAIMED, (message) => {
-      const { sessionId, userId } = JSON.parse(message) as SessionMessage;
-      if (!this.#claims.get(sessionId)) this.#claims.set(sessionId, userId);
-    });
     bus.subscribe(STOPPED, (message) => {
       const { sessionId, userId } = JSON.parse(message) as SessionMessage;
       const running = this.#stops.get(sessionId);
@@ -129,6 +117,7 @@ export class BusEventHub implements EventHub {
 
   open({ userId, sessionId: signedInAs }: SignedIn, sessionId = this.ids.uuid()): EventStream {
     const { heard } = this.#await(sessionId);
+    this.#owners.opened(sessionId, { userId, sessionId: signedInAs });
     const opened: OpenedMessage = { sessionId, userId, signedInAs };
     this.bus.publish(OPENED, JSON.stringify(opened));
     return {
@@ -140,7 +129,7 @@ export class BusEventHub implements EventHub {
         this.#stops.delete(sessionId);
         const forget = this.clock.after(OWNER_KEPT_MS, () => {
           this.#ended.delete(sessionId);
-          this.#owners.delete(sessionId);
+          this.#owners.forget(sessionId);
         });
         this.#ended.set(sessionId, forget);
       },
@@ -152,14 +141,11 @@ export class BusEventHub implements EventHub {
   }
 
   openerOf(sessionId: string): SignedIn | null {
-    const opener = this.#owners.get(sessionId);
-    if (opener) return opener;
-    const userId = this.#claims.get(sessionId);
-    return userId === undefined ? null : { userId };
+    return this.#owners.openerOf(sessionId);
   }
 
   closeToStrangers(sessionId: string): void {
-    this.bus.publish(CLOSED, sessionId);
+    this.#owners.close(sessionId);
   }
 
   push(sessionId: string, json: string, audience: Audience = EVERYONE): void {
@@ -174,16 +160,14 @@ export class BusEventHub implements EventHub {
   }
 
   pushAs(userId: string | null, sessionId: string, json: string): void {
-    if (userId !== null && this.ownerOf(sessionId) === null) this.#claim(sessionId, userId);
+    if (!this.#owners.isSure(sessionId)) {
+      this.#owners.whenSure(() => this.pushAs(userId, sessionId, json));
+      return;
+    }
+    if (userId !== null && this.ownerOf(sessionId) === null) this.#owners.claim(sessionId, userId);
     if (this.ownerOf(sessionId) === userId) this.push(sessionId, json, `?${userId ?? ""}`);
     // Someone else was here first; those who listen as this user still hear what it says.
-    else if (userId !== null && !this.#owners.has(sessionId)) this.push(sessionId, json, `!${userId}`);
-  }
-
-  #claim(sessionId: string, userId: string): void {
-    this.#claims.set(sessionId, userId);
-    const claimed: SessionMessage = { sessionId, userId };
-    this.bus.publish(CLAIMED, JSON.stringify(claimed));
+    else if (userId !== null && !this.#owners.isOpened(sessionId)) this.push(sessionId, json, `!${userId}`);
   }
 
   notify: EventHub["notify"] = (sessionId, { name: method }, params) =>
@@ -211,7 +195,7 @@ export class BusEventHub implements EventHub {
 
   /** Any instance may be the one that emits: a video job is taken up by one of them. */
   #opened({ sessionId, userId, signedInAs }: OpenedMessage): void {
-    this.#remember(sessionId, { userId, sessionId: signedInAs });
+    this.#owners.remember(sessionId, { userId, sessionId: signedInAs });
     this.#await(sessionId);
     if (this.#sessions.get(sessionId)?.isHeard) this.bus.publish(ATTACHED, sessionId);
   }
@@ -221,13 +205,9 @@ export class BusEventHub implements EventHub {
     this.bus.publish(STOPPED, JSON.stringify(message));
   }
 
-  #remember(sessionId: string, opener: SignedIn): void {
-    if (this.#owners.size >= OWNERS_MAX) this.#owners.delete(this.#owners.keys().next().value as string);
-    this.#owners.set(sessionId, opener);
-  }
-
   /** Nothing more is waited for. */
   close(): void {
+    this.#owners.end();
     for (const { settle } of [...this.#openings.values()]) settle();
     for (const forget of this.#ended.values()) forget();
     this.#ended.clear();
@@ -238,10 +218,7 @@ export class BusEventHub implements EventHub {
   // Listening.
 
   subscribe({ sessionId, userId, lastId = null, subscriber }: SubscribeOptions): EventReader | null {
-    // A claim keeps nobody out: it could be laid on a channel that is someone else's by its name, such as a key's.
-    const owner = this.#owners.get(sessionId)?.userId;
-    if (userId !== null && owner !== undefined && owner !== userId) return null;
-    if (userId === null && this.#closed.get(sessionId)) return null;
+    if (!this.#owners.mayRead(sessionId, userId)) return null;
     const session = this.#sessions.get(sessionId) ?? this.#attach(sessionId);
     if (session.readers.size >= SUBSCRIBERS_PER_SESSION_MAX) return null;
     const reader = new SessionReader(session, subscriber, userId, {
@@ -254,7 +231,18 @@ export class BusEventHub implements EventHub {
     session.cancelExpiry = null;
     this.#deserted.delete(sessionId);
     if (lastId !== null) this.#catchUp({ sessionId, reader, lastId });
+    if (!this.#owners.isSure(sessionId)) this.#checkLater(sessionId, reader);
     return reader;
+  }
+
+  /** Delivers nothing until it is known whose session it is. */
+  #checkLater(sessionId: string, reader: SessionReader): void {
+    reader.isChecked = false;
+    this.#owners.whenSure(() => {
+      if (!this.#owners.mayRead(sessionId, reader.userId)) return reader.shutOut();
+      reader.isChecked = true;
+      reader.pump();
+    });
   }
 
   #attach(sessionId: string): EventSession {

@@ -23,7 +23,7 @@ export class EventSession {
   append(event: LoggedEvent): void {
     this.log.append(event);
     for (const reader of this.readers) {
-      if (reader.next < this.log.first) reader.tooSlow();
+      if (reader.next < this.log.first) reader.shutOut();
       else reader.pump();
     }
   }
@@ -50,6 +50,8 @@ export class SessionReader implements EventReader {
   hasBegun = false;
   /** Earlier notifications are still being fetched from other instances. */
   isCatchingUp = false;
+  /** Its right to read the session is known. */
+  isChecked = true;
 
   constructor(
     readonly session: EventSession,
@@ -75,7 +77,7 @@ export class SessionReader implements EventReader {
 
   pump(): void {
     const { session, subscriber } = this;
-    if (this.isCatchingUp) return;
+    if (this.isCatchingUp || !this.isChecked) return;
     while (this.#isReady && this.next < session.log.end) {
       const { id, json, audience } = session.log.at(this.next++);
       if (mayHear(audience, this.userId) && !subscriber.deliver(json, id)) this.#isReady = false;
@@ -84,15 +86,15 @@ export class SessionReader implements EventReader {
 
   finish(): void {
     const { log } = this.session;
-    while (this.next < log.end) {
+    while (this.isChecked && this.next < log.end) {
       const { id, json, audience } = log.at(this.next++);
       if (mayHear(audience, this.userId)) this.subscriber.deliver(json, id);
     }
     this.leave();
   }
 
-  /** What it should get next is no longer kept. */
-  tooSlow(): void {
+  /** What it should get next is no longer kept, or is not for it. */
+  shutOut(): void {
     this.leave();
     this.subscriber.closed();
   }

@@ -20,7 +20,7 @@ export interface FailedAttempt {
 
 /** What was asked and answered, which is kept only where the operator turned that on for the key. */
 export interface Capture {
-  /** Fields of the request, as a chat. */
+  /** Fields of the request: of a chat, or of one for vectors. */
   asked: Record<string, unknown> | null;
   /** The answer so far; null where there is none. */
   answered: (() => unknown) | null;

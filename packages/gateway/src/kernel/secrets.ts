@@ -11,6 +11,7 @@ const HIDDEN_CHARS_MIN = 8;
 /** How much of a text is searched for encoded secrets, and how many encodings around each other are undone. */
 const SEARCHED_CHARS_MAX = 64 * 1024;
 const LAYERS_MAX = 3;
+const CODE_POINT_MAX = 0x10ffff;
 
 const REDACTED = "[redacted]";
 const WITHHELD = "[redacted: the upstream's words contain its key]";
@@ -57,23 +58,38 @@ function isAnyIn(text: string, layers: number): boolean {
 
 /** What the text says when it, or parts of it, are read as encodings; only those that say something else. */
 function decodings(text: string): string[] {
+  const runs = (pattern: RegExp, decode: (run: string) => string) =>
+    [...text.matchAll(pattern)].map(([run]) => decode(run)).join("\n");
   const decoded = new Set([
-    text.replace(/%([0-9a-f]{2})/gi, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16))),
-    text.replace(/\\u([0-9a-f]{4})|\\x([0-9a-f]{2})/gi, (_, long, short) =>
-      String.fromCharCode(Number.parseInt(long ?? short, 16)),
-    ),
-    text.replace(/&#(?:x([0-9a-f]{1,6})|(\d{1,7}));/gi, (_, hex, decimal) =>
-      String.fromCharCode(hex ? Number.parseInt(hex, 16) : Number(decimal)),
-    ),
-    [...text.matchAll(/(?:[0-9a-f]{2}){8,}/gi)].map(([run]) => fromHex(run)).join("\n"),
-    [...text.matchAll(/[\w+/-]{10,}/g)].map(([run]) => fromBase64(run)).join("\n"),
+    unescaped(text),
+    // Encodings are broken into lines.
+    text.replace(/\s+/g, ""),
+    runs(/(?:(?:0x)?[0-9a-f]{2}[\s:,-]{0,3}){8,}/gi, fromHex),
+    runs(/(?:\d{1,3}[\s,;]{1,3}){7,}\d{1,3}/g, fromNumbers),
+    runs(/[\w+/-]{10,}/g, fromBase64),
   ]);
   decoded.delete(text);
   decoded.delete("");
   return [...decoded];
 }
 
-const fromHex = (run: string): string => Buffer.from(run, "hex").toString("latin1");
+/** With what stands for a character in addresses, in texts of programs, in HTML and in mails. */
+const ESCAPED =
+  /%([0-9a-f]{2})|\\u\{?([0-9a-f]{4,6})\}?|\\x([0-9a-f]{2})|\\([0-7]{2,3})|\\(.)|&#x([0-9a-f]{1,6});|&#(\d{1,7});|=([0-9a-f]{2})/gi;
+
+function unescaped(text: string): string {
+  return text.replace(ESCAPED, (whole, percent, long, short, octal, itself, hex, decimal, mail) => {
+    if (itself !== undefined) return /[bfnrt]/.test(itself) ? " " : itself;
+    const code =
+      octal !== undefined ? Number.parseInt(octal, 8) : decimal !== undefined ? Number(decimal) : null;
+    const point = code ?? Number.parseInt(percent ?? long ?? short ?? hex ?? mail, 16);
+    return point <= CODE_POINT_MAX ? String.fromCodePoint(point) : whole;
+  });
+}
+
+const fromHex = (run: string): string =>
+  Buffer.from(run.replace(/0x|[^0-9a-f]/gi, ""), "hex").toString("latin1");
+const fromNumbers = (run: string): string => Buffer.from(run.match(/\d+/g)!.map(Number)).toString("latin1");
 
 /** Read from each of the four places where a group may begin, since a run may start before the encoded part. */
 const fromBase64 = (run: string): string =>

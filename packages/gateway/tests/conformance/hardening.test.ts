@@ -135,6 +135,23 @@ describe("limits by address", () => {
     clock.advance(60_000);
     expect(await admin("203.0.113.5", ADMIN_TOKEN)).toBe(200);
   });
+
+  test("nor can a node's, and nodes with old tokens shut out nobody else at their address", async () => {
+    await boot();
+    const admin = await gateway.signIn("ada");
+    const { token } = await gateway.rpc("agents.register", { machine_name: "n", version: "1" }, admin);
+    const dial = (from: string, bearer: string) =>
+      fetch(`${gateway.url}/ws/agent`, {
+        headers: { authorization: `Bearer ${bearer}`, "x-forwarded-for": from },
+      }).then(({ status }) => status);
+    for (let i = 0; i < FAILED_TRIES_MAX; i++) expect(await dial("203.0.113.7", `guess-${i}`)).toBe(401);
+    expect(await dial("203.0.113.7", token)).toBe(429);
+    expect((await rpc("203.0.113.7", "auth.me", {}, admin)).result).toBeDefined();
+    // The token is right; only the upgrade is missing.
+    expect(await dial("203.0.113.8", token)).toBe(426);
+    clock.advance(60_000);
+    expect(await dial("203.0.113.7", token)).toBe(426);
+  });
 });
 
 describe("sessions, keys and names", () => {

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { startRealtimeUpstream } from "@model-gateway/testing/realtime.ts";
 import { until } from "@model-gateway/testing/until.ts";
-import { chunk } from "@model-gateway/testing/upstream.ts";
+import { chunk, completion, type UpstreamHandler } from "@model-gateway/testing/upstream.ts";
 import { minimax, startMinimax } from "@model-gateway/testing/video.ts";
 import { createLog } from "../../src/kernel/log.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
@@ -29,6 +29,13 @@ const ECHOES: Record<string, string> = {
   "percent signs everywhere": hex(KEY).replace(/../g, "%$&"),
   "unicode escapes": [...KEY].map((c) => `\\u00${hex(c)}`).join(""),
   "HTML entities": [...KEY].map((c) => `&#${c.charCodeAt(0)};`).join(""),
+  "base64 in lines": base64(`${"credentials of the request: ".repeat(2)}${KEY}`).replace(/.{76}/g, "$&\r\n"),
+  "a dump of bytes": `<Buffer ${hex(KEY).replace(/..(?=.)/g, "$& ")}>`,
+  "hex with colons": hex(KEY).replace(/..(?=.)/g, "$&:"),
+  "bytes as numbers": JSON.stringify(Buffer.from(KEY)),
+  "escaped slashes": KEY.replaceAll("/", "\\/"),
+  "octal escapes": [...KEY].map((c) => `\\${c.charCodeAt(0).toString(8)}`).join(""),
+  "quoted-printable": hex(KEY).toUpperCase().replace(/../g, "=$&"),
   "at the edge of what is kept": `${"x".repeat(4_096 - 12)}${KEY}`,
 };
 
@@ -52,23 +59,62 @@ afterAll(async () => {
   voice.stop();
 });
 
+/** Answers once with success first: a backend that fails three times in a row is left alone. */
+async function answering(handler: UpstreamHandler): Promise<void> {
+  bench.upstream.answer((_, reply) => reply.json(completion("fine")));
+  expect((await bench.chat({ provider: "keyed" })).status).toBe(200);
+  bench.upstream.answer(handler);
+}
+
 const ask = async (body: object) => (await bench.chat({ provider: "keyed", ...body })).text();
 
-/** Everything that a client can get to see of one echo. */
-async function seenOf(echo: string): Promise<string[]> {
+const WORK_PATHS = [
+  "audio/speech",
+  "audio/transcriptions",
+  "completions",
+  "embeddings",
+  "images/generations",
+  "messages",
+  "moderations",
+  "rerank",
+  "responses",
+];
+const WORK_BODY = { input: "hi", query: "hi", documents: ["a"], max_tokens: 5 };
+
+async function workOf(path: string): Promise<string> {
+  const fields = { model: "m", provider: "keyed" };
+  const messages = [{ role: "user", content: "hi" }];
+  const stream = /images|responses|messages|^completions/.test(path);
+  const more = path === "responses" ? {} : { prompt: "hi", messages };
+  const form = new FormData();
+  for (const [name, value] of Object.entries(fields)) form.set(name, value);
+  form.set("file", new Blob(["sound"]), "a.ogg");
+  const answer =
+    path === "audio/transcriptions"
+      ? await fetch(`${bench.url}/v1/${path}`, {
+          method: "POST",
+          headers: { authorization: `Bearer ${bench.key}` },
+          body: form,
+        })
+      : await bench.post(`/v1/${path}`, { ...fields, ...WORK_BODY, ...more, stream });
+  return `${answer.status} ${await answer.text().catch(String)}`;
+}
+
+/** Everything that a client can get to see of one echo; `isEverywhere`: on surfaces that share what was tried before, too. */
+async function seenOf(echo: string, isEverywhere: boolean): Promise<string[]> {
   const { upstream, rpc, call, token } = bench;
   const seen: string[] = [];
   const error = { message: `Incorrect key: ${echo}`, code: echo, type: echo };
-  upstream.answer((_, reply) => reply.json({ error }, 401));
+  await answering((_, reply) => reply.json({ error }, 401));
   seen.push(await ask({}), await ask({ stream: true }));
-  upstream.answer((_, reply) => reply.json({ detail: echo }, 422));
+  await answering((_, reply) => reply.json({ detail: echo }, 422));
   seen.push(await ask({}));
   // Inside a 200: as the whole answer, as the first event, and in the middle.
-  upstream.answer((_, reply) => reply.json({ error }));
+  await answering((_, reply) => reply.json({ error }));
   seen.push(await ask({}));
-  upstream.answer((_, reply) => reply.stream([`data: ${JSON.stringify({ error })}\n\n`]));
+  await answering((_, reply) => reply.stream([`data: ${JSON.stringify({ error })}\n\n`]));
   seen.push(await ask({ stream: true }));
-  upstream.answer((_, reply) =>
+  await answering((_, reply) =>
     reply.stream([chunk({ delta: { content: "Hello" } }), `data: ${JSON.stringify({ error })}\n\n`]),
   );
   seen.push(await ask({ stream: true }));
@@ -78,6 +124,21 @@ async function seenOf(echo: string): Promise<string[]> {
     token,
   );
   seen.push(JSON.stringify(sent));
+
+  // Work that passes as it is, and APIs with a form of their own.
+  const event = (value: object) => `event: error\ndata: ${JSON.stringify(value)}\n\n`;
+  const begins = 'data: {"type":"transcript.text.delta","delta":"he"}\n\n';
+  for (const handler of [
+    (_, reply) => reply.json({ error }),
+    (_, reply) => reply.json({ error }, 400),
+    (_, reply) => reply.stream([event({ error })]),
+    (_, reply) => reply.stream([begins, ...(event({ type: "error", error }).match(/.{1,40}/gs) ?? [])]),
+    (_, reply) => reply.stream([begins, `event: error\ndata: ${echo.replace(/\s+/g, " ")}`]),
+  ] as UpstreamHandler[])
+    for (const path of isEverywhere ? WORK_PATHS : []) {
+      await answering(handler);
+      seen.push(`${path} ${await workOf(path)}`);
+    }
 
   film.onSubmit = minimax.refused(1008, echo);
   const refused = await bench.post("/v1/video/generations", { model: "film", prompt: "a fox" });
@@ -126,10 +187,13 @@ async function seenOf(echo: string): Promise<string[]> {
   return seen;
 }
 
-test.each(Object.entries(ECHOES))("written %s", async (_, echo) => {
+const EVERYWHERE: ReadonlySet<string> = new Set(["plain", "base64 in lines", "at the edge of what is kept"]);
+
+test.each(Object.entries(ECHOES))("written %s", async (name, echo) => {
   lines.length = 0;
-  const seen = await seenOf(echo);
-  expect(seen.length).toBeGreaterThan(12);
+  const seen = await seenOf(echo, EVERYWHERE.has(name));
+  expect(seen.length).toBeGreaterThan(EVERYWHERE.has(name) ? 50 : 12);
+  expect(seen.filter((text) => text.includes("all backends unhealthy"))).toEqual([]);
   // A good part of it would do as well.
   for (const part of [echo, echo.slice(-20), KEY, KEY.slice(0, 11)]) {
     expect(seen.filter((text) => text.includes(JSON.stringify(part).slice(1, -1)))).toEqual([]);

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { freshDatabase } from "@model-gateway/testing/databases.ts";
-import { bootGateway } from "@model-gateway/testing/gateway.ts";
+import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { startRealtimeUpstream } from "@model-gateway/testing/realtime.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { startUpstream } from "@model-gateway/testing/upstream.ts";
@@ -38,6 +38,70 @@ describe.if(canShare)("two instances", () => {
     } finally {
       await stop();
       upstream.stop();
+    }
+  });
+
+  test("one that starts later knows whose channels the others have opened", async () => {
+    const { options, drop } = await freshDatabase("postgres");
+    const config = {
+      databaseUrl: options.databaseUrl,
+      redisUrl: process.env.TEST_REDIS_URL,
+      jwtSecret: "a secret that both instances share, long",
+    };
+    const first = await bootGateway({ config });
+    const [ada, eve] = [await first.signIn("ada"), await first.signIn("eve")];
+    const { stream_id } = await first.rpc("requests.watch", {}, ada);
+    const leave = new AbortController();
+    const listen = async (gateway: TestGateway, session: string, token?: string) => {
+      const heard = { status: 0, text: "" };
+      const headers: Record<string, string> = token ? { authorization: `Bearer ${token}` } : {};
+      const response = await fetch(`${gateway.url}/api/rpc/events?session=${session}`, {
+        headers,
+        signal: leave.signal,
+      });
+      heard.status = response.status;
+      const decoder = new TextDecoder();
+      const read = async () => {
+        for await (const chunk of response.body!) heard.text += decoder.decode(chunk);
+      };
+      return { heard, over: read().catch(() => {}) };
+    };
+    const opened = await listen(first, stream_id);
+    const claimed = await listen(first, "chosen");
+    const push = (gateway: TestGateway, session: string, token: string, id: string) =>
+      fetch(`${gateway.url}/api/rpc`, {
+        method: "POST",
+        headers: {
+          "content-type": "application/json",
+          authorization: `Bearer ${token}`,
+          "x-session-id": session,
+        },
+        body: JSON.stringify({ jsonrpc: "2.0", id, method: "system.status" }),
+      });
+    await push(first, "chosen", ada, "hers");
+    await until("the claim is made", () => claimed.heard.text.includes("hers"));
+    const later = await bootGateway({ config });
+    try {
+      // Before and after the first instance has answered.
+      for (const round of [1, 2]) {
+        const stranger = await listen(later, stream_id, eve);
+        for (const session of [stream_id, "chosen"]) {
+          await push(later, session, eve, `eve-${round}`);
+          await push(later, session, ada, `ada-${round}`);
+        }
+        for (const { heard } of [opened, claimed]) {
+          await until("the owner is heard", () => heard.text.includes(`ada-${round}`));
+          expect(heard.text).not.toContain("eve");
+        }
+        await stranger.over;
+        expect(stranger.heard.text).not.toContain("ada");
+        if (round === 2) expect(stranger.heard.status).toBe(404);
+      }
+    } finally {
+      leave.abort();
+      await later.stop();
+      await first.stop();
+      await drop();
     }
   });
 

@@ -88,6 +88,33 @@ onEachDatabase("captured prompts", (fresh) => {
       expect(await stored()).toBe(0);
     }));
 
+  test("are those of every API, and the texts of embeddings", () =>
+    withBench(async (bench) => {
+      const { id: key_id } = await keyOf(bench);
+      await bench.rpc("keys.capture.set", { key_id, days: 1 }, bench.token);
+      const said = { role: "user", content: "canary" };
+      for (const [path, body, asked] of [
+        ["responses", { input: "canary" }, { messages: [said] }],
+        ["messages", { messages: [said], max_tokens: 9 }, { messages: [said] }],
+        ["completions", { prompt: "canary" }, { prompt: "canary" }],
+        ["embeddings", { input: ["canary", "two"] }, { input: ["canary", "two"] }],
+      ] as const) {
+        if (path === "embeddings")
+          bench.upstream.answer((_, reply) =>
+            reply.json({ object: "list", data: [{ object: "embedding", index: 0, embedding: [1] }] }),
+          );
+        const answer = await bench.post(`/v1/${path}`, { model: "m", ...body });
+        expect([path, answer.status]).toEqual([path, 200]);
+        await answer.text();
+        const id = answer.headers.get("x-request-id") ?? answer.headers.get("request-id");
+        const record = await bench.rpc("requests.get", { id }, bench.token);
+        expect([path, record.captured]).toEqual([
+          path,
+          expect.objectContaining({ asked: expect.objectContaining(asked) }),
+        ]);
+      }
+    }));
+
   test("are cut to a bounded size, leave files out, and go when they are too old", () =>
     withBench(async (bench) => {
       const { id: key_id } = await keyOf(bench);

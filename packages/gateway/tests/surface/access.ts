@@ -242,3 +242,17 @@ export const ROUTES = {
     "POST /api/admin/usage/query",
   ],
 } as const;
+
+/**
+ * Every path of WebSockets: whose credentials open one, and how these may come along. Anyone opens `/api/rpc`; what is
+ * called there is in the table of methods.
+ */
+export const SOCKETS: readonly {
+  path: string;
+  who: readonly string[] | "anyone";
+  by: readonly ("header" | "query" | "protocol")[];
+}[] = [
+  { path: "/api/rpc", who: "anyone", by: ["header", "query"] },
+  { path: "/v1/realtime?model=omni", who: ["api_key"], by: ["header", "protocol"] },
+  { path: "/ws/agent", who: ["node"], by: ["header", "query"] },
+];

@@ -1,15 +1,19 @@
-/** Every route of the registry, called without the credentials that it declares. */
+/** Every route of the registry and every WebSocket, tried without the credentials that it declares. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { join } from "node:path";
 import { ADMIN_TOKEN, bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { startRealtimeUpstream } from "@model-gateway/testing/realtime.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { Registry } from "../../src/kernel/registry.ts";
 import type { AnyRoute, RouteAuth } from "../../src/kernel/route.ts";
 import { surfaces } from "../../src/rooms/index.ts";
-import { ROUTES } from "./access.ts";
+import { registerBackend } from "../instances/support.ts";
+import { ROUTES, SOCKETS } from "./access.ts";
 
 const { routes } = new Registry(surfaces);
 const nameOf = ({ method, path }: AnyRoute) => `${method} ${path}`;
 
+const voice = startRealtimeUpstream("openai");
 let gateway: TestGateway;
 /** A valid credential of each kind, and some that are valid elsewhere or no longer. */
 let credentials: Record<string, string>;
@@ -19,6 +23,14 @@ beforeAll(async () => {
   const admin = await gateway.signIn("admin");
   const person = await gateway.signIn("person");
   const { key } = await gateway.rpc("keys.create", { name: "test" }, person);
+  await registerBackend(gateway, {
+    type: "cloud-realtime",
+    name: "voice",
+    url: voice.url,
+    api_key: "sk",
+    models: ["omni"],
+  });
+  await until("a voice is served", () => gateway.app.rooms.routing.modelCount === 1);
   const unknown = "service-00000000-0000-4000-8000-000000000000";
   credentials = {
     nothing: "",
@@ -45,6 +57,8 @@ async function spent(admin: string): Promise<Record<string, string>> {
   const revoked = await rpc("keys.create", { name: "k" }, admin);
   await rpc("keys.revoke", { key_id: revoked.id }, admin);
   const node = await rpc("agents.register", { machine_name: "n", version: "1" }, admin);
+  const gone = await rpc("agents.register", { machine_name: "gone", version: "1" }, admin);
+  await rpc("agents.deregister", { agent_id: gone.agent_id }, admin);
   await rpc("auth.logout", { refresh_token: leaver.refresh_token });
   await rpc("users.update", { user_id: disabled.user.id, disabled: true }, admin);
   await until("the key has expired", () => Date.now() > Date.parse(expires_at));
@@ -56,9 +70,13 @@ async function spent(admin: string): Promise<Record<string, string>> {
     expired_key: expiring.key,
     revoked_key: revoked.key,
     node: node.token,
+    deregistered_node: gone.token,
   };
 }
-afterAll(() => gateway.stop());
+afterAll(async () => {
+  await gateway.stop();
+  voice.stop();
+});
 
 /** The kinds of credentials that each auth lets in. */
 const LETS_IN: Record<RouteAuth, readonly string[]> = {
@@ -70,12 +88,14 @@ const LETS_IN: Record<RouteAuth, readonly string[]> = {
   jwt_or_admin_token: ["jwt", "admin", "admin_token"],
 };
 
+/** One address each: one is locked out after so many wrong tokens. */
+const address = () => `10.${Array.from(crypto.getRandomValues(new Uint8Array(3))).join(".")}`;
+
 const call = (route: AnyRoute, bearer: string) =>
   fetch(gateway.url + route.path.replace(/\{\w+\}/g, "00000000-0000-4000-8000-000000000000"), {
     method: route.method,
-    // From many addresses: one is locked out after so many wrong tokens.
     headers: {
-      "x-forwarded-for": `10.${Array.from(crypto.getRandomValues(new Uint8Array(3))).join(".")}`,
+      "x-forwarded-for": address(),
       ...(bearer && { authorization: `Bearer ${bearer}` }),
     },
     body: route.body ? "{}" : undefined,
@@ -97,6 +117,74 @@ describe.each(routes.map((route) => [nameOf(route), route] as const))("%s", (_, 
       else expect([kind, answer.status]).toEqual([kind, 401]);
       expect(answer.headers.get("x-request-id")).toBeTruthy();
       expect(text).not.toContain(bearer || "\u0000");
+    }
+  });
+});
+
+test("each transport of WebSockets is in the table", async () => {
+  const transports = join(import.meta.dir, "../../src/transports");
+  let others = 0;
+  for await (const file of new Bun.Glob("**/*.ts").scan(transports))
+    if ((await Bun.file(join(transports, file)).text()).includes("implements SocketTransport")) others++;
+  expect(SOCKETS).toHaveLength(others + 1);
+});
+
+/** How a credential may come along. */
+const CARRIERS = {
+  header: (bearer: string) => ({ headers: { authorization: `Bearer ${bearer}` } }),
+  query: (bearer: string) => ({ query: `token=${encodeURIComponent(bearer)}` }),
+  protocol: (bearer: string) => ({ protocols: ["realtime", `openai-insecure-api-key.${bearer}`] }),
+};
+
+interface Dialed {
+  isOpen: boolean;
+  /** Whether it may call what needs a sign-in; only on `/api/rpc`. */
+  isSignedIn: boolean;
+}
+
+async function dial(path: string, carrier: keyof typeof CARRIERS, bearer: string): Promise<Dialed> {
+  const {
+    query,
+    headers = {},
+    protocols,
+  } = CARRIERS[carrier](bearer) as {
+    query?: string;
+    headers?: Record<string, string>;
+    protocols?: string[];
+  };
+  const url = new URL(gateway.url.replace("http", "ws") + path);
+  if (query) url.search += `${url.search ? "&" : ""}${query}`;
+  const options = { headers: { "x-forwarded-for": address(), ...headers }, protocols };
+  const socket = new WebSocket(url, options as never);
+  const isOpen = await new Promise<boolean>((resolve) => {
+    socket.onopen = () => resolve(true);
+    socket.onclose = () => resolve(false);
+  });
+  let isSignedIn = false;
+  if (isOpen && path === "/api/rpc") {
+    const answer = new Promise<string>((resolve) => {
+      socket.onmessage = ({ data }) => resolve(String(data));
+    });
+    socket.send(JSON.stringify({ jsonrpc: "2.0", id: 1, method: "auth.me" }));
+    isSignedIn = JSON.parse(await answer).result !== undefined;
+  }
+  socket.close();
+  return { isOpen, isSignedIn };
+}
+
+describe.each(SOCKETS)("WebSocket $path", ({ path, who, by }) => {
+  // A key that has not yet used up its requests a minute.
+  beforeAll(async () => {
+    credentials.api_key = (await gateway.rpc("keys.create", { name: "fresh" }, credentials.jwt)).key;
+  });
+  // Clients end a socket that selects none of the protocols which they offer.
+  const carriers = who === "anyone" ? by : (["header", "query", "protocol"] as const);
+
+  test.each(carriers)("with a credential in the %s", async (carrier) => {
+    for (const [kind, bearer] of Object.entries(credentials)) {
+      const isOpen = who === "anyone" || (by.includes(carrier) && who.includes(kind));
+      const isSignedIn = who === "anyone" && by.includes(carrier) && ["jwt", "admin"].includes(kind);
+      expect([kind, await dial(path, carrier, bearer)]).toEqual([kind, { isOpen, isSignedIn }]);
     }
   });
 });

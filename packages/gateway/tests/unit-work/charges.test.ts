@@ -122,6 +122,16 @@ onEachDatabase("work with a price of its own", (fresh) => {
     expect((await costOf(() => hear(Buffer.alloc(3_000, 1), who.key, silent))).usd).toBe(0.003);
   });
 
+  test("sounds: more than was held is never charged, and silence that is packed smaller is no reason to doubt", async () => {
+    const doubts = async () => (await bench.backends()).backends.health[0].implausible_usage?.count ?? 0;
+    const before = await doubts();
+    bench.upstream.answer((_, reply) => reply.json({ text: "", usage: { type: "duration", seconds: 24 } }));
+    // Three seconds at 8 kbit/s, which silence can stretch to 24.
+    expect((await costOf(() => hear(Buffer.alloc(3_000, 1)))).usd).toBe(0.003);
+    expect(await doubts()).toBe(before);
+    bench.upstream.answer(worker);
+  });
+
   test("sounds: reports that cannot be true are not believed", async () => {
     for (const seconds of [-1, 1e300, "many", {}, 1e6]) {
       bench.upstream.answer((_, reply) => reply.json({ text: "x", usage: { type: "duration", seconds } }));

@@ -30,9 +30,23 @@ const SUBJECTS = [
 
 const columns: Column<Entry>[] = [
   { id: "at", label: "When", cell: ({ at }) => <When time={at} /> },
-  { id: "actor", label: "Who", cell: ({ actor }) => actor },
-  { id: "action", label: "What", cell: ({ action }) => <code>{action}</code> },
-  { id: "target", label: "Whom", wide: true, cell: ({ target }) => target ?? "" },
+  { id: "actor", label: "Who", wide: true, cell: ({ actor }) => <span className="breaks">{actor}</span> },
+  {
+    id: "action",
+    label: "What",
+    cell: ({ action, actor }) => (
+      <>
+        <code>{action}</code>
+        <div className="phone-only breaks muted small">{actor}</div>
+      </>
+    ),
+  },
+  {
+    id: "target",
+    label: "Whom",
+    wide: true,
+    cell: ({ target }) => <span className="breaks">{target ?? ""}</span>,
+  },
   { id: "ip", label: "From", wide: true, cell: ({ ip }) => <code className="nowrap">{ip}</code> },
 ];
 

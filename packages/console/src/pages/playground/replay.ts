@@ -21,8 +21,10 @@ export function textOf(content: unknown): string {
     .join("\n");
 }
 
-export function messagesOf({ messages, prompt }: Asked): Message[] {
-  const list: unknown = messages ?? (typeof prompt === "string" ? [{ role: "user", content: prompt }] : []);
+/** What was said: the messages of a chat, or the texts of a completion or of vectors. */
+export function messagesOf({ messages, prompt, input }: Asked): Message[] {
+  const texts = [prompt ?? input ?? []].flat().filter((text) => typeof text === "string");
+  const list: unknown = messages ?? texts.map((content) => ({ role: "user", content }));
   if (!Array.isArray(list)) return [];
   return list.map((message: { role?: unknown; content?: unknown }) => ({
     role: String(message?.role ?? "user"),

@@ -50,7 +50,7 @@ function Said({ by, text }: { by: string; text: string }) {
 export function Replay({ record, model }: { record: FullRecord; model: string }) {
   const href = `/playground?model=${encodeURIComponent(model)}`;
   const asked = record.captured?.asked;
-  if (!asked || messagesOf(asked).length === 0)
+  if (!asked || asked.input !== undefined || messagesOf(asked).length === 0)
     return (
       <LinkButton href={href} icon="playground">
         Try it in the playground

@@ -10,6 +10,7 @@ import { ABSURD, type ReportedUsage, usageOfTail } from "./call/usage-tail.ts";
 import { readEmbeddingsFields } from "./request/fields.ts";
 import type { Payload } from "./request/payload.ts";
 import type { Client } from "./turn/chat-turn.ts";
+import { askedOf } from "./turn/messages.ts";
 
 const HEAD_BYTES = 4 * 1024;
 const GIVEN_BACK_FROM_BYTES = 64 * 1024;
@@ -27,6 +28,7 @@ export async function embed(
   { asker, payload, write, client }: ReadEmbeddings & { asker: Asker; client: Client },
 ): Promise<Reply> {
   const { model, provider, encoding } = readEmbeddingsFields(payload);
+  if (asker.record?.capture) asker.record.capture.asked = askedOf(payload);
   const admitting = UpstreamCall.admit(parts, {
     asker,
     payload,

@@ -105,8 +105,11 @@ export class AdmissionCheck {
    * A key is limited by its project's window and by that of all the user's keys together, or labels would multiply
    * the quota; it counts in the whole user's, too. A signed-in person is limited by the whole user's alone.
    */
-  windowsOf({ userId, project }: Pick<Payer, "userId" | "project">, atMs: number): CountedWindows {
-    const month = this.#months.at(atMs);
+  windowsOf(payer: Pick<Payer, "userId" | "project">, atMs: number): CountedWindows {
+    return this.#windowsIn(payer, this.#months.at(atMs));
+  }
+
+  #windowsIn({ userId, project }: Pick<Payer, "userId" | "project">, month: string): CountedWindows {
     const { windows } = this.options;
     const whole = windows.get({ userId, month, project: WHOLE_USER });
     const purse = (name: string, used: Quantity, limit: Quantity): Purse => ({
@@ -249,7 +252,7 @@ export class AdmissionCheck {
     return new Missing(() => keyBudgets.read(payer, (work) => this.#withinDeadline(work)), true);
   }
 
-  /** A request counts in the month in which it ends. */
+  /** A request counts in the month in which it ends, so it is held in every month in which it may. */
   #monthsFrom(nowMs: number): string[] {
     const month = this.#months.at(nowMs);
     const later = this.#monthsOfEnds.at(nowMs + LONGEST_REQUEST_MS);
@@ -363,14 +366,15 @@ export class AdmissionCheck {
 
   #quota(payer: Payer, limit: Quantity): Source | Missing {
     const { clock, windows } = this.options;
-    const counted = this.windowsOf(payer, clock.now());
-    for (const window of counted.limiting) {
-      if (!windows.isKnown(window)) return new Missing(() => readAll(windows, counted.limiting));
+    const counted = this.#monthsFrom(clock.now()).map((month) => this.#windowsIn(payer, month));
+    for (const { limiting } of counted) {
+      for (const window of limiting)
+        if (!windows.isKnown(window)) return new Missing(() => readAll(windows, limiting));
     }
     return {
       kind: "quota",
-      purses: () => counted.purses(limit),
-      alsoOn: counted.alsoOn,
+      purses: () => counted.flatMap((month) => month.purses(limit)),
+      alsoOn: counted.flatMap(({ alsoOn }) => alsoOn),
       scaled: (amount) => amount,
     };
   }

@@ -15,7 +15,9 @@ import type { Reply } from "@model-gateway/wire/http";
 import { bearerOf, type HttpRequest } from "@model-gateway/wire/http";
 import type { ServerSocket } from "@model-gateway/wire/websocket";
 import type { Clock } from "../../kernel/clock.ts";
-import { ServiceError, toRestReply } from "../../kernel/errors.ts";
+import type { CallSource } from "../../kernel/context.ts";
+import { fail, toRestReply, toServiceError } from "../../kernel/errors.ts";
+import type { FailedTries } from "../../kernel/failed-tries.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import { describeIssues } from "../../kernel/validate.ts";
@@ -26,6 +28,9 @@ const TOKEN_CHARS_MAX = 256;
 /** Far above what hundreds of models report at once; a node that sends more is broken. */
 const TEXT_MESSAGES_PER_WINDOW_MAX = 2_000;
 const WINDOW_MS = 10_000;
+
+const REFUSED =
+  "This address is for agent nodes: send the token of agents.register as `Authorization: Bearer` or `?token=`";
 
 /** Close codes of RFC 6455. */
 const PROTOCOL_ERROR = 1002;
@@ -59,6 +64,8 @@ type Socket<Identity> = ServerSocket<SocketData<Identity>>;
 
 interface AgentTunnelOptions<Identity> {
   desk: AgentDesk<Identity>;
+  /** Of nodes only: those that dial again and again with an old token must not shut out people at their address. */
+  tries: FailedTries;
   clock: Clock;
   ids: Ids;
   log: Log;
@@ -72,17 +79,29 @@ export class AgentTunnel<Identity> implements SocketTransport<SocketData<Identit
 
   constructor(readonly options: AgentTunnelOptions<Identity>) {}
 
-  async admit(request: HttpRequest, query: URLSearchParams): Promise<SocketData<Identity> | Reply> {
-    const { desk, ids } = this.options;
-    const token = bearerOf(request) ?? query.get("token") ?? "";
-    const identity = token && token.length <= TOKEN_CHARS_MAX ? await desk.authenticate(token) : null;
-    if (identity === null) {
-      const refusal = new ServiceError(
-        "auth_required",
-        "This address is for agent nodes: send the token of agents.register as `Authorization: Bearer` or `?token=`",
-      );
-      return toRestReply(refusal, ids.uuid());
+  async admit(
+    request: HttpRequest,
+    query: URLSearchParams,
+    { ip }: CallSource,
+  ): Promise<SocketData<Identity> | Reply> {
+    try {
+      const identity = await this.#identify(bearerOf(request) ?? query.get("token") ?? "", ip);
+      return this.#dataOf(identity);
+    } catch (error) {
+      return toRestReply(toServiceError(error), this.options.ids.uuid());
     }
+  }
+
+  async #identify(token: string, ip: string): Promise<Identity> {
+    const { desk, tries } = this.options;
+    tries.check(ip);
+    const identity = token && token.length <= TOKEN_CHARS_MAX ? await desk.authenticate(token) : null;
+    if (identity !== null) return identity;
+    if (token) tries.failed(ip);
+    return fail("auth_required", REFUSED);
+  }
+
+  #dataOf(identity: Identity): SocketData<Identity> {
     return {
       identity,
       connection: null,

@@ -67,10 +67,23 @@ export function requireList(body: AnswerBody, { list, endsProperly, contentType 
   } catch {
     throw new BackendError("transport", "the upstream answered with something that is not JSON");
   }
-  const { [list]: entries, error, object, message }: Record<string, unknown> = isObject(parsed) ? parsed : {};
-  const told = error ?? (object === "error" ? message : null);
+  const answer = isObject(parsed) ? parsed : {};
+  const { [list]: entries } = answer;
+  const told = errorIn(answer);
   if (Array.isArray(entries) && (entries.length > 0 || !told)) return;
+  refuseError(told);
+  throw new BackendError("transport", `the upstream answered without \`${list}\``);
+}
+
+const errorIn = ({ error, object, message }: Record<string, unknown>): unknown =>
+  error ?? (object === "error" ? message : null);
+
+function refuseError(told: unknown): void {
   const words = isObject(told) ? told.message : told;
   if (typeof words === "string") throw new BackendError("upstream", words, 500);
-  throw new BackendError("transport", `the upstream answered without \`${list}\``);
+}
+
+/** Refuses an answer, parsed, that is an error inside a 200 instead of a text. */
+export function requireText(parsed: unknown): void {
+  if (isObject(parsed) && parsed.text === undefined) refuseError(errorIn(parsed));
 }

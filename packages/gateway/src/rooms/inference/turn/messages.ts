@@ -74,7 +74,7 @@ export function answerOf(body: Buffer): Record<string, unknown> | null {
 
 /** What makes a request what it is, to be looked at or sent again. */
 const ASKED_FIELDS =
-  "messages prompt tools tool_choice response_format temperature top_p seed stop max_tokens max_completion_tokens reasoning_effort".split(
+  "messages prompt input dimensions tools tool_choice response_format temperature top_p seed stop max_tokens max_completion_tokens reasoning_effort".split(
     " ",
   );
 

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { isObject } from "../../../kernel/json.ts";
 import { estimateTokens } from "../../metering/index.ts";
-import type { AnswerBody } from "../call/answer-body.ts";
+import { type AnswerBody, requireText } from "../call/answer-body.ts";
 import { refuse } from "../request/fields.ts";
 import type { Payload } from "../request/payload.ts";
 import { FormPayload } from "./form-payload.ts";
@@ -65,22 +65,28 @@ function readSound(payload: Payload): Asked {
   };
 }
 
-/** `usage.seconds`, or `duration` where the words come with their times; a number, or one written as a text. */
-function reportedSeconds(answer: AnswerBody): unknown {
-  if (!answer.mentions('"seconds"') && !answer.mentions('"duration"')) return null;
+/** An answer that may tell of seconds, or of an error; null where it is a text. */
+function parsedAnswer(answer: AnswerBody): unknown {
+  if (!['"seconds"', '"duration"', '"error"'].some((name) => answer.mentions(name))) return null;
   try {
-    const parsed: unknown = JSON.parse(answer.bytes.toString());
-    if (!isObject(parsed)) return null;
-    const { usage, duration } = parsed;
-    const told = isObject(usage) && usage.seconds !== undefined ? usage.seconds : duration;
-    return typeof told === "string" && told.trim() !== "" ? Number(told) : (told ?? null);
+    return JSON.parse(answer.bytes.toString());
   } catch {
     return null;
   }
 }
 
+/** `usage.seconds`, or `duration` where the words come with their times; a number, or one written as a text. */
+function reportedSeconds(parsed: unknown): unknown {
+  if (!isObject(parsed)) return null;
+  const { usage, duration } = parsed;
+  const told = isObject(usage) && usage.seconds !== undefined ? usage.seconds : duration;
+  return typeof told === "string" && told.trim() !== "" ? Number(told) : (told ?? null);
+}
+
 function madeOfSound(answer: AnswerBody, { secondsBelieved: most = 0 }: Asked): Made {
-  const second = reportedSeconds(answer);
+  const parsed = parsedAnswer(answer);
+  requireText(parsed);
+  const second = reportedSeconds(parsed);
   if (second === null) return {};
   if (typeof second === "number" && second >= 0 && second <= most) return { counts: { second } };
   return {

@@ -35,13 +35,12 @@ export class WorkBound implements TokenBound {
     return outputTokensCounted ?? outputTokens;
   }
 
-  /** By what was made, and never more than what was asked for; seconds are known better by who has heard them. */
+  /** By what was made, and never more than what was asked for, which is what is held. */
   costOf({ counts, look }: Made): number {
     const price = this.#price!;
     const asked = this.#asked;
     const most = asked.counts[price.unit] ?? 1;
     const count = counts?.[price.unit] ?? most;
-    if (price.unit === "second") return price.usd() * count;
     const usd = price.usd(asked.look && { ...asked.look, ...look });
     return Math.min(usd * Math.min(count, most), this.mostUsd!);
   }

@@ -22,7 +22,7 @@ export interface Asked {
   outputTokens: number;
   /** What counts as output where the upstream reports no usage; absent: `outputTokens`. */
   outputTokensCounted?: number;
-  /** Reported seconds beyond this are not believed. */
+  /** A report of more seconds than this flags the backend. */
   secondsBelieved?: number;
 }
 

@@ -20,6 +20,8 @@ import { WorkStream } from "./stream.ts";
 const PASSED_TYPE =
   /^(audio\/|image\/|text\/(plain|vtt|event-stream)|application\/(json|octet-stream|x-subrip))/i;
 const UNKNOWN_TYPE = "application/octet-stream";
+/** More than is shown of an error: half a key would not be found. */
+const ERROR_BYTES_MAX = 16 * 1024;
 
 interface Request {
   kind: WorkKind;
@@ -95,5 +97,5 @@ function typeOf({ contentType }: Answer): string {
 
 /** Where a sound was asked for, JSON is what went wrong, whatever the status. */
 function refuseJson({ bytes }: AnswerBody): never {
-  throw new BackendError("upstream", bytes.toString("utf8", 0, 1_024) || "an empty answer", 500);
+  throw new BackendError("upstream", bytes.toString("utf8", 0, ERROR_BYTES_MAX) || "an empty answer", 500);
 }

@@ -1,5 +1,6 @@
 import type { ReplySource, ReplyWriter } from "@model-gateway/wire/http";
 import { type Answer, BackendError, type Flow, type PieceReader } from "../../../backends/contract.ts";
+import { hideSecrets, hideSecretsIn } from "../../../kernel/secrets.ts";
 import { CLIENT_LEFT } from "../call/deadlines.ts";
 import type { UpstreamCall } from "../call/upstream-call.ts";
 import { usageOfEvents } from "../call/usage-tail.ts";
@@ -7,11 +8,74 @@ import { usageOfEvents } from "../call/usage-tail.ts";
 /** The usage stands in the last event, after what may be a large image. */
 const TAIL_BYTES = 16 * 1024;
 
+/** A line of an event that is longer is an image or a sound, and not what went wrong. */
+const ERROR_LINE_BYTES_MAX = 16 * 1024;
+const LINE_END = 10;
+const NOTHING: Buffer = Buffer.alloc(0);
+
+/** Passes on the lines of an event stream, without the upstream's key where they tell of an error. */
+class ErrorFilter {
+  /** The beginning of a line, while it is not known to be too long to tell of an error. */
+  #line = NOTHING;
+  #isLong = false;
+  #isError = false;
+
+  /** What can be passed on. */
+  pass(piece: Uint8Array): Buffer {
+    const bytes = Buffer.concat([this.#line, piece]);
+    const end = bytes.lastIndexOf(LINE_END) + 1;
+    const rest = bytes.subarray(end);
+    const passed = this.#lines(bytes.subarray(0, end));
+    if (end > 0) this.#isLong = false;
+    this.#isLong ||= rest.length > ERROR_LINE_BYTES_MAX;
+    this.#line = this.#isLong ? NOTHING : Buffer.from(rest);
+    return this.#isLong ? Buffer.concat([passed, rest]) : passed;
+  }
+
+  /** What is left when the stream ends in the middle of a line. */
+  end(): Buffer {
+    return this.#lines(this.#line);
+  }
+
+  #lines(bytes: Buffer): Buffer {
+    if (!this.#isError && !bytes.includes("error")) return bytes;
+    let start = 0;
+    const passed: Buffer[] = [];
+    while (start < bytes.length) {
+      const end = bytes.indexOf(LINE_END, start) + 1 || bytes.length;
+      passed.push(this.#whole(bytes.subarray(start, end)));
+      start = end;
+    }
+    return Buffer.concat(passed);
+  }
+
+  #whole(line: Buffer): Buffer {
+    if (line.length <= 2) this.#isError = false;
+    if (line.length > ERROR_LINE_BYTES_MAX || this.#isLong) {
+      this.#isLong = false;
+      return line;
+    }
+    this.#isError ||= line.includes("error");
+    return this.#isError ? Buffer.from(hideSecretsInLine(line.toString())) : line;
+  }
+}
+
+/** The words of an error are texts of a JSON value, where they are escaped once more. */
+function hideSecretsInLine(line: string): string {
+  const [, field = "", value = ""] = /^(data:\s*)?(.*?)\s*$/s.exec(line) ?? [];
+  try {
+    return `${field}${JSON.stringify(hideSecretsIn(JSON.parse(value)))}\n`;
+  } catch {
+    return `${field}${hideSecrets(value)}\n`;
+  }
+}
+
 /** A sound or a stream of events on its way to the client, at the client's pace. Settled before its end is sent. */
 export class WorkStream implements ReplySource, PieceReader {
   readonly #flow: Flow;
   #writer: ReplyWriter | null = null;
-  #tail: Buffer = Buffer.alloc(0);
+  #tail = NOTHING;
+  readonly #errors: ErrorFilter | null;
   #hasDelivered = false;
   #isBlocked = false;
   #isOver = false;
@@ -21,6 +85,7 @@ export class WorkStream implements ReplySource, PieceReader {
     answer: Answer,
     readonly options: { isEvents: boolean },
   ) {
+    this.#errors = options.isEvents ? new ErrorFilter() : null;
     this.#flow = answer.pipe(this);
   }
 
@@ -39,7 +104,8 @@ export class WorkStream implements ReplySource, PieceReader {
     if (!this.#hasDelivered) observed.firstChunk();
     this.#hasDelivered = true;
     if (this.options.isEvents) this.#tail = Buffer.concat([this.#tail, bytes]).subarray(-TAIL_BYTES);
-    if (this.#writer!.write(bytes) || this.#isBlocked) return;
+    const passed = this.#errors?.pass(bytes) ?? bytes;
+    if (passed.length === 0 || this.#writer!.write(passed) || this.#isBlocked) return;
     this.#isBlocked = true;
     watched.blocked();
     this.#flow.pause();
@@ -63,6 +129,8 @@ export class WorkStream implements ReplySource, PieceReader {
     this.#isOver = true;
     this.call.route.succeeded();
     this.#settle(true);
+    const rest = this.#errors?.end() ?? NOTHING;
+    if (rest.length > 0) this.#writer?.write(rest);
     this.#writer?.end();
   }
 
