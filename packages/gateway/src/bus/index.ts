@@ -9,16 +9,27 @@ import { RedisBus } from "./redis/bus.ts";
 import { RedisRateLimiter } from "./redis/rate-limiter.ts";
 import { RedisReservations } from "./redis/reservations.ts";
 import { RedisScripts } from "./redis/scripts.ts";
+import { WorkerBus } from "./workers/bus.ts";
+import { WorkerLink } from "./workers/link.ts";
+import { WorkerRateLimiter } from "./workers/rate-limiter.ts";
+import { WorkerReservations } from "./workers/reservations.ts";
+
+/** How a worker reaches its supervisor, and its id there. */
+export interface SupervisorAddress {
+  path: string;
+  worker: string;
+}
 
 interface BusOptions {
-  /** Null: this process is alone. */
   redisUrl: string | null;
+  /** Where there is no Redis; null: this process is alone. */
+  supervisor?: SupervisorAddress | null;
   clock: Clock;
   ids: Ids;
   log: Log;
 }
 
-/** What instances share, over Redis where that is configured. */
+/** What instances share, over Redis where that is configured, or over the socket of their supervisor. */
 export interface Shared {
   bus: Bus;
   limiter: RateLimiter;
@@ -26,8 +37,10 @@ export interface Shared {
   close(): Promise<void>;
 }
 
-export async function openBus({ redisUrl, clock, ids, log }: BusOptions): Promise<Shared> {
+export async function openBus(options: BusOptions): Promise<Shared> {
+  const { redisUrl, supervisor = null, clock, ids, log } = options;
   const fallback = new InProcessRateLimiter(clock);
+  if (redisUrl === null && supervisor !== null) return openWorkerBus(supervisor, fallback, { clock, log });
   if (redisUrl === null) {
     const bus = new InProcessBus();
     const reservations = new InProcessReservations();
@@ -43,4 +56,28 @@ export async function openBus({ redisUrl, clock, ids, log }: BusOptions): Promis
   half.defer(() => reservations.close());
   const whole = half.move();
   return { bus, limiter, reservations, close: () => whole.disposeAsync() };
+}
+
+async function openWorkerBus(
+  { path, worker }: SupervisorAddress,
+  fallback: RateLimiter,
+  parts: { clock: Clock; log: Log },
+): Promise<Shared> {
+  const link = new WorkerLink({ path, ...parts });
+  const reservations = new WorkerReservations({ link, worker });
+  const bus = new WorkerBus(link);
+  try {
+    await link.open();
+  } catch (error) {
+    link.close();
+    throw new Error(`the supervisor's socket ${path} cannot be used: ${(error as Error).message}`, {
+      cause: error,
+    });
+  }
+  const close = async () => {
+    await reservations.close();
+    link.close();
+    await bus.close();
+  };
+  return { bus, limiter: new WorkerRateLimiter({ link, fallback }), reservations, close };
 }
