@@ -9,9 +9,14 @@ import { openFoundation } from "./foundation.ts";
 import { Life } from "./life.ts";
 import { openRooms } from "./rooms.ts";
 import { openTransports, type TransportOptions, type Transports } from "./transports.ts";
+import type { WorkerPlace } from "./workers/messages.ts";
 
-/** What tests replace: time, randomness, the log, how long upstreams may take, and local model servers. */
+/**
+ * This process's place among several, and what tests replace: time, randomness, the log, how long upstreams may take,
+ * and local model servers.
+ */
 export interface AppOverrides {
+  worker?: WorkerPlace;
   deadlines?: Partial<Deadlines>;
   clock?: Clock;
   ids?: Ids;
@@ -24,10 +29,21 @@ export interface App {
   port: number;
   rooms: Rooms;
   log: Log;
-  /** Unready first, then no new connections; open streams may finish until the deadline. */
-  drain(): Promise<void>;
+  /** Whether requests are in progress that notifications may tell of. */
+  readonly isBusy: boolean;
+  /**
+   * Unready first, then no new connections; open streams may finish until the deadline. With `whole` every instance
+   * stops, so nothing is moved to another one.
+   */
+  drain(whole?: WholeDrain): Promise<void>;
   /** Ends everything now. */
   stop(): Promise<void>;
+}
+
+/** A drain of every instance. */
+export interface WholeDrain {
+  /** Whether another instance has requests in progress. */
+  othersBusy(): boolean;
 }
 
 class RunningApp implements App {
@@ -45,18 +61,23 @@ class RunningApp implements App {
     this.log = foundation.log;
   }
 
-  async drain(): Promise<void> {
+  get isBusy(): boolean {
+    return this.rooms.inference.callsInFlight > 0 || this.rooms.realtime.sessionCount > 0;
+  }
+
+  async drain(whole?: WholeDrain): Promise<void> {
     const { server, events, config, foundation, life } = this.parts;
-    const { system, agents, memory, inference, realtime } = this.rooms;
+    const { system, agents, memory } = this.rooms;
     life.isPatient = true;
     system.draining = true;
     server.retire();
     await Bun.sleep(config.drainGraceMs);
     const finished = server.stop();
-    agents.retire();
-    // Requests in progress on other instances are not known here.
     const { shared } = foundation.bus;
-    events.retire(() => shared || inference.callsInFlight > 0 || realtime.sessionCount > 0);
+    agents.retire({ othersStay: shared && whole === undefined });
+    // Unless told, requests in progress on other instances are not known here.
+    const othersBusy = whole?.othersBusy ?? (() => shared);
+    events.retire(() => othersBusy() || this.isBusy);
     await Promise.race([finished, Bun.sleep(config.drainTimeoutMs)]);
     await server.stop(true);
     await memory.flush();
@@ -70,14 +91,14 @@ class RunningApp implements App {
 
 /** Wires the whole service together. If anything fails to open, everything that was opened is closed again. */
 export async function startApp(config: Config, overrides: AppOverrides = {}): Promise<App> {
-  const { deadlines, clock, ids, localServers } = overrides;
+  const { deadlines, clock, ids, localServers, worker = null } = overrides;
   const log = overrides.log ?? createLog({ level: config.logLevel, format: config.logFormat });
   const life = new Life(log);
   try {
-    const foundation = await openFoundation({ config, life, log, clock, ids });
+    const foundation = await openFoundation({ config, life, log, clock, ids, worker });
     const ownPort = () => transports.server.port;
     const rooms = await openRooms({ config, life, foundation, ownPort, deadlines, localServers });
-    const parts = { config, life, foundation, rooms };
+    const parts = { config, life, foundation, rooms, worker };
     const transports = openTransports(parts);
     return new RunningApp({ ...parts, ...transports });
   } catch (error) {

@@ -185,7 +185,7 @@ describe.if(redisUrl !== undefined && process.env.TEST_POSTGRES_URL !== undefine
     };
     await read();
 
-    a.app.rooms.agents.retire();
+    a.app.rooms.agents.retire({ othersStay: true });
     clock.advance(100);
     await until("the node is told", () => first.received.some(({ method }) => method === "agent.leaving"));
     const second = await dial(b, "/echo");

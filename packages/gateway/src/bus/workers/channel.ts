@@ -48,10 +48,8 @@ export class Channel<In, Out> {
     const text = JSON.stringify(batch);
     const bytes = Buffer.byteLength(text);
     if (bytes > FRAME_BYTES_MAX) {
-      if (batch.length === 1) return this.options.dropped(bytes);
-      const half = batch.length >> 1;
-      this.#frame(batch.slice(0, half));
-      this.#frame(batch.slice(half));
+      if (batch.length === 1) this.options.dropped(bytes);
+      else for (const message of batch) this.#frame([message]);
       return;
     }
     const frame = Buffer.allocUnsafe(HEADER_BYTES + bytes);

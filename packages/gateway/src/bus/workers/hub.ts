@@ -2,7 +2,7 @@ import { rmSync } from "node:fs";
 import type { Socket, UnixSocketListener } from "bun";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
-import type { Asking } from "../contract.ts";
+import type { Asking, ReservedChange } from "../contract.ts";
 import { InProcessBus } from "../in-process/bus.ts";
 import { InProcessRateLimiter } from "../in-process/rate-limiter.ts";
 import { Channel } from "./channel.ts";
@@ -106,39 +106,46 @@ export class WorkerHub {
   }
 
   #receive(peer: Peer, message: ToHub): void {
-    const { channel } = peer;
+    const answer = this.#handle(peer, message);
+    if (answer !== null) peer.channel.send(["answer", message[1] as number, answer]);
+  }
+
+  /** The answer, where one is waited for. */
+  #handle(peer: Peer, message: ToHub): number | null {
     switch (message[0]) {
       case "hit":
-        return channel.send(["answer", message[1], this.#limiter.hit(message[2], message[3], message[4])]);
+        return this.#limiter.hit(message[2], message[3], message[4]);
       case "grant":
-        return channel.send(["answer", message[1], this.#holds.grant(known(peer), unlimited(message[2]))]);
+        return this.#holds.grant(known(peer), unlimited(message[2]));
       case "change":
-        return this.#holds.change(known(peer), message[1]);
+        this.#holds.change(known(peer), message[1]);
+        return null;
       case "publish":
-        return this.#publish(peer, message[1], message[2]);
+        this.#publish(peer, message[1], message[2]);
+        return null;
       case "subscribe":
         this.#subscribe(peer, message[2]);
-        return channel.send(["answer", message[1], 0]);
+        return 0;
       case "unsubscribe":
         peer.topics.get(message[1])?.();
         peer.topics.delete(message[1]);
-        return;
+        return null;
       case "beat":
-        return channel.send(["answer", message[1], 0]);
+        return 0;
       case "enter":
-        return this.#enter(peer, message);
+        this.#enter(peer, message[2], message[3]);
+        return 0;
       case "leave":
         this.#holds.enter(known(peer), []);
-        return channel.send(["answer", message[1], 0]);
+        return 0;
     }
   }
 
-  #enter(peer: Peer, [, id, worker, reserved]: Extract<ToHub, readonly ["enter", ...unknown[]]>): void {
+  #enter(peer: Peer, worker: string, reserved: readonly ReservedChange[]): void {
     peer.worker = worker;
     this.#lost.get(worker)?.();
     this.#lost.delete(worker);
     this.#holds.enter(worker, reserved);
-    peer.channel.send(["answer", id, 0]);
   }
 
   #publish(peer: Peer, topic: string, message: string): void {
