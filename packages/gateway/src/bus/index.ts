@@ -40,7 +40,7 @@ export interface Shared {
 export async function openBus(options: BusOptions): Promise<Shared> {
   const { redisUrl, supervisor = null, clock, ids, log } = options;
   const fallback = new InProcessRateLimiter(clock);
-  if (redisUrl === null && supervisor !== null) return openWorkerBus(supervisor, fallback, { clock, log });
+  if (redisUrl === null && supervisor !== null) return openWorkerBus(supervisor, fallback, log);
   if (redisUrl === null) {
     const bus = new InProcessBus();
     const reservations = new InProcessReservations();
@@ -61,9 +61,9 @@ export async function openBus(options: BusOptions): Promise<Shared> {
 async function openWorkerBus(
   { path, worker }: SupervisorAddress,
   fallback: RateLimiter,
-  parts: { clock: Clock; log: Log },
+  log: Log,
 ): Promise<Shared> {
-  const link = new WorkerLink({ path, ...parts });
+  const link = new WorkerLink({ path, log });
   const reservations = new WorkerReservations({ link, worker });
   const bus = new WorkerBus(link);
   try {

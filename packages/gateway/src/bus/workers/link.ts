@@ -1,5 +1,5 @@
 import type { Socket } from "bun";
-import type { Clock } from "../../kernel/clock.ts";
+import { systemClock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import { Channel } from "./channel.ts";
 import type { ToHub, ToWorker } from "./messages.ts";
@@ -12,7 +12,6 @@ const RECONNECT_MS = 100;
 
 interface LinkOptions {
   path: string;
-  clock: Clock;
   log: Log;
 }
 
@@ -25,7 +24,10 @@ export interface LinkUser {
   published?(topic: string, message: string): void;
 }
 
-/** A worker's connection to its supervisor, which is made again whenever it is lost. */
+/**
+ * A worker's connection to its supervisor, which is made again whenever it is lost. Its deadlines are those of a
+ * network: in real time, even when tests give the rooms another clock.
+ */
 export class WorkerLink {
   readonly #users: LinkUser[] = [];
   #channel: Channel<ToWorker, ToHub> | null = null;
@@ -40,7 +42,7 @@ export class WorkerLink {
   #cancelRetry: () => void = () => {};
 
   constructor(readonly options: LinkOptions) {
-    this.#endTicks = options.clock.every(TICK_MS, () => this.#tick());
+    this.#endTicks = systemClock.every(TICK_MS, () => this.#tick());
   }
 
   /** Whether the supervisor answers. */
@@ -149,7 +151,7 @@ export class WorkerLink {
 
   #retry(): void {
     this.#cancelRetry();
-    this.#cancelRetry = this.options.clock.after(RECONNECT_MS, () => {
+    this.#cancelRetry = systemClock.after(RECONNECT_MS, () => {
       if (this.#isClosed || this.#channel) return;
       this.open().catch(() => {
         if (!this.#channel) this.#retry();
