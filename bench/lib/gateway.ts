@@ -21,6 +21,8 @@ export interface GatewayOptions {
   history?: number;
   /** Postgres and Redis, instead of SQLite and nothing. */
   shared?: { databaseUrl: string; redisUrl: string };
+  /** Processes; one unless given. */
+  workers?: number;
 }
 
 export interface GatewayTarget extends Target {
@@ -60,7 +62,7 @@ export const gatewaySettings = ({ port, dataDir }: { port: number; dataDir: stri
 });
 
 /** The service as it is started for real: keys, limits, metering and journal on. */
-export async function launchGateway({ name, shared }: Omit<GatewayOptions, "upstreamPort">) {
+export async function launchGateway({ name, shared, workers = 1 }: Omit<GatewayOptions, "upstreamPort">) {
   mkdirSync(dataDirOf(name), { recursive: true });
   const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
@@ -68,9 +70,14 @@ export async function launchGateway({ name, shared }: Omit<GatewayOptions, "upst
   const flags = process.env.BENCH_GATEWAY_FLAGS?.split(" ") ?? [];
   const { pid } = startCommand([process.execPath, ...flags, "packages/gateway/src/main.ts"], {
     ...gatewaySettings({ port, dataDir: dataDirOf(name) }),
+    ...(workers > 1 && { SERVICE_WORKERS: String(workers) }),
     ...(shared && { SERVICE_DATABASE_URL: shared.databaseUrl, SERVICE_REDIS_URL: shared.redisUrl }),
   });
   await untilReady("the gateway", async () => (await fetch(`${url}/v1/health`)).ok);
+  if (workers > 1)
+    await untilReady("its workers", async () =>
+      (await (await fetch(`${url}/metrics`)).text()).includes(`gateway_worker_up{worker="${workers}"} 1`),
+    );
   return { pid, port, url, startedMs: performance.now() - beganAt };
 }
 
