@@ -53,7 +53,8 @@ export async function openFoundation(options: FoundationOptions) {
     log,
   });
   life.opened("bus", () => shared.close());
-  const { bus, limiter, reservations } = shared;
+  const { bus, limiter, reservations, writeTurn } = shared;
+  if (writeTurn) db.takeTurns?.(writeTurn);
   const jwtSecret = loadJwtSecret(config.jwtSecret, config.dataDir);
   await watchSigning({ bus, log, secret: jwtSecret });
   const leases = new DatabaseLeases({ db, clock, instance: ids.uuid() });

@@ -1,6 +1,7 @@
 import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
+import type { WriteTurn } from "../kernel/write-turn.ts";
 import type { Bus, RateLimiter, Reservations } from "./contract.ts";
 import { InProcessBus } from "./in-process/bus.ts";
 import { InProcessRateLimiter } from "./in-process/rate-limiter.ts";
@@ -34,6 +35,8 @@ export interface Shared {
   bus: Bus;
   limiter: RateLimiter;
   reservations: Reservations;
+  /** The order in which workers write to their common database file. */
+  writeTurn: WriteTurn | null;
   close(): Promise<void>;
 }
 
@@ -44,7 +47,7 @@ export async function openBus(options: BusOptions): Promise<Shared> {
   if (redisUrl === null) {
     const bus = new InProcessBus();
     const reservations = new InProcessReservations();
-    return { bus, limiter: fallback, reservations, close: () => bus.close() };
+    return { bus, limiter: fallback, reservations, writeTurn: null, close: () => bus.close() };
   }
   const bus = await RedisBus.connect({ url: redisUrl, instanceId: ids.uuid(), log });
   await using half = new AsyncDisposableStack();
@@ -55,7 +58,7 @@ export async function openBus(options: BusOptions): Promise<Shared> {
   const reservations = await RedisReservations.open({ scripts, bus, clock, ids, log });
   half.defer(() => reservations.close());
   const whole = half.move();
-  return { bus, limiter, reservations, close: () => whole.disposeAsync() };
+  return { bus, limiter, reservations, writeTurn: null, close: () => whole.disposeAsync() };
 }
 
 async function openWorkerBus(
@@ -79,5 +82,16 @@ async function openWorkerBus(
     link.close();
     await bus.close();
   };
-  return { bus, limiter: new WorkerRateLimiter({ link, fallback }), reservations, close };
+  const writeTurn = async () => {
+    const isOurs = await link
+      .ask((id) => ["write", id])
+      .then(
+        () => true,
+        () => false,
+      );
+    return () => {
+      if (isOurs) link.send(["written"]);
+    };
+  };
+  return { bus, limiter: new WorkerRateLimiter({ link, fallback }), reservations, writeTurn, close };
 }

@@ -53,8 +53,8 @@ class Seat {
   constructor(readonly number: number) {}
 }
 
-/** Not beyond what a path of a socket may have; relative to here where that is shorter. */
-function socketPath(dataDir: string): string {
+/** The workers' socket, relative to here where that is shorter: what a path of a socket may have is little. */
+export function socketPath(dataDir: string): string {
   const path = join(dataDir, SOCKET_FILE);
   const fromHere = relative(process.cwd(), path);
   const shorter = fromHere.length < path.length ? fromHere : path;

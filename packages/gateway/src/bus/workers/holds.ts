@@ -1,6 +1,7 @@
 import { BoundedMap } from "../../kernel/bounded.ts";
 import { type Asking, grantedChanges, REFUSED, type ReservedChange, type Spent } from "../contract.ts";
 import { InProcessReservations } from "../in-process/reservations.ts";
+import { ReservedSums } from "./sums.ts";
 
 /** Names whose newest known use is kept; beyond it, what a worker read from the database counts. */
 const SPENT_MAX = 100_000;
@@ -8,13 +9,13 @@ const SPENT_MAX = 100_000;
 /** What all workers have reserved together, and each of them. */
 export class WorkerHolds {
   readonly #all = new InProcessReservations();
-  readonly #byWorker = new Map<string, InProcessReservations>();
+  readonly #byWorker = new Map<string, ReservedSums>();
   readonly #spent = new BoundedMap<string, Spent>(SPENT_MAX);
 
   /** From now on the worker has reserved this, and nothing else. */
   enter(worker: string, reserved: readonly ReservedChange[]): void {
     this.forget(worker);
-    this.#byWorker.set(worker, new InProcessReservations());
+    this.#byWorker.set(worker, new ReservedSums());
     this.change(worker, reserved);
   }
 
@@ -37,8 +38,7 @@ export class WorkerHolds {
 
   /** Frees everything that the worker has reserved. */
   forget(worker: string): void {
-    for (const [name, { money, tokens }] of this.#byWorker.get(worker)?.entries() ?? [])
-      this.#all.add(name, { money: -money, tokens: -tokens });
+    this.#all.change(this.#byWorker.get(worker)?.all(-1) ?? []);
     this.#byWorker.delete(worker);
   }
 }

@@ -8,6 +8,7 @@ import { InProcessRateLimiter } from "../in-process/rate-limiter.ts";
 import { Channel } from "./channel.ts";
 import { WorkerHolds } from "./holds.ts";
 import type { ToHub, ToWorker } from "./messages.ts";
+import { WriteQueue } from "./write-queue.ts";
 
 /** How long the holds of a worker that has lost its connection stay: it may come back, or be replaced. */
 const LOST_MS = 15_000;
@@ -35,6 +36,7 @@ export class WorkerHub {
   readonly #topics = new InProcessBus();
   readonly #limiter: InProcessRateLimiter;
   readonly #holds = new WorkerHolds();
+  readonly #writes: WriteQueue<Peer>;
   readonly #listener: UnixSocketListener<Peer>;
   readonly #peers = new Set<Peer>();
   /** Whose message is being handed on: it has had it already. */
@@ -45,6 +47,7 @@ export class WorkerHub {
   constructor(readonly options: HubOptions) {
     const { path, clock } = options;
     this.#limiter = new InProcessRateLimiter(clock);
+    this.#writes = new WriteQueue(clock);
     // Left by a supervisor that was killed.
     rmSync(path, { force: true });
     const umask = process.umask(OWNER_ONLY);
@@ -95,6 +98,7 @@ export class WorkerHub {
   #gone(peer: Peer): void {
     this.#peers.delete(peer);
     for (const end of peer.topics.values()) end();
+    this.#writes.forget(peer);
     const { worker } = peer;
     // It may already be back on another connection.
     if (worker === null || [...this.#peers].some((other) => other.worker === worker)) return;
@@ -129,6 +133,14 @@ export class WorkerHub {
       case "unsubscribe":
         peer.topics.get(message[1])?.();
         peer.topics.delete(message[1]);
+        return null;
+      case "write": {
+        const [, id] = message;
+        this.#writes.enter(peer, () => peer.channel.send(["answer", id, 0]));
+        return null;
+      }
+      case "written":
+        this.#writes.leave(peer);
         return null;
       case "beat":
         return 0;

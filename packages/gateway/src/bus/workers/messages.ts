@@ -10,6 +10,9 @@ export type ToHub =
   | readonly ["publish", string, string]
   | readonly ["subscribe", number, string]
   | readonly ["unsubscribe", string]
+  /** Waits for its turn to write to the database. */
+  | readonly ["write", number]
+  | readonly ["written"]
   /** Asks whether the other end still answers. */
   | readonly ["beat", number]
   /** The worker stops, and has nothing reserved any more. */
