@@ -1,4 +1,10 @@
-import { type Database, insertRows, type SqlValue, selectIn } from "../../storage/contract.ts";
+import {
+  type Database,
+  insertRows,
+  type SqlValue,
+  selectIn,
+  type Transaction,
+} from "../../storage/contract.ts";
 import {
   type Asker,
   DAY_MS,
@@ -223,7 +229,7 @@ export class RequestStore {
     facets: readonly Facet[];
     askers: readonly Asker[];
   }): Promise<void> {
-    await this.db.transaction(async (tx) => {
+    const insertAll = async (tx: Transaction) => {
       const ofFacet = ({ id, surface, model, backend, status, code }: Facet) => [
         id,
         surface,
@@ -253,7 +259,9 @@ export class RequestStore {
       // Every instance adds to the same few rows, so they are locked last and for the shortest time.
       const ofEveryone = sums.filter(({ askerId }) => askerId === null).map(sumValues);
       await insertRows(tx, SUMS.into, ofEveryone, SUMS.adding);
-    });
+    };
+    // No money is in them, and the event loop would wait for the disk.
+    await this.db.transaction(insertAll, { isUnsynced: true });
   }
 
   /** All that have been seen; there are few. */
