@@ -11,8 +11,8 @@ const REQUESTS = 30_000;
 const SETTLED_MS = 1_500;
 
 const LOADS = [
-  { name: "request", key: ({ key }: GatewayTarget) => key },
-  { name: "request paid in points", key: ({ groupKey }: GatewayTarget) => groupKey },
+  { name: "request", keys: "keys" },
+  { name: "request paid in points", keys: "groupKeys" },
 ] as const;
 
 /** Cores that this process may use. */
@@ -38,7 +38,7 @@ async function measureLoad(bench: Bench, { name, gateway }: Side, samples: Sampl
   for (const load of LOADS) {
     const before = { all: cpuUs(gateway.pid), supervisor: ownCpuUs(gateway.pid) };
     const report = await runLoad(
-      { ...gateway, key: load.key(gateway) },
+      { ...gateway, keys: gateway[load.keys] },
       {
         path: CHAT_PATH,
         body: chatBody("hi", { max_tokens: 100 }),

@@ -18,7 +18,8 @@ describe.if(isLinux)("npm start -- --workers 2", () => {
   /** The upstream's ends of streams that have begun. */
   const open: Reply[] = [];
   beforeAll(async () => {
-    stage = await openWorkers(2);
+    // So long that whatever waits for it runs into the test's own deadline.
+    stage = await openWorkers(2, { SERVICE_DRAIN_TIMEOUT_MS: "600000" });
     stage.upstream.answer(async ({ json }, reply) => {
       if (!json.stream)
         return reply.json({ choices: [{ index: 0, message: { role: "assistant", content: "hi" } }] });
@@ -130,10 +131,12 @@ describe.if(isLinux)("npm start -- --workers 2", () => {
   );
 
   test(
-    "SIGTERM: streams of both finish, and nothing is left running",
+    "SIGTERM to all processes, as a service manager sends it: streams of both finish, and nothing is left running",
     async () => {
       const { streams } = await beginOnBoth();
+      const idle = await fetch(`${stage.service.url}/api/rpc/events?session=idle`);
       const pids = stage.workers();
+      for (const pid of pids) process.kill(pid, "SIGTERM");
       const ended = stage.service.drain();
       await until("both refuse new connections", () =>
         fetch(`${stage.service.url}/healthz`, { headers: { connection: "close" } }).then(
@@ -143,6 +146,8 @@ describe.if(isLinux)("npm start -- --workers 2", () => {
       );
       await finishAll();
       expect(await wholeOf(streams)).toBe(streams.length);
+      // Nothing is in progress any more, so a stream that only waits does not keep the service.
+      await idle.text();
       expect(await ended).toBe(0);
       expect(pids.filter(isAlive)).toEqual([]);
     },

@@ -32,18 +32,20 @@ export interface App {
   /** Whether requests are in progress that notifications may tell of. */
   readonly isBusy: boolean;
   /**
-   * Unready first, then no new connections; open streams may finish until the deadline. With `whole` every instance
-   * stops, so nothing is moved to another one.
+   * Unready first, then no new connections; open streams may finish until the deadline. Unless told, others that share
+   * the bus are expected to stay, and to be busy.
    */
-  drain(whole?: WholeDrain): Promise<void>;
+  drain(others?: Others): Promise<void>;
   /** Ends everything now. */
   stop(): Promise<void>;
 }
 
-/** A drain of every instance. */
-export interface WholeDrain {
-  /** Whether another instance has requests in progress. */
-  othersBusy(): boolean;
+/** What the other instances do while this one drains. It may become known meanwhile. */
+export interface Others {
+  /** Whether some stay: what can be moved is moved to them. */
+  stay(): boolean;
+  /** Whether one of them may have something to say on notification streams here. */
+  areBusy(): boolean;
 }
 
 class RunningApp implements App {
@@ -65,23 +67,25 @@ class RunningApp implements App {
     return this.rooms.inference.callsInFlight > 0 || this.rooms.realtime.sessionCount > 0;
   }
 
-  async drain(whole?: WholeDrain): Promise<void> {
-    const { server, events, config, foundation, life } = this.parts;
+  async drain(others: Others = this.#others): Promise<void> {
+    const { server, events, config, life } = this.parts;
     const { system, agents, memory } = this.rooms;
     life.isPatient = true;
     system.draining = true;
     server.retire();
     await Bun.sleep(config.drainGraceMs);
     const finished = server.stop();
-    const { shared } = foundation.bus;
-    agents.retire({ othersStay: shared && whole === undefined });
-    // Unless told, requests in progress on other instances are not known here.
-    const othersBusy = whole?.othersBusy ?? (() => shared);
-    events.retire(() => othersBusy() || this.isBusy);
+    agents.retire({ othersStay: others.stay() });
+    events.retire(() => others.areBusy() || this.isBusy);
     await Promise.race([finished, Bun.sleep(config.drainTimeoutMs)]);
     await server.stop(true);
     await memory.flush();
     await life.close();
+  }
+
+  get #others(): Others {
+    const { shared } = this.parts.foundation.bus;
+    return { stay: () => shared, areBusy: () => shared };
   }
 
   stop(): Promise<void> {

@@ -33,6 +33,8 @@ class WorkerProcess {
   readonly started: Promise<{ config: Config; place: WorkerPlace }>;
   #serving: { app: App; config: Config } | null = null;
   #isStopping = false;
+  /** Every worker stops. */
+  #isWhole = false;
   #othersBusy = true;
 
   constructor() {
@@ -40,13 +42,18 @@ class WorkerProcess {
     this.started = promise;
     process.on("message", (message: ToWorker) => {
       if ("start" in message) resolve(message.start);
-      else if ("drain" in message) this.#stop({ whole: true });
-      else this.#othersBusy = message.othersBusy;
+      else if ("drain" in message) {
+        this.#isWhole = true;
+        this.#stop("the service stops");
+      } else this.#othersBusy = message.othersBusy;
     });
-    process.on("disconnect", () => this.#stop({ whole: true, reason: "the supervisor has ended" }));
-    // Alone, it moves to the others what it can, and the supervisor starts another in its place.
-    for (const signal of ["SIGTERM", "SIGINT"] as const)
-      process.on(signal, () => this.#stop({ whole: false, reason: signal }));
+    process.on("disconnect", () => {
+      this.#isWhole = true;
+      this.#stop("the supervisor has ended");
+    });
+    // Sent to this worker alone, it moves to the others what it can, and the supervisor starts another in its place. A
+    // terminal or a service manager signals every process at once; then the supervisor's word comes within the grace.
+    for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => this.#stop(signal));
   }
 
   tell(message: FromWorker): void {
@@ -57,25 +64,23 @@ class WorkerProcess {
     this.#serving = { app, config };
   }
 
-  async #stop({ whole, reason }: { whole: boolean; reason?: string }): Promise<void> {
-    // A terminal signals every process at once: here the first word counts, and the supervisor's second one kills.
+  async #stop(reason: string): Promise<void> {
     if (this.#isStopping) return;
     this.#isStopping = true;
     if (!this.#serving) process.exit(1);
     const { app, config } = this.#serving;
     app.log.info("draining", { reason });
     setTimeout(() => process.exit(1), config.drainGraceMs + config.drainTimeoutMs + CLOSING_MS).unref();
-    if (!whole) await app.drain();
-    else {
-      let wasBusy: boolean | null = null;
-      const report = setInterval(() => {
-        if (app.isBusy !== wasBusy) this.tell({ busy: app.isBusy });
-        wasBusy = app.isBusy;
-      }, BUSY_CHECK_MS);
+    let wasBusy: boolean | null = null;
+    setInterval(() => {
+      if (app.isBusy !== wasBusy) this.tell({ busy: app.isBusy });
+      wasBusy = app.isBusy;
+    }, BUSY_CHECK_MS);
+    await app.drain({
+      stay: () => !this.#isWhole,
       // Without the supervisor nobody says what the others do.
-      await app.drain({ othersBusy: () => process.connected && this.#othersBusy });
-      clearInterval(report);
-    }
+      areBusy: () => !this.#isWhole || (process.connected && this.#othersBusy),
+    });
     process.exit(0);
   }
 }
