@@ -98,13 +98,13 @@ async function createKeys(url: string, accessToken: string, params: object): Pro
   return keys;
 }
 
-/** A user with keys, and a group whose pool pays for as many other ones. */
-async function createAccount(url: string) {
+/** A user with keys, and a group whose pool pays for as many other ones. The first one administers the service. */
+async function createAccount(url: string, admin?: string) {
   const { email, accessToken } = await signUp(url);
   const { id: userId } = await rpc(url, "auth.me", {}, accessToken);
   await rpc(url, "billing.plan.set", { user_email: email, tier: "enterprise" }, ADMIN_TOKEN);
   const { id: groupId } = await rpc(url, "group.create", { name: "bench" }, accessToken);
-  await rpc(url, "group.credits.topup", { group_id: groupId, points: POOL_POINTS }, accessToken);
+  await rpc(url, "group.credits.topup", { group_id: groupId, points: POOL_POINTS }, admin ?? accessToken);
   const keys = await createKeys(url, accessToken, {});
   return {
     userId: userId!,
@@ -117,7 +117,7 @@ async function createAccount(url: string) {
 /** Accounts with keys, and the upstream as backend. */
 async function populate(url: string, upstreamPort: number) {
   const accounts: Awaited<ReturnType<typeof createAccount>>[] = [];
-  for (let i = 0; i < ACCOUNTS; i++) accounts.push(await createAccount(url));
+  for (let i = 0; i < ACCOUNTS; i++) accounts.push(await createAccount(url, accounts[0]?.accessToken));
   const backend = { type: "external", url: `http://127.0.0.1:${upstreamPort}` };
   await post(`${url}/api/admin/backends`, backend, ADMIN_TOKEN);
   const { userId, accessToken } = accounts[0]!;

@@ -32,9 +32,10 @@ function pin(pid: number, to: readonly number[]): void {
 interface Side {
   name: string;
   gateway: GatewayTarget;
+  requests: number;
 }
 
-async function measureLoad(bench: Bench, { name, gateway }: Side, samples: Samples): Promise<void> {
+async function measureLoad({ name, gateway, requests }: Side, samples: Samples): Promise<void> {
   for (const load of LOADS) {
     const before = { all: cpuUs(gateway.pid), supervisor: ownCpuUs(gateway.pid) };
     const report = await runLoad(
@@ -43,7 +44,7 @@ async function measureLoad(bench: Bench, { name, gateway }: Side, samples: Sampl
         path: CHAT_PATH,
         body: chatBody("hi", { max_tokens: 100 }),
         connections: CONNECTIONS,
-        requests: bench.scale(REQUESTS),
+        requests,
         stream: false,
       },
     );
@@ -86,10 +87,11 @@ async function measure(bench: Bench) {
       for (const { pid } of [one, two]) for (const each of treePids(pid)) pin(each, [allowed[0]!]);
     }
     for (let round = 0; round <= bench.rounds; round++) {
-      // The first round warms up.
+      // The first round warms up, whole in a quick run, too: each worker has its own compiled code.
       const into = round === 0 ? new Samples("") : samples;
-      await measureLoad(bench, { name: "one process", gateway: one }, into);
-      await measureLoad(bench, { name: "two workers", gateway: two }, into);
+      const requests = round === 0 ? REQUESTS : bench.scale(REQUESTS);
+      await measureLoad({ name: "one process", gateway: one, requests }, into);
+      await measureLoad({ name: "two workers", gateway: two, requests }, into);
     }
     for (const { name } of LOADS) {
       const served = (side: string) =>

@@ -104,6 +104,8 @@ export async function startApp(config: Config, overrides: AppOverrides = {}): Pr
     const rooms = await openRooms({ config, life, foundation, ownPort, deadlines, localServers });
     const parts = { config, life, foundation, rooms, worker };
     const transports = openTransports(parts);
+    // Others may ask at once for what this instance answers on the bus.
+    await foundation.bus.ready();
     return new RunningApp({ ...parts, ...transports });
   } catch (error) {
     await life
