@@ -12,7 +12,6 @@ import { describedSettings } from "../packages/gateway/src/config.ts";
 import { rpcReference } from "../packages/gateway/src/kernel/reference.ts";
 import { Registry } from "../packages/gateway/src/kernel/registry.ts";
 import { VERSION } from "../packages/gateway/src/kernel/version.ts";
-import { Metrics } from "../packages/gateway/src/observe/metrics.ts";
 import { surfaces } from "../packages/gateway/src/rooms/index.ts";
 import { consoleRoutes } from "../packages/gateway/src/transports/console/routes.ts";
 import { documentRoutes } from "../packages/gateway/src/transports/docs/routes.ts";
@@ -27,7 +26,7 @@ const routes = [
   ...registry.routes,
   ...documentRoutes({
     registry,
-    metrics: new Metrics(),
+    metricsText: () => "",
     metricsToken: null,
     isSecure: false,
     version: VERSION,

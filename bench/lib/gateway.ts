@@ -24,6 +24,8 @@ export interface GatewayOptions {
   history?: number;
   /** Postgres and Redis, instead of SQLite and nothing. */
   shared?: { databaseUrl: string; redisUrl: string };
+  /** Processes; one unless given. */
+  workers?: number;
 }
 
 export interface GatewayTarget extends Target {
@@ -64,7 +66,7 @@ export const gatewaySettings = ({ port, dataDir }: { port: number; dataDir: stri
 });
 
 /** The service as it is started for real: keys, limits, metering and journal on. */
-export async function launchGateway({ name, shared }: Omit<GatewayOptions, "upstreamPort">) {
+export async function launchGateway({ name, shared, workers = 1 }: Omit<GatewayOptions, "upstreamPort">) {
   mkdirSync(dataDirOf(name), { recursive: true });
   const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
@@ -72,9 +74,14 @@ export async function launchGateway({ name, shared }: Omit<GatewayOptions, "upst
   const flags = process.env.BENCH_GATEWAY_FLAGS?.split(" ") ?? [];
   const { pid } = startCommand([process.execPath, ...flags, "packages/gateway/src/main.ts"], {
     ...gatewaySettings({ port, dataDir: dataDirOf(name) }),
+    ...(workers > 1 && { SERVICE_WORKERS: String(workers) }),
     ...(shared && { SERVICE_DATABASE_URL: shared.databaseUrl, SERVICE_REDIS_URL: shared.redisUrl }),
   });
   await untilReady("the gateway", async () => (await fetch(`${url}/v1/health`)).ok);
+  if (workers > 1)
+    await untilReady("its workers", async () =>
+      (await (await fetch(`${url}/metrics`)).text()).includes(`gateway_worker_up{worker="${workers}"} 1`),
+    );
   return { pid, port, url, startedMs: performance.now() - beganAt };
 }
 
@@ -91,13 +98,13 @@ async function createKeys(url: string, accessToken: string, params: object): Pro
   return keys;
 }
 
-/** A user with keys, and a group whose pool pays for as many other ones. */
-async function createAccount(url: string) {
+/** A user with keys, and a group whose pool pays for as many other ones. The first one administers the service. */
+async function createAccount(url: string, admin?: string) {
   const { email, accessToken } = await signUp(url);
   const { id: userId } = await rpc(url, "auth.me", {}, accessToken);
   await rpc(url, "billing.plan.set", { user_email: email, tier: "enterprise" }, ADMIN_TOKEN);
   const { id: groupId } = await rpc(url, "group.create", { name: "bench" }, accessToken);
-  await rpc(url, "group.credits.topup", { group_id: groupId, points: POOL_POINTS }, accessToken);
+  await rpc(url, "group.credits.topup", { group_id: groupId, points: POOL_POINTS }, admin ?? accessToken);
   const keys = await createKeys(url, accessToken, {});
   return {
     userId: userId!,
@@ -110,7 +117,7 @@ async function createAccount(url: string) {
 /** Accounts with keys, and the upstream as backend. */
 async function populate(url: string, upstreamPort: number) {
   const accounts: Awaited<ReturnType<typeof createAccount>>[] = [];
-  for (let i = 0; i < ACCOUNTS; i++) accounts.push(await createAccount(url));
+  for (let i = 0; i < ACCOUNTS; i++) accounts.push(await createAccount(url, accounts[0]?.accessToken));
   const backend = { type: "external", url: `http://127.0.0.1:${upstreamPort}` };
   await post(`${url}/api/admin/backends`, backend, ADMIN_TOKEN);
   const { userId, accessToken } = accounts[0]!;

@@ -43,6 +43,11 @@ function treeOf(root: number): Stat[] {
 export const cpuUs = (pid: number): number =>
   treeOf(pid).reduce((sum, { ticks }) => sum + (ticks * 1_000_000) / TICKS_PER_SECOND, 0);
 
+/** The same of the process alone. */
+export const ownCpuUs = (pid: number): number => ((statOf(pid)?.ticks ?? 0) * 1_000_000) / TICKS_PER_SECOND;
+
+export const treePids = (pid: number): number[] => treeOf(pid).map(({ pid: each }) => each);
+
 export const rssMb = (pid: number): number =>
   treeOf(pid).reduce((sum, { rssPages }) => sum + (rssPages * PAGE_BYTES) / MEGABYTE, 0);
 

@@ -6,5 +6,15 @@ import { rows as rpc } from "./rpc.ts";
 import { rows as sharing } from "./sharing.ts";
 import { rows as soak } from "./soak.ts";
 import { rows as start } from "./start.ts";
+import { rows as workers } from "./workers.ts";
 
-export const rows: readonly Row[] = [...loads, ...rpc, ...idle, ...start, ...growth, ...soak, ...sharing];
+export const rows: readonly Row[] = [
+  ...loads,
+  ...rpc,
+  ...idle,
+  ...start,
+  ...growth,
+  ...soak,
+  ...sharing,
+  ...workers,
+];

@@ -73,6 +73,16 @@ test("doctor names a database that cannot be reached, without its password", asy
   expect(JSON.stringify(findings)).not.toContain("hush");
 });
 
+test("doctor names more workers than there are cores, and a directory too long for their socket", async () => {
+  const env = { SERVICE_PORT: "0", SERVICE_WORKERS: "64" };
+  const many = await examine({ ...env, SERVICE_DATA_DIR: join(shell.dir, "c") });
+  if (process.platform !== "linux") return;
+  expect(of(many.findings, "workers")).toMatchObject({ state: "warning" });
+  const long = await examine({ ...env, SERVICE_DATA_DIR: join(shell.dir, "d".repeat(90)) });
+  expect(long.code).toBe(1);
+  expect(of(long.findings, "workers")?.message).toContain("too long for the socket");
+});
+
 test("doctor names settings that are not understood", async () => {
   const { code, findings } = await examine({ SERVICE_PROT: "1" });
   expect(code).toBe(1);

@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { isNetwork } from "@model-gateway/wire/http";
 import { z } from "zod";
 
@@ -16,6 +17,17 @@ const list = z.string().transform((text) =>
     .map((item) => item.trim())
     .filter(Boolean),
 );
+const WORKERS_MAX = 64;
+const workers = z
+  .string()
+  .transform((text) => (text === "auto" ? String(Math.min(availableParallelism(), WORKERS_MAX)) : text))
+  .pipe(
+    z
+      .string()
+      .regex(/^\d+$/, "must be a whole number, or auto")
+      .transform(Number)
+      .pipe(z.int().min(1).max(WORKERS_MAX)),
+  );
 const networks = list.refine(
   (items) => items.every(isNetwork),
   "must be addresses (10.0.0.7) or networks (10.0.0.0/8), separated by commas",
@@ -102,6 +114,11 @@ const settings = {
     schema: flag,
     fallback: false,
   }),
+  workers: setting(
+    "SERVICE_WORKERS",
+    "processes that serve the port together (Linux); auto: one for each processor core",
+    { schema: workers, fallback: 1 },
+  ),
   tlsCert: setting(
     "SERVICE_TLS_CERT",
     "file with the TLS certificate and its chain (PEM), read again when it is renewed; unset: plain HTTP",
@@ -383,6 +400,10 @@ export function readConfig(
 function contradictions(config: Config): string[] {
   const { oidcIssuer, oidcClientId, publicUrl, passwordSignIn } = config;
   const checks: [boolean, string][] = [
+    [
+      config.workers > 1 && process.platform !== "linux",
+      "SERVICE_WORKERS: only Linux spreads the connections of one port over several processes; start one here",
+    ],
     [
       (config.tlsCert === null) !== (config.tlsKey === null),
       "SERVICE_TLS_CERT and SERVICE_TLS_KEY belong together: set both, or neither",

@@ -1,17 +1,20 @@
 import { networkInterfaces } from "node:os";
-import { startDemo } from "@model-gateway/demo";
+import { type Demo, startDemo } from "@model-gateway/demo";
 import { writePast } from "./app/demo-past.ts";
 import { exposureOf, ownProcess } from "./app/exposure.ts";
 import { type App, startApp } from "./app/index.ts";
-import { lockAlone, warnUnlessAlone } from "./app/single-process.ts";
+import { lockAlone, lockForWorkers, warnUnlessAlone } from "./app/single-process.ts";
+import { Supervisor } from "./app/workers/supervisor.ts";
+import { runWorker } from "./app/workers/worker.ts";
 import { type Config, describeSettings, readConfig } from "./config.ts";
-import type { InstanceLock } from "./kernel/instance-lock.ts";
+import { createLog, type Log } from "./kernel/log.ts";
 import { VERSION } from "./kernel/version.ts";
 
 const HELP = `Model gateway ${VERSION}
 
   npm start                      serve on http://127.0.0.1:8080, data in ./data
   SERVICE_PORT=9000 npm start    the same on another port
+  npm start -- --workers 4       with four processes on that port (auto: as many as there are cores)
   npm start -- --demo            with a built-in model, memory, a user and a key, to try it out
 
 Settings (environment variables):
@@ -20,52 +23,135 @@ ${describeSettings()}
 
 const HINT = "`model-gateway doctor`, with the same settings, checks everything that a start needs";
 
-async function main(args: readonly string[]): Promise<void> {
-  if (args.includes("--help") || args.includes("-h")) {
-    process.stdout.write(HELP);
-    return;
-  }
-  if (args.includes("--version")) {
-    process.stdout.write(`${VERSION}\n`);
-    return;
-  }
-  const unknown = args.find((arg) => arg.startsWith("-") && arg !== "--demo");
-  if (unknown) stopWith([`${unknown} is not an option; npm start -- --help lists them`]);
+/** How the command line runs this program; it names itself in the place of a file. */
+const COMMAND = "serve";
+/** Given by the supervisor to the processes that it starts. */
+const WORKER_FLAG = "--worker";
 
-  const read = readConfig(process.env);
+async function main(args: readonly string[]): Promise<void> {
+  if (args.includes(WORKER_FLAG) && process.connected) return runWorker(introduction);
+  const options = readOptions(args);
+  if (options.isHelp || options.isVersion) {
+    process.stdout.write(options.isHelp ? HELP : `${VERSION}\n`);
+    return;
+  }
+  if (options.problem !== null) stopWith([`${options.problem}; npm start -- --help lists the options`]);
+
+  const read = readConfig({
+    ...process.env,
+    ...(options.workers !== null && { SERVICE_WORKERS: options.workers }),
+  });
   if ("problems" in read) stopWith(read.problems);
-  const demo = args.includes("--demo") ? startDemo(read.config) : null;
+  const demo = options.isDemo ? startDemo(read.config) : null;
   const config = demo?.config ?? read.config;
-  const { app, lock } = await serve(config).catch((error: Error) => stopWith([explain(error), HINT]));
+  const serve = config.workers > 1 ? serveByWorkers : serveAlone;
+  const service = await serve(config).catch((error: Error) => stopWith([explain(error), HINT]));
 
   // Installed before the "listening" line: a supervisor may send SIGTERM as soon as it sees that.
-  watchProcess(app, async () => {
-    await demo?.stop();
-    lock?.release();
-  });
+  watchProcess(service, demo);
 
-  for (const { message, remedy } of exposureOf(config, ownProcess())) app.log.warn(`${message}; ${remedy}`);
-
-  const open = await app.rooms.accounts.registrationIsOpen();
-  process.stdout.write(
-    [
-      `Model gateway ${VERSION} is listening on ${app.url}`,
-      `  inference   ${app.url}/v1`,
-      `  management  ${app.url}/api/rpc`,
-      `  reference   ${app.url}/api/reference.md`,
-      `  data        ${config.databaseUrl ? "Postgres" : "SQLite"}, ${config.dataDir}`,
-      `  accounts    registration is ${open ? (config.registrationOpen ? "open" : "open for the first user, who becomes administrator") : "closed"}`,
-      ...((await app.rooms.accounts.hasNobody()) ? [`  set up      ${setupLink(app, config)}`] : []),
-      "",
-    ].join("\n"),
-  );
-
+  for (const { message, remedy } of exposureOf(config, ownProcess()))
+    service.log.warn(`${message}; ${remedy}`);
+  process.stdout.write(service.introduction);
   if (demo) {
     const { text } = await demo
-      .introduce(app.url, (past) => writePast(config, past))
+      .introduce(service.url, (past) => writePast(config, past))
       .catch((error: Error) => stopWith([error.message]));
     process.stdout.write(`\n${text}`);
   }
+}
+
+interface Options {
+  isHelp: boolean;
+  isVersion: boolean;
+  isDemo: boolean;
+  workers: string | null;
+  /** What is wrong with the command line. */
+  problem: string | null;
+}
+
+function readOptions(args: readonly string[]): Options {
+  const options: Options = { isHelp: false, isVersion: false, isDemo: false, workers: null, problem: null };
+  for (let i = 0; i < args.length; i++) {
+    const arg = args[i]!;
+    if (arg === "--help" || arg === "-h") options.isHelp = true;
+    else if (arg === "--version") options.isVersion = true;
+    else if (arg === "--demo") options.isDemo = true;
+    else if (arg === "--workers") options.workers = args[++i] ?? "";
+    else if (arg.startsWith("--workers=")) options.workers = arg.slice("--workers=".length);
+    else if (arg.startsWith("-")) options.problem = `${arg} is not an option`;
+  }
+  if (options.workers === "") options.problem = "--workers needs a number, or auto";
+  return options;
+}
+
+/** The running service, in one process or in several. */
+interface Service {
+  url: string;
+  /** What a start prints. */
+  introduction: string;
+  log: Log;
+  drain(): Promise<void>;
+  /** Ends everything now. */
+  kill(): void;
+}
+
+async function serveAlone(config: Config): Promise<Service> {
+  const lock = lockAlone(config);
+  const app = await startApp(config);
+  warnUnlessAlone(config, lock, app.log);
+  return {
+    url: app.url,
+    introduction: await introduction(app, config),
+    log: app.log,
+    async drain() {
+      await app.drain();
+      lock?.release();
+    },
+    kill() {},
+  };
+}
+
+async function serveByWorkers(config: Config): Promise<Service> {
+  const lock = lockForWorkers(config);
+  const log = createLog({ level: config.logLevel, format: config.logFormat });
+  const supervisor = await Supervisor.start({ config, log, command: workerCommand() });
+  return {
+    url: supervisor.url,
+    introduction: `${supervisor.introduction}  workers     ${config.workers}\n`,
+    log,
+    async drain() {
+      await supervisor.drain();
+      lock?.release();
+    },
+    kill: () => supervisor.kill(),
+  };
+}
+
+/** This program again. An executable has its files inside. */
+function workerCommand(): string[] {
+  const isExecutable = Bun.main.startsWith("/$bunfs/") || Bun.main.includes("~BUN");
+  return [
+    process.execPath,
+    ...process.execArgv,
+    ...(isExecutable ? [] : [Bun.main]),
+    ...(process.argv[1] === COMMAND ? [COMMAND] : []),
+    WORKER_FLAG,
+  ];
+}
+
+async function introduction(app: App, config: Config): Promise<string> {
+  const open = await app.rooms.accounts.registrationIsOpen();
+  return [
+    `Model gateway ${VERSION} is listening on ${app.url}`,
+    `  inference   ${app.url}/v1`,
+    `  management  ${app.url}/api/rpc`,
+    `  reference   ${app.url}/api/reference.md`,
+    `  data        ${config.databaseUrl ? "Postgres" : "SQLite"}, ${config.dataDir}`,
+    `  accounts    registration is ${open ? (config.registrationOpen ? "open" : "open for the first user, who becomes administrator") : "closed"}`,
+    ...((await app.rooms.accounts.hasNobody()) ? [`  set up      ${setupLink(app, config)}`] : []),
+    "",
+  ].join("\n");
 }
 
 const addressOfThisMachine = (): string | null =>
@@ -82,27 +168,24 @@ function setupLink(app: App, { publicUrl, host }: Config): string {
 }
 
 /** Lets the service outlive one request's mistake, and end in order when it is told to. */
-function watchProcess(app: App, ended: () => Promise<void>): void {
-  process.on("unhandledRejection", (error) => app.log.error("unhandled promise rejection", { error }));
+function watchProcess(service: Service, demo: Demo | null): void {
+  const { log } = service;
+  process.on("unhandledRejection", (error) => log.error("unhandled promise rejection", { error }));
   let stopping = false;
   for (const signal of ["SIGTERM", "SIGINT"] as const) {
     process.on(signal, async () => {
       // A second signal means: now.
-      if (stopping) process.exit(1);
+      if (stopping) {
+        service.kill();
+        process.exit(1);
+      }
       stopping = true;
-      app.log.info("draining", { signal });
-      await app.drain();
-      await ended();
+      log.info("draining", { signal });
+      await service.drain();
+      await demo?.stop();
       process.exit(0);
     });
   }
-}
-
-async function serve(config: Config): Promise<{ app: App; lock: InstanceLock | null }> {
-  const lock = lockAlone(config);
-  const app = await startApp(config);
-  warnUnlessAlone(config, lock, app.log);
-  return { app, lock };
 }
 
 function explain(error: Error & { code?: string }): string {

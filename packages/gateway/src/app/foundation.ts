@@ -13,6 +13,7 @@ import { loadJwtSecret, watchSigning } from "../rooms/accounts/index.ts";
 import { openStorage } from "../storage/index.ts";
 import { DatabaseLeases } from "../storage/leases.ts";
 import type { Life } from "./life.ts";
+import type { WorkerPlace } from "./workers/messages.ts";
 
 interface FoundationOptions {
   config: Config;
@@ -20,6 +21,7 @@ interface FoundationOptions {
   log: Log;
   clock?: Clock;
   ids?: Ids;
+  worker: WorkerPlace | null;
 }
 
 /** Traces go to the configured collector; without one nothing is recorded. */
@@ -37,15 +39,22 @@ function openTracer(config: Config, parts: { clock: Clock; log: Log; metrics: Me
 
 /** What every room depends on. */
 export async function openFoundation(options: FoundationOptions) {
-  const { config, life, log, clock = systemClock, ids = randomIds } = options;
+  const { config, life, log, clock = systemClock, ids = randomIds, worker } = options;
   const db = await openStorage(config);
   life.opened("database", () => db.close());
   const metrics = new Metrics();
   const tracer = openTracer(config, { clock, log, metrics });
   life.opened("tracer", () => tracer.close());
-  const shared = await openBus({ redisUrl: config.redisUrl, clock, ids, log });
+  const shared = await openBus({
+    redisUrl: config.redisUrl,
+    supervisor: worker?.supervisor ?? null,
+    clock,
+    ids,
+    log,
+  });
   life.opened("bus", () => shared.close());
-  const { bus, limiter, reservations } = shared;
+  const { bus, limiter, reservations, writeTurn } = shared;
+  if (writeTurn) db.takeTurns?.(writeTurn);
   const jwtSecret = loadJwtSecret(config.jwtSecret, config.dataDir);
   await watchSigning({ bus, log, secret: jwtSecret });
   const leases = new DatabaseLeases({ db, clock, instance: ids.uuid() });

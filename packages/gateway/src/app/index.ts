@@ -9,9 +9,14 @@ import { openFoundation } from "./foundation.ts";
 import { Life } from "./life.ts";
 import { openRooms } from "./rooms.ts";
 import { openTransports, type TransportOptions, type Transports } from "./transports.ts";
+import type { WorkerPlace } from "./workers/messages.ts";
 
-/** What tests replace: time, randomness, the log, how long upstreams may take, and local model servers. */
+/**
+ * This process's place among several, and what tests replace: time, randomness, the log, how long upstreams may take,
+ * and local model servers.
+ */
 export interface AppOverrides {
+  worker?: WorkerPlace;
   deadlines?: Partial<Deadlines>;
   clock?: Clock;
   ids?: Ids;
@@ -24,10 +29,23 @@ export interface App {
   port: number;
   rooms: Rooms;
   log: Log;
-  /** Unready first, then no new connections; open streams may finish until the deadline. */
-  drain(): Promise<void>;
+  /** Whether requests are in progress that notifications may tell of. */
+  readonly isBusy: boolean;
+  /**
+   * Unready first, then no new connections; open streams may finish until the deadline. Unless told, others that share
+   * the bus are expected to stay, and to be busy.
+   */
+  drain(others?: Others): Promise<void>;
   /** Ends everything now. */
   stop(): Promise<void>;
+}
+
+/** What the other instances do while this one drains. It may become known meanwhile. */
+export interface Others {
+  /** Whether some stay: what can be moved is moved to them. */
+  stay(): boolean;
+  /** Whether one of them may have something to say on notification streams here. */
+  areBusy(): boolean;
 }
 
 class RunningApp implements App {
@@ -45,22 +63,29 @@ class RunningApp implements App {
     this.log = foundation.log;
   }
 
-  async drain(): Promise<void> {
-    const { server, events, config, foundation, life } = this.parts;
-    const { system, agents, memory, inference, realtime } = this.rooms;
+  get isBusy(): boolean {
+    return this.rooms.inference.callsInFlight > 0 || this.rooms.realtime.sessionCount > 0;
+  }
+
+  async drain(others: Others = this.#others): Promise<void> {
+    const { server, events, config, life } = this.parts;
+    const { system, agents, memory } = this.rooms;
     life.isPatient = true;
     system.draining = true;
     server.retire();
     await Bun.sleep(config.drainGraceMs);
     const finished = server.stop();
-    agents.retire();
-    // Requests in progress on other instances are not known here.
-    const { shared } = foundation.bus;
-    events.retire(() => shared || inference.callsInFlight > 0 || realtime.sessionCount > 0);
+    agents.retire({ othersStay: others.stay() });
+    events.retire(() => others.areBusy() || this.isBusy);
     await Promise.race([finished, Bun.sleep(config.drainTimeoutMs)]);
     await server.stop(true);
     await memory.flush();
     await life.close();
+  }
+
+  get #others(): Others {
+    const { shared } = this.parts.foundation.bus;
+    return { stay: () => shared, areBusy: () => shared };
   }
 
   stop(): Promise<void> {
@@ -70,15 +95,17 @@ class RunningApp implements App {
 
 /** Wires the whole service together. If anything fails to open, everything that was opened is closed again. */
 export async function startApp(config: Config, overrides: AppOverrides = {}): Promise<App> {
-  const { deadlines, clock, ids, localServers } = overrides;
+  const { deadlines, clock, ids, localServers, worker = null } = overrides;
   const log = overrides.log ?? createLog({ level: config.logLevel, format: config.logFormat });
   const life = new Life(log);
   try {
-    const foundation = await openFoundation({ config, life, log, clock, ids });
+    const foundation = await openFoundation({ config, life, log, clock, ids, worker });
     const ownPort = () => transports.server.port;
     const rooms = await openRooms({ config, life, foundation, ownPort, deadlines, localServers });
-    const parts = { config, life, foundation, rooms };
+    const parts = { config, life, foundation, rooms, worker };
     const transports = openTransports(parts);
+    // Others may ask at once for what this instance answers on the bus.
+    await foundation.bus.ready();
     return new RunningApp({ ...parts, ...transports });
   } catch (error) {
     await life

@@ -32,3 +32,15 @@ export function warnUnlessAlone(config: Config, lock: InstanceLock | null, log: 
     `another process serves from ${config.dataDir}: they do not share revoked keys or rate limits; stop one, or let them share a Postgres (SERVICE_DATABASE_URL) and a Redis (SERVICE_REDIS_URL)`,
   );
 }
+
+/** Held by the supervisor as long as it lives: a second one would count limits and holds for itself. */
+export function lockForWorkers(config: Config): InstanceLock | null {
+  // A Redis counts for everyone who shares it.
+  if (config.redisUrl !== null) return null;
+  privateFolder(config.dataDir);
+  const lock = tryLock(config.dataDir);
+  if (lock) return lock;
+  throw new Error(
+    `another process serves from ${config.dataDir}, and would not share limits with these workers: stop it first, or set SERVICE_DATA_DIR to another directory`,
+  );
+}

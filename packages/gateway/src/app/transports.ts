@@ -25,12 +25,16 @@ import { startHttpServer } from "../transports/server.ts";
 import type { Foundation } from "./foundation.ts";
 import type { Life } from "./life.ts";
 import type { OpenRooms } from "./rooms.ts";
+import type { WorkerPlace } from "./workers/messages.ts";
+import { workerMetrics } from "./workers/metrics.ts";
 
 export interface TransportOptions {
   config: Config;
   life: Life;
   foundation: Foundation;
   rooms: OpenRooms;
+  /** Null when this process is not one of several workers. */
+  worker: WorkerPlace | null;
 }
 
 export interface Transports {
@@ -95,11 +99,11 @@ function openCertificate(
 }
 
 /** Opens the listener: from here on the service takes requests. */
-export function openTransports({ config, life, foundation, rooms }: TransportOptions): Transports {
-  const { events: hub, limiter, revocations, clock, ids, log, metrics } = foundation;
+export function openTransports({ config, life, foundation, rooms, worker }: TransportOptions): Transports {
+  const { bus, requests, events: hub, limiter, revocations, clock, ids, log, metrics } = foundation;
   const { accounts, metering, audit } = rooms;
   const registry = new Registry(surfaces);
-  const tries = new FailedTries(clock);
+  const tries = new FailedTries(clock, bus);
   const calls = metrics.counter("gateway_rpc_calls_total", "JSON-RPC calls by method and outcome");
   const runner = new RpcRunner({
     registry,
@@ -140,7 +144,7 @@ export function openTransports({ config, life, foundation, rooms }: TransportOpt
       ...registry.routes,
       ...documentRoutes({
         registry,
-        metrics,
+        metricsText: worker && requests ? workerMetrics(metrics, requests, worker) : () => metrics.text(),
         metricsToken: config.metricsToken,
         isSecure: certificate !== null,
         version: VERSION,

@@ -4,7 +4,7 @@ import type { NotificationDefinition } from "../kernel/notification.ts";
 
 /**
  * What instances of the service tell each other. One process uses the in-process bus; several share one
- * through Redis. Delivery is at most once and in order per publisher.
+ * through Redis, or, as workers of one supervisor, through its socket. Delivery is at most once and in order per publisher.
  */
 export interface Bus {
   /** Whether other instances may be there at all. */
@@ -107,6 +107,15 @@ export interface ReservedChange {
   name: string;
   amount: Quantity;
   spent?: Spent;
+}
+
+/** What a grant of this many units reserves on each of its names. */
+export function grantedChanges(asking: Asking, units: number): ReservedChange[] {
+  const amount = grantedAmount(asking, units);
+  return [
+    ...asking.purses.map(({ name, cost }) => ({ name, amount: cost ? grantedAmount(cost, units) : amount })),
+    ...asking.alsoOn.map((name) => ({ name, amount })),
+  ];
 }
 
 /** What `grant` returns when nothing was reserved. */

@@ -13,28 +13,47 @@ interface Tries {
   endsMs: number;
 }
 
-/** Slows down those who guess: after too many wrong bearers none of theirs is looked at for a while. */
+/** How the instances of the service tell each other of failures. */
+interface Teller {
+  publish(topic: string, message: string): void;
+  subscribe(topic: string, receive: (message: string) => void): unknown;
+}
+const TOPIC = "failed-tries";
+
+/**
+ * Slows down those who guess: after too many wrong bearers, on whichever instance, none of theirs is looked at for a
+ * while.
+ */
 export class FailedTries {
   readonly #byNetwork = new BoundedMap<string, Tries>(NETWORKS_MAX);
 
-  constructor(readonly clock: Clock) {}
+  constructor(
+    readonly clock: Clock,
+    readonly teller: Teller,
+  ) {
+    teller.subscribe(TOPIC, (network) => this.#count(network));
+  }
 
   /** Throws the refusal when too many tries from there have failed lately. */
   check(ip: string): void {
-    const tries = this.#of(ip);
+    const tries = this.#of(networkOf(ip));
     if (!tries || tries.count < FAILED_TRIES_MAX) return;
     const retryAfterSeconds = Math.ceil((tries.endsMs - this.clock.now()) / 1000);
     fail("rate_limited", `Too many wrong tokens; try again in ${retryAfterSeconds} s`, { retryAfterSeconds });
   }
 
   failed(ip: string): void {
-    const tries = this.#of(ip);
-    if (tries) tries.count++;
-    else this.#byNetwork.set(networkOf(ip), { count: 1, endsMs: this.clock.now() + WINDOW_MS });
+    this.teller.publish(TOPIC, networkOf(ip));
   }
 
-  #of(ip: string): Tries | undefined {
-    const tries = this.#byNetwork.get(networkOf(ip));
+  #count(network: string): void {
+    const tries = this.#of(network);
+    if (tries) tries.count++;
+    else this.#byNetwork.set(network, { count: 1, endsMs: this.clock.now() + WINDOW_MS });
+  }
+
+  #of(network: string): Tries | undefined {
+    const tries = this.#byNetwork.get(network);
     return tries && tries.endsMs > this.clock.now() ? tries : undefined;
   }
 }

@@ -1,3 +1,5 @@
+import type { WriteTurn } from "../kernel/write-turn.ts";
+
 /**
  * One contract for both databases. SQL is written once, with `$1` placeholders, in the common subset;
  * `dialect` is for the rare statement that must differ.
@@ -43,6 +45,8 @@ export interface Database extends Queryable {
    * here wait for `work`, and it for them, so that neither finds the database locked by the other.
    */
   lendWrites<T>(work: () => Promise<T>): Promise<T>;
+  /** Takes turns with other processes that write to the same file, where there is one. */
+  takeTurns?(writeTurn: WriteTurn): void;
   /** Upkeep that takes a while: for a thread that serves no requests. SQLite moves its log into the database file. */
   checkpoint(): Promise<void>;
   /**

@@ -1,17 +1,15 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { ManualClock } from "@model-gateway/testing/clock.ts";
-import { freshDatabase, type TestDatabase } from "@model-gateway/testing/databases.ts";
 import { failure } from "@model-gateway/testing/failure.ts";
-import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import type { TestGateway } from "@model-gateway/testing/gateway.ts";
 import { startEngine } from "@model-gateway/testing/http-engine.ts";
 import { until } from "@model-gateway/testing/until.ts";
+import { type Company, company, sharings } from "../instances/support.ts";
 import { abortable, readerOf, textOf } from "../support/backends.ts";
 import { chat, deployedBefore, dialRaw, follow, serveTunnel } from "./support.ts";
 
-const redisUrl = process.env.TEST_REDIS_URL;
-
-describe.if(redisUrl !== undefined && process.env.TEST_POSTGRES_URL !== undefined)("two instances", () => {
-  let database: TestDatabase;
+describe.each(sharings)("two instances %s", (sharing) => {
+  let together: Company;
   let clock: ManualClock;
   let a: TestGateway;
   let b: TestGateway;
@@ -19,7 +17,7 @@ describe.if(redisUrl !== undefined && process.env.TEST_POSTGRES_URL !== undefine
   let node: { agent_id: string; token: string };
 
   beforeEach(async () => {
-    database = await freshDatabase("postgres");
+    together = await company(sharing);
     clock = new ManualClock();
     [a, b] = await Promise.all([boot(clock), boot(clock)]);
     admin = await a.signIn("ada");
@@ -28,18 +26,10 @@ describe.if(redisUrl !== undefined && process.env.TEST_POSTGRES_URL !== undefine
   });
   afterEach(async () => {
     await Promise.all([a.stop(), b.stop()]);
-    await database.drop();
+    await together.stop();
   });
 
-  const boot = (overrides: ManualClock) =>
-    bootGateway({
-      config: {
-        databaseUrl: database.options.databaseUrl,
-        redisUrl: redisUrl!,
-        jwtSecret: "a secret that both instances know 0123456789",
-      },
-      overrides: { clock: overrides },
-    });
+  const boot = (time: ManualClock) => together.boot({ overrides: { clock: time } });
   const on = (gateway: TestGateway) => gateway.rpc("agents.status", { agent_id: node.agent_id }, admin);
   const untilSeen = (gateway: TestGateway, online = true) =>
     until(
@@ -185,7 +175,7 @@ describe.if(redisUrl !== undefined && process.env.TEST_POSTGRES_URL !== undefine
     };
     await read();
 
-    a.app.rooms.agents.retire();
+    a.app.rooms.agents.retire({ othersStay: true });
     clock.advance(100);
     await until("the node is told", () => first.received.some(({ method }) => method === "agent.leaving"));
     const second = await dial(b, "/echo");

@@ -1,5 +1,7 @@
-/** The same grants, whether one process counts them or several through Redis. */
+/** The same grants, whether one process counts them or several through Redis or their supervisor. */
 import { afterAll, describe, expect, test } from "bun:test";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import fc from "fast-check";
 import {
   type Asking,
@@ -9,7 +11,8 @@ import {
   REFUSED,
   type Reservations,
 } from "../../src/bus/contract.ts";
-import { openBus } from "../../src/bus/index.ts";
+import { openBus, type SupervisorAddress } from "../../src/bus/index.ts";
+import { WorkerHub } from "../../src/bus/workers/hub.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
@@ -23,17 +26,15 @@ afterAll(async () => {
 /** Instances that share what they reserve. */
 type Open = () => Promise<Reservations[]>;
 
-async function open(url: string | null): Promise<Reservations> {
-  const { bus, reservations } = await openBus({
+async function open(url: string | null, supervisor: SupervisorAddress | null = null): Promise<Reservations> {
+  const { reservations, close } = await openBus({
     redisUrl: url,
+    supervisor,
     clock: systemClock,
     ids: randomIds,
     log: silentLog,
   });
-  cleanups.push(
-    () => reservations.close(),
-    () => bus.close(),
-  );
+  cleanups.push(close);
   return reservations;
 }
 
@@ -207,3 +208,11 @@ describe("reservations of one process", () =>
 describe.if(redisUrl !== undefined)("reservations over Redis", () =>
   reservationTests(() => Promise.all([open(redisUrl!), open(redisUrl!)])),
 );
+
+describe("reservations of workers", () =>
+  reservationTests(async () => {
+    const path = join(tmpdir(), `${crypto.randomUUID()}.sock`);
+    const hub = new WorkerHub({ path, clock: systemClock, log: silentLog });
+    cleanups.push(async () => hub.close());
+    return Promise.all(["1", "2"].map((worker) => open(null, { path, worker })));
+  }));

@@ -1,4 +1,5 @@
 import { expect, test } from "bun:test";
+import { availableParallelism } from "node:os";
 import { describeSettings, readConfig } from "../../src/config.ts";
 
 const problems = (env: Record<string, string>) => {
@@ -94,4 +95,16 @@ test("the help lists each setting with its default", () => {
   ]) {
     expect(help).toMatch(new RegExp(`${name}\\s+.+\\(default: .+\\)`));
   }
+});
+
+test("workers: a number, or one for each core", () => {
+  const workers = (text: string) => {
+    const read = readConfig({ SERVICE_WORKERS: text });
+    return "config" in read ? read.config.workers : read.problems;
+  };
+  if (process.platform === "linux")
+    expect([workers("4"), workers("auto")]).toEqual([4, Math.min(64, availableParallelism())]);
+  expect(workers("1")).toBe(1);
+  for (const bad of ["0", "-1", "65", "2.5", "many", "1e3"])
+    expect(workers(bad)).toEqual([expect.stringContaining("SERVICE_WORKERS: ")]);
 });

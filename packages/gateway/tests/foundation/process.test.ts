@@ -128,3 +128,17 @@ test("a start without its database or Redis ends and says which, without the pas
     expect(text).not.toContain("hidden");
   }
 }, 30_000);
+
+test("workers: a start that fails says why once, and leaves no process", async () => {
+  const odd = start(["--workers"]);
+  expect(await new Response(odd.stderr).text()).toContain("--workers needs a number, or auto");
+  const none = start(["--workers=0"]);
+  expect(await new Response(none.stderr).text()).toContain("SERVICE_WORKERS: ");
+  const taken = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } });
+  cleanups.push(() => taken.stop(true));
+  const child = start(["--workers", "2"], { SERVICE_PORT: String(taken.port) });
+  // The pipe closes when the last process that has it ends, the workers' included.
+  const text = await new Response(child.stderr).text();
+  expect(await child.exited).toBe(1);
+  expect(text.match(/the port is already in use/g)).toHaveLength(1);
+}, 30_000);

@@ -5,13 +5,14 @@ import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts
 import { startRealtimeUpstream } from "@model-gateway/testing/realtime.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { startUpstream } from "@model-gateway/testing/upstream.ts";
+import { FAILED_TRIES_MAX } from "../../src/kernel/failed-tries.ts";
 import { createLog } from "../../src/kernel/log.ts";
-import { bootPair, canShare, registerBackend, startOwnRedis } from "./support.ts";
+import { bootPair, canShare, registerBackend, sharings, startOwnRedis } from "./support.ts";
 
-describe.if(canShare)("two instances", () => {
+describe.each(sharings)("two instances %s", (sharing) => {
   test("a client event and a stop reach the instance that holds the voice session", async () => {
     const upstream = startRealtimeUpstream("dashscope");
-    const { a, b, stop } = await bootPair();
+    const { a, b, stop } = await bootPair({ sharing });
     try {
       const [token, stranger] = [await a.signIn("ada"), await a.signIn("eve")];
       await registerBackend(a, {
@@ -107,7 +108,7 @@ describe.if(canShare)("two instances", () => {
 
   test("a model route that one changes is the other's, too", async () => {
     const upstream = startUpstream({ models: ["m"] });
-    const { a, b, stop } = await bootPair();
+    const { a, b, stop } = await bootPair({ sharing });
     try {
       const token = await a.signIn("ada");
       await registerBackend(a, { type: "external", name: "first", url: upstream.url });
@@ -137,7 +138,26 @@ describe.if(canShare)("two instances", () => {
       upstream.stop();
     }
   });
+});
 
+// Not over the Redis that other tests share: they come from the same address.
+test("wrong tokens count on all workers together", async () => {
+  const { a, b, stop } = await bootPair({ sharing: "as workers" });
+  try {
+    const tried = async ({ url }: TestGateway) => {
+      const headers = { authorization: `Bearer ${crypto.randomUUID()}` };
+      const answer = await fetch(`${url}/api/admin/backends`, { headers });
+      await answer.text();
+      return answer.status;
+    };
+    for (let i = 0; i < FAILED_TRIES_MAX; i++) expect(await tried(a)).toBe(401);
+    await until("the other has heard of all of them", async () => (await tried(b)) === 429);
+  } finally {
+    await stop();
+  }
+});
+
+describe.if(canShare)("two instances over Redis", () => {
   test("different signing secrets are in the log of both", async () => {
     const { options, drop } = await freshDatabase("postgres");
     const lines: string[][] = [[], []];
@@ -164,8 +184,8 @@ describe.if(canShare)("two instances", () => {
   test("one of them probes, the other believes good news and looks for itself at bad news", async () => {
     const clock = new ManualClock(Date.now());
     const upstream = startUpstream({ models: ["m"] });
-    const { a, b, databaseUrl, stop } = await bootPair({ overrides: { clock } });
-    const sql = new Bun.SQL(databaseUrl, { max: 1 });
+    const { a, b, storage, stop } = await bootPair({ overrides: { clock } });
+    const sql = new Bun.SQL(storage.databaseUrl!, { max: 1 });
     /** Moves the clock on in steps; after each of them one instance has renewed its lease. */
     const passSeconds = async (seconds: number) => {
       for (let passed = 0; passed < seconds; passed += 15) {

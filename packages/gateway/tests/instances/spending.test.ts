@@ -2,14 +2,13 @@ import { describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { freshDatabase } from "@model-gateway/testing/databases.ts";
-import { ADMIN_TOKEN, bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import { ADMIN_TOKEN, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { startUpstream } from "@model-gateway/testing/upstream.ts";
 import { verifyLedger } from "../../src/rooms/ledger/index.ts";
 import { openStorage } from "../../src/storage/index.ts";
 import { costUsd, DEAR, honestUpstream, PRICES, QUOTA_USD } from "../support/spending.ts";
-import { canShare, registerBackend } from "./support.ts";
+import { company, registerBackend, type Sharing, sharings } from "./support.ts";
 
 const INSTANCES = 3;
 /** 1,024 tokens of the request that crosses the line. */
@@ -21,30 +20,24 @@ interface Cluster {
   stop(): Promise<void>;
 }
 
-/** Three instances on one Postgres and one Redis, before an upstream that says what it served. */
-async function bootCluster(): Promise<Cluster> {
+/** Three instances before an upstream that says what it served. */
+async function bootCluster(sharing: Sharing): Promise<Cluster> {
   let servedUsd = 0;
-  const { options, drop } = await freshDatabase("postgres");
+  const { boot, storage: where, stop } = await company(sharing);
   const dir = mkdtempSync(join(tmpdir(), "gateway-cluster-"));
   const pricingFile = join(dir, "prices.json");
   writeFileSync(pricingFile, JSON.stringify(PRICES));
-  const storage = await openStorage(options);
+  const storage = await openStorage(where);
   await storage.run("UPDATE billing_tiers SET rpm = 1000000");
   await storage.close();
-  const config = {
-    databaseUrl: options.databaseUrl,
-    redisUrl: process.env.TEST_REDIS_URL!,
-    jwtSecret: "a secret that all instances share, long",
-    apiRateLimitRpm: 1_000_000,
-    pricingFile,
-  };
+  const config = { apiRateLimitRpm: 1_000_000, pricingFile };
   const upstream = startUpstream({
     models: [DEAR],
     handler: honestUpstream((tokens) => {
       servedUsd += costUsd(tokens);
     }),
   });
-  const gateways = await Promise.all(Array.from({ length: INSTANCES }, () => bootGateway({ config })));
+  const gateways = await Promise.all(Array.from({ length: INSTANCES }, () => boot({ config })));
   await registerBackend(gateways[0]!, { name: "first", type: "external", url: upstream.url });
   for (const { app } of gateways)
     await until("the backend serves a model", () => app.rooms.routing.modelCount > 0);
@@ -54,15 +47,15 @@ async function bootCluster(): Promise<Cluster> {
     async stop() {
       for (const gateway of gateways) await gateway.stop();
       upstream.stop();
-      await drop();
+      await stop();
       rmSync(dir, { recursive: true, force: true });
     },
   };
 }
 
-describe.if(canShare)("three instances", () => {
+describe.each(sharings)("three instances %s", (sharing) => {
   test("let at most one request across a quota's line, whatever the key, its label and the instance", async () => {
-    const { gateways, servedUsd, stop } = await bootCluster();
+    const { gateways, servedUsd, stop } = await bootCluster(sharing);
     try {
       const [first] = gateways as [TestGateway];
       const token = await first.signIn("ada");
@@ -108,7 +101,7 @@ describe.if(canShare)("three instances", () => {
   });
 
   test("serve exactly what a key's budget covers, and hear of its edits at once", async () => {
-    const { gateways, servedUsd, stop } = await bootCluster();
+    const { gateways, servedUsd, stop } = await bootCluster(sharing);
     try {
       const [first, second] = gateways as [TestGateway, TestGateway];
       const token = await first.signIn("ada");

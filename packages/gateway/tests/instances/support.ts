@@ -1,14 +1,71 @@
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { freshDatabase } from "@model-gateway/testing/databases.ts";
 import { ADMIN_TOKEN, bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { startRedis } from "@model-gateway/testing/services.ts";
 import type { AppOverrides } from "../../src/app/index.ts";
+import { WorkerHub } from "../../src/bus/workers/hub.ts";
+import type { Config } from "../../src/config.ts";
+import { systemClock } from "../../src/kernel/clock.ts";
+import { silentLog } from "../../src/kernel/log.ts";
+import type { StorageOptions } from "../../src/storage/index.ts";
 
 /** Whether the machine has what several instances need. */
 export const canShare =
   process.env.TEST_REDIS_URL !== undefined && process.env.TEST_POSTGRES_URL !== undefined;
 
+/** Instances that share one database, and their limits, holds and messages. */
+export interface Company {
+  storage: StorageOptions;
+  boot(options?: { config?: Partial<Config>; overrides?: AppOverrides }): Promise<TestGateway>;
+  /** After the instances. */
+  stop(): Promise<void>;
+}
+
+export type Sharing = "over Redis" | "as workers";
+/** The ways in which instances can share on this machine. */
+export const sharings: readonly Sharing[] = canShare ? ["over Redis", "as workers"] : ["as workers"];
+
+/** A Postgres and a Redis, or an embedded database and the socket of a supervisor. */
+export function company(sharing: Sharing, redisUrl = process.env.TEST_REDIS_URL!): Promise<Company> {
+  return sharing === "over Redis" ? overRedis(redisUrl) : asWorkers();
+}
+
+async function overRedis(redisUrl: string): Promise<Company> {
+  const { options, drop } = await freshDatabase("postgres");
+  const { databaseUrl } = options;
+  const jwtSecret = "a secret that all instances share, long";
+  return {
+    storage: options,
+    boot: ({ config, overrides } = {}) =>
+      bootGateway({ config: { databaseUrl, redisUrl, jwtSecret, ...config }, overrides }),
+    stop: drop,
+  };
+}
+
+async function asWorkers(): Promise<Company> {
+  const dataDir = mkdtempSync(join(tmpdir(), "gateway-workers-"));
+  const path = join(dataDir, "workers.sock");
+  const hub = new WorkerHub({ path, clock: systemClock, log: silentLog });
+  const service = crypto.randomUUID();
+  let count = 0;
+  return {
+    storage: { dataDir, databaseUrl: null },
+    boot({ config, overrides } = {}) {
+      const supervisor = { path, worker: crypto.randomUUID() };
+      const worker = { number: ++count, count: 3, starts: 1, service, supervisor };
+      return bootGateway({ config, dataDir, overrides: { ...overrides, worker } });
+    },
+    async stop() {
+      hub.close();
+      rmSync(dataDir, { recursive: true, force: true });
+    },
+  };
+}
+
 export interface PairOptions {
+  sharing?: Sharing;
   redisUrl?: string;
   overrides?: AppOverrides;
 }
@@ -16,30 +73,25 @@ export interface PairOptions {
 export interface Pair {
   a: TestGateway;
   b: TestGateway;
-  databaseUrl: string;
+  storage: StorageOptions;
   stop(): Promise<void>;
 }
 
-/** Two instances of the service over one Postgres database and one Redis. */
 export async function bootPair({
-  redisUrl = process.env.TEST_REDIS_URL!,
+  sharing = "over Redis",
+  redisUrl,
   overrides,
 }: PairOptions = {}): Promise<Pair> {
-  const { options, drop } = await freshDatabase("postgres");
-  const config = {
-    databaseUrl: options.databaseUrl,
-    redisUrl,
-    jwtSecret: "a secret that both instances share, long",
-  };
-  const [a, b] = await Promise.all([bootGateway({ config, overrides }), bootGateway({ config, overrides })]);
+  const { boot, storage, stop } = await company(sharing, redisUrl);
+  const [a, b] = await Promise.all([boot({ overrides }), boot({ overrides })]);
   return {
     a,
     b,
-    databaseUrl: options.databaseUrl!,
+    storage,
     async stop() {
       await a.stop();
       await b.stop();
-      await drop();
+      await stop();
     },
   };
 }

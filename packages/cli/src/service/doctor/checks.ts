@@ -1,7 +1,9 @@
 import { accessSync, constants, existsSync, mkdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
+import { availableParallelism } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { exposureOf, ownProcess } from "@model-gateway/gateway/app/exposure.ts";
+import { socketPath } from "@model-gateway/gateway/app/workers/supervisor.ts";
 import type { BridgeResolver } from "@model-gateway/gateway/backends/contract.ts";
 import { backendFactory, localServers } from "@model-gateway/gateway/backends/index.ts";
 import type { Config } from "@model-gateway/gateway/config.ts";
@@ -209,6 +211,21 @@ export function checkClock({ now }: CheckOptions): Finding {
       CLOCK_REMEDY,
     );
   return ok("clock", new Date(now()).toISOString());
+}
+
+/** Nothing for one process. */
+export function checkWorkers({ config }: CheckOptions): Finding[] {
+  if (config.workers === 1) return [];
+  try {
+    if (config.redisUrl === null) socketPath(config.dataDir);
+  } catch (error) {
+    return [failed("workers", (error as Error).message, "set SERVICE_DATA_DIR to a shorter path")];
+  }
+  const cores = availableParallelism();
+  const message = `${config.workers} processes on ${cores} ${cores === 1 ? "core" : "cores"}`;
+  if (config.workers <= cores) return [ok("workers", message)];
+  const remedy = "SERVICE_WORKERS=auto starts one for each core; more only take memory";
+  return [{ check: "workers", state: "warning", message, remedy }];
 }
 
 export async function checkRedis({ config }: CheckOptions): Promise<Finding[]> {

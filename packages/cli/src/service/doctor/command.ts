@@ -8,6 +8,7 @@ import {
   checkExposure,
   checkPort,
   checkRedis,
+  checkWorkers,
   type Finding,
 } from "./checks.ts";
 
@@ -37,6 +38,7 @@ async function examine(env: Record<string, string | undefined>): Promise<Finding
     dataDir,
     ...(reachable ? await checkDatabase(options) : []),
     ...(await checkRedis(options)),
+    ...checkWorkers(options),
     await checkPort(options),
     await checkBackends(options),
   ];

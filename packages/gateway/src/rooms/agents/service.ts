@@ -215,21 +215,21 @@ export class Agents {
   }
 
   /**
-   * Moves nodes to other instances. Each connection stays until the node has a new one and its requests here are done,
-   * so that the node can be reached all the time and nothing is cut.
+   * Moves nodes to other instances, if some stay. Each connection stays until the node has a new one and its requests
+   * here are done, so that the node can be reached all the time and nothing is cut.
    */
-  retire(): void {
-    const { clock, bus } = this.options;
+  retire({ othersStay }: { othersStay: boolean }): void {
+    const { clock } = this.options;
     this.#isRetiring = true;
     const beganMs = clock.elapsed();
-    if (bus.shared) for (const session of this.#sessions.values()) session.setLeaving();
-    if (bus.shared) this.#announceAll();
+    if (othersStay) for (const session of this.#sessions.values()) session.setLeaving();
+    if (othersStay) this.#announceAll();
     // The others hear of it first: they would drop what they ask through here when the node shows up elsewhere.
     const cancelTelling = clock.after(ANNOUNCED_MS, () => {
-      if (bus.shared) for (const { link } of this.#sessions.values()) link.leaving();
+      if (othersStay) for (const { link } of this.#sessions.values()) link.leaving();
     });
     const close = () => {
-      const mayStay = bus.shared && clock.elapsed() - beganMs < MOVED_WITHIN_MS;
+      const mayStay = othersStay && clock.elapsed() - beganMs < MOVED_WITHIN_MS;
       for (const session of [...this.#sessions.values()])
         if (session.link.openStreams === 0 && (session.isSuperseded || !mayStay))
           session.close(1001, "this instance is stopping");

@@ -1,4 +1,5 @@
 import { Database as Sqlite } from "bun:sqlite";
+import type { WriteTurn } from "../../kernel/write-turn.ts";
 import type { Database, Queryable, Row, SqlValue, Transaction, TransactionOptions } from "../contract.ts";
 import { namingOutages } from "../outage.ts";
 
@@ -49,6 +50,15 @@ async function whenUnlocked<T>(attempt: () => T): Promise<T> {
   }
 }
 
+async function inTurn<T>(writeTurn: WriteTurn, work: () => Promise<T>): Promise<T> {
+  const end = await writeTurn();
+  try {
+    return await work();
+  } finally {
+    end();
+  }
+}
+
 class Connection implements Queryable {
   readonly dialect = "sqlite";
   constructor(readonly handle: Sqlite) {}
@@ -82,6 +92,7 @@ export class SqliteDatabase implements Database {
   readonly #writer: Connection;
   readonly #reader: Connection;
   #lastWrite: Promise<unknown> = Promise.resolve();
+  #writeTurn: WriteTurn | null = null;
   #logPagesMax = 0;
 
   private constructor(writer: Connection, reader: Connection) {
@@ -109,9 +120,15 @@ export class SqliteDatabase implements Database {
     this.#writer.handle.run(`PRAGMA wal_autocheckpoint = ${pagesMax}`);
   }
 
-  /** Queues `work` behind every earlier write of this process. */
+  takeTurns(writeTurn: WriteTurn): void {
+    this.#writeTurn = writeTurn;
+  }
+
+  /** Queues `work` behind every earlier write of this process, and of others that take turns with it. */
   #exclusively<T>(work: () => Promise<T>): Promise<T> {
-    const result = this.#lastWrite.then(work, work);
+    const writeTurn = this.#writeTurn;
+    const run = writeTurn === null ? work : () => inTurn(writeTurn, work);
+    const result = this.#lastWrite.then(run, run);
     this.#lastWrite = result.catch(() => {});
     return result;
   }

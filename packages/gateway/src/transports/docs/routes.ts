@@ -7,11 +7,10 @@ import { openRpcDocument } from "../../kernel/openrpc.ts";
 import { rpcReference } from "../../kernel/reference.ts";
 import type { Registry } from "../../kernel/registry.ts";
 import { type AnyRoute, defineRoute, raw } from "../../kernel/route.ts";
-import type { Metrics } from "../../observe/metrics.ts";
 
 export interface DocumentOptions {
   registry: Registry;
-  metrics: Metrics;
+  metricsText(): string | Promise<string>;
   /** What `GET /metrics` asks for; null: nothing. */
   metricsToken: string | null;
   /** Whether the service itself speaks TLS. */
@@ -30,7 +29,7 @@ function serverUrlOf(request: HttpRequest, isSecure: boolean): string {
 /** The documents that are derived from the definitions, and the metrics. */
 export function documentRoutes({
   registry,
-  metrics,
+  metricsText,
   metricsToken,
   isSecure,
   version,
@@ -69,10 +68,10 @@ export function documentRoutes({
       summary: "Prometheus metrics",
       auth: "public",
       response: raw(z.string(), { type: "text/plain" }),
-      handler: ({ request, requestId }) => {
+      handler: async ({ request, requestId }) => {
         if (metricsToken !== null && !constantTimeEqual(bearerOf(request) ?? "", metricsToken))
           fail("auth_required", "Send SERVICE_METRICS_TOKEN as `Authorization: Bearer`");
-        return text(metrics.text(), "text/plain; version=0.0.4; charset=utf-8", requestId);
+        return text(await metricsText(), "text/plain; version=0.0.4; charset=utf-8", requestId);
       },
     }),
   ];

@@ -1,0 +1,31 @@
+import type { SupervisorAddress } from "../../bus/index.ts";
+import type { Config } from "../../config.ts";
+
+/** A process among the workers of one service. */
+export interface WorkerPlace {
+  /** From 1. */
+  number: number;
+  count: number;
+  /** How often a worker with this number was started. */
+  starts: number;
+  /** Common to the workers of one supervisor. */
+  service: string;
+  /** Null where the workers share a Redis. */
+  supervisor: SupervisorAddress | null;
+}
+
+/** To a worker, over the pipe that it was started with. */
+export type ToWorker =
+  | { start: { config: Config; place: WorkerPlace } }
+  /** The whole service stops. */
+  | { drain: true }
+  /** While it stops: whether another worker still has requests in progress. */
+  | { othersBusy: boolean };
+
+/** From a worker. */
+export type FromWorker =
+  /** It takes requests. The introduction is what a start prints. */
+  | { ready: { url: string; port: number; introduction: string } }
+  | { failed: { message: string; code?: string } }
+  /** While it stops: whether it has requests in progress. */
+  | { busy: boolean };

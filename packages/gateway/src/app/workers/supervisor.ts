@@ -1,0 +1,248 @@
+import { join, relative } from "node:path";
+import type { Subprocess } from "bun";
+import type { SupervisorAddress } from "../../bus/index.ts";
+import { WorkerHub } from "../../bus/workers/hub.ts";
+import type { Config } from "../../config.ts";
+import { systemClock } from "../../kernel/clock.ts";
+import { randomIds } from "../../kernel/ids.ts";
+import type { Log } from "../../kernel/log.ts";
+import type { FromWorker, ToWorker } from "./messages.ts";
+
+const SOCKET_FILE = "workers.sock";
+/** What the kernel allows is 108 with the final zero. */
+const SOCKET_PATH_LENGTH_MAX = 100;
+/** A worker that ends is replaced after the first delay, and after twice the last one when that ends soon, too. */
+const RESTART_MS = { first: 100, most: 10_000 };
+/** A worker that has run for so long was no failed start. */
+const SETTLED_MS = 60_000;
+/** What closing takes beyond the time that streams have; then a worker is killed. */
+const CLOSING_MS = 20_000;
+
+interface SupervisorOptions {
+  config: Config;
+  log: Log;
+  /** The command line of a worker. */
+  command: readonly string[];
+}
+
+interface Ready {
+  url: string;
+  port: number;
+  introduction: string;
+}
+
+interface Waiting {
+  resolve(ready: Ready): void;
+  reject(error: Error): void;
+}
+
+/** One of the N places, and the process that has it now. */
+class Seat {
+  child: Subprocess<"ignore", "inherit", "inherit"> | null = null;
+  starts = 0;
+  /** Those that had the seat before and whose holds have not been freed. */
+  predecessors: string[] = [];
+  id = "";
+  readyAtMs: number | null = null;
+  restartMs = RESTART_MS.first;
+  cancelRestart: () => void = () => {};
+  waiting: Waiting | null = null;
+  failure: { message: string; code?: string } | null = null;
+  isBusy = true;
+
+  constructor(readonly number: number) {}
+}
+
+/** The workers' socket, relative to here where that is shorter: what a path of a socket may have is little. */
+export function socketPath(dataDir: string): string {
+  const path = join(dataDir, SOCKET_FILE);
+  const fromHere = relative(process.cwd(), path);
+  const shorter = fromHere.length < path.length ? fromHere : path;
+  if (Buffer.byteLength(shorter) > SOCKET_PATH_LENGTH_MAX)
+    throw new Error(
+      `SERVICE_DATA_DIR: ${dataDir} is too long for the socket that workers share; name a directory of at most ${SOCKET_PATH_LENGTH_MAX - SOCKET_FILE.length - 1} bytes`,
+    );
+  return shorter;
+}
+
+/** Starts the workers, starts another one for each that ends, and stops them together. */
+export class Supervisor {
+  readonly #seats: Seat[];
+  readonly #hub: WorkerHub | null;
+  readonly #socketPath: string;
+  readonly #service = randomIds.uuid();
+  #port: number;
+  #isStopping = false;
+  #whenEnded: (() => void) | null = null;
+  url = "";
+  introduction = "";
+
+  private constructor(readonly options: SupervisorOptions) {
+    const { config, log } = options;
+    this.#port = config.port;
+    this.#seats = Array.from({ length: config.workers }, (_, i) => new Seat(i + 1));
+    this.#socketPath = config.redisUrl === null ? socketPath(config.dataDir) : "";
+    this.#hub =
+      config.redisUrl === null ? new WorkerHub({ path: this.#socketPath, clock: systemClock, log }) : null;
+  }
+
+  /** Resolves when every worker takes requests. */
+  static async start(options: SupervisorOptions): Promise<Supervisor> {
+    const supervisor = new Supervisor(options);
+    const [first, ...others] = supervisor.#seats as [Seat, ...Seat[]];
+    try {
+      // Alone at first: it brings the database up to date, makes what secrets are missing and finds a free port.
+      const { url, port, introduction } = await supervisor.#start(first);
+      supervisor.#port = port;
+      await Promise.all(others.map((seat) => supervisor.#start(seat)));
+      supervisor.url = url;
+      supervisor.introduction = introduction;
+      return supervisor;
+    } catch (error) {
+      supervisor.kill();
+      throw error;
+    }
+  }
+
+  /** Lets requests in progress finish, within the limits of a drain, and ends every worker. */
+  async drain(): Promise<void> {
+    const { drainGraceMs, drainTimeoutMs } = this.options.config;
+    this.#isStopping = true;
+    for (const seat of this.#seats) {
+      seat.cancelRestart();
+      this.#tell(seat, { drain: true });
+    }
+    const ended = new Promise<void>((resolve) => {
+      this.#whenEnded = resolve;
+      this.#checkEnded();
+    });
+    const late = systemClock.after(drainGraceMs + drainTimeoutMs + CLOSING_MS, () => {
+      this.options.log.error("workers did not stop in time and are killed");
+      for (const { child } of this.#seats) child?.kill("SIGKILL");
+    });
+    await ended;
+    late();
+    this.#hub?.close();
+  }
+
+  /** Ends everything now. */
+  kill(): void {
+    this.#isStopping = true;
+    for (const { child, cancelRestart } of this.#seats) {
+      cancelRestart();
+      child?.kill("SIGKILL");
+    }
+    this.#hub?.close();
+  }
+
+  #start(seat: Seat): Promise<Ready> {
+    const { command, config } = this.options;
+    if (seat.id !== "") seat.predecessors.push(seat.id);
+    seat.id = randomIds.uuid();
+    seat.starts++;
+    seat.readyAtMs = null;
+    seat.failure = null;
+    const child = Bun.spawn([...command], {
+      stdio: ["ignore", "inherit", "inherit"],
+      env: process.env,
+      serialization: "json",
+      ipc: (message) => this.#heard(seat, message as FromWorker),
+      onExit: ({ signalCode: signal }, code) => this.#ended(seat, { code, signal }),
+    });
+    seat.child = child;
+    const supervisor: SupervisorAddress | null =
+      this.#hub === null ? null : { path: this.#socketPath, worker: seat.id };
+    this.#tell(seat, {
+      start: {
+        config: {
+          ...config,
+          port: this.#port,
+          reusePort: true,
+          // The kernel spreads connections over the workers, so each may have its share.
+          connectionsMax:
+            config.connectionsMax === null ? null : Math.ceil(config.connectionsMax / config.workers),
+        },
+        place: {
+          number: seat.number,
+          count: config.workers,
+          starts: seat.starts,
+          service: this.#service,
+          supervisor,
+        },
+      },
+    });
+    return new Promise<Ready>((resolve, reject) => {
+      seat.waiting = { resolve, reject };
+    });
+  }
+
+  /** Nothing happens to what is told to a worker that is about to end. */
+  #tell({ child }: Seat, message: ToWorker): void {
+    try {
+      child?.send(message);
+    } catch {}
+  }
+
+  #heard(seat: Seat, message: FromWorker): void {
+    if ("ready" in message) this.#ready(seat, message.ready);
+    else if ("failed" in message) seat.failure = message.failed;
+    else {
+      seat.isBusy = message.busy;
+      this.#tellBusy();
+    }
+  }
+
+  #ready(seat: Seat, ready: Ready): void {
+    seat.readyAtMs = systemClock.elapsed();
+    // What its predecessors left in the journal is settled, so their holds need not stand for it any longer.
+    for (const id of seat.predecessors.splice(0)) this.#hub?.forget(id);
+    seat.waiting?.resolve(ready);
+    seat.waiting = null;
+  }
+
+  #ended(seat: Seat, { code, signal }: { code: number | null; signal: string | number | null }): void {
+    seat.child = null;
+    seat.isBusy = false;
+    const { failure, waiting } = seat;
+    seat.waiting = null;
+    const reason = failure?.message ?? `worker ${seat.number} ended before it was ready`;
+    waiting?.reject(Object.assign(new Error(reason), failure?.code && { code: failure.code }));
+    this.#tellBusy();
+    this.#checkEnded();
+    // While the service starts, the failure of one worker is that of the start.
+    if (this.#isStopping || this.introduction === "") return;
+    this.#restart(seat, { code, signal, ...(failure && { failure: failure.message }) });
+  }
+
+  #restart(seat: Seat, fields: Record<string, unknown>): void {
+    const { log } = this.options;
+    const { readyAtMs } = seat;
+    const hasSettled = readyAtMs !== null && systemClock.elapsed() - readyAtMs >= SETTLED_MS;
+    const delayMs = hasSettled ? RESTART_MS.first : seat.restartMs;
+    seat.restartMs = Math.min(delayMs * 2, RESTART_MS.most);
+    log.error("a worker ended; another one is started", {
+      ...fields,
+      worker: seat.number,
+      delay_ms: delayMs,
+    });
+    seat.cancelRestart = systemClock.after(delayMs, () => {
+      this.#start(seat).then(
+        () => log.info("a worker was started again", { worker: seat.number, starts: seat.starts }),
+        () => {},
+      );
+    });
+  }
+
+  /** Notification streams end when no worker has anything to say on them any more. */
+  #tellBusy(): void {
+    if (!this.#isStopping) return;
+    for (const seat of this.#seats) {
+      const othersBusy = this.#seats.some((other) => other !== seat && other.isBusy);
+      if (seat.child) this.#tell(seat, { othersBusy });
+    }
+  }
+
+  #checkEnded(): void {
+    if (this.#seats.every(({ child }) => child === null)) this.#whenEnded?.();
+  }
+}

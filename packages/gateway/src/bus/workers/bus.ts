@@ -1,0 +1,68 @@
+import type { Bus, Subscription } from "../contract.ts";
+import { InProcessBus } from "../in-process/bus.ts";
+import type { WorkerLink } from "./link.ts";
+
+/** Topics shared by the workers of one service. A message reaches this process's own receivers by a function call. */
+export class WorkerBus implements Bus {
+  readonly shared = true;
+  readonly #local = new InProcessBus();
+  /** Resolves when the supervisor hands on what is published on the topic. */
+  readonly #topics = new Map<string, Promise<void>>();
+  readonly #forget = new Set<() => void>();
+
+  constructor(readonly link: WorkerLink) {
+    link.use({
+      entered: () => {
+        for (const topic of this.#topics.keys()) link.send(["subscribe", 0, topic]);
+      },
+      connected: (again) => {
+        if (again) for (const forget of this.#forget) forget();
+      },
+      published: (topic, message) => this.#local.publish(topic, message),
+    });
+  }
+
+  get connected(): boolean {
+    return this.link.connected;
+  }
+
+  publish(topic: string, message: string): void {
+    this.#local.publish(topic, message);
+    this.link.send(["publish", topic, message]);
+  }
+
+  subscribe(topic: string, receive: (message: string) => void): Subscription {
+    const end = this.#local.subscribe(topic, receive);
+    let ready = this.#topics.get(topic);
+    if (!ready) {
+      // Without a connection: the next one begins with all topics.
+      ready = this.link
+        .ask((id) => ["subscribe", id, topic])
+        .then(
+          () => {},
+          () => {},
+        );
+      this.#topics.set(topic, ready);
+    }
+    return Object.assign(
+      () => {
+        end();
+        if (this.#local.receiverCount(topic) > 0 || !this.#topics.delete(topic)) return;
+        this.link.send(["unsubscribe", topic]);
+      },
+      { ready },
+    );
+  }
+
+  async ready(): Promise<void> {
+    await Promise.all(this.#topics.values());
+  }
+
+  onGap(forget: () => void): void {
+    this.#forget.add(forget);
+  }
+
+  close(): Promise<void> {
+    return this.#local.close();
+  }
+}

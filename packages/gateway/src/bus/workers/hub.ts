@@ -1,0 +1,190 @@
+import { rmSync } from "node:fs";
+import type { Socket, UnixSocketListener } from "bun";
+import type { Clock } from "../../kernel/clock.ts";
+import type { Log } from "../../kernel/log.ts";
+import type { Asking, ReservedChange } from "../contract.ts";
+import { InProcessBus } from "../in-process/bus.ts";
+import { InProcessRateLimiter } from "../in-process/rate-limiter.ts";
+import { Channel } from "./channel.ts";
+import { WorkerHolds } from "./holds.ts";
+import type { ToHub, ToWorker } from "./messages.ts";
+import { WriteQueue } from "./write-queue.ts";
+
+/** How long the holds of a worker that has lost its connection stay: it may come back, or be replaced. */
+const LOST_MS = 15_000;
+const OWNER_ONLY = 0o177;
+
+interface HubOptions {
+  path: string;
+  clock: Clock;
+  log: Log;
+}
+
+/** One worker's connection. */
+interface Peer {
+  channel: Channel<ToHub, ToWorker>;
+  worker: string | null;
+  /** Ends each subscription, by topic. */
+  topics: Map<string, () => void>;
+}
+
+/**
+ * What the workers of one service share: topics, limits and holds, counted in the process that supervises them. They
+ * reach it through a Unix socket that only the service's own account can open.
+ */
+export class WorkerHub {
+  readonly #topics = new InProcessBus();
+  readonly #limiter: InProcessRateLimiter;
+  readonly #holds = new WorkerHolds();
+  readonly #writes: WriteQueue<Peer>;
+  readonly #listener: UnixSocketListener<Peer>;
+  readonly #peers = new Set<Peer>();
+  /** Whose message is being handed on: it has had it already. */
+  #publisher: Peer | null = null;
+  /** How to keep a lost worker's holds after all. */
+  readonly #lost = new Map<string, () => void>();
+
+  constructor(readonly options: HubOptions) {
+    const { path, clock } = options;
+    this.#limiter = new InProcessRateLimiter(clock);
+    this.#writes = new WriteQueue(clock);
+    // Left by a supervisor that was killed.
+    rmSync(path, { force: true });
+    const umask = process.umask(OWNER_ONLY);
+    try {
+      this.#listener = Bun.listen<Peer>({
+        unix: path,
+        socket: {
+          open: (socket) => {
+            socket.data = this.#met(socket);
+          },
+          data: ({ data }, bytes) => data.channel.received(bytes),
+          drain: ({ data }) => data.channel.drained(),
+          close: ({ data }) => this.#gone(data),
+          error: ({ data }) => data.channel.close(),
+        },
+      });
+    } finally {
+      process.umask(umask);
+    }
+  }
+
+  /** Frees what a worker had reserved: it is dead, and what it had spent is in the database. */
+  forget(worker: string): void {
+    this.#lost.get(worker)?.();
+    this.#lost.delete(worker);
+    this.#holds.forget(worker);
+  }
+
+  close(): void {
+    for (const cancel of this.#lost.values()) cancel();
+    this.#listener.stop(true);
+    rmSync(this.options.path, { force: true });
+  }
+
+  #met(socket: Socket<Peer>): Peer {
+    const { log } = this.options;
+    const channel = new Channel<ToHub, ToWorker>({
+      socket,
+      receive: (message) => this.#receive(peer, message),
+      dropped: (bytes) => log.error("a message to a worker is too large and was dropped", { bytes }),
+      broke: (error) => log.error("a worker's message failed; its connection is closed", { error }),
+    });
+    const peer: Peer = { channel, worker: null, topics: new Map() };
+    this.#peers.add(peer);
+    return peer;
+  }
+
+  #gone(peer: Peer): void {
+    this.#peers.delete(peer);
+    for (const end of peer.topics.values()) end();
+    this.#writes.forget(peer);
+    const { worker } = peer;
+    // It may already be back on another connection.
+    if (worker === null || [...this.#peers].some((other) => other.worker === worker)) return;
+    this.#lost.get(worker)?.();
+    this.#lost.set(
+      worker,
+      this.options.clock.after(LOST_MS, () => this.forget(worker)),
+    );
+  }
+
+  #receive(peer: Peer, message: ToHub): void {
+    const answer = this.#handle(peer, message);
+    if (answer !== null) peer.channel.send(["answer", message[1] as number, answer]);
+  }
+
+  /** The answer, where one is waited for. */
+  #handle(peer: Peer, message: ToHub): number | null {
+    switch (message[0]) {
+      case "hit":
+        return this.#limiter.hit(message[2], message[3], message[4]);
+      case "grant":
+        return this.#holds.grant(known(peer), unlimited(message[2]));
+      case "change":
+        this.#holds.change(known(peer), message[1]);
+        return null;
+      case "publish":
+        this.#publish(peer, message[1], message[2]);
+        return null;
+      case "subscribe":
+        this.#subscribe(peer, message[2]);
+        return 0;
+      case "unsubscribe":
+        peer.topics.get(message[1])?.();
+        peer.topics.delete(message[1]);
+        return null;
+      case "write": {
+        const [, id] = message;
+        this.#writes.enter(peer, () => peer.channel.send(["answer", id, 0]));
+        return null;
+      }
+      case "written":
+        this.#writes.leave(peer);
+        return null;
+      case "beat":
+        return 0;
+      case "enter":
+        this.#enter(peer, message[2], message[3]);
+        return 0;
+      case "leave":
+        this.#holds.enter(known(peer), []);
+        return 0;
+    }
+  }
+
+  #enter(peer: Peer, worker: string, reserved: readonly ReservedChange[]): void {
+    peer.worker = worker;
+    this.#lost.get(worker)?.();
+    this.#lost.delete(worker);
+    this.#holds.enter(worker, reserved);
+  }
+
+  #publish(peer: Peer, topic: string, message: string): void {
+    this.#publisher = peer;
+    this.#topics.publish(topic, message);
+    this.#publisher = null;
+  }
+
+  #subscribe(peer: Peer, topic: string): void {
+    if (peer.topics.has(topic)) return;
+    const end = this.#topics.subscribe(topic, (message) => {
+      if (this.#publisher !== peer) peer.channel.send(["publish", topic, message]);
+    });
+    peer.topics.set(topic, end);
+  }
+}
+
+function known({ worker }: Peer): string {
+  if (worker === null) throw new Error("a worker must say who it is first");
+  return worker;
+}
+
+/** JSON has no infinity: it arrives as null. */
+function unlimited(asking: Asking): Asking {
+  for (const { limit } of asking.purses) {
+    limit.money ??= Number.POSITIVE_INFINITY;
+    limit.tokens ??= Number.POSITIVE_INFINITY;
+  }
+  return asking;
+}

@@ -1,0 +1,171 @@
+import type { Socket } from "bun";
+import { systemClock } from "../../kernel/clock.ts";
+import type { Log } from "../../kernel/log.ts";
+import { Channel } from "./channel.ts";
+import type { ToHub, ToWorker } from "./messages.ts";
+
+const TICK_MS = 250;
+/** A supervisor that has not answered for this many ticks counts as away. They stand still while this process does. */
+const SILENT_TICKS_MAX = 8;
+const BEAT_TICKS = 4;
+const RECONNECT_MS = 100;
+
+interface LinkOptions {
+  path: string;
+  log: Log;
+}
+
+/** What stands on the link: what it says first on each new connection, and what it hears. */
+export interface LinkUser {
+  /** A connection has been made: everything that the other end must know again. */
+  entered(): void;
+  /** The same connection works. `again`: not the first one, so messages may have been missed. */
+  connected?(again: boolean): void;
+  published?(topic: string, message: string): void;
+}
+
+/**
+ * A worker's connection to its supervisor, which is made again whenever it is lost. Its deadlines are those of a
+ * network: in real time, even when tests give the rooms another clock.
+ */
+export class WorkerLink {
+  readonly #users: LinkUser[] = [];
+  #channel: Channel<ToWorker, ToHub> | null = null;
+  #isConnected = false;
+  #wasConnected = false;
+  #isClosed = false;
+  readonly #waiting = new Map<number, { resolve(value: number): void; reject(error: Error): void }>();
+  #asked = 0;
+  #silentTicks = 0;
+  #ticks = 0;
+  readonly #endTicks: () => void;
+  #cancelRetry: () => void = () => {};
+
+  constructor(readonly options: LinkOptions) {
+    this.#endTicks = systemClock.every(TICK_MS, () => this.#tick());
+  }
+
+  /** Whether the supervisor answers. */
+  get connected(): boolean {
+    return this.#isConnected;
+  }
+
+  use(user: LinkUser): void {
+    this.#users.push(user);
+  }
+
+  /** Resolves when the supervisor has answered; fails when it cannot be reached. */
+  async open(): Promise<void> {
+    const channel = await this.#connect();
+    for (const user of this.#users) user.entered();
+    await this.#request((id) => ["beat", id]);
+    if (this.#channel !== channel) throw new Error("the connection was lost");
+    const again = this.#wasConnected;
+    this.#isConnected = true;
+    this.#wasConnected = true;
+    if (again) this.options.log.info("the supervisor answers again: limits and holds are shared again");
+    for (const user of this.#users) user.connected?.(again);
+  }
+
+  /** Not sent while there is no connection. */
+  send(message: ToHub): void {
+    this.#channel?.send(message);
+  }
+
+  /** Fails at once without a connection, and when it breaks before the answer. */
+  ask(message: (id: number) => ToHub): Promise<number> {
+    if (!this.#isConnected) return Promise.reject(new Error("the supervisor cannot be reached"));
+    return this.#request(message);
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#endTicks();
+    this.#cancelRetry();
+    this.#channel?.flush();
+    this.#channel?.close();
+    this.#lost();
+  }
+
+  #request(message: (id: number) => ToHub): Promise<number> {
+    const channel = this.#channel;
+    if (!channel) return Promise.reject(new Error("the supervisor cannot be reached"));
+    const id = ++this.#asked;
+    return new Promise<number>((resolve, reject) => {
+      this.#waiting.set(id, { resolve, reject });
+      channel.send(message(id));
+    });
+  }
+
+  async #connect(): Promise<Channel<ToWorker, ToHub>> {
+    const { path, log } = this.options;
+    type Data = { channel: Channel<ToWorker, ToHub> | null };
+    const gone = ({ data }: Socket<Data>) => {
+      if (data.channel !== null && data.channel === this.#channel) this.#lost();
+    };
+    const socket = await Bun.connect<Data>({
+      unix: path,
+      data: { channel: null },
+      socket: {
+        data: ({ data }, bytes) => {
+          this.#silentTicks = 0;
+          data.channel?.received(bytes);
+        },
+        drain: ({ data }) => data.channel?.drained(),
+        close: gone,
+        error: gone,
+      },
+    });
+    const channel = new Channel<ToWorker, ToHub>({
+      socket,
+      receive: (message) => this.#receive(message),
+      dropped: (bytes) => log.error("a message to other workers is too large and was dropped", { bytes }),
+      broke: (error) => log.error("a message of the supervisor failed; connecting again", { error }),
+    });
+    socket.data.channel = channel;
+    this.#channel = channel;
+    return channel;
+  }
+
+  #receive(message: ToWorker): void {
+    if (message[0] === "answer") {
+      const [, id, value] = message;
+      const waiting = this.#waiting.get(id);
+      this.#waiting.delete(id);
+      waiting?.resolve(value);
+    } else for (const user of this.#users) user.published?.(message[1], message[2]);
+  }
+
+  /** Every request fails, and the connection is made again. */
+  #lost(): void {
+    if (this.#isConnected && !this.#isClosed)
+      this.options.log.warn("the supervisor is unreachable: this worker counts limits and holds locally");
+    this.#isConnected = false;
+    this.#channel = null;
+    this.#silentTicks = 0;
+    const waiting = [...this.#waiting.values()];
+    this.#waiting.clear();
+    for (const { reject } of waiting) reject(new Error("the connection to the supervisor was lost"));
+    if (!this.#isClosed && this.#wasConnected) this.#retry();
+  }
+
+  #retry(): void {
+    this.#cancelRetry();
+    this.#cancelRetry = systemClock.after(RECONNECT_MS, () => {
+      if (this.#isClosed || this.#channel) return;
+      this.open().catch(() => {
+        if (!this.#channel) this.#retry();
+      });
+    });
+  }
+
+  #tick(): void {
+    if (!this.#channel) return;
+    if (this.#waiting.size > 0 && ++this.#silentTicks > SILENT_TICKS_MAX) {
+      const silent = this.#channel;
+      this.#lost();
+      silent.close();
+    } else if (this.#isConnected && ++this.#ticks % BEAT_TICKS === 0)
+      this.#request((id) => ["beat", id]).catch(() => {});
+  }
+}

@@ -1,0 +1,50 @@
+import type { Clock } from "../../kernel/clock.ts";
+
+/** A worker that takes longer loses its turn, not its transaction: the database's own lock still holds. */
+const TURN_MS = 5_000;
+
+interface Waiting<Peer> {
+  peer: Peer;
+  begin(): void;
+}
+
+/**
+ * Workers that wait for the database's lock in the order in which they came. Left alone each would try again and
+ * again, and whoever sleeps when the lock is freed would miss it.
+ */
+export class WriteQueue<Peer> {
+  readonly #waiting: Waiting<Peer>[] = [];
+  #writing: Peer | null = null;
+  #cancelLimit: () => void = () => {};
+
+  constructor(readonly clock: Clock) {}
+
+  enter(peer: Peer, begin: () => void): void {
+    this.#waiting.push({ peer, begin });
+    this.#next();
+  }
+
+  /** The peer has written. */
+  leave(peer: Peer): void {
+    if (this.#writing !== peer) return;
+    this.#cancelLimit();
+    this.#writing = null;
+    this.#next();
+  }
+
+  /** The peer is gone, with everything that it waited for. */
+  forget(peer: Peer): void {
+    for (let at = this.#waiting.length - 1; at >= 0; at--)
+      if (this.#waiting[at]!.peer === peer) this.#waiting.splice(at, 1);
+    this.leave(peer);
+  }
+
+  #next(): void {
+    if (this.#writing !== null) return;
+    const next = this.#waiting.shift();
+    if (!next) return;
+    this.#writing = next.peer;
+    this.#cancelLimit = this.clock.after(TURN_MS, () => this.leave(next.peer));
+    next.begin();
+  }
+}

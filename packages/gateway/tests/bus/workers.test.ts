@@ -1,0 +1,250 @@
+import { afterEach, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { until } from "@model-gateway/testing/until.ts";
+import type { Socket } from "bun";
+import { REFUSED } from "../../src/bus/contract.ts";
+import { openBus, type Shared } from "../../src/bus/index.ts";
+import { FRAME_BYTES_MAX } from "../../src/bus/workers/channel.ts";
+import { WorkerHub } from "../../src/bus/workers/hub.ts";
+import { systemClock } from "../../src/kernel/clock.ts";
+import { randomIds } from "../../src/kernel/ids.ts";
+import { createLog, silentLog } from "../../src/kernel/log.ts";
+
+const cleanups: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+});
+
+function startHub(clock = systemClock) {
+  const dir = mkdtempSync(join(tmpdir(), "workers-"));
+  const path = join(dir, "hub.sock");
+  cleanups.push(() => rmSync(dir, { recursive: true, force: true }));
+  return { path, ...listen(path, clock) };
+}
+
+function listen(path: string, clock = systemClock) {
+  const lines: string[] = [];
+  const log = createLog({ level: "info", format: "json", write: (line) => lines.push(line) });
+  const hub = new WorkerHub({ path, clock, log });
+  cleanups.push(() => hub.close());
+  return { hub, lines };
+}
+
+async function joined(path: string, worker: string): Promise<Shared> {
+  const shared = await openBus({
+    redisUrl: null,
+    supervisor: { path, worker },
+    clock: systemClock,
+    ids: randomIds,
+    log: silentLog,
+  });
+  cleanups.push(() => shared.close());
+  return shared;
+}
+
+const room = (limit: number) => ({
+  purses: [
+    {
+      name: "pool",
+      limit: { money: limit, tokens: Number.POSITIVE_INFINITY },
+      spent: { money: 0, tokens: 0, version: 0 },
+      unitsBeyond: null,
+    },
+  ],
+  alsoOn: [],
+  fixed: { money: 1, tokens: 0 },
+  perUnit: { money: 0, tokens: 0 },
+  unitsMin: 0,
+  unitsMax: 0,
+});
+const holdOne = async ({ reservations }: Shared, limit = 2) =>
+  (await reservations.grant(room(limit))) !== REFUSED;
+const freeOne = ({ reservations }: Shared) =>
+  reservations.change([{ name: "pool", amount: { money: -1, tokens: 0 } }]);
+/** Whether nothing more fits; asks for it and gives it back. */
+async function isFull(shared: Shared): Promise<boolean> {
+  const granted = await holdOne(shared);
+  if (granted) freeOne(shared);
+  return !granted;
+}
+
+test("only the service's own account can open the socket", () => {
+  const { path } = startHub();
+  expect(statSync(path).mode & 0o777).toBe(0o600);
+});
+
+test("a message reaches its own and every other worker exactly once, in order, and ends with the subscription", async () => {
+  const { path } = startHub();
+  const workers = await Promise.all(["1", "2", "3"].map((worker) => joined(path, worker)));
+  const heard: string[][] = [[], [], []];
+  const subscriptions = workers.map(({ bus }, i) => bus.subscribe("topic", (text) => heard[i]!.push(text)));
+  await Promise.all(subscriptions.map(({ ready }) => ready));
+  const expected = Array.from({ length: 200 }, (_, n) => `ä "${n}"\n`);
+  for (const text of expected) workers[0]!.bus.publish("topic", text);
+  await until("everything arrived", () => heard.every((texts) => texts.length >= 200));
+  expect(heard).toEqual([expected, expected, expected]);
+  subscriptions[2]!();
+  workers[1]!.bus.publish("topic", "after");
+  await until("the other heard it", () => heard[0]!.length === 201);
+  // One more round trip: whatever was sent to the third before is there now.
+  await workers[2]!.bus.subscribe("another", () => {}).ready;
+  expect([heard[1]!.length, heard[2]!.length]).toEqual([201, 200]);
+});
+
+test("limits and holds are exact over workers that ask at the same time", async () => {
+  const { path } = startHub();
+  const workers = await Promise.all(["1", "2", "3"].map((worker) => joined(path, worker)));
+  const of = (i: number) => workers[i % 3]!;
+  const waits = await Promise.all(
+    Array.from({ length: 1_000 }, (_, i) => of(i).limiter.hit("key", 10, 60_000)),
+  );
+  expect(waits.filter((waitMs) => waitMs === 0)).toHaveLength(10);
+  expect(Math.max(...waits)).toBeLessThanOrEqual(60_000);
+  const granted = await Promise.all(Array.from({ length: 1_000 }, (_, i) => holdOne(of(i), 10)));
+  expect(granted.filter(Boolean)).toHaveLength(10);
+});
+
+test("the holds of a worker that died stay until its successor has settled what it left, or for 15 s", async () => {
+  const clock = new ManualClock();
+  const { path, hub } = startHub(clock);
+  const [alive, dead, other] = await Promise.all(["1", "2", "3"].map((worker) => joined(path, worker)));
+  expect([await holdOne(dead!), await holdOne(other!), await holdOne(alive!)]).toEqual([true, true, false]);
+  // A clean stop frees at once.
+  await other!.close();
+  expect(await holdOne(alive!)).toBe(true);
+  freeOne(alive!);
+  // The connection is gone without a word, as after a kill.
+  const dying = await rawWorker(path);
+  dying.say(["enter", 1, "4", [{ name: "pool", amount: { money: 1, tokens: 0 } }]]);
+  await until("it counts", () => isFull(alive!));
+  dying.socket.terminate();
+  await dead!.bus.subscribe("a round trip", () => {}).ready;
+  clock.advance(14_999);
+  expect(await holdOne(alive!)).toBe(false);
+  clock.advance(1);
+  expect(await holdOne(alive!)).toBe(true);
+  hub.forget("2");
+  expect([await holdOne(alive!), await holdOne(alive!)]).toEqual([true, false]);
+});
+
+test("without the supervisor each worker counts for itself; a new one is told everything, and caches are cleared", async () => {
+  const { path, hub } = startHub();
+  const [a, b] = await Promise.all(["1", "2"].map((worker) => joined(path, worker)));
+  const heard: string[] = [];
+  let gaps = 0;
+  b!.bus.onGap(() => gaps++);
+  await b!.bus.subscribe("topic", (text) => heard.push(text)).ready;
+  expect(await holdOne(a!)).toBe(true);
+  hub.close();
+  await until("both noticed", () => !a!.bus.connected && !b!.bus.connected);
+  // Neither knows of the other's.
+  expect([await holdOne(a!), await holdOne(a!), await holdOne(b!)]).toEqual([true, false, true]);
+  expect(await b!.limiter.hit("key", 1, 60_000)).toBe(0);
+  expect(await b!.limiter.hit("key", 1, 60_000)).toBeGreaterThan(0);
+  listen(path);
+  await until("both are back", () => a!.bus.connected && b!.bus.connected && gaps === 1);
+  // Three are held of the two that there was room for; with one less there is still none.
+  expect([await holdOne(a!), await holdOne(b!)]).toEqual([false, false]);
+  freeOne(a!);
+  expect(await holdOne(b!)).toBe(false);
+  freeOne(b!);
+  expect(await holdOne(b!)).toBe(true);
+  a!.bus.publish("topic", "again");
+  await until("messages arrive again", () => heard.includes("again"));
+});
+
+test("workers write one after the other, in the order in which they came; one that died or takes too long is passed over", async () => {
+  const clock = new ManualClock();
+  const { path } = startHub(clock);
+  const [a, b, c] = (await Promise.all(["1", "2", "3"].map((worker) => joined(path, worker)))) as [
+    Shared,
+    Shared,
+    Shared,
+  ];
+  const order: string[] = [];
+  const enter = async (name: string, { writeTurn }: Shared) => {
+    const end = await writeTurn!();
+    order.push(name);
+    return end;
+  };
+  /** What was asked before has reached the supervisor. */
+  const heard = ({ bus }: Shared) => bus.subscribe(crypto.randomUUID(), () => {}).ready;
+  const endA = await enter("a", a);
+  const second = enter("b", b);
+  await heard(b);
+  const third = enter("c", c);
+  await heard(c);
+  expect(order).toEqual(["a"]);
+  endA();
+  const endB = await second;
+  expect(order).toEqual(["a", "b"]);
+  const dying = await rawWorker(path);
+  dying.say(["enter", 1, "4", []], ["write", 2]);
+  endB();
+  (await third)();
+  const fourth = enter("a again", a);
+  await Promise.resolve();
+  dying.socket.terminate();
+  await fourth;
+  const last = enter("b again", b);
+  await heard(b);
+  clock.advance(5_000);
+  await last;
+  expect(order).toEqual(["a", "b", "c", "a again", "b again"]);
+});
+
+/** A peer that can say anything. */
+async function rawWorker(path: string) {
+  let isClosed = false;
+  const socket: Socket<undefined> = await Bun.connect({
+    unix: path,
+    socket: {
+      data() {},
+      close() {
+        isClosed = true;
+      },
+    },
+  });
+  const write = (body: Buffer, bytes = body.length) => {
+    const header = Buffer.alloc(4);
+    header.writeUInt32BE(bytes);
+    socket.write(Buffer.concat([header, body]));
+  };
+  return {
+    socket,
+    write,
+    say: (...messages: unknown[]) => write(Buffer.from(JSON.stringify(messages))),
+    isClosed: () => isClosed,
+  };
+}
+
+test("what is not a frame, is too large or comes from nobody ends that connection only", async () => {
+  const { path, lines } = startHub();
+  const good = await joined(path, "1");
+  const bad: ((raw: Awaited<ReturnType<typeof rawWorker>>) => void)[] = [
+    (raw) => raw.write(Buffer.from("not JSON")),
+    (raw) => raw.write(Buffer.from("{}")),
+    (raw) => raw.write(Buffer.from("x"), FRAME_BYTES_MAX + 1),
+    (raw) => raw.say(["grant", 1, room(1)]),
+    (raw) => raw.say(["enter", 1, "2", null]),
+  ];
+  for (const send of bad) {
+    const raw = await rawWorker(path);
+    send(raw);
+    await until("it is cut off", raw.isClosed);
+  }
+  expect(lines.filter((line) => line.includes("a worker's message failed"))).toHaveLength(bad.length);
+  expect(await holdOne(good)).toBe(true);
+  // A frame in single bytes is one all the same.
+  const slow = await rawWorker(path);
+  const body = Buffer.from(
+    JSON.stringify([["enter", 1, "3", [{ name: "pool", amount: { money: 1, tokens: 0 } }]]]),
+  );
+  const header = Buffer.alloc(4);
+  header.writeUInt32BE(body.length);
+  for (const byte of Buffer.concat([header, body])) slow.socket.write(Buffer.of(byte));
+  await until("it counts", () => isFull(good));
+});
