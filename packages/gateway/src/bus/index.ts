@@ -6,9 +6,12 @@ import { InProcessBus } from "./in-process/bus.ts";
 import { InProcessRateLimiter } from "./in-process/rate-limiter.ts";
 import { InProcessReservations } from "./in-process/reservations.ts";
 import { RedisBus } from "./redis/bus.ts";
-import { RedisRateLimiter } from "./redis/rate-limiter.ts";
-import { RedisReservations } from "./redis/reservations.ts";
+import { RedisLimits } from "./redis/limits.ts";
+import { RedisPurses } from "./redis/purses.ts";
 import { RedisScripts } from "./redis/scripts.ts";
+import { LimitGroup, SlicedRateLimiter } from "./slices/limit-group.ts";
+import { PurseGroup } from "./slices/purse-group.ts";
+import { SlicedReservations } from "./slices/reservations.ts";
 
 interface BusOptions {
   /** Null: this process is alone. */
@@ -38,9 +41,19 @@ export async function openBus({ redisUrl, clock, ids, log }: BusOptions): Promis
   half.defer(() => bus.close());
   const scripts = new RedisScripts({ server: bus, clock, log });
   half.defer(() => scripts.close());
-  const limiter = new RedisRateLimiter({ scripts, fallback, log });
-  const reservations = await RedisReservations.open({ scripts, bus, clock, ids, log });
+  const tags = ["0"];
+  const groupOf = () => 0;
+  const limits = tags.map(
+    (tag) => new LimitGroup({ server: new RedisLimits(scripts, tag), fallback, bus, clock, log }),
+  );
+  const purses = tags.map(
+    (tag, group) => new PurseGroup({ server: new RedisPurses(scripts, tag), group, bus, clock, ids, log }),
+  );
+  const limiter = new SlicedRateLimiter(limits, groupOf);
+  half.defer(() => limiter.close());
+  const reservations = new SlicedReservations(purses, groupOf);
   half.defer(() => reservations.close());
+  await Promise.all(purses.map((group) => group.enter()));
   const whole = half.move();
   return { bus, limiter, reservations, close: () => whole.disposeAsync() };
 }

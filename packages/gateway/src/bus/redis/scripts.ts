@@ -8,6 +8,14 @@ const LOOK_EVERY_MS = ANSWER_WITHIN_MS / 2;
 /** After a timeout, calls skip the server for this long. */
 const SUSPENDED_MS = 1_000;
 
+/** Runs scripts on the server that has their keys, atomically. */
+export interface ScriptServer {
+  /** Whether the server can be called; if not, each instance counts locally. */
+  readonly available: boolean;
+  /** At least one key; all of one slot. */
+  run(script: string, keys: readonly string[], args: readonly string[]): Promise<unknown>;
+}
+
 interface RedisScriptsOptions {
   /** The current connection, and whether the server answers on it. */
   server: { readonly client: RedisClient; readonly connected: boolean };
@@ -21,8 +29,8 @@ interface Pending {
 }
 
 /** Atomic scripts on the shared server, each answered within a deadline. */
-export class RedisScripts {
-  readonly #hashes = new Map<string, Promise<string>>();
+export class RedisScripts implements ScriptServer {
+  readonly #hashes = new Map<string, string>();
   /** Calls that wait, in the order in which their deadlines come. */
   readonly #pending = new Set<Pending>();
   #suspendedUntilMs = 0;
@@ -31,7 +39,6 @@ export class RedisScripts {
 
   constructor(readonly options: RedisScriptsOptions) {}
 
-  /** Whether the server can be called; if not, each instance counts locally. */
   get available(): boolean {
     const { server, clock, log } = this.options;
     const away = !server.connected || clock.now() < this.#suspendedUntilMs;
@@ -96,14 +103,13 @@ export class RedisScripts {
     const { client } = this.options.server;
     let hash = this.#hashes.get(script);
     if (!hash) {
-      hash = client.send("SCRIPT", ["LOAD", script]);
+      hash = new Bun.CryptoHasher("sha1").update(script).digest("hex");
       this.#hashes.set(script, hash);
     }
     try {
-      return await client.send("EVALSHA", [await hash, ...args]);
+      return await client.send("EVALSHA", [hash, ...args]);
     } catch (error) {
-      this.#hashes.delete(script);
-      // A restarted or flushed server has forgotten the script.
+      // A new, restarted or flushed server does not know the script.
       if (!String(error).includes("NOSCRIPT")) throw error;
       return client.send("EVAL", [script, ...args]);
     }
