@@ -123,7 +123,8 @@ for k = 2, #KEYS do
     answer[#answer + 1] = units
   end
   local isTight = 0
-  if asks > 0 then
+  if asks == 0 then aheadMoney, aheadTokens = 0, 0
+  else
     local tookMoney, tookTokens = money - baseMoney, tokens - baseTokens
     local mostMoney = math.floor((leftMoney - money) / ${LEFT_PER_AHEAD})
     local mostTokens = math.floor((leftTokens - tokens) / ${LEFT_PER_AHEAD})
