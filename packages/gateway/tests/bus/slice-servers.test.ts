@@ -54,8 +54,10 @@ describe.if(url !== undefined)(`scripts on Redis (seed ${seed})`, () => {
     const instances = ["a", "b", "c"];
     expect(await redis.hold("a", [])).toBe(null);
     for (const each of instances) {
-      await redis.enter(each, "", new Map());
-      memory.enter(each, "", new Map());
+      const spent = { money: below(60), tokens: below(9), version: below(4) };
+      const holdings = [{ name: "p", base: { money: below(30), tokens: 0 }, spent }];
+      expect(await redis.enter(each, "", holdings)).toBe("memory a");
+      memory.enter(each, "", holdings);
     }
     for (let i = 0; i < 400; i++) {
       const instance = oneOf(instances);

@@ -1,6 +1,7 @@
-import { HAIR, type Quantity, REFUSED } from "../contract.ts";
+import { HAIR, type Quantity, REFUSED, type Spent } from "../contract.ts";
 import {
   CALM_MS,
+  type Holding,
   LEFT_PER_AHEAD,
   type PurseAnswer,
   type PurseOrder,
@@ -150,14 +151,30 @@ redis.call('ZADD', KEYS[1], now + ${ALIVE_MS}, me)
 redis.call('PEXPIRE', KEYS[1], KEPT_MS)
 return 1`;
 
-/** ARGV: instance, the id it had before, then money and tokens of each purse. */
+/**
+ * ARGV: instance, the id it had before, then for each purse base and spent (version, money, tokens, or three times '').
+ * Returns the name of the server's memory, which is kept among the living for ever: that of the first to enter.
+ */
 const ENTER = `${SHARED}
 redis.call('ZREM', KEYS[1], ARGV[2])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
 redis.call('ZADD', KEYS[1], now + ${ALIVE_MS}, me)
+local memory = redis.call('ZRANGEBYSCORE', KEYS[1], '+inf', '+inf')[1]
+if not memory then
+  memory = 'memory ' .. me
+  redis.call('ZADD', KEYS[1], '+inf', memory)
+end
 redis.call('PEXPIRE', KEYS[1], KEPT_MS)
-for i = 2, #KEYS do put(KEYS[i], tonumber(ARGV[i * 2 - 1]), tonumber(ARGV[i * 2])) end
-return 1`;
+for i = 2, #KEYS do
+  local at = 3 + (i - 2) * 5
+  put(KEYS[i], tonumber(ARGV[at]), tonumber(ARGV[at + 1]))
+  local version = tonumber(ARGV[at + 2])
+  local known = version and redis.call('HGET', KEYS[i], '=')
+  if version and (not known or tonumber(string.match(known, '%S+')) < version) then
+    redis.call('HSET', KEYS[i], '=', ARGV[at + 2] .. ' ' .. ARGV[at + 3] .. ' ' .. ARGV[at + 4])
+  end
+end
+return memory`;
 
 const LEAVE = `return redis.call('ZREM', KEYS[1], ARGV[1])`;
 
@@ -181,8 +198,7 @@ export class RedisPurses implements PurseServer {
   async hold(instance: string, orders: readonly PurseOrder[]): Promise<readonly PurseAnswer[] | null> {
     const args = [instance];
     for (const { base, spent, asks, ahead } of orders) {
-      args.push(...numbers(base), ...(spent ? numbers(spent.version, spent) : ["", "", ""]));
-      args.push(...numbers(ahead, asks.length));
+      args.push(...numbers(base), ...news(spent), ...numbers(ahead, asks.length));
       for (const ask of asks) {
         args.push(...numbers(ask.spent.version, ask.spent, ask.limit));
         args.push(ask.unitsBeyond === null ? "" : String(ask.unitsBeyond));
@@ -190,8 +206,7 @@ export class RedisPurses implements PurseServer {
         args.push(ask.isFinal ? "1" : "0");
       }
     }
-    const keys = this.#keys(orders.map(({ name }) => name));
-    const answer = (await this.scripts.run(HOLD, keys, args)) as number[] | null;
+    const answer = (await this.scripts.run(HOLD, this.#keys(orders), args)) as number[] | null;
     if (!answer) return null;
     let at = 0;
     return orders.map(({ asks }) => {
@@ -202,13 +217,14 @@ export class RedisPurses implements PurseServer {
     });
   }
 
-  #keys(names: Iterable<string>): string[] {
-    return [this.#alive, ...Array.from(names, (name) => this.#prefix + name)];
+  #keys(purses: readonly { name: string }[]): string[] {
+    return [this.#alive, ...purses.map(({ name }) => this.#prefix + name)];
   }
 
-  async enter(instance: string, before: string, sums: ReadonlyMap<string, Quantity>): Promise<void> {
-    const args = [instance, before, ...numbers(...sums.values())];
-    await this.scripts.run(ENTER, this.#keys(sums.keys()), args);
+  async enter(instance: string, before: string, holdings: readonly Holding[]): Promise<string> {
+    const args = [instance, before];
+    for (const { base, spent } of holdings) args.push(...numbers(base), ...news(spent));
+    return String(await this.scripts.run(ENTER, this.#keys(holdings), args));
   }
 
   async beat(instance: string): Promise<boolean> {
@@ -220,6 +236,8 @@ export class RedisPurses implements PurseServer {
   }
 }
 
+const news = (spent: Spent | null): string[] =>
+  spent ? numbers(spent.version, spent) : ["", "", ""];
 const numbers = (...values: (number | Quantity)[]): string[] =>
   values.flatMap((value) =>
     typeof value === "number" ? [finite(value)] : [finite(value.money), finite(value.tokens)],

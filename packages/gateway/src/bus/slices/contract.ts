@@ -45,13 +45,19 @@ export interface PurseAnswer {
   isTight: boolean;
 }
 
+/** What an instance that enters says of a purse. */
+export type Holding = Pick<PurseOrder, "name" | "base" | "spent">;
+
 /** Counts what instances hold in some of the purses. */
 export interface PurseServer {
   readonly available: boolean;
   /** Null when the server does not know the instance: it has lost its memory, or the instance was taken for dead. */
   hold(instance: string, orders: readonly PurseOrder[]): Promise<readonly PurseAnswer[] | null>;
-  /** Makes the instance known, with what it holds, and forgets the one that it was before. */
-  enter(instance: string, before: string, sums: ReadonlyMap<string, Quantity>): Promise<void>;
+  /**
+   * Makes the instance known, with what it holds, and forgets the one that it was before. Returns the name of the
+   * server's memory: another one when everything was lost in between.
+   */
+  enter(instance: string, before: string, holdings: readonly Holding[]): Promise<string>;
   /** False when the server does not know the instance. */
   beat(instance: string): Promise<boolean>;
   leave(instance: string): Promise<void>;

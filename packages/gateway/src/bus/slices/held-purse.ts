@@ -1,5 +1,5 @@
 import { grantedAmount, type Quantity, type Spent } from "../contract.ts";
-import type { PurseOrder } from "./contract.ts";
+import type { Holding, PurseOrder } from "./contract.ts";
 import type { Waiting } from "./purse-group.ts";
 
 /** Asks that follow each other so closely are answered with more ahead of need; after the longer time with nothing. */
@@ -58,8 +58,8 @@ export class HeldPurse {
     this.#lower();
   }
 
-  learn(spent: Spent): void {
-    if (spent.version >= (this.spent?.version ?? 0)) this.spent = spent;
+  learn(spent: Spent | null): void {
+    if (spent && spent.version >= (this.spent?.version ?? 0)) this.spent = spent;
   }
 
   /** The server holds so much more for us. */
@@ -131,17 +131,21 @@ export class HeldPurse {
   /** What is told and asked next. The slice goes into it, so that nobody uses it while the answer is on its way. */
   order(asks: readonly Waiting[], nowMs: number): PurseOrder {
     if (asks.length > 0) this.shrink();
+    this.isSending = true;
+    const ahead = asks.length > 0 ? this.#wantedAhead(asks, nowMs) : zero();
+    return { ...this.#holding(), asks, ahead };
+  }
+
+  #holding(): Holding {
     const base = {
       money: Math.max(this.#held.money, this.used.money),
       tokens: Math.max(this.#held.tokens, this.used.tokens),
     };
     Object.assign(this.#held, base);
     Object.assign(this.#told, base);
-    const { spent } = this;
+    const { name, spent } = this;
     this.spent = null;
-    this.isSending = true;
-    const ahead = asks.length > 0 ? this.#wantedAhead(asks, nowMs) : zero();
-    return { name: this.name, base, spent, asks, ahead };
+    return { name, base, spent };
   }
 
   #wantedAhead(asks: readonly Waiting[], nowMs: number): Quantity {
@@ -162,10 +166,12 @@ export class HeldPurse {
     };
   }
 
-  /** The server is told `used`, and nothing else is held any more. */
-  startOver(): void {
-    for (const held of [this.#held, this.#told]) Object.assign(held, this.used);
+  /** Nothing is held but what is used; null if there is nothing to tell. */
+  startOver(): Holding | null {
+    Object.assign(this.#held, this.used);
+    Object.assign(this.#told, this.used);
     this.#lower();
-    this.spent = null;
+    const isEmpty = this.used.money <= 0 && this.used.tokens <= 0 && !this.spent;
+    return isEmpty ? null : this.#holding();
   }
 }

@@ -6,6 +6,7 @@ import { type Bus, grantedAmount, type Purse, type Quantity, REFUSED, type Spent
 import { unitsIn } from "../in-process/reservations.ts";
 import {
   CALM_MS,
+  type Holding,
   type PurseAnswer,
   type PurseAsk,
   type PurseOrder,
@@ -23,6 +24,7 @@ const TRUSTED_MS = 10_000;
 /** Small changes are batched; a change that a request depends on is sent at once. */
 const CHANGE_DELAY_MS = 5;
 const NAMES_PER_CALL_MAX = 200;
+const PURSES_UNTOLD_MAX = 50_000;
 const ASKS_PER_NAME_MAX = 64;
 /** What was not needed for two of these goes back. */
 const PERIOD_MS = 250;
@@ -73,6 +75,10 @@ export class PurseGroup {
   /** The server knows what we hold under this id. Taking a new id discards any inconsistency under the old one. */
   #instance: string;
   #entering: Promise<void> | null = null;
+  #isEnteringAgain = false;
+  #endPause: (() => void) | null = null;
+  /** The memory of the server that we have entered. */
+  #memory: string | null = null;
   /** What the server knows may differ from what we hold. */
   #uncertain = true;
   #confirmedAtMs = Number.NEGATIVE_INFINITY;
@@ -88,7 +94,8 @@ export class PurseGroup {
       clock.every(BEAT_MS, () => void this.#beat()),
       clock.every(PERIOD_MS, () => this.#giveBackIdle()),
       bus.subscribe(FORGOTTEN, (message) => {
-        if (message === String(group)) void this.enter(FORGOTTEN_PAUSE_MS);
+        const [of, memory] = message.split("\n");
+        if (of === String(group) && memory !== this.#memory) void this.enter();
       }),
       bus.subscribe(RECALLED, (name) => this.#recalled(name)),
     ];
@@ -139,11 +146,12 @@ export class PurseGroup {
     const purse = this.#purse(name);
     purse.use(amount);
     if (isSettled) purse.letGo(amount);
-    if (spent) purse.learn(spent);
+    purse.learn(spent ?? null);
     if (this.options.server.available) this.#noticed(purse);
     else {
       this.#uncertain = true;
-      purse.spent = null;
+      // What is spent is told when the server is back, unless that is too much: then others read it in the database.
+      if (this.#purses.size > PURSES_UNTOLD_MAX) purse.spent = null;
       this.#forgetIdle(purse);
     }
   }
@@ -242,7 +250,10 @@ export class PurseGroup {
       (error) => {
         if (server.available) log.warn("shared hold failed; counting locally", { error });
         this.#uncertain = true;
-        for (const { purse, asks } of batch) this.#decide(purse, asks);
+        for (const { purse, asks, order } of batch) {
+          purse.learn(order.spent);
+          this.#decide(purse, asks);
+        }
       },
     );
     inBackground(log, "holding in Redis", held);
@@ -265,6 +276,7 @@ export class PurseGroup {
       ask.resolve(granted);
     }
     if (isCurrent) purse.gotAhead(ahead);
+    else if (this.#entering) void this.enter();
     if (isTight) purse.tightUntilMs = clock.elapsed() + CALM_MS;
     this.#go(purse);
   }
@@ -312,7 +324,8 @@ export class PurseGroup {
 
   /** The server does not know us: it is told, and asked again. */
   #askAgain(batch: readonly Sent[], asInstance: string): Promise<void> {
-    for (const { purse, asks } of batch) {
+    for (const { purse, asks, order } of batch) {
+      purse.learn(order.spent);
       const [again, alone] = [asks.filter((ask) => ++ask.tries < TRIES_MAX), asks.filter(isTiredOfAsking)];
       purse.line.unshift(...again);
       this.#decide(purse, alone);
@@ -345,7 +358,7 @@ export class PurseGroup {
   async #beat(): Promise<void> {
     const { server, clock } = this.options;
     if (!server.available) return;
-    if (this.#uncertain) return this.enter();
+    if (this.#uncertain) return this.#entering ?? this.enter();
     const asInstance = this.#instance;
     const sentAtMs = clock.elapsed();
     const known = await server.beat(asInstance).catch(() => null);
@@ -355,21 +368,21 @@ export class PurseGroup {
 
   /** The server does not know this id: it lost its data, unless we have taken a new id since. */
   #unknown(asInstance: string): Promise<void> {
-    if (asInstance !== this.#instance) return this.#entering ?? Promise.resolve();
-    const { log, bus, group } = this.options;
-    log.warn("Redis lost the holds; every instance sends them again");
-    bus.publish(FORGOTTEN, String(group));
-    return this.enter(FORGOTTEN_PAUSE_MS);
+    if (this.#entering || asInstance !== this.#instance) return this.#entering ?? Promise.resolve();
+    this.options.log.warn("Redis lost the holds; every instance sends them again");
+    return this.enter();
   }
 
-  /** Tells the server everything that this instance holds, under a new id. Holds wait for it, and for the pause. */
-  enter(pauseMs = 0): Promise<void> {
-    const { clock, log } = this.options;
-    const paused = () => new Promise<void>((resolve) => clock.after(pauseMs, resolve));
-    this.#entering ??= this.#tellAll()
-      .then(() => (pauseMs > 0 ? paused() : undefined))
+  /**
+   * Tells the server everything that this instance holds, under a new id. Holds wait for it. Where the server has
+   * another memory than before, the others are told, and holds wait until they have entered, too.
+   */
+  enter(): Promise<void> {
+    this.#isEnteringAgain = true;
+    this.#endPause?.();
+    this.#entering ??= this.#enter()
       .catch((error) => {
-        log.warn("sending holds to Redis failed", { error });
+        this.options.log.warn("sending holds to Redis failed", { error });
         this.#decideAlone();
       })
       .finally(() => {
@@ -380,22 +393,48 @@ export class PurseGroup {
     return this.#entering;
   }
 
-  async #tellAll(): Promise<void> {
+  async #enter(): Promise<void> {
+    const { bus, clock, group } = this.options;
+    while (this.#isEnteringAgain) {
+      this.#isEnteringAgain = false;
+      const memory = await this.#tellAll().catch((error) => {
+        // The line may have been replaced meanwhile.
+        if (!this.#isEnteringAgain) throw error;
+        return this.#memory;
+      });
+      if (memory === this.#memory || this.#isEnteringAgain) continue;
+      this.#memory = memory;
+      bus.publish(FORGOTTEN, `${group}\n${memory}`);
+      await new Promise<void>((resolve) => {
+        this.#endPause = resolve;
+        clock.after(FORGOTTEN_PAUSE_MS, resolve);
+      });
+      this.#endPause = null;
+    }
+    this.#uncertain = false;
+  }
+
+  /** Returns the name of the memory that all of it is in. */
+  async #tellAll(): Promise<string> {
     const { server, ids, clock } = this.options;
     const before = this.#instance;
     const sentAtMs = clock.elapsed();
     this.#instance = ids.uuid();
     this.#uncertain = true;
-    const sums: [string, Quantity][] = [];
+    const holdings: Holding[] = [];
     for (const purse of this.#purses.values()) {
-      purse.startOver();
+      const holding = purse.startOver();
+      if (holding) holdings.push(holding);
       this.#forgetIdle(purse);
-      if (purse.used.money > 0 || purse.used.tokens > 0) sums.push([purse.name, { ...purse.used }]);
     }
-    for (let at = 0; at === 0 || at < sums.length; at += NAMES_PER_CALL_MAX)
-      await server.enter(this.#instance, before, new Map(sums.slice(at, at + NAMES_PER_CALL_MAX)));
-    this.#uncertain = false;
+    const memories = new Set<string>();
+    for (let at = 0; at === 0 || at < holdings.length; at += NAMES_PER_CALL_MAX)
+      memories.add(
+        await server.enter(this.#instance, before, holdings.slice(at, at + NAMES_PER_CALL_MAX)),
+      );
+    if (memories.size > 1) this.#isEnteringAgain = true;
     this.#confirmedAtMs = sentAtMs;
+    return [...memories].at(-1)!;
   }
 
   /** A clean shutdown frees at once what is held. */

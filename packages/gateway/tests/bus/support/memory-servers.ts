@@ -3,6 +3,7 @@ import { type Cost, grantedAmount, type Quantity, type Spent } from "../../../sr
 import { unitsIn } from "../../../src/bus/in-process/reservations.ts";
 import {
   CALM_MS,
+  type Holding,
   LEFT_PER_AHEAD,
   type LimitAnswer,
   type LimitOrder,
@@ -30,6 +31,7 @@ const times = (cost: Cost, units: number): Quantity =>
   units < 0 ? { money: 0, tokens: 0 } : grantedAmount(cost, units);
 
 export class MemoryPurses {
+  #memory: string | null = null;
   readonly #alive = new Map<string, number>();
   readonly purses = new Map<string, Purse>();
 
@@ -51,7 +53,7 @@ export class MemoryPurses {
 
   #holdOne(instance: string, { name, base, spent, asks, ahead }: PurseOrder): PurseAnswer {
     const purse = this.#purse(name);
-    if (spent && spent.version > (purse.spent?.version ?? Number.NEGATIVE_INFINITY)) purse.spent = spent;
+    this.#learn(purse, spent);
     let others: Quantity = { money: 0, tokens: 0 };
     for (const [other, held] of purse.held) {
       if (other === instance) continue;
@@ -103,10 +105,20 @@ export class MemoryPurses {
     return nowMs - purse.recalledAtMs < RECALL_WAIT_MS;
   }
 
-  enter(instance: string, before: string, sums: ReadonlyMap<string, Quantity>): void {
+  enter(instance: string, before: string, holdings: readonly Holding[]): string {
     this.#alive.delete(before);
     this.#alive.set(instance, this.clock.now() + ALIVE_MS);
-    for (const [name, held] of sums) this.#purse(name).held.set(instance, held);
+    this.#memory ??= `memory ${instance}`;
+    for (const { name, base, spent } of holdings) {
+      const purse = this.#purse(name);
+      this.#learn(purse, spent);
+      if (base.money > 0 || base.tokens > 0) purse.held.set(instance, base);
+    }
+    return this.#memory;
+  }
+
+  #learn(purse: Purse, spent: Spent | null): void {
+    if (spent && spent.version > (purse.spent?.version ?? Number.NEGATIVE_INFINITY)) purse.spent = spent;
   }
 
   beat(instance: string): boolean {
@@ -128,6 +140,7 @@ export class MemoryPurses {
   }
 
   forgetAll(): void {
+    this.#memory = null;
     this.#alive.clear();
     this.purses.clear();
   }

@@ -33,6 +33,8 @@ export interface Faults {
   forget: number;
   /** Of a message between instances. */
   lose: number;
+  /** Of a request that ends. */
+  spend: number;
 }
 
 /** One request that was admitted. */
@@ -50,13 +52,16 @@ class Line {
   #cuts = 0;
   #lastMs = 0;
 
-  constructor(readonly model: Model) {}
+  constructor(
+    readonly model: Model,
+    readonly process: PausableClock,
+  ) {}
 
   call<T>(run: () => T, isBothWays = true): Promise<T> {
     const { clock, random } = this.model;
     const cuts = this.#cuts;
     return new Promise((resolve, reject) => {
-      const fail = () => clock.after(ANSWER_WITHIN_MS, () => reject(new Error("no answer")));
+      const fail = () => this.process.after(ANSWER_WITHIN_MS, () => reject(new Error("no answer")));
       const at = (from: number): number => {
         this.#lastMs = Math.max(this.#lastMs, from + random.next() * DELAY_MS_MAX);
         return this.#lastMs - clock.now();
@@ -67,8 +72,8 @@ class Line {
         const answer = run();
         if (cuts !== this.#cuts) return fail();
         const answered = () => (cuts === this.#cuts ? resolve(answer) : fail());
-        if (isBothWays) clock.after(random.next() * DELAY_MS_MAX, answered);
-        else answered();
+        if (isBothWays) this.process.after(random.next() * DELAY_MS_MAX, answered);
+        else this.process.whenRunning(answered);
       });
     });
   }
@@ -94,8 +99,8 @@ class Instance {
   asks = 0;
 
   constructor(readonly model: Model) {
-    this.line = new Line(model);
     this.clock = new PausableClock(model.clock);
+    this.line = new Line(model, this.clock);
     const { line, clock } = this;
     const { purses, limits } = model;
     const server: PurseServer = {
@@ -103,7 +108,7 @@ class Instance {
         return line.isUp;
       },
       hold: (id, orders) => line.call(() => purses.hold(id, structuredClone(orders.map(plain)))),
-      enter: (id, before, sums) => line.call(() => purses.enter(id, before, structuredClone(sums))),
+      enter: (id, before, holdings) => line.call(() => purses.enter(id, before, structuredClone(holdings))),
       beat: (id) => line.call(() => purses.beat(id)),
       leave: (id) => line.call(() => purses.leave(id)),
     };
@@ -337,7 +342,7 @@ export class Model {
     const [held] = instance.held.splice(this.below(instance.held.length), 1);
     if (!held) return;
     const back = { money: -held.cost.money, tokens: -held.cost.tokens };
-    const isSpent = this.random.next() < 0.02;
+    const isSpent = this.random.next() < this.faults.spend;
     instance.reservations.change(
       held.names.flatMap((name) => {
         if (!isSpent) return [{ name, amount: back }];
@@ -399,11 +404,7 @@ export class Model {
 
   /** When nothing goes on any more, everything can be had again, wherever it is asked for. */
   async quiet(): Promise<void> {
-    for (const instance of this.living) {
-      instance.clock.pause(0);
-      if (!instance.line.isUp) instance.reconnect();
-    }
-    await this.advance(2_000);
+    await this.advance(ALIVE_MS + 4_000);
     for (const instance of this.living) while (instance.held.length > 0) this.end(instance);
     await this.advance(ALIVE_MS + 1_000);
     for (const name of NAMES) {
