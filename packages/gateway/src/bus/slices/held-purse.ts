@@ -28,6 +28,9 @@ export class HeldPurse {
   tightUntilMs = Number.NEGATIVE_INFINITY;
   #askedAtMs = Number.NEGATIVE_INFINITY;
   #ahead = zero();
+  /** What the message on its way asks for at most, and how much of that is held in case it was granted. */
+  #asked = zero();
+  #pending = zero();
   /** The least that was in the slice in this period, and in the one before. */
   #least = zero();
   #leastBefore = zero();
@@ -35,7 +38,11 @@ export class HeldPurse {
   constructor(readonly name: string) {}
 
   fits({ money, tokens }: Quantity): boolean {
-    return this.#held.money - this.used.money >= money && this.#held.tokens - this.used.tokens >= tokens;
+    const { used } = this;
+    const [held, pending] = [this.#held, this.#pending];
+    return (
+      held.money - used.money - pending.money >= money && held.tokens - used.tokens - pending.tokens >= tokens
+    );
   }
 
   use({ money, tokens }: Quantity): void {
@@ -132,7 +139,12 @@ export class HeldPurse {
   order(asks: readonly Waiting[], nowMs: number): PurseOrder {
     if (asks.length > 0) this.shrink();
     this.isSending = true;
-    const ahead = asks.length > 0 ? this.#wantedAhead(asks, nowMs) : zero();
+    for (const { cost, unitsMax } of asks) {
+      const { money, tokens } = grantedAmount(cost, unitsMax);
+      this.#asked.money += money;
+      this.#asked.tokens += tokens;
+    }
+    const ahead = asks.length > 0 ? this.#wantedAhead(nowMs) : zero();
     return { ...this.#holding(), asks, ahead };
   }
 
@@ -144,34 +156,41 @@ export class HeldPurse {
     Object.assign(this.#held, base);
     Object.assign(this.#told, base);
     const { name, spent } = this;
-    this.spent = null;
     return { name, base, spent };
   }
 
-  #wantedAhead(asks: readonly Waiting[], nowMs: number): Quantity {
+  /** The message that was on its way is done. */
+  done(): void {
+    this.isSending = false;
+    this.#asked = zero();
+    this.#pending = zero();
+  }
+
+  /** The server knows what is spent. */
+  hasTold(spent: Spent | null): void {
+    if (this.spent === spent) this.spent = null;
+  }
+
+  #wantedAhead(nowMs: number): Quantity {
     const sinceMs = nowMs - this.#askedAtMs;
     this.#askedAtMs = nowMs;
     if (sinceMs >= FAR_MS) return zero();
-    const asked = zero();
-    for (const { cost, unitsMax } of asks) {
-      const { money, tokens } = grantedAmount(cost, unitsMax);
-      asked.money += money;
-      asked.tokens += tokens;
-    }
     const more = (ahead: number, wanted: number): number =>
       Math.min(sinceMs < CLOSE_MS ? Math.max(2 * ahead, wanted) : ahead, AHEAD_MAX * wanted);
     return {
-      money: more(this.#ahead.money, asked.money),
-      tokens: more(this.#ahead.tokens, asked.tokens),
+      money: more(this.#ahead.money, this.#asked.money),
+      tokens: more(this.#ahead.tokens, this.#asked.tokens),
     };
   }
 
-  /** Nothing is held but what is used; null if there is nothing to tell. */
+  /** Nothing is held but what is used, or may have been granted by an answer that is on its way. Null: nothing at all. */
   startOver(): Holding | null {
-    Object.assign(this.#held, this.used);
-    Object.assign(this.#told, this.used);
+    this.#pending = { ...this.#asked };
+    this.#held.money = this.used.money + this.#pending.money;
+    this.#held.tokens = this.used.tokens + this.#pending.tokens;
+    Object.assign(this.#told, this.#held);
     this.#lower();
-    const isEmpty = this.used.money <= 0 && this.used.tokens <= 0 && !this.spent;
+    const isEmpty = this.#held.money <= 0 && this.#held.tokens <= 0 && !this.spent;
     return isEmpty ? null : this.#holding();
   }
 }

@@ -31,7 +31,7 @@ const PERIOD_MS = 250;
 /** How long holds pause after the server lost its data, so that every instance can send its sums again. */
 const FORGOTTEN_PAUSE_MS = 50;
 /** How often a request asks a server that does not know the instance, before it is decided here. */
-const TRIES_MAX = 2;
+const TRIES_MAX = 4;
 /** The topics on which the first instance to notice a loss announces it, and on which a recall is asked for. */
 const FORGOTTEN = "holds-forgotten";
 const RECALLED = "holds-recalled";
@@ -250,16 +250,13 @@ export class PurseGroup {
       (error) => {
         if (server.available) log.warn("shared hold failed; counting locally", { error });
         this.#uncertain = true;
-        for (const { purse, asks, order } of batch) {
-          purse.learn(order.spent);
-          this.#decide(purse, asks);
-        }
+        for (const { purse, asks } of batch) this.#decide(purse, asks);
       },
     );
     inBackground(log, "holding in Redis", held);
   }
 
-  #answered({ purse, asks }: Sent, { units, ahead, isTight }: PurseAnswer, isCurrent: boolean): void {
+  #answered({ purse, asks, order }: Sent, { units, ahead, isTight }: PurseAnswer, isCurrent: boolean): void {
     const { clock } = this.options;
     for (const [index, ask] of asks.entries()) {
       const granted = units[index]!;
@@ -269,21 +266,23 @@ export class PurseGroup {
       }
       if (granted !== REFUSED) {
         const amount = grantedAmount(ask.cost, granted);
-        // While it was on its way all sums may have been sent under a new id, without it: then it has yet to be told.
+        // If all was told under a new id while it was on its way, it was included there.
         if (isCurrent) purse.got(amount);
         purse.use(amount);
       }
       ask.resolve(granted);
     }
-    if (isCurrent) purse.gotAhead(ahead);
-    else if (this.#entering) void this.enter();
+    if (isCurrent) {
+      purse.gotAhead(ahead);
+      purse.hasTold(order.spent);
+    }
     if (isTight) purse.tightUntilMs = clock.elapsed() + CALM_MS;
     this.#go(purse);
   }
 
   /** After a message the next one may go. */
   #go(purse: HeldPurse): void {
-    purse.isSending = false;
+    purse.done();
     if (purse.line.length > 0) this.#askSoon(purse);
     this.#noticed(purse);
   }
@@ -324,8 +323,7 @@ export class PurseGroup {
 
   /** The server does not know us: it is told, and asked again. */
   #askAgain(batch: readonly Sent[], asInstance: string): Promise<void> {
-    for (const { purse, asks, order } of batch) {
-      purse.learn(order.spent);
+    for (const { purse, asks } of batch) {
       const [again, alone] = [asks.filter((ask) => ++ask.tries < TRIES_MAX), asks.filter(isTiredOfAsking)];
       purse.line.unshift(...again);
       this.#decide(purse, alone);
@@ -428,10 +426,11 @@ export class PurseGroup {
       this.#forgetIdle(purse);
     }
     const memories = new Set<string>();
-    for (let at = 0; at === 0 || at < holdings.length; at += NAMES_PER_CALL_MAX)
-      memories.add(
-        await server.enter(this.#instance, before, holdings.slice(at, at + NAMES_PER_CALL_MAX)),
-      );
+    for (let at = 0; at === 0 || at < holdings.length; at += NAMES_PER_CALL_MAX) {
+      const some = holdings.slice(at, at + NAMES_PER_CALL_MAX);
+      memories.add(await server.enter(this.#instance, before, some));
+      for (const { name, spent } of some) this.#purses.get(name)?.hasTold(spent);
+    }
     if (memories.size > 1) this.#isEnteringAgain = true;
     this.#confirmedAtMs = sentAtMs;
     return [...memories].at(-1)!;

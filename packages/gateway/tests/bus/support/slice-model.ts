@@ -51,6 +51,7 @@ class Line {
   isUp = true;
   #cuts = 0;
   #lastMs = 0;
+  #lastAnswerMs = 0;
 
   constructor(
     readonly model: Model,
@@ -72,7 +73,8 @@ class Line {
         const answer = run();
         if (cuts !== this.#cuts) return fail();
         const answered = () => (cuts === this.#cuts ? resolve(answer) : fail());
-        if (isBothWays) this.process.after(random.next() * DELAY_MS_MAX, answered);
+        this.#lastAnswerMs = Math.max(this.#lastAnswerMs, clock.now() + random.next() * DELAY_MS_MAX);
+        if (isBothWays) this.process.after(this.#lastAnswerMs - clock.now(), answered);
         else this.process.whenRunning(answered);
       });
     });
