@@ -236,8 +236,7 @@ export class RedisPurses implements PurseServer {
   }
 }
 
-const news = (spent: Spent | null): string[] =>
-  spent ? numbers(spent.version, spent) : ["", "", ""];
+const news = (spent: Spent | null): string[] => (spent ? numbers(spent.version, spent) : ["", "", ""]);
 const numbers = (...values: (number | Quantity)[]): string[] =>
   values.flatMap((value) =>
     typeof value === "number" ? [finite(value)] : [finite(value.money), finite(value.tokens)],

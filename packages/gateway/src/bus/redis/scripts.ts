@@ -50,7 +50,8 @@ export class RedisScripts implements ScriptServer {
     return !away;
   }
 
-  run(script: string, keys: readonly string[], args: readonly string[]): Promise<unknown> {
+  /** `isAsking`: of a node that is about to get the slot. */
+  run(script: string, keys: readonly string[], args: readonly string[], isAsking = false): Promise<unknown> {
     const { clock } = this.options;
     return new Promise<unknown>((resolve, reject) => {
       const pending: Pending = {
@@ -59,7 +60,7 @@ export class RedisScripts implements ScriptServer {
       };
       this.#pending.add(pending);
       if (!this.#endWatch) this.#watch();
-      this.#send(script, [String(keys.length), ...keys, ...args]).then(
+      this.#send(script, [String(keys.length), ...keys, ...args], isAsking).then(
         (answer) => {
           this.#pending.delete(pending);
           resolve(answer);
@@ -85,11 +86,16 @@ export class RedisScripts implements ScriptServer {
       for (const pending of this.#pending) {
         if (pending.expiresAtMs > nowMs) break;
         this.#pending.delete(pending);
-        this.#suspendedUntilMs = clock.now() + SUSPENDED_MS;
+        this.suspend();
         pending.expire();
       }
       if (this.#pending.size > 0) this.#watch();
     });
+  }
+
+  /** The server does not serve at the moment. */
+  suspend(): void {
+    this.#suspendedUntilMs = this.options.clock.now() + SUSPENDED_MS;
   }
 
   /** The connection is about to close: calls without an answer will not get one. */
@@ -99,8 +105,12 @@ export class RedisScripts implements ScriptServer {
     this.#pending.clear();
   }
 
-  async #send(script: string, args: string[]): Promise<unknown> {
+  async #send(script: string, args: string[], isAsking: boolean): Promise<unknown> {
     const { client } = this.options.server;
+    if (isAsking) {
+      client.send("ASKING", []).catch(() => {});
+      return client.send("EVAL", [script, ...args]);
+    }
     let hash = this.#hashes.get(script);
     if (!hash) {
       hash = new Bun.CryptoHasher("sha1").update(script).digest("hex");

@@ -391,6 +391,12 @@ export class PurseGroup {
     return this.#entering;
   }
 
+  /** Another server has taken over, perhaps without the last of what was told: all wait until everybody has told it. */
+  enterElsewhere(): void {
+    this.#memory = null;
+    void this.enter();
+  }
+
   async #enter(): Promise<void> {
     const { bus, clock, group } = this.options;
     while (this.#isEnteringAgain) {

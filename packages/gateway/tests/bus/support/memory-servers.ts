@@ -202,4 +202,3 @@ export class MemoryLimits {
     return { counted, waitMs, ahead: given, slice: given > 0 ? add(log.sliceEndMs, given) : "" };
   }
 }
-

@@ -284,7 +284,10 @@ export class Model {
 
   ask(instance: Instance): void {
     const names = this.oneOf([["p"], ["q"], ["p", "q"]]);
-    const cost = { fixed: { money: 1 + this.below(4), tokens: this.below(3) }, perUnit: { money: 1, tokens: 0 } };
+    const cost = {
+      fixed: { money: 1 + this.below(4), tokens: this.below(3) },
+      perUnit: { money: 1, tokens: 0 },
+    };
     const unitsMin = this.below(2);
     const unitsMax = unitsMin + this.below(3);
     const { cuts } = instance;
@@ -356,7 +359,10 @@ export class Model {
           version: before.version + 1,
         };
         this.spent.set(name, spent);
-        return [{ name, amount: back }, { name, amount: { money: 0, tokens: 0 }, spent }];
+        return [
+          { name, amount: back },
+          { name, amount: { money: 0, tokens: 0 }, spent },
+        ];
       }),
     );
   }
@@ -367,7 +373,9 @@ export class Model {
     const counted = (waitMs: number) => {
       if (waitMs !== 0 || cuts !== instance.cuts || instance.isDead) return;
       instance.hits.push(this.clock.now());
-      const all = this.instances.flatMap(({ hits }) => hits).filter((at) => at > this.clock.now() - WINDOW_MS);
+      const all = this.instances
+        .flatMap(({ hits }) => hits)
+        .filter((at) => at > this.clock.now() - WINDOW_MS);
       if (all.length > LIMIT_HITS) this.problems.push(`${all.length} hits within a window`);
     };
     if (typeof waiting === "number") counted(waiting);
@@ -395,7 +403,9 @@ export class Model {
       const used = this.used(name, ({ isExempt }) => !isExempt);
       for (const measure of ["money", "tokens"] as const)
         if (used[measure] + spent[measure] > this.limit[measure])
-          this.problems.push(`${name}: ${used[measure]} ${measure} of ${this.limit[measure]} less ${spent[measure]}`);
+          this.problems.push(
+            `${name}: ${used[measure]} ${measure} of ${this.limit[measure]} less ${spent[measure]}`,
+          );
       const held = this.purses.heldBy(name);
       const all = this.used(name);
       if (held.money > all.money || held.tokens > all.tokens)
