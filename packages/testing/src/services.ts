@@ -50,7 +50,7 @@ const missingProxies = () =>
 function installMissing(): void {
   const wanted: string[] = [];
   if (!postgresBin("initdb")) wanted.push("postgresql");
-  if (!Bun.which("redis-server")) wanted.push("redis-server");
+  if (!redisServer()) wanted.push("redis-server");
   if (!findChromium()) wanted.push("chromium");
   if (!Bun.which("cc")) wanted.push("gcc", "libc6-dev");
   if (!Bun.which("openssl")) wanted.push("openssl");
@@ -128,13 +128,17 @@ async function launchPostgres(data: string, port: number): Promise<PostgresServe
   };
 }
 
+/** Redis, or Valkey where it is the one installed or the one that `TEST_REDIS_SERVER` names. */
+const redisServer = () =>
+  process.env.TEST_REDIS_SERVER ?? Bun.which("redis-server") ?? Bun.which("valkey-server");
+
 /** A server that keeps nothing; on a free port unless one is given. */
 export async function startRedis(
   dir: string,
   port?: number,
   settings: readonly string[] = [],
 ): Promise<{ url: string; port: number; child: ChildProcess }> {
-  const binary = Bun.which("redis-server");
+  const binary = redisServer();
   if (!binary) throw new Error("no redis-server binary found");
   port ??= await freePort();
   const nothingKept = ["--save", "", "--appendonly", "no"];

@@ -32,6 +32,8 @@ export const slotOf = (tag: string): number => crc16(encoder.encode(tag)) % SLOT
 
 interface Node {
   client: RedisClient;
+  /** Resolves when it is connected, or cannot be. */
+  tried: Promise<void>;
   scripts: RedisScripts;
 }
 
@@ -71,7 +73,6 @@ export class RedisCluster {
       await cluster.#look();
       if (cluster.#ranges.length === 0)
         throw new Error("no node of the Redis Cluster says who has the slots");
-      await Promise.all([...cluster.#nodes.values()].map(({ client }) => client.connect()));
     } catch (error) {
       cluster.close();
       throw error;
@@ -110,10 +111,10 @@ export class RedisCluster {
         return client.connected;
       },
     };
-    node = { client, scripts: new RedisScripts({ server, clock, log }) };
-    this.#nodes.set(address, node);
     client.onclose = () => this.lookSoon();
-    client.connect().catch(() => {});
+    const tried = client.connect().catch(() => {});
+    node = { client, tried, scripts: new RedisScripts({ server, clock, log }) };
+    this.#nodes.set(address, node);
     return node;
   }
 
@@ -139,8 +140,7 @@ export class RedisCluster {
     const { log } = this.options;
     for (const address of this.#addresses) {
       try {
-        this.#learn((await this.#slots(address)) as Range[], address);
-        return;
+        return await this.#learn((await this.#slots(address)) as Range[], address);
       } catch (error) {
         log.debug("a node of the Redis Cluster does not say who has the slots", { address, error });
       }
@@ -164,7 +164,8 @@ export class RedisCluster {
     }
   }
 
-  #learn(ranges: readonly Range[], asked: string): void {
+  async #learn(ranges: readonly Range[], asked: string): Promise<void> {
+    if (this.#isClosed) return;
     // A node that does not know its own name says "": it is the one that was asked.
     const addressOf = ([host, port]: Address): string =>
       `${host || new URL(this.#urlOf(asked)).hostname}:${port}`;
@@ -182,6 +183,7 @@ export class RedisCluster {
       scripts.close();
       client.close();
     }
+    await Promise.all(Array.from(this.#nodes.values(), ({ tried }) => tried));
     if (!hadSlots || before === JSON.stringify(this.#ranges)) return;
     this.options.log.info("slots of the Redis Cluster have moved", { primaries: [...primaries] });
     for (const run of this.#moved) run();
