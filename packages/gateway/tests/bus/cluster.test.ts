@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { redisCommand, startRedisCluster } from "@model-gateway/testing/services.ts";
 import { until } from "@model-gateway/testing/until.ts";
+import { forgetShared } from "../../../cli/src/service/postgres-tools.ts";
 import { REFUSED } from "../../src/bus/contract.ts";
 import { CLUSTER_GROUPS, openBus, type Shared } from "../../src/bus/index.ts";
 import { slotOf } from "../../src/bus/redis/cluster.ts";
@@ -143,4 +144,12 @@ describe.if(process.env.TEST_REDIS_URL !== undefined)("a Redis Cluster", () => {
     await until("the pools are full for everybody", async () => !(await holdAtOnce(3)).includes(true));
     expect(pools.map(heldIn)).toEqual(before.map((count) => Math.max(ROOM, count)));
   }, 90_000);
+
+  test("a restored database empties it on every primary", async () => {
+    await forgetShared(cluster.primaries[1]!.url);
+    for (const { url } of [...cluster.primaries.slice(1), ...cluster.replicas]) {
+      const keys = (await redisCommand(url, "KEYS", "gateway:*:hold:*")) as string[];
+      expect(keys).toEqual([]);
+    }
+  });
 });

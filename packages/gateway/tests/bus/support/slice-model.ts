@@ -347,7 +347,7 @@ export class Model {
     const [held] = instance.held.splice(this.below(instance.held.length), 1);
     if (!held) return;
     const back = { money: -held.cost.money, tokens: -held.cost.tokens };
-    const isSpent = this.random.next() < this.faults.spend;
+    const isSpent = !held.isExempt && this.random.next() < this.faults.spend;
     instance.reservations.change(
       held.names.flatMap((name) => {
         if (!isSpent) return [{ name, amount: back }];
