@@ -63,7 +63,16 @@ async function startTargets(upstreamPort: number, missing: string[]): Promise<Be
   };
 }
 
-const COLUMNS: readonly Measured[] = ["direct", "nginx", "bare", "portkey", "gateway", "postgres", "redis"];
+const COLUMNS: readonly Measured[] = [
+  "direct",
+  "nginx",
+  "bare",
+  "bareAgain",
+  "portkey",
+  "gateway",
+  "postgres",
+  "redis",
+];
 
 function printTable(figures: readonly Figure[]): void {
   const columns = COLUMNS.filter((column) => figures.some(({ values }) => values[column] !== undefined));

@@ -33,10 +33,10 @@ export async function runPlan<Report>(file: string, plan: unknown): Promise<Repo
   return JSON.parse(text) as Report;
 }
 
-export const runLoad = (
-  { port, key, headers }: Pick<Target, "port" | "key" | "headers">,
-  plan: Omit<LoadPlan, "port" | "key" | "headers">,
-) => runPlan<LoadReport>("load.ts", { ...plan, port, key, headers });
+export type Address = Pick<Target, "port" | "key" | "keys" | "headers">;
+
+export const runLoad = ({ port, key, keys, headers }: Address, plan: Omit<LoadPlan, keyof Address>) =>
+  runPlan<LoadReport>("load.ts", { ...plan, port, key, keys, headers });
 
 export const CHAT_PATH = "/v1/chat/completions";
 export const chatBody = (content: string, rest: object = {}) =>

@@ -10,6 +10,9 @@ export const ADMIN_TOKEN = "bench-admin-token-0123456789";
 /** Far above what a load test sends, so that every limit is checked and none refuses. */
 export const LIMIT_RPM = 1_000_000;
 export const POOL_POINTS = 1_000_000_000;
+/** Registrations from one address are limited. */
+const ACCOUNTS = 8;
+const KEYS_PER_ACCOUNT = 50;
 const pricingFile = join(folder, "prices.json");
 writeFileSync(pricingFile, JSON.stringify({ prices: [{ match: "bench", input: 1, output: 1 }] }));
 
@@ -26,8 +29,9 @@ export interface GatewayOptions {
 export interface GatewayTarget extends Target {
   url: string;
   accessToken: string;
-  /** A key whose requests are paid in points, from a group's pool. */
-  groupKey: string;
+  /** Keys of several accounts, and keys of their groups, whose requests are paid in points from a pool. */
+  keys: string[];
+  groupKeys: string[];
 }
 
 const dataDirOf = (name: string) => join(folder, name);
@@ -80,18 +84,41 @@ export async function signUp(url: string): Promise<{ email: string; accessToken:
   return { email, accessToken: access_token! };
 }
 
-/** A user with a key, a group whose pool pays for another one, and the upstream as backend. */
-async function populate(url: string, upstreamPort: number) {
+async function createKeys(url: string, accessToken: string, params: object): Promise<string[]> {
+  const keys: string[] = [];
+  for (let i = 0; i < KEYS_PER_ACCOUNT; i++)
+    keys.push((await rpc(url, "keys.create", { name: `bench ${i}`, ...params }, accessToken)).key!);
+  return keys;
+}
+
+/** A user with keys, and a group whose pool pays for as many other ones. */
+async function createAccount(url: string) {
   const { email, accessToken } = await signUp(url);
   const { id: userId } = await rpc(url, "auth.me", {}, accessToken);
   await rpc(url, "billing.plan.set", { user_email: email, tier: "enterprise" }, ADMIN_TOKEN);
-  const { key } = await rpc(url, "keys.create", { name: "bench" }, accessToken);
   const { id: groupId } = await rpc(url, "group.create", { name: "bench" }, accessToken);
   await rpc(url, "group.credits.topup", { group_id: groupId, points: POOL_POINTS }, accessToken);
-  const { key: groupKey } = await rpc(url, "keys.create", { name: "group", group_id: groupId }, accessToken);
+  const keys = await createKeys(url, accessToken, {});
+  return {
+    userId: userId!,
+    accessToken,
+    keys,
+    groupKeys: await createKeys(url, accessToken, { group_id: groupId }),
+  };
+}
+
+/** Accounts with keys, and the upstream as backend. */
+async function populate(url: string, upstreamPort: number) {
+  const accounts: Awaited<ReturnType<typeof createAccount>>[] = [];
+  for (let i = 0; i < ACCOUNTS; i++) accounts.push(await createAccount(url));
   const backend = { type: "external", url: `http://127.0.0.1:${upstreamPort}` };
   await post(`${url}/api/admin/backends`, backend, ADMIN_TOKEN);
-  return { userId: userId!, accessToken, key: key!, groupKey: groupKey! };
+  const { userId, accessToken } = accounts[0]!;
+  // Those who ask take turns, as people do.
+  const inTurns = (of: "keys" | "groupKeys") =>
+    Array.from({ length: KEYS_PER_ACCOUNT }, (_, i) => accounts.map((account) => account[of][i]!)).flat();
+  const keys = inTurns("keys");
+  return { userId, accessToken, key: keys[0]!, keys, groupKeys: inTurns("groupKeys") };
 }
 
 /** What no method can set: the limit of a tier, and a history. */

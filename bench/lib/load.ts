@@ -36,7 +36,12 @@ export interface LoadReport {
   /** Time to the first event, and the longest silence within a stream. */
   firstEventP50Ms: number;
   gapMaxMs: number;
+  /** From when the upstream sent an event to its arrival. */
+  delayP99Ms: number;
 }
+
+/** The upstream writes there when it sent an event, in microseconds. */
+const SENT_AT = /"system_fingerprint":"t(\d+)"/g;
 
 const CHUNKED_END = "0\r\n\r\n";
 
@@ -118,6 +123,8 @@ class Client {
     for (let at = text.indexOf("data: "); at !== -1; at = text.indexOf("data: ", at + 6)) count++;
     if (count === 0) return;
     const now = performance.now();
+    const epochMs = performance.timeOrigin + now;
+    for (const [, sentUs] of text.matchAll(SENT_AT)) this.run.delays.push(epochMs - Number(sentUs) / 1_000);
     if (this.#eventsSeen === 0) this.run.firstEvents.push(now - this.#startedAt);
     else this.run.gapMaxMs = Math.max(this.run.gapMaxMs, now - this.#lastAt);
     this.#eventsSeen += count;
@@ -130,6 +137,7 @@ class Run {
   readonly #requests: Uint8Array[];
   readonly latencies: number[] = [];
   readonly firstEvents: number[] = [];
+  readonly delays: number[] = [];
   errors = 0;
   left = 0;
   events = 0;
@@ -214,6 +222,7 @@ async function load(plan: LoadPlan): Promise<LoadReport> {
     p99Us: quantile(latencies, 0.99) * 1000,
     firstEventP50Ms: quantile(run.firstEvents.sort(ascending), 0.5),
     gapMaxMs: run.gapMaxMs,
+    delayP99Ms: quantile(run.delays.sort(ascending), 0.99),
   };
 }
 

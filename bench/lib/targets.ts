@@ -13,6 +13,8 @@ export interface Target {
   pid: number;
   port: number;
   key: string;
+  /** Used in turns, instead of `key`. */
+  keys?: string[];
   /** Lines that each of its requests carries, each with its line end. */
   headers: string;
   /** Of a load's requests, how many it is sent: one that takes 20 times as long need not take 20 times the time. */

@@ -19,12 +19,12 @@ async function measure({ upstreamPort, quick, rounds, scale }: Bench) {
   const plan = { path: CHAT_PATH, body: chatBody("hi"), connections: 64, stream: false };
   for (let round = 0; round <= rounds * 2; round++) {
     for (const { gateway, history } of gateways) {
-      for (const [how, key] of [
-        ["", gateway.key],
-        [" paid in points", gateway.groupKey],
+      for (const [how, keys] of [
+        ["", gateway.keys],
+        [" paid in points", gateway.groupKeys],
       ] as const) {
         const before = cpuUs(gateway.pid);
-        const report = await runLoad({ ...gateway, key }, { ...plan, requests: scale(8_000) });
+        const report = await runLoad({ ...gateway, keys }, { ...plan, requests: scale(8_000) });
         if (report.errors > 0) throw new Error(`${report.errors} requests failed`);
         await Bun.sleep(SETTLED_MS);
         const name = `chat${how} with ${history.toLocaleString("en")} usage rows, CPU per request`;

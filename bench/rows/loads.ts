@@ -1,10 +1,10 @@
-import { type Bench, CHAT_PATH, chatBody, type Row, runLoad } from "../lib/bench.ts";
+import { type Address, type Bench, CHAT_PATH, chatBody, type Row, runLoad } from "../lib/bench.ts";
 import { type Measured, Samples } from "../lib/figures.ts";
 import type { LoadPlan } from "../lib/load.ts";
 import { cpuUs, rssMb } from "../lib/processes.ts";
 
-type Plan = Omit<LoadPlan, "port" | "key" | "headers">;
-type Shown = "cpu" | "latency" | "firstEvent" | "gap" | "memory";
+type Plan = Omit<LoadPlan, keyof Address>;
+type Shown = "cpu" | "latency" | "p99" | "firstEvent" | "gap" | "memory";
 
 interface LoadRow {
   group: string;
@@ -19,7 +19,7 @@ interface LoadRow {
 
 interface Tested {
   measured: Measured;
-  target: { port: number; key: string; headers: string };
+  target: Address;
   /** Null: what it costs is not the question. */
   pid: number | null;
   share: number;
@@ -35,12 +35,13 @@ const SETTLED_MS = 800;
 function testedOf(bench: Bench, { shows, gatewayOnly }: LoadRow): Tested[] {
   const { gateway, targets, upstreamPort } = bench;
   if (gatewayOnly) {
-    const target = gatewayOnly === "points" ? { ...gateway, key: gateway.groupKey } : gateway;
+    const target = gatewayOnly === "points" ? { ...gateway, keys: gateway.groupKeys } : gateway;
     return [{ measured: "gateway", target, pid: gateway.pid, share: 1 }];
   }
-  const through = targets.map(
-    (target): Tested => ({ measured: target.peer, target, pid: target.pid, share: target.share }),
-  );
+  const through = targets.flatMap((target): Tested[] => {
+    const tested: Tested = { measured: target.peer, target, pid: target.pid, share: target.share };
+    return target.peer === "bare" ? [tested, { ...tested, measured: "bareAgain" }] : [tested];
+  });
   // Added latency is what is above that of the upstream without anything between.
   const direct: Tested = {
     measured: "direct",
@@ -64,9 +65,10 @@ async function sample(row: LoadRow, { measured, target, pid, share }: Tested, pl
   for (const shown of row.shows) {
     if (shown === "cpu") add(`CPU per ${row.per}`, "µs", (cpuUs(pid!) - before) / count);
     if (shown === "latency") add("p50", "µs", report.p50Us);
-    if (shown === "latency") add("p99", "µs", report.p99Us);
+    if (shown === "latency" || shown === "p99") add("p99", "µs", report.p99Us);
     if (shown === "firstEvent") add("first token p50", "ms", report.firstEventP50Ms);
     if (shown === "gap") add("longest silence", "ms", report.gapMaxMs);
+    if (shown === "gap") add("delay p99", "ms", report.delayP99Ms);
     if (shown === "memory") add("memory", "MB", rssMb(pid!));
   }
 }
@@ -166,7 +168,7 @@ const loadRows: LoadRow[] = [
     group: "chat",
     name: "chat, 64 connections",
     per: "request",
-    shows: ["cpu", "memory"],
+    shows: ["cpu", "p99", "memory"],
     plan: ({ scale }) => chat(64, scale(15_000)),
   },
   {
@@ -202,7 +204,7 @@ const loadRows: LoadRow[] = [
     group: "prompt",
     name: "chat, 64 KB prompt",
     per: "request",
-    shows: ["cpu"],
+    shows: ["cpu", "memory"],
     plan: ({ scale }) => chat(16, scale(4_000), LONG_PROMPT),
   },
   streams(100),

@@ -19,18 +19,18 @@ interface Shared {
 
 interface Load {
   name: string;
-  key: (gateway: GatewayTarget) => string;
+  keys: "keys" | "groupKeys";
   stream: boolean;
 }
 const LOADS: readonly Load[] = [
-  { name: "request", key: ({ key }) => key, stream: false },
-  { name: "request paid in points", key: ({ groupKey }) => groupKey, stream: false },
-  { name: "streamed token", key: ({ groupKey }) => groupKey, stream: true },
+  { name: "request", keys: "keys", stream: false },
+  { name: "request paid in points", keys: "groupKeys", stream: false },
+  { name: "streamed token", keys: "groupKeys", stream: true },
 ];
 
-const runOne = ({ scale }: Bench, gateway: GatewayTarget, { key, stream }: Load) =>
+const runOne = ({ scale }: Bench, gateway: GatewayTarget, { keys, stream }: Load) =>
   runLoad(
-    { ...gateway, key: key(gateway) },
+    { ...gateway, keys: gateway[keys] },
     {
       path: CHAT_PATH,
       body: chatBody("hi", { max_tokens: 100, stream }),

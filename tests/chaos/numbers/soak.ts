@@ -1,3 +1,5 @@
+import { readFileSync } from "node:fs";
+import { cpus } from "node:os";
 import { CHAT_PATH, chatBody, runLoad } from "../../../bench/lib/bench.ts";
 import { startGateway } from "../../../bench/lib/gateway.ts";
 import { rssMb, startServer, stop } from "../../../bench/lib/processes.ts";
@@ -8,7 +10,9 @@ const WARM_UP_MS = 20_000;
 /** Long enough that settling, which runs behind the answers, is part of what the machine can do. */
 const CAPACITY_MS = 60_000;
 const WINDOW_MS = 30_000;
-const SHARE = 0.8;
+const LOAD = 0.8;
+/** How often the rate is set by what the processors made of the last one. */
+const TRIALS = 3;
 /** Windows before the first that counts: a process takes what it needs once. */
 const WARM_WINDOWS = 2;
 const CHANGE_MAX = 0.05;
@@ -21,9 +25,22 @@ interface Window {
 const median = (values: readonly number[]): number =>
   values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 
+/** Milliseconds that the processors on which this may run have been busy, and have existed. */
+function processorTimes(): { busyMs: number; allMs: number } {
+  const list = /^Cpus_allowed_list:\s*(.*)$/m.exec(readFileSync("/proc/self/status", "utf8"))?.[1] ?? "";
+  const allowed = list.split(",").map((range) => range.split("-").map(Number));
+  const isAllowed = (cpu: number) => allowed.some(([first, last = first]) => cpu >= first! && cpu <= last!);
+  let [idleMs, allMs] = [0, 0];
+  for (const { times } of cpus().filter((_, cpu) => isAllowed(cpu))) {
+    idleMs += times.idle;
+    allMs += Object.values(times).reduce((sum, ms) => sum + ms, 0);
+  }
+  return { busyMs: allMs - idleMs, allMs };
+}
+
 /**
- * Four fifths of what one process can do on this machine, for so long; memory and p99 of the last windows against the
- * first ones. A request's time counts from when it was due.
+ * A rate that keeps the processors busy four fifths of the time, for so long; clients and upstream count too.
+ * Memory and p99 of the last windows against the first ones. A request's time counts from when it was due.
  */
 export async function measureSoak(minutes: number, say: (line: string) => void): Promise<Outcome> {
   const upstream = await startServer("upstream.ts", [], { CHUNKS: "10" });
@@ -34,19 +51,29 @@ export async function measureSoak(minutes: number, say: (line: string) => void):
       runLoad(gateway, { ...plan, requests: Number.MAX_SAFE_INTEGER, durationMs });
     await flatOut(WARM_UP_MS);
     const most = await flatOut(CAPACITY_MS);
-    const perSecond = Math.floor((most.requests / most.seconds) * SHARE);
-    say(`${Math.round(most.requests / most.seconds)} requests a second at most; ${perSecond} from now on`);
-    const windows: Window[] = [];
-    let errors = 0;
-    let requests = 0;
-    const untilMs = Date.now() + minutes * 60_000;
-    while (Date.now() < untilMs || windows.length < WARM_WINDOWS + 2) {
-      const report = await runLoad(gateway, {
+    say(`${Math.round(most.requests / most.seconds)} requests a second at most`);
+    const atRate = (perSecond: number) =>
+      runLoad(gateway, {
         ...plan,
         perSecond,
         requests: Number.MAX_SAFE_INTEGER,
         durationMs: WINDOW_MS,
       });
+    let perSecond = Math.floor((most.requests / most.seconds) * LOAD);
+    for (let trial = 0; trial < TRIALS; trial++) {
+      const before = processorTimes();
+      await atRate(perSecond);
+      const after = processorTimes();
+      const busy = (after.busyMs - before.busyMs) / (after.allMs - before.allMs);
+      say(`processors ${Math.round(busy * 100)} % busy at ${perSecond} requests a second`);
+      perSecond = Math.floor((perSecond * LOAD) / busy);
+    }
+    const windows: Window[] = [];
+    let errors = 0;
+    let requests = 0;
+    const untilMs = Date.now() + minutes * 60_000;
+    while (Date.now() < untilMs || windows.length < WARM_WINDOWS + 2) {
+      const report = await atRate(perSecond);
       errors += report.errors;
       requests += report.requests;
       windows.push({ p99Ms: report.p99Us / 1_000, mb: rssMb(gateway.pid) });

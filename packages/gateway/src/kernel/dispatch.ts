@@ -6,6 +6,7 @@ import { openRpcDocument } from "./openrpc.ts";
 import type { Registry } from "./registry.ts";
 import { validate } from "./validate.ts";
 import { VERSION } from "./version.ts";
+import { whenKnown } from "./when-known.ts";
 
 /** OpenRPC's own method: it belongs to the protocol and to no room, and says what GET /api/openrpc.json does. */
 const DISCOVER = "rpc.discover";
@@ -69,5 +70,5 @@ export function dispatch(
     if (method.audit === false) return answer;
     return audit.record(auditEntry({ action: name, caller, requestId }, checked, answer)).then(() => answer);
   };
-  return result instanceof Promise ? result.then(answered) : answered(result);
+  return whenKnown(result, answered);
 }

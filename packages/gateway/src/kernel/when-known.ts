@@ -2,8 +2,11 @@
  * Continues with a value: at once if it is known, later if it is a promise. On the hot path most values are
  * known, and a promise for each would cost more than the work.
  */
-export const whenKnown = <T, R>(value: T | Promise<T>, use: (value: T) => R | Promise<R>): R | Promise<R> =>
-  value instanceof Promise ? value.then(use) : use(value);
+export function whenKnown<T, R>(value: T | Promise<T>, use: (value: T) => Promise<R>): Promise<R>;
+export function whenKnown<T, R>(value: T | Promise<T>, use: (value: T) => R | Promise<R>): R | Promise<R>;
+export function whenKnown<T, R>(value: T | Promise<T>, use: (value: T) => R | Promise<R>): R | Promise<R> {
+  return value instanceof Promise ? value.then(use) : use(value);
+}
 
 /** Runs `work`; an error it throws or rejects with is turned into a result by `failed`. */
 export function attempt<T>(work: () => T | Promise<T>, failed: (error: unknown) => T): T | Promise<T> {

@@ -22,9 +22,17 @@ export interface Transaction extends Queryable {
   lock(name: string): Promise<void>;
 }
 
+export interface TransactionOptions {
+  /**
+   * Does not wait for the disk: a power cut may undo the transaction, though not half of it. A killed process loses
+   * nothing.
+   */
+  isUnsynced?: boolean;
+}
+
 export interface Database extends Queryable {
   /** Runs `work` in one transaction; a throw rolls everything back. SQLite runs one at a time. */
-  transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T>;
+  transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>;
   /**
    * Runs `work` on one connection, without a transaction where the database has statements that allow none. Until its
    * end no other session holds the lock of this name.

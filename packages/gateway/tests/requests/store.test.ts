@@ -135,6 +135,24 @@ onEachDatabase("request records", (fresh) => {
       await requests.close();
     }));
 
+  test("the cut by number is exact, unless it lies far inside one minute", () =>
+    withDatabase(fresh, async (db) => {
+      const endMs = NOW - (NOW % 60_000) + 59_000;
+      await seedRequests(db, { count: 11_000, untilMs: endMs, days: 50 / 86_400, keys: 2 });
+      const count = async () => (await db.get<{ n: number }>("SELECT COUNT(*) AS n FROM request_records"))!.n;
+      for (const [keptMax, left] of [
+        [20_000, 11_000],
+        [10_500, 11_000],
+        [9_000, 9_000],
+        [7, 7],
+      ] as const) {
+        const requests = room(db, new ManualClock(endMs), { keptMax });
+        while ((await requests.sweepRecords(endMs, 5_000)) > 0);
+        expect(await count()).toBe(left);
+        await requests.close();
+      }
+    }));
+
   test("a batch whose commit is in doubt is written once", () =>
     withDatabase(fresh, async (db) => {
       const store = new RequestStore(db);

@@ -148,7 +148,7 @@ export class Inference {
         const { listener } = reply;
         const options = { asker, payload, client, isConversation: false, listener, form, keep };
         const opening = ChatTurn.open(this.#parts, options);
-        return opening instanceof Promise ? opening.then((turn) => reply.to(turn)) : reply.to(opening);
+        return whenKnown(opening, (turn) => reply.to(turn));
       };
       const read = voice.read(body, {
         requestId,
@@ -157,7 +157,7 @@ export class Inference {
         requireModel: (model) => this.ollamaModel(model),
         responses: () => (storesResponses ? this.responses.of(userId, requestId) : null),
       });
-      return read instanceof Promise ? read.then(open) : open(read);
+      return whenKnown(read, open);
     });
   }
 
@@ -167,7 +167,7 @@ export class Inference {
     return this.#metered(call, (asker) => {
       const open = (request: ReadEmbeddings) => embed(this.#parts, { asker, client, ...request });
       const request = read(body);
-      return request instanceof Promise ? request.then(open) : open(request);
+      return whenKnown(request, open);
     });
   }
 

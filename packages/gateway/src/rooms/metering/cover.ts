@@ -8,6 +8,7 @@ import {
   type ReservedChange,
 } from "../../bus/contract.ts";
 import type { Payer } from "../../kernel/payer.ts";
+import { whenKnown } from "../../kernel/when-known.ts";
 import type { Tier } from "../billing/index.ts";
 import type { HoldKind } from "./journal/codec.ts";
 import type { KeyShare } from "./key-budgets.ts";
@@ -176,7 +177,7 @@ export class Held implements Cover {
       unitsMin: 0,
       unitsMax: 0,
     });
-    return granted instanceof Promise ? granted.then(keep) : keep(granted);
+    return whenKnown(granted, keep);
   }
 
   end(): void {

@@ -6,6 +6,7 @@ import { fail } from "../../kernel/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import { type KeyLimits, MULTIPLIER_ONE, type Payer } from "../../kernel/payer.ts";
+import { whenKnown } from "../../kernel/when-known.ts";
 import { type Billing, UNKNOWN_TIER } from "../billing/index.ts";
 import { type AccountRef, accountKey, type Balance, type Ledger } from "../ledger/index.ts";
 import type { Usage } from "../usage/index.ts";
@@ -126,9 +127,7 @@ export class MeteringService implements Metering {
       fail("unavailable", "Usage cannot be recorded right now; try again later", { retryAfterSeconds: 30 });
     }
     const cover = this.#check.check(demandOf(this.options.billing, options));
-    return cover instanceof Promise
-      ? cover.then((known) => this.#admitted(options, known))
-      : this.#admitted(options, cover);
+    return whenKnown(cover, (known) => this.#admitted(options, known));
   }
 
   async resume(options: AdmitOptions): Promise<Admission> {
@@ -188,7 +187,7 @@ export class MeteringService implements Metering {
       const held = (granted: number): PointsHold | null =>
         granted === REFUSED ? null : { release: once(release) };
       const granted = reservations.grant(asking);
-      return granted instanceof Promise ? granted.then(held) : held(granted);
+      return whenKnown(granted, held);
     };
     const known = ledger.balances.peek(account);
     return known ? hold(known) : ledger.balances.load(account).then(hold);

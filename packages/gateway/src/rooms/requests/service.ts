@@ -29,8 +29,8 @@ const PERIOD_MS = { fallback: DAY_MS, max: 400 * DAY_MS };
 /** Sums by minute are for the last hours; those by hour and day outlive the records, to compare with. */
 const MINUTE_SUMS_KEPT_MS = 3 * DAY_MS;
 const SUMS_OUTLIVE_FACTOR = 2;
-/** The cut by number of rows is found by walking over them, so it is used for a while. */
-const CUT_KEPT_MS = 10 * MINUTE_MS;
+/** The cut by number of rows is used for a while. */
+const CUT_KEPT_MS = MINUTE_MS;
 
 export interface RequestsOptions extends Pick<WriterOptions, "costNanoUsd" | "knownModel"> {
   db: Database;

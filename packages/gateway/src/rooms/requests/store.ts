@@ -1,4 +1,10 @@
-import { type Database, insertRows, type SqlValue, selectIn } from "../../storage/contract.ts";
+import {
+  type Database,
+  insertRows,
+  type SqlValue,
+  selectIn,
+  type Transaction,
+} from "../../storage/contract.ts";
 import {
   type Asker,
   DAY_MS,
@@ -6,6 +12,7 @@ import {
   factsOf,
   firstIdAt,
   HOUR_MS,
+  MINUTE_MS,
   type RecordRow,
   SUM_COLUMNS,
 } from "./rows.ts";
@@ -44,6 +51,8 @@ const ASKER_SUMS = sumTable("request_asker_sums", {
 const ASKER_TOTALS = ["requests", "unanswered", "prompt_tokens", "completion_tokens", "cost_nano_usd"];
 const ASKER_DAYS = sumTable("request_asker_days", { keys: ["start_ms", "asker_id"], sums: ASKER_TOTALS });
 const ONCE = "ON CONFLICT (id) DO NOTHING";
+/** Rows that a query may step over: a millisecond or so. */
+const WALKED_ROWS_MAX = 10_000;
 
 /** Which requests are asked for; null members ask for all. */
 export interface Filter {
@@ -223,7 +232,7 @@ export class RequestStore {
     facets: readonly Facet[];
     askers: readonly Asker[];
   }): Promise<void> {
-    await this.db.transaction(async (tx) => {
+    const insertAll = async (tx: Transaction) => {
       const ofFacet = ({ id, surface, model, backend, status, code }: Facet) => [
         id,
         surface,
@@ -253,7 +262,9 @@ export class RequestStore {
       // Every instance adds to the same few rows, so they are locked last and for the shortest time.
       const ofEveryone = sums.filter(({ askerId }) => askerId === null).map(sumValues);
       await insertRows(tx, SUMS.into, ofEveryone, SUMS.adding);
-    });
+    };
+    // No money is in them, and the event loop would wait for the disk.
+    await this.db.transaction(insertAll, { isUnsynced: true });
   }
 
   /** All that have been seen; there are few. */
@@ -354,13 +365,38 @@ export class RequestStore {
     );
   }
 
-  /** The id of the record that has so many newer ones; null when there are fewer. */
+  /**
+   * The id of the record that has so many newer ones; null when there are fewer. Sums say in which hour and minute it
+   * lies, because walking over all records would take a while. In a minute with very many, all of them are spared.
+   */
   async idAfterNewest(count: number): Promise<string | null> {
+    const hour = await this.#partAfterNewest(HOUR_MS, { fromMs: 0, belowMs: Number.MAX_SAFE_INTEGER }, count);
+    if (!hour) return null;
+    // Sums by minute of older hours are gone.
+    const minute = await this.#partAfterNewest(MINUTE_MS, hour, count - hour.newer);
+    const { fromMs, belowMs } = minute ?? hour;
+    const offset = count - hour.newer - (minute?.newer ?? 0);
+    const isWalked = offset <= WALKED_ROWS_MAX;
     const row = await this.db.get<{ id: string }>(
-      "SELECT id FROM request_records ORDER BY id DESC LIMIT 1 OFFSET $1",
-      [count],
+      "SELECT id FROM request_records WHERE id < $1 ORDER BY id DESC LIMIT 1 OFFSET $2",
+      [firstIdAt(isWalked ? belowMs : fromMs), isWalked ? offset : 0],
     );
     return row?.id ?? null;
+  }
+
+  /** The part of a period before which fewer than `count` newer requests lie, and with which there are more. */
+  async #partAfterNewest(grainMs: number, { fromMs, belowMs }: Omit<Period, "grainMs">, count: number) {
+    const parts = await this.db.all<{ start_ms: number; requests: number }>(
+      `SELECT start_ms, CAST(SUM(requests) AS BIGINT) AS requests FROM request_sums
+       WHERE grain_ms = $1 AND start_ms >= $2 AND start_ms < $3 GROUP BY start_ms ORDER BY start_ms DESC`,
+      [grainMs, fromMs, belowMs],
+    );
+    let newer = 0;
+    for (const { start_ms, requests } of parts) {
+      if (newer + requests > count) return { fromMs: start_ms, belowMs: start_ms + grainMs, newer };
+      newer += requests;
+    }
+    return null;
   }
 
   /** Deletes some of the records up to this one. */

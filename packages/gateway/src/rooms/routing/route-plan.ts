@@ -1,4 +1,5 @@
 import { ServiceError } from "../../kernel/errors.ts";
+import { whenKnown } from "../../kernel/when-known.ts";
 import type { RouteTarget } from "./model-routes.ts";
 import { AllBusy, type Route, type RouteRequest, type Router } from "./router.ts";
 
@@ -34,7 +35,7 @@ export class RoutePlan {
     }
     if (busy === null) throw refusal;
     const waiting = this.router.acquire(this.#requestFor(busy));
-    return waiting instanceof Promise ? waiting.then((route) => this.#took(route)) : this.#took(waiting);
+    return whenKnown(waiting, (route) => this.#took(route));
   }
 
   /** Another one after those that failed; null when there is none. */

@@ -3,7 +3,7 @@ import { sleep } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Leases, Sweep } from "../../storage/contract.ts";
 
-const PERIOD_MS = 60 * 60_000;
+const PERIOD_MS = 10 * 60_000;
 /** The first sweep waits until the start is over. */
 const FIRST_AFTER_MS = 60_000;
 /** Renewed between steps; a dead instance's sweep is taken over after this. */

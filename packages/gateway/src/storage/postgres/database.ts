@@ -1,5 +1,5 @@
 import { SQL } from "bun";
-import type { Database, Queryable, Row, SqlValue, Transaction } from "../contract.ts";
+import type { Database, Queryable, Row, SqlValue, Transaction, TransactionOptions } from "../contract.ts";
 import { namingOutages } from "../outage.ts";
 import { ServerWatch } from "./watch.ts";
 
@@ -91,11 +91,15 @@ export class PostgresDatabase implements Database {
     }
   }
 
-  transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T> {
+  transaction<T>(
+    work: (tx: Transaction) => Promise<T>,
+    { isUnsynced = false }: TransactionOptions = {},
+  ): Promise<T> {
     const begun = () =>
       this.#sql.begin(async (session) => {
         // A machine that dies mid-transaction does not disconnect, and others would wait for its locks.
         await session.unsafe(`SET LOCAL idle_in_transaction_session_timeout = ${this.#idleTransactionMs}`);
+        if (isUnsynced) await session.unsafe("SET LOCAL synchronous_commit = off");
         const inner = queryable((text, params) => session.unsafe(text, params));
         return work({
           ...inner,

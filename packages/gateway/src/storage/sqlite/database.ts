@@ -1,5 +1,5 @@
 import { Database as Sqlite } from "bun:sqlite";
-import type { Database, Queryable, Row, SqlValue, Transaction } from "../contract.ts";
+import type { Database, Queryable, Row, SqlValue, Transaction, TransactionOptions } from "../contract.ts";
 import { namingOutages } from "../outage.ts";
 
 /** How long a statement waits for another process's lock before it fails. */
@@ -128,7 +128,10 @@ export class SqliteDatabase implements Database {
     return this.#exclusively(() => namingOutages(() => this.#writer.run(sql, params)));
   }
 
-  transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T> {
+  transaction<T>(
+    work: (tx: Transaction) => Promise<T>,
+    { isUnsynced = false }: TransactionOptions = {},
+  ): Promise<T> {
     const writer = this.#writer;
     // Transactions are already exclusive here, so a named lock has nothing to add.
     const tx: Transaction = {
@@ -149,7 +152,15 @@ export class SqliteDatabase implements Database {
         throw error;
       }
     };
-    return this.#exclusively(() => namingOutages(committed));
+    const unsynced = async () => {
+      writer.handle.run("PRAGMA synchronous = NORMAL");
+      try {
+        return await committed();
+      } finally {
+        writer.handle.run("PRAGMA synchronous = FULL");
+      }
+    };
+    return this.#exclusively(() => namingOutages(isUnsynced ? unsynced : committed));
   }
 
   /** Every statement is allowed in a transaction, and that is exclusive. */

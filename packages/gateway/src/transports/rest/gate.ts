@@ -48,9 +48,7 @@ export class Gate {
     const { request } = call;
     const secret = bearerOf(request) ?? (route.keyHeader ? request.header(route.keyHeader) : null);
     const found = secret ? this.options.keys.authenticate(secret) : null;
-    return found instanceof Promise
-      ? found.then((principal) => this.#known(principal, route, call))
-      : this.#known(found, route, call);
+    return whenKnown(found, (principal) => this.#known(principal, route, call));
   }
 
   /** The holder of a key that a WebSocket was opened with: opening it counts as a request. */

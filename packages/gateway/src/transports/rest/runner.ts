@@ -149,9 +149,7 @@ function receive(route: AnyRoute, call: RoutedCall, uploadBytesMax: number): unk
   if (!route.body) return route.handler(call);
   const bytesMax = route.bodyBytesMax === UPLOAD ? uploadBytesMax : route.bodyBytesMax!;
   const body = wholeBody(request, bytesMax);
-  return body instanceof Promise
-    ? body.then((bytes) => handled(route, call, bytes))
-    : handled(route, call, body);
+  return whenKnown(body, (bytes) => handled(route, call, bytes));
 }
 
 function wholeBody(request: HttpRequest, bytesMax: number): Buffer | Promise<Buffer> {

@@ -9,6 +9,7 @@ import {
 import type { Payer } from "../../../kernel/payer.ts";
 import type { RequestRecord } from "../../../kernel/request-record.ts";
 import { LARGE_BODY_BYTES, nextTurn } from "../../../kernel/turns.ts";
+import { whenKnown } from "../../../kernel/when-known.ts";
 import { CLIENT_LEFT_OUTCOME } from "../../../observe/request-records.ts";
 import type { ModelLimits, UnitPrice, WorkUnit } from "../../billing/index.ts";
 import { type ModelTerms, modelRefusal } from "../../keys/index.ts";
@@ -147,7 +148,7 @@ export class UpstreamCall {
     );
     const chosen = plan ? plan.first() : routing.acquire({ model, capability, provider, conversationId });
     const admitOn = (route: Route) => UpstreamCall.#admitOn(parts, options, { model, route, plan });
-    return chosen instanceof Promise ? chosen.then(admitOn) : admitOn(chosen);
+    return whenKnown(chosen, admitOn);
   }
 
   static #admitOn(
@@ -167,7 +168,7 @@ export class UpstreamCall {
         .then(hold)
         .then((admission) => nextTurn().then(() => admitted(admission)));
     const admission = hold();
-    return admission instanceof Promise ? admission.then(admitted) : admitted(admission);
+    return whenKnown(admission, admitted);
   }
 
   get route(): Route {

@@ -3,6 +3,7 @@ import { type Answer, BackendError } from "../../../backends/contract.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { toRestBody, toServiceError } from "../../../kernel/errors.ts";
 import type { Capture } from "../../../kernel/request-record.ts";
+import { whenKnown } from "../../../kernel/when-known.ts";
 import type { StoredMessage } from "../../conversations/index.ts";
 import { TokenCounter } from "../../metering/index.ts";
 import { AnswerBody, readAnswer, requireList } from "../call/answer-body.ts";
@@ -107,7 +108,7 @@ export class ChatTurn {
       send: form?.isText ? sendCompletion : sendChat,
     });
     const admitted = (call: UpstreamCall) => new ChatTurn(parts, options, fields, record, call);
-    return admitting instanceof Promise ? admitting.then(admitted) : admitted(admitting);
+    return whenKnown(admitting, admitted);
   }
 
   /** The client is gone: the upstream is stopped at once, and what was delivered is settled. */

@@ -1,5 +1,6 @@
 import { fail } from "../../../kernel/errors.ts";
 import { isObject, readJson } from "../../../kernel/json.ts";
+import { whenKnown } from "../../../kernel/when-known.ts";
 
 /** The part of the chat-completions request that the other APIs are turned into. */
 export type ChatPart =
@@ -77,7 +78,7 @@ export function arrayAt(value: unknown, path: string): unknown[] {
 /** The request's body, parsed once. */
 export function parseBody<T>(bytes: Buffer, use: (body: unknown) => T | Promise<T>): T | Promise<T> {
   const body = readJson(bytes);
-  return body instanceof Promise ? body.then(use) : use(body);
+  return whenKnown(body, use);
 }
 
 /** The request's body and its model, which every API calls the same. */

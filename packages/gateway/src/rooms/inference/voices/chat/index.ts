@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { whenKnown } from "../../../../kernel/when-known.ts";
 import { BytesPayload } from "../../request/bytes-payload.ts";
 import { ObjectPayload } from "../../request/object-payload.ts";
 import type { Payload } from "../../request/payload.ts";
@@ -96,6 +97,6 @@ export const chat: Voice = {
     const requestFrom = (sent: BytesPayload): ReadRequest | Promise<ReadRequest> =>
       sent.has("messages") || !sent.has("input") ? { payload: sent } : fromResponses(body, sent);
     const sent = BytesPayload.read(body);
-    return sent instanceof Promise ? sent.then(requestFrom) : requestFrom(sent);
+    return whenKnown(sent, requestFrom);
   },
 };
