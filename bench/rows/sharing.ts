@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { startPostgres, startRedis } from "@model-gateway/testing/services.ts";
+import { redisCommand, startPostgres, startRedis } from "@model-gateway/testing/services.ts";
 import { type Bench, CHAT_PATH, chatBody, type Row, runLoad } from "../lib/bench.ts";
 import { median, Samples } from "../lib/figures.ts";
 import { type GatewayTarget, launchGateway, rpc, startGateway } from "../lib/gateway.ts";
@@ -50,7 +50,15 @@ async function reading({ pid }: GatewayTarget, { postgres, redis, sql }: Shared)
     postgres: cpuUs(postgres.child.pid!),
     redis: cpuUs(redis.child.pid!),
     commits: Number(row.n),
+    messages: await redisMessages(redis.url),
   };
+}
+
+/** Scripts and publications that all instances have sent. */
+async function redisMessages(url: string): Promise<number> {
+  const stats = String(await redisCommand(url, "INFO", "commandstats"));
+  const calls = stats.matchAll(/^cmdstat_(?:eval|evalsha|publish):calls=(\d+)/gm);
+  return Array.from(calls).reduce((sum, [, count]) => sum + Number(count), 0);
 }
 
 async function measureLoad(
@@ -76,6 +84,7 @@ async function measureLoad(
   samples.add("postgres", name, "µs", each("postgres"));
   samples.add("redis", name, "µs", each("redis"));
   samples.add("postgres", `${load.name}, commits`, "", each("commits"));
+  samples.add("redis", `${load.name}, messages`, "", each("messages"));
 }
 
 /** From the answer of keys.revoke on one instance to the first refusal on another. */

@@ -140,10 +140,11 @@ async function readTables(db: Database, isPostgres: boolean): Promise<Text[]> {
 
 async function holdsIn(redis: Bun.RedisClient): Promise<string[]> {
   const left: string[] = [];
-  for (const name of (await redis.send("KEYS", ["gateway:holds:*"])) as string[])
+  for (const name of (await redis.send("KEYS", ["gateway:{0}:hold:*"])) as string[])
     for (const field of (await redis.send("HKEYS", [name])) as string[]) {
-      const holder = field !== "=" && (await redis.send("EXISTS", [`gateway:alive:${field}`])) === 1;
-      if (holder) left.push(`${name} by ${field}: ${await redis.send("HGET", [name, field])}`);
+      const untilMs = await redis.send("ZSCORE", ["gateway:{0}:alive", field]);
+      if (untilMs !== null && Number(untilMs) > Date.now())
+        left.push(`${name} by ${field}: ${await redis.send("HGET", [name, field])}`);
     }
   return left;
 }

@@ -50,7 +50,7 @@ const missingProxies = () =>
 function installMissing(): void {
   const wanted: string[] = [];
   if (!postgresBin("initdb")) wanted.push("postgresql");
-  if (!Bun.which("redis-server")) wanted.push("redis-server");
+  if (!redisServer()) wanted.push("redis-server");
   if (!findChromium()) wanted.push("chromium");
   if (!Bun.which("cc")) wanted.push("gcc", "libc6-dev");
   if (!Bun.which("openssl")) wanted.push("openssl");
@@ -128,32 +128,102 @@ async function launchPostgres(data: string, port: number): Promise<PostgresServe
   };
 }
 
+/** Redis, or Valkey where it is the one installed or the one that `TEST_REDIS_SERVER` names. */
+const redisServer = () =>
+  process.env.TEST_REDIS_SERVER ?? Bun.which("redis-server") ?? Bun.which("valkey-server");
+
 /** A server that keeps nothing; on a free port unless one is given. */
 export async function startRedis(
   dir: string,
   port?: number,
+  settings: readonly string[] = [],
 ): Promise<{ url: string; port: number; child: ChildProcess }> {
-  const binary = Bun.which("redis-server");
+  const binary = redisServer();
   if (!binary) throw new Error("no redis-server binary found");
   port ??= await freePort();
+  const nothingKept = ["--save", "", "--appendonly", "no"];
   const child = spawn(
     binary,
-    ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", dir],
+    ["--port", String(port), "--bind", "127.0.0.1", ...nothingKept, "--dir", dir, ...settings],
     { stdio: "ignore" },
   );
   const url = `redis://127.0.0.1:${port}`;
   await until("Redis answers", async () => {
-    const client = new Bun.RedisClient(url, { autoReconnect: false });
     try {
-      await client.send("PING", []);
+      await redisCommand(url, "PING");
       return true;
     } catch {
       return false;
-    } finally {
-      client.close();
     }
   });
   return { url, port, child };
+}
+
+/** One command on a connection of its own. */
+export async function redisCommand(url: string, command: string, ...args: string[]): Promise<unknown> {
+  const client = new Bun.RedisClient(url, { autoReconnect: false });
+  try {
+    return await client.send(command, args);
+  } finally {
+    client.close();
+  }
+}
+
+export interface RedisClusterNode {
+  url: string;
+  port: number;
+  child: ChildProcess;
+}
+
+const SLOTS = 16_384;
+
+/** A Redis Cluster of three primaries, and a replica for each of the first `replicas`. */
+export async function startRedisCluster(
+  dir: string,
+  replicas: number,
+): Promise<{ primaries: RedisClusterNode[]; replicas: RedisClusterNode[]; stop(): void }> {
+  const nodes: RedisClusterNode[] = [];
+  const busPorts: number[] = [];
+  for (let i = 0; i < 3 + replicas; i++) {
+    busPorts.push(await freePort());
+    const own = join(dir, `node-${i}`);
+    mkdirSync(own);
+    const settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
+    settings.push("--cluster-require-full-coverage", "no");
+    nodes.push(await startRedis(own, undefined, [...settings, "--cluster-port", String(busPorts[i])]));
+  }
+  const cluster = (node: RedisClusterNode, ...args: string[]) => redisCommand(node.url, "CLUSTER", ...args);
+  const primaries = nodes.slice(0, 3);
+  for (const [i, node] of primaries.entries()) {
+    const [first, end] = [i, i + 1].map((n) => Math.ceil((n * SLOTS) / 3));
+    await cluster(node, "ADDSLOTSRANGE", String(first), String(end! - 1));
+  }
+  for (const [i, { port }] of nodes.slice(1).entries())
+    await cluster(nodes[0]!, "MEET", "127.0.0.1", String(port), String(busPorts[i + 1]));
+  const knows = async (node: RedisClusterNode, count: number) => {
+    const info = String(await cluster(node, "INFO"));
+    return info.includes("cluster_state:ok") && info.includes(`cluster_known_nodes:${count}`);
+  };
+  const allKnow = async () =>
+    (await Promise.all(nodes.map((node) => knows(node, nodes.length)))).every(Boolean);
+  await until("the nodes of the cluster know each other", allKnow, 30_000);
+  for (const [i, node] of nodes.slice(3).entries())
+    await cluster(node, "REPLICATE", String(await cluster(primaries[i]!, "MYID")));
+  await until(
+    "the replicas follow their primaries",
+    async () => {
+      const links = nodes.slice(3).map(({ url }) => redisCommand(url, "INFO", "replication"));
+      return (await Promise.all(links)).every((info) => String(info).includes("master_link_status:up"));
+    },
+    30_000,
+  );
+  return {
+    primaries,
+    replicas: nodes.slice(3),
+    stop() {
+      for (const { child } of nodes) child.kill("SIGKILL");
+    },
+  };
 }
 
 export async function startServices(): Promise<Services> {

@@ -48,14 +48,35 @@ export async function restorePostgres(
 
 /** What instances shared about the database that was there before: limits, holds and balances. */
 export async function forgetShared(redisUrl: string): Promise<void> {
+  for (const url of await primariesOf(redisUrl)) {
+    const client = new Bun.RedisClient(url);
+    try {
+      let cursor = "0";
+      do {
+        const [next, keys] = await client.scan(cursor, "MATCH", KEY_PATTERN, "COUNT", KEYS_PER_SCAN);
+        for (const key of keys) await client.del(key);
+        cursor = String(next);
+      } while (cursor !== "0");
+    } finally {
+      client.close();
+    }
+  }
+}
+
+/** The server itself, or the primaries of the cluster that it is a node of. */
+async function primariesOf(redisUrl: string): Promise<Set<string>> {
   const client = new Bun.RedisClient(redisUrl);
   try {
-    let cursor = "0";
-    do {
-      const [next, keys] = await client.scan(cursor, "MATCH", KEY_PATTERN, "COUNT", KEYS_PER_SCAN);
-      for (const key of keys) await client.del(key);
-      cursor = String(next);
-    } while (cursor !== "0");
+    const info = await client.send("INFO", ["cluster"]);
+    if (!String(info).includes("cluster_enabled:1")) return new Set([redisUrl]);
+    const ranges = (await client.send("CLUSTER", ["SLOTS"])) as [number, number, [string, number]][];
+    return new Set(
+      ranges.map(([, , [host, port]]) => {
+        const url = new URL(redisUrl);
+        url.host = `${host || url.hostname}:${port}`;
+        return url.href;
+      }),
+    );
   } finally {
     client.close();
   }

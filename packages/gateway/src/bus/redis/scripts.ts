@@ -8,6 +8,14 @@ const LOOK_EVERY_MS = ANSWER_WITHIN_MS / 2;
 /** After a timeout, calls skip the server for this long. */
 const SUSPENDED_MS = 1_000;
 
+/** Runs scripts on the server that has their keys, atomically. */
+export interface ScriptServer {
+  /** Whether the server can be called; if not, each instance counts locally. */
+  readonly available: boolean;
+  /** At least one key; all of one slot. */
+  run(script: string, keys: readonly string[], args: readonly string[]): Promise<unknown>;
+}
+
 interface RedisScriptsOptions {
   /** The current connection, and whether the server answers on it. */
   server: { readonly client: RedisClient; readonly connected: boolean };
@@ -21,8 +29,8 @@ interface Pending {
 }
 
 /** Atomic scripts on the shared server, each answered within a deadline. */
-export class RedisScripts {
-  readonly #hashes = new Map<string, Promise<string>>();
+export class RedisScripts implements ScriptServer {
+  readonly #hashes = new Map<string, string>();
   /** Calls that wait, in the order in which their deadlines come. */
   readonly #pending = new Set<Pending>();
   #suspendedUntilMs = 0;
@@ -31,7 +39,6 @@ export class RedisScripts {
 
   constructor(readonly options: RedisScriptsOptions) {}
 
-  /** Whether the server can be called; if not, each instance counts locally. */
   get available(): boolean {
     const { server, clock, log } = this.options;
     const away = !server.connected || clock.now() < this.#suspendedUntilMs;
@@ -43,7 +50,8 @@ export class RedisScripts {
     return !away;
   }
 
-  run(script: string, keys: readonly string[], args: readonly string[]): Promise<unknown> {
+  /** `isAsking`: of a node that is about to get the slot. */
+  run(script: string, keys: readonly string[], args: readonly string[], isAsking = false): Promise<unknown> {
     const { clock } = this.options;
     return new Promise<unknown>((resolve, reject) => {
       const pending: Pending = {
@@ -52,7 +60,7 @@ export class RedisScripts {
       };
       this.#pending.add(pending);
       if (!this.#endWatch) this.#watch();
-      this.#send(script, [String(keys.length), ...keys, ...args]).then(
+      this.#send(script, [String(keys.length), ...keys, ...args], isAsking).then(
         (answer) => {
           this.#pending.delete(pending);
           resolve(answer);
@@ -78,11 +86,16 @@ export class RedisScripts {
       for (const pending of this.#pending) {
         if (pending.expiresAtMs > nowMs) break;
         this.#pending.delete(pending);
-        this.#suspendedUntilMs = clock.now() + SUSPENDED_MS;
+        this.suspend();
         pending.expire();
       }
       if (this.#pending.size > 0) this.#watch();
     });
+  }
+
+  /** The server does not serve at the moment. */
+  suspend(): void {
+    this.#suspendedUntilMs = this.options.clock.now() + SUSPENDED_MS;
   }
 
   /** The connection is about to close: calls without an answer will not get one. */
@@ -92,18 +105,21 @@ export class RedisScripts {
     this.#pending.clear();
   }
 
-  async #send(script: string, args: string[]): Promise<unknown> {
+  async #send(script: string, args: string[], isAsking: boolean): Promise<unknown> {
     const { client } = this.options.server;
+    if (isAsking) {
+      client.send("ASKING", []).catch(() => {});
+      return client.send("EVAL", [script, ...args]);
+    }
     let hash = this.#hashes.get(script);
     if (!hash) {
-      hash = client.send("SCRIPT", ["LOAD", script]);
+      hash = new Bun.CryptoHasher("sha1").update(script).digest("hex");
       this.#hashes.set(script, hash);
     }
     try {
-      return await client.send("EVALSHA", [await hash, ...args]);
+      return await client.send("EVALSHA", [hash, ...args]);
     } catch (error) {
-      this.#hashes.delete(script);
-      // A restarted or flushed server has forgotten the script.
+      // A new, restarted or flushed server does not know the script.
       if (!String(error).includes("NOSCRIPT")) throw error;
       return client.send("EVAL", [script, ...args]);
     }
