@@ -3,7 +3,7 @@ import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { onEachDatabase } from "@model-gateway/testing/databases.ts";
 import { wholeStream } from "@model-gateway/testing/upstream.ts";
-import { bootInference, type InferenceBench } from "../support/inference.ts";
+import { type InferenceBench, withInference } from "../support/inference.ts";
 
 const DAY_MS = 86_400_000;
 const messages = (content: unknown) => [
@@ -20,16 +20,7 @@ function filesWith(folder: string, text: string): string[] {
 }
 
 onEachDatabase("captured prompts", (fresh) => {
-  async function withBench(work: (bench: InferenceBench) => Promise<void>): Promise<void> {
-    const { options, drop } = await fresh();
-    const bench = await bootInference({ config: { databaseUrl: options.databaseUrl } });
-    try {
-      await work(bench);
-    } finally {
-      await bench.stop();
-      await drop();
-    }
-  }
+  const withBench = (work: (bench: InferenceBench) => Promise<void>) => withInference(fresh, work);
   const keyOf = async (bench: InferenceBench) =>
     (await bench.rpc<{ id: string; capture_until: string | null }[]>("keys.list", {}, bench.token))[0]!;
   /** The record of one chat. */

@@ -5,7 +5,7 @@ import { until } from "@model-gateway/testing/until.ts";
 import { chunk, startUpstream } from "@model-gateway/testing/upstream.ts";
 import { minimax, startMinimax } from "@model-gateway/testing/video.ts";
 import { bootPair, canShare, registerBackend } from "../instances/support.ts";
-import { bootInference, type InferenceBench } from "../support/inference.ts";
+import { bootInference, type InferenceBench, withInference } from "../support/inference.ts";
 
 interface Seen {
   id: string;
@@ -30,17 +30,7 @@ const list = async (bench: InferenceBench, params: object = {}, token = bench.to
 const latest = async (bench: InferenceBench, params: object = {}) => (await list(bench, params))[0]!;
 
 onEachDatabase("request records", (fresh) => {
-  /** A gateway on a database of its own. */
-  async function withBench(work: (bench: InferenceBench) => Promise<void>): Promise<void> {
-    const { options, drop } = await fresh();
-    const bench = await bootInference({ config: { databaseUrl: options.databaseUrl } });
-    try {
-      await work(bench);
-    } finally {
-      await bench.stop();
-      await drop();
-    }
-  }
+  const withBench = (work: (bench: InferenceBench) => Promise<void>) => withInference(fresh, work);
 
   test("answers of every chat surface, streamed or not, and embeddings", () =>
     withBench(async (bench) => {

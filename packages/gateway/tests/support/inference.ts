@@ -1,3 +1,4 @@
+import type { TestDatabase } from "@model-gateway/testing/databases.ts";
 import {
   ADMIN_TOKEN,
   type BootOptions,
@@ -105,4 +106,19 @@ export async function bootInference(
   };
   await bench.addBackend({ name: "first", type: "external", url: upstream.url });
   return bench;
+}
+
+/** Runs `work` on a gateway with a database of its own. */
+export async function withInference(
+  fresh: () => Promise<TestDatabase>,
+  work: (bench: InferenceBench) => Promise<void>,
+): Promise<void> {
+  const { options, drop } = await fresh();
+  const bench = await bootInference({ config: { databaseUrl: options.databaseUrl } });
+  try {
+    await work(bench);
+  } finally {
+    await bench.stop();
+    await drop();
+  }
 }
