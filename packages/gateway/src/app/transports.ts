@@ -173,7 +173,13 @@ export function openTransports({ config, life, foundation, rooms, worker }: Tran
     }),
     events,
     sockets: [
-      new AgentTunnel({ desk: rooms.agents, tries: new FailedTries(clock), clock, ids, log }),
+      new AgentTunnel({
+        desk: rooms.agents,
+        tries: new FailedTries(clock, bus, "failed-node-tries"),
+        clock,
+        ids,
+        log,
+      }),
       new RealtimeSocket({ desk: rooms.realtime, gate, ids, record }),
     ],
     gate,

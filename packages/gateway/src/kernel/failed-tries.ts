@@ -18,7 +18,6 @@ interface Teller {
   publish(topic: string, message: string): void;
   subscribe(topic: string, receive: (message: string) => void): unknown;
 }
-const TOPIC = "failed-tries";
 
 /**
  * Slows down those who guess: after too many wrong bearers, on whichever instance, none of theirs is looked at for a
@@ -30,8 +29,10 @@ export class FailedTries {
   constructor(
     readonly clock: Clock,
     readonly teller: Teller,
+    /** Tries of one topic are counted together. */
+    readonly topic = "failed-tries",
   ) {
-    teller.subscribe(TOPIC, (network) => this.#count(network));
+    teller.subscribe(topic, (network) => this.#count(network));
   }
 
   /** Throws the refusal when too many tries from there have failed lately. */
@@ -43,7 +44,7 @@ export class FailedTries {
   }
 
   failed(ip: string): void {
-    this.teller.publish(TOPIC, networkOf(ip));
+    this.teller.publish(this.topic, networkOf(ip));
   }
 
   #count(network: string): void {
