@@ -35,7 +35,11 @@ export class MemoryPurses {
   readonly #alive = new Map<string, number>();
   readonly purses = new Map<string, Purse>();
 
-  constructor(readonly clock: Clock) {}
+  constructor(
+    readonly clock: Clock,
+    /** Less is more generous than the scripts are: slices then last until everything is used. */
+    readonly leftPerAhead = LEFT_PER_AHEAD,
+  ) {}
 
   #lives(instance: string): boolean {
     return (this.#alive.get(instance) ?? 0) > this.clock.now();
@@ -78,7 +82,7 @@ export class MemoryPurses {
       const { limit } = last;
       const known = this.#newest(last, purse);
       const most = (measure: keyof Quantity) =>
-        Math.floor((limit[measure] - known[measure] - others[measure] - mine[measure]) / LEFT_PER_AHEAD);
+        Math.floor((limit[measure] - known[measure] - others[measure] - mine[measure]) / this.leftPerAhead);
       const isScarce = (measure: keyof Quantity) => most(measure) < mine[measure] - base[measure];
       const isCalled = this.clock.now() - purse.recalledAtMs <= CALM_MS;
       if (isShort || isCalled || isScarce("money") || isScarce("tokens")) answer.isTight = true;
@@ -161,7 +165,11 @@ interface Log {
 export class MemoryLimits {
   readonly #logs = new Map<string, Log>();
 
-  constructor(readonly clock: Clock) {}
+  constructor(
+    readonly clock: Clock,
+    /** Less is more generous than the scripts are: slices then last until everything is used. */
+    readonly leftPerAhead = LEFT_PER_AHEAD,
+  ) {}
 
   hit(orders: readonly LimitOrder[]): LimitAnswer[] {
     return orders.map((order) => this.#hitOne(order));
@@ -197,7 +205,7 @@ export class MemoryLimits {
     }
     let given = 0;
     if (counted === hits && nowMs - log.recalledAtMs > CALM_MS)
-      given = Math.max(0, Math.min(ahead, Math.floor((limit - total()) / LEFT_PER_AHEAD)));
+      given = Math.max(0, Math.min(ahead, Math.floor((limit - total()) / this.leftPerAhead)));
     if (given > 0) log.sliceEndMs = nowMs + SLICE_MS;
     return { counted, waitMs, ahead: given, slice: given > 0 ? add(log.sliceEndMs, given) : "" };
   }

@@ -208,8 +208,8 @@ class PausableClock {
 export class Model {
   readonly clock = new ManualClock();
   readonly random: Seeded;
-  readonly purses = new MemoryPurses(this.clock);
-  readonly limits = new MemoryLimits(this.clock);
+  readonly purses: MemoryPurses;
+  readonly limits: MemoryLimits;
   readonly instances: Instance[] = [];
   readonly spent = new Map<string, Quantity & { version: number }>();
   /** Since when an instance holds so much more than it uses. */
@@ -226,6 +226,9 @@ export class Model {
     readonly faults: Faults,
   ) {
     this.random = new Seeded(seed);
+    const leftPerAhead = this.oneOf([16, 3, 1]);
+    this.purses = new MemoryPurses(this.clock, leftPerAhead);
+    this.limits = new MemoryLimits(this.clock, leftPerAhead);
     for (const name of NAMES) this.spent.set(name, { money: 0, tokens: 0, version: 0 });
     for (let i = 0; i < 3; i++) this.add();
   }
