@@ -10,7 +10,7 @@ import {
   REFUSED,
 } from "../../../src/bus/contract.ts";
 import { InProcessBus } from "../../../src/bus/in-process/bus.ts";
-import type { LimitServer, PurseServer } from "../../../src/bus/slices/contract.ts";
+import { LEFT_PER_AHEAD, type LimitServer, type PurseServer } from "../../../src/bus/slices/contract.ts";
 import { LimitGroup } from "../../../src/bus/slices/limit-group.ts";
 import { ALIVE_MS, PurseGroup } from "../../../src/bus/slices/purse-group.ts";
 import { SlicedReservations } from "../../../src/bus/slices/reservations.ts";
@@ -226,7 +226,7 @@ export class Model {
     readonly faults: Faults,
   ) {
     this.random = new Seeded(seed);
-    const leftPerAhead = this.oneOf([16, 3, 1]);
+    const leftPerAhead = faults.cut > 0 ? LEFT_PER_AHEAD : this.oneOf([LEFT_PER_AHEAD, 3, 1]);
     this.purses = new MemoryPurses(this.clock, leftPerAhead);
     this.limits = new MemoryLimits(this.clock, leftPerAhead);
     for (const name of NAMES) this.spent.set(name, { money: 0, tokens: 0, version: 0 });
