@@ -82,7 +82,8 @@ export async function openBus(options: BusOptions): Promise<Shared> {
   half.defer(() => limiter.close());
   const reservations = new SlicedReservations(purses, groupOf);
   half.defer(() => reservations.close());
-  await Promise.all(purses.map((group) => group.enter()));
+  // Holds wait for it; the start need not.
+  for (const group of purses) void group.enter();
   const whole = half.move();
   return { bus, limiter, reservations, writeTurn: null, close: () => whole.disposeAsync() };
 }

@@ -25,7 +25,9 @@ export class HeldPurse {
   /** Asks that wait for others to give back what they do not need. */
   recalls = 0;
   recalledAtMs = Number.NEGATIVE_INFINITY;
-  tightUntilMs = Number.NEGATIVE_INFINITY;
+  #tightUntilMs = Number.NEGATIVE_INFINITY;
+  /** All instances together may hold too much, because some have decided alone: what comes free must not be used. */
+  #mayBeTooMuch = false;
   #askedAtMs = Number.NEGATIVE_INFINITY;
   #ahead = zero();
   /** What the message on its way asks for at most, and how much of that is held in case it was granted. */
@@ -109,8 +111,18 @@ export class HeldPurse {
     );
   }
 
+  /** Whether what is not needed is given back at once. */
   isTightAt(nowMs: number): boolean {
-    return nowMs < this.tightUntilMs;
+    return this.#mayBeTooMuch || nowMs < this.#tightUntilMs;
+  }
+
+  tighten(untilMs: number): void {
+    this.#tightUntilMs = untilMs;
+  }
+
+  /** The server has given what was asked for and has more. */
+  hasPlenty(): void {
+    this.#mayBeTooMuch = false;
   }
 
   /** Gives up the slice. */
@@ -159,9 +171,18 @@ export class HeldPurse {
     return { name, base, spent };
   }
 
-  /** The message that was on its way is done. */
+  /** So much of what was held in case it was granted has been granted. */
+  gotPending({ money, tokens }: Quantity): void {
+    this.#pending.money -= money;
+    this.#pending.tokens -= tokens;
+  }
+
+  /** The message that was on its way is done. What was held in case it was granted, and was not, is nobody's. */
   done(): void {
     this.isSending = false;
+    this.#held.money -= this.#pending.money;
+    this.#held.tokens -= this.#pending.tokens;
+    this.#lower();
     this.#asked = zero();
     this.#pending = zero();
   }
@@ -190,6 +211,7 @@ export class HeldPurse {
     this.#held.tokens = this.used.tokens + this.#pending.tokens;
     Object.assign(this.#told, this.#held);
     this.#lower();
+    this.#mayBeTooMuch = true;
     const isEmpty = this.#held.money <= 0 && this.#held.tokens <= 0 && !this.spent;
     return isEmpty ? null : this.#holding();
   }

@@ -268,6 +268,7 @@ export class PurseGroup {
         const amount = grantedAmount(ask.cost, granted);
         // If all was told under a new id while it was on its way, it was included there.
         if (isCurrent) purse.got(amount);
+        else purse.gotPending(amount);
         purse.use(amount);
       }
       ask.resolve(granted);
@@ -276,7 +277,8 @@ export class PurseGroup {
       purse.gotAhead(ahead);
       purse.hasTold(order.spent);
     }
-    if (isTight) purse.tightUntilMs = clock.elapsed() + CALM_MS;
+    if (isTight) purse.tighten(clock.elapsed() + CALM_MS);
+    else if (isCurrent && asks.length > 0) purse.hasPlenty();
     this.#go(purse);
   }
 
@@ -307,7 +309,7 @@ export class PurseGroup {
   #recalled(name: string): void {
     const purse = this.#purses.get(name);
     if (!purse) return;
-    purse.tightUntilMs = this.options.clock.elapsed() + CALM_MS;
+    purse.tighten(this.options.clock.elapsed() + CALM_MS);
     purse.shrink();
     this.#changed.add(purse);
     this.#send(this.#changed);

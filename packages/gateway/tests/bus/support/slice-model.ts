@@ -226,7 +226,7 @@ export class Model {
     readonly faults: Faults,
   ) {
     this.random = new Seeded(seed);
-    const leftPerAhead = faults.cut > 0 ? LEFT_PER_AHEAD : this.oneOf([LEFT_PER_AHEAD, 3, 1]);
+    const leftPerAhead = this.oneOf([LEFT_PER_AHEAD, 3, 1]);
     this.purses = new MemoryPurses(this.clock, leftPerAhead);
     this.limits = new MemoryLimits(this.clock, leftPerAhead);
     for (const name of NAMES) this.spent.set(name, { money: 0, tokens: 0, version: 0 });
