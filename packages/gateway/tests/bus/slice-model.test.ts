@@ -5,7 +5,7 @@
 import { expect, test } from "bun:test";
 import { type Faults, Model } from "./support/slice-model.ts";
 
-const NONE: Faults = { cut: 0, die: 0, pause: 0, forget: 0, lose: 0, spend: 0.02 };
+const NONE: Faults = { cut: 0, die: 0, pause: 0, forget: 0, lose: 0, spend: 0.1 };
 const WORLDS: Record<string, Faults> = {
   "messages are late": NONE,
   "recalls are lost": { ...NONE, lose: 0.5 },

@@ -21,8 +21,10 @@ import { MemoryLimits, MemoryPurses } from "./memory-servers.ts";
 const DELAY_MS_MAX = 4;
 const ANSWER_WITHIN_MS = 500;
 const STEP_MS_MAX = 12;
+/** Now and then so much passes at once that slices go back and those who stopped are taken for dead. */
+const LONG_STEP = { chance: 0.04, msMax: 6_000 };
 export const NAMES = ["p", "q"] as const;
-export const LIMIT_HITS = 300;
+export const LIMIT_HITS = 60;
 export const WINDOW_MS = 2_000;
 
 export interface Faults {
@@ -282,7 +284,7 @@ export class Model {
     } else if (random.next() < faults.pause && !isPaused) this.pause(instance);
     else if (random.next() < faults.forget) this.purses.forgetAll();
     await this.settle();
-    await this.advance(this.below(STEP_MS_MAX));
+    await this.advance(this.below(random.next() < LONG_STEP.chance ? LONG_STEP.msMax : STEP_MS_MAX));
   }
 
   ask(instance: Instance): void {
