@@ -318,7 +318,9 @@ export class Model {
   /** Nobody else may have had what was refused here for longer than a second, without a use for it. */
   refuse(instance: Instance, names: readonly string[], need: Quantity): void {
     this.refused++;
-    if (!instance.line.isUp || this.faults.cut > 0 || this.faults.pause > 0) return;
+    const { cut, pause, die } = this.faults;
+    // Those who are gone keep theirs until they are taken for dead.
+    if (!instance.line.isUp || cut > 0 || pause > 0 || die > 0) return;
     const nowMs = this.clock.now();
     const isIdle = (name: string): boolean =>
       nowMs - (this.#idleSince.get(name) ?? nowMs) > 1_000 &&
