@@ -82,10 +82,12 @@ export async function openBus(options: BusOptions): Promise<Shared> {
   half.defer(() => limiter.close());
   const reservations = new SlicedReservations(purses, groupOf);
   half.defer(() => reservations.close());
-  // Holds wait for it; the start need not.
-  for (const group of purses) void group.enter();
+  await Promise.all(purses.map((group) => group.enter()));
   const whole = half.move();
-  return { bus, limiter, reservations, writeTurn: null, close: () => whole.disposeAsync() };
+  // The server may be gone by then, or go just now; the rest of the stop does not depend on it.
+  const close = () =>
+    whole.disposeAsync().catch((error) => log.warn("closing the connection to Redis failed", { error }));
+  return { bus, limiter, reservations, writeTurn: null, close };
 }
 
 async function openWorkerBus(

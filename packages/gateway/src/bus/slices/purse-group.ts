@@ -76,6 +76,7 @@ export class PurseGroup {
   #instance: string;
   #entering: Promise<void> | null = null;
   #isEnteringAgain = false;
+  #isClosed = false;
   #endPause: (() => void) | null = null;
   /** The memory of the server that we have entered. */
   #memory: string | null = null;
@@ -401,19 +402,25 @@ export class PurseGroup {
 
   async #enter(): Promise<void> {
     const { bus, clock, group } = this.options;
-    while (this.#isEnteringAgain) {
+    while (this.#isEnteringAgain && !this.#isClosed) {
       this.#isEnteringAgain = false;
       const memory = await this.#tellAll().catch((error) => {
         // The line may have been replaced meanwhile.
         if (!this.#isEnteringAgain) throw error;
         return this.#memory;
       });
-      if (memory === this.#memory || this.#isEnteringAgain) continue;
+      if (memory === this.#memory || this.#isEnteringAgain || this.#isClosed) continue;
+      // Whoever comes to a memory that others made finds what they hold in it.
+      const isNew = this.#memory !== null || memory === memoryOf(this.#instance);
       this.#memory = memory;
+      if (!isNew) continue;
       bus.publish(FORGOTTEN, `${group}\n${memory}`);
       await new Promise<void>((resolve) => {
-        this.#endPause = resolve;
-        clock.after(FORGOTTEN_PAUSE_MS, resolve);
+        const cancel = clock.after(FORGOTTEN_PAUSE_MS, resolve);
+        this.#endPause = () => {
+          cancel();
+          resolve();
+        };
       });
       this.#endPause = null;
     }
@@ -448,9 +455,15 @@ export class PurseGroup {
   async close(): Promise<void> {
     for (const end of this.#ends) end();
     this.#cancelTelling?.();
+    this.#isClosed = true;
+    this.#endPause?.();
+    await this.#entering;
     const { server } = this.options;
     if (server.available) await server.leave(this.#instance).catch(() => {});
   }
 }
+
+/** The name of a memory that the instance was the first to enter. */
+export const memoryOf = (instance: string): string => `memory ${instance}`;
 
 const isTiredOfAsking = ({ tries }: Waiting): boolean => tries >= TRIES_MAX;
