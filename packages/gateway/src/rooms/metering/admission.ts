@@ -361,7 +361,7 @@ export class AdmissionCheck {
       money: exactNanoPoints(money, costMultiplierMicros, pointsPerUsd),
       tokens: 0,
     });
-    return { kind: "points", purses, alsoOn: NO_NAMES, scaled };
+    return { kind: "points", purses, alsoOn: NO_NAMES, names: [name], scaled };
   }
 
   #quota(payer: Payer, limit: Quantity): Source | Missing {
@@ -375,6 +375,7 @@ export class AdmissionCheck {
       kind: "quota",
       purses: () => counted.flatMap((month) => month.purses(limit)),
       alsoOn: counted.flatMap(({ alsoOn }) => alsoOn),
+      names: counted.flatMap(({ names }) => names),
       scaled: (amount) => amount,
     };
   }

@@ -54,6 +54,8 @@ export interface Source {
   /** As they are now. */
   purses(): Purse[];
   alsoOn: readonly string[];
+  /** Of the purses and of `alsoOn`. */
+  names: readonly string[];
   scaled(amount: Quantity): Quantity;
 }
 
@@ -62,6 +64,7 @@ export const UNLIMITED: Source = {
   kind: "none",
   purses: () => [],
   alsoOn: [],
+  names: [],
   scaled: (amount) => amount,
 };
 
@@ -81,7 +84,7 @@ interface HeldOptions {
 
 /** The same change under every name that the source counts in. */
 export const changesIn = (source: Source, amount: Quantity): ReservedChange[] =>
-  [...source.purses().map(({ name }) => name), ...source.alsoOn].map((name) => ({ name, amount }));
+  source.names.map((name) => ({ name, amount }));
 
 /** A reservation of one request. */
 export class Held implements Cover {

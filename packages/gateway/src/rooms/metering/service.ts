@@ -11,9 +11,10 @@ import { type Billing, UNKNOWN_TIER } from "../billing/index.ts";
 import { type AccountRef, accountKey, type Balance, type Ledger } from "../ledger/index.ts";
 import type { Usage } from "../usage/index.ts";
 import { AdmissionCheck } from "./admission.ts";
-import { type Cover, Held } from "./cover.ts";
+import { Admitted, type Admitting } from "./admitted.ts";
+import type { Cover } from "./cover.ts";
 import { payDebtFromQuota } from "./debt-payment.ts";
-import { COST_NANO_USD_MAX, demandOf, fixedOf, nanoUsdOf, TOKENS_MAX, within } from "./demand.ts";
+import { COST_NANO_USD_MAX, demandOf, nanoUsdOf, TOKENS_MAX, within } from "./demand.ts";
 import type { JournalEntry } from "./journal/codec.ts";
 import { Journal } from "./journal/journal.ts";
 import { JournalWriter } from "./journal/writer.ts";
@@ -50,10 +51,30 @@ export interface MeteringOptions {
   dataDir: string;
 }
 
-interface TooFast {
-  message: string;
-  retryAfterSeconds: number;
-  rest?: Record<string, unknown>;
+/** Says which limit of requests a minute was exceeded. */
+type TooFast = (
+  limit: number,
+  waitMs: number,
+) => { message: string; retryAfterSeconds: number; rest?: Record<string, unknown> };
+
+const keyTooFast: TooFast = (limit, waitMs) => ({
+  message: `More than ${limit} requests a minute, the limit of this key; slow down, or have its owner raise the limit (keys.update)`,
+  retryAfterSeconds: Math.max(1, Math.ceil(waitMs / 1000)),
+  rest: { limit: "requests_per_minute" },
+});
+const sharedTooFast =
+  (whose: string): TooFast =>
+  (limit) => ({
+    message: `More than ${limit} requests a minute, ${whose}; slow down`,
+    retryAfterSeconds: RATE_RETRY_AFTER_SECONDS,
+  });
+const tierTooFast = sharedTooFast("the tier's limit for a key");
+const groupTooFast = sharedTooFast("the group's ceiling");
+
+function refuseTooFast(waitMs: number, limit: number, tooFast: TooFast): void {
+  if (waitMs <= 0) return;
+  const { message, ...options } = tooFast(limit, waitMs);
+  fail("rate_limited", message, options);
 }
 
 /** State of the journal, for probes and metrics. */
@@ -86,8 +107,16 @@ export class MeteringService implements Metering {
   readonly #keyBudgets: KeyBudgets;
   readonly #recentTokens: RecentTokens;
   readonly #check: AdmissionCheck;
+  readonly #admitting: Admitting;
 
   constructor(readonly options: MeteringOptions) {
+    this.#admitting = {
+      billing: options.billing,
+      ended: (admission, usage, kind) => {
+        if (admission.isHeld) this.#holdCount--;
+        if (usage) this.#append(admission.options, usage, kind);
+      },
+    };
     const { settler, clock, log, ids, usage, ledger, pointsPerUsd, reservations, dataDir } = options;
     this.#windows = new QuotaWindows({ store: usage.store, clock, log });
     this.#keyBudgets = new KeyBudgets({ store: usage.store, clock, log });
@@ -142,35 +171,9 @@ export class MeteringService implements Metering {
   }
 
   #admitted(options: AdmitOptions, cover: Cover): Admission {
-    const isHeld = cover instanceof Held;
-    if (isHeld) this.#holdCount++;
-    let ended = false;
-    const end = (): boolean => {
-      if (ended) return false;
-      ended = true;
-      if (isHeld) this.#holdCount--;
-      cover.end();
-      return true;
-    };
-    const { bound, model } = options;
-    return {
-      outputTokensHeld: cover.tokens,
-      lowered: "outputTokensMax" in bound && cover.tokens < within(bound.outputTokensMax, TOKENS_MAX),
-      grow: ({ promptTokens, completionTokens }) => {
-        if (ended) return false;
-        const rates = this.options.billing.ratesOf(model);
-        const fixed = fixedOf(within(promptTokens, TOKENS_MAX), rates);
-        return cover.grow({ fixed, tokens: within(completionTokens, TOKENS_MAX) });
-      },
-      settle: (usage) => {
-        // As the hold is then: it may have grown from points into the quota.
-        const { kind } = cover;
-        if (end()) this.#append(options, usage, kind);
-      },
-      release: () => {
-        end();
-      },
-    };
+    const admission = new Admitted(this.#admitting, options, cover);
+    if (admission.isHeld) this.#holdCount++;
+    return admission;
   }
 
   holdPoints(account: AccountRef, points: number): PointsHold | null | Promise<PointsHold | null> {
@@ -295,37 +298,25 @@ export class MeteringService implements Metering {
     const most = keyLimits?.requestsPerMinute ?? null;
     if (most === null) return this.#checkSharedRates(payer, keyId);
     // The key's own limit comes first: what it refuses does not count against those of others.
-    const own = this.#hit(`key-rpm:${keyId}`, most, (waitMs) => ({
-      message: `More than ${most} requests a minute, the limit of this key; slow down, or have its owner raise the limit (keys.update)`,
-      retryAfterSeconds: Math.max(1, Math.ceil(waitMs / 1000)),
-      rest: { limit: "requests_per_minute" },
-    }));
+    const own = this.#hit(`key-rpm:${keyId}`, most, keyTooFast);
     return own ? own.then(() => this.#checkSharedRates(payer, keyId)) : this.#checkSharedRates(payer, keyId);
   }
 
   #checkSharedRates({ groupId, rpmCeiling, tier }: Payer, keyId: string): void | Promise<void> {
     const { rpm } = this.options.billing.tier(tier);
-    const tooFast = (limit: number, whose: string) => () => ({
-      message: `More than ${limit} requests a minute, ${whose}; slow down`,
-      retryAfterSeconds: RATE_RETRY_AFTER_SECONDS,
-    });
-    const byKey = this.#hit(`rpm:${keyId}`, rpm, tooFast(rpm, "the tier's limit for a key"));
+    const byKey = this.#hit(`rpm:${keyId}`, rpm, tierTooFast);
     if (groupId === null || rpmCeiling === null) return byKey;
     // The ceiling is the group's as a whole: all keys of all its members count together.
-    const byGroup = () =>
-      this.#hit(`group-rpm:${groupId}`, rpmCeiling, tooFast(rpmCeiling, "the group's ceiling"));
-    return byKey ? byKey.then(byGroup) : byGroup();
+    const name = `group-rpm:${groupId}`;
+    if (byKey) return byKey.then(() => this.#hit(name, rpmCeiling, groupTooFast));
+    return this.#hit(name, rpmCeiling, groupTooFast);
   }
 
-  #hit(key: string, limit: number, refusal: (waitMs: number) => TooFast): void | Promise<void> {
-    const refuse = (waitMs: number) => {
-      if (waitMs <= 0) return;
-      const { message, ...options } = refusal(waitMs);
-      fail("rate_limited", message, options);
-    };
+  #hit(key: string, limit: number, tooFast: TooFast): void | Promise<void> {
     const waiting = this.options.limiter.hit(key, limit, RATE_WINDOW_MS);
-    if (typeof waiting === "number") return refuse(waiting);
-    return waiting.catch(this.#rateUnknown).then(refuse);
+    if (typeof waiting !== "number")
+      return waiting.catch(this.#rateUnknown).then((waitMs) => refuseTooFast(waitMs, limit, tooFast));
+    if (waiting > 0) refuseTooFast(waiting, limit, tooFast);
   }
 
   readonly #rateUnknown = (error: unknown): number => {

@@ -72,10 +72,10 @@ interface ReservingOptions {
 }
 
 /** What an entry takes once it is in the database; until then it stays reserved. */
-export const reservedBy = (entry: JournalEntry, options: ReservingOptions): ReservedChange[] => [
-  ...reservedOfPayer(entry, options),
-  ...reservedOfKey(entry),
-];
+export function reservedBy(entry: JournalEntry, options: ReservingOptions): ReservedChange[] {
+  const ofPayer = reservedOfPayer(entry, options);
+  return entry.budgets === 0 ? ofPayer : [...ofPayer, ...reservedOfKey(entry)];
+}
 
 function reservedOfPayer(entry: JournalEntry, { pointsPerUsd, names }: ReservingOptions): ReservedChange[] {
   if (entry.hold === "none") return [];

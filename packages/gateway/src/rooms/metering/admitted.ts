@@ -1,0 +1,59 @@
+import type { Billing } from "../billing/index.ts";
+import { type Cover, Held } from "./cover.ts";
+import { fixedOf, TOKENS_MAX, within } from "./demand.ts";
+import type { HoldKind } from "./journal/codec.ts";
+import type { Admission, AdmitOptions, FinalUsage } from "./types.ts";
+
+/** What admissions have in common. */
+export interface Admitting {
+  billing: Pick<Billing, "ratesOf">;
+  /** The hold is over; `usage`: what is owed, null when that is nothing. */
+  ended(admission: Admitted, usage: FinalUsage | null, kind: HoldKind): void;
+}
+
+/** One request that may spend, until it is settled or released. There is one for every request: no closures. */
+export class Admitted implements Admission {
+  readonly lowered: boolean;
+  #isEnded = false;
+
+  constructor(
+    readonly admitting: Admitting,
+    readonly options: AdmitOptions,
+    readonly cover: Cover,
+  ) {
+    const { bound } = options;
+    this.lowered = "outputTokensMax" in bound && cover.tokens < within(bound.outputTokensMax, TOKENS_MAX);
+  }
+
+  get outputTokensHeld(): number {
+    return this.cover.tokens;
+  }
+
+  get isHeld(): boolean {
+    return this.cover instanceof Held;
+  }
+
+  grow(total: { promptTokens: number; completionTokens: number }): boolean | Promise<boolean> {
+    if (this.#isEnded) return false;
+    const rates = this.admitting.billing.ratesOf(this.options.model);
+    const fixed = fixedOf(within(total.promptTokens, TOKENS_MAX), rates);
+    return this.cover.grow({ fixed, tokens: within(total.completionTokens, TOKENS_MAX) });
+  }
+
+  settle(usage: FinalUsage): void {
+    this.#end(usage);
+  }
+
+  release(): void {
+    this.#end(null);
+  }
+
+  #end(usage: FinalUsage | null): void {
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    // As the hold is now: it may have grown from points into the quota.
+    const { kind } = this.cover;
+    this.cover.end();
+    this.admitting.ended(this, usage, kind);
+  }
+}
