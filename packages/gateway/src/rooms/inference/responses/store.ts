@@ -41,28 +41,31 @@ export class ResponseStore {
   }
 
   async insert(rows: readonly ResponseRow[]): Promise<void> {
-    await this.db.transaction(async (tx) => {
-      await insertRows(
-        tx,
-        "stored_responses (id, user_id, previous_id, conversation_id, messages, created_at)",
-        rows.map((row) => [
-          row.id,
-          row.user_id,
-          row.previous_id,
-          row.conversation_id,
-          row.messages,
-          row.created_at,
-        ]),
-      );
-      for (const userId of this.#usersToCount(rows)) {
-        // Ids are in the order of time.
-        await tx.run(
-          `DELETE FROM stored_responses WHERE user_id = $1 AND id <=
-             (SELECT id FROM stored_responses WHERE user_id = $1 ORDER BY id DESC LIMIT 1 OFFSET ${KEPT_PER_USER_MAX})`,
-          [userId],
+    await this.db.transaction(
+      async (tx) => {
+        await insertRows(
+          tx,
+          "stored_responses (id, user_id, previous_id, conversation_id, messages, created_at)",
+          rows.map((row) => [
+            row.id,
+            row.user_id,
+            row.previous_id,
+            row.conversation_id,
+            row.messages,
+            row.created_at,
+          ]),
         );
-      }
-    });
+        for (const userId of this.#usersToCount(rows)) {
+          // Ids are in the order of time.
+          await tx.run(
+            `DELETE FROM stored_responses WHERE user_id = $1 AND id <=
+             (SELECT id FROM stored_responses WHERE user_id = $1 ORDER BY id DESC LIMIT 1 OFFSET ${KEPT_PER_USER_MAX})`,
+            [userId],
+          );
+        }
+      },
+      { isUnsynced: true },
+    );
   }
 
   /** Users whose older responses are to be removed now: at their first one here, and then every so often. */

@@ -7,6 +7,8 @@ import type { ResponseRow, ResponseStore } from "./store.ts";
 export const WAIT_MS_MAX = 2_000;
 /** Turns that wait to be stored. */
 const WAITING_CHARS_MAX = 16 * 1024 * 1024;
+/** Answers wait so long for others to be stored with, once several arrive at a time. */
+const GATHER_MS = 5;
 /** Of one transaction: with SQLite other requests wait for it. */
 const BATCH_ROWS_MAX = 64;
 const BATCH_CHARS_MAX = 1024 * 1024;
@@ -22,6 +24,8 @@ export class ResponseWriter {
   #waitingChars = 0;
   #isWriting = false;
   #isStuck = false;
+  /** Several turns were stored together the last time. */
+  #isBusy = false;
 
   constructor(readonly options: { store: ResponseStore; clock: Clock; log: Log }) {}
 
@@ -39,14 +43,19 @@ export class ResponseWriter {
   async #writeAll(): Promise<void> {
     this.#isWriting = true;
     while (this.#waiting.length > 0) {
-      await nextTurn();
+      await (this.#isBusy ? Bun.sleep(GATHER_MS) : nextTurn());
       const batch = this.#take();
-      const cancel = this.options.clock.after(WAIT_MS_MAX, () => this.#giveUp(batch));
-      await this.#insert(batch);
-      cancel();
-      this.#isStuck = false;
+      this.#isBusy = batch.length > 1;
+      await this.#insertInTime(batch);
     }
     this.#isWriting = false;
+  }
+
+  async #insertInTime(batch: readonly Waiting[]): Promise<void> {
+    const cancel = this.options.clock.after(WAIT_MS_MAX, () => this.#giveUp(batch));
+    await this.#insert(batch);
+    cancel();
+    this.#isStuck = false;
   }
 
   #take(): Waiting[] {
