@@ -26,6 +26,8 @@ export interface GatewayOptions {
   shared?: { databaseUrl: string; redisUrl: string };
   /** Processes; one unless given. */
   workers?: number;
+  /** Environment variables besides those of `gatewaySettings`. */
+  settings?: Readonly<Record<string, string>>;
 }
 
 export interface GatewayTarget extends Target {
@@ -66,7 +68,12 @@ export const gatewaySettings = ({ port, dataDir }: { port: number; dataDir: stri
 });
 
 /** The service as it is started for real: keys, limits, metering and journal on. */
-export async function launchGateway({ name, shared, workers = 1 }: Omit<GatewayOptions, "upstreamPort">) {
+export async function launchGateway({
+  name,
+  shared,
+  workers = 1,
+  settings = {},
+}: Omit<GatewayOptions, "upstreamPort">) {
   mkdirSync(dataDirOf(name), { recursive: true });
   const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
@@ -74,6 +81,7 @@ export async function launchGateway({ name, shared, workers = 1 }: Omit<GatewayO
   const flags = process.env.BENCH_GATEWAY_FLAGS?.split(" ") ?? [];
   const { pid } = startCommand([process.execPath, ...flags, "packages/gateway/src/main.ts"], {
     ...gatewaySettings({ port, dataDir: dataDirOf(name) }),
+    ...settings,
     ...(workers > 1 && { SERVICE_WORKERS: String(workers) }),
     ...(shared && { SERVICE_DATABASE_URL: shared.databaseUrl, SERVICE_REDIS_URL: shared.redisUrl }),
   });

@@ -2,7 +2,7 @@ import type { Past } from "@model-gateway/demo";
 import type { Config } from "../config.ts";
 import { isoTime, systemClock } from "../kernel/clock.ts";
 import { randomIds } from "../kernel/ids.ts";
-import { RequestStore } from "../rooms/requests/index.ts";
+import { RequestStore, Sums } from "../rooms/requests/index.ts";
 import { Usage } from "../rooms/usage/index.ts";
 import { openStorage } from "../storage/index.ts";
 import { requestsOf } from "./demo-requests.ts";
@@ -23,6 +23,7 @@ export async function writePast(config: Config, { usage, people }: Past): Promis
     for (let start = 0; start < rows.length; start += BATCH_ROWS) {
       const batch = rows.slice(start, start + BATCH_ROWS);
       await requests.insert({ rows: batch, facets, askers, mayExist: false });
+      await requests.addSums(new Sums().add(batch));
     }
     const now = isoTime(systemClock.now());
     for (const { email, name } of people) {

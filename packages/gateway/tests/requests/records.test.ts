@@ -341,7 +341,8 @@ test.skipIf(!canShare)("a watcher on one instance sees what ends on the other", 
       const { records } = await b.rpc("requests.list", { everyone: true }, token);
       return records.length === 2;
     });
-    expect((await b.rpc("requests.stats", { everyone: true }, token)).totals.requests).toBe(2);
+    const counted = () => b.rpc("requests.stats", { everyone: true }, token);
+    await until("both are counted", async () => (await counted()).totals.requests === 2);
   } finally {
     upstream.stop();
     await pair.stop();

@@ -6,11 +6,12 @@ import { Outage } from "../../src/kernel/errors.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import { RequestRecord } from "../../src/kernel/request-record.ts";
+import { nextTurn } from "../../src/kernel/turns.ts";
 import { Metrics } from "../../src/observe/metrics.ts";
 import { Requests } from "../../src/rooms/requests/index.ts";
 import { firstIdAt, numberFor, type RecordRow } from "../../src/rooms/requests/rows.ts";
 import { RequestStore } from "../../src/rooms/requests/store.ts";
-import { RecordWriter } from "../../src/rooms/requests/writer.ts";
+import { RecordWriter, SUMS_EVERY_MS } from "../../src/rooms/requests/writer.ts";
 import type { Database } from "../../src/storage/contract.ts";
 import { seedRequests } from "./support.ts";
 
@@ -162,6 +163,7 @@ onEachDatabase("request records", (fresh) => {
       const writer = new RecordWriter({
         store: {
           existing: (ids) => store.existing(ids),
+          addSums: (sums) => store.addSums(sums),
           async insert(batch) {
             await store.insert(batch);
             if (fails-- > 0) throw new Error("the connection broke after the commit");
@@ -205,6 +207,7 @@ test("while the database is away records wait, a bounded number of them, and the
         if (isAway) throw new Outage("away");
         written.push(...rows);
       },
+      addSums: async () => {},
     },
     clock,
     log: silentLog,
@@ -228,6 +231,53 @@ test("while the database is away records wait, a bounded number of them, and the
   expect(written).toHaveLength(kept);
 });
 
+test("sums are gathered over several writes, wait for the database, and are added once", async () => {
+  const clock = new ManualClock(NOW);
+  const added: number[] = [];
+  let isAway = false;
+  const writer = new RecordWriter({
+    store: {
+      existing: async () => new Set(),
+      insert: async () => {},
+      async addSums(sums) {
+        if (isAway) throw new Outage("away");
+        added.push(...sums.askerDays().map(([, , requests]) => requests!));
+      },
+    },
+    clock,
+    log: silentLog,
+    dropped: new Metrics().counter("dropped", ""),
+    costNanoUsd: () => null,
+    knownModel: () => null,
+    written() {},
+    captured() {},
+  });
+  let id = 0;
+  const ask = () => new RequestRecord(writer, "/v1/chat/completions", firstIdAt(NOW + id++)).end(200);
+  const seconds = async (count: number) => {
+    for (let i = 0; i < count; i++) {
+      clock.advance(1_000);
+      await nextTurn();
+      await nextTurn();
+    }
+  };
+  for (let i = 0; i < 4; i++) {
+    ask();
+    await seconds(1);
+  }
+  expect(writer.waitingCount).toBe(0);
+  expect(added).toEqual([]);
+  isAway = true;
+  await seconds(SUMS_EVERY_MS / 1_000);
+  ask();
+  isAway = false;
+  await seconds(SUMS_EVERY_MS / 1_000);
+  expect(added).toEqual([5]);
+  ask();
+  await writer.close(100);
+  expect(added).toEqual([5, 1]);
+});
+
 test("rows that the database refuses do not stop later ones", async () => {
   const clock = new ManualClock(NOW);
   const dropped = new Metrics().counter("dropped", "");
@@ -239,6 +289,7 @@ test("rows that the database refuses do not stop later ones", async () => {
         if (rows.some(({ detail }) => detail?.ref === "poison")) throw new Error("refused");
         written.push(...rows.map(({ id }) => id));
       },
+      addSums: async () => {},
     },
     clock,
     log: silentLog,

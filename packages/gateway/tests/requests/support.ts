@@ -6,6 +6,7 @@ import {
   type RecordRow,
 } from "../../src/rooms/requests/rows.ts";
 import { RequestStore } from "../../src/rooms/requests/store.ts";
+import { Sums } from "../../src/rooms/requests/sums.ts";
 import type { Database } from "../../src/storage/contract.ts";
 
 const BATCH_ROWS = 2_000;
@@ -57,6 +58,7 @@ export async function seedRequests(
       facets: [...facets.values()],
       askers: seeded.length <= BATCH_ROWS ? askers : [],
     });
+    await store.addSums(new Sums().add(rows));
     rows = [];
   };
   for (let i = 0; i < count; i++) {

@@ -5,6 +5,7 @@ export * as notifications from "./notifications.ts";
 export { type Asker, type Facet, firstIdAt, numberFor, type RecordRow } from "./rows.ts";
 export { Requests, type RequestsOptions } from "./service.ts";
 export { RequestStore } from "./store.ts";
+export { Sums } from "./sums.ts";
 
 declare module "../../kernel/context.ts" {
   interface Rooms {

@@ -131,6 +131,13 @@ export function addRow(sums: number[], row: RecordRow): void {
   sums[DURATION_AT + bucketOf(row.durationMs)]! += 1;
 }
 
+export const totalsIn = ([requests, promptTokens, completionTokens, costNanoUsd]: readonly number[]) => ({
+  requests: requests!,
+  promptTokens: promptTokens!,
+  completionTokens: completionTokens!,
+  costNanoUsd: costNanoUsd!,
+});
+
 export function addSums(sums: number[], more: readonly number[]): void {
   for (let i = 0; i < more.length; i++) sums[i]! += more[i]!;
 }

@@ -14,12 +14,14 @@ import { binsOf, groupsOf, totalsOf } from "./stats.ts";
 import { type Filter, isEveryone, type ListedRecord, type Period, RequestStore } from "./store.ts";
 import { Tail } from "./tail.ts";
 import { viewOf } from "./view.ts";
-import { RecordWriter, type WriterOptions } from "./writer.ts";
+import { RecordWriter, SUMS_EVERY_MS, type WriterOptions } from "./writer.ts";
 
 /** How long a reader waits for the requests that have just ended. */
 const READ_FLUSH_MS = 1_000;
 const CLOSE_FLUSH_MS = 2_000;
 /** Periods that one statement looks through. */
+/** Sums of other instances may be late by this much, differences of their clocks included. */
+const UNSUMMED_MS = 2 * SUMS_EVERY_MS;
 const RANGES_AT_ONCE = 16;
 const LIST = { fallback: 50, max: 500 };
 /** Bars of the histogram at most. */
@@ -125,10 +127,18 @@ export class Requests {
           startMs: first_ms,
           endMs: last_ms + 1,
         }));
-    const ranges = times.map(({ startMs, endMs }) => {
-      const end = firstIdAt(endMs);
-      return { fromId: firstIdAt(Math.max(startMs, fromMs)), belowId: end < belowId ? end : belowId };
-    });
+    // Another instance may not have told the newest to the sums yet.
+    const summedMs = this.options.clock.now() - UNSUMMED_MS;
+    const summed = times.filter(({ startMs }) => startMs < summedMs);
+    const ranges = [
+      { startMs: summedMs, endMs: within.belowMs },
+      ...summed.map(({ startMs, endMs }) => ({ startMs, endMs: Math.min(endMs, summedMs) })),
+    ]
+      .map(({ startMs, endMs }) => {
+        const end = firstIdAt(endMs);
+        return { fromId: firstIdAt(Math.max(startMs, fromMs)), belowId: end < belowId ? end : belowId };
+      })
+      .filter((range) => range.fromId < range.belowId);
     const found: ListedRecord[] = [];
     for (let i = 0; i < ranges.length && found.length < limit; i += RANGES_AT_ONCE)
       found.push(

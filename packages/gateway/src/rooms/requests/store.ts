@@ -1,3 +1,4 @@
+import { nextTurn } from "../../kernel/turns.ts";
 import {
   type Database,
   insertRows,
@@ -16,7 +17,7 @@ import {
   type RecordRow,
   SUM_COLUMNS,
 } from "./rows.ts";
-import { askerDaysOf, type SumRow, sumsOf } from "./sums.ts";
+import type { SumRow, Sums } from "./sums.ts";
 
 const RECORDS = "request_records (id, asker_id, facet_id, facts)";
 const FACETS = "request_facets (id, surface, model, backend, status, code)";
@@ -50,6 +51,17 @@ const ASKER_SUMS = sumTable("request_asker_sums", {
 });
 const ASKER_TOTALS = ["requests", "unanswered", "prompt_tokens", "completion_tokens", "cost_nano_usd"];
 const ASKER_DAYS = sumTable("request_asker_days", { keys: ["start_ms", "asker_id"], sums: ASKER_TOTALS });
+/** Few enough that adding them takes a millisecond or two. */
+const SUMS_PER_TURN = 128;
+
+/** Streams go first: there may be thousands of sums. */
+async function insertInTurns(tx: Transaction, table: ReturnType<typeof sumTable>, rows: SqlValue[][]) {
+  for (let start = 0; start < rows.length; start += SUMS_PER_TURN) {
+    if (start > 0) await nextTurn();
+    await insertRows(tx, table.into, rows.slice(start, start + SUMS_PER_TURN), table.adding);
+  }
+}
+
 const ONCE = "ON CONFLICT (id) DO NOTHING";
 /** Rows that a query may step over: a millisecond or so. */
 const WALKED_ROWS_MAX = 10_000;
@@ -253,18 +265,27 @@ export class RequestStore {
       await insertRows(tx, ASKERS, askers.map(ofAsker), ONCE);
       const ofRecord = (row: RecordRow) => [row.id, row.askerId, row.facetId, factsOf(row)];
       await insertRows(tx, RECORDS, rows.map(ofRecord), mayExist ? ONCE : "");
-      const sums = sumsOf(rows);
-      const ofAskers = sums
-        .filter(({ askerId }) => askerId !== null)
-        .map((sum) => [...sumValues(sum), sum.firstMs, sum.lastMs]);
-      await insertRows(tx, ASKER_SUMS.into, ofAskers, ASKER_SUMS.adding);
-      await insertRows(tx, ASKER_DAYS.into, askerDaysOf(rows), ASKER_DAYS.adding);
-      // Every instance adds to the same few rows, so they are locked last and for the shortest time.
-      const ofEveryone = sums.filter(({ askerId }) => askerId === null).map(sumValues);
-      await insertRows(tx, SUMS.into, ofEveryone, SUMS.adding);
     };
     // No money is in them, and the event loop would wait for the disk.
     await this.db.transaction(insertAll, { isUnsynced: true });
+  }
+
+  /** Adds these to the sums in the database. */
+  async addSums(sums: Sums): Promise<void> {
+    const rows = sums.rows();
+    const ofAskers = rows
+      .filter(({ askerId }) => askerId !== null)
+      .map((sum) => [...sumValues(sum), sum.firstMs, sum.lastMs]);
+    const ofEveryone = rows.filter(({ askerId }) => askerId === null).map(sumValues);
+    await this.db.transaction(
+      async (tx) => {
+        await insertInTurns(tx, ASKER_SUMS, ofAskers);
+        await insertInTurns(tx, ASKER_DAYS, sums.askerDays());
+        // Every instance adds to the same few rows, so they are locked last and for the shortest time.
+        await insertInTurns(tx, SUMS, ofEveryone);
+      },
+      { isUnsynced: true },
+    );
   }
 
   /** All that have been seen; there are few. */

@@ -1,4 +1,14 @@
-import { addRow, addSums, DAY_MS, GRAINS_MS, HOUR_MS, MINUTE_MS, noSums, type RecordRow } from "./rows.ts";
+import {
+  addRow,
+  addSums,
+  DAY_MS,
+  GRAINS_MS,
+  HOUR_MS,
+  MINUTE_MS,
+  noSums,
+  type RecordRow,
+  totalsIn,
+} from "./rows.ts";
 
 export interface SumRow {
   grainMs: number;
@@ -16,29 +26,8 @@ interface Minute {
   sums: number[];
   firstMs: number;
   lastMs: number;
-}
-
-/** What of an asker is compared with others, by day: a row of `request_asker_days`. */
-export function askerDaysOf(rows: readonly RecordRow[]): number[][] {
-  const byDay = new Map<number, Map<number, number[]>>();
-  for (const row of rows) {
-    const day = row.atMs - (row.atMs % DAY_MS);
-    const byAsker = inner(byDay, day);
-    let sums = byAsker.get(row.askerId);
-    if (!sums) {
-      sums = [day, row.askerId, 0, 0, 0, 0, 0];
-      byAsker.set(row.askerId, sums);
-    }
-    sums[2]! += 1;
-    if (row.status >= 400) sums[3]! += 1;
-    sums[4]! += row.promptTokens;
-    sums[5]! += row.completionTokens;
-    sums[6]! += row.costNanoUsd ?? 0;
-  }
-  // Two writers then lock rows in the same order.
-  return [...byDay.values()]
-    .flatMap((byAsker) => [...byAsker.values()])
-    .sort((a, b) => a[0]! - b[0]! || a[1]! - b[1]!);
+  /** Whether these were refused or failed. */
+  isUnanswered: boolean;
 }
 
 /** A map of maps whose inner one is made when it is first needed. */
@@ -52,35 +41,81 @@ function inner<K, V>(outer: Map<K, Map<number, V>>, key: K): Map<number, V> {
 }
 
 /**
- * The sums of a batch by minute, hour and day, of everyone and of each asker. Rows are counted once, by minute, asker
- * and facet; those few sums are then added to the others.
+ * Sums of requests that are not in the database yet. Each request is counted once, by minute, asker and facet; the
+ * sums of hours, days and everyone are made of those few.
  */
-export function sumsOf(rows: readonly RecordRow[]): SumRow[] {
-  const byMinute = new Map<number, Map<number, Map<number, Minute>>>();
-  for (const row of rows) {
-    const minute = row.atMs - (row.atMs % MINUTE_MS);
-    const byFacet = inner(inner(byMinute, minute), row.askerId);
+export class Sums {
+  readonly #byMinute = new Map<number, Map<number, Map<number, Minute>>>();
+
+  get isEmpty(): boolean {
+    return this.#byMinute.size === 0;
+  }
+
+  add(rows: readonly RecordRow[]): this {
+    for (const row of rows) this.#addRow(row);
+    return this;
+  }
+
+  #addRow(row: RecordRow): void {
+    const { atMs } = row;
+    const byFacet = inner(inner(this.#byMinute, atMs - (atMs % MINUTE_MS)), row.askerId);
     let sum = byFacet.get(row.facetId);
     if (!sum) {
-      sum = { sums: noSums(), firstMs: row.atMs, lastMs: row.atMs };
+      sum = { sums: noSums(), firstMs: atMs, lastMs: atMs, isUnanswered: row.status >= 400 };
       byFacet.set(row.facetId, sum);
     }
-    if (row.atMs < sum.firstMs) sum.firstMs = row.atMs;
-    if (row.atMs > sum.lastMs) sum.lastMs = row.atMs;
+    if (atMs < sum.firstMs) sum.firstMs = atMs;
+    if (atMs > sum.lastMs) sum.lastMs = atMs;
     addRow(sum.sums, row);
   }
-  const all = new Map<string, SumRow>();
-  for (const [minute, byAsker] of byMinute)
-    for (const [askerId, byFacet] of byAsker)
-      for (const [facetId, { sums, firstMs, lastMs }] of byFacet)
-        for (const grainMs of GRAINS_MS)
-          for (const asker of [null, askerId]) {
-            const times =
-              grainMs === HOUR_MS && asker !== null ? { firstMs, lastMs } : { firstMs: null, lastMs: null };
-            const startMs = minute - (minute % grainMs);
-            add(all, { grainMs, startMs, askerId: asker, facetId, sums, ...times });
-          }
-  return [...all.values()].sort(inKeyOrder);
+
+  clear(): void {
+    this.#byMinute.clear();
+  }
+
+  *#minutes(): Generator<Minute & { startMs: number; askerId: number; facetId: number }> {
+    for (const [startMs, byAsker] of this.#byMinute)
+      for (const [askerId, byFacet] of byAsker)
+        for (const [facetId, minute] of byFacet) yield { ...minute, startMs, askerId, facetId };
+  }
+
+  /** By minute, hour and day, of everyone and of each asker. */
+  rows(): SumRow[] {
+    const all = new Map<string, SumRow>();
+    for (const { startMs: minuteMs, askerId, facetId, sums, firstMs, lastMs } of this.#minutes())
+      for (const grainMs of GRAINS_MS)
+        for (const asker of [null, askerId]) {
+          const times =
+            grainMs === HOUR_MS && asker !== null ? { firstMs, lastMs } : { firstMs: null, lastMs: null };
+          const startMs = minuteMs - (minuteMs % grainMs);
+          add(all, { grainMs, startMs, askerId: asker, facetId, sums, ...times });
+        }
+    return [...all.values()].sort(inKeyOrder);
+  }
+
+  /** What of an asker is compared with others, by day: rows of `request_asker_days`. */
+  askerDays(): number[][] {
+    const byDay = new Map<number, Map<number, number[]>>();
+    for (const { startMs, askerId, sums, isUnanswered } of this.#minutes()) {
+      const day = startMs - (startMs % DAY_MS);
+      const byAsker = inner(byDay, day);
+      let days = byAsker.get(askerId);
+      if (!days) {
+        days = [day, askerId, 0, 0, 0, 0, 0];
+        byAsker.set(askerId, days);
+      }
+      const { requests, promptTokens, completionTokens, costNanoUsd } = totalsIn(sums);
+      days[2]! += requests;
+      if (isUnanswered) days[3]! += requests;
+      days[4]! += promptTokens;
+      days[5]! += completionTokens;
+      days[6]! += costNanoUsd;
+    }
+    // Two writers then lock rows in the same order.
+    return [...byDay.values()]
+      .flatMap((byAsker) => [...byAsker.values()])
+      .sort((a, b) => a[0]! - b[0]! || a[1]! - b[1]!);
+  }
 }
 
 function add(all: Map<string, SumRow>, row: SumRow): void {

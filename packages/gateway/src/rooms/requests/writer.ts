@@ -3,9 +3,11 @@ import { Outage } from "../../kernel/errors.ts";
 import { type Log, redactText } from "../../kernel/log.ts";
 import type { RecordSink, RequestRecord } from "../../kernel/request-record.ts";
 import { hideSecrets } from "../../kernel/secrets.ts";
+import { nextTurn } from "../../kernel/turns.ts";
 import type { Counter } from "../../observe/metrics.ts";
 import { type Asker, type Detail, type Facet, numberFor, type RecordRow, timeOfId } from "./rows.ts";
 import type { RequestStore } from "./store.ts";
+import { Sums } from "./sums.ts";
 import type { Written } from "./tail.ts";
 
 /** Records that may wait for the database; beyond that new ones are dropped and counted. */
@@ -13,6 +15,11 @@ const WAITING_MAX = 20_000;
 /** Few enough that writing them takes a millisecond or two. */
 const BATCH_ROWS = 1_000;
 const WRITE_EVERY_MS = 1_000;
+/**
+ * Sums are gathered for longer than records: with hundreds of keys, most sums of a second's batch would be of one or two
+ * requests, and adding each to the database costs more than the record. What a crash may leave uncounted.
+ */
+export const SUMS_EVERY_MS = 5_000;
 const RETRY_AFTER_MS = 2_000;
 /** Facets, and askers, that are remembered. */
 const KNOWN_MAX = 50_000;
@@ -20,7 +27,7 @@ const MESSAGE_LENGTH_MAX = 500;
 const NAME_LENGTH_MAX = 128;
 
 export interface WriterOptions {
-  store: Pick<RequestStore, "insert" | "existing">;
+  store: Pick<RequestStore, "insert" | "existing" | "addSums">;
   clock: Clock;
   log: Log;
   dropped: Counter;
@@ -38,6 +45,8 @@ export class RecordWriter implements RecordSink {
   #waiting: RequestRecord[] = [];
   /** Being written; kept when that fails, to be tried again. */
   #batch: { rows: RecordRow[]; mayExist: boolean } | null = null;
+  readonly #sums = new Sums();
+  #sumsDueMs = 0;
   #writing: Promise<void> | null = null;
   #retryAtMs = 0;
   readonly #stop: () => void;
@@ -54,6 +63,7 @@ export class RecordWriter implements RecordSink {
 
   constructor(readonly options: WriterOptions) {
     this.clock = options.clock;
+    this.#sumsDueMs = options.clock.now() + SUMS_EVERY_MS;
     this.#stop = options.clock.every(WRITE_EVERY_MS, () => void this.#write({ isAll: true }));
   }
 
@@ -76,12 +86,28 @@ export class RecordWriter implements RecordSink {
   }
 
   /** Writes what waits, as long as the database takes it. */
-  #write({ isAll }: { isAll: boolean }): Promise<void> {
+  #write({ isAll, withSums = false }: { isAll: boolean; withSums?: boolean }): Promise<void> {
     if (this.#retryAtMs > this.clock.now()) return Promise.resolve();
-    this.#writing ??= this.#writeBatches(isAll).finally(() => {
-      this.#writing = null;
-    });
+    this.#writing ??= this.#writeBatches(isAll)
+      .then(() => (withSums || this.#sumsDueMs <= this.clock.now() ? this.#writeSums() : undefined))
+      .finally(() => {
+        this.#writing = null;
+      });
     return this.#writing;
+  }
+
+  async #writeSums(): Promise<void> {
+    this.#sumsDueMs = this.clock.now() + SUMS_EVERY_MS;
+    if (this.#sums.isEmpty) return;
+    try {
+      await this.options.store.addSums(this.#sums);
+      this.#sums.clear();
+    } catch (error) {
+      this.options.log.warn("writing sums of requests failed", { error });
+      // Sums that the database refuses would be refused again. No records are written while it is away, so these
+      // do not become more.
+      if (!(error instanceof Outage)) this.#sums.clear();
+    }
   }
 
   /** Full batches; with `isAll` also what waits now. What comes meanwhile is left to become a batch. */
@@ -103,7 +129,7 @@ export class RecordWriter implements RecordSink {
         return;
       }
       // Streams go first.
-      await new Promise<void>((resolve) => setImmediate(resolve));
+      await nextTurn();
     }
   }
 
@@ -121,15 +147,16 @@ export class RecordWriter implements RecordSink {
     this.#retryAtMs = this.clock.now() + RETRY_AFTER_MS;
   }
 
-  async #store({ rows: all, mayExist }: { rows: RecordRow[]; mayExist: boolean }): Promise<void> {
+  async #store({ rows, mayExist }: { rows: RecordRow[]; mayExist: boolean }): Promise<void> {
     const { store, written } = this.options;
-    const existing = mayExist ? await store.existing(all.map(({ id }) => id)) : null;
-    const rows = existing ? all.filter(({ id }) => !existing.has(id)) : all;
+    const existing = mayExist ? await store.existing(rows.map(({ id }) => id)) : null;
+    const missing = existing ? rows.filter(({ id }) => !existing.has(id)) : rows;
     const facets = [...this.#newFacets];
     const askers = [...this.#newAskers];
-    await store.insert({ rows, facets, askers, mayExist });
+    await store.insert({ rows: missing, facets, askers, mayExist });
     this.#newFacets.splice(0, facets.length);
     this.#newAskers.splice(0, askers.length);
+    this.#sums.add(rows);
     written({ rows, facets: this.#facetsById, askers: this.#askersById });
     // What is forgotten is stored again when it is next seen, which changes nothing.
     if (this.#facetsById.size > KNOWN_MAX) {
@@ -202,13 +229,15 @@ export class RecordWriter implements RecordSink {
 
   /** Resolves when everything so far is in the database, or cannot be for now, or the time is over. */
   async flush(timeoutMs: number): Promise<void> {
-    if (this.waitingCount === 0) return;
+    if (this.waitingCount === 0 && this.#sums.isEmpty) return;
     let cancel = () => {};
     const late = new Promise<void>((resolve) => {
       cancel = this.clock.after(timeoutMs, resolve);
     });
     // A write that is under way may have begun before the latest came.
-    const written = (this.#writing ?? Promise.resolve()).then(() => this.#write({ isAll: true }));
+    const written = (this.#writing ?? Promise.resolve()).then(() =>
+      this.#write({ isAll: true, withSums: true }),
+    );
     await Promise.race([written, late]);
     cancel();
   }

@@ -1,5 +1,6 @@
 import { type Clock, sleep } from "../../../kernel/clock.ts";
 import type { Log } from "../../../kernel/log.ts";
+import { nextTurn } from "../../../kernel/turns.ts";
 import { RefusedRows, type SettleNews, type Settler } from "../settler.ts";
 import type { JournalEntry } from "./codec.ts";
 import type { Batch, Journal } from "./journal.ts";
@@ -23,8 +24,6 @@ interface WriterOptions {
   /** These rows were set aside: the database will never take them. */
   givenUp: (entries: readonly JournalEntry[]) => void;
 }
-
-const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
 
 /** Drains the journal into the database: one batch after the other, and again until it succeeds. */
 export class JournalWriter {
