@@ -59,8 +59,7 @@ export class VoicedReply {
     readonly options: ReplyOptions,
   ) {
     const { speaker, payload } = read;
-    if (speaker && payload.value("stream") === true)
-      this.listener = new SpokenStream(speaker, options.clock);
+    if (speaker && payload.value("stream") === true) this.listener = new SpokenStream(speaker, options.clock);
   }
 
   async to(turn: ChatTurn): Promise<Reply | StreamedReply> {
